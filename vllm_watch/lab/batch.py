@@ -1,8 +1,6 @@
-"""The batch of a simulated engine: running requests, waiting requests, and their KV pages.
+"""The batch of a simulated engine, scheduled like vLLM's V1: first come, first served, with chunked prefill beside decoding.
 
-It follows vLLM's V1 scheduler: first come, first served; chunked prefill together with decoding;
-preemption of the last admitted request, which frees its pages, moves to the head of the queue and is
-recomputed; no admission in a step that preempted.
+The last admitted request is preempted first: it frees its pages and is recomputed from the head of the queue.
 """
 
 from collections import deque
@@ -46,7 +44,7 @@ class Batch:
         self._heap_order = 0
 
     def take_chunks(self, now: float) -> int:
-        """Schedule the prompt chunks of the next step and return their tokens."""
+        """Schedule the prompt chunks of the next step; return their tokens."""
         tokens = self._continue_prefills(now) if self.prefilling else 0
         if not self.preempted and not self.admission_blocked:
             tokens = self._admit(tokens, now)
@@ -76,7 +74,7 @@ class Batch:
         return tokens
 
     def _admit(self, tokens: int, now: float) -> int:
-        """Start prompts from the head of the queue; `tokens` are scheduled already. Return the new total."""
+        """Admit requests on top of the scheduled `tokens`; return the new total."""
         kv, waiting = self.kv, self.waiting
         free = kv.free_blocks - kv.blocks_due(1)
         budget = self._budget()
@@ -101,7 +99,7 @@ class Batch:
         return tokens
 
     def _held_tokens(self, request: Request) -> int:
-        """Return the prompt tokens that are not computed: a cached prefix, or fetched from another instance.
+        """Return the prompt tokens that need no computation: a cached prefix, or fetched from another instance.
 
         A prefix is a hit only after this engine has computed that many; the last token is always computed.
         """
@@ -116,7 +114,6 @@ class Batch:
         return request.started_cached_tokens + request.external_tokens
 
     def begin_decoding(self, request: Request) -> None:
-        """Move a request from prefill to decoding."""
         kv = self.kv
         left = request.output_tokens - request.generated_tokens
         request.kv_start_tokens = request.prefill_target_tokens
@@ -127,7 +124,7 @@ class Batch:
         heappush(self._finish_heap, (request.finish_step, self._heap_order, request))
 
     def steps_to_finish(self) -> int:
-        """Return the steps until the first decoding request ends. At least one must be decoding."""
+        """Return the steps until the first request ends; one must be decoding."""
         heap = self._finish_heap
         while heap[0][2].finish_step != heap[0][0]:  # preempted or aborted since
             heappop(heap)
@@ -143,7 +140,6 @@ class Batch:
         return finished
 
     def release(self, request: Request, now: float) -> None:
-        """Remove a request from the batch, free its pages and update its generated tokens."""
         kv = self.kv
         del self.running[request]
         if request.decode_start_step < 0:
@@ -164,7 +160,6 @@ class Batch:
         request.finish_step = -1
 
     def make_room_for_step(self, now: float) -> None:
-        """Preempt until every decoding request can get its next token."""
         while self.kv.blocks_due(1) > self.kv.free_blocks:
             self.preempt_last(now)
 

@@ -1,8 +1,7 @@
-"""The simulated vLLM V1 engine core: continuous batching over a paged KV cache, in virtual time.
+"""The simulated vLLM V1 engine core: continuous batching over a paged KV cache, in virtual time and without I/O.
 
-The duration of a step is a base plus a cost per token and per token of context. All steps up to the
-next event (arrival, end of a request, shortage of blocks, prompt chunk) are computed at once, in
-closed form. No clock, no randomness, no I/O.
+A step takes a base time plus a cost per token and per token of context. All steps up to the next event (arrival, end of a
+request, shortage of blocks, prompt chunk) are computed at once, in closed form.
 """
 
 from bisect import bisect_right, insort
@@ -15,7 +14,7 @@ from vllm_watch.lab.ledger import Ledger
 from vllm_watch.lab.request import Request
 
 _ARRIVAL = attrgetter("arrival_t")
-_RAMP_STAIR_SECONDS = 1.0  # a slowdown ramps in stairs of this width
+_RAMP_STAIR_SECONDS = 1.0  # a slowdown ramps in such stairs
 _ROUNDING = 1e-9  # of a step
 
 
@@ -30,7 +29,6 @@ class Engine:
         now: float = 0.0,
         on_finish: Callable[[Request], None] | None = None,
     ) -> None:
-        """`bounds` and `reasons` come from a vLLM release: see Ledger."""
         self.config = config
         self.ledger = Ledger(bounds, reasons)
         self.batch = Batch(config, self.ledger)
@@ -43,15 +41,13 @@ class Engine:
         self._on_finish = on_finish
         self._pending: list[Request] = []  # future arrivals, and those while frozen; by arrival
         self._next_pending = 0
-        self._prefill_end_t: float | None = None  # end of the prefill step in progress
+        self._prefill_end_t: float | None = None
         self._prefill_step = (0, 0.0)  # its decoding requests and its duration
         self._frozen_since_t: float | None = None
         self._thawed_t = now
         self._seen_t = now  # the core and its gauges know the arrivals up to here
         self._lag_seconds = 0.0  # delay of the step in progress
         self._disconnected: list[Request] = []  # the client left while the core was frozen
-
-    # --- for callers ------------------------------------------------------------------------
 
     @property
     def num_running(self) -> int:
@@ -71,7 +67,6 @@ class Engine:
         return self._frozen_since_t is not None
 
     def requests(self) -> list[Request]:
-        """Return all unfinished requests: running, waiting, unseen and future."""
         return [*self.batch.running, *self.batch.waiting, *self._pending[self._next_pending :]]
 
     def submit(self, request: Request) -> None:
@@ -84,11 +79,7 @@ class Engine:
             self._pending.append(request)
 
     def abort(self, request: Request) -> None:
-        """Free everything that a request holds after its client disconnected.
-
-        A frozen core keeps the requests that it knows until it thaws, and no counter moves. Those that it
-        does not know yet disappear.
-        """
+        """Free all that the request holds. A frozen core keeps the requests that it knows until it thaws."""
         if self.frozen:
             if request in self._pending[self._next_pending :]:
                 self._pending.remove(request)
@@ -107,7 +98,6 @@ class Engine:
         self._end(request)
 
     def forget_prefixes(self) -> None:
-        """Empty the prefix cache, as a wake-up does."""
         self.batch.computed_before = self.ledger.prompt_tokens
 
     def begin_ledger(
@@ -118,12 +108,10 @@ class Engine:
         self.batch.computed_before = 0
 
     def freeze(self, t: float) -> None:
-        """Stop stepping: the core hangs or sleeps."""
         if self._frozen_since_t is None:
             self._frozen_since_t = t
 
     def thaw(self, t: float) -> None:
-        """Continue; the step in progress ends later by the time frozen."""
         if self._frozen_since_t is None:
             return
         delay = t - self._frozen_since_t
@@ -149,10 +137,8 @@ class Engine:
         if not self.batch.running:
             self.now = max(self.now, until_t)
 
-    # --- time -------------------------------------------------------------------------------
-
     def _step(self, until_t: float) -> bool:
-        """Do the steps up to the next event; return False if none ends by `until_t`."""
+        """Return False if no step ends by `until_t`."""
         if self._prefill_end_t is not None:
             if self._prefill_end_t > until_t:
                 return False
@@ -200,7 +186,6 @@ class Engine:
         return 1.0 + (self.slow_factor - 1.0) * max(0.0, share)
 
     def _decode(self, until_t: float) -> bool:
-        """Do decode-only steps up to the next event; return False if none ends by `until_t`."""
         batch, kv, config = self.batch, self.kv, self.config
         tokens = kv.num_decoding * config.step_tokens
         factor = 1.0 if self.slow_factor == 1.0 else self._speed_factor()
@@ -239,7 +224,7 @@ class Engine:
         return room and not batch.waiting and self._pending_left()
 
     def _begin_prefill_step(self) -> bool:
-        """Start a step with prompt chunks; return False if none can be scheduled."""
+        """Return False if no prompt chunk can be scheduled."""
         batch, kv, config = self.batch, self.kv, self.config
         prompt_tokens = batch.take_chunks(self.now)
         if not prompt_tokens:
@@ -257,7 +242,6 @@ class Engine:
         return True
 
     def _end_prefill_step(self, end_t: float) -> None:
-        """Complete the prefill step: count its tokens and start decoding of finished prompts."""
         decoding, seconds = self._prefill_step
         batch, ledger, tokens = self.batch, self.ledger, 0
         self._prefill_end_t = None

@@ -44,7 +44,6 @@ class Fault:
 
 
 def _hang(vllm: Server, *, engine: float = -1) -> None:
-    """Hang one engine, or all (-1)."""
     for index, each in enumerate(vllm.engines):
         if engine in (-1, index):
             each.freeze(vllm.t)

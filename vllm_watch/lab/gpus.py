@@ -35,7 +35,7 @@ class GpuModel:
 
 
 class _Placement:
-    """One server on its GPUs (engines are spread round-robin), and its recent busy share."""
+    """One server on its GPUs, over which its engines are spread, and its recent busy share."""
 
     def __init__(self, vllm: SimulatedVllm, indices: tuple[int, ...], first_pid: int) -> None:
         self.vllm = vllm
@@ -48,7 +48,7 @@ class _Placement:
         return [e for e in range(count) if self.indices[e % len(self.indices)] == index]
 
     def pid(self, engine: int) -> int:
-        """Return the PID of an engine core; the API server's is one below engine 0's. A restart changes all."""
+        """A restart changes all PIDs; the API server's is one below engine 0's."""
         return self.first_pid + 1000 * self.vllm.incarnation + 1 + engine
 
     def used_bytes(self) -> int:
@@ -89,7 +89,7 @@ class GpuRack:
         self._overrides: dict[int, dict[str, Any]] = {}
 
     def break_gpu(self, index: int, **fields: Any) -> None:
-        """Report these fields of a GPU from now on: `xid_errors=(48,)`, `ecc_uncorrected=3`, `lost=True`."""
+        """Report these fields from now on, such as `xid_errors=(48,)` or `lost=True`."""
         self._overrides[index] = fields
 
     def place(self, vllm: SimulatedVllm, *indices: int) -> None:
@@ -97,7 +97,6 @@ class GpuRack:
         self._placements.append(_Placement(vllm, indices, first_pid))
 
     def add_process(self, index: int, process: ProcessSample) -> None:
-        """Add a process that belongs to no server, such as `idle_notebook`."""
         self._other_processes.setdefault(index, []).append(process)
 
     def orphan(self, vllm: SimulatedVllm) -> None:
@@ -196,7 +195,6 @@ class SimulatedGpuSource:
     """Reads a rack as the NVML source reads the driver."""
 
     def __init__(self, rack: GpuRack | None, unix_time: Callable[[], float]) -> None:
-        """`rack` is None on a machine without GPUs."""
         self._rack = rack
         self._unix_time = unix_time
 

@@ -19,7 +19,7 @@ _SPEC_SHARES = (0.55, 0.3, 0.15)  # of the accepted tokens, by position in the d
 
 
 def read(vllm: "SimulatedVllm") -> Reading:
-    """Return the combined content of /metrics, /version and /v1/models."""
+    """Return the content of /metrics, /version and /v1/models."""
     sample = _sample_v1 if vllm.release.engine_kind == "V1" else _sample_v0
     config = cache_config(vllm)
     http = vllm.http.fields()

@@ -12,10 +12,7 @@ TOKEN_COUNTS = (1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1000.0, 20
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """One family and the field of EngineSample that it exports.
-
-    Samples are absent if the field is None. The keys of a labelled field are values of `label`.
-    """
+    """One family and the field of EngineSample that it exports. The keys of a labelled field are values of `label`."""
 
     name: str  # as in the TYPE line: counters with _total
     type: str  # "gauge" | "counter" | "histogram" | "info"

@@ -8,11 +8,7 @@ POOLING = "/v1/embeddings"
 
 
 class Request:
-    """Sizes in tokens, times in seconds of the scene's clock.
-
-    A slotted class for speed: the lab creates 20,000 in a second. The attributes that are not arguments
-    of `__init__` belong to the engine.
-    """
+    """Sizes in tokens, times in seconds of the scene's clock. Attributes that are not arguments belong to the engine."""
 
     __slots__ = (
         "arrival_t", "blocks", "cached_tokens", "client", "computed_tokens", "decode_start_step",
@@ -36,11 +32,7 @@ class Request:
         finish_reason: str = "stop",
         on_finish: Callable[["Request"], None] | None = None,
     ) -> None:
-        """`output_tokens` is 0 for a pooling request; `cached_tokens` is the prefix that may be cached.
-
-        `external_tokens` of the prompt were computed by another instance (disaggregated prefill).
-        `on_finish` is called once, whatever the `finish_reason`.
-        """
+        """`output_tokens` is 0 for pooling; `cached_tokens` may be cached; `external_tokens` were computed by another instance."""
         self.prompt_tokens = prompt_tokens
         self.output_tokens = output_tokens
         self.cached_tokens = cached_tokens
@@ -61,7 +53,7 @@ class Request:
         self.generated_tokens = 0
         self.preemptions = 0
         self.started_cached_tokens = 0  # cached when first scheduled
-        self.prefill_target_tokens = prompt_tokens  # after a preemption plus the generated ones
+        self.prefill_target_tokens = prompt_tokens  # plus the generated tokens after a preemption
         self.computed_tokens = 0
         self.blocks = 0  # held during prefill; while decoding, the step count gives them
         self.phase = 0

@@ -36,7 +36,7 @@ class Scene:
         return self.servers[name]
 
     def begin_at(self, epoch: float) -> None:
-        """Set the Unix time of the scene's time 0. Call it before anything happens."""
+        """Set the Unix time of the scene's time 0, before anything happens."""
         self.epoch = epoch
         for server in self.servers.values():
             server.epoch = epoch

@@ -1,8 +1,4 @@
-"""The scripts of the stories: act, then wait for the yielded seconds.
-
-Most stories begin with two healthy minutes, and their trouble lasts three: long enough for every
-window of the signals, short enough to watch.
-"""
+"""The scripts of the stories: each acts, then waits for the yielded seconds. Trouble lasts longer than every window of the signals."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -129,7 +125,7 @@ def sigterm_update(scene: Scene) -> Iterator[float]:
 
 
 def shutdown_timeout_update(scene: Scene) -> Iterator[float]:
-    """SIGTERM with --shutdown-timeout: running requests may end, new ones are aborted, then the port closes."""
+    """SIGTERM with --shutdown-timeout: running requests end, new ones are aborted, then the port closes."""
     vllm = scene["vllm"]
     yield HEALTH_SECONDS
     yield from _until_several_run(vllm)
@@ -143,7 +139,7 @@ def shutdown_timeout_update(scene: Scene) -> Iterator[float]:
 
 
 def _until_several_run(vllm: SimulatedVllm) -> Iterator[float]:
-    while vllm.outstanding < 2:  # noqa: PLR2004 - several
+    while vllm.outstanding < 2:  # noqa: PLR2004
         yield 0.5
 
 

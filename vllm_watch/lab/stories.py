@@ -28,14 +28,14 @@ class Story:
 
 
 def _rng(seed: int) -> Random:
-    return Random(seed)  # noqa: S311 - repeatable, not secret
+    return Random(seed)  # noqa: S311
 
 
 def load(
     rng: Random, per_second: float = USUAL_PER_SECOND, *, prompt_tokens: int = 2500,
     output_tokens: int = 200, external: bool = False, loras: tuple[str, ...] = (),
 ) -> OpenLoop:  # fmt: skip
-    """Return a load of retrieval-augmented chat: long prompts with a shared prefix, answers of about 200 tokens."""
+    """Return a load of chat: long prompts with a shared prefix, outputs of about 200 tokens."""
     sizes = Sizes(
         rng, prompt_tokens=prompt_tokens, output_tokens=output_tokens, spread=0.5,
         external=external, loras=loras,
@@ -52,7 +52,6 @@ def _one(
     num_gpus: int | None = None,
     **server: Any,  # arguments of SimulatedVllm
 ) -> Callable[[int], Scene]:
-    """Return the `build` of a story with one server, "vllm", on its own GPUs."""
 
     def build(seed: int) -> Scene:
         vllm = SimulatedVllm(

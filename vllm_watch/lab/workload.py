@@ -6,7 +6,7 @@ from random import Random
 
 from vllm_watch.lab.request import CHAT, COMPLETIONS, POOLING, Request, Workload
 
-# Request sizes come from a table of this length, which costs a tenth of drawing each.
+# Sizes come from a table: drawing each costs ten times as much.
 _SHAPES = 512
 
 
@@ -26,13 +26,10 @@ class Sizes:
         external: bool = False,
         loras: Sequence[str] = (),
     ) -> None:
-        """Tokens are medians, `spread` the sigma of their logarithm; `output_tokens` 0: pooling, 1: prefill only.
-
-        `cached_share` of each prompt is a shared prefix; `external` prompts were computed elsewhere.
-        """
+        """Tokens are medians, `spread` the sigma of their logarithm. An output of 0 tokens means pooling, of 1 only a prefill."""
         self._rng = rng
         self._handlers = (POOLING,) if output_tokens == 0 else (COMPLETIONS, CHAT, CHAT)
-        self._max_tokens = 1 if output_tokens == 1 else max_tokens  # a proxy requests a prefill so
+        self._max_tokens = 1 if output_tokens == 1 else max_tokens  # as a proxy requests a prefill
         self._external = external
         self._loras: Sequence[str | None] = loras or (None,)
         self._shapes = []
@@ -72,7 +69,7 @@ class OpenLoop(Workload):
         per_second: float,
         shape: Callable[[float], float] | None = None,
     ) -> None:
-        """`shape` returns the share (0 to 1) of `per_second` at a time; None: always 1."""
+        """`shape` returns the share (0 to 1) of `per_second` at a time."""
         self._rng = rng
         self._sizes = sizes
         self._shape = shape
