@@ -37,7 +37,6 @@ examples:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments."""
     parser.add_argument(
         "source",
         metavar="MODEL",

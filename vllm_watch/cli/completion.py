@@ -24,12 +24,10 @@ _SHELLS = ("bash", "zsh", "fish")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments."""
     parser.add_argument("shell", metavar="SHELL", choices=_SHELLS, help="bash, zsh or fish")
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Run the command."""
     if importlib.util.find_spec("shtab") is None:
         raise WatchError(
             "completion needs shtab, which is not installed",

@@ -36,7 +36,7 @@ class Demo:
     """One scenario. `gpu_source` has the real one's interface."""
 
     def __init__(self, story: str = "demo", speed: float = 1.0, seed: int = 1) -> None:
-        """Raise WatchError for an unknown scenario."""
+        """Raises WatchError if the scenario is unknown."""
         if story not in STORIES:
             known = ", ".join(STORIES)
             raise WatchError(f"there is no scenario {story!r}", f"Choose one of: {known}.")
@@ -52,13 +52,11 @@ class Demo:
         await self._live.stop()
 
     def engine(self, name: str) -> SimulatedVllm:
-        """Return a target's server, advanced to now."""
         self._live.advance()
         return self._live.scene[name]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments."""
     add = parser.add_argument
     add(
         "--listen",
@@ -87,7 +85,6 @@ def _speed(text: str) -> float:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Run the command."""
     if arguments.scenario == "list":
         for slug, story in STORIES.items():
             print(f"{slug:20}{story.title}")

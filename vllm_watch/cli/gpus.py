@@ -36,7 +36,6 @@ examples:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments."""
     add = parser.add_argument
     add("--json", action="store_true", help="one JSON object (with --watch one per poll)")
     add("--watch", action="store_true", help="look again every two seconds until Ctrl-C")
@@ -74,7 +73,6 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _reclaim(arguments: argparse.Namespace) -> int:
-    # Imports the configuration.
     from vllm_watch.cli.helpers.gpus import reclaim as gpus_reclaim  # noqa: PLC0415
     from vllm_watch.reclaim.reclaim import Patience  # noqa: PLC0415
 
@@ -92,7 +90,7 @@ def _reclaim(arguments: argparse.Namespace) -> int:
 
 
 def _refuse_without_reclaim(arguments: argparse.Namespace) -> None:
-    """An operator must not believe that a process was ended."""
+    """Without --reclaim, an operator must not believe that a process was ended."""
     if arguments.yes:
         raise WatchError("--yes without --reclaim", "name the process: --reclaim PID")
 

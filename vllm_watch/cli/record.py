@@ -32,7 +32,6 @@ def _seconds(text: str) -> float:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments."""
     add = parser.add_argument
     add("--target", metavar="URL", required=True, help="base URL of the vLLM server")
     add("--out", metavar="FILE", type=Path, required=True, help="a new .jsonl.gz file")
@@ -43,7 +42,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Run the command; a signal is the normal end."""
     record(
         arguments.target,
         arguments.out,

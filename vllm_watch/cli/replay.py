@@ -30,7 +30,6 @@ _ONLY_PROMETHEUS = ("since", "until", "match", "report", "ca_file", "cert_file",
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments."""
     add = parser.add_argument
     add(
         "trace",
@@ -62,7 +61,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Return 0 for any recording."""
     if arguments.prometheus is not None:
         _of_prometheus(arguments)
         return exit_status.FINE

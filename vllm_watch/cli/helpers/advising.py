@@ -28,7 +28,7 @@ _LINE_CHARACTERS_MAX = 10_000  # a longer log line is cut
 
 
 class Advised(NamedTuple):
-    """One target's."""
+    """Advice for one target, or why there is none yet."""
 
     advice: tuple[Advice, ...]
     too_early: str = ""

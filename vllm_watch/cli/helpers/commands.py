@@ -58,7 +58,7 @@ def load(name: str) -> Command:
 
 
 def _import_structlog_alone() -> None:
-    """Import it without rich: a tenth of the start, for tracebacks that we do not show."""
+    """Import it without rich: a tenth of the start, for tracebacks that are not shown."""
     if "structlog" in sys.modules or "rich" in sys.modules:
         return
     sys.modules["rich"] = None  # type: ignore[assignment]  # as if it were not there

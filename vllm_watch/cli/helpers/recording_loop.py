@@ -37,7 +37,7 @@ def record(
     bytes_max: int,
     tls: Mapping[str, str],
 ) -> None:
-    """Record until a signal or limit; `tls` has keys of `tls_config`. Raises ConfigError, RecordingError."""
+    """Record until a signal or limit. Raises ConfigError or RecordingError."""
     config = configuration.load(None, environ={}, targets=[url], tls=tls)
     logs.configure(LogSettings(level="warning"))  # a daemon's news is noise here
     settings = ScrapeSettings(

@@ -26,7 +26,7 @@ _NO_LAYERS = ("ngram", "suffix")
 
 
 def add_engine_flags(parser: argparse.ArgumentParser) -> None:
-    """Add the flags; omitted ones get the release's default."""
+    """Add the flags; without one, the release's default applies."""
     for names, metavar, kind, said in (
         (("--vllm-version",), "V", str, "the release to plan for (default: the newest known)"),
         (
@@ -179,7 +179,6 @@ def _drafter(text: str | None, model: Model) -> Drafter | None:
 
 
 def _drafter_model(name: Any) -> Model | None:
-    """Return a folder's model, or None if it is not here."""
     path = Path(str(name or "")) / "config.json"
     if not name or not os.path.lexists(path):
         return None

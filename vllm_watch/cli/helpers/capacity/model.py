@@ -1,7 +1,4 @@
-"""Find a model's config and checkpoint size: a folder, a config.json, the hub's local cache.
-
-The hub is contacted only on request, for two small files.
-"""
+"""Find a model's config and checkpoint size in a folder, a config.json or the hub's local cache; ask the hub only on request."""
 
 import asyncio
 import contextlib
@@ -106,7 +103,6 @@ def _parse(raw: bytes, where: str) -> dict[str, Any]:
 
 
 def _checkpoint_bytes(folder: Path) -> int | None:
-    """Return all weights' bytes by the index, else by the files; None: none."""
     for name in checkpoints.INDEXES:
         if (folder / name).is_file():
             size = _total_size(read_json(folder / name))
@@ -124,7 +120,7 @@ def _total_size(index: Mapping[str, Any]) -> int | None:
 def _of_hub(named: str, environment: Mapping[str, str], weights_gib: float | None) -> Found:
     base = f"{environment.get('HF_ENDPOINT') or _HUB}/{named}/resolve/main"
     names = ("config.json", *((checkpoints.INDEXES[0],) if weights_gib is None else ()))
-    from vllm_watch.cli.helpers.capacity import hub  # noqa: PLC0415 - loads an HTTP client, for this alone
+    from vllm_watch.cli.helpers.capacity import hub  # noqa: PLC0415 - loads an HTTP client
 
     urls = [f"{base}/{name}" for name in names]
     fetched = asyncio.run(hub.fetch(urls, _CONFIG_BYTES_MAX))

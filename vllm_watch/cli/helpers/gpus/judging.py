@@ -99,7 +99,6 @@ def of_recording(trace: Path, at: float | None) -> Judgement:
 
 
 async def _of_host(procfs: Path, each: Callable[[Judgement], None] | None) -> Judgement:
-    """Poll for some seconds; with `each`, forever."""
     logs.configure(LogSettings(level="error"))  # the table shows poll errors
     source = NvmlSource(GpuSettings(), ProcReader(procfs))
     judge, number = HolderJudge(BRIEF), 0

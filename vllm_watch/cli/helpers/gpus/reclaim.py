@@ -140,13 +140,11 @@ def _refused(order: Order, refusal: Refusal) -> bool:
 
 
 def _say(order: Order, text: str, *, passing: bool = False) -> None:
-    """Print for people; `passing` text is overwritten, on terminals only."""
     if order.as_json or (passing and not sys.stdout.isatty()):
         return
     print(visible_lines(text) if not passing else text, flush=True)
 
 
 def _actor() -> str:
-    """Return the user, behind sudo if known."""
     own, behind = user_name(os.geteuid()), os.environ.get("SUDO_USER")
     return f"{behind} as {own}" if behind and behind != own else own

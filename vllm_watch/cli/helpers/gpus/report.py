@@ -59,7 +59,7 @@ def _holder(holder: Holder, *, local: bool) -> dict[str, Any]:
 
 
 def user(holder: Holder, *, local: bool) -> str | None:
-    """Return name, else number; None if unknown."""
+    """Return the user's name, else the number, None if unknown."""
     uid = holder.process.uid
     if uid is None:
         return None

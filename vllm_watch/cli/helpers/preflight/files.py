@@ -1,4 +1,4 @@
-"""Locate a launch's model (folder, hub's cache, or absent) and check its files."""
+"""Find a launch's model (a folder, in the hub's cache, or absent) and check its files."""
 
 import os
 import re
@@ -98,7 +98,6 @@ def room(path: Path) -> Room | None:
 
 
 def _caches(command: Command) -> list[Path]:
-    """Return weight folders, --download-dir first."""
     named, hub = command.text("download-dir"), checkpoints.hub_cache(command.environment)
     return [Path(named).expanduser(), hub] if named else [hub]
 
@@ -130,7 +129,6 @@ def _looked_at(
 
 
 def _index(folder: Path) -> tuple[tuple[str, ...], int | None]:
-    """Return the index's files and all weights' bytes; no files if damaged."""
     for name in checkpoints.INDEXES:
         path = folder / name
         if not path.is_file():
@@ -146,7 +144,6 @@ def _index(folder: Path) -> tuple[tuple[str, ...], int | None]:
 
 
 def _damage(path: Path) -> str | None:
-    """Return why a weight file is damaged, or None."""
     size = checkpoints.size(path)
     try:
         with regular_file.opened(path) as file:
@@ -156,7 +153,7 @@ def _damage(path: Path) -> str | None:
             if path.suffix != ".safetensors":
                 return None if size else f"{path.name} is empty"
             length = int.from_bytes(head[:8], "little")
-            if len(head) < 8 or not 0 < length <= min(_HEADER_BYTES_MAX, size):  # noqa: PLR2004 - its length
+            if len(head) < 8 or not 0 < length <= min(_HEADER_BYTES_MAX, size):  # noqa: PLR2004
                 return f"{path.name} ({size:,} bytes) does not begin as safetensors does"
             file.seek(8)
             header = json_text.read(file.read(length))
