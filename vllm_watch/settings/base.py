@@ -1,8 +1,4 @@
-"""The base of every settings model: strictness, scalar types, and errors with a remedy.
-
-Reasons for the strictness: YAML 1.1 reads `on` as true and `5s` as text, and a misspelt key would silently
-leave a default in force.
-"""
+"""The base of every settings model. It is strict: YAML 1.1 reads `on` as true, and a misspelt key would leave a default in force."""
 
 import math
 import re

@@ -186,7 +186,6 @@ class HooksSettings(Sections):
     kubernetes: tuple[KubernetesHook, ...] = Field((), max_length=1000)
 
     def by_name(self) -> dict[str, tuple[str, HookSettings]]:
-        """Return each hook's kind and settings by name; the first one of a duplicate name."""
         found: dict[str, tuple[str, HookSettings]] = {}
         for kind in type(self).model_fields:
             for hook in getattr(self, kind):

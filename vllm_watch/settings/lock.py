@@ -45,7 +45,7 @@ class LockSettings(Settings):
     """`lease`: its namespace; unset: our own."""
 
     def unusable(self, hook_seconds: float, has_state_dir: bool) -> list[Problem]:
-        """Return problems of the combination; `hook_seconds` is the timeout of one call of the hook."""
+        """`hook_seconds` is the timeout of one call of the hook."""
         found: list[Problem] = []
         least = hook_seconds + HOOK_GRACE_SECONDS
         if self.kind != "none" and self.ttl_seconds < least:

@@ -6,8 +6,7 @@ from vllm_watch.settings.base import FilePath, HttpUrl, Seconds, Settings
 
 
 class OtlpSettings(Settings):
-    """Pushes the metrics of `/metrics` to an OpenTelemetry collector (extra `otlp`). Changes need a restart of
-    vllm-watch."""
+    """Pushes the metrics of `/metrics` to an OpenTelemetry collector (extra `otlp`). Changes need a restart of vllm-watch."""
 
     endpoint: HttpUrl | None = None
     """The collector's OTLP/HTTP endpoint, such as `http://collector:4318/v1/metrics`.

@@ -27,7 +27,7 @@ from vllm_watch.settings.restart import RestartSettings
 from vllm_watch.settings.stages import CanarySettings, ScrapeSettings, SloSettings
 from vllm_watch.settings.tls import TlsConfig
 
-TARGETS_MAX = 10_000  # bounds memory; one process keeps up with some hundreds, see docs
+TARGETS_MAX = 10_000  # bounds memory; one process keeps up with some hundreds
 _NAME_CHARACTERS_MAX = 63  # a DNS label: names become paths, labels and Kubernetes names
 _HOST_PORT = re.compile(r"([A-Za-z0-9_.-]+|\[[0-9A-Fa-f:.]+\]):\d{1,5}(/[^?#@\s]*)?")  # no scheme
 _PORT_OF_SCHEME = {"http": 80, "https": 443}
@@ -158,7 +158,6 @@ class TargetConfig(Settings):
         return self
 
     def identity(self) -> Target:
-        """Return the Target for labels, paths and hooks."""
         return Target(
             name=self.name,
             url=self.url,
@@ -208,7 +207,6 @@ class DiscoverySettings(Sections):
 
     @property
     def any(self) -> bool:
-        """Return True if any discovery is configured."""
         return bool(self.host or self.file_sd or self.kubernetes)
 
 
@@ -219,7 +217,7 @@ def name_of(url: str) -> str:
 
 
 def slug(text: str) -> str:
-    """Return the text as a name: other characters become `-`, a long one is cut and ends in a digest."""
+    """Return the text as a name; a long one is cut and ends in a digest."""
     short = re.sub(r"-{2,}", "-", re.sub(r"[^a-z0-9._-]", "-", text.lower())).strip("-._")
     if len(short) <= _NAME_CHARACTERS_MAX:
         return short

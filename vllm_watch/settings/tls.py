@@ -115,7 +115,6 @@ def _certify(made: ssl.SSLContext, cert_file: Path, key_file: Path) -> None:
 
 
 def _read(key: str, file: Path, remedy: str) -> bytes:
-    """Return the file's content. Raises TlsFileError."""
     # Not shown: it may be the key itself.
     shown = "the value (not shown)" if key == "key_file" else quoted(str(file))
     try:
