@@ -1,4 +1,4 @@
-"""Keeps a foreign page in an operator's browser from reaching a watcher on loopback: its requests carry its name in Host or Origin."""
+"""Keeps web pages of other sites from reaching a watcher on loopback: a browser sends their name in Host or Origin."""
 
 import ipaddress
 import re
@@ -56,7 +56,7 @@ def only_from(bound: str, names: Collection[str], port: Callable[[], int]) -> Mi
 
     @web.middleware
     async def check(request: web.Request, handler: Handler) -> web.StreamResponse:
-        if not request.raw_path.startswith("/"):  # absolute form, as for a proxy
+        if not request.raw_path.startswith("/"):
             return refusal(400, "This is not a proxy", "Ask for a path, which begins with /")
         given = request.headers.getall("Host", [""])
         host = _name_of(given[0]) if len(given) == 1 else None

@@ -42,7 +42,7 @@ class Events:
             await response.prepare(request)
             await self._stream(response, updates)
         except ConnectionError:
-            pass  # the page left
+            pass
         except TimeoutError:
             if request.transport is not None:
                 request.transport.abort()

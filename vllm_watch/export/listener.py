@@ -33,11 +33,11 @@ _log = structlog.get_logger()
 class _Connection:
     caller: str
     since_s: float  # connected, or last response ended
-    asked: bool = False  # has sent a whole request
+    asked: bool = False
     answering: int = 0
     answered: int = 0
     handshake: asyncio.Task[None] | None = None
-    taken: socket.socket | None = None  # until the transport has it
+    taken: socket.socket | None = None
     handler: RequestHandler | None = None
 
 
@@ -208,7 +208,7 @@ class HeadBound(asyncio.Protocol):
         self._over: int | None = None  # responses ended when a head was complete: its body follows
         self._transport: asyncio.Transport | None = None
         self._bytes = 0  # of an incomplete head
-        self._tail = b""  # of the previous piece
+        self._tail = b""
         self.connection_lost = handler.connection_lost  # type: ignore[method-assign]
         self.eof_received = handler.eof_received  # type: ignore[method-assign]
         self.pause_writing = handler.pause_writing  # type: ignore[method-assign]

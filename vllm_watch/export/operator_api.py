@@ -149,8 +149,6 @@ class OperatorApi:
 
 
 class _Body:
-    """A small JSON object of known keys only."""
-
     def __init__(self, body: bytes) -> None:
         self._left = dict(_document(body)) if body.strip() else {}
 

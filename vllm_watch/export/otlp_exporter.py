@@ -108,7 +108,6 @@ def metrics_data(text: str, resource: Resource, started_ns: int) -> MetricsData:
             points.setdefault(sample.name, []).append(point)
         for name, found in points.items():
             data: Sum | Gauge = Gauge(found)
-            # Buckets, count and sum are counters.
             if family.type in ("counter", "histogram"):
                 data = Sum(found, AggregationTemporality.CUMULATIVE, is_monotonic=True)
             metrics.append(Metric(name, family.documentation, "", data))

@@ -48,7 +48,7 @@ _log.addFilter(_CallersFaults())
 
 
 class Server:
-    """Serves one board. `port` 0 takes a free one; `names`: more Host names on loopback."""
+    """Serves one board. `names` are further Host names for loopback."""
 
     def __init__(
         self,
@@ -162,7 +162,7 @@ class Server:
         self._board.listeners.close()
 
 
-BACKLOG = 512  # pending connections; more are refused
+BACKLOG = 512  # pending connections
 
 _REMEDIES = {
     errno.EADDRINUSE: "Stop the process that listens there, or choose another with --listen HOST:PORT",

@@ -25,7 +25,7 @@ from vllm_watch.support.redaction import safe_arguments
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
-_ARGUMENTS_MAX = 64  # vLLM has about 20; a hostile process may have a million
+_ARGUMENTS_MAX = 64  # vLLM has about 20
 _ARGUMENT_CHARACTERS_MAX = 256
 _NOT_YET = "Not scraped yet."
 _INCIDENT = (

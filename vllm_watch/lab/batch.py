@@ -24,7 +24,7 @@ class EngineConfig:
     step_base_seconds: float = 0.008  # every step reads the weights once
     step_seconds_per_token: float = 3e-5  # compute: 33,000 prompt tokens per second
     step_seconds_per_kv_token: float = 4e-8  # 128 KiB of KV per token, read at 3.3 TB/s
-    step_tokens: int = 1  # per decoding request and step; more with speculative decoding
+    step_tokens: int = 1  # more with speculative decoding
 
 
 class Batch:
@@ -34,12 +34,12 @@ class Batch:
         self.config = config
         self.ledger = ledger
         self.kv = KvCache(config.num_gpu_blocks, config.block_size, config.step_tokens)
-        self.running: dict[Request, None] = {}  # in order of admission
+        self.running: dict[Request, None] = {}
         self.waiting: deque[Request] = deque()
         self.prefilling: list[Request] = []
         self.admission_blocked = False
         self.preempted = False  # since the last step
-        self.computed_before = 0  # prompt tokens computed before the prefix cache was last emptied
+        self.computed_before = 0  # prompt tokens, when the prefix cache was last emptied
         self._finish_heap: list[tuple[int, int, Request]] = []
         self._heap_order = 0
 

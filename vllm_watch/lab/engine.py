@@ -14,7 +14,7 @@ from vllm_watch.lab.ledger import Ledger
 from vllm_watch.lab.request import Request
 
 _ARRIVAL = attrgetter("arrival_t")
-_RAMP_STAIR_SECONDS = 1.0  # a slowdown ramps in such stairs
+_RAMP_STAIR_SECONDS = 1.0
 _ROUNDING = 1e-9  # of a step
 
 
@@ -42,12 +42,12 @@ class Engine:
         self._pending: list[Request] = []  # future arrivals, and those while frozen; by arrival
         self._next_pending = 0
         self._prefill_end_t: float | None = None
-        self._prefill_step = (0, 0.0)  # its decoding requests and its duration
+        self._prefill_step = (0, 0.0)  # decoding requests, duration
         self._frozen_since_t: float | None = None
         self._thawed_t = now
         self._seen_t = now  # the core and its gauges know the arrivals up to here
-        self._lag_seconds = 0.0  # delay of the step in progress
-        self._disconnected: list[Request] = []  # the client left while the core was frozen
+        self._lag_seconds = 0.0
+        self._disconnected: list[Request] = []  # while the core was frozen
 
     @property
     def num_running(self) -> int:
@@ -190,7 +190,7 @@ class Engine:
         tokens = kv.num_decoding * config.step_tokens
         factor = 1.0 if self.slow_factor == 1.0 else self._speed_factor()
         per_kv = config.step_seconds_per_kv_token * factor
-        slope = per_kv * tokens  # the context grows by `tokens` with each step
+        slope = per_kv * tokens
         first = (
             (config.step_base_seconds + config.step_seconds_per_token * tokens) * factor
             + per_kv * kv.decode_kv_tokens

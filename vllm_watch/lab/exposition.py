@@ -133,7 +133,7 @@ def _le(bound: float) -> str:
 
 
 _GENERATIONS = 3
-_GC_OBJECTS = (22_842.0, 3132.0, 81.0)  # by generation, right after the start
+_GC_OBJECTS = (22_842.0, 3132.0, 81.0)  # by generation
 _GC_RUNS = (1365.0, 123.0, 9.0)
 _GC_RUNS_PER_CPU_SECOND = (20.0, 1.8, 0.15)
 _GC_OBJECTS_PER_RUN = (40.0, 300.0, 900.0)

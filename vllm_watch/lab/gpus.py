@@ -13,7 +13,7 @@ _COMM_BYTES = 15  # the kernel truncates process names to this
 _WEIGHTS_BYTES = 16_060_522_496  # 8B parameters in 16 bits
 _KV_BYTES_PER_TOKEN = 131_072  # 32 layers, 8 KV heads of 128, keys and values, 16 bits
 _OVERHEAD_BYTES = 2_600_000_000  # CUDA context, graphs and activations
-_ASLEEP_BYTES = 1_700_000_000  # still held while asleep
+_ASLEEP_BYTES = 1_700_000_000
 # Shares of the power limit, measured on an H100 (700 W, driver 580.159): 70 W idle; 117 W with a CUDA context, which
 # alone keeps the clock up; 140 W while kernels of a collective's size spin: busy in NVML, yet cool.
 _IDLE_WATTS_SHARE = 0.10
@@ -35,7 +35,7 @@ class GpuModel:
 
 
 class _Placement:
-    """One server on its GPUs, over which its engines are spread, and its recent busy share."""
+    """One server on its GPUs, and its recent busy share."""
 
     def __init__(self, vllm: SimulatedVllm, indices: tuple[int, ...], first_pid: int) -> None:
         self.vllm = vllm
@@ -100,7 +100,7 @@ class GpuRack:
         self._other_processes.setdefault(index, []).append(process)
 
     def orphan(self, vllm: SimulatedVllm) -> None:
-        """Leave the engine cores of a server behind, as a killed API server may; they keep their VRAM."""
+        """Leave the engine cores behind, with their VRAM, as a killed API server may."""
         for placement in self._placements:
             if placement.vllm is vllm:
                 for index in placement.indices:
@@ -174,7 +174,7 @@ class GpuRack:
 
 
 def idle_notebook(create_time: float, used_bytes: int = 2_400_000_000) -> ProcessSample:
-    """Return a notebook kernel that was left open for days, with tensors on the GPU."""
+    """Return a notebook kernel that was left open for days."""
     return ProcessSample(
         pid=18_231,
         used_bytes=used_bytes,

@@ -1,4 +1,4 @@
-"""A scene in real time: one port per server, and a task that advances the scene."""
+"""A scene in real time, with one port per server."""
 
 import asyncio
 import time

@@ -1,4 +1,4 @@
-"""One request to a simulated engine: its parameters, its progress, and the workload that sent it."""
+"""One request to a simulated engine, and the workload that sent it."""
 
 from collections.abc import Callable
 
@@ -52,13 +52,13 @@ class Request:
         self.finish_t = -1.0
         self.generated_tokens = 0
         self.preemptions = 0
-        self.started_cached_tokens = 0  # cached when first scheduled
+        self.started_cached_tokens = 0
         self.prefill_target_tokens = prompt_tokens  # plus the generated tokens after a preemption
         self.computed_tokens = 0
         self.blocks = 0  # held during prefill; while decoding, the step count gives them
         self.phase = 0
         self.decode_start_step = -1  # -1: not decoding
-        self.kv_start_tokens = 0  # slots in use when decoding began
+        self.kv_start_tokens = 0
         self.finish_step = -1
 
 

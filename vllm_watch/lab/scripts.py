@@ -30,7 +30,7 @@ _SEVEN_DAYS_SECONDS = 604_800.0
 
 
 def demo(scene: Scene) -> Iterator[float]:
-    """Endlessly inject one fault after another into "batch", each with a recovery."""
+    """Inject one fault after another into "batch", forever."""
     if scene.rack is not None:
         scene.rack.add_process(3, idle_notebook(scene.epoch - _SEVEN_DAYS_SECONDS))
     yield 20.0

@@ -71,7 +71,7 @@ class LabServer:
             self._reserved = None
 
     async def follow(self) -> None:
-        """Listen or refuse like the simulated process. Call it often."""
+        """Listen or refuse like the simulated process."""
         vllm = self.vllm
         if self._runner is not None and (not vllm.serving or vllm.incarnation != self._incarnation):
             await self._close()

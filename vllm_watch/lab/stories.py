@@ -50,7 +50,7 @@ def _one(
     config: EngineConfig = L40S,
     num_engines: int = 1,
     num_gpus: int | None = None,
-    **server: Any,  # arguments of SimulatedVllm
+    **server: Any,
 ) -> Callable[[int], Scene]:
 
     def build(seed: int) -> Scene:

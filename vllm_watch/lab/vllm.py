@@ -58,8 +58,8 @@ class SimulatedVllm:
         self.api_hung = False
         self.dead = False  # the engine core is gone, the API server runs
         self.paused = False
-        self.draining = False  # shutting down: finishes running requests, refuses new ones
-        self.process_seen = False  # whether the watcher can see its process
+        self.draining = False
+        self.process_seen = False  # by the watcher
         self.sleep_level = 0
         self.faults: dict[str, None] = {}  # oldest first
         self.pins: list[tuple[Engine, Request]] = []
@@ -68,7 +68,7 @@ class SimulatedVllm:
         self.http = HttpLog()
         self.incarnation = 0
         self.process_start_t = 0.0
-        self.created_t = 0.0  # creation of the engines' counters
+        self.created_t = 0.0  # of the engines' counters
         self._ready_t: float | None = None
         self._lingers_until_t = 0.0
         self._held: list[Request] = []  # sent while the API server hangs
@@ -157,7 +157,7 @@ class SimulatedVllm:
 
     def _feed(self, until_t: float) -> None:
         workload = self.workload
-        while requests := workload.arrivals(until_t):  # loop: refused clients may retry
+        while requests := workload.arrivals(until_t):  # refused clients may retry
             for request in requests:
                 request.client = workload
                 if not self.submit(request):

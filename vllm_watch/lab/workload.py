@@ -44,7 +44,7 @@ class Sizes:
 
     def draw(self, arrival_t: float) -> Request:
         rng = self._rng
-        number = int(rng.random() * 1_000_003)  # one draw for several choices: a hot path
+        number = int(rng.random() * 1_000_003)  # one draw for several choices
         prompt, output, cached = self._shapes[number % _SHAPES]
         return Request(
             prompt,
@@ -60,7 +60,7 @@ class Sizes:
 
 
 class OpenLoop(Workload):
-    """A Poisson process of arrivals, independent of the server's answers; the rate may change."""
+    """A Poisson process of arrivals, independent of the server's answers."""
 
     def __init__(
         self,
@@ -75,7 +75,7 @@ class OpenLoop(Workload):
         self._shape = shape
         self._next_t: float | None = None
         self._now = 0.0
-        self.per_second = per_second  # may be changed at any time; 0 sends nothing
+        self.per_second = per_second  # may be changed at any time
 
     def arrivals(self, until_t: float) -> list[Request]:
         arrived: list[Request] = []
