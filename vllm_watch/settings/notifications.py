@@ -59,8 +59,7 @@ class NotifierSettings(Settings):
 
     kinds: tuple[Kind, ...] = Field((), max_length=50)
     """Only incidents of these kinds; `target_unreadable`: a target cannot be scraped.
-    Default: all
-    Why: Do not miss a kind."""
+    Default: all"""
 
     groups: tuple[Annotated[str, Field(min_length=1, max_length=253)], ...] = Field(
         (), max_length=1000
@@ -151,8 +150,7 @@ class KubernetesEvents(Settings):
     Why: As for other notifiers."""
 
     pod: str = Field("", max_length=253, pattern=r"^(\$[A-Za-z_][A-Za-z0-9_]*|[a-z0-9.-]*)$")
-    """Pod for targets that discovery did not find; in a sidecar `$POD_NAME`.
-    Default: none"""
+    """Pod for targets that discovery did not find; in a sidecar `$POD_NAME`."""
 
 
 AnyNotifier = NotifierSettings | KubernetesEvents

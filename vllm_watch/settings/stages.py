@@ -70,8 +70,7 @@ class CanarySettings(Settings):
     """`false`: off. `true`: on, and refusals are logged. Unset: on for servers without `peers` that answer the first
     canary within a second; others are retried after an hour.
     Default: unset
-    Why: Only a request detects a hang of an idle engine, and a token every three minutes costs nothing measurable. If
-    you do not want these requests, one line disables them."""
+    Why: Only a request detects a hang of an idle engine, and a token every three minutes costs nothing measurable."""
 
     interval_seconds: Seconds = Field(180.0, ge=10, le=86400)
     """Interval of canaries to each idle engine. Busy engines get none.
@@ -116,8 +115,7 @@ class SloSettings(Settings):
     """Your objectives: goodput counts requests that meet all of them. A target can override each key."""
 
     time_to_first_token_seconds: Seconds | None = None
-    """A request's first token within this time.
-    Why: Only you know your service levels."""
+    """A request's first token within this time."""
 
     inter_token_latency_seconds: Seconds | None = None
     """Each further token within this time."""

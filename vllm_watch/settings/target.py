@@ -95,16 +95,14 @@ class TargetConfig(Settings):
 
     name: TargetName = ""
     """Unique name in labels, paths and logs; `Org/Model 1` becomes `org-model-1`.
-    Default: host and port of its URL
-    Why: Unique and recognisable without configuration."""
+    Default: host and port of its URL"""
 
     url: BaseUrl
     """The server's base URL, without credentials; a path comes before `/metrics`."""
 
     group: str = Field("", max_length=253)
     """Group of interchangeable servers: budgets and baselines are per group.
-    Default: the name
-    Why: A single server is a group of one."""
+    Default: the name"""
 
     namespace: str = Field("", max_length=253)
     """Kubernetes namespace, for labels only."""
@@ -140,9 +138,7 @@ class TargetConfig(Settings):
     """Overrides of `canary` for this target."""
 
     engine_log: FilePath | None = None
-    """File with this server's output: its incidents then include the reason of a failure.
-    Default: none
-    Why: Most logs do not go to a file on this host."""
+    """File with this server's output: its incidents then include the reason of a failure."""
 
     @model_validator(mode="before")
     @classmethod

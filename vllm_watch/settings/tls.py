@@ -47,13 +47,10 @@ class TlsConfig(Settings):
     Default: this host's"""
 
     cert_file: FilePath | None = None
-    """Client certificate with its intermediates, in PEM.
-    Default: none
-    Why: Few servers require one."""
+    """Client certificate with its intermediates, in PEM."""
 
     key_file: FilePath | None = None
-    """The key of `cert_file`, in PEM, without a passphrase.
-    Default: none"""
+    """The key of `cert_file`, in PEM, without a passphrase."""
 
     server_name: Annotated[str, AfterValidator(_host)] = Field("", max_length=253)
     """Expected name in the server's certificate, also sent as SNI.
