@@ -49,6 +49,6 @@ def run(arguments: argparse.Namespace) -> int:
         for action in sub._actions:
             if action.type is Path:
                 kind = shtab.DIRECTORY if action.metavar == "DIR" else shtab.FILE
-                vars(action)["complete"] = kind  # read by shtab
+                vars(action)["complete"] = kind
     print(shtab.complete(parser, shell=arguments.shell))
     return exit_status.FINE

@@ -79,7 +79,7 @@ class Compared:
 def compared(
     judged: Sequence[Judged], firings: Sequence[Firing], watched: Sequence[Labels]
 ) -> Compared:
-    """Compare them; `watched` has the labels of vllm_watch_target_info."""
+    """Match alerts to incidents; `watched` has the labels of vllm_watch_target_info."""
     of_target = [(one, _about(one.target.labels, firings, watched)) for one in judged]
     concerned = {id(each) for _, its in of_target for each in its}
     found, needed = [], set()

@@ -106,7 +106,7 @@ def _cell(value: float | None, top: float, level: int) -> str:
 
 
 def _columns(charted: Charted, name: str, width: int) -> list[float | None]:
-    """Column means; short silences are bridged."""
+    """Short silences are bridged."""
     end_t, step = charted.t[-1], _SPAN_SECONDS / width
     inside: list[list[float | None]] = [[] for _ in range(width)]
     for t, value in zip(charted.t, charted.series.get(name, ()), strict=False):
@@ -140,7 +140,7 @@ def _gpu(gpu: JudgedGpu, t: float, width: int) -> list[Text]:
 
 
 def _tree(processes: Sequence[JudgedProcess], t: float) -> Iterable[Text]:
-    """Yield parents first, then the largest."""
+    """Yield parents before their children, and the largest first."""
     here = {each.pid for each in processes}
     children: dict[int | None, list[JudgedProcess]] = {}
     for each in sorted(processes, key=lambda one: -(one.used_bytes or 0)):

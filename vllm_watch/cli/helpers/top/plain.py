@@ -20,7 +20,6 @@ class PlainText:
 
     @property
     def cell_len(self) -> int:
-        """Return its width in columns."""
         return len(self.plain)
 
     def append(self, text: "PlainText | str", _style: str = "") -> "PlainText":
@@ -28,7 +27,6 @@ class PlainText:
         return self
 
     def truncate(self, width: int, *, overflow: str = "") -> None:
-        """Cut it to `width` columns."""
         if len(self.plain) > width:
             self.plain = self.plain[: max(0, width - 1)] + _ELLIPSIS if overflow == "ellipsis" else self.plain[:width]  # fmt: skip
 

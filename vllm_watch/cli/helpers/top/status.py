@@ -49,7 +49,6 @@ class JudgedGpu(GpuSample):
 
     @property
     def lost_bytes(self) -> int:
-        """Return stale bytes, with unaccounted ones if judged stale."""
         nobody = self.unaccounted is not None and self.unaccounted.verdict == STALE
         return (self.stale_bytes or 0) + ((self.unaccounted_bytes or 0) if nobody else 0)
 
@@ -93,7 +92,6 @@ class StoreStatus(BaseModel):
 
 
 def _incident(said: object) -> object:
-    """Convert to the record's fields."""
     if not isinstance(said, Mapping):
         return said
     evidence = said.get("evidence") or {}
@@ -238,7 +236,7 @@ class Daemon:
     async def status(self) -> Status:
         """Fetch the status. Raises WatchError without an answer within five seconds."""
         status = await self._ask("status", Status)
-        # The watcher's own are only here.
+        # The watcher's own incidents are only here.
         own = await self._ask(f"incidents?state=open&target={WATCHER}", _Incidents)
         return status.model_copy(update={"incidents": own.incidents})
 

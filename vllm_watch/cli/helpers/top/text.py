@@ -25,7 +25,7 @@ _GIB = 1 << 30
 
 
 def fit(text: str, width: int) -> str:
-    """Return exactly `width` characters, cut in the middle, as both ends distinguish names."""
+    """Return exactly `width` characters; the middle is cut, as both ends distinguish names."""
     text = visible(text)
     if len(text) > width:
         head = (width - 1) // 2
@@ -73,7 +73,7 @@ def seconds(value: float | None) -> str:
 
 
 def clock(t: float, now: float) -> str:
-    """Return UTC, with the day unless today."""
+    """Return the time in UTC, with the day unless it is today."""
     then, today = (datetime.fromtimestamp(each, UTC) for each in (t, now))
     return f"{then:%H:%M:%S}" if then.date() == today.date() else f"{then:%b %d %H:%M}"
 
