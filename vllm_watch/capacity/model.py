@@ -28,7 +28,7 @@ class LatentAttention:
     value_dim: int
     query_rank: int | None = None
     indexer_dim: int | None = None
-    """Sparse attention's own key per token (DeepSeek V3.2), in elements; None: not sparse."""
+    """Elements of sparse attention's key per token (DeepSeek V3.2)."""
 
 
 @dataclass(frozen=True, slots=True)

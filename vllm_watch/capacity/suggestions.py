@@ -10,12 +10,10 @@ from vllm_watch.capacity.plan import Plan, with_flags
 from vllm_watch.capacity.quantization import find_quantization
 from vllm_watch.capacity.units import GIB
 
-UTILIZATION_MAX = (
-    0.95  # above, CUDA graphs and fragmentation do not fit: the usual OOM while serving
-)
+UTILIZATION_MAX = 0.95  # above, CUDA graphs and fragmentation do not fit
 _UTILIZATION_STEPS = 100
 _SEQUENCES = (128, 64, 32, 16, 8)
-_SMALL_BATCH_TOKENS = 2048  # vLLM's own default on most cards
+_SMALL_BATCH_TOKENS = 2048  # vLLM's default on most cards
 PARALLEL = (2, 4, 8, 16)
 STAGES = (1, 2, 4, 8, 16)
 _HARDLY_SHORTER = 0.75  # of the requested length

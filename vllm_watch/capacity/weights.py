@@ -76,7 +76,7 @@ def _is_a_rest(model: Model, settings: Settings, given: int) -> bool:
 def impossible(model: Model, settings: Settings, given: int) -> tuple[int, str] | None:
     """Return the counted size and the reason if vLLM cannot have printed the given one, else None.
 
-    A quantized checkpoint lies between four bits per parameter and the model in 16: its embeddings, output head and encoder stay in 16.
+    A quantized checkpoint has fewer than 16 bits per parameter, but more than four: embeddings, output head and encoder stay in 16.
     """
     flags = settings.flags
     if flags.drafter or flags.enable_lora or not model.sized:

@@ -99,7 +99,7 @@ class Batch:
         return tokens
 
     def _held_tokens(self, request: Request) -> int:
-        """Return the prompt tokens that need no computation: a cached prefix, or fetched from another instance.
+        """Return the prompt tokens that need no computation: those of a cached prefix, or fetched from another instance.
 
         A prefix is a hit only after this engine has computed that many; the last token is always computed.
         """

@@ -164,7 +164,7 @@ class SimulatedVllm:
                     workload.rejected(request, request.arrival_t)
 
     def submit(self, request: Request, engine: int | None = None) -> bool:
-        """Return False if the request is refused. Without `engine` they take turns."""
+        """Return False if the request is refused. Without `engine`, the engines take turns."""
         if not self.engines:
             return False
         if self.api_hung:

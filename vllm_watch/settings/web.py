@@ -146,7 +146,7 @@ class TlsSettings(Sections):
 
     @property
     def ciphers(self) -> tuple[str, ...]:
-        """By OpenSSL's names; empty: the defaults, or none if only 1.3 suites are listed."""
+        """Return the suites by OpenSSL's names; empty means the defaults, or none if only 1.3 suites are listed."""
         return tuple(name for each in self.cipher_suites if (name := CIPHERS[each]))
 
 
