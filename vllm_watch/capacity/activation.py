@@ -61,7 +61,6 @@ def activation(
 
 
 def _encoder(model: Model, settings: Settings, element: int) -> tuple[int, int, int]:
-    """Return the encoder's peak, the bytes kept for the language model, and the number of images."""
     encoder = model.encoder
     if encoder is None:
         return 0, 0, 0
@@ -73,7 +72,7 @@ def _encoder(model: Model, settings: Settings, element: int) -> tuple[int, int, 
 
 
 def _fetched(model: Model, settings: Settings) -> int:
-    """Return the size of the layer that V0 copies to the GPU while it runs; V1 reads it in place."""
+    """V0 copies a layer to the GPU while it runs; V1 reads it in place."""
     ranks = settings.tensor_parallel_size * model.num_layers
     return count_parameters(model).matrices * dtype_bytes(settings.dtype) // ranks
 

@@ -7,7 +7,7 @@ from vllm_watch.errors import WatchError
 
 NUMBER_MAX = 1 << 40
 LAYERS_MAX = 10_000
-BYTES_MAX = 1 << 50  # of a checkpoint, of memory
+BYTES_MAX = 1 << 50
 GIB_MAX = BYTES_MAX >> 30
 _DIGITS_SHOWN = 18
 

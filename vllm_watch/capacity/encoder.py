@@ -24,7 +24,6 @@ class Encoder:
     hidden_size: int
     intermediate_size: int
     patches_per_token: int
-    """Patches per token of the language model."""
     item_tokens: int
     """Of the largest image."""
 
@@ -56,7 +55,7 @@ def peak_bytes(encoder: Encoder, tokens: int, element: int) -> int:
 
 
 def profiled_items(encoder: Encoder, batched_tokens: int) -> int:
-    """Return the number of whole images in one step, at least 1."""
+    """Return the number of whole images in one step."""
     return max(1, batched_tokens // encoder.item_tokens)
 
 

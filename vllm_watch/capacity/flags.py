@@ -1,4 +1,4 @@
-"""Engine flags as given and as vLLM resolves them; defaults depend on release and GPU."""
+"""Engine flags as given and as vLLM resolves them."""
 
 from dataclasses import dataclass
 
@@ -10,8 +10,8 @@ from vllm_watch.capacity.release import Release
 from vllm_watch.capacity.units import GIB
 from vllm_watch.errors import WatchError
 
-LENGTH_UNSAID = 2048  # tokens: vLLM's default if the config gives none
-_LONG_CONTEXT = 32768  # tokens: above, V0 chunks prefills by default
+LENGTH_UNSAID = 2048  # tokens, if the config gives none
+_LONG_CONTEXT = 32768  # tokens: V0 chunks longer prefills
 _LARGE_GPU_BYTES, _HUGE_GPU_BYTES = 70 * GIB, 160 * GIB  # as in vLLM's get_batch_defaults
 _MULTIMODAL_BATCH = 5120  # V0's floor for models with an encoder
 _BEFORE_AMPERE = ("T4", "V100", "V100 32GB", "P100")
@@ -22,7 +22,7 @@ _UTILIZATION_OLD, _UTILIZATION_NEW = 0.9, 0.92
 
 @dataclass(frozen=True, slots=True)
 class Drafter:
-    """Speculative decoding: tokens drafted per step and the drafter's cached layers."""
+    """Speculative decoding, with the drafter's cached layers."""
 
     method: str
     tokens: int
@@ -33,7 +33,7 @@ class Drafter:
 
 @dataclass(frozen=True, slots=True)
 class Flags:
-    """Flags as given. None: left to vLLM."""
+    """Flags as given."""
 
     release: Release = releases.NEWEST
     use_v0: bool | None = None
@@ -125,7 +125,7 @@ def settle(
 
 
 def obstacle(flags: Flags, model: Model) -> str | None:
-    """Return why vLLM would refuse these flags regardless of memory, or None."""
+    """Return why vLLM would refuse these flags on any GPU, or None."""
     heads, ranks = model.num_attention_heads, flags.tensor_parallel_size
     if heads % ranks:
         return f"--tensor-parallel-size {ranks} does not divide the model's {heads} attention heads"

@@ -87,11 +87,11 @@ CATALOGUE_SIZES = (
 )
 
 
-_SIZE = re.compile(r"(\d{2,3}) ?gi?b?\b")  # in a name, as of "A100-SXM4-80GB"
+_SIZE = re.compile(r"(\d{2,3}) ?gi?b?\b")  # as in "A100-SXM4-80GB"
 
 
 def sizes_of(name: str) -> tuple[float, ...]:
-    """Return the nominal sizes (GiB) of cards of this name, if the name does not give one."""
+    """Return the nominal sizes (GiB) of cards of this name."""
     text = name.lower()
     first = next((pattern for pattern, _ in _GPUS if re.search(pattern, text)), None)
     if _SIZE.search(text):
@@ -100,7 +100,7 @@ def sizes_of(name: str) -> tuple[float, ...]:
 
 
 def find_gpu(name: str | None, memory_gib: float | None = None) -> Gpu | None:
-    """Return the card of this name (and size, if there are several), or None."""
+    """Return the card of this name and size, or None."""
     if not name:
         return None
     named = [gpu for pattern, gpu in _GPUS if re.search(pattern, name.lower())]

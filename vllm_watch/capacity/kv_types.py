@@ -36,12 +36,12 @@ DS_MLA_ROW_BYTES = 656  # 512 fp8 values, 4 scales of 4 bytes, 64 rotary values 
 
 
 def known_kv_types() -> tuple[str, ...]:
-    """Return all known names, 'auto' first."""
+    """Return all known names."""
     return ("auto", *_ELEMENT, *_PACKED)
 
 
 def key_value_bytes(head_dim: int, kv_dtype: str, model_dtype: str) -> int:
-    """Return the bytes of one head's K and V of one token."""
+    """Return one head's bytes of K and V for one token."""
     if kv_dtype not in _PACKED:
         return 2 * head_bytes(head_dim, kv_dtype, model_dtype)
     key_bits, value_bits = _PACKED[kv_dtype]
@@ -51,7 +51,7 @@ def key_value_bytes(head_dim: int, kv_dtype: str, model_dtype: str) -> int:
 
 
 def head_bytes(elements: int, kv_dtype: str, model_dtype: str) -> int:
-    """Return the bytes of one head's K or V of one token, with its scale. Raises WatchError if the type is unknown."""
+    """Return one head's bytes of K or V for one token. Raises WatchError if the type is unknown."""
     kv_dtype = _ALIASES.get(kv_dtype, kv_dtype)
     if kv_dtype == "auto":
         return elements * dtype_bytes(model_dtype)

@@ -19,7 +19,7 @@ _PLAIN_EDGE = 2  # layers at either end
 
 @dataclass(frozen=True, slots=True)
 class LayerCache:
-    """One layer's cache on one GPU. Exactly one of the two sizes is not 0."""
+    """One layer's cache on one GPU: bytes per token or a state."""
 
     bytes_per_token: int
     window_tokens: int | None = None
@@ -72,7 +72,7 @@ def _kept_plain(kinds: tuple[LayerKind, ...], settings: Settings) -> frozenset[i
 
 
 def draft_caches(model: Model, settings: Settings) -> list[LayerCache]:
-    """Return the drafter's caches; without a draft model, shaped like full attention (EAGLE, MTP)."""
+    """Return the drafter's caches, shaped like full attention without a draft model."""
     drafter = settings.flags.drafter
     if drafter is None:
         return []
@@ -120,7 +120,7 @@ def _full(model: Model, settings: Settings) -> list[LayerCache]:
 
 
 def _heads_here(heads: int, settings: Settings) -> int:
-    """Return the KV heads per rank; with more ranks than heads, each rank holds a copy of one."""
+    """Return the KV heads per rank; spare ranks hold copies."""
     return max(1, heads // settings.tensor_parallel_size)
 
 

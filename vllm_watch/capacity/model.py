@@ -33,7 +33,7 @@ class LatentAttention:
 
 @dataclass(frozen=True, slots=True)
 class RecurrentState:
-    """State of a Mamba, GDN or convolution layer per sequence, before tensor parallelism."""
+    """State of a recurrent or convolution layer per sequence, before tensor parallelism."""
 
     conv_channels: int
     conv_kernel: int
@@ -42,7 +42,6 @@ class RecurrentState:
     state_dtype: str | None
     """None: the model's dtype."""
     projected_channels: int
-    """Columns of the matrices in and out, for counting parameters."""
     checkpoints: int = 0
     """States kept in addition to the two of a cached prefix, in releases that do so."""
     grouped_channels: int = 0
@@ -67,7 +66,7 @@ class Experts:
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """A model's shape. Sizes in elements, of the whole model, before any split over GPUs."""
+    """A model's shape, in elements of the whole model."""
 
     model_type: str | None
     layer_kinds: tuple[LayerKind, ...]
@@ -98,7 +97,7 @@ class Model:
     encoder: Encoder | None = None
     quantization: Quantization | None = None
     unread_cache: str | None = None
-    """The config key that makes the KV cache impossible to size, or None."""
+    """Config key of a KV cache that cannot be sized."""
     notes: tuple[str, ...] = ()
 
     @property

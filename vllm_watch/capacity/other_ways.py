@@ -27,7 +27,7 @@ from vllm_watch.capacity.suggestions import (
 from vllm_watch.capacity.units import GIB
 
 _DEAR = {"--max-model-len", "--tensor-parallel-size", "--quantization"}
-"""Flags that cost length, hardware or quality; alternatives are listed with them."""
+"""Flags that cost length, hardware or quality."""
 _LARGER_STEP, _LARGER_STEPS = 1.02, 200
 _CHECKPOINTS = (
     ("an 8-bit", Quantization("8 bits", 1.0, 1.0, 1.0)),
@@ -49,7 +49,7 @@ def other_ways(plan: Plan, found: tuple[Suggestion, ...]) -> tuple[Way, ...]:
     if plan.fits or alone - _DEAR:
         return ()
     start = _startable(plan)
-    if _split(plan, start).fits:  # vLLM takes it with another split
+    if _split(plan, start).fits:
         return () if alone else (Way(_typed(plan, start), refusal(plan)),)
     ways: list[Way] = []
     if alone <= {"--max-model-len"}:
@@ -176,7 +176,7 @@ def _larger_gpus(plan: Plan, start: Flags) -> Iterator[Way]:
     size = now.machine.memory_bytes + missing / now.settings.gpu_memory_utilization
     for _ in range(_LARGER_STEPS):
         gib = math.ceil(size / GIB * 10) / 10
-        gib += 0.1 if gib in CATALOGUE_SIZES else 0.0  # those are taken as names of cards
+        gib += 0.1 if gib in CATALOGUE_SIZES else 0.0  # a catalogue size would name a card
         memory, source = cuda_memory_bytes(gib, None)
         machine = Machine(memory, source, count=plan.machine.count)
         if _split(plan, start, machine).fits:

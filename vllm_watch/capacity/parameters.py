@@ -1,4 +1,4 @@
-"""Parameter counts from a model's shape, used without a checkpoint. Matrices that quantization shrinks are counted apart."""
+"""Parameter counts from a model's shape, used without a checkpoint."""
 
 from collections import Counter
 from dataclasses import dataclass
@@ -63,7 +63,7 @@ def _replicated(model: Model, kind: LayerKind, *, mixture: bool) -> int:
 
 
 def infer_intermediate(model: Model, parameters: int) -> int | None:
-    """Return the MLP's width that the parameter count implies; None if implausible."""
+    """Return the MLP's width that the parameter count implies, if plausible."""
     matrices = 3 if model.gated_mlp else 2
     alike = Counter(model.layer_kinds)
     attention = sum(layers * _mixer(model, kind) for kind, layers in alike.items())
@@ -88,7 +88,7 @@ def _mixer(model: Model, kind: LayerKind) -> int:
 
 def _attention(model: Model, kv_heads: int, head_dim: int) -> int:
     queries = model.num_attention_heads * head_dim
-    wide = 3 if model.attention_gate else 2  # in, out, and the gate
+    wide = 3 if model.attention_gate else 2
     return model.hidden_size * (wide * queries + 2 * kv_heads * head_dim)
 
 

@@ -31,7 +31,7 @@ class Machine:
     count: int | None = None
     """None: as many as the flags need."""
     beyond_bytes: int = 0
-    """Memory that a real start took beyond the count; negative: it took less."""
+    """Memory that a real start took beyond the count; may be negative."""
     beyond_source: str = ""
 
 
@@ -45,7 +45,7 @@ class Checkpoint:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Memory of the fullest GPU and the resulting capacity. Sizes in bytes."""
+    """Memory of the fullest GPU, in bytes, and the resulting capacity."""
 
     model: Model
     settings: Settings
@@ -62,7 +62,6 @@ class Plan:
     pool: Pool
     num_blocks: int
     longest: int
-    """The longest request that fits, up to the model's own limit."""
 
     @property
     def gpus_needed(self) -> int:
@@ -171,7 +170,7 @@ def with_flags(plan: Plan, flags: Flags, checkpoint: Checkpoint | None = None) -
 
 
 def _fullest_pool(model: Model, settings: Settings) -> Pool:
-    """Return the pool of the pipeline stage with the largest blocks; all stages get its number of blocks."""
+    """Return the pool with the largest blocks: all stages get its number of blocks."""
     parts = stage_layers(model, min(settings.flags.pipeline_parallel_size, model.num_layers))
     pools = []
     for index, kinds in enumerate(parts):

@@ -32,7 +32,7 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class Pool:
-    """Blocks of one size for all groups."""
+    """Blocks of one size."""
 
     bytes_per_block: int
     groups: tuple[Group, ...]
@@ -88,7 +88,7 @@ class Pool:
     def logged_tokens(self, blocks: int, length: int) -> int:
         if not self.groups:
             return 0
-        if not self.block_size:  # only states: one block per request of any length
+        if not self.block_size:  # one block per request
             return blocks * length
         if self.settings.release >= releases.TOKENS_FROM_CONCURRENCY:
             return int(self.concurrency(blocks, length) * length)

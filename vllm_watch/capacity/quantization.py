@@ -44,7 +44,7 @@ def _experts_alone(name: str, size: float) -> Quantization:
 
 NONE = _all("none", None)
 ONLINE = ("fp8", "bitsandbytes")
-"""Methods that vLLM applies while loading; others need their own checkpoint."""
+"""Methods that vLLM applies while loading."""
 _NVFP4, _MXFP4, _MXFP8 = 0.5625, 0.53125, 1.03125
 _BY_NAME: dict[str, float] = {
     "fp8": 1.0, "fbgemm_fp8": 1.0, "ptpc_fp8": 1.0, "modelopt": 1.0, "int8": 1.0, "w8a8": 1.0,
@@ -66,14 +66,14 @@ _PATTERNS = (
 _EXPERT_DTYPES = {"fp4": _MXFP4, "mxfp4": _MXFP4, "nvfp4": _NVFP4, "fp8": 1.0, "int8": 1.0}
 _FLOAT_4 = {"num_bits": 4, "group_size": 16, "type": "float"}
 _FLOAT_8 = {"num_bits": 8, "type": "float"}
-_GGUF_BITS = 4.85  # Q4_K_M, the usual one; a GGUF file's own size is better
+_GGUF_BITS = 4.85  # Q4_K_M
 _NF4_GROUP, _NF4_SCALE_BITS = 64, 8  # bitsandbytes with double quantization
 _KEPT_KEYS = ("ignore", "exclude_modules", "modules_to_not_convert", "ignored_layers", "exclude")
 _ATTENTION = re.compile(r"(attn|attention)(\W|$)")
 
 
 def find_quantization(flag: str | None, checkpoint: Quantization | None) -> Quantization:
-    """Return the checkpoint's quantization if its config names one, else that of --quantization."""
+    """Return the checkpoint's quantization, else that of --quantization."""
     if checkpoint is not None:
         return checkpoint
     if flag is None:

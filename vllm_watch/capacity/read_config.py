@@ -63,7 +63,7 @@ def read_config(config: Config) -> Model:
     try:
         model = _read(config)
     except (TypeError, ValueError, LookupError, AttributeError, ArithmeticError, RecursionError) as error:  # fmt: skip
-        # The config is external input: a wrong type anywhere is its error.
+        # A wrong type anywhere is an error of the config.
         raise WatchError(
             f"the config cannot be understood: {type(error).__name__}: {shown(error)}",
             "take the config.json of the checkpoint as it was published",
@@ -156,7 +156,7 @@ def _first(config: Config, field: str) -> int | None:
     for key in _KEYS[field]:
         value = config.get(key)
         if key == "model_max_length" and not is_size(value):
-            continue  # tokenizers write 10³⁰ for no limit
+            continue
         if isinstance(value, int) and not isinstance(value, bool):
             return value
     return None

@@ -1,4 +1,4 @@
-"""Uncertainty of the KV cache: measured parts are certain; counted or calibrated ones are not."""
+"""Uncertainty of the KV cache, which counted and calibrated parts have."""
 
 from vllm_watch.capacity import calibration
 from vllm_watch.capacity.activation import sampler_copies

@@ -16,7 +16,7 @@ _SEQUENCES = (128, 64, 32, 16, 8)
 _SMALL_BATCH_TOKENS = 2048  # vLLM's default on most cards
 PARALLEL = (2, 4, 8, 16)
 STAGES = (1, 2, 4, 8, 16)
-_HARDLY_SHORTER = 0.75  # of the requested length
+_HARDLY_SHORTER = 0.75
 _USEFUL_LENGTH = 1024  # tokens
 _MUCH_WASTE_BYTES = GIB
 
@@ -34,13 +34,13 @@ Change = tuple[Suggestion, Flags]
 
 
 def suggestions(plan: Plan) -> tuple[Suggestion, ...]:
-    """Return single flags, best first; if the plan fits, flags that waste memory."""
+    """Return single flags, best first; flags that save memory if the plan fits."""
     if plan.fits:
         return tuple(_waste(plan))
     if _is_refused(plan):
         return tuple(_other_splits(plan))[:1]
     found = [each for ways in WAYS for each, flags in ways(plan) if with_flags(plan, flags).fits]
-    if plan.kv_bytes <= 0:  # the weights do not fit: other flags cost quality
+    if plan.kv_bytes <= 0:  # then other flags cost quality
         found.sort(key=lambda each: each.flag != "--tensor-parallel-size")
     return tuple(found)
 
@@ -171,7 +171,7 @@ def _tensor_parallel(plan: Plan) -> Iterator[Change]:
 
 
 def shares_heads(plan: Plan, ranks: int) -> bool:
-    """Return True if this many ranks can split the heads; KV heads may be copied, not cut."""
+    """Return True if this many ranks can split the heads; KV heads may be copied."""
     heads, shared = plan.model.num_attention_heads, plan.model.num_key_value_heads
     return not heads % ranks and not max(ranks, shared) % min(ranks, shared)
 

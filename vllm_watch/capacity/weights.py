@@ -29,7 +29,7 @@ class Weights:
 def weights_on_gpu(
     model: Model, settings: Settings, *, given_gib: float | None, checkpoint_bytes: int | None
 ) -> Weights:
-    """Return the weights of one GPU: as given, else of the checkpoint, else counted."""
+    """Return the weights of one GPU."""
     flags = settings.flags
     if given_gib is not None:
         said = f"{given_gib:g} GiB per GPU as given"
@@ -112,7 +112,7 @@ def _counted(model: Model, settings: Settings) -> tuple[int, str]:
 
 
 def counted_bytes(model: Model, settings: Settings, quantization: Quantization) -> tuple[int, str]:
-    """Return the size of the parameters on one GPU, and how they were counted."""
+    """Return the parameters' bytes on one GPU, and how they were counted."""
     parameters = count_parameters(model)
     element = dtype_bytes(settings.dtype)
     ranks, stages = settings.tensor_parallel_size, settings.flags.pipeline_parallel_size
