@@ -122,7 +122,6 @@ def _effective(config: Config) -> dict[str, Any]:
 
 
 def _notifiers(file: Path, config: Config) -> str:
-    """Raises InvalidConfigError with all problems."""
     if not config.notifications.each():
         return ""
     lines, wrong = ["notifiers:"], []

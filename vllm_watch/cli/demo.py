@@ -33,7 +33,7 @@ _INTERVAL_SECONDS = 1.0  # a demo is watched for minutes
 
 
 class Demo:
-    """One scenario. `gpu_source` has the real one's interface."""
+    """One scenario."""
 
     def __init__(self, story: str = "demo", speed: float = 1.0, seed: int = 1) -> None:
         """Raises WatchError if the scenario is unknown."""
@@ -79,7 +79,7 @@ def _speed(text: str) -> float:
         speed = float(text)
     except ValueError:
         raise argparse.ArgumentTypeError(f"'{text}' is not a number") from None
-    if not 0 < speed <= 1000:  # noqa: PLR2004 - beyond, a scrape would skip over whole stories
+    if not 0 < speed <= 1000:  # noqa: PLR2004 - a scrape would skip stories
         raise argparse.ArgumentTypeError(f"{text} is not above 0 and at most 1000")
     return speed
 
@@ -114,7 +114,7 @@ async def _serve(listen: str, scenario: str, speed: float) -> None:
 
 
 def dry_run() -> dict[str, Any]:
-    """Settings for dry runs: the hook is never called."""
+    """Return settings for dry runs."""
     hook = CommandHook(name="demo", argv=("/bin/true",))
     return {
         "restart": RestartSettings(mode="observe", hook=hook.name),

@@ -1,4 +1,4 @@
-"""`vllm-watch explain`: the rules, evidence and later changes behind an incident."""
+"""`vllm-watch explain`: the rules and evidence behind an incident."""
 
 import argparse
 import asyncio

@@ -8,10 +8,10 @@ from vllm_watch.cli.helpers.gpus import judging as gpus_judging
 from vllm_watch.errors import WatchError
 
 LOOK_SECONDS = 4.0
-"""As long as a plain `gpus`; one more reading confirms it."""
+"""As long as a plain `gpus` takes."""
 
 TERM_SECONDS = 10.0
-"""A core that can still exit does so within seconds; orphans mostly cannot."""
+"""A core that can still exit does so within seconds."""
 
 PID_MAX = 4_194_304  # Linux: PID_MAX_LIMIT
 SECONDS_MAX = 86_400.0

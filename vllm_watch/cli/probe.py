@@ -29,7 +29,7 @@ examples:
 
 exit status: 0 it answers, 1 it does not
 """
-_SECONDS = 2.0  # twice, without and with TLS, within the image's 5 s
+_SECONDS = 2.0  # tried twice within the image's 5 s
 _PATH = "/-/healthy"
 _PORTS = {"http": 80, "https": 443}
 _SILENT = f"nothing came within {_SECONDS:.0f} s"

@@ -68,7 +68,7 @@ def run(arguments: argparse.Namespace) -> int:
             print(visible(f"{server.url}  {server.model}".rstrip()))
         try:
             status = _read(server.url, arguments)
-        except WatchError as error:  # others may answer
+        except WatchError as error:
             print(f"vllm-watch: {visible_lines(redacted(error.cause))}", file=sys.stderr)
             status = exit_status.WRONG_USAGE
         worst = max(worst, status)

@@ -46,7 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("the history of a Prometheus")
     add = group.add_argument
     add("--prometheus", metavar="URL", help="its address, with its path if it has one")
-    moment = partial(moments.moment, now_t=time.time())  # one time for all arguments
+    moment = partial(moments.moment, now_t=time.time())
     parser.set_defaults(moment=moment)
     add("--since", metavar="T", type=moment, help="from then on: 12h or 7d ago, a date (local time), or Unix seconds (default: 7d)")  # fmt: skip
     add("--until", metavar="T", type=moment, help="up to then (default: now)")

@@ -32,7 +32,7 @@ examples:
 DEFAULT_URL = "http://127.0.0.1:8000"
 
 _NEW_OBJECTS_UNCOLLECTED = 20_000
-"""Python's default of 700 equals one round of scrapes, which leaves almost no garbage; collections took a twentieth of its time."""
+"""Python's default of 700 is one round of scrapes, which leaves almost no garbage; collections took a twentieth of its time."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -78,7 +78,7 @@ def run(arguments: argparse.Namespace) -> int:
         )  # fmt: skip
         if config.targets or config.discovery.any:
             return config
-        if config.engine_log is not None:  # of one server, not of any found
+        if config.engine_log is not None:  # the log of one server
             only = TargetConfig(name="vllm", url=DEFAULT_URL, group="vllm")
             return config.model_copy(update={"targets": (only,)})
         discovery = config.discovery.model_copy(update={"host": True})

@@ -6,7 +6,7 @@ from pathlib import Path
 from vllm_watch.support import regular_file
 
 INDEXES = ("model.safetensors.index.json", "pytorch_model.bin.index.json")
-_WEIGHTS = ("*.safetensors", "*.bin", "*.pt", "*.gguf")  # the first kind present
+_WEIGHTS = ("*.safetensors", "*.bin", "*.pt", "*.gguf")  # the first kind counts
 _FILES_MAX, _REFERENCE_BYTES = 2000, 200
 
 
@@ -24,7 +24,7 @@ def hub_cache(environment: Mapping[str, str]) -> Path:
 def snapshot(
     cache: Path, repository: str, revision: str | None = None, *, having: str = ""
 ) -> Path | None:
-    """Return the revision's snapshot (default "main"), else the newest, among those with the file `having`."""
+    """Return the revision's snapshot, else the newest, among those with the file `having`."""
     entry = cache / f"models--{repository.replace('/', '--')}"
     reference = entry / "refs" / (revision or "main")
     names = [_first_line(reference)] if reference.is_file() else []

@@ -12,7 +12,7 @@ _CLEAR = "\r\033[K"
 
 
 class Progress:
-    """Overwrites one line. Close it before other output."""
+    """Overwrites one line."""
 
     def __init__(self) -> None:
         self._due_s = time.monotonic() + AFTER_SECONDS

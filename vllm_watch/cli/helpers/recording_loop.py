@@ -25,7 +25,7 @@ from vllm_watch.support import logs
 # The daemon's defaults: response times are evidence.
 _CONNECT_TIMEOUT_SECONDS = 2.0
 _TIMEOUT_SECONDS = 4.0
-_GPU_DEADLINE_SECONDS_MAX = 4.0  # as for a scrape: a hung driver must not delay it
+_GPU_DEADLINE_SECONDS_MAX = 4.0  # a hung driver must not delay scrapes
 
 
 def record(
@@ -39,7 +39,7 @@ def record(
 ) -> None:
     """Record until a signal or limit. Raises ConfigError or RecordingError."""
     config = configuration.load(None, environ={}, targets=[url], tls=tls)
-    logs.configure(LogSettings(level="warning"))  # a daemon's news is noise here
+    logs.configure(LogSettings(level="warning"))
     settings = ScrapeSettings(
         interval_seconds=interval_seconds,
         health_interval_seconds=interval_seconds,

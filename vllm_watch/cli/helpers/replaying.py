@@ -65,7 +65,7 @@ def _watch(config: configuration.Config, url: str) -> Watch:
 
 def _observations(trace: Path) -> Iterator[Observation]:
     readers: dict[str, Reader] = {}
-    engines: dict[str, int] = {}  # target → most engines
+    engines: dict[str, int] = {}
     progress = Progress()
     for number, raw in enumerate(recording.read(trace)):
         if not number % _TOLD_EVERY:

@@ -22,7 +22,7 @@ def find(given: Path | None, environ: Mapping[str, str]) -> Path:
 
 
 def make(folder: Path) -> None:
-    """Create the folder and an empty file, which must belong to the folder's owner if root makes it. Raises JournalError."""
+    """Create the folder and an empty file, owned by the folder's owner. Raises JournalError."""
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         path = folder / file.NAME

@@ -1,4 +1,4 @@
-"""Find a model's config and checkpoint size in a folder, a config.json or the hub's local cache; ask the hub only on request."""
+"""Find a model's config and checkpoint size; the hub is asked only on request."""
 
 import asyncio
 import contextlib
@@ -37,7 +37,7 @@ def find_checkpoint(
     except (
         OSError,
         RuntimeError,
-    ) as error:  # too long, "~nobody", no permission
+    ) as error:  # e.g. a name too long
         raise WatchError(
             f"{shown(named)} cannot be read: {getattr(error, 'strerror', None) or error}",
             "name a model's folder or its config.json",
@@ -63,7 +63,7 @@ def _find(
                 "give the model's folder or its config.json; --from-hub fetches the config",
             )
         folder, config, size = here, read_json(here / "config.json"), _checkpoint_bytes(here)
-    quantized = folder / "hf_quant_config.json"  # ModelOpt's separate file
+    quantized = folder / "hf_quant_config.json"
     if quantized.is_file() and "quantization_config" not in config:
         config["quantization_config"] = read_json(quantized) | {"quant_method": "modelopt"}
     return Found(named, config, Checkpoint(given_gib=weights_gib, bytes_total=size))

@@ -39,7 +39,7 @@ class Order:
 
 
 def reclaim(order: Order) -> bool:
-    """Reclaim, or print why not; return True if memory was freed. Raises WatchError."""
+    """Return True if memory was freed. Raises WatchError."""
     if order.as_json and not order.yes:
         raise WatchError("--json without --yes", "a program cannot be asked: add --yes")
     if not order.procfs.is_dir():

@@ -17,7 +17,7 @@ OTHERS_SHOWN = 8  # as many as a server's workers
 
 
 def block(plan: Plan, patience: Patience, folder: Path | None) -> str:
-    """Return process, reason, memory to free, owner and method."""
+    """Return the plan."""
     first = plan.victims[0]
     judged = first.holder.judged
     lines = [
@@ -46,7 +46,7 @@ def block(plan: Plan, patience: Patience, folder: Path | None) -> str:
 
 
 def result(plan: Plan, outcome: Outcome) -> str:
-    """Return the result; its last line reports whether memory was freed."""
+    """Return the result."""
     lines = []
     for gpu in outcome.release.gpus:
         used = f"GPU {gpu.index}: {size(gpu.before_bytes)} used before, {size(gpu.after_bytes)} now"

@@ -28,7 +28,7 @@ _INDENT = "           "
 def table(
     gpus: Sequence[GpuHolders], note: str, *, columns: int, colours: Mapping[str, str], local: bool
 ) -> str:
-    """Return the table with a summary."""
+    """Return the table."""
     if not gpus:
         return f"no GPUs: {note}"
     columns -= 1

@@ -12,7 +12,7 @@ from vllm_watch.sources.prometheus_history import Firing, Labels, StoredTarget
 _IDENTITY = ("job", "instance", "namespace", "group", "target")
 
 INCIDENTS_MAX = 1000
-"""Per target, the first ones; weeks of the worst server have some hundreds."""
+"""Per target; weeks of the worst server have some hundreds."""
 
 NEAR_SECONDS = 300.0
 """Alerts this close to an incident belong to it: rules have a `for`, and sample at other times."""
@@ -28,8 +28,8 @@ class Judged:
     first_t: float | None = None  # Unix seconds
     last_t: float | None = None
     left_out: int = 0  # incidents beyond INCIDENTS_MAX
-    incidents: dict[str, Incident] = field(default_factory=dict)  # by id, last state
-    _gaps: Counter[int] = field(default_factory=Counter)  # seconds between scrapes
+    incidents: dict[str, Incident] = field(default_factory=dict)  # last states by id
+    _gaps: Counter[int] = field(default_factory=Counter)  # in seconds
 
     def add(self, observation: Observation, events: Iterable[IncidentEvent]) -> None:
         if self.last_t is not None and len(self._gaps) < INCIDENTS_MAX:
@@ -69,7 +69,7 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """The incidents, oldest first, all alerts, and the alerts at healthy times."""
+    """The incidents, all alerts, and the alerts at healthy times."""
 
     found: tuple[Found, ...]
     firings: tuple[Firing, ...]

@@ -11,7 +11,7 @@ _LIVE_SECONDS = 5.0  # the daemon's scrape interval
 
 
 def summary(judged: Sequence[Judged], compared: Compared, seconds: float) -> str:
-    """Return e.g. "7 days, 12 engines: 2 × Stalled (14 min unseen by your alerts) …"."""
+    """Return e.g. "7 days, 12 engines: 2 × Stalled …"."""
     head = f"{duration(seconds)}, {len(judged)} server{'s' * (len(judged) != 1)}"
     kinds = Counter(each.incident.kind for each in compared.found if each.incident.severity != "info")  # fmt: skip
     parts = []

@@ -36,7 +36,7 @@ def find_files(command: Command) -> tuple[ModelFiles | None, Found | None]:
     except (
         OSError,
         RuntimeError,
-    ) as error:  # a name too long, "~nobody", a folder without permission
+    ) as error:  # e.g. a name too long
         cause = f"{shown(named)} cannot be read: {getattr(error, 'strerror', None) or error}"
         return ModelFiles(kind=FOLDER, path=named, config_error=cause), None
 
@@ -65,7 +65,7 @@ def is_offline(environment: Mapping[str, str]) -> bool:
 
 
 def has_token(command: Command) -> bool:
-    """Return True for a hub token by flag, variable or file."""
+    """Return True if there is a hub token."""
     environment = command.environment
     if command.text("hf-token") not in (None, "true"):
         return True
@@ -81,7 +81,7 @@ def download_room(command: Command) -> Room | None:
 
 
 def room(path: Path) -> Room | None:
-    """Return the file system of a path that may not exist yet."""
+    """Return the file system of a path, which need not exist."""
     here = path
     while not here.exists() and here != here.parent:
         here = here.parent

@@ -1,4 +1,4 @@
-"""A command's vLLM and PyTorch, from pip's metadata; nothing is run or imported."""
+"""A command's vLLM and PyTorch, from pip's metadata, without running them."""
 
 import re
 import shutil
@@ -18,7 +18,7 @@ _BUILDS = ("cpu", "rocm", "xpu", "hpu", "tpu", "neuron", "ascend")
 
 
 def find_software(command: Command, usr: Path = Path("/usr")) -> Software:
-    """Return the software installed with the executable."""
+    """Return the software of the executable."""
     found = shutil.which(command.executable, path=command.environment.get("PATH"))
     if found is None:
         return Software(device=command.text("device"))

@@ -18,9 +18,9 @@ from vllm_watch.cli.helpers.top import story as top_story
 from vllm_watch.cli.helpers.top.status import Charted, Status
 from vllm_watch.errors import WatchError
 
-_INTERVAL_SECONDS = 2.0  # the daemon scrapes every few seconds
+_INTERVAL_SECONDS = 2.0  # as often as the daemon scrapes
 _PAGE_ROWS = 10
-_LOW_HEIGHT = 16  # lines: below, the watcher's state is left out
+_LOW_HEIGHT = 16  # lines; below, the watcher's state is left out
 _GPU_SHARE = 4  # a quarter of the height
 
 
@@ -53,7 +53,7 @@ class TopApp(App[None]):
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("q", "quit", "quit"),
-        Binding("ctrl+c", "quit", "quit", priority=True),  # as in other commands
+        Binding("ctrl+c", "quit", "quit", priority=True),
         Binding("up,k", "move(-1)", "up"),
         Binding("down,j", "move(1)", "down"),
         Binding("pageup", f"move({-_PAGE_ROWS})", "up"),
@@ -69,7 +69,7 @@ class TopApp(App[None]):
         Binding("escape", "leave", "all"),
     ]
     ENABLE_COMMAND_PALETTE = False
-    AUTO_FOCUS = None  # until a filter is opened
+    AUTO_FOCUS = None
 
     def __init__(self, source: Source, interval_seconds: float = _INTERVAL_SECONDS) -> None:
         super().__init__(ansi_color=True)
@@ -103,7 +103,7 @@ class TopApp(App[None]):
         yield Static(id="keys")
 
     def on_mount(self) -> None:
-        """Redraw every second, so that ages grow while nothing answers."""
+        """Ages grow while nothing answers."""
         self.run_worker(self._ask_for_ever(), exclusive=True)
         self.set_interval(1.0, self.draw)
 

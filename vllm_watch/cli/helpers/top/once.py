@@ -18,8 +18,8 @@ from vllm_watch.signals.holders.records import STALE
 
 _PIPE_COLUMNS = 2000  # no cuts
 _HEADER_COLUMNS = 160  # of header and rules
-_HEIGHT = 200  # lines: show all troubles
-_ENGINES_MAX = 40  # more if more have incidents
+_HEIGHT = 200  # enough for all troubles
+_ENGINES_MAX = 40
 # The address may be wrong, so the answer is shown.
 _UNSEEN = ("unknown", "starting")
 

@@ -44,7 +44,7 @@ _NOTES = (
 
 
 def help_lines(status: Status | None, width: int) -> list[Text]:
-    """Return the keys and the columns' meaning."""
+    """Return the keys, and notes on columns."""
     lines = [rule(" Keys ", width)]
     for key, does in KEYS:
         lines.append(Text(f"  {key:20} ", "bold", no_wrap=True).append(does, "none"))

@@ -10,7 +10,7 @@ from vllm_watch.signals.holders.records import STALE
 from vllm_watch.support.visible import visible
 
 _OLD_SECONDS = 6.0  # three polls missed
-_HOLDERS_MAX = 4  # more are counted
+_HOLDERS_MAX = 4
 _BAR_WIDTHS = (8, 30)
 
 

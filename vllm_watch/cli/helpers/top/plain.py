@@ -8,7 +8,7 @@ _ELLIPSIS = "…"
 
 
 class PlainText:
-    """The part of rich.text.Text that `top` uses; styles are ignored."""
+    """The part of rich.text.Text that `top` uses, without styles."""
 
     spans: tuple[()] = ()
 

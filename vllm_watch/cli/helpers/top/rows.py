@@ -11,20 +11,20 @@ from vllm_watch.cli.helpers.top.status import Status, TargetStatus
 from vllm_watch.incidents.incident import SEVERITIES, severity_rank
 from vllm_watch.signals.records import EngineSignals
 
-POINTS_MAX = 60  # maximum width of a curve
+POINTS_MAX = 60
 _STALE_INTERVALS = 3  # missed scrapes
 _NAME_MIN, _NAME_MAX = 14, 44
 
 
 @dataclass(slots=True)
 class Row:
-    """One engine, or a target without engines."""
+    """One engine, or a target without one."""
 
     target: TargetStatus
     engine: EngineSignals | None
-    several: bool  # there are other engines
+    several: bool
     age_seconds: float | None  # since the last scrape
-    curve: Sequence[float | None] = ()  # generation tokens per second, oldest first
+    curve: Sequence[float | None] = ()  # tokens per second, oldest first
 
     @property
     def name(self) -> str:

@@ -14,10 +14,9 @@ STATE_STYLES = {
     "idle": "dim green", "sleeping": "magenta",
 }  # fmt: skip
 SEVERITY_STYLES = {"page": "bold white on red", "ticket": "bold yellow", "info": "cyan"}
-# Most urgent first.
 STATES_BY_URGENCY = tuple(STATE_STYLES)
 UNKNOWN = "-"
-_HIGH_RATIO, _FULL_RATIO = 0.8, 0.95  # where a bar turns yellow, and red
+_HIGH_RATIO, _FULL_RATIO = 0.8, 0.95  # of a bar's yellow and red
 _BLOCKS = " ▏▎▍▌▋▊▉█"
 _SPARKS = "▁▂▃▄▅▆▇█"
 _KILO, _TEN, _HUNDRED, _MINUTE = 1000, 10, 100, 60
@@ -94,7 +93,7 @@ def gib(value: float | None) -> str:
 
 
 def bar(ratio: float | None, width: int, style: str = "") -> Text:
-    """Return a bar, full at 1, coloured by fullness unless styled."""
+    """Return a bar, coloured by fullness unless styled."""
     if ratio is None:
         return Text("·" * width, "bright_black")
     ratio = min(max(ratio, 0.0), 1.0)
@@ -107,7 +106,7 @@ def bar(ratio: float | None, width: int, style: str = "") -> Text:
 
 
 def sparkline(values: Sequence[float | None], width: int) -> str:
-    """Return a curve from zero to the maximum of the last `width` values; unknown leaves a gap."""
+    """Return a curve from zero to the maximum; unknown leaves a gap."""
     shown = list(values)[-width:]
     top = max((value for value in shown if value is not None), default=0.0)
     steps = len(_SPARKS) - 1
