@@ -22,14 +22,14 @@ from vllm_watch.support.caller import Caller
 Ready = Callable[[], str | None]  # None when ready, else the reason
 Reload = Callable[[str, str], Awaitable[None]]
 """Takes actor and source address. Raises WatchError if the configuration is refused."""
-Recording = Callable[[str, float], AsyncIterator[bytes]]  # target's name, minutes → trace file
+Recording = Callable[[str, float], AsyncIterator[bytes]]  # takes the target's name and minutes
 ReadJournal = Callable[[float, int], Awaitable[Told]]
 """Takes the start (Unix seconds) and the maximum of entries. Raises WatchError."""
 
-RELOAD_SECONDS = 25.0  # to read a file and resolve names
+RELOAD_SECONDS = 25.0  # to read the file and resolve names
 MINUTES_MAX = 60.0
 JOURNAL_ENTRIES_MAX = 2000  # some 1 KB each
-_CHUNK_SECONDS = 10.0  # per chunk, to produce and write
+_CHUNK_SECONDS = 10.0  # per chunk
 _TEXT = "text/plain; charset=utf-8"
 
 

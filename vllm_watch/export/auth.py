@@ -23,13 +23,13 @@ FAILURES_MAX, FAILURES_SECONDS = 10, 60.0
 """Wrong tokens per address and minute."""
 
 CHANGES_MAX, CHANGES_SECONDS = 60, 60.0
-"""Requests per token and minute: people send a few, a looping script thousands."""
+"""Requests per token and minute, far more than people send."""
 
 ALERTS_MAX = 600
-"""Alertmanager sends a group every few seconds, some hundred groups in an outage."""
+"""Alertmanager sends some hundred groups in an outage."""
 
 CALLERS_MAX = 1024
-"""Addresses with failures; the oldest are dropped."""
+"""Addresses with failures."""
 
 
 class Auth:

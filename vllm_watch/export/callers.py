@@ -41,7 +41,7 @@ def is_proxied(request: web.Request) -> bool:
 
 
 def allowed_hosts(bound: str, names: Collection[str]) -> frozenset[str] | None:
-    """Return the accepted Host names; None (any) on a network address without configured names."""
+    """Return the accepted Host names, None for any: names of a network address are unknown."""
     if not is_loopback(bound) and not names:
         return None
     literal = f"[{bound}]" if ":" in bound else bound
@@ -49,9 +49,9 @@ def allowed_hosts(bound: str, names: Collection[str]) -> frozenset[str] | None:
 
 
 def only_from(bound: str, names: Collection[str], port: Callable[[], int]) -> Middleware:
-    """Make the middleware against other Hosts and cross-site changes."""
+    """Make the middleware."""
     hosts = allowed_hosts(bound, names)
-    # Anyone can point a DNS name at us; an address was typed.
+    # Anyone can point a DNS name at us.
     by_address = not is_loopback(bound)
 
     @web.middleware

@@ -17,10 +17,10 @@ from vllm_watch.export.answers import refusal
 from vllm_watch.export.status import Status, to_json
 
 BATCH_SECONDS = 1.0  # bounds the work per page
-URGENT_SECONDS = 0.1  # so that a storm of incidents makes few batches
-BEAT_SECONDS = 4.0  # the page reports a disconnect after 10 s of silence
-WRITE_SECONDS = 10.0  # a slower reader is gone or hopeless
-_EVENTS_PER_WRITE = 32  # about 64 KB, one transport buffer
+URGENT_SECONDS = 0.1  # a storm of incidents makes few batches
+BEAT_SECONDS = 4.0  # the page allows 10 s of silence
+WRITE_SECONDS = 10.0  # slower readers are disconnected
+_EVENTS_PER_WRITE = 32  # about 64 KB
 
 
 class Events:
@@ -82,7 +82,7 @@ class Events:
 
 
 async def _pause(updates: Updates) -> None:
-    """Collect changes for a second, or until one is urgent."""
+    """Return after a second, or at an urgent change."""
     rest_seconds = BATCH_SECONDS - URGENT_SECONDS
     for event, seconds in ((updates.closed, URGENT_SECONDS), (updates.urgent, rest_seconds)):
         try:

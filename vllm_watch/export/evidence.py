@@ -11,7 +11,7 @@ from vllm_watch.sources.stacks import Stacks
 from vllm_watch.sources.this_host import serves_here
 
 RECORDING_SECONDS = 600.0
-"""The time before the incident, and the usual state."""
+"""Covers the time before the incident."""
 
 
 class Evidence:
@@ -57,7 +57,7 @@ class Evidence:
 
 
 async def _here(url: str, stacks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-    """Refuse if the server is on another host: the local process on its port is a different one."""
+    """Refuse other hosts' servers: the local process on that port is a different one."""
     if not await serves_here(url):
         raise LookupError("it runs on another host")
     async for chunk in stacks:

@@ -93,11 +93,11 @@ class GateApi:
 
 
 async def _stands_beside(request: web.Request, url: str) -> bool:
-    """Return True for the engine's address and for this host: requests from elsewhere are not probes."""
+    """Return True for the engine's address and for this host."""
     if is_this_host(request):
         return True
     loop, host = asyncio.get_running_loop(), urlsplit(url).hostname
-    if host is not None and is_loopback(host):  # a sidecar, perhaps called at the pod's address
+    if host is not None and is_loopback(host):  # a sidecar
         own = request.transport and request.transport.get_extra_info("sockname")
         same = bool(own and own[0] == request.remote and not is_loopback(own[0]))
         return same and not is_proxied(request)

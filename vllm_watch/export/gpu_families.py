@@ -13,7 +13,7 @@ _PREFIX = "vllm_watch_gpu_"
 _SENSOR = (
     "Absent if the driver does not report it (MIG slices have few sensors), and on a lost GPU."
 )
-HOLDERS_MAX = 20  # by contract; the rest are summed
+HOLDERS_MAX = 20  # the rest are summed
 
 # NVML's names; an inactive reason is 0, not missing.
 THROTTLE_REASONS = (
@@ -73,7 +73,7 @@ def _throttle_reasons(row: GpuRow) -> Series | None:
 
 
 def distinct_holders(processes: tuple[ProcessSample, ...]) -> list[ProcessSample]:
-    """Return each process once, largest first, unknown sizes last: NVML lists one per kind of context, with the same bytes."""
+    """Return each process once, largest first, as NVML lists one per kind of context."""
     by_pid: dict[int, ProcessSample] = {}
     for process in processes:
         known = by_pid.get(process.pid)

@@ -1,4 +1,4 @@
-"""Authorization, rate limit and log of every endpoint that makes changes; a test checks that all use it."""
+"""Authorization, rate limit and log of every endpoint that makes changes."""
 
 import asyncio
 from collections.abc import Awaitable, Callable

@@ -1,4 +1,4 @@
-"""The endpoints that make changes, all with a token; the guard decides result and text."""
+"""The endpoints that make changes, with a token."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
@@ -97,7 +97,7 @@ class OperatorApi:
         async def answered(request: web.Request, caller: Caller) -> web.StreamResponse:
             try:
                 status, said = await handle(request, caller)
-            except JournalError as error:  # not done; Alertmanager retries
+            except JournalError as error:  # Alertmanager retries
                 return refusal(503, error.cause, error.remedy)
             except WatchError as error:
                 return refusal(400, error.cause, error.remedy)

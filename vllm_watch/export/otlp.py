@@ -19,7 +19,7 @@ _log = structlog.get_logger()
 
 
 async def pushing(board: Board, settings: OtlpSettings) -> None:
-    """Push until cancelled; return at once if no collector is configured."""
+    """Push until cancelled, or return if unconfigured."""
     if settings.endpoint is None:
         return
     try:
@@ -64,7 +64,7 @@ async def _aside(push: Callable[[], str | None]) -> str | None:
     def run() -> None:
         try:
             because = push()
-        except Exception as error:  # noqa: BLE001 - the library's; it is logged and tried again
+        except Exception as error:  # noqa: BLE001 - the library's, logged and tried again
             because = f"{type(error).__name__}: {error}"
         with suppress(RuntimeError):  # the loop has ended
             loop.call_soon_threadsafe(end, because)

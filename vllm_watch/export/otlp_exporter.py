@@ -32,7 +32,7 @@ from vllm_watch.support import regular_file
 from vllm_watch.support.redaction import excerpt, redact_always
 
 TRY_SECONDS = 10.0
-"""For a push with retries: less than two intervals."""
+"""With retries; less than two intervals."""
 
 BATCH_POINTS_MAX = 10_000
 """Some 2 MiB; collectors accept 4 over gRPC by default, 20 over HTTP."""
@@ -52,7 +52,7 @@ _FILE_BYTES_MAX = 16384
 
 
 class _Said(logging.Handler):
-    """Keeps the last log line, the exporter's only report."""
+    """Keeps the exporter's last log line, its only report."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -97,7 +97,7 @@ class Exporter:
 
 
 def metrics_data(text: str, resource: Resource, started_ns: int) -> MetricsData:
-    """Return counters as cumulative sums since `started_ns`, and all others as gauges."""
+    """Return the metrics, with counters as cumulative sums since `started_ns`."""
     now_ns = time.time_ns()
     metrics = []
     for family in text_string_to_metric_families(text):
@@ -139,7 +139,7 @@ def _gen_ai(family: Family, started_ns: int, now_ns: int) -> Metric:
             HistogramDataPoint(
                 attributes, started_ns, now_ns, cumulative[-1], sums.get(labels, 0.0),
                 [upper - lower for lower, upper in pairwise([0, *cumulative])], bounds[:-1],
-                min=None, max=None,  # type: ignore[arg-type] # vLLM keeps neither; None leaves them out
+                min=None, max=None,  # type: ignore[arg-type] # unknown to vLLM
             )
         )  # fmt: skip
     data = Histogram(points, AggregationTemporality.CUMULATIVE)

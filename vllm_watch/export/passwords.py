@@ -23,7 +23,7 @@ _log = structlog.get_logger()
 FAILURES_MAX, FAILURES_SECONDS = 10, 60.0
 """Per address and minute; above, each try waits."""
 
-TRY_AGAIN_SECONDS = 1.0  # Retry-After after too many failures
+TRY_AGAIN_SECONDS = 1.0
 PAUSE_SECONDS = 0.2
 """Between the tries of such an address."""
 

@@ -1,4 +1,4 @@
-"""The public view: which targets serve, and a month's uptime, without addresses, evidence or input."""
+"""The public view, without addresses, evidence or input."""
 
 import re
 import time

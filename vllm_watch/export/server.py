@@ -29,9 +29,9 @@ from vllm_watch.export.status import Status
 from vllm_watch.export.web_config import WebConfig
 from vllm_watch.settings.api import TokenSettings
 
-KEEP_ALIVE_SECONDS = 75.0  # longer than usual scrape intervals: Prometheus keeps its connection
+KEEP_ALIVE_SECONDS = 75.0  # longer than usual scrape intervals
 HEAD_FIELDS_MAX, HEAD_LINE_BYTES_MAX = 64, 4 << 10
-"""Browsers behind two proxies send 30 fields of up to 2 kB. aiohttp stores each twice, before any password."""
+"""Browsers behind two proxies send 30 fields of up to 2 kB."""
 
 SHUTDOWN_SECONDS = 2.0  # then slow readers are abandoned
 
@@ -71,7 +71,7 @@ class Server:
         self._board = board
         self._host = host
         self._names = names
-        self.port = port  # after `take`, as bound
+        self.port = port
         self._web = WebConfig(web_config)
         board.web = self._web.health
         board.takes_tokens = bool(tokens)
@@ -183,7 +183,7 @@ def bind(host: str, port: int) -> socket.socket:
     try:
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         bound.bind(address)
-        bound.listen(BACKLOG)  # two binds of one address conflict here
+        bound.listen(BACKLOG)
         bound.setblocking(False)
     except OSError as error:
         bound.close()

@@ -1,4 +1,4 @@
-"""The board as JSON, for /api/v1/status, /incidents, /history and live updates; a number that is missing or not finite is null."""
+"""The board as JSON; a number that is missing or not finite is null."""
 
 import json
 import time
@@ -37,7 +37,7 @@ LEFT_OUT = {
     "EngineSignals": ("totals",),
     "Incident": ("way",),
 }
-"""Sight and advice have fields of their own, and totals are in /metrics."""
+"""Sight and advice have fields of their own."""
 
 
 def plain(value: object) -> object:
@@ -79,7 +79,7 @@ class Status:
         self._board = board
         self._started = time.time()
         self._started_monotonic = time.monotonic()
-        self._kept: dict[str, tuple[TargetEntry, int, str]] = {}  # entry, revision
+        self._kept: dict[str, tuple[TargetEntry, int, str]] = {}
 
     def whole(self, not_ready: str | None) -> str:
         board = self._board

@@ -1,4 +1,4 @@
-"""The board as Prometheus text 0.0.4 or OpenMetrics 1.0; both share every sample line."""
+"""The board as Prometheus text 0.0.4 or OpenMetrics 1.0."""
 
 import socket
 from collections.abc import Iterable, Sequence
@@ -20,13 +20,13 @@ from vllm_watch.signals.records import EngineSignals
 TEXT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 OPENMETRICS_TYPE = "application/openmetrics-text; version=1.0.0; charset=utf-8"
 _HERE = "\0"  # in no label or name
-_LABEL_CHARACTERS_MAX = 256  # fits a model path; bounds hostile names
+_LABEL_CHARACTERS_MAX = 256  # fits a model path
 
 Rows = Sequence[tuple[str, Any]]  # rendered scope labels; record
 
 
 def render(board: Board, own: CollectorRegistry, *, openmetrics: bool = False) -> bytes:
-    """Return the body; `own`: the watcher's process metrics."""
+    """Return the body, with the watcher's own metrics."""
     rows = _rows(board)
     parts: list[str] = []
     for family in FAMILIES:
@@ -40,7 +40,7 @@ def render(board: Board, own: CollectorRegistry, *, openmetrics: bool = False) -
 
 
 def wants_openmetrics(accept: str) -> bool:
-    """Return True if an Accept header prefers OpenMetrics."""
+    """Return True if the client prefers OpenMetrics."""
     best = {"application/openmetrics-text": 0.0, "text/plain": 0.0}
     for item in accept.split(","):
         media, *parameters = (part.strip() for part in item.split(";"))
@@ -178,14 +178,14 @@ def _form(
     )
 
 
-@lru_cache(maxsize=1024)  # the same few for every target
+@lru_cache(maxsize=1024)  # the same for every target
 def _labels(names: tuple[str, ...], values: tuple[str, ...]) -> str:
     return ",".join(_label(name, value) for name, value in zip(names, values, strict=True))
 
 
 def _label(name: str, value: str) -> str:
     if len(value) > _LABEL_CHARACTERS_MAX:
-        # Long values may differ only at the end; no series may occur twice.
+        # Long values may differ only at the end.
         value = f"{value[:_LABEL_CHARACTERS_MAX]}~{crc32(value.encode('utf-8', 'replace')):08x}"
     value = value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
     return f'{name}="{value}"'

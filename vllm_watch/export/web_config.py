@@ -23,7 +23,7 @@ LOOK_SECONDS = 5.0
 """A renewed certificate applies within this."""
 
 STAT_SECONDS = 2.0
-"""For a hung network folder; the previous configuration stays."""
+"""For a hung network folder."""
 
 _log = structlog.get_logger()
 _Stamp = tuple[tuple[int, int, int] | None, ...]
@@ -76,7 +76,7 @@ class WebConfig:
             await asyncio.wait({self._reading}, timeout=STAT_SECONDS)
 
     def look(self) -> None:
-        """Apply changed files if they are usable. Blocks on the disk."""
+        """Apply changed files. Blocks on the disk."""
         if self._path is None or (self._well and self._stamp_now() == self._seen):
             return
         try:
@@ -110,7 +110,7 @@ class WebConfig:
 
 
 def _load(path: Path) -> _Used:
-    # Before reading: changes during the read are read again.
+    # Before reading, so that later changes are seen.
     before = _stamp((path,))
     settings = web.read(path)
     stamp = (*before, *_stamp(settings.files))
