@@ -22,13 +22,13 @@ class EngineConfig:
     max_num_seqs: int = 256
     max_num_batched_tokens: int = 8192
     step_base_seconds: float = 0.008  # every step reads the weights once
-    step_seconds_per_token: float = 3e-5  # compute: 33,000 prompt tokens per second
+    step_seconds_per_token: float = 3e-5  # 33,000 prompt tokens per second
     step_seconds_per_kv_token: float = 4e-8  # 128 KiB of KV per token, read at 3.3 TB/s
     step_tokens: int = 1  # more with speculative decoding
 
 
 class Batch:
-    """Running and waiting requests. Every `now` is the end of the last step, in seconds."""
+    """Running and waiting requests. `now` is the last step's end, in seconds."""
 
     def __init__(self, config: EngineConfig, ledger: Ledger) -> None:
         self.config = config
@@ -38,7 +38,7 @@ class Batch:
         self.waiting: deque[Request] = deque()
         self.prefilling: list[Request] = []
         self.admission_blocked = False
-        self.preempted = False  # since the last step
+        self.preempted = False
         self.computed_before = 0  # prompt tokens, when the prefix cache was last emptied
         self._finish_heap: list[tuple[int, int, Request]] = []
         self._heap_order = 0
@@ -124,9 +124,9 @@ class Batch:
         heappush(self._finish_heap, (request.finish_step, self._heap_order, request))
 
     def steps_to_finish(self) -> int:
-        """Return the steps until the first request ends; one must be decoding."""
+        """Return the steps until the first request ends."""
         heap = self._finish_heap
-        while heap[0][2].finish_step != heap[0][0]:  # preempted or aborted since
+        while heap[0][2].finish_step != heap[0][0]:
             heappop(heap)
         return heap[0][0] - self.kv.step
 

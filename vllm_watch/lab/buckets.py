@@ -34,7 +34,7 @@ class Buckets:
         self._snapshot = None
 
     def observe_ramp(self, first: float, slope: float, steps: int, times: int) -> None:
-        """Observe `first`, `first + slope`, … (`steps` values, `slope` ≥ 0), each `times` times."""
+        """Observe `steps` values from `first` on, `slope` apart, each `times` times."""
         bounds, counts = self.bounds, self.counts
         last = first + slope * (steps - 1)
         low = bisect_left(bounds, first)

@@ -39,15 +39,15 @@ class Engine:
         self.slow_since_t = 0.0
         self.slow_ramp_seconds = 0.0
         self._on_finish = on_finish
-        self._pending: list[Request] = []  # future arrivals, and those while frozen; by arrival
+        self._pending: list[Request] = []  # sorted by arrival
         self._next_pending = 0
         self._prefill_end_t: float | None = None
         self._prefill_step = (0, 0.0)  # decoding requests, duration
         self._frozen_since_t: float | None = None
         self._thawed_t = now
-        self._seen_t = now  # the core and its gauges know the arrivals up to here
+        self._seen_t = now  # arrivals up to here are known to the core
         self._lag_seconds = 0.0
-        self._disconnected: list[Request] = []  # while the core was frozen
+        self._disconnected: list[Request] = []
 
     @property
     def num_running(self) -> int:
@@ -103,7 +103,7 @@ class Engine:
     def begin_ledger(
         self, bounds: Mapping[str, tuple[float, ...]], reasons: tuple[str, ...]
     ) -> None:
-        """Reset all counters, requests in flight included, as vLLM's elastic scaling does."""
+        """Reset all counters, as vLLM's elastic scaling does."""
         self.ledger = self.batch.ledger = Ledger(bounds, reasons)
         self.batch.computed_before = 0
 
@@ -150,7 +150,7 @@ class Engine:
             return True
         if self.kv.num_decoding:
             return self._decode(until_t)
-        if batch.preempted:  # all of them: the next step may admit again
+        if batch.preempted:  # the next step may admit again
             batch.preempted = False
             return True
         return not batch.waiting and self._skip_to_arrival(until_t)
@@ -165,7 +165,7 @@ class Engine:
         return self._next_pending < len(self._pending)
 
     def _arrived(self) -> int:
-        """Return the index of the first pending request that the core does not know yet."""
+        """Return the index of the first pending request that is unknown to the core."""
         if not self._pending_left():
             return self._next_pending
         return bisect_right(self._pending, self._seen_t, lo=self._next_pending, key=_ARRIVAL)
@@ -278,6 +278,6 @@ class Engine:
 
 
 def _steps_in(seconds: float, first: float, slope: float) -> float:
-    """Return how many steps fit into `seconds` if the first takes `first` and each next one `slope` more."""
+    """Return how many steps fit into `seconds`; each takes `slope` more."""
     half = first - slope * 0.5
     return 2.0 * seconds / (half + sqrt(max(0.0, half * half + 2.0 * slope * seconds)))

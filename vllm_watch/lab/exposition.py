@@ -1,4 +1,4 @@
-"""The /metrics text of a simulated server, line for line as its vLLM release writes it. All of a line but its number is cached."""
+"""The /metrics text of a simulated server, line for line as its vLLM release writes it."""
 
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING

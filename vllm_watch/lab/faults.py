@@ -36,7 +36,7 @@ class Server(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """`begin(vllm, **options)` and `end(vllm)` act at the server's current time."""
+    """`begin(vllm, **options)` and `end(vllm)` act at once."""
 
     title: str
     begin: Callable[..., None]
@@ -143,4 +143,4 @@ FAULTS = {
         "The engine core died: /health is 503, /metrics still 200.", _kill_engine, _restart
     ),
 }
-"""Slug → fault. `crash` and `engine_dead` end with a restart, which resets the counters."""
+"""Faults by slug; `crash` and `engine_dead` end with a restart."""

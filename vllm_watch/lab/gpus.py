@@ -1,4 +1,4 @@
-"""Simulated GPUs and their processes, consistent with the simulated servers that use them."""
+"""Simulated GPUs and their processes, consistent with the simulated servers."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -9,7 +9,7 @@ from vllm_watch.samples.gpu import GpuReading, GpuSample
 from vllm_watch.samples.process import ProcessSample
 
 DRIVER_VERSION = "570.124.06"
-_COMM_BYTES = 15  # the kernel truncates process names to this
+_COMM_BYTES = 15  # as the kernel truncates names
 _WEIGHTS_BYTES = 16_060_522_496  # 8B parameters in 16 bits
 _KV_BYTES_PER_TOKEN = 131_072  # 32 layers, 8 KV heads of 128, keys and values, 16 bits
 _OVERHEAD_BYTES = 2_600_000_000  # CUDA context, graphs and activations
@@ -20,7 +20,7 @@ _IDLE_WATTS_SHARE = 0.10
 _HELD_WATTS_SHARE = 0.17
 _BUSY_WATTS_SHARE = 0.9
 _SPIN_SHARE = 0.04  # of the way from held to busy
-_MIN_WINDOW_SECONDS = 0.2  # in shorter windows the busy share is noise: keep the last one
+_MIN_WINDOW_SECONDS = 0.2  # shorter windows are noisy
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,14 +41,14 @@ class _Placement:
         self.vllm = vllm
         self.indices = indices
         self.first_pid = first_pid
-        self._seen: dict[int, tuple[float, float, float]] = {}  # engine → t, busy seconds, share
+        self._seen: dict[int, tuple[float, float, float]] = {}  # t, busy seconds, share by engine
 
     def engines_on(self, index: int) -> list[int]:
         count = len(self.vllm.engines) or self.vllm.num_engines
         return [e for e in range(count) if self.indices[e % len(self.indices)] == index]
 
     def pid(self, engine: int) -> int:
-        """A restart changes all PIDs; the API server's is one below engine 0's."""
+        """A restart changes all PIDs."""
         return self.first_pid + 1000 * self.vllm.incarnation + 1 + engine
 
     def used_bytes(self) -> int:
@@ -61,7 +61,7 @@ class _Placement:
         return _WEIGHTS_BYTES + tokens * _KV_BYTES_PER_TOKEN + _OVERHEAD_BYTES
 
     def busy_ratio(self, engine: int) -> float:
-        """Return the share of time in which the engine stepped since the last call."""
+        """Return the busy share since the last call."""
         vllm = self.vllm
         if engine >= len(vllm.engines):
             return 0.0
@@ -89,7 +89,7 @@ class GpuRack:
         self._overrides: dict[int, dict[str, Any]] = {}
 
     def break_gpu(self, index: int, **fields: Any) -> None:
-        """Report these fields from now on, such as `xid_errors=(48,)` or `lost=True`."""
+        """Report fields such as `xid_errors=(48,)` from now on."""
         self._overrides[index] = fields
 
     def place(self, vllm: SimulatedVllm, *indices: int) -> None:

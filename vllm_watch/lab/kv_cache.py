@@ -21,8 +21,8 @@ class KvCache:
         self.step_tokens = step_tokens
         self.step = 0
         self.num_decoding = 0
-        self.decode_kv_tokens = 0  # slots in use by decoding requests
-        self.used_blocks = 0  # by requests, without the leaked ones
+        self.decode_kv_tokens = 0  # slots in use
+        self.used_blocks = 0  # without the leaked ones
         self.leaked_blocks = 0
         self._cycle = block_size // step_tokens
         # Two cycles in a row, so that a window is a slice.
@@ -47,7 +47,7 @@ class KvCache:
 
     def steps_that_fit(self, steps: int) -> int:
         free = self.free_blocks
-        # A request takes at most one block per begun cycle; nearly always this bound is enough.
+        # Nearly always this bound is enough.
         if (steps // self._cycle + 1) * self.num_decoding <= free:
             return steps
         if self.blocks_due(steps) <= free:

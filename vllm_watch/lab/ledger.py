@@ -6,11 +6,11 @@ from vllm_watch.lab.buckets import Buckets
 from vllm_watch.lab.request import Request
 from vllm_watch.samples.engine import Histogram
 
-_FLUSH_REQUESTS = 1000  # bounds the buffer if the engine is never scraped
+_FLUSH_REQUESTS = 1000  # bounds the buffer without scrapes
 
 
 class Ledger:
-    """Counters, and histograms by field of `EngineSample`. Finished requests are counted together at the next read."""
+    """Finished requests are counted together at the next read."""
 
     __slots__ = (
         "_finished", "_histograms", "drafts", "external_hits", "external_queries",
@@ -41,7 +41,7 @@ class Ledger:
     def decode_steps(
         self, requests: int, step_tokens: int, steps: int, seconds: float, slope_seconds: float
     ) -> None:
-        """Count equal steps; the first took `seconds`, each further one `slope_seconds` more."""
+        """Count steps; the first took `seconds`, each next one `slope_seconds` more."""
         tokens = requests * step_tokens
         self.generation_tokens += tokens * steps
         self.iteration_tokens.observe(tokens, steps)
@@ -50,7 +50,7 @@ class Ledger:
             self.drafts += requests * steps
 
     def decode_beside_prefill(self, requests: int, step_tokens: int, seconds: float) -> int:
-        """Count the decoding part of a step that also computed prompts; the caller observes `iteration_tokens`."""
+        """The caller observes `iteration_tokens`."""
         tokens = requests * step_tokens
         self.generation_tokens += tokens
         self.inter_token_latency.observe(seconds, requests)
@@ -59,7 +59,7 @@ class Ledger:
         return tokens
 
     def take_back(self, tokens: int) -> None:
-        """Uncount tokens of the last steps that were beyond the end of a request."""
+        """Uncount tokens beyond the end of a request."""
         self.generation_tokens -= tokens
         self.iteration_tokens.sum -= tokens
 

@@ -32,7 +32,7 @@ class Request:
         finish_reason: str = "stop",
         on_finish: Callable[["Request"], None] | None = None,
     ) -> None:
-        """`output_tokens` is 0 for pooling; `cached_tokens` may be cached; `external_tokens` were computed by another instance."""
+        """`output_tokens` is 0 for pooling; `external_tokens` were computed by another instance."""
         self.prompt_tokens = prompt_tokens
         self.output_tokens = output_tokens
         self.cached_tokens = cached_tokens
@@ -53,9 +53,9 @@ class Request:
         self.generated_tokens = 0
         self.preemptions = 0
         self.started_cached_tokens = 0
-        self.prefill_target_tokens = prompt_tokens  # plus the generated tokens after a preemption
+        self.prefill_target_tokens = prompt_tokens  # more after a preemption
         self.computed_tokens = 0
-        self.blocks = 0  # held during prefill; while decoding, the step count gives them
+        self.blocks = 0  # during prefill only
         self.phase = 0
         self.decode_start_step = -1  # -1: not decoding
         self.kv_start_tokens = 0
@@ -66,7 +66,7 @@ class Workload:
     """The interface of request senders. This base class sends nothing."""
 
     def arrivals(self, until_t: float) -> list[Request]:
-        """Return the requests that arrive after the last call and up to `until_t`, in order."""
+        """Return the requests since the last call and up to `until_t`, in order."""
         return []
 
     def finished(self, request: Request) -> Request | None:

@@ -16,18 +16,18 @@ from vllm_watch.lab.exposition import Writer
 from vllm_watch.lab.request import CHAT, COMPLETIONS, Request
 from vllm_watch.lab.vllm import SimulatedVllm
 
-# The content type of prometheus_client since 0.23; the format is unchanged.
+# prometheus_client's since 0.23.
 _METRICS_TYPE = "text/plain; version=1.0.0; charset=utf-8"
 _GZIP_LEVEL = 6
 _CHARACTERS_PER_TOKEN = 4
-_DEFAULT_MAX_TOKENS = 16  # vLLM's own default for /v1/completions
+_DEFAULT_MAX_TOKENS = 16  # vLLM's default
 _COMPLETION_SECONDS_MAX = 3600.0
 _CLOSE_SECONDS = 0.01  # aiohttp takes 0 as no limit
 _BODY_BYTES_MAX = 8 << 20
 
 
 class LabServer:
-    """Serves one `SimulatedVllm`. It owns the port from `start` to `stop`, also while it refuses."""
+    """Serves one `SimulatedVllm`. It owns the port even while it refuses."""
 
     def __init__(
         self,
@@ -36,7 +36,7 @@ class LabServer:
         host: str = "127.0.0.1",
         port: int = 0,
     ) -> None:
-        """`advance` advances the simulation to the present and returns its time."""
+        """`advance` returns the present time of the simulation."""
         self.vllm = vllm
         self._advance = advance
         self._writer = Writer(vllm)

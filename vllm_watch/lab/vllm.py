@@ -12,8 +12,8 @@ from vllm_watch.lab.release_v1 import V1
 from vllm_watch.lab.request import Request, Workload
 
 _BYTES_PER_TOKEN = 4  # of English text
-_RESTART_SECONDS = 20.0  # an 8B model from the page cache
-_LORA_SETS_MAX = 64  # vLLM has no limit and keeps every label set forever
+_RESTART_SECONDS = 20.0  # from the page cache
+_LORA_SETS_MAX = 64  # vLLM has no limit
 
 
 class SimulatedVllm:
@@ -39,7 +39,7 @@ class SimulatedVllm:
         serving: bool = True,
         generates: bool = True,
     ) -> None:
-        """`generates` is False for a pooling model, which has no routes for completions; `spec_tokens` are drafted per step."""
+        """`generates` is False for a pooling model, without completions."""
         self.name = name
         self.group = group
         self.workload = workload or Workload()
@@ -56,7 +56,7 @@ class SimulatedVllm:
         self.t = 0.0
         self.engines: list[Engine] = []
         self.api_hung = False
-        self.dead = False  # the engine core is gone, the API server runs
+        self.dead = False
         self.paused = False
         self.draining = False
         self.process_seen = False  # by the watcher
@@ -68,10 +68,10 @@ class SimulatedVllm:
         self.http = HttpLog()
         self.incarnation = 0
         self.process_start_t = 0.0
-        self.created_t = 0.0  # of the engines' counters
+        self.created_t = 0.0
         self._ready_t: float | None = None
         self._lingers_until_t = 0.0
-        self._held: list[Request] = []  # sent while the API server hangs
+        self._held: list[Request] = []
         self._next_engine = 0
         if serving:
             self.incarnation = 1
@@ -237,7 +237,7 @@ class SimulatedVllm:
             engine.thaw(self.t)
 
     def scale_up(self, num_engines: int) -> None:
-        """Add engines to the same process (elastic scale-up), which resets every counter."""
+        """Add engines, which resets every counter."""
         self.created_t = self.t
         self.num_engines = num_engines
         for engine in self.engines:

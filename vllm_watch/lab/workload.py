@@ -11,7 +11,7 @@ _SHAPES = 512
 
 
 class Sizes:
-    """Draws requests: log-normal prompts and outputs, some of which share a prefix."""
+    """Draws log-normal requests, some of which share a prefix."""
 
     def __init__(
         self,
@@ -26,7 +26,7 @@ class Sizes:
         external: bool = False,
         loras: Sequence[str] = (),
     ) -> None:
-        """Tokens are medians, `spread` the sigma of their logarithm. An output of 0 tokens means pooling, of 1 only a prefill."""
+        """Tokens are medians, `spread` the sigma of their logarithm; 0 output tokens mean pooling."""
         self._rng = rng
         self._handlers = (POOLING,) if output_tokens == 0 else (COMPLETIONS, CHAT, CHAT)
         self._max_tokens = 1 if output_tokens == 1 else max_tokens  # as a proxy requests a prefill
@@ -75,7 +75,7 @@ class OpenLoop(Workload):
         self._shape = shape
         self._next_t: float | None = None
         self._now = 0.0
-        self.per_second = per_second  # may be changed at any time
+        self.per_second = per_second
 
     def arrivals(self, until_t: float) -> list[Request]:
         arrived: list[Request] = []
@@ -94,7 +94,7 @@ class OpenLoop(Workload):
 
 
 class ClosedLoop(Workload):
-    """A number of clients; each waits for its answer and thinks before its next request."""
+    """Clients that wait for their answer before they think and send again."""
 
     RETRY_SECONDS = 1.0
 
@@ -122,7 +122,7 @@ class ClosedLoop(Workload):
 def bursty(
     rng: Random, low: float = 0.15, burst_seconds: float = 20.0, calm_seconds: float = 60.0
 ) -> Callable[[float], float]:
-    """Return a shape of bursts at the full rate and calm spells at `low`, both of exponential length."""
+    """Return a shape of bursts at full rate and calm spells at `low`."""
     bursting, change_t = False, rng.expovariate(1.0 / calm_seconds)
 
     def share(t: float) -> float:
