@@ -72,7 +72,7 @@ def _kept_plain(kinds: tuple[LayerKind, ...], settings: Settings) -> frozenset[i
 
 
 def draft_caches(model: Model, settings: Settings) -> list[LayerCache]:
-    """Return the drafter's caches, shaped like full attention without a draft model."""
+    """Return the drafter's caches; without a draft model they are shaped like full attention."""
     drafter = settings.flags.drafter
     if drafter is None:
         return []

@@ -1,4 +1,4 @@
-"""Uncertainty of the KV cache, which counted and calibrated parts have."""
+"""Uncertainty of the KV cache's size: counted and calibrated parts are not exact."""
 
 from vllm_watch.capacity import calibration
 from vllm_watch.capacity.activation import sampler_copies

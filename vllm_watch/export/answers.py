@@ -14,7 +14,7 @@ BODY_BYTES_MAX = 4096  # for a reload's empty form
 BODY_SECONDS = 5.0
 LARGE_BODIES_PATH = "/api/v1/alertmanager"  # groups of alerts
 _GZIP_BYTES_MIN = 1024  # below about one packet
-_GZIP_INLINE_BYTES_MAX = 256 * 1024  # more takes over 1-2 ms
+_GZIP_INLINE_BYTES_MAX = 256 * 1024  # more would block for over 1-2 ms
 
 _SERVED = (
     "Served are /, /metrics, /-/healthy, /-/ready, POST /-/reload, "

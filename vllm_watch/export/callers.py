@@ -41,7 +41,7 @@ def is_proxied(request: web.Request) -> bool:
 
 
 def allowed_hosts(bound: str, names: Collection[str]) -> frozenset[str] | None:
-    """Return the accepted Host names, None for any: names of a network address are unknown."""
+    """Return the accepted Host names; None accepts any, as the names of a network address are unknown."""
     if not is_loopback(bound) and not names:
         return None
     literal = f"[{bound}]" if ":" in bound else bound

@@ -20,7 +20,7 @@ CONNECTIONS_PER_CALLER_MAX = 256
 """One address or proxy leaves room for others."""
 
 FIRST_REQUEST_SECONDS = 10.0  # to a complete head
-IDLE_SECONDS = 90.0  # longer than keep-alive
+IDLE_SECONDS = 90.0  # longer than the server's keep-alive
 HANDSHAKE_SECONDS = 10.0  # three round trips on a busy machine
 SWEEP_SECONDS = 2.5
 _NO_ROOM_SECONDS = 0.2  # until the next accept without descriptors
@@ -32,7 +32,7 @@ _log = structlog.get_logger()
 @dataclass(slots=True, eq=False)
 class _Connection:
     caller: str
-    since_s: float  # of the connection or the last response
+    since_s: float  # connected, or last response ended
     asked: bool = False
     answering: int = 0
     answered: int = 0
@@ -42,7 +42,7 @@ class _Connection:
 
 
 class Listener:
-    """One listening socket and its connections. The longest idle one makes room for a new one."""
+    """One listening socket. The longest idle connection makes room for a new one."""
 
     def __init__(
         self,
@@ -96,7 +96,7 @@ class Listener:
         while True:
             try:
                 taken, address = await loop.sock_accept(self._bound)
-            except OSError as error:  # or no descriptors are left
+            except OSError as error:  # the client left, or there are no descriptors
                 if error.errno in _NO_ROOM:
                     self._tell_no_room(error)
                     self._make_room(lambda _: True)
@@ -205,7 +205,7 @@ class HeadBound(asyncio.Protocol):
     def __init__(self, handler: asyncio.Protocol, answers: Callable[[], tuple[int, int]]) -> None:
         self._handler = handler
         self._answers = answers
-        self._over: int | None = None  # responses before the head that is complete
+        self._over: int | None = None  # responses ended when a head was complete: its body follows
         self._transport: asyncio.Transport | None = None
         self._bytes = 0  # of an incomplete head
         self._tail = b""

@@ -32,7 +32,7 @@ from vllm_watch.support import regular_file
 from vllm_watch.support.redaction import excerpt, redact_always
 
 TRY_SECONDS = 10.0
-"""With retries; less than two intervals."""
+"""Time for a push with retries: less than two intervals."""
 
 BATCH_POINTS_MAX = 10_000
 """Some 2 MiB; collectors accept 4 over gRPC by default, 20 over HTTP."""

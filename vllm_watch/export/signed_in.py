@@ -47,7 +47,7 @@ def signed_in(config: WebConfig) -> Middleware:
 
 
 def _brings_token(request: web.Request) -> bool:
-    """Return True if the route checks its token, as a request has one Authorization header."""
+    """Return True if the route itself checks the token: a request has only one Authorization header."""
     scheme = request.headers.get("Authorization", "").partition(" ")[0]
     guard = guard_of(request)
     return scheme.lower() == "bearer" and guard is not None and guard.takes_tokens

@@ -19,7 +19,7 @@ from vllm_watch.signals.records import EngineSignals
 
 TEXT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 OPENMETRICS_TYPE = "application/openmetrics-text; version=1.0.0; charset=utf-8"
-_HERE = "\0"  # in no label or name
+_HERE = "\0"  # occurs in no label or name
 _LABEL_CHARACTERS_MAX = 256  # fits a model path
 
 Rows = Sequence[tuple[str, Any]]  # rendered scope labels; record

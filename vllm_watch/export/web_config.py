@@ -20,7 +20,7 @@ from vllm_watch.settings.web import WebSettings
 from vllm_watch.support import regular_file
 
 LOOK_SECONDS = 5.0
-"""A renewed certificate applies within this."""
+"""A renewed certificate applies within this time."""
 
 STAT_SECONDS = 2.0
 """For a hung network folder."""

@@ -41,7 +41,7 @@ class _Placement:
         self.vllm = vllm
         self.indices = indices
         self.first_pid = first_pid
-        self._seen: dict[int, tuple[float, float, float]] = {}  # t, busy seconds, share by engine
+        self._seen: dict[int, tuple[float, float, float]] = {}  # by engine: t, busy seconds, share
 
     def engines_on(self, index: int) -> list[int]:
         count = len(self.vllm.engines) or self.vllm.num_engines

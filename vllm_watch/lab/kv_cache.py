@@ -47,7 +47,7 @@ class KvCache:
 
     def steps_that_fit(self, steps: int) -> int:
         free = self.free_blocks
-        # Nearly always this bound is enough.
+        # This bound is nearly always enough.
         if (steps // self._cycle + 1) * self.num_decoding <= free:
             return steps
         if self.blocks_due(steps) <= free:

@@ -1,4 +1,4 @@
-"""The records that a simulated server's /metrics text has when parsed."""
+"""The records that a parser gets from a simulated server's /metrics text."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any

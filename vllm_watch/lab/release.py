@@ -30,8 +30,8 @@ class Release:
     version: str
     engine_kind: str  # "V0" | "V1"
     families: tuple[Family, ...]
-    cache_config: Mapping[str, str]  # of cache_config_info, alike for all engines
-    finished_reasons: tuple[str, ...]  # their series start at 0
+    cache_config: Mapping[str, str]  # labels of cache_config_info, alike for all engines
+    finished_reasons: tuple[str, ...]  # their series exist at 0 from the start
     engine_label: bool = True
     http: bool = True  # the http_* families of its API server
     multiprocess: bool = False  # several processes share one registry

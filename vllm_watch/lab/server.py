@@ -16,7 +16,7 @@ from vllm_watch.lab.exposition import Writer
 from vllm_watch.lab.request import CHAT, COMPLETIONS, Request
 from vllm_watch.lab.vllm import SimulatedVllm
 
-# prometheus_client's since 0.23.
+# The content type of prometheus_client since 0.23.
 _METRICS_TYPE = "text/plain; version=1.0.0; charset=utf-8"
 _GZIP_LEVEL = 6
 _CHARACTERS_PER_TOKEN = 4

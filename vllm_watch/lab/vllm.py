@@ -12,7 +12,7 @@ from vllm_watch.lab.release_v1 import V1
 from vllm_watch.lab.request import Request, Workload
 
 _BYTES_PER_TOKEN = 4  # of English text
-_RESTART_SECONDS = 20.0  # from the page cache
+_RESTART_SECONDS = 20.0  # an 8B model from the page cache
 _LORA_SETS_MAX = 64  # vLLM has no limit
 
 

@@ -8,7 +8,7 @@ _COLUMNS, _LINES = 100, 24  # without a terminal
 
 
 def columns(low: int = 1, high: int = 10_000, *, elsewhere: int = _COLUMNS) -> int:
-    """Return the width, in a pipe `elsewhere`."""
+    """Return the terminal's width; a pipe has `elsewhere` columns."""
     return min(max(shutil.get_terminal_size((elsewhere, _LINES)).columns, low), high)
 
 

@@ -17,7 +17,7 @@ OTHERS_SHOWN = 8  # as many as a server's workers
 
 
 def block(plan: Plan, patience: Patience, folder: Path | None) -> str:
-    """Return the plan."""
+    """Return the plan's text."""
     first = plan.victims[0]
     judged = first.holder.judged
     lines = [

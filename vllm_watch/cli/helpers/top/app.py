@@ -103,7 +103,7 @@ class TopApp(App[None]):
         yield Static(id="keys")
 
     def on_mount(self) -> None:
-        """Ages grow while nothing answers."""
+        """Redraw every second, as ages grow."""
         self.run_worker(self._ask_for_ever(), exclusive=True)
         self.set_interval(1.0, self.draw)
 
