@@ -161,7 +161,7 @@ def _unsized(model: Model, weights: int, left: int, budget: int) -> WatchError:
         f"{model.model_type or 'this model'} keeps its tokens compressed ({model.unread_cache}), and its effect in vLLM is not "
         f"known here: how many tokens fit is unknown. Weights of {weights / GIB:.2f} GiB per GPU {beside} the {budget / GIB:.2f} GiB that vLLM may take",
         "start it once: vLLM prints 'GPU KV cache size' and 'Maximum concurrency'",
-    )  # fmt: skip
+    )
 
 
 def with_flags(plan: Plan, flags: Flags, checkpoint: Checkpoint | None = None) -> Plan:

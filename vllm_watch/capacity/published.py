@@ -155,7 +155,7 @@ _PUBLISHED: dict[_Shape, Config] = {
 _MIXTRALS: dict[_Shape, Config] = {
     (32, 4096, 32, 8, 32000): _mixture("num_local_experts=8", 2, 14336, context=32768),
     (56, 6144, 48, 8, 32768): _mixture("num_local_experts=8", 2, 16384, context=65536),
-}  # fmt: skip
+}
 _SHAPE_KEYS = (
     "num_hidden_layers", "hidden_size", "num_attention_heads", "num_key_value_heads", "vocab_size",
 )  # fmt: skip

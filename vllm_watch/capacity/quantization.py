@@ -196,7 +196,7 @@ def _modelopt(config: Mapping[str, Any]) -> Quantization:
         groups = {
             name: {"targets": [name], "weights": _FLOAT_4 if "4" in _algorithm(each) else _FLOAT_8}
             for name, each in layers.items()
-        }  # fmt: skip
+        }
         return _compressed("modelopt", groups)
     algorithm = _algorithm(inner)
     return _all(f"modelopt {algorithm}".strip(), _by_words(algorithm.lower()) or 1.0)

@@ -130,7 +130,7 @@ def _read(config: Config) -> Model:
         quantization=_quantization(config, text, count),
         unread_cache=next(_unread_caches(text), None),
         notes=tuple(notes),
-    )  # fmt: skip
+    )
 
 
 def _unread_caches(config: Config) -> Iterator[str]:

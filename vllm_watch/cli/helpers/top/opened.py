@@ -129,7 +129,7 @@ def _gpu(gpu: JudgedGpu, t: float, width: int) -> list[Text]:
     power = text.UNKNOWN if gpu.power_watts is None else f"{gpu.power_watts:.0f} W"
     heat = text.UNKNOWN if gpu.temperature_celsius is None else f"{gpu.temperature_celsius:.0f} °C"
     fan = "" if gpu.fan_ratio is None else f"  fan {text.percent(gpu.fan_ratio)}"
-    head = f"  GPU {gpu.index} {visible(gpu.name or '')}  {text.gib(gpu.memory_used_bytes)}/{text.gib(gpu.memory_total_bytes)} GiB  util {text.percent(gpu.utilization_ratio)}  {heat}{fan}  {power}"  # fmt: skip
+    head = f"  GPU {gpu.index} {visible(gpu.name or '')}  {text.gib(gpu.memory_used_bytes)}/{text.gib(gpu.memory_total_bytes)} GiB  util {text.percent(gpu.utilization_ratio)}  {heat}{fan}  {power}"
     lines = [Text(head, "bold", no_wrap=True)]
     if gpu.processes is None:
         lines.append(Text("  └─ processes unknown", "dim"))
