@@ -59,9 +59,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "file", metavar="FILE", type=Path, nargs="?", help="the configuration (YAML)"
     )
     parser.add_argument(
-        "--ask",
-        action="store_true",
-        help="scrape each configured target once and print the result",
+        "--ask", action="store_true", help="scrape each configured target once and print the result"
     )
     parser.add_argument("--json", action="store_true", help="print all effective settings as JSON")
     parser.add_argument(

@@ -30,8 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     if importlib.util.find_spec("shtab") is None:
         raise WatchError(
-            "completion needs shtab, which is not installed",
-            "pip install 'vllm-watch[completion]'",
+            "completion needs shtab, which is not installed", "pip install 'vllm-watch[completion]'"
         )
     import shtab  # noqa: PLC0415 - an extra
 

@@ -31,13 +31,7 @@ _ONLY_PROMETHEUS = ("since", "until", "match", "report", "ca_file", "cert_file",
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    add(
-        "trace",
-        metavar="TRACE",
-        type=Path,
-        nargs="?",
-        help="a .jsonl.gz or .jsonl recording",
-    )
+    add("trace", metavar="TRACE", type=Path, nargs="?", help="a .jsonl.gz or .jsonl recording")
     add(
         "--config", metavar="FILE", type=Path, help="windows, objectives and thresholds to judge by"
     )

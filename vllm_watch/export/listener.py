@@ -45,10 +45,7 @@ class Listener:
     """One listening socket. The longest idle connection makes room for a new one."""
 
     def __init__(
-        self,
-        bound: socket.socket,
-        server: web.Server,
-        context: Callable[[], ssl.SSLContext | None],
+        self, bound: socket.socket, server: web.Server, context: Callable[[], ssl.SSLContext | None]
     ) -> None:
         """`context` is called per connection, so that certificates can be renewed."""
         self._bound = bound

@@ -90,9 +90,7 @@ class OperatorApi:
         ]
 
     def _with(
-        self,
-        right: str,
-        handle: Callable[[web.Request, Caller], Awaitable[Reply]],
+        self, right: str, handle: Callable[[web.Request, Caller], Awaitable[Reply]]
     ) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
         async def answered(request: web.Request, caller: Caller) -> web.StreamResponse:
             try:

@@ -201,10 +201,7 @@ class Assets:
 
     def __init__(self) -> None:
         self._files: dict[str, tuple[bytes, str, str]] = {}  # content, type, ETag
-        for folder, found in (
-            ("page", page_files.contents()),
-            ("runbooks", page_files.runbooks()),
-        ):
+        for folder, found in (("page", page_files.contents()), ("runbooks", page_files.runbooks())):
             for name, content in found.items():
                 tag = f'"{hashlib.sha256(content).hexdigest()[:16]}"'
                 kind = page_files.TYPES[name.rpartition(".")[2]]

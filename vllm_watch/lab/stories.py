@@ -129,8 +129,7 @@ _ALL = [
         "pooling",
         "An embedding model: prompts only, never a generated token.",
         _one(
-            workload=lambda rng: load(rng, 8.0, prompt_tokens=300, output_tokens=0),
-            generates=False,
+            workload=lambda rng: load(rng, 8.0, prompt_tokens=300, output_tokens=0), generates=False
         ),
     ),
     Story(

@@ -59,8 +59,7 @@ def _argv(value: tuple[str, ...]) -> tuple[str, ...]:
     if len(value) == 1 and len(program.split()) > 1 and shutil.which(program) is None:
         written = json.dumps(program.split())
         raise problem(
-            f"{quoted(program)} is one word, not a program",
-            f"split it into words: {written}",
+            f"{quoted(program)} is one word, not a program", f"split it into words: {written}"
         )
     return value
 

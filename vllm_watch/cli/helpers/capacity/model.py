@@ -34,10 +34,7 @@ def find_checkpoint(
     """Return the named model. Raises WatchError with the places searched."""
     try:
         return _find(named, environment, from_hub=from_hub, weights_gib=weights_gib)
-    except (
-        OSError,
-        RuntimeError,
-    ) as error:  # e.g. a name too long
+    except (OSError, RuntimeError) as error:  # e.g. a name too long
         raise WatchError(
             f"{shown(named)} cannot be read: {getattr(error, 'strerror', None) or error}",
             "name a model's folder or its config.json",

@@ -33,10 +33,7 @@ def find_files(command: Command) -> tuple[ModelFiles | None, Found | None]:
         return ModelFiles(kind=REMOTE, path=named), None
     try:
         return _find(command, named)
-    except (
-        OSError,
-        RuntimeError,
-    ) as error:  # e.g. a name too long
+    except (OSError, RuntimeError) as error:  # e.g. a name too long
         cause = f"{shown(named)} cannot be read: {getattr(error, 'strerror', None) or error}"
         return ModelFiles(kind=FOLDER, path=named, config_error=cause), None
 
