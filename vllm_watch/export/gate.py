@@ -46,8 +46,7 @@ class Gatekeeper(Protocol):
     ) -> float | None:
         """Return the start of the server to kill or avoid; None: "ok"."""
 
-    def probes(self, target: str) -> Probes:
-        """Return this target's probes."""
+    def probes(self, target: str) -> Probes: ...
 
 
 class GateApi:

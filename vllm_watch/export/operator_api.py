@@ -32,23 +32,21 @@ class Operators(Protocol):
 
     async def restart(
         self, caller: Caller, target: str, reason: str, override_reason: str | None
-    ) -> Reply:
-        """Restart now."""
+    ) -> Reply: ...
 
-    async def approve(self, caller: Caller, incident_id: str) -> Reply:
-        """Approve the restart that an incident waits for."""
+    async def approve(self, caller: Caller, incident_id: str) -> Reply: ...
 
-    async def silence(self, caller: Caller, incident_id: str, reason: str, minutes: float) -> Reply:
-        """Prevent restarts for this incident."""
+    async def silence(
+        self, caller: Caller, incident_id: str, reason: str, minutes: float
+    ) -> Reply: ...
 
     async def pause(self, caller: Caller, reason: str, minutes: float | None) -> Reply:
-        """Pause restarts; `minutes` None: until resumed."""
+        """Pause restarts; without `minutes`, until resumed."""
 
     async def resume(self, caller: Caller, reason: str) -> Reply:
-        """End a pause, close breakers."""
+        """End a pause and close breakers."""
 
-    async def alerts(self, caller: Caller, document: Mapping[str, Any]) -> Reply:
-        """Take Alertmanager's webhook."""
+    async def alerts(self, caller: Caller, document: Mapping[str, Any]) -> Reply: ...
 
 
 TestNotifier = Callable[[str], Awaitable[Reply]]

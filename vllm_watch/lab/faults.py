@@ -21,17 +21,10 @@ class Server(Protocol):
     pins: list[tuple[Engine, Request]]
 
     @property
-    def serving(self) -> bool:
-        """Return True if its port accepts connections."""
-
-    def start(self) -> None:
-        """Start a new process."""
-
-    def stop(self) -> None:
-        """Close the port at once."""
-
-    def resume_api(self) -> None:
-        """Let the API server read again."""
+    def serving(self) -> bool: ...
+    def start(self) -> None: ...
+    def stop(self) -> None: ...
+    def resume_api(self) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)

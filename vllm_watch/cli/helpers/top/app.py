@@ -29,14 +29,9 @@ class Source(Protocol):
 
     url: str
 
-    async def status(self) -> Status:
-        """Return the current status."""
-
-    async def charts(self, target: str) -> Mapping[str, Charted]:
-        """Return a target's charts by engine."""
-
-    async def close(self) -> None:
-        """Close the connection."""
+    async def status(self) -> Status: ...
+    async def charts(self, target: str) -> Mapping[str, Charted]: ...
+    async def close(self) -> None: ...
 
 
 class TopApp(App[None]):
