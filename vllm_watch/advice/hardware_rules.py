@@ -1,4 +1,4 @@
-"""Advice on unused hardware: idle GPUs, and attention backends not in use."""
+"""Advice on unused hardware."""
 
 from collections.abc import Iterator
 

@@ -1,4 +1,4 @@
-"""Advice on KV cache memory: too little of the GPU, or too many requests for it."""
+"""Advice on KV cache memory."""
 
 import math
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Advice from an engine's usage: unused context length, prompts with common prefixes."""
+"""Advice from an engine's usage."""
 
 import math
 from collections.abc import Iterator

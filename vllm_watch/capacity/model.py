@@ -1,4 +1,4 @@
-"""The properties of a model that determine its memory, independent of config format."""
+"""The properties of a model that determine its memory."""
 
 from dataclasses import dataclass
 from enum import Enum

@@ -1,4 +1,4 @@
-"""Ways to fit if no single flag suffices: several flags, more or larger GPUs, a smaller checkpoint. Each is planned first."""
+"""Ways to fit if no single flag suffices. Each is planned first."""
 
 import math
 from collections.abc import Iterator

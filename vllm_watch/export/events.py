@@ -2,8 +2,6 @@
 
 `hello` (on connecting: read /api/v1/status and /api/v1/incidents), `target` (as in the status), `gone` (a name),
 `incident` (open or just ended), `gpus` (as in the status), `beat` (clock and health, every four seconds at least).
-
-At most one batch per second, with the newest state; incidents at once. A page that does not read is disconnected.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""A cumulative histogram that is cheap to feed and to read."""
+"""A cumulative histogram."""
 
 from bisect import bisect_left
 from collections.abc import Iterable

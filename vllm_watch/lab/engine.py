@@ -1,8 +1,4 @@
-"""The simulated vLLM V1 engine core: continuous batching over a paged KV cache, in virtual time and without I/O.
-
-A step takes a base time plus a cost per token and per token of context. All steps up to the next event (arrival, end of a
-request, shortage of blocks, prompt chunk) are computed at once, in closed form.
-"""
+"""The simulated vLLM V1 engine core, in virtual time. All steps up to the next event (arrival, end, preemption) are computed at once, in closed form."""
 
 from bisect import bisect_right, insort
 from collections.abc import Callable, Mapping

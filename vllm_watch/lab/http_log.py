@@ -1,4 +1,4 @@
-"""Counts of HTTP requests by the API server's instrumentation: the http_* families."""
+"""Counts of HTTP requests: the http_* families."""
 
 from collections.abc import Mapping
 

@@ -1,4 +1,4 @@
-"""The /metrics of a vLLM release as data: families in the order of the text, buckets, labels."""
+"""The /metrics of a vLLM release as data."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

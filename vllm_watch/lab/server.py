@@ -1,4 +1,4 @@
-"""One simulated server on a real port: vLLM's endpoints, and its faults as clients see them."""
+"""One simulated server on a real port."""
 
 import asyncio
 import gzip

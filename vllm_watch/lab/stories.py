@@ -1,4 +1,4 @@
-"""Named stories: small fleets with scripted events, for the demo, tests and soak runs."""
+"""Named stories: small fleets with scripted events."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace

@@ -1,4 +1,4 @@
-"""The settings of restart hooks: one list and one model per kind."""
+"""The settings of restart hooks."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""Kubernetes discovery settings: namespaces, label selector, node, port and scheme."""
+"""The settings of discovery in Kubernetes."""
 
 import re
 from collections.abc import Iterable

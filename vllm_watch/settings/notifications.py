@@ -1,4 +1,4 @@
-"""Settings of notifiers, for sites without an Alertmanager: one list and one model per kind."""
+"""The settings of notifiers."""
 
 import re
 from collections.abc import Sequence
@@ -78,8 +78,7 @@ class NotifierSettings(Settings):
     )
     """Steps of restarts: `dry_run`, `approval` (pending), `refused`, `breaker` (opened), `begun`, `helped`, `did_not_help`, `failed`, `uncertain`, `cancelled`.
     Default: approval, begun, helped, did_not_help, failed, uncertain
-    Why: Actions, and requests for approval. Refusals are normal, and the outcome that opens a breaker is sent
-    already."""
+    Why: Actions, and requests for approval; refusals are normal."""
 
     resolved: bool = True
     """Whether to send the end of an incident, too.

@@ -1,4 +1,4 @@
-"""Settings of targets (URL, name, group, overrides) and of their discovery."""
+"""The settings of targets and of their discovery."""
 
 import hashlib
 import re

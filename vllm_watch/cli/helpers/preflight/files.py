@@ -1,4 +1,4 @@
-"""Find a launch's model (a folder, in the hub's cache, or absent) and check its files."""
+"""Find a launch's model and check its files."""
 
 import os
 import re
