@@ -20,7 +20,7 @@ from vllm_watch.capacity.units import ceil_div
 _LOGIT_BYTES = 4  # float32
 _STREAMS = 3  # hidden states, residual, and the layer's output
 _USUAL_RATIO = 3.5  # intermediate to hidden size, if neither config nor weights give it
-_MOE_CHUNK_TOKENS = 32768  # above this, tokens pass the experts in chunks
+_MOE_CHUNK_TOKENS = 32768  # more tokens pass the experts in chunks
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ def activation(
         forward += _fetched(model, settings)
     seen, kept, images = _encoder(model, settings, element)
     sequences = settings.max_num_seqs
-    if images and settings.engine == "V0":  # it profiles prompts of one image each
+    if images and settings.engine == "V0":  # it profiles one image per prompt
         sequences = min(sequences, images)
     logits = sequences * model.vocab_size * _LOGIT_BYTES
     sampler = int(sampler_copies(settings.release).value * logits) + stream

@@ -16,7 +16,7 @@ class Gpu:
     cuda_gib: float
 
 
-# Specific names first: the first pattern that a name contains wins.
+# The first pattern that a name contains wins.
 _GPUS: tuple[tuple[str, Gpu], ...] = tuple(
     (pattern, Gpu(name, catalogue, cuda))
     for pattern, name, catalogue, cuda in (

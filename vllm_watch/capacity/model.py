@@ -20,7 +20,7 @@ class LayerKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class LatentAttention:
-    """Multi-head latent attention (DeepSeek's MLA): one vector per token for all heads."""
+    """DeepSeek's MLA: one vector per token for all heads."""
 
     lora_rank: int
     rope_dim: int

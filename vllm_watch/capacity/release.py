@@ -52,7 +52,7 @@ _LAST_PATCHES = {
 
 
 def parse_release(text: str | None) -> Release:
-    """Parse a release: 0.11.0, v0.8.5.post1, 0.26.1rc1.dev608+g1a2b3c, 0.6."""
+    """Parse a release such as 0.11.0, v0.8.5.post1 or 0.26.1rc1.dev608+g1a2b3c."""
     if text is None:
         return NEWEST
     found = re.fullmatch(r"v?(\d+)\.(\d+)(?:\.(\d+))?(?:[.+a-z].*)?", text.strip().lower())

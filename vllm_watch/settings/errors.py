@@ -46,7 +46,7 @@ KeyPath = tuple[str | int, ...]
 
 
 class InvalidConfigError(ConfigError):
-    """All errors of a configuration; each of `problems` has its own remedy."""
+    """All errors of a configuration."""
 
     def __init__(self, problems: Sequence[ConfigError]) -> None:
         super().__init__(

@@ -82,7 +82,7 @@ class Overrides:
         web_config: Path | None = None,
         tls: Mapping[str, str] | None = None,
     ) -> None:
-        """Override file and environment with the command line; `--target` adds to the file's targets."""
+        """`--target` adds to the file's targets."""
         self._add_targets(targets_from, targets)
         if listen is not None:
             self._set(("listen",), listen, "--listen")

@@ -1,4 +1,4 @@
-"""Removed settings and their replacements: an old file gets this error, not "unknown key"."""
+"""Removed settings and their replacements."""
 
 _LOCK = (
     "set restart.lock.kind to lease (in Kubernetes) or file (on one host); for several hosts without Kubernetes, "

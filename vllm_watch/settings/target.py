@@ -28,7 +28,7 @@ from vllm_watch.settings.stages import CanarySettings, ScrapeSettings, SloSettin
 from vllm_watch.settings.tls import TlsConfig
 
 TARGETS_MAX = 10_000  # bounds memory; one process keeps up with some hundreds
-_NAME_CHARACTERS_MAX = 63  # a DNS label: names become paths, labels and Kubernetes names
+_NAME_CHARACTERS_MAX = 63  # a DNS label
 _HOST_PORT = re.compile(r"([A-Za-z0-9_.-]+|\[[0-9A-Fa-f:.]+\]):\d{1,5}(/[^?#@\s]*)?")  # no scheme
 _PORT_OF_SCHEME = {"http": 80, "https": 443}
 
@@ -57,7 +57,7 @@ def _split(text: str) -> tuple[SplitResult, int | None]:
         port = parts.port
     except ValueError:  # hide its text: it may quote a part of a password as the port
         parts, port = SplitResult("", "", "", "", ""), None
-    if "@" in text:  # anywhere: a password may contain a slash
+    if "@" in text:  # a password may contain a slash
         remedy = "take them out of the URL; a bearer key goes into a file named by api_key_file"
         raise problem(f"{quoted(text)} carries credentials", remedy)
     if not parts.hostname or port == 0 or re.search(r"[\s\\]", text):
@@ -222,7 +222,7 @@ def slug(text: str) -> str:
 
 
 def named(targets: Iterable[TargetConfig], taken: Iterable[str] = ()) -> tuple[TargetConfig, ...]:
-    """Return the targets with groups and unique names, none of them in `taken`."""
+    """Return the targets with groups and unique names."""
     targets = tuple(targets)
     used = set(taken) | {target.name for target in targets if target.name}
     return tuple(_with_name(target, used) for target in targets)

@@ -183,7 +183,7 @@ class WebSettings(Sections):
 
 
 def read(path: Path) -> WebSettings:
-    """Read the file; an empty one gives the defaults. Raises ConfigError; an InvalidConfigError lists each error."""
+    """Read the file. Raises ConfigError; an InvalidConfigError lists each error."""
     data, found = yaml_text.read(path, FILE_BYTES_MAX)
     errors = [ConfigError(f"{path}: {cause}", remedy) for cause, remedy in found]
     try:

@@ -20,7 +20,7 @@ _SEARCH_DAYS = 8  # a weekly window reopens within these
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """A time range on some days of every week."""
+    """A time range on some weekdays."""
 
     days: frozenset[int]  # 0 is Monday
     begin: time
@@ -38,7 +38,7 @@ class Window:
 
 
 def _moments(wall: datetime, zone: tzinfo) -> tuple[float, float]:
-    """Return both Unix times of a wall time; they differ only at a DST change."""
+    """The two Unix times differ only at a DST change."""
     return (
         wall.replace(tzinfo=zone, fold=0).timestamp(),
         wall.replace(tzinfo=zone, fold=1).timestamp(),

@@ -21,7 +21,7 @@ Found = tuple[str, str]  # cause (with the key's path or the line) and remedy
 
 
 def read(path: Path, bytes_max: int) -> tuple[dict[str, Any], list[Found]]:
-    """Return the file's mapping ({} if empty) and its duplicate keys. Raises ConfigError if it is unreadable or not a mapping."""
+    """Return the file's mapping and its duplicate keys. Raises ConfigError."""
     data, found = parse(text_of(path, bytes_max), str(path))
     if data is None:
         return {}, found
@@ -32,7 +32,7 @@ def read(path: Path, bytes_max: int) -> tuple[dict[str, Any], list[Found]]:
 
 
 def parse(text: str, file: str) -> tuple[Any, list[Found]]:
-    """Return the parsed text and its duplicate keys. Raises ConfigError if it is not YAML, is too deep, or uses an alias."""
+    """Return the parsed text and its duplicate keys. Raises ConfigError."""
     try:
         _refuse_bombs(text, file)
         loader = _Loader(text)
@@ -60,7 +60,7 @@ def parse(text: str, file: str) -> tuple[Any, list[Found]]:
 
 
 def text_of(path: Path, bytes_max: int) -> str:
-    """Return a file's text. Raises ConfigError if it cannot be read, is too large, or is not UTF-8."""
+    """Return a file's text. Raises ConfigError."""
     try:
         body = regular_file.read(path, bytes_max)
     except regular_file.TooLargeError:
