@@ -33,7 +33,7 @@ class Drafter:
 
 @dataclass(frozen=True, slots=True)
 class Flags:
-    """Flags as given."""
+    """Flags as given; None leaves them to vLLM."""
 
     release: Release = releases.NEWEST
     use_v0: bool | None = None

@@ -91,7 +91,7 @@ _SIZE = re.compile(r"(\d{2,3}) ?gi?b?\b")  # as in "A100-SXM4-80GB"
 
 
 def sizes_of(name: str) -> tuple[float, ...]:
-    """Return the nominal sizes (GiB) of cards of this name."""
+    """Return the nominal sizes (GiB) of cards of this name, unless the name has one."""
     text = name.lower()
     first = next((pattern for pattern, _ in _GPUS if re.search(pattern, text)), None)
     if _SIZE.search(text):

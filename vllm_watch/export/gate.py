@@ -96,7 +96,7 @@ async def _stands_beside(request: web.Request, url: str) -> bool:
     if is_this_host(request):
         return True
     loop, host = asyncio.get_running_loop(), urlsplit(url).hostname
-    if host is not None and is_loopback(host):  # a sidecar
+    if host is not None and is_loopback(host):  # a sidecar, perhaps called at the pod's address
         own = request.transport and request.transport.get_extra_info("sockname")
         same = bool(own and own[0] == request.remote and not is_loopback(own[0]))
         return same and not is_proxied(request)

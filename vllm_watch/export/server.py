@@ -183,7 +183,7 @@ def bind(host: str, port: int) -> socket.socket:
     try:
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         bound.bind(address)
-        bound.listen(BACKLOG)
+        bound.listen(BACKLOG)  # two binds of one address conflict here
         bound.setblocking(False)
     except OSError as error:
         bound.close()

@@ -126,7 +126,7 @@ class Batch:
     def steps_to_finish(self) -> int:
         """Return the steps until the first request ends."""
         heap = self._finish_heap
-        while heap[0][2].finish_step != heap[0][0]:
+        while heap[0][2].finish_step != heap[0][0]:  # preempted or aborted since
             heappop(heap)
         return heap[0][0] - self.kv.step
 

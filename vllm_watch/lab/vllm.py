@@ -56,7 +56,7 @@ class SimulatedVllm:
         self.t = 0.0
         self.engines: list[Engine] = []
         self.api_hung = False
-        self.dead = False
+        self.dead = False  # the engine core, behind a running API server
         self.paused = False
         self.draining = False
         self.process_seen = False  # by the watcher

@@ -12,7 +12,7 @@ _CLEAR = "\r\033[K"
 
 
 class Progress:
-    """Overwrites one line."""
+    """Overwrites one line. Close it before other output."""
 
     def __init__(self) -> None:
         self._due_s = time.monotonic() + AFTER_SECONDS

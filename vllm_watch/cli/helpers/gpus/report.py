@@ -11,7 +11,7 @@ from vllm_watch.support.visible import visible
 
 
 def report(gpus: Sequence[GpuHolders], note: str, *, local: bool) -> dict[str, Any]:
-    """Return the JSON."""
+    """Return the JSON; `local` resolves user names."""
     return {
         "gpus": [_gpu(each, local=local) for each in gpus],
         "remarks": list(groups.remarks(gpus)),
