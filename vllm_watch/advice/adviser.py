@@ -20,7 +20,7 @@ GPU_SECONDS = 30.0
 """GPU holders change slowly."""
 
 JUDGE_SECONDS = 60.0
-"""Nobody acts on advice within a minute."""
+"""Operators do not act on advice within a minute."""
 
 SPAN_SECONDS = 6 * 3600.0
 """Counts restart after this time: yesterday's load does not predict today's."""

@@ -25,7 +25,7 @@ class Encoder:
     intermediate_size: int
     patches_per_token: int
     item_tokens: int
-    """Of the largest image."""
+    """Tokens of the largest image."""
 
 
 def read_encoder(config: Mapping[str, Any]) -> Encoder | None:

@@ -12,7 +12,7 @@ from vllm_watch.capacity.flags import Settings
 from vllm_watch.capacity.layer_caches import LayerCache
 from vllm_watch.capacity.units import ceil_div
 
-_LATENT_ALIGNMENT = 128  # MLA beside states: kernels want blocks of whole 128 tokens
+_LATENT_ALIGNMENT = 128  # with states, MLA's kernels need blocks of whole 128 tokens
 _KERNEL_BLOCK, _CPU_KERNEL_BLOCK = 16, 32
 # If the larger kind has fewer layers than this factor times the smaller, the smaller is padded, not split.
 _PAD_RATHER_THAN_SPLIT = 1.5

@@ -7,7 +7,7 @@ from vllm_watch.capacity.model import RecurrentState
 
 _MAMBA2_HEADS = ("mamba_n_heads", "mamba_num_heads", "n_mamba_heads", "num_heads")
 _MAMBA2_HEAD_DIMS = ("mamba_d_head", "mamba_head_dim", "mamba_headdim")
-# Of Qwen3-Next and later; values are as wide as the attention's queries.
+# Qwen3-Next and later; values are as wide as the attention's queries.
 _GDN_HEAD_DIM, _GDN_KEY_HEADS, _CONV_KERNEL = 128, 16, 4
 
 

@@ -1,4 +1,4 @@
-"""vLLM releases whose changes affect memory, from its tags and the pull requests named. An unknown release is taken as NEWEST."""
+"""vLLM releases that changed its memory, from its tags and the pull requests named. An unknown release is taken as NEWEST."""
 
 import re
 from typing import NamedTuple
