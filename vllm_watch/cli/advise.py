@@ -1,4 +1,4 @@
-"""`vllm-watch advise`: suggest better settings."""
+"""Suggest better settings."""
 
 import argparse
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""`vllm-watch approve`: approve the restart that an incident waits for."""
+"""Approve the restart that an incident waits for."""
 
 import argparse
 

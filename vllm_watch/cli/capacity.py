@@ -1,4 +1,4 @@
-"""`vllm-watch capacity`: compute whether a model fits."""
+"""Compute whether a model fits."""
 
 import argparse
 import json

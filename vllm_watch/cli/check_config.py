@@ -1,4 +1,4 @@
-"""check-config: a configuration's meaning, or all of its errors."""
+"""A configuration's meaning, or all of its errors."""
 
 import argparse
 import asyncio

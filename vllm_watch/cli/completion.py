@@ -1,4 +1,4 @@
-"""`vllm-watch completion`: the completion script of a shell."""
+"""The completion script of a shell."""
 
 import argparse
 import importlib.util

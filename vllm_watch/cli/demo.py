@@ -1,4 +1,4 @@
-"""`vllm-watch demo`: the daemon with a simulated fleet."""
+"""The daemon with a simulated fleet."""
 
 import argparse
 import asyncio

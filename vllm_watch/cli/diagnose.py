@@ -1,4 +1,4 @@
-"""`vllm-watch diagnose`: explain a failed start or a death from a log."""
+"""Explain a failed start or a death from a log."""
 
 import argparse
 import json

@@ -1,4 +1,4 @@
-"""`vllm-watch explain`: the rules and evidence behind an incident."""
+"""The rules and evidence behind an incident."""
 
 import argparse
 import asyncio

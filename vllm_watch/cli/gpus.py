@@ -1,4 +1,4 @@
-"""`vllm-watch gpus`: the holders of each GPU's memory."""
+"""The holders of each GPU's memory."""
 
 import argparse
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""`vllm-watch hook test NAME`: rehearse a restart hook without changes."""
+"""Rehearse a restart hook without changes."""
 
 import argparse
 import asyncio

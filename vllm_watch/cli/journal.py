@@ -1,4 +1,4 @@
-"""`vllm-watch journal`: list actions, actors, reasons and results."""
+"""List actions, actors, reasons and results."""
 
 import argparse
 import asyncio

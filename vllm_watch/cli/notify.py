@@ -1,4 +1,4 @@
-"""`vllm-watch notify test NAME`: send a test message."""
+"""Send a test message."""
 
 import argparse
 import asyncio

@@ -1,4 +1,4 @@
-"""`vllm-watch pause`: pause all restarts."""
+"""Pause all restarts."""
 
 import argparse
 

@@ -1,4 +1,4 @@
-"""`vllm-watch preflight -- vllm serve ...`: check a launch before it starts."""
+"""Check a launch before it starts."""
 
 import argparse
 

@@ -1,4 +1,4 @@
-"""`vllm-watch probe`: a container's health check or exec probe of the local watcher.
+"""A container's health check or exec probe of the local watcher.
 
 It does not know the configuration, so it detects TLS, and verifies no certificate, as it sends no secrets. If a client
 certificate is required, the server's part of the handshake counts, which its event loop must produce.

@@ -1,4 +1,4 @@
-"""`vllm-watch read`: one /metrics body in our fields."""
+"""One /metrics body in our fields."""
 
 import argparse
 import asyncio

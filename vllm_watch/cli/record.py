@@ -1,4 +1,4 @@
-"""`vllm-watch record`: record a server's scrapes."""
+"""Record a server's scrapes."""
 
 import argparse
 from pathlib import Path

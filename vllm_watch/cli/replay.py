@@ -1,4 +1,4 @@
-"""`vllm-watch replay`: judge a recording or a Prometheus' metrics as live."""
+"""Judge a recording or a Prometheus' metrics as live."""
 
 import argparse
 import time

@@ -1,4 +1,4 @@
-"""`vllm-watch restart`: restart by hand, guarded."""
+"""Restart by hand, guarded."""
 
 import argparse
 

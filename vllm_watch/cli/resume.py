@@ -1,4 +1,4 @@
-"""`vllm-watch resume`: end a pause and close breakers."""
+"""End a pause and close breakers."""
 
 import argparse
 

@@ -1,4 +1,4 @@
-"""`vllm-watch run`: the daemon."""
+"""The daemon."""
 
 import argparse
 import asyncio

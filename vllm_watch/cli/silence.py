@@ -1,4 +1,4 @@
-"""`vllm-watch silence`: prevent restarts for one incident."""
+"""Prevent restarts for one incident."""
 
 import argparse
 

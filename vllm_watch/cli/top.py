@@ -1,4 +1,4 @@
-"""top: a running vllm-watch, live in the terminal."""
+"""A running vllm-watch, live in the terminal."""
 
 import argparse
 import importlib.util

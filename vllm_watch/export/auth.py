@@ -1,7 +1,4 @@
-"""Authorization of changes: named bearer tokens from files, compared in constant time.
-
-A valid token always passes, so a guesser cannot lock its owner out: tokens are too long to guess.
-"""
+"""Authorization of changes by bearer tokens. A valid token always passes, so a guesser cannot lock its owner out."""
 
 import hashlib
 import hmac

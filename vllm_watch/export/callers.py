@@ -32,10 +32,7 @@ def is_this_host(request: web.Request) -> bool:
 
 
 def is_proxied(request: web.Request) -> bool:
-    """Return True unless the request looks like a client's own: any header that clients do not send counts as a proxy's.
-
-    Proxies without one often speak HTTP/1.0 (nginx's default), unlike current clients.
-    """
+    """Return True for HTTP/1.0 (nginx's default) and for any header that clients do not send: proxies' headers are too many to list."""
     names = (name.lower() for name in request.headers)
     return request.version < HttpVersion11 or not all(map(_OF_CLIENTS.fullmatch, names))
 

@@ -1,7 +1,4 @@
-"""The web configuration in use, read again when it or a certificate changes.
-
-No change removes a protection while we serve: a file being written is empty for a moment.
-"""
+"""The web configuration in use. No change removes a protection while we serve: a file being written is empty for a moment."""
 
 import asyncio
 import os

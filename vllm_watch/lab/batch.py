@@ -1,7 +1,4 @@
-"""The batch of a simulated engine, scheduled like vLLM's V1: first come, first served, with chunked prefill.
-
-The last admitted request is preempted first: it frees its pages and is recomputed from the head of the queue.
-"""
+"""The batch of a simulated engine, scheduled like vLLM's V1: first come, first served; the last admitted request is preempted first."""
 
 from collections import deque
 from dataclasses import dataclass

@@ -1,7 +1,4 @@
-"""The paged KV cache of a simulated engine, exact to the block without a loop over requests.
-
-Every decoding request takes a new block once per cycle of `block_size / step_tokens` steps, so counts per step of the cycle suffice.
-"""
+"""The paged KV cache of a simulated engine. A request takes a block once per cycle of steps, so counts per step of the cycle suffice."""
 
 
 class KvCache:

@@ -1,4 +1,4 @@
-"""`vllm-watch record`: scrape, write, show progress. Separate, so that --help does not import it."""
+"""Scrape, write, show progress. Separate, so that --help does not import it."""
 
 import asyncio
 import contextlib

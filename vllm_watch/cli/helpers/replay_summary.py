@@ -1,4 +1,4 @@
-"""`vllm-watch replay`: one target's summary."""
+"""One target's summary."""
 
 import time
 from collections import Counter

@@ -1,4 +1,4 @@
-"""`vllm-watch replay`: judge a recording as the daemon does. Separate, so that --help does not import it."""
+"""Judge a recording as the daemon does. Separate, so that --help does not import it."""
 
 import json
 import math

@@ -1,4 +1,4 @@
-"""`vllm-watch gpus`: judge the holders on this host or in a recording."""
+"""Judge the holders on this host or in a recording."""
 
 import asyncio
 import json

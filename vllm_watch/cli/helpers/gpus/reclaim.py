@@ -1,4 +1,4 @@
-"""`vllm-watch gpus --reclaim PID`: judge, show the plan, confirm, act, report."""
+"""Judge, show the plan, confirm, act, report."""
 
 import asyncio
 import contextlib

@@ -1,4 +1,4 @@
-"""`vllm-watch replay --prometheus`: judge servers one by one as the daemon does."""
+"""Judge servers one by one as the daemon does."""
 
 import asyncio
 import json
