@@ -1,4 +1,4 @@
-"""`vllm-watch approve`: approve the restart that an incident waits for."""
+"""Approve the restart that an incident waits for."""
 
 import argparse
 
@@ -14,13 +14,11 @@ examples:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments."""
     parser.add_argument("incident", metavar="INCIDENT", help="the incident's id, as the page, the log and /api/v1/incidents have it")  # fmt: skip
     daemon_requests.add_daemon(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Run the command."""
     return daemon_requests.ask(
         arguments, daemon_requests.path("incidents", arguments.incident, "approve"), {}
     )

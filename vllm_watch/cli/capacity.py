@@ -1,4 +1,4 @@
-"""`vllm-watch capacity`: compute whether a model fits."""
+"""Compute whether a model fits."""
 
 import argparse
 import json
@@ -37,7 +37,6 @@ examples:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments."""
     parser.add_argument(
         "source",
         metavar="MODEL",
@@ -73,7 +72,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--from-log", metavar="FILE", type=Path, help="the log of a real start of any model on this GPU, as calibration")  # fmt: skip
     parser.add_argument("--from-log-model", metavar="MODEL", help="the model of that log, where it is not in the local hub cache")  # fmt: skip
     add_engine_flags(parser)
-    parser.add_argument("--json", action="store_true", help="one JSON object")  # fmt: skip
+    parser.add_argument("--json", action="store_true", help="one JSON object")
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -1,4 +1,4 @@
-"""`vllm-watch diagnose`: explain a failed start or a death from a log."""
+"""Explain a failed start or a death from a log."""
 
 import argparse
 import json
@@ -31,7 +31,6 @@ _NOT_A_LOG = "give the output of vLLM from its start on: journalctl -u vllm, doc
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments."""
     parser.add_argument(
         "log", metavar="LOG", nargs="?", default="-", help="a file, or '-' (default) for stdin"
     )
@@ -39,7 +38,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Run the command."""
     reader = LogReader()
     for piece in pieces(arguments.log):
         reader.feed(piece)

@@ -1,4 +1,4 @@
-"""`vllm-watch gpus`: the holders of each GPU's memory."""
+"""The holders of each GPU's memory."""
 
 import argparse
 from pathlib import Path
@@ -8,10 +8,10 @@ from vllm_watch.cli.helpers.gpus import judging as gpus_judging
 from vllm_watch.errors import WatchError
 
 LOOK_SECONDS = 4.0
-"""As long as a plain `gpus`; one more reading confirms it."""
+"""As long as a plain `gpus` takes."""
 
 TERM_SECONDS = 10.0
-"""A core that can still exit does so within seconds; orphans mostly cannot."""
+"""A core that can still exit does so within seconds."""
 
 PID_MAX = 4_194_304  # Linux: PID_MAX_LIMIT
 SECONDS_MAX = 86_400.0
@@ -36,7 +36,6 @@ examples:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments."""
     add = parser.add_argument
     add("--json", action="store_true", help="one JSON object (with --watch one per poll)")
     add("--watch", action="store_true", help="look again every two seconds until Ctrl-C")
@@ -74,7 +73,6 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _reclaim(arguments: argparse.Namespace) -> int:
-    # Imports the configuration.
     from vllm_watch.cli.helpers.gpus import reclaim as gpus_reclaim  # noqa: PLC0415
     from vllm_watch.reclaim.reclaim import Patience  # noqa: PLC0415
 
@@ -92,7 +90,7 @@ def _reclaim(arguments: argparse.Namespace) -> int:
 
 
 def _refuse_without_reclaim(arguments: argparse.Namespace) -> None:
-    """An operator must not believe that a process was ended."""
+    """Without --reclaim, an operator must not believe that a process was ended."""
     if arguments.yes:
         raise WatchError("--yes without --reclaim", "name the process: --reclaim PID")
 

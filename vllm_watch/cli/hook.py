@@ -1,4 +1,4 @@
-"""`vllm-watch hook test NAME`: rehearse a restart hook without changes."""
+"""Rehearse a restart hook without changes."""
 
 import argparse
 import asyncio
@@ -35,7 +35,6 @@ exit status: 0 it would work, 1 it would not, or something is to be fixed first,
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments."""
     parser.add_argument("what", metavar="test", choices=["test"], help="rehearse the hook")
     parser.add_argument("name", metavar="NAME", help="the hook's name in the configuration")
     parser.add_argument("--config", metavar="FILE", type=Path, help="the configuration (YAML)")
@@ -45,7 +44,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Run the command."""
     logs.configure(LogSettings(level="warning"))  # to stderr
     config = load(arguments.config, environ=os.environ)
     targets = _targets(config, arguments.name, arguments.target)

@@ -1,4 +1,4 @@
-"""`vllm-watch journal`: list actions, actors, reasons and results."""
+"""List actions, actors, reasons and results."""
 
 import argparse
 import asyncio
@@ -43,7 +43,6 @@ _COLUMNS_MIN, _COLUMNS_MAX = 60, 160
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments."""
     add = parser.add_argument
     add("action", nargs="?", choices=("accept-loss",),
         help="continue without the lost entries: restarts are possible again")  # fmt: skip
@@ -57,7 +56,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Run the command."""
     if arguments.url is not None:
         return _remote(arguments)
     folder = state_folder.find(arguments.state_dir, os.environ)

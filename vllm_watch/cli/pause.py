@@ -1,4 +1,4 @@
-"""`vllm-watch pause`: pause all restarts."""
+"""Pause all restarts."""
 
 import argparse
 
@@ -14,7 +14,6 @@ examples:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments."""
     parser.add_argument(
         "--reason", metavar="TEXT", required=True, help="why; it is shown with every refusal"
     )
@@ -28,6 +27,5 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Run the command."""
     body = {"reason": arguments.reason, "minutes": arguments.minutes}
     return daemon_requests.ask(arguments, daemon_requests.path("pause"), body)

@@ -1,4 +1,4 @@
-"""`vllm-watch preflight -- vllm serve ...`: check a launch before it starts."""
+"""Check a launch before it starts."""
 
 import argparse
 
@@ -24,7 +24,6 @@ examples:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments."""
     parser.add_argument("--json", action="store_true", help="one JSON object")
     parser.add_argument("--exec", action="store_true", help="become vLLM where nothing stands in the way")  # fmt: skip
     parser.add_argument(

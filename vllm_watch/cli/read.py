@@ -1,4 +1,4 @@
-"""`vllm-watch read`: one /metrics body in our fields."""
+"""One /metrics body in our fields."""
 
 import argparse
 import asyncio
@@ -46,7 +46,6 @@ FIELD_NAMES = tuple(f.name for f in fields(EngineSample) if f.name not in _NOT_F
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments."""
     parser.add_argument(
         "source", metavar="FILE|URL", nargs="?", help="a file, '-', or a vLLM server's URL (default: this host's servers)"
     )  # fmt: skip
@@ -56,7 +55,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Run the command."""
     if arguments.source is not None:
         return _read(arguments.source, arguments)
     found = asyncio.run(neighbours.servers(ProcessListing(), Path("/proc")))
@@ -70,7 +68,7 @@ def run(arguments: argparse.Namespace) -> int:
             print(visible(f"{server.url}  {server.model}".rstrip()))
         try:
             status = _read(server.url, arguments)
-        except WatchError as error:  # others may answer
+        except WatchError as error:
             print(f"vllm-watch: {visible_lines(redacted(error.cause))}", file=sys.stderr)
             status = exit_status.WRONG_USAGE
         worst = max(worst, status)
@@ -99,7 +97,6 @@ def _of_file(source: str) -> Reading:
 
 
 def _of_server(url: str, arguments: argparse.Namespace) -> Reading:
-    """Return the reading, or what answered instead. Raises WatchError."""
     config = load(
         None, environ={}, targets=[url], targets_from="URL", tls=engine_tls.said(arguments)
     )

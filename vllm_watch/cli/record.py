@@ -1,4 +1,4 @@
-"""`vllm-watch record`: record a server's scrapes."""
+"""Record a server's scrapes."""
 
 import argparse
 from pathlib import Path
@@ -17,7 +17,7 @@ examples:
   vllm-watch replay today.jsonl.gz"""
 
 _INTERVAL_SECONDS = 1.0  # vLLM answers in milliseconds
-_INTERVAL_SECONDS_MIN = 0.1  # below, scraping would be load
+_INTERVAL_SECONDS_MIN = 0.1  # more often would be load
 _FILE_BYTES_MAX = 256 << 20
 
 
@@ -32,7 +32,6 @@ def _seconds(text: str) -> float:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments."""
     add = parser.add_argument
     add("--target", metavar="URL", required=True, help="base URL of the vLLM server")
     add("--out", metavar="FILE", type=Path, required=True, help="a new .jsonl.gz file")
@@ -43,7 +42,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Run the command; a signal is the normal end."""
     record(
         arguments.target,
         arguments.out,

@@ -1,4 +1,4 @@
-"""`vllm-watch replay`: judge a recording or a Prometheus' metrics as live."""
+"""Judge a recording or a Prometheus' metrics as live."""
 
 import argparse
 import time
@@ -30,15 +30,8 @@ _ONLY_PROMETHEUS = ("since", "until", "match", "report", "ca_file", "cert_file",
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments."""
     add = parser.add_argument
-    add(
-        "trace",
-        metavar="TRACE",
-        type=Path,
-        nargs="?",
-        help="a .jsonl.gz or .jsonl recording",
-    )
+    add("trace", metavar="TRACE", type=Path, nargs="?", help="a .jsonl.gz or .jsonl recording")
     add(
         "--config", metavar="FILE", type=Path, help="windows, objectives and thresholds to judge by"
     )
@@ -47,7 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("the history of a Prometheus")
     add = group.add_argument
     add("--prometheus", metavar="URL", help="its address, with its path if it has one")
-    moment = partial(moments.moment, now_t=time.time())  # one time for all arguments
+    moment = partial(moments.moment, now_t=time.time())
     parser.set_defaults(moment=moment)
     add("--since", metavar="T", type=moment, help="from then on: 12h or 7d ago, a date (local time), or Unix seconds (default: 7d)")  # fmt: skip
     add("--until", metavar="T", type=moment, help="up to then (default: now)")
@@ -62,7 +55,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Return 0 for any recording."""
     if arguments.prometheus is not None:
         _of_prometheus(arguments)
         return exit_status.FINE

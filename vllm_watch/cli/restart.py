@@ -1,4 +1,4 @@
-"""`vllm-watch restart`: restart by hand, guarded."""
+"""Restart by hand, guarded."""
 
 import argparse
 
@@ -18,7 +18,6 @@ DEFAULT_REASON = "asked for by hand"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments."""
     parser.add_argument("target", metavar="TARGET", help="the target's name")
     parser.add_argument(
         "--reason", metavar="TEXT", default=DEFAULT_REASON,
@@ -31,7 +30,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Run the command."""
     body = {"reason": arguments.reason, "override_freeze": arguments.override_freeze}
     return daemon_requests.ask(
         arguments, daemon_requests.path("targets", arguments.target, "restart"), body

@@ -1,4 +1,4 @@
-"""`vllm-watch run`: the daemon."""
+"""The daemon."""
 
 import argparse
 import asyncio
@@ -32,12 +32,10 @@ examples:
 DEFAULT_URL = "http://127.0.0.1:8000"
 
 _NEW_OBJECTS_UNCOLLECTED = 20_000
-"""Python's 700 equal one round of scrapes, which leaves almost no garbage: needless collections took a twentieth of
-its time. This costs some megabytes."""
+"""Python's default of 700 is one round of scrapes, which leaves almost no garbage; collections took a twentieth of its time."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments."""
     parser.add_argument(
         "--config", type=Path, metavar="FILE", help="YAML; every key is in docs/configuration.md"
     )
@@ -71,7 +69,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Run the command."""
 
     def load_config() -> Config:
         config = load(
@@ -81,7 +78,7 @@ def run(arguments: argparse.Namespace) -> int:
         )  # fmt: skip
         if config.targets or config.discovery.any:
             return config
-        if config.engine_log is not None:  # of one server, not of any found
+        if config.engine_log is not None:  # the log of one server
             only = TargetConfig(name="vllm", url=DEFAULT_URL, group="vllm")
             return config.model_copy(update={"targets": (only,)})
         discovery = config.discovery.model_copy(update={"host": True})
@@ -97,7 +94,6 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _check_procfs(config: Config) -> None:
-    """Raise ConfigError for a missing /proc, before anything starts."""
     if not config.procfs.is_dir():
         remedy = "give the path where the host's /proc is mounted"
         raise ConfigError(f"--procfs {config.procfs}: no such folder", remedy)

@@ -1,4 +1,4 @@
-"""`vllm-watch silence`: prevent restarts for one incident."""
+"""Prevent restarts for one incident."""
 
 import argparse
 
@@ -14,7 +14,6 @@ examples:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments."""
     parser.add_argument("incident", metavar="INCIDENT", help="the incident's id")
     parser.add_argument(
         "--minutes",
@@ -30,7 +29,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Run the command."""
     body = {"reason": arguments.reason, "minutes": arguments.minutes}
     return daemon_requests.ask(
         arguments, daemon_requests.path("incidents", arguments.incident, "silence"), body

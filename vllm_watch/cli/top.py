@@ -1,4 +1,4 @@
-"""top: a running vllm-watch, live in the terminal."""
+"""A running vllm-watch, live in the terminal."""
 
 import argparse
 import importlib.util
@@ -31,14 +31,12 @@ _NOT_LIVE = (
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments."""
     connection.add_daemon(parser)
     parser.add_argument("--once", action="store_true", help="print once as text and exit")
     parser.add_argument("--json", action="store_true", help="print one JSON object and exit")
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Run the command."""
     daemon = connection.of(arguments)
     once = arguments.once or arguments.json or not sys.stdout.isatty()
     if not once and importlib.util.find_spec("textual") is None:

@@ -16,7 +16,6 @@ def _open(entry: TargetEntry) -> Series:
 
 
 def _opened(entry: TargetEntry) -> Series:
-    """Return the oldest per combination of labels."""
     oldest: dict[tuple[str, ...], float] = {}
     for each in entry.incidents.open.values():
         labels = _labels_of(each)
@@ -25,7 +24,6 @@ def _opened(entry: TargetEntry) -> Series:
 
 
 def _advised(entry: TargetEntry) -> Series:
-    """Return 1 if advised for any with these labels."""
     advised: dict[tuple[str, ...], int] = {}
     for each in entry.incidents.open.values():
         labels = _labels_of(each)
@@ -34,7 +32,6 @@ def _advised(entry: TargetEntry) -> Series:
 
 
 def _recovering(entry: TargetEntry) -> Series:
-    """Return 1 if all with these labels recover."""
     recovering: dict[tuple[str, ...], int] = {}
     for each in entry.incidents.open.values():
         labels = _labels_of(each)

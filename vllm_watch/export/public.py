@@ -1,7 +1,4 @@
-"""The public view: which targets serve, and a month's uptime. No addresses, evidence or input.
-
-Rendered per request, without scripts. Off unless `api.public` is set.
-"""
+"""The public view, without addresses, evidence or input."""
 
 import re
 import time

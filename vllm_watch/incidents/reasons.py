@@ -53,7 +53,7 @@ def of_severity(incident: Incident) -> str:
 
 
 def on_card(incident: Incident) -> str:
-    """Return the reason that a card shows; "" if it is over or critical by its kind alone, which the summary says."""
+    """Return the reason that a card shows; "" if it is over or critical by its kind alone, which the summary shows."""
     known = notifies(incident) and not _decided_by(incident)
     return "" if not incident.open or incident.recovering or known else of_severity(incident)
 

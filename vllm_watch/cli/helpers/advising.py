@@ -24,11 +24,11 @@ from vllm_watch.support import regular_file
 from vllm_watch.support.visible import visible_lines
 from vllm_watch.watch.watch import Watch
 
-_LINE_CHARACTERS_MAX = 10_000  # a longer log line is cut
+_LINE_CHARACTERS_MAX = 10_000
 
 
 class Advised(NamedTuple):
-    """One target's."""
+    """Advice for one target, or why there is none yet."""
 
     advice: tuple[Advice, ...]
     too_early: str = ""

@@ -20,7 +20,7 @@ _FILE_BYTES_MAX = 4096
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Connection:
-    """Address and credentials."""
+    """A daemon's address and credentials."""
 
     url: str = DEFAULT_URL
     ca_file: Path | None = None
@@ -28,7 +28,7 @@ class Connection:
     credentials_file: Path | None = None
 
     def tls(self) -> ssl.SSLContext | bool:
-        """Return aiohttp's `ssl`; True: the system's trust. Raises WatchError."""
+        """Return aiohttp's `ssl` argument; True means the system's CAs. Raises WatchError."""
         if self.ca_file is None and self.cert_file is None:
             return True
         try:
@@ -75,7 +75,7 @@ def add_daemon(
 def of(
     arguments: argparse.Namespace, default_url: str = DEFAULT_URL, *, option: str = "--url"
 ) -> Connection:
-    """Return the command line's, else the environment's; `option` gave the URL. Raises WatchError."""
+    """Return the connection of the command line, else of the environment. Raises WatchError."""
     url = (arguments.url or os.environ.get(URL_VARIABLE) or default_url).rstrip("/")
     if not url.startswith(("http://", "https://")):
         raise WatchError(f"{option}: '{redacted(url)}' is not a URL", "write http://HOST:PORT")

@@ -20,7 +20,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def said(arguments: argparse.Namespace) -> dict[str, str]:
-    """Return them for `config.load`. Raises WatchError."""
+    """Return the arguments for `config.load`. Raises WatchError."""
     if bool(arguments.cert_file) != bool(arguments.key_file):
         given, other = ("cert", "key") if arguments.cert_file else ("key", "cert")
         raise WatchError(f"--{given}-file without --{other}-file", "give both, or neither")

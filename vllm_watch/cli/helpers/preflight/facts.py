@@ -49,7 +49,7 @@ class _Parser(argparse.ArgumentParser):
 
 
 def gather(words: Sequence[str], environment: Mapping[str, str], *, will_exec: bool) -> Facts:
-    """Return all but the GPUs. Raises WatchError for other commands or an unreadable config file."""
+    """Return all facts but the GPUs. Raises WatchError."""
     parts = split(words, environment)
     path = parts.config_path
     command = parse(parts, _read_config_file(Path(path)) if path else None)
@@ -101,7 +101,7 @@ def _flags(command: Command, model: Model, release: Release) -> Flags:
 def _release(version: str | None) -> Release | None:
     try:
         return None if version is None else parse_release(version)
-    except WatchError:  # a custom build: "dev"
+    except WatchError:  # a custom build
         return None
 
 
@@ -119,7 +119,7 @@ _COMMAND_CHARACTERS = 60
 
 
 def find_listeners(port: int, procfs: Path = Path("/proc")) -> tuple[tuple[Listener, ...] | None, int | None]:  # fmt: skip
-    """Return the port's listeners (None: unreadable), and the next free port."""
+    """Return the port's listeners (None: unknown), and the next free port."""
     try:
         found = sockets.listening(procfs / "net")
     except PermissionError:
@@ -138,7 +138,6 @@ def find_listeners(port: int, procfs: Path = Path("/proc")) -> tuple[tuple[Liste
 
 
 def _owners(inodes: set[int], procfs: Path) -> dict[int, int]:
-    """Map socket inodes to the first readable process with each open."""
     found: dict[int, int] = {}
     for pid in sorted(int(each) for each in os.listdir(procfs) if each.isdecimal())[:_PIDS_MAX]:
         with suppress(OSError):

@@ -1,4 +1,4 @@
-"""`vllm-watch preflight`: gather, judge, print, exec."""
+"""Gather, judge, print, exec."""
 
 import asyncio
 import json
