@@ -19,9 +19,10 @@ _BUILDS = ("cpu", "rocm", "xpu", "hpu", "tpu", "neuron", "ascend")
 
 def find_software(command: Command, usr: Path = Path("/usr")) -> Software:
     """Return the software installed with the executable."""
-    found = shutil.which(command.executable, path=command.environment.get("PATH"))
-    if found is None:
-        return Software(device=command.text("device"))
+    path = command.environment.get("PATH")
+    for program in (command.argv[0], command.executable):
+        if (found := shutil.which(program, path=path)) is None:
+            return Software(missing=program, device=command.text("device"))
     versions, prefix = {}, Path(found).parent
     for prefix in _prefixes(Path(found)):
         versions = _versions(prefix)
