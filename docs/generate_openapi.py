@@ -235,7 +235,8 @@ def change(summary: str, body: str | None, *refusals: int, name: str | None = No
 OPTIONAL: Schema = {
     "/api/v1/notifiers/{name}/test": change("Send a test message through one notifier", "Nothing", name="name"),
     "/public": {"get": {"summary": "The public view, where api.public is set", "responses": answers(plain("text/html", "Names, states and uptime."))}},
-    "/public/style.css": {"get": {"summary": "How that looks", "responses": answers(plain("text/css", "A style sheet."))}},
+    "/public/style.css": {"get": {"summary": "Its style sheet", "responses": answers(plain("text/css", "A style sheet."))}},
+    "/public/live.js": {"get": {"summary": "Its script, which fetches it again every 10 s", "responses": answers(plain("text/javascript", "A script."))}},
 }  # fmt: skip
 
 
