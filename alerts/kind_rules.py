@@ -58,8 +58,8 @@ OF = (
     """{{ $of := $one }}{{ with $labels.engine }}{{ $of = printf "%s, engine='%s'" $one . }}{{ end }}"""
 )
 SINCE = (
-    """{{ range printf "max(last_over_time(vllm_watch_incident_opened_timestamp_seconds{%s, kind='%s', cause='%s'}[5m]))" $one $labels.kind """
-    """$labels.cause | query }}Opened at {{ (. | value | toTime).UTC.Format "2006-01-02 15:04:05 UTC" }}.{{ end }}"""
+    """{{ range printf "max(last_over_time(vllm_watch_incident_began_timestamp_seconds{%s, engine='%s', kind='%s', cause='%s'}[5m]))" $one """
+    """$labels.engine $labels.kind $labels.cause | query }}Since {{ (. | value | toTime).UTC.Format "2006-01-02 15:04:05 UTC" }}.{{ end }}"""
 )
 PROGRESS = (
     """{{ range printf "floor(time() - max(last_over_time(vllm_watch_engine_last_progress_timestamp_seconds{%s}[5m])))" $of | query """

@@ -98,7 +98,7 @@ def _of_records() -> Schema:
 def schemas() -> Schema:
     """Those of the records, and of what is put together from them."""
     text, number = {"type": "string"}, {"type": ["number", "null"]}
-    told = "title says first_step severity_reason restart_outcome runbook runbook_url"
+    told = "title says first_step cost severity_reason restart_outcome runbook runbook_url"
     words = dict.fromkeys(told.split(), text)
     incident = more("Incident", state={"enum": ["open", "resolved"]}, **words)
     return _of_records() | {

@@ -1,8 +1,9 @@
-"""Why an incident is not critical, and what the advice to restart lacks. Pure."""
+"""What an incident costs, why it is not critical, and what the advice to restart lacks. Pure."""
 
 from collections.abc import Mapping
 
 from vllm_watch.incidents.incident import Incident
+from vllm_watch.story.kinds import story_of
 
 _PAGE_NEEDS, _RESTART_NEEDS = "a page needs ", "a restart needs "
 _LOWERED = "→ ticket"
@@ -18,6 +19,16 @@ _BY_CAUSE: Mapping[str, str] = {
     "waits_for_peer": "the server that it waits for has the trouble",
     "peer_wait": "the server that it waits for has the trouble",
 }
+
+
+def of_cost(incident: Incident) -> str:
+    """Return what users lose while it lasts, and the number of requests lost if known."""
+    lost = incident.requests_lost
+    counted = "" if lost is None else f"{lost or 'No'} request{'s' * (lost != 1)} lost"
+    if not incident.open or incident.recovering:
+        return counted and f"{counted}."
+    effect = story_of(incident.kind, incident.target).cost_of(incident.cause)
+    return f"{effect} {counted} so far." if lost else effect
 
 
 def of_severity(incident: Incident) -> str:

@@ -53,6 +53,7 @@ class Cause:
     first_step: str = ""  # one sentence for 3 a.m.; empty: the kind's
     restart: str = ""  # why no restart is advised, one sentence; empty: the kind's
     family: str = ""  # causes of one family are one trouble, known more exactly
+    cost: str = ""  # one sentence; empty: the kind's
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,6 +63,7 @@ class Story:
     title: str  # "Stalled"
     says: str  # predicate of the target: "is stalled"
     about: str  # the fault and its effect, one sentence
+    cost: str  # what users lose while it lasts, one sentence
     is_not: str  # lookalikes: "a long prefill or a warm-up"
     first_step: str  # for causes without one
     restart: str = (
@@ -108,6 +110,10 @@ class Story:
             else ""
         )
         return self._cause(cause).restart or waits or self.restart
+
+    def cost_of(self, cause: str) -> str:
+        """ "No request gets a token."."""
+        return self._cause(cause).cost or self.cost
 
     @property
     def runbook_path(self) -> str:
