@@ -80,9 +80,13 @@ def _speed(text: str) -> float:
     try:
         speed = float(text)
     except ValueError:
-        raise argparse.ArgumentTypeError(f"'{text}' is not a number") from None
+        raise argparse.ArgumentTypeError(
+            f"'{text}' is not a number\n→ write simulated seconds for each real one: 10"
+        ) from None
     if not 0 < speed <= 1000:  # noqa: PLR2004 - beyond, a scrape would skip over whole stories
-        raise argparse.ArgumentTypeError(f"{text} is not above 0 and at most 1000")
+        raise argparse.ArgumentTypeError(
+            f"{text} is out of range\n→ write a number above 0 and up to 1000"
+        )
     return speed
 
 

@@ -99,7 +99,9 @@ def _refuse_without_reclaim(arguments: argparse.Namespace) -> None:
 
 def _pid(text: str) -> int:
     if not text.isdecimal() or not 0 < int(text) <= PID_MAX:
-        raise argparse.ArgumentTypeError(f"'{text}' is not a process ID")
+        raise argparse.ArgumentTypeError(
+            f"'{text}' is not a process ID\n→ write the PID of a stale holder: vllm-watch gpus lists them"
+        )
     return int(text)
 
 
@@ -110,6 +112,6 @@ def _seconds(text: str) -> float:
         value = -1.0
     if not 0 < value <= SECONDS_MAX:
         raise argparse.ArgumentTypeError(
-            f"'{text}' is not a number of seconds above 0 and up to {SECONDS_MAX:g}"
+            f"'{text}' is not a number of seconds\n→ write seconds above 0 and up to {SECONDS_MAX:g}"
         )
     return value

@@ -64,7 +64,7 @@ def run(arguments: argparse.Namespace) -> int:
     if not (folder / file.NAME).exists() and not (folder / seal.NAME).exists():
         raise WatchError(
             f"there is no journal in {folder}",
-            "name the folder with --state-dir; where nothing was ever done, there is none",
+            "name the state folder with --state-dir; a watcher that has done nothing yet has no journal",
         )
     if arguments.action is not None:
         lost = asyncio.run(_accept_loss(folder, arguments.reason))

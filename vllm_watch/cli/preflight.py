@@ -41,7 +41,7 @@ def run(arguments: argparse.Namespace) -> int:
         words = words[1:]
     if not words:
         raise WatchError(
-            "no launch is named", "put it after --: vllm-watch preflight -- vllm serve MODEL"
+            "no command is given", "put it after --: vllm-watch preflight -- vllm serve MODEL"
         )
     order = preflight_run.Order(
         words=tuple(words),
@@ -58,5 +58,7 @@ def _seconds(text: str) -> float:
     except ValueError:
         value = -1.0
     if not 0 <= value <= SECONDS_MAX:
-        raise argparse.ArgumentTypeError(f"'{text}' is not from 0 to {SECONDS_MAX:g} seconds")
+        raise argparse.ArgumentTypeError(
+            f"'{text}' is not a time to wait\n→ write seconds from 0 to {SECONDS_MAX:g}"
+        )
     return value
