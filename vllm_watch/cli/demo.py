@@ -20,7 +20,7 @@ from vllm_watch.support import logs
 
 HELP = """\
 Runs the whole daemon over simulated vLLM engines and GPUs, which speak the real wire formats over real
-sockets. Nothing is needed but this package. The default scenario is a small fleet in which something
+sockets. It needs nothing but this package. The default scenario is a small fleet in which something
 goes wrong after a while; --scenario list shows the others.
 
 examples:
@@ -64,7 +64,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--listen",
         metavar="HOST:PORT",
         default=DEFAULT_LISTEN,
-        help=f"where to serve (default {DEFAULT_LISTEN})",
+        help=f"address to listen on (default {DEFAULT_LISTEN})",
     )
     add("--scenario", metavar="NAME", default="demo", help="the story to play; 'list' prints them")
     add(

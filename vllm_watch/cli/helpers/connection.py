@@ -67,9 +67,9 @@ def add_daemon(
     add("--ca-file", metavar="FILE", type=Path,
         help=f"authorities that sign its certificate, in PEM (default: {CA_VARIABLE}, else the system's)")  # fmt: skip
     add("--cert-file", metavar="FILE", type=Path,
-        help=f"your certificate with its key, in PEM, where it asks for one (default: {CERT_VARIABLE})")  # fmt: skip
+        help=f"your certificate with its key, in PEM, if it requires one (default: {CERT_VARIABLE})")  # fmt: skip
     add("--credentials-file", metavar="FILE", type=Path,
-        help=f"file with USER:PASSWORD, where it asks for them (default: {CREDENTIALS_VARIABLE})")  # fmt: skip
+        help=f"file with USER:PASSWORD, if it requires them (default: {CREDENTIALS_VARIABLE})")  # fmt: skip
 
 
 def of(

@@ -27,7 +27,7 @@ _REFUSED = 409
 _ANSWER_BYTES_MAX = 4 << 20
 
 EXIT = """
-exit status: 0 done, 1 refused, and why, 2 wrong usage, or the daemon could not be asked"""
+exit status: 0 done, 1 refused (with the reason), 2 wrong usage, or no answer from the daemon"""
 
 
 def add_daemon(parser: argparse.ArgumentParser) -> None:

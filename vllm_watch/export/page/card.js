@@ -35,10 +35,11 @@ export class Card {
     this.for = new Evidence("Evidence", "No evidence recorded.");
     this.against = new Evidence("Contradicting evidence", "No contradicting evidence.");
     this.witnesses = new Witnesses();
+    this.sources = h("section", { class: "said" }, h("h4", {}, "Each source now"), this.witnesses.element);
     this.charts = charts.length && !this.own ? new ChartSet(charts) : null;
     this.evidence = h("details", { class: "evidence" }, h("summary", {}, this.count),
       h("div", { class: "evidence-lists" }, this.for.element, this.against.element),
-      this.own ? null : h("section", { class: "said" }, h("h4", {}, "Each source now"), this.witnesses.element), this.charts?.element);
+      this.sources, this.charts?.element);
     this.evidence.addEventListener("toggle", () => this.page.schedule());
     this.restart = labelled("Restart", "restart");
     this.reason = h("p", { class: "severity-reason" });
@@ -95,7 +96,8 @@ export class Card {
     this.for.draw(pro);
     this.against.draw(contra);
     this.for.element.parentElement.hidden = pro.length + contra.length === 0;
-    this.evidence.hidden = this.own && pro.length + contra.length === 0;
+    this.sources.hidden = !this.page.targets.has(incident.target);
+    this.evidence.hidden = this.sources.hidden && pro.length + contra.length === 0;
     setAttribute(this.runbook, "href", runbookOf(incident));
     setText(this.since, spanOf(incident, recovering, now));
   }
