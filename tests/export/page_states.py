@@ -221,7 +221,9 @@ def gpu_fault() -> Board:
 
 def long_names() -> Board:
     """Names and texts as long as they get, without a space to break at."""
-    name = "inference-cluster-eu-west-1-node-0123456789-meta-llama-3-3-70b-instruct-awq-int4-replica-0"
+    name = (
+        "inference-cluster-eu-west-1-node-0123456789-meta-llama-3-3-70b-instruct-awq-int4-replica-0"
+    )
     board = well()
     now = time.time()
     board.add_target(Target(name=name, url=f"http://{name}.svc.cluster.local:8000", group=f"group-{name}", node=name), 5.0)  # fmt: skip

@@ -24,7 +24,7 @@ _STYLE = """:root { color-scheme: light dark; }
 body { max-width: 60rem; margin: 2rem auto; padding: 0 1rem; font: 1rem/1.5 system-ui, sans-serif; }
 table { width: 100%; border-collapse: collapse; }
 th, td { padding: 0.5rem 0.75rem 0.5rem 0; border-bottom: 1px solid; text-align: left; vertical-align: top; overflow-wrap: anywhere; }
-thead th { font-size: 0.875rem; } tbody th { font-weight: 650; }
+thead th { font-size: 0.875rem; } tbody th { font-weight: 650; } th:first-child { min-width: 10rem; }
 @media (max-width: 40rem) { thead { display: none; } tr { display: block; padding: 0.5rem 0; border-bottom: 1px solid; } th, td { display: block; padding: 0; border: 0; } td[data-title]::before { content: attr(data-title) ": "; } }
 """
 _PAGE = """<!doctype html>
@@ -130,7 +130,7 @@ def _name(number: int, entry: TargetEntry) -> str:
 
 
 def _share(share: Share) -> str:
-    if share.up_ratio is None:
+    lacks = round(share.unknown_ratio * 100)
+    if share.up_ratio is None or lacks == 100:  # noqa: PLR2004
         return "unknown"
-    lacks = f" ({share.unknown_ratio:.0%} unknown)" if share.unknown_ratio >= 0.005 else ""  # noqa: PLR2004
-    return f"{int(share.up_ratio * 1e4) / 1e2:g} %{lacks}"
+    return f"{int(share.up_ratio * 1e4) / 1e2:g}%" + (f" ({lacks}% unknown)" if lacks else "")
