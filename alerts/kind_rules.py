@@ -154,10 +154,9 @@ def _of_the_rest() -> str:
         "        # Kinds that a later vllm-watch may find and these rules do not know: nothing that pages is lost.\n"
         f'        expr: >-\n          vllm_watch:incident_alert{{kind!~"{"|".join(KINDS)}"}}',
         summary=f"{WHO} has an incident: {{{{ $labels.kind }}}}, {{{{ $labels.cause }}}}.",
-        description="A kind of incident that these rules have no alert for: they are older than the watcher. That is not a fault of "
-        "the engine's, the incident may be.",
+        description="These rules are older than the watcher and have no alert for this kind of incident.",
         details=OF + SINCE + PLACE,
-        first_step="See the status page: it says what it is and what to do.",
+        first_step="Open the status page: it explains the incident and the first step.",
         scope=ALIKE + NAMED, runbook="alerts.md#vllmincident",
     )  # fmt: skip
 
