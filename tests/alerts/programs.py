@@ -146,7 +146,11 @@ class Evaluated:
 
     async def _scraped(self, session: aiohttp.ClientSession) -> float:
         targets = (await self._ask(session, "targets?state=active"))["activeTargets"]
-        return min(_seconds(each["lastScrape"]) + each["lastScrapeDuration"] for each in targets) if targets else 0.0
+        return (
+            min(_seconds(each["lastScrape"]) + each["lastScrapeDuration"] for each in targets)
+            if targets
+            else 0.0
+        )
 
     async def _ask(self, session: aiohttp.ClientSession, path: str) -> dict[str, Any]:
         async with session.get(f"{self._url}/{path}") as answer:

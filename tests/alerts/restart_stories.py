@@ -42,9 +42,7 @@ REPLICAS = (
     *server("a", "chat", "stalled"), *server("b", "chat"), *server("c", "chat"), *server("d", "chat"),
     incident("a", "engine_stalled", "hang", engine="0"),
 )  # fmt: skip
-BREAKER = (
-    "and is not restarted: the last restart in {} did not help, so only a manual restart is allowed."
-)
+BREAKER = "and is not restarted: the last restart in {} did not help, so only a manual restart is allowed."
 _OPEN = "a (solo) has an incident (engine_stalled, hang) " + BREAKER.format("solo")
 WANTED = "1x40"
 

@@ -14,8 +14,8 @@ from vllm_watch.support import logs
 from vllm_watch.support.visible import visible_lines
 
 HELP = """\
-Send a test message through one notifier of the configuration, once, and report the result. The message says
-that it is a test. No daemon is needed.
+Send a test message through one notifier of the configuration, once, and report the result. The message is
+marked as a test. No daemon is needed.
 
 examples:
   vllm-watch notify test oncall --config /etc/vllm-watch/vllm-watch.yaml

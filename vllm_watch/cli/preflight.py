@@ -10,7 +10,7 @@ SECONDS_MAX = 86_400.0
 HELP = """\
 Checks a vLLM launch before it starts: flags, model files, GPUs and who holds their memory, whether the
 model fits, driver, shared memory, port. Every problem is a line with numbers, its cause and the command that
-fixes it. Facts that cannot be read here are shown as unknown and are no reason to stop. Write the command as you
+fixes it. Facts that cannot be read here are shown as unknown and do not stop it. Write the command as you
 would start it: `vllm serve` or `python -m vllm.entrypoints.openai.api_server`, with its configuration file
 and environment. Exit status 0: go, 3: no-go.
 

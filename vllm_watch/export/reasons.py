@@ -1,4 +1,4 @@
-"""What an incident costs, why it is not critical, and what the advice to restart lacks. Pure."""
+"""The cost of an incident, why it is not critical, and the conditions that a restart lacks. Pure."""
 
 from collections.abc import Mapping
 
@@ -22,7 +22,7 @@ _BY_CAUSE: Mapping[str, str] = {
 
 
 def of_cost(incident: Incident) -> str:
-    """Return what users lose while it lasts, and the number of requests lost if known."""
+    """Return the effect on users while it lasts, and the number of requests lost if known."""
     lost = incident.requests_lost
     counted = "" if lost is None else f"{lost or 'No'} request{'s' * (lost != 1)} lost"
     if not incident.open or incident.recovering:

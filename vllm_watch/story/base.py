@@ -63,7 +63,7 @@ class Story:
     title: str  # "Stalled"
     says: str  # predicate of the target: "is stalled"
     about: str  # the fault and its effect, one sentence
-    cost: str  # what users lose while it lasts, one sentence
+    cost: str  # the effect on users while it lasts, one sentence
     is_not: str  # lookalikes: "a long prefill or a warm-up"
     first_step: str  # for causes without one
     restart: str = (

@@ -67,7 +67,7 @@ class ToldIncident(Incident):
 
     title: str = ""  # "Stalled: hang"
     first_step: str = ""
-    cost: str = ""  # what users lose
+    cost: str = ""  # the effect on users
     severity_reason: str = ""  # why not critical
     restart_outcome: str = ""  # whether a restart helps
     runbook: str = ""
