@@ -187,7 +187,7 @@ def _identity() -> list[Panel]:
                 Column(title="Namespace", label="namespace"), Column(title="Pod", label="pod"),
                 Column(title="Node", label="node"),
                 Column(title="Known", expr=f"vllm_watch_target_info{{{ONE_TARGET}}}", said=[(1, "yes", PLAIN)], width=80)],
-               "As configured or discovered.", sort="Group",
+               "The target as configured or discovered.", sort="Group",
                nothing="No such target is watched."),
         filled("Model and KV cache",
                [Column(title="Model", label="model_name"), Column(title="Engine", label="engine", width=90),

@@ -105,7 +105,7 @@ def _done() -> list[Panel]:
         areas("Attempts by outcome", [(f"sum by (outcome) (vllm_watch_restarts_total{{{OF_TARGETS}}})", "{{outcome}}")],
               "By outcome, counted since each watcher started; dry_run: mode observe would have restarted it.", units.Short, OUTCOME_COLORS),
         stairs("Attempts by trigger", [(f"sum by (trigger) (vllm_watch_restarts_total{{{OF_TARGETS}}})", "{{trigger}}")],
-               "Finished attempts, by trigger.", units.Short, nothing="no attempt has ended"),
+               "Attempts that ended, by their trigger.", units.Short, nothing="no attempt has ended"),
         lines("Throughput regained", [(promql.worst(last, FEW, by="job, instance, target", least=True), "{{target}}")],
               "The lowest. Of the last measured restart, as a share of fresh throughput. Around 0 it was not worth it: take the cause for "
               "one that a restart does not cure. " + runbook("restart.md"), units.PercentUnit, bottom=None,
