@@ -20,7 +20,7 @@ from vllm_watch.support import logs
 
 HELP = """\
 Runs the whole daemon over simulated vLLM engines and GPUs, which speak the real wire formats over real
-sockets. Nothing is needed but this package. The default scenario is a small fleet in which something
+sockets. It needs nothing but this package. The default scenario is a small fleet in which something
 goes wrong after a while; --scenario list shows the others.
 
 examples:
@@ -62,7 +62,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--listen",
         metavar="HOST:PORT",
         default=DEFAULT_LISTEN,
-        help=f"where to serve (default {DEFAULT_LISTEN})",
+        help=f"address to listen on (default {DEFAULT_LISTEN})",
     )
     add("--scenario", metavar="NAME", default="demo", help="the story to play; 'list' prints them")
     add(
@@ -78,9 +78,13 @@ def _speed(text: str) -> float:
     try:
         speed = float(text)
     except ValueError:
-        raise argparse.ArgumentTypeError(f"'{text}' is not a number") from None
-    if not 0 < speed <= 1000:  # noqa: PLR2004 - a scrape would skip stories
-        raise argparse.ArgumentTypeError(f"{text} is not above 0 and at most 1000")
+        raise argparse.ArgumentTypeError(
+            f"'{text}' is not a number\n→ write simulated seconds for each real one: 10"
+        ) from None
+    if not 0 < speed <= 1000:  # noqa: PLR2004 - beyond, a scrape would skip over whole stories
+        raise argparse.ArgumentTypeError(
+            f"{text} is out of range\n→ write a number above 0 and up to 1000"
+        )
     return speed
 
 

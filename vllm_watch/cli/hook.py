@@ -23,9 +23,9 @@ from vllm_watch.support import logs
 from vllm_watch.support.visible import visible_lines
 
 HELP = """\
-Rehearse a restart hook: try all that changes nothing, and report whether it would work, and whether
-anything would start the server again after it ended by itself. Without --target it is rehearsed for
-every target whose restart.hook it is.
+Rehearse a restart hook: run every step that changes nothing, and report whether it would work, and whether
+anything would start the server again after it exits by itself. Without --target it is rehearsed for
+every target that uses it.
 
 examples:
   vllm-watch hook test restart-vllm --config /etc/vllm-watch/vllm-watch.yaml

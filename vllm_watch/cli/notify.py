@@ -14,14 +14,14 @@ from vllm_watch.support import logs
 from vllm_watch.support.visible import visible_lines
 
 HELP = """\
-Send a test message through one notifier of the configuration, once, and report the result. It states that it
-is a test. The daemon need not run, and is not involved.
+Send a test message through one notifier of the configuration, once, and report the result. The message is
+marked as a test. No daemon is needed.
 
 examples:
   vllm-watch notify test oncall --config /etc/vllm-watch/vllm-watch.yaml
   vllm-watch notify test oncall --config /etc/vllm-watch/vllm-watch.yaml --json
 
-exit status: 0 it was taken, 1 it was not, 2 wrong usage"""
+exit status: 0 accepted, 1 not accepted, 2 wrong usage"""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

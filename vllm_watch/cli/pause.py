@@ -5,7 +5,7 @@ import argparse
 from vllm_watch.cli.helpers import daemon_requests
 
 HELP = f"""\
-Keeps the daemon from restarting anything, a person's request included. An attempt that is under way goes on.
+Stops all restarts, those requested by hand included. A restart that is under way continues.
 
 examples:
   vllm-watch pause --reason "we move the rack" --minutes 240
@@ -15,7 +15,7 @@ examples:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--reason", metavar="TEXT", required=True, help="why; it is shown with every refusal"
+        "--reason", metavar="TEXT", required=True, help="the reason, shown with every refusal"
     )
     parser.add_argument(
         "--minutes",

@@ -27,9 +27,9 @@ from vllm_watch.support.redaction import redacted
 from vllm_watch.support.visible import visible, visible_lines
 
 HELP = """\
-Reads one /metrics body, from a file, from a URL or from standard input (-), and shows its values
-in it, in our fields. A field that this vLLM does not offer is null: unknown, not zero. Without a source
-it reads the vLLM servers of this host, one after another.
+Reads one /metrics body, from a file, from a URL or from standard input (-), and prints its values
+under the names that vllm-watch uses. A field that this vLLM does not export is null: unknown, not zero. Without a
+source it reads this host's vLLM servers, one after another.
 
 examples:
   vllm-watch read
@@ -50,7 +50,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "source", metavar="FILE|URL", nargs="?", help="a file, '-', or a vLLM server's URL (default: this host's servers)"
     )  # fmt: skip
     parser.add_argument("--json", action="store_true", help="one JSON object, every field present")
-    parser.add_argument("--api-key-file", metavar="FILE", type=Path, help="file with the key, where /metrics wants one")  # fmt: skip
+    parser.add_argument("--api-key-file", metavar="FILE", type=Path, help="file with the API key, if /metrics requires one")  # fmt: skip
     engine_tls.add(parser)
 
 

@@ -25,9 +25,13 @@ def _seconds(text: str) -> float:
     try:
         seconds = float(text)
     except ValueError:
-        raise argparse.ArgumentTypeError(f"'{text}' is not a number of seconds") from None
+        raise argparse.ArgumentTypeError(
+            f"'{text}' is not a number of seconds\n→ write seconds, 0.1 or more: 5"
+        ) from None
     if not _INTERVAL_SECONDS_MIN <= seconds < float("inf"):
-        raise argparse.ArgumentTypeError(f"{text} is not {_INTERVAL_SECONDS_MIN} seconds or more")
+        raise argparse.ArgumentTypeError(
+            f"{text} is out of range\n→ write seconds, {_INTERVAL_SECONDS_MIN} or more: 5"
+        )
     return seconds
 
 

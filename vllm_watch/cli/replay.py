@@ -10,14 +10,14 @@ from vllm_watch.cli.helpers.replaying import replay
 from vllm_watch.errors import WatchError
 
 HELP = """\
-Run a recording through the same judgement as live, as fast as it goes, and report its incidents. The
-exit status is 0 whatever that is; a recording that is empty or cannot be read is an error (2).
+Judge a recording as if it were live, at full speed, and report its incidents. The exit status is 0
+whatever it finds; an empty or unreadable recording is an error (2).
 
-Not for a log of vLLM's: `vllm-watch diagnose vllm.log` reads that.
+For a log of vLLM use `vllm-watch diagnose vllm.log`.
 
-With --prometheus it judges the history that a Prometheus (Thanos, Mimir, VictoriaMetrics) has of every vLLM that
-it scrapes: incidents with their times, its alerts at those times and at healthy ones, and what
-scrapes that far apart cannot show. --report writes the same as one HTML file.
+With --prometheus it judges the stored history of every vLLM that a Prometheus (Thanos, Mimir, VictoriaMetrics)
+scrapes: the incidents, the alerts that fired then and in healthy times, and the faults that scrapes that far apart
+cannot show. --report writes the same as one HTML file.
 
 examples:
   vllm-watch replay incident.jsonl.gz                  # a summary for people
@@ -46,7 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--until", metavar="T", type=moment, help="up to then (default: now)")
     add("--match", metavar="SELECTOR", help="only servers with these labels, such as '{namespace=\"chat\"}'")  # fmt: skip
     add("--report", metavar="FILE", type=Path, help="write one HTML file")
-    add("--header", metavar="NAME: VALUE", action="append", default=[], help="send this header; may be given again")  # fmt: skip
+    add("--header", metavar="NAME: VALUE", action="append", default=[], help="send this header; repeatable")  # fmt: skip
     add(
         "--ca-file", metavar="FILE", type=Path, help="authorities that sign its certificate, in PEM"
     )

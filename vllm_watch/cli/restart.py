@@ -21,10 +21,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("target", metavar="TARGET", help="the target's name")
     parser.add_argument(
         "--reason", metavar="TEXT", default=DEFAULT_REASON,
-        help="why; it stands in the journal (default: %(default)s)",
+        help="the reason, for the journal (default: %(default)s)",
     )  # fmt: skip
     parser.add_argument(
-        "--override-freeze", metavar="REASON", help="why no freeze and no closed window holds now"
+        "--override-freeze",
+        metavar="REASON",
+        help="restart despite a freeze or a closed window, for this reason",
     )
     daemon_requests.add_daemon(parser)
 

@@ -14,7 +14,7 @@ examples:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--reason", metavar="TEXT", help="why; it stands in the journal")
+    parser.add_argument("--reason", metavar="TEXT", help="the reason, for the journal")
     daemon_requests.add_daemon(parser)
 
 

@@ -21,8 +21,8 @@ from vllm_watch.watch.host_loop import GpuSource
 
 HELP = """\
 Watches vLLM servers and this host's GPUs; serves metrics, an API and a page. Needs no configuration:
-without any target it finds the vLLM servers of this host, by their processes and sockets, names them, and
-follows new ones. SIGHUP reads the configuration again; SIGTERM ends it.
+without a target it finds this host's vLLM servers by their processes and sockets, and watches new ones as they
+start. SIGHUP reloads the configuration; SIGTERM stops the daemon.
 
 examples:
   vllm-watch run
@@ -44,10 +44,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="[NAME=]URL",
-        help="a vLLM server; may be given again",
+        help="a vLLM server; repeatable",
     )
     parser.add_argument(
-        "--listen", metavar="HOST:PORT", help="where to serve (default 127.0.0.1:9470)"
+        "--listen", metavar="HOST:PORT", help="address to listen on (default 127.0.0.1:9470)"
     )
     parser.add_argument(
         "--state-dir",
@@ -56,11 +56,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="folder for incidents, learnt baselines and recordings (default: in memory)",
     )
     parser.add_argument(
-        "--procfs", type=Path, metavar="DIR", help="the host's /proc, where it is mounted elsewhere"
+        "--procfs", type=Path, metavar="DIR", help="the host's /proc, if it is mounted elsewhere"
     )
     parser.add_argument(
         "--web-config", type=Path, metavar="FILE",
-        help="TLS and passwords, as Prometheus' exporters read them (see docs/security.md)",
+        help="TLS and passwords, in the format of Prometheus' exporters (see docs/security.md)",
     )  # fmt: skip
     parser.add_argument(
         "--engine-log", type=Path, metavar="FILE",

@@ -5,11 +5,11 @@ import argparse
 from vllm_watch.cli.helpers import daemon_requests
 
 HELP = f"""\
-Keeps an incident from restarting anything for a while. It stays open and is shown; alerts are Alertmanager's
-to silence.
+Prevents an incident from restarting anything for a while. It stays open and visible; to silence its alert, use
+Alertmanager.
 
 examples:
-  vllm-watch silence engine_stalled-1764633600-1a2b3c4d --minutes 90 --reason "I look at it with py-spy"
+  vllm-watch silence engine_stalled-1764633600-1a2b3c4d --minutes 90 --reason "inspecting it with py-spy"
 {daemon_requests.EXIT}"""
 
 
@@ -23,7 +23,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="for how long (default 60)",
     )
     parser.add_argument(
-        "--reason", metavar="TEXT", required=True, help="why; it stands in the journal"
+        "--reason", metavar="TEXT", required=True, help="the reason, for the journal"
     )
     daemon_requests.add_daemon(parser)
 

@@ -9,7 +9,7 @@ from vllm_watch.cli.helpers.top.status import Daemon
 
 HELP = """\
 Shows a running vllm-watch in the terminal: what is wrong first, with its evidence and what to do; the
-engines, GPUs and who holds them, why nothing is restarted now, and how the watcher itself does. It needs a
+engines, GPUs and who holds them, why nothing is restarted now, and the state of the watcher itself. It needs a
 daemon: start one with `vllm-watch run` or `vllm-watch demo`. The live view needs the extra `top`
 (pip install 'vllm-watch[top]'). --once, --json and output to a pipe print once and exit, without it. NO_COLOR=1
 turns colours off.

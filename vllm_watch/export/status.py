@@ -195,6 +195,7 @@ class Status:
                     cause, advised=incident.restart_advised, after_s=incident.advised_after_s
                 ),
             ),
+            "cost": reasons.of_cost(incident),
             "severity_reason": reasons.on_card(incident),
             "runbook": f"docs/{story.runbook}",
             "runbook_url": f"{self._board.external_url or ''}/{story.runbook_path}",

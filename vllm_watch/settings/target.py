@@ -58,7 +58,7 @@ def _split(text: str) -> tuple[SplitResult, int | None]:
     except ValueError:  # hide its text: it may quote a part of a password as the port
         parts, port = SplitResult("", "", "", "", ""), None
     if "@" in text:  # a password may contain a slash
-        remedy = "take them out of the URL; a bearer key goes into a file named by api_key_file"
+        remedy = "take them out of the URL; put an API key in a file and set api_key_file"
         raise problem(f"{quoted(text)} carries credentials", remedy)
     if not parts.hostname or port == 0 or re.search(r"[\s\\]", text):
         raise problem(f"{quoted(text)} is not the address of a server", "write http://HOST:PORT")

@@ -50,6 +50,7 @@ class Cause:
     first_step: str = ""  # one sentence; empty: the kind's
     restart: str = ""  # why no restart is advised; empty: the kind's
     family: str = ""  # causes of one family are the same trouble
+    cost: str = ""  # one sentence; empty: the kind's
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,6 +60,7 @@ class Story:
     title: str
     says: str  # predicate of the target: "is stalled"
     about: str
+    cost: str  # the effect on users while it lasts, one sentence
     is_not: str  # lookalikes: "a long prefill or a warm-up"
     first_step: str
     restart: str = "It is not known whether a restart helps."
@@ -99,6 +101,10 @@ class Story:
             else ""
         )
         return self._cause(cause).restart or waits or self.restart
+
+    def cost_of(self, cause: str) -> str:
+        """ "No request gets a token."."""
+        return self._cause(cause).cost or self.cost
 
     @property
     def runbook_path(self) -> str:

@@ -6,6 +6,7 @@ STORY = Story(
     title="GPU fault",
     says="has a GPU fault",
     about="A GPU is broken, or its driver reports so.",
+    cost="Engines that use this GPU may fail.",
     is_not="throttling, an old error, or a driver that hangs",
     first_step="Follow the evidence's advice for this GPU before you restart anything on it.",
     restart="No restart is advised: restarting the engine does not repair a GPU.",

@@ -6,6 +6,7 @@ STORY = Story(
     title="Overloaded",
     says="has a standing queue",
     about="Requests wait for long, and no fewer do: in the engine's queue, or in the API server before it.",
+    cost="New requests wait in a queue.",
     is_not="a stall or a collapse",
     first_step="Check the cause in the evidence: a replica helps only where slots or pages are used up.",
     restart="Do not restart it: that drops the queued requests, and their clients send them again.",

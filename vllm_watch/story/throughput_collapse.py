@@ -6,6 +6,7 @@ STORY = Story(
     title="Collapsed",
     says="has collapsed",
     about="At equal load the engine delivers far less than when it was fresh.",
+    cost="Users wait longer for their answers.",
     is_not="a drop in load, a burst, longer requests, or a full KV cache that serves as many requests as before",
     first_step="Compare it with its peers on the status page before you restart it.",
     causes={

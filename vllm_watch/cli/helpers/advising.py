@@ -116,7 +116,7 @@ def _of_log(name: str) -> dict[str, Advised]:
         ) from None  # fmt: skip
     if found is None:
         raise WatchError(
-            f"{name} names no attention kernels",
+            f"{'standard input' if name == '-' else name} names no attention kernels",
             "give the log of an engine's start, from its first line on",
         )
     return {name: Advised(tuple(attention_fallback(Evidence(engine="", attention=found))))}

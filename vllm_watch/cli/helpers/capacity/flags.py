@@ -144,9 +144,11 @@ def _tokens(text: str) -> int:
         return AUTO_LENGTH
     found = re.fullmatch(r"(\d+(?:\.\d+)?)([kmgKMG]?)", text)
     if not found:
-        raise argparse.ArgumentTypeError(f"'{text}' is not a number; use 4096, 32k or 8K")
+        raise argparse.ArgumentTypeError(f"'{text}' is not a number\n→ write 4096, 32k or 8K")
     if len(text) > _DIGITS_MAX:
-        raise argparse.ArgumentTypeError(f"{shown(text)} is more than any model has")
+        raise argparse.ArgumentTypeError(
+            f"{shown(text)} is more than any model has\n→ write 4096, 32k or 8K"
+        )
     return int(float(found[1]) * _SUFFIXES.get(found[2], 1))
 
 

@@ -2,6 +2,7 @@
 
 import argparse
 import os
+import shutil
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -26,8 +27,8 @@ from vllm_watch.cli.helpers.preflight.software import find_software
 from vllm_watch.errors import ConfigError, WatchError
 from vllm_watch.export.status import public_arguments
 from vllm_watch.preflight.check_port import DEFAULT_PORT, port_of
-from vllm_watch.preflight.command import Command, parse, split
-from vllm_watch.preflight.facts import Facts, Listener
+from vllm_watch.preflight.command import SERVE, Command, parse, split
+from vllm_watch.preflight.facts import Facts, Listener, Software
 from vllm_watch.settings.yaml_text import read as read_yaml
 from vllm_watch.sources import sockets
 from vllm_watch.sources.processes import ProcReader
@@ -48,16 +49,21 @@ class _Parser(argparse.ArgumentParser):
         raise WatchError(message.removeprefix("argument "), "correct the flag")
 
 
-def gather(words: Sequence[str], environment: Mapping[str, str], *, will_exec: bool) -> Facts:
-    """Return all facts but the GPUs. Raises WatchError."""
-    parts = split(words, environment)
+def gather(words: Sequence[str], environment: Mapping[str, str]) -> Facts:
+    """Return all but the GPUs. Raises WatchError for other commands or an unreadable config file."""
+    try:
+        parts = split(words, environment)
+    except WatchError:
+        if shutil.which(words[0], path=environment.get("PATH")):
+            raise
+        return Facts(command=Command(tuple(words), SERVE, words[0], None), software=Software(missing=words[0]))  # fmt: skip
     path = parts.config_path
     command = parse(parts, _read_config_file(Path(path)) if path else None)
     files, found = find_files(command)
     software = find_software(command)
     release = _release(software.vllm)
     facts = Facts(
-        command=command, will_exec=will_exec, files=files, software=software, release=release,
+        command=command, files=files, software=software, release=release,
         shared_memory=room(_SHARED_MEMORY) if _SHARED_MEMORY.is_dir() else None,
         download_room=download_room(command), token=has_token(command),
         offline=is_offline(command.environment),

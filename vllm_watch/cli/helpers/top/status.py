@@ -66,6 +66,7 @@ class ToldIncident(Incident):
 
     title: str = ""  # "Stalled: hang"
     first_step: str = ""
+    cost: str = ""  # the effect on users
     severity_reason: str = ""  # why not critical
     restart_outcome: str = ""  # whether a restart helps
     runbook: str = ""
@@ -264,7 +265,7 @@ class Daemon:
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise WatchError(
                 f"no answer from {self.url}: {http_answer.why_none(error, _TIMEOUT_SECONDS)}",
-                "is it running there?",
+                "start vllm-watch there, or give its address: --url http://HOST:9470",
             ) from None
         try:
             # Parsing a thousand targets would delay keys.

@@ -143,6 +143,7 @@ def _evidence_lines(row: Row, t: float, width: int) -> list[Text]:
         return [_labelled("was", worst.summary), *restarts]
     lines = [_labelled("also", worst.meanwhile)] if worst.meanwhile else []
     lines += _at_its_worst(worst, t)
+    lines += [_labelled("cost", worst.cost)] if worst.cost else []
     lines += _wrapped("do", worst.to_do, width)
     lines += [_labelled("severity", worst.severity_reason)] if worst.severity_reason else []
     lines.append(_labelled("restart", worst.restart_outcome))
