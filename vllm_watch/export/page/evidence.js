@@ -4,12 +4,16 @@ import { h, keyed, setText } from "./dom.js";
 import * as format from "./format.js";
 import { evidenceName } from "./words.js";
 
+/** A long time as the watcher writes it: "2 min", "1 h 58 min". */
+const inMinutes = (minutes) => [[Math.floor(minutes / 60), "h"], [minutes % 60, "min"]].filter(([n]) => n).map((each) => each.join(" ")).join(" ");
+
 /** Does its text say its value? A word is no number. */
 function isInText({ text, value, unit }) {
   if (value === null) return text !== "";
   if (typeof value === "string") return text.includes(value) || !/\d/.test(value);
   const number = unit === "ratio" ? value * 100 : value;
-  return [Math.round(number), number.toFixed(1)].some((shown) => new RegExp(`\\b${shown}(?!\\.?\\d)`).test(text));
+  const long = unit === "s" && value >= 90 ? [inMinutes(Math.round(value / 60))] : [];
+  return [Math.round(number), number.toFixed(1), ...long].some((shown) => new RegExp(`\\b${shown}(?!\\.?\\d)`).test(text));
 }
 
 /** Would the number beside its text be there twice? Not where it stands beside the one that is expected. */
