@@ -185,9 +185,8 @@ def test_clients_who_give_up_one_after_the_other_show_a_hang(every):
     second, verdict = found
     assert (verdict.cause, verdict.severity, verdict.restart_advised) == ("hang", "ticket", False)
     assert 1920 <= second <= 1920 + every
-    assert verdict.summary == (
-        "Engine hung: no scheduler step for 30 min; 3 clients in turn waited for a minute or longer and got no token"
-    )
+    assert verdict.summary.startswith("Engine hung: no scheduler step for 30 min")
+    assert verdict.summary.endswith("; 3 clients in turn waited over a minute and got no token")
 
 
 LINGER = {

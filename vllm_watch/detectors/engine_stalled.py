@@ -376,7 +376,7 @@ def _summary(view: View, engine: Engine, sample: EngineSample, cause: str, still
         return f"{requests(waiting)} wait{'s' * (round(waiting) == 1)} for KV from another server; none has run for {long}"
     what = _WHAT.get(cause, seen[0].upper() + seen[1:])
     if cause == "hang" and not view.progress[sample.engine].work:
-        asked = f"{engine.unserved:.0f} clients in turn waited for a minute or longer and got no token"
+        asked = f"{engine.unserved:.0f} clients in turn waited over a minute and got no token"
         if engine.unseen_s is not None:
             asked = f"{engine.fds_grown:.0f} more connections are open than when the steps stopped"
         return f"{what} for {long}; {asked}"

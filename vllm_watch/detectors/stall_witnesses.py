@@ -211,7 +211,12 @@ def witnesses(view: View, engine: Engine, name: str) -> list[tuple[bool, Evidenc
     reading = view.observation.reading
     if reading is not None and reading.server.paused is False:
         found.append(
-            (True, Evidence(name="paused", value="no", text="/is_paused: nobody paused it"))
+            (
+                True,
+                Evidence(
+                    name="paused", value="no", text="/is_paused: it was not paused through the API"
+                ),
+            )
         )
     return found
 

@@ -4,15 +4,12 @@ import { h, keyed, setText } from "./dom.js";
 import * as format from "./format.js";
 import { evidenceName } from "./words.js";
 
-/** A long time as the watcher writes it: "2 min", "1 h 58 min". */
-const inMinutes = (minutes) => [[Math.floor(minutes / 60), "h"], [minutes % 60, "min"]].filter(([n]) => n).map((each) => each.join(" ")).join(" ");
-
 /** Does its text say its value? A word is no number. */
 function isInText({ text, value, unit }) {
   if (value === null) return text !== "";
   if (typeof value === "string") return text.includes(value) || !/\d/.test(value);
   const number = unit === "ratio" ? value * 100 : value;
-  const long = unit === "s" && value >= 90 ? [inMinutes(Math.round(value / 60))] : [];
+  const long = unit === "s" ? [format.age(value).replaceAll("\u202f", " ")] : [];
   return [Math.round(number), number.toFixed(1), ...long].some((shown) => new RegExp(`\\b${shown}(?!\\.?\\d)`).test(text));
 }
 
