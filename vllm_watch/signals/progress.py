@@ -183,7 +183,7 @@ class Progress:
             return ""
         if self._gained > 1.0:
             return (
-                f"{self._gained:.1f} times the whole KV cache has been filled since the last token"
+                f"it has computed prompts worth {self._gained:.1f} KV caches since the last token"
             )
         longest_s = longest_prefill_seconds(sample, server, engines)
         return f"its longest prefill takes {in_words(longest_s)}" if silent_s > longest_s else ""
