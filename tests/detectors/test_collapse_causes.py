@@ -58,12 +58,12 @@ CAUSES = {  # what differs → cause, what speaks for it, what against, words of
     "... of a cache that is half in use": (
         {"unheld": 0.26, "usage": 0.5}, "kv_pinning", ["kv_unheld_ratio"], [], "it came at once"),
     "less than half is lost": ({"unheld": 0.48}, "kv_pinning", ["kv_unheld_ratio"], [], "fill the KV cache themselves"),
-    "lost bit by bit": (LEAKED, "unknown", ["kv_unheld_ratio"], ["prefill"], "leaked within 60 s"),
-    "... for sure": (LEAKED | {"unheld_surely": True}, "kv_leak", ["kv_unheld_ratio"], [], "leaked within 60 s"),
+    "lost bit by bit": (LEAKED, "unknown", ["kv_unheld_ratio"], ["prefill"], "came within 60 s"),
+    "... for sure": (LEAKED | {"unheld_surely": True}, "kv_leak", ["kv_unheld_ratio"], [], "came within 60 s"),
     "... over four minutes": (
-        LEAKED | {"unheld_rise_seconds": 240.0}, "kv_leak", ["kv_unheld_ratio"], [], "leaked within 4 min"),
+        LEAKED | {"unheld_rise_seconds": 240.0}, "kv_leak", ["kv_unheld_ratio"], [], "came within 4 min"),
     "... within twenty seconds": (
-        LEAKED | {"unheld_rise_seconds": 20.0, "unheld_surely": True}, "kv_leak", ["kv_unheld_ratio"], [], "leaked within 20 s"),
+        LEAKED | {"unheld_rise_seconds": 20.0, "unheld_surely": True}, "kv_leak", ["kv_unheld_ratio"], [], "came within 20 s"),
     "... within seconds": (LEAKED | {"unheld_rise_seconds": 19.0}, "kv_pinning", ["kv_unheld_ratio"], [], "at once"),
     "a fifth lost bit by bit": (
         LEAKED | {"unheld": 0.2, "unheld_surely": True}, "kv_leak", ["kv_unheld_ratio"], [], "20% of the KV cache"),

@@ -204,7 +204,7 @@ def _thrash(length: float, preempted: float) -> Cause:
 
 
 def _leak(facts: Starvation, share: float, rise: float) -> Cause:
-    text = f"{_UNHELD.format(share)}; most of it leaked within {in_words(rise)}"
+    text = f"{_UNHELD.format(share)}; most of it came within {in_words(rise)}"
     found = (Evidence(name="kv_unheld_ratio", value=share, unit="ratio", expected=0.0, text=text),)
     if facts.unheld_surely or rise >= CREEP_SECONDS:
         return Cause(KV_LEAK, found)

@@ -121,11 +121,7 @@ def beside_siblings(
         f" no more tokens per second; each token takes {steps:.1f} times as long"
     )
     said = Evidence(name="siblings_step_time_ratio", value=steps, expected=1.0, text=text)
-    past = Evidence(
-        name="own_past",
-        value=None,
-        text="it may always have been this slow: it was never seen to be as fast as they are",
-    )
+    past = Evidence(name="own_past", value=None, text="it may always have been this slow")
     return replace(
         verdict, state=FIRING, cause="slow_engine", severity="ticket",
         summary=f"Engine {verdict.engine}: {text}", evidence_for=(said,), evidence_against=(past,),

@@ -178,9 +178,7 @@ class Detector:
             return self._ended(view, run, planned)
         seen = self._demand.known or not run.reached_again
         if down_s < self._patience_s(run) and not (seen or signs or gone or self._looping):
-            return unknown(
-                f"refused for {in_words(down_s)}, after it was unreachable; it may start"
-            )
+            return unknown(f"refused for {in_words(down_s)}, reachable again; it may start")
         if not self._crashed:
             self._crashed = True
             self._count_life(run)

@@ -211,12 +211,7 @@ def witnesses(view: View, engine: Engine, name: str) -> list[tuple[bool, Evidenc
     reading = view.observation.reading
     if reading is not None and reading.server.paused is False:
         found.append(
-            (
-                True,
-                Evidence(
-                    name="paused", value="no", text="/is_paused: it was not paused through the API"
-                ),
-            )
+            (True, Evidence(name="paused", value="no", text="/is_paused: the API did not pause it"))
         )
     return found
 
