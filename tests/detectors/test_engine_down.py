@@ -595,7 +595,6 @@ def test_for_how_long_a_server_is_silent_stands_beside_what_it_does():
     texts = [each.text for each in found[1].evidence_for]
     assert texts[0] == "connection refused for 5 s: nothing listens (another: b at :1)"
     call = Call(outcome="refused", error="ClientConnectorError: Cannot connect to host a:1 [x]")
-    looks = [replace(silent(s), scrape=call) for s in (60, 65, 70)]
-    found = first_firing(downs([*UP, *looks]))
+    found = first_firing(downs([*UP, *(replace(silent(s), scrape=call) for s in (60, 65, 70))]))
     assert found
     assert found[1].evidence_for[0].text == "connection refused for 5 s"
