@@ -4,6 +4,8 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from vllm_watch.support.durations import in_words
+
 UNKNOWN = "unknown"
 CURES = "A restart is advised: it usually fixes this."
 
@@ -96,7 +98,7 @@ class Story:
         if advised:
             return CURES
         waits = (
-            f"A restart is advised only after {after_s:.0f} s: it may recover by itself."
+            f"A restart is advised only after {in_words(after_s)}: it may recover by itself."
             if after_s
             else ""
         )

@@ -12,7 +12,7 @@ STORY = Story(
     causes={
         "crash": Cause(
             "crash", "nothing listens on its port any more",
-            first_step="If its supervisor (systemd, Docker, Kubernetes) has not started it again within 2 minutes of the crash, start it yourself. Then find out why it died: run vllm-watch diagnose on its log.",
+            first_step="If its supervisor (systemd, Docker, Kubernetes) has not started it again within 2 minutes, and it was not stopped on purpose, start it yourself. Then find out why: run vllm-watch diagnose on its log.",
             restart="Nothing listens on its port: it needs a start, not a restart.",
         ),
         "api_hang": Cause(

@@ -19,7 +19,7 @@ STORY = Story(
             "it computes, and no token comes out",
             "Find the request that runs without an answer (a very long prompt) and cancel it at its client; then lower "
             "--max-model-len if such prompts fill the KV cache.",
-            "No restart is advised: it ends with that request, and comes back if the request is sent again.",
+            "No restart is advised: the livelock ends with that request, and comes back if the request is sent again.",
         ),
         "peer_wait": Cause(
             "waits for KV from another server",

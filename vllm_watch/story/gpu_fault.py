@@ -18,6 +18,7 @@ STORY = Story(
         "xid": Cause(
             "Xid error", "the driver reports an error that needs attention",
             first_step="Follow the evidence's advice for this code; dmesg -T | grep -i nvrm has the details.",
+            restart="No restart is advised: no server is down with this error, or the GPU needs more than a restart.",
         ),
         "ecc": Cause(
             "memory errors", "GPU memory has errors that could not be corrected",

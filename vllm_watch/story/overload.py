@@ -42,7 +42,7 @@ STORY = Story(
         ),
         "unknown": Cause("cause unknown", "requests wait although slots and pages are free"),
         "api_overloaded": Cause(
-            "API server overloaded",
+            "requests wait in the API server",
             "requests wait in the API server before the engine sees them",
             "Raise --api-server-count, or shed load at the gateway; if prompts or images are long, see who sends them.",
             "A restart does not help: the same load comes back.",

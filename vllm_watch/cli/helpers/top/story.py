@@ -13,6 +13,7 @@ from vllm_watch.detectors.base import Evidence
 from vllm_watch.incidents.incident import SEVERITIES, in_order
 from vllm_watch.incidents.way import NEXT_RULE
 from vllm_watch.story.severities import severity_word
+from vllm_watch.support.durations import in_words
 from vllm_watch.support.visible import visible
 
 _WRONG_SHARE = 5  # a fifth of the height
@@ -180,9 +181,8 @@ def incidents_of(row: Row) -> list[ToldIncident]:
 
 def _said(item: Evidence) -> str:
     said, expected = visible(item.text or item.name), item.expected
-    words = set(re.findall(r"\d+(?:\.\d+)?", said)) | set(said.split())
-    told = bool(_written(item.value, item.unit) & words)
-    if expected in {None, 0} or _written(expected, item.unit) & words:
+    told = _is_written(item.value, item.unit, said)
+    if expected in {None, 0} or _is_written(expected, item.unit, said):
         return said
     if told and isinstance(item.value, int | float):  # the text covers it
         return said
@@ -196,11 +196,13 @@ def _number(value: float | str | None, unit: str) -> str:
     return f"{value:.0%}" if unit == "ratio" else f"{value:.3g} {visible(unit)}".rstrip()
 
 
-def _written(value: float | str | None, unit: str) -> set[str]:
+def _is_written(value: float | str | None, unit: str, said: str) -> bool:
+    words = set(re.findall(r"\d+(?:\.\d+)?", said)) | set(said.split())
     if not isinstance(value, int | float):
-        return {str(value)}
+        return str(value) in words
     number = value * 100 if unit == "ratio" else value
-    return {f"{number:.0f}", f"{number:.1f}", f"{number:.3g}"}
+    long = unit == "s" and re.search(rf"\b{in_words(value)}", said)
+    return bool(long) or not words.isdisjoint((f"{number:.0f}", f"{number:.1f}", f"{number:.3g}"))
 
 
 def _labelled(label: str, said: str) -> Text:
