@@ -11,7 +11,7 @@ FULL_RATIO = 0.95
 _COUNTERS = ("preemptions", "mm_cache_queries", "mm_cache_hits", "external_prefix_cache_queries",
              "external_prefix_cache_hits")  # fmt: skip
 _QUERIES_MIN = 200.0
-"""Fewer lookups prove no ratio."""
+"""With fewer lookups, a hit ratio proves nothing."""
 
 
 class Tally:

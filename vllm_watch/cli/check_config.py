@@ -1,4 +1,4 @@
-"""check-config: a configuration's meaning, or all of its errors."""
+"""A configuration's meaning, or all of its errors."""
 
 import argparse
 import asyncio
@@ -55,14 +55,11 @@ _OBJECTIVES = {
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments."""
     parser.add_argument(
         "file", metavar="FILE", type=Path, nargs="?", help="the configuration (YAML)"
     )
     parser.add_argument(
-        "--ask",
-        action="store_true",
-        help="scrape each configured target once and print the result",
+        "--ask", action="store_true", help="scrape each configured target once and print the result"
     )
     parser.add_argument("--json", action="store_true", help="print all effective settings as JSON")
     parser.add_argument(
@@ -73,7 +70,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Run the command."""
     logs.configure(LogSettings(level="warning"))  # to stderr
     if arguments.schema:
         print(_SCHEMA.read_text(), end="")
@@ -124,7 +120,6 @@ def _effective(config: Config) -> dict[str, Any]:
 
 
 def _notifiers(file: Path, config: Config) -> str:
-    """Return their checks. Raises InvalidConfigError with all problems."""
     if not config.notifications.each():
         return ""
     lines, wrong = ["notifiers:"], []

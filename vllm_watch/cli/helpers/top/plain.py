@@ -1,4 +1,4 @@
-"""Colourless stand-in for rich's Text: `top --once` and `--json` need no extra."""
+"""A stand-in for rich's Text, so that `top --once` and `--json` need no extra."""
 
 from collections.abc import Iterable
 
@@ -8,7 +8,7 @@ _ELLIPSIS = "…"
 
 
 class PlainText:
-    """The part of rich.text.Text that `top` uses; styles are ignored."""
+    """The part of rich.text.Text that `top` uses, without styles."""
 
     spans: tuple[()] = ()
 
