@@ -26,7 +26,7 @@ from vllm_watch.signals.records import TargetSignals
 BEFORE_SECONDS = 120.0
 
 FROZEN_ENGINES_MAX = 4
-"""An incident of a whole server keeps charts of up to this many engines, 4.3 KB each."""
+"""Most charts, 4.3 KB each, in an incident of a whole server."""
 
 
 @dataclass(slots=True)

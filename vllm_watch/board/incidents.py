@@ -1,4 +1,4 @@
-"""Hold open incidents, recently ended ones, and the number opened of each kind."""
+"""Hold open and recently ended incidents, and counts by kind."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -19,7 +19,7 @@ class TargetIncidents:
 
 
 class Incidents:
-    """The open incidents of all targets, and the last RESOLVED_MAX that ended."""
+    """Open incidents, and the last RESOLVED_MAX that ended."""
 
     def __init__(self) -> None:
         self._open: dict[str, Incident] = {}

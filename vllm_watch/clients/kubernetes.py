@@ -22,10 +22,10 @@ from vllm_watch.support import json_text, regular_file
 from vllm_watch.support.redaction import excerpt, redacted
 
 CALL_SECONDS = 10.0
-"""Time limit of a call: the API server answers in milliseconds, and callers retry."""
+"""Limit of a call: the API server answers in milliseconds, and callers retry."""
 
 CONNECT_SECONDS = 5.0
-"""Shorter than CALL_SECONDS: a call that used up its whole time was connected, and may have been executed."""
+"""Shorter than CALL_SECONDS, so a call that used up its time was connected."""
 
 ANSWER_BYTES_MAX = 4 << 20
 """Largest response: a pod takes some KB, and the pod list of a large namespace one or two MiB."""
@@ -124,11 +124,11 @@ class Api:
     async def post(
         self, path: str, document: Mapping[str, Any], query: Mapping[str, str] | None = None
     ) -> Answer:
-        """Create an object; the answer's status is 409 if the name exists."""
+        """Create an object; status 409 if the name exists."""
         return await self._call("POST", path, document, query=query)
 
     async def put(self, path: str, document: Mapping[str, Any]) -> Answer:
-        """Replace an object; the answer's status is 409 if metadata.resourceVersion is not the newest."""
+        """Replace an object; status 409 if metadata.resourceVersion is not the newest."""
         return await self._call("PUT", path, document)
 
     async def patch(self, path: str, document: Any) -> Answer:

@@ -16,13 +16,13 @@ from vllm_watch.support import counts
 CAUSE = "api_overloaded"
 
 LIMIT_SECONDS = 10.0
-"""A longer mean latency fires: users leave after about ten seconds (Nielsen, 1993)."""
+"""Longest mean latency: users leave after about ten seconds (Nielsen, 1993)."""
 
 USUAL_FACTOR = 2.0
 """Page only at this multiple of the usual latency: a captioning job spends seconds on images all day."""
 
 HOLD_SECONDS = 180.0
-"""The latency must last this long: a one-minute burst takes a minute to drain, and its requests another to finish."""
+"""Minimum duration: a one-minute burst takes a minute to drain, and its requests another to finish."""
 
 BLOCK_SECONDS, BLOCK_SECONDS_MAX = 30.0, 600.0
 BLOCK_REQUESTS = 10.0

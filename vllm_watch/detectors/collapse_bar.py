@@ -27,7 +27,7 @@ LASTING_MINUTES = 20
 """A lasting loss takes this many minutes of work at familiar loads, each slower than usual."""
 
 LASTING_DEVIATIONS = 2.5
-"""The mean of these minutes must also exceed this many standard deviations of a single minute."""
+"""Their mean must also exceed this many standard deviations of one minute."""
 
 KNOWN_MINUTES = 30.0
 """Minutes of work needed to know this standard deviation."""

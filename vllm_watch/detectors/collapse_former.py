@@ -25,7 +25,7 @@ NORMAL_LOG_RATIO = log(1.25)
 """A block below this is normal; two in a row end a finding."""
 
 WARM_SECONDS = 20.0
-"""A new process is not judged this long: the first request of each shape compiles or loads something."""
+"""Not judged, because the first request of each shape compiles or loads something."""
 
 FORMER_SECONDS = 3600.0
 """A finding must begin within this time: later, another time of day has another mix of requests."""

@@ -8,7 +8,7 @@ from vllm_watch.signals.pages import none_prefilling
 from vllm_watch.signals.step_model import StepModel
 
 UNHELD_SECONDS = 15.0
-"""A restart is advised once pages have had no owner, and no prefill ran, for this time."""
+"""Minimum time without an owner or a prefill before a restart is advised."""
 
 BLIND_SECONDS = 60.0
 """Replaces UNHELD_SECONDS if the usual step time is unknown: one prompt among many may hide, but no longer."""

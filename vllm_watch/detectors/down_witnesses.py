@@ -1,4 +1,4 @@
-"""Classifies a server's silence, and turns observations into evidence."""
+"""Classifies a server's silence."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -26,11 +26,11 @@ BUSY_FDS = 500.0
 """With this many waiting requests, or open connections, the one event loop also answers /metrics late."""
 
 SLOW_ANSWER_SECONDS = 0.5
-"""An API server that takes longer is busy; an idle one answers /metrics within 30 ms."""
+"""Slower answers mean a busy API server; an idle one takes 30 ms for /metrics."""
 
 ACCEPTED_LOOKS_MIN = 2
-"""A hang takes this many accepted connections without a response. A single one, among failures to connect, may be due
-to a failing route."""
+"""Minimum for a hang: a single accepted connection without a response, among failures to connect, may be a failing
+route."""
 
 _ACCEPTED = frozenset(("read_timeout", "disconnected"))  # accepted without a response
 _UNREACHED = frozenset(("connect_timeout", "dns"))

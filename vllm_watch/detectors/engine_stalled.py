@@ -63,17 +63,16 @@ FDS_GROWN_UNSEEN_MIN = 8.0
 """Minimum of new connections if they are the only sign of demand: idle proxies open a few spare ones."""
 
 FINISHES_MISSED_MIN = 10.0
-"""Minimum of missed finishes: requests that should have finished at the usual rate. Chance explains this many once in
-20,000 (e^-10)."""
+"""Minimum of requests missing at the usual rate of finishes; chance explains this many once in 20,000 (e^-10)."""
 
 FDS_SHARE_MISSED_MIN = 0.5
 """Minimum of new connections per missed finish, as proof that requests still arrived."""
 
 FDS_RISES_MISSED_MIN = 2
-"""The number of connections must have risen this often, as proof that requests arrived one after the other."""
+"""Minimum rises in connections: proof that requests arrived one after the other."""
 
 FDS_RISES_UNSEEN_MIN = 4
-"""Replaces FDS_RISES_MISSED_MIN if too few finishes are missed: an idle pool opens all its connections at once."""
+"""The same if too few finishes are missed: an idle pool opens its connections at once."""
 
 
 _WHAT = {

@@ -1,4 +1,4 @@
-"""Collects GPU trouble as evidence for other incidents; the detector `gpu_fault` judges it."""
+"""Collects GPU trouble as evidence; `gpu_fault` judges it."""
 
 from vllm_watch.detectors.base import Evidence, View
 from vllm_watch.samples.gpu import GpuSample

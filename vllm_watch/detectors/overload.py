@@ -55,7 +55,7 @@ DEFERRED_KNOWN_SECONDS = 600.0
 """Time to learn the usual number of deferred requests."""
 
 PAUSED_SECONDS = 600.0
-"""A longer pause is a fault: weight updates take minutes (stall_settings.operation_seconds)."""
+"""Longest normal pause: weight updates take minutes (stall_settings.operation_seconds)."""
 
 
 class Settings(BaseModel):
@@ -64,8 +64,8 @@ class Settings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     delay_seconds: float = Field(default=45.0, gt=0)
-    """A queue is too long if a new request would wait for this time: well beyond the ten seconds after which users
-    leave (Nielsen, 1993), and beyond bursts on an engine with enough capacity."""
+    """Longest wait of a new request: well beyond the ten seconds after which users leave (Nielsen, 1993), and beyond
+    bursts on an engine with enough capacity."""
 
     hold_seconds: float = Field(default=20.0, gt=0)
     """The queue must last this long without shrinking: a burst ends before an operator could act."""

@@ -14,8 +14,7 @@ from vllm_watch.support.counts import requests
 from vllm_watch.support.durations import in_words
 
 PAUSES_KEPT = 16
-"""Pauses kept that ended by themselves: the longest show which pauses an engine survives, the others which are
-usual."""
+"""Pauses kept that ended by themselves: the longest show endurance, the others habits."""
 
 PAUSE_SECONDS_MIN = 2.0
 """Shorter pauses are steps."""

@@ -22,7 +22,7 @@ from vllm_watch.settings.target import TargetConfig, slug
 _log = structlog.get_logger()
 
 FIRST_SECONDS = 5.0
-"""At start, the daemon waits up to this long for the first list of pods."""
+"""Longest wait for the first list of pods at start."""
 
 _GROUP_CHARACTERS_MAX = 253
 _PEERS_MAX = 32
@@ -68,7 +68,7 @@ class KubernetesTargets:
         """
         self.changed = False
         if self.settings.node_name.startswith("$") and not self._node():
-            # Without a node name, the watcher of each node would watch all pods of the cluster.
+            # Without a name, every node's watcher would watch all pods.
             cause = f"the environment has no {self.settings.node_name[1:]}"
             self.problems = {"kubernetes": f"{cause}; set it from spec.nodeName, or name the node"}
             return []

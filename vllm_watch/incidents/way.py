@@ -22,7 +22,7 @@ _CHANGED_BY = {
     "missed_by": "raised to critical, because others wait for it",
     "restart": "critical without advice, because our own restart did not bring it back",
 }
-"""Name of evidence that was added after the detector → the change that it caused."""
+"""Evidence added after the detector → the change."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from vllm_watch.state import ledger as disk
 _log = structlog.get_logger()
 
 KEPT_SECONDS = 86400.0
-"""Notifications are kept for this long after an alert's last message."""
+"""Time kept after an alert's last message."""
 
 KEPT_MAX = 5000
 """Limit over all notifiers, at 2 KB each."""

@@ -29,7 +29,7 @@ SLOW_DEVIATIONS = 2.0
 """In addition, this many standard deviations at the current load are tolerated."""
 
 SLOW_ALARM_SECONDS = 7.0
-"""A slowdown must last at least this long for an alarm; long prefills and host hiccups last a second or two."""
+"""Shortest time to an alarm; long prefills and host hiccups last a second or two."""
 
 UNHURRIED = 0.5
 """Weight of a slow block while no request waits."""
@@ -48,7 +48,7 @@ STARVED_USAGE_MIN = 0.7
 """At a lower KV usage, requests do not wait for the cache (one huge request may wait for a third of it)."""
 
 STARVED_ALARM_SECONDS = 7.0
-"""A starved engine causes an alarm after at least this long, as slow steps do."""
+"""Shortest time to an alarm, as for slow steps."""
 
 DRAIN_SECONDS = 40.0
 """An alarm clears after at least this long: while pages are held, requests are admitted in waves."""
@@ -61,7 +61,7 @@ DRIFT = 0.1
 minutes, and must not become normal."""
 
 DRIFT_BLOCKS = 8.0
-"""Number of blocks over which that ratio is smoothed."""
+"""Blocks over which that ratio is smoothed."""
 
 EXCURSION_BLOCKS_MAX = 240
 """Blocks of a slowdown kept until it ends by itself: 20 minutes at 5 s."""

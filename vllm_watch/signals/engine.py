@@ -185,7 +185,7 @@ class EngineTracker:
         return None if grown is None else grown[0] / grown[1]
 
     def _ratio(self, part: str, whole: str, gauge: float | None) -> float | None:
-        """Return the growth of `part` ÷ that of `whole`; without these counters, vLLM V0's gauge (-1: disabled)."""
+        """Return growth of `part` ÷ `whole`, else the gauge of vLLM V0 (-1: disabled)."""
         a, b = self._window.counter(part), self._window.counter(whole)
         if a is not None and b is not None:
             return a[0] / b[0] if b[0] > 0 else None

@@ -3,7 +3,7 @@
 from vllm_watch.samples.gpu import GpuSample
 
 GPUS_MAX = 256
-"""Twice the 16 GPUs of 7 slices of the largest hosts."""
+"""16 GPUs of 7 slices each, twice."""
 
 
 class GpuRoster:

@@ -9,10 +9,10 @@ from vllm_watch.samples.gpu import GpuReading, GpuSample
 from vllm_watch.signals import xid
 
 STANDS_SECONDS = 60.0
-"""A code is repeated for longer than any scrape interval, so that each target sees it."""
+"""Codes are repeated for longer than any scrape interval, so that each target sees them."""
 
 STANDS_SECONDS_MAX = 86_400.0
-"""Limit for a code that needs a reset: hidden processes may also hide that the GPU is unused."""
+"""Limit for a code that needs a reset, if hidden processes conceal the reset."""
 
 CODES_MAX = 64
 """Limit per GPU: a broken one may report any number of codes."""

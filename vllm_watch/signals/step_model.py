@@ -102,7 +102,7 @@ class StepModel:
         return 1.0 + repeats * max(0.0, leverage) <= FAMILIAR**2
 
     def _leverage(self, row: Vector) -> float:
-        """Return the fit's uncertainty at this load: 0 is known, over 1 is a guess."""
+        """Uncertainty of the fit: 0 is known, over 1 is a guess."""
         if not self._inverse:
             return inf
         x, y, z = row

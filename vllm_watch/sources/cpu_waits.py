@@ -32,7 +32,7 @@ SEARCH_SECONDS = 60.0
 """A missing engine is searched for, and a known one verified, at this interval."""
 
 LOST_SECONDS = 5.0
-"""After an engine's processes end, they are searched for again this soon, because a supervisor may restart it."""
+"""Delay before ended processes are searched for again: a supervisor may restart them."""
 
 READ_SECONDS_MAX = 1.0
 """A poll takes milliseconds; the result of a longer one is dropped."""
@@ -48,7 +48,7 @@ _PORT_OF_SCHEME = {"http": 80, "https": 443}
 
 @dataclass(slots=True)
 class _Process:
-    """One process, by its open folder in /proc, which cannot be confused with that of a successor with the same PID."""
+    """One process. Its open folder in /proc cannot be confused with a successor's."""
 
     pid: int
     name: str

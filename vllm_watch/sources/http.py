@@ -13,8 +13,8 @@ from vllm_watch.sources.http_request import URL_CHARS_MAX
 from vllm_watch.sources.http_session import Bounds, Session
 
 CONNECT_SHARE = 0.75
-"""Connecting gets this share of the time limit. If both expired at once, an unreachable server would seem to hang, and
-a restart would be advised."""
+"""Share of the time limit. If both limits expired at once, an unreachable server would seem to hang, and a restart
+would be advised."""
 
 REDIRECTS_MAX = 2
 """vLLM 0.3.3 to 0.4.1 redirects /metrics to /metrics/; the second is spare."""

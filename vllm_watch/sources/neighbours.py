@@ -41,8 +41,8 @@ class Neighbours:
     async def explain(self, call: Call, url: str) -> Call:
         """Add the other servers found here to the call's error, unless the target's own process is visible.
 
-        The error is also unchanged if no process of a server is visible although a local target answered: then the
-        watcher runs in a container without the host's PIDs.
+        The error is also unchanged if a local target answered but no server's process is visible (a container without
+        the host's PIDs).
         """
         self._answered.discard(url)
         now_s = time.monotonic()

@@ -15,7 +15,7 @@ REMEDY = "check with kubectl get pod -o yaml; see docs/hooks/kubernetes.md"
 
 
 class KubernetesTarget:
-    """The target of one call. Its objects are read from the API server each time."""
+    """The target of one call. Objects are read again each time."""
 
     def __init__(self, settings: KubernetesHook, tools: base.Tools, call: base.HookCall) -> None:
         """Raises KubernetesError outside a pod, HookError if the namespace is unknown."""

@@ -1,8 +1,7 @@
 """Find the supervisor that restarts a server after it ends with status 0, as vLLM does when its engine dies.
 
-The server must be the main process of the unit or container. If a script started it and keeps running, the supervisor
-does not see the server end. Source: systemd.service(5) Restart=; docs.docker.com, restart policies; kubernetes.io, pod
-lifecycle.
+The server must be the main process of the unit or container. If a script runs it and continues, its end is not seen.
+Source: systemd.service(5) Restart=; docs.docker.com, restart policies; kubernetes.io, pod lifecycle.
 """
 
 import re
@@ -37,7 +36,7 @@ class Supervision:
 
 
 async def refusal(tools: base.Tools, call: base.HookCall) -> str | None:
-    """Return why the server might stay down if it ended, or None if a supervisor restarts it."""
+    """Return why the server might stay down if it ended, or None."""
     found = await finding(tools, call)
     return None if found.ok else found.text
 

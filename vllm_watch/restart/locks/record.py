@@ -19,8 +19,7 @@ SKEW_SECONDS = 2.0
 """Tolerated difference between wall clocks: NTP keeps it to milliseconds, at worst to this."""
 
 EXPIRY_TTLS = 3
-"""A slot without renewal expires after this many TTLs: one to begin an action, one for a suspension of its holder, one
-to end the action."""
+"""TTLs until a slot expires: to begin an action, to be suspended, to end the action."""
 
 SLOTS_MAX = 100
 SPENT_MAX = 1000
@@ -36,7 +35,7 @@ class Now(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Slot:
-    """A slot that is held, or that stays blocked for a rest after its release."""
+    """A slot that is held, or rests after its release."""
 
     holder: str
     attempt_id: str
@@ -56,7 +55,7 @@ class Spent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
-    """The slots of one lock, its spent restarts and its recent attempts."""
+    """Slots, spent restarts and recent attempts of one lock."""
 
     slots: tuple[Slot, ...] = ()
     spent: tuple[Spent, ...] = ()
@@ -121,7 +120,7 @@ class Sightings:
         self._first_s = {part: self._first_s.get(part, now_s) for part in seen}
 
     def age_seconds(self, part: Slot | Spent, now_s: float) -> float:
-        """Return for how long the part has been seen unchanged; 0 if it was never seen."""
+        """Return how long it was seen unchanged; 0 if never seen."""
         return now_s - self._first_s.get(_part(part), now_s)
 
 

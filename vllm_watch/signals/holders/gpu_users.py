@@ -1,4 +1,4 @@
-"""Maps each vLLM server of a host to its GPUs: by its processes or, if hidden, by vLLM processes started after it."""
+"""Maps each vLLM server of a host to its GPUs, by its own or, if hidden, later vLLM processes."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -23,7 +23,7 @@ class Server:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Last known GPUs of a server, and its processes on them."""
+    """Last known GPUs of a server."""
 
     gpus: frozenset[str] = frozenset()
     workers: Mapping[str, str] = field(default_factory=dict)
@@ -50,7 +50,7 @@ class GpuUsers:
         for known in (self._known, self._claims):
             for gone in known.keys() - servers.keys():
                 del known[gone]
-        # A server that hangs still claims its processes, so that no other server gets them.
+        # A hanging server still claims its processes.
         wanted = Counter(self._claims.values())
         for name, server in servers.items():
             group = self._claims.get(name) if server.start_time is not None else None

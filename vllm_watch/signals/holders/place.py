@@ -1,4 +1,4 @@
-"""Finds the pod, container, session or unit of a process by its control group.
+"""Describes the place of a process by its control group.
 
 Source: Kubernetes' cgroup drivers (kubepods), runc, containerd, CRI-O, podman and Docker; systemd.special(7).
 """

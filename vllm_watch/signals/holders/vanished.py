@@ -1,4 +1,4 @@
-"""Judges holders of GPU memory that are dead, stuck in the kernel, hidden, or without their container."""
+"""Judges holders that are dead, stuck, hidden, or without their container."""
 
 from vllm_watch.signals.holders import place, roles
 from vllm_watch.signals.holders.case import Case
@@ -54,7 +54,7 @@ def dead(case: Case) -> Judged | None:
 
 
 def stuck(case: Case) -> Judged | None:
-    """Judge a process that stays in uninterruptible sleep (state D)."""
+    """Judge an uninterruptible sleep (state D)."""
     track = case.track
     if case.process.state != "D":
         return None
