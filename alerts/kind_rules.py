@@ -58,8 +58,8 @@ OF = (
     """{{ $of := $one }}{{ with $labels.engine }}{{ $of = printf "%s, engine='%s'" $one . }}{{ end }}"""
 )
 SINCE = (
-    """{{ range printf "max(last_over_time(vllm_watch_incident_opened_timestamp_seconds{%s, kind='%s', cause='%s'}[5m]))" $one $labels.kind """
-    """$labels.cause | query }}Opened at {{ (. | value | toTime).UTC.Format "2006-01-02 15:04:05 UTC" }}.{{ end }}"""
+    """{{ range printf "max(last_over_time(vllm_watch_incident_began_timestamp_seconds{%s, engine='%s', kind='%s', cause='%s'}[5m]))" $one """
+    """$labels.engine $labels.kind $labels.cause | query }}Since {{ (. | value | toTime).UTC.Format "2006-01-02 15:04:05 UTC" }}.{{ end }}"""
 )
 PROGRESS = (
     """{{ range printf "floor(time() - max(last_over_time(vllm_watch_engine_last_progress_timestamp_seconds{%s}[5m])))" $of | query """
@@ -154,10 +154,9 @@ def _of_the_rest() -> str:
         "        # Kinds that a later vllm-watch may find and these rules do not know: nothing that pages is lost.\n"
         f'        expr: >-\n          vllm_watch:incident_alert{{kind!~"{"|".join(KINDS)}"}}',
         summary=f"{WHO} has an incident: {{{{ $labels.kind }}}}, {{{{ $labels.cause }}}}.",
-        description="A kind of incident that these rules have no alert for: they are older than the watcher. That is not a fault of "
-        "the engine's, the incident may be.",
+        description="These rules are older than the watcher and have no alert for this kind of incident.",
         details=OF + SINCE + PLACE,
-        first_step="See the status page: it says what it is and what to do.",
+        first_step="Open the status page: it explains the incident and the first step.",
         scope=ALIKE + NAMED, runbook="alerts.md#vllmincident",
     )  # fmt: skip
 

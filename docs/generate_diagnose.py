@@ -45,7 +45,7 @@ not answer, or a failed request are the root only if nothing else is. INFO, WARN
 
 It never guesses a class (`unknown`), and prints a cure only if its condition was read in this log.
 
-Other results: `healthy`; `benign_warning_noise` (errors that did not end it); `not_a_vllm_log`; `engine_hang`, if tokens stop for two minutes while requests run, or a start makes no
+Other results: `healthy` (the log shows that it came up); `unknown` without a line (no error, and nothing shows that it came up); `benign_warning_noise` (errors that did not end it); `not_a_vllm_log`; `engine_hang`, if tokens stop for two minutes while requests run, or a start makes no
 progress for ten.
 
 ## How sure it is
@@ -57,9 +57,9 @@ How often each `confidence` was right, over public logs with a known answer:
 ## In JSON
 
 `--json` prints one object: `class`, `confidence` (0 to 1), `root_cause_line`, `line_number`, `explanation`,
-`fixes` (each `what` and `command` or null), `facts` (null is unknown), and `deterministic_start_failure`: true if the same start must fail again, at a confidence of 0.6 or more.
+`fixes` (each `what` and `command` or null), `facts` (null is unknown), and `deterministic_start_failure`: true if the same start must fail again, at a confidence of 0.6 or more: never of a pasted line, as only a log of the start shows that.
 
-Exit status: 0 nothing failed, 1 an error was found (`unknown` too), 2 not a log, empty or unreadable.
+Exit status: 0 no error was found, 1 an error was found (`unknown` with a line, too), 2 not a log, empty or unreadable.
 
 {live}
 ## The classes

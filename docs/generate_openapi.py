@@ -98,7 +98,7 @@ def _of_records() -> Schema:
 def schemas() -> Schema:
     """Those of the records, and of what is put together from them."""
     text, number = {"type": "string"}, {"type": ["number", "null"]}
-    told = "title says first_step severity_reason restart_outcome runbook runbook_url"
+    told = "title says first_step cost severity_reason restart_outcome runbook runbook_url"
     words = dict.fromkeys(told.split(), text)
     incident = more("Incident", state={"enum": ["open", "resolved"]}, **words)
     return _of_records() | {
@@ -236,6 +236,7 @@ OPTIONAL: Schema = {
     "/api/v1/notifiers/{name}/test": change("Send a test message through one notifier", "Nothing", name="name"),
     "/public": {"get": {"summary": "The public view, if api.public is set", "responses": answers(plain("text/html", "Names, states and uptime."))}},
     "/public/style.css": {"get": {"summary": "The public view's style sheet", "responses": answers(plain("text/css", "A style sheet."))}},
+    "/public/live.js": {"get": {"summary": "The public view's script, which fetches it again every 10 s", "responses": answers(plain("text/javascript", "A script."))}},
 }  # fmt: skip
 
 

@@ -73,6 +73,7 @@ STORY = Story(
     title="Toys about",
     says="has toys lying about",
     about="Toys lie about in the engine.",
+    cost="Nothing.",
     is_not="a model that plays games",
     first_step="Tidy up.",
     restart="A restart does not help: toys do not put themselves away.",
@@ -190,7 +191,7 @@ async def page_says(url: str) -> None:
         card = tab.locator(".incident")
         await expect(card.locator("h3")).to_have_text("Toys about: marbles", timeout=20_000)
         await expect(card.locator(".first-step")).to_have_text("Do: Pick up the marbles.")
-        await expect(card.locator(".restart")).to_have_text("A restart does not help: toys do not put themselves away.")  # fmt: skip
+        await expect(card.locator(".restart")).to_have_text("Restart: vllm-watch will not restart it (restarts are off). A restart does not help: toys do not put themselves away.")  # fmt: skip
         await expect(card.get_by_role("link", name="Runbook")).to_have_attribute(
             "href", "runbooks/toy"
         )

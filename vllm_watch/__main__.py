@@ -32,14 +32,14 @@ _ALIKE_MAX = 3
 
 
 _ARGPARSE = {
-    r"argument (?:([^:]+): )?invalid choice: (.*) \(choose from (.*)\)": r"\1: \2 is not one of \3",
-    r"argument ([^:]+): invalid int value: (.*)": r"\1: \2 is not a whole number",
-    r"argument ([^:]+): invalid float value: (.*)": r"\1: \2 is not a number",
+    r"argument (?:([^:]+): )?invalid choice: (.*) \(choose from (.*)\)": r"\1: there is no \2\n→ write one of \3",
+    r"argument ([^:]+): invalid int value: (.*)": r"\1: \2 is not a whole number\n→ write a whole number: 2",
+    r"argument ([^:]+): invalid float value: (.*)": r"\1: \2 is not a number\n→ write a number: 0.9",
     r"argument ([^:]+): expected (?:one|at least one) argument": r"\1 needs a value",
     r"the following arguments are required: (.*)": r"required, but missing: \1",
     r"argument ([^:]+): (.*)": r"\1: \2",
 }  # fmt: skip
-"""Messages of argparse, and ours; the first match is used."""
+"""Messages of argparse, and ours with a remedy; the first that matches counts."""
 
 
 class _Parser(argparse.ArgumentParser):
@@ -48,7 +48,8 @@ class _Parser(argparse.ArgumentParser):
             if found := re.fullmatch(theirs, message, re.DOTALL):
                 message = found.expand(ours)
                 break
-        raise WatchError(message, f"see {self.prog} --help")
+        cause, _, remedy = message.partition("\n→ ")
+        raise WatchError(cause, remedy or f"see {self.prog} --help")
 
     @property
     def options(self) -> list[str]:
@@ -84,11 +85,14 @@ def _run(argv: list[str]) -> int:
     if unknown:
         help_of = f"{parser.prog} {name}" if name else parser.prog
         close = get_close_matches(unknown[0].partition("=")[0], known, n=1)
-        meant = f"did you mean {close[0]}? " if close else ""
-        raise WatchError(
-            f"there is no argument '{unknown[0]}'",
-            f"{meant}See {help_of} --help" if meant else f"see {help_of} --help",
+        remedy = (
+            f"did you mean {close[0]}? See {help_of} --help" if close else f"see {help_of} --help"
         )
+        if unknown[0].startswith(("http://", "https://")) and {"--target", "--url"} & set(known):
+            remedy = f"write {'--target' if '--target' in known else '--url'} {unknown[0]}"
+        elif not unknown[0].startswith("-"):
+            remedy = f"leave it out, or {remedy}"
+        raise WatchError(f"there is no argument '{unknown[0]}'", remedy)
     if command is None:
         parser.print_help(sys.stderr)
         return exit_status.WRONG_USAGE

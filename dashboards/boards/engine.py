@@ -60,7 +60,7 @@ def _verdict() -> list[Panel]:
              "The worst of its open incidents; which they are stands beside. The evidence is on the watcher's own page. "
              + runbook("alerts.md"), VERDICTS, nothing="Nobody is looking"),
         word("Engine state", [(promql.states(ENGINES), ENGINE)],
-             "One state holds at a time. Unknown is never fine: the watcher could not tell.",
+             "One state at a time. Unknown does not mean healthy: the watcher has no data.",
              STATE_WORDS, nothing="Nobody is looking"),
         number("Throughput ÷ baseline", f"min(vllm_watch_engine_throughput_ratio{{{ENGINES}}})",
                "At equal load; 100 % = unchanged. Lower with work waiting is a collapse, whatever the load. "
@@ -71,7 +71,7 @@ def _verdict() -> list[Panel]:
                "Seconds with work present are a stall; an idle engine does nothing and is healthy. "
                + runbook("detectors/engine_stalled.md"), units.Seconds, nothing="never seen to work"),
         number("Restarts waiting", f"sum(vllm_watch_restart_waiting{{{ONE_TARGET}}})",
-               "For a gate or a person. Why not now, and what was done, is told by: What did the restarts do? " + runbook("restart.md"),
+               "Waiting for a gate or for approval. The board of restarts lists the reasons and the results. " + runbook("restart.md"),
                marks=ATTENTION_FROM_1, nothing="off", absent=OFF),
     ]  # fmt: skip
 
@@ -88,14 +88,14 @@ def _work() -> list[Panel]:
               "Work that is present. With work and no steps it is a stall; waiting with nothing running is a deadlock.",
               units.Short),
         lines("Scheduler steps", [_each("steps_per_second")],
-              "Scheduler steps: the heartbeat. 0 with requests running is a stall, whatever /health says. "
+              "Scheduler steps: the heartbeat. 0 with requests running is a stall, even if /health answers 200. "
               + runbook("detectors/engine_stalled.md"), PER_SECOND),
         lines("Step time", [_each("step_time_seconds")],
               "Longer at the same load is a slow engine; longer with more tokens in it is only more work. "
               + runbook("detectors/throughput_collapse.md"), units.Seconds, nothing="it made no step"),
         lines("Token throughput",
               [_each("generation_tokens_per_second", f"generated, {ENGINE}"), _each("prompt_tokens_per_second", f"prompt, {ENGINE}")],
-              "What it gets done. Prompt tokens come in lumps, as prefills complete.", TOKENS_PER_SECOND),
+              "Work done. Prompt tokens come in bursts, as prefills complete.", TOKENS_PER_SECOND),
         lines("Throughput ÷ baseline", [_each("throughput_ratio")],
               "At equal load, so that a drop is the engine's and not its users'.", units.PercentUnit,
               marks=((None, NOW), (THROUGHPUT_RATIO_MIN, PLAIN)), nothing="not known: idle, new or away"),
@@ -107,7 +107,7 @@ def _work() -> list[Panel]:
 def _waits() -> list[Panel]:
     return [
         lines("Queue time", _quantiles("queue_time_seconds"),
-              "From arrival to the first schedule, of requests that were scheduled: in a stall nobody is, and the line ends.",
+              "From arrival to the first schedule, of requests that were scheduled: in a stall none is, so the line ends.",
               units.Seconds, nothing="no request was scheduled"),
         lines("TTFT", _quantiles("time_to_first_token_seconds"),
               "Of requests that got one within the window.", units.Seconds, nothing="no request got a token"),
@@ -140,12 +140,12 @@ def _ends() -> list[Panel]:
         lines("Preemptions", [_each("preemptions_per_second")],
               "Requests that lost their pages to others. A few are normal when the cache is full.", PER_SECOND),
         lines("Finished requests by reason", [_each("requests_finished_by_reason_per_second", "{{reason}}, " + ENGINE)],
-              "By how they ended: aborts are users who no longer waited, errors are the server's.", PER_SECOND),
+              "By finish reason: aborts are users who stopped waiting, errors are the server's.", PER_SECOND),
         lines("Failed requests", [(f"{failed} / {ended}", ENGINE)],
-              "Share of the requests that ended with an error: an engine that fails looks healthy to /health, and idle to a router. "
+              "Share of the requests that ended with an error: a failing engine still answers /health, and seems idle to a router. "
               + runbook("detectors/engine_failing.md"), units.PercentUnit, top=1, nothing="no request ended"),
         lines("Open file descriptors of the API server", [(f"vllm_watch_target_process_open_fds{{{ONE_TARGET}}}", "{{target}}")],
-              "File descriptors: while an engine hangs the one sign of users who come and wait.", units.Short),
+              "File descriptors: while an engine hangs, the only sign of new requests that wait.", units.Short),
     ]  # fmt: skip
 
 
@@ -158,16 +158,16 @@ def _server() -> list[Panel]:
     canary = f'source="canary", {ONE_TARGET}'
     return [
         band("Engine state over time", [(promql.states(ENGINES), ENGINE)],
-             "What the watcher made of all this, look by look."),
+             "The watcher's verdict at each scrape."),
         band("Scrape outcome", [(f"max by (target) ({outcomes})", "{{target}}")],
              "refused: no process listens; a time-out: it hangs, or the way to it does. " + runbook("detectors/engine_down.md"), ENDS),
         band("/health status", [(f"vllm_watch_target_health_status_code{{{ONE_TARGET}}}", "{{target}}")],
-             "503 is an engine that died under a server that lives. 200 proves little: a hung engine says so, too.", HEALTH),
+             "503: the engine died, its API server did not. 200 proves little: a hung engine answers 200, too.", HEALTH),
         lines("Response time of /metrics and /health",
               [(f'vllm_watch_source_duration_seconds{{{ONE_TARGET}, source=~"metrics|health"}}', "{{source}}")],
               "An idle API server answers in milliseconds; one that drowns in work takes seconds.", units.Seconds),
         lines("Canary latency", [(f"vllm_watch_source_duration_seconds{{{canary}}}", "one token")],
-              "A request for one token to an engine that looks idle: what tells it from one that only looks so. "
+              "A one-token request to an idle engine: it finds an engine that only seems idle. "
               + runbook("canary.md"), units.Seconds, nothing="canaries are off, or none was due yet"),
         stairs("Failed canaries",
                [(f"sum by (reason) (vllm_watch_source_errors_total{{{canary}}})", "{{reason}}")],
@@ -187,7 +187,7 @@ def _identity() -> list[Panel]:
                 Column(title="Namespace", label="namespace"), Column(title="Pod", label="pod"),
                 Column(title="Node", label="node"),
                 Column(title="Known", expr=f"vllm_watch_target_info{{{ONE_TARGET}}}", said=[(1, "yes", PLAIN)], width=80)],
-               "As it was configured or discovered. What does not apply is empty.", sort="Group",
+               "The target as configured or discovered.", sort="Group",
                nothing="No such target is watched."),
         filled("Model and KV cache",
                [Column(title="Model", label="model_name"), Column(title="Engine", label="engine", width=90),
@@ -197,7 +197,7 @@ def _identity() -> list[Panel]:
         filled("Blind detectors",
                [Column(title="Detector", label="detector"),
                 Column(title="Lacks something", expr=f"max by (detector) ({blind})", said=[(1, "yes", SOON)], width=140)],
-               "Detectors that find nothing, or less, for lack of a signal on this server; the watcher's page says how to fix it.",
+               "Detectors that lack a signal of this server; the watcher's page explains how to fix it.",
                sort="Detector", nothing="Every detector sees what it needs.", descending=False),
     ]  # fmt: skip
 

@@ -58,7 +58,7 @@ def summed(selector: str) -> Panel:
             _since(by("max", _opened(selector))),
             _helps(by("max", _advised(selector))),
         ],
-        "Every trouble that is open, however many have it, the worst first. Who has it stands below. " + runbook("alerts.md"),
+        "Every kind of open incident, the worst first; the affected targets are listed below. " + runbook("alerts.md"),
         sort="Severity", nothing="No incident is open.",
     )  # fmt: skip
 

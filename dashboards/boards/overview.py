@@ -76,7 +76,7 @@ def _now() -> list[Panel]:
             marks=TROUBLE_FROM_1),
         number(
             "Warnings", f'count({open_}, severity="ticket"}}) or {any_target}',
-            "Open incidents that need a person in working hours.", marks=ATTENTION_FROM_1),
+            "Open incidents to fix in working hours.", marks=ATTENTION_FROM_1),
         number(
             "Unhealthy engines", f'sum(vllm_watch_engine_state{{{OF_TARGETS}, state=~"{TROUBLE}"}})',
             f"Engines whose state is one of: {', '.join(IN_TROUBLE)}. A state may be early; the incident is the judgement.",
@@ -96,14 +96,14 @@ def _look() -> list[Panel]:
             + runbook("detectors/engine_down.md"), marks=ATTENTION_FROM_1),
         number(
             "Failing engines", f'sum(vllm_watch_engine_state{{{OF_TARGETS}, state="failing"}})',
-            "Engines that answer and fail what they are asked. " + runbook("detectors/engine_failing.md"), marks=TROUBLE_FROM_1),
+            "Engines that answer and fail their requests. " + runbook("detectors/engine_failing.md"), marks=TROUBLE_FROM_1),
         number(
             "Restarts waiting for approval", f'sum(vllm_watch_restart_waiting{{{OF_TARGETS}, for="approval"}})',
-            "Somebody has to approve it: on the incident's card, or with vllm-watch approve. " + runbook("restart.md"),
+            "Approve it on the incident's card, or with vllm-watch approve. " + runbook("restart.md"),
             marks=ATTENTION_FROM_1, nothing="off", absent=OFF),
         number(
             "Oldest scrape", f"max(time() - vllm_watch_target_last_observation_timestamp_seconds{{{OF_TARGETS}}})",
-            "How old what you see may be: the watcher scrapes every few seconds. Is it old, go to: Is the watcher healthy?",
+            "Age of the newest data; the watcher scrapes every few seconds. If it is old, open the board of the watcher.",
             units.Seconds),
     ]  # fmt: skip
 
@@ -131,8 +131,8 @@ def _groups() -> Panel:
             Column(title="TTFT p95, worst", expr=by("max", slow), unit=units.Seconds, decimals=2),
             Column(title="Throughput, worst", expr=by("min", engine("throughput_ratio")), unit=units.PercentUnit, decimals=0),
         ],
-        "Counts are engines. Throughput is what an engine does now by what it did when fresh, at equal load; below "
-        f"{THROUGHPUT_RATIO_MIN:.0%} with work waiting something was lost. " + runbook("detectors/throughput_collapse.md"),
+        "Counts are engines. Throughput is relative to the engine's own baseline at equal load; below "
+        f"{THROUGHPUT_RATIO_MIN:.0%} with requests waiting, throughput is lost. " + runbook("detectors/throughput_collapse.md"),
         sort="In trouble", nothing="no target is watched",
     )  # fmt: skip
 
@@ -164,7 +164,7 @@ def _users() -> list[Panel]:
               f"The {FEW} worst engines. From a request's arrival to its first token; a gap is a window in which none came.",
               units.Seconds),
         lines("Inter-token latency, p95", _bad("inter_token_latency_seconds", quantile=True),
-              f"The {FEW} worst engines. Grows with the batch, and where steps are slow at equal load an engine has collapsed.",
+              f"The {FEW} worst engines. Grows with the batch; slow steps at equal load are a collapse.",
               units.Seconds),
         lines("Requests waiting", _bad("requests_waiting"),
               f"The {FEW} longest queues. Growing while tokens hold is more demand than capacity; growing while they fall is "
@@ -188,13 +188,13 @@ def _done() -> list[Panel]:
               units.PercentUnit, top=1, nothing="no objective is set (slo in the configuration), or nobody asks anything"),
         lines("Finished requests by reason",
               [(f"sum by (reason) (vllm_watch_engine_requests_finished_by_reason_per_second{{{OF_TARGETS}}})", "{{reason}}")],
-              "By how they ended. Many aborts are users who no longer waited.", PER_SECOND),
+              "By finish reason. Many aborts: users stopped waiting.", PER_SECOND),
         lines("Preemptions", _bad("preemptions_per_second"),
               "Requests that lost their KV blocks to others and are computed again. Many of them: fewer sequences, shorter "
               "limits, more KV cache. " + runbook("detectors/throughput_collapse.md"), PER_SECOND),
         lines("Scrape lateness", [(promql.worst(f"vllm_watch_target_lateness_seconds{{{OF_TARGETS}}}", FEW, by="job, instance, target"), "{{target}}")],
-              f"The {FEW} latest. The watcher's own delay: from {LATE_LOOK_SECONDS:g} s on its host has no CPU for it, and "
-              "what is shown is worth less.", units.Seconds, marks=((None, PLAIN), (LATE_LOOK_SECONDS, SOON))),
+              f"The {FEW} latest. The watcher's own delay: from {LATE_LOOK_SECONDS:g} s its host is short of CPU, and "
+              "its data are less reliable.", units.Seconds, marks=((None, PLAIN), (LATE_LOOK_SECONDS, SOON))),
     ]  # fmt: skip
 
 

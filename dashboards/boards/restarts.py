@@ -32,9 +32,9 @@ def _now() -> list[Panel]:
     chosen = f"{{{OF_TARGETS}}}"
     return [
         word("Restarts paused?", [("max(vllm_watch_restart_paused)", "")],
-             "A pause holds for everything until it ends or somebody resumes. " + runbook("restart.md"), PAUSED, nothing=off, absent=OFF),
+             "A pause stops all restarts until it ends or someone resumes them. " + runbook("restart.md"), PAUSED, nothing=off, absent=OFF),
         word("Restart journal", [("min(vllm_watch_restart_journal_ok)", "")],
-             "What cannot be written down is not done: see to the disk of the state folder. " + runbook("restart-safety.md"),
+             "Nothing is restarted that cannot be written to the journal: check the disk of the state folder. " + runbook("restart-safety.md"),
              JOURNAL, nothing=off, absent=OFF),
         number("Waiting for approval", total(f'waiting{{{OF_TARGETS}, for="approval"}}'),
                "Approve it on the incident's card or with vllm-watch approve. " + runbook("restart.md"),
@@ -72,12 +72,12 @@ def _targets() -> Panel:
             Column(title="Left in the budget", expr=of("budget_remaining"), width=140),
             Column(title="The last one", expr=by(numbered), said=OUTCOMES, width=130),
             Column(title="It ended", expr=by(f"vllm_watch_restart_last_timestamp_seconds{{{OF_TARGETS}}} * 1000"), unit=FROM_NOW),
-            Column(title="Gave back", expr=of("payoff_ratio"), unit=units.PercentUnit, decimals=0, width=110),
+            Column(title="Recovered", expr=of("payoff_ratio"), unit=units.PercentUnit, decimals=0, width=110),
             Column(title="The next is due", expr=by(f"vllm_watch_restart_next_scheduled_timestamp_seconds{{{OF_TARGETS}}} * 1000"), unit=FROM_NOW),
             Column(title="Watcher", label="instance"),
         ],
-        "The budget is the group's, of hour and day. Gave back: the share of fresh throughput that the last measured restart "
-        "brought. Who asked, and why, stands in vllm-watch journal. " + runbook("restart.md"),
+        "The budget is the group's, per hour and day. Recovered: the share of baseline throughput that the last measured restart "
+        "recovered. vllm-watch journal lists who requested each, and why. " + runbook("restart.md"),
         sort="Breaker", nothing="Restarts are off everywhere.",
     )  # fmt: skip
 
@@ -91,10 +91,10 @@ def _why_not() -> list[Panel]:
                "Every gate that refuses now; in words, and until when, on the watcher's page. " + runbook("restart.md"),
                sort="Target", nothing="Nothing waits.", descending=False),
         lines("Blocked restarts by gate", [(f"sum by (gate) (vllm_watch_restart_kept_back{{{OF_TARGETS}}})", "{{gate}}")],
-              "Requests that each gate refuses, over time; approval is a person who has not said yes.", units.Short,
+              "Requests that each gate refuses, over time; approval: nobody has approved it yet.", units.Short,
               nothing="nothing was kept back"),
         stairs("Blocks by gate, total", [(f"sum by (blocker) (vllm_watch_restarts_blocked_total{{{OF_TARGETS}}})", "{{blocker}}")],
-               "Counted since each watcher began. One gate that always refuses is a setting to look at.", units.Short,
+               "Counted since each watcher began. If one gate always refuses, check its setting.", units.Short,
                nothing="no gate has refused"),
     ]  # fmt: skip
 
@@ -103,9 +103,9 @@ def _done() -> list[Panel]:
     last = f"vllm_watch_restart_payoff_ratio{{{OF_TARGETS}}}"
     return [
         areas("Attempts by outcome", [(f"sum by (outcome) (vllm_watch_restarts_total{{{OF_TARGETS}}})", "{{outcome}}")],
-              "By how, counted since each watcher began; dry_run is what mode observe would have done.", units.Short, OUTCOME_COLORS),
+              "By outcome, counted since each watcher started; dry_run: mode observe would have restarted it.", units.Short, OUTCOME_COLORS),
         stairs("Attempts by trigger", [(f"sum by (trigger) (vllm_watch_restarts_total{{{OF_TARGETS}}})", "{{trigger}}")],
-               "Attempts that ended, by what asked for them.", units.Short, nothing="no attempt has ended"),
+               "Attempts that ended, by their trigger.", units.Short, nothing="no attempt has ended"),
         lines("Throughput regained", [(promql.worst(last, FEW, by="job, instance, target", least=True), "{{target}}")],
               "The lowest. Of the last measured restart, as a share of fresh throughput. Around 0 it was not worth it: take the cause for "
               "one that a restart does not cure. " + runbook("restart.md"), units.PercentUnit, bottom=None,
@@ -113,10 +113,10 @@ def _done() -> list[Panel]:
         lines("Throughput ÷ baseline", [(promql.worst(f"vllm_watch_engine_throughput_ratio{{{OF_TARGETS}}}", FEW, least=True), "{{target}} {{engine}}")],
               "The lowest, with the restarts marked: did it come back?", units.PercentUnit),
         lines("Restart budget left", [(promql.worst(f"vllm_watch_restart_budget_remaining{{{OF_TARGETS}}}", FEW, by="job, instance, target", least=True), "{{target}}")],
-              "The least: restarts that a group may still have, of hour and day. What needs more is not cured by restarts.", units.Short,
+              "Restarts that a group has left, by hour or by day, whichever is less. If it needs more, restarts do not fix it.", units.Short,
               nothing="restarts are off, or the journal cannot be read"),
         stairs("Engine restarts seen", [(promql.by_group("sum", f"vllm_watch_engine_restarts_total{{{OF_TARGETS}}}"), "{{group}}")],
-               "By group, seen in the counters, whoever did it: more steps than attempts are a supervisor's, a person's or a crash's.", units.Short,
+               "By group, from the engines' counters: those beyond the attempts were made by a supervisor, by hand, or by a crash.", units.Short,
                nothing="no engine is seen"),
     ]  # fmt: skip
 
@@ -134,7 +134,7 @@ def board() -> dashboard.Dashboard:
     """The whole dashboard."""
     return assembled(
         links.RESTARTS,
-        "What vllm-watch restarted, would have, or did not, and what came of it.",
+        "Restarts that vllm-watch made, would have made or refused, and their results.",
         variables.of_fleet(),
         (
             Section("", _now(), 4, (5, 5, 3, 3, 3, 5)),

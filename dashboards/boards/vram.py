@@ -35,7 +35,7 @@ def _glance() -> list[Panel]:
                "Some hundred MiB on each GPU are the driver's own; gigabytes are a process in another container or a context "
                "that leaked. " + runbook("detectors/stale_vram.md"), units.BytesIEC, nothing="not known", decimals=1),
         number("Free VRAM", f"sum(({_of('memory_total_bytes')}) - ({_of('memory_used_bytes')}))",
-               "What a new process could take, what the driver reserves included. vLLM takes most at its start and keeps it, "
+               "Free memory, the driver's reserve included. vLLM takes most of it at its start and keeps it, "
                "so little is normal.", units.BytesIEC, decimals=1),
         number("GPUs", f"count({CHOSEN})", "GPUs that the watchers of these hosts see.", nothing="none"),
         number("GPU incidents", f'count(vllm_watch_incident_open{{{WATCHERS}, kind=~"{GPU_KINDS}"}}) or 0 * count(vllm_watch_build_info{{{WATCHERS}}})',
@@ -57,9 +57,9 @@ def _holders() -> Panel:
             Column(title="Process", label="pid", width=100), Column(title="Command", label="command"),
             Column(title="User id", label="uid", width=90),
         ],
-        "The 20 largest of each GPU, the rest as one. stale: why, and how to get it back, says vllm-watch gpus on that host; "
-        "unknown is never called stale. " + runbook("detectors/stale_vram.md"),
-        sort="Memory", nothing="The driver does not say who holds the memory, or nobody does.",
+        "The 20 largest of each GPU, the rest as one. For stale memory, vllm-watch gpus on that host shows the reason and the fix; "
+        "unknown is never counted as stale. " + runbook("detectors/stale_vram.md"),
+        sort="Memory", nothing="The driver reports no holders.",
     )  # fmt: skip
 
 
@@ -92,7 +92,7 @@ def _well() -> list[Panel]:
         band("GPU on the bus", [(_of("lost"), GPU)],
              "A GPU that fell off the bus: drain and reboot the host. " + runbook("detectors/gpu_fault.md"), lost),
         stairs("Xid errors", [(_of("xid_errors_total"), GPU + " Xid {{xid}}")],
-               "What the driver reported since the watcher began; the incident says what to do for the code. "
+               "Reported by the driver since the watcher started; the incident has the advice for each code. "
                + runbook("detectors/gpu_fault.md"), units.Short, nothing="no Xid was reported"),
         stairs("Uncorrectable ECC errors", [(_of("ecc_uncorrected_errors_total"), GPU)],
                "Since the driver was loaded. One that grows is a GPU to replace. " + runbook("detectors/gpu_fault.md"),
@@ -106,7 +106,7 @@ def _well() -> list[Panel]:
               "Of the core. Each model has its own limit, at which it lowers its clock.", units.Celsius),
         lines("GPU power", [(_of("power_watts"), GPU)], "Drawn now. Low while an engine claims to be busy is a sign that it is not.", units.Watt),
         lines("GPU utilization", [(_of("utilization_ratio"), GPU)],
-              "Share of time in which any kernel ran; it says nothing about how much of the GPU it filled.",
+              "Share of time in which any kernel ran, however little of the GPU it used.",
               units.PercentUnit, top=1),
         lines("Xid error rate", [(f"sum by (host, index) (rate(vllm_watch_gpu_xid_errors_total[$__rate_interval]) {ON_GPU})", GPU)],
               "A storm of one code is one problem.", PER_SECOND, nothing="no Xid was reported"),
@@ -123,7 +123,7 @@ def board() -> dashboard.Dashboard:
     ]  # fmt: skip
     return assembled(
         links.VRAM,
-        "The memory of every GPU on the watchers' hosts: who holds it, and whether anybody needs that.",
+        "The memory of every GPU on the watchers' hosts: its holders, and whether it is in use.",
         variables.of_gpus(),
         (
             Section("", _glance(), 4, (6, 6, 5, 3, 4)),

@@ -39,7 +39,7 @@ def _glance() -> list[Panel]:
                + runbook("alerts.md#vllmwatchblind"),
                marks=((None, WELL), (limits.BLIND_INTERVALS, NOW)), decimals=1),
         number("Scrape lateness", f"max(vllm_watch_target_lateness_seconds{{{WATCHERS}}})",
-               f"How much later than planned it began. From {limits.LATE_LOOK_SECONDS:g} s on incidents say that the watcher was delayed.",
+               f"Delay of the start of a scrape. From {limits.LATE_LOOK_SECONDS:g} s, incidents mention that the watcher was delayed.",
                units.Seconds, marks=((None, WELL), (limits.LATE_LOOK_SECONDS, SOON)), decimals=1),
         number("Blind detectors", f"sum(vllm_watch_detector_blind{{{WATCHERS}}})",
                "Detectors that find nothing on a target for lack of a signal; which, and how to fix it, below. "
@@ -49,7 +49,7 @@ def _glance() -> list[Panel]:
                + runbook("alerts.md#vllmwatchstatenotkept"), units.Seconds,
                marks=((None, WELL), (limits.STATE_NOT_KEPT_SECONDS, NOW)), nothing="no state folder", absent=OFF),
         number("Restart journal", f"min(vllm_watch_restart_journal_ok{{{WATCHERS}}})",
-               "What cannot be written down is not done. " + runbook("restart-safety.md"),
+               "Nothing is restarted that cannot be written to the journal. " + runbook("restart-safety.md"),
                said=((1, "Can be written", WELL), (0, "Cannot", NOW)), nothing="Restarts are off", absent=OFF),
     ]  # fmt: skip
 
@@ -93,7 +93,7 @@ def _blind() -> Panel:
             Column(title="Finds less, or later", expr=lacking("partly_blind"), said=[(1, "yes", PLAIN)], width=160),
             Column(title="Watcher", label="instance"),
         ],
-        "Detectors that lack a signal of their target; /api/v1/status says what is missing and how to fix it, most often "
+        "Detectors that lack a signal of their target; /api/v1/status lists the missing signal and the fix, most often: remove "
         "--disable-log-stats. " + runbook("alerts.md#vllmwatchdetectorblind"),
         sort="Finds nothing", nothing="Every detector sees what it needs.",
     )  # fmt: skip
@@ -114,7 +114,7 @@ def _sources() -> list[Panel]:
               + runbook("alerts.md#vllmwatchsourcestale"), units.Seconds,
               marks=((None, PLAIN), (limits.IDENTITY_STALE_SECONDS, SOON))),
         lines("Source calls", [(f"sum by (source) (rate(vllm_watch_source_calls_total{{{WATCHERS}}}[$__rate_interval]))", "{{source}}")],
-              "What is asked, per second: targets by their intervals. A line that sinks is a watcher that cannot keep up.",
+              "Requests per second, by source. A falling line: the watcher cannot keep up.",
               PER_SECOND),
         lines("Failed source calls",
               [(f"sum by (source, reason) (rate(vllm_watch_source_errors_total{{{WATCHERS}}}[$__rate_interval]))", "{{source}}: {{reason}}")],
@@ -164,7 +164,7 @@ def _cost() -> list[Panel]:
         lines("How long a scrape of it takes", [(own("scrape_duration_seconds"), "{{instance}}")],
               "Prometheus' own word. Its /metrics is served from memory, so seconds are a lack of CPU.", units.Seconds),
         lines("Series", [(own("scrape_samples_scraped"), "{{instance}}")],
-              "What one scrape brings: some 60 for each engine.", units.Short),
+              "Series per scrape: about 60 per engine.", units.Short),
         stairs("Starts", [(f"changes(process_start_time_seconds{{{WATCHERS}}}[$__range]) {OURS}", "{{instance}}")],
                "Within the time range before each moment. Three in a quarter of an hour are a loop. "
                + runbook("alerts.md#vllmwatchrestartloop"), units.Short, nothing="no watcher was ever seen"),

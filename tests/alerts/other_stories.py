@@ -142,10 +142,10 @@ def _notifier(name: str, told: tuple[Series, ...], summary: str = "", **labels: 
 
 NOTIFIERS = (
     _notifier("its service is away since the fifth minute", (series(FAILING, "0x20 1x100", notifier="oncall"),),
-              "The notifier oncall of w:9470 has had no message taken for ten minutes or longer: who relies on it is not told."),
+              "The notifier oncall of w:9470 has delivered no message for ten minutes or longer: its receivers miss alerts."),
     _notifier("it has given up four matters, and works again",
               (series(FAILING, "0x120", notifier="oncall"), series(TOLD, "0x4 4x100", notifier="oncall", outcome="dropped")),
-              "The notifier oncall of w:9470 has dropped 4 within an hour: who relies on it is not told.", outcome="dropped"),
+              "The notifier oncall of w:9470 has dropped 4 within an hour: its receivers miss alerts.", outcome="dropped"),
     _notifier("quiet - its service was away for five minutes, and tries failed",
               (series(FAILING, "0x20 1x20 0x80", notifier="oncall"), series(TOLD, "0x20 0+1x20 20x80", notifier="oncall", outcome="failed"),
                series(TOLD, "0x120", notifier="oncall", outcome="dropped"))),

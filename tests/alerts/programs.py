@@ -5,15 +5,18 @@ its incident. Rules, grouping, inhibition, routes and texts are those that are s
 """
 
 import asyncio
+import re
 import subprocess
 import sys
 import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+import aiohttp
 import yaml
 from aiohttp import web
 
@@ -114,20 +117,72 @@ async def alertmanager(folder: Path, pager_url: str) -> AsyncIterator[str]:
         yield address
 
 
+class Evaluated:
+    """What a running Prometheus makes of what its watcher says now."""
+
+    def __init__(self, address: str, interval_seconds: float) -> None:
+        self._url, self._interval_seconds = f"http://{address}/api/v1", interval_seconds
+
+    async def alerts(self) -> list[dict[str, Any]]:
+        """Every alert, pending ones too, of rules that were evaluated over a scrape that began after this call."""
+        scraped_after = time.time()
+        async with aiohttp.ClientSession() as session, asyncio.timeout(READY_SECONDS_MAX):
+            while (scraped := await self._scraped(session)) <= scraped_after:
+                await asyncio.sleep(self._interval_seconds / 4)
+            while True:
+                # Evaluated at a time of its own after the scrape, and done with it: the next has begun.
+                groups = (await self._ask(session, "rules?type=alert"))["groups"]
+                if all(
+                    _seconds(each["lastEvaluation"]) > scraped + 2 * self._interval_seconds
+                    for each in groups
+                ):
+                    return [
+                        alert
+                        for each in groups
+                        for rule in each["rules"]
+                        for alert in rule["alerts"]
+                    ]
+                await asyncio.sleep(self._interval_seconds / 4)
+
+    async def _scraped(self, session: aiohttp.ClientSession) -> float:
+        targets = (await self._ask(session, "targets?state=active"))["activeTargets"]
+        return (
+            min(_seconds(each["lastScrape"]) + each["lastScrapeDuration"] for each in targets)
+            if targets
+            else 0.0
+        )
+
+    async def _ask(self, session: aiohttp.ClientSession, path: str) -> dict[str, Any]:
+        async with session.get(f"{self._url}/{path}") as answer:
+            return (await answer.json())["data"]
+
+
+def _seconds(moment: str) -> float:
+    """Unix time of 2027-01-15T08:00:00.123456789Z."""
+    return datetime.fromisoformat(re.sub(r"(\.\d{6})\d*", r"\1", moment)).timestamp()
+
+
 @asynccontextmanager
 async def prometheus(
-    folder: Path, watcher: str, alertmanager: str, engines: Sequence[str] = (), listen: str = ""
+    folder: Path,
+    watcher: str,
+    alertmanager: str,
+    engines: Sequence[str] = (),
+    listen: str = "",
+    every: tuple[str, str] = ("1s", "3s"),
+    **tuned: str,
 ) -> AsyncIterator[str]:
     """deploy/prometheus.yaml with all rules, over one watcher, every few seconds; yields its address.
 
-    `engines` are scraped beside it, as job vllm in namespace chat.
+    `engines` are scraped beside it, as job vllm in namespace chat. `every`: intervals of scrapes and evaluations.
     """
+    wanted = [f"--set={name}={value}" for name, value in ({"keep_firing": "1s"} | tuned).items()]
     subprocess.run(
-        [sys.executable, ROOT / "alerts/generate.py", "--out", folder, "--set", "keep_firing=1s"],
+        [sys.executable, ROOT / "alerts/generate.py", "--out", folder, *wanted],
         check=True, timeout=60,
     )  # fmt: skip
     config = yaml.safe_load((ROOT / "deploy/prometheus.yaml").read_text())
-    config["global"] = {"scrape_interval": "1s", "evaluation_interval": "3s"}
+    config["global"] = dict(zip(("scrape_interval", "evaluation_interval"), every, strict=True))
     config["rule_files"] = [str(folder / "vllm-watch-rules.yaml")]
     config["scrape_configs"][0]["static_configs"] = [{"targets": [watcher]}]
     config["scrape_configs"].append(

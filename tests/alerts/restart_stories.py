@@ -42,9 +42,7 @@ REPLICAS = (
     *server("a", "chat", "stalled"), *server("b", "chat"), *server("c", "chat"), *server("d", "chat"),
     incident("a", "engine_stalled", "hang", engine="0"),
 )  # fmt: skip
-BREAKER = (
-    "and is not restarted: the last restart in {} did not help, and only a person may try again."
-)
+BREAKER = "and is not restarted: the last restart in {} did not help, so only a manual restart is allowed."
 _OPEN = "a (solo) has an incident (engine_stalled, hang) " + BREAKER.format("solo")
 WANTED = "1x40"
 
@@ -110,7 +108,7 @@ OUTCOMES = (
           series("vllm_watch_restarts_total", "_x6 3x30", target="a", trigger="incident", outcome="did_not_help")),
     _told("VllmRestartDidNotHelp", "quiet - restarts were switched off since", *SERVES, *restarts(mode="off", breaker=1, last="failed")),
     _told("VllmRestartUncertain", "the watcher was killed while its hook ran", *SERVES, *restarts(breaker=1, last="uncertain"),
-          fires=(Fired(_ended("uncertain"), "Nobody knows whether a (solo) was restarted: the watcher or its hook was cut off in the middle."),)),
+          fires=(Fired(_ended("uncertain"), "It is unknown whether a (solo) was restarted: the watcher or its hook was interrupted."),)),
     _told("VllmRestartUncertain", "quiet - it was verified since, and had helped", *SERVES, *restarts(last="helped")),
     _told("VllmRestartUncertain", "quiet - a person has looked and resumed", *SERVES, *restarts(last="uncertain")),
     _told("VllmRestartUncertain", "quiet - it is certain that it did not help", *SERVES, *restarts(breaker=1, last="did_not_help")),
@@ -126,7 +124,7 @@ APPROVALS = (
 
 
 def _journal(name: str, values: str, mode: str = "auto", fires: bool = False) -> Story:
-    said = "w:9470 restarts nothing: it cannot write down what it would do, or does not know what it did."
+    said = "w:9470 restarts nothing: it cannot write its journal, or has lost part of it."
     return _told(
         "VllmRestartJournalNotWritten", name, series("vllm_watch_restart_journal_ok", values),
         *SERVES, *restarts(mode=mode), at="8m", fires=(Fired({**SCRAPED, **TICKET}, said),) if fires else (),

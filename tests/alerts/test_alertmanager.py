@@ -12,7 +12,7 @@ from tests.alerts.stories import ROOT
 CONFIG = ROOT / "deploy/alertmanager.yml"
 TEMPLATE = ROOT / "deploy/alertmanager.tmpl"
 SUMMARY = "chat-0 (chat) is down: nothing listens on its port any more (crash)."
-DETAILS = "Opened at 2026-01-01 00:00:30 UTC. No progress for 2m 0s."
+DETAILS = "Since 2026-01-01 00:00:30 UTC. No progress for 2m 0s."
 SCOPE = "7 of chat at once. The worst, by time without progress: chat-6 2m 0s; chat-5 1m 50s;"
 
 

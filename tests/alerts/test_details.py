@@ -11,12 +11,12 @@ URL = "https://watch.example/gpu-7"
 OF_ENGINE = {"target": "a", "engine": "0", "model_name": "m"}
 PLACE = " Pod vllm-0. Node gpu-7. Model m."
 CASES = {
-    "engine_stalled hang": "Opened at 1970-01-01 00:01:00 UTC. No progress for 2m 10s. Requests: 23 running, 31 waiting." + PLACE,
-    "engine_down crash": "Opened at 1970-01-01 00:01:00 UTC. No progress for 2m 10s. When last scraped: 23 running, 31 waiting." + PLACE,
-    "throughput_collapse slow_engine": "Opened at 1970-01-01 00:01:00 UTC. Throughput: 41% of its own when fresh. "
+    "engine_stalled hang": "Since 1970-01-01 00:01:00 UTC. No progress for 2m 10s. Requests: 23 running, 31 waiting." + PLACE,
+    "engine_down crash": "Since 1970-01-01 00:01:00 UTC. No progress for 2m 10s. When last scraped: 23 running, 31 waiting." + PLACE,
+    "throughput_collapse slow_engine": "Since 1970-01-01 00:01:00 UTC. Throughput: 41% of its own when fresh. "
     "Requests: 23 running, 31 waiting." + PLACE,
-    "overload demand": "Opened at 1970-01-01 00:01:00 UTC. Requests: 23 running, 31 waiting." + PLACE,
-    "host_memory_growth leak": "Opened at 1970-01-01 00:01:00 UTC." + PLACE,
+    "overload demand": "Since 1970-01-01 00:01:00 UTC. Requests: 23 running, 31 waiting." + PLACE,
+    "host_memory_growth leak": "Since 1970-01-01 00:01:00 UTC." + PLACE,
 }  # fmt: skip
 ALERTS = {
     "engine_stalled": "VllmEngineStalled", "engine_down": "VllmEngineDown", "throughput_collapse": "VllmThroughputCollapse",
@@ -25,13 +25,13 @@ ALERTS = {
 
 
 def of(kind: str, cause: str) -> tuple[Series, ...]:
-    """A pod with this incident; its last progress was at 50 s, the incident was opened at 60 s."""
+    """A pod with this incident; its last progress was at 50 s, the trouble began at 60 s."""
     labels = {"target": "a", "kind": kind, "cause": cause, "severity": "page"}
     return (
         series("vllm_watch_target_info", "1x40", target="a", group="solo", pod="vllm-0", node="gpu-7"),
         series("vllm_watch_engine_state", "1x40", **OF_ENGINE, state="stalled"),
         incident("a", kind, cause),
-        series("vllm_watch_incident_opened_timestamp_seconds", "60x40", **labels),
+        series("vllm_watch_incident_began_timestamp_seconds", "60x40", **labels),
         series("vllm_watch_engine_last_progress_timestamp_seconds", "50x40", **OF_ENGINE),
         series("vllm_watch_engine_throughput_ratio", "0.41x40", **OF_ENGINE),
         series("vllm_watch_engine_requests_running", "23x40", **OF_ENGINE),

@@ -235,7 +235,7 @@ WRONG = (
     (("{model}", "--gpu-memory-gib", "0"), "--gpu-memory-gib 0 is not above 0"),
     (("{model}", "--gpu-memory-gib", "nan"), "--gpu-memory-gib nan is not above 0"),
     (("{model}", "--gpu-name", "H100", "--gpus", "0"), "--gpus 0 is not above 0"),
-    (("{model}", "--gpu-name", "H100", "--max-model-len", "12x"), "'12x' is not a number; use 4096, 32k or 8K"),
+    (("{model}", "--gpu-name", "H100", "--max-model-len", "12x"), "'12x' is not a number\n  → write 4096, 32k or 8K"),
     (("{model}", "--gpu-name", "H100", "--max-num-seqs", "0"), "--max-num-seqs 0 is not above 0"),
     (("{model}", "--gpu-name", "H100", "--gpu-memory-utilization", "1.5"), "--gpu-memory-utilization 1.5 is not above 0 and up to 1"),
     (("{model}", "--gpu-name", "H100", "--speculative-config", "mtp"), "--speculative-config 'mtp' is not a JSON object"),

@@ -77,7 +77,7 @@ WRONG = {
     "no token": (("resume",), False, "a token is required"),
     "a long reason": (("pause", "--reason", "x" * 501), True, "reason is not a text of at most 500"),
     "no reason": (("pause",), True, "required, but missing: --reason"),
-    "no time": (("silence", "x", "--reason", "y", "--minutes", "0"), True, "not a number of minutes above 0"),
+    "no time": (("silence", "x", "--reason", "y", "--minutes", "0"), True, "not a number of minutes"),
 }  # fmt: skip
 
 

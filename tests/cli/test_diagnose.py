@@ -70,7 +70,7 @@ def test_a_healthy_start(tmp_path, capsys):
     file.write_text(LOG.splitlines()[0] + "\nINFO:     Application startup complete.\n")
     status, out, _ = run(capsys, file)
     assert status == 0
-    assert out.startswith("Nothing failed (healthy, confidence 0.9)\n\nIt came up and works.\n")
+    assert out.startswith("Nothing failed (healthy, confidence 0.9)\n\nIt came up.\n")
     assert "what to do" not in out
 
 
@@ -104,7 +104,7 @@ def test_an_empty_file(tmp_path, capsys):
     ],
 )  # fmt: skip
 def test_the_exit_status(tmp_path, capsys, text, status, failure):
-    """1: an error is found, known or not; 0: nothing failed; 2: it is not a log. A single line is judged as one."""
+    """1: an error is found, known or not; 0: none; 2: it is not a log. A single line is judged as one."""
     file = tmp_path / "vllm.log"
     file.write_text(text)
     assert (run(capsys, file)[0], json.loads(run(capsys, file, "--json")[1])["class"]) == (

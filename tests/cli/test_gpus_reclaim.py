@@ -342,7 +342,7 @@ WRONG = {
     "looking on": (["--watch"], "--reclaim with --watch"),
     "a program cannot be asked": (["--json"], "--json without --yes"),
     "no such tree": (["--procfs", "/nowhere"], "/nowhere"),
-    "no such time": (["--look", "-1"], "'-1' is not a number of seconds above 0"),
+    "no such time": (["--look", "-1"], "'-1' is not a number of seconds"),
 }
 
 

@@ -72,7 +72,7 @@ def test_the_command_says_which_engine_and_whether_it_sees(host, release, asked,
     host.install(vllm=release)
     chosen = {} if asked is None else {"VLLM_USE_V1": asked}
     words = ["vllm", "serve", str(host.model), "--language-model-only"]
-    flags = gather(words, host.env() | chosen, will_exec=False).flags
+    flags = gather(words, host.env() | chosen).flags
     assert (flags.use_v0, flags.language_model_only) == (old, True)
 
 
@@ -374,13 +374,23 @@ def test_it_does_not_start_what_would_fail(host):
 
 
 def test_a_program_that_is_not_there(host):
-    """Only who is to start it needs it here."""
+    """It is a problem, with its cause and remedy, in each place of a command."""
     (host.folder / "venv" / "bin" / "vllm").unlink()
     status, found = host.check("--max-model-len", 8192)
-    assert (status, found["command"]["status"]) == (0, "unknown")
+    assert (status, found["command"]["cause"]) == (3, "command_missing")
+    assert found["command"]["text"] == "'vllm' cannot be started: not in PATH"
+    assert "install vLLM" in found["command"]["fixes"][0]["what"]
     done = host.run(host.command("--max-model-len", 8192, options=["--exec"]))
-    assert done.returncode == 3
-    assert "'vllm' is not in PATH" in done.stderr
+    assert (done.returncode, done.stdout) == (3, "")
+    preflight = [*host.command()[: host.command().index("--") + 1]]
+    for launch, name, why in (
+        (["no-such-program"], "no-such-program", "not in PATH"),
+        (["no-such-program", "vllm", "serve", "m"], "no-such-program", "not in PATH"),
+        (["/no/vllm", "serve", "m"], "/no/vllm", "it is not an executable file"),
+    ):
+        done = host.run([*preflight, *launch])
+        assert done.returncode == 3
+        assert f"PROBLEM  command       '{name}' cannot be started: {why}\n" in done.stdout
 
 
 def test_it_waits_for_a_dying_engine(host, left):

@@ -287,6 +287,7 @@ EVIDENCE = {
     "3.7× slower per step than its own baseline": (3.67, "", 1, ""),
     "54% of its usual throughput, with 16 requests waiting": (0.54, "ratio", 1.0, ""),
     "no scheduler step for 20 s (longest pause so far: 3 s)": (20.0, "s", 3.0, ""),
+    "loading for 30 min; its longest start so far took 9 min": (1800.0, "s", 542.0, ""),
     "23 running and 0 waiting": (23.0, "", 0.0, ""),
     "its state is odd": ("odd", "", "even", " (expected even)"),
 }  # fmt: skip

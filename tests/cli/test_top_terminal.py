@@ -204,5 +204,5 @@ async def test_no_daemon_is_told_with_a_remedy():
     status, out, errors = await top("--url", "http://127.0.0.1:9", "--once")
     assert (status, out) == (2, "")
     assert errors == (
-        "vllm-watch: no answer from http://127.0.0.1:9: connection refused\n  → is it running there?\n"
+        "vllm-watch: no answer from http://127.0.0.1:9: connection refused\n  → start vllm-watch there, or give its address: --url http://HOST:9470\n"
     )

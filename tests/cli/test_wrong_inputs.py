@@ -33,6 +33,7 @@ FILES = {  # name → content and mode; no other file is in the folder
     "cut.jsonl.gz": ("\x1f\u008b", PRIVATE),
     "vllm.log": ("INFO 11-27 07:00:00 nothing that anybody knows\n", PRIVATE),
     "config.json": ('{"architectures": ["GPT5"]}\n', PRIVATE),
+    "llama.json": ('{"model_type": "llama", "architectures": ["LlamaForCausalLM"], "num_hidden_layers": 32, "hidden_size": 4096, "num_attention_heads": 32, "num_key_value_heads": 8, "vocab_size": 128256, "intermediate_size": 14336, "max_position_embeddings": 131072, "torch_dtype": "bfloat16"}\n', PRIVATE),
     "vision.json": ('{"model_type": "vit"}\n', PRIVATE),
     "list.json": ("[1]\n", PRIVATE),
     "unknown-key.yaml": ("intervall: 5\n", PRIVATE),

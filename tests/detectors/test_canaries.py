@@ -113,7 +113,7 @@ def test_what_is_said():
         "Engine wedged while it seems idle: 2 one-token requests in a row unanswered, the first sent 25 s ago"
     )
     assert [each.text for each in verdict.evidence_for] == [
-        "no scheduler step for 25 s since the first unanswered canary (no earlier pause known)",
+        "no scheduler step for 25 s since the first unanswered canary (it was never seen to stop before)",
         "0 running and 0 waiting",
         "2 one-token requests in a row were not answered, the last within 10 s",
     ]

@@ -25,57 +25,57 @@ LOST = {"unheld": 0.9}
 LEAKED = LOST | {"unheld_rise_seconds": 60.0}
 THRASH = {"length_ratio": 3.0, "preempted_share": 0.5, "preempting": True}
 CAUSES = {  # what differs → cause, what speaks for it, what against, words of the last for it
-    "few hold them": ({}, "kv_pinning", ["kv_unheld_ratio"], [], "4 requests hold them"),
+    "few hold them": ({}, "kv_pinning", ["kv_unheld_ratio"], [], "the running requests (4) fill the KV cache themselves"),
     "... and others come and go": (
         {"late_length_ratio": 1.2}, "kv_pinning", ["kv_unheld_ratio", "request_length_ratio"], [], "1.2 times as long"),
-    "... and all that come are long": ({"late_length_ratio": 2.5}, "kv_pinning", ["kv_unheld_ratio"], [], "hold them"),
+    "... and all that come are long": ({"late_length_ratio": 2.5}, "kv_pinning", ["kv_unheld_ratio"], [], "fill the KV cache themselves"),
     "... and long prompts came": (
         {"long_prompts_share": 0.4, "long_prompt_tokens": 30_000.0}, "kv_pinning",
         ["kv_unheld_ratio", "long_prompt_tokens"], [], "some have prompts of about 30000 tokens, which together fill 40% of the KV cache"),
     "... and some prompts came": (
-        {"long_prompts_share": 0.39, "long_prompt_tokens": 30_000.0}, "kv_pinning", ["kv_unheld_ratio"], [], "hold them"),
-    "... and what long prompts took is not known": ({"long_prompts_share": None}, "kv_pinning", ["kv_unheld_ratio"], [], "hold them"),
+        {"long_prompts_share": 0.39, "long_prompt_tokens": 30_000.0}, "kv_pinning", ["kv_unheld_ratio"], [], "fill the KV cache themselves"),
+    "... and what long prompts took is not known": ({"long_prompts_share": None}, "kv_pinning", ["kv_unheld_ratio"], [], "fill the KV cache themselves"),
     "they push each other out": (
-        {"preempting": True}, "unknown", ["kv_unheld_ratio"], ["request_length_ratio"], "hold them"),
+        {"preempting": True}, "unknown", ["kv_unheld_ratio"], ["request_length_ratio"], "fill the KV cache themselves"),
     "all became long, and push each other out": (
         THRASH, "preemption_thrash", ["request_length_ratio", "preemptions_per_request"], [], "0.50 preemptions"),
     "all became two and a half times as long, and one in ten pushes another out": (
         THRASH | {"length_ratio": 2.5, "preempted_share": 0.1}, "preemption_thrash",
         ["request_length_ratio", "preemptions_per_request"], [], "0.10 preemptions"),
     "how long they became is not known": (
-        THRASH | {"length_ratio": None, "preempting": False}, "kv_pinning", ["kv_unheld_ratio"], [], "hold them"),
+        THRASH | {"length_ratio": None, "preempting": False}, "kv_pinning", ["kv_unheld_ratio"], [], "fill the KV cache themselves"),
     "all became long, and seldom push each other out": (
-        THRASH | {"preempted_share": 0.09, "preempting": False}, "kv_pinning", ["kv_unheld_ratio"], [], "hold them"),
+        THRASH | {"preempted_share": 0.09, "preempting": False}, "kv_pinning", ["kv_unheld_ratio"], [], "fill the KV cache themselves"),
     "all became long, and preemptions are not counted": (
-        THRASH | {"preempted_share": None, "preempting": False}, "kv_pinning", ["kv_unheld_ratio"], [], "hold them"),
+        THRASH | {"preempted_share": None, "preempting": False}, "kv_pinning", ["kv_unheld_ratio"], [], "fill the KV cache themselves"),
     "they push each other out, and are short": (
-        THRASH | {"length_ratio": 2.4, "preempting": False}, "kv_pinning", ["kv_unheld_ratio"], [], "hold them"),
+        THRASH | {"length_ratio": 2.4, "preempting": False}, "kv_pinning", ["kv_unheld_ratio"], [], "fill the KV cache themselves"),
     "they thrash in what a loss has left": (
-        THRASH | LOST, "kv_pinning", ["kv_unheld_ratio"], [], "90% of the KV cache is held by no running request"),
+        THRASH | LOST, "kv_pinning", ["kv_unheld_ratio"], [], "90% of the KV cache belongs to no running request"),
     "they thrash, and little is lost": (
         THRASH | {"unheld": 0.4}, "preemption_thrash", ["request_length_ratio", "preemptions_per_request"], [], "0.50"),
     "half of what is in use is lost": ({"unheld": 0.5}, "kv_pinning", ["kv_unheld_ratio"], [], "it came at once"),
     "... of a cache that is half in use": (
         {"unheld": 0.26, "usage": 0.5}, "kv_pinning", ["kv_unheld_ratio"], [], "it came at once"),
-    "less than half is lost": ({"unheld": 0.48}, "kv_pinning", ["kv_unheld_ratio"], [], "hold them"),
-    "lost bit by bit": (LEAKED, "unknown", ["kv_unheld_ratio"], ["prefill"], "built up over 60 s"),
-    "... for sure": (LEAKED | {"unheld_surely": True}, "kv_leak", ["kv_unheld_ratio"], [], "built up over 60 s"),
+    "less than half is lost": ({"unheld": 0.48}, "kv_pinning", ["kv_unheld_ratio"], [], "fill the KV cache themselves"),
+    "lost bit by bit": (LEAKED, "unknown", ["kv_unheld_ratio"], ["prefill"], "came within 60 s"),
+    "... for sure": (LEAKED | {"unheld_surely": True}, "kv_leak", ["kv_unheld_ratio"], [], "came within 60 s"),
     "... over four minutes": (
-        LEAKED | {"unheld_rise_seconds": 240.0}, "kv_leak", ["kv_unheld_ratio"], [], "built up over 4 min"),
+        LEAKED | {"unheld_rise_seconds": 240.0}, "kv_leak", ["kv_unheld_ratio"], [], "came within 4 min"),
     "... within twenty seconds": (
-        LEAKED | {"unheld_rise_seconds": 20.0, "unheld_surely": True}, "kv_leak", ["kv_unheld_ratio"], [], "built up over 20 s"),
+        LEAKED | {"unheld_rise_seconds": 20.0, "unheld_surely": True}, "kv_leak", ["kv_unheld_ratio"], [], "came within 20 s"),
     "... within seconds": (LEAKED | {"unheld_rise_seconds": 19.0}, "kv_pinning", ["kv_unheld_ratio"], [], "at once"),
     "a fifth lost bit by bit": (
         LEAKED | {"unheld": 0.2, "unheld_surely": True}, "kv_leak", ["kv_unheld_ratio"], [], "20% of the KV cache"),
     "less than a fifth": (
-        LEAKED | {"unheld": 0.19, "unheld_surely": True}, "kv_pinning", ["kv_unheld_ratio"], [], "hold them"),
+        LEAKED | {"unheld": 0.19, "unheld_surely": True}, "kv_pinning", ["kv_unheld_ratio"], [], "fill the KV cache themselves"),
     "tokens are not counted": (
-        {"unheld": None, "unexplained": 0.6}, "kv_pinning", ["kv_unexplained_ratio"], [], "60% of the cache is held beyond"),
+        {"unheld": None, "unexplained": 0.6}, "kv_pinning", ["kv_unexplained_ratio"], [], "60% of the KV cache is in use beyond"),
     "... and what is usual is not known": (
-        {"unheld": None, "unexplained": None}, "kv_pinning", ["kv_unexplained_ratio"], [], "0% of the cache is held beyond"),
+        {"unheld": None, "unexplained": None}, "kv_pinning", ["kv_unexplained_ratio"], [], "0% of the KV cache is in use beyond"),
     "... and it came slowly": (
         {"unheld": None, "unexplained": 0.6, "rise_seconds": 240.0}, "kv_leak", ["kv_unexplained_ratio"], [],
-        "it came over 4 minutes and more"),
+        "it built up over 4 min"),
     "... and it came within minutes": (
         {"unheld": None, "unexplained": 0.6, "rise_seconds": 239.0}, "kv_pinning", ["kv_unexplained_ratio"], [], "at once"),
     "... and they thrash": (

@@ -410,7 +410,7 @@ def test_requests_that_get_no_token_are_told():
     """Twenty more run for ten minutes, and as many tokens come as ever."""
     verdict = well(1200).see(660, running=60.0)
     assert (verdict.state, verdict.severity, verdict.measure) == ("firing", "ticket", 20.0)
-    assert "20 of 60 requests" in verdict.summary
+    assert "20 of 60 running requests" in verdict.summary
 
 
 def test_the_usual_work_that_takes_a_multiple_of_the_requests_is_a_ticket():

@@ -137,7 +137,7 @@ def test_it_says_who_waited_how_long_and_how_long_before():
     assert slow.name == "step_time_ratio"
     assert (round(waited.value, 2), round(waited.expected, 2)) == (0.5, 0.01)
     assert waited.text == (
-        "VLLM::EngineCore (PID 77) waited for a CPU 50% of the time of its steps; 1% when fresh. "
+        "VLLM::EngineCore (PID 77) waited for a CPU 50% of the time of its steps; 1% after the start. "
         "That explains 99% of the slowdown"
     )
     assert host.verdict.summary.endswith("; most of that it waits for a CPU of its host")

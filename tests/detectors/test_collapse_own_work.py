@@ -35,7 +35,10 @@ def test_the_usual_tokens_with_a_multiple_of_the_requests_are_told_for_as_long_a
     work = usual()
     found = minutes(work, 20, SLOW)
     assert found.value == pytest.approx(5.0, rel=0.2)
-    assert "times as many requests at once as usual for the same tokens per second" in found.text
+    assert (
+        "times as many requests at once as usual and produces no more tokens per second"
+        in found.text
+    )
     assert minutes(work, 180, SLOW) is not None
     assert minutes(work, 1, BLOCK) is None, "whatever the mean of the last five minutes says"
 

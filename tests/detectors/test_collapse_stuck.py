@@ -28,7 +28,7 @@ def test_it_takes_ten_minutes_to_be_told():
     assert minutes(stuck, 9, WITH_TWENTY).found() is None
     found = minutes(stuck, 1, WITH_TWENTY).found()
     assert found.value == 20
-    assert "20 of 60 requests" in found.text
+    assert "20 of 60 running requests" in found.text
 
 
 OTHERS = {

@@ -139,7 +139,8 @@ def test_who_waits_for_kv_from_another_server_is_not_to_be_restarted(fields):
     said = stalls([*HEALTHY, *frozen(60, 1260, running=0.0, waiting=3.0, kv=0.0, **fields)])
     second, verdict = first_firing(said, "0")
     assert (second, verdict.cause, verdict.severity) == (120, "peer_wait", "page")
-    assert verdict.summary.startswith("Its requests wait for KV from another server")
+    assert verdict.summary == "3 requests wait for KV from another server; none has run for 60 s"
+    assert "waits_for_kv" in [each.name for each in verdict.evidence_for]
     assert not any(each.restart_advised for _, verdicts in said for each in verdicts)
     watch = Watch("x")
     for each in [*HEALTHY, *frozen(60, 75, running=0.0, waiting=3.0, kv=0.0, **fields)]:
@@ -189,7 +190,7 @@ def test_an_operation_that_does_not_end_is_told(running, severity):
     said = stalls([*HEALTHY, *under_way(60, 1500, running=running, kv=0.0)])
     second, verdict = first_firing(said, "0")
     assert (second, verdict.cause, verdict.severity) == (660, "operation_stuck", severity)
-    assert "an update of its weights, for 600 s" in verdict.summary
+    assert "an update of its weights, for 10 min" in verdict.summary
     assert not any(each.restart_advised for _, verdicts in said for each in verdicts)
 
 

@@ -185,6 +185,8 @@ def test_clients_who_give_up_one_after_the_other_show_a_hang(every):
     second, verdict = found
     assert (verdict.cause, verdict.severity, verdict.restart_advised) == ("hang", "ticket", False)
     assert 1920 <= second <= 1920 + every
+    assert verdict.summary.startswith("Engine hung: no scheduler step for 30 min")
+    assert verdict.summary.endswith("; 3 clients in turn waited over a minute and got no token")
 
 
 LINGER = {

@@ -305,7 +305,10 @@ def test_what_a_finding_says():
     assert said["growth_per_hour"].value == pytest.approx(3600 * MIB, rel=0.01)
     assert said["growth_per_hour"].text == f"at this rate it holds twice as much in {(3000 + second) / 3600:.1f} h"  # fmt: skip
     assert said["steadiness"].value == pytest.approx(1.0, abs=0.02)
-    assert said["steadiness"].text == "600, 600, 600 MiB in the last three times 10 min"
+    assert (
+        said["steadiness"].text
+        == "it grew by 600, 600 and 600 MiB in the last three 10-minute periods"
+    )
     assert said["time_left"].value == pytest.approx(32 * 1024 - 3000 - second, rel=0.01)
 
 
@@ -402,7 +405,10 @@ def test_growth_is_told_third_by_third():
     verdict = minutes(range(30), bent)
     said = evidence(verdict)
     assert verdict.state == "firing"
-    assert said["steadiness"].text == "90, 180, 100 MiB in the last three times 10 min"
+    assert (
+        said["steadiness"].text
+        == "it grew by 90, 180 and 100 MiB in the last three 10-minute periods"
+    )
     assert said["steadiness"].value == 1.11
     assert said["grown"].value == (bent(29 * 60) - 3000) * MIB
 
@@ -420,7 +426,10 @@ def test_a_window_of_five_minutes_is_compared_minute_by_minute():
     said = judge(Detector(Settings(window_seconds=300.0)), looks)
     second, verdict = first_firing(said)
     assert second == 360
-    assert evidence(verdict)["steadiness"].text == "100, 100, 100 MiB in the last three times 2 min"
+    assert (
+        evidence(verdict)["steadiness"].text
+        == "it grew by 100, 100 and 100 MiB in the last three 2-minute periods"
+    )
 
 
 def test_another_process_is_judged_anew():

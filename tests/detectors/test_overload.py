@@ -6,6 +6,7 @@ import pytest
 
 from tests.detectors.made_up_engine import Engine, Told, view
 from vllm_watch.detectors.overload import Detector, Settings
+from vllm_watch.support.durations import in_words
 
 CALM = {"running": 40.0, "kv": 0.3}
 FULL = {"running": 130.0, "kv": 0.98}  # finishes some 25 requests a second
@@ -182,7 +183,7 @@ def test_what_a_finding_says():
     )  # the first look's five belong to the calm
     assert queue.value == verdict.measure == pytest.approx(3000.0 / 15.0, rel=0.4)
     assert (queue.expected, queue.unit) == (45.0, "s")
-    assert f"3000 requests waiting: {queue.value:.0f} s of work" in verdict.summary
+    assert f"3000 requests waiting: {in_words(queue.value)} of work" in verdict.summary
 
 
 def test_a_queue_that_is_empty_at_times_is_none():

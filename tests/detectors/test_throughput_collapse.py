@@ -112,7 +112,7 @@ class Uncounted(Told):
 
 @pytest.mark.parametrize(
     ("minutes", "cause", "said"),
-    [(30, "kv_leak", "it came over "), (0, "kv_pinning", "and came at once")],
+    [(30, "kv_leak", "it built up over "), (0, "kv_pinning", "it came at once")],
 )
 def test_without_tokens_a_leak_is_told_by_how_slowly_usage_rose_until_it_starved(
     minutes, cause, said
@@ -486,7 +486,10 @@ def test_long_requests_that_have_yet_to_finish_are_not_taken_for_pinned_ones():
 
 
 SIBLINGS = {
-    "the others are well": (1.0, "it is this engine alone"),
+    "the others are well": (
+        1.0,
+        "2 other engines are as fast as before (step time 1.0 times the usual): only this one is slow",
+    ),
     "all are slow": (3.0, "a shared part is slow"),
 }
 

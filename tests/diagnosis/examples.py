@@ -63,6 +63,7 @@ FIRST: dict[str, tuple[str, ...]] = {
         "RuntimeError: pidfd_getfd: Operation not permitted",  # verl #2846
     ),
     "disk_full": (
+        "Warning  Evicted  12s  kubelet  The node was low on resource: ephemeral-storage. Threshold quantity: 1073741824, available: 541280Ki.",  # Kubernetes, eviction
         "OSError: [Errno 28] No space left on device",
         "RuntimeError: Data processing error: I/O error: No space left on device (os error 28)",
     ),
@@ -96,6 +97,9 @@ FIRST: dict[str, tuple[str, ...]] = {
         "ValueError: Too large swap space. 64.00 GiB out of the 62.81 GiB total CPU memory is allocated for the swap space.",
     ),
     "cpu_ram_oom_killed": (
+        "Refer to the documentation on how to address the out of memory issue: https://docs.ray.io/en/latest/ray-core/scheduling/ray-oom-prevention.html.",  # Ray, memory monitor
+        "Warning  Evicted  3s  kubelet  The node was low on resource: memory. Threshold quantity: 100Mi, available: 80Mi.",  # Kubernetes, eviction
+        "RuntimeError: Insufficient space in /dev/shm: 160 MiB required, 64 MiB free. Increase /dev/shm (e.g. --shm-size or --ipc=host).",
         "RuntimeError: Insufficient memory in /dev/shm: 64 MiB",
         "[81234.5] Out of memory: Killed process 4021 (python3) total-vm:98765432kB, anon-rss:65432100kB",
         "[81234.5] Memory cgroup out of memory: Killed process 4021 (VLLM::EngineCor) total-vm:98765432kB",
@@ -123,7 +127,6 @@ FIRST: dict[str, tuple[str, ...]] = {
         "ValueError: Total number of attention heads (52) must be divisible by tensor parallel size (8).",
         "AssertionError: 32768 is not divisible by 3",
         "ValueError: The output_size of gate's and up's weight = 192 is not divisible by weight quantization block_n = 128.",
-        "the number 12 is not divisible by 8",
     ),
     "nccl_timeout": (
         "[rank3]:[E ProcessGroupNCCL.cpp:475] [Rank 3] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=4967570, OpType=ALLREDUCE, Timeout(ms)=1800000) ran for 1800542 milliseconds before timing out.",
@@ -131,6 +134,7 @@ FIRST: dict[str, tuple[str, ...]] = {
         "RuntimeError: [/pytorch/third_party/gloo/gloo/transport/tcp/unbound_buffer.cc:81] Timed out waiting 1800000ms for recv operation to complete",
     ),
     "nccl_init_failure": (
+        "torch.distributed.DistNetworkError: Failed to recv, got 0 bytes. Connection was likely closed. Did the remote server shutdown or crash?",
         "[rank1]: EI0009: [PID: 2225827] 2025-09-24-20:59:48.119.066 Transport init error. Reason: [Create][DestLink]Create Dest error!",  # vllm-ascend #3162
         "ERR02200 DIST call hccl api failed.",  # vllm-ascend #1704
         "(EngineCore_DP4 pid=1675) ncclInternalError: Internal check failed.",
@@ -165,11 +169,13 @@ FIRST: dict[str, tuple[str, ...]] = {
         "OSError: [Errno 98]",
     ),
     "hf_gated_or_auth": (
+        "huggingface_hub.errors.HfHubHTTPError: 401 Unauthorized",
         "huggingface_hub.errors.GatedRepoError: 401 Client Error.",
         "Access to model meta-llama/Llama-2-7b-hf is restricted and you are not in the authorized list.",
         "requests.exceptions.HTTPError: 401 Client Error: Unauthorized for url: https://huggingface.co/api/models/x",
     ),
     "hf_not_found_or_offline": (
+        "huggingface_hub.errors.HfHubHTTPError: 504 Server Error: Gateway Time-out for url: https://huggingface.co/api/models/m",
         "OSError: org/x is not a local folder and is not a valid model identifier on Hugging Face",
         "requests.exceptions.HTTPError: 429 Client Error: Too Many Requests for url: https://huggingface.co/api/models/Qwen/Qwen2.5-1.5B-Instruct",  # vllm #24541
         "RuntimeError: Data processing error: CAS service error: Error: single flight error: Real call failed: CasObjectError(InternalIOError(Custom { kind: Other }))",  # vllm #18701
@@ -207,7 +213,6 @@ FIRST: dict[str, tuple[str, ...]] = {
         "  Value error, num_speculative_tokens was provided but without speculative model. [type=value_error]",
         "ValueError: User-specified max_model_len (65536) is greater than the derived max_model_len (max_position_embeddings=32768 or model_max_length=None in model's config.json).",
         "ValueError: `rope_scaling` must be a dictionary with two fields, `type` and `factor`, got {'rope_type': 'llama3'}",
-        "KeyError: 'type'",
         "ValueError: max_num_batched_tokens (2048) is smaller than max_model_len (4096). This effectively limits the maximum sequence length.",
         "AssertionError: Tried to load weights of size torch.Size([128256, 4096])to a parameter of size torch.Size([32064, 4096])",
         "AttributeError: 'Gemma3Config' object has no attribute 'vocab_size'",
@@ -232,12 +237,15 @@ FIRST: dict[str, tuple[str, ...]] = {
         "AssertionError: Sinks are only supported in FlashAttention 3",
     ),
     "driver_cuda_mismatch": (
+        "RuntimeError: Error 803: system has unsupported display driver / cuda driver combination",  # pytorch: cudaErrorSystemDriverMismatch
+        ":1:hip_fatbin.cpp :687 : 114369963532 us:  No compatible code objects found for: gfx1152, value of HIP_FORCE_SPIRV_CODEOBJECT: 0",
         "HSA_STATUS_ERROR_OUT_OF_RESOURCES: The runtime failed to allocate the necessary resources.",  # ROCm/TheRock #7472
         "RuntimeError: CUDA error: no kernel image is available for execution on the device",
         "NVIDIA Thor with CUDA capability sm_110 is not compatible with the current PyTorch installation.",
         "UserWarning: CUDA initialization: The driver is older than what this build of PyTorch needs (found version 12020).",
     ),
     "missing_dependency_or_import_error": (
+        "OSError: /x/site-packages/~orchvision.libs/libcudart.faf08d9a.so.13 (deleted): cannot open shared object file: No such file or directory",
         "ImportError: /vllm/_C.abi3.so: undefined symbol: _ZNK3c1011StorageImpl27throw_data_ptr_access_errorEv",
         "ModuleNotFoundError: No module named 'vllm._C'",
         "cannot import name 'ActionFind' from 'openai.types.responses'",
@@ -245,6 +253,7 @@ FIRST: dict[str, tuple[str, ...]] = {
         "OSError: /lib/x86_64-linux-gnu/libc.so.6: version `GLIBC_2.32' not found",
     ),
     "compile_failure": (
+        "ptxas-blackwell fatal   : Value 'sm_121a' is not defined for option 'gpu-name'",  # Triton's own ptxas
         'cuda_toolkit.h:41:8: error: #error "CUDA compiler and CUDA toolkit headers are incompatible, please check your include paths"',  # flashinfer #3493
         "/usr/bin/x86_64-linux-gnu-ld.bfd: cannot find -lcudart: No such file or directory",  # flashinfer #5064
         "collect2: error: ld returned 1 exit status",
@@ -261,6 +270,7 @@ FIRST: dict[str, tuple[str, ...]] = {
         "RuntimeError: vLLM failed to load it: a previous compilation failed, leading to a corrupted compilation artifact.",
     ),
     "xid_or_gpu_lost": (
+        "Memory critical error by agent node-0 (Agent handle: 0x55d0c0) on address 0x7f5e00000000. Reason: Memory in use.",
         "[81234.5] NVRM: Xid (PCI:0000:3b:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus.",
         "[81234.5] NVRM: GPU 0000:3b:00.0: GPU has fallen off the bus.",
         "torch.AcceleratorError: CUDA error: an illegal memory access was encountered",

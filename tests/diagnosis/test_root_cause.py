@@ -113,11 +113,10 @@ def test_what_is_not_sure_is_not_called_deterministic():
 
 
 def test_a_capture_whose_end_is_missing_is_not_called_certain():
-    """A traceback through the capture, cut off: likely memory, and said so with little confidence."""
+    """A traceback through the capture, cut off: no class is claimed."""
     found = diagnose((BANNER + TRACE.format("capture_model") + DEAD).encode())
-    assert found.failure == "oom_cuda_graph_capture"
-    assert found.confidence < 0.5
-    assert not found.deterministic_start_failure
+    assert found.failure == "unknown"
+    assert "capture" in found.sentence
     named = BANNER + TRACE.format("capture_model") + "KeyError: no such graph here\n" + DEAD
     assert diagnose(named.encode()).failure == "unknown"
 

@@ -28,7 +28,7 @@ LOOK = """async () => {
     verdict: { tone: document.getElementById("verdict").dataset.tone, text: texts(document, "#verdict-text")[0], more: texts(document, "#verdict-more")[0] },
     counted: shown(document, "#incidents-title"),
     cards: [...document.querySelectorAll("#incident-list .incident")].map((card) => ({
-      id: card.id.replace("incident-", ""), title: shown(card, "h3"), target: shown(card, ".incident-target"), severity: shown(card, ".severity"),
+      id: card.id.replace("incident-", ""), title: shown(card, "h3"), target: shown(card, ".incident-target"), severity: shown(card, ".severity"), since: shown(card, ".since"),
       summary: shown(card, ".incident-summary"), recovery: shown(card, ".incident-recovery"), step: shown(card, ".first-step"),
       restart: shown(card, ".restart"), plan: texts(card, ".plan-lines li") })),
     rows: [...document.querySelectorAll("details.target")].map((row) => ({

@@ -174,6 +174,65 @@ def watcher_ill() -> Board:
     return board
 
 
+def idle() -> Board:
+    """Nothing is asked of them."""
+    board = well()
+    for n in range(3):
+        board.publish(replace(signals(f"chat-{n}", "idle", "No request for 4 min.", time.time(), n), detectors={}, advice=()))  # fmt: skip
+    return board
+
+
+def fresh() -> Board:
+    """The watcher has just started: nothing was scraped yet, or once."""
+    board = Board()
+    for n in range(3):
+        board.add_target(Target(name=f"chat-{n}", url="http://h:8000", group="chat"), 5.0)
+    board.publish(signals("chat-0", "serving", "38 running, 0 waiting", time.time()))
+    return board
+
+
+def refused() -> Board:
+    """A restart is advised, and several gates refuse it."""
+    board = ill("collapsed")
+    now = time.time()
+    (incident,) = board.targets["chat-1"].incidents.open
+    gates = (
+        Gate(gate="window", text="outside the windows for restarts (Mon–Fri 02:00–05:00 Europe/Berlin)", until_timestamp_seconds=now + 7200),
+        Gate(gate="peers", text="only 1 of 3 engines of its group serves"),
+        Gate(gate="budget", text="1 of 1 restarts in the last hour are spent", until_timestamp_seconds=now + 600),
+    )  # fmt: skip
+    asked = Waiting(trigger="incident", reason="", incident_id=incident, verdict="wait", text=gates[0].text, gates=gates, asked_timestamp_seconds=now - 60)  # fmt: skip
+    board.restarts = RestartState(people=True)
+    board.show_restart("chat-1", RestartPlan(mode="auto", hook="h", waiting=(asked,), budget_remaining=0), RestartCounts())  # fmt: skip
+    return board
+
+
+def gpu_fault() -> Board:
+    """A GPU is lost, and an engine on the host is down."""
+    board = stale_vram()
+    now = time.time()
+    fault = {"engine": None, "kind": "gpu_fault", "cause": "gpu_lost", "severity": "page", "summary": "GPU 3 (GPU-7f3a9c13-4b1e-9d0c-52aa-8c0de1f0a9b3): the driver has lost it (Xid 79)"}  # fmt: skip
+    board.tell(made(event(board.host.target.name, fault, now - 300)))
+    down = {"engine": None, "kind": "engine_down", "cause": "engine_dead", "severity": "page", "summary": "the API server answers, but its engine core is dead: /health failed 9 times in a row"}  # fmt: skip
+    board.publish(signals("chat-1", "down", "Its engine core is dead.", now))
+    board.tell(made(event("chat-1", down, now - 290)))
+    return board
+
+
+def long_names() -> Board:
+    """Names and texts as long as they get, without a space to break at."""
+    name = (
+        "inference-cluster-eu-west-1-node-0123456789-meta-llama-3-3-70b-instruct-awq-int4-replica-0"
+    )
+    board = well()
+    now = time.time()
+    board.add_target(Target(name=name, url=f"http://{name}.svc.cluster.local:8000", group=f"group-{name}", node=name), 5.0)  # fmt: skip
+    board.publish(signals(name, "stalled", f"No step for 94 s ({name}).", now))
+    story = {"engine": "0", "kind": "engine_stalled", "cause": "hang", "severity": "page", "summary": f"Engine hung: no scheduler step for 94 s; {name * 2}", "restart_advised": True}  # fmt: skip
+    board.tell(made(event(name, story, now - 94)))
+    return board
+
+
 def everything() -> Board:
     """Every story of the demo at once."""
     board = Board()
@@ -201,6 +260,11 @@ def renew(board: Board) -> None:
 STATES = {
     "nothing": Board,
     "healthy": well,
+    "idle": idle,
+    "fresh": fresh,
+    "refused": refused,
+    "gpu fault": gpu_fault,
+    "long names": long_names,
     "one": lambda: well(1),
     **{state: lambda state=state: ill(state) for state in TROUBLES},
     "slow answers": slow_answers,

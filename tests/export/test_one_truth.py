@@ -1,11 +1,13 @@
 """Two cycles of the demo: page, `top`, API, /metrics and the alerts of a real Prometheus never say different things of one fact.
 
 All of it happens in virtual time. What has no browser is compared at every scrape, the page at every third, at other
-moments in the second cycle. The alerts are what promtool, Prometheus' own rule engine, makes of the same /metrics.
+moments in the second cycle, with a real Prometheus: virtual time stands still until it has scraped the same board and
+evaluated the shipped rules, so only their waits are left out. Waits are promtool's part: over the whole of /metrics.
 """
 
 import json
 import re
+import time
 
 import pytest
 from playwright.async_api import expect
@@ -14,6 +16,7 @@ from prometheus_client import CollectorRegistry
 from benchmarks.detection.sequences import KINDS
 from benchmarks.lab.virtual import EPOCH
 from tests.alerts import chain
+from tests.alerts.programs import Evaluated, prometheus
 from tests.export.browsing import LAPTOP, Tab
 from tests.export.contradictions import Seen, contradictions
 from tests.export.demo_hour import ILL, LATE_SECONDS, DemoHour
@@ -23,11 +26,15 @@ from vllm_watch.cli.helpers.top import once
 from vllm_watch.cli.helpers.top.status import Status as ToldStatus
 from vllm_watch.export import text
 from vllm_watch.export.status import Status
+from vllm_watch.story.kinds import story_of
+from vllm_watch.story.severities import severity_word
 
 pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="module")]
 
 SCRAPE_SECONDS, CYCLE_SECONDS = 5, 585
 PAGE_EVERY = 3  # scrapes
+RULES_EVERY_SECONDS = 60  # and at every change of an incident
+INTERVAL, INTERVAL_SECONDS = "200ms", 0.2  # of the real Prometheus
 HEIGHT = 5000  # what is out of sight is not drawn
 NOW, MEAN = "current_generation_tokens_per_second", "generation_tokens_per_second"
 STANDS_STILL = ("hang", "admission_deadlock", "crash", "engine_dead")
@@ -35,6 +42,9 @@ ALERTS = {
     "VllmEngineStalled": "engine_stalled", "VllmEngineDown": "engine_down",
     "VllmThroughputCollapse": "throughput_collapse", "VllmOverload": "overload",
 }  # fmt: skip
+ALERT_EARLY_SECONDS = 75.0
+"""An incident has its alert two evaluations after it opened, and 30 s later if its cause is unknown."""
+
 ALERT_LATE_SECONDS = 90.0
 """An alert begins at the next evaluation, and is kept for a minute so that a flapping series tells once."""
 
@@ -101,6 +111,10 @@ class Told:
             "/metrics": {(*key, key not in over) for key in (tuple(each[name] for name in names) for each in open_)},
         }  # fmt: skip
 
+    def asking(self) -> set[tuple[str, str, str, str]]:
+        """The incidents that ask for somebody now."""
+        return {_key(each) for each in self.top["wrong"] if each["phase"] == "active" and each["severity"] != "info"}  # fmt: skip
+
 
 def differences(told: Told, play: DemoHour) -> list[str]:
     """Every sentence is one fact that is told in two ways, or otherwise than it is."""
@@ -137,7 +151,43 @@ def wrong_alerts(alerts, play: DemoHour, seen: list[tuple[float, Told]]) -> list
             for each in play.told.troubles
         ):
             found.append(f"{alert.name} at {alert.first_s} s: nothing of the kind was wrong")
+    for t, _ in seen:
+        before = [known for at_s, known in seen if t - ALERT_EARLY_SECONDS <= at_s <= t]
+        for key in set.intersection(*(known.asking() for known in before)):
+            if not any(_key(each.labels) == key and each.first_s <= t <= each.last_s + chain.SCRAPE_SECONDS for each in alerts):  # fmt: skip
+                found.append(f"{key} at {t} s, and no alert")
     return found
+
+
+def alert_differences(alerts, told: Told, shown: Seen) -> list[str]:
+    """Between what fires in Prometheus and what page, top and API tell, in both directions."""
+    firing = {_key(alert["labels"]): alert for alert in alerts if alert["labels"].get("kind") and alert["state"] == "firing"}  # fmt: skip
+    of_api = {_key(each): each for entry in (*told.api["targets"], told.api["host"]) for each in entry["incidents"] if each["phase"] == "active" and each["severity"] != "info"}  # fmt: skip
+    of_top = {_key(each): each for each in told.top["wrong"]}
+    cards = {each["id"]: each for each in shown.cards}
+    found = [f"alert {key} fires without an incident" for key in firing.keys() - of_api.keys()]
+    found += [f"incident {key} without an alert" for key in of_api.keys() - firing.keys()]
+    for key in firing.keys() & of_api.keys():
+        alert, incident, row = firing[key], of_api[key], of_top[key]
+        card, notes, story = cards[incident["id"]], alert["annotations"], story_of(key[2], key[0])
+        since = time.strftime("%H:%M:%S UTC", time.gmtime(incident["began_timestamp_seconds"]))
+        facts = {
+            "severity": (severity_word(alert["labels"]["severity"]), severity_word(incident["severity"]), card["severity"], severity_word(row["severity"])),
+            "title": (story.title_of(key[3]), incident["title"], card["title"], row["title"]),
+            "since": (since, card["since"].removeprefix("since ").partition(",")[0], time.strftime("%H:%M:%S UTC", time.gmtime(row["began_t"]))),
+        }  # fmt: skip
+        found += [f"{key}: {name} {told}" for name, told in facts.items() if len(set(told)) > 1]
+        if f" {since}." not in notes["details"] or not notes["details"].startswith("Since "):
+            found.append(f"{key}: since {since}, and the alert: {notes['details']}")
+        who = f"{key[0]} engine {key[1]}" if key[1] else key[0]
+        if not notes["summary"].startswith(f"{who} {story.says}: ") or f"({key[3]})" not in notes["summary"]:  # fmt: skip
+            found.append(f"{key}: {incident['title']}, and the alert: {notes['summary']}")
+    return found
+
+
+def _key(labels) -> tuple[str, str, str, str]:
+    """Of an alert or an incident: whose, and what."""
+    return labels["target"], labels.get("engine") or "", labels["kind"], labels["cause"]
 
 
 async def test_two_cycles_of_the_demo_are_told_alike_everywhere(browser, monkeypatch, tmp_path):
@@ -149,7 +199,13 @@ async def test_two_cycles_of_the_demo_are_told_alike_everywhere(browser, monkeyp
         DemoHour(monkeypatch, SCRAPE_SECONDS) as play,
         serving(play.board) as server,
         await browser.new_context(viewport={"width": LAPTOP[0], "height": HEIGHT}) as context,
-    ):
+        prometheus(
+            tmp_path, f"127.0.0.1:{server.port}", "127.0.0.1:9", every=(INTERVAL, INTERVAL),
+            keep_firing="1ms", cause_wait="1ms",
+        ) as address,
+    ):  # fmt: skip
+        rules, fired = Evaluated(address, INTERVAL_SECONDS), set()
+        before: object = None
         tab = Tab(await context.new_page(), f"http://127.0.0.1:{server.port}/")
         await tab.page.goto(tab.url)
         await expect(tab.page.locator("#live")).to_have_attribute("data-state", "polled")
@@ -164,6 +220,13 @@ async def test_two_cycles_of_the_demo_are_told_alike_everywhere(browser, monkeyp
             if scrape % PAGE_EVERY == (at_s > CYCLE_SECONDS):
                 shown = await Seen.of(tab.page)
                 found += [f"{at_s} s: page: {each}" for each in contradictions(shown, play)]
+                now = told.incidents()["API"]
+                if now != before or at_s % RULES_EVERY_SECONDS < PAGE_EVERY * SCRAPE_SECONDS:
+                    alerts, before = await rules.alerts(), now
+                    fired |= {each["labels"]["alertname"] for each in alerts}
+                    found += [
+                        f"{at_s} s: {each}" for each in alert_differences(alerts, told, shown)
+                    ]
                 of_api = {target: sum(v for (name, _), v in told.rates(NOW)["API"].items() if name == target) for target, _ in told.rates(NOW)["API"]}  # fmt: skip
                 for name, number in await tab.page.evaluate(SHOWN):
                     rate = of_api.get(name)
@@ -171,4 +234,5 @@ async def test_two_cycles_of_the_demo_are_told_alike_everywhere(browser, monkeyp
                         found.append(f"{at_s} s: page: {name} generates {number}, API {rate}")
     alerts = chain.alerts(scraped, tmp_path)
     assert {each.name for each in alerts} >= {"VllmEngineStalled", "VllmEngineDown"}
+    assert fired >= {"VllmEngineStalled", "VllmEngineDown", "VllmThroughputCollapse"}
     assert found + wrong_alerts(alerts, play, seen) == []

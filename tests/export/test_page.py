@@ -313,6 +313,20 @@ async def test_evidence_is_in_its_unit(opened, server, value, unit, text):
     assert (await tab.page.evaluate(script, [value, unit])).replace("\u202f", " ") == text
 
 
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("No step for 1 h 57 min", "No step for 1 h 57 min"),
+        ("No step yet", "No step yet (1 h 57 min)"),
+    ],
+)
+async def test_a_long_time_in_a_sentence_is_not_repeated(opened, server, text, shown):
+    tab = await opened(server)
+    item = {"text": text, "name": "n", "value": 7050.0, "unit": "s", "expected": None}
+    script = "async (item) => (await import('./page/evidence.js')).inALine(item)"
+    assert (await tab.page.evaluate(script, item)).replace("\u202f", " ") == shown
+
+
 async def test_numbers_are_written_as_people_read_them(opened, server):
     """The formats of the page, from one table."""
     tab = await opened(server)

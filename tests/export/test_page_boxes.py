@@ -1,5 +1,7 @@
 """Nothing overlaps on the page: every text is measured, in every state, on a phone, laptops and a wide screen."""
 
+import time
+
 import pytest
 from playwright.async_api import expect
 
@@ -56,6 +58,14 @@ COLLISIONS = """() => {
 }"""
 
 
+async def measured(page, state) -> None:
+    """Nothing overlaps at any width."""
+    for width, height in SIZES:
+        await page.set_viewport_size({"width": width, "height": height})
+        await page.wait_for_timeout(150)
+        assert await page.evaluate(COLLISIONS) == [], f"{state} at {width} px"
+
+
 @pytest.mark.parametrize("state", [state for state in STATES if state != "500 targets"])
 async def test_no_text_overlaps_another_or_leaves_its_card(opened, state):
     """Everything unfolded, at each width."""
@@ -63,9 +73,51 @@ async def test_no_text_overlaps_another_or_leaves_its_card(opened, state):
         tab = await opened(server, SIZES[0])
         await tab.page.evaluate(UNFOLD)
         await expect(tab.page.locator("details:not([open])")).to_have_count(0)
-        for width, height in SIZES:
-            await tab.page.set_viewport_size({"width": width, "height": height})
-            await tab.page.wait_for_timeout(150)
-            found = await tab.page.evaluate(COLLISIONS)
-            assert found == [], f"{state} at {width} px"
+        await measured(tab.page, state)
         await tab.page.close()
+
+
+@pytest.mark.parametrize("button", ["Approve the restart", "Silence", "Pause restarts"])
+async def test_nothing_overlaps_in_a_dialog(opened, button):
+    """A dialog lies over the page on purpose: what is in it is measured alone."""
+    async with serving(STATES["refused"]()) as server:
+        tab = await opened(server, SIZES[0])
+        await tab.page.get_by_role("button", name=button).first.click()
+        await expect(tab.page.get_by_role("dialog")).to_be_visible()
+        await tab.page.evaluate(
+            "document.body.replaceChildren(document.querySelector('dialog[open]'))"
+        )
+        await measured(tab.page, button)
+
+
+async def test_nothing_overlaps_when_the_watcher_is_gone(opened):
+    """Killed, and frozen: the page says the same."""
+    async with serving(STATES["stalled"]()) as server:
+        tab = await opened(server, SIZES[0])
+        await server.stop()
+        await expect(tab.page.locator("#live")).to_have_attribute("data-state", "lost")
+        await measured(tab.page, "disconnected")
+
+
+@pytest.mark.parametrize(
+    "path", ["public", "runbooks/engine_stalled", "runbooks/alerts", "runbooks/restart"]
+)
+async def test_nothing_overlaps_on_the_other_pages(browser, path):
+    """The public view, with names as long as they get, and runbooks."""
+    async with (
+        serving(STATES["long names"](), public=True) as server,
+        await browser.new_context() as context,
+    ):
+        page = await context.new_page()
+        await page.goto(f"http://127.0.0.1:{server.port}/{path}")
+        await measured(page, path)
+
+
+async def test_nothing_overlaps_in_a_span_that_is_zoomed_into(opened):
+    """The charts of an opened row over two minutes, with the button that goes back."""
+    async with serving(STATES["stalled"]()) as server:
+        now = time.time()
+        tab = await opened(server, SIZES[0], place=f"#target-chat-1@{now - 200:.0f}-{now - 80:.0f}")
+        await tab.page.evaluate(UNFOLD)
+        await expect(tab.page.locator("#zoom-out")).to_be_visible()
+        await measured(tab.page, "zoomed")

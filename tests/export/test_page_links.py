@@ -93,7 +93,10 @@ async def test_an_incident_is_copied_as_markdown(opened, server, board):
     assert "\n- Where: http://127.0.0.1:8000 · meta-llama/llama-70b-b · gpu-host-1\n" in text
     assert re.search(r"\n- Since: \S+ \S+ UTC \(as of \S+ UTC\)\n", text)
     assert "\n- Do: Take it out of the load balancer" in text
-    assert "\n- A restart is advised: it usually fixes this." in text
+    assert (
+        "\n- Restart: vllm-watch will not restart it (restarts are off). A restart is advised: it usually fixes this."
+        in text
+    )
     assert f"[Runbook]({tab.url}runbooks/engine_stalled)" in text
     assert (
         "\nEvidence:\n- No step has ended for 94 s; the longest pause before was 1.3 s (0\u202fsteps/s, expected 31\u202fsteps/s)\n"

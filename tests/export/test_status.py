@@ -83,6 +83,7 @@ def test_open_incidents_are_said_with_their_target():
         "ended_timestamp_seconds": None, "closes_timestamp_seconds": None, "phase": "active", "meanwhile": "", "stacks": "", "times": 1, "requests_lost": None, "recurring": None,
         "worst": None,
         "title": "Stalled: hang", "says": "is stalled: hang", "first_step": STORIES["engine_stalled"].first_step_of("hang", advised=False),
+        "cost": "No request gets a token.",
         "restart_outcome": STORIES["engine_stalled"].restart, "severity_reason": "", "runbook": "docs/detectors/engine_stalled.md",
         "runbook_url": "/runbooks/engine_stalled",
     }  # fmt: skip

@@ -2,7 +2,7 @@
 
 import pytest
 
-from vllm_watch.support.counts import requests
+from vllm_watch.support.counts import cores, requests
 
 
 @pytest.mark.parametrize(
@@ -11,3 +11,8 @@ from vllm_watch.support.counts import requests
 )
 def test_one_is_singular(count: float, said: str) -> None:
     assert requests(count) == said
+
+
+@pytest.mark.parametrize(("count", "said"), [(0.96, "1 CPU core"), (2.0, "2.0 CPU cores")])
+def test_one_core_is_singular(count: float, said: str) -> None:
+    assert cores(count) == said

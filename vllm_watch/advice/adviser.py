@@ -1,8 +1,4 @@
-"""Follows one target and advises on its settings, from minutes of scrapes, never from one.
-
-Counts restart after some hours, so advice follows the current load. They are not kept over a restart of the watcher:
-advice returns after the same number of minutes.
-"""
+"""Follows one target and advises on its settings. Its counts restart after some hours, so advice follows the current load."""
 
 from collections.abc import Callable, Iterator, Mapping
 
@@ -24,7 +20,7 @@ GPU_SECONDS = 30.0
 """GPU holders change slowly."""
 
 JUDGE_SECONDS = 60.0
-"""Interval between judgements: nobody acts on advice within a minute."""
+"""Operators do not act on advice within a minute."""
 
 SPAN_SECONDS = 6 * 3600.0
 """Counts restart after this time: yesterday's load does not predict today's."""

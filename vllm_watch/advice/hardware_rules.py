@@ -1,4 +1,4 @@
-"""Advice on unused hardware: idle GPUs, and attention backends not in use."""
+"""Advice on unused hardware."""
 
 from collections.abc import Iterator
 
@@ -8,7 +8,7 @@ from vllm_watch.signals.holders.words import seconds
 from vllm_watch.signals.records import Advice
 
 WAITING_RATIO = 0.5
-"""Of scrapes with requests waiting: an engine behind half of the time needs more capacity."""
+"""Share of scrapes with requests waiting: an engine behind half of the time needs more capacity."""
 
 _RANKS = (2, 4, 8, 16)
 _FALLBACKS = ("XFORMERS", "TORCH_SDPA", "FLEX_ATTENTION")

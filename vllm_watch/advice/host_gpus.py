@@ -1,7 +1,4 @@
-"""The engine's GPUs on its host, their free memory, and idle GPUs.
-
-Only if certain: all processes are listed, and vLLM's belong to one server.
-"""
+"""Free memory and idle GPUs of the engine's host, if all processes are listed and vLLM's belong to one server."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -61,7 +58,6 @@ class HostGpusSeen:
         self._idle: frozenset[str] = frozenset()
 
     def add(self, gpus: Sequence[GpuSample] | None) -> None:
-        """Add a scrape; uncertain ones are skipped."""
         found = host_gpus(gpus)
         if found is None:
             return

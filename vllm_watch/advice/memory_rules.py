@@ -1,4 +1,4 @@
-"""Advice on KV cache memory: too little of the GPU, or too many requests for it."""
+"""Advice on KV cache memory."""
 
 import math
 from collections.abc import Iterator
@@ -17,16 +17,16 @@ UTILIZATION_MAX = 0.92
 """vLLM's default since 0.20: above it, CUDA graphs and fragmentation have no space."""
 
 GAIN_RATIO = 0.05
-"""Of the GPU; a smaller gain is not worth a restart."""
+"""Share of the GPU: a smaller gain is not worth a restart."""
 
 PREEMPTIONS_MIN, PREEMPTED_RATIO = 20.0, 0.02
 """A preemption discards the work on a request; fewer than one in fifty go unnoticed."""
 
 HEADROOM_RATIO = 0.9
-"""Of the requests that ran while the cache was full: they all grow until they end."""
+"""Share of the requests that ran while the cache was full: they all grow until they end."""
 
 FEW_RATIO = 0.5
-"""Of the requests that would fit at mean length."""
+"""Share of the requests that would fit at mean length."""
 
 _STEPS = 100
 _RUNNING_MIN = 2.0
@@ -79,8 +79,7 @@ def _is_short(evidence: Evidence) -> bool:
 
 
 def _fitting(evidence: Evidence) -> int | None:
-    """Return how many requests fit at once: 90 % of those running while it was full, but at least as many as fit
-    at mean full length, since a few long ones may have filled it."""
+    """Return how many requests fit: 90 % of those that ran while it was full, but at least as many as fit at mean full length."""
     prompts, generations = evidence.prompts, evidence.generations
     if prompts is None or generations is None or evidence.capacity_tokens is None:
         return None

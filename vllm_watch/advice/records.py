@@ -79,6 +79,5 @@ class Evidence:
     attention: AttentionBackend | None = None
 
     def setting(self, name: str) -> str | None:
-        """Return a value of vLLM's configuration; None if absent or "None"."""
         value = self.config.get(name)
         return None if value in (None, "", "None") else value

@@ -11,7 +11,7 @@ FULL_RATIO = 0.95
 _COUNTERS = ("preemptions", "mm_cache_queries", "mm_cache_hits", "external_prefix_cache_queries",
              "external_prefix_cache_hits")  # fmt: skip
 _QUERIES_MIN = 200.0
-"""Fewer lookups prove no ratio."""
+"""With fewer lookups, a hit ratio proves nothing."""
 
 
 class Tally:
@@ -56,7 +56,6 @@ class Tally:
         gpus: HostGpus | None,
         attention: AttentionBackend | None,
     ) -> Evidence:
-        """Return the evidence, with facts from other sources."""
         return Evidence(
             engine=sample.engine, seconds=self.seconds, scrapes=self._scrapes, engines=engines,
             config=sample.cache_config_info or {}, max_model_len=max_model_len,

@@ -1,4 +1,4 @@
-"""Advice from an engine's usage: unused context length, prompts with common prefixes."""
+"""Advice from an engine's usage."""
 
 import math
 from collections.abc import Iterator
@@ -18,14 +18,13 @@ FAR_BEYOND = 8.0
 """max_model_len ÷ longest request: below, tomorrow's request may need it."""
 
 HELD_RATIO = 0.25
-"""Of the KV cache, for one request of full length: below, it does no harm."""
+"""Share of the KV cache for one request of full length: below, it does no harm."""
 
 HIT_RATIO = 0.2
 """Hits elsewhere ÷ lookups: proves that this share of prompts repeats."""
 
 ALIKE_TOKENS, FEW_RATIO, ALIKE_RATIO = 500.0, 0.01, 0.5
-"""Prompts with the same instructions have a minimum length in common: hardly one is shorter, and it is a large part of
-the mean."""
+"""Prompts with the same instructions have a minimum length in common, which is a large part of the mean."""
 
 _ROUND_TOKENS = 1024
 

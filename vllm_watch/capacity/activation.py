@@ -1,7 +1,7 @@
 """Peak memory of the profiling run, on top of weights and KV cache.
 
-The highest of three moments counts: the encoder reads the largest images; the MLP holds the widest intermediates of
-all tokens; the sampler holds several float32 copies of all sequences' logits (sorted, probabilities, log-probabilities).
+It is the highest of three moments: the encoder reads the largest images, the MLP holds its widest intermediates, or the
+sampler holds float32 copies of all logits.
 """
 
 from dataclasses import dataclass
@@ -18,9 +18,9 @@ from vllm_watch.capacity.release import Release
 from vllm_watch.capacity.units import ceil_div
 
 _LOGIT_BYTES = 4  # float32
-_STREAMS = 3  # hidden states, the residual beside them, and the output of the layer
+_STREAMS = 3  # hidden states, residual, and the layer's output
 _USUAL_RATIO = 3.5  # intermediate to hidden size, if neither config nor weights give it
-_MOE_CHUNK_TOKENS = 32768  # above this, tokens pass the experts in chunks
+_MOE_CHUNK_TOKENS = 32768  # more tokens pass the experts in chunks
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ def activation(
         forward += _fetched(model, settings)
     seen, kept, images = _encoder(model, settings, element)
     sequences = settings.max_num_seqs
-    if images and settings.engine == "V0":  # it profiles prompts of one image each
+    if images and settings.engine == "V0":  # it profiles one image per prompt
         sequences = min(sequences, images)
     logits = sequences * model.vocab_size * _LOGIT_BYTES
     sampler = int(sampler_copies(settings.release).value * logits) + stream
@@ -61,7 +61,6 @@ def activation(
 
 
 def _encoder(model: Model, settings: Settings, element: int) -> tuple[int, int, int]:
-    """Return the encoder's peak, the bytes kept for the language model, and the number of images."""
     encoder = model.encoder
     if encoder is None:
         return 0, 0, 0
@@ -73,7 +72,7 @@ def _encoder(model: Model, settings: Settings, element: int) -> tuple[int, int, 
 
 
 def _fetched(model: Model, settings: Settings) -> int:
-    """Return the size of the layer that V0 copies from host to GPU while it runs (V1 reads it in place)."""
+    """V0 copies a layer to the GPU while it runs; V1 reads it in place."""
     ranks = settings.tensor_parallel_size * model.num_layers
     return count_parameters(model).matrices * dtype_bytes(settings.dtype) // ranks
 
@@ -86,10 +85,10 @@ def sampler_copies(release: Release) -> calibration.Figure:
 
 
 def _held(model: Model, settings: Settings, width: int, stream: int) -> int:
-    """Return all memory that the allocator reserved, free or not: releases before 0.6.4 count that.
+    """Return all memory that the allocator reserved, free or not, which releases before 0.6.4 count.
 
-    The block of queries, keys and values is free when the MLP begins, but too small for its first
-    output; the second, half as large, may fit. The sampler fits into the MLP's blocks.
+    The attention's block is free when the MLP begins, but too small for its first output; the second may fit.
+    The sampler fits into the MLP's blocks.
     """
     tokens, ranks = settings.max_num_batched_tokens, settings.tensor_parallel_size
     element = dtype_bytes(settings.dtype)
@@ -107,9 +106,10 @@ def _held(model: Model, settings: Settings, width: int, stream: int) -> int:
 
 
 def _unpacked(model: Model, latent: LatentAttention, ranks: int) -> int:
-    """Return elements per token of MLA before it had its own cache; each tensor has its own block.
+    """Return elements per token of MLA before it had its own cache.
 
-    Queries, keys with values, keys; all three and the output padded; the output cut. Source: deepseek_v2.py of 0.6.4.
+    Queries, keys with values, keys, all three and the output padded, and the cut output have their own blocks.
+    Source: deepseek_v2.py of 0.6.4.
     """
     head = latent.nope_dim + latent.rope_dim
     each = 2 * head + latent.nope_dim + 2 * latent.value_dim + 4 * PLAIN_MLA_HEAD
@@ -117,7 +117,6 @@ def _unpacked(model: Model, latent: LatentAttention, ranks: int) -> int:
 
 
 def _widest(model: Model, settings: Settings, width: int) -> int:
-    """Return the elements of the widest intermediates, of the MLP or of the routed experts."""
     tokens = settings.max_num_batched_tokens
     dense = tokens * ((2 if model.gated_mlp else 1) * width + width)
     experts = model.experts

@@ -1,4 +1,4 @@
-"""Bounds for numbers from model files and command lines, so that no computation runs away."""
+"""Bounds for numbers from model files and command lines."""
 
 from dataclasses import fields, is_dataclass
 from typing import Any
@@ -7,13 +7,13 @@ from vllm_watch.errors import WatchError
 
 NUMBER_MAX = 1 << 40
 LAYERS_MAX = 10_000
-BYTES_MAX = 1 << 50  # of a checkpoint, of memory
+BYTES_MAX = 1 << 50
 GIB_MAX = BYTES_MAX >> 30
 _DIGITS_SHOWN = 18
 
 
 def is_size(value: Any, most: int = NUMBER_MAX) -> bool:
-    """Return True if it is an int from 1 to the maximum."""
+    """Return True for an int from 1 to the maximum."""
     return isinstance(value, int) and not isinstance(value, bool) and 0 < value <= most
 
 

@@ -24,9 +24,8 @@ class Encoder:
     hidden_size: int
     intermediate_size: int
     patches_per_token: int
-    """Patches per token of the language model."""
     item_tokens: int
-    """Of the largest image."""
+    """Tokens of the largest image."""
 
 
 def read_encoder(config: Mapping[str, Any]) -> Encoder | None:
@@ -50,16 +49,13 @@ def read_encoder(config: Mapping[str, Any]) -> Encoder | None:
 
 
 def peak_bytes(encoder: Encoder, tokens: int, element: int) -> int:
-    """Return the peak while it reads images of this many tokens.
-
-    Ranks split its MLP, but add exchange buffers: two ranks took as much as one.
-    """
+    """Return the peak while it reads images of this many tokens. Two ranks take as much as one: exchange buffers replace the saved MLP."""
     width = _STREAMS * encoder.hidden_size + _WIDEST * encoder.intermediate_size
     return tokens * encoder.patches_per_token * width * element
 
 
 def profiled_items(encoder: Encoder, batched_tokens: int) -> int:
-    """Return the number of whole images in one step, at least 1."""
+    """Return the number of whole images in one step."""
     return max(1, batched_tokens // encoder.item_tokens)
 
 
@@ -91,7 +87,6 @@ def _stated_tokens(config: Mapping[str, Any], vision: Mapping[str, Any]) -> int 
 
 
 def _image_patches(vision: Mapping[str, Any]) -> int | None:
-    """Return the tokens of an encoder that scales all images to one size."""
     size, patch = vision.get("image_size"), vision.get("patch_size")
     if isinstance(size, int) and isinstance(patch, int) and 0 < patch <= size:
         return (size // patch) ** 2

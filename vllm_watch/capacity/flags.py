@@ -1,4 +1,4 @@
-"""Engine flags as given and as vLLM resolves them; defaults depend on release and GPU."""
+"""Engine flags as given and as vLLM resolves them."""
 
 from dataclasses import dataclass
 
@@ -10,8 +10,8 @@ from vllm_watch.capacity.release import Release
 from vllm_watch.capacity.units import GIB
 from vllm_watch.errors import WatchError
 
-LENGTH_UNSAID = 2048  # tokens: vLLM's default if the config gives none
-_LONG_CONTEXT = 32768  # tokens: above, V0 chunks prefills by default
+LENGTH_UNSAID = 2048  # tokens, if the config gives none
+_LONG_CONTEXT = 32768  # tokens: V0 chunks longer prefills
 _LARGE_GPU_BYTES, _HUGE_GPU_BYTES = 70 * GIB, 160 * GIB  # as in vLLM's get_batch_defaults
 _MULTIMODAL_BATCH = 5120  # V0's floor for models with an encoder
 _BEFORE_AMPERE = ("T4", "V100", "V100 32GB", "P100")
@@ -22,18 +22,18 @@ _UTILIZATION_OLD, _UTILIZATION_NEW = 0.9, 0.92
 
 @dataclass(frozen=True, slots=True)
 class Drafter:
-    """Speculative decoding: tokens drafted per step and the drafter's cached layers."""
+    """Speculative decoding, with the drafter's cached layers."""
 
     method: str
     tokens: int
     layers: int
     model: Model | None = None
-    """A separate draft model; None: layers shaped like the target's full attention."""
+    """None: layers shaped like the target's full attention."""
 
 
 @dataclass(frozen=True, slots=True)
 class Flags:
-    """Flags as given. None: left to vLLM."""
+    """Flags as given; None leaves them to vLLM."""
 
     release: Release = releases.NEWEST
     use_v0: bool | None = None
@@ -51,7 +51,6 @@ class Flags:
     quantization: str | None = None
     enforce_eager: bool = False
     language_model_only: bool = False
-    """The encoder of a multimodal model is neither loaded nor profiled."""
     enable_prefix_caching: bool = True
     async_scheduling: bool | None = None
     kv_cache_memory_bytes: int | None = None
@@ -91,10 +90,7 @@ class Settings:
 def settle(
     flags: Flags, model: Model, gpu: Gpu | None, memory_bytes: int, gpu_name: str | None
 ) -> Settings:
-    """Return every flag with the value that vLLM of this release would take on this GPU.
-
-    Raises: WatchError for a release that is too old.
-    """
+    """Return every flag with its value in this release on this GPU. Raises WatchError if the release is too old."""
     release = flags.release
     if release < releases.OLDEST:
         cause = (
@@ -129,7 +125,7 @@ def settle(
 
 
 def obstacle(flags: Flags, model: Model) -> str | None:
-    """Return why vLLM would refuse these flags regardless of memory, or None."""
+    """Return why vLLM would refuse these flags on any GPU, or None."""
     heads, ranks = model.num_attention_heads, flags.tensor_parallel_size
     if heads % ranks:
         return f"--tensor-parallel-size {ranks} does not divide the model's {heads} attention heads"
@@ -147,10 +143,7 @@ def obstacle(flags: Flags, model: Model) -> str | None:
 
 
 def _defaults_to_v0(flags: Flags, model: Model, gpu: Gpu | None) -> bool:
-    """Return True if vLLM picks V0: before 0.8, and for features that V1 lacked.
-
-    Source: EngineArgs._is_v1_supported_oracle of vLLM 0.8.5.
-    """
+    """Source: EngineArgs._is_v1_supported_oracle of vLLM 0.8.5."""
     if flags.release < releases.V1_BY_DEFAULT:
         return True
     if flags.release >= releases.V0_IS_GONE:
@@ -165,7 +158,7 @@ def _defaults_to_v0(flags: Flags, model: Model, gpu: Gpu | None) -> bool:
         flags.kv_cache_dtype != "auto" and not name.startswith(_READS_FP8),
         dtype_bytes(dtype) > 2,  # noqa: PLR2004 - FlashAttention reads 16 bits
         any(kind in (LayerKind.STATE, LayerKind.STATE_AND_FULL) for kind in model.layer_kinds),
-        flags.pipeline_parallel_size > 1,  # but with Ray
+        flags.pipeline_parallel_size > 1,  # unless it uses Ray
         name.startswith("MI"),
     )
     return any(unable) and flags.release < releases.HYBRID_POOL

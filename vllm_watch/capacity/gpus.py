@@ -1,8 +1,4 @@
-"""GPUs by name, with the memory that CUDA reports, which is less than the nominal size.
-
-Source: `total_memory` in public start-up logs. Driver, ECC and a display take more; NVML is used
-instead if available.
-"""
+"""GPUs by name, with the memory that CUDA reports. Source: `total_memory` in public start-up logs."""
 
 import re
 from dataclasses import dataclass
@@ -20,7 +16,7 @@ class Gpu:
     cuda_gib: float
 
 
-# Specific names first: the first pattern that a name contains wins.
+# The first pattern that a name contains wins.
 _GPUS: tuple[tuple[str, Gpu], ...] = tuple(
     (pattern, Gpu(name, catalogue, cuda))
     for pattern, name, catalogue, cuda in (
@@ -64,8 +60,7 @@ _GPUS: tuple[tuple[str, Gpu], ...] = tuple(
         (r"gb10|spark", "GB10", 128, 119.7),
     )
 )
-# A card that is not in the table loses about this share to ECC, firmware and rounding (the spread above
-# is 0.0 to 0.09 of the catalogue's figure, most of it 0.01 to 0.03).
+# Usable share of other cards. Those above lose 0 to 9 %, most of them 1 to 3 %.
 _UNKNOWN_SHARE = 0.985
 _CATALOGUE_SPREAD = 1.08  # people write 98 for 96, and GB for GiB
 CATALOGUE_SIZES = (
@@ -92,11 +87,11 @@ CATALOGUE_SIZES = (
 )
 
 
-_SIZE = re.compile(r"(\d{2,3}) ?gi?b?\b")  # in a name, as of "A100-SXM4-80GB"
+_SIZE = re.compile(r"(\d{2,3}) ?gi?b?\b")  # as in "A100-SXM4-80GB"
 
 
 def sizes_of(name: str) -> tuple[float, ...]:
-    """Return the nominal sizes (GiB) of cards of this name, if the name does not give one."""
+    """Return the nominal sizes (GiB) of cards of this name, unless the name has one."""
     text = name.lower()
     first = next((pattern for pattern, _ in _GPUS if re.search(pattern, text)), None)
     if _SIZE.search(text):
@@ -105,7 +100,7 @@ def sizes_of(name: str) -> tuple[float, ...]:
 
 
 def find_gpu(name: str | None, memory_gib: float | None = None) -> Gpu | None:
-    """Return the card of this name (and size, if there are several), or None."""
+    """Return the card of this name and size, or None."""
     if not name:
         return None
     named = [gpu for pattern, gpu in _GPUS if re.search(pattern, name.lower())]
@@ -117,7 +112,7 @@ def find_gpu(name: str | None, memory_gib: float | None = None) -> Gpu | None:
 
 
 def nearest(name: str) -> str | None:
-    """Return the known card whose name is most similar, or None; without its maker and its size."""
+    """Return the known card whose name is most similar, or None."""
     names = {gpu.name.lower().removeprefix("rtx "): gpu.name for _, gpu in _GPUS}
     words = re.sub(r"nvidia|geforce|rtx|tesla|\d+ ?gi?b|[-_]", " ", name.lower()).split()
     alike = get_close_matches(" ".join(words), names, 1) or get_close_matches(
@@ -127,10 +122,7 @@ def nearest(name: str) -> str | None:
 
 
 def cuda_memory_bytes(memory_gib: float, gpu: Gpu | None) -> tuple[int, str]:
-    """Return the memory that CUDA reports, and the source of the figure.
-
-    A nominal size (24, 80) identifies the card; any other is taken as measured.
-    """
+    """Return the memory that CUDA reports, and its source. A nominal size (24, 80) identifies the card; others are taken as measured."""
     if gpu is not None and gpu.cuda_gib < memory_gib < gpu.catalogue_gib * _CATALOGUE_SPREAD:
         what = "" if memory_gib == gpu.catalogue_gib else f" ({memory_gib:g} given)"
         return int(gpu.cuda_gib * GIB), f"{gpu.name}: {gpu.cuda_gib:g} GiB as CUDA reports it{what}"

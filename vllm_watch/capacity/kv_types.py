@@ -1,7 +1,6 @@
-"""Bytes per head and token for each --kv-cache-dtype.
+"""Bytes per head and token for each --kv-cache-dtype. Source: vLLM's CacheDType and the pages of its attention backends.
 
-Source: vLLM's CacheDType and the pages of its attention backends (per-token-head types add a scale,
-NVFP4 packs two values to a byte with one scale byte to 16, fp8_ds_mla is a row of 656 bytes).
+Per-token-head types add a scale; NVFP4 packs two values to a byte, with one scale byte to 16.
 """
 
 from fractions import Fraction
@@ -10,7 +9,7 @@ from vllm_watch.capacity.bounds import shown
 from vllm_watch.capacity.units import ceil_div, round_up
 from vllm_watch.errors import WatchError
 
-# The dtype of the model, in bytes per element.
+# Bytes per element.
 MODEL_DTYPES = {
     "bfloat16": 2, "float16": 2, "half": 2, "float32": 4, "float": 4, "float64": 8,
 }  # fmt: skip
@@ -37,12 +36,12 @@ DS_MLA_ROW_BYTES = 656  # 512 fp8 values, 4 scales of 4 bytes, 64 rotary values 
 
 
 def known_kv_types() -> tuple[str, ...]:
-    """Return all known names, 'auto' first."""
+    """Return all known names."""
     return ("auto", *_ELEMENT, *_PACKED)
 
 
 def key_value_bytes(head_dim: int, kv_dtype: str, model_dtype: str) -> int:
-    """Return the bytes of one head's K and V of one token."""
+    """Return one head's bytes of K and V for one token."""
     if kv_dtype not in _PACKED:
         return 2 * head_bytes(head_dim, kv_dtype, model_dtype)
     key_bits, value_bits = _PACKED[kv_dtype]
@@ -52,10 +51,7 @@ def key_value_bytes(head_dim: int, kv_dtype: str, model_dtype: str) -> int:
 
 
 def head_bytes(elements: int, kv_dtype: str, model_dtype: str) -> int:
-    """Return the bytes of one head's K or V of one token, with its scale if the type has one.
-
-    Raises: WatchError if the type is unknown.
-    """
+    """Return one head's bytes of K or V for one token. Raises WatchError if the type is unknown."""
     kv_dtype = _ALIASES.get(kv_dtype, kv_dtype)
     if kv_dtype == "auto":
         return elements * dtype_bytes(model_dtype)
@@ -71,10 +67,7 @@ def head_bytes(elements: int, kv_dtype: str, model_dtype: str) -> int:
 
 
 def dtype_bytes(model_dtype: str) -> int:
-    """Return bytes per element of the dtype.
-
-    Raises: WatchError if it is unknown.
-    """
+    """Return bytes per element. Raises WatchError if the dtype is unknown."""
     model_dtype = _ALIASES.get(model_dtype, model_dtype)
     if model_dtype not in MODEL_DTYPES:
         raise WatchError(

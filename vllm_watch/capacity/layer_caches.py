@@ -19,25 +19,25 @@ _PLAIN_EDGE = 2  # layers at either end
 
 @dataclass(frozen=True, slots=True)
 class LayerCache:
-    """One layer's cache on one GPU. Exactly one of the two sizes is not 0."""
+    """One layer's cache on one GPU: bytes per token or a state."""
 
     bytes_per_token: int
     window_tokens: int | None = None
     """Tokens kept; None: all."""
     chunked: bool = False
     state_bytes: int = 0
-    """Per request, whatever its length."""
+    """Per request of any length."""
     checkpoints: int = 0
     """States kept in addition to the two of a cached prefix."""
     latent: bool = False
 
 
 def stage_layers(model: Model, stages: int) -> tuple[tuple[LayerKind, ...], ...]:
-    """Return the layers of each pipeline stage; the remainder goes to the middle, as in vLLM."""
+    """Return the layers of each pipeline stage, as in vLLM."""
     count = model.num_layers
     sizes = [count // stages] * stages
     rest = count % stages
-    # vLLM adds the rest from the second-last stage backwards: the last one holds the head.
+    # The remainder goes from the second-last stage backwards: the last one holds the head.
     for index in range(rest):
         sizes[(stages - 2 - index) % stages] += 1
     cut, parts = 0, []
@@ -64,7 +64,7 @@ def layer_caches(
 
 
 def _kept_plain(kinds: tuple[LayerKind, ...], settings: Settings) -> frozenset[int]:
-    """Return True if TurboQuant skips this layer: the outermost ones of a model without states."""
+    """Return the indices of the outermost layers, which TurboQuant skips in models without states."""
     if not settings.kv_cache_dtype.startswith("turboquant_") or LayerKind.STATE in kinds:
         return frozenset()
     count = len(kinds)
@@ -72,7 +72,7 @@ def _kept_plain(kinds: tuple[LayerKind, ...], settings: Settings) -> frozenset[i
 
 
 def draft_caches(model: Model, settings: Settings) -> list[LayerCache]:
-    """Return the drafter's caches; without a draft model, shaped like full attention (EAGLE, MTP)."""
+    """Return the drafter's caches; without a draft model they are shaped like full attention."""
     drafter = settings.flags.drafter
     if drafter is None:
         return []
@@ -120,7 +120,7 @@ def _full(model: Model, settings: Settings) -> list[LayerCache]:
 
 
 def _heads_here(heads: int, settings: Settings) -> int:
-    """Return the KV heads per rank; with more ranks than heads, each rank holds a copy of one."""
+    """Return the KV heads per rank; spare ranks hold copies."""
     return max(1, heads // settings.tensor_parallel_size)
 
 
@@ -140,7 +140,7 @@ def _state(model: Model, settings: Settings) -> list[LayerCache]:
     element = dtype_bytes(settings.dtype)
     convolution = ceil_div(channels, ranks) * (state.conv_kernel - 1 + ahead) * element
     heads = ceil_div(state.state_heads, ranks)
-    # The kernels of a CPU with AVX-512 BF16 want float32, whatever the model's dtype; one without takes the model's.
+    # CPU kernels with AVX-512 BF16 need float32; those without take the model's dtype.
     said = state.state_dtype or ("float32" if settings.cpu else settings.dtype)
     recurrent = heads * state.state_elements_per_head * dtype_bytes(said)
     checkpoints = state.checkpoints if settings.release >= releases.STATE_CHECKPOINTS else 0

@@ -1,4 +1,4 @@
-"""The properties of a model that determine its memory, independent of config format."""
+"""The properties of a model that determine its memory."""
 
 from dataclasses import dataclass
 from enum import Enum
@@ -20,7 +20,7 @@ class LayerKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class LatentAttention:
-    """Multi-head latent attention (DeepSeek's MLA): one vector per token for all heads."""
+    """DeepSeek's MLA: one vector per token for all heads."""
 
     lora_rank: int
     rope_dim: int
@@ -28,25 +28,24 @@ class LatentAttention:
     value_dim: int
     query_rank: int | None = None
     indexer_dim: int | None = None
-    """Sparse attention's own key per token (DeepSeek V3.2), in elements; None: not sparse."""
+    """Elements of sparse attention's key per token (DeepSeek V3.2)."""
 
 
 @dataclass(frozen=True, slots=True)
 class RecurrentState:
-    """State of a Mamba, GDN or convolution layer per sequence, before tensor parallelism."""
+    """State of a recurrent or convolution layer per sequence, before tensor parallelism."""
 
     conv_channels: int
     conv_kernel: int
     state_heads: int
     state_elements_per_head: int
     state_dtype: str | None
-    """None: the model's."""
+    """None: the model's dtype."""
     projected_channels: int
-    """Columns of the matrices in and out, for counting parameters."""
     checkpoints: int = 0
     """States kept in addition to the two of a cached prefix, in releases that do so."""
     grouped_channels: int = 0
-    """Of `conv_channels`, those of B and C, which are kept whole groups per rank."""
+    """The part of `conv_channels` that holds B and C, whole groups per rank."""
     groups: int = 0
     assumed: bool = False
     """True if sizes were derived from the attention layers."""
@@ -67,7 +66,7 @@ class Experts:
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """A model's shape. Sizes in elements, of the whole model, before any split over GPUs."""
+    """A model's shape, in elements of the whole model."""
 
     model_type: str | None
     layer_kinds: tuple[LayerKind, ...]
@@ -84,7 +83,7 @@ class Model:
     sliding_window: int | None = None
     chunk_size: int | None = None
     full_head_dim: int | None = None
-    """Of full-attention layers where they differ from the sliding ones (Gemma 4)."""
+    """Head size of full-attention layers if it differs from the sliding ones (Gemma 4)."""
     full_key_value_heads: int | None = None
     shared_layers: int = 0
     """The last N layers read an earlier layer's cache and have none."""
@@ -94,14 +93,12 @@ class Model:
     attention_gate: bool = False
     """Full attention has a gate as wide as its queries (Qwen3-Next and after)."""
     draft_layers: int = 0
-    """Multi-token-prediction layers in the checkpoint."""
     multimodal: bool = False
     encoder: Encoder | None = None
     quantization: Quantization | None = None
     unread_cache: str | None = None
-    """The config key that makes the KV cache impossible to size, or None."""
+    """Config key of a KV cache that cannot be sized."""
     notes: tuple[str, ...] = ()
-    """Assumptions for values missing from the config."""
 
     @property
     def num_layers(self) -> int:

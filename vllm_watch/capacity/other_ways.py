@@ -1,7 +1,4 @@
-"""Ways to fit if no single flag suffices: several flags, more or larger GPUs, a smaller checkpoint.
-
-Each is planned before it is printed, as in suggestions.py.
-"""
+"""Ways to fit if no single flag suffices. Each is planned first."""
 
 import math
 from collections.abc import Iterator
@@ -30,7 +27,7 @@ from vllm_watch.capacity.suggestions import (
 from vllm_watch.capacity.units import GIB
 
 _DEAR = {"--max-model-len", "--tensor-parallel-size", "--quantization"}
-"""Flags that cost length, hardware or quality; alternatives are listed with them."""
+"""Flags that cost length, hardware or quality."""
 _LARGER_STEP, _LARGER_STEPS = 1.02, 200
 _CHECKPOINTS = (
     ("an 8-bit", Quantization("8 bits", 1.0, 1.0, 1.0)),
@@ -40,19 +37,19 @@ _CHECKPOINTS = (
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """Alternatives: several flags, more or larger GPUs, a smaller checkpoint."""
+    """A change that makes the plan fit, and its reason."""
 
     change: str
     why: str
 
 
 def other_ways(plan: Plan, found: tuple[Suggestion, ...]) -> tuple[Way, ...]:
-    """Return alternatives if no suggestion is cheap: several flags, GPUs, memory, bits."""
+    """Return the ways; none if the plan fits or a suggestion is cheap."""
     alone = {each.flag for each in found}
     if plan.fits or alone - _DEAR:
         return ()
     start = _startable(plan)
-    if _split(plan, start).fits:  # vLLM takes it with another split
+    if _split(plan, start).fits:
         return () if alone else (Way(_typed(plan, start), refusal(plan)),)
     ways: list[Way] = []
     if alone <= {"--max-model-len"}:
@@ -63,7 +60,7 @@ def other_ways(plan: Plan, found: tuple[Suggestion, ...]) -> tuple[Way, ...]:
 
 
 def _startable(plan: Plan) -> Flags:
-    """Return the flags, or those with the smallest change of the split that vLLM accepts."""
+    """Return the flags with the smallest change of the split that vLLM accepts."""
     flags = plan.settings.flags
     splits = (
         replace(
@@ -102,7 +99,7 @@ def _changed(before: Flags, after: Flags) -> dict[str, Any]:
 
 
 def _typed(plan: Plan, after: Flags) -> str:
-    """Return the changed flags as typed; with another split, also a size given per GPU."""
+    """Return the changed flags as typed, with the new size per GPU if one was given."""
     changed = _changed(plan.settings.flags, after)
     given = _share(plan, after).given_gib
     if given != plan.checkpoint.given_gib:
@@ -173,14 +170,13 @@ def _more_gpus(plan: Plan, start: Flags) -> Iterator[Way]:
 
 
 def _larger_gpus(plan: Plan, start: Flags) -> Iterator[Way]:
-    """Return the memory per GPU that suffices for the same number of GPUs."""
     now = _split(plan, start)
     blocks = now.pool.blocks_per_request(now.settings.max_model_len) + 1
     missing = max(0, blocks * now.pool.bytes_per_block - now.kv_bytes, now.over_bytes)
     size = now.machine.memory_bytes + missing / now.settings.gpu_memory_utilization
     for _ in range(_LARGER_STEPS):
         gib = math.ceil(size / GIB * 10) / 10
-        gib += 0.1 if gib in CATALOGUE_SIZES else 0.0  # those are taken as names of cards
+        gib += 0.1 if gib in CATALOGUE_SIZES else 0.0  # a catalogue size would name a card
         memory, source = cuda_memory_bytes(gib, None)
         machine = Machine(memory, source, count=plan.machine.count)
         if _split(plan, start, machine).fits:
@@ -193,7 +189,6 @@ def _larger_gpus(plan: Plan, start: Flags) -> Iterator[Way]:
 
 
 def _smaller_checkpoint(plan: Plan, start: Flags) -> Iterator[Way]:
-    """Return a smaller format of the weights that would fit; no flag produces it."""
     now = find_quantization(plan.settings.flags.quantization, plan.model.quantization).smallest
     flags = replace(start, quantization=None)
     for name, quantization in _CHECKPOINTS if plan.model.sized else ():

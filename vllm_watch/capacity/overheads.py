@@ -30,7 +30,7 @@ def graph_bytes(settings: Settings) -> int:
 
 
 def graph_count(sequences: int) -> int:
-    """Return the graphs of mixed batches (up to twice the sequences) and of decoding (up to the sequences)."""
+    """Return the number of graphs: mixed batches (up to twice the sequences) and decoding."""
     mixed = min(2 * sequences, _LARGEST_GRAPH)
     return _sizes(mixed) + _sizes(min(sequences, mixed))
 

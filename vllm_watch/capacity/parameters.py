@@ -1,7 +1,4 @@
-"""Parameter counts from the shape, used without a checkpoint.
-
-Quantized parts (the layers' matrices) are counted apart from others (embeddings, head, norms).
-"""
+"""Parameter counts from a model's shape, used without a checkpoint."""
 
 from collections import Counter
 from dataclasses import dataclass
@@ -16,17 +13,17 @@ class Parameters:
     matrices: int
     """In the layers: quantization shrinks them, tensor parallelism splits them."""
     attention: int
-    """Of `matrices`, those of attention and of recurrent layers."""
+    """Attention and recurrent layers, part of `matrices`."""
     experts: int
-    """Of `matrices`, those of routed experts."""
+    """Routed experts, part of `matrices`."""
     embeddings: int
     """Input embeddings, and the output head if not tied."""
     small: int
     """Norms, biases and convolutions, kept whole and unquantized."""
     encoder: int = 0
-    """A vision tower's, split but seldom quantized."""
+    """The vision tower, split but seldom quantized."""
     replicated: int = 0
-    """Of `matrices`, those each rank keeps whole: MLA's projections down and the routers."""
+    """Part of `matrices` that each rank keeps whole: MLA's projections down and the routers."""
 
     @property
     def total(self) -> int:
@@ -66,7 +63,7 @@ def _replicated(model: Model, kind: LayerKind, *, mixture: bool) -> int:
 
 
 def infer_intermediate(model: Model, parameters: int) -> int | None:
-    """Return the MLP's width that the parameter count implies; None if implausible."""
+    """Return the MLP's width that the parameter count implies, if plausible."""
     matrices = 3 if model.gated_mlp else 2
     alike = Counter(model.layer_kinds)
     attention = sum(layers * _mixer(model, kind) for kind, layers in alike.items())
@@ -91,7 +88,7 @@ def _mixer(model: Model, kind: LayerKind) -> int:
 
 def _attention(model: Model, kv_heads: int, head_dim: int) -> int:
     queries = model.num_attention_heads * head_dim
-    wide = 3 if model.attention_gate else 2  # in, out, and the gate
+    wide = 3 if model.attention_gate else 2
     return model.hidden_size * (wide * queries + 2 * kv_heads * head_dim)
 
 

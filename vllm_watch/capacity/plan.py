@@ -1,4 +1,4 @@
-"""The plan: from model, flags and GPU to each part of the memory and whether it fits."""
+"""Plan each part of the GPU memory from model, flags and GPU."""
 
 from dataclasses import dataclass, replace
 
@@ -31,7 +31,7 @@ class Machine:
     count: int | None = None
     """None: as many as the flags need."""
     beyond_bytes: int = 0
-    """Memory that a real start took beyond the count; negative: it took less."""
+    """Memory that a real start took beyond the count; may be negative."""
     beyond_source: str = ""
 
 
@@ -45,7 +45,7 @@ class Checkpoint:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Memory of the fullest GPU and the resulting capacity. Sizes in bytes."""
+    """Memory of the fullest GPU, in bytes, and the resulting capacity."""
 
     model: Model
     settings: Settings
@@ -62,7 +62,6 @@ class Plan:
     pool: Pool
     num_blocks: int
     longest: int
-    """The longest request that fits, up to the model's own limit."""
 
     @property
     def gpus_needed(self) -> int:
@@ -72,7 +71,6 @@ class Plan:
 
     @property
     def has_memory(self) -> bool:
-        """Return True if one request of max_model_len fits on these GPUs."""
         if not self.pool.groups:
             return self.kv_bytes > 0
         if self.kv_bytes < 0 or self.lacks_state_blocks or self.over_bytes > 0:
@@ -81,7 +79,7 @@ class Plan:
 
     @property
     def lacks_state_blocks(self) -> bool:
-        """Return True if vLLM refuses to capture graphs: each sequence needs a block for its state."""
+        """vLLM captures graphs only if each sequence has a block for its state."""
         settings = self.settings
         return (
             settings.release >= releases.STATE_BLOCK_PER_SEQUENCE
@@ -93,7 +91,7 @@ class Plan:
 
     @property
     def over_bytes(self) -> int:
-        """Bytes by which a cache of given size exceeds the GPU's memory; 0 or less: fits."""
+        """Bytes by which a cache of given size exceeds the GPU's memory."""
         taken = self.weights.bytes_per_gpu + self.activation.peak_bytes + self.non_torch_bytes
         cache = self.num_blocks * self.pool.bytes_per_block + self.machine.beyond_bytes
         return taken + cache - self.machine.memory_bytes
@@ -108,12 +106,11 @@ class Plan:
 
     @property
     def obstacle(self) -> str | None:
-        """Reason for which vLLM refuses the flags regardless of memory, or None."""
         return obstacle(self.settings.flags, self.model)
 
     @property
     def tokens(self) -> int:
-        """The size of the KV cache as vLLM prints it."""
+        """KV cache size as vLLM logs it."""
         return self.pool.logged_tokens(self.num_blocks, self.settings.max_model_len)
 
     @property
@@ -122,17 +119,14 @@ class Plan:
 
     @property
     def bytes_per_token(self) -> float:
-        """KV cache bytes per GPU for each token that vLLM prints."""
+        """KV cache bytes per GPU for each token that vLLM logs."""
         many = 1 << 20
         tokens = self.pool.logged_tokens(many, self.settings.max_model_len)
         return self.pool.bytes_per_block * many / tokens if tokens else 0.0
 
 
 def make_plan(model: Model, flags: Flags, machine: Machine, checkpoint: Checkpoint) -> Plan:
-    """Return the plan.
-
-    Raises: WatchError if the kind of KV cache is unknown.
-    """
+    """Return the plan. Raises WatchError if the kind of KV cache is unknown."""
     if flags.language_model_only:
         model = replace(model, encoder=None, multimodal=False)
     settings = settle(flags, model, machine.gpu, machine.memory_bytes, machine.gpu_name)
@@ -167,7 +161,7 @@ def _unsized(model: Model, weights: int, left: int, budget: int) -> WatchError:
         f"{model.model_type or 'this model'} keeps its tokens compressed ({model.unread_cache}), and its effect in vLLM is not "
         f"known here: how many tokens fit is unknown. Weights of {weights / GIB:.2f} GiB per GPU {beside} the {budget / GIB:.2f} GiB that vLLM may take",
         "start it once: vLLM prints 'GPU KV cache size' and 'Maximum concurrency'",
-    )  # fmt: skip
+    )
 
 
 def with_flags(plan: Plan, flags: Flags, checkpoint: Checkpoint | None = None) -> Plan:
@@ -176,7 +170,7 @@ def with_flags(plan: Plan, flags: Flags, checkpoint: Checkpoint | None = None) -
 
 
 def _fullest_pool(model: Model, settings: Settings) -> Pool:
-    """Return the pool of the pipeline stage with the largest blocks; all stages get its number of blocks."""
+    """Return the pool with the largest blocks: all stages get its number of blocks."""
     parts = stage_layers(model, min(settings.flags.pipeline_parallel_size, model.num_layers))
     pools = []
     for index, kinds in enumerate(parts):

@@ -1,8 +1,6 @@
-"""One GPU's pool of KV blocks: shared by layers, used by requests, printed in the log.
+"""One GPU's pool of KV blocks. Groups of layers with the same kind of cache share it, so all their blocks have one size.
 
-Layers with the same kind of cache form groups of equal size, and all groups draw blocks from one
-pool, so a block is as large as one group's pages. Source: vLLM's kv_cache_utils.py, of the releases
-in `release.py`.
+Source: vLLM's kv_cache_utils.py, of the releases in `release.py`.
 """
 
 import math
@@ -14,9 +12,9 @@ from vllm_watch.capacity.flags import Settings
 from vllm_watch.capacity.layer_caches import LayerCache
 from vllm_watch.capacity.units import ceil_div
 
-_LATENT_ALIGNMENT = 128  # MLA beside states: kernels want blocks of whole 128 tokens
+_LATENT_ALIGNMENT = 128  # with states, MLA's kernels need blocks of whole 128 tokens
 _KERNEL_BLOCK, _CPU_KERNEL_BLOCK = 16, 32
-# Fewer layers than this many times the smallest kind: pad the smaller kind instead of splitting.
+# If the larger kind has fewer layers than this factor times the smaller, the smaller is padded, not split.
 _PAD_RATHER_THAN_SPLIT = 1.5
 
 
@@ -34,7 +32,7 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class Pool:
-    """Blocks of one size for all groups."""
+    """Blocks of one size."""
 
     bytes_per_block: int
     groups: tuple[Group, ...]
@@ -46,7 +44,6 @@ class Pool:
         return min((each.block_tokens for each in self.groups if each.block_tokens), default=0)
 
     def blocks_per_request(self, length: int) -> int:
-        """Return the most blocks that one request of this length holds."""
         return sum(self._blocks_of(group, length) for group in self.groups)
 
     def _blocks_of(self, group: Group, length: int) -> int:
@@ -65,7 +62,7 @@ class Pool:
         )
 
     def fits(self, blocks: int, length: int) -> bool:
-        """Return True if vLLM would start: one request of this length fits."""
+        """Return True if one request of this length fits, so that vLLM would start."""
         reserved = 1 if self.settings.release >= releases.NULL_BLOCK_RESERVED else 0
         if not self.groups:
             return True
@@ -74,7 +71,7 @@ class Pool:
         return self.blocks_per_request(length) <= blocks - reserved
 
     def longest(self, blocks: int, limit: int) -> int:
-        """Return the longest request that fits, up to the limit; 0 if none does."""
+        """Return the longest request that fits, 0 if none does."""
         low, high = 0, limit
         while low < high:
             middle = (low + high + 1) // 2
@@ -82,7 +79,6 @@ class Pool:
         return low
 
     def concurrency(self, blocks: int, length: int) -> float:
-        """Return the number of requests of this length that fit at once."""
         if not self.groups:
             return math.inf
         if self.settings.engine == "V0":
@@ -90,10 +86,9 @@ class Pool:
         return blocks / self.blocks_per_request(length)
 
     def logged_tokens(self, blocks: int, length: int) -> int:
-        """Return the tokens that vLLM prints at start."""
         if not self.groups:
             return 0
-        if not self.block_size:  # only states: one block per request of any length
+        if not self.block_size:  # one block per request
             return blocks * length
         if self.settings.release >= releases.TOKENS_FROM_CONCURRENCY:
             return int(self.concurrency(blocks, length) * length)
@@ -168,7 +163,7 @@ def _keeps_prefix_states(settings: Settings) -> bool:
 
 
 def _batches_in_flight(settings: Settings) -> int:
-    """Return the steps in flight; a window keeps the blocks of all of them."""
+    """Return the steps in flight: a window keeps the blocks of all of them."""
     stages, asked = settings.flags.pipeline_parallel_size, settings.flags.async_scheduling
     if settings.release < releases.WINDOW_KEEPS_IN_FLIGHT:
         return 1

@@ -1,9 +1,6 @@
-"""Shapes of well-known models, to complete a config that gives only a shape.
+"""Published shapes of well-known models, to complete a handwritten config that gives only a shape.
 
-A real config.json names its family and has all values. A handwritten one with only layers, heads and
-vocabulary is recognized by its shape; its own values win. Published shapes that agree in all five numbers
-are omitted, or differ only in their length, which is then left open.
-Source: the config.json published by each model's authors.
+Models that share a shape and differ in more than their length are omitted. Source: each model's config.json.
 """
 
 from collections.abc import Mapping
@@ -31,14 +28,12 @@ _OPT: Config = {"model_type": "opt", "tie_word_embeddings": True, "max_position_
 
 
 def _dense(inner: int, context: int | None = None, **more: Any) -> Config:
-    """`context`: the maximum, if all models of this shape agree."""
     return {"intermediate_size": inner, **more} | _length(context)
 
 
 def _mixture(
     experts: str, active: int, inner: int, context: int | None = None, **more: Any
 ) -> Config:
-    """`experts`: the family's key and the number of experts."""
     key, count = experts.split("=")
     sizes = {key: int(count), "num_experts_per_tok": active, "moe_intermediate_size": inner}
     return {**sizes, **more} | _length(context)
@@ -54,7 +49,7 @@ def _length(context: int | None) -> dict[str, Any]:
 
 
 def _gdn(value_heads: int, **more: Any) -> Config:
-    """The gated delta net of Qwen3-Next and after, as wide as its value heads."""
+    """Return the gated delta net of Qwen3-Next and later."""
     return {
         "linear_num_key_heads": 16, "linear_num_value_heads": value_heads,
         "linear_key_head_dim": 128, "linear_value_head_dim": 128, "linear_conv_kernel_dim": 4,
@@ -72,7 +67,7 @@ _PUBLISHED: dict[_Shape, Config] = {
     (48, 8192, 64, 8, 32016): _dense(22016, context=16384),
     (80, 8192, 64, 8, 32000): _dense(28672, context=4096),
     (22, 2048, 32, 4, 32000): _dense(5632, context=2048),  # TinyLlama
-    (32, 4096, 32, 8, 128256): _dense(14336),  # 3 and 3.1 8B, of two lengths
+    (32, 4096, 32, 8, 128256): _dense(14336),  # 3 and 3.1 8B
     (80, 8192, 64, 8, 128256): _dense(28672),
     (126, 16384, 128, 8, 128256): _dense(53248, context=131072),
     (16, 2048, 32, 8, 128256): _dense(8192, **_TIED, context=131072),  # 3.2 1B
@@ -82,7 +77,7 @@ _PUBLISHED: dict[_Shape, Config] = {
     (62, 7168, 56, 8, 32256): _dense(19200, context=16384),
     (60, 7168, 56, 8, 64000): _dense(20480),  # Yi 34B
     (32, 4096, 32, 32, 100278): _dense(11008, context=65536),  # OLMo 3 7B
-    # Mistral; Nemo 12B and Small 24B agree in all five and differ in the MLP
+    # Mistral
     (32, 4096, 32, 8, 32000): _dense(14336, context=32768),
     (32, 4096, 32, 8, 32768): _dense(14336, context=32768),
     (56, 6144, 48, 8, 32768): _dense(16384),  # Small 22B
@@ -118,7 +113,7 @@ _PUBLISHED: dict[_Shape, Config] = {
         "num_experts=256", 8, 512, shared_expert_intermediate_size=512, vision_config=_QWEN_VISION, **_gdn(32),
         context=262144,
     ),
-    # DeepSeek and Kimi; V3, R1 and K2 were published in fp8
+    # DeepSeek and Kimi
     (27, 2048, 16, 16, 102400): _deepseek(64, 6, 1408, 10944, n_shared_experts=2, first_k_dense_replace=1, context=163840),
     (60, 5120, 128, 128, 102400): _deepseek(160, 6, 1536, 12288, n_shared_experts=2, first_k_dense_replace=1, q_lora_rank=1536, context=163840),
     (61, 7168, 128, 128, 129280): _deepseek(256, 8, 2048, 18432, first_k_dense_replace=3, q_lora_rank=1536, **_FP8, context=163840),
@@ -140,14 +135,14 @@ _PUBLISHED: dict[_Shape, Config] = {
         "num_experts=128", 8, 704, intermediate_size=2112, global_head_dim=512,
         num_global_key_value_heads=2, vision_config=_GEMMA_4_VISION, **_TIED, context=262144,
     ),  # 4 26B-A4B
-    # OpenAI's, published in mxfp4
+    # OpenAI
     (24, 2880, 64, 8, 201088): _mixture("num_local_experts=32", 4, 2880, **_MXFP4, context=131072),
     (36, 2880, 64, 8, 201088): _mixture("num_local_experts=128", 4, 2880, **_MXFP4, context=131072),
     # Others
     (46, 4096, 96, 8, 151552): _deepseek(128, 8, 1408, 10944, first_k_dense_replace=1, context=131072),  # GLM 4.5 Air
     (92, 5120, 96, 8, 151552): _deepseek(160, 8, 1536, 12288, first_k_dense_replace=3, context=131072),
     (40, 4096, 32, 2, 151552): _dense(13696),  # GLM 4 9B
-    (32, 3072, 32, 32, 32064): _dense(8192),  # Phi 3 mini, of two lengths
+    (32, 3072, 32, 32, 32064): _dense(8192),  # Phi 3 mini
     (40, 5120, 40, 10, 100352): _dense(17920, context=16384),  # Phi 4
     (40, 8192, 64, 64, 256000): _dense(22528, **_TIED),  # Command R
     (64, 12288, 96, 8, 256000): _dense(33792, **_TIED, context=131072),
@@ -160,7 +155,7 @@ _PUBLISHED: dict[_Shape, Config] = {
 _MIXTRALS: dict[_Shape, Config] = {
     (32, 4096, 32, 8, 32000): _mixture("num_local_experts=8", 2, 14336, context=32768),
     (56, 6144, 48, 8, 32768): _mixture("num_local_experts=8", 2, 16384, context=65536),
-}  # fmt: skip
+}
 _SHAPE_KEYS = (
     "num_hidden_layers", "hidden_size", "num_attention_heads", "num_key_value_heads", "vocab_size",
 )  # fmt: skip

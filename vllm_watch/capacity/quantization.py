@@ -1,7 +1,6 @@
-"""Bytes per parameter of a layer's matrices for each quantization, scales included.
+"""Bytes per parameter of a layer's matrices for each quantization, from the formats' definitions.
 
-Source: the formats themselves: a group of `group_size` weights shares a scale (16 bits; 8 of MXFP4, MXFP8
-and NVFP4) and, if asymmetric, a zero point with the bits of a weight.
+A group of weights shares a scale (16 bits; 8 in MXFP4, MXFP8 and NVFP4) and, if asymmetric, a zero point as wide as a weight.
 """
 
 import re
@@ -14,7 +13,7 @@ from vllm_watch.capacity.bounds import shown
 _DEFAULT_GROUP = 128
 _SCALE_BITS, _SMALL_SCALE_BITS = 16, 8
 _BITS_MAX = 32
-_SMALL_SCALE_GROUPS = (16, 32)  # NVFP4's, and that of MXFP4 and MXFP8
+_SMALL_SCALE_GROUPS = (16, 32)  # NVFP4, then MXFP4 and MXFP8
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,15 +22,14 @@ class Quantization:
 
     name: str
     dense: float | None
-    """Of MLPs and shared experts."""
+    """MLPs and shared experts."""
     attention: float | None
     experts: float | None
     tables: float | None = None
-    """Of embeddings and output head."""
+    """Embeddings and output head."""
 
     @property
     def smallest(self) -> float | None:
-        """The smallest size; None if nothing is quantized."""
         sizes = (self.dense, self.attention, self.experts, self.tables)
         return min((each for each in sizes if each is not None), default=None)
 
@@ -46,7 +44,7 @@ def _experts_alone(name: str, size: float) -> Quantization:
 
 NONE = _all("none", None)
 ONLINE = ("fp8", "bitsandbytes")
-"""Methods that vLLM applies while loading; others need their own checkpoint."""
+"""Methods that vLLM applies while loading."""
 _NVFP4, _MXFP4, _MXFP8 = 0.5625, 0.53125, 1.03125
 _BY_NAME: dict[str, float] = {
     "fp8": 1.0, "fbgemm_fp8": 1.0, "ptpc_fp8": 1.0, "modelopt": 1.0, "int8": 1.0, "w8a8": 1.0,
@@ -68,14 +66,14 @@ _PATTERNS = (
 _EXPERT_DTYPES = {"fp4": _MXFP4, "mxfp4": _MXFP4, "nvfp4": _NVFP4, "fp8": 1.0, "int8": 1.0}
 _FLOAT_4 = {"num_bits": 4, "group_size": 16, "type": "float"}
 _FLOAT_8 = {"num_bits": 8, "type": "float"}
-_GGUF_BITS = 4.85  # Q4_K_M, the usual one; a GGUF file's own size is better
+_GGUF_BITS = 4.85  # Q4_K_M
 _NF4_GROUP, _NF4_SCALE_BITS = 64, 8  # bitsandbytes with double quantization
 _KEPT_KEYS = ("ignore", "exclude_modules", "modules_to_not_convert", "ignored_layers", "exclude")
 _ATTENTION = re.compile(r"(attn|attention)(\W|$)")
 
 
 def find_quantization(flag: str | None, checkpoint: Quantization | None) -> Quantization:
-    """Return the checkpoint's quantization if its config names one, else that of --quantization."""
+    """Return the checkpoint's quantization, else that of --quantization."""
     if checkpoint is not None:
         return checkpoint
     if flag is None:
@@ -91,7 +89,7 @@ def find_quantization(flag: str | None, checkpoint: Quantization | None) -> Quan
         return _all(name, _nf4())
     if name == "gguf":
         return replace(_all(name, _GGUF_BITS / 8), tables=_GGUF_BITS / 8)
-    # Newer than this table, or no format in the name (compressed-tensors): not reduced.
+    # A name without a known format counts as unquantized.
     return _all(name, _by_words(name))
 
 
@@ -131,7 +129,7 @@ def _of_method(config: Mapping[str, Any]) -> Quantization:
     if method.startswith("modelopt") or "producer" in config:
         return _modelopt(config)
     bits = config.get("bits") or config.get("w_bit")
-    if isinstance(bits, int | float) and 0 < bits <= 8:  # noqa: PLR2004 - no format goes above a byte
+    if isinstance(bits, int | float) and 0 < bits <= 8:  # noqa: PLR2004
         group = config.get("group_size", config.get("q_group_size", _DEFAULT_GROUP))
         symmetric = bool(config.get("sym", not config.get("zero_point", False)))
         return _all(f"{method} {bits} bit", _grouped(bits, int(group), symmetric=symmetric))
@@ -198,7 +196,7 @@ def _modelopt(config: Mapping[str, Any]) -> Quantization:
         groups = {
             name: {"targets": [name], "weights": _FLOAT_4 if "4" in _algorithm(each) else _FLOAT_8}
             for name, each in layers.items()
-        }  # fmt: skip
+        }
         return _compressed("modelopt", groups)
     algorithm = _algorithm(inner)
     return _all(f"modelopt {algorithm}".strip(), _by_words(algorithm.lower()) or 1.0)
@@ -209,7 +207,7 @@ def _algorithm(config: Any) -> str:
 
 
 def _quark(config: Mapping[str, Any]) -> Quantization:
-    """AMD's: `dtype` is fp8_e4m3, int4, fp4 (of MXFP4)."""
+    """Read AMD's format, in which `fp4` means MXFP4."""
     whole = config.get("global_quant_config")
     weights = whole.get("weight") if isinstance(whole, Mapping) else None
     if not isinstance(weights, Mapping):

@@ -1,7 +1,4 @@
-"""Read a Hugging Face config.json into a `Model`.
-
-Missing values get the defaults of vLLM or transformers, and a note.
-"""
+"""Read a Hugging Face config.json into a `Model`; a missing value gets the default of vLLM or transformers, and a note."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -16,7 +13,7 @@ from vllm_watch.capacity.quantization import Quantization, read_quantization
 from vllm_watch.capacity.read_state import read_state
 from vllm_watch.errors import WatchError
 
-# Keys of the language model in multimodal configs.
+# Multimodal configs keep the language model under one of these keys.
 _TEXT_CONFIGS = (
     "text_config", "llm_config", "language_config", "thinker_config", "language_model_config",
 )  # fmt: skip
@@ -62,14 +59,11 @@ _COMPRESSED = re.compile(r"(kv_)?compress_(ratio|rate)s?")
 
 
 def read_config(config: Config) -> Model:
-    """Return the model of this config.
-
-    Raises: WatchError with the key if a value that determines memory is missing or impossible.
-    """
+    """Return the model of this config. Raises WatchError if a value that determines memory is missing or impossible."""
     try:
         model = _read(config)
     except (TypeError, ValueError, LookupError, AttributeError, ArithmeticError, RecursionError) as error:  # fmt: skip
-        # A config is external input: a list instead of a number is an error of the config.
+        # A wrong type anywhere is an error of the config.
         raise WatchError(
             f"the config cannot be understood: {type(error).__name__}: {shown(error)}",
             "take the config.json of the checkpoint as it was published",
@@ -136,11 +130,10 @@ def _read(config: Config) -> Model:
         quantization=_quantization(config, text, count),
         unread_cache=next(_unread_caches(text), None),
         notes=tuple(notes),
-    )  # fmt: skip
+    )
 
 
 def _unread_caches(config: Config) -> Iterator[str]:
-    """Return the key that makes the cache compressed: nonzero ratios, or a layer type."""
     for key, value in config.items():
         ratios = value if isinstance(value, list | tuple) else [value]
         if _COMPRESSED.fullmatch(str(key)) and any(ratios):
@@ -163,7 +156,7 @@ def _first(config: Config, field: str) -> int | None:
     for key in _KEYS[field]:
         value = config.get(key)
         if key == "model_max_length" and not is_size(value):
-            continue  # tokenizers write 10³⁰ for no limit
+            continue
         if isinstance(value, int) and not isinstance(value, bool):
             return value
     return None
@@ -286,8 +279,8 @@ def _experts(config: Config) -> Experts | None:
     )
     return Experts(
         count=count,
-        # Defaults: 2 of 8 (Mixtral), 8 of more (DeepSeek, Qwen).
-        active=_first(config, "active") or (2 if count <= 16 else 8),  # noqa: PLR2004 - as said above
+        # Mixtral uses 2 of 8 experts; DeepSeek and Qwen use 8 of more.
+        active=_first(config, "active") or (2 if count <= 16 else 8),  # noqa: PLR2004
         intermediate_size=_optional(size) or 0,
         shared_intermediate_size=shared,
         first_dense_layers=_optional(config.get("first_k_dense_replace")) or 0,

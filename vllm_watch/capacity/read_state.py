@@ -1,7 +1,4 @@
-"""The recurrent state of Mamba, GDN, KDA and convolution layers, from a config.
-
-Source: vLLM's MambaStateShapeCalculator and the get_mamba_state_shape of each family.
-"""
+"""The recurrent state of Mamba, GDN, KDA and convolution layers. Source: vLLM's MambaStateShapeCalculator and each family's get_mamba_state_shape."""
 
 from vllm_watch.capacity.bounds import is_size, shown
 from vllm_watch.capacity.kv_types import dtype_bytes
@@ -10,15 +7,12 @@ from vllm_watch.capacity.model import RecurrentState
 
 _MAMBA2_HEADS = ("mamba_n_heads", "mamba_num_heads", "n_mamba_heads", "num_heads")
 _MAMBA2_HEAD_DIMS = ("mamba_d_head", "mamba_head_dim", "mamba_headdim")
-# Qwen3-Next's, kept by Qwen3.5 and later; values are as wide as the attention's queries.
+# Qwen3-Next and later; values are as wide as the attention's queries.
 _GDN_HEAD_DIM, _GDN_KEY_HEADS, _CONV_KERNEL = 128, 16, 4
 
 
 def read_state(config: Config, hidden: int, heads: int, head_dim: int) -> RecurrentState:
-    """Return the state of one such layer per sequence.
-
-    Raises: ValueError if a size is invalid.
-    """
+    """Return the state of one such layer per sequence. Raises ValueError if a size is invalid."""
     state = _of_family(config, hidden, heads, head_dim)
     if state.state_dtype is not None:
         dtype_bytes(state.state_dtype)
@@ -55,7 +49,6 @@ def _of_family(config: Config, hidden: int, heads: int, head_dim: int) -> Recurr
 
 
 def _size(config: Config, *keys: str, default: int | None = None) -> int:
-    """Return the first of these keys in the config. Raises ValueError if it is not a size."""
     found = next((config[key] for key in keys if config.get(key)), default)
     if not is_size(found):
         raise ValueError(f"{keys[0]}: {shown(found)}")

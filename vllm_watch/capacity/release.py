@@ -1,7 +1,4 @@
-"""vLLM releases and their changes that affect memory; all release-dependent rules use these.
-
-Source: vLLM's tags and the pull requests named. An unknown release is taken as NEWEST.
-"""
+"""vLLM releases that changed its memory, from its tags and the pull requests named. An unknown release is taken as NEWEST."""
 
 import re
 from typing import NamedTuple
@@ -23,9 +20,9 @@ class Release(NamedTuple):
 OLDEST = Release(0, 6, 0)  # earlier ones are refused
 NEWEST = Release(0, 32, 0)  # the rules below were checked against it
 
-# The peak is measured from an emptied cache (PR 9352), and all used memory counts ...
+# The peak is measured from an emptied cache, and all used memory counts (PR 9352).
 PROFILES_CLEAN_DEVICE = Release(0, 6, 4)
-LEAVES_OUT_CONTEXT = Release(0, 6, 5)  # ... from here on only its growth while profiling
+LEAVES_OUT_CONTEXT = Release(0, 6, 5)  # only the memory's growth while profiling counts
 CHUNK_OF_2048 = Release(0, 6, 4)  # before: 512
 MLA_LATENT_CACHE = Release(0, 7, 1)  # before: MLA models are cached as if they had plain heads
 MLA_UNPADDED = Release(0, 7, 3)  # 0.7.1 and 0.7.2 pad 576 to 640 elements (PR 13022 and after)
@@ -47,7 +44,7 @@ WINDOW_KEEPS_IN_FLIGHT = Release(0, 26, 0)  # windows reserve for two batches un
 NULL_BLOCK_RESERVED = Release(0, 26, 0)  # one block is kept back when fitting is checked
 
 
-# The last patch of each minor release with several: "0.6" means the one that pip installs.
+# A minor release without a patch means the last one, which pip installs.
 _LAST_PATCHES = {
     (0, 1): 7, (0, 2): 7, (0, 3): 3, (0, 4): 3, (0, 5): 5, (0, 6): 6, (0, 7): 3, (0, 8): 5, (0, 9): 2,
     (0, 10): 2, (0, 11): 2, (0, 14): 1, (0, 15): 1,
@@ -55,7 +52,7 @@ _LAST_PATCHES = {
 
 
 def parse_release(text: str | None) -> Release:
-    """Parse a release: 0.11.0, v0.8.5.post1, 0.26.1rc1.dev608+g1a2b3c, 0.6."""
+    """Parse a release such as 0.11.0, v0.8.5.post1 or 0.26.1rc1.dev608+g1a2b3c."""
     if text is None:
         return NEWEST
     found = re.fullmatch(r"v?(\d+)\.(\d+)(?:\.(\d+))?(?:[.+a-z].*)?", text.strip().lower())

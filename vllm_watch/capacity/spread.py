@@ -1,4 +1,4 @@
-"""Uncertainty of the KV cache: measured parts are certain; counted or calibrated ones are not."""
+"""Uncertainty of the KV cache's size: counted and calibrated parts are not exact."""
 
 from vllm_watch.capacity import calibration
 from vllm_watch.capacity.activation import sampler_copies
@@ -8,8 +8,8 @@ from vllm_watch.capacity.plan import Plan
 from vllm_watch.capacity.quantization import find_quantization
 from vllm_watch.capacity.units import GIB
 
-# Observed errors of weights that were not measured: files hold tensors that are not loaded or are loaded twice;
-# the unquantized matrices of a quantized checkpoint are unknown.
+# Observed errors: files hold tensors that are not loaded or loaded twice, and some matrices of a quantized
+# checkpoint are not quantized.
 _CHECKPOINT, _COUNTED, _QUANTIZED = 0.01, 0.02, 0.06
 _FORWARD = 0.25  # of the peak, if it is the layers' and not the sampler's
 

@@ -1,8 +1,4 @@
-"""Suggest single flags that make a plan fit, best first.
-
-Each is planned as typed before it is printed, and dropped if that plan does not fit. Ordered by the cost to
-users: nothing, a little quality or speed, length, hardware.
-"""
+"""Suggest single flags that make a plan fit, the cheapest for users first. Each one is planned before it is printed."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -14,16 +10,14 @@ from vllm_watch.capacity.plan import Plan, with_flags
 from vllm_watch.capacity.quantization import find_quantization
 from vllm_watch.capacity.units import GIB
 
-UTILIZATION_MAX = (
-    0.95  # above, CUDA graphs and fragmentation do not fit: the usual OOM while serving
-)
+UTILIZATION_MAX = 0.95  # above, CUDA graphs and fragmentation do not fit
 _UTILIZATION_STEPS = 100
 _SEQUENCES = (128, 64, 32, 16, 8)
-_SMALL_BATCH_TOKENS = 2048  # vLLM's own default on most cards
+_SMALL_BATCH_TOKENS = 2048  # vLLM's default on most cards
 PARALLEL = (2, 4, 8, 16)
 STAGES = (1, 2, 4, 8, 16)
-_HARDLY_SHORTER = 0.75  # of the requested length
-_USEFUL_LENGTH = 1024  # tokens: a shorter context is not useful
+_HARDLY_SHORTER = 0.75
+_USEFUL_LENGTH = 1024  # tokens
 _MUCH_WASTE_BYTES = GIB
 
 
@@ -40,13 +34,13 @@ Change = tuple[Suggestion, Flags]
 
 
 def suggestions(plan: Plan) -> tuple[Suggestion, ...]:
-    """Return single flags, best first; if the plan fits, flags that waste memory."""
+    """Return single flags, best first; flags that save memory if the plan fits."""
     if plan.fits:
         return tuple(_waste(plan))
     if _is_refused(plan):
         return tuple(_other_splits(plan))[:1]
     found = [each for ways in WAYS for each, flags in ways(plan) if with_flags(plan, flags).fits]
-    if plan.kv_bytes <= 0:  # the weights do not fit: other flags cost quality
+    if plan.kv_bytes <= 0:  # then other flags cost quality
         found.sort(key=lambda each: each.flag != "--tensor-parallel-size")
     return tuple(found)
 
@@ -85,7 +79,7 @@ def _utilization(plan: Plan) -> Iterator[Change]:
 
 
 def length_little(plan: Plan) -> Iterator[Change]:
-    """Suggest a slightly shorter context, which costs little."""
+    """Suggest a slightly shorter context."""
     if plan.longest >= plan.settings.max_model_len * _HARDLY_SHORTER:
         yield from _shorter(plan)
 
@@ -97,7 +91,6 @@ def length(plan: Plan) -> Iterator[Change]:
 
 
 def _shorter(plan: Plan) -> Iterator[Change]:
-    """Return the longest context that fits; searched, since a shorter limit may shrink the profiled batch."""
     flags, length = plan.settings.flags, plan.longest
     block = max(1, plan.pool.block_size)
     length = length // block * block or length
@@ -111,7 +104,7 @@ def _shorter(plan: Plan) -> Iterator[Change]:
 
 
 def _longest_profiled(plan: Plan) -> int | None:
-    """Bisect, for a profiled batch that grows with the length and leaves nothing."""
+    """Return a shorter length whose smaller profiled batch leaves room."""
     length = plan.settings.max_model_len // 2
     while length >= _USEFUL_LENGTH:
         then = with_flags(plan, replace(plan.settings.flags, max_model_len=length))
@@ -164,7 +157,7 @@ def _eager(plan: Plan) -> Iterator[Change]:
 
 
 def _tensor_parallel(plan: Plan) -> Iterator[Change]:
-    """Suggest more ranks, up to the number of GPUs; a size given per GPU would change with them."""
+    """Suggest more ranks, unless the weights' size is given per GPU: that size would change."""
     flags = plan.settings.flags
     if plan.checkpoint.given_gib is not None:
         return
@@ -178,7 +171,7 @@ def _tensor_parallel(plan: Plan) -> Iterator[Change]:
 
 
 def shares_heads(plan: Plan, ranks: int) -> bool:
-    """Return True if this many ranks can split the heads; KV heads may be copied, not cut."""
+    """Return True if this many ranks can split the heads; KV heads may be copied."""
     heads, shared = plan.model.num_attention_heads, plan.model.num_key_value_heads
     return not heads % ranks and not max(ranks, shared) % min(ranks, shared)
 
@@ -226,7 +219,6 @@ def _other_splits(plan: Plan) -> Iterator[Suggestion]:
 
 
 def _waste(plan: Plan) -> Iterator[Suggestion]:
-    """Suggest flags if the KV cache is larger than the allowed requests can fill."""
     settings, flags = plan.settings, plan.settings.flags
     blocks = plan.pool.blocks_per_request(settings.max_model_len) * settings.max_num_seqs
     spare = (plan.num_blocks - blocks) * plan.pool.bytes_per_block
@@ -252,7 +244,7 @@ WAYS: tuple[Callable[[Plan], Iterator[Change]], ...] = (
 
 
 def gib(size: float) -> str:
-    """Return it for a sentence."""
+    """Return the size in GiB, with two decimals."""
     return f"{size / GIB:.2f}"
 
 

@@ -14,11 +14,7 @@ _LEAST_BYTES = 0.2  # per parameter: nothing below 2 bits is served
 _FEWEST_OF_ALL = 0.45  # bytes per parameter: below, some weights are elsewhere
 _LEAST = Quantization("4 bits", 0.5, 0.5, 0.5)  # without any scales
 _FOUR_BITS = Quantization("4 bits", 0.53125, 0.53125, 0.53125)
-_BELOW_FOUR_BITS = (
-    "gguf",
-    "aqlm",
-    "hqq",
-)  # also exist in two and three bits, and quantize all matrices
+_BELOW_FOUR_BITS = ("gguf", "aqlm", "hqq")  # also exist in two and three bits
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,13 +24,12 @@ class Weights:
     bytes_per_gpu: int
     source: str
     offloaded: bool = False
-    """True if some are in host memory."""
 
 
 def weights_on_gpu(
     model: Model, settings: Settings, *, given_gib: float | None, checkpoint_bytes: int | None
 ) -> Weights:
-    """Return the weights of one GPU: as given, else of the checkpoint, else counted."""
+    """Return the weights of one GPU."""
     flags = settings.flags
     if given_gib is not None:
         said = f"{given_gib:g} GiB per GPU as given"
@@ -73,7 +68,7 @@ def _loaded(model: Model, settings: Settings, checkpoint_bytes: int) -> tuple[in
 
 
 def _is_a_rest(model: Model, settings: Settings, given: int) -> bool:
-    """Return True if the figure is too small for the whole model in any format."""
+    """Return True if the size is too small for the whole model in any format."""
     ranks = settings.flags.tensor_parallel_size * settings.flags.pipeline_parallel_size
     return model.sized and given * ranks < count_parameters(model).total * _LEAST_BYTES
 
@@ -81,8 +76,7 @@ def _is_a_rest(model: Model, settings: Settings, given: int) -> bool:
 def impossible(model: Model, settings: Settings, given: int) -> tuple[int, str] | None:
     """Return the counted size and the reason if vLLM cannot have printed the given one, else None.
 
-    A quantized checkpoint is smaller than the model in 16 bits, and larger than four bits for each parameter:
-    embeddings, output head and encoder stay in 16. Any other size may have been measured.
+    A quantized checkpoint has fewer than 16 bits per parameter, but more than four: embeddings, output head and encoder stay in 16.
     """
     flags = settings.flags
     if flags.drafter or flags.enable_lora or not model.sized:
@@ -104,7 +98,7 @@ def impossible(model: Model, settings: Settings, given: int) -> tuple[int, str] 
 
 
 def _copies(model: Model, settings: Settings, quantization: Quantization | None = None) -> int:
-    """Return the bytes of matrices that each rank keeps whole, beyond its share."""
+    """Return the bytes of matrices that each rank keeps whole."""
     ranks, stages = settings.tensor_parallel_size, settings.flags.pipeline_parallel_size
     how = quantization or find_quantization(settings.flags.quantization, model.quantization)
     size = how.attention or dtype_bytes(settings.dtype)
@@ -118,7 +112,7 @@ def _counted(model: Model, settings: Settings) -> tuple[int, str]:
 
 
 def counted_bytes(model: Model, settings: Settings, quantization: Quantization) -> tuple[int, str]:
-    """Return the size of the parameters on one GPU, and how they were counted."""
+    """Return the parameters' bytes on one GPU, and how they were counted."""
     parameters = count_parameters(model)
     element = dtype_bytes(settings.dtype)
     ranks, stages = settings.tensor_parallel_size, settings.flags.pipeline_parallel_size

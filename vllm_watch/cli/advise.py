@@ -1,4 +1,4 @@
-"""`vllm-watch advise`: suggest better settings."""
+"""Suggest better settings."""
 
 import argparse
 from pathlib import Path
@@ -20,7 +20,6 @@ examples:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments."""
     connection.add_daemon(parser)
     parser.add_argument("--trace", metavar="FILE", type=Path, help="judge a recording instead")
     parser.add_argument(
@@ -31,7 +30,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Run the command."""
     return advising.advise(
         daemon=connection.of(arguments),
         trace=arguments.trace,

@@ -1,4 +1,4 @@
-"""`vllm-watch approve`: approve the restart that an incident waits for."""
+"""Approve the restart that an incident waits for."""
 
 import argparse
 
@@ -6,7 +6,7 @@ from vllm_watch.cli.helpers import daemon_requests
 
 HELP = f"""\
 Approves the restart that an incident waits for. It begins at once; where a window or a cooldown holds it
-back, the yes holds until then, or until the incident ends.
+back, the approval holds until then, or until the incident ends.
 
 examples:
   vllm-watch approve engine_stalled-1764633600-1a2b3c4d --token-file ~/.config/vllm-watch.token
@@ -14,13 +14,11 @@ examples:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments."""
     parser.add_argument("incident", metavar="INCIDENT", help="the incident's id, as the page, the log and /api/v1/incidents have it")  # fmt: skip
     daemon_requests.add_daemon(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Run the command."""
     return daemon_requests.ask(
         arguments, daemon_requests.path("incidents", arguments.incident, "approve"), {}
     )

@@ -1,4 +1,4 @@
-"""`vllm-watch capacity`: compute whether a model fits."""
+"""Compute whether a model fits."""
 
 import argparse
 import json
@@ -37,7 +37,6 @@ examples:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments."""
     parser.add_argument(
         "source",
         metavar="MODEL",
@@ -48,7 +47,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--from-hub",
         action="store_true",
-        help="fetch config.json from the hub where it is not here (HF_ENDPOINT)",
+        help="fetch config.json from the hub if it is not here (HF_ENDPOINT)",
     )
     parser.add_argument(
         "--gpu-name",
@@ -67,13 +66,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=int,
         help="how many there are (default: this machine's, else as many as the flags need)",
     )
-    parser.add_argument(
-        "--weights-gib", metavar="X", type=float, help="weights per GPU, where they are known"
-    )
+    parser.add_argument("--weights-gib", metavar="X", type=float, help="weights per GPU, if known")
     parser.add_argument("--from-log", metavar="FILE", type=Path, help="the log of a real start of any model on this GPU, as calibration")  # fmt: skip
-    parser.add_argument("--from-log-model", metavar="MODEL", help="the model of that log, where it is not in the local hub cache")  # fmt: skip
+    parser.add_argument("--from-log-model", metavar="MODEL", help="the model of that log, if it is not in the local hub cache")  # fmt: skip
     add_engine_flags(parser)
-    parser.add_argument("--json", action="store_true", help="one JSON object")  # fmt: skip
+    parser.add_argument("--json", action="store_true", help="one JSON object")
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -1,4 +1,4 @@
-"""check-config: a configuration's meaning, or all of its errors."""
+"""A configuration's meaning, or all of its errors."""
 
 import argparse
 import asyncio
@@ -55,14 +55,11 @@ _OBJECTIVES = {
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments."""
     parser.add_argument(
         "file", metavar="FILE", type=Path, nargs="?", help="the configuration (YAML)"
     )
     parser.add_argument(
-        "--ask",
-        action="store_true",
-        help="scrape each configured target once and print the result",
+        "--ask", action="store_true", help="scrape each configured target once and print the result"
     )
     parser.add_argument("--json", action="store_true", help="print all effective settings as JSON")
     parser.add_argument(
@@ -73,7 +70,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Run the command."""
     logs.configure(LogSettings(level="warning"))  # to stderr
     if arguments.schema:
         print(_SCHEMA.read_text(), end="")
@@ -124,7 +120,6 @@ def _effective(config: Config) -> dict[str, Any]:
 
 
 def _notifiers(file: Path, config: Config) -> str:
-    """Return their checks. Raises InvalidConfigError with all problems."""
     if not config.notifications.each():
         return ""
     lines, wrong = ["notifiers:"], []
@@ -163,7 +158,6 @@ def _in_words(file: Path, config: Config) -> str:
 
 
 def _schedules(config: Config) -> str:
-    """Return zone, next restart and next permitting window per target."""
     lines, now_t = [], time.time()
     for target in config.targets:
         restart = config.restart_for(target)
@@ -182,7 +176,6 @@ def _schedules(config: Config) -> str:
 
 
 def _opens(due_t: float, restart: RestartSettings) -> str:
-    """Return the first permitted window's opening, if later."""
     allowed = tuple(map(windows.parse, restart.windows))
     opens_t = windows.next_open(allowed, restart.zone, due_t) if allowed else due_t
     if opens_t is None:

@@ -1,4 +1,4 @@
-"""`vllm-watch completion`: the completion script of a shell."""
+"""The completion script of a shell."""
 
 import argparse
 import importlib.util
@@ -24,16 +24,13 @@ _SHELLS = ("bash", "zsh", "fish")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments."""
     parser.add_argument("shell", metavar="SHELL", choices=_SHELLS, help="bash, zsh or fish")
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Run the command."""
     if importlib.util.find_spec("shtab") is None:
         raise WatchError(
-            "completion needs shtab, which is not installed",
-            "pip install 'vllm-watch[completion]'",
+            "completion needs shtab, which is not installed", "pip install 'vllm-watch[completion]'"
         )
     import shtab  # noqa: PLC0415 - an extra
 
@@ -51,6 +48,6 @@ def run(arguments: argparse.Namespace) -> int:
         for action in sub._actions:
             if action.type is Path:
                 kind = shtab.DIRECTORY if action.metavar == "DIR" else shtab.FILE
-                vars(action)["complete"] = kind  # read by shtab
+                vars(action)["complete"] = kind
     print(shtab.complete(parser, shell=arguments.shell))
     return exit_status.FINE

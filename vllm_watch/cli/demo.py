@@ -1,4 +1,4 @@
-"""`vllm-watch demo`: the daemon with a simulated fleet."""
+"""The daemon with a simulated fleet."""
 
 import argparse
 import asyncio
@@ -20,7 +20,7 @@ from vllm_watch.support import logs
 
 HELP = """\
 Runs the whole daemon over simulated vLLM engines and GPUs, which speak the real wire formats over real
-sockets. Nothing is needed but this package. The default scenario is a small fleet in which something
+sockets. It needs nothing but this package. The default scenario is a small fleet in which something
 goes wrong after a while; --scenario list shows the others.
 
 examples:
@@ -33,10 +33,10 @@ _INTERVAL_SECONDS = 1.0  # a demo is watched for minutes
 
 
 class Demo:
-    """One scenario. `gpu_source` has the real one's interface."""
+    """One scenario."""
 
     def __init__(self, story: str = "demo", speed: float = 1.0, seed: int = 1) -> None:
-        """Raise WatchError for an unknown scenario."""
+        """Raises WatchError if the scenario is unknown."""
         if story not in STORIES:
             known = ", ".join(STORIES)
             raise WatchError(f"there is no scenario {story!r}", f"Choose one of: {known}.")
@@ -52,19 +52,17 @@ class Demo:
         await self._live.stop()
 
     def engine(self, name: str) -> SimulatedVllm:
-        """Return a target's server, advanced to now."""
         self._live.advance()
         return self._live.scene[name]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments."""
     add = parser.add_argument
     add(
         "--listen",
         metavar="HOST:PORT",
         default=DEFAULT_LISTEN,
-        help=f"where to serve (default {DEFAULT_LISTEN})",
+        help=f"address to listen on (default {DEFAULT_LISTEN})",
     )
     add("--scenario", metavar="NAME", default="demo", help="the story to play; 'list' prints them")
     add(
@@ -80,14 +78,17 @@ def _speed(text: str) -> float:
     try:
         speed = float(text)
     except ValueError:
-        raise argparse.ArgumentTypeError(f"'{text}' is not a number") from None
+        raise argparse.ArgumentTypeError(
+            f"'{text}' is not a number\n→ write simulated seconds for each real one: 10"
+        ) from None
     if not 0 < speed <= 1000:  # noqa: PLR2004 - beyond, a scrape would skip over whole stories
-        raise argparse.ArgumentTypeError(f"{text} is not above 0 and at most 1000")
+        raise argparse.ArgumentTypeError(
+            f"{text} is out of range\n→ write a number above 0 and up to 1000"
+        )
     return speed
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Run the command."""
     if arguments.scenario == "list":
         for slug, story in STORIES.items():
             print(f"{slug:20}{story.title}")
@@ -117,7 +118,7 @@ async def _serve(listen: str, scenario: str, speed: float) -> None:
 
 
 def dry_run() -> dict[str, Any]:
-    """Settings for dry runs: the hook is never called."""
+    """Return settings for dry runs, in which the hook is never called."""
     hook = CommandHook(name="demo", argv=("/bin/true",))
     return {
         "restart": RestartSettings(mode="observe", hook=hook.name),

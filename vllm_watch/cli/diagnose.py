@@ -1,4 +1,4 @@
-"""`vllm-watch diagnose`: explain a failed start or a death from a log."""
+"""Explain a failed start or a death from a log."""
 
 import argparse
 import json
@@ -25,13 +25,12 @@ examples:
 
 A single line, or the kernel's log (dmesg), is judged as such.
 
-exit status: 0 nothing failed, 1 an error found (of a known class or not), 2 not a log, empty, or unreadable"""
+exit status: 0 no error found, 1 an error found (of a known class or not), 2 not a log, empty, or unreadable"""
 
 _NOT_A_LOG = "give the output of vLLM from its start on: journalctl -u vllm, docker logs, kubectl logs --previous"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments."""
     parser.add_argument(
         "log", metavar="LOG", nargs="?", default="-", help="a file, or '-' (default) for stdin"
     )
@@ -39,7 +38,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Run the command."""
     reader = LogReader()
     for piece in pieces(arguments.log):
         reader.feed(piece)

@@ -1,4 +1,4 @@
-"""`vllm-watch explain`: the rules, evidence and later changes behind an incident."""
+"""The rules and evidence behind an incident."""
 
 import argparse
 import asyncio
@@ -31,14 +31,12 @@ _COLUMNS_MIN, _COLUMNS_MAX = 60, 120
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments."""
     parser.add_argument("incident", metavar="INCIDENT", help="the incident's id, from the page, the log or /api/v1/incidents")  # fmt: skip
     parser.add_argument("--json", action="store_true", help="print the daemon's answer as JSON")
     connection.add_daemon(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Run the command."""
     found = asyncio.run(_ask(Daemon.at(connection.of(arguments)), arguments.incident))
     print(json.dumps(found.model_dump()) if arguments.json else _text(found))
     return exit_status.FINE

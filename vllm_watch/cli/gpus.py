@@ -1,4 +1,4 @@
-"""`vllm-watch gpus`: the holders of each GPU's memory."""
+"""The holders of each GPU's memory."""
 
 import argparse
 from pathlib import Path
@@ -8,10 +8,10 @@ from vllm_watch.cli.helpers.gpus import judging as gpus_judging
 from vllm_watch.errors import WatchError
 
 LOOK_SECONDS = 4.0
-"""As long as a plain `gpus`; one more reading confirms it."""
+"""As long as a plain `gpus` takes."""
 
 TERM_SECONDS = 10.0
-"""A core that can still exit does so within seconds; orphans mostly cannot."""
+"""A core that can still exit does so within seconds."""
 
 PID_MAX = 4_194_304  # Linux: PID_MAX_LIMIT
 SECONDS_MAX = 86_400.0
@@ -19,8 +19,8 @@ SECONDS_MAX = 86_400.0
 HELP = """\
 Shows who holds the memory of this host's GPUs, with a verdict and its reasons for each holder:
 vllm (of a living engine), active, stale (with what to do about it) or unknown. It polls for a few
-seconds, to see who works; holders found only by a long silence (an idle notebook) need --watch, the
-daemon, or a recording. The exit status is 1 if something is stale, and 3 if there is no NVIDIA driver to ask.
+seconds to see which processes work; an idle notebook is recognized only after a long silence: by --watch, the
+daemon, or a recording. The exit status is 1 if something is stale, and 3 if there is no NVIDIA driver.
 
 With --reclaim it ends one stale process and the stale ones that it started: it polls again, shows what
 would be freed and whose it is, asks, sends SIGTERM, after a while SIGKILL, and asks the driver whether the
@@ -36,24 +36,23 @@ examples:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments."""
     add = parser.add_argument
     add("--json", action="store_true", help="one JSON object (with --watch one per poll)")
-    add("--watch", action="store_true", help="look again every two seconds until Ctrl-C")
+    add("--watch", action="store_true", help="poll every two seconds until Ctrl-C")
     add("--trace", metavar="FILE", type=Path, help="judge the GPUs of a recording instead")
     add("--at", metavar="T", type=float,
         help="with --trace: the moment to judge, as Unix seconds or as seconds from its start (default: its end)")  # fmt: skip
     add("--procfs", metavar="DIR", type=Path, default=Path("/proc"),
-        help="the host's /proc, where it is mounted elsewhere")  # fmt: skip
+        help="the host's /proc, if it is mounted elsewhere")  # fmt: skip
     add("--reclaim", metavar="PID", type=_pid, help="end this process, if it is stale, and confirm that its memory came back")  # fmt: skip
     add("--yes", action="store_true", help="with --reclaim: do not ask")
     add("--look", metavar="SECONDS", type=_seconds, default=LOOK_SECONDS,
-        help="with --reclaim: look for so long before it is refused (default and least %(default)g; a notebook is called idle after 1800)")  # fmt: skip
+        help="with --reclaim: poll this long before it is refused (default and least %(default)g; a notebook is called idle after 1800)")  # fmt: skip
     add("--term-wait", metavar="SECONDS", type=_seconds, default=TERM_SECONDS,
         help="with --reclaim: from SIGTERM to SIGKILL (default %(default)g)")  # fmt: skip
     add("--state-dir", metavar="DIR", type=Path,
         help="with --reclaim: where the journal is (default: the state_dir of the configuration that VLLM_WATCH_CONFIG names, else ~/.local/state/vllm-watch)")  # fmt: skip
-    add("--no-journal", action="store_true", help="with --reclaim: write nothing down")
+    add("--no-journal", action="store_true", help="with --reclaim: do not write to the journal")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -74,7 +73,6 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _reclaim(arguments: argparse.Namespace) -> int:
-    # Imports the configuration.
     from vllm_watch.cli.helpers.gpus import reclaim as gpus_reclaim  # noqa: PLC0415
     from vllm_watch.reclaim.reclaim import Patience  # noqa: PLC0415
 
@@ -92,14 +90,16 @@ def _reclaim(arguments: argparse.Namespace) -> int:
 
 
 def _refuse_without_reclaim(arguments: argparse.Namespace) -> None:
-    """An operator must not believe that a process was ended."""
+    """Without --reclaim, an operator must not believe that a process was ended."""
     if arguments.yes:
         raise WatchError("--yes without --reclaim", "name the process: --reclaim PID")
 
 
 def _pid(text: str) -> int:
     if not text.isdecimal() or not 0 < int(text) <= PID_MAX:
-        raise argparse.ArgumentTypeError(f"'{text}' is not a process ID")
+        raise argparse.ArgumentTypeError(
+            f"'{text}' is not a process ID\n→ write the PID of a stale holder: vllm-watch gpus lists them"
+        )
     return int(text)
 
 
@@ -110,6 +110,6 @@ def _seconds(text: str) -> float:
         value = -1.0
     if not 0 < value <= SECONDS_MAX:
         raise argparse.ArgumentTypeError(
-            f"'{text}' is not a number of seconds above 0 and up to {SECONDS_MAX:g}"
+            f"'{text}' is not a number of seconds\n→ write seconds above 0 and up to {SECONDS_MAX:g}"
         )
     return value

@@ -1,4 +1,4 @@
-"""`vllm-watch hook test NAME`: rehearse a restart hook without changes."""
+"""Rehearse a restart hook without changes."""
 
 import argparse
 import asyncio
@@ -23,9 +23,9 @@ from vllm_watch.support import logs
 from vllm_watch.support.visible import visible_lines
 
 HELP = """\
-Rehearse a restart hook: try all that changes nothing, and report whether it would work, and whether
-anything would start the server again after it ended by itself. Without --target it is rehearsed for
-every target whose restart.hook it is.
+Rehearse a restart hook: run every step that changes nothing, and report whether it would work, and whether
+anything would start the server again after it exits by itself. Without --target it is rehearsed for
+every target that uses it.
 
 examples:
   vllm-watch hook test restart-vllm --config /etc/vllm-watch/vllm-watch.yaml
@@ -35,7 +35,6 @@ exit status: 0 it would work, 1 it would not, or something is to be fixed first,
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments."""
     parser.add_argument("what", metavar="test", choices=["test"], help="rehearse the hook")
     parser.add_argument("name", metavar="NAME", help="the hook's name in the configuration")
     parser.add_argument("--config", metavar="FILE", type=Path, help="the configuration (YAML)")
@@ -45,7 +44,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Run the command."""
     logs.configure(LogSettings(level="warning"))  # to stderr
     config = load(arguments.config, environ=os.environ)
     targets = _targets(config, arguments.name, arguments.target)

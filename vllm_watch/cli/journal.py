@@ -1,4 +1,4 @@
-"""`vllm-watch journal`: list actions, actors, reasons and results."""
+"""List actions, actors, reasons and results."""
 
 import argparse
 import asyncio
@@ -22,13 +22,12 @@ from vllm_watch.state.journal import Entry, Journal, Told
 from vllm_watch.support.visible import visible
 
 HELP = """\
-Shows the journal: every attempt to restart a server and how it ended; every request of a person and its
-decided; every reload; every step that was taken to end a process (gpus --reclaim). Each with who wanted it,
-from where, why, and its result. Oldest first.
+Shows the journal: every attempt to restart a server and how it ended; every request and the decision;
+every reload; every step to end a process (gpus --reclaim). Each with who requested it, from where, why, and the
+result. Oldest first.
 
-Where something of it was lost (files that were cut, removed or damaged), it reports that, and nothing is restarted
-until a person has checked and accepts that: accept-loss. With --url it asks a running daemon, on any host, which
-returns its last 2,000 entries.
+If entries are lost (files cut, removed or damaged), it reports that, and nothing is restarted until someone has
+checked and run accept-loss. With --url it asks a running daemon, on any host, which returns its last 2,000 entries.
 
 examples:
   vllm-watch journal --since 2h
@@ -43,28 +42,26 @@ _COLUMNS_MIN, _COLUMNS_MAX = 60, 160
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments."""
     add = parser.add_argument
     add("action", nargs="?", choices=("accept-loss",),
         help="continue without the lost entries: restarts are possible again")  # fmt: skip
-    add("--reason", metavar="TEXT", default="", help="why it is accepted; it stands in the journal")
+    add("--reason", metavar="TEXT", default="", help="the reason, for the journal")
     add("--json", action="store_true", help="one JSON object an entry")
     add("--since", metavar="T", type=partial(moments.moment, now_t=time.time()), default=0.0,
         help="from then on: 90s, 30m, 2h or 7d ago, a date (2026-03-01T12:00, local time), or Unix seconds")  # fmt: skip
     add("--state-dir", metavar="DIR", type=Path,
         help="where it is (default: the state_dir of the configuration that VLLM_WATCH_CONFIG names, else ~/.local/state/vllm-watch)")  # fmt: skip
-    connection.add_daemon(parser, url_help="ask the daemon there in place of reading a folder")
+    connection.add_daemon(parser, url_help="ask the daemon there instead of reading a folder")
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Run the command."""
     if arguments.url is not None:
         return _remote(arguments)
     folder = state_folder.find(arguments.state_dir, os.environ)
     if not (folder / file.NAME).exists() and not (folder / seal.NAME).exists():
         raise WatchError(
             f"there is no journal in {folder}",
-            "name the folder with --state-dir; where nothing was ever done, there is none",
+            "name the state folder with --state-dir; a watcher that has done nothing yet has no journal",
         )
     if arguments.action is not None:
         lost = asyncio.run(_accept_loss(folder, arguments.reason))

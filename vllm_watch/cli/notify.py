@@ -1,4 +1,4 @@
-"""`vllm-watch notify test NAME`: send a test message."""
+"""Send a test message."""
 
 import argparse
 import asyncio
@@ -14,18 +14,17 @@ from vllm_watch.support import logs
 from vllm_watch.support.visible import visible_lines
 
 HELP = """\
-Send a test message through one notifier of the configuration, once, and report the result. It states that it
-is a test. The daemon need not run, and is not involved.
+Send a test message through one notifier of the configuration, once, and report the result. The message is
+marked as a test. No daemon is needed.
 
 examples:
   vllm-watch notify test oncall --config /etc/vllm-watch/vllm-watch.yaml
   vllm-watch notify test oncall --config /etc/vllm-watch/vllm-watch.yaml --json
 
-exit status: 0 it was taken, 1 it was not, 2 wrong usage"""
+exit status: 0 accepted, 1 not accepted, 2 wrong usage"""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments."""
     parser.add_argument("what", metavar="test", choices=["test"], help="send a test")
     parser.add_argument("name", metavar="NAME", help="the notifier's name in the configuration")
     parser.add_argument("--config", metavar="FILE", type=Path, help="the configuration (YAML)")
@@ -33,7 +32,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Run the command."""
     logs.configure(LogSettings(level="warning"))  # to stderr
     config = load(arguments.config, environ=os.environ)
     kind, settings = named(config.notifications, arguments.name)

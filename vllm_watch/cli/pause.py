@@ -1,11 +1,11 @@
-"""`vllm-watch pause`: pause all restarts."""
+"""Pause all restarts."""
 
 import argparse
 
 from vllm_watch.cli.helpers import daemon_requests
 
 HELP = f"""\
-Keeps the daemon from restarting anything, a person's request included. An attempt that is under way goes on.
+Stops all restarts, those requested by hand included. A restart that is under way continues.
 
 examples:
   vllm-watch pause --reason "we move the rack" --minutes 240
@@ -14,9 +14,8 @@ examples:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments."""
     parser.add_argument(
-        "--reason", metavar="TEXT", required=True, help="why; it is shown with every refusal"
+        "--reason", metavar="TEXT", required=True, help="the reason, shown with every refusal"
     )
     parser.add_argument(
         "--minutes",
@@ -28,6 +27,5 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Run the command."""
     body = {"reason": arguments.reason, "minutes": arguments.minutes}
     return daemon_requests.ask(arguments, daemon_requests.path("pause"), body)

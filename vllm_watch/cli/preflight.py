@@ -1,4 +1,4 @@
-"""`vllm-watch preflight -- vllm serve ...`: check a launch before it starts."""
+"""Check a launch before it starts."""
 
 import argparse
 
@@ -8,14 +8,14 @@ from vllm_watch.errors import WatchError
 SECONDS_MAX = 86_400.0
 
 HELP = """\
-Checks a launch of vLLM before it is made: flags, model files, GPUs and who holds their memory, whether the
+Checks a vLLM launch before it starts: flags, model files, GPUs and who holds their memory, whether the
 model fits, driver, shared memory, port. Every problem is a line with numbers, its cause and the command that
-fixes it. Facts that cannot be known from here are shown as unknown and stop nothing. The command is given as you
+fixes it. Facts that cannot be read here are shown as unknown and do not stop it. Write the command as you
 would start it: `vllm serve` or `python -m vllm.entrypoints.openai.api_server`, with its configuration file
 and environment. Exit status 0: go, 3: no-go.
 
-With --exec it becomes vLLM where nothing stands in the way, so that it can be a container's entrypoint:
-signals, output and exit status are then vLLM's own, and preflight's own output goes to stderr.
+With --exec it becomes vLLM if it finds no problem, so it can be a container's entrypoint: signals, output and exit
+status are then those of vLLM, and the findings go to stderr.
 
 examples:
   vllm-watch preflight -- vllm serve Qwen/Qwen3-32B -tp 2 --max-model-len 32k
@@ -24,12 +24,11 @@ examples:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments."""
     parser.add_argument("--json", action="store_true", help="one JSON object")
-    parser.add_argument("--exec", action="store_true", help="become vLLM where nothing stands in the way")  # fmt: skip
+    parser.add_argument("--exec", action="store_true", help="become vLLM if no problem is found")  # fmt: skip
     parser.add_argument(
         "--wait-for-vram", metavar="SECONDS", type=_seconds, default=0.0,
-        help="wait so long for the memory that the launch needs, as of an engine that is ending; goes on as soon as it is free",
+        help="wait up to this long for the GPU memory that the launch needs, such as that of an engine that is ending",
     )  # fmt: skip
     parser.add_argument("command", metavar="COMMAND", nargs=argparse.REMAINDER, help="after --: the launch, word by word")  # fmt: skip
 
@@ -41,7 +40,7 @@ def run(arguments: argparse.Namespace) -> int:
         words = words[1:]
     if not words:
         raise WatchError(
-            "no launch is named", "put it after --: vllm-watch preflight -- vllm serve MODEL"
+            "no command is given", "put it after --: vllm-watch preflight -- vllm serve MODEL"
         )
     order = preflight_run.Order(
         words=tuple(words),
@@ -58,5 +57,7 @@ def _seconds(text: str) -> float:
     except ValueError:
         value = -1.0
     if not 0 <= value <= SECONDS_MAX:
-        raise argparse.ArgumentTypeError(f"'{text}' is not from 0 to {SECONDS_MAX:g} seconds")
+        raise argparse.ArgumentTypeError(
+            f"'{text}' is not a time to wait\n→ write seconds from 0 to {SECONDS_MAX:g}"
+        )
     return value

@@ -1,8 +1,7 @@
-"""`vllm-watch probe`: a container's health check or exec probe of the local watcher.
+"""A container's health check or exec probe of the local watcher.
 
-It does not know the configuration: it detects TLS, sends no password (`/-/healthy` needs none) and verifies no
-certificate, as it sends no secrets. If a client certificate is required, the server's part of the handshake counts:
-its event loop must produce it.
+It does not know the configuration, so it detects TLS, and verifies no certificate, as it sends no secrets. If a client
+certificate is required, the server's part of the handshake counts, which its event loop must produce.
 """
 
 import argparse
@@ -30,7 +29,7 @@ examples:
 
 exit status: 0 it answers, 1 it does not
 """
-_SECONDS = 2.0  # twice, without and with TLS, within the image's 5 s
+_SECONDS = 2.0  # tried twice within the image's 5 s
 _PATH = "/-/healthy"
 _PORTS = {"http": 80, "https": 443}
 _SILENT = f"nothing came within {_SECONDS:.0f} s"
@@ -40,7 +39,6 @@ _BYTES_MAX = 4096
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments."""
     parser.add_argument(
         "--url", metavar="URL",
         help=f"the watcher's address (default: {URL_VARIABLE}, else {DEFAULT_URL}, with TLS where it speaks that)",
@@ -48,7 +46,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Run the command."""
     given = arguments.url or os.environ.get(URL_VARIABLE)
     scheme, host, port = _address(given or DEFAULT_URL)
     why = _asked(scheme, host, port)
@@ -75,7 +72,6 @@ def _address(url: str) -> tuple[str, str, int]:
 
 
 def _asked(scheme: str, host: str, port: int) -> str:
-    """Return why not, or ""."""
     try:
         status = _status(scheme, host, port)
     except TimeoutError:
@@ -101,7 +97,6 @@ def _status(scheme: str, host: str, port: int) -> int:
 
 
 def _shakes_hands(host: str, port: int) -> bool:
-    """Return True if a ClientHello is answered."""
     outgoing = ssl.MemoryBIO()
     mine = _context().wrap_bio(ssl.MemoryBIO(), outgoing, server_hostname=host)
     with contextlib.suppress(ssl.SSLWantReadError):

@@ -1,4 +1,4 @@
-"""`vllm-watch read`: one /metrics body in our fields."""
+"""One /metrics body in our fields."""
 
 import argparse
 import asyncio
@@ -27,9 +27,9 @@ from vllm_watch.support.redaction import redacted
 from vllm_watch.support.visible import visible, visible_lines
 
 HELP = """\
-Reads one /metrics body, from a file, from a URL or from standard input (-), and shows its values
-in it, in our fields. A field that this vLLM does not offer is null: unknown, not zero. Without a source
-it reads the vLLM servers of this host, one after another.
+Reads one /metrics body, from a file, from a URL or from standard input (-), and prints its values
+under the names that vllm-watch uses. A field that this vLLM does not export is null: unknown, not zero. Without a
+source it reads this host's vLLM servers, one after another.
 
 examples:
   vllm-watch read
@@ -46,17 +46,15 @@ FIELD_NAMES = tuple(f.name for f in fields(EngineSample) if f.name not in _NOT_F
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments."""
     parser.add_argument(
         "source", metavar="FILE|URL", nargs="?", help="a file, '-', or a vLLM server's URL (default: this host's servers)"
     )  # fmt: skip
     parser.add_argument("--json", action="store_true", help="one JSON object, every field present")
-    parser.add_argument("--api-key-file", metavar="FILE", type=Path, help="file with the key, where /metrics wants one")  # fmt: skip
+    parser.add_argument("--api-key-file", metavar="FILE", type=Path, help="file with the API key, if /metrics requires one")  # fmt: skip
     engine_tls.add(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Run the command."""
     if arguments.source is not None:
         return _read(arguments.source, arguments)
     found = asyncio.run(neighbours.servers(ProcessListing(), Path("/proc")))
@@ -70,7 +68,7 @@ def run(arguments: argparse.Namespace) -> int:
             print(visible(f"{server.url}  {server.model}".rstrip()))
         try:
             status = _read(server.url, arguments)
-        except WatchError as error:  # others may answer
+        except WatchError as error:
             print(f"vllm-watch: {visible_lines(redacted(error.cause))}", file=sys.stderr)
             status = exit_status.WRONG_USAGE
         worst = max(worst, status)
@@ -99,7 +97,6 @@ def _of_file(source: str) -> Reading:
 
 
 def _of_server(url: str, arguments: argparse.Namespace) -> Reading:
-    """Return the reading, or what answered instead. Raises WatchError."""
     config = load(
         None, environ={}, targets=[url], targets_from="URL", tls=engine_tls.said(arguments)
     )

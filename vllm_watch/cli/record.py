@@ -1,4 +1,4 @@
-"""`vllm-watch record`: record a server's scrapes."""
+"""Record a server's scrapes."""
 
 import argparse
 from pathlib import Path
@@ -17,7 +17,7 @@ examples:
   vllm-watch replay today.jsonl.gz"""
 
 _INTERVAL_SECONDS = 1.0  # vLLM answers in milliseconds
-_INTERVAL_SECONDS_MIN = 0.1  # below, scraping would be load
+_INTERVAL_SECONDS_MIN = 0.1  # more often would be load
 _FILE_BYTES_MAX = 256 << 20
 
 
@@ -25,14 +25,17 @@ def _seconds(text: str) -> float:
     try:
         seconds = float(text)
     except ValueError:
-        raise argparse.ArgumentTypeError(f"'{text}' is not a number of seconds") from None
+        raise argparse.ArgumentTypeError(
+            f"'{text}' is not a number of seconds\n→ write seconds, 0.1 or more: 5"
+        ) from None
     if not _INTERVAL_SECONDS_MIN <= seconds < float("inf"):
-        raise argparse.ArgumentTypeError(f"{text} is not {_INTERVAL_SECONDS_MIN} seconds or more")
+        raise argparse.ArgumentTypeError(
+            f"{text} is out of range\n→ write seconds, {_INTERVAL_SECONDS_MIN} or more: 5"
+        )
     return seconds
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments."""
     add = parser.add_argument
     add("--target", metavar="URL", required=True, help="base URL of the vLLM server")
     add("--out", metavar="FILE", type=Path, required=True, help="a new .jsonl.gz file")
@@ -43,7 +46,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Run the command; a signal is the normal end."""
     record(
         arguments.target,
         arguments.out,

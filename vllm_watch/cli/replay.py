@@ -1,4 +1,4 @@
-"""`vllm-watch replay`: judge a recording or a Prometheus' metrics as live."""
+"""Judge a recording or a Prometheus' metrics as live."""
 
 import argparse
 import time
@@ -10,14 +10,14 @@ from vllm_watch.cli.helpers.replaying import replay
 from vllm_watch.errors import WatchError
 
 HELP = """\
-Run a recording through the same judgement as live, as fast as it goes, and report its incidents. The
-exit status is 0 whatever that is; a recording that is empty or cannot be read is an error (2).
+Judge a recording as if it were live, at full speed, and report its incidents. The exit status is 0
+whatever it finds; an empty or unreadable recording is an error (2).
 
-Not for a log of vLLM's: `vllm-watch diagnose vllm.log` reads that.
+For a log of vLLM use `vllm-watch diagnose vllm.log`.
 
-With --prometheus it judges the history that a Prometheus (Thanos, Mimir, VictoriaMetrics) has of every vLLM that
-it scrapes: incidents with their times, its alerts at those times and at healthy ones, and what
-scrapes that far apart cannot show. --report writes the same as one HTML file.
+With --prometheus it judges the stored history of every vLLM that a Prometheus (Thanos, Mimir, VictoriaMetrics)
+scrapes: the incidents, the alerts that fired then and in healthy times, and the faults that scrapes that far apart
+cannot show. --report writes the same as one HTML file.
 
 examples:
   vllm-watch replay incident.jsonl.gz                  # a summary for people
@@ -30,15 +30,8 @@ _ONLY_PROMETHEUS = ("since", "until", "match", "report", "ca_file", "cert_file",
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments."""
     add = parser.add_argument
-    add(
-        "trace",
-        metavar="TRACE",
-        type=Path,
-        nargs="?",
-        help="a .jsonl.gz or .jsonl recording",
-    )
+    add("trace", metavar="TRACE", type=Path, nargs="?", help="a .jsonl.gz or .jsonl recording")
     add(
         "--config", metavar="FILE", type=Path, help="windows, objectives and thresholds to judge by"
     )
@@ -47,13 +40,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("the history of a Prometheus")
     add = group.add_argument
     add("--prometheus", metavar="URL", help="its address, with its path if it has one")
-    moment = partial(moments.moment, now_t=time.time())  # one time for all arguments
+    moment = partial(moments.moment, now_t=time.time())
     parser.set_defaults(moment=moment)
     add("--since", metavar="T", type=moment, help="from then on: 12h or 7d ago, a date (local time), or Unix seconds (default: 7d)")  # fmt: skip
     add("--until", metavar="T", type=moment, help="up to then (default: now)")
     add("--match", metavar="SELECTOR", help="only servers with these labels, such as '{namespace=\"chat\"}'")  # fmt: skip
     add("--report", metavar="FILE", type=Path, help="write one HTML file")
-    add("--header", metavar="NAME: VALUE", action="append", default=[], help="send this header; may be given again")  # fmt: skip
+    add("--header", metavar="NAME: VALUE", action="append", default=[], help="send this header; repeatable")  # fmt: skip
     add(
         "--ca-file", metavar="FILE", type=Path, help="authorities that sign its certificate, in PEM"
     )
@@ -62,7 +55,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Return 0 for any recording."""
     if arguments.prometheus is not None:
         _of_prometheus(arguments)
         return exit_status.FINE

@@ -1,4 +1,4 @@
-"""`vllm-watch restart`: restart by hand, guarded."""
+"""Restart by hand, guarded."""
 
 import argparse
 
@@ -18,20 +18,20 @@ DEFAULT_REASON = "asked for by hand"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments."""
     parser.add_argument("target", metavar="TARGET", help="the target's name")
     parser.add_argument(
         "--reason", metavar="TEXT", default=DEFAULT_REASON,
-        help="why; it stands in the journal (default: %(default)s)",
+        help="the reason, for the journal (default: %(default)s)",
     )  # fmt: skip
     parser.add_argument(
-        "--override-freeze", metavar="REASON", help="why no freeze and no closed window holds now"
+        "--override-freeze",
+        metavar="REASON",
+        help="restart despite a freeze or a closed window, for this reason",
     )
     daemon_requests.add_daemon(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Run the command."""
     body = {"reason": arguments.reason, "override_freeze": arguments.override_freeze}
     return daemon_requests.ask(
         arguments, daemon_requests.path("targets", arguments.target, "restart"), body

@@ -1,4 +1,4 @@
-"""`vllm-watch resume`: end a pause and close breakers."""
+"""End a pause and close breakers."""
 
 import argparse
 
@@ -14,13 +14,11 @@ examples:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments."""
-    parser.add_argument("--reason", metavar="TEXT", help="why; it stands in the journal")
+    parser.add_argument("--reason", metavar="TEXT", help="the reason, for the journal")
     daemon_requests.add_daemon(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Run the command."""
     return daemon_requests.ask(
         arguments, daemon_requests.path("resume"), {"reason": arguments.reason}
     )

@@ -1,4 +1,4 @@
-"""`vllm-watch run`: the daemon."""
+"""The daemon."""
 
 import argparse
 import asyncio
@@ -21,8 +21,8 @@ from vllm_watch.watch.host_loop import GpuSource
 
 HELP = """\
 Watches vLLM servers and this host's GPUs; serves metrics, an API and a page. Needs no configuration:
-without any target it finds the vLLM servers of this host, by their processes and sockets, names them, and
-follows new ones. SIGHUP reads the configuration again; SIGTERM ends it.
+without a target it finds this host's vLLM servers by their processes and sockets, and watches new ones as they
+start. SIGHUP reloads the configuration; SIGTERM stops the daemon.
 
 examples:
   vllm-watch run
@@ -32,12 +32,10 @@ examples:
 DEFAULT_URL = "http://127.0.0.1:8000"
 
 _NEW_OBJECTS_UNCOLLECTED = 20_000
-"""Python's 700 equal one round of scrapes, which leaves almost no garbage: needless collections took a twentieth of
-its time. This costs some megabytes."""
+"""Python's default of 700 is one round of scrapes, which leaves almost no garbage; collections took a twentieth of its time."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments."""
     parser.add_argument(
         "--config", type=Path, metavar="FILE", help="YAML; every key is in docs/configuration.md"
     )
@@ -46,10 +44,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="[NAME=]URL",
-        help="a vLLM server; may be given again",
+        help="a vLLM server; repeatable",
     )
     parser.add_argument(
-        "--listen", metavar="HOST:PORT", help="where to serve (default 127.0.0.1:9470)"
+        "--listen", metavar="HOST:PORT", help="address to listen on (default 127.0.0.1:9470)"
     )
     parser.add_argument(
         "--state-dir",
@@ -58,11 +56,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="folder for incidents, learnt baselines and recordings (default: in memory)",
     )
     parser.add_argument(
-        "--procfs", type=Path, metavar="DIR", help="the host's /proc, where it is mounted elsewhere"
+        "--procfs", type=Path, metavar="DIR", help="the host's /proc, if it is mounted elsewhere"
     )
     parser.add_argument(
         "--web-config", type=Path, metavar="FILE",
-        help="TLS and passwords, as Prometheus' exporters read them (see docs/security.md)",
+        help="TLS and passwords, in the format of Prometheus' exporters (see docs/security.md)",
     )  # fmt: skip
     parser.add_argument(
         "--engine-log", type=Path, metavar="FILE",
@@ -71,7 +69,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Run the command."""
 
     def load_config() -> Config:
         config = load(
@@ -81,7 +78,7 @@ def run(arguments: argparse.Namespace) -> int:
         )  # fmt: skip
         if config.targets or config.discovery.any:
             return config
-        if config.engine_log is not None:  # of one server, not of any found
+        if config.engine_log is not None:  # the log of one server
             only = TargetConfig(name="vllm", url=DEFAULT_URL, group="vllm")
             return config.model_copy(update={"targets": (only,)})
         discovery = config.discovery.model_copy(update={"host": True})
@@ -97,7 +94,6 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _check_procfs(config: Config) -> None:
-    """Raise ConfigError for a missing /proc, before anything starts."""
     if not config.procfs.is_dir():
         remedy = "give the path where the host's /proc is mounted"
         raise ConfigError(f"--procfs {config.procfs}: no such folder", remedy)

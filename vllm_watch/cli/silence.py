@@ -1,20 +1,19 @@
-"""`vllm-watch silence`: prevent restarts for one incident."""
+"""Prevent restarts for one incident."""
 
 import argparse
 
 from vllm_watch.cli.helpers import daemon_requests
 
 HELP = f"""\
-Keeps an incident from restarting anything for a while. It stays open and is shown; alerts are Alertmanager's
-to silence.
+Prevents an incident from restarting anything for a while. It stays open and visible; to silence its alert, use
+Alertmanager.
 
 examples:
-  vllm-watch silence engine_stalled-1764633600-1a2b3c4d --minutes 90 --reason "I look at it with py-spy"
+  vllm-watch silence engine_stalled-1764633600-1a2b3c4d --minutes 90 --reason "inspecting it with py-spy"
 {daemon_requests.EXIT}"""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments."""
     parser.add_argument("incident", metavar="INCIDENT", help="the incident's id")
     parser.add_argument(
         "--minutes",
@@ -24,13 +23,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="for how long (default 60)",
     )
     parser.add_argument(
-        "--reason", metavar="TEXT", required=True, help="why; it stands in the journal"
+        "--reason", metavar="TEXT", required=True, help="the reason, for the journal"
     )
     daemon_requests.add_daemon(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Run the command."""
     body = {"reason": arguments.reason, "minutes": arguments.minutes}
     return daemon_requests.ask(
         arguments, daemon_requests.path("incidents", arguments.incident, "silence"), body

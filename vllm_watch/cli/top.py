@@ -1,4 +1,4 @@
-"""top: a running vllm-watch, live in the terminal."""
+"""A running vllm-watch, live in the terminal."""
 
 import argparse
 import importlib.util
@@ -9,7 +9,7 @@ from vllm_watch.cli.helpers.top.status import Daemon
 
 HELP = """\
 Shows a running vllm-watch in the terminal: what is wrong first, with its evidence and what to do; the
-engines, GPUs and who holds them, why nothing is restarted now, and how the watcher itself does. It needs a
+engines, GPUs and who holds them, why nothing is restarted now, and the state of the watcher itself. It needs a
 daemon: start one with `vllm-watch run` or `vllm-watch demo`. The live view needs the extra `top`
 (pip install 'vllm-watch[top]'). --once, --json and output to a pipe print once and exit, without it. NO_COLOR=1
 turns colours off.
@@ -31,14 +31,12 @@ _NOT_LIVE = (
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments."""
     connection.add_daemon(parser)
     parser.add_argument("--once", action="store_true", help="print once as text and exit")
     parser.add_argument("--json", action="store_true", help="print one JSON object and exit")
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Run the command."""
     daemon = connection.of(arguments)
     once = arguments.once or arguments.json or not sys.stdout.isatty()
     if not once and importlib.util.find_spec("textual") is None:

@@ -11,6 +11,7 @@ from vllm_watch.samples.engine import EngineSample
 from vllm_watch.samples.observation import Reading
 from vllm_watch.signals import stored
 from vllm_watch.signals.throughput import Mean
+from vllm_watch.support import counts
 
 CAUSE = "api_overloaded"
 
@@ -130,7 +131,8 @@ class ApiServer:
 def _evidence(cores: float | None, reading: Reading) -> tuple[Evidence, ...]:
     said = []
     if cores is not None:
-        text = f"the API server's process uses {cores:.1f} CPU cores"
+        limit = ": its event loop is at its limit" if cores >= CPU_BOUND_CORES else ""
+        text = f"the API server's process uses {counts.cores(cores)}{limit}"
         said.append(Evidence(name="api_server_cpu_cores", value=round(cores, 2), text=text))
     fds = reading.server.process_open_fds
     if fds is not None:

@@ -99,7 +99,7 @@ class Bar:
         log_ratio = self.lasting.found(self.wander)
         if log_ratio is None:
             return None
-        text = f"steps have taken {exp(log_ratio):.2f} times as long as when fresh for {LASTING_MINUTES} minutes of work at loads that it knows"
+        text = f"for {LASTING_MINUTES} minutes of work each step has taken {exp(log_ratio):.2f} times as long as usual at this load"
         return Evidence(name="step_time_ratio", value=exp(log_ratio), expected=1.0, text=text)
 
     def excuse(self) -> None:

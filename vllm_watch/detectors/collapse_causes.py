@@ -193,7 +193,7 @@ def _thrash(length: float, preempted: float) -> Cause:
         name="request_length_ratio",
         value=length,
         expected=1.0,
-        text=f"finished requests are {length:.1f} times as long as when fresh",
+        text=f"finished requests are {length:.1f} times as long as they were after the start",
     )
     pushed = Evidence(
         name="preemptions_per_request",
@@ -204,7 +204,7 @@ def _thrash(length: float, preempted: float) -> Cause:
 
 
 def _leak(facts: Starvation, share: float, rise: float) -> Cause:
-    text = f"{_UNHELD.format(share)}; most of it built up over {in_words(rise)}"
+    text = f"{_UNHELD.format(share)}; most of it came within {in_words(rise)}"
     found = (Evidence(name="kv_unheld_ratio", value=share, unit="ratio", expected=0.0, text=text),)
     if facts.unheld_surely or rise >= CREEP_SECONDS:
         return Cause(KV_LEAK, found)
@@ -224,7 +224,7 @@ def _lost(share: float) -> Cause:
     return Cause(KV_PINNING, (found,))
 
 
-_UNHELD = "{:.0%} of the KV cache is held by no running request"
+_UNHELD = "{:.0%} of the KV cache belongs to no running request"
 
 
 def crowded(running: float, usage: float, expected: float | None) -> Evidence:
@@ -250,14 +250,12 @@ _PREFILLING = Evidence(
 
 
 def _held_by_few(facts: Starvation, unheld: float) -> Cause:
-    text = (
-        f"the tokens in flight account for the pages in use: {facts.running:.0f} requests hold them"
-    )
+    text = f"the running requests ({facts.running:.0f}) fill the KV cache themselves"
     share = max(0.0, unheld)
     held = Evidence(name="kv_unheld_ratio", value=share, unit="ratio", expected=0.0, text=text)
     late = facts.late_length_ratio
     if late is not None and late < LONG_REQUESTS:
-        text = f"others still come and go, {late:.1f} times as long as when fresh"
+        text = f"others still come and go, {late:.1f} times as long as they were after the start"
         short = Evidence(name="request_length_ratio", value=late, expected=1.0, text=text)
         return Cause(KV_PINNING, (held, short))
     if (facts.long_prompts_share or 0.0) >= LONG_PROMPTS_SHARE:
@@ -276,13 +274,13 @@ def _held_by_few(facts: Starvation, unheld: float) -> Cause:
 
 def _by_usual_use(facts: Starvation) -> Cause:
     now, rise = facts.unexplained or 0.0, facts.rise_seconds
-    said = f"{now:.0%} of the cache is held beyond the usual for this many requests"
+    said = f"{now:.0%} of the KV cache is in use beyond the usual for this many requests"
     if rise is not None and rise >= CREEP_SECONDS:
-        text = f"{said}; it came over {rise / 60:.0f} minutes and more"
+        text = f"{said}; it built up over {in_words(rise)}"
         return Cause(
             KV_LEAK, (Evidence(name="kv_unexplained_ratio", value=now, expected=0.0, text=text),)
         )
-    text = f"{said}, and came at once"
+    text = f"{said}; it came at once"
     return Cause(
         KV_PINNING, (Evidence(name="kv_unexplained_ratio", value=now, expected=0.0, text=text),)
     )

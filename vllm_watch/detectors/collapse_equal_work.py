@@ -96,7 +96,7 @@ class OwnWork:
     def _evidence(self, usual: Work) -> Evidence:
         requests, steps = _times(self.now, usual)
         text = (
-            f"{requests:.1f} times as many requests at once as usual for the same tokens per second;"
+            f"it runs {requests:.1f} times as many requests at once as usual and produces no more tokens per second;"
             f" each step takes {steps:.1f} times as long"
         )
         return Evidence(name="step_time_ratio", value=steps, expected=1.0, text=text)
@@ -117,11 +117,11 @@ def beside_siblings(
     own.behind_s = own.at_s if own.behind_s is None else own.behind_s
     requests, steps = _times(own.now, usual)
     text = (
-        f"it needs {requests:.1f} times as many requests at once for no more tokens per second than its"
-        f" {len(others)} sibling engines; each token takes {steps:.1f} times as long"
+        f"it runs {requests:.1f} times as many requests at once as its {len(others)} sibling engines and produces"
+        f" no more tokens per second; each token takes {steps:.1f} times as long"
     )
     said = Evidence(name="siblings_step_time_ratio", value=steps, expected=1.0, text=text)
-    past = Evidence(name="own_past", value=None, text="it was never seen to be as fast as they are")
+    past = Evidence(name="own_past", value=None, text="it may always have been this slow")
     return replace(
         verdict, state=FIRING, cause="slow_engine", severity="ticket",
         summary=f"Engine {verdict.engine}: {text}", evidence_for=(said,), evidence_against=(past,),

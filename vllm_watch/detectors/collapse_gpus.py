@@ -207,9 +207,8 @@ def _felt(gpu: GpuSample, process: ProcessSample, known_pids: frozenset[int]) ->
     if share is not None and share < NEIGHBOUR_SHARE_MIN:
         return None
     name = process.name or "a process"
-    takes = "appeared beside it" if share is None else f"takes {share:.0%} of the SMs"
-    return Evidence(
-        name="neighbour",
-        value=name,
-        text=f"GPU {gpu.index}: {name} (PID {process.pid}) {takes}",
-    )
+    who = f"{name} (PID {process.pid})"
+    if _is_vllm(process):
+        who = f"another vLLM's process, not this server's ({name}, PID {process.pid}),"
+    text = f"{who} {'appeared on' if share is None else f'uses {share:.0%} of'} GPU {gpu.index}"
+    return Evidence(name="neighbour", value=name, text=text)

@@ -63,7 +63,7 @@ def in_short(cause: Cause) -> str:
 def _told(waited: Waited) -> Evidence:
     text = (
         f"{waited.who} waited for a CPU {waited.share:.0%} of the time of its steps; "
-        f"{waited.usual_share:.0%} when fresh. That explains {waited.explained_ratio:.0%} of the slowdown"
+        f"{waited.usual_share:.0%} after the start. That explains {waited.explained_ratio:.0%} of the slowdown"
     )
     return Evidence(
         name=_WAIT,

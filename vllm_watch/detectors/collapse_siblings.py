@@ -144,9 +144,7 @@ def _slower(verdict: Verdict, beside: _Beside, shift: Shift, count: int) -> Verd
     times, reached = exp(shift.log_ratio), fulfilled(shift)
     text = f"at equal load its steps take {times:.2f} times as long as those of its {count} sibling engines"
     said = Evidence(name="siblings_step_time_ratio", value=times, expected=1.0, text=text)
-    past = (
-        "it was never seen to be as fast as they are, or lost too little to show in its own steps"
-    )
+    past = "it may always have been this slow: its own steps show no change"
     return replace(
         verdict,
         state=FIRING,
@@ -167,12 +165,11 @@ def _beside(verdict: Verdict, ratios: Mapping[str, float], siblings: Sequence[st
         return verdict
     usual = median(others)
     alike = usual >= ALIKE
-    said = Evidence(
-        name="siblings_step_time_ratio", value=usual, expected=1.0,
-        text=f"steps of its {len(others)} sibling engines take {usual:.1f} times as long as when fresh: "
-        + ("a shared part is slow (host, power, network), or they wait for each other"
-           if alike else "it is this engine alone"),
-    )  # fmt: skip
+    who = "the other engine is" if len(others) == 1 else f"{len(others)} other engines are"
+    text = f"{who} as fast as before (step time {usual:.1f} times the usual): only this one is slow"
+    if alike:
+        text = f"{who} slow, too (step time {usual:.1f} times the usual): a shared part is slow (host, power, network), or they wait for each other"
+    said = Evidence(name="siblings_step_time_ratio", value=usual, expected=1.0, text=text)
     if alike:
         return replace(verdict, evidence_against=(*verdict.evidence_against, said))
     return replace(verdict, evidence_for=(*verdict.evidence_for, said))

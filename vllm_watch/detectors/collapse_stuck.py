@@ -69,5 +69,5 @@ class Stuck:
         count = share * running
         if share < STUCK_SHARE_MIN or count < STUCK_MIN:
             return None
-        text = f"{count:.0f} of {running:.0f} requests that run have got no token for {MINUTES} minutes, while others come and go"
+        text = f"{count:.0f} of {running:.0f} running requests have got no token for {MINUTES} minutes, while others come and go"
         return Evidence(name="requests_stuck", value=round(count), expected=0.0, text=text)

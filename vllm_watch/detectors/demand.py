@@ -9,6 +9,7 @@ from typing import Any
 from vllm_watch.detectors.base import Evidence, View
 from vllm_watch.samples.observation import Reading
 from vllm_watch.signals import stored
+from vllm_watch.support.durations import in_words
 
 ARRIVALS_MISSED_MIN = 7.0
 """Missed arrivals that chance (Poisson) explains once in a thousand."""
@@ -232,7 +233,7 @@ class Demand:
         ):
             return None
         text = (
-            f"for {self.silence_s:.0f} s nothing new had come, where {missed:.0f} requests were to be "
+            f"for {in_words(self.silence_s)} nothing new had come, where {missed:.0f} requests were to be "
             f"expected; {self._running:.0f} still ran"
         )
         return Evidence(

@@ -13,6 +13,7 @@ from vllm_watch.detectors.down_verdicts import KIND
 from vllm_watch.detectors.down_witnesses import BUSY_WAITING, SLOW_ANSWER_SECONDS
 from vllm_watch.samples.observation import Call
 from vllm_watch.signals import stored
+from vllm_watch.support.durations import in_words
 
 HUNG_SHARE, USUAL_SHARE = 1 / 8, 1 / 80
 """Share of calls lost if one process of eight hangs, and if all are healthy (at most 8 of 622 scrapes were)."""
@@ -101,7 +102,7 @@ class Share:
         if severe or not self.is_open:
             return found
         text = (
-            f"{self.unanswered} of {self.calls} scrapes in {at_s - self.began_s:.0f} s got no answer, "
+            f"{self.unanswered} of {self.calls} scrapes in {in_words(at_s - self.began_s)} got no answer, "
             f"those between were answered at once"
         )
         ratio = 1.0 - self.unanswered / self.calls
@@ -116,7 +117,7 @@ class Share:
             cause="api_hang",
             severity="page",
             restart_advised=self.is_advised,
-            summary=f"{what}: {text}",
+            summary=f"{what}: {text}; drain it before a restart, which cuts off the users of the other processes",
             present=self.level >= SURE,
             since_seconds=at_s - self.began_s,
             measure=1.0 - ratio,

@@ -4,6 +4,7 @@ from vllm_watch.detectors import down_witnesses
 from vllm_watch.detectors.base import FIRING, UNKNOWN, Evidence, Verdict
 from vllm_watch.detectors.needs import Need, Needs
 from vllm_watch.signals.loading import START_SECONDS
+from vllm_watch.support.durations import in_words
 
 KIND = "engine_down"
 
@@ -26,7 +27,7 @@ def never_up(waited_s: float, said: str) -> Verdict:
     """Judge a server that has always refused."""
     if waited_s < START_SECONDS:
         why = "vLLM refuses connections until its weights are loaded"
-        return unknown(f"refused for {waited_s:.0f} s; {why}")
+        return unknown(f"refused for {in_words(waited_s)}; {why}")
     return Verdict(
         state=FIRING,
         kind=KIND,
@@ -45,7 +46,7 @@ def up_in_a_loop(up_s: float) -> Verdict:
         cause="crash_loop",
         severity="page",
         present=False,
-        summary=f"up for {up_s:.0f} s, as it was before each crash",
+        summary=f"up for {in_words(up_s)}, as it was before each crash",
     )
 
 

@@ -8,6 +8,7 @@ from vllm_watch.detectors.demand import Demand
 from vllm_watch.samples.observation import Call, Observation, Reading
 from vllm_watch.signals.loading import Loading
 from vllm_watch.support.counts import requests
+from vllm_watch.support.durations import in_words
 
 _GATEWAY = frozenset((502, 503, 504))
 """A proxy's status for a missing server. vLLM itself returns 503 on every path while it scales elastically, and 500 for
@@ -32,6 +33,7 @@ ACCEPTED_LOOKS_MIN = 2
 
 _ACCEPTED = frozenset(("read_timeout", "disconnected"))  # accepted without a response
 _UNREACHED = frozenset(("connect_timeout", "dns"))
+_PLAIN = {"refused": "connection refused", "read_timeout": "every scrape has timed out"}
 
 
 @dataclass(slots=True)
@@ -54,7 +56,7 @@ class Run:
         if self._is_reached_again(call):
             self.began_s, self.looks, self.mute, self.reached_again = at_s, 0, 0, True
         self.looks += 1
-        self.said = call.error or call.outcome
+        self.said = _in_plain(call)
         self.refused += call.outcome == "refused"
         if call.outcome != "refused" and call.outcome not in _ACCEPTED | _UNREACHED:
             self.mute = self.silent = self.held = 0
@@ -78,6 +80,15 @@ class Run:
     def is_held(self) -> bool:
         """Return True if connections stay open; a proxy without a server closes them."""
         return self.held > 0 and self.held == self.silent
+
+
+def _in_plain(call: Call) -> str:
+    """Return the result without the class of another client's error."""
+    said = call.error or call.outcome
+    plain, (what, colon, why) = _PLAIN.get(call.outcome), said.partition(": ")
+    if plain is None:
+        return said
+    return f"{plain}{colon}{why}" if " " in what else plain
 
 
 def busy(waiting: float, reading: Reading, scrape: Call) -> bool:
@@ -131,9 +142,9 @@ def slow_load(loading: Loading, at_s: float, began_s: float) -> tuple[Evidence, 
     taken_s = at_s - began_s if loads_s is None else loads_s
     if longest_s is None or taken_s < loading.patience_s(0.0):
         return ()
-    text = f"loading for {taken_s:.0f} s; its longest start so far took {longest_s:.0f} s"
+    text = f"loading for {in_words(taken_s)}; its longest start so far took {in_words(longest_s)}"
     if loads_s is None:
-        text = f"down for {taken_s:.0f} s and no new process seen yet; its longest start so far took {longest_s:.0f} s"
+        text = f"down for {in_words(taken_s)} and no new process seen yet; its longest start so far took {in_words(longest_s)}"
     return (seconds("seconds_to_load", taken_s, longest_s, text),)
 
 
@@ -141,17 +152,16 @@ def how_it_crashed(demand: Demand, *, at_work: bool) -> str:
     """Describe a crash. `at_work`: requests came until it went."""
     if not demand.known:
         return "its port refuses connections; it was not scraped for a while before"
-    text = f"its port refuses connections; {requests(demand.in_flight)} {'was' if round(demand.in_flight) == 1 else 'were'} in flight"
-    if not at_work:
-        return text
-    return f"{text}, {demand.at_work:.0f} on average, and more came until it went"
+    count, about = (demand.at_work, "about ") if at_work else (demand.in_flight, "")
+    text = f"its port refuses connections; {about}{requests(count)} {'was' if round(count) == 1 else 'were'} in flight"
+    return f"{text}, and new ones still arrived" if at_work else text
 
 
 def how_it_loops(loading: Loading, starts: int, lives: Sequence[float]) -> str:
     """Describe a crash loop."""
     if loading.attempts >= starts:
         return f"started {loading.attempts} times and never answered"
-    last = ", ".join(f"{life:.0f} s" for life in list(lives)[-3:])
+    last = ", ".join(map(in_words, list(lives)[-3:]))
     return f"crashed again: it ran for {last}, then refused connections"
 
 
@@ -171,7 +181,7 @@ def why_not_a_crash(demand: Demand, *, idle: bool) -> tuple[Evidence, ...]:
     text = "few or no requests were in flight: it may have been stopped on purpose"
     said = [Evidence(name="requests_in_flight", value=demand.in_flight, text=text)]
     if idle:
-        text = f"no request came for {demand.idle_s:.0f} s before: it may be scaled to zero"
+        text = f"no request came for {in_words(demand.idle_s)} before: it may be scaled to zero"
         said.append(Evidence(name="seconds_idle", value=round(demand.idle_s), unit="s", text=text))
     return tuple(said)
 
@@ -190,5 +200,5 @@ def seconds(name: str, value: float, expected: float, text: str) -> Evidence:
 def lasting(name: str, value: float, said: str) -> Evidence:
     """Return a call's result and its duration."""
     what, colon, why = said.partition(": ")
-    text = f"{what} for {value:.0f} s{colon}{why}" if colon else f"{said}, for {value:.0f} s"
-    return seconds(name, value, 0.0, text)
+    comma = "" if colon or what in _PLAIN.values() else ","
+    return seconds(name, value, 0.0, f"{what}{comma} for {in_words(value)}{colon}{why}")

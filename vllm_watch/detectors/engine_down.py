@@ -29,6 +29,7 @@ from vllm_watch.detectors.gpu_trouble import GpuTrouble
 from vllm_watch.samples.observation import Call, Reading
 from vllm_watch.signals import stored
 from vllm_watch.signals.loading import START_SECONDS, Loading
+from vllm_watch.support.durations import in_words
 
 NEEDS = down_verdicts.NEEDS
 
@@ -165,8 +166,7 @@ class Detector:
             process is not None and process.alive is True and process.start_time is None
         )
         if lives and down_s < loading.patience_s(START_SECONDS):
-            why = f"refused for {down_s:.0f} s; its process lives: it starts, or ends in its time"
-            return unknown(why)
+            return unknown(f"refused for {in_words(down_s)}; its process lives: it starts or ends")
         gone = process is not None and process.alive is False
         signs = (*down_witnesses.signs(view, self._health.failed_s), *self._gpus.evidence)
         if run.looks < self._settings.refused_looks and not (signs or gone):
@@ -178,7 +178,7 @@ class Detector:
             return self._ended(view, run, planned)
         seen = self._demand.known or not run.reached_again
         if down_s < self._patience_s(run) and not (seen or signs or gone or self._looping):
-            return unknown(f"refused for {down_s:.0f} s, since the way to it is back; it may start")
+            return unknown(f"refused for {in_words(down_s)}, reachable again; it may start")
         if not self._crashed:
             self._crashed = True
             self._count_life(run)
@@ -198,7 +198,7 @@ class Detector:
         if not self._demand.in_flight:
             patience_s = max(patience_s, self._settings.away_factor * self._away_s)
         if down_s < patience_s or self._loading.in_time(view.at_s):
-            summary = f"refused for {down_s:.0f} s; {planned[0].text}"
+            summary = f"refused for {in_words(down_s)}; {planned[0].text}"
             return unknown(summary)
         return Verdict(
             state=FIRING,
@@ -264,7 +264,7 @@ class Detector:
 
     def _absent(self, view: View, run: Run) -> Verdict:
         down_s, scaling = view.at_s - run.began_s, view.observation.scrape.scaling
-        summary = f"/metrics and /health have been turned away for {down_s:.0f} s: {run.said}"
+        summary = f"/metrics and /health have been turned away for {in_words(down_s)}: {run.said}"
         patience_s = self._loading.patience_s(self._settings.page_after_seconds)
         if down_s < (down_witnesses.SCALING_SECONDS if scaling else patience_s):
             return unknown(summary)
@@ -291,7 +291,7 @@ class Detector:
         else:
             looks, seconds = settings.unreachable_looks, settings.unreachable_seconds
         if run.mute < looks or silent_s < seconds:
-            summary = f"no answer for {silent_s:.0f} s: {run.said}"
+            summary = f"no answer for {in_words(silent_s)}: {run.said}"
             return unknown(summary)
         survived_s = 2.0 * max(self._silences, default=0.0)
         limit_s = max(settings.advise_seconds, survived_s)
@@ -307,7 +307,7 @@ class Detector:
             cause="api_hang" if hang else "unreachable",
             severity="ticket" if hang and silent_s < page_s else "page",
             restart_advised=hang and silent_s >= limit_s,
-            summary=f"{what} for {silent_s:.0f} s ({run.looks} scrapes in a row)",
+            summary=f"{what} for {in_words(silent_s)} ({run.looks} scrapes in a row)",
             since_seconds=silent_s,
             measure=silent_s,
             evidence_for=(down_witnesses.lasting("seconds_unanswered", silent_s, run.said),),
@@ -320,7 +320,7 @@ class Detector:
         patience_s = self._earlier.patience_s(run.mute_s, up, self._settings.page_after_seconds)
         few = run.held < self._settings.silent_looks or not run.is_held
         if patience_s is None or few or silent_s < patience_s:
-            summary = f"no answer for {silent_s:.0f} s: {run.said}"
+            summary = f"no answer for {in_words(silent_s)}: {run.said}"
             return unknown(summary)
         return Verdict(
             state=FIRING,
@@ -328,7 +328,7 @@ class Detector:
             cause="api_hang",
             severity="page",
             restart_advised=up is not None,
-            summary=f"it has accepted connections but answered none for {silent_s:.0f} s ({run.looks} scrapes in a row)",
+            summary=f"it has accepted connections but answered none for {in_words(silent_s)} ({run.looks} scrapes in a row)",
             since_seconds=silent_s,
             measure=silent_s,
             evidence_for=(

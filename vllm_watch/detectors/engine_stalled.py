@@ -21,6 +21,7 @@ from vllm_watch.signals.progress import FOLLOWED_SECONDS, Progress, work_done
 from vllm_watch.signals.state import operation, waits_for_kv
 from vllm_watch.story.engine_stalled import STORY
 from vllm_watch.support.counts import requests
+from vllm_watch.support.durations import in_words
 
 KIND = "engine_stalled"
 PEER_WAIT, OPERATION, LIVELOCK = "peer_wait", "operation_stuck", "livelock"
@@ -361,17 +362,24 @@ def _under_way(view: View, sample: EngineSample) -> str | None:
 
 
 def _summary(view: View, engine: Engine, sample: EngineSample, cause: str, still_s: float) -> str:
-    seen = STORY.causes[cause].seen
+    seen, long = STORY.causes[cause].seen, in_words(still_s)
     if cause == OPERATION:
-        return f"{seen}: {_under_way(view, sample)}, for {still_s:.0f} s"
+        return f"{seen}: {_under_way(view, sample)}, for {long}"
     if cause == "idle_wedged" and not engine.canary_failures:
         who = f"{', '.join(view.around.waited_for)} wait{'s' * (len(view.around.waited_for) == 1)}"
-        return f"{seen}: nothing done for {still_s:.0f} s, while {who} for KV from it"
+        return f"{seen}: nothing done for {long}, while {who} for KV from it"
     if cause == "idle_wedged":
         asked = f"{engine.canary_failures} one-token requests in a row"
-        return f"Engine wedged while it seems idle: {asked} unanswered, the first sent {still_s:.0f} s ago"
+        return f"Engine wedged while it seems idle: {asked} unanswered, the first sent {long} ago"
     running, waiting = sample.requests_running or 0.0, sample.requests_waiting or 0.0
+    if cause == PEER_WAIT:
+        return f"{requests(waiting)} wait{'s' * (round(waiting) == 1)} for KV from another server; none has run for {long}"
     what = _WHAT.get(cause, seen[0].upper() + seen[1:])
+    if cause == "hang" and not view.progress[sample.engine].work:
+        asked = f"{engine.unserved:.0f} clients in turn waited over a minute and got no token"
+        if engine.unseen_s is not None:
+            asked = f"{engine.fds_grown:.0f} more connections are open than when the steps stopped"
+        return f"{what} for {long}; {asked}"
     load = f"{requests(running)} running" + (f", {waiting:.0f} waiting" if waiting else "")
     doubt = "" if view.progress[sample.engine].met else "; it was never seen to make one"
-    return f"{what} for {still_s:.0f} s with {load}{doubt}"
+    return f"{what} for {long} with {load}{doubt}"

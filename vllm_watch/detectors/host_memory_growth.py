@@ -221,7 +221,7 @@ class Detector:
         held_back = self._against_restart(since, left_s)
         self._advised = self._advised or not held_back
         per_hour = slope * 3600.0
-        parts = ", ".join(f"{growth / 2**20:.0f}" for growth in growths)
+        *parts, last = (f"{growth / 2**20:.0f}" for growth in growths)
         minutes = settings.window_seconds / len(growths) / 60.0
         return Verdict(
             state=FIRING,
@@ -243,7 +243,7 @@ class Detector:
                     name="steadiness",
                     value=round(growths[-1] / growths[0], 2),
                     expected=settings.steadiness_min,
-                    text=f"{parts} MiB in the last three times {minutes:.0f} min",
+                    text=f"it grew by {', '.join(parts)} and {last} MiB in the last three {minutes:.0f}-minute periods",
                 ),
                 Evidence(
                     name="time_left",

@@ -21,6 +21,7 @@ from vllm_watch.signals import capacity, stored
 from vllm_watch.signals.blocks import Block, Blocks, began_anew
 from vllm_watch.signals.throughput import Mean
 from vllm_watch.support.counts import requests
+from vllm_watch.support.durations import in_words
 
 KIND = "overload"
 
@@ -230,7 +231,7 @@ class EngineJudge:
 
     def _overloaded(self, block: Block, delay: float, held_s: float) -> Verdict:
         limit = self._settings.delay_seconds
-        text = f"{requests(block.waiting)} waiting: {delay:.0f} s of work at the usual rate"
+        text = f"{requests(block.waiting)} waiting: {in_words(delay)} of work at the rate so far"
         queue = Evidence(
             name="queue_delay_seconds", value=delay, unit="s", expected=limit, text=text
         )

@@ -76,8 +76,8 @@ def _prefills(queue: Queue) -> bool:
 
 def _used(queue: Queue) -> Evidence:
     text = (
-        f"{queue.running:.0f} running of {queue.running_peak:.0f} at most so far, {queue.usage:.0%} of the KV cache in use, "
-        f"{queue.step_tokens or 0.0:.0f} tokens in a step of {queue.step_tokens_peak:.0f} at most so far"
+        f"{requests(queue.running)} running (the most so far: {queue.running_peak:.0f}), the KV cache is {queue.usage:.0%} full, "
+        f"a step holds {queue.step_tokens or 0.0:.0f} tokens (the most so far: {queue.step_tokens_peak:.0f})"
     )
     return Evidence(name="kv_usage_ratio", value=queue.usage, unit="ratio", text=text)
 
@@ -92,12 +92,12 @@ def _longer(queue: Queue) -> tuple[Evidence, ...]:
 
 def _not_excluded(queue: Queue) -> tuple[Evidence, ...]:
     unknown = {
-        "why requests wait (this vLLM does not report it)": queue.deferred,
-        "the size of the KV cache before the last restart": queue.cache_ratio,
-        "the usual length of requests": queue.length_ratio,
+        "requests wait for something else than capacity (this vLLM does not report it)": queue.deferred,
+        "the KV cache was larger before the last restart": queue.cache_ratio,
+        "requests are longer than usual": queue.length_ratio,
     }
     names = [name for name, value in unknown.items() if value is None]
     if not names:
         return ()
-    text = f"not known, and so not excluded as the cause: {'; '.join(names)}"
+    text = f"it is unknown whether {' and whether '.join(names)}, so that may be the cause"
     return (Evidence(name="not_excluded", value=None, text=text),)

@@ -127,11 +127,7 @@ class HostDetector:
         reason = judged.reason or "unknown"
         whole = sum(map(_bytes, found))
         held = f"{size(_bytes(found[0]))} of GPU {gpu.gpu.index}"
-        who = (
-            f"{held} is held by {STORY.causes[reason].title}"
-            if holder is None
-            else f"{_who(holder)} holds {held}"
-        )
+        who = f"{_who(holder) if holder else STORY.causes[reason].title} holds {held}"
         others = f"; {size(whole)} in all" if len(found) > 1 else ""
         hit = [server.name for each, _, _ in found for server in view.hit(each.gpu.uuid)]
         return Verdict(

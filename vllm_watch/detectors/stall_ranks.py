@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from vllm_watch.detectors.base import FIRING, Evidence, Verdict, View
+from vllm_watch.support.durations import in_words
 
 STOPPED, RANK_WAIT = "stopped", "rank_wait"
 
@@ -58,7 +59,7 @@ class Ranks:
         self, view: View, verdict: Verdict, process: str, verdicts: Sequence[Verdict]
     ) -> Verdict:
         lasted_s = view.at_s - self._since_s[verdict.engine or ""]
-        text = f"{process} is stopped (state T) for {lasted_s:.0f} s"
+        text = f"{process} is stopped (state T) for {in_words(lasted_s)}"
         halted = Evidence(name="process_state", value="T", expected="S", text=text)
         firing = verdict.state == FIRING
         waited = any(each.state == FIRING for each in verdicts)

@@ -10,6 +10,8 @@ from vllm_watch.samples.observation import CanaryCall
 from vllm_watch.signals import state, stored
 from vllm_watch.signals.progress import Progress
 from vllm_watch.story.base import ADVISED_AFTER
+from vllm_watch.support.counts import requests
+from vllm_watch.support.durations import in_words
 
 PAUSES_KEPT = 16
 """Pauses that ended by themselves: the longest show its endurance, the others its habits."""
@@ -28,7 +30,6 @@ CANARY_SECONDS_MIN = 2.0
 
 GPU_IDLE_RATIO = 0.05
 """A GPU that runs kernels for less than this share of the time computes no long step."""
-
 
 _HABITS = ("usual", "survived")
 
@@ -210,7 +211,7 @@ def witnesses(view: View, engine: Engine, name: str) -> list[tuple[bool, Evidenc
     reading = view.observation.reading
     if reading is not None and reading.server.paused is False:
         found.append(
-            (True, Evidence(name="paused", value="no", text="/is_paused: it is not paused"))
+            (True, Evidence(name="paused", value="no", text="/is_paused: the API did not pause it"))
         )
     return found
 
@@ -219,16 +220,17 @@ def evidence_for(
     view: View, engine: Engine, sample: EngineSample, cause: str, still_s: float, survived_s: float
 ) -> tuple[Evidence, ...]:
     """Return the evidence of a stall."""
-    longest = f"longest pause so far: {survived_s:.0f} s"
+    longest = f"longest pause so far: {in_words(survived_s)}"
     since = " since the first unanswered canary" if engine.canary_failures else ""
     progress, running, waiting = (
         view.progress[sample.engine],
         sample.requests_running,
         sample.requests_waiting,
     )
-    text = f"no scheduler step for {still_s:.0f} s{since} ({longest if survived_s else 'no earlier pause known'})"
+    text = f"no scheduler step for {in_words(still_s)}{since} ({longest if survived_s else 'it was never seen to stop before'})"
     if cause == "livelock":
-        text = f"no token and no finished request for {still_s:.0f} s; {progress.overdue}"
+        text = f"no token and no finished request for {in_words(still_s)}; {progress.overdue}"
+    awaited = f"waiting for KV from another server: {requests(waiting or 0.0)}"
     return (
         Evidence(
             name="seconds_without_progress", value=round(still_s, 1), unit="s",
@@ -239,6 +241,7 @@ def evidence_for(
             text=f"{running or 0.0:.0f} running and {waiting or 0.0:.0f} waiting",
         ),
         *(said for agrees, said in witnesses(view, engine, sample.engine) if agrees),
+        *((Evidence(name="waits_for_kv", value=waiting, text=awaited),) if cause == "peer_wait" else ()),
     )  # fmt: skip
 
 
@@ -258,15 +261,9 @@ def evidence_against(
     if view.progress[sample.engine].work == 1:
         text = "only one request is in the engine"
         found.append(Evidence(name="requests_in_engine", value=1.0, text=text))
-    if cause == "peer_wait":
-        text = "nothing runs that could step: waiting requests need KV from another server"
-        found.append(Evidence(name="waits_for_kv", value=sample.requests_waiting, text=text))
-    elif limit_s is not None and still_s < limit_s:
-        survived = f"it recovered from a {survived_s:.0f} s pause before; a restart is advised after {limit_s:.0f} s"
-        text = (
-            survived
-            if survived_s
-            else f"a healthy engine that pauses usually resumes within {limit_s:.0f} s"
-        )
+    if limit_s is not None and still_s < limit_s:
+        text = f"an engine that stops stepping for a moment usually continues within {in_words(limit_s)}"
+        if survived_s:
+            text = f"it recovered from a {in_words(survived_s)} pause before; a restart is advised after {in_words(limit_s)}"
         found.append(Evidence(name=ADVISED_AFTER, value=round(limit_s, 1), unit="s", text=text))
     return tuple(found)

@@ -1,4 +1,4 @@
-"""Facts of the engine in a log: version, model, settings, KV cache, duration of the start."""
+"""Facts of the engine in a log: version, model, settings, KV cache."""
 
 import re
 from collections.abc import Callable
@@ -11,7 +11,7 @@ Value = str | float | int
 
 @dataclass(frozen=True, slots=True)
 class Pattern:
-    """One fact and the patterns that contain it."""
+    """One fact and its pattern."""
 
     name: str
     literals: tuple[str, ...]
@@ -20,7 +20,6 @@ class Pattern:
 
 
 def _setting(name: str, key: str, value: Callable[[str], Value], shape: str) -> tuple[Pattern, ...]:
-    """A setting, as printed in vLLM's arguments and config or given on a command line."""
     flag = "--" + key.replace("_", "-")
     return (
         Pattern(name, (key,), re.compile(rf"\b{key}['\"]?\s*[=:]\s*['\"]?({shape})"), value),
@@ -29,7 +28,7 @@ def _setting(name: str, key: str, value: Callable[[str], Value], shape: str) -> 
 
 
 NUMBER_MAX = 1e15
-"""Maximum of any value in bytes, tokens or seconds; a longer number is two that ran together."""
+"""A longer number is two that ran together."""
 
 _NUMBER, _DECIMAL, _WORD = r"\d+(?![\d.])", r"0?\.\d+|1(?:\.0)?\b", r"[A-Za-z][\w.-]*"
 
@@ -88,7 +87,7 @@ class Facts:
     known: dict[str, Value] = field(default_factory=dict)
 
     def read(self, pattern: Pattern, text: str) -> None:
-        """Read a fact from a line; known facts stay."""
+        """Read a fact from a line, unless it is known."""
         if pattern.name in self.known:
             return
         found = pattern.pattern.search(text)

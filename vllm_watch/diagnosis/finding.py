@@ -1,4 +1,4 @@
-"""One message found in a log, and the lines around it."""
+"""One message found in a log."""
 
 import re
 from dataclasses import dataclass, field
@@ -6,19 +6,18 @@ from dataclasses import dataclass, field
 from vllm_watch.diagnosis.rule import Rank, Rule
 
 TAIL_LINES = 8
-"""Terminals and pagers wrap long messages; a message's numbers are within this many lines."""
+"""Terminals wrap long messages."""
 
 HINT_LINES_BEFORE, HINT_LINES_AFTER = 80, 40
-"""A traceback of vLLM with its worker's frames is 30 to 60 lines long."""
+"""A traceback of vLLM is 30 to 60 lines long."""
 
 OUTPUT_LINES = 60
-"""A compiler's own error is within this many lines of the line that reports its failure."""
+"""A compiler's own error is this near to the report of its failure."""
 
 RAISED_LINES = 6
-"""The exception is within this many lines below its `raise` statement."""
 
 _RAISED = re.compile(r"\braise [\w.]+\(")
-_TIERS = {Rank.CAUSE: 0, Rank.GENERAL: 0}  # the others are tiers of their own: their rank
+_TIERS = {Rank.CAUSE: 0, Rank.GENERAL: 0}
 
 
 @dataclass(slots=True)
@@ -29,9 +28,9 @@ class Finding:
     line: str
     number: int  # 1-based
     phase: int  # progress of the start
-    at: int = 0  # offset of the message in its line
-    chain: int = 0  # exceptions that Python links ("During handling of ...") have one number
-    before: str = ""  # the lines before it show which assertion failed
+    at: int = 0  # offset in the line
+    chain: int = 0  # one number for exceptions that Python links
+    before: str = ""  # shows which assertion failed
     tail: list[str] = field(default_factory=list)
     hints: list[str] = field(default_factory=list)
 
@@ -42,11 +41,11 @@ class Finding:
 
     @property
     def order(self) -> tuple[int, int, int]:
-        """The minimum of a life is its first error."""
+        """The minimum is the first error."""
         return _TIERS.get(self.rule.rank, self.rule.rank), self.number, self.at
 
     def says_more_than(self, first: "Finding") -> bool:
-        """Return True if it is the same error as `first`, with more detail."""
+        """Return True if it details the same error."""
         linked = self.chain == first.chain or (
             first.rule.header and 0 <= self.number - first.number <= OUTPUT_LINES
         )
@@ -54,13 +53,16 @@ class Finding:
 
 
 def root(findings: list[Finding]) -> Finding | None:
-    """Return the first error, or a more detailed finding of it; mere reports of a death come last."""
+    """Return the first error, or a more detailed finding of it."""
     first = min(findings, key=lambda each: each.order, default=None)
     if first is None:
         return None
     same = [each for each in findings if each.says_more_than(first)]
     best = min(same, key=lambda each: (each.rule.rank, each.number, each.at), default=first)
-    if _RAISED.search(best.line):  # a traceback shows the source line first
+    if best.line.endswith("AssertionError"):  # without a text, an error before it explains more
+        same = [each for each in findings if each.rule.rank is Rank.REQUEST and not each.rule.quiet and 0 < best.number - each.number <= OUTPUT_LINES]  # fmt: skip
+        return same[0] if same else best
+    if _RAISED.search(best.line):
         after = (each for each in findings if each.rule is best.rule and 0 < each.number - best.number <= RAISED_LINES)  # fmt: skip
         return next(after, best)
     return best

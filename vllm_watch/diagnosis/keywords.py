@@ -1,8 +1,4 @@
-"""Keywords that make a line worth reading, and their rules.
-
-Several hundred keywords are grouped by short common substrings, so that most lines are dismissed with a
-few dozen searches.
-"""
+"""Keywords that make a line worth reading, grouped by short substrings, so that a few dozen searches dismiss most lines."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -15,14 +11,14 @@ from vllm_watch.diagnosis.rule import Rule
 
 @dataclass(slots=True)
 class Interest:
-    """Rules, facts and marks that a line may match."""
+    """What a line may match."""
 
     rules: list[Rule] = field(default_factory=list)
     facts: list[Pattern] = field(default_factory=list)
     marks: list[str] = field(default_factory=list)
 
     def add(self, other: "Interest") -> None:
-        """Add the missing entries."""
+        """Add missing entries."""
         self.rules += [each for each in other.rules if each not in self.rules]
         self.facts += [each for each in other.facts if each not in self.facts]
         self.marks += [each for each in other.marks if each not in self.marks]
@@ -35,7 +31,6 @@ _PIECES = (
     "compil", "_STA", "GPU ", "onne", "nccl", "NCCL", "max", "time", "dtyp", "LLM", "arch", "json", "acto",
     "CUDA", "oRA", "lora", "oken", "rope", "nti", "UDA", "ray", "Ray", "Tim", "cap", "back", "ker", "ill",
 )  # fmt: skip
-"""Substrings shared by many keywords; a keyword without one gets its own."""
 
 _PIECE_CHARACTERS = 4
 

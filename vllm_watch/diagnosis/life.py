@@ -1,5 +1,6 @@
 """One life of an engine in a log, from one start to the next."""
 
+import re
 from dataclasses import dataclass, field
 
 from vllm_watch.diagnosis import finding, phases
@@ -12,10 +13,13 @@ from vllm_watch.diagnosis.rule import Evidence, Rank
 FINDINGS_PER_CLASS_MAX = 8
 
 EVIDENCE_CHARACTERS_MAX = 64 << 10
-"""Bound for the text that conditions search."""
+
+_STARTING = re.compile(
+    r"failed to start|initialization failed|Failed core proc|error: .{0,40}argument"
+)
 
 HEALED_LINES = 30
-"""Lines of throughput, one every ten seconds: a stall is over after five minutes of work."""
+"""Lines of throughput: five minutes of work end a stall."""
 
 
 @dataclass(slots=True)
@@ -27,13 +31,13 @@ class Life:
     ready: bool = False
     serving: bool = False
     asked_to_stop: bool = False
+    begun: bool = False  # its banner was read
+    traced: tuple[int, str] | None = None  # the first line of a traceback
     warned: tuple[int, str] | None = None  # the first WARNING: line number, line
-    progress: tuple[int, str] | None = None  # the last line that showed a phase of the start
-    captured: tuple[int, str] | None = (
-        None  # the last line of a traceback through CUDA graph capture
-    )
+    progress: tuple[int, str] | None = None  # the last line that showed a phase
+    captured: tuple[int, str] | None = None  # the last frame of a CUDA graph capture
     lived_with: tuple[int, str] | None = None  # an error it went on after
-    progress_lines: int = 0  # lines that showed tokens since the last finding
+    progress_lines: int = 0  # reports of tokens since the last finding
     findings: dict[str, list[Finding]] = field(default_factory=dict)
 
     @property
@@ -48,8 +52,14 @@ class Life:
 
     @property
     def dead(self) -> bool:
-        """True if a line reports the engine as dead."""
+        """True if the engine is reported dead."""
         return any(each.rule.rank is Rank.DEATH for each in self.every)
+
+    @property
+    def of_a_start(self) -> bool:
+        """True if a line shows that the failure was one of a start."""
+        shown = self.begun or self.progress is not None
+        return shown or any(_STARTING.search(each.line) for each in self.every)
 
     @property
     def root(self) -> Finding | None:
@@ -62,10 +72,12 @@ class Life:
         )
 
     def evidence(self, of: Finding, *, phase: int | None) -> Evidence:
-        """Return the evidence for conditions, for the root finding."""
+        """Return the evidence for conditions."""
         parts = [of.before, of.text, *of.hints, *(each.line for each in self.every)]
         facts = self.facts.complete()
         own = memory_numbers.is_own(facts)
+        if memory_numbers.is_nearly_free(of.text):
+            facts["nearly_free"] = 1
         if own is not None:
             facts["memory_is_own" if own else "memory_of_others"] = 1
         log = "\n".join(parts)[:EVIDENCE_CHARACTERS_MAX]
@@ -73,7 +85,7 @@ class Life:
         return Evidence(message, log, facts, phase, self.ready or self.serving)
 
     def add(self, found: Finding) -> bool:
-        """Keep the finding, unless its class is full or the engine was asked to stop; return True if kept."""
+        """Return True if it was kept: its class is not full, and the engine was not asked to stop."""
         if self.asked_to_stop and (
             Rank.MESSAGE <= found.rule.rank <= Rank.DEATH or found.rule.failure == UNKNOWN
         ):
@@ -81,20 +93,19 @@ class Life:
         kept = self.findings.setdefault(found.rule.failure, [])
         if len(kept) >= FINDINGS_PER_CLASS_MAX:
             return False
-        # Before it came up, vLLM writes "failed to start" instead.
         self.serving = self.serving or "EngineCore encountered a fatal error" in found.line
         kept.append(found)
         self.progress_lines = 0
         return True
 
     def came_up(self) -> None:
-        """Note that it is ready: it survived all earlier errors."""
+        """Note that it survived all earlier errors."""
         self.ready, self.phase = True, phases.SERVE
         self._live_with(self.root)
         self.findings.clear()
 
     def made_tokens(self, *, reported: bool) -> None:
-        """Note that it makes tokens: unknown errors did not stop it, and healing errors heal in time."""
+        """Drop unknown errors, and in time the healing ones."""
         self.serving, self.phase = True, phases.SERVE
         self.progress_lines += reported
         healed = self.progress_lines >= HEALED_LINES

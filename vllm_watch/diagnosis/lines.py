@@ -1,11 +1,11 @@
-"""One line of a log as vLLM wrote it, without colours, docker's JSON and control bytes."""
+"""One line as vLLM wrote it: without colours, docker's JSON and control bytes."""
 
 import re
 
 from vllm_watch.support import json_text
 
 LINE_BYTES_MAX = 16 << 10
-"""Only the beginning of a longer line is read: messages precede prompts and dumps."""
+"""Messages precede prompts and dumps."""
 
 SHOWN_CHARACTERS_MAX = 8000
 _SHOWN_BEFORE = 2000
@@ -21,7 +21,7 @@ _DOCKER = '{"log":"'
 
 
 def clean(raw: bytes) -> str:
-    """Return the text of a line, for matching and for showing."""
+    """Return the text of a line."""
     text = raw[:LINE_BYTES_MAX].decode("utf-8", "replace")
     if text.startswith(_DOCKER):
         text = _unwrapped(text)
@@ -31,7 +31,7 @@ def clean(raw: bytes) -> str:
 
 
 def uncoloured(text: str) -> str:
-    """Remove terminal escapes, which may be in the middle of a message."""
+    """Remove terminal escapes."""
     return _COLOUR.sub("", text)
 
 
@@ -45,10 +45,10 @@ def _unwrapped(text: str) -> str:
 
 
 def is_quiet(text: str, at: int) -> bool:
-    """Return True if the text at `at` belongs to a message of level WARNING or below; False without a level."""
+    """Return True if the message at `at` has the level WARNING or below."""
     level, dated = None, False
     for found in _LEVEL.finditer(text, 0, at + 1):
-        # vLLM's own precede a date; such a word in a message is not a level.
+        # vLLM's own levels precede a date.
         if _DATE.match(text, found.end()) or not dated:
             level, dated = found, dated or _DATE.match(text, found.end()) is not None
     if level is None:
@@ -59,7 +59,7 @@ def is_quiet(text: str, at: int) -> bool:
 
 
 def shown(text: str, at: int) -> str:
-    """Return the line for display: the part between carriage returns, or around `at` of a very long line."""
+    """Return the part around `at`: between carriage returns, or of a very long line."""
     begin = text.rfind("\r", 0, at) + 1
     end = text.find("\r", at)
     piece, at = text[begin : None if end < 0 else end], at - begin

@@ -1,7 +1,7 @@
-"""Harmless lines that read like errors, lines with users' text, and lines that show progress."""
+"""Harmless lines that read like errors, users' text, and lines that show progress."""
 
 USERS_TEXT = ("Received request", "Generated response", "Added request", "prompt: '")
-"""A prompt may contain "CUDA out of memory"; such lines are never searched for errors."""
+"""Such lines are never searched for errors."""
 
 HARMLESS = (
     "Error retrieving file list",
@@ -27,6 +27,9 @@ HARMLESS = (
 )
 """vLLM and its libraries log these as errors and continue."""
 
+IGNORED = ("Exception ignored in", "_report_usage_worker")
+"""The next exception of this process ends nothing."""
+
 MARKS: dict[str, tuple[str, ...]] = {
     "banner": ("vLLM API server version", "  version "),
     "ready": ("Application startup complete", "Uvicorn running on", "Starting vLLM API server on"),
@@ -41,7 +44,6 @@ MARKS: dict[str, tuple[str, ...]] = {
         "KeyboardInterrupt",
     ),
     "warning": ("WARNING", "Warning:"),
-    "error": ("ERROR", "CRITICAL", "Error", "Exception"),
-    "link": ("During handling of the above", "direct cause of the following"),
+    "error": ("ERROR", "CRITICAL", "Error", "Exception", "Traceback"),
+    "link": ("During handling of the above", "direct cause of the following", *IGNORED),
 }
-"""In order: a start begins; it is ready; it makes tokens; a request; a request to stop; a warning; any error."""

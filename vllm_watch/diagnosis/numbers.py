@@ -1,14 +1,10 @@
-"""Patterns of numbers in messages; every match can be converted safely.
-
-Longer numbers come from truncated, doubled or invented lines and would become infinite, overflow, or be
-refused by `int()`, which takes at most 4,300 digits.
-"""
+"""Patterns of numbers in messages, short enough to be converted safely: damaged lines have longer ones."""
 
 DECIMAL = r"(?<![\d.])\d{1,12}(?:\.\d{1,12})?(?![\d.])"
-"""As in "14.99 GiB". `float()` takes it."""
+"""As in "14.99 GiB"."""
 
 WHOLE = r"(?<!\d)\d{1,12}(?!\d)"
-"""As in "32768 tokens". `int()` takes it."""
+"""As in "32768 tokens"."""
 
 GROUPED = r"(?<![\d,])\d[\d,]{0,15}(?![\d,])"
 """As in "32,768 tokens", for `whole`."""

@@ -1,8 +1,4 @@
-"""The phase in which memory ran out: loading, profiling, capturing or serving.
-
-Three sources, most reliable first: functions in the message and its traceback; the progress of the start at
-that line; the allocator's numbers.
-"""
+"""The phase in which memory ran out: by functions in the traceback, else by the progress of the start, else by numbers."""
 
 import re
 from collections.abc import Sequence
@@ -11,7 +7,6 @@ from vllm_watch.diagnosis.families import memory
 from vllm_watch.diagnosis.numbers import DECIMAL
 
 START, LOAD, PROFILE, ALLOCATE, CAPTURING, SERVE = range(6)
-"""Progress of a start, in order."""
 
 PROGRESS: tuple[tuple[str, int], ...] = (
     ("LLM engine (v", START),
@@ -49,12 +44,12 @@ HINTS = (
     "topk_topp_sampler", "flashinfer/sampling", "flashinfer/fused_moe", "backends/flashinfer", "wake_up",
     "acquire_read", "sample_tokens", "_process_engine_step", "start_worker_execution_loop", "Error in model execution",
 )  # fmt: skip
-"""Names in a traceback that identify the phase or the component."""
+"""Names in a traceback that identify a phase or a component."""
 
 _OF_HINTS = (
     (memory.CAPTURE, re.compile(r"capture_model|capture_graph|_capture_cudagraphs|warm_up_model|compile_or_warm_up|_dummy_sampler_run|kernel_warmup|when warming up|cuda/graphs\.py|capture_begin|capture_end")),
     (memory.PROFILING, re.compile(r"profile_run|determine_available_memory|determine_num_available_blocks|profile_num_available|initialize_kv_cache|_allocate_kv_cache|initialize_from_config|init_cache_engine|initialize_cache|cache_engine\.py|profile_cudagraph_memory")),
-    (memory.LOADING, re.compile(r"load_model|load_weights|process_weights_after_loading|create_weights|model_loader|initialize_model|get_model\(|torch/utils/_device\.py")),
+    (memory.LOADING, re.compile(r"Failed to load model - not enough GPU memory|load_model|load_weights|process_weights_after_loading|create_weights|model_loader|initialize_model|get_model\(|torch/utils/_device\.py")),
     (memory.RUNTIME, re.compile(r"run_busy_loop|execute_model|run_engine_loop|engine_step|step_async|step_fn|sample_tokens|start_worker_execution_loop|Error in model execution")),
 )  # fmt: skip
 
@@ -67,7 +62,6 @@ _OF_PHASE = {
 }
 
 NUMBERS = {failure: phase for phase, failure in reversed(_OF_PHASE.items())}
-"""The phase of each class, if a line showed it."""
 
 IN_WORDS = (
     "it had not begun to load the weights",
@@ -77,7 +71,6 @@ IN_WORDS = (
     "it was capturing CUDA graphs",
     "it had captured its graphs and was about to serve",
 )
-"""Text for each phase of a start."""
 
 _UNSEEN = "GPU memory ran out; no line of this log shows in which phase"
 GUESSED = {
@@ -96,20 +89,19 @@ _OWN = re.compile(rf"this process has ({DECIMAL}) GiB memory in use")
 _CAPACITY = re.compile(rf"total capacity of ({DECIMAL}) GiB")
 
 LOADING_SPARE_GIB = 64 / 1024
-"""Loading only allocates, so unallocated reserve is the rest of a few of PyTorch's 20 MiB segments;
-a profiling run or a step frees memory, and leaves more."""
+"""Loading only allocates, and leaves parts of PyTorch's 20 MiB segments; a step frees more."""
 
 LARGE_GIB = 4.0
-"""Larger than any weight or step; KV caches and the profiling run's logits reach it."""
+"""KV caches and the profiling run's logits reach it; weights and steps do not."""
 
 OTHERS_RATIO = 0.3
-"""Share of a GPU above which other processes are the cause; two vLLMs sharing one hold more."""
+"""Share of a GPU above which other processes are the cause."""
 
 
 def of_out_of_memory(
     text: str, hints: Sequence[str], phase: int, *, served: bool
 ) -> tuple[str, float, bool]:
-    """Return the class of an out-of-memory error, its confidence, and whether a line shows the phase."""
+    """Return class, confidence, and whether a line shows the phase."""
     if _held_by_others(text):
         return memory.OCCUPIED, 0.7, False
     if served:
@@ -124,7 +116,7 @@ def of_out_of_memory(
 
 
 def names_capture(hints: str) -> bool:
-    """Return True if these names of a traceback belong to the capture of CUDA graphs."""
+    """Return True if these names belong to the capture of CUDA graphs."""
     return _OF_HINTS[0][1].search(hints) is not None
 
 
@@ -137,7 +129,6 @@ def _held_by_others(text: str) -> bool:
 
 
 def _of_numbers(text: str) -> tuple[str, float]:
-    """Guess the class from the allocator's numbers: the reserve left by a load or a step, or a size too large for both."""
     tried, allocated, reserved = (
         _TRIED.search(text),
         _ALLOCATED.search(text),

@@ -7,13 +7,12 @@ from vllm_watch.diagnosis.report import NOT_VLLM, Diagnosis
 from vllm_watch.diagnosis.scanner import Scanner
 
 LINE_BYTES_MAX = 1 << 20
-"""A longer line is taken in pieces, to bound memory."""
+"""A longer line is taken in pieces."""
 
 _MAGIC_BYTES = 8
-"""Bytes awaited before the type is decided; a shorter log is decided at its end."""
 
 _SNIFFED_BYTES = 4096
-_BINARY_RATIO = 0.1  # of NULs and controls; terminal logs with colours and bars stay far below
+_BINARY_RATIO = 0.1  # of control bytes; terminal logs stay far below
 _CONTROLS = bytes(each for each in range(32) if each not in (7, 8, 9, 10, 11, 12, 13, 27))
 _MAGIC = (
     (b"LPKSHHRH", "This is systemd's journal file: read it with journalctl -o cat -u UNIT."),
@@ -26,7 +25,7 @@ _MAGIC = (
 
 
 def _is_binary(piece: bytes) -> bool:
-    """Return True for a tenth of controls, or some and a quarter of invalid UTF-8: old encodings have no controls."""
+    """Old encodings are invalid UTF-8 too, but have no control bytes."""
     controls = len(piece) - len(piece.translate(None, _CONTROLS))
     strange = controls + piece.decode("utf-8", "replace").count("\ufffd")
     few = max(_BINARY_RATIO * len(piece) / 5, 1)
@@ -34,7 +33,7 @@ def _is_binary(piece: bytes) -> bool:
 
 
 class LogReader:
-    """Reads a log's bytes in any pieces; gives a diagnosis at any time."""
+    """Reads a log's bytes in any pieces."""
 
     def __init__(self) -> None:
         self._scanner = Scanner()
@@ -45,7 +44,7 @@ class LogReader:
 
     @property
     def refused(self) -> bool:
-        """True if it is not text, so that reading more is pointless."""
+        """True if it is not text."""
         return self._refused is not None
 
     def feed(self, piece: bytes) -> None:
@@ -85,7 +84,7 @@ class LogReader:
         self._refused = next((text for magic, text in _MAGIC if piece.startswith(magic)), None)
 
     def end(self) -> None:
-        """End the input: text after the last newline is a line, too."""
+        """End the input; text after the last newline is a line."""
         if not self._begun and self._rest:
             self._begin(self._rest)
         if self._rest and self._refused is None:
@@ -93,7 +92,7 @@ class LogReader:
         self._rest = b""
 
     def diagnosis(self) -> Diagnosis:
-        """Return the diagnosis of the lines so far; more may be fed after it."""
+        """Return the diagnosis of the lines so far."""
         if self._refused is not None:
             return Diagnosis(failure=NOT_VLLM, confidence=1.0, sentence="this is not a log", explanation=self._refused)  # fmt: skip
         if not self._scanner.lines:

@@ -14,12 +14,12 @@ FACTS = (
     "vllm_version", "model", "engine", "max_model_len", "kv_cache_tokens", "gpu_memory_utilization",
     "tensor_parallel_size", "attention_backend",
 )  # fmt: skip
-"""Always present in the published form; null is unknown. Others are added if known."""
+"""Always published; null is unknown. Others are added if known."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fix:
-    """One thing to do, best first, and the command or flag that does it."""
+    """One thing to do, and its command or flag."""
 
     what: str
     command: str | None = None
@@ -38,11 +38,9 @@ class Diagnosis:
     facts: Mapping[str, str | float | int] = field(default_factory=dict)
     sentence: str = ""
     ready: bool = False
-    """True if the start reached serving."""
     fatal: bool = False
-    """True if it explains why the engine is gone; False for a refused request."""
+    """True if it explains why the engine is gone."""
     deterministic_start_failure: bool = False
-    """True if an unchanged start must fail the same way."""
 
     @property
     def failed(self) -> bool:
@@ -51,8 +49,8 @@ class Diagnosis:
 
     @property
     def found(self) -> bool:
-        """True if it shows an error, of a known class or not."""
-        return self.failed or self.failure == UNKNOWN
+        """True if it shows an error."""
+        return self.failed or (self.failure == UNKNOWN and self.root_cause_line is not None)
 
 
 def to_json(diagnosis: Diagnosis) -> dict[str, Any]:

@@ -1,8 +1,7 @@
 """Rules, failure classes and cures: plain data with conditions.
 
-A rule matches one message. A class explains its messages; a variant explains some of them more precisely. A cure
-is printed only if its condition was read in the log. For a new message, add a row to a table in `families/`,
-and an example and a counter-example to the tests.
+A cure is printed only if its condition was read in the log. A new message is a row in a table of `families/`,
+with an example and a counter-example in the tests.
 """
 
 import re
@@ -19,27 +18,25 @@ class Rank(IntEnum):
     """How much a message explains. The first error of a life is its root, unless it explains too little."""
 
     CAUSE = 0
-    """States the cause."""
     GENERAL = 1
-    """An error; the one it was raised from, or one in its output, may explain more."""
+    """An error; the one it was raised from may explain more."""
     IMPORT = 2
     """A failed import ends a start, but is also often caught."""
     MESSAGE = 3
-    """A line at level ERROR that no rule knows and that is not an exception."""
+    """A line at level ERROR that no rule knows, and no exception."""
     SYMPTOM = 4
-    """An effect of a failure elsewhere: a worker that does not answer, an actor that died."""
+    """An effect of a failure elsewhere."""
     DEATH = 5
-    """Only reports the death."""
     REQUEST = 6
-    """One request was refused; the engine lives on."""
+    """One request was refused."""
 
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """All that was read of one life, for conditions."""
+    """What conditions may search of one life."""
 
     message: str  # the root line and the lines after it
-    log: str  # every line that was kept, and the functions named in tracebacks
+    log: str  # every kept line, and the functions named in tracebacks
     facts: Facts
     phase: int | None = None  # None: no line shows it
     serving: bool = False
@@ -47,22 +44,17 @@ class Evidence:
 
 @dataclass(frozen=True, slots=True)
 class When:
-    """A condition; fields not given are not checked."""
+    """A condition; only given fields are checked."""
 
-    says: re.Pattern[str] | None = None
-    """The message, or a line after it, fits."""
-    lacks: re.Pattern[str] | None = None
-    """No line of the log fits."""
-    seen: re.Pattern[str] | None = None
-    """Some line of the log fits."""
-    facts: tuple[str, ...] = ()
-    """These are known; `!name`: this is not."""
+    says: re.Pattern[str] | None = None  # in the message
+    lacks: re.Pattern[str] | None = None  # nowhere in the log
+    seen: re.Pattern[str] | None = None  # anywhere in the log
+    facts: tuple[str, ...] = ()  # known; with `!`: unknown
     phases: tuple[int, ...] = ()
-    """The phase was read, and is one of these."""
     serving: bool | None = None
 
     def holds(self, evidence: Evidence) -> bool:
-        """Return True if all of it was read."""
+        """Return True if every given field holds."""
         return (
             (self.says is None or self.says.search(evidence.message) is not None)
             and (self.lacks is None or self.lacks.search(evidence.log) is None)
@@ -74,7 +66,7 @@ class When:
 
     @property
     def empty(self) -> bool:
-        """True if it holds for every log."""
+        """True if nothing is checked."""
         return self == When()
 
 
@@ -94,42 +86,40 @@ def when(
 
 @dataclass(frozen=True, slots=True)
 class Cure:
-    """One fix, and the condition under which it is right."""
+    """One fix and its condition."""
 
     fix: Fix
     when: When
 
 
 def cure(what: str, command: str | None = None, on: When = When()) -> Cure:
-    """Return a cure. Without a condition it applies to all messages of its class and may only inspect."""
+    """Return a cure; one without a condition may only inspect."""
     return Cure(Fix(what, command), on)
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """One message of vLLM or of its libraries."""
+    """One message of vLLM or a library."""
 
     failure: str
     literals: tuple[str, ...]
-    """Each match contains one of them; searched first, as that is cheap."""
+    """Each match contains one of them."""
     pattern: re.Pattern[str] | None
-    """None: a literal is enough."""
+    """None: a literal suffices."""
     rank: Rank
     quiet: bool
-    """True if vLLM logs it as INFO or WARNING; else such a line reports an error that it survived."""
+    """True if vLLM logs it as INFO or WARNING; other rules skip such lines, as vLLM survives them."""
     heals: bool
-    """True if it is over once the engine makes tokens again."""
+    """True if new tokens show that it is over."""
     numeric: bool
-    """True if digits decide the match; else lines that differ only in numbers are read once."""
-    deterministic: bool | None
-    """True if the next start fails the same way; None: as for its class."""
+    """True if digits decide the match; otherwise lines that differ only in numbers are read once."""
+    deterministic: bool | None  # None: as for its class
     header: bool
     """True if the announced error is in the lines after it."""
     needs: When
-    """Further condition on the log for this to be a failure."""
 
     def fits(self, text: str) -> tuple[int, int] | None:
-        """Return the span of the message in `text`, or None."""
+        """Return the span of the message in `text`."""
         if self.pattern is not None:
             found = self.pattern.search(text)
             return None if found is None else found.span()
@@ -157,17 +147,17 @@ def rule(
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """Additions to a class from the numbers in a log."""
+    """Additions from the numbers in a log."""
 
     explanation: str = ""
     fixes: Sequence[Fix] = ()
     deterministic: bool | None = None
-    """True only if the numbers show that the same start must fail."""
+    """True if the numbers show that the same start must fail."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Variant:
-    """A more precise explanation of some messages of a class; replaces that of the class."""
+    """Replaces the explanation and the cures of a class for some of its messages."""
 
     when: When
     sentence: str
@@ -178,16 +168,14 @@ class Variant:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failure:
-    """A class of failures: name, explanation, cures."""
+    """A class of failures."""
 
     slug: str
     sentence: str
-    """The finding, one sentence without a full stop; true of every message of the class."""
+    """One sentence without a full stop, true of every message of the class."""
     why: str
     cures: tuple[Cure, ...]
     deterministic: bool
-    """True if an unchanged start fails the same way again."""
-    variants: tuple[Variant, ...] = ()
-    """The first variant whose condition holds is used."""
+    variants: tuple[Variant, ...] = ()  # the first whose condition holds
     numbers: Callable[[str, Facts], Told] | None = None
-    """Reads the message (with the lines after it) and the facts; its fixes come before the others."""
+    """Reads the message and the facts; its fixes come first."""

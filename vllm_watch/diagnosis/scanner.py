@@ -1,7 +1,6 @@
 """Read a log of any size line by line, and keep the relevant parts.
 
-Each line is first searched, as bytes, for the keywords of rules, facts and marks. Lines of one shape (equal
-but for numbers and ids) are searched once, so that of millions of lines only hundreds are decoded.
+Lines of one shape (equal but for numbers and ids) are searched once, so that of millions only hundreds are decoded.
 """
 
 import re
@@ -16,21 +15,21 @@ from vllm_watch.diagnosis.rule import Rank, Rule, rule
 from vllm_watch.diagnosis.stillness import Reports
 
 SHAPES_MAX = 40_000
-"""Shapes of lines remembered, about 100 bytes each; a log with more forgets them all and asks again."""
+"""About 100 bytes each; a log with more shapes forgets them all."""
 
 DULL_LINES_PER_SITE = 50
-"""One call site writes one kind of message: after this many dull lines the rest are skipped."""
+"""After this many irrelevant lines of one call site the rest are skipped."""
 
 _HINTS_KEPT = 200
-_SHAPE_BYTES = 400  # of a line's beginning, by which messages differ
+_SHAPE_BYTES = 400
 
 _SITE_BYTES, _FILE_BYTES = 200, 12
 
-_IDS = b"0123456789abcdefABCDEF"  # numbers, hashes and UUIDs differ where messages are the same
+_IDS = b"0123456789abcdefABCDEF"
 
 _OF_VLLM = re.compile(
     r"\b(?:DEBUG|INFO|WARNING|ERROR|CRITICAL) \d\d-\d\d \d\d:\d\d:\d\d|[/\\]vllm[/\\]|\bvllm\.\w|\[vllm"
-    r"|EngineCore|LLMEngine|API server version|throughput: [\d.]+ tokens/s|\((?:APIServer|(?:Vllm)?Worker)\b[^()]{0,40}pid=\d"
+    r"|EngineCore|LLMEngine|LMCache (?:ERROR|WARNING|INFO):|API server version|throughput: [\d.]+ tokens/s|\((?:APIServer|(?:Vllm|Ray)?Worker\w*)\b[^()]{0,40}pid=\d"
 )
 _OF_KERNEL = re.compile(
     r"^\[ *\d+\.\d{6}\] |^\[\w{3} \w{3} [ \d]\d \d\d:\d\d:\d\d \d{4}\] |\bkernel: "
@@ -48,15 +47,13 @@ _NOT_A_MESSAGE = re.compile(
     r"|(?:raise|return|self|await|with|async|for|if|try|else|def|class|while|yield|assert|from|import)\b"
     r"|NoneType: None|Error in \w+ completion stream|Exception in ASGI application|Dumping (?:input|scheduler)"
 )
-"""vLLM logs tracebacks line by line at level ERROR; its API server's request errors follow from others."""
+"""vLLM logs tracebacks line by line at level ERROR."""
 
 _PROSE = re.compile(r"(?: [a-z]{2,}){3}")
 """Prose before the name of an exception: text about an error."""
 
-_LINKS = ("During handling of the above", "direct cause of the following")
-
 _SOURCE = re.compile(r"\b(?:raise|except) \(?[\w., ]+(?:\($|\) |:$| as \w)|\braise [\w.]+$")
-"""A source line in a traceback: the exception and its message follow below."""
+"""A source line in a traceback; the exception follows."""
 
 _PROCESS = re.compile(r"\([\w ]{0,60}?pid=\d+")
 
@@ -65,11 +62,11 @@ _NO_RULE_LINE = rule(UNKNOWN, rank=Rank.MESSAGE)
 
 _BEFORE_LINES, _LAST_LINES, _LAST_BYTES = 3, 40, 500
 
-_LOOKED_FOR_VLLM = 2000  # lines without a sign of vLLM, after which only relevant lines are checked
+_LOOKED_FOR_VLLM = 2000  # lines; after them only relevant ones are checked
 
 
 def _site(line: bytes) -> bytes | None:
-    """Return the `file.py:line` in vLLM that logged this message below ERROR, or None."""
+    """Return the `file.py:line` that logged this message below ERROR."""
     at = line.find(b".py:", 0, _SITE_BYTES)
     if at < 0:
         return None
@@ -86,19 +83,19 @@ class Scanner:
 
     def __init__(self) -> None:
         self.life = Life()
-        self.before: Life | None = None  # the life before it, if the log has several
+        self.before: Life | None = None  # the life before it
         self.lines = 0
         self.of_vllm = False
         self.of_kernel = False
-        self.statistics: tuple[int, bytes] | None = None  # the last line about its throughput
-        self.idle_reports = 0  # consecutive reports of no tokens while requests run
-        self.idle_from = b""  # the first of them
-        self.report_lines = 0  # most lines from one report to the next
+        self.statistics: tuple[int, bytes] | None = None  # as in stillness.Reports
+        self.idle_reports = 0
+        self.idle_from = b""
+        self.report_lines = 0
         self.last: deque[bytes] = deque(maxlen=_LAST_LINES)
-        self._dull: set[bytes] = set()  # irrelevant shapes
+        self._dull: set[bytes] = set()  # shapes
         self._known: dict[bytes, Interest] = {}
         self._told: set[bytes] = set()  # shapes already read in this life
-        self._sites: Counter[bytes] = Counter()  # irrelevant lines by call site
+        self._sites: Counter[bytes] = Counter()
         self._calm: set[bytes] = (
             set()
         )  # shapes that show progress, read once while nothing is wrong
@@ -106,6 +103,9 @@ class Scanner:
         self._hints: deque[tuple[int, str]] = deque(maxlen=_HINTS_KEPT)
         self._chains: dict[str, int] = {}  # of each process: the chain of its last exception
         self._linked: set[str] = set()  # processes whose next exception belongs to that chain
+        self._ignored: set[str] = (
+            set()
+        )  # processes whose next exception Python ignores (in __del__)
 
     @property
     def reports(self) -> Reports:
@@ -143,14 +143,12 @@ class Scanner:
             kept.add(shape)
 
     def _whose(self, line: bytes, interest: Interest | None) -> None:
-        """Detect lines of vLLM and of the kernel."""
         if not self.of_vllm and (interest is not None or self.lines <= _LOOKED_FOR_VLLM):
             text = lines.clean(line)
             self.of_vllm = _OF_VLLM.search(text) is not None
             self.of_kernel = self.of_kernel or _OF_KERNEL.search(text) is not None
 
     def _forget(self) -> None:
-        """Drop all shapes if there are too many."""
         if len(self._dull) + len(self._known) > SHAPES_MAX:
             for each in (self._dull, self._known, self._told, self._calm, self._sites):
                 each.clear()
@@ -171,23 +169,23 @@ class Scanner:
         self._open = [each for each in self._open if self.lines - each.number < HINT_LINES_AFTER]
 
     def _read(self, text: str, interest: Interest) -> bool:
-        """Read the line; return True if lines of this shape add nothing more in this life."""
+        """Return True if lines of this shape add nothing more in this life."""
         life = self.life
         if "banner" in interest.marks and _BANNER.search(text):
             self._begin()
             life = self.life
         for pattern in interest.facts:
             life.facts.read(pattern, text)
-        if "ready" in interest.marks:  # before its rules: one line may hold what came after it, too
+        if "ready" in interest.marks:  # before its rules: one line may hold later text, too
             life.came_up()
             self._told.clear()
         harmless = any(each in text for each in noise.HARMLESS)
-        if "link" in interest.marks and any(each in text for each in _LINKS):
-            self._linked.add(_process(text))
+        if "link" in interest.marks:
+            ignored = any(each in text for each in noise.IGNORED)
+            (self._ignored if ignored else self._linked).add(_process(text))
         if not harmless:
             self._find(text, interest)
         self._mark(text, interest)
-        # Lines whose digits decide, that may mean something again or show a phase are always read.
         return not (
             {"hint", "phase", "banner", "stop", "link"} & set(interest.marks)
             or any(rule.numeric or rule.heals for rule in interest.rules)
@@ -196,12 +194,14 @@ class Scanner:
     def _begin(self) -> None:
         if self.life.progressed:
             self.before, self.life = self.life, Life()
+        self.life.begun = True
         self._told.clear()
         self._calm.clear()
         self._open.clear()
         self._hints.clear()
         self._chains.clear()
         self._linked.clear()
+        self._ignored.clear()
         self.statistics, self.idle_reports = None, 0
 
     def _find(self, text: str, interest: Interest) -> None:
@@ -218,9 +218,10 @@ class Scanner:
             self._unknown(text, said_at)
 
     def _unknown(self, text: str, said_at: int) -> None:
-        """Keep an error that no rule knows."""
         at = _EXCEPTION.search(text)
         known = at is not None and not _PROSE.search(text, 0, at.start())
+        if self.life.traced is None and "Traceback (most" in text:
+            self.life.traced = self.lines, lines.shown(text, 0)
         if not known and (at := _ERROR.search(text)) and _NOT_A_MESSAGE.match(text, at.end()):
             return
         if at is not None and at.start() >= said_at and not lines.is_quiet(text, at.end()):
@@ -229,6 +230,9 @@ class Scanner:
     def _add(self, of: Rule, text: str, at: int) -> None:
         process = _process(text)
         if of.rank <= Rank.IMPORT:
+            if process in self._ignored:
+                self._ignored.discard(process)
+                return
             if process not in self._linked:
                 self._chains[process] = self.lines
             self._linked.discard(process)
@@ -272,6 +276,5 @@ class Scanner:
 
 
 def _process(text: str) -> str:
-    """Return the prefix that names the process which wrote this line."""
     found = _PROCESS.search(text)
     return "" if found is None else found[0]

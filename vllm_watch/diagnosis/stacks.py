@@ -1,4 +1,4 @@
-"""Parse the output of `py-spy dump` for a vLLM process and describe its position. Pure.
+"""Describe the position of a vLLM process from the output of `py-spy dump`. Pure.
 
 Source: py-spy 0.4 (src/dump.rs); vllm/distributed/device_communicators/shm_broadcast.py, vllm/v1/executor/multiproc_executor.py,
 vllm/v1/engine/core.py of vLLM 0.32.
@@ -41,7 +41,7 @@ class Frame:
 
 @dataclass(frozen=True, slots=True)
 class Thread:
-    """One thread's stack, the innermost frame first."""
+    """One thread; the innermost frame comes first."""
 
     name: str
     frames: tuple[Frame, ...]
@@ -57,7 +57,7 @@ class Stand:
 
 
 def threads(text: str) -> tuple[Thread, ...]:
-    """Return the threads that py-spy printed; other lines are skipped."""
+    """Return the threads that py-spy printed."""
     found: list[tuple[str, list[Frame]]] = []
     for line in text.splitlines():
         if head := _THREAD.match(line):
@@ -68,7 +68,7 @@ def threads(text: str) -> tuple[Thread, ...]:
 
 
 def where(text: str, state: str | None = None) -> str:
-    """Describe the position of a process by its main thread; `state`: the kernel's letter for it."""
+    """Describe a process by its main thread; `state` is the kernel's letter."""
     found = threads(text)
     main = next((each for each in found if each.name == "MainThread"), found[0] if found else None)
     words = _place(main.frames) if main is not None and main.frames else NOT_READ
@@ -76,7 +76,7 @@ def where(text: str, state: str | None = None) -> str:
 
 
 def waited_for(stands: Sequence[Stand]) -> str:
-    """Return a sentence that names the worker the others wait for, or ""."""
+    """Name the worker that the others wait for, or return ""."""
     workers = [each for each in stands if each.worker]
     if len(workers) < 2:  # noqa: PLR2004 - nobody else to wait
         return ""
@@ -90,7 +90,7 @@ def waited_for(stands: Sequence[Stand]) -> str:
 
 
 def in_a_sentence(stands: Sequence[Stand], engine: str | None) -> str:
-    """Describe the worker that is waited for, else the positions of server and core; "" if no process was found."""
+    """Describe the worker that is waited for, else server and core."""
     cores = [each for each in stands if "::EngineCore" in each.name]
     if len(cores) > 1:
         cores = [each for each in cores if f"::EngineCore_DP{engine} " in each.name]
@@ -100,7 +100,6 @@ def in_a_sentence(stands: Sequence[Stand], engine: str | None) -> str:
 
 
 def _place(frames: Sequence[Frame]) -> str:
-    """Use the innermost known position."""
     for frame in frames:
         if _SHARED_MEMORY in frame.file:
             return f"waits in shared memory broadcast {_for_whom(frames)}"

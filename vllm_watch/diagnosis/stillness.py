@@ -1,7 +1,7 @@
 """Hangs in logs without an error: statistics stop while requests run, or a start never completes.
 
-Source: LoggingStatLogger of vllm/v1/metrics/loggers.py: a line every ten seconds, and none after one in which
-nothing was done; so a last line with running requests is followed by another one, unless the engine hangs.
+LoggingStatLogger (vllm/v1/metrics/loggers.py) writes every ten seconds until one line shows no work; so a line with
+running requests is followed by another, unless the engine hangs.
 """
 
 import re
@@ -11,21 +11,21 @@ from dataclasses import dataclass
 from vllm_watch.diagnosis import lines
 
 SILENT_SECONDS = 60.0
-"""Six missing lines of statistics."""
+"""Six missing reports."""
 
 START_SECONDS = 600.0
-"""Between two signs of progress of a start; compiling and reading from a slow disk take minutes."""
+"""Compiling, and reading from a slow disk, take minutes."""
 
 IDLE_REPORTS = 12
-"""Consecutive reports of no tokens while requests run: two minutes, at one every ten seconds."""
+"""Two minutes of reports of no tokens while requests run."""
 
-_IDLE_SECONDS, _IDLE_REPORTS_MIN = 120.0, 3
+_IDLE_SECONDS, IDLE_REPORTS_MIN = 120.0, 3
 
 REPORTS = 6
-"""Access log lines have no time: this many times the lines per report are a minute or more."""
+"""Access log lines have no time; this many times the lines per report are a minute."""
 
 PROBES = 60
-"""The same for a log with a single report."""
+"""The same after a single report."""
 
 _TIME = re.compile(
     r"\b(\d\d)-(\d\d) (\d\d):(\d\d):(\d\d)\b|\b\d{4}-(\d\d)-(\d\d)[T ](\d\d):(\d\d):(\d\d)"
@@ -40,27 +40,27 @@ class Reports:
     """The scanner's state of the throughput reports."""
 
     last: tuple[int, bytes] | None  # line number and line
-    idle: int  # consecutive last reports of no tokens while requests run
+    idle: int  # last consecutive reports of no tokens while requests run
     idle_from: bytes  # the first of them
-    lines: int  # most lines from one to the next
-    after: int  # lines since the last
+    lines: int  # most lines from one report to the next
+    after: int  # lines since the last report
 
 
 @dataclass(frozen=True, slots=True)
 class Silence:
-    """Start, last line and duration of a silence."""
+    """The last line before a silence, and how long it lasts."""
 
     number: int
     line: str
-    since: str  # as the log writes it
+    since: str
     seconds: float | None  # None: the lines after it have no time
     running: int = 0
     waiting: int = 0
-    reports: int = 0  # of no tokens, in a row
+    reports: int = 0  # consecutive ones of no tokens
 
 
 def no_tokens(line: bytes) -> bool:
-    """Return True if a line of statistics has requests but no tokens."""
+    """Return True if the statistics have requests but no tokens."""
     if b"generation throughput: 0.0 " not in line or b"prompt throughput: 0.0 " not in line:
         return False
     counts = _COUNTS.search(lines.clean(line))
@@ -68,13 +68,13 @@ def no_tokens(line: bytes) -> bool:
 
 
 def idle(reports: Reports) -> bool:
-    """Return True if the last statistics say that no request was running or waiting."""
+    """Return True if the last statistics have no requests."""
     counts = None if reports.last is None else _COUNTS.search(lines.clean(reports.last[1]))
     return counts is not None and counts[1] == counts[2] == "0"
 
 
 def of_statistics(reports: Reports, last: Iterable[bytes]) -> Silence | None:
-    """Return the silence after the last statistics, or the lack of tokens in them, if requests were running."""
+    """Return the silence after statistics with running requests, or their lack of tokens."""
     if reports.last is None:
         return None
     number, raw = reports.last
@@ -84,13 +84,13 @@ def of_statistics(reports: Reports, last: Iterable[bytes]) -> Silence | None:
         return None
     running, waiting = int(counts[1]), int(counts[2])
     long = (_between(lines.clean(reports.idle_from), [text]) or 0) >= _IDLE_SECONDS
-    if reports.idle >= IDLE_REPORTS or (reports.idle >= _IDLE_REPORTS_MIN and long):
+    if reports.idle >= IDLE_REPORTS or (reports.idle >= IDLE_REPORTS_MIN and long):
         return Silence(number, lines.shown(text, 0), "", None, running, waiting, reports.idle)
     after = [lines.clean(each) for each in last]
     if text in after:
         after = after[len(after) - after[::-1].index(text) :]
     seconds = _between(text, after)
-    if seconds is None:  # only access log lines follow, which have no time
+    if seconds is None:
         served = reports.idle == 0 and any(_SERVED.search(each) for each in after)
         if served or reports.after < (REPORTS * reports.lines or PROBES):
             return None
@@ -100,7 +100,7 @@ def of_statistics(reports: Reports, last: Iterable[bytes]) -> Silence | None:
 
 
 def of_start(progress: tuple[int, str] | None, last: Iterable[bytes]) -> Silence | None:
-    """Return the silence after the last line that showed progress of a start, if it is long."""
+    """Return a long silence after the last progress of a start."""
     if progress is None:
         return None
     number, text = progress
@@ -120,11 +120,11 @@ def _between(text: str, after: Iterable[str]) -> float | None:
     times = [each for each in map(_seconds, after) if each is not None]
     if begin is None or not times:
         return None
-    return None if times[-1] < begin else float(times[-1] - begin)  # else another year began
+    return None if times[-1] < begin else float(times[-1] - begin)  # a new year begins
 
 
 def _seconds(text: str) -> int | None:
-    """Return seconds in a year of 31-day months: differences within one month are exact."""
+    """Return seconds in a year of 31-day months; differences within a month are exact."""
     found = _TIME.search(text)
     if found is None:
         return None

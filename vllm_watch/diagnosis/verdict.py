@@ -24,27 +24,24 @@ _CONFIDENCE = {
 """How often a message of each rank named the cause (measured: docs/diagnose.md)."""
 
 _UNKNOWN_CONFIDENCE = 0.3
-_CUT_OFF_CONFIDENCE = 0.4
 _SILENCE_CONFIDENCE = 0.7
 
 _SURE = 0.6
-"""Least confidence for a deterministic failure."""
 
 _EARLIER_RATIO = 0.7
-"""The failure of an earlier start is less likely the one in question."""
-
-_WITH_MESSAGE = re.compile(r"\w(?:Error|Exception): \S+ \S+ \S+")
-"""An exception with its message, of at least three words."""
 
 _BY_TRACEBACK = (
     (serving.GRAMMAR, re.compile(r"structured_output/|compile_grammar"), re.compile("")),
     (parallel.SHM, re.compile("acquire_read"), re.compile(r"TimeoutError:?\s*$")),
 )
 _TRACEBACK_CONFIDENCE = 0.6
-"""An exception that no rule knows, in a function that does only one thing."""
+
+_UNPROVEN = "This log does not show that the server came up."
+
+_ERROR = re.compile(r"\bERROR\b|\bCRITICAL\b|\b\w*(?:Error|Exception)\b")
 
 _STALLS = 3
-"""One report of a worker that does not answer is normal in a start; this many are not."""
+"""One report of a silent worker is normal in a start."""
 
 
 def of_log(scanner: Scanner) -> Diagnosis:
@@ -62,28 +59,23 @@ def of_log(scanner: Scanner) -> Diagnosis:
     before = None if scanner.before is None else scanner.before.root
     if life.ready or life.serving or scanner.before is None or before is None:
         return _quiet(scanner, life)
-    # A new start shows nothing yet: report how the one before ended.
     return _failed(scanner.before, before, ratio=_EARLIER_RATIO)
 
 
 def _waits_idle(life: Life, root: Finding) -> Diagnosis:
-    """Report silent workers without requests in the last statistics as harmless."""
     text = "No request was running or waiting in the last statistics: an engine without work waits like this."  # fmt: skip
     return Diagnosis(failure=NOISE, confidence=0.6, sentence="nothing failed; the line is harmless", root_cause_line=root.line, line_number=root.number, explanation=text, facts=life.facts.complete(), ready=life.ready)  # fmt: skip
 
 
 def _says_why(root: Finding) -> bool:
-    if root.rule.failure == UNKNOWN:
-        return _WITH_MESSAGE.search(root.line) is not None
-    return root.rule.rank is not Rank.DEATH
+    return root.rule.rank not in (Rank.DEATH, Rank.MESSAGE)
 
 
 def _in_capture(life: Life, line: tuple[int, str]) -> Diagnosis:
-    """Report a traceback through CUDA graph capture without its end: usually memory."""
-    text = "A traceback goes through the capture of CUDA graphs, and its last line, with the reason, is missing; most often it is an out-of-memory error."  # fmt: skip
+    text = "A traceback goes through the capture of CUDA graphs, and its last line, with the reason, is missing."  # fmt: skip
     return Diagnosis(
-        failure=memory.CAPTURE,
-        confidence=_CUT_OFF_CONFIDENCE,
+        failure=UNKNOWN,
+        confidence=_UNKNOWN_CONFIDENCE,
         sentence="the capture of CUDA graphs failed",
         root_cause_line=line[1],
         line_number=line[0],
@@ -126,6 +118,7 @@ def _failed(life: Life, root: Finding, ratio: float = 1.0) -> Diagnosis:
     sure = next((each for each in answers if each is not None), failure.deterministic)
     started = life.ready or life.serving or root.rule.rank >= Rank.SYMPTOM
     unseen = root.rule.failure == memory.OOM and phase is None  # it may have served for hours
+    unseen = unseen or not life.of_a_start
     parts = (_sentence(sentence), told.explanation, why)
     return Diagnosis(
         failure=slug,
@@ -147,15 +140,14 @@ def _sentence(text: str) -> str:
 
 
 def _is_fatal(life: Life, root: Finding, failure: Failure) -> bool:
-    """Return True if it ended the engine: while serving, start errors end only a request unless it is reported dead."""
-    if root.rule.rank is Rank.REQUEST:
+    """While serving, errors of a start end only a request, unless the engine is reported dead."""
+    if root.rule.rank is Rank.REQUEST and not life.dead:
         return False
     started = life.ready or life.serving
     return not (started and failure.deterministic) or life.dead
 
 
 def _fixes(told: Told, cures: tuple[Cure, ...], evidence: Evidence) -> tuple[Fix, ...]:
-    """Return fixes from the log's numbers, then those whose condition holds."""
     flags = {fix.command.split()[0] for fix in told.fixes if fix.command}
     general = (
         each.fix
@@ -167,7 +159,6 @@ def _fixes(told: Told, cures: tuple[Cure, ...], evidence: Evidence) -> tuple[Fix
 
 
 def _unknown(life: Life, root: Finding) -> Diagnosis:
-    """Return the line of an error that no rule knows, without a claim."""
     text = "No rule knows this error; it is the first of this log" + (
         ", and the engine died." if life.dead else "."
     )
@@ -185,7 +176,6 @@ def _unknown(life: Life, root: Finding) -> Diagnosis:
 
 
 def _start_stalled(life: Life) -> Diagnosis | None:
-    """Return a stalled start: workers repeatedly do not answer before the engine came up."""
     stalls = life.findings.get(parallel.SHM, [])
     if life.ready or life.serving or life.progress is None or len(stalls) < _STALLS:
         return None  # without a line of the start it may have served for days
@@ -216,27 +206,54 @@ def _silent(life: Life, slug: str, last: Silence, said: str, shown: Finding | No
 
 
 def _quiet(scanner: Scanner, life: Life) -> Diagnosis:
-    """Judge a log without a failure: healthy, harmless, silent or not of vLLM."""
     facts = life.facts.complete()
     ready = life.ready or life.serving or life.phase >= phases.SERVE
     if not scanner.of_vllm and not ready:
         if scanner.of_kernel:
-            return Diagnosis(failure=HEALTHY, confidence=0.5, sentence="the kernel's log shows no GPU error and no killed process", explanation="Nothing in it explains why an engine would have ended.")  # fmt: skip
+            return Diagnosis(failure=HEALTHY, confidence=0.5, sentence="no known GPU error and no killed process in this kernel log", explanation="It does not show whether an engine works.")  # fmt: skip
         return Diagnosis(failure=NOT_VLLM, confidence=0.8, sentence="this is not a log of vLLM", explanation="No line has the format of vLLM, and no known error was found.")  # fmt: skip
     if not life.asked_to_stop and (silent := _silence(scanner, life, ready=ready)) is not None:
         return silent
-    harmless = life.lived_with or (None if ready else life.warned)
+    waits = not ready and b"Waiting for" in (scanner.last[-1] if scanner.last else b"")
+    if life.traced and not ready and not life.asked_to_stop:
+        return Diagnosis(failure=UNKNOWN, confidence=_UNKNOWN_CONFIDENCE, sentence="an error whose message is not in this log", root_cause_line=life.traced[1], line_number=life.traced[0], explanation="The exception stands at the end of the traceback: give more of the log.", facts=facts)  # fmt: skip
+    harmless = life.lived_with or (None if ready or waits or life.asked_to_stop else life.warned)
     if harmless is not None:
-        number, line = harmless
-        text = "It went on after this line." if life.lived_with else "There are only warnings."
-        return Diagnosis(failure=NOISE, confidence=0.8 if ready else 0.6, sentence="nothing failed; the line is harmless", root_cause_line=line, line_number=number, explanation=text, facts=facts, ready=life.ready)  # fmt: skip
+        return _harmless(life, harmless, ready=ready)
     if life.asked_to_stop and not ready:
         text = f"It was stopped from outside before it came up. {_sentence(phases.IN_WORDS[life.phase])} A startup probe or a timeout that is too short does that."  # fmt: skip
+    elif ready and scanner.reports.idle >= stillness.IDLE_REPORTS_MIN:
+        said = f"It came up, and its last {scanner.reports.idle} reports have running requests and no tokens: one very long prompt, or a hang."
+        return Diagnosis(failure=UNKNOWN, confidence=_UNKNOWN_CONFIDENCE, sentence="no error in this log, and no tokens at its end", explanation=said, facts=facts, ready=life.ready)  # fmt: skip
     elif ready:
-        text = "It came up and works."
+        text = "It came up and made tokens." if life.serving else "It came up."
     else:
-        text = f"Nothing is wrong so far; the start is not complete in this log. {_sentence(phases.IN_WORDS[life.phase])}"  # fmt: skip
-    return Diagnosis(failure=HEALTHY, confidence=0.9 if ready else 0.5, sentence="nothing failed", explanation=text, facts=facts, ready=life.ready)  # fmt: skip
+        text = (
+            f"{_UNPROVEN} {_sentence(phases.IN_WORDS[life.phase])}" if life.progress else _UNPROVEN
+        )
+    if not ready:
+        return Diagnosis(failure=UNKNOWN, confidence=_UNKNOWN_CONFIDENCE, sentence="no error in this log", explanation=text, facts=facts)  # fmt: skip
+    return Diagnosis(failure=HEALTHY, confidence=0.9, sentence="nothing failed", explanation=text, facts=facts, ready=life.ready)  # fmt: skip
+
+
+def _harmless(life: Life, found: tuple[int, str], *, ready: bool) -> Diagnosis:
+    number, line = found
+    error = _ERROR.search(line) is not None
+    text, sentence = f"There are only warnings. {_UNPROVEN}", "no error in this log, only warnings"
+    if life.lived_with:
+        text = "The server went on after this line."
+        text += (
+            " The error may have ended a request: the lines after it have the reason."
+            if error
+            else ""
+        )
+    if ready:
+        sentence = (
+            "the server went on after this error"
+            if error
+            else "nothing failed; the line is harmless"
+        )
+    return Diagnosis(failure=NOISE, confidence=0.8 if ready else 0.5, sentence=sentence, root_cause_line=line, line_number=number, explanation=text, facts=life.facts.complete(), ready=life.ready)  # fmt: skip
 
 
 def _silence(scanner: Scanner, life: Life, *, ready: bool) -> Diagnosis | None:

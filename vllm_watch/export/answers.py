@@ -10,11 +10,11 @@ from aiohttp.typedefs import Handler
 from vllm_watch.export.status import to_json
 
 WRITE_SECONDS = 30.0  # Prometheus gives up after 10 by default
-BODY_BYTES_MAX = 4096  # only a reload may carry an empty form
+BODY_BYTES_MAX = 4096  # for a reload's empty form
 BODY_SECONDS = 5.0
-LARGE_BODIES_PATH = "/api/v1/alertmanager"  # groups of alerts, by token
+LARGE_BODIES_PATH = "/api/v1/alertmanager"  # groups of alerts
 _GZIP_BYTES_MIN = 1024  # below about one packet
-_GZIP_INLINE_BYTES_MAX = 256 * 1024  # more takes over 1-2 ms: use a thread
+_GZIP_INLINE_BYTES_MAX = 256 * 1024  # more would block for over 1-2 ms
 
 _SERVED = (
     "Served are /, /metrics, /-/healthy, /-/ready, POST /-/reload, "
@@ -57,11 +57,11 @@ class TimedResponse(web.Response):
 async def answer(
     request: web.Request, body: bytes, content_type: str, **headers: str
 ) -> web.Response:
-    """Gzip it if the client accepts that."""
+    """Send the body, compressed if the client accepts gzip."""
     sent = {"Content-Type": content_type, "Vary": "Accept, Accept-Encoding", **headers}
     if len(body) >= _GZIP_BYTES_MIN and _accepts_gzip(request.headers.get("Accept-Encoding", "")):
         sent["Content-Encoding"] = "gzip"
-        # Level 1 takes a third of level 6's time for the same tenth.
+        # Level 1 takes a third of level 6's time for the same size.
         if len(body) > _GZIP_INLINE_BYTES_MAX:
             body = await asyncio.to_thread(gzip.compress, body, 1)
         else:
@@ -90,11 +90,11 @@ def _accepts_gzip(header: str) -> bool:
 
 @web.middleware
 async def errors_as_json(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Answer routing errors (404, 405, 413) as JSON."""
+    """Answer routing errors as JSON."""
     try:
         return await handler(request)
     except (ConnectionError, web.RequestPayloadError):
-        # Disconnected or invalid body: not our error.
+        # The client disconnected or sent an invalid body.
         return refusal(400, "The body did not come whole", "Send it again")
     except web.HTTPException as error:
         response = refusal(

@@ -21,15 +21,15 @@ from vllm_watch.support.caller import Caller
 
 Ready = Callable[[], str | None]  # None when ready, else the reason
 Reload = Callable[[str, str], Awaitable[None]]
-"""Actor, source address; raises WatchError if the configuration is refused."""
-Recording = Callable[[str, float], AsyncIterator[bytes]]  # target's name, minutes → trace file
+"""Takes actor and source address. Raises WatchError if the configuration is refused."""
+Recording = Callable[[str, float], AsyncIterator[bytes]]  # takes the target's name and minutes
 ReadJournal = Callable[[float, int], Awaitable[Told]]
-"""Start (Unix seconds), maximum entries; raises WatchError."""
+"""Takes the start (Unix seconds) and the maximum of entries. Raises WatchError."""
 
-RELOAD_SECONDS = 25.0  # to read a file and resolve names
+RELOAD_SECONDS = 25.0  # to read the file and resolve names
 MINUTES_MAX = 60.0
 JOURNAL_ENTRIES_MAX = 2000  # some 1 KB each
-_CHUNK_SECONDS = 10.0  # per chunk, to produce and write
+_CHUNK_SECONDS = 10.0  # per chunk
 _TEXT = "text/plain; charset=utf-8"
 
 
@@ -73,7 +73,6 @@ class Api:
         ]
 
     async def metrics(self, request: web.Request) -> web.StreamResponse:
-        """Prefer OpenMetrics if the client does."""
         openmetrics = wants_openmetrics(request.headers.get("Accept", ""))
         body = render(self._board, self._own, openmetrics=openmetrics)
         return await answer(request, body, OPENMETRICS_TYPE if openmetrics else TEXT_TYPE)
@@ -82,7 +81,6 @@ class Api:
         return await answer(request, b"healthy\n", _TEXT)
 
     async def ready(self, request: web.Request) -> web.StreamResponse:
-        """Answer 503 with the reason until there are results."""
         reason = self._ready()
         if reason is None:
             web_trouble = self._board.web.because if self._board.web else None
@@ -120,7 +118,6 @@ class Api:
         )
 
     async def incident(self, request: web.Request) -> web.StreamResponse:
-        """Serve an incident, with ?debug=true also the steps to its verdict."""
         name, debug = request.match_info["id"], request.query.get("debug") == "true"
         found = self._status.incident(name, debug=debug)
         if found is None:
@@ -132,7 +129,6 @@ class Api:
         return await json_answer(request, found)
 
     async def history(self, request: web.Request) -> web.StreamResponse:
-        """Serve the charts of a target, an engine or an incident."""
         if (incident := request.query.get("incident")) is not None:
             found = self._status.incident_history(incident)
             return await json_answer(request, found) if found is not None else refusal(
@@ -153,7 +149,6 @@ class Api:
         return await json_answer(request, found)
 
     async def recording(self, request: web.Request) -> web.StreamResponse:
-        """Serve a target's last minutes as a trace."""
         target = request.query.get("target", "")
         if target not in self._board.targets:
             return _no_target(target)
@@ -166,7 +161,6 @@ class Api:
         return await _download(request, target, self._recording(target, minutes))
 
     async def journal(self, request: web.Request) -> web.StreamResponse:
-        """Oldest first."""
         try:
             since_t = float(request.query.get("since", "0"))
         except ValueError:
@@ -184,7 +178,6 @@ class Api:
 
 
 def _on_this_host(request: web.Request) -> str | None:
-    """Allow this host, but not through a proxy."""
     return "any user of this host" if is_this_host(request) else None
 
 
@@ -193,7 +186,6 @@ def _no_target(name: str) -> web.Response:
 
 
 def _number(text: str, most: float) -> float | None:
-    """Return a number in (0, `most`], else None."""
     try:
         number = float(text)
     except ValueError:
@@ -204,7 +196,7 @@ def _number(text: str, most: float) -> float | None:
 async def _download(
     request: web.Request, target: str, chunks: AsyncIterator[bytes]
 ) -> web.StreamResponse:
-    """Stream; an error before the first chunk gets a response, a later one aborts."""
+    """An error before the first chunk gets a response; a later one aborts the connection."""
     response = web.StreamResponse(
         headers={
             "Content-Type": "application/gzip",

@@ -1,8 +1,4 @@
-"""Authorization of changes: named bearer tokens from files, compared in constant time.
-
-After a few wrong tokens an address gets 429, and logging pauses. Valid tokens always pass, so a guesser cannot lock an
-owner out: tokens are too long to guess, and comparing takes microseconds.
-"""
+"""Authorization of changes by bearer tokens. A valid token always passes, so a guesser cannot lock its owner out."""
 
 import hashlib
 import hmac
@@ -24,13 +20,13 @@ FAILURES_MAX, FAILURES_SECONDS = 10, 60.0
 """Wrong tokens per address and minute."""
 
 CHANGES_MAX, CHANGES_SECONDS = 60, 60.0
-"""Requests per token and minute: people send a few, a looping script thousands."""
+"""Requests per token and minute, far more than people send."""
 
 ALERTS_MAX = 600
-"""Alertmanager sends a group every few seconds, some hundred groups in an outage."""
+"""Alertmanager sends some hundred groups in an outage."""
 
 CALLERS_MAX = 1024
-"""Addresses with failures; the oldest are dropped."""
+"""Addresses with failures."""
 
 
 class Auth:
@@ -46,7 +42,6 @@ class Auth:
         return bool(self._tokens)
 
     def actor(self, request: web.Request, right: str) -> str | web.Response:
-        """Return the token's name, or a refusal."""
         caller = request.remote or "unknown"
         given = _bearer(request.headers.get("Authorization", ""))
         found = self._match(given) if given is not None else None
@@ -63,7 +58,6 @@ class Auth:
         return self.too_fast(found.name, right) or found.name
 
     def too_fast(self, actor: str, right: str) -> web.Response | None:
-        """Count a request; return a refusal above the limit."""
         alerts = right == "alertmanager"
         asked = self._asked.setdefault(actor, deque())
         now_s = time.monotonic()
@@ -78,7 +72,7 @@ class Auth:
         return None
 
     def _match(self, given: bytes) -> TokenFile | None:
-        """Compare every token: constant time."""
+        """Compare every token, so that the time is constant."""
         digest, found = hashlib.sha256(given).digest(), None
         for token in self._tokens:
             known = token.digest()
@@ -87,7 +81,6 @@ class Auth:
         return found
 
     def _count(self, caller: str, path: str) -> bool:
-        """Return True above the limit."""
         now_s = time.monotonic()
         recent = [t for t in self._failures.pop(caller, ()) if now_s - t < FAILURES_SECONDS]
         self._failures[caller] = [*recent, now_s][-FAILURES_MAX - 1 :]

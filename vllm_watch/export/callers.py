@@ -1,8 +1,4 @@
-"""A foreign page in an operator's browser must not reach a watcher on loopback.
-
-It can make the browser request http://127.0.0.1 (and, by DNS rebinding, read the response), but carries its own name
-in Host or Origin.
-"""
+"""Keeps web pages of other sites from reaching a watcher on loopback: a browser sends their name in Host or Origin."""
 
 import ipaddress
 import re
@@ -36,17 +32,13 @@ def is_this_host(request: web.Request) -> bool:
 
 
 def is_proxied(request: web.Request) -> bool:
-    """Return True unless it looks like a client's own request: a proxy's address is not its callers'.
-
-    Proxies' headers (X-Real-IP, CF-Connecting-IP, Via …) are too many to list: any header that clients do not send
-    counts as a proxy's. Proxies without one often speak HTTP/1.0 (nginx's default), unlike current clients.
-    """
+    """Return True for HTTP/1.0 (nginx's default) and for any header that clients do not send: proxies' headers are too many to list."""
     names = (name.lower() for name in request.headers)
     return request.version < HttpVersion11 or not all(map(_OF_CLIENTS.fullmatch, names))
 
 
 def allowed_hosts(bound: str, names: Collection[str]) -> frozenset[str] | None:
-    """Return accepted Host names; None (any) on a network address without configured names, as they are unknown."""
+    """Return the accepted Host names; None accepts any, as the names of a network address are unknown."""
     if not is_loopback(bound) and not names:
         return None
     literal = f"[{bound}]" if ":" in bound else bound
@@ -54,14 +46,14 @@ def allowed_hosts(bound: str, names: Collection[str]) -> frozenset[str] | None:
 
 
 def only_from(bound: str, names: Collection[str], port: Callable[[], int]) -> Middleware:
-    """Make the middleware against other Hosts and cross-site changes."""
+    """Make the middleware."""
     hosts = allowed_hosts(bound, names)
-    # Anyone can point a name at us; an address was typed.
+    # Anyone can point a DNS name at us.
     by_address = not is_loopback(bound)
 
     @web.middleware
     async def check(request: web.Request, handler: Handler) -> web.StreamResponse:
-        if not request.raw_path.startswith("/"):  # absolute form, as for a proxy
+        if not request.raw_path.startswith("/"):
             return refusal(400, "This is not a proxy", "Ask for a path, which begins with /")
         given = request.headers.getall("Host", [""])
         host = _name_of(given[0]) if len(given) == 1 else None
@@ -83,10 +75,7 @@ def only_from(bound: str, names: Collection[str], port: Callable[[], int]) -> Mi
 
 
 def _foreign(request: web.Request) -> web.Response | None:
-    """Refuse a cross-site change, which a browser sends with credentials.
-
-    Browsers mark it by Origin or Sec-Fetch-Site; older ones send cross-site bodies only as a form would.
-    """
+    """Refuse a cross-site change. Browsers mark it by Origin or Sec-Fetch-Site; older ones send its body only as a form would."""
     origin = request.headers.get("Origin", "")
     own = origin.partition("://")[2].lower() == request.headers.get("Host", "").lower()
     site = request.headers.get("Sec-Fetch-Site", "same-origin")
@@ -111,6 +100,5 @@ def _is_address(host: str) -> bool:
 
 
 def _name_of(host: str) -> str | None:
-    """Return the name or address of a HOST:PORT, else None."""
     found = _HOST.fullmatch(host.lower())
     return found[1] if found and int(found[2] or 0) <= PORT_MAX else None

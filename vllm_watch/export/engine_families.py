@@ -21,7 +21,7 @@ def _gauge(attribute: str, help_: str, absent: str = _DOWN) -> Family:
 
 
 def _latency(attribute: str, what: str, lacks: str) -> Family:
-    """A summary without sum and count, which would cover another span."""
+    """Sum and count are left out: they would cover another span."""
     return Family(
         name=_PREFIX + attribute, kind="summary", scope="engine", labels=("quantile",),
         help=f"{what}, in seconds: quantiles over the signal window.",
@@ -31,7 +31,6 @@ def _latency(attribute: str, what: str, lacks: str) -> Family:
 
 
 def _reasons(attribute: str, help_: str, absent: str, label: str = "reason") -> Family:
-    """Split by one label."""
     return Family(
         name=_PREFIX + attribute, kind="gauge", scope="engine", labels=(label,),
         help=help_, absent=absent, series=by_label(attribute),
@@ -48,7 +47,6 @@ def _health(row: EngineSignals) -> float | None:
 
 
 def _state(row: EngineSignals) -> Series | None:
-    """An unknown word counts as "unknown"."""
     return _known_state(row) or _unknown_state
 
 

@@ -2,8 +2,6 @@
 
 `hello` (on connecting: read /api/v1/status and /api/v1/incidents), `target` (as in the status), `gone` (a name),
 `incident` (open or just ended), `gpus` (as in the status), `beat` (clock and health, every four seconds at least).
-
-At most one batch per second, with the newest state; incidents at once. A page that does not read is disconnected.
 """
 
 import asyncio
@@ -17,10 +15,10 @@ from vllm_watch.export.answers import refusal
 from vllm_watch.export.status import Status, to_json
 
 BATCH_SECONDS = 1.0  # bounds the work per page
-URGENT_SECONDS = 0.1  # so that a storm of incidents makes few batches
-BEAT_SECONDS = 4.0  # the page reports a disconnect after 10 s of silence
-WRITE_SECONDS = 10.0  # a slower reader is gone or hopeless
-_EVENTS_PER_WRITE = 32  # about 64 KB, one transport buffer
+URGENT_SECONDS = 0.1  # a storm of incidents makes few batches
+BEAT_SECONDS = 4.0  # the page allows 10 s of silence
+WRITE_SECONDS = 10.0  # slower readers are disconnected
+_EVENTS_PER_WRITE = 32  # about 64 KB
 
 
 class Events:
@@ -31,7 +29,6 @@ class Events:
         self._status = status
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
-        """Stream until the page leaves, stops reading, or the server stops."""
         try:
             updates = self._board.listen()
         except TooManyListenersError as error:
@@ -43,7 +40,7 @@ class Events:
             await response.prepare(request)
             await self._stream(response, updates)
         except ConnectionError:
-            pass  # the page left
+            pass
         except TimeoutError:
             if request.transport is not None:
                 request.transport.abort()
@@ -83,7 +80,7 @@ class Events:
 
 
 async def _pause(updates: Updates) -> None:
-    """Collect changes for a second, or until an urgent one."""
+    """Return after a second, or at an urgent change."""
     rest_seconds = BATCH_SECONDS - URGENT_SECONDS
     for event, seconds in ((updates.closed, URGENT_SECONDS), (updates.urgent, rest_seconds)):
         try:

@@ -11,7 +11,7 @@ from vllm_watch.sources.stacks import Stacks
 from vllm_watch.sources.this_host import serves_here
 
 RECORDING_SECONDS = 600.0
-"""The lead-up and the usual state."""
+"""Covers the time before the incident."""
 
 
 class Evidence:
@@ -24,7 +24,6 @@ class Evidence:
         logs: Mapping[str, EngineLog],
         stacks: Stacks | None = None,
     ) -> None:
-        """`logs`: by target."""
         self._board = board
         self._status = Status(board)
         self._recorder = recorder
@@ -32,7 +31,6 @@ class Evidence:
         self._stacks = stacks
 
     def parts(self, target: str) -> Mapping[str, AsyncIterator[bytes]]:
-        """Return the files by name."""
         parts = {
             "recording.jsonl.gz": self._recorder.dump(target, RECORDING_SECONDS),
             "target.json": _once(self._status.target(target) or "null"),
@@ -45,7 +43,6 @@ class Evidence:
         return parts if stacks is None else parts | {"stacks.txt": stacks}
 
     def _stacks_of(self, target: str) -> AsyncIterator[bytes] | None:
-        """Return stacks of a hung server's core or API."""
         entry = self._board.targets.get(target)
         if (
             self._stacks is None
@@ -60,7 +57,7 @@ class Evidence:
 
 
 async def _here(url: str, stacks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-    """Refuse for another host's server: the local process on its port is a different one."""
+    """Refuse other hosts' servers: the local process on that port is a different one."""
     if not await serves_here(url):
         raise LookupError("it runs on another host")
     async for chunk in stacks:

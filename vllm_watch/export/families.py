@@ -51,7 +51,7 @@ _OF_ALL = re.compile(
     r",? over the signal window|: the quantiles of what was observed within the signal window|, else 0(?=\.)|, in seconds|, 0 to 1|, as vLLM gave them last"
     r"|, since the watcher first saw the engine"
 )
-"""Covered by the page's head: not reported, configured or seen yet."""
+"""The page's head covers these cases."""
 _SECTIONS = (
     ("The watcher", (*WATCHER_FAMILIES, *WEB_FAMILIES)), ("Its memory", STORE_FAMILIES),
     ("Notifications", NOTIFIER_FAMILIES), ("Targets", TARGET_FAMILIES), ("Incidents", INCIDENT_FAMILIES),
@@ -66,7 +66,6 @@ def markdown() -> str:
 
 
 def _section(title: str, families: tuple[Family, ...]) -> str:
-    """Common labels stand in its head."""
     labels = _usual([family.all_labels for family in families])
     usual = f"Labels: {_quoted(labels)}.\n\n" if labels else ""
     return "".join(
@@ -75,7 +74,6 @@ def _section(title: str, families: tuple[Family, ...]) -> str:
 
 
 def _usual(values: list[_Value]) -> _Value | None:
-    """Return the value of at least three."""
     value, times = Counter(values).most_common(1)[0]
     return value if times >= _USUAL and value else None
 

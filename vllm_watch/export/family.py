@@ -1,4 +1,4 @@
-"""Rows of the table of exported metrics. Rendering, docs and tests read them: a new metric is a new row."""
+"""Rows of the table of exported metrics: a new metric is a new row."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -9,36 +9,36 @@ Kind = Literal["gauge", "counter", "summary", "histogram", "info"]
 Scope = Literal["watcher", "target", "incidents", "engine", "source", "gpu"]
 Series = Iterable[tuple[tuple[str, ...], float | None]]  # the row's label values → value
 
-# Of every series, before the row's own.
+# Labels of every series, before the row's own.
 SCOPE_LABELS: Mapping[Scope, tuple[str, ...]] = {
     "watcher": (),
     "target": ("target",),
-    "incidents": ("target",),  # per target, and the watcher's own
+    "incidents": ("target",),  # also the watcher's own
     "engine": ("target", "engine", "model_name"),
     "source": ("source", "target"),
     "gpu": ("gpu",),
 }
 
-# Reasons come from the server: a faulty one must not fill our memory or a Prometheus.
+# Reasons come from the server, which may be faulty.
 LABEL_VALUES_MAX = 32
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Family:
-    """`value` returns one series per record, `series` several; None omits the series."""
+    """`value` returns one series, `series` several; None omits them."""
 
     name: str
     kind: Kind
     scope: Scope
-    help: str  # with unit
+    help: str
     absent: str = ""  # when there is no series, and why
-    labels: tuple[str, ...] = ()  # beyond the scope's
+    labels: tuple[str, ...] = ()
     value: Callable[[Any], float | None] | None = None
     series: Callable[[Any], Series | None] = lambda _: None
     # Histogram: upper bounds without +Inf; returns count, sum and cumulative counts.
     bounds: tuple[float, ...] = ()
     histogram: Callable[[Any], tuple[float, ...] | None] = lambda _: None
-    few: bool = False  # few constant labels with 0 or 1, alike in many records: cached
+    few: bool = False  # few constant labels: cached
 
     @property
     def all_labels(self) -> tuple[str, ...]:

@@ -1,8 +1,6 @@
-"""The gate of exec probes in the engines' containers.
+"""The gate of exec probes: each response is HTTP 200 with "ok", or with the gate's word and the start of the server it is about.
 
-Every response is HTTP 200 with one line: "ok", or the gate's word with the start of the server it is about. A probe
-must compare both, and treat anything else, or nothing, as "ok". So an httpGet probe can never restart an engine on our
-word, and must not be configured: it would when the watcher is away.
+A probe must compare both. An httpGet probe must not be configured: it would restart engines when the watcher is away.
 """
 
 import asyncio
@@ -48,19 +46,17 @@ class Gatekeeper(Protocol):
     ) -> float | None:
         """Return the start of the server to kill or avoid; None: "ok"."""
 
-    def probes(self, target: str) -> Probes:
-        """Return this target's probes."""
+    def probes(self, target: str) -> Probes: ...
 
 
 class GateApi:
-    """The handlers; `targets`: by name."""
+    """Handlers of the probes' routes."""
 
     def __init__(self, gatekeeper: Gatekeeper, targets: Mapping[str, TargetEntry]) -> None:
         self._gatekeeper = gatekeeper
         self._targets = targets
 
     def routes(self) -> list[web.RouteDef]:
-        """All are read-only."""
         return [
             web.get("/gate/{which:liveness|readiness}", self._answer),
             web.get("/gate/probes", self._probes),
@@ -96,7 +92,7 @@ class GateApi:
 
 
 async def _stands_beside(request: web.Request, url: str) -> bool:
-    """True for the engine's address or this host; others are no probes."""
+    """Return True for the engine's address and for this host."""
     if is_this_host(request):
         return True
     loop, host = asyncio.get_running_loop(), urlsplit(url).hostname

@@ -13,9 +13,9 @@ _PREFIX = "vllm_watch_gpu_"
 _SENSOR = (
     "Absent if the driver does not report it (MIG slices have few sensors), and on a lost GPU."
 )
-HOLDERS_MAX = 20  # by contract; the rest are summed
+HOLDERS_MAX = 20  # the rest are summed
 
-# NVML's: inactive ones are 0, not missing.
+# NVML's names; an inactive reason is 0, not missing.
 THROTTLE_REASONS = (
     "gpu_idle", "applications_clocks_setting", "sw_power_cap", "hw_slowdown", "sync_boost",
     "sw_thermal_slowdown", "hw_thermal_slowdown", "hw_power_brake_slowdown", "display_clock_setting",
@@ -30,7 +30,7 @@ class GpuRow:
     host: str = ""
     driver_version: str = ""
     xid_errors: Mapping[int, int]  # code → count
-    judged: GpuHolders | None = None  # None: not judged
+    judged: GpuHolders | None = None
 
 
 def _gauge(name: str, attribute: str, help_: str, absent: str = _SENSOR) -> Family:
@@ -73,9 +73,7 @@ def _throttle_reasons(row: GpuRow) -> Series | None:
 
 
 def distinct_holders(processes: tuple[ProcessSample, ...]) -> list[ProcessSample]:
-    """Return each process once, largest first, unknown sizes last: NVML lists it per kind of context, with the same
-    bytes.
-    """
+    """Return each process once, largest first; NVML lists it once per kind of context."""
     by_pid: dict[int, ProcessSample] = {}
     for process in processes:
         known = by_pid.get(process.pid)
@@ -85,7 +83,7 @@ def distinct_holders(processes: tuple[ProcessSample, ...]) -> list[ProcessSample
 
 
 def verdicts_by_pid(judged: GpuHolders | None) -> dict[int, str]:
-    """Return each holder's verdict."""
+    """Return each holder's verdict by PID."""
     holders = judged.holders if judged is not None else None
     return {each.process.pid: each.judged.verdict for each in holders or ()}
 

@@ -1,4 +1,4 @@
-"""Authorization, rate limit and log of every endpoint that makes changes; a test checks that all use it."""
+"""Authorization, rate limit and log of every endpoint that makes changes."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -18,7 +18,7 @@ _log = structlog.get_logger()
 
 Handle = Callable[[web.Request, Caller], Awaitable[web.StreamResponse]]
 Known = Callable[[web.Request], str | None]
-"""Name of a caller without token; None: needs one."""
+"""Returns the name of a caller that needs no token, else None."""
 
 
 class Guarded:
@@ -35,7 +35,6 @@ class Guarded:
         return self._auth.exists
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
-        """Log actor, source, request and result."""
         source = request.remote or "unknown"
         actor = self._actor(request)
         if not isinstance(actor, str):

@@ -1,5 +1,7 @@
 """Metric families of incidents; the watcher's own under its name."""
 
+from collections.abc import Callable
+
 from vllm_watch.board.board import TargetEntry
 from vllm_watch.export.family import Family, Series, by_label
 from vllm_watch.incidents.incident import SEVERITIES, Incident
@@ -15,17 +17,15 @@ def _open(entry: TargetEntry) -> Series:
     return [(values, 1) for values in sorted(labels)]
 
 
-def _opened(entry: TargetEntry) -> Series:
-    """Return the oldest per combination of labels."""
+def _oldest(entry: TargetEntry, time_of: Callable[[Incident], float]) -> Series:
     oldest: dict[tuple[str, ...], float] = {}
     for each in entry.incidents.open.values():
-        labels = _labels_of(each)
-        oldest[labels] = min(each.opened_t, oldest.get(labels, each.opened_t))
+        labels, t = _labels_of(each), time_of(each)
+        oldest[labels] = min(t, oldest.get(labels, t))
     return sorted(oldest.items())
 
 
 def _advised(entry: TargetEntry) -> Series:
-    """Return 1 if advised for any with these labels."""
     advised: dict[tuple[str, ...], int] = {}
     for each in entry.incidents.open.values():
         labels = _labels_of(each)
@@ -34,7 +34,6 @@ def _advised(entry: TargetEntry) -> Series:
 
 
 def _recovering(entry: TargetEntry) -> Series:
-    """Return 1 if all with these labels recover."""
     recovering: dict[tuple[str, ...], int] = {}
     for each in entry.incidents.open.values():
         labels = _labels_of(each)
@@ -58,7 +57,13 @@ INCIDENT_FAMILIES: tuple[Family, ...] = (
     Family(
         name="vllm_watch_incident_opened_timestamp_seconds", kind="gauge", scope="incidents", labels=_LABELS,
         help="Unix time at which the incident of vllm_watch_incident_open was opened, even if its cause changed since.",
-        absent=_NONE_OPEN, series=_opened,
+        absent=_NONE_OPEN, series=lambda entry: _oldest(entry, lambda each: each.opened_t),
+    ),
+    Family(
+        name="vllm_watch_incident_began_timestamp_seconds", kind="gauge", scope="incidents", labels=_LABELS,
+        help="Unix time since which the trouble of the incident of vllm_watch_incident_open lasts, as the page shows it: "
+             "the first bad scrape, which is before the incident was opened.",
+        absent=_NONE_OPEN, series=lambda entry: _oldest(entry, lambda each: each.began_t),
     ),
     Family(
         name="vllm_watch_incident_recovering", kind="gauge", scope="incidents", labels=_LABELS,

@@ -1,8 +1,4 @@
-"""Accepts connections within a limit that leaves room for others.
-
-A process has some thousand descriptors, needed for scrapes: silent or slow clients must cost neither these nor the
-next scrape. So requests have a time limit, and a new connection replaces the longest idle one.
-"""
+"""Accepts connections within limits, so that silent or slow clients take no descriptors from scrapes."""
 
 import asyncio
 import errno
@@ -24,7 +20,7 @@ CONNECTIONS_PER_CALLER_MAX = 256
 """One address or proxy leaves room for others."""
 
 FIRST_REQUEST_SECONDS = 10.0  # to a complete head
-IDLE_SECONDS = 90.0  # to the next request's end; the server closes idle ones before
+IDLE_SECONDS = 90.0  # longer than the server's keep-alive
 HANDSHAKE_SECONDS = 10.0  # three round trips on a busy machine
 SWEEP_SECONDS = 2.5
 _NO_ROOM_SECONDS = 0.2  # until the next accept without descriptors
@@ -37,24 +33,21 @@ _log = structlog.get_logger()
 class _Connection:
     caller: str
     since_s: float  # connected, or last response ended
-    asked: bool = False  # has sent a whole request
+    asked: bool = False
     answering: int = 0
     answered: int = 0
     handshake: asyncio.Task[None] | None = None
-    taken: socket.socket | None = None  # until the transport has it
+    taken: socket.socket | None = None
     handler: RequestHandler | None = None
 
 
 class Listener:
-    """One socket and its connections."""
+    """One listening socket. The longest idle connection makes room for a new one."""
 
     def __init__(
-        self,
-        bound: socket.socket,
-        server: web.Server,
-        context: Callable[[], ssl.SSLContext | None],
+        self, bound: socket.socket, server: web.Server, context: Callable[[], ssl.SSLContext | None]
     ) -> None:
-        """`context` is called per connection: renewed certificates apply to the next one."""
+        """`context` is called per connection, so that certificates can be renewed."""
         self._bound = bound
         self._server = server
         self._context = context
@@ -70,7 +63,6 @@ class Listener:
         ]
 
     async def stop(self) -> None:
-        """The server finishes open requests."""
         handshakes = [each.handshake for each in self._all if each.handshake is not None]
         for task in (*self._tasks, *handshakes):
             task.cancel()
@@ -78,14 +70,14 @@ class Listener:
         self._bound.close()
 
     def began(self, handler: object) -> None:
-        """Note a complete head."""
+        """Note that a request's head is complete."""
         found = self._of_handler.get(handler)
         if found is not None:
             found.asked = True
             found.answering += 1
 
     def ended(self, handler: object) -> None:
-        """Note its response's end."""
+        """Note that its response has ended."""
         found = self._of_handler.get(handler)
         if found is not None:
             found.answering -= 1
@@ -96,14 +88,12 @@ class Listener:
         self._forget_closed()
         return len(self._all)
 
-    # ---
-
     async def _accept_on(self) -> None:
         loop = asyncio.get_running_loop()
         while True:
             try:
                 taken, address = await loop.sock_accept(self._bound)
-            except OSError as error:  # client gone, or no descriptors left
+            except OSError as error:  # the client left, or there are no descriptors
                 if error.errno in _NO_ROOM:
                     self._tell_no_room(error)
                     self._make_room(lambda _: True)
@@ -131,7 +121,7 @@ class Listener:
         context = self._context()
         seconds = None if context is None else HANDSHAKE_SECONDS
         taken, one.taken = one.taken, None
-        assert taken is not None  # noqa: S101 - it is begun once
+        assert taken is not None  # noqa: S101
         try:
             await asyncio.get_running_loop().connect_accepted_socket(
                 handler, taken, ssl=context, ssl_handshake_timeout=seconds
@@ -157,7 +147,6 @@ class Listener:
         )
 
     def _make_room(self, among: Callable[[_Connection], bool]) -> bool:
-        """Close the longest idle connection; False: none is idle."""
         idle = [each for each in self._all if not each.answering and among(each)]
         if not idle:
             return False
@@ -184,7 +173,7 @@ class Listener:
                 self._forget(one)
 
     async def _sweep_on(self) -> None:
-        """Close those without a request in time, which aiohttp would keep forever."""
+        """Close connections without a request in time, which aiohttp would keep forever."""
         loop = asyncio.get_running_loop()
         while True:
             await asyncio.sleep(SWEEP_SECONDS)
@@ -202,13 +191,13 @@ class Listener:
 
 
 HEAD_BYTES_MAX = 32 << 10
-"""16 MB from 250 connections, before any password."""
+"""Bounds 250 connections to 16 MB before any password."""
 
 _END = b"\r\n\r\n"
 
 
 class HeadBound(asyncio.Protocol):
-    """Limits heads. `answers`: in progress, and ended."""
+    """Limits a head's bytes. `answers` returns how many responses are in progress, and how many have ended."""
 
     def __init__(self, handler: asyncio.Protocol, answers: Callable[[], tuple[int, int]]) -> None:
         self._handler = handler
@@ -216,14 +205,14 @@ class HeadBound(asyncio.Protocol):
         self._over: int | None = None  # responses ended when a head was complete: its body follows
         self._transport: asyncio.Transport | None = None
         self._bytes = 0  # of an incomplete head
-        self._tail = b""  # of the previous piece
+        self._tail = b""
         self.connection_lost = handler.connection_lost  # type: ignore[method-assign]
         self.eof_received = handler.eof_received  # type: ignore[method-assign]
         self.pause_writing = handler.pause_writing  # type: ignore[method-assign]
         self.resume_writing = handler.resume_writing  # type: ignore[method-assign]
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)  # noqa: S101 - TCP and TLS are
+        assert isinstance(transport, asyncio.Transport)  # noqa: S101
         self._transport = transport
         self._handler.connection_made(transport)
 

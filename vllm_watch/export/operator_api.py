@@ -1,7 +1,4 @@
-"""The endpoints that make changes; none without a token.
-
-They pass small JSON bodies with actor and source to the guard, which decides result and text.
-"""
+"""The endpoints that make changes, with a token."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
@@ -35,23 +32,21 @@ class Operators(Protocol):
 
     async def restart(
         self, caller: Caller, target: str, reason: str, override_reason: str | None
-    ) -> Reply:
-        """Restart now."""
+    ) -> Reply: ...
 
-    async def approve(self, caller: Caller, incident_id: str) -> Reply:
-        """Approve the restart that an incident waits for."""
+    async def approve(self, caller: Caller, incident_id: str) -> Reply: ...
 
-    async def silence(self, caller: Caller, incident_id: str, reason: str, minutes: float) -> Reply:
-        """Prevent restarts for this incident."""
+    async def silence(
+        self, caller: Caller, incident_id: str, reason: str, minutes: float
+    ) -> Reply: ...
 
     async def pause(self, caller: Caller, reason: str, minutes: float | None) -> Reply:
-        """Pause restarts; `minutes` None: until resumed."""
+        """Pause restarts; without `minutes`, until resumed."""
 
     async def resume(self, caller: Caller, reason: str) -> Reply:
-        """End a pause, close breakers."""
+        """End a pause and close breakers."""
 
-    async def alerts(self, caller: Caller, document: Mapping[str, Any]) -> Reply:
-        """Take Alertmanager's webhook."""
+    async def alerts(self, caller: Caller, document: Mapping[str, Any]) -> Reply: ...
 
 
 TestNotifier = Callable[[str], Awaitable[Reply]]
@@ -70,7 +65,7 @@ class OperatorApi:
 
     @property
     def _operators(self) -> Operators:
-        assert self._of_restarts is not None  # noqa: S101 - else its routes are not there
+        assert self._of_restarts is not None  # noqa: S101
         return self._of_restarts
 
     def routes(self) -> list[web.RouteDef]:
@@ -93,14 +88,12 @@ class OperatorApi:
         ]
 
     def _with(
-        self,
-        right: str,
-        handle: Callable[[web.Request, Caller], Awaitable[Reply]],
+        self, right: str, handle: Callable[[web.Request, Caller], Awaitable[Reply]]
     ) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
         async def answered(request: web.Request, caller: Caller) -> web.StreamResponse:
             try:
                 status, said = await handle(request, caller)
-            except JournalError as error:  # not done; Alertmanager retries
+            except JournalError as error:  # Alertmanager retries
                 return refusal(503, error.cause, error.remedy)
             except WatchError as error:
                 return refusal(400, error.cause, error.remedy)
@@ -144,7 +137,7 @@ class OperatorApi:
 
     async def _notify(self, request: web.Request, _: Caller) -> Reply:
         _Body(await request.read()).done()
-        assert self._test_notifier is not None  # noqa: S101 - else its route is not there
+        assert self._test_notifier is not None  # noqa: S101
         return await self._test_notifier(request.match_info["name"])
 
     async def _alerts(self, request: web.Request, caller: Caller) -> Reply:
@@ -152,8 +145,6 @@ class OperatorApi:
 
 
 class _Body:
-    """A small JSON object of known keys only."""
-
     def __init__(self, body: bytes) -> None:
         self._left = dict(_document(body)) if body.strip() else {}
 
@@ -164,8 +155,7 @@ class _Body:
                 f"{key} is not a text of at most {TEXT_CHARACTERS_MAX} characters", "Shorten it"
             )
         line = " ".join(value.split())
-        # Terminals obey control characters, and a lone surrogate, possible in JSON escapes, cannot be encoded in the
-        # journal.
+        # Terminals obey control characters, and the journal cannot encode a lone surrogate.
         if not line.isprintable():
             raise WatchError(f"{key} holds control characters", "Send plain text")
         if required and not line:
@@ -198,7 +188,6 @@ def _document(body: bytes) -> Mapping[str, Any]:
 
 
 async def _bounded(request: web.Request) -> bytes:
-    """Read Alertmanager's large body, after its token was checked."""
     try:
         async with asyncio.timeout(BODY_SECONDS):
             return await http_answer.body(request, ALERTS_BYTES_MAX)

@@ -1,8 +1,4 @@
-"""Push of /metrics to an OpenTelemetry collector: same names, labels and absences.
-
-Encoding and sending run in a thread, so a hung collector blocks nothing. OpenTelemetry's instruments are not used:
-they keep every label ever seen.
-"""
+"""Push of /metrics to an OpenTelemetry collector. OpenTelemetry's instruments are not used: they keep every label ever seen."""
 
 import asyncio
 import time
@@ -23,7 +19,7 @@ _log = structlog.get_logger()
 
 
 async def pushing(board: Board, settings: OtlpSettings) -> None:
-    """Push until cancelled; return at once without a collector or exporter."""
+    """Push until cancelled, or return if unconfigured."""
     if settings.endpoint is None:
         return
     try:
@@ -57,7 +53,7 @@ async def pushing(board: Board, settings: OtlpSettings) -> None:
 
 
 async def _aside(push: Callable[[], str | None]) -> str | None:
-    """Push in a daemon thread."""
+    """Push in a daemon thread, so that a hung collector blocks nothing."""
     loop = asyncio.get_running_loop()
     done: asyncio.Future[str | None] = loop.create_future()
 
@@ -68,7 +64,7 @@ async def _aside(push: Callable[[], str | None]) -> str | None:
     def run() -> None:
         try:
             because = push()
-        except Exception as error:  # noqa: BLE001 - of a library; said, and tried again
+        except Exception as error:  # noqa: BLE001 - the library's, logged and tried again
             because = f"{type(error).__name__}: {error}"
         with suppress(RuntimeError):  # the loop has ended
             loop.call_soon_threadsafe(end, because)

@@ -32,7 +32,7 @@ from vllm_watch.support import regular_file
 from vllm_watch.support.redaction import excerpt, redact_always
 
 TRY_SECONDS = 10.0
-"""For a push with retries: less than two intervals."""
+"""Time for a push with retries: less than two intervals."""
 
 BATCH_POINTS_MAX = 10_000
 """Some 2 MiB; collectors accept 4 over gRPC by default, 20 over HTTP."""
@@ -52,7 +52,7 @@ _FILE_BYTES_MAX = 16384
 
 
 class _Said(logging.Handler):
-    """Keeps the last log line, the exporter's only report."""
+    """Keeps the exporter's last log line, its only report."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -97,7 +97,7 @@ class Exporter:
 
 
 def metrics_data(text: str, resource: Resource, started_ns: int) -> MetricsData:
-    """Counters become cumulative sums since `started_ns`, others gauges; quantiles stay a label."""
+    """Return the metrics, with counters as cumulative sums since `started_ns`."""
     now_ns = time.time_ns()
     metrics = []
     for family in text_string_to_metric_families(text):
@@ -108,7 +108,6 @@ def metrics_data(text: str, resource: Resource, started_ns: int) -> MetricsData:
             points.setdefault(sample.name, []).append(point)
         for name, found in points.items():
             data: Sum | Gauge = Gauge(found)
-            # Buckets, count and sum are counters.
             if family.type in ("counter", "histogram"):
                 data = Sum(found, AggregationTemporality.CUMULATIVE, is_monotonic=True)
             metrics.append(Metric(name, family.documentation, "", data))
@@ -140,7 +139,7 @@ def _gen_ai(family: Family, started_ns: int, now_ns: int) -> Metric:
             HistogramDataPoint(
                 attributes, started_ns, now_ns, cumulative[-1], sums.get(labels, 0.0),
                 [upper - lower for lower, upper in pairwise([0, *cumulative])], bounds[:-1],
-                min=None, max=None,  # type: ignore[arg-type] # vLLM keeps neither; None leaves them out
+                min=None, max=None,  # type: ignore[arg-type] # unknown to vLLM
             )
         )  # fmt: skip
     data = Histogram(points, AggregationTemporality.CUMULATIVE)

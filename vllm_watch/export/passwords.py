@@ -1,8 +1,7 @@
 """Basic auth for readers, by the web configuration's users.
 
-bcrypt is slow on purpose: verified credentials are cached (as a keyed digest), so scrapes cost nothing. One thread
-hashes; an address's tries are serialized, and paused after failures. Guessers cost little, and a valid password is
-always accepted in turn.
+bcrypt is slow on purpose, so verified credentials are cached as a keyed digest, and one thread hashes. A valid password
+is always accepted in turn.
 """
 
 import asyncio
@@ -22,14 +21,14 @@ import structlog
 _log = structlog.get_logger()
 
 FAILURES_MAX, FAILURES_SECONDS = 10, 60.0
-"""Per address and minute; then tries wait."""
+"""Per address and minute; above, each try waits."""
 
-TRY_AGAIN_SECONDS = 1.0  # Retry-After after too many failures
+TRY_AGAIN_SECONDS = 1.0
 PAUSE_SECONDS = 0.2
-"""Between tries of such an address; each of its connections may have one waiting."""
+"""Between the tries of such an address."""
 
 VERIFIED_MAX = 100
-"""As exporter-toolkit; scrapers and people are fewer."""
+"""As in exporter-toolkit."""
 
 CALLERS_MAX = 1024
 HEADER_CHARACTERS_MAX = 1024

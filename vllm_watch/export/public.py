@@ -1,7 +1,4 @@
-"""The public view: which targets serve, and a month's uptime. No addresses, evidence or input.
-
-Rendered per request, without scripts. Off unless `api.public` is set.
-"""
+"""The public view, without addresses, evidence or input. A script fetches it again."""
 
 import re
 import time
@@ -24,27 +21,47 @@ _STYLE = """:root { color-scheme: light dark; }
 body { max-width: 60rem; margin: 2rem auto; padding: 0 1rem; font: 1rem/1.5 system-ui, sans-serif; }
 table { width: 100%; border-collapse: collapse; }
 th, td { padding: 0.5rem 0.75rem 0.5rem 0; border-bottom: 1px solid; text-align: left; vertical-align: top; overflow-wrap: anywhere; }
-thead th { font-size: 0.875rem; } tbody th { font-weight: 650; }
+thead th { font-size: 0.875rem; } tbody th { font-weight: 650; } th:first-child { min-width: 10rem; }
 @media (max-width: 40rem) { thead { display: none; } tr { display: block; padding: 0.5rem 0; border-bottom: 1px solid; } th, td { display: block; padding: 0; border: 0; } td[data-title]::before { content: attr(data-title) ": "; } }
 """
 _PAGE = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
 <meta name="robots" content="noindex"><title>{headline}</title>
-<link rel="stylesheet" href="public/style.css"></head><body><main><h1>{headline}</h1>
+<link rel="stylesheet" href="public/style.css"><script src="public/live.js" defer></script></head><body><main><h1>{headline}</h1>
 <table><thead><tr><th scope="col">service</th><th scope="col">now</th><th scope="col">up, 24 hours</th><th scope="col">7 days</th><th scope="col">30 days</th></tr></thead><tbody>
 {rows}
-</tbody></table><p>As of {at} UTC. Reload for newer data. Up is the share of the time that is known.</p></main></body></html>
+</tbody></table><p>As of {at} UTC. Up is the share of the time that is known.</p></main></body></html>
+"""
+_LIVE = """let answered = new Date();
+setInterval(async () => {
+  let next = null;
+  try {
+    const answer = await fetch(location.href, { cache: "no-store", signal: AbortSignal.timeout(10000) });
+    if (answer.ok) next = new DOMParser().parseFromString(await answer.text(), "text/html");
+  } catch { /* as a refusal */ }
+  if (next?.querySelector("main")) {
+    answered = new Date();
+    document.title = next.title;
+    document.querySelector("main").replaceWith(next.querySelector("main"));
+  } else {
+    document.title = document.querySelector("h1").textContent = `Unknown: no answer since ${answered.toISOString().slice(11, 19)} UTC`;
+    for (const cell of document.querySelectorAll("td:not([data-title])")) cell.textContent = "unknown";
+  }
+}, 10000);
 """
 
 
 class Public:
-    """Serves `/public` and its style sheet."""
+    """Serves `/public`, its style sheet and its script."""
 
     def __init__(self, board: Board) -> None:
         self._board = board
 
     def routes(self) -> list[web.RouteDef]:
-        return [web.get("/public", self.page), web.get("/public/style.css", self.style)]
+        return [
+            web.get("/public", self.page), web.get("/public/style.css", self.style),
+            web.get("/public/live.js", self.script),
+        ]  # fmt: skip
 
     async def page(self, request: web.Request) -> web.StreamResponse:
         html = page(self._board, time.time())
@@ -52,6 +69,9 @@ class Public:
 
     async def style(self, request: web.Request) -> web.StreamResponse:
         return await answer(request, _STYLE.encode(), "text/css")
+
+    async def script(self, request: web.Request) -> web.StreamResponse:
+        return await answer(request, _LIVE.encode(), "text/javascript")
 
 
 def page(board: Board, t: float) -> str:
@@ -107,7 +127,7 @@ def _name(number: int, entry: TargetEntry) -> str:
 
 
 def _share(share: Share) -> str:
-    if share.up_ratio is None:
+    lacks = round(share.unknown_ratio * 100)
+    if share.up_ratio is None or lacks == 100:  # noqa: PLR2004
         return "unknown"
-    lacks = f" ({share.unknown_ratio:.0%} unknown)" if share.unknown_ratio >= 0.005 else ""  # noqa: PLR2004
-    return f"{int(share.up_ratio * 1e4) / 1e2:g} %{lacks}"
+    return f"{int(share.up_ratio * 1e4) / 1e2:g}%" + (f" ({lacks}% unknown)" if lacks else "")

@@ -40,7 +40,6 @@ def _waiting(entry: Any) -> Series | None:
 
 
 def _kept_back(entry: Any) -> Series | None:
-    """Waiting requests per refusing check, including approval."""
     plan: RestartPlan | None = entry.restart
     if plan is None:
         return None

@@ -29,10 +29,9 @@ from vllm_watch.export.status import Status
 from vllm_watch.export.web_config import WebConfig
 from vllm_watch.settings.api import TokenSettings
 
-KEEP_ALIVE_SECONDS = 75.0  # longer than usual scrape intervals: Prometheus keeps its connection
+KEEP_ALIVE_SECONDS = 75.0  # longer than usual scrape intervals
 HEAD_FIELDS_MAX, HEAD_LINE_BYTES_MAX = 64, 4 << 10
-"""Browsers behind two proxies send 30 fields of up to 2 kB. aiohttp stores each twice until the head is complete,
-before any password."""
+"""Browsers behind two proxies send 30 fields of up to 2 kB."""
 
 SHUTDOWN_SECONDS = 2.0  # then slow readers are abandoned
 
@@ -49,7 +48,7 @@ _log.addFilter(_CallersFaults())
 
 
 class Server:
-    """Serves one board. `port` 0 takes a free one; `names`: more Host names on loopback."""
+    """Serves one board. `names` are further Host names for loopback."""
 
     def __init__(
         self,
@@ -72,7 +71,7 @@ class Server:
         self._board = board
         self._host = host
         self._names = names
-        self.port = port  # after `take`, as bound
+        self.port = port
         self._web = WebConfig(web_config)
         board.web = self._web.health
         board.takes_tokens = bool(tokens)
@@ -107,16 +106,15 @@ class Server:
         return 0 if self._listener is None else len(self._listener)
 
     def take(self) -> None:
-        """Bind; connections wait until served. Raises ServeError, ConfigError."""
+        """Bind the port. Raises ServeError or ConfigError."""
         self._web.open()
         self._bound = bind(self._host, self.port)
         self.port = self._bound.getsockname()[1]
 
     async def start(self) -> None:
-        """Serve; calls `take` unless done."""
         if self._bound is None:
             self.take()
-        assert self._bound is not None  # noqa: S101 - taken just now
+        assert self._bound is not None  # noqa: S101
         app = web.Application(middlewares=self._middlewares(), client_max_size=BODY_BYTES_MAX)
         app.on_response_prepare.append(self._add_headers)
         app.on_shutdown.append(self._close_listeners)
@@ -127,13 +125,12 @@ class Server:
             max_line_size=HEAD_LINE_BYTES_MAX, max_field_size=HEAD_LINE_BYTES_MAX, max_headers=HEAD_FIELDS_MAX,
         )  # fmt: skip
         await self._runner.setup()
-        assert self._runner.server is not None  # noqa: S101 - set up just now
+        assert self._runner.server is not None  # noqa: S101
         self._listener = Listener(self._bound, self._runner.server, lambda: self._web.context)
         self._listener.start()
         self._keeping_up = asyncio.create_task(self._web.keep_up(), name="web configuration")
 
     async def stop(self) -> None:
-        """Streams end, other responses get a moment."""
         if self._keeping_up is not None:
             self._keeping_up.cancel()
             await asyncio.gather(self._keeping_up, return_exceptions=True)
@@ -147,7 +144,7 @@ class Server:
     def _middlewares(self) -> list[Middleware]:
         @web.middleware
         async def counted(request: web.Request, handler: Handler) -> web.StreamResponse:
-            assert self._listener is not None  # noqa: S101 - it took the connection
+            assert self._listener is not None  # noqa: S101
             self._listener.began(request.protocol)
             try:
                 return await handler(request)
@@ -158,7 +155,6 @@ class Server:
         return [counted, errors_as_json, ours, signed_in(self._web), small_bodies]
 
     async def _add_headers(self, _: web.Request, response: web.StreamResponse) -> None:
-        """Set defaults, on streams too."""
         for name, value in (HEADERS | self._web.settings.http_server_config.headers).items():
             response.headers.setdefault(name, value)
 
@@ -166,7 +162,7 @@ class Server:
         self._board.listeners.close()
 
 
-BACKLOG = 512  # pending connections; more are refused
+BACKLOG = 512  # pending connections
 
 _REMEDIES = {
     errno.EADDRINUSE: "Stop the process that listens there, or choose another with --listen HOST:PORT",
@@ -176,7 +172,7 @@ _OTHERWISE = "Give an address of this machine with --listen HOST:PORT"
 
 
 def bind(host: str, port: int) -> socket.socket:
-    """Return a listening socket; connections wait in the kernel. Raises ServeError."""
+    """Return a listening socket. Raises ServeError."""
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(
             host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
@@ -205,10 +201,7 @@ class Assets:
 
     def __init__(self) -> None:
         self._files: dict[str, tuple[bytes, str, str]] = {}  # content, type, ETag
-        for folder, found in (
-            ("page", page_files.contents()),
-            ("runbooks", page_files.runbooks()),
-        ):
+        for folder, found in (("page", page_files.contents()), ("runbooks", page_files.runbooks())):
             for name, content in found.items():
                 tag = f'"{hashlib.sha256(content).hexdigest()[:16]}"'
                 kind = page_files.TYPES[name.rpartition(".")[2]]
@@ -233,7 +226,7 @@ class Assets:
         if name not in self._files:
             raise web.HTTPNotFound
         content, kind, tag = self._files[name]
-        # Revalidated each time, usually by 304: no old code after an upgrade.
+        # The browser asks again each time, so an upgrade takes effect at once.
         if request.headers.get("If-None-Match") == tag:
             return web.Response(status=304, headers={"ETag": tag, "Cache-Control": "no-cache"})
         return await answer(request, content, kind, **{"ETag": tag, "Cache-Control": "no-cache"})

@@ -12,11 +12,11 @@ from vllm_watch.export.passwords import TRY_AGAIN_SECONDS, Passwords, TooManyErr
 from vllm_watch.export.web_config import WebConfig
 
 OPEN_PATH = "/-/healthy"
-"""Liveness only: kubelet's probes have no password."""
+"""Kubelet's probes have no password."""
 
 
 def signed_in(config: WebConfig) -> Middleware:
-    """Make the middleware; without configured users or names it does nothing."""
+    """Make the middleware."""
     passwords = Passwords()
 
     @web.middleware
@@ -47,7 +47,7 @@ def signed_in(config: WebConfig) -> Middleware:
 
 
 def _brings_token(request: web.Request) -> bool:
-    """True if the route itself checks its token: a request has one Authorization header."""
+    """Return True if the route itself checks the token: a request has only one Authorization header."""
     scheme = request.headers.get("Authorization", "").partition(" ")[0]
     guard = guard_of(request)
     return scheme.lower() == "bearer" and guard is not None and guard.takes_tokens

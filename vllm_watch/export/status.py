@@ -1,8 +1,4 @@
-"""The board as JSON, for /api/v1/status, /incidents, /history and live updates.
-
-Fields are those of the records in `samples` and `signals`; None, NaN and infinities are null. Targets' texts are
-cached until they change, as all clients request the same.
-"""
+"""The board as JSON; a number that is missing or not finite is null."""
 
 import json
 import time
@@ -29,7 +25,7 @@ from vllm_watch.support.redaction import safe_arguments
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
-_ARGUMENTS_MAX = 64  # vLLM's have about 20; a hostile process' a million
+_ARGUMENTS_MAX = 64  # vLLM has about 20
 _ARGUMENT_CHARACTERS_MAX = 256
 _NOT_YET = "Not scraped yet."
 _INCIDENT = (
@@ -41,7 +37,7 @@ LEFT_OUT = {
     "EngineSignals": ("totals",),
     "Incident": ("way",),
 }
-"""Left out: sight and advice have fields of their own, totals are in /metrics."""
+"""Sight and advice have fields of their own."""
 
 
 def plain(value: object) -> object:
@@ -83,10 +79,9 @@ class Status:
         self._board = board
         self._started = time.time()
         self._started_monotonic = time.monotonic()
-        self._kept: dict[str, tuple[TargetEntry, int, str]] = {}  # entry, revision
+        self._kept: dict[str, tuple[TargetEntry, int, str]] = {}
 
     def whole(self, not_ready: str | None) -> str:
-        """Return all of the page's data. `not_ready`: why the watcher is not ready."""
         board = self._board
         self._kept = {name: kept for name, kept in self._kept.items() if name in board.targets}
         targets = ",".join(filter(None, map(self.target, board.targets)))
@@ -131,7 +126,6 @@ class Status:
         return "null" if reading is None else to_json(_reading(reading, self._board))
 
     def incidents(self, target: str | None = None, state: str | None = None) -> str:
-        """Return open ones, then ended ones, newest first. `state`: "open", "resolved"."""
         found = [
             self._incident(each)
             for each in self._board.incidents.listed()
@@ -140,7 +134,6 @@ class Status:
         return to_json({"incidents": found})
 
     def incident(self, name: str, *, debug: bool = False) -> str | None:
-        """Return an incident, with `debug` also the steps to its verdict."""
         found = self._board.incidents.find(name)
         if found is None:
             return None
@@ -156,7 +149,6 @@ class Status:
         return to_json(said)
 
     def history(self, name: str, engine: str | None, seconds: float = SPANS[0]) -> str | None:
-        """Return charts of all engines, or of one, over the last `seconds`; None if unknown."""
         entry = self._board.targets.get(name)
         if entry is None or (engine is not None and engine not in entry.history):
             return None
@@ -166,7 +158,6 @@ class Status:
         return _charts(name, Charts(now, span, rings), entry, time.time())
 
     def incident_history(self, name: str) -> str | None:
-        """Return its charts, frozen at its end; None if unknown."""
         incident = self._board.incidents.find(name)
         return (
             None if incident is None else _charts(incident.target, self._board.charts_of(incident))
@@ -190,7 +181,6 @@ class Status:
         return [self._incident(each) for each in in_order(entry.incidents.open.values())]
 
     def _incident(self, incident: Incident) -> dict[str, object]:
-        """Return times under the API's names, and texts; no internal flags."""
         said = {name: plain(getattr(incident, name)) for name in _INCIDENT}
         story, cause = story_of(incident.kind, incident.target), incident.cause
         return said | {
@@ -205,6 +195,7 @@ class Status:
                     cause, advised=incident.restart_advised, after_s=incident.advised_after_s
                 ),
             ),
+            "cost": reasons.of_cost(incident),
             "severity_reason": reasons.on_card(incident),
             "runbook": f"docs/{story.runbook}",
             "runbook_url": f"{self._board.external_url or ''}/{story.runbook_path}",
@@ -256,7 +247,6 @@ def _reading(reading: GpuReading, board: Board) -> dict[str, object]:
 def _gpu(
     gpu: GpuSample, xid_errors: Mapping[int, int], judged: GpuHolders | None
 ) -> dict[str, object]:
-    """Each holder once, largest first, command lines without secrets."""
     found = _record(gpu)
     found["xid_errors_total"] = plain(xid_errors)
     found["targets"] = judged.targets if judged else ()
@@ -289,7 +279,7 @@ def _judged(judged: Judged | None) -> dict[str, object]:
 
 
 def public_arguments(cmdline: tuple[str, ...] | None) -> list[str] | None:
-    """Return it with the values of secret options hidden."""
+    """Return the arguments with secret values hidden."""
     if cmdline is None:
         return None
     shown = safe_arguments(cmdline[:_ARGUMENTS_MAX])
@@ -297,7 +287,7 @@ def public_arguments(cmdline: tuple[str, ...] | None) -> list[str] | None:
 
 
 def in_a_line(board: Board, url: str) -> str:
-    """Return one line of targets and troubles."""
+    """Return one line about targets and incidents."""
     entries = board.targets.values()
     looked_at = [entry.signals for entry in entries if entry.signals is not None]
     answer = sum(signals.up for signals in looked_at)

@@ -1,8 +1,4 @@
-"""The board as Prometheus text 0.0.4 or OpenMetrics 1.0.
-
-Both share every sample line, so they cannot disagree. Nothing is cached between scrapes: rendering is faster than
-updating, and no line outlives its data.
-"""
+"""The board as Prometheus text 0.0.4 or OpenMetrics 1.0."""
 
 import socket
 from collections.abc import Iterable, Sequence
@@ -23,14 +19,14 @@ from vllm_watch.signals.records import EngineSignals
 
 TEXT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 OPENMETRICS_TYPE = "application/openmetrics-text; version=1.0.0; charset=utf-8"
-_HERE = "\0"  # in no label or name
-_LABEL_CHARACTERS_MAX = 256  # fits a model path; bounds hostile names
+_HERE = "\0"  # occurs in no label or name
+_LABEL_CHARACTERS_MAX = 256  # fits a model path
 
 Rows = Sequence[tuple[str, Any]]  # rendered scope labels; record
 
 
 def render(board: Board, own: CollectorRegistry, *, openmetrics: bool = False) -> bytes:
-    """Return the body; `own`: the watcher's process metrics."""
+    """Return the body, with the watcher's own metrics."""
     rows = _rows(board)
     parts: list[str] = []
     for family in FAMILIES:
@@ -44,7 +40,7 @@ def render(board: Board, own: CollectorRegistry, *, openmetrics: bool = False) -
 
 
 def wants_openmetrics(accept: str) -> bool:
-    """Return True if an Accept header prefers OpenMetrics."""
+    """Return True if the client prefers OpenMetrics."""
     best = {"application/openmetrics-text": 0.0, "text/plain": 0.0}
     for item in accept.split(","):
         media, *parameters = (part.strip() for part in item.split(";"))
@@ -114,7 +110,7 @@ def _gpu_rows(board: Board) -> Rows:
 
 
 def _samples(family: Family, rows: Rows) -> list[str]:
-    """Return sample lines. The hot path: a hundred thousand for a thousand targets."""
+    """This is the hot path: a thousand targets have a hundred thousand lines."""
     name = family.name
     if family.bounds:
         form = _histogram_form(name, family.bounds)
@@ -150,7 +146,7 @@ def _samples(family: Family, rows: Rows) -> list[str]:
 
 
 def _head(family: Family, openmetrics: bool) -> str:
-    """OpenMetrics has infos, and drops the suffix of counters and infos."""
+    """OpenMetrics drops the suffix of counters and infos."""
     name, kind = family.name, family.kind
     if openmetrics:
         name = name.removesuffix("_total") if kind == "counter" else name
@@ -168,7 +164,6 @@ def _infinite(value: float) -> str:
 
 @lru_cache(maxsize=16)
 def _histogram_form(name: str, bounds: tuple[float, ...]) -> str:
-    """With placeholders for scope labels and numbers, buckets first."""
     les = [repr(bound) for bound in bounds] + ["+Inf"]
     lines = [f'{name}_bucket{{{_HERE},le="{le}"}} %r\n' for le in les]
     return "".join([*lines, f"{name}_sum{{{_HERE}}} %r\n", f"{name}_count{{{_HERE}}} %r\n"])
@@ -178,20 +173,19 @@ def _histogram_form(name: str, bounds: tuple[float, ...]) -> str:
 def _form(
     name: str, own_labels: tuple[str, ...], series: tuple[tuple[tuple[str, ...], float], ...]
 ) -> str:
-    """With a placeholder for scope labels."""
     return "".join(
         f"{name}{{{_HERE},{_labels(own_labels, values)}}} {value!r}\n" for values, value in series
     )
 
 
-@lru_cache(maxsize=1024)  # the same few for every target
+@lru_cache(maxsize=1024)  # the same for every target
 def _labels(names: tuple[str, ...], values: tuple[str, ...]) -> str:
     return ",".join(_label(name, value) for name, value in zip(names, values, strict=True))
 
 
 def _label(name: str, value: str) -> str:
     if len(value) > _LABEL_CHARACTERS_MAX:
-        # Long values may differ only at the end; no series may occur twice.
+        # Long values may differ only at the end.
         value = f"{value[:_LABEL_CHARACTERS_MAX]}~{crc32(value.encode('utf-8', 'replace')):08x}"
     value = value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
     return f'{name}="{value}"'

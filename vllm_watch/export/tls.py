@@ -42,7 +42,7 @@ def context(settings: TlsSettings) -> ssl.SSLContext | None:
 
 
 def _certify(made: ssl.SSLContext, settings: TlsSettings) -> None:
-    assert settings.cert_file is not None and settings.key_file is not None  # noqa: PT018, S101 - as its caller saw
+    assert settings.cert_file is not None and settings.key_file is not None  # noqa: PT018, S101
     try:
         regular_file.check(settings.cert_file)
         regular_file.check(settings.key_file, if_exposed="warned")
@@ -63,6 +63,6 @@ def _why(error: OSError) -> str:
 
 
 def names(certificate: dict[str, object]) -> frozenset[str]:
-    """Return the subject alternative names; `certificate` as of `getpeercert`."""
+    """Return the subject alternative names of a `getpeercert` result."""
     found = certificate.get("subjectAltName", ())
     return frozenset(str(name) for _, name in found) if isinstance(found, tuple) else frozenset()

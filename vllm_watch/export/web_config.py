@@ -1,8 +1,4 @@
-"""The web configuration in use, read again when it or a certificate changes.
-
-An unusable file is logged and the previous one stays. No change removes a protection while we serve: a file being
-written is empty for a moment.
-"""
+"""The web configuration in use. No change removes a protection while we serve: a file being written is empty for a moment."""
 
 import asyncio
 import os
@@ -21,10 +17,10 @@ from vllm_watch.settings.web import WebSettings
 from vllm_watch.support import regular_file
 
 LOOK_SECONDS = 5.0
-"""A renewed certificate applies within this."""
+"""A renewed certificate applies within this time."""
 
 STAT_SECONDS = 2.0
-"""For a hung network folder; the configuration in use stays."""
+"""For a hung network folder."""
 
 _log = structlog.get_logger()
 _Stamp = tuple[tuple[int, int, int] | None, ...]
@@ -43,12 +39,12 @@ def check(path: Path) -> WebSettings:
 
 
 class WebConfig:
-    """Without a file: no encryption, no authentication."""
+    """Without a file there is no encryption and no authentication."""
 
     def __init__(self, path: Path | None) -> None:
         self._path = path
         self._used = _Used(WebSettings(), None, ())
-        self._seen: _Stamp = ()  # as last applied
+        self._seen: _Stamp = ()
         self._reading: asyncio.Future[None] | None = None
         self.health = None if path is None else WebHealth(str(path))
 
@@ -65,7 +61,7 @@ class WebConfig:
         return "http" if self.context is None else "https"
 
     def open(self) -> None:
-        """Read it once. Raises ConfigError."""
+        """Read the file once. Raises ConfigError."""
         if self._path is not None and not self._seen:
             self._use(_load(self._path))
 
@@ -77,7 +73,7 @@ class WebConfig:
             await asyncio.wait({self._reading}, timeout=STAT_SECONDS)
 
     def look(self) -> None:
-        """Apply changed files if usable. Blocks on the disk; raises nothing for their content."""
+        """Apply changed files. Blocks on the disk."""
         if self._path is None or (self._well and self._stamp_now() == self._seen):
             return
         try:
@@ -91,7 +87,7 @@ class WebConfig:
 
     @property
     def _well(self) -> bool:
-        """False: read at each check, as a repaired file that it names has no stamp yet."""
+        """If False, each check reads again: a repaired file that it names has no stamp yet."""
         return self.health is None or self.health.problem is None
 
     def _use(self, found: _Used) -> None:
@@ -106,12 +102,12 @@ class WebConfig:
             _log.error("web_config_not_usable", cause=error.cause, remedy=error.remedy)
 
     def _stamp_now(self) -> _Stamp:
-        assert self._path is not None  # noqa: S101 - as its callers saw
+        assert self._path is not None  # noqa: S101
         return _stamp((self._path, *self._used.settings.files))
 
 
 def _load(path: Path) -> _Used:
-    # Before reading: changes during the read are read again.
+    # Before reading, so that later changes are seen.
     before = _stamp((path,))
     settings = web.read(path)
     stamp = (*before, *_stamp(settings.files))

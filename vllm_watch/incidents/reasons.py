@@ -1,4 +1,4 @@
-"""Why an incident is critical or not, and whether a restart helps, in one sentence each. Pure.
+"""The cost of an incident, its severity and whether a restart helps, in one sentence each. Pure.
 
 The page, `top`, `explain`, messages and the API use these sentences, so that they cannot disagree.
 """
@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from vllm_watch.incidents.incident import Incident
 from vllm_watch.incidents.recurrence import DOUBLED, UNTOLD_SECONDS_MAX
 from vllm_watch.incidents.way import NEXT_RULE, RULE
+from vllm_watch.story.kinds import story_of
 from vllm_watch.support.durations import in_words
 
 LOWERED, RAISED = "critical → warning: ", "raised to critical, because "
@@ -30,14 +31,16 @@ _WARNING: Mapping[str, str] = {
     "throughput_collapse": "no user is known to wait longer or to get less than before",
 }
 _WARNING_IF_STUCK = "the other requests are served"
-_CRITICAL: Mapping[str, str] = {
-    "overload": "requests wait in the API server, and its CPU is used up",
-    "gpu_fault": "the GPU cannot be used until it is reset or its host is rebooted",
-    "engine_down": "users get no answer",
-    "engine_failing": "users get errors or useless answers",
-    "engine_stalled": "its requests get no tokens",
-    "throughput_collapse": "requests wait, and it serves far fewer than usual",
-}
+
+
+def of_cost(incident: Incident) -> str:
+    """Return the effect on users while it lasts, and the number of requests lost if known."""
+    lost = incident.requests_lost
+    counted = "" if lost is None else f"{lost or 'No'} request{'s' * (lost != 1)} lost"
+    if not incident.open or incident.recovering:
+        return counted and f"{counted}."
+    effect = story_of(incident.kind, incident.target).cost_of(incident.cause)
+    return f"{effect} {counted} so far." if lost else effect
 
 
 def of_severity(incident: Incident) -> str:
@@ -53,7 +56,7 @@ def of_severity(incident: Incident) -> str:
 
 
 def on_card(incident: Incident) -> str:
-    """Return the reason that a card shows; "" if it is over or critical by its kind alone, which the summary says."""
+    """Return the reason that a card shows; "" if it is over or critical by its kind alone, which the summary shows."""
     known = notifies(incident) and not _decided_by(incident)
     return "" if not incident.open or incident.recovering or known else of_severity(incident)
 
@@ -96,7 +99,8 @@ def _warning(incident: Incident) -> str:
 
 
 def _critical(incident: Incident) -> str:
-    return _decided_by(incident) or _CRITICAL.get(incident.kind, "its rule for critical applies")
+    cost = story_of(incident.kind, incident.target).cost_of(incident.cause).rstrip(".")
+    return _decided_by(incident) or f"{cost[:1].lower()}{cost[1:]}"
 
 
 def _decided_by(incident: Incident) -> str:

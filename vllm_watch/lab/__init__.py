@@ -1,1 +1,1 @@
-"""A simulated vLLM and its GPUs behind the real wire formats: for the demo, benches and fault tests."""
+"""A simulated vLLM and its GPUs behind the real wire formats."""

@@ -1,9 +1,4 @@
-"""The batch of a simulated engine: running requests, waiting requests, and their KV pages.
-
-It follows vLLM's V1 scheduler: first come, first served; chunked prefill together with decoding;
-preemption of the last admitted request, which frees its pages, moves to the head of the queue and is
-recomputed; no admission in a step that preempted.
-"""
+"""The batch of a simulated engine, scheduled like vLLM's V1: first come, first served; the last admitted request is preempted first."""
 
 from collections import deque
 from dataclasses import dataclass
@@ -24,29 +19,29 @@ class EngineConfig:
     max_num_seqs: int = 256
     max_num_batched_tokens: int = 8192
     step_base_seconds: float = 0.008  # every step reads the weights once
-    step_seconds_per_token: float = 3e-5  # compute: 33,000 prompt tokens per second
+    step_seconds_per_token: float = 3e-5  # 33,000 prompt tokens per second
     step_seconds_per_kv_token: float = 4e-8  # 128 KiB of KV per token, read at 3.3 TB/s
-    step_tokens: int = 1  # per decoding request and step; more with speculative decoding
+    step_tokens: int = 1  # more with speculative decoding
 
 
 class Batch:
-    """Running and waiting requests. Every `now` is the end of the last step, in seconds."""
+    """Running and waiting requests. `now` is the last step's end, in seconds."""
 
     def __init__(self, config: EngineConfig, ledger: Ledger) -> None:
         self.config = config
         self.ledger = ledger
         self.kv = KvCache(config.num_gpu_blocks, config.block_size, config.step_tokens)
-        self.running: dict[Request, None] = {}  # in order of admission
+        self.running: dict[Request, None] = {}
         self.waiting: deque[Request] = deque()
         self.prefilling: list[Request] = []
         self.admission_blocked = False
-        self.preempted = False  # since the last step
-        self.computed_before = 0  # prompt tokens computed before the prefix cache was last emptied
+        self.preempted = False
+        self.computed_before = 0  # prompt tokens, when the prefix cache was last emptied
         self._finish_heap: list[tuple[int, int, Request]] = []
         self._heap_order = 0
 
     def take_chunks(self, now: float) -> int:
-        """Schedule the prompt chunks of the next step and return their tokens."""
+        """Schedule the prompt chunks of the next step; return their tokens."""
         tokens = self._continue_prefills(now) if self.prefilling else 0
         if not self.preempted and not self.admission_blocked:
             tokens = self._admit(tokens, now)
@@ -76,7 +71,7 @@ class Batch:
         return tokens
 
     def _admit(self, tokens: int, now: float) -> int:
-        """Start prompts from the head of the queue; `tokens` are scheduled already. Return the new total."""
+        """Admit requests on top of the scheduled `tokens`; return the new total."""
         kv, waiting = self.kv, self.waiting
         free = kv.free_blocks - kv.blocks_due(1)
         budget = self._budget()
@@ -101,7 +96,7 @@ class Batch:
         return tokens
 
     def _held_tokens(self, request: Request) -> int:
-        """Return the prompt tokens that are not computed: a cached prefix, or fetched from another instance.
+        """Return the prompt tokens that need no computation: those of a cached prefix, or fetched from another instance.
 
         A prefix is a hit only after this engine has computed that many; the last token is always computed.
         """
@@ -116,7 +111,6 @@ class Batch:
         return request.started_cached_tokens + request.external_tokens
 
     def begin_decoding(self, request: Request) -> None:
-        """Move a request from prefill to decoding."""
         kv = self.kv
         left = request.output_tokens - request.generated_tokens
         request.kv_start_tokens = request.prefill_target_tokens
@@ -127,7 +121,7 @@ class Batch:
         heappush(self._finish_heap, (request.finish_step, self._heap_order, request))
 
     def steps_to_finish(self) -> int:
-        """Return the steps until the first decoding request ends. At least one must be decoding."""
+        """Return the steps until the first request ends."""
         heap = self._finish_heap
         while heap[0][2].finish_step != heap[0][0]:  # preempted or aborted since
             heappop(heap)
@@ -143,7 +137,6 @@ class Batch:
         return finished
 
     def release(self, request: Request, now: float) -> None:
-        """Remove a request from the batch, free its pages and update its generated tokens."""
         kv = self.kv
         del self.running[request]
         if request.decode_start_step < 0:
@@ -164,7 +157,6 @@ class Batch:
         request.finish_step = -1
 
     def make_room_for_step(self, now: float) -> None:
-        """Preempt until every decoding request can get its next token."""
         while self.kv.blocks_due(1) > self.kv.free_blocks:
             self.preempt_last(now)
 

@@ -1,4 +1,4 @@
-"""A cumulative histogram that is cheap to feed and to read."""
+"""A cumulative histogram."""
 
 from bisect import bisect_left
 from collections.abc import Iterable
@@ -9,7 +9,7 @@ from vllm_watch.samples.engine import Histogram
 
 
 class Buckets:
-    """Counts per bucket; cumulated only when read, and only if they changed."""
+    """Counts per bucket, cumulated only when read."""
 
     __slots__ = ("_snapshot", "bounds", "counts", "sum")
 
@@ -34,7 +34,7 @@ class Buckets:
         self._snapshot = None
 
     def observe_ramp(self, first: float, slope: float, steps: int, times: int) -> None:
-        """Observe `first`, `first + slope`, … (`steps` values, `slope` ≥ 0), each `times` times."""
+        """Observe `steps` values from `first` on, `slope` apart, each `times` times."""
         bounds, counts = self.bounds, self.counts
         last = first + slope * (steps - 1)
         low = bisect_left(bounds, first)

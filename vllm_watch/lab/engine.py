@@ -1,9 +1,4 @@
-"""The simulated vLLM V1 engine core: continuous batching over a paged KV cache, in virtual time.
-
-The duration of a step is a base plus a cost per token and per token of context. All steps up to the
-next event (arrival, end of a request, shortage of blocks, prompt chunk) are computed at once, in
-closed form. No clock, no randomness, no I/O.
-"""
+"""The simulated vLLM V1 engine core, in virtual time. All steps up to the next event (arrival, end, preemption) are computed at once, in closed form."""
 
 from bisect import bisect_right, insort
 from collections.abc import Callable, Mapping
@@ -15,7 +10,7 @@ from vllm_watch.lab.ledger import Ledger
 from vllm_watch.lab.request import Request
 
 _ARRIVAL = attrgetter("arrival_t")
-_RAMP_STAIR_SECONDS = 1.0  # a slowdown ramps in stairs of this width
+_RAMP_STAIR_SECONDS = 1.0
 _ROUNDING = 1e-9  # of a step
 
 
@@ -30,7 +25,6 @@ class Engine:
         now: float = 0.0,
         on_finish: Callable[[Request], None] | None = None,
     ) -> None:
-        """`bounds` and `reasons` come from a vLLM release: see Ledger."""
         self.config = config
         self.ledger = Ledger(bounds, reasons)
         self.batch = Batch(config, self.ledger)
@@ -41,17 +35,15 @@ class Engine:
         self.slow_since_t = 0.0
         self.slow_ramp_seconds = 0.0
         self._on_finish = on_finish
-        self._pending: list[Request] = []  # future arrivals, and those while frozen; by arrival
+        self._pending: list[Request] = []  # sorted by arrival
         self._next_pending = 0
-        self._prefill_end_t: float | None = None  # end of the prefill step in progress
-        self._prefill_step = (0, 0.0)  # its decoding requests and its duration
+        self._prefill_end_t: float | None = None
+        self._prefill_step = (0, 0.0)  # decoding requests, duration
         self._frozen_since_t: float | None = None
         self._thawed_t = now
-        self._seen_t = now  # the core and its gauges know the arrivals up to here
-        self._lag_seconds = 0.0  # delay of the step in progress
-        self._disconnected: list[Request] = []  # the client left while the core was frozen
-
-    # --- for callers ------------------------------------------------------------------------
+        self._seen_t = now  # arrivals up to here are known to the core
+        self._lag_seconds = 0.0
+        self._disconnected: list[Request] = []
 
     @property
     def num_running(self) -> int:
@@ -71,7 +63,6 @@ class Engine:
         return self._frozen_since_t is not None
 
     def requests(self) -> list[Request]:
-        """Return all unfinished requests: running, waiting, unseen and future."""
         return [*self.batch.running, *self.batch.waiting, *self._pending[self._next_pending :]]
 
     def submit(self, request: Request) -> None:
@@ -84,11 +75,7 @@ class Engine:
             self._pending.append(request)
 
     def abort(self, request: Request) -> None:
-        """Free everything that a request holds after its client disconnected.
-
-        A frozen core keeps the requests that it knows until it thaws, and no counter moves. Those that it
-        does not know yet disappear.
-        """
+        """Free all that the request holds. A frozen core keeps the requests that it knows until it thaws."""
         if self.frozen:
             if request in self._pending[self._next_pending :]:
                 self._pending.remove(request)
@@ -107,23 +94,20 @@ class Engine:
         self._end(request)
 
     def forget_prefixes(self) -> None:
-        """Empty the prefix cache, as a wake-up does."""
         self.batch.computed_before = self.ledger.prompt_tokens
 
     def begin_ledger(
         self, bounds: Mapping[str, tuple[float, ...]], reasons: tuple[str, ...]
     ) -> None:
-        """Reset all counters, requests in flight included, as vLLM's elastic scaling does."""
+        """Reset all counters, as vLLM's elastic scaling does."""
         self.ledger = self.batch.ledger = Ledger(bounds, reasons)
         self.batch.computed_before = 0
 
     def freeze(self, t: float) -> None:
-        """Stop stepping: the core hangs or sleeps."""
         if self._frozen_since_t is None:
             self._frozen_since_t = t
 
     def thaw(self, t: float) -> None:
-        """Continue; the step in progress ends later by the time frozen."""
         if self._frozen_since_t is None:
             return
         delay = t - self._frozen_since_t
@@ -149,10 +133,8 @@ class Engine:
         if not self.batch.running:
             self.now = max(self.now, until_t)
 
-    # --- time -------------------------------------------------------------------------------
-
     def _step(self, until_t: float) -> bool:
-        """Do the steps up to the next event; return False if none ends by `until_t`."""
+        """Return False if no step ends by `until_t`."""
         if self._prefill_end_t is not None:
             if self._prefill_end_t > until_t:
                 return False
@@ -164,7 +146,7 @@ class Engine:
             return True
         if self.kv.num_decoding:
             return self._decode(until_t)
-        if batch.preempted:  # all of them: the next step may admit again
+        if batch.preempted:  # the next step may admit again
             batch.preempted = False
             return True
         return not batch.waiting and self._skip_to_arrival(until_t)
@@ -179,7 +161,7 @@ class Engine:
         return self._next_pending < len(self._pending)
 
     def _arrived(self) -> int:
-        """Return the index of the first pending request that the core does not know yet."""
+        """Return the index of the first pending request that is unknown to the core."""
         if not self._pending_left():
             return self._next_pending
         return bisect_right(self._pending, self._seen_t, lo=self._next_pending, key=_ARRIVAL)
@@ -200,12 +182,11 @@ class Engine:
         return 1.0 + (self.slow_factor - 1.0) * max(0.0, share)
 
     def _decode(self, until_t: float) -> bool:
-        """Do decode-only steps up to the next event; return False if none ends by `until_t`."""
         batch, kv, config = self.batch, self.kv, self.config
         tokens = kv.num_decoding * config.step_tokens
         factor = 1.0 if self.slow_factor == 1.0 else self._speed_factor()
         per_kv = config.step_seconds_per_kv_token * factor
-        slope = per_kv * tokens  # the context grows by `tokens` with each step
+        slope = per_kv * tokens
         first = (
             (config.step_base_seconds + config.step_seconds_per_token * tokens) * factor
             + per_kv * kv.decode_kv_tokens
@@ -239,7 +220,7 @@ class Engine:
         return room and not batch.waiting and self._pending_left()
 
     def _begin_prefill_step(self) -> bool:
-        """Start a step with prompt chunks; return False if none can be scheduled."""
+        """Return False if no prompt chunk can be scheduled."""
         batch, kv, config = self.batch, self.kv, self.config
         prompt_tokens = batch.take_chunks(self.now)
         if not prompt_tokens:
@@ -257,7 +238,6 @@ class Engine:
         return True
 
     def _end_prefill_step(self, end_t: float) -> None:
-        """Complete the prefill step: count its tokens and start decoding of finished prompts."""
         decoding, seconds = self._prefill_step
         batch, ledger, tokens = self.batch, self.ledger, 0
         self._prefill_end_t = None
@@ -294,6 +274,6 @@ class Engine:
 
 
 def _steps_in(seconds: float, first: float, slope: float) -> float:
-    """Return how many steps fit into `seconds` if the first takes `first` and each next one `slope` more."""
+    """Return how many steps fit into `seconds`; each takes `slope` more."""
     half = first - slope * 0.5
     return 2.0 * seconds / (half + sqrt(max(0.0, half * half + 2.0 * slope * seconds)))

@@ -1,8 +1,4 @@
-"""The /metrics text of a simulated server, line for line as its vLLM release writes it.
-
-It renders the records of reading.py through the release's table of families, so text and records
-cannot disagree. Everything before the number of a line is cached.
-"""
+"""The /metrics text of a simulated server, line for line as its vLLM release writes it."""
 
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING
@@ -137,7 +133,7 @@ def _le(bound: float) -> str:
 
 
 _GENERATIONS = 3
-_GC_OBJECTS = (22_842.0, 3132.0, 81.0)  # by generation, right after the start
+_GC_OBJECTS = (22_842.0, 3132.0, 81.0)  # by generation
 _GC_RUNS = (1365.0, 123.0, 9.0)
 _GC_RUNS_PER_CPU_SECOND = (20.0, 1.8, 0.15)
 _GC_OBJECTS_PER_RUN = (40.0, 300.0, 900.0)
@@ -153,7 +149,7 @@ _PYTHON = {
 
 
 def process_lines(server: ServerSample) -> list[str]:
-    """Return the process_* and python_* series of the API server, which move even while the engine hangs."""
+    """Return the process_* and python_* series of the API server."""
     cpu_seconds = server.process_cpu_seconds or 0.0
     runs = [
         n + cpu_seconds * more for n, more in zip(_GC_RUNS, _GC_RUNS_PER_CPU_SECOND, strict=True)

@@ -21,22 +21,15 @@ class Server(Protocol):
     pins: list[tuple[Engine, Request]]
 
     @property
-    def serving(self) -> bool:
-        """Return True if its port accepts connections."""
-
-    def start(self) -> None:
-        """Start a new process."""
-
-    def stop(self) -> None:
-        """Close the port at once."""
-
-    def resume_api(self) -> None:
-        """Let the API server read again."""
+    def serving(self) -> bool: ...
+    def start(self) -> None: ...
+    def stop(self) -> None: ...
+    def resume_api(self) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """`begin(vllm, **options)` and `end(vllm)` act at the server's current time."""
+    """`begin(vllm, **options)` and `end(vllm)` act at once."""
 
     title: str
     begin: Callable[..., None]
@@ -44,7 +37,6 @@ class Fault:
 
 
 def _hang(vllm: Server, *, engine: float = -1) -> None:
-    """Hang one engine, or all (-1)."""
     for index, each in enumerate(vllm.engines):
         if engine in (-1, index):
             each.freeze(vllm.t)
@@ -144,4 +136,4 @@ FAULTS = {
         "The engine core died: /health is 503, /metrics still 200.", _kill_engine, _restart
     ),
 }
-"""Slug → fault. `crash` and `engine_dead` end with a restart, which resets the counters."""
+"""Faults by slug; `crash` and `engine_dead` end with a restart."""

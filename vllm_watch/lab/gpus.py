@@ -1,4 +1,4 @@
-"""Simulated GPUs and their processes, consistent with the simulated servers that use them."""
+"""Simulated GPUs and their processes, consistent with the simulated servers."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -9,18 +9,18 @@ from vllm_watch.samples.gpu import GpuReading, GpuSample
 from vllm_watch.samples.process import ProcessSample
 
 DRIVER_VERSION = "570.124.06"
-_COMM_BYTES = 15  # the kernel truncates process names to this
+_COMM_BYTES = 15  # as the kernel truncates names
 _WEIGHTS_BYTES = 16_060_522_496  # 8B parameters in 16 bits
 _KV_BYTES_PER_TOKEN = 131_072  # 32 layers, 8 KV heads of 128, keys and values, 16 bits
 _OVERHEAD_BYTES = 2_600_000_000  # CUDA context, graphs and activations
-_ASLEEP_BYTES = 1_700_000_000  # still held while asleep
+_ASLEEP_BYTES = 1_700_000_000
 # Shares of the power limit, measured on an H100 (700 W, driver 580.159): 70 W idle; 117 W with a CUDA context, which
 # alone keeps the clock up; 140 W while kernels of a collective's size spin: busy in NVML, yet cool.
 _IDLE_WATTS_SHARE = 0.10
 _HELD_WATTS_SHARE = 0.17
 _BUSY_WATTS_SHARE = 0.9
 _SPIN_SHARE = 0.04  # of the way from held to busy
-_MIN_WINDOW_SECONDS = 0.2  # in shorter windows the busy share is noise: keep the last one
+_MIN_WINDOW_SECONDS = 0.2  # shorter windows are noisy
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,20 +35,20 @@ class GpuModel:
 
 
 class _Placement:
-    """One server on its GPUs (engines are spread round-robin), and its recent busy share."""
+    """One server on its GPUs, and its recent busy share."""
 
     def __init__(self, vllm: SimulatedVllm, indices: tuple[int, ...], first_pid: int) -> None:
         self.vllm = vllm
         self.indices = indices
         self.first_pid = first_pid
-        self._seen: dict[int, tuple[float, float, float]] = {}  # engine → t, busy seconds, share
+        self._seen: dict[int, tuple[float, float, float]] = {}  # by engine: t, busy seconds, share
 
     def engines_on(self, index: int) -> list[int]:
         count = len(self.vllm.engines) or self.vllm.num_engines
         return [e for e in range(count) if self.indices[e % len(self.indices)] == index]
 
     def pid(self, engine: int) -> int:
-        """Return the PID of an engine core; the API server's is one below engine 0's. A restart changes all."""
+        """A restart changes all PIDs."""
         return self.first_pid + 1000 * self.vllm.incarnation + 1 + engine
 
     def used_bytes(self) -> int:
@@ -61,7 +61,7 @@ class _Placement:
         return _WEIGHTS_BYTES + tokens * _KV_BYTES_PER_TOKEN + _OVERHEAD_BYTES
 
     def busy_ratio(self, engine: int) -> float:
-        """Return the share of time in which the engine stepped since the last call."""
+        """Return the busy share since the last call."""
         vllm = self.vllm
         if engine >= len(vllm.engines):
             return 0.0
@@ -89,7 +89,7 @@ class GpuRack:
         self._overrides: dict[int, dict[str, Any]] = {}
 
     def break_gpu(self, index: int, **fields: Any) -> None:
-        """Report these fields of a GPU from now on: `xid_errors=(48,)`, `ecc_uncorrected=3`, `lost=True`."""
+        """Report fields such as `xid_errors=(48,)` from now on."""
         self._overrides[index] = fields
 
     def place(self, vllm: SimulatedVllm, *indices: int) -> None:
@@ -97,11 +97,10 @@ class GpuRack:
         self._placements.append(_Placement(vllm, indices, first_pid))
 
     def add_process(self, index: int, process: ProcessSample) -> None:
-        """Add a process that belongs to no server, such as `idle_notebook`."""
         self._other_processes.setdefault(index, []).append(process)
 
     def orphan(self, vllm: SimulatedVllm) -> None:
-        """Leave the engine cores of a server behind, as a killed API server may; they keep their VRAM."""
+        """Leave the engine cores behind, with their VRAM, as a killed API server may."""
         for placement in self._placements:
             if placement.vllm is vllm:
                 for index in placement.indices:
@@ -175,7 +174,7 @@ class GpuRack:
 
 
 def idle_notebook(create_time: float, used_bytes: int = 2_400_000_000) -> ProcessSample:
-    """Return a notebook kernel that was left open for days, with tensors on the GPU."""
+    """Return a notebook kernel that was left open for days."""
     return ProcessSample(
         pid=18_231,
         used_bytes=used_bytes,
@@ -196,7 +195,6 @@ class SimulatedGpuSource:
     """Reads a rack as the NVML source reads the driver."""
 
     def __init__(self, rack: GpuRack | None, unix_time: Callable[[], float]) -> None:
-        """`rack` is None on a machine without GPUs."""
         self._rack = rack
         self._unix_time = unix_time
 

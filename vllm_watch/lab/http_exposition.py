@@ -1,4 +1,4 @@
-"""The http_* families of the API server's instrumentation, in its order and with its HELP texts."""
+"""The http_* families of the API server."""
 
 from collections.abc import Iterable, Sequence
 
@@ -18,7 +18,7 @@ _Series = tuple[dict[str, str], float]  # labels, Unix time of creation
 
 
 def http_lines(log: HttpLog, *, created: bool) -> list[str]:
-    """Return no lines before the first request; `created` is off if processes share a registry."""
+    """`created` is off if processes share a registry."""
     if log.created is None:
         return []
     lines = _requests(log, created=created)

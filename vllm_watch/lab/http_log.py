@@ -1,4 +1,4 @@
-"""Counts of HTTP requests by the API server's instrumentation: the http_* families."""
+"""Counts of HTTP requests: the http_* families."""
 
 from collections.abc import Mapping
 
@@ -14,7 +14,7 @@ _ALL_BOUNDS = (
 
 
 class HttpLog:
-    """Series appear with the first request that needs them, in that order; `*_created` are Unix times."""
+    """Series appear with their first request; `*_created` are Unix times."""
 
     def __init__(self) -> None:
         self.requests: dict[tuple[str, str, str], float] = {}  # handler, method, "2xx" → count

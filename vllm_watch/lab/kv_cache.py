@@ -1,9 +1,4 @@
-"""The paged KV cache of a simulated engine, exact to the block without a loop over requests.
-
-Every decoding request gets the same number of tokens per step, so it takes a new block once per cycle
-of `block_size / step_tokens` steps. The number of requests at each step of the cycle is enough to
-compute the blocks that any number of steps takes.
-"""
+"""The paged KV cache of a simulated engine. A request takes a block once per cycle of steps, so counts per step of the cycle suffice."""
 
 
 class KvCache:
@@ -15,16 +10,16 @@ class KvCache:
     )  # fmt: skip
 
     def __init__(self, num_gpu_blocks: int, block_size: int, step_tokens: int = 1) -> None:
-        """`step_tokens`, per decoding request and step, must divide `block_size`."""
+        """`step_tokens` must divide `block_size`."""
         if block_size % step_tokens:
             raise ValueError(f"{step_tokens} tokens a step do not divide a block of {block_size}")
         self.num_gpu_blocks = num_gpu_blocks
         self.block_size = block_size
         self.step_tokens = step_tokens
-        self.step = 0  # decode steps done since the engine started
+        self.step = 0
         self.num_decoding = 0
-        self.decode_kv_tokens = 0  # slots in use by decoding requests
-        self.used_blocks = 0  # by requests, without the leaked ones
+        self.decode_kv_tokens = 0  # slots in use
+        self.used_blocks = 0  # without the leaked ones
         self.leaked_blocks = 0
         self._cycle = block_size // step_tokens
         # Two cycles in a row, so that a window is a slice.
@@ -43,15 +38,13 @@ class KvCache:
         return -(-tokens // self.block_size)
 
     def blocks_due(self, steps: int) -> int:
-        """Return the blocks that the next `steps` decode steps take together."""
         cycles, rest = divmod(steps, self._cycle)
         start = self.step % self._cycle
         return cycles * self.num_decoding + sum(self._due_twice[start : start + rest])
 
     def steps_that_fit(self, steps: int) -> int:
-        """Return how many of the next `steps` decode steps fit into the free blocks."""
         free = self.free_blocks
-        # A request takes at most one block per begun cycle; nearly always this bound is enough.
+        # This bound is nearly always enough.
         if (steps // self._cycle + 1) * self.num_decoding <= free:
             return steps
         if self.blocks_due(steps) <= free:
@@ -71,7 +64,7 @@ class KvCache:
         self.step += steps
 
     def begin_decoding(self, kv_tokens: int) -> int:
-        """Start decoding a prefilled request; return its phase in the cycle."""
+        """Return the request's phase in the cycle."""
         slack = -kv_tokens % self.block_size
         phase = (self.step + slack // self.step_tokens) % self._cycle
         self._count(phase, 1)
@@ -80,7 +73,6 @@ class KvCache:
         return phase
 
     def end_decoding(self, phase: int, kv_tokens: int) -> None:
-        """Free all blocks of a decoding request that holds `kv_tokens`."""
         self._count(phase, -1)
         self.num_decoding -= 1
         self.decode_kv_tokens -= kv_tokens

@@ -6,14 +6,11 @@ from vllm_watch.lab.buckets import Buckets
 from vllm_watch.lab.request import Request
 from vllm_watch.samples.engine import Histogram
 
-_FLUSH_REQUESTS = 1000  # bounds the buffer if the engine is never scraped
+_FLUSH_REQUESTS = 1000  # bounds the buffer without scrapes
 
 
 class Ledger:
-    """Counters, and histograms by the name of their field in `EngineSample`.
-
-    Finished requests are buffered and counted together at the next read.
-    """
+    """Finished requests are counted together at the next read."""
 
     __slots__ = (
         "_finished", "_histograms", "drafts", "external_hits", "external_queries",
@@ -23,7 +20,7 @@ class Ledger:
     )  # fmt: skip
 
     def __init__(self, bounds: Mapping[str, tuple[float, ...]], reasons: tuple[str, ...]) -> None:
-        """`bounds` by field; series of `reasons` exist at 0 from the start (none in V0)."""
+        """The series of `reasons` exist at 0 from the start."""
         self.prompt_tokens = 0
         self.prompt_tokens_cached = 0
         self.prompt_tokens_external = 0
@@ -44,7 +41,7 @@ class Ledger:
     def decode_steps(
         self, requests: int, step_tokens: int, steps: int, seconds: float, slope_seconds: float
     ) -> None:
-        """Count `steps` steps of `requests` with `step_tokens` each; the first took `seconds`."""
+        """Count steps; the first took `seconds`, each next one `slope_seconds` more."""
         tokens = requests * step_tokens
         self.generation_tokens += tokens * steps
         self.iteration_tokens.observe(tokens, steps)
@@ -53,10 +50,7 @@ class Ledger:
             self.drafts += requests * steps
 
     def decode_beside_prefill(self, requests: int, step_tokens: int, seconds: float) -> int:
-        """Count the decoding part of one step that also computed prompts.
-
-        The caller observes `iteration_tokens`.
-        """
+        """The caller observes `iteration_tokens`."""
         tokens = requests * step_tokens
         self.generation_tokens += tokens
         self.inter_token_latency.observe(seconds, requests)
@@ -65,12 +59,11 @@ class Ledger:
         return tokens
 
     def take_back(self, tokens: int) -> None:
-        """Uncount tokens of the last steps that were beyond the end of a request."""
+        """Uncount tokens beyond the end of a request."""
         self.generation_tokens -= tokens
         self.iteration_tokens.sum -= tokens
 
     def admitted(self, request: Request) -> None:
-        """Count the prefix lookup of a request that is scheduled for the first time."""
         self.prefix_queries += request.prompt_tokens
         self.prefix_hits += request.started_cached_tokens
         if request.external_tokens:
@@ -78,10 +71,7 @@ class Ledger:
             self.external_hits += request.external_tokens
 
     def prompt_done(self, request: Request, now: float) -> int:
-        """Count a computed prompt and its next token; return the tokens that vLLM counts.
-
-        vLLM counts a prompt only the first time that it is computed.
-        """
+        """Return the tokens that vLLM counts: a prompt counts only the first time that it is computed."""
         tokens = 0
         if request.first_token_t < 0.0:
             request.first_token_t = now

@@ -1,4 +1,4 @@
-"""A scene in real time: one port per server, and a task that advances the scene."""
+"""A scene in real time, with one port per server."""
 
 import asyncio
 import time
@@ -7,15 +7,12 @@ from vllm_watch.lab.scene import Scene
 from vllm_watch.lab.server import LabServer
 from vllm_watch.samples.target import Target
 
-# Simulated answers and faults become visible within this time: 1/20 of the shortest scrape interval.
+# Simulated answers and faults become visible within 1/20 of the shortest scrape interval.
 _TICK_SECONDS = 0.05
 
 
 class Live:
-    """Runs a scene at `speed` times real time; its Unix time starts at the present and runs as fast.
-
-    A scene that began in the past (`begin_at`) and was played up to now continues from there.
-    """
+    """Runs a scene at `speed` times real time. A scene that was played up to now continues from there."""
 
     def __init__(self, scene: Scene, speed: float = 1.0, host: str = "127.0.0.1") -> None:
         self.scene = scene
@@ -34,7 +31,7 @@ class Live:
         await self.stop()
 
     async def start(self) -> list[Target]:
-        """Serve. Raises ServeError if a port cannot be bound; then none stays open."""
+        """Raises ServeError if a port is taken; then none stays open."""
         if not self.scene.epoch:
             self.scene.begin_at(time.time())
         self._began_s = time.monotonic() - (time.time() - self.scene.epoch) / self.speed
@@ -64,7 +61,6 @@ class Live:
         return self.scene.t
 
     def unix_time(self) -> float:
-        """Return the scene's Unix time, which runs at its speed."""
         return self.scene.epoch + self.advance()
 
     async def _keep_time(self) -> None:

@@ -1,4 +1,4 @@
-"""The /metrics of a vLLM release as data: families in the order of the text, buckets, labels."""
+"""The /metrics of a vLLM release as data."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -7,23 +7,20 @@ from functools import cached_property
 INF = float("inf")
 
 TOKEN_COUNTS = (1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1000.0, 2000.0, 5000.0, INF)
-"""1-2-5 up to the model's maximum length, which is 8,192 in the lab."""
+"""1-2-5 up to the lab's maximum length of 8,192."""
 
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """One family and the field of EngineSample that it exports.
+    """One family and the field of EngineSample that it exports."""
 
-    Samples are absent if the field is None. The keys of a labelled field are values of `label`.
-    """
-
-    name: str  # as in the TYPE line: counters with _total
+    name: str  # counters with _total
     type: str  # "gauge" | "counter" | "histogram" | "info"
     field: str
     help: str
     label: str = ""
     bounds: tuple[float, ...] = ()
-    server_wide: bool = False  # once for all engines, without an engine label
+    server_wide: bool = False  # once for all engines
 
 
 @dataclass(frozen=True)
@@ -33,11 +30,11 @@ class Release:
     version: str
     engine_kind: str  # "V0" | "V1"
     families: tuple[Family, ...]
-    cache_config: Mapping[str, str]  # labels of cache_config_info that do not depend on the engine
+    cache_config: Mapping[str, str]  # labels of cache_config_info, alike for all engines
     finished_reasons: tuple[str, ...]  # their series exist at 0 from the start
     engine_label: bool = True
     http: bool = True  # the http_* families of its API server
-    multiprocess: bool = False  # several processes share one registry: no process_*, no _created
+    multiprocess: bool = False  # several processes share one registry
 
     @cached_property
     def bounds(self) -> Mapping[str, tuple[float, ...]]:

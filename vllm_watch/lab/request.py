@@ -1,4 +1,4 @@
-"""One request to a simulated engine: its parameters, its progress, and the workload that sent it."""
+"""One request to a simulated engine, and the workload that sent it."""
 
 from collections.abc import Callable
 
@@ -8,11 +8,7 @@ POOLING = "/v1/embeddings"
 
 
 class Request:
-    """Sizes in tokens, times in seconds of the scene's clock.
-
-    A slotted class for speed: the lab creates 20,000 in a second. The attributes that are not arguments
-    of `__init__` belong to the engine.
-    """
+    """Sizes in tokens, times in seconds of the scene's clock. Attributes that are not arguments belong to the engine."""
 
     __slots__ = (
         "arrival_t", "blocks", "cached_tokens", "client", "computed_tokens", "decode_start_step",
@@ -36,11 +32,7 @@ class Request:
         finish_reason: str = "stop",
         on_finish: Callable[["Request"], None] | None = None,
     ) -> None:
-        """`output_tokens` is 0 for a pooling request; `cached_tokens` is the prefix that may be cached.
-
-        `external_tokens` of the prompt were computed by another instance (disaggregated prefill).
-        `on_finish` is called once, whatever the `finish_reason`.
-        """
+        """`output_tokens` is 0 for pooling; `external_tokens` were computed by another instance."""
         self.prompt_tokens = prompt_tokens
         self.output_tokens = output_tokens
         self.cached_tokens = cached_tokens
@@ -60,13 +52,13 @@ class Request:
         self.finish_t = -1.0
         self.generated_tokens = 0
         self.preemptions = 0
-        self.started_cached_tokens = 0  # cached when first scheduled
-        self.prefill_target_tokens = prompt_tokens  # after a preemption plus the generated ones
+        self.started_cached_tokens = 0
+        self.prefill_target_tokens = prompt_tokens  # more after a preemption
         self.computed_tokens = 0
-        self.blocks = 0  # held during prefill; while decoding, the step count gives them
+        self.blocks = 0  # during prefill only
         self.phase = 0
         self.decode_start_step = -1  # -1: not decoding
-        self.kv_start_tokens = 0  # slots in use when decoding began
+        self.kv_start_tokens = 0
         self.finish_step = -1
 
 
@@ -74,7 +66,7 @@ class Workload:
     """The interface of request senders. This base class sends nothing."""
 
     def arrivals(self, until_t: float) -> list[Request]:
-        """Return the requests that arrive after the last call and up to `until_t`, in order."""
+        """Return the requests since the last call and up to `until_t`, in order."""
         return []
 
     def finished(self, request: Request) -> Request | None:

@@ -11,7 +11,7 @@ Script = Callable[["Scene"], Iterator[float]]
 _NEVER = float("inf")
 
 START_SECONDS = 0.1
-"""Between the process starts of two servers: restart logic identifies an engine by its start time."""
+"""Time between two process starts: restart logic identifies an engine by its start time."""
 
 
 class Scene:
@@ -36,7 +36,7 @@ class Scene:
         return self.servers[name]
 
     def begin_at(self, epoch: float) -> None:
-        """Set the Unix time of the scene's time 0. Call it before anything happens."""
+        """Set the Unix time of the scene's time 0, before anything happens."""
         self.epoch = epoch
         for server in self.servers.values():
             server.epoch = epoch
@@ -48,7 +48,7 @@ class Scene:
         self.t = max(self.t, until_t)
 
     def play(self, until_t: float) -> None:
-        """Run the script up to `until_t`, and the servers up to its last action."""
+        """Run the script up to `until_t`."""
         while self._script is not None and self._wake_t <= until_t:
             for server in self.servers.values():
                 server.advance(self._wake_t)

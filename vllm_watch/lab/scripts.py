@@ -1,8 +1,4 @@
-"""The scripts of the stories: act, then wait for the yielded seconds.
-
-Most stories begin with two healthy minutes, and their trouble lasts three: long enough for every
-window of the signals, short enough to watch.
-"""
+"""The scripts of the stories. Trouble lasts longer than every window of the signals."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -23,7 +19,7 @@ L40S = EngineConfig(
     step_seconds_per_token=5e-5,
     step_seconds_per_kv_token=1.5e-7,
 )
-"""An 8B model in 16 bits on a 48 GB GPU; it serves about 3 of the usual requests per second."""
+"""An 8B model in 16 bits on a 48 GB GPU, for about 3 of the usual requests per second."""
 
 USUAL_PER_SECOND = 1.2
 _OVERLOAD_PER_SECOND = 8.0
@@ -34,7 +30,7 @@ _SEVEN_DAYS_SECONDS = 604_800.0
 
 
 def demo(scene: Scene) -> Iterator[float]:
-    """Endlessly inject one fault after another into "batch", each with a recovery."""
+    """Inject one fault after another into "batch", forever."""
     if scene.rack is not None:
         scene.rack.add_process(3, idle_notebook(scene.epoch - _SEVEN_DAYS_SECONDS))
     yield 20.0
@@ -59,7 +55,7 @@ def with_fault(slug: str) -> Script:
 
 
 def idle_wedged(scene: Scene) -> Iterator[float]:
-    """Traffic ends, then the engine core hangs: only a request can reveal it."""
+    """The core of an idle engine hangs: only a request can reveal it."""
     vllm, workload = scene["vllm"], _open(scene["vllm"])
     yield HEALTH_SECONDS
     workload.per_second = 0.0
@@ -86,7 +82,7 @@ def sleep_wake(scene: Scene) -> Iterator[float]:
     for level in (1, 2):
         yield HEALTH_SECONDS
         workload.per_second = 0.0
-        yield TROUBLE_SECONDS / 3  # enough for the last answers to finish
+        yield TROUBLE_SECONDS / 3
         vllm.sleep(level)
         yield TROUBLE_SECONDS
         vllm.wake_up()
@@ -108,7 +104,7 @@ def scale_up(scene: Scene) -> Iterator[float]:
 
 
 def rolling_update(scene: Scene) -> Iterator[float]:
-    """Another model starts at the same address, after traffic was drained."""
+    """Another model starts at the same address, after a drain."""
     workload = _open(scene["vllm"])
     yield HEALTH_SECONDS - _DRAIN_SECONDS
     workload.per_second = 0.0
@@ -119,7 +115,7 @@ def rolling_update(scene: Scene) -> Iterator[float]:
 
 
 def sigterm_update(scene: Scene) -> Iterator[float]:
-    """SIGTERM without a drain closes the port at once; the process lingers."""
+    """SIGTERM closes the port at once; the process lingers."""
     scene["vllm"].process_seen = True
     yield HEALTH_SECONDS
     yield from _until_several_run(scene["vllm"])
@@ -129,7 +125,7 @@ def sigterm_update(scene: Scene) -> Iterator[float]:
 
 
 def shutdown_timeout_update(scene: Scene) -> Iterator[float]:
-    """SIGTERM with --shutdown-timeout: running requests may end, new ones are aborted, then the port closes."""
+    """Running requests end and new ones are aborted (--shutdown-timeout)."""
     vllm = scene["vllm"]
     yield HEALTH_SECONDS
     yield from _until_several_run(vllm)
@@ -143,7 +139,7 @@ def shutdown_timeout_update(scene: Scene) -> Iterator[float]:
 
 
 def _until_several_run(vllm: SimulatedVllm) -> Iterator[float]:
-    while vllm.outstanding < 2:  # noqa: PLR2004 - several
+    while vllm.outstanding < 2:  # noqa: PLR2004
         yield 0.5
 
 

@@ -1,4 +1,4 @@
-"""One simulated server on a real port: vLLM's endpoints, and its faults as clients see them."""
+"""One simulated server on a real port."""
 
 import asyncio
 import gzip
@@ -16,18 +16,18 @@ from vllm_watch.lab.exposition import Writer
 from vllm_watch.lab.request import CHAT, COMPLETIONS, Request
 from vllm_watch.lab.vllm import SimulatedVllm
 
-# The content type of prometheus_client since 0.23; the format is unchanged.
+# The content type of prometheus_client since 0.23.
 _METRICS_TYPE = "text/plain; version=1.0.0; charset=utf-8"
 _GZIP_LEVEL = 6
 _CHARACTERS_PER_TOKEN = 4
-_DEFAULT_MAX_TOKENS = 16  # vLLM's own default for /v1/completions
+_DEFAULT_MAX_TOKENS = 16  # vLLM's default
 _COMPLETION_SECONDS_MAX = 3600.0
-_CLOSE_SECONDS = 0.01  # a killed process closes at once; for aiohttp 0 means no limit
+_CLOSE_SECONDS = 0.01  # aiohttp takes 0 as no limit
 _BODY_BYTES_MAX = 8 << 20
 
 
 class LabServer:
-    """Serves one `SimulatedVllm`. It owns the port from `start` to `stop`, also while it refuses."""
+    """Serves one `SimulatedVllm`. It owns the port even while it refuses."""
 
     def __init__(
         self,
@@ -36,7 +36,7 @@ class LabServer:
         host: str = "127.0.0.1",
         port: int = 0,
     ) -> None:
-        """`advance` advances the simulation to the present and returns the scene's time."""
+        """`advance` returns the present time of the simulation."""
         self.vllm = vllm
         self._advance = advance
         self._writer = Writer(vllm)
@@ -59,7 +59,7 @@ class LabServer:
         await self.stop()
 
     async def start(self) -> None:
-        """Reserve the port, and serve if the simulated process does. Raises ServeError if it is taken."""
+        """Raises ServeError if the port is taken."""
         self._reserved = self._bind()
         self._port = self._reserved.getsockname()[1]
         await self.follow()
@@ -71,7 +71,7 @@ class LabServer:
             self._reserved = None
 
     async def follow(self) -> None:
-        """Listen or refuse like the simulated process. Call it often."""
+        """Listen or refuse like the simulated process."""
         vllm = self.vllm
         if self._runner is not None and (not vllm.serving or vllm.incarnation != self._incarnation):
             await self._close()
@@ -127,7 +127,7 @@ class LabServer:
         self, request: web.Request, handler: Handler
     ) -> web.StreamResponse:
         self._advance()
-        while self.vllm.api_hung:  # a stopped process: the kernel accepts connections
+        while self.vllm.api_hung:  # the kernel still accepts connections
             self._api_resumed.clear()
             await self._api_resumed.wait()
         key = self.vllm.api_key
@@ -208,7 +208,7 @@ class LabServer:
 
 
 def _engine(request: web.Request, engines: int) -> int | None:
-    """Return the engine that the client requests, None for any. Raises ValueError if it does not exist."""
+    """Return the requested engine, None for any. Raises ValueError if it does not exist."""
     rank = request.headers.get("X-data-parallel-rank")
     if rank is None or not rank.isdecimal():
         return None
@@ -223,7 +223,6 @@ def _resolve(done: "asyncio.Future[None]", _: Request) -> None:
 
 
 def _prompt_tokens(body: dict[str, object]) -> int:
-    """Return the tokens of a prompt (text, token ids or chat messages), at least 1."""
     prompt = body.get("prompt", body.get("messages", ""))
     if isinstance(prompt, list) and all(isinstance(token, int) for token in prompt):
         return max(1, len(prompt))

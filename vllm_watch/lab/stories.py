@@ -1,4 +1,4 @@
-"""Named stories: small fleets with scripted events, for the demo, tests and soak runs."""
+"""Named stories: small fleets with scripted events."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -28,14 +28,14 @@ class Story:
 
 
 def _rng(seed: int) -> Random:
-    return Random(seed)  # noqa: S311 - repeatable, not secret
+    return Random(seed)  # noqa: S311
 
 
 def load(
     rng: Random, per_second: float = USUAL_PER_SECOND, *, prompt_tokens: int = 2500,
     output_tokens: int = 200, external: bool = False, loras: tuple[str, ...] = (),
 ) -> OpenLoop:  # fmt: skip
-    """Return a load of retrieval-augmented chat: long prompts with a shared prefix, answers of about 200 tokens."""
+    """Return a load of chat: long prompts with a shared prefix, outputs of about 200 tokens."""
     sizes = Sizes(
         rng, prompt_tokens=prompt_tokens, output_tokens=output_tokens, spread=0.5,
         external=external, loras=loras,
@@ -50,9 +50,8 @@ def _one(
     config: EngineConfig = L40S,
     num_engines: int = 1,
     num_gpus: int | None = None,
-    **server: Any,  # arguments of SimulatedVllm
+    **server: Any,
 ) -> Callable[[int], Scene]:
-    """Return the `build` of a story with one server, "vllm", on its own GPUs."""
 
     def build(seed: int) -> Scene:
         vllm = SimulatedVllm(
@@ -92,7 +91,7 @@ def _demo(seed: int) -> Scene:
         _demo_server("legacy", load(rng(4), 0.6), release=V0),
     ]
     for index, server in enumerate(servers):
-        # Different start times map GPU processes to servers.
+        # Start times map GPU processes to servers.
         server.process_start_t = _START_INTERVAL_SECONDS * (index - len(servers))
     rack = GpuRack(4)
     rack.place(servers[0], 0)
@@ -130,8 +129,7 @@ _ALL = [
         "pooling",
         "An embedding model: prompts only, never a generated token.",
         _one(
-            workload=lambda rng: load(rng, 8.0, prompt_tokens=300, output_tokens=0),
-            generates=False,
+            workload=lambda rng: load(rng, 8.0, prompt_tokens=300, output_tokens=0), generates=False
         ),
     ),
     Story(

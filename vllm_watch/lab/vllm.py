@@ -1,8 +1,4 @@
-"""One simulated vLLM server: an API server process and the engines behind it, in virtual time.
-
-The parts fail independently: while the engine core is stopped, the API server answers; while the API
-server is stopped, the engines compute; a killed process ends both.
-"""
+"""One simulated vLLM server, in virtual time: an API server process and the engines behind it, which fail independently."""
 
 from functools import partial
 from math import floor
@@ -15,16 +11,15 @@ from vllm_watch.lab.release import Release
 from vllm_watch.lab.release_v1 import V1
 from vllm_watch.lab.request import Request, Workload
 
-_BYTES_PER_TOKEN = 4  # English text; approximates the sizes of HTTP bodies
+_BYTES_PER_TOKEN = 4  # of English text
 _RESTART_SECONDS = 20.0  # an 8B model from the page cache
-_LORA_SETS_MAX = 64  # vLLM has no limit and keeps every label set forever
+_LORA_SETS_MAX = 64  # vLLM has no limit
 
 
 class SimulatedVllm:
     """Times are seconds on the scene's clock; `epoch` is the Unix time of its 0."""
 
     host_leak_bytes_per_second = 0.0
-    """Memory growth of the API server since its start. May be set at any time."""
 
     def __init__(
         self,
@@ -44,10 +39,7 @@ class SimulatedVllm:
         serving: bool = True,
         generates: bool = True,
     ) -> None:
-        """`generates` is False for a pooling model, which has no routes for completions.
-
-        `spec_tokens` are drafted per step with speculative decoding; `config.step_tokens` are generated.
-        """
+        """`generates` is False for a pooling model, without completions."""
         self.name = name
         self.group = group
         self.workload = workload or Workload()
@@ -64,65 +56,55 @@ class SimulatedVllm:
         self.t = 0.0
         self.engines: list[Engine] = []
         self.api_hung = False
-        self.dead = False  # the engine core is gone, the API server runs
+        self.dead = False  # the engine core, behind a running API server
         self.paused = False
-        self.draining = False  # shutting down: finishes running requests, refuses new ones
-        self.process_seen = False  # whether the watcher can see this host's processes
+        self.draining = False
+        self.process_seen = False  # by the watcher
         self.sleep_level = 0
-        self.faults: dict[str, None] = {}  # active ones, oldest first
+        self.faults: dict[str, None] = {}  # oldest first
         self.pins: list[tuple[Engine, Request]] = []
         self.leaks: list[tuple[float, float, float]] = []  # since, ramp seconds, block share
         self.lora_sets: dict[tuple[str, str], float] = {}  # running, waiting adapters → last seen
         self.http = HttpLog()
-        self.incarnation = 0  # processes started so far
+        self.incarnation = 0
         self.process_start_t = 0.0
-        self.created_t = 0.0  # creation of the engines' counters
+        self.created_t = 0.0
         self._ready_t: float | None = None
-        self._lingers_until_t = 0.0  # a stopped process exists until then
-        self._held: list[Request] = []  # sent while the API server hangs
+        self._lingers_until_t = 0.0
+        self._held: list[Request] = []
         self._next_engine = 0
         if serving:
             self.incarnation = 1
             self._begin(0.0)
 
-    # --- state ------------------------------------------------------------------------------
-
     @property
     def serving(self) -> bool:
-        """Return True if its port accepts connections."""
         return bool(self.engines)
 
     @property
     def alive(self) -> bool:
-        """Return True if a process exists, also while it loads or shuts down."""
         return self.serving or self._ready_t is not None or self.t < self._lingers_until_t
 
     @property
     def outstanding(self) -> int:
-        """Requests that clients wait for; each holds a file descriptor of the API server."""
         inside = sum(e.num_running + e.num_waiting + e.num_unseen for e in self.engines)
         return inside + len(self._held)
 
     @property
     def loaded_ratio(self) -> float:
-        """Return the progress of a start, 0 to 1; 0 without a process, 1 when serving."""
         if self._ready_t is None:
             return float(self.serving)
         whole = self._ready_t - self.process_start_t
         return min(1.0, (self.t - self.process_start_t) / whole) if whole > 0.0 else 0.0
 
     def start(self, load_seconds: float = _RESTART_SECONDS) -> None:
-        """Start the process if none runs; it serves once the model is loaded."""
         if not self.serving and self._ready_t is None:
             self.incarnation += 1
             self.process_start_t = self.t
             self._ready_t = self.t + load_seconds
 
     def stop(self, linger_seconds: float = 0.0) -> None:
-        """Close the port at once; requests in flight fail.
-
-        After SIGTERM, unlike SIGKILL, the process may exist for `linger_seconds` more.
-        """
+        """Close the port at once; requests in flight fail. After SIGTERM the process may exist for `linger_seconds` more."""
         self._ready_t = None
         self._lingers_until_t = self.t + linger_seconds
         engines, self.engines = self.engines, []
@@ -175,16 +157,14 @@ class SimulatedVllm:
 
     def _feed(self, until_t: float) -> None:
         workload = self.workload
-        while requests := workload.arrivals(until_t):  # loop: refused clients may retry
+        while requests := workload.arrivals(until_t):  # refused clients may retry
             for request in requests:
                 request.client = workload
                 if not self.submit(request):
                     workload.rejected(request, request.arrival_t)
 
-    # --- requests ---------------------------------------------------------------------------
-
     def submit(self, request: Request, engine: int | None = None) -> bool:
-        """Submit a request to an engine (None: round-robin). Return False if refused or not serving."""
+        """Return False if the request is refused. Without `engine`, the engines take turns."""
         if not self.engines:
             return False
         if self.api_hung:
@@ -240,10 +220,8 @@ class SimulatedVllm:
                 response_bytes=request.generated_tokens * _BYTES_PER_TOKEN,
             )
 
-    # --- operator actions -------------------------------------------------------------------
-
     def drain(self) -> None:
-        """Let running requests end and abort new ones: SIGTERM with --shutdown-timeout (0.18 and later)."""
+        """Act as on SIGTERM with --shutdown-timeout (0.18 and later): running requests end, new ones are aborted."""
         self.draining = True
 
     def sleep(self, level: int) -> None:
@@ -259,7 +237,7 @@ class SimulatedVllm:
             engine.thaw(self.t)
 
     def scale_up(self, num_engines: int) -> None:
-        """Add engines to the same process (elastic scale-up), which resets every counter."""
+        """Add engines, which resets every counter."""
         self.created_t = self.t
         self.num_engines = num_engines
         for engine in self.engines:
@@ -271,10 +249,8 @@ class SimulatedVllm:
         """Serve another model under the same name after the next start."""
         self.config = config
 
-    # --- faults -----------------------------------------------------------------------------
-
     def fault(self, slug: str, **options: float) -> None:
-        """Begin one of `faults.FAULTS` now. Raises KeyError if it does not exist."""
+        """Begin a fault of `faults.FAULTS`. Raises KeyError if it does not exist."""
         FAULTS[slug].begin(self, **options)
         self.faults[slug] = None
 
@@ -285,7 +261,6 @@ class SimulatedVllm:
                 FAULTS[each].end(self)
 
     def resume_api(self) -> None:
-        """Resume the API server; requests sent during the hang arrive now."""
         self.api_hung = False
         held, self._held = self._held, []
         for request in held:

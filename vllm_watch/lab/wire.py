@@ -1,4 +1,4 @@
-"""The Prometheus text format as prometheus_client writes it: headers, labels, numbers."""
+"""The Prometheus text format as prometheus_client writes it."""
 
 from collections.abc import Mapping
 

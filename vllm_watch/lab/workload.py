@@ -6,12 +6,12 @@ from random import Random
 
 from vllm_watch.lab.request import CHAT, COMPLETIONS, POOLING, Request, Workload
 
-# Request sizes come from a table of this length, which costs a tenth of drawing each.
+# Sizes come from a table: drawing each costs ten times as much.
 _SHAPES = 512
 
 
 class Sizes:
-    """Draws requests: log-normal prompts and outputs, some of which share a prefix."""
+    """Draws log-normal requests, some of which share a prefix."""
 
     def __init__(
         self,
@@ -26,13 +26,10 @@ class Sizes:
         external: bool = False,
         loras: Sequence[str] = (),
     ) -> None:
-        """Tokens are medians, `spread` the sigma of their logarithm; `output_tokens` 0: pooling, 1: prefill only.
-
-        `cached_share` of each prompt is a shared prefix; `external` prompts were computed elsewhere.
-        """
+        """Tokens are medians, `spread` the sigma of their logarithm; 0 output tokens mean pooling."""
         self._rng = rng
         self._handlers = (POOLING,) if output_tokens == 0 else (COMPLETIONS, CHAT, CHAT)
-        self._max_tokens = 1 if output_tokens == 1 else max_tokens  # a proxy requests a prefill so
+        self._max_tokens = 1 if output_tokens == 1 else max_tokens  # as a proxy requests a prefill
         self._external = external
         self._loras: Sequence[str | None] = loras or (None,)
         self._shapes = []
@@ -47,7 +44,7 @@ class Sizes:
 
     def draw(self, arrival_t: float) -> Request:
         rng = self._rng
-        number = int(rng.random() * 1_000_003)  # one draw for several choices: a hot path
+        number = int(rng.random() * 1_000_003)  # one draw for several choices
         prompt, output, cached = self._shapes[number % _SHAPES]
         return Request(
             prompt,
@@ -63,7 +60,7 @@ class Sizes:
 
 
 class OpenLoop(Workload):
-    """A Poisson process of arrivals, independent of the server's answers; the rate may change."""
+    """A Poisson process of arrivals, independent of the server's answers."""
 
     def __init__(
         self,
@@ -72,13 +69,13 @@ class OpenLoop(Workload):
         per_second: float,
         shape: Callable[[float], float] | None = None,
     ) -> None:
-        """`shape` returns the share (0 to 1) of `per_second` at a time; None: always 1."""
+        """`shape` returns the share (0 to 1) of `per_second` at a time."""
         self._rng = rng
         self._sizes = sizes
         self._shape = shape
         self._next_t: float | None = None
         self._now = 0.0
-        self.per_second = per_second  # may be changed at any time; 0 sends nothing
+        self.per_second = per_second
 
     def arrivals(self, until_t: float) -> list[Request]:
         arrived: list[Request] = []
@@ -97,7 +94,7 @@ class OpenLoop(Workload):
 
 
 class ClosedLoop(Workload):
-    """A number of clients; each waits for its answer and thinks before its next request."""
+    """Clients that wait for their answer before they think and send again."""
 
     RETRY_SECONDS = 1.0
 
@@ -125,7 +122,7 @@ class ClosedLoop(Workload):
 def bursty(
     rng: Random, low: float = 0.15, burst_seconds: float = 20.0, calm_seconds: float = 60.0
 ) -> Callable[[float], float]:
-    """Return a shape of bursts at the full rate and calm spells at `low`, both of exponential length."""
+    """Return a shape of bursts at full rate and calm spells at `low`."""
     bursting, change_t = False, rng.expovariate(1.0 / calm_seconds)
 
     def share(t: float) -> float:

@@ -21,15 +21,11 @@ _BEFORE_AMPERE = ("t4", "v100", "p100", "p40", "p4", "gtx 10", "titan v", "rtx 2
 def check_command(facts: Facts) -> Iterator[Finding]:
     """Check the installed vLLM and its version."""
     software, command = facts.software, facts.command
-    if software.executable is None and facts.will_exec:
-        yield Finding("command", PROBLEM, f"'{command.executable}' is not in PATH, so it cannot be started", "command_missing", (Fix("install vLLM, or name its whole path", "pip install vllm"),))  # fmt: skip
+    if software.missing is not None:
+        where = "it is not an executable file" if "/" in software.missing else "not in PATH"
+        yield Finding("command", PROBLEM, f"'{software.missing}' cannot be started: {where}", "command_missing", (Fix("install vLLM, correct the name, or run preflight where vLLM is installed", "pip install vllm"),))  # fmt: skip
     elif software.vllm is None:
-        where = (
-            "is not on this host: install vLLM here, or run this where it is installed"
-            if software.executable is None
-            else f"is {software.executable}, and its packages are not in the usual place"
-        )
-        yield Finding("command", UNKNOWN, f"the version of vLLM cannot be read: '{command.executable}' {where}; the newest rules are taken")  # fmt: skip
+        yield Finding("command", UNKNOWN, f"the version of vLLM is unknown: the packages of {software.executable} are not in the usual place; the rules of the newest release apply")  # fmt: skip
     else:
         yield Finding("command", OK, f"vLLM {software.vllm}, {software.executable}")
     if command.config_ignored is not None:

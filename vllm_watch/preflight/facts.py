@@ -57,6 +57,7 @@ class Software:
     """Installed software, read without running it."""
 
     executable: str | None = None
+    missing: str | None = None  # a program of the command that does not exist
     vllm: str | None = None
     torch: str | None = None
     cuda: tuple[int, int] | None = None
@@ -71,7 +72,6 @@ class Facts:
     """All facts at one moment."""
 
     command: Command
-    will_exec: bool = False
     gpus: tuple[GpuHolders, ...] | None = None
     gpus_text: str = ""
     commands: Mapping[int, str] = field(default_factory=dict)  # of holders, by PID, redacted

@@ -40,11 +40,11 @@ class ApiSettings(Sections):
 
     hosts: tuple[str, ...] = Field((), max_length=100)
     """Host names that requests may use, besides loopback names and IP addresses. Unset: any, if it listens on a network address.
-    Why: Against DNS rebinding: a foreign name that resolves here would let web pages read the API."""
+    Why: Against DNS rebinding."""
 
     public: bool = False
     """Serve `/public`: names of targets, their state and uptime, without addresses and evidence.
-    Why: Users of an engine ask if it is up; the status page shows more than they may see."""
+    Why: The status page shows more than users may see."""
 
     tokens: tuple[TokenSettings, ...] = Field((), max_length=100)
 

@@ -1,8 +1,4 @@
-"""The base of every settings model: strictness, scalar types, and errors with a remedy.
-
-Reasons for the strictness: YAML 1.1 reads `on` as true and `5s` as text, and a misspelt key would silently
-leave a default in force.
-"""
+"""The base of every settings model. It is strict: YAML 1.1 reads `on` as true, and a misspelt key would leave a default in force."""
 
 import math
 import re
@@ -26,7 +22,7 @@ from pydantic_core import PydanticCustomError
 from vllm_watch.support.redaction import redacted, without_path
 
 _QUOTED_CHARACTERS_MAX = 80  # recognisable, and fits on one line
-_NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}")  # a DNS label: it becomes paths, labels, objects
+_NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}")  # a DNS label
 _NAME_REMEDY = (
     "use lower-case letters, digits, '.', '_' and '-', at most 63, the first a letter or digit"
 )
@@ -60,12 +56,12 @@ class Problem(NamedTuple):
 
 
 def problems(found: Sequence[Problem]) -> PydanticCustomError:
-    """Return the exception for a validator to raise, with all problems."""
+    """Return the exception for a validator to raise."""
     return PydanticCustomError("problems", "not usable", {"problems": tuple(found)})
 
 
 def problem(cause: str, remedy: str) -> PydanticCustomError:
-    """Return the exception for a validator to raise about its own value."""
+    """Return the exception about the validator's own value."""
     return problems([Problem((), cause, remedy)])
 
 

@@ -13,7 +13,6 @@ class _Thresholds(Sections):
     """Thresholds of the detectors. The defaults suit every measured engine: test others with `vllm-watch replay --config FILE`."""
 
     def of(self, slug: str) -> BaseModel:
-        """Return the settings of one detector."""
         found: BaseModel = getattr(self, slug)
         return found
 

@@ -46,7 +46,7 @@ KeyPath = tuple[str | int, ...]
 
 
 class InvalidConfigError(ConfigError):
-    """All errors of a configuration; `problems` has each with its own remedy, in order."""
+    """All errors of a configuration."""
 
     def __init__(self, problems: Sequence[ConfigError]) -> None:
         super().__init__(
@@ -59,7 +59,7 @@ class InvalidConfigError(ConfigError):
 def explained(
     error: ValidationError, model: type[BaseModel], label: Callable[[KeyPath], str]
 ) -> list[ConfigError]:
-    """Return one error per problem; `label` returns the display name of the value at a path."""
+    """Return one error per problem; `label` returns the name of the value at a path."""
     found: list[ConfigError] = []
     for details in error.errors(include_url=False):
         if details["type"] == "default_factory_not_called":

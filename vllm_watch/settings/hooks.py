@@ -1,4 +1,4 @@
-"""The settings of restart hooks: one list and one model per kind."""
+"""The settings of restart hooks."""
 
 import json
 import re
@@ -59,8 +59,7 @@ def _argv(value: tuple[str, ...]) -> tuple[str, ...]:
     if len(value) == 1 and len(program.split()) > 1 and shutil.which(program) is None:
         written = json.dumps(program.split())
         raise problem(
-            f"{quoted(program)} is one word, not a program",
-            f"split it into words: {written}",
+            f"{quoted(program)} is one word, not a program", f"split it into words: {written}"
         )
     return value
 
@@ -186,7 +185,6 @@ class HooksSettings(Sections):
     kubernetes: tuple[KubernetesHook, ...] = Field((), max_length=1000)
 
     def by_name(self) -> dict[str, tuple[str, HookSettings]]:
-        """Return each hook's kind and settings by name; the first one of a duplicate name."""
         found: dict[str, tuple[str, HookSettings]] = {}
         for kind in type(self).model_fields:
             for hook in getattr(self, kind):

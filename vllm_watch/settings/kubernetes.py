@@ -1,4 +1,4 @@
-"""Kubernetes discovery settings: namespaces, label selector, node, port and scheme."""
+"""The settings of discovery in Kubernetes."""
 
 import re
 from collections.abc import Iterable
@@ -36,8 +36,7 @@ class KubernetesDiscovery(Settings):
         (), max_length=NAMESPACES_MAX
     )
     """Namespaces of the pods; `*` alone for the whole cluster, which needs a ClusterRole.
-    Default: our own
-    Why: It needs only a Role in one namespace."""
+    Default: our own"""
 
     node_name: str = Field("", max_length=253)
     """Only pods of this node; `$NAME` is read from the environment (a DaemonSet sets it from `spec.nodeName`).

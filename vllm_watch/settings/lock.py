@@ -1,4 +1,4 @@
-"""The lock that keeps several watchers from restarting at once."""
+"""The settings of the lock."""
 
 from typing import Annotated, Literal
 
@@ -27,8 +27,7 @@ class LockSettings(Settings):
 
     restarts_per_hour_max: Annotated[int, Field(ge=1, le=1000)] | None = 6
     """Restarts per hour of all watchers that share the lock; `null`: no limit.
-    Why: One at a time, each verified for ten minutes, make six. If more become unhealthy, they share a cause that
-    restarts do not fix."""
+    Why: One at a time, each verified for ten minutes, make six."""
 
     ttl_seconds: Seconds = Field(300.0, ge=15, le=86400)
     """A holder must renew within this time; others may take the lock after three times this. No hook may take longer.
@@ -45,7 +44,7 @@ class LockSettings(Settings):
     """`lease`: its namespace; unset: our own."""
 
     def unusable(self, hook_seconds: float, has_state_dir: bool) -> list[Problem]:
-        """Return problems of the combination; `hook_seconds` is the timeout of one call of the hook."""
+        """`hook_seconds` is the timeout of one call of the hook."""
         found: list[Problem] = []
         least = hook_seconds + HOOK_GRACE_SECONDS
         if self.kind != "none" and self.ttl_seconds < least:

@@ -1,4 +1,4 @@
-"""Settings of notifiers, for sites without an Alertmanager: one list and one model per kind."""
+"""The settings of notifiers."""
 
 import re
 from collections.abc import Sequence
@@ -59,8 +59,7 @@ class NotifierSettings(Settings):
 
     kinds: tuple[Kind, ...] = Field((), max_length=50)
     """Only incidents of these kinds; `target_unreadable`: a target cannot be scraped.
-    Default: all
-    Why: Do not miss a kind."""
+    Default: all"""
 
     groups: tuple[Annotated[str, Field(min_length=1, max_length=253)], ...] = Field(
         (), max_length=1000
@@ -79,8 +78,7 @@ class NotifierSettings(Settings):
     )
     """Steps of restarts: `dry_run`, `approval` (pending), `refused`, `breaker` (opened), `begun`, `helped`, `did_not_help`, `failed`, `uncertain`, `cancelled`.
     Default: approval, begun, helped, did_not_help, failed, uncertain
-    Why: Actions, and requests for approval. Refusals are normal, and the outcome that opens a breaker is sent
-    already."""
+    Why: Actions, and requests for approval; refusals are normal."""
 
     resolved: bool = True
     """Whether to send the end of an incident, too.
@@ -151,8 +149,7 @@ class KubernetesEvents(Settings):
     Why: As for other notifiers."""
 
     pod: str = Field("", max_length=253, pattern=r"^(\$[A-Za-z_][A-Za-z0-9_]*|[a-z0-9.-]*)$")
-    """Pod for targets that discovery did not find; in a sidecar `$POD_NAME`.
-    Default: none"""
+    """Pod for targets that discovery did not find; in a sidecar `$POD_NAME`."""
 
 
 AnyNotifier = NotifierSettings | KubernetesEvents

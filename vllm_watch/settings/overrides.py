@@ -1,7 +1,4 @@
-"""Overrides of the file by the environment and the command line, and the origin of each value.
-
-Errors name the origin: the variable or the argument, not the file.
-"""
+"""Overrides of the file by the environment and the command line. An error names the variable or argument that set the value."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -48,7 +45,6 @@ class Overrides:
         self._origins: dict[KeyPath, str] = {}
 
     def label(self, path: KeyPath) -> str:
-        """Return the origin of the value at `path`: variable, argument, or file and key."""
         for length in range(len(path), 0, -1):
             origin = self._origins.get(path[:length])
             if origin is not None:
@@ -86,7 +82,7 @@ class Overrides:
         web_config: Path | None = None,
         tls: Mapping[str, str] | None = None,
     ) -> None:
-        """Override file and environment with the command line; `--target` adds to the file's targets."""
+        """`--target` adds to the file's targets."""
         self._add_targets(targets_from, targets)
         if listen is not None:
             self._set(("listen",), listen, "--listen")
@@ -114,7 +110,7 @@ class Overrides:
     def _add_targets(self, origin: str, texts: Sequence[str]) -> None:
         listed = self.data.get("targets")
         if not texts or not isinstance(listed, list | None):
-            return  # reported as an error of the file
+            return
         listed = list(listed or ())
         for text in texts:
             target = named_url(text)

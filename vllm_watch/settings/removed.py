@@ -1,4 +1,4 @@
-"""Removed settings and their replacements: an old file gets this error, not "unknown key"."""
+"""Removed settings and their replacements."""
 
 _LOCK = (
     "set restart.lock.kind to lease (in Kubernetes) or file (on one host); for several hosts without Kubernetes, "
@@ -37,10 +37,7 @@ REMEDIES = {
 
 
 def remedy(path: tuple[str | int, ...], value: object = None) -> str | None:
-    """Return the replacement of a removed key or value at `path`; None if it never existed.
-
-    A section may be nested, such as `restart` of a target.
-    """
+    """Return the replacement of a removed key or value, also in a nested section; None if it never existed."""
     names = [key for key in path if isinstance(key, str)]
     for start in range(len(names)):
         dotted = ".".join(names[start:])

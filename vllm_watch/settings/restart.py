@@ -35,7 +35,6 @@ class BlockersSettings(Settings):
 
     @property
     def any(self) -> bool:
-        """Return True if a query or alert is configured."""
         return bool(self.queries or self.alerts)
 
 
@@ -133,7 +132,7 @@ class RestartSettings(Sections):
         return self.blockers.any or self.lock.kind != "none" or self.peers == "none"
 
     def unusable(self, hooks: Mapping[str, float], has_state_dir: bool) -> list[Problem]:
-        """Return problems of the combination; `hooks`: the timeout of each hook, by name."""
+        """`hooks` has the timeout of each hook by name."""
         found: list[Problem] = []
         if self.hook and self.hook not in hooks:
             known = ", ".join(hooks) or "none is configured"

@@ -1,4 +1,4 @@
-"""Settings of each stage, from the scrape to the log; every default has a reason."""
+"""The settings of each stage, from the scrape to the log."""
 
 from typing import Annotated, Any, Literal
 
@@ -50,11 +50,11 @@ class ScrapeSettings(Settings):
     body_bytes_max: Bytes = 2 << 20
     """Maximum size of `/metrics`, after decompression.
     Default: 2 MiB
-    Why: A vLLM with 16 engines exports about 1 MB; a far larger body is not vLLM's, and costs memory at each scrape."""
+    Why: A vLLM with 16 engines exports about 1 MB."""
 
     health_interval_seconds: Interval = 5.0
     """Interval of `GET /health`.
-    Why: As often as `/metrics`: both are needed to distinguish a dead engine from a dead server."""
+    Why: Both are needed to distinguish a dead engine from a dead server."""
 
     api_key_file: FilePath | None = None
     """File with the key of vLLM's `--api-key`, reread when it changes.
@@ -70,8 +70,7 @@ class CanarySettings(Settings):
     """`false`: off. `true`: on, and refusals are logged. Unset: on for servers without `peers` that answer the first
     canary within a second; others are retried after an hour.
     Default: unset
-    Why: Only a request detects a hang of an idle engine, and a token every three minutes costs nothing measurable. If
-    you do not want these requests, one line disables them."""
+    Why: Only a request detects a hang of an idle engine."""
 
     interval_seconds: Seconds = Field(180.0, ge=10, le=86400)
     """Interval of canaries to each idle engine. Busy engines get none.
@@ -79,8 +78,7 @@ class CanarySettings(Settings):
 
     timeout_seconds: Seconds = Field(10.0, ge=2, le=300)
     """Timeout of a canary.
-    Why: An idle engine answers in milliseconds; pauses of 5 seconds happen. Raise it if an idle engine's first token
-    is slow."""
+    Why: An idle engine answers in milliseconds; pauses of 5 seconds happen."""
 
     model: str = Field("", max_length=256)
     """The model to request.
@@ -116,8 +114,7 @@ class SloSettings(Settings):
     """Your objectives: goodput counts requests that meet all of them. A target can override each key."""
 
     time_to_first_token_seconds: Seconds | None = None
-    """A request's first token within this time.
-    Why: Only you know your service levels."""
+    """A request's first token within this time."""
 
     inter_token_latency_seconds: Seconds | None = None
     """Each further token within this time."""

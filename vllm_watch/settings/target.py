@@ -1,4 +1,4 @@
-"""Settings of targets (URL, name, group, overrides) and of their discovery."""
+"""The settings of targets and of their discovery."""
 
 import hashlib
 import re
@@ -27,8 +27,8 @@ from vllm_watch.settings.restart import RestartSettings
 from vllm_watch.settings.stages import CanarySettings, ScrapeSettings, SloSettings
 from vllm_watch.settings.tls import TlsConfig
 
-TARGETS_MAX = 10_000  # bounds memory; one process keeps up with some hundreds, see docs
-_NAME_CHARACTERS_MAX = 63  # a DNS label: names become paths, labels and Kubernetes names
+TARGETS_MAX = 10_000  # bounds memory; one process keeps up with some hundreds
+_NAME_CHARACTERS_MAX = 63  # a DNS label
 _HOST_PORT = re.compile(r"([A-Za-z0-9_.-]+|\[[0-9A-Fa-f:.]+\]):\d{1,5}(/[^?#@\s]*)?")  # no scheme
 _PORT_OF_SCHEME = {"http": 80, "https": 443}
 
@@ -57,8 +57,8 @@ def _split(text: str) -> tuple[SplitResult, int | None]:
         port = parts.port
     except ValueError:  # hide its text: it may quote a part of a password as the port
         parts, port = SplitResult("", "", "", "", ""), None
-    if "@" in text:  # anywhere: a password may contain a slash
-        remedy = "take them out of the URL; a bearer key goes into a file named by api_key_file"
+    if "@" in text:  # a password may contain a slash
+        remedy = "take them out of the URL; put an API key in a file and set api_key_file"
         raise problem(f"{quoted(text)} carries credentials", remedy)
     if not parts.hostname or port == 0 or re.search(r"[\s\\]", text):
         raise problem(f"{quoted(text)} is not the address of a server", "write http://HOST:PORT")
@@ -95,16 +95,14 @@ class TargetConfig(Settings):
 
     name: TargetName = ""
     """Unique name in labels, paths and logs; `Org/Model 1` becomes `org-model-1`.
-    Default: host and port of its URL
-    Why: Unique and recognisable without configuration."""
+    Default: host and port of its URL"""
 
     url: BaseUrl
     """The server's base URL, without credentials; a path comes before `/metrics`."""
 
     group: str = Field("", max_length=253)
     """Group of interchangeable servers: budgets and baselines are per group.
-    Default: the name
-    Why: A single server is a group of one."""
+    Default: the name"""
 
     namespace: str = Field("", max_length=253)
     """Kubernetes namespace, for labels only."""
@@ -140,9 +138,7 @@ class TargetConfig(Settings):
     """Overrides of `canary` for this target."""
 
     engine_log: FilePath | None = None
-    """File with this server's output: its incidents then include the reason of a failure.
-    Default: none
-    Why: Most logs do not go to a file on this host."""
+    """File with this server's output: its incidents then include the reason of a failure."""
 
     @model_validator(mode="before")
     @classmethod
@@ -158,7 +154,6 @@ class TargetConfig(Settings):
         return self
 
     def identity(self) -> Target:
-        """Return the Target for labels, paths and hooks."""
         return Target(
             name=self.name,
             url=self.url,
@@ -208,7 +203,6 @@ class DiscoverySettings(Sections):
 
     @property
     def any(self) -> bool:
-        """Return True if any discovery is configured."""
         return bool(self.host or self.file_sd or self.kubernetes)
 
 
@@ -219,7 +213,7 @@ def name_of(url: str) -> str:
 
 
 def slug(text: str) -> str:
-    """Return the text as a name: other characters become `-`, a long one is cut and ends in a digest."""
+    """Return the text as a name; a long one is cut and ends in a digest."""
     short = re.sub(r"-{2,}", "-", re.sub(r"[^a-z0-9._-]", "-", text.lower())).strip("-._")
     if len(short) <= _NAME_CHARACTERS_MAX:
         return short
@@ -228,7 +222,7 @@ def slug(text: str) -> str:
 
 
 def named(targets: Iterable[TargetConfig], taken: Iterable[str] = ()) -> tuple[TargetConfig, ...]:
-    """Return the targets with groups and unique names, none of them in `taken`."""
+    """Return the targets with groups and unique names."""
     targets = tuple(targets)
     used = set(taken) | {target.name for target in targets if target.name}
     return tuple(_with_name(target, used) for target in targets)

@@ -1,4 +1,4 @@
-"""TLS of connections to engines: CAs, client certificate, server name. The keys are those of Prometheus' `tls_config`."""
+"""TLS of connections to engines, with the keys of Prometheus' `tls_config`."""
 
 import re
 import ssl
@@ -47,13 +47,10 @@ class TlsConfig(Settings):
     Default: this host's"""
 
     cert_file: FilePath | None = None
-    """Client certificate with its intermediates, in PEM.
-    Default: none
-    Why: Few servers require one."""
+    """Client certificate with its intermediates, in PEM."""
 
     key_file: FilePath | None = None
-    """The key of `cert_file`, in PEM, without a passphrase.
-    Default: none"""
+    """The key of `cert_file`, in PEM, without a passphrase."""
 
     server_name: Annotated[str, AfterValidator(_host)] = Field("", max_length=253)
     """Expected name in the server's certificate, also sent as SNI.
@@ -78,7 +75,7 @@ class TlsConfig(Settings):
         return tuple(each for each in (self.ca_file, self.cert_file, self.key_file) if each)
 
     def context(self) -> ssl.SSLContext:
-        """Read the files and return the SSL context. Raises TlsFileError."""
+        """Return the SSL context. Raises TlsFileError."""
         made = self._trusting()
         made.set_alpn_protocols(["http/1.1"])
         if self.insecure_skip_verify:
@@ -115,7 +112,6 @@ def _certify(made: ssl.SSLContext, cert_file: Path, key_file: Path) -> None:
 
 
 def _read(key: str, file: Path, remedy: str) -> bytes:
-    """Return the file's content. Raises TlsFileError."""
     # Not shown: it may be the key itself.
     shown = "the value (not shown)" if key == "key_file" else quoted(str(file))
     try:

@@ -1,6 +1,5 @@
-"""The web configuration file of Prometheus exporters: TLS, passwords and headers of our server.
+"""The web configuration file of Prometheus exporters. Options that Python's TLS cannot honour like Go's are refused.
 
-Options that Python's TLS cannot honour like Go's are refused with a remedy, never silently changed.
 Source: github.com/prometheus/exporter-toolkit, docs/web-configuration.md.
 """
 
@@ -84,7 +83,7 @@ def _hash(value: Any) -> Any:
         # Not shown: it may be the password itself.
         remedy = "write the output of: htpasswd -nBC 10 '' | tr -d ':\\n'"
         raise problem("the value (not shown) is not a bcrypt hash", remedy)
-    if not 4 <= int(match[1]) <= BCRYPT_COST_MAX:  # noqa: PLR2004 - bcrypt's minimum
+    if not 4 <= int(match[1]) <= BCRYPT_COST_MAX:  # noqa: PLR2004
         cause = f"a cost of {int(match[1])} is not between 4 and {BCRYPT_COST_MAX}"
         raise problem(cause, "make the hash again: htpasswd -nBC 10 '' | tr -d ':\\n'")
     return value
@@ -147,7 +146,7 @@ class TlsSettings(Sections):
 
     @property
     def ciphers(self) -> tuple[str, ...]:
-        """TLS 1.2 suites by OpenSSL's names; empty: the defaults, or none if only 1.3 suites are listed."""
+        """Return the suites by OpenSSL's names; empty means the defaults, or none if only 1.3 suites are listed."""
         return tuple(name for each in self.cipher_suites if (name := CIPHERS[each]))
 
 
@@ -184,11 +183,7 @@ class WebSettings(Sections):
 
 
 def read(path: Path) -> WebSettings:
-    """Read the file; an empty one gives the defaults.
-
-    Raises:
-        ConfigError: with all errors; an InvalidConfigError lists each.
-    """
+    """Read the file. Raises ConfigError; an InvalidConfigError lists each error."""
     data, found = yaml_text.read(path, FILE_BYTES_MAX)
     errors = [ConfigError(f"{path}: {cause}", remedy) for cause, remedy in found]
     try:

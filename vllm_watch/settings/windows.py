@@ -1,8 +1,7 @@
-"""Weekly windows in a time zone, which allow or forbid restarts.
+"""Weekly windows in a time zone, which allow or forbid restarts. Source: kured's time windows; the rules for DST are our own.
 
-A window belongs to the day on which it begins: `Fri 22:00-04:00` ends on Saturday. At a DST change, a time
-that exists twice or never is resolved so that allowing windows get shorter and forbidding windows longer.
-Source of the semantics: kured's time windows (days, hours, zone, over midnight); DST is our own.
+A window belongs to the day on which it begins: `Fri 22:00-04:00` ends on Saturday. At a DST change, allowing windows
+get shorter and forbidding windows longer.
 """
 
 import re
@@ -21,7 +20,7 @@ _SEARCH_DAYS = 8  # a weekly window reopens within these
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """A time range on some days of every week."""
+    """A time range on some weekdays."""
 
     days: frozenset[int]  # 0 is Monday
     begin: time
@@ -29,7 +28,7 @@ class Window:
     text: str  # as written
 
     def span(self, day: date, zone: tzinfo, *, longer: bool) -> tuple[float, float]:
-        """Return begin and end (Unix seconds) of the window on `day`."""
+        """Return begin and end of the window on `day` in Unix seconds."""
         last = day if self.end > self.begin else day + timedelta(days=1)
         first, second = (min, max) if longer else (max, min)
         return (
@@ -39,7 +38,7 @@ class Window:
 
 
 def _moments(wall: datetime, zone: tzinfo) -> tuple[float, float]:
-    """Return both Unix times of a wall time; they differ only at a DST change."""
+    """The two Unix times differ only at a DST change."""
     return (
         wall.replace(tzinfo=zone, fold=0).timestamp(),
         wall.replace(tzinfo=zone, fold=1).timestamp(),
@@ -47,11 +46,7 @@ def _moments(wall: datetime, zone: tzinfo) -> tuple[float, float]:
 
 
 def parse(text: str) -> Window:
-    """Parse a window such as `Mon-Fri 22:00-04:00`, `Sat,Sun 00:00-24:00` or `01:00-05:00`.
-
-    Raises:
-        ValueError: with an explanation.
-    """
+    """Parse a window such as `Mon-Fri 22:00-04:00` or `Sat,Sun 00:00-24:00`. Raises ValueError with an explanation."""
     match = _TEXT.fullmatch(text.strip())
     if match is None:
         raise ValueError(f"{text!r} is not DAYS HH:MM-HH:MM")
@@ -66,7 +61,7 @@ def _time(text: str) -> time:
     hours, minutes = (int(part) for part in text.split(":"))
     if (hours, minutes) == (24, 0):
         return time(0)
-    if hours > 23 or minutes > 59:  # noqa: PLR2004 - a clock
+    if hours > 23 or minutes > 59:  # noqa: PLR2004
         raise ValueError(f"{text} is not a time of day")
     return time(hours, minutes)
 

@@ -1,7 +1,4 @@
-"""A strict YAML reader: bounded size and depth, no duplicate keys, no aliases, errors with line and column.
-
-PyYAML silently takes the last of two equal keys, and expands nested aliases until memory is exhausted.
-"""
+"""A strict YAML reader with bounds. PyYAML takes the last of two equal keys, and expands nested aliases until memory is exhausted."""
 
 import re
 from pathlib import Path
@@ -24,11 +21,7 @@ Found = tuple[str, str]  # cause (with the key's path or the line) and remedy
 
 
 def read(path: Path, bytes_max: int) -> tuple[dict[str, Any], list[Found]]:
-    """Return the file's mapping ({} for an empty file) and its duplicate keys.
-
-    Raises:
-        ConfigError: the file cannot be read, is too large, or is not a YAML mapping.
-    """
+    """Return the file's mapping and its duplicate keys. Raises ConfigError."""
     data, found = parse(text_of(path, bytes_max), str(path))
     if data is None:
         return {}, found
@@ -39,11 +32,7 @@ def read(path: Path, bytes_max: int) -> tuple[dict[str, Any], list[Found]]:
 
 
 def parse(text: str, file: str) -> tuple[Any, list[Found]]:
-    """Return the parsed text and the duplicate keys of its mappings.
-
-    Raises:
-        ConfigError: the text is not YAML, is too deep, or uses an alias.
-    """
+    """Return the parsed text and its duplicate keys. Raises ConfigError."""
     try:
         _refuse_bombs(text, file)
         loader = _Loader(text)
@@ -71,11 +60,7 @@ def parse(text: str, file: str) -> tuple[Any, list[Found]]:
 
 
 def text_of(path: Path, bytes_max: int) -> str:
-    """Return a file's text.
-
-    Raises:
-        ConfigError: it cannot be read, is too large, or is not UTF-8.
-    """
+    """Return a file's text. Raises ConfigError."""
     try:
         body = regular_file.read(path, bytes_max)
     except regular_file.TooLargeError:

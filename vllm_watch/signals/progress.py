@@ -14,6 +14,7 @@ from vllm_watch.samples.engine import EngineSample, served
 from vllm_watch.samples.observation import ServerSample
 from vllm_watch.signals import stored
 from vllm_watch.signals.capacity import kv_cache_tokens, longest_request_tokens
+from vllm_watch.support.durations import in_words
 
 PATIENCE_SECONDS = 60.0
 """Signs of life stand for output at least this long, and so does a queue without admissions."""
@@ -182,10 +183,10 @@ class Progress:
             return ""
         if self._gained > 1.0:
             return (
-                f"{self._gained:.1f} times the whole KV cache has been filled since the last token"
+                f"it has computed prompts worth {self._gained:.1f} KV caches since the last token"
             )
         longest_s = longest_prefill_seconds(sample, server, engines)
-        return f"its longest prefill takes {longest_s:.0f} s" if silent_s > longest_s else ""
+        return f"its longest prefill takes {in_words(longest_s)}" if silent_s > longest_s else ""
 
     def export_state(self) -> dict[str, Any]:
         polls = {"poll": self.poll, "before": self._before}

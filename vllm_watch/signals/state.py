@@ -6,6 +6,7 @@ from vllm_watch.samples.engine import EngineSample
 from vllm_watch.samples.observation import Call, ServerSample
 from vllm_watch.signals.loading import START_SECONDS, Loading
 from vllm_watch.signals.progress import Progress
+from vllm_watch.support.durations import in_words
 
 STATES = (
     "starting", "idle", "serving", "prefilling", "overloaded", "collapsed", "failing", "stalled",
@@ -69,7 +70,7 @@ def of_engine(
         return "unknown", f"{load} by its gauges; nothing of it was ever seen to move"
     return (
         "prefilling",
-        f"{load}; no step has ended for {still:.0f} s: one long step, or the start of a stall",
+        f"{load}; no step has ended for {in_words(still)}: one long step, or the start of a stall",
     )
 
 
@@ -187,9 +188,9 @@ def of_silence(
 
 def _of_refusal(said: str, loading: Loading, waited_s: float, at_s: float) -> tuple[str, str]:
     loads_s, longest_s = loading.for_s(at_s), loading.longest_s
-    before = "" if longest_s is None else f"; its longest start so far took {longest_s:.0f} s"
+    before = "" if longest_s is None else f"; its longest start so far took {in_words(longest_s)}"
     if loads_s is not None:
-        text = f"{said}; {loading.by} has been loading for {loads_s:.0f} s{before}"
+        text = f"{said}; {loading.by} has been loading for {in_words(loads_s)}{before}"
         return ("starting" if loading.in_time(at_s) else "down"), text
     if not loading.ever_up and not loading.is_gone and waited_s < START_SECONDS:
         return "starting", f"{said}; vLLM refuses connections until its weights are loaded"

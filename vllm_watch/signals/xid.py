@@ -12,7 +12,7 @@ APPLICATION, RESET, REBOOT, LINK, SUPPORT, NOTE = (
 )  # fmt: skip
 
 ADVICE = {
-    APPLICATION: "an error of the program's: the process that made it must be started again; the GPU is healthy",
+    APPLICATION: "start the program that caused this error again (its supervisor normally does); the GPU is healthy",
     RESET: "drain the GPU, end all processes on it and reset it (nvidia-smi --gpu-reset -i INDEX); if it comes again, have it replaced",
     REBOOT: "drain the host and reboot it; check seat, power and risers; if it comes again, have the GPU replaced",
     LINK: "drain the host, check NVLink (nvidia-smi nvlink -s) and the fabric manager, reset all GPUs together; if it comes again, have it replaced",

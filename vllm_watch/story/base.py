@@ -4,6 +4,8 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from vllm_watch.support.durations import in_words
+
 UNKNOWN = "unknown"
 CURES = "A restart is advised: it usually fixes this."
 
@@ -50,6 +52,7 @@ class Cause:
     first_step: str = ""  # one sentence; empty: the kind's
     restart: str = ""  # why no restart is advised; empty: the kind's
     family: str = ""  # causes of one family are the same trouble
+    cost: str = ""  # one sentence; empty: the kind's
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,6 +62,7 @@ class Story:
     title: str
     says: str  # predicate of the target: "is stalled"
     about: str
+    cost: str  # the effect on users while it lasts, one sentence
     is_not: str  # lookalikes: "a long prefill or a warm-up"
     first_step: str
     restart: str = "It is not known whether a restart helps."
@@ -94,11 +98,15 @@ class Story:
         if advised:
             return CURES
         waits = (
-            f"A restart is advised only after {after_s:.0f} s: it may recover by itself."
+            f"A restart is advised only after {in_words(after_s)}: it may recover by itself."
             if after_s
             else ""
         )
         return self._cause(cause).restart or waits or self.restart
+
+    def cost_of(self, cause: str) -> str:
+        """ "No request gets a token."."""
+        return self._cause(cause).cost or self.cost
 
     @property
     def runbook_path(self) -> str:

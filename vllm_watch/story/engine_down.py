@@ -6,12 +6,13 @@ STORY = Story(
     title="Down",
     says="is down",
     about="The server does not answer.",
+    cost="No request is answered.",
     is_not="a server that loads its weights, was drained, or was scaled to zero",
     first_step="Check whether its process is alive, and run vllm-watch diagnose on its log.",
     causes={
         "crash": Cause(
             "crash", "nothing listens on its port any more",
-            first_step="If its supervisor (systemd, Docker, Kubernetes) has not started it again within 2 minutes of the crash, start it yourself. Then find out why it died: run vllm-watch diagnose on its log.",
+            first_step="If its supervisor (systemd, Docker, Kubernetes) has not started it again within 2 minutes, and it was not stopped on purpose, start it yourself. Then find out why: run vllm-watch diagnose on its log.",
             restart="Nothing listens on its port: it needs a start, not a restart.",
         ),
         "api_hang": Cause(
@@ -23,6 +24,7 @@ STORY = Story(
             "unreachable", "it cannot be reached",
             first_step="Query it from its own host: if it answers there, the network is at fault.",
             restart="No restart is advised: the network may be at fault, not the server.",
+            cost="Unknown: users may reach it by another way.",
         ),
         "engine_dead": Cause(
             "engine dead behind a live API server", "its API server reports a dead engine",
@@ -33,6 +35,7 @@ STORY = Story(
             "health check fails while it serves", "its health check fails, and tokens flow",
             first_step="Ask /health by hand and read the API server's log; users are still served.",
             restart="No restart is advised: it serves, and a restart would cut its requests off.",
+            cost="No request so far: tokens flow.",
         ),
         "crash_loop": Cause(
             "crash loop", "it keeps restarting and does not stay up",

@@ -6,6 +6,7 @@ STORY = Story(
     title="Stalled",
     says="is stalled",
     about="The engine has work and makes no progress, while /health answers 200.",
+    cost="No request gets a token.",
     is_not="a long prefill, a warm-up, a sleeping or a paused engine",
     first_step="Take it out of the load balancer by hand (/health is 200) and dump the engine core's stack "
     f"(py-spy dump --pid {CORE_PID}){IF_ADVISED}",
@@ -18,7 +19,7 @@ STORY = Story(
             "it computes, and no token comes out",
             "Find the request that runs without an answer (a very long prompt) and cancel it at its client; then lower "
             "--max-model-len if such prompts fill the KV cache.",
-            "No restart is advised: it ends with that request, and comes back if the request is sent again.",
+            "No restart is advised: the livelock ends with that request, and comes back if the request is sent again.",
         ),
         "peer_wait": Cause(
             "waits for KV from another server",
@@ -44,7 +45,9 @@ STORY = Story(
             "Find who put it to sleep, woke it or sent it weights; end that operation, or restart the engine by hand.",
             "No restart is advised: the operation may still be in progress.",
         ),
-        "idle_wedged": Cause("wedged while it seems idle", "it seems idle and does not answer"),
+        "idle_wedged": Cause(
+            "wedged while it seems idle", "it seems idle and does not answer", cost="The next request gets no answer."
+        ),
     },
     charts=("current_generation_tokens_per_second", "requests_running", "requests_waiting"),
 )  # fmt: skip

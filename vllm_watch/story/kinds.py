@@ -28,6 +28,6 @@ def story_of(kind: str, target: str = "") -> Story:
         return MANY_AT_ONCE
     words = kind.replace("_", " ")
     return STORIES.get(kind) or Story(
-        title=words[:1].upper() + words[1:], says=f"has an incident ({words})", about="", is_not="",
+        title=words[:1].upper() + words[1:], says=f"has an incident ({words})", about="", is_not="", cost="Unknown.",
         first_step="Read its evidence on the status page before you restart anything.", runbook=f"detectors/{kind}.md",
     )  # fmt: skip

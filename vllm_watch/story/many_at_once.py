@@ -7,6 +7,7 @@ MANY_AT_ONCE = Story(
     says="lost most of its targets at once",
     about="Most targets of one watcher fell silent within a minute, most likely because of a shared cause, the watcher's own "
     "host or network included.",
+    cost="Unknown: users may be served.",
     is_not="that many separate engine failures",
     first_step="Query one of the targets from another host: if it answers, the fault is on the watcher's side.",
     restart="Do not restart them: it may be the watcher's own host or network.",

@@ -6,6 +6,7 @@ STORY = Story(
     title="Overloaded",
     says="has a standing queue",
     about="Requests wait for long, and no fewer do: in the engine's queue, or in the API server before it.",
+    cost="New requests wait in a queue.",
     is_not="a stall or a collapse",
     first_step="Check the cause in the evidence: a replica helps only where slots or pages are used up.",
     restart="Do not restart it: that drops the queued requests, and their clients send them again.",
@@ -41,7 +42,7 @@ STORY = Story(
         ),
         "unknown": Cause("cause unknown", "requests wait although slots and pages are free"),
         "api_overloaded": Cause(
-            "API server overloaded",
+            "requests wait in the API server",
             "requests wait in the API server before the engine sees them",
             "Raise --api-server-count, or shed load at the gateway; if prompts or images are long, see who sends them.",
             "A restart does not help: the same load comes back.",

@@ -8,6 +8,7 @@ STORY = Story(
     title="Stale GPU memory",
     says="has stale GPU memory",
     about="GPU memory is held but not used: users notice nothing yet, but the next start of an engine fails on it.",
+    cost="Users notice nothing yet; the next start of an engine may lack this memory.",
     is_not="memory that a loading or idle vLLM has reserved",
     first_step="Run vllm-watch gpus: it names who holds the memory, and the command for each.",
     restart="Restarting vLLM does not free it: end the process that holds the memory.",
@@ -18,7 +19,8 @@ STORY = Story(
         ),
         "zombie_context": Cause(
             "a process that has ended or is stuck", "a process that is dead or stuck in the kernel holds it",
-            first_step="End its parent process; if the memory stays, reset the GPU or reboot the host.",
+            first_step="If it is a zombie, end its parent process; if it is in state D or the memory stays, reset the GPU when it is idle, or reboot.",
+            restart="Restarting vLLM does not free it: the process is dead already, or cannot be killed.",
         ),
         "idle_notebook": Cause("an idle notebook", "an unused notebook holds it", first_step=_ASK),
         "idle_process": Cause("an idle process", "a process that does nothing holds it", first_step=_ASK),
@@ -33,7 +35,8 @@ STORY = Story(
         ),
         "unaccounted": Cause(
             "no visible process", "no process that can be seen holds it",
-            first_step="Run fuser -v /dev/nvidia* to see who has the GPU open; if no process has, reset it when it is idle.",
+            first_step="Run fuser -v /dev/nvidia* to see who has the GPU open; if no process has, reset it when it is idle, or reboot.",
+            restart="Restarting vLLM does not free it: no process that can be seen holds it.",
         ),
     },
     severities=("ticket",),

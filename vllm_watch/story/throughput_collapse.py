@@ -6,12 +6,13 @@ STORY = Story(
     title="Collapsed",
     says="has collapsed",
     about="At equal load the engine delivers far less than when it was fresh.",
+    cost="Users wait longer for their answers.",
     is_not="a drop in load, a burst, longer requests, or a full KV cache that serves as many requests as before",
     first_step="Compare it with its peers on the status page before you restart it.",
     causes={
         "kv_pinning": Cause(
-            "few requests hold the KV cache", "a few requests, or none, hold the KV cache",
-            first_step="Find who sends the long requests (API log) and disconnect them at the gateway, which aborts them; then limit max_tokens and prompt length.",
+            "pinned KV cache", "a few requests, or none, hold the KV cache",
+            first_step=f"Find who sends long requests (API log), disconnect them at the gateway, and limit max_tokens and prompt length{ELSE_IF_ADVISED}",
             restart="No restart is advised: the long requests would come back.",
             family="cache",
         ),
@@ -62,7 +63,10 @@ STORY = Story(
             restart="A restart does not help: the same drafter meets the same traffic.",
             family="drafts",
         ),
-        "unknown": Cause("cause unknown", "the cause is not known yet"),
+        "unknown": Cause(
+            "cause unknown", "the cause is not known yet",
+            first_step="If requests are stuck (evidence), find them in the API log and cancel them at their clients; else compare the engine with its peers on the status page before you restart it.",
+        ),
     },
     charts=("current_generation_tokens_per_second", "kv_cache_usage_ratio", "step_time_seconds"),
 )  # fmt: skip

@@ -1,8 +1,16 @@
 """Format durations."""
 
-_MINUTES_FROM_SECONDS = 90.0
+_SECONDS_BELOW = 90.0
+_UNITS = (("d", 86_400), ("h", 3600), ("min", 60), ("s", 1))
 
 
 def in_words(seconds: float) -> str:
-    """Return seconds, or minutes from 90 s on."""
-    return f"{seconds:.0f} s" if seconds < _MINUTES_FROM_SECONDS else f"{seconds / 60.0:.0f} min"
+    """Return seconds, or the two largest units, as the page does: "88 s", "2 min 5 s", "1 h 57 min"."""
+    if seconds < _SECONDS_BELOW:
+        return f"{seconds:.0f} s"
+    rest, found = round(seconds), []
+    for unit, size in _UNITS:
+        count, rest = divmod(rest, size)
+        found.append(f"{count} {unit}" if count else "")
+    first = next(index for index, each in enumerate(found) if each)
+    return " ".join(filter(None, found[first : first + 2]))

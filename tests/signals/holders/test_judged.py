@@ -66,7 +66,7 @@ SAID = {  # it, at second → verdict and what is said, at that second
     "a program that draws": (lambda _: script(type="graphics"), 3600, "active", ("it draws on a display",)),
     "the MPS server": (
         lambda _: process(7, "nvidia-cuda-mps-server"), 3600, "active", ("the MPS server, which others compute through",)),
-    "a pool's worker without its program": (pool, 900, "stale", (SERVED, "its GPU has done nothing for it for 15 min")),
+    "a pool's worker without its program": (pool, 900, "stale", (SERVED, "it has used no GPU time for 15 min")),
     "a pool's worker without its program for less than ten minutes": (
         pool, 600, "unknown", ("no work was seen in 10 min; that is significant only after 60 min",)),
     "a pool's worker without its program that works on the CPU": (busy(pool), 3600, "active", ("it works",)),

@@ -89,7 +89,7 @@ def test_an_orphan_tells_who_when_and_what_to_do():
     (holder,) = one.holders
     assert holder.judged.evidence == (
         "its parent, process 4700, died; it is now a child of process 1",
-        "its GPU has done nothing for it for 3 min",
+        "it has used no GPU time for 3 min",
     )
     assert holder.judged.remedy.startswith("end it: vllm-watch gpus --reclaim 4711, or kill 4711")
     assert (holder.age_seconds, holder.place) == (86580.0, "vllm.service")

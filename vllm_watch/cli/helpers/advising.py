@@ -24,11 +24,11 @@ from vllm_watch.support import regular_file
 from vllm_watch.support.visible import visible_lines
 from vllm_watch.watch.watch import Watch
 
-_LINE_CHARACTERS_MAX = 10_000  # a longer log line is cut
+_LINE_CHARACTERS_MAX = 10_000
 
 
 class Advised(NamedTuple):
-    """One target's."""
+    """Advice for one target, or why there is none yet."""
 
     advice: tuple[Advice, ...]
     too_early: str = ""
@@ -116,7 +116,7 @@ def _of_log(name: str) -> dict[str, Advised]:
         ) from None  # fmt: skip
     if found is None:
         raise WatchError(
-            f"{name} names no attention kernels",
+            f"{'standard input' if name == '-' else name} names no attention kernels",
             "give the log of an engine's start, from its first line on",
         )
     return {name: Advised(tuple(attention_fallback(Evidence(engine="", attention=found))))}

@@ -6,7 +6,7 @@ from pathlib import Path
 from vllm_watch.support import regular_file
 
 INDEXES = ("model.safetensors.index.json", "pytorch_model.bin.index.json")
-_WEIGHTS = ("*.safetensors", "*.bin", "*.pt", "*.gguf")  # the first kind present
+_WEIGHTS = ("*.safetensors", "*.bin", "*.pt", "*.gguf")  # the first kind counts
 _FILES_MAX, _REFERENCE_BYTES = 2000, 200
 
 
@@ -17,14 +17,14 @@ def hub_home(environment: Mapping[str, str]) -> Path:
 
 
 def hub_cache(environment: Mapping[str, str]) -> Path:
-    """Return its download cache."""
+    """Return the hub client's download cache."""
     return Path(environment.get("HF_HUB_CACHE") or hub_home(environment) / "hub").expanduser()
 
 
 def snapshot(
     cache: Path, repository: str, revision: str | None = None, *, having: str = ""
 ) -> Path | None:
-    """Return the revision's snapshot (default "main"), else the newest, among those with the file `having`."""
+    """Return the revision's snapshot, else the newest, among those with the file `having`."""
     entry = cache / f"models--{repository.replace('/', '--')}"
     reference = entry / "refs" / (revision or "main")
     names = [_first_line(reference)] if reference.is_file() else []
@@ -34,13 +34,12 @@ def snapshot(
 
 
 def _first_line(path: Path) -> str:
-    """Read a ref: a commit hash."""
     with regular_file.opened(path) as file:
         return file.read(_REFERENCE_BYTES).decode(errors="replace").split("\n")[0].strip()
 
 
 def size(path: Path) -> int:
-    """Return 0 if missing or a broken link."""
+    """Return the file's size, 0 if it is missing."""
     try:
         return path.stat().st_size
     except OSError:
@@ -55,7 +54,7 @@ def _modified(path: Path) -> float:
 
 
 def weights(folder: Path) -> list[Path]:
-    """Return them; Mistral's own copy (`consolidated`) only if alone."""
+    """Return the weight files; Mistral's own copy (`consolidated`) only without others."""
     for pattern in _WEIGHTS:
         files = sorted(folder.glob(pattern))[:_FILES_MAX]
         own = [each for each in files if not each.name.startswith("consolidated")] or files

@@ -48,7 +48,7 @@ class Command(Protocol):
 
 def load(name: str) -> Command:
     """Import the module of a command."""
-    gc.disable()  # imports make no garbage; collecting takes an eighth of their time
+    gc.disable()  # collecting takes an eighth of an import's time
     try:
         _import_structlog_alone()
         module = importlib.import_module(f"vllm_watch.cli.{name.replace('-', '_')}")
@@ -58,10 +58,10 @@ def load(name: str) -> Command:
 
 
 def _import_structlog_alone() -> None:
-    """Import it without rich: a tenth of the start, for tracebacks that we do not show."""
+    """Importing rich takes a tenth of the start, for tracebacks that are not shown."""
     if "structlog" in sys.modules or "rich" in sys.modules:
         return
-    sys.modules["rich"] = None  # type: ignore[assignment]  # as if it were not there
+    sys.modules["rich"] = None  # type: ignore[assignment]
     try:
         importlib.import_module("structlog")
     finally:

@@ -20,7 +20,7 @@ _FILE_BYTES_MAX = 4096
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Connection:
-    """Address and credentials."""
+    """A daemon's address and credentials."""
 
     url: str = DEFAULT_URL
     ca_file: Path | None = None
@@ -28,7 +28,7 @@ class Connection:
     credentials_file: Path | None = None
 
     def tls(self) -> ssl.SSLContext | bool:
-        """Return aiohttp's `ssl`; True: the system's trust. Raises WatchError."""
+        """Return aiohttp's `ssl` argument; True means the system's CAs. Raises WatchError."""
         if self.ca_file is None and self.cert_file is None:
             return True
         try:
@@ -67,15 +67,15 @@ def add_daemon(
     add("--ca-file", metavar="FILE", type=Path,
         help=f"authorities that sign its certificate, in PEM (default: {CA_VARIABLE}, else the system's)")  # fmt: skip
     add("--cert-file", metavar="FILE", type=Path,
-        help=f"your certificate with its key, in PEM, where it asks for one (default: {CERT_VARIABLE})")  # fmt: skip
+        help=f"your certificate with its key, in PEM, if it requires one (default: {CERT_VARIABLE})")  # fmt: skip
     add("--credentials-file", metavar="FILE", type=Path,
-        help=f"file with USER:PASSWORD, where it asks for them (default: {CREDENTIALS_VARIABLE})")  # fmt: skip
+        help=f"file with USER:PASSWORD, if it requires them (default: {CREDENTIALS_VARIABLE})")  # fmt: skip
 
 
 def of(
     arguments: argparse.Namespace, default_url: str = DEFAULT_URL, *, option: str = "--url"
 ) -> Connection:
-    """Return the command line's, else the environment's; `option` gave the URL. Raises WatchError."""
+    """Return the connection of the command line, else of the environment. Raises WatchError."""
     url = (arguments.url or os.environ.get(URL_VARIABLE) or default_url).rstrip("/")
     if not url.startswith(("http://", "https://")):
         raise WatchError(f"{option}: '{redacted(url)}' is not a URL", "write http://HOST:PORT")
@@ -96,9 +96,9 @@ def secret_of(argument: str, file: Path) -> str:
         text = regular_file.read(file, _FILE_BYTES_MAX, if_exposed="refused").decode().strip()
     except (OSError, ValueError) as error:
         why = error.strerror if isinstance(error, OSError) else "it is not text"
-        raise WatchError(f"{argument}: {file} cannot be read: {why}", "give a file with one line") from None  # fmt: skip
+        raise WatchError(f"{argument}: {file} cannot be read: {why}", "give a file with one line of text, readable by you alone: chmod 600") from None  # fmt: skip
     if not text or not text.isprintable():
-        raise WatchError(f"{argument}: {file} does not hold one line of text", "write it on one line")  # fmt: skip
+        raise WatchError(f"{argument}: {file} does not hold one line of text", "write the secret on its only line")  # fmt: skip
     redact_always(text)
     return text
 
@@ -108,5 +108,9 @@ def _path(variable: str) -> Path | None:
 
 
 def _unusable(argument: str, file: Path | None, error: Exception, what: str) -> WatchError:
-    why = getattr(error, "reason", None) or getattr(error, "strerror", None) or str(error)
+    why = (
+        "it holds no certificate"
+        if "NO_CERTIFICATE" in str(error)
+        else getattr(error, "reason", None) or getattr(error, "strerror", None) or str(error)
+    )
     return WatchError(f"{argument}: {file} cannot be used: {why}", f"name a file with {what}, in PEM")  # fmt: skip

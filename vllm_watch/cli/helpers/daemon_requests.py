@@ -27,7 +27,7 @@ _REFUSED = 409
 _ANSWER_BYTES_MAX = 4 << 20
 
 EXIT = """
-exit status: 0 done, 1 refused, and why, 2 wrong usage, or the daemon could not be asked"""
+exit status: 0 done, 1 refused (with the reason), 2 wrong usage, or no answer from the daemon"""
 
 
 def add_daemon(parser: argparse.ArgumentParser) -> None:
@@ -44,7 +44,9 @@ def minutes(text: str) -> float:
     with contextlib.suppress(ValueError):
         if float(text) > 0:
             return float(text)
-    raise argparse.ArgumentTypeError(f"'{text}' is not a number of minutes above 0")
+    raise argparse.ArgumentTypeError(
+        f"'{text}' is not a number of minutes\n→ write a number above 0: 60"
+    )
 
 
 def path(*parts: str) -> str:
@@ -111,7 +113,8 @@ async def _post(
             text, status = await http_answer.body(response, _ANSWER_BYTES_MAX), response.status
     except (aiohttp.ClientError, TimeoutError, OSError) as error:
         why = http_answer.why_none(error, TIMEOUT_SECONDS)
-        raise WatchError(f"no answer from {daemon.url}: {why}", "is it running there?") from None
+        remedy = "start vllm-watch there, or give its address: --url http://HOST:9470"
+        raise WatchError(f"no answer from {daemon.url}: {why}", remedy) from None
     try:
         answer = json_text.read(text)
     except ValueError:

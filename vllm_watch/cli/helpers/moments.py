@@ -20,5 +20,5 @@ def moment(text: str, now_t: float) -> float:
         return datetime.fromisoformat(text).timestamp()
     except ValueError:
         raise argparse.ArgumentTypeError(
-            f"'{text}' is not a time: write 30m, 2h, 7d, 2026-03-01 or Unix seconds"
+            f"'{text}' is not a time\n→ write 30m, 2h, 7d, 2026-03-01 or Unix seconds"
         ) from None

@@ -1,4 +1,4 @@
-"""A progress line for work over two seconds, on terminals only."""
+"""A progress line on terminals, for work over two seconds."""
 
 import sys
 import threading

@@ -1,4 +1,4 @@
-"""`vllm-watch record`: scrape, write, show progress. Separate, so that --help does not import it."""
+"""Scrape, write, show progress. Separate, so that --help does not import it."""
 
 import asyncio
 import contextlib
@@ -25,7 +25,7 @@ from vllm_watch.support import logs
 # The daemon's defaults: response times are evidence.
 _CONNECT_TIMEOUT_SECONDS = 2.0
 _TIMEOUT_SECONDS = 4.0
-_GPU_DEADLINE_SECONDS_MAX = 4.0  # as for a scrape: a hung driver must not delay it
+_GPU_DEADLINE_SECONDS_MAX = 4.0  # a hung driver must not delay scrapes
 
 
 def record(
@@ -37,9 +37,9 @@ def record(
     bytes_max: int,
     tls: Mapping[str, str],
 ) -> None:
-    """Record until a signal or limit; `tls` has keys of `tls_config`. Raises ConfigError, RecordingError."""
+    """Record until a signal or limit. Raises ConfigError or RecordingError."""
     config = configuration.load(None, environ={}, targets=[url], tls=tls)
-    logs.configure(LogSettings(level="warning"))  # a daemon's news is noise here
+    logs.configure(LogSettings(level="warning"))
     settings = ScrapeSettings(
         interval_seconds=interval_seconds,
         health_interval_seconds=interval_seconds,

@@ -1,4 +1,4 @@
-"""`vllm-watch replay`: one target's summary."""
+"""One target's summary."""
 
 import time
 from collections import Counter
@@ -9,8 +9,8 @@ from vllm_watch.samples.observation import Observation
 from vllm_watch.signals.records import EngineSignals, TargetSignals
 from vllm_watch.story.severities import severity_word
 
-_CHANGES_SHOWN = 8  # half a screen; the newest matter most
-_GAP_INTERVALS = 3  # more than jitter
+_CHANGES_SHOWN = 8  # half a screen
+_GAP_INTERVALS = 3
 
 
 class Summary:

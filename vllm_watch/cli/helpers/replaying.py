@@ -1,4 +1,4 @@
-"""`vllm-watch replay`: judge a recording as the daemon does. Separate, so that --help does not import it."""
+"""Judge a recording as the daemon does. Separate, so that --help does not import it."""
 
 import json
 import math
@@ -27,14 +27,11 @@ from vllm_watch.watch.watch import Watch
 _TOLD_EVERY = 200  # observations
 
 ENGINES_MAX = 4000
-"""Of a recording: each costs 40 kB, and 64 of them a line of some hundred bytes."""
+"""Bounds a recording: each engine costs 40 kB of memory but few bytes of the file."""
 
 
 def replay(trace: Path, config_file: Path | None, prints: str) -> None:
-    """Print `prints`: "incidents" or the final "state" as JSON, or a "summary".
-
-    Raises ConfigError, and RecordingError after the incidents read so far.
-    """
+    """Print `prints`: "incidents" or the final "state" as JSON, or a "summary". Raises ConfigError or RecordingError."""
     config = configuration.load(config_file, environ=os.environ)
     site = SiteWatch(
         partial(_watch, config), make_host=partial(HostWatch, thresholds=config.detectors)
@@ -68,7 +65,7 @@ def _watch(config: configuration.Config, url: str) -> Watch:
 
 def _observations(trace: Path) -> Iterator[Observation]:
     readers: dict[str, Reader] = {}
-    engines: dict[str, int] = {}  # target → most engines
+    engines: dict[str, int] = {}
     progress = Progress()
     for number, raw in enumerate(recording.read(trace)):
         if not number % _TOLD_EVERY:
@@ -89,7 +86,6 @@ def _observations(trace: Path) -> Iterator[Observation]:
 
 
 def _state(watch: Watch) -> dict[str, Any]:
-    """Return `read --json` of the last readable body, and the final state."""
     signals = watch.signals
     why_not = signals.why_not if signals else None
     reading = watch.reading or Reading(vllm=False, why_not=why_not)
@@ -103,7 +99,6 @@ def _state(watch: Watch) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    """NaN and infinities become null."""
     if is_dataclass(value):
         return {each.name: _plain(getattr(value, each.name)) for each in fields(value)}
     if isinstance(value, Mapping):

@@ -8,10 +8,10 @@ _COLUMNS, _LINES = 100, 24  # without a terminal
 
 
 def columns(low: int = 1, high: int = 10_000, *, elsewhere: int = _COLUMNS) -> int:
-    """`elsewhere`: width in a pipe (COLUMNS overrides)."""
+    """Return the terminal's width; a pipe has `elsewhere` columns."""
     return min(max(shutil.get_terminal_size((elsewhere, _LINES)).columns, low), high)
 
 
 def takes_colours(stream: TextIO) -> bool:
-    """NO_COLOR disables them."""
+    """Return True for a terminal, unless NO_COLOR is set."""
     return stream.isatty() and "NO_COLOR" not in os.environ

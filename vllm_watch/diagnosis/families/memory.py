@@ -1,4 +1,4 @@
-"""GPU memory: the KV cache does not fit, the weights do not, or another process holds it; and host memory.
+"""Memory of GPU and host.
 
 Sources: vllm/v1/core/kv_cache_utils.py, vllm/v1/worker/{gpu_worker,utils}.py, csrc/cumem_allocator.cpp and
 vllm/v1/kv_offload of vLLM 0.8 to 0.32; vllm #51080, #55428 (pinning), #48140 (unified memory), #38270 (state
@@ -41,20 +41,22 @@ RULES = (
     rule(PINNING, "cudaHostRegister", "hipHostRegister", "cuMemHostRegister", "cudaHostAlloc", "hipHostMalloc", pattern=r"(?:cudaHostRegister|hipHostRegister|cuMemHostRegister|cudaHostAlloc|hipHostMalloc)\b.{0,80}(?:fail|error|code ?=|not )", quiet=True, needs=when(r"(?:Error|Exception)\b|ERROR")),
     rule(PINNING, "pin memory", "pin_memory", "pinned memory", "pinned host memory", pattern=r"(?:Error|ERROR)\b.{0,200}(?:[Ff]ailed to (?:allocate )?pin(?:ned)?(?: host)? memory|cannot pin)"),
     rule(SWAP, "Too large swap space"),
-    rule(HOST, "Insufficient memory in", "Not enough memory on the host", pattern=r"Insufficient memory in /dev/shm|Not enough memory on the host"),
+    rule(HOST, "in /dev/shm", "Not enough memory on the host", pattern=r"Insufficient (?:memory|space) in /dev/shm|Not enough memory on the host"),
     rule(HOST, "Killed process", pattern=r"(?:Out of memory|[Mm]emory cgroup out of memory).{0,20}Killed process"),
     rule(HOST, "oom-kill:", "OOMKilled", "oom_kill_process", "invoked oom-killer", quiet=True),
+    rule(HOST, "low on resource: memory", rank=Rank.SYMPTOM, quiet=True),
+    rule(HOST, "ray-oom-prevention", quiet=True),
     rule(HOST, "due to memory pressure", "running low on memory", pattern=r"killed due to (?:memory pressure|the node running low on memory)"),
     rule(HOST, "DefaultCPUAllocator", pattern=r"DefaultCPUAllocator: (?:can't|not enough)"),
     rule(HOST, "Cannot allocate memory", "std::bad_alloc", "MemoryError: Unable to allocate", "_ArrayMemoryError", rank=Rank.GENERAL),
-    rule(HOST, "exit", "Exit", "/KILL", pattern=r"[Ee]xit ?[Cc]ode:?\s*\(?(?:-9|137)\b|exited with code 137|status=9/KILL", rank=Rank.SYMPTOM, numeric=True),
+    rule(HOST, "exit", "Exit", "EXIT", "/KILL", pattern=r"[Ee]xit ?[Cc]ode:?\s*\(?(?:-9|137)\b|\bEXIT:? 137\b|exited with code 137|status=9/KILL", rank=Rank.SYMPTOM, numeric=True),
     rule(HOST, "SIGKILL", "signal", "Killed", pattern=r"killed by signal:? (?:9|SIGKILL|KILL)|terminated by signal (?:9|SIGKILL)|\(SIGKILL\)|^\s*(?:\S+: line \d+:\s+\d+ )?Killed\b", rank=Rank.SYMPTOM, numeric=True),
 )  # fmt: skip
 
 _HOLDERS = cure(
     "see which processes hold memory on this GPU",
     "nvidia-smi --query-compute-apps=pid,used_memory,name --format=csv",
-    when(lacks=r"\bNPU\b|npu_|\bHIP\b|hipError|\bXPU\b"),
+    when(lacks=r"\bNPU\b|npu_|\bHIP\b|hipError|\bXPU\b|memory on node|CPU memory"),
 )
 _HOLDERS_ELSEWHERE = (
     cure("see which processes hold memory on this NPU", "npu-smi info", when(seen=r"\bNPU\b|npu_")),
@@ -67,7 +69,7 @@ _PAGE_CACHE = cure(
     when(facts=("unified_memory",)),
 )
 _SMALLER_STEP = cure(
-    "make steps smaller: fewer tokens at once",
+    "if --max-num-batched-tokens is larger than this, lower it: smaller steps need less memory (the largest image or video must still fit)",
     "--max-num-batched-tokens 2048",
     when(r"[Tt]ried to allocate [\d.]+ G", facts=("!unified_memory",), phases=(2, 5)),
 )
@@ -82,7 +84,7 @@ _NOT_OUT = Variant(
 _WAKING = Variant(
     when=when(seen=r"wake_up|cumem_allocator|cumem\.py|create_and_map"),
     sentence="GPU memory ran out in vLLM's sleep-mode allocator (cumem)",
-    why="Memory that a sleeping engine gave back was taken by another process meanwhile, or was never there: waking up needs all of it at once.",
+    why="With sleep mode weights and KV cache are allocated through it; an engine that wakes up needs all of it at once, and another process may have taken it.",
     cures=(*_LOOK, cure("wake it only after the other process (a trainer, a second model) has freed its memory", None, when(seen=r"wake_up|create_and_map"))),
     deterministic=False,
 )  # fmt: skip
@@ -110,6 +112,7 @@ _KV_CPU = Variant(
 _HOST_CURES = (
     cure("see which process took it: the kernel's log lists all, with their memory (rss)", "dmesg -T | grep -i -E 'killed process|oom-kill'", when(r"oom|OOM|[Oo]ut of memory|memory pressure|low on memory")),
     cure("raise the memory limit of the container or pod", None, when(r"cgroup|OOMKilled|MEMCG|memory pressure|running low on memory")),
+    cure("it was compiling: allow fewer compilers at once", "MAX_JOBS=4", when(r"Killed process \d+ \((?:cicc|ptxas|nvcc|cudafe|cc1plus|ninja)")),
     cure("offload less to host memory", None, when(seen=r"cpu.offload|offload")),
     cure("give the container shared memory", "docker run --ipc=host …   (or --shm-size=16g)", when(r"[/]dev/shm")),
 )  # fmt: skip
@@ -131,7 +134,7 @@ FAILURES = (
                 when=when(facts=("memory_is_own",)),
                 sentence="the memory left for the KV cache is smaller than one request of the full length",
                 why="Weights, activations and graphs of this model take the rest of its share.",
-                cures=(cure("store the KV cache in 8 bits: twice the tokens", "--kv-cache-dtype fp8", when(facts=("memory_is_own", "!kv_cache_dtype"))),),
+                cures=(cure("if this GPU and its attention backend take it, store the KV cache in 8 bits: twice the tokens", "--kv-cache-dtype fp8", when(facts=("memory_is_own", "!kv_cache_dtype"))),),
             ),
             Variant(
                 when=when(facts=("memory_of_others",)),
@@ -148,11 +151,11 @@ FAILURES = (
         why="gpu_memory_utilization does not help here: it bounds only the memory taken after the weights.",
         cures=(
             *_LOOK,
-            cure("if no other process does, spread the model over more GPUs", "--tensor-parallel-size N", when(phases=(1,))),
-            cure("or serve a quantized version of the model (AWQ, GPTQ, FP8): half or a quarter of the weights", None, when(phases=(1,), facts=("!quantization",))),
+            cure("if no other process does, and there are more GPUs, spread the model over them", "--tensor-parallel-size N", when(phases=(1,))),
+            cure("or, if it is not quantized yet, serve a quantized version of the model (AWQ, GPTQ, FP8): half or a quarter of the weights", None, when(phases=(1,), facts=("!quantization",))),
         ),
         deterministic=False,
-        variants=(_ON_UNIFIED, _NOT_OUT, _WAKING),
+        variants=(_ON_UNIFIED, _NOT_OUT),
         numbers=memory_numbers.out_of_memory,
     ),
     Failure(
@@ -202,6 +205,17 @@ FAILURES = (
         deterministic=False,
         variants=(
             Variant(
+                when=when(r"memory on node|CPU memory utilization"),
+                sentence="less memory of this host is free than the CPU backend was configured to take",
+                why="On the CPU, --gpu-memory-utilization is a share of the memory of one NUMA node.",
+                cures=(cure("see which processes hold it", "free -g; ps aux --sort=-rss | head"), cure("if the model and its KV cache fit, ask for a smaller share, or name the size of the KV cache in GiB", "VLLM_CPU_KVCACHE_SPACE=N", when(r"CPU memory"))),
+            ),
+            Variant(
+                when=when(facts=("nearly_free", "!unified_memory")),
+                sentence="a larger share of the GPU was asked for than is ever free",
+                why="Nearly all of it was free; the driver and a display hold a little of each GPU.",
+            ),
+            Variant(
                 when=when(facts=("unified_memory",)),
                 sentence="less memory is free than vLLM was configured to take, on a machine whose GPU and CPU share one memory",
                 why=_UNIFIED + " The check at the start does not know that they can be dropped.",
@@ -235,6 +249,11 @@ FAILURES = (
         cures=_HOST_CURES,
         deterministic=False,
         variants=(
+            Variant(
+                when=when(r"Insufficient (?:memory|space) in /dev/shm"),
+                sentence="the shared memory (/dev/shm) is too small for the workers' queues",
+                cures=(cure("give the container a larger one (Kubernetes: an emptyDir with medium Memory at /dev/shm)", "docker run --ipc=host …   (or --shm-size=16g)", when(r"Insufficient")),),
+            ),
             Variant(
                 when=when(r"cgroup|OOMKilled|MEMCG"),
                 sentence="the container ran out of the memory that it may use, and a process of it was killed",

@@ -1,4 +1,4 @@
-"""Numbers of out-of-memory messages: the size that would have fitted, and the holder of the rest."""
+"""Numbers of out-of-memory messages."""
 
 import math
 import re
@@ -8,13 +8,13 @@ from vllm_watch.diagnosis.report import Fix
 from vllm_watch.diagnosis.rule import Facts, Told
 
 BLOCK_TOKENS = 16
-"""Lengths are advised in whole blocks; 16 tokens is vLLM's usual block on GPUs."""
+"""vLLM's usual block on GPUs."""
 
 UTILIZATION_MAX = 0.95
-"""The driver, NCCL and graphs need the rest; above it starts fail with out-of-memory errors."""
+"""The driver, NCCL and graphs need the rest."""
 
 UTILIZATION_MARGIN = 0.01
-"""Free memory varies a little between two measurements."""
+"""Free memory varies a little."""
 
 _LENGTH = re.compile(rf"max seq len\s*\(?({GROUPED})")
 _GIB = re.compile(
@@ -37,28 +37,37 @@ _OWN = re.compile(
 )
 
 OWN_RATIO = 0.85
-"""A process with this share of a GPU does not lack memory because of others."""
+"""A process with this share of a GPU lacks no memory because of others."""
 
 OVERHEAD_RATIO = 0.2
-"""Peak, graphs and contexts take at most this share of a GPU; other processes hold any more."""
+"""Peak, graphs and contexts take at most this share of a GPU."""
+
+NEARLY_FREE_RATIO = 0.93
+"""The driver and a display hold the rest."""
 
 CLOSE_RATIO = 0.85
-"""If this share of the request is free, a lower utilization costs little."""
+"""With this share of the request free, a lower utilization costs little."""
 
 
 def is_own(facts: Facts) -> bool | None:
-    """Return True if this engine used the memory that the KV cache lacks; None if the log lacks the sums."""
+    """Return True if this engine used the memory that its KV cache lacks; None if unknown."""
     total, share = facts.get("gpu_memory_total_gib"), facts.get("gpu_memory_utilization")
     weights, left = facts.get("weights_gib"), facts.get("kv_cache_gib")
     numbers = [each for each in (total, share, weights, left) if isinstance(each, (int, float))]
-    if len(numbers) < 4:  # noqa: PLR2004 - all of them
+    if len(numbers) < 4:  # noqa: PLR2004
         return None
     total, share, weights, left = numbers
     return total * share - weights - left <= OVERHEAD_RATIO * total
 
 
+def is_nearly_free(text: str) -> bool:
+    """Return True if no other process can hold the missing memory."""
+    found = _FREE.search(text)
+    return found is not None and float(found[1]) >= NEARLY_FREE_RATIO * float(found[2])
+
+
 def kv_too_small(text: str, facts: Facts) -> Told:
-    """Return the largest context that would have fitted, and the share of the GPU that this one needs."""
+    """Return the context that fits, and the share that this one needs."""
     if found := _STATE.search(text):
         fix = Fix(
             "run no more requests at once than there are blocks", f"--max-num-seqs {found[2]}"
@@ -93,7 +102,7 @@ def kv_too_small(text: str, facts: Facts) -> Told:
 
 
 def no_blocks(text: str, facts: Facts) -> Told:
-    """Return what weights and peak leave, if the log has the sums."""
+    """Return what the weights leave."""
     told = out_of_memory(text, facts)
     total, share, weights = (
         facts.get(each)
@@ -103,16 +112,19 @@ def no_blocks(text: str, facts: Facts) -> Told:
         return told
     total, share, weights = float(total), float(share), float(weights)  # type: ignore[arg-type]
     said = f"{told.explanation} The share of {share:g} is {total * share:.1f} of {total:g} GiB, and the weights take {weights:g}.".strip()
-    if weights > total * share * OWN_RATIO:
+    room = share < UTILIZATION_MAX - 0.03
+    if "unified_memory" in facts:
+        return Told(said)
+    if weights > total * (UTILIZATION_MAX if room else share) * OWN_RATIO:
         fix = Fix("spread the model over more GPUs, or serve a quantized version", "--tensor-parallel-size N")  # fmt: skip
         return Told(said, (fix,), deterministic=True)
-    if share < UTILIZATION_MAX - 0.03:
+    if room:
         return Told(said, (Fix("give vLLM more of the GPU, if no other process uses it", f"--gpu-memory-utilization {UTILIZATION_MAX}"),))  # fmt: skip
     return Told(said)
 
 
 def capture(text: str, facts: Facts) -> Told:
-    """Return a smaller share, if the log names the share."""
+    """Return a smaller share."""
     told = out_of_memory(text, facts)
     share = facts.get("gpu_memory_utilization")
     if not isinstance(share, float) or share <= 0.5 or "unified_memory" in facts:  # noqa: PLR2004
@@ -122,17 +134,16 @@ def capture(text: str, facts: Facts) -> Told:
 
 
 def _share(missing_gib: float, facts: Facts) -> float | None:
-    """Return the utilization that would add this much, if the log has the sums."""
     total, share = facts.get("gpu_memory_total_gib"), facts.get("gpu_memory_utilization")
     if not isinstance(total, (int, float)) or not isinstance(share, (int, float)) or total < 1:
         return None
-    # Rounded up to a hundredth. (The inner rounding removes floating-point error.)
+    # The inner rounding removes floating-point error.
     needed = math.ceil(round((share + missing_gib / total) * 100, 6)) / 100
     return needed if share < needed <= UTILIZATION_MAX else None
 
 
 def occupied(text: str, facts: Facts) -> Told:
-    """Return the free and the requested memory, and the largest share that was available."""
+    """Return the free and the requested memory."""
     found = _FREE.search(text)
     if not found:
         return Told()

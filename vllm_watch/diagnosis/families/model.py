@@ -1,6 +1,6 @@
-"""The model: not found, not allowed, of an unknown kind, or at odds with its configuration, tokenizer or adapter.
+"""The model, its files, tokenizer, adapters and settings.
 
-And the flags that vLLM does not take. Sources: vllm/config, vllm/lora, vllm/transformers_utils of vLLM 0.6 to
+Sources: vllm/config, vllm/lora, vllm/transformers_utils of vLLM 0.6 to
 0.32; huggingface_hub's errors; huggingface_hub #3158 (429 of the Xet store), vllm #24541; QwenPaw #3084
 (TokenizersBackend); vllm #22072 (a flag that is none).
 """
@@ -21,18 +21,20 @@ FLAG_VALUE = "wrong_flag_value"
 RULES = (
     rule(GATED, "GatedRepoError", "annot access gated repo", "access a gated repo", "Invalid user token", "LocalTokenNotFoundError", "Token is required (", "Invalid username or password", "Invalid credentials in Authorization header", "is restricted. You must"),
     rule(GATED, "Access to model", "is restricted and you are not in the authorized list", pattern=r"Access to model \S+ is restricted|is restricted and you are not in the authorized list"),
-    rule(GATED, "Client Error", pattern=r"(?:401|403) Client Error.{0,40}(?:for url:? \S{0,400}huggingface|$)|(?:401|403) Client Error:? (?:Unauthorized|Forbidden)", rank=Rank.GENERAL),
-    rule(ABSENT, "HFValidationError", "RepositoryNotFoundError", "RevisionNotFoundError", "LocalEntryNotFoundError", "EntryNotFoundError", "OfflineModeIsEnabled", "Repository Not Found for url", "Revision Not Found for url", "HfHubHTTPError", "outgoing traffic has been disabled", "is not a valid model identifier listed on", "Invalid repository ID or local directory specified", "annot find any model weights with", "No supported config format found", "Invalid repository ID", "HfUriError", "Incorrect path_or_model_id", "Consistency check failed: file should be", "is not a local folder and is not a valid model"),
-    rule(ABSENT, "Too Many Requests", "Status(429)", "429 Client Error", "rate limit", pattern=r"429 Client Error|Status\(429\)|429 Too Many Requests|client error \(429|(?:huggingface|hf\.co|[Hh]ub).{0,200}rate limit", deterministic=False),
+    rule(GATED, "Client Error", pattern=r"(?:401|403) Client Error.{0,40}(?:for url:? \S{0,400}(?:huggingface|hf\.co|hf-mirror)|$)|(?:401|403) Client Error:? (?:Unauthorized|Forbidden)(?! for url)", rank=Rank.GENERAL),
+    rule(ABSENT, "HFValidationError", "RepositoryNotFoundError", "RevisionNotFoundError", "LocalEntryNotFoundError", "EntryNotFoundError", "OfflineModeIsEnabled", "Repository Not Found for url", "Revision Not Found for url", "outgoing traffic has been disabled", "is not a valid model identifier listed on", "Invalid repository ID or local directory specified", "annot find any model weights with", "No supported config format found", "Invalid repository ID", "HfUriError", "Incorrect path_or_model_id", "Consistency check failed: file should be", "is not a local folder and is not a valid model"),
+    rule(GATED, "HfHubHTTPError", pattern=r"HfHubHTTPError: .{0,20}\b40[13]\b"),
+    rule(ABSENT, "HfHubHTTPError", pattern=r"HfHubHTTPError\b(?!: .{0,20}\b40[13]\b)", deterministic=False),
+    rule(ABSENT, "Too Many Requests", "Status(429)", "429 Client Error", "rate limit", pattern=r"429 Client Error|Status\(429\)|(?:Error|error)\b.{0,80}429 Too Many Requests|client error \(429|(?:huggingface|hf\.co|[Hh]ub).{0,200}rate limit", deterministic=False),
     rule(ABSENT, "CAS service error", "xet", "Xet", pattern=r"CAS service error|(?:hf_xet|xethub|xet_get|XetError|[Xx]et storage).{0,200}(?:[Ee]rror|[Ff]ail|[Tt]ime)", deterministic=False),
     rule(ABSENT, "Client Error", "Server Error", pattern=r"(?:404 Client|5\d\d Server) Error.{0,300}(?:huggingface|hf\.co|modelscope)", deterministic=False, rank=Rank.GENERAL),
     rule(ABSENT, "Repo id must", "does not appear to have", "Error no file named", "is not the path to a directory", "an't load the configuration of", "annot find the requested files", pattern=r"Repo id must (?:be|use)|does not appear to have (?:a file named|files? named|any)|Error no file named|is not the path to a directory containing|[Cc]an't load the configuration of|[Cc]annot find the requested files"),
-    rule(ABSENT, "ouldn't connect to", "annot reach", "huggingface.co", "hf-mirror", "modelscope", pattern=r"[Cc]ouldn't connect to '?https?://\S*|[Cc]annot reach https?://|HTTPSConnectionPool\(host='?(?:[\w.-]{0,80}(?:huggingface|hf|modelscope))|(?:ConnectionError|ConnectTimeout|SSLError|ReadTimeout|NameResolutionError|MaxRetryError|ProxyError)\b.{0,800}(?:huggingface|modelscope|hf-mirror)", deterministic=False),
+    rule(ABSENT, "ouldn't connect to", "annot reach", "huggingface.co", "hf-mirror", "modelscope", pattern=r"(?:[Cc]ouldn't connect to|[Cc]annot reach) '?https?://\S*(?:huggingface|hf\.co|hf-mirror|modelscope)|HTTPSConnectionPool\(host='?(?:[\w.-]{0,80}(?:huggingface|hf|modelscope))|(?:ConnectionError|ConnectTimeout|SSLError|ReadTimeout|NameResolutionError|MaxRetryError|ProxyError)\b.{0,800}(?:huggingface|modelscope|hf-mirror)", deterministic=False),
     rule(ABSENT, "SafetensorError", "HeaderTooLarge", "HeaderTooSmall", "MetadataIncompleteBuffer", "InvalidHeaderDeserialization", "PytorchStreamReader failed", rank=Rank.GENERAL),
     rule(ABSENT, "config.json", "safetensors", "No such file", pattern=r"FileNotFoundError: .{0,800}(?:config\.json|safetensors|\.gguf|\.bin|params\.json|tokenizer)|No such file or directory: '\S{0,400}(?:config\.json|safetensors|\.gguf|/models?/\S{0,400}|/snapshots/\S{0,400})'", rank=Rank.GENERAL),
     rule(ARCHITECTURE, "odel architectures", pattern=r"[Mm]odel architectures? .{0,300}(?:not supported|failed to be inspected)"),
-    rule(ARCHITECTURE, "does not recognize this architecture", "has no vLLM implementation", "has no vLLM or Transformers implementation", "Unrecognized configuration class", "Unrecognized model in", "Cannot find model module", "model type should be one of", "Unsupported model type", "not supported by the Transformers backend", "not compatible with vLLM", "does not support `--runner", "This model does not support the", "GGUF model with architecture"),
-    rule(ARCHITECTURE, "Unsupported architecture", pattern=r"(?<!\): )Unsupported architecture"),
+    rule(ARCHITECTURE, "does not recognize this architecture", "has no vLLM implementation", "has no vLLM or Transformers implementation", "Unrecognized configuration class", "Unrecognized model in", "Cannot find model module", "model type should be one of", "Unsupported model type", "not supported by the Transformers backend", "does not support `--runner", "This model does not support the", "GGUF model with architecture"),
+    rule(ARCHITECTURE, "Unsupported architecture", "not compatible with vLLM", pattern=r"(?<!\): )Unsupported architecture(?!.{0,20}(?:\b[sS][mM]|gfx|\d\d))|[Mm]odel.{0,80}not compatible with vLLM"),
     rule(ARCHITECTURE, "but Transformers does not recognize", "Pipeline parallelism is not supported for this model", "The Transformers implementation of"),
     rule(ARCHITECTURE, "not supported", "was not supported", pattern=r"[Mm]odel (?:class |type |arch\w* )?\S{1,80} (?:is|are|was) not supported(?! for Lo)|(?:ForCausalLM|ForConditionalGeneration|Model)\S{0,3} (?:is|are|has been) not supported(?! for Lo)|architectures? \S+ (?:is|are) not supported|\bArchitecture \S{1,60} not supported", rank=Rank.GENERAL),
     rule(ARCHITECTURE, "KeyError: '", "configuration_auto", pattern=r"CONFIG_MAPPING\[|configuration_auto\.py.{0,800}KeyError", rank=Rank.GENERAL),
@@ -41,31 +43,31 @@ RULES = (
     rule(TOKENIZER, "chat template", "chat_template", pattern=r"default chat template is no longer allowed|must provide a chat template|chat_template is not set|chat template.{0,60}(?:not defined|does not exist|not found|failed|looks like a file path)|no chat template|ChatTemplateResolutionError|[Ff]ound a chat template.{0,800}failed|apply_chat_template.{0,800}chat_template"),
     rule(TOKENIZER, "onversation roles must alternate", "ystem role not supported", "fter the optional system message", "jinja2.exceptions.", "TemplateSyntaxError", "TemplateError:", "Only user and assistant roles"),
     rule(TOKENIZER, "okenizer", pattern=r"Tokenizer class \S+ does not exist or is not currently imported|[Cc]an't load tokenizer for|[Cc]ouldn't instantiate the backend tokenizer|[Nn]o tokenizer file found|[Cc]annot (?:find|load) (?:the )?tokenizer|Unrecognized tokenizer|[Tt]okenizer.{0,60}(?:does not match|mismatch)|[Uu]nable to load (?:vocabulary|tokenizer)"),
-    rule(TOKENIZER, "data did not match any variant of untagged enum", "expected value at line 1 column 1", "Error while initializing BPE", "Error parsing line b'", "piece id is out of range", "is out of vocabulary", "Non-consecutive added token", "tekken.json", "Converting from Tiktoken failed", "Converting from SentencePiece"),
+    rule(TOKENIZER, "data did not match any variant of untagged enum", "expected value at line 1 column 1", pattern=r"untagged enum \w*Wrapper|Exception: expected value at line 1 column 1"),
+    rule(TOKENIZER, "Error while initializing BPE", "Error parsing line b'", "piece id is out of range", "Non-consecutive added token", "tekken.json", "Converting from Tiktoken failed", "Converting from SentencePiece"),
     rule(TOKENIZER, "Tokenizer", pattern=r"AttributeError: (?:'?\w{0,80}Tokenizer\w{0,80}'? (?:object )?has no attribute|.{0,800}tokenizer.{0,800}has no attribute)|TypeError: not a string.{0,800}|sentencepiece.{0,800}(?:RuntimeError|TypeError)", rank=Rank.GENERAL),
     rule(TOKENIZER, "ailed to load the tokenizer", rank=Rank.GENERAL),
     rule(LORA, "LoRA rank", "lora_rank", pattern=r"LoRA rank \S+ is greater than max_lora_rank|max_lora_rank \(\d+\) must be"),
-    rule(LORA, "LoRA", "Lora", "lora", "LORA", pattern=r"does not support (?:LoRA|LORA|lora)|not supported for (?:LoRA|LORA)|LoRA (?:is|was) not (?:enabled|supported)|LoRA is not enabled|no support for LORA|is unsupported LoRA weight|[Uu]nsupported LoRA weight|Loading lora \S+ failed|No adapter found for|LoRA added vocab size|lora_extra_vocab_size|[Nn]o free (?:LoRA|lora) slots|greater than the number of GPU LoRA slots|Adapter bias cannot be used|LoRA adapter .{0,80}(?:not found|does not exist|contains)|The lora adapter .{0,80}(?:does not exist|not found)|When using LoRA, vocab|max_cpu_loras \(\d+\) must be|[Pp]unica LoRA kernels|Long LoRA scaling factor|supported LoRA modules found|LoRA path must be"),
-    rule(LORA, "expected target modules in", "adapter_config.json", "vLLM only supports modules_to_save", "vLLM does not yet support DoRA", "Adapter rank", pattern=r"expected target modules in|adapter_config\.json|vLLM only supports modules_to_save|vLLM does not yet support DoRA"),
+    rule(LORA, "LoRA", "Lora", "lora", "LORA", pattern=r"does not support (?:LoRA|LORA|lora)|not supported for (?:LoRA|LORA)|LoRA (?:is|was) not (?:enabled|supported)|LoRA is not enabled|no support for LORA|is unsupported LoRA weight|[Uu]nsupported LoRA weight|Loading lora \S+ failed|No adapter found for|LoRA added vocab size|[Nn]o free (?:LoRA|lora) slots|greater than the number of GPU LoRA slots|Adapter bias cannot be used|LoRA adapter .{0,80}(?:not found|does not exist|contains)|The lora adapter .{0,80}(?:does not exist|not found)|When using LoRA, vocab|max_cpu_loras \(\d+\) must be|[Pp]unica LoRA kernels|Long LoRA scaling factor|supported LoRA modules found|LoRA path must be"),
+    rule(LORA, "expected target modules in", "adapter_config.json", "vLLM only supports modules_to_save", "vLLM does not yet support DoRA", "Adapter rank", pattern=r"expected target modules in|(?:Error|error|not|No)\b.{0,200}adapter_config\.json|adapter_config\.json.{0,80}(?:not|missing)|vLLM only supports modules_to_save|vLLM does not yet support DoRA"),
     rule(CONFIG, "User-specified max_model_len", pattern=r"User-specified max_model_len \(\d+\) is greater"),
-    rule(CONFIG, "rope", "Rope", "RoPE", "ROPE", "longrope", "mrope", pattern=r"(?:Error|error|assert|must|Unrecognized|Unknown|missing|invalid)\b.{0,200}\b(?:rope_(?:scaling|type|parameters|theta)|RoPE scaling|mrope_section|RoPE type)|\brope_(?:scaling|parameters)`?(?:'s)? .{0,60}(?:must|should|Missing|field|dictionary)|KeyError: '(?:rope_\w+|original_max_position_embeddings|short_factor|long_factor|mrope_section)'|'rope_scaling'"),
-    rule(CONFIG, "KeyError: 'type'", "KeyError: 'factor'", "KeyError: \"type\"", rank=Rank.GENERAL),
+    rule(CONFIG, "rope", "Rope", "RoPE", "ROPE", "longrope", "mrope", pattern=r"(?:Error|error|assert|must|Unrecognized|Unknown|missing|invalid)\b.{0,200}\b(?:rope_(?:scaling|type|parameters|theta)|RoPE scaling|mrope_section|RoPE type)|\brope_(?:scaling|parameters)`?(?:'s)? .{0,60}(?:must|should|Missing|field|dictionary)|KeyError: '(?:rope_\w+|original_max_position_embeddings|short_factor|long_factor|mrope_section|rope_scaling)'"),
     rule(CONFIG, "max_num_batched_tokens", pattern=r"max_num_batched_tokens \(\d+\) (?:is smaller than|must be greater)"),
-    rule(CONFIG, "Tried to load weights of size", "Attempted to load weight", "loaded_weight.shape", "shapes cannot be multiplied", "must match the size of tensor", "must match the existing size", "invalid for input of size", "size mismatch for", "vocab_size", pattern=r"assert .{0,80}vocab_sizes?\b|Tried to load weights of size|Attempted to load weight|assert .{0,800}loaded_weight\.shape|shapes cannot be multiplied|must match the (?:existing )?size|is invalid for input of size|size mismatch for", rank=Rank.GENERAL, needs=when(serving=False)),
-    rule(UNKNOWN, "shapes cannot be multiplied", "must match the size of tensor", "must match the existing size", "invalid for input of size", rank=Rank.GENERAL, needs=when(serving=True)),
-    rule(CONFIG, "onfig", pattern=r"AttributeError: '?\w*Config'? object has no attribute|text_config extracted from the model config does not have|config\.json.{0,40}(?:JSONDecodeError|is not a valid JSON)", rank=Rank.GENERAL),
+    rule(CONFIG, "Tried to load weights of size", "Attempted to load weight", "loaded_weight.shape", "size mismatch for", "vocab_size", pattern=r"assert .{0,80}vocab_sizes?\b|Tried to load weights of size|Attempted to load weight|assert .{0,800}loaded_weight\.shape|size mismatch for", rank=Rank.GENERAL, needs=when(serving=False)),
+    rule(UNKNOWN, "shapes cannot be multiplied", "must match the size of tensor", "must match the existing size", "invalid for input of size", rank=Rank.GENERAL),
+    rule(CONFIG, "onfig", pattern=r"AttributeError: '?(?!(?:Vllm|Model|Parallel|Cache|Scheduler|Load|Device|Compilation|LoRA|Speculative|KVTransfer)Config)\w*Config'? object has no attribute|text_config extracted from the model config does not have|config\.json.{0,40}(?:JSONDecodeError|is not a valid JSON)", rank=Rank.GENERAL),
     rule(CONFIG, "validation error", pattern=r"(?<!\d)\d{1,6} validation errors? for (?:\w{0,80}Config|\w{0,80}Args)\b", rank=Rank.SYMPTOM),
-    rule(CONFIG, "Value error, ", rank=Rank.GENERAL),
+    rule(CONFIG, "Value error, ", rank=Rank.GENERAL, needs=when(seen=r"validation errors? for \w*(?:Config|Args)\b|^(?!.*validation error)")),
     rule(FLAG, "unrecognized arguments:", pattern=r"error: unrecognized arguments: *\S"),
     rule(FLAG, "unexpected keyword argument", pattern=r"(?:Engine|AsyncEngine)Args\.__init__\(\) got an unexpected keyword argument '\w+'|LLM\.__init__\(\) got an unexpected"),
     rule(FLAG, "ambiguous option: ", pattern=r"error: ambiguous option: -"),
     rule(FLAG_VALUE, "invalid tool call parser", "invalid reasoning parser"),
-    rule(FLAG_VALUE, "error: argument", "invalid choice:", "mutually exclusive", "arguments are required", pattern=r"error: argument -[^:]{0,80}: \S|invalid choice: '.{0,80}\(choose from|are mutually exclusive|error: the following arguments are required"),
+    rule(FLAG_VALUE, "error: argument", "invalid choice:", "mutually exclusive", "arguments are required", pattern=r"error: argument -[^:]{0,80}: \S|invalid choice: '.{0,80}\(choose from|--\w\S*.{0,80}are mutually exclusive|error: the following arguments are required"),
 )  # fmt: skip
 
-_NETWORK = r"(?:HTTPS?ConnectionPool|ConnectionError|ConnectTimeout|ReadTimeout|SSLError|ProxyError|NameResolutionError|MaxRetryError|ouldn't connect to|annot reach|LocalEntryNotFound|OfflineModeIsEnabled|outgoing traffic)"
+_NETWORK = r"(?:HTTPS?ConnectionPool|ConnectionError|ConnectTimeout|ReadTimeout|SSLError|ProxyError|NameResolutionError|MaxRetryError|ouldn't connect to|annot reach|LocalEntryNotFound)"
 _DAMAGED = r"SafetensorError|HeaderTooLarge|HeaderTooSmall|MetadataIncompleteBuffer|InvalidHeaderDeserialization|PytorchStreamReader|Consistency check failed"
-_PINNED_TRANSFORMERS = cure("install the version that this vLLM was made for: its own requirements name it", "python -m pip check")  # fmt: skip
+_PINNED_TRANSFORMERS = cure("see whether Transformers is of a version that this vLLM requires", "python -m pip check; python -m pip show vllm transformers")  # fmt: skip
 
 FAILURES = (
     Failure(
@@ -84,8 +86,9 @@ FAILURES = (
         why="The name is neither a folder that exists here (in this container) with the needed files nor a repository that can be reached; a path that does not exist is taken for a repository's name.",
         cures=(
             cure("see whether the folder is there, seen from inside the container", "ls -l /path/to/model"),
-            cure("mount it into the container", "docker run -v /models:/models …", when(r"['\"` ]/\w\S*|Repo id must|FileNotFoundError|No such file")),
+            cure("in a container, mount it", "docker run -v /models:/models …", when(r"['\"` ]/\w\S*|Repo id must|FileNotFoundError|No such file")),
             cure("check the repository's name and revision on huggingface.co", None, when(r"not a (?:local folder|valid model)|RepositoryNotFound|RevisionNotFound|Repository Not Found|Revision Not Found|404")),
+            cure("if the repository is private or gated, pass a token that may read it", "export HF_TOKEN=hf_…", when(r"\b401\b|private or gated|private repository")),
         ),
         deterministic=True,
         variants=(
@@ -114,6 +117,11 @@ FAILURES = (
                 cures=(cure("compare its size with the repository's (a Git LFS pointer has about 130 bytes)", "ls -lL /path/to/model"), cure("download that file again", "hf download ORG/MODEL --force-download", when(_DAMAGED))),
             ),
             Variant(
+                when=when(r"OfflineModeIsEnabled|outgoing traffic"),
+                sentence="a file is not in the cache, and this process may not download (HF_HUB_OFFLINE or TRANSFORMERS_OFFLINE is set)",
+                cures=(cure("list the cache, and the variables that are set", "hf cache ls; env | grep -E 'HF_|OFFLINE'"), cure("download with the same revision and HF_HOME first, or unset the variable", None, when(r"ffline|outgoing traffic"))),
+            ),
+            Variant(
                 when=when(_NETWORK),
                 sentence="Hugging Face (or its mirror) cannot be reached, and the files are not in the cache",
                 cures=(
@@ -136,7 +144,7 @@ FAILURES = (
         why="The architecture has no implementation in this release, or the one it has does not fit the checkpoint or the flags.",
         cures=(
             cure("look the architecture up in vLLM's list of supported models, with the release that first has it"),
-            cure("take a vLLM release made after the model", None, when(r"not supported for now|has no vLLM|not recognize this architecture|annot find model module|CONFIG_MAPPING|does not recognize")),
+            cure("if the list does not name it for this release, take one made after the model; if it does, importing it failed: read the lines before", None, when(r"not supported for now|has no vLLM|not recognize this architecture|annot find model module|CONFIG_MAPPING|does not recognize")),
         ),
         deterministic=True,
         variants=(
@@ -164,7 +172,7 @@ FAILURES = (
                 cures=(cure("compare the names with those in model.safetensors.index.json"), cure("see which vLLM release the model's page asks for")),
             ),
             Variant(
-                when=when(r"does not support the|--runner|'embed' task|This model does not support"),
+                when=when(r"--runner|--task|\b(?:task|pooling|generat\w+|embed\w*|classif\w+|scor\w+|transcri\w+)\b.{0,80}\b(?:API|task|runner)|'embed' task"),
                 sentence="this model does not do the task that it was started for",
                 cures=(cure("leave --task or --runner out, or name one that the message lists", None, when(r"task|runner")),),
             ),
@@ -224,15 +232,21 @@ FAILURES = (
             Variant(
                 when=when(r"has no attribute"),
                 sentence="the tokenizer lacks a feature that this vLLM (or the model's own code) needs",
-                why="Transformers and vLLM are of different times: an attribute was removed in one and is used in the other.",
+                why="Often an attribute that one version of Transformers removed is used by this vLLM, or by the model's own code.",
                 cures=(_PINNED_TRANSFORMERS,),
+            ),
+            Variant(
+                when=when(r"instantiate the backend tokenizer|Converting from (?:Tiktoken|SentencePiece)"),
+                sentence="no fast tokenizer could be made: tokenizer.json is missing or damaged, or the package that converts another format is not installed",
+                cures=(cure("see whether tokenizer.json is there and whole, and whether sentencepiece and tiktoken are installed", "ls -lL /path/to/model; python -m pip show sentencepiece tiktoken"),),
             ),
             Variant(
                 when=when(r"."),
                 sentence="the tokenizer's files are missing, damaged or of another kind",
                 cures=(
                     cure("see whether tokenizer.json (or tokenizer.model, tekken.json) is there and whole", "ls -lL /path/to/model"),
-                    cure("if they are missing, name a model that has them", "--tokenizer ORG/MODEL", when(r"an't load tokenizer|tokenizer file found|annot (?:find|load)|Failed to load the tokenizer")),
+                    cure("if they are missing, name a model that has them", "--tokenizer ORG/MODEL", when(r"an't load tokenizer|tokenizer file found|annot (?:find|load)")),
+                    cure("if you trust the code of its repository, allow it", "--trust-remote-code", when(r"trust_remote_code")),
                 ),
             ),
         ),
@@ -266,7 +280,13 @@ FAILURES = (
                 cures=(cure("compare target_modules with the names in the message", "cat adapter_config.json"), cure("train it on supported modules, or merge it into the model's weights", None, when(r"module|weight|DoRA|bias"))),
             ),
             Variant(
-                when=when(r"No adapter found|does not exist|not found|path must be|Loading lora \S+ failed|adapter_config\.json"),
+                when=when(r"Loading lora \S+ failed"),
+                sentence="an adapter could not be loaded; this line has no reason",
+                why="The exception that it was raised from stands before it.",
+                cures=(cure("read that exception; see whether the adapter's files are there, seen from inside the container", "ls -l /path/to/adapter"),),
+            ),
+            Variant(
+                when=when(r"No adapter found|does not exist|not found|path must be|adapter_config\.json"),
                 sentence="the adapter is not in the place that vLLM reads",
                 cures=(cure("see whether adapter_config.json and the weights are there, seen from inside the container", "ls -l /path/to/adapter"),),
             ),
@@ -305,7 +325,7 @@ FAILURES = (
             Variant(
                 when=when(r"has no attribute|text_config"),
                 sentence="the model's config has not the entry that this vLLM reads",
-                why="Transformers and vLLM are of different times, or the config is of another kind of model.",
+                why="Transformers and vLLM are of versions that do not fit each other, or the config is of another kind of model.",
                 cures=(_PINNED_TRANSFORMERS,),
             ),
             Variant(
@@ -317,7 +337,7 @@ FAILURES = (
             Variant(
                 when=when(r"Value error, |validation error"),
                 sentence="a setting was refused; the message names it, and why",
-                cures=(cure("see the flag's values", "vllm serve --help=all"),),
+                cures=(cure("see the values that the flag takes", "vllm serve --help=all", when(r"--[a-z]|argument|Valid options|must be one of")),),
             ),
             Variant(
                 when=when(r"shape|[Ss]ize|load weight|vocab"),

@@ -10,7 +10,7 @@ from vllm_watch.support.vllm_flags import Standing
 
 _RANK = re.compile(rf"rank \(?({WHOLE})\)? is greater than max_lora_rank")
 _RANKS = (8, 16, 32, 64, 128, 256, 320, 512)
-"""The values that --max-lora-rank takes (vllm/config/lora.py); 1 is among them, too."""
+"""The values that --max-lora-rank takes (vllm/config/lora.py)."""
 
 _FLAGS = re.compile(r"unrecognized arguments: *(.{1,400})")
 _AMBIGUOUS = re.compile(r"ambiguous option: (\S{1,80}) could match (.{1,300})")
@@ -59,7 +59,6 @@ def unknown_flag(text: str, facts: Facts) -> Told:
 
 
 def _flag_fix(flag: str, facts: Facts) -> Fix:
-    """Return the replacement of a flag that this release refused."""
     if flag in _SAMPLING:
         return Fix(f"drop {flag}: it is a setting of requests (or of --override-generation-config), not of the server")  # fmt: skip
     name, version = flag.lstrip("-"), facts.get("vllm_version")

@@ -1,4 +1,4 @@
-"""Many GPUs and many processes: tensor parallelism, NCCL, Ray, shared memory, ports.
+"""Many GPUs and processes.
 
 Sources: vllm/config/parallel.py, vllm/distributed and vllm/v1/executor of vLLM 0.6 to 0.32; NCCL, Gloo and
 Ray; flashinfer #2394 (pidfd_getfd); vllm-ascend #1704, #3162, #5135 (HCCL).
@@ -24,19 +24,20 @@ RULES = (
     rule(TP_GPUS, "less than max local gpu count", "cannot be larger than the number of available GPUs", "Current node has no GPU available", "invalid device ordinal", "hipErrorInvalidDevice"),
     rule(TP_GPUS, "is out of range for", "out of bounds", "assert", pattern=r"--device-ids index \d+ is out of range|DP adjusted local rank \d+ is out of bounds|device >= 0 && device < num_gpus"),
     rule(TP_HEADS, "must be divisible by", pattern=r"(?:heads?|layers|vocab\w{0,20}|size|partitions?)\b.{0,40}must be divisible by (?:the )?(?:tensor|pipeline|tp|TP|`?tensor_parallel|num_gpus|world)"),
-    rule(TP_HEADS, "not divisible by", "divisible by tp", pattern=r"(?:AssertionError|ValueError|ShardError).{0,200}\bis not divisible by (?:tp_size|TP|total_num_kv_heads|min_|group_size|weight quantization block|pack_factor|\d+)|should be divisible by tp_size"),
-    rule(TP_HEADS, "not divisible by", pattern=r"\b\d+ is not divisible by \d+", rank=Rank.GENERAL),
+    rule(TP_HEADS, "not divisible by", "divisible by tp", pattern=r"(?:AssertionError|ValueError|ShardError).{0,200}\bis not divisible by (?:tp_size|TP|total_num_kv_heads|min_|group_size|weight quantization block|pack_factor)|should be divisible by tp_size"),
+    rule(TP_HEADS, "not divisible by", pattern=r"AssertionError: \d+ is not divisible by \d+(?:\W*$| \[repeated)", rank=Rank.GENERAL),
     rule(NCCL_TIMEOUT, "timeout", pattern=r"Watchdog caught collective operation timeout|collective operation timeout: Work"),
     rule(NCCL_TIMEOUT, "milliseconds before timing out", "Some NCCL operations have failed or timed out", "Heartbeat monitor timed out!", "Timeout at NCCL work", "Timeout waiting for key: default_pg", rank=Rank.GENERAL),
     rule(NCCL_TIMEOUT, "Timed out waiting", "Wait timeout", "wait timeout", pattern=r"[Tt]imed out waiting \d+ ?ms for (?:send|recv) operation|[Ww]ait timeout after \d+ ?ms", rank=Rank.GENERAL),
-    rule(NCCL, "ncclUnhandledCudaError", "ncclSystemError", "ncclInternalError", "ncclInvalidUsage", "ncclInvalidArgument", "ncclRemoteError", rank=Rank.GENERAL),
-    rule(NCCL, "NCCL error", "NCCL Error", "RCCL error", pattern=r"(?:NCCL|RCCL) [eE]rror(?: in)?:? |NCCL error in:|NCCL Error \d", rank=Rank.GENERAL),
+    rule(NCCL, "ncclUnhandledCudaError", "ncclSystemError", "ncclInternalError", "ncclInvalidUsage", "ncclInvalidArgument", rank=Rank.GENERAL),
+    rule(NCCL, "NCCL error", "NCCL Error", "RCCL error", pattern=r"(?:(?:NCCL|RCCL) [eE]rror(?: in)?:? |NCCL error in:|NCCL Error \d)(?!.{0,300}remote process exited)", rank=Rank.GENERAL),
     rule(NCCL, "ncclCommInitRank", "ncclGetUniqueId", "ncclCommInitRankConfig", pattern=r"nccl(?:CommInitRank|CommInitRankConfig|GetUniqueId)\b.{0,800}(?:fail|error)", rank=Rank.GENERAL),
     rule(NCCL, "EI00", "EJ00", "ERR02200", "HCCL", "hccl", pattern=r"\bE[IJ]00\d\d\b|ERR02200|[Hh][Cc][Cc][Ll](?: \w{1,20}){0,3} (?:error|failed)|call hccl api failed", rank=Rank.GENERAL),
-    rule(NCCL, "Duplicate GPU detected", "DistBackendError", "Error while creating shared memory segment /dev/shm/nccl", "Bootstrap : no socket interface found", "No socket interface found", rank=Rank.GENERAL),
+    rule(NCCL, "Duplicate GPU detected", "DistBackendError", "Error while creating shared memory segment /dev/shm/nccl", "Bootstrap : no socket interface found", "No socket interface found", pattern=r"Duplicate GPU detected|DistBackendError(?!.{0,300}remote process exited)|Error while creating shared memory segment /dev/shm/nccl|[Nn]o socket interface found", rank=Rank.GENERAL),
     rule(NCCL, "custom_all_reduce.cuh", pattern=r"Cuda error \S{0,200}custom_all_reduce\.cuh:\d+"),
     rule(NCCL, "NCCL WARN", pattern=r"NCCL WARN .{0,800}(?:[Ff]ailed|[Ee]rror|out of memory|[Tt]imeout|No route|refused)", rank=Rank.SYMPTOM),
-    rule(NCCL, "connectFullMesh", "DistStoreError", "DistNetworkError", "RendezvousConnectionError", "waiting for clients", "Connection closed by peer", pattern=r"Gloo connectFullMesh failed|DistStoreError|DistNetworkError: (?!.{0,800}EADDRINUSE)|RendezvousConnectionError|waiting for clients\. \d+/\d+ clients joined|gloo.{0,800}Connection closed by peer", rank=Rank.GENERAL),
+    rule(NCCL, "connectFullMesh", "DistStoreError", "DistNetworkError", "RendezvousConnectionError", "waiting for clients", pattern=r"Gloo connectFullMesh failed|DistStoreError|DistNetworkError: (?!.{0,800}(?:EADDRINUSE|Broken pipe|got 0 bytes|reset by peer))|RendezvousConnectionError|waiting for clients\. \d+/\d+ clients joined", rank=Rank.GENERAL),
+    rule(NCCL, "ncclRemoteError", "remote process exited", "Connection closed by peer", "reset by peer", "got 0 bytes", "Broken pipe", pattern=r"ncclRemoteError|remote process exited|(?:gloo|TCPStore|DistNetworkError).{0,800}(?:Connection closed by peer|reset by peer|got 0 bytes|Broken pipe)", rank=Rank.SYMPTOM),
     rule(PTRACE, "pidfd_getfd", "pidfd_open", "ptrace", pattern=r"pidfd_(?:getfd|open)\b.{0,200}(?:not permitted|[Dd]enied|failed)|ptrace.{0,80}(?:not permitted|[Dd]enied)"),
     rule(UNKNOWN, "OCI runtime create failed", "executable file not found in $PATH", rank=Rank.GENERAL),
     rule(NCCL, "client socket has timed out", "client socket has failed to connect", rank=Rank.GENERAL),
@@ -45,7 +46,8 @@ RULES = (
     rule(RAY, "aylet", pattern=r"Unable to register worker with raylet|Failed to register worker .{0,800}[Rr]aylet|Failed to connect to (?:the )?[Rr]aylet|[Rr]aylet.{0,40}(?:died|has failed|is dead|exited)"),
     rule(TP_GPUS, "exceeds available GPUs", rank=Rank.GENERAL, quiet=True),
     rule(RAY, "does not allocate any GPUs on the driver node"),
-    rule(RAY, "file_system_monitor", "Object creation will fail", rank=Rank.GENERAL, quiet=True),
+    rule(RAY, "file_system_monitor", pattern=r"file_system_monitor.{0,400}available space: 0\b(?!\.)", rank=Rank.GENERAL, quiet=True, numeric=True),
+    rule(UNKNOWN, "Object creation will fail", rank=Rank.SYMPTOM, quiet=True),
     rule(RAY, "KeyError: 'bundles'", rank=Rank.GENERAL),
     rule(RAY, "Could not find any running Ray instance", "node_ip_address.json", "Can't find a `node_ip_address", "Version mismatch: The cluster was started with", "Failed to connect to GCS", "Every node should have a unique IP", "Ray cluster does not have enough resources", "Failed to start the dashboard", "This node has an IP address of", "Ran into exception when trying to connect to Ray", "ray.init() has not been called", "Unable to connect to GCS", rank=Rank.GENERAL),
     rule(RAY, "placement group", pattern=r"(?:Cannot|Unable to) (?:provide|create|schedule) (?:a )?placement group|[Pp]lacement group.{0,80}(?:not ready|timed out|infeasible|cannot be (?:scheduled|created)|creation timed out)", rank=Rank.GENERAL),
@@ -57,7 +59,8 @@ RULES = (
     rule(PORT, "rrno", "ort", pattern=r"\[Errno 98\]|[Pp]ort \d+ is already (?:in use|allocated|being used)", numeric=True),
 )  # fmt: skip
 
-_ASCEND = r"HCCL|hccl|\bE[IJ]00\d\d|ERR02200|NPU|npu"
+_OTHER_PORT = r"zmq|ZMQ|NIXL|nixl|side.channel|EADDRINUSE|TCPStore|server socket has failed to listen|master.port|rpc.port|ompi|mooncake"
+_ASCEND = r"HCCL|hccl|\bE[IJ]00\d\d|ERR02200|\bNPU|(?:\b|_)npu(?:\b|_)"
 _DEBUG = cure(
     "run again with NCCL's own log, and read the first WARN of each rank",
     "NCCL_DEBUG=INFO vllm serve …",
@@ -75,6 +78,14 @@ FAILURES = (
             cure("with Ray, see which GPUs the cluster has", "ray status", when(seen=r"[Rr]ay|placement group")),
         ),
         deterministic=True,
+        variants=(
+            Variant(
+                when=when(r"invalid device ordinal|hipErrorInvalidDevice|out of range for|out of bounds|device >= 0"),
+                sentence="a GPU of a number was asked for that this process does not see",
+                why="CUDA_VISIBLE_DEVICES (or the container) shows fewer GPUs, or the local rank is larger than their number.",
+                cures=(cure("see which GPUs this process sees", "nvidia-smi -L; echo $CUDA_VISIBLE_DEVICES", when(lacks=r"hipError|HIP")),),
+            ),
+        ),
         numbers=parallel_numbers.too_few_gpus,
     ),
     Failure(
@@ -106,7 +117,7 @@ FAILURES = (
         cures=(
             _DEBUG,
             cure("in a container, give shared memory", "docker run --ipc=host …   (or --shm-size=16g)", when(r"[/]dev/shm|shared memory segment|Bus error|No space left")),
-            cure("between hosts, name the network interface", "NCCL_SOCKET_IFNAME=eth0 GLOO_SOCKET_IFNAME=eth0", when(r"socket|Socket|connectFullMesh|No route|refused|interface|clients joined|waiting for clients|timed out")),
+            cure("with several hosts, name the network interface that connects them, on each host as it is called there", "ip -br addr; export NCCL_SOCKET_IFNAME=NAME GLOO_SOCKET_IFNAME=NAME", when(r"socket|Socket|connectFullMesh|No route|refused|interface|clients joined|waiting for clients|timed out")),
             cure("give each rank a GPU of its own", "echo $CUDA_VISIBLE_DEVICES", when(r"Duplicate GPU")),
             cure("leave GPU memory for NCCL, or free another process's memory", "nvidia-smi", when(r"Cuda failure 2|out of memory")),
         ),
@@ -156,8 +167,8 @@ FAILURES = (
             cure("see the cluster's resources", "ray status"),
             cure("read the dead worker's own log", "ls /tmp/ray/session_latest/logs", when(r"[Aa]ctor|died|SYSTEM_ERROR|raylet|Raylet|dead")),
             cure("on a single host, do without Ray", "--distributed-executor-backend mp", when(r"running Ray instance|node_ip_address|driver node|Failed to connect to (?:GCS|the Raylet)|raylet")),
+            cure("free space for Ray's session", "df -h /tmp", when(r"available space: 0")),
             cure("install the same Ray and Python on every node", "ray --version", when(r"Version mismatch")),
-            cure("free space for Ray's session", "df -h /tmp", when(r"over \d+% full|Object creation will fail")),
         ),
         deterministic=False,
     ),
@@ -165,8 +176,16 @@ FAILURES = (
         slug=PORT,
         sentence="the port is taken by another process",
         why="vLLM could not bind: another server, or the remains of an earlier vLLM, listen there.",
-        cures=(cure("see who listens", "ss -ltnp"), cure("end it, or take another port", "--port N", when(r"rrno 98|already in use|already allocated|EADDRINUSE|Address in use"))),
+        cures=(cure("see who listens", "ss -ltnp"), cure("end it, or serve on another port", "--port N", when(r"rrno 98|already allocated|attempting to bind", lacks=_OTHER_PORT)), cure("if it is not the port of the API: the side channel of NIXL, the data parallel RPC and torch's rendezvous have ports of their own", "VLLM_NIXL_SIDE_CHANNEL_PORT=N   (or --data-parallel-rpc-port N, --master-port N)", when(seen=_OTHER_PORT))),
         deterministic=False,
+        variants=(
+            Variant(
+                when=when(seen=r"get_open_port|bind\(\(\S{0,20}, 0\)\)"),
+                sentence="no free port was left for vLLM, which asked for any",
+                why="This is not the port of the API: connections of this host hold the ports for outgoing connections, or the network namespace has few.",
+                cures=(cure("see how many are used, and the range", "ss -s; sysctl net.ipv4.ip_local_port_range", when(seen=r"get_open_port|bind")),),
+            ),
+        ),
         numbers=parallel_numbers.port,
     ),
     Failure(

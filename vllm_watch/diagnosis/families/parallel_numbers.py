@@ -1,5 +1,6 @@
 """Numbers of parallelism messages: GPUs, sizes that divide, ports."""
 
+import math
 import re
 
 from vllm_watch.diagnosis.numbers import WHOLE
@@ -7,7 +8,7 @@ from vllm_watch.diagnosis.report import Fix
 from vllm_watch.diagnosis.rule import Facts, Told
 
 PARTS_MAX = 16_384
-"""More GPUs than one engine spans; a larger number is not a number of GPUs."""
+"""No engine spans more GPUs."""
 
 _WORLD = re.compile(
     rf"World size \(({WHOLE})\) is larger than the number of available GPUs \(({WHOLE})\)"
@@ -30,25 +31,30 @@ def too_few_gpus(text: str, facts: Facts) -> Told:
     if not found:
         return Told()
     wanted, there = found.groups()
-    fixes = (
-        (Fix("ask for the existing resources", f"--tensor-parallel-size {there}"),)
-        if there != "0"
-        else ()
-    )
-    return Told(f"{wanted} GPUs were asked for, {there} are visible.", fixes)
+    possible = _power_of_two(int(there))
+    fix = Fix("if the model fits on fewer GPUs, ask for no more than there are", f"--tensor-parallel-size {possible}")  # fmt: skip
+    said = f"{wanted} GPUs were asked for, {there} are visible."
+    alone = found.re is _SIZE or facts.get("pipeline_parallel_size", 1) == 1
+    return Told(said, (fix,) if possible and alone else ())
 
 
 def not_dividing(text: str, facts: Facts) -> Told:
-    """Return the sizes that divide this dimension."""
+    """Return the largest power of two that divides this dimension: all other dimensions must divide, too."""
     found = _HEADS.search(text) or _DIVIDES.search(text)
     if not found:
         return Told()
     dimension, parts = (int(each) for each in found.groups())
     if not 0 < parts <= min(dimension, PARTS_MAX):
         return Told(f"{dimension} cannot be cut into {parts}.")
-    possible = max(each for each in range(1, parts) if dimension % each == 0) if parts > 1 else 1
-    said = f"{dimension} is not a multiple of {parts}; {possible} is the next smaller that divides."
-    return Told(said, (Fix("take a size that divides", f"--tensor-parallel-size {possible}"),))
+    said = f"{dimension} is not a multiple of {parts}."
+    possible = _power_of_two(math.gcd(dimension, _power_of_two(parts - 1)))
+    if facts.get("tensor_parallel_size", parts) != parts or not possible:
+        return Told(said)
+    return Told(said, (Fix("if the model fits on fewer GPUs, take a size that divides", f"--tensor-parallel-size {possible}"),))  # fmt: skip
+
+
+def _power_of_two(most: int) -> int:
+    return 1 << most.bit_length() - 1 if most > 0 else 0
 
 
 def port(text: str, facts: Facts) -> Told:

@@ -1,4 +1,4 @@
-"""Failures while serving: the GPU, a request, the engine itself.
+"""Failures while serving.
 
 Sources: the NVIDIA driver and NVIDIA's catalogue of Xid errors, ROCm's HSA status codes, CANN's error codes
 (vllm-ascend #16649, #5135), vllm/v1/engine and vllm/v1/core/sched of vLLM 0.8 to 0.32, vllm #43920 and #30346
@@ -20,13 +20,13 @@ DEAD = "engine_dead"
 RULES = (
     rule(XID, "Xid", pattern=r"NVRM: .{0,20}Xid|\bXid \(PCI|XID error|\bXid[ :]+\d+", quiet=True),
     rule(XID, "amdgpu", pattern=r"amdgpu\b.{0,80}(?:page fault \(|ring \S{1,40} timeout|GPU reset begin|VRAM is lost)", quiet=True),
-    rule(XID, "fallen off the bus", "GPU is lost", "uncorrectable ECC error", "Uncorrectable ECC", "NVML_ERROR_GPU_IS_LOST", "Memory access fault by GPU", "HSA_STATUS_ERROR_MEMORY_APERTURE", "HSA_STATUS_ERROR_EXCEPTION", "HSA_STATUS_ERROR_MEMORY_FAULT", "HSA_STATUS_ERROR_ILLEGAL_INSTRUCTION", "GPU reset"),
+    rule(XID, "fallen off the bus", "GPU is lost", "uncorrectable ECC error", "Uncorrectable ECC", "NVML_ERROR_GPU_IS_LOST", "Memory access fault by GPU", "Memory critical error by agent", "HSA_STATUS_ERROR_MEMORY_APERTURE", "HSA_STATUS_ERROR_EXCEPTION", "HSA_STATUS_ERROR_MEMORY_FAULT", "HSA_STATUS_ERROR_ILLEGAL_INSTRUCTION", "GPU reset"),
     rule(XID, "illegal memory access", "unspecified launch failure", "device-side assert", "misaligned address", "illegal instruction was", "launch timed out", "CUBLAS_STATUS_EXECUTION_FAILED", "CUBLAS_STATUS_INTERNAL_ERROR", "CUDA_ERROR_ILLEGAL_ADDRESS", "CUDA_ERROR_LAUNCH_FAILED", "cudaErrorIllegalAddress", "cudaErrorLaunchFailure", "invalid program counter", "hardware stack error", "CUDA_ERROR_ECC", "cudaErrorECC", "NVLink error", "invalid address space", rank=Rank.GENERAL, quiet=True),
-    rule(NPU, "aclnn", "acl", "ERR0", "EZ", "EE", "EH", "EK", "E19999", "507", "NPU function error", "ACL stream", pattern=r"NPU function error|ACL stream synchronize failed|operator name is aclnn\w+|\baclnn\w{1,60}.{0,80}(?:fail|error)|call (?:aclnn|acl) ?\w{0,60} (?:api )?failed|\bERR0[01]\d\d\d\b|\bE[ZEHK]\d{4}\b:|\bE19999\b|aclrt\w{1,40}.{0,60}error code|error code is (?:507|161|561|207)\d{3}", rank=Rank.GENERAL, numeric=True),
+    rule(NPU, "aclnn", "acl", "ERR0", "EZ", "EE", "EH", "EK", "E19999", "507", "NPU function error", "ACL stream", "Inner error is reported", pattern=r"Inner error is reported as above|NPU function error|ACL stream synchronize failed|operator name is aclnn\w+|\baclnn\w{1,60}.{0,80}(?:fail|error)|call (?:aclnn|acl) ?\w{0,60} (?:api )?failed|\bERR0[01]\d\d\d\b|\bE[ZEHK]\d{4}\b:|\bE19999\b|aclrt\w{1,40}.{0,60}error code|error code is (?:507|161|561|207)\d{3}", rank=Rank.GENERAL, numeric=True),
     rule(BUG, "Assertion error csrc", rank=Rank.GENERAL),
     rule(BUG, "Assertion error (", pattern=r"Assertion error \((?!\S{0,200}/jit/\w{1,40}\.hpp)\S{0,200}\.(?:hpp|cuh|cpp|h):\d+\)", rank=Rank.GENERAL),
     rule(BUG, "AssertionError", pattern=r"AssertionError\s*$", rank=Rank.GENERAL, needs=when(r"AssertionError")),
-    rule(GRAMMAR, "rammar", "xgrammar", "outlines", "llguidance", "json_schema", "structured_output", pattern=r"(?:Error|Exception): .{0,300}(?:xgrammar|llguidance|outlines|compile_grammar|compile_json_schema|grammar_matcher|EBNF|[Gg]rammar (?:is|has|error|compil|init|rejected)|[Ff]ailed to (?:advance|convert|compile).{0,40}(?:FSM|[Gg]rammar|schema))|(?:xgrammar|grammar)\S{0,80}\.cc:\d+:? .{0,200}(?:[Ee]rror|[Cc]heck failed|EBNF)", rank=Rank.GENERAL),
+    rule(GRAMMAR, "rammar", "xgrammar", "outlines", "llguidance", "json_schema", "structured_output", pattern=r"(?:(?<!Import)(?<!ModuleNotFound)(?<!Attribute)(?<!File)Error|Exception): .{0,300}(?:xgrammar|llguidance|outlines|compile_grammar|compile_json_schema|grammar_matcher|EBNF|[Gg]rammar (?:is|has|error|compil|init|rejected)|[Ff]ailed to (?:advance|convert|compile).{0,40}(?:FSM|[Gg]rammar|schema))|(?:xgrammar|grammar)\S{0,80}\.cc:\d+:? .{0,200}(?:[Ee]rror|[Cc]heck failed|EBNF)", rank=Rank.GENERAL),
     rule(GRAMMAR, "Failed to advance FSM", rank=Rank.REQUEST, heals=True),
     rule(CONTEXT, "aximum context length", "maximum model length", "is too long and exceeds", pattern=r"[Tt]his model's maximum context length is|maximum context length (?:of|is|\()|longer than the maximum model length|is too long and exceeds (?:limit of|the capacity)|exceeds? (?:the )?model's maximum (?:context|model) length", rank=Rank.REQUEST, quiet=True),
     rule(CONTEXT, "max_model_len", "max_tokens", "max_completion_tokens", "encoder cache size", "prompt", pattern=r"(?:prompt|input|request)\b.{0,120}(?:exceeds?|longer than|greater than|more than) .{0,30}max_model_len|max_(?:completion_)?tokens\W.{0,60}(?:too large|exceeds)|max_tokens must be at least 1, got -|exceeds the pre-allocated encoder cache size|prompt is too long", rank=Rank.REQUEST, quiet=True),
@@ -34,10 +34,11 @@ RULES = (
     rule(DEAD, "EngineDeadError", "EngineGenerateError", "ngine process", "Engine loop", "ngine is dead", "ngine is already dead", "Task finished unexpectedly", "ackground loop", "Engine iteration timed out", "Engine background task failed", pattern=r"Engine background task failed|\b\w*EngineDeadError|EngineGenerateError|[Ee]ngine process .{0,40}(?:died|failed to start)|Engine loop (?:is not running|has died)|[Ee]ngine is (?:already )?dead|Task finished unexpectedly|[Bb]ackground loop (?:has errored|is not running|is stopped)|Engine iteration timed out", rank=Rank.DEATH),
     rule(DEAD, "failed liveness probe", "failed startup probe", rank=Rank.DEATH, quiet=True),
     rule(DEAD, "code", "Code", pattern=r"[Ee]xit(?:ed)?(?: with)?(?: exit)? [Cc]ode:? {0,8}13[2-9]\b", rank=Rank.DEATH, quiet=True, numeric=True),
+    rule(UNKNOWN, "pciehp", "device inaccessible", "AER: ", "blocked for more than", "Hardware Error", pattern=r"pciehp .{0,80}(?:Link Down|Card not present)|device inaccessible|AER: .{0,60}[Uu]ncorrect|task \S+ blocked for more than \d+ seconds|\[Hardware Error\]", rank=Rank.SYMPTOM, quiet=True),
     rule(UNKNOWN, "NVRM: ", pattern=r"NVRM: .{0,200}(?:[Ff]ailed|[Ee]rror|NV_ERR_)", rank=Rank.SYMPTOM, quiet=True),
-    rule(DEAD, "segfault at ", pattern=r"(?:VLLM|vllm|pt_main_thread|python|EngineCor)\S{0,40}\[\d+\]: segfault at ", rank=Rank.DEATH, quiet=True),
+    rule(DEAD, "segfault at ", " trap ", "general protection", pattern=r"(?:VLLM|vllm|pt_main_thread|python|EngineCor)\S{0,40}\[\d+\]:? (?:segfault at |trap |general protection)", rank=Rank.DEATH, quiet=True),
     rule(DEAD, "orker", "WorkerProc", pattern=r"WorkerProc (?:initialization failed|failed to start|hit an exception)|Worker proc \S+ died unexpectedly|Worker \S+ pid \d+ died|[Oo]ne of the worker processes died|worker process died", rank=Rank.DEATH),
-    rule(DEAD, "output_handler failed", "Terminating server process", "rror in calling", "Error in model execution", "Segmentation fault", "SIGSEGV", "SIGBUS", "Bus error", "Aborted (core dumped)", "core dumped", "SIGABRT", "Fatal Python error", rank=Rank.DEATH),
+    rule(DEAD, "RuntimeError: cancelled", "output_handler failed", "Terminating server process", "rror in calling", "Error in model execution", "Segmentation fault", "SIGSEGV", "SIGBUS", "Bus error", "Aborted (core dumped)", "core dumped", "SIGABRT", "Fatal Python error", rank=Rank.DEATH),
 )  # fmt: skip
 
 _KERNEL = r"illegal memory access|unspecified launch failure|device-side assert|misaligned|illegal instruction|EXECUTION_FAILED|ILLEGAL_ADDRESS|LAUNCH_FAILED|LaunchFailure"
@@ -48,8 +49,8 @@ FAILURES = (
         sentence="the GPU, or a kernel on it, failed",
         why="The CUDA context is lost, and only a new process gets another.",
         cures=(
-            cure("see the driver's own report and its number", "dmesg -T | grep -i -E 'xid|nvrm'", when(lacks=r"HSA_|hip|HIP|Memory access fault by GPU|amdgpu")),
-            cure("that is hardware: drain the host and reset or replace the GPU", "nvidia-smi -q -d ECC,PAGE_RETIREMENT", when(r"Xid.{0,40}: (?:48|64|79|95)\b|fallen off the bus|GPU is lost|[Uu]ncorrectable ECC|GPU_IS_LOST|CUDA_ERROR_ECC|cudaErrorECC")),
+            cure("see the driver's own report and its number", "dmesg -T | grep -i -E 'xid|nvrm'", when(lacks=r"HSA_|hip|HIP|Memory access fault by GPU|Memory critical error|amdgpu")),
+            cure("most often that is hardware (the GPU, its power, its slot): drain the host, reset the GPU or reboot, and replace it if it comes again", "nvidia-smi -q -d ECC,PAGE_RETIREMENT", when(r"Xid.{0,40}: (?:48|64|79|95)\b|fallen off the bus|GPU is lost|[Uu]ncorrectable ECC|GPU_IS_LOST|CUDA_ERROR_ECC|cudaErrorECC")),
             cure("reset the GPU once nothing runs on it; where that fails, reboot the host", "nvidia-smi --gpu-reset -i N", when(r"Xid.{0,40}: (?:62|63|94|119|120)\b")),
             cure("see the links' errors, and the switches'", "nvidia-smi nvlink -e", when(r"Xid.{0,40}: (?:74|14[4-9]|150)\b|previous Xid (?:74|14[4-9]|150)\b")),
             cure("without an Xid it is usually a bug in a kernel; find which", "CUDA_LAUNCH_BLOCKING=1 vllm serve …", when(_KERNEL, lacks=r"Xid")),
@@ -57,7 +58,7 @@ FAILURES = (
         deterministic=False,
         variants=(
             Variant(
-                when=when(r"HSA_STATUS|Memory access fault by GPU|hipError|amdgpu"),
+                when=when(r"HSA_STATUS|Memory access fault by GPU|Memory critical error|hipError|amdgpu"),
                 sentence="the AMD GPU, or a kernel on it, failed",
                 why="The HSA runtime aborts the queue, and only a new process gets another.",
                 cures=(cure("see the driver's own report", "dmesg -T | grep -i -E 'amdgpu|kfd'"), cure("find the kernel", "AMD_SERIALIZE_KERNEL=3 HIP_LAUNCH_BLOCKING=1 vllm serve …", when(r"HSA_|Memory access fault|hipError"))),
@@ -82,6 +83,14 @@ FAILURES = (
         why="Prompt and requested output together must not exceed max_model_len; vLLM refuses such a request and lives on.",
         cures=(cure("send less, or ask for fewer tokens (max_tokens)", None, when(r"max|long|exceed")), cure("or allow more, as far as model and KV cache do: raise --max-model-len", None, when(r"maximum (?:context|model) length|max_model_len|exceeds limit|too long"))),
         deterministic=False,
+        variants=(
+            Variant(
+                when=when(r"encoder cache"),
+                sentence="an image, video or sound of a request is larger than the encoder cache",
+                why="vLLM refuses such a request and lives on; the size of the cache follows from --max-num-batched-tokens and --limit-mm-per-prompt.",
+                cures=(cure("send a smaller one, or change the flag that the message names", None, when(r"encoder cache")),),
+            ),
+        ),
         numbers=serving_numbers.context,
     ),
     Failure(
@@ -91,7 +100,6 @@ FAILURES = (
         cures=(
             cure("find the request that has this schema, regex or grammar, and keep it away"),
             cure("restart the engine: it died of one request, not of its state", None, when(seen=r"EngineDead|fatal error|EngineCore encountered|Engine loop|died")),
-            cure("fix the backend, so that requests are checked against the one that is used", "--structured-outputs-config.backend xgrammar", when(seen=r"auto|backend")),
         ),
         deterministic=False,
     ),
@@ -110,7 +118,7 @@ FAILURES = (
             ),
             Variant(
                 when=when(seen=r"core/sched/|kv_cache_manager|kv_connector|offload\w{0,40}/|num_new_tokens|schedule\(\)"),
-                sentence="an assertion failed in the scheduler: a bug of this release, or of its KV connector",
+                sentence="an assertion failed in the scheduler or a KV connector: a bug of this release, or of the connector",
                 why="The engine ends with it, and the requests in flight are lost.",
                 cures=(
                     cure("restart the engine", None, when(serving=True)),
@@ -134,7 +142,7 @@ FAILURES = (
             Variant(
                 when=when(serving=False),
                 sentence="the start never came up",
-                why="Nothing but waiting is logged after this line; a download or a slow disk appears the same. A restart with nothing changed most likely stops at the same point.",
+                why="Nothing but waiting is logged after this line; a download or a slow disk appears the same. A restart with nothing changed often stops at the same point.",
                 cures=(
                     cure("see where engine core and workers are", "py-spy dump --pid PID_OF_WORKER"),
                     cure("skip the profiling of images and videos", "--skip-mm-profiling", when(r"Encoder cache will be initialized")),
@@ -151,6 +159,12 @@ FAILURES = (
         why="These lines are only the consequences; the cause was written by the engine core or a worker, before them.",
         variants=(
             Variant(
+                when=when(r"failed (?:liveness|startup) probe", seen=r"probe failed: HTTP probe failed with statuscode: (?:401|403|404|405)"),
+                sentence="Kubernetes restarted the container: its probe asks for a path that the server refuses",
+                why="The server answered the probe with 401, 403, 404 or 405: it runs, and the probe is wrong.",
+                cures=(cure("compare the path, port and headers of the probe with the server's: vLLM has /health", "kubectl get pod POD -o jsonpath='{.spec.containers[*].livenessProbe}'"),),
+            ),
+            Variant(
                 when=when(r"failed (?:liveness|startup) probe"),
                 sentence="Kubernetes restarted the container: its probe failed",
                 why="A probe that does not wait for a whole start ends it each time; one that fails later shows an engine that does not answer.",
@@ -158,6 +172,12 @@ FAILURES = (
                     cure("read the log of the container before", "kubectl logs --previous POD"),
                     cure("give the start a startupProbe that waits as long as it takes (failureThreshold × periodSeconds)", None, when(r"failed (?:liveness|startup) probe")),
                 ),
+            ),
+            Variant(
+                when=when(r"Illegal instruction|SIGILL"),
+                sentence="the process executed an instruction that this CPU does not have",
+                why="The build needs a newer CPU: vLLM's CPU wheels need AVX512 or AVX2, and virtual machines often hide them.",
+                cures=(cure("see what this CPU offers", "lscpu | grep -o -w -E 'avx2|avx512[a-z]*|amx[a-z_0-9]*' | sort -u"),),
             ),
             Variant(
                 when=when(r"Bus error|SIGBUS"),

@@ -1,4 +1,4 @@
-"""Software below vLLM: kernels, data types, quantization, compilers, packages, driver, disk.
+"""Software below vLLM.
 
 Sources: PyTorch, Triton, NVCC, FlashInfer's and DeepGEMM's JIT, the loader; vllm/model_executor/layers/quantization
 and vllm/platforms of vLLM 0.6 to 0.32; flashinfer #5064 (-lcudart), #3493 (headers), vllm #36077 (nvcc),
@@ -21,22 +21,23 @@ RULES = (
     rule(QUANTIZATION, "uantiz", pattern=r"different quantization (?:scheme|config)|[Uu]nsupported \w+ quantization|quantization with \w+ .{0,40}not supported|(?:[Uu]nknown|[Ii]nvalid|[Uu]nsupported) quantization|quantization (?:method )?\S{0,60} ?(?:is )?(?:currently )?not supported|[Qq]uantization (?:method|scheme).{0,120}(?:not supported|does not match|is deprecated)|does not support .{0,40}quantization|quantization is (?:currently )?not supported|[Cc]annot find (?:any|the config file) .{0,100}quantiz|weight quantization is supported for|quantization (?:config|method).{0,80}(?:unsupported|not found)|requires? .{0,60}for quantization"),
     rule(QUANTIZATION, "itsAndBytes", "itsandbytes", "GGUF", "gguf", "AWQ", "GPTQ", "awq", "gptq", "arlin", pattern=r"(?:BitsAndBytes|bitsandbytes|AWQ|GPTQ|[Mm]arlin|GGUF|gguf|awq|gptq)\b.{0,80}(?:not supported|does not support|unsupported|only supports?|is not implemented)"),
     rule(QUANTIZATION, "compute capability", "scaled_mm", "NVFP4", "nvfp4", "MXFP4", "mxfp4", "FP8", "fp8", "No compiled", pattern=r"_scaled_mm is only supported|(?:NVFP4|MXFP4|nvfp4|mxfp4|FP8|fp8|W8A8|w8a8|INT8|int8)\b.{0,100}(?:not supported|unsupported|requires? (?:compute capability|SM)|only supported on|requires Blackwell|requires Hopper)|No (?:compiled|kernel).{0,60}(?:fp8|cutlass_scaled_mm|quant)|No valid quant", rank=Rank.GENERAL),
-    rule(QUANTIZATION, "Failed to find a kernel that can implement", "weight_scale", "qweight", "qzeros", "g_idx", "Minimum capability", "Min capability", "KeyError: '", "config file for", pattern=r"Failed to find a kernel that can implement|KeyError: '[\w.]{0,200}(?:weight_scale\w{0,40}|qweight|qzeros|g_idx|scales?|weight_packed|absmax|quant_state\w{0,40})'|[Cc]annot find the config file for \w*(?:awq|gptq|quant)|[Mm]in(?:imum)? capability:? \d+"),
+    rule(QUANTIZATION, "Failed to find a kernel that can implement", "weight_scale", "qweight", "qzeros", "g_idx", "Minimum capability", "Min capability", "KeyError: '", "config file for", pattern=r"Failed to find a kernel that can implement|KeyError: '[\w.]{0,200}(?:weight_scale\w{0,40}|weight_zero_point|weight_shape|input_scale|qweight|qzeros|g_idx|scales?|weight_packed|absmax|quant_state\w{0,40})'|[Cc]annot find the config file for \w*(?:awq|gptq|quant)|[Mm]in(?:imum)? capability:? \d+"),
     rule(QUANTIZATION, "MoE backend", pattern=r"No \w{1,40} MoE backend supports the deployment|\w{1,40} MoE backend '\w{1,60}' does not support the deployment"),
     rule(DTYPE, "float16", "float32", "bf16", "Bfloat16", "Half", "fp8e4nv", "dtype", "data type", "expected scalar type", pattern=r"Bfloat16 is only supported on|does not support (?:bfloat16|float16|fp16|bf16)|torch\.b?float(?:16|32) is not supported for|not implemented for '(?:Half|BFloat16|Float8\w*)'|expected scalar type \w+ but found|to have the same dtype, but got|type fp8e4nv not supported|[Uu]nknown dtype|[Uu]nsupported (?:data type|dtype)|dtype .{0,40}(?:is )?not supported|data type .{0,40}not supported|KV cache is not supported by the Triton"),
     rule(DTYPE, "compute capability", "below 7.0", pattern=r"GPUs with compute capability below|only supported on GPUs with compute capability of at least"),
     rule(ATTENTION, "lash", pattern=r"FlashAttention(?:-?[234])? (?:only supports|requires|is only supported|forward only supports|does not support|is not supported)|[Ff]lash[- ]?[Aa]tt(?:entio)?n? (?:build|version|backend|package).{0,80}(?:not support|not available|not installed|unsupported|requires|is not found)|Flash(?:Infer|MLA|infer)\b.{0,80}(?:is not (?:available|supported|installed|compatible)|only supports?|requires|not supported|unavailable|is only supported)|This flash attention build"),
     rule(ATTENTION, "ead size", "head_size", "ead dimension", "headdim", pattern=r"[Hh]ead[ _]size:? ?\S{1,6} is not supported|[Uu]nsupported head[ _](?:size|dim)|only supports? head dim|headdim not being"),
-    rule(ATTENTION, "backend", "Backend", pattern=r"No valid (?:MLA )?(?:prefill )?attention backend|[Nn]o valid .{0,20}prefill backend|[Ss]elected .{0,40}backend .{0,60}(?:is not valid|is not MLA type|does not support)|(?:[Ii]nvalid|[Uu]nknown|[Uu]nsupported) (?:MLA )?attention backend|not supported for attention backend|[Aa]ttention backend .{0,60}(?:not supported|has been removed|is not available|does not support|unsupported)|Backend \S+ is not supported for vit attention|(?:SDPA|[Xx]Formers|[Pp]allas|IPEX|PagedAttention|Triton[Aa]ttention|TRITON_\w{1,40}|FLASH\w{1,40})\b.{0,60}(?:does not support(?! the deployment)|doesn't support|is not available|not supported)"),
+    rule(ATTENTION, "backend", "Backend", "does not support attention", pattern=r"No valid (?:MLA )?(?:prefill )?attention backend|[Nn]o valid .{0,20}prefill backend|[Ss]elected .{0,40}backend .{0,60}(?:is not valid|is not MLA type|does not support)|(?:[Ii]nvalid|[Uu]nknown|[Uu]nsupported) (?:MLA )?attention backend|not supported for attention backend|[Aa]ttention backend .{0,60}(?:not supported|has been removed|is not available|does not support|unsupported)|Backend \S+ is not supported for vit attention|(?:SDPA|[Xx]Formers|[Pp]allas|IPEX|PagedAttention|Triton[Aa]ttention|TRITON_\w{1,40}|FLASH\w{1,40})\b.{0,60}(?:does not support(?! the deployment)|doesn't support|is not available|not supported)"),
     rule(ATTENTION, "inks are only supported", "logits_soft_cap", "BatchPrefillWith", "BatchDecodeWith", "xFormers wasn't build", "memory_efficient_attention_forward", "FA3", "MLA is not supported", "Kernel is only supported on", pattern=r"[Ss]inks are only supported|logits_soft_cap.{0,60}(?:not support|Flashinfer)|Batch(?:Prefill|Decode)With\w+ failed|xFormers wasn't build|No operator found for `memory_efficient|FA3 (?:is|not) (?:not )?supported|MLA is not supported|Attention \w{1,20} Kernel is only supported on", rank=Rank.GENERAL),
     rule(DRIVER, "no kernel image is available", "driver version is insufficient", "NVIDIA driver on your system is too old", "Found no NVIDIA driver on your system", "forward compatibility was attempted", "unsupported toolchain", "orward compatible", "No CUDA GPUs are available", "not compiled with CUDA enabled", "Failed to infer device type", "system not yet initialized", "CUDA unknown error", "Driver/library version mismatch", "driver/library version mismatch", "Can't initialize NVML", "no GPUs found!", "invalid device function", "CUDA_ERROR_NO_BINARY_FOR_GPU", "CUDA_ERROR_SYSTEM_DRIVER_MISMATCH", "unsatisfied condition: cuda", "libcuda.so.1: cannot open", "libcuda.so: cannot open", "HIP error: no kernel", "unsupported display driver"),
     rule(DRIVER, "device kernel image is invalid", needs=when(lacks=r"Capturing .{0,200}device kernel image is invalid")),
     rule(UNKNOWN, "device kernel image is invalid", rank=Rank.GENERAL),
-    rule(DRIVER, "HSA_STATUS_ERROR", "hipError", pattern=r"HSA_STATUS_ERROR_(?:OUT_OF_RESOURCES|INVALID_ISA|INCOMPATIBLE\w*|INVALID_CODE_OBJECT)|hipErrorNoBinaryForGpu|hipErrorInvalidImage|hipErrorNoDevice"),
+    rule(DRIVER, "HSA_STATUS_ERROR", "hipError", "No compatible code objects", pattern=r"No compatible code objects found|HSA_STATUS_ERROR_(?:OUT_OF_RESOURCES|INVALID_ISA|INCOMPATIBLE\w*|INVALID_CODE_OBJECT)|hipErrorNoBinaryForGpu|hipErrorInvalidImage|hipErrorNoDevice"),
     rule(DRIVER, "not compatible with the current PyTorch installation", rank=Rank.GENERAL, quiet=True),
-    rule(DRIVER, "NVML", "CUDA", "nvidia", "device driver", "rror 80", "cudaGetDeviceCount", "please update your driver", pattern=r"Failed to initialize NVML|[Uu]nexpected error from cudaGetDeviceCount|NVMLError_(?:LibraryNotFound|DriverNotLoaded|LibRmVersionMismatch)|NVML Shared Library Not Found|CUDA initialization: (?:Unexpected|CUDA|The)|could not select device driver|nvidia-container-cli: .{0,80}(?:error|requirement)|detected CUDA version .{0,60}mismatches|cuda>=\S+, please update your driver|CUDA error: (?:initialization error|no CUDA-capable device|CUDA-capable device\(s\) is/are busy)|no CUDA-capable device is detected", quiet=True),
+    rule(DRIVER, "NVML", "CUDA", "nvidia", "device driver", "rror 80", "cudaGetDeviceCount", "please update your driver", pattern=r"Failed to initialize NVML|[Uu]nexpected error from cudaGetDeviceCount|NVMLError_(?:LibraryNotFound|DriverNotLoaded|LibRmVersionMismatch)|NVML Shared Library Not Found|could not select device driver|nvidia-container-cli: .{0,80}(?:error|requirement)|detected CUDA version .{0,60}mismatches|cuda>=\S+, please update your driver|CUDA error: (?:initialization error|no CUDA-capable device|CUDA-capable device\(s\) is/are busy)|no CUDA-capable device is detected"),
+    rule(DRIVER, "CUDA initialization: ", pattern=r"CUDA initialization: (?:Unexpected|CUDA|The)", quiet=True),
     rule(COMPILE, "torch._inductor.exc", "torch._dynamo.exc", "BackendCompilerFailed", "InductorError", "CppCompileError", "InvalidCxxCompiler", "TorchRuntimeError", "InternalTorchDynamoError", "ConstraintViolationError", "LoweringException", "FakeTensorError", "DynamicOutputShapeException", pattern=r"(?:torch\._(?:inductor|dynamo)\.exc\.\w+|BackendCompilerFailed|InductorError|CppCompileError|InvalidCxxCompiler|TorchRuntimeError|InternalTorchDynamoError|ConstraintViolationError|LoweringException)\b(?!.{0,200}(?:CUDA|HIP) error: )", rank=Rank.GENERAL, header=True),
-    rule(COMPILE, "ptxas", pattern=r"ptxas (?:fatal|/\S+|error|info.{0,800}error)|ptxas.{0,60}(?:failed|not found|exit)"),
+    rule(COMPILE, "ptxas", pattern=r"ptxas(?:-\w{1,20})? {0,3}(?:fatal|/\S+|error|info.{0,800}error)|ptxas.{0,60}(?:failed|not found|exit)"),
     rule(COMPILE, "PTXAS error", rank=Rank.GENERAL, header=True),
     rule(COMPILE, "C compiler", "C++ compiler", "working compiler", "Python.h", "cuda_runtime.h", "math.h", pattern=r"Failed to find C compiler|(?:Python|cuda_runtime|cuda|math|stdlib|omp)\.h: No such file|[Nn]o working compiler|C\+\+ compiler .{0,40}not found"),
     rule(COMPILE, "No working C++ compiler", rank=Rank.GENERAL),
@@ -49,11 +50,12 @@ RULES = (
     rule(COMPILE, "CUDA_HOME", "cuda_home", "cpp_extension", "JIT", "NVRTC", "nvrtc", pattern=r"CUDA_HOME environment variable is not set|JIT compilation failed|NVRTC_ERROR|nvrtc: error"),
     rule(COMPILE, "triton.compiler.errors", "triton.runtime.errors", "OutOfResources", "out of resource: shared memory", "CompilationError", "PassManager::run failed", "failed to legalize operation", "failed to compile the model", "LLVM ERROR", "error: linker", "CompiledKernel", "DSLRuntimeError", "TVMError", "tvm.error", "Triton compilation failed", "is not a recognized processor", "layout conversion is only supported", pattern=r"Triton compilation failed|is not a recognized processor|layout conversion is only supported|triton\.(?:compiler|runtime)\.errors|OutOfResources|out of resource: shared memory|\bCompilationError\b|PassManager::run failed|failed to legalize|vLLM failed to compile the model|LLVM ERROR|error: linker|DSLRuntimeError|(?:tvm\.error|TVMError)(?!.{0,60}Assertion error \()", rank=Rank.GENERAL, header=True),
     rule(DISK, "No space left", "Errno 28", "isk space", "isk quota", "Errno 122", pattern=r"No space left on device|\[Errno 28\]|[Nn]ot enough (?:free )?disk space|[Dd]isk quota exceeded|\[Errno 122\]"),
+    rule(DISK, "low on resource: ", pattern=r"low on resource: (?:ephemeral-storage|nodefs|imagefs|inodes)", rank=Rank.SYMPTOM, quiet=True),
     rule(CACHE, "Permission denied", "Errno 13", "Read-only file system", "Errno 30", "uid not found", pattern=r"PermissionError: \[Errno 13\]|\[Errno 13\] Permission denied|(?:Error|ERROR)\b(?!.{0,200}(?:pidfd|ptrace)).{0,120}Permission denied|\[Errno 30\] Read-only|Read-only file system: '|getpwuid\(\): uid not found"),
     rule(COMPILE, "CalledProcessError", pattern=r"CalledProcessError: .{0,60}(?:gcc|g\+\+|clang|nvcc|ptxas|ninja|/cc)\b"),
     rule(COMPILE, "returned non-zero exit status", pattern=r"Command '\['[^']{0,200}(?:gcc|g\+\+|clang|clang\+\+|nvcc|ninja|/cc)'.{0,8000}returned non-zero exit status", rank=Rank.GENERAL, header=True),
-    rule(COMPILE, "torch_compile_cache", "corrupted compilation artifact", pattern=r"corrupted compilation artifact|torch_compile_cache.{0,800}(?:Error|corrupt)", deterministic=False),
-    rule(IMPORT, "undefined symbol", "cannot open shared object file", pattern=r"undefined symbol: \w+|\.so\S{0,40}: cannot open shared object file", rank=Rank.IMPORT),
+    rule(COMPILE, "torch_compile_cache", "corrupted compilation artifact", pattern=r"corrupted compilation artifact|torch_compile_cache.{0,800}(?:corrupt|EOFError|UnpicklingError|truncated)", deterministic=False),
+    rule(IMPORT, "undefined symbol", "cannot open shared object file", pattern=r"undefined symbol: \w+|\.so\S{0,40}(?: \(deleted\))?: cannot open shared object file", rank=Rank.IMPORT),
     rule(IMPORT, "ModuleNotFoundError", "ImportError", "PackageNotFoundError", "No module named", pattern=r"(?:ModuleNotFoundError|ImportError|PackageNotFoundError)\b:? ?\S|No module named ['\w]", rank=Rank.IMPORT),
     rule(IMPORT, "cannot import name", "partially initialized module", "packages that were not found in your environment", "operator torchvision::nms does not exist", "No package metadata was found", "DistributionNotFound", "is not installed. Please install", rank=Rank.IMPORT),
     rule(IMPORT, "has no attribute", pattern=r"AttributeError: (?:partially initialized )?module '[\w.]+' has no attribute|'_OpNamespace' '\w+' object has no attribute", rank=Rank.IMPORT),
@@ -75,6 +77,7 @@ _CACHES = (
     cure("after the toolchain is right, its earlier builds lie in ~/.deep_gemm or ~/.cache/vllm/deep_gemm", None, when(seen=r"\.deep_gemm|cache/\S{0,80}deep_gemm")),
 )  # fmt: skip
 _EAGER = cure("start without torch.compile, to serve meanwhile", "--enforce-eager", when(_BY_INDUCTOR, lacks=rf"C(?:\+\+)? compiler|ptxas|nvcc|gcc|[Tt]riton|{_FLASHINFER}|{_DEEP_GEMM}|[Nn]inja|Python\.h"))  # fmt: skip
+_NOT_CUDA = r"(?i)rocm|hip|amd|npu|ascend|jetson|tegra|xpu|habana|macos|dylib|aarch64|_cpu"
 _CHECK = cure("see which packages do not fit each other", "python -m pip check")
 
 FAILURES = (
@@ -98,10 +101,15 @@ FAILURES = (
                 ),
             ),
             Variant(
+                when=when(r"(?i)kv.?cache"),
+                sentence="the KV cache cannot be stored in this type on this GPU, or with this model or attention backend",
+                cures=(cure("keep the KV cache in the model's own type", "--kv-cache-dtype auto", when(r"(?i)kv.?cache")),),
+            ),
+            Variant(
                 when=when(r"capability|Blackwell|Hopper|_scaled_mm|is not supported on this GPU|for the current GPU|current platform|SM ?\d\d"),
                 sentence="this GPU does not compute this quantization",
                 why="The kernels need a newer generation than this GPU's.",
-                cures=(cure("take a version of the model in a format that this GPU computes (AWQ or GPTQ run from compute capability 7.5 or 8.0 on)", None, when(r"capability|Blackwell|Hopper|_scaled_mm|GPU|platform|SM"),),),
+                cures=(cure("take a version of the model in a format that this GPU computes (AWQ or GPTQ run from compute capability 7.5 or 8.0 on)", None, when(r"capability|Blackwell|Hopper|_scaled_mm|GPU|platform|SM", lacks=_NOT_CUDA)),),
             ),
             Variant(
                 when=when(r"KeyError: '|qweight|qzeros|g_idx|weight_scale"),
@@ -154,7 +162,7 @@ FAILURES = (
         sentence="the attention backend does not work on this GPU or for this model",
         why="The chosen backend is not installed, not made for this GPU, or does not know this head size or feature; the message names it.",
         cures=(
-            cure("let vLLM choose: leave out --attention-backend and VLLM_ATTENTION_BACKEND", "unset VLLM_ATTENTION_BACKEND", when(r"[Ss]elected|[Uu]nknown|[Ii]nvalid|removed|not valid|is not available", lacks=r"No valid")),
+            cure("if --attention-backend or VLLM_ATTENTION_BACKEND is set, leave it out: vLLM chooses", "unset VLLM_ATTENTION_BACKEND", when(r"[Ss]elected|[Uu]nknown|[Ii]nvalid|removed|not valid|is not available", lacks=r"No valid")),
             cure("choose the one that the message names", "--attention-backend FLASHINFER", when(r"Please use Flashinfer")),
             cure("compare head size, data type and GPU with vLLM's table of attention backends"),
         ),
@@ -168,12 +176,18 @@ FAILURES = (
         deterministic=True,
         variants=(
             Variant(
-                when=when(r"no kernel image|not compatible with the current PyTorch|device kernel image is invalid|NO_BINARY|invalid device function|NoBinaryForGpu|INVALID_ISA|InvalidImage|HIP error: no kernel"),
+                when=when(r"no kernel image|not compatible with the current PyTorch|device kernel image is invalid|NO_BINARY|invalid device function|NoBinaryForGpu|No compatible code objects|INVALID_ISA|InvalidImage|HIP error: no kernel"),
                 sentence="the installed build of PyTorch or vLLM has no code for this GPU",
                 cures=(cure("see which GPUs PyTorch was built for", "python -c 'import torch; print(torch.version.cuda, torch.cuda.get_arch_list())'"), cure("take wheels or an image that name this GPU's architecture")),
             ),
             Variant(
-                when=when(r"driver version is insufficient|driver on your system is too old|forward compat|unsupported toolchain|DRIVER_MISMATCH|please update your driver|unsatisfied condition|[Ee]rror 80[34]|older than what this build|unsupported display driver"),
+                when=when(r"[Ee]rror 803|unsupported display driver|SYSTEM_DRIVER_MISMATCH"),
+                sentence="the CUDA driver library that is loaded (libcuda) does not belong to the host's kernel driver",
+                why="CUDA's error 803 is a mismatch within the driver: the compatibility libraries of an image, or a driver update without a reboot, hide the libcuda of this driver. The driver may be new enough.",
+                cures=(cure("compare the loaded library with the kernel's driver", "ldconfig -p | grep libcuda; cat /proc/driver/nvidia/version"), cure("if it is in a cuda-compat folder, take that folder out of LD_LIBRARY_PATH and of ld.so.conf.d", None, when(r"803|display driver|DRIVER_MISMATCH"))),
+            ),
+            Variant(
+                when=when(r"driver version is insufficient|driver on your system is too old|forward compat|unsupported toolchain|please update your driver|unsatisfied condition|[Ee]rror 804|older than what this build"),
                 sentence="the NVIDIA driver is older than the CUDA that PyTorch (or the image) was built for",
                 cures=(cure("see the driver's version, and the newest CUDA it takes", "nvidia-smi"), cure("renew the driver, or take wheels (an image) for a CUDA that it takes", None, when(r"driver|compat|toolchain|cuda|[Ee]rror 80"))),
             ),
@@ -185,11 +199,25 @@ FAILURES = (
             Variant(
                 when=when(r"No CUDA GPUs|no NVIDIA driver|Found no NVIDIA|no CUDA-capable|NVML|nvml|libcuda\.so|select device driver|no GPUs found|infer device type|HIP GPUs|hipErrorNoDevice|not compiled with CUDA"),
                 sentence="this process sees no GPU, or no driver",
+                deterministic=False,
                 cures=(
                     cure("see driver and GPU as this process does", "nvidia-smi; echo $CUDA_VISIBLE_DEVICES"),
                     cure("in a container, pass the GPUs through (NVIDIA's container toolkit must be installed)", "docker run --gpus all …", when(r"No CUDA GPUs|no NVIDIA driver|Found no NVIDIA|select device driver|libcuda|NVML|nvml|device type")),
                     cure("install the build of PyTorch that has CUDA", "python -c 'import torch; print(torch.__version__, torch.version.cuda)'", when(r"not compiled with CUDA|device type")),
                 ),
+            ),
+            Variant(
+                when=when(r"system not yet initialized|[Ee]rror 802"),
+                sentence="the GPUs are not initialized yet: on machines with NVSwitch, the fabric manager must run first",
+                cures=(cure("see whether it runs, with the driver's version", "systemctl status nvidia-fabricmanager; nvidia-smi -q | grep -A3 Fabric"),),
+                deterministic=False,
+            ),
+            Variant(
+                when=when(r"CUDA unknown error|are busy|initialization error"),
+                sentence="CUDA could not be initialized",
+                why="A driver that was just renewed, a GPU that another process holds alone, or a process that forked after CUDA was used, are the usual causes.",
+                cures=(cure("see driver and GPU as this process does", "nvidia-smi"),),
+                deterministic=False,
             ),
             Variant(
                 when=when(r"HSA_STATUS_ERROR_OUT_OF_RESOURCES"),
@@ -209,7 +237,13 @@ FAILURES = (
             Variant(
                 when=when(r"undefined symbol|_OpNamespace|torchvision::nms|vllm\._C|GLIBC|numpy\.dtype size|NumPy 1"),
                 sentence="a compiled library was built against another version of PyTorch, CUDA or the system than is installed",
-                cures=(_CHECK, cure("install vLLM into a fresh environment, which brings the versions that fit", "uv venv && uv pip install vllm", when(r"undefined symbol|_OpNamespace|nms|vllm\._C|NumPy|numpy"))),
+                cures=(_CHECK, cure("install vLLM into a fresh environment, which brings the versions that fit", "uv venv && uv pip install vllm", when(r"undefined symbol|_OpNamespace|nms|vllm\._C|NumPy|numpy", lacks=_NOT_CUDA))),
+            ),
+            Variant(
+                when=when(r"\(deleted\): cannot open"),
+                sentence="a library was replaced or removed while the process that uses it ran",
+                cures=(cure("if packages were installed meanwhile, start vLLM again, from an environment that nothing changes while it runs", None, when(r"deleted")),),
+                deterministic=False,
             ),
             Variant(
                 when=when(r"cannot open shared object file"),
@@ -223,6 +257,11 @@ FAILURES = (
                 cures=(_CHECK, cure("install the version that this vLLM requires", "python -m pip show vllm; python -m pip install 'PACKAGE==VERSION'", when(r"cannot import name|has no attribute"))),
             ),
             Variant(
+                when=when(r"No module named '\w+\.[\w.]+'"),
+                sentence="an installed package lacks a module that its user imports: it is of another version, or only partly installed",
+                cures=(_CHECK, cure("compare the version of the package with the requirements of the one that imports it", "python -m pip show PACKAGE", when(r"No module named"))),
+            ),
+            Variant(
                 when=when(r"No module named|Please install|not found in your environment|PackageNotFound|No package metadata|ModuleNotFound"),
                 sentence="a Python package is not installed in this environment",
                 cures=(cure("see which Python runs vLLM, and install the package that the message names into it", "which -a python vllm"),),
@@ -233,7 +272,7 @@ FAILURES = (
         slug=COMPILE,
         sentence="compiling kernels failed",
         why="",
-        cures=(_EAGER, *_SWITCHES, cure("read the compiler's own lines: the first `error` in its output")),
+        cures=(_EAGER, *_SWITCHES, cure("read the compiler's own lines: the first `error` in its output", None, when(seen=r"[Nn]inja|nvcc|g\+\+|gcc|clang|ptxas|error:"))),
         deterministic=True,
         variants=(
             Variant(
@@ -245,6 +284,12 @@ FAILURES = (
                     *_SWITCHES,
                     *_CACHES,
                 ),
+            ),
+            Variant(
+                when=when(r"cannot find -lcuda\b"),
+                sentence="the linker does not find libcuda, the driver's library",
+                why="A kernel that is compiled at run time is linked with it; the CUDA toolkit has a stub of it in lib64/stubs.",
+                cures=(cure("see where it is, and add its folder to the linker's path", "ldconfig -p | grep libcuda; ls $CUDA_HOME/lib64/stubs; export LIBRARY_PATH=FOLDER", when(r"-lcuda\b")), *_SWITCHES),
             ),
             Variant(
                 when=when(r"cannot find -l"),
@@ -283,7 +328,7 @@ FAILURES = (
             Variant(
                 when=when(r"OutOfResources|out of resource: shared memory"),
                 sentence="a Triton kernel needs more shared memory than this GPU has",
-                cures=(cure("serve with another attention backend, if the traceback is in attention", "--attention-backend FLASH_ATTN", when(seen=r"attention|attn")), cure("search vLLM's issues for the kernel's name in the traceback")),
+                cures=(cure("if the kernel is one of attention, serve with another attention backend", "--attention-backend NAME", when(seen=r"attention|attn")), cure("search vLLM's issues for the kernel's name in the traceback")),
             ),
             Variant(
                 when=when(r"PassManager|Triton compilation failed|triton\.compiler|failed to legalize"),
@@ -292,7 +337,7 @@ FAILURES = (
                 cures=(cure("see which versions of torch and Triton are installed, and which vLLM requires", "python -m pip check; python -m pip show torch triton"),),
             ),
             Variant(
-                when=when(r"corrupted compilation artifact|torch_compile_cache"),
+                when=when(r"corrupted compilation artifact|torch_compile_cache.{0,800}(?:corrupt|EOFError|UnpicklingError|truncated)"),
                 sentence="files compiled by an earlier start cannot be read",
                 cures=(cure("delete it: it is made again", "rm -rf ~/.cache/vllm/torch_compile_cache", when(r"corrupted compilation|torch_compile_cache")),),
                 deterministic=None,
@@ -315,7 +360,7 @@ FAILURES = (
             cure("put compiled files on a disk with room", "VLLM_CACHE_ROOT=/data/vllm TRITON_CACHE_DIR=/data/triton", when(seen=r"torch_compile_cache|inductor|triton|\.cache/vllm|flashinfer")),
             cure("give the container shared memory", "docker run --ipc=host …   (or --shm-size=16g)", when(seen=r"[/]dev/shm|psm_|shared memory|shm")),
         ),
-        deterministic=True,
+        deterministic=False,
     ),
     Failure(
         slug=CACHE,
@@ -328,6 +373,11 @@ FAILURES = (
         ),
         deterministic=True,
         variants=(
+            Variant(
+                when=when(r"ZMQError|\bin bind\b|attempting to bind"),
+                sentence="this user may not listen on this address or port",
+                cures=(cure("listen on a port of 1024 or more", "--port 8000", when(r"bind|:\d{1,3}\b")),),
+            ),
             Variant(
                 when=when(r"uid not found"),
                 sentence="the user that vLLM runs as has no entry in /etc/passwd, and PyTorch asks for its name",

@@ -1,6 +1,6 @@
 """KV that comes from another server or a store: NIXL, UCX, Mooncake, LMCache."""
 
-from vllm_watch.diagnosis.rule import Failure, Rank, cure, rule, when
+from vllm_watch.diagnosis.rule import Failure, Rank, Variant, cure, rule, when
 
 KV_TRANSFER = "kv_transfer"
 
@@ -14,7 +14,7 @@ RULES = (
     rule(KV_TRANSFER, "Error from http client, GET", pattern=r"Error from http client, GET \S+/metadata\?key=mooncake", rank=Rank.GENERAL, heals=True),
     rule(KV_TRANSFER, "LMCache WARNING", pattern=r"LMCache WARNING: (?:Remote connection failed|Failed to initialize/re-establish remote connection)", rank=Rank.SYMPTOM, quiet=True, heals=True),
     rule(KV_TRANSFER, "Failed to open segment", "Failed to submit transfer operation", "Failed to mount segment", "Failed to retrieve segment descriptor", "Mooncake Transfer Engine initialization failed", rank=Rank.GENERAL, heals=True),
-    rule(KV_TRANSFER, "LMCache ERROR", pattern=r"LMCache ERROR: .{0,200}(?:[Ff]ail|[Cc]onnect|[Tt]ime.?out|[Rr]emote)", rank=Rank.GENERAL, heals=True),
+    rule(KV_TRANSFER, "LMCache ERROR", pattern=r"LMCache ERROR: .{0,200}(?:[Cc]onnect|[Tt]imed? ?.?out|[Rr]emote)", rank=Rank.GENERAL, heals=True),
     rule(KV_TRANSFER, "KV load failure", pattern=r"Failing \d+ request\(s\) due to KV load failure", rank=Rank.SYMPTOM, heals=True),
     rule(KV_TRANSFER, "Releasing expired KV blocks", rank=Rank.SYMPTOM, quiet=True, heals=True),
 )  # fmt: skip
@@ -22,14 +22,28 @@ RULES = (
 FAILURES = (
     Failure(
         slug=KV_TRANSFER,
-        sentence="KV could not be moved between this server and another (NIXL, UCX, Mooncake or LMCache)",
-        why="The other side (prefill, decode or store) has ended, hangs, was started with another configuration, or cannot be reached over the network that the transfer uses. Requests that need its KV fail or are computed again.",
+        sentence="KV could not be moved (by NIXL, UCX, Mooncake or LMCache)",
+        why="Either the other side (prefill, decode, store or the cache's own process) has ended, hangs, was started with another configuration or cannot be reached, or this side cannot move memory (UCX, RDMA). Requests that need its KV fail or are computed again.",
         cures=(
-            cure("look at the other side first: does it run, and does it answer on its side channel (NIXL) or port (store)?", "ss -ltn | grep PORT; curl -s http://PEER:8000/health"),
-            cure("where it was restarted alone and transfers fail on, restart both sides", None, when(r"handshake|Handshake|REMOTE_DISCONNECT|expired|inter-agent")),
-            cure("let UCX log the transport that fails, or leave RDMA out", "UCX_LOG_LEVEL=info   (UCX_TLS=tcp,cuda_copy)", when(r"UCX|NIXL_ERR")),
-            cure("give each server its own side channel", "VLLM_NIXL_SIDE_CHANNEL_HOST=IP VLLM_NIXL_SIDE_CHANNEL_PORT=5600", when(r"[Hh]andshake")),
+            cure("check the other side: whether it runs, has the same vLLM and settings, and answers on its side channel (NIXL) or port (store)", "ss -ltn | grep PORT; curl -s http://PEER:8000/health", when(r"(?i)remote|handshake|peer|connect|expired|time.?out|retry|inter-agent|endpoint|segment|http client|refused|KV load failure|transfer fail")),
+            cure("if it was restarted alone and transfers still fail, restart both sides", None, when(r"handshake|Handshake|REMOTE_DISCONNECT|expired|inter-agent")),
+            cure("let UCX log the transport that fails", "UCX_LOG_LEVEL=info", when(r"UCX|NIXL_ERR")), cure("see whether it works without RDMA", "UCX_TLS=tcp,cuda_copy", when(r"UCX|NIXL_ERR", seen=r"mlx5|RoCE|rdma|ibv_|ib_m|InfiniBand", lacks=r"cuda_copy' are not available")),
+            cure("if two servers share a host, give each a side channel of its own", "VLLM_NIXL_SIDE_CHANNEL_HOST=IP VLLM_NIXL_SIDE_CHANNEL_PORT=5600", when(r"[Hh]andshake")),
         ),
         deterministic=False,
+        variants=(
+            Variant(
+                when=when(seen=r"register_memory|transports? .{0,80} (?:is|are) not available"),
+                sentence="this side cannot register its memory for the transfer",
+                why="It fails before the other side is asked. UCX needs CUDA transports (cuda_copy, cuda_ipc) for GPU memory: builds without CUDA lack them.",
+                cures=(cure("see which transports this UCX has", "ucx_info -d | grep -i transport"), cure("let UCX log the transport that fails", "UCX_LOG_LEVEL=info", when(seen=r"UCX|NIXL_ERR"))),
+            ),
+            Variant(
+                when=when(r"initialization failed|Failed to mount segment|ibv_reg_mr|[Ff]ailed to register (?:address|memory)|registerMem"),
+                sentence="the KV transfer engine could not be set up on this host",
+                why="An RDMA device, its rights, or the address that it was given is missing, or it cannot register the memory (GPU memory needs GPUDirect RDMA: nvidia-peermem or DMA-BUF); the lines around it have the reason.",
+                cures=(cure("see the RDMA devices and the limit of locked memory, from inside the container", "ls /dev/infiniband; ibv_devices; ulimit -l"),),
+            ),
+        ),
     ),
 )  # fmt: skip

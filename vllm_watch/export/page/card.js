@@ -7,9 +7,9 @@ import * as format from "./format.js";
 import { anchorOf, copyButton, Links, permalink, whereOf } from "./links.js";
 import { earlier, lasted, often, worst } from "./before.js";
 import { Recording } from "./recording.js";
-import { Plan } from "./restart.js";
+import { outlook, Plan } from "./restart.js";
 import { Witnesses } from "./witnesses.js";
-import { isRecovering, OF_THE_WATCHER, restartSign, runbookLink, runbookOf, standingOf, storyOf } from "./words.js";
+import { isRecovering, OF_THE_WATCHER, runbookLink, runbookOf, standingOf, storyOf } from "./words.js";
 
 export class Card {
   constructor(incident, page, { where = "" } = {}) {
@@ -29,19 +29,19 @@ export class Card {
     this.meanwhile = h("p", { class: "incident-meanwhile" });
     this.stacks = h("p", { class: "incident-stacks" });
     this.worst = h("p", { class: "incident-worst" });
-    this.lost = h("p", { class: "incident-lost" });
-    this.step = h("span");
-    this.first = firstStep(this.step);
+    this.cost = labelled("Cost", "incident-cost");
+    this.step = labelled("Do", "first-step");
     this.count = h("span");
     this.for = new Evidence("Evidence", "No evidence recorded.");
     this.against = new Evidence("Contradicting evidence", "No contradicting evidence.");
     this.witnesses = new Witnesses();
+    this.sources = h("section", { class: "said" }, h("h4", {}, "Each source now"), this.witnesses.element);
     this.charts = charts.length && !this.own ? new ChartSet(charts) : null;
     this.evidence = h("details", { class: "evidence" }, h("summary", {}, this.count),
       h("div", { class: "evidence-lists" }, this.for.element, this.against.element),
-      this.own ? null : h("section", { class: "said" }, h("h4", {}, "Each source now"), this.witnesses.element), this.charts?.element);
+      this.sources, this.charts?.element);
     this.evidence.addEventListener("toggle", () => this.page.schedule());
-    this.restart = h("p", { class: "restart" });
+    this.restart = labelled("Restart", "restart");
     this.reason = h("p", { class: "severity-reason" });
     this.related = h("p", { class: "related" });
     this.earlier = h("p", { class: "related" });
@@ -49,9 +49,9 @@ export class Card {
     this.links = new Links();
     this.element = h("article", { class: "incident", id: `incident-${where}${id}`, "aria-labelledby": `title-${where}${id}`, tabindex: "-1" },
       h("header", {}, this.badge, this.title, h("p", { class: "incident-where" }, this.who, this.engine), h("p", { class: "incident-time" }, this.age, this.since)),
-      h("div", { class: "incident-body" }, this.recovery, this.summary, this.stacks, this.meanwhile, this.worst, this.lost, this.first, this.reason, this.restart, this.plan.element, this.evidence, this.earlier, this.related,
+      h("div", { class: "incident-body" }, this.recovery, this.summary, this.worst, this.cost.element, this.step.element, this.restart.element, this.plan.element, this.reason, this.meanwhile, this.stacks, this.evidence, this.earlier, this.related,
         h("footer", {}, ofGpus ? h("p", {}, h("a", { href: "#gpus" }, "GPU memory holders")) : null,
-          this.own ? null : new Recording(target).element, h("p", { class: "runbook" }, this.runbook, " · ", permalink(id)), this.links.element, copyButton(() => this.incident, () => ({ where: whereOf(page, target), restart: this.plan.told, earlier: earlier(this.incident, page.incidents) })))));
+          this.own ? null : new Recording(target).element, h("p", { class: "runbook" }, this.runbook, " · ", permalink(id)), this.links.element, copyButton(() => this.incident, () => ({ where: whereOf(page, target), restart: [this.outlook, ...this.plan.told], earlier: earlier(this.incident, page.incidents) })))));
   }
 
   /** Does it need the lines of its target's charts? */
@@ -66,8 +66,9 @@ export class Card {
     }
     this.drawRelated(incident, all, now);
     const plan = this.page.planOf(incident.target);
-    const moot = isRecovering(incident) && plan?.last?.state === "dry_run"; // what was up to a person is no more
-    this.plan.draw(moot ? { ...plan, last: null } : plan, incident.id, now);
+    this.outlook = outlook(plan, incident, this.page.targets.has(incident.target));
+    setText(this.restart.text, `${this.outlook} ${incident.restart_outcome}`);
+    this.plan.draw(plan, incident.id, now);
     if (this.evidence.open) this.drawNow(incident, now);
     if (!this.own) this.links.draw(this.page, incident.target, incident, now);
     this.tick(now);
@@ -86,19 +87,17 @@ export class Card {
     setText(this.meanwhile, incident.meanwhile ? `Meanwhile: ${incident.meanwhile}` : "");
     setText(this.stacks, incident.stacks);
     setText(this.worst, worst(incident, (t) => format.moment(t, now)));
-    setText(this.lost, lostOf(incident));
-    for (const [element, shown] of [[this.recovery, recovering], [this.stacks, incident.stacks], [this.meanwhile, incident.meanwhile], [this.first, !recovering], [this.restart, !recovering], [this.reason, incident.severity_reason], [this.worst, !recovering && this.worst.textContent], [this.lost, this.lost.textContent]]) element.hidden = !shown;
-    setText(this.step, incident.first_step);
-    this.reason.replaceChildren(icon("note"), incident.severity_reason);
-    setAttribute(this.reason, "data-tone", "quiet");
+    setText(this.cost.text, incident.cost);
+    for (const [element, shown] of [[this.recovery, recovering], [this.stacks, incident.stacks], [this.meanwhile, incident.meanwhile], [this.step.element, !recovering], [this.restart.element, !recovering], [this.reason, incident.severity_reason], [this.worst, !recovering && this.worst.textContent], [this.cost.element, incident.cost]]) element.hidden = !shown;
+    setText(this.step.text, incident.first_step);
+    setText(this.reason, incident.severity_reason);
     const pro = withoutNextRule(incident.evidence.for), contra = incident.evidence.against;
     setText(this.count, pro.length + contra.length ? `Evidence as of ${format.moment(incident.updated_timestamp_seconds, now)}: ${pro.length} for, ${contra.length} against` : "Current state");
     this.for.draw(pro);
     this.against.draw(contra);
     this.for.element.parentElement.hidden = pro.length + contra.length === 0;
-    this.evidence.hidden = this.own && pro.length + contra.length === 0;
-    this.restart.replaceChildren(icon(restartSign(incident)), incident.restart_outcome);
-    setAttribute(this.restart, "data-tone", incident.restart_advised ? "info" : "quiet");
+    this.sources.hidden = !this.page.targets.has(incident.target);
+    this.evidence.hidden = this.sources.hidden && pro.length + contra.length === 0;
     setAttribute(this.runbook, "href", runbookOf(incident));
     setText(this.since, spanOf(incident, recovering, now));
   }
@@ -146,12 +145,8 @@ function linked(element, title, others) {
   keyed(element, [{ id: "", text: title }, ...others], ({ id }) => id, ({ id }) => (id ? h("a", { href: anchorOf(id) }) : h("span")), (each, { text }) => setText(each, text));
 }
 
-/** How many requests it cost; "so far" while it lasts: what hangs is not counted yet, so none says nothing then. */
-function lostOf(incident) {
-  if (incident.requests_lost === 0 && !isRecovering(incident)) return "";
-  const said = format.lost(incident.requests_lost);
-  return said && `${said.charAt(0).toUpperCase()}${said.slice(1)}${isRecovering(incident) ? "" : " so far"}.`;
+/** A line of the card under a bold label. */
+export function labelled(label, name) {
+  const text = h("span");
+  return { element: h("p", { class: name }, h("strong", {}, `${label}: `), text), text };
 }
-
-/** The line that says what to do first. */
-export const firstStep = (text) => h("p", { class: "first-step" }, h("strong", {}, "Do: "), text);

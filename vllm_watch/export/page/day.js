@@ -142,8 +142,9 @@ export const outdated = (told, now) => told !== null && now > told.t + CELLS * t
 /** "Uptime: 99.95 % over 24 h · 7 d: unknown (12 % unknown)": up is neither down nor critical, of the time that is known. */
 export function uptimeOf(shares) {
   const one = ({ seconds, up_ratio: up, unknown_ratio: unknown }) => {
-    const share = up === null ? "unknown" : `${(Math.floor(up * 1e5) / 1e3).toFixed(up < 1 ? 3 : 0)}\u202f%`;
-    const lacks = up === null || unknown < 0.005 ? "" : ` (${ratio(unknown)} of the time unknown)`;
+    const nothing = up === null || unknown >= 0.995; // as the public view
+    const share = nothing ? "unknown" : `${(Math.floor(up * 1e5) / 1e3).toFixed(up < 1 ? 3 : 0)}\u202f%`;
+    const lacks = nothing || unknown < 0.005 ? "" : ` (${ratio(unknown)} of the time unknown)`;
     return `${seconds > 86400 ? age(seconds) : "24\u202fh"} ${share}${lacks}`;
   };
   return shares.length ? `Uptime: ${shares.map(one).join(" · ")}` : "";

@@ -9,7 +9,8 @@ function isInText({ text, value, unit }) {
   if (value === null) return text !== "";
   if (typeof value === "string") return text.includes(value) || !/\d/.test(value);
   const number = unit === "ratio" ? value * 100 : value;
-  return [Math.round(number), number.toFixed(1)].some((shown) => new RegExp(`\\b${shown}(?!\\.?\\d)`).test(text));
+  const long = unit === "s" ? [format.age(value).replaceAll("\u202f", " ")] : [];
+  return [Math.round(number), number.toFixed(1), ...long].some((shown) => new RegExp(`\\b${shown}(?!\\.?\\d)`).test(text));
 }
 
 /** Would the number beside its text be there twice? Not where it stands beside the one that is expected. */

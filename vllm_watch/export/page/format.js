@@ -27,12 +27,6 @@ function trim(value, digits) {
 /** A count: whole where it is whole. */
 export const count = (value) => (known(value) && Number.isInteger(value) && Math.abs(value) < 1e5 ? grouped.format(value) : number(value));
 
-/** What an incident cost, as far as counters tell; nothing where they do not. */
-export function lost(requests) {
-  if (!known(requests)) return "";
-  return `${requests === 0 ? "no" : count(requests)} ${requests === 1 ? "request" : "requests"} lost`;
-}
-
 export const rate = (unit) => (value) => (known(value) ? `${number(value)}${THIN}${unit}` : UNKNOWN);
 
 /** 0 to 1 as a percentage. */

@@ -6,7 +6,7 @@ import { arrange, h, icon, keyed, setText } from "./dom.js";
 import * as format from "./format.js";
 import { Past } from "./past.js";
 import { parted, Storm } from "./storm.js";
-import { isRecovering, OF_THE_WATCHER, resolutionOf, severityOf, standingOf } from "./words.js";
+import { isRecovering, OF_THE_WATCHER, rankOf, resolutionOf, severityOf, standingOf, stateOf } from "./words.js";
 
 const CARDS_AT_FIRST = 8; // more are for who asks
 const UNFOLDED_AT_MOST = 3; // cards whose evidence is shown without asking
@@ -16,8 +16,8 @@ const KEPT = 200; // as many as the watcher keeps
 const $ = (id) => document.getElementById(id);
 const openedAt = ({ opened_timestamp_seconds: t, updated_timestamp_seconds: told }) => t ?? told;
 
-/** What wakes people first, and of that the newest; what recovers comes last. */
-const byUrgency = (a, b) => standingOf(a).rank - standingOf(b).rank || openedAt(b) - openedAt(a) || (a.id < b.id ? -1 : 1);
+/** As the headline: what wakes people first, of that the worst state, of that the newest; what recovers comes last. */
+const byUrgency = (a, b) => standingOf(a).rank - standingOf(b).rank || rankOf(stateOf(a)) - rankOf(stateOf(b)) || openedAt(b) - openedAt(a) || (a.id < b.id ? -1 : 1);
 
 export class Incidents {
   constructor(page) {
@@ -163,7 +163,7 @@ class Ended {
     const { tone, word, sign } = severityOf(incident);
     const to = over ?? closed; // when it was over; it is closed later, once that has lasted
     const span = from === null ? "" : `lasted ${format.age(to - from)}`;
-    const cost = incident.requests_lost ? format.lost(incident.requests_lost) : "";
+    const cost = incident.requests_lost ? incident.cost.replace(/\.$/, "") : "";
     this.to = to;
     this.ago = h("span", { class: "ended-ago" });
     this.details = h("details", { class: "evidence" }, h("summary", {}, "Charts and evidence"));

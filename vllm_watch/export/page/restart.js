@@ -37,6 +37,20 @@ function wished(wish, incident, now) {
   return [{ sign: "info", tone: "quiet", text: `No restart ${who} now${approved}: ${ended(wish.text)}${until(wish, now)}` }, ...more];
 }
 
+/** Will the watcher restart the incident's target? `watched`: it is a target, not the host or the watcher. */
+export function outlook(plan, { id, target, restart_advised: advised }, watched) {
+  const never = "vllm-watch will not restart it";
+  if (!watched) return "vllm-watch restarts nothing because of this.";
+  if (!plan || plan.mode === "off") return `${never} (restarts are off).`;
+  if (plan.under_way) return "A restart is under way.";
+  if (plan.mode === "observe") return `${never} (observe mode).${advised ? ` To do it yourself: vllm-watch restart ${target} --reason TEXT.` : ""}`;
+  if (plan.paused) return `${never} now (restarts are paused).`;
+  if (plan.breaker) return `${never} again: ${ended(plan.breaker)}`;
+  const wish = plan.waiting.find((each) => each.incident_id === id);
+  if (plan.mode === "approve" && !wish?.approved_by) return `vllm-watch restarts it only after your approval${advised ? "" : ", and asks for that once a restart is advised"}.`;
+  return wish ? `${never} before every check passes.` : `vllm-watch restarts it${advised ? "" : " once that is advised and"} when every check passes.`;
+}
+
 /** What there is to say of a target's restarts; with an incident only what concerns it. */
 export function lines(plan, incident, now) {
   if (!plan) return [];
@@ -47,7 +61,7 @@ export function lines(plan, incident, now) {
   const wishes = plan.waiting.filter(({ incident_id: id }) => incident === null || id === incident || id === null);
   const told = wishes.flatMap((wish) => wished(wish, incident, now));
   const said = wishes.some(({ gates }) => gates.some(({ gate }) => gate === "breaker")); // which tells of the last one, too
-  const last = plan.last && !said && (incident === null || plan.last.incident_id === incident) ? [past(plan.last, now)] : [];
+  const last = plan.last && !said && (incident === null || (plan.last.incident_id === incident && plan.last.state !== "dry_run")) ? [past(plan.last, now)] : [];
   return [...told, ...last];
 }
 

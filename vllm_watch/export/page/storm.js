@@ -1,9 +1,9 @@
 // Many open incidents of one kind and cause: one card that counts them, since five hundred say no more than one.
 
-import { firstStep } from "./card.js";
+import { labelled } from "./card.js";
 import { h, icon, keyed, setAttribute, setText } from "./dom.js";
 import * as format from "./format.js";
-import { isRecovering, restartSign, runbookLink, runbookOf, standingOf, STORM_FROM } from "./words.js";
+import { isRecovering, runbookLink, runbookOf, standingOf, STORM_FROM } from "./words.js";
 
 const NAMED = 5;
 
@@ -33,11 +33,14 @@ export class Storm {
     this.names = h("ul", { class: "storm-names" });
     this.runbook = runbookLink();
     setAttribute(this.runbook, "href", runbookOf(first));
+    const [step, restart] = [labelled("Do", "first-step"), labelled("Restart", "restart")];
+    setText(step.text, first.first_step);
+    setText(restart.text, first.restart_outcome);
     const list = h("button", { type: "button", class: "act" }, "Filter the list");
     list.addEventListener("click", () => page.list.find(first.title));
     this.element = h("article", { class: "incident storm", "aria-labelledby": id, tabindex: "-1", "data-tone": tone, "data-severity": first.severity },
       h("header", {}, h("span", { class: "severity", title: meaning }, icon(sign), word), this.title, h("p", { class: "incident-where" }, this.count), h("p", { class: "incident-time" }, this.age, this.since)),
-      h("div", { class: "incident-body" }, this.summary, firstStep(first.first_step), h("p", { class: "restart", "data-tone": "quiet" }, icon(restartSign(first)), first.restart_outcome), this.names,
+      h("div", { class: "incident-body" }, this.summary, step.element, restart.element, this.names,
         h("footer", {}, list, h("p", { class: "runbook" }, this.runbook))));
   }
 

@@ -12,7 +12,7 @@ import { Recording } from "./recording.js";
 import { Plan, planFacts } from "./restart.js";
 import { isStill, modelOf, summary } from "./signals.js";
 import { Witnesses } from "./witnesses.js";
-import { isRecovering, markOf, OUTCOMES, shownState, standingOf, tellsOf, toneOf } from "./words.js";
+import { isRecovering, markOf, OUTCOMES, shownState, standingOf, stateOf, toneOf } from "./words.js";
 
 const RENEW_SECONDS = 60;
 const RETRY_SECONDS = 5;
@@ -209,7 +209,7 @@ export class Target {
   /** The tone of its state; of one that incidents tell of, no worse than theirs. */
   tone() {
     const tone = toneOf(this.state);
-    const told = this.page.incidents.urgentOf(this.name).filter((incident) => tellsOf(incident, this.state));
+    const told = this.page.incidents.urgentOf(this.name).filter((incident) => stateOf(incident) === this.state);
     return tone === "bad" && told.length > 0 && told.every(({ severity }) => severity !== "page") ? "warn" : tone;
   }
 

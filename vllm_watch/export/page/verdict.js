@@ -59,7 +59,7 @@ function well(rows) {
   if (pending.length) {
     const words = pending.length === 1 ? `${pending[0].name} is ${pending[0].state === "starting" ? "starting" : "not scraped yet"}.` : `${pending.length} of ${rows.length} are starting or not scraped yet.`;
     const all = pending.length === rows.length;
-    return { tone: all ? "info" : "good", text: all ? "Waiting for the first results" : "No target needs attention", more: words };
+    return { tone: all || pending.some(({ state }) => state === "waiting") ? "info" : "good", text: all ? "Waiting for the first results" : "No target needs attention", more: words };
   }
   return { tone: "good", text: rows.length === 1 ? `${rows[0].name} is healthy` : `All ${rows.length} targets are healthy`, more: wellWords(rows) };
 }

@@ -19,8 +19,8 @@ const ATTENTION_UP_TO = 6; // down … unknown
 
 export const toneOf = (state) => (STATES[state] ?? STATES.unknown)[0];
 export const rankOf = (state) => (STATES[state] ?? STATES.unknown)[1];
-/** Does an incident tell of this state? */
-export const tellsOf = ({ kind }, state) => STATE_OF[kind] === state;
+/** The state of which an incident tells. */
+export const stateOf = ({ kind }) => STATE_OF[kind];
 export const needsAttention = (state) => rankOf(state) <= ATTENTION_UP_TO;
 
 /** After three missed looks (15 s at least) what we show is no longer now. */
@@ -81,9 +81,6 @@ export const storyOf = ({ kind }) => kinds[kind] ?? { charts: [], of_gpus: false
 
 /** How a restart ended: "helped". */
 export const endedWords = (state) => steps[state]?.ended || state;
-
-/** Of an incident's restart: the sign before it. */
-export const restartSign = ({ restart_advised: advised }) => (advised ? "again" : "quiet");
 
 /** Where its runbook is, from the page: as it was reached, whatever other people call it. */
 export const runbookOf = ({ runbook_url: url }) => url.slice(url.indexOf("/runbooks/") + 1);

@@ -4,6 +4,7 @@ from vllm_watch.signals.holders import orphans, roles
 from vllm_watch.signals.holders.case import Case
 from vllm_watch.signals.holders.records import ORPHANED_WORKER, STALE, VLLM, Judged
 from vllm_watch.signals.holders.words import seconds, size
+from vllm_watch.support.counts import cores
 
 LAG_SECONDS = 20.0
 """A driver's load sample may be a poll old; GPU work later than this was requested after the parent died."""
@@ -53,11 +54,11 @@ def orphaned(case: Case, patience_s: float) -> Judged | None:
     # The answering server may be this one's, unless all have other engines, or a younger one runs.
     if case.served and not case.placed and not orphans.is_superseded(process, case.others):
         return None
-    evidence = [text, f"its GPU has done nothing for it for {seconds(gpu_idle_s)}"]
+    evidence = [text, f"it has used no GPU time for {seconds(gpu_idle_s)}"]
     if gpu_idle_s < patience_s:
         evidence[-1] = "it keeps its GPU busy, though no server has answered since"
     if track.cpu_share is not None and track.cpu_share > 0.5:  # noqa: PLR2004 - half a core is not sleep
-        evidence.append(f"it spins in vain on {track.cpu_share:.1f} cores")
+        evidence.append(f"it uses {cores(track.cpu_share)}")
     remedy = f"end it: vllm-watch gpus --reclaim {process.pid}, or kill {process.pid}, and kill -9 {process.pid} if it stays; no request can reach it"
     return Judged(
         verdict=STALE, reason=ORPHANED_WORKER, evidence=tuple(evidence), remedy=remedy, since_s=since_s

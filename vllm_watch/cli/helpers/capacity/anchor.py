@@ -1,4 +1,4 @@
-"""Calibrate other models by one real start on a GPU: its memory beyond the computed parts."""
+"""Calibrate plans for a GPU by the log of one real start on it: its memory beyond the computed parts."""
 
 from collections.abc import Mapping
 from dataclasses import replace

@@ -26,7 +26,7 @@ _NO_LAYERS = ("ngram", "suffix")
 
 
 def add_engine_flags(parser: argparse.ArgumentParser) -> None:
-    """Add the flags; omitted ones get the release's default."""
+    """Add the flags."""
     for names, metavar, kind, said in (
         (("--vllm-version",), "V", str, "the release to plan for (default: the newest known)"),
         (
@@ -87,7 +87,7 @@ def add_engine_flags(parser: argparse.ArgumentParser) -> None:
 
 
 def read_flags(arguments: argparse.Namespace, model: Model) -> Flags:
-    """Return the flags. Raises WatchError with the flag's name."""
+    """Return the flags. Raises WatchError."""
     names = (
         "tensor_parallel_size", "pipeline_parallel_size", "data_parallel_size", "max_loras",
         "decode_context_parallel_size", "max_num_seqs", "max_num_batched_tokens", "block_size",
@@ -114,7 +114,7 @@ def read_flags(arguments: argparse.Namespace, model: Model) -> Flags:
         )
     dtype = arguments.dtype or "auto"
     kv_dtype = arguments.kv_cache_dtype or "auto"
-    head_bytes(128, kv_dtype, model.dtype if dtype == "auto" else dtype)  # raises if unknown
+    head_bytes(128, kv_dtype, model.dtype if dtype == "auto" else dtype)
     offload = arguments.cpu_offload_gb or 0.0
     if not 0 <= offload <= GIB_MAX:
         raise WatchError(
@@ -144,9 +144,11 @@ def _tokens(text: str) -> int:
         return AUTO_LENGTH
     found = re.fullmatch(r"(\d+(?:\.\d+)?)([kmgKMG]?)", text)
     if not found:
-        raise argparse.ArgumentTypeError(f"'{text}' is not a number; use 4096, 32k or 8K")
+        raise argparse.ArgumentTypeError(f"'{text}' is not a number\n→ write 4096, 32k or 8K")
     if len(text) > _DIGITS_MAX:
-        raise argparse.ArgumentTypeError(f"{shown(text)} is more than any model has")
+        raise argparse.ArgumentTypeError(
+            f"{shown(text)} is more than any model has\n→ write 4096, 32k or 8K"
+        )
     return int(float(found[1]) * _SUFFIXES.get(found[2], 1))
 
 
@@ -179,7 +181,6 @@ def _drafter(text: str | None, model: Model) -> Drafter | None:
 
 
 def _drafter_model(name: Any) -> Model | None:
-    """Return a folder's model, or None if it is not here."""
     path = Path(str(name or "")) / "config.json"
     if not name or not os.path.lexists(path):
         return None

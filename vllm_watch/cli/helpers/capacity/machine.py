@@ -1,4 +1,4 @@
-"""The GPUs to plan for: as named, or this machine's by NVML."""
+"""The GPUs to plan for."""
 
 import asyncio
 from pathlib import Path

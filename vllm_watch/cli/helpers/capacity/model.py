@@ -1,7 +1,4 @@
-"""Find a model's config and checkpoint size: a folder, a config.json, the hub's local cache.
-
-The hub is contacted only on request, for two small files.
-"""
+"""Find a model's config and checkpoint size; the hub is asked only on request."""
 
 import asyncio
 import contextlib
@@ -37,10 +34,7 @@ def find_checkpoint(
     """Return the named model. Raises WatchError with the places searched."""
     try:
         return _find(named, environment, from_hub=from_hub, weights_gib=weights_gib)
-    except (
-        OSError,
-        RuntimeError,
-    ) as error:  # too long, "~nobody", no permission
+    except (OSError, RuntimeError) as error:  # e.g. a name too long
         raise WatchError(
             f"{shown(named)} cannot be read: {getattr(error, 'strerror', None) or error}",
             "name a model's folder or its config.json",
@@ -66,7 +60,7 @@ def _find(
                 "give the model's folder or its config.json; --from-hub fetches the config",
             )
         folder, config, size = here, read_json(here / "config.json"), _checkpoint_bytes(here)
-    quantized = folder / "hf_quant_config.json"  # ModelOpt's separate file
+    quantized = folder / "hf_quant_config.json"
     if quantized.is_file() and "quantization_config" not in config:
         config["quantization_config"] = read_json(quantized) | {"quant_method": "modelopt"}
     return Found(named, config, Checkpoint(given_gib=weights_gib, bytes_total=size))
@@ -106,7 +100,6 @@ def _parse(raw: bytes, where: str) -> dict[str, Any]:
 
 
 def _checkpoint_bytes(folder: Path) -> int | None:
-    """Return all weights' bytes by the index, else by the files; None: none."""
     for name in checkpoints.INDEXES:
         if (folder / name).is_file():
             size = _total_size(read_json(folder / name))
@@ -124,7 +117,7 @@ def _total_size(index: Mapping[str, Any]) -> int | None:
 def _of_hub(named: str, environment: Mapping[str, str], weights_gib: float | None) -> Found:
     base = f"{environment.get('HF_ENDPOINT') or _HUB}/{named}/resolve/main"
     names = ("config.json", *((checkpoints.INDEXES[0],) if weights_gib is None else ()))
-    from vllm_watch.cli.helpers.capacity import hub  # noqa: PLC0415 - loads an HTTP client, for this alone
+    from vllm_watch.cli.helpers.capacity import hub  # noqa: PLC0415 - loads an HTTP client
 
     urls = [f"{base}/{name}" for name in names]
     fetched = asyncio.run(hub.fetch(urls, _CONFIG_BYTES_MAX))

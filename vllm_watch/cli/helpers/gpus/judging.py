@@ -1,4 +1,4 @@
-"""`vllm-watch gpus`: judge the holders on this host or in a recording."""
+"""Judge the holders on this host or in a recording."""
 
 import asyncio
 import json
@@ -28,9 +28,9 @@ LOOKS, LOOK_SECONDS = 5, 1.0
 WATCH_SECONDS = 2.0
 
 BRIEF = Limits(dead_seconds=3.0, orphan_seconds=3.0, unaccounted_seconds=3.0)
-"""Show what was true for the whole run. Exiting processes take longer only on the largest GPUs."""
+"""Longer than a process takes to exit, except on the largest GPUs."""
 
-_UNIX_SECONDS_MIN = 1e9  # below, counted from the recording's start
+_UNIX_SECONDS_MIN = 1e9  # smaller times count from the recording's start
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,7 +39,7 @@ class Judgement:
 
     t: float  # Unix seconds
     gpus: tuple[GpuHolders, ...]
-    note: str = ""  # why there are none
+    note: str = ""
     no_driver: bool = False
 
     @property
@@ -99,7 +99,6 @@ def of_recording(trace: Path, at: float | None) -> Judgement:
 
 
 async def _of_host(procfs: Path, each: Callable[[Judgement], None] | None) -> Judgement:
-    """Poll for some seconds; with `each`, forever."""
     logs.configure(LogSettings(level="error"))  # the table shows poll errors
     source = NvmlSource(GpuSettings(), ProcReader(procfs))
     judge, number = HolderJudge(BRIEF), 0

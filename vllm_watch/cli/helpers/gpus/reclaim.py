@@ -1,4 +1,4 @@
-"""`vllm-watch gpus --reclaim PID`: judge, show the plan, confirm, act, report."""
+"""Judge, show the plan, confirm, act, report."""
 
 import asyncio
 import contextlib
@@ -39,7 +39,7 @@ class Order:
 
 
 def reclaim(order: Order) -> bool:
-    """Reclaim, or print why not; return True if memory was freed. Raises WatchError."""
+    """Return True if memory was freed. Raises WatchError."""
     if order.as_json and not order.yes:
         raise WatchError("--json without --yes", "a program cannot be asked: add --yes")
     if not order.procfs.is_dir():
@@ -140,13 +140,11 @@ def _refused(order: Order, refusal: Refusal) -> bool:
 
 
 def _say(order: Order, text: str, *, passing: bool = False) -> None:
-    """Print for people; `passing` text is overwritten, on terminals only."""
     if order.as_json or (passing and not sys.stdout.isatty()):
         return
     print(visible_lines(text) if not passing else text, flush=True)
 
 
 def _actor() -> str:
-    """Return the user, behind sudo if known."""
     own, behind = user_name(os.geteuid()), os.environ.get("SUDO_USER")
     return f"{behind} as {own}" if behind and behind != own else own

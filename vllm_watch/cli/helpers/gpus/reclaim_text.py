@@ -17,7 +17,7 @@ OTHERS_SHOWN = 8  # as many as a server's workers
 
 
 def block(plan: Plan, patience: Patience, folder: Path | None) -> str:
-    """Return process, reason, memory to free, owner and method."""
+    """Return the plan's text."""
     first = plan.victims[0]
     judged = first.holder.judged
     lines = [
@@ -46,7 +46,7 @@ def block(plan: Plan, patience: Patience, folder: Path | None) -> str:
 
 
 def result(plan: Plan, outcome: Outcome) -> str:
-    """Return the result; the last line matters most: freed or not."""
+    """Return the result."""
     lines = []
     for gpu in outcome.release.gpus:
         used = f"GPU {gpu.index}: {size(gpu.before_bytes)} used before, {size(gpu.after_bytes)} now"
@@ -156,7 +156,6 @@ def _remedies(outcome: Outcome) -> list[str]:
 
 
 def _row(label: str, text: str, width: int = _LABEL) -> list[str]:
-    """Wrap to the terminal; the label takes `width` columns."""
     columns = terminal.columns(_COLUMNS_MIN, _COLUMNS_MAX) - 1
     first = f"  {label}".ljust(width + 2)
     return textwrap.wrap(

@@ -11,7 +11,7 @@ from vllm_watch.support.visible import visible
 
 
 def report(gpus: Sequence[GpuHolders], note: str, *, local: bool) -> dict[str, Any]:
-    """Return the JSON. `local`: resolve user names here."""
+    """Return the JSON; `local` resolves user names."""
     return {
         "gpus": [_gpu(each, local=local) for each in gpus],
         "remarks": list(groups.remarks(gpus)),
@@ -59,7 +59,7 @@ def _holder(holder: Holder, *, local: bool) -> dict[str, Any]:
 
 
 def user(holder: Holder, *, local: bool) -> str | None:
-    """Return name, else number; None if unknown."""
+    """Return the user's name or number."""
     uid = holder.process.uid
     if uid is None:
         return None
@@ -72,6 +72,6 @@ def user(holder: Holder, *, local: bool) -> str | None:
 
 
 def command(holder: Holder) -> str | None:
-    """Return the command without secrets, else the title."""
+    """Return the command without secrets, or the title."""
     shown = " ".join(public_arguments(holder.process.cmdline) or ()) or holder.process.name
     return shown and visible(shown)

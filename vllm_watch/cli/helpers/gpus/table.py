@@ -28,7 +28,7 @@ _INDENT = "           "
 def table(
     gpus: Sequence[GpuHolders], note: str, *, columns: int, colours: Mapping[str, str], local: bool
 ) -> str:
-    """Return the table with a summary."""
+    """Return the table."""
     if not gpus:
         return f"no GPUs: {note}"
     columns -= 1
@@ -127,11 +127,7 @@ def _wrapped(text: str, columns: int, before: str, after: str) -> list[str]:
 
 def _end(gpus: Sequence[GpuHolders], colours: Mapping[str, str]) -> str:
     stale = sum(each.stale_bytes or 0 for each in gpus)
-    stale += sum(
-        each.unaccounted_bytes or 0
-        for each in gpus
-        if each.unaccounted.verdict == STALE
-    )  # fmt: skip
+    stale += sum(each.unaccounted_bytes or 0 for each in gpus if each.unaccounted.verdict == STALE)
     if not any(each.has_stale for each in gpus):
         return "nothing is stale"
     return f"{colours[STALE]}{size(stale)} are stale{colours['end']}"

@@ -12,7 +12,7 @@ from vllm_watch.sources.prometheus_history import Firing, Labels, StoredTarget
 _IDENTITY = ("job", "instance", "namespace", "group", "target")
 
 INCIDENTS_MAX = 1000
-"""Per target, the first ones; weeks of the worst server have some hundreds."""
+"""Per target; weeks of the worst server have some hundreds."""
 
 NEAR_SECONDS = 300.0
 """Alerts this close to an incident belong to it: rules have a `for`, and sample at other times."""
@@ -28,8 +28,8 @@ class Judged:
     first_t: float | None = None  # Unix seconds
     last_t: float | None = None
     left_out: int = 0  # incidents beyond INCIDENTS_MAX
-    incidents: dict[str, Incident] = field(default_factory=dict)  # by id, last state
-    _gaps: Counter[int] = field(default_factory=Counter)  # seconds between scrapes
+    incidents: dict[str, Incident] = field(default_factory=dict)  # last states by id
+    _gaps: Counter[int] = field(default_factory=Counter)  # in seconds
 
     def add(self, observation: Observation, events: Iterable[IncidentEvent]) -> None:
         if self.last_t is not None and len(self._gaps) < INCIDENTS_MAX:
@@ -41,7 +41,6 @@ class Judged:
         self.learn(events)
 
     def learn(self, events: Iterable[IncidentEvent]) -> None:
-        """Keep last states."""
         for event in events:
             if event.incident.id in self.incidents or len(self.incidents) < INCIDENTS_MAX:
                 self.incidents[event.incident.id] = event.incident
@@ -50,13 +49,12 @@ class Judged:
 
     @property
     def interval_seconds(self) -> float | None:
-        """Return the most frequent one."""
         return float(self._gaps.most_common(1)[0][0]) if self._gaps else None
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """One incident with its end (None: open) and its time without alerts."""
+    """One incident, its end (None: open), and its time without alerts."""
 
     target: str
     incident: Incident
@@ -71,7 +69,7 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """Incidents, oldest first, alerts, and those at healthy times."""
+    """The incidents, all alerts, and the alerts at healthy times."""
 
     found: tuple[Found, ...]
     firings: tuple[Firing, ...]
@@ -81,7 +79,7 @@ class Compared:
 def compared(
     judged: Sequence[Judged], firings: Sequence[Firing], watched: Sequence[Labels]
 ) -> Compared:
-    """`watched`: labels of vllm_watch_target_info."""
+    """Match alerts to incidents; `watched` has the labels of vllm_watch_target_info."""
     of_target = [(one, _about(one.target.labels, firings, watched)) for one in judged]
     concerned = {id(each) for _, its in of_target for each in its}
     found, needed = [], set()
@@ -104,10 +102,7 @@ def compared(
 
 
 def _about(given: Labels, firings: Sequence[Firing], watched: Sequence[Labels]) -> list[Firing]:
-    """Return the alerts about the target with these Prometheus labels.
-
-    vllm-watch's alerts have its own instance: vllm_watch_target_info maps them to targets.
-    """
+    """vllm-watch's own alerts are mapped to targets by vllm_watch_target_info."""
     its = [info for info in watched if _is_at(given, info)]
     return [
         each for each in firings
@@ -116,7 +111,6 @@ def _about(given: Labels, firings: Sequence[Firing], watched: Sequence[Labels]) 
 
 
 def _concerns(firing: Firing, given: Labels) -> bool:
-    """True if it names this instance or pod, else the job or vLLM."""
     labels = firing.labels
     for name in ("instance", "pod"):
         if name in labels and name in given:
@@ -127,14 +121,13 @@ def _concerns(firing: Firing, given: Labels) -> bool:
 
 
 def _names(labels: Labels, info: Labels) -> bool:
-    """True for a vllm-watch alert about this target, its group, or its job's targets."""
     if "target" not in labels and ("job" not in labels or "instance" in labels):
         return False  # about a watcher, or not from one
     return all(info.get(name, "") == labels[name] for name in _IDENTITY if name in labels)
 
 
 def _is_at(given: Labels, info: Labels) -> bool:
-    """True for the same pod, or the same host and port. Loopback is the watcher's host."""
+    """A loopback address means the watcher's host."""
     if info.get("pod") and "pod" in given:
         return all(info.get(name) == given[name] for name in ("pod", "namespace") if name in given)
     host, port = _host_and_port(info.get("address", ""))
@@ -149,7 +142,6 @@ def _host_and_port(instance: str) -> tuple[str, str]:
 
 
 def _covered(spans: list[tuple[float, float]], begin_t: float, end_t: float) -> float:
-    """Return the seconds covered by spans."""
     covered, at_t = 0.0, begin_t
     for first_t, last_t in sorted(spans):
         first_t, last_t = max(first_t, at_t), min(last_t, end_t)  # noqa: PLW2901

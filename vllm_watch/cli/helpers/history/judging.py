@@ -1,4 +1,4 @@
-"""`vllm-watch replay --prometheus`: judge servers one by one as the daemon does."""
+"""Judge servers one by one as the daemon does."""
 
 import asyncio
 import json
@@ -93,7 +93,7 @@ async def _of_target(
         judged.add(observation, events)
         _print(events, order)
     if judged.last_t is not None and judged.last_t < order.until_t - GONE_SECONDS:
-        # It had left, or was not scraped.
+        # The server had left, or was not scraped.
         events = watch.close(judged.last_t)
         judged.learn(events)
         _print(events, order)

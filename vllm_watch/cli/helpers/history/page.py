@@ -21,7 +21,7 @@ small { color: #566 }
 def page(
     judged: Sequence[Judged], compared: Compared, source: str, start_t: float, end_t: float
 ) -> str:
-    """Return the file."""
+    """Return the HTML."""
     rows = "".join(_row(each) for each in compared.found[:_ROWS_MAX])
     lines = "".join(_line(each, compared, start_t, end_t) for each in judged)
     blind = "".join(f"<li>{escape(each)}</li>" for each in text.blind_spots(judged))

@@ -11,7 +11,7 @@ _LIVE_SECONDS = 5.0  # the daemon's scrape interval
 
 
 def summary(judged: Sequence[Judged], compared: Compared, seconds: float) -> str:
-    """Return e.g. "7 days, 12 engines: 2 × Stalled (14 min unseen by your alerts) …; your rules fired 31 times …"."""
+    """Return e.g. "7 days, 12 engines: 2 × Stalled …"."""
     head = f"{duration(seconds)}, {len(judged)} server{'s' * (len(judged) != 1)}"
     kinds = Counter(each.incident.kind for each in compared.found if each.incident.severity != "info")  # fmt: skip
     parts = []
@@ -27,7 +27,7 @@ def summary(judged: Sequence[Judged], compared: Compared, seconds: float) -> str
 
 
 def blind_spots(judged: Sequence[Judged]) -> list[str]:
-    """Return what this history cannot show, which is not healthy but unknown."""
+    """Return the limits of this history: unknown is not healthy."""
     intervals = sorted(each.interval_seconds for each in judged if each.interval_seconds)
     lines = []
     if intervals:

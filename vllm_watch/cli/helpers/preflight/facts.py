@@ -2,6 +2,7 @@
 
 import argparse
 import os
+import shutil
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -26,8 +27,8 @@ from vllm_watch.cli.helpers.preflight.software import find_software
 from vllm_watch.errors import ConfigError, WatchError
 from vllm_watch.export.status import public_arguments
 from vllm_watch.preflight.check_port import DEFAULT_PORT, port_of
-from vllm_watch.preflight.command import Command, parse, split
-from vllm_watch.preflight.facts import Facts, Listener
+from vllm_watch.preflight.command import SERVE, Command, parse, split
+from vllm_watch.preflight.facts import Facts, Listener, Software
 from vllm_watch.settings.yaml_text import read as read_yaml
 from vllm_watch.sources import sockets
 from vllm_watch.sources.processes import ProcReader
@@ -48,16 +49,21 @@ class _Parser(argparse.ArgumentParser):
         raise WatchError(message.removeprefix("argument "), "correct the flag")
 
 
-def gather(words: Sequence[str], environment: Mapping[str, str], *, will_exec: bool) -> Facts:
+def gather(words: Sequence[str], environment: Mapping[str, str]) -> Facts:
     """Return all but the GPUs. Raises WatchError for other commands or an unreadable config file."""
-    parts = split(words, environment)
+    try:
+        parts = split(words, environment)
+    except WatchError:
+        if shutil.which(words[0], path=environment.get("PATH")):
+            raise
+        return Facts(command=Command(tuple(words), SERVE, words[0], None), software=Software(missing=words[0]))  # fmt: skip
     path = parts.config_path
     command = parse(parts, _read_config_file(Path(path)) if path else None)
     files, found = find_files(command)
     software = find_software(command)
     release = _release(software.vllm)
     facts = Facts(
-        command=command, will_exec=will_exec, files=files, software=software, release=release,
+        command=command, files=files, software=software, release=release,
         shared_memory=room(_SHARED_MEMORY) if _SHARED_MEMORY.is_dir() else None,
         download_room=download_room(command), token=has_token(command),
         offline=is_offline(command.environment),
@@ -101,7 +107,7 @@ def _flags(command: Command, model: Model, release: Release) -> Flags:
 def _release(version: str | None) -> Release | None:
     try:
         return None if version is None else parse_release(version)
-    except WatchError:  # a custom build: "dev"
+    except WatchError:  # a custom build
         return None
 
 
@@ -119,7 +125,7 @@ _COMMAND_CHARACTERS = 60
 
 
 def find_listeners(port: int, procfs: Path = Path("/proc")) -> tuple[tuple[Listener, ...] | None, int | None]:  # fmt: skip
-    """Return the port's listeners (None: unreadable), and the next free port."""
+    """Return the port's listeners (None: unknown), and the next free port."""
     try:
         found = sockets.listening(procfs / "net")
     except PermissionError:
@@ -138,7 +144,6 @@ def find_listeners(port: int, procfs: Path = Path("/proc")) -> tuple[tuple[Liste
 
 
 def _owners(inodes: set[int], procfs: Path) -> dict[int, int]:
-    """Map socket inodes to the first readable process with each open."""
     found: dict[int, int] = {}
     for pid in sorted(int(each) for each in os.listdir(procfs) if each.isdecimal())[:_PIDS_MAX]:
         with suppress(OSError):

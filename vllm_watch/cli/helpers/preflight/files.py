@@ -1,4 +1,4 @@
-"""Locate a launch's model (folder, hub's cache, or absent) and check its files."""
+"""Find a launch's model and check its files."""
 
 import os
 import re
@@ -33,10 +33,7 @@ def find_files(command: Command) -> tuple[ModelFiles | None, Found | None]:
         return ModelFiles(kind=REMOTE, path=named), None
     try:
         return _find(command, named)
-    except (
-        OSError,
-        RuntimeError,
-    ) as error:  # a name too long, "~nobody", a folder without permission
+    except (OSError, RuntimeError) as error:  # e.g. a name too long
         cause = f"{shown(named)} cannot be read: {getattr(error, 'strerror', None) or error}"
         return ModelFiles(kind=FOLDER, path=named, config_error=cause), None
 
@@ -65,7 +62,7 @@ def is_offline(environment: Mapping[str, str]) -> bool:
 
 
 def has_token(command: Command) -> bool:
-    """Return True for a hub token by flag, variable or file."""
+    """Return True if there is a hub token."""
     environment = command.environment
     if command.text("hf-token") not in (None, "true"):
         return True
@@ -81,7 +78,7 @@ def download_room(command: Command) -> Room | None:
 
 
 def room(path: Path) -> Room | None:
-    """Return the file system of a path that may not exist yet."""
+    """Return the file system of a path, which need not exist."""
     here = path
     while not here.exists() and here != here.parent:
         here = here.parent
@@ -98,7 +95,6 @@ def room(path: Path) -> Room | None:
 
 
 def _caches(command: Command) -> list[Path]:
-    """Return weight folders, --download-dir first."""
     named, hub = command.text("download-dir"), checkpoints.hub_cache(command.environment)
     return [Path(named).expanduser(), hub] if named else [hub]
 
@@ -130,7 +126,6 @@ def _looked_at(
 
 
 def _index(folder: Path) -> tuple[tuple[str, ...], int | None]:
-    """Return the index's files and all weights' bytes; no files if damaged."""
     for name in checkpoints.INDEXES:
         path = folder / name
         if not path.is_file():
@@ -146,7 +141,6 @@ def _index(folder: Path) -> tuple[tuple[str, ...], int | None]:
 
 
 def _damage(path: Path) -> str | None:
-    """Return why a weight file is damaged, or None."""
     size = checkpoints.size(path)
     try:
         with regular_file.opened(path) as file:
@@ -156,7 +150,7 @@ def _damage(path: Path) -> str | None:
             if path.suffix != ".safetensors":
                 return None if size else f"{path.name} is empty"
             length = int.from_bytes(head[:8], "little")
-            if len(head) < 8 or not 0 < length <= min(_HEADER_BYTES_MAX, size):  # noqa: PLR2004 - its length
+            if len(head) < 8 or not 0 < length <= min(_HEADER_BYTES_MAX, size):  # noqa: PLR2004
                 return f"{path.name} ({size:,} bytes) does not begin as safetensors does"
             file.seek(8)
             header = json_text.read(file.read(length))

@@ -1,4 +1,4 @@
-"""This host's GPUs, polled until judged, and until memory is free."""
+"""This host's GPUs, polled until judged."""
 
 import asyncio
 import time
@@ -18,14 +18,14 @@ from vllm_watch.sources.processes import ProcReader
 from vllm_watch.support import logs
 
 WAIT_LOOK_SECONDS = 1.0
-"""Between polls while waiting for memory: each costs milliseconds."""
+"""Each poll costs milliseconds."""
 
 _TELL_AGAIN_SECONDS = 15.0
 _COMMAND_CHARACTERS = 60
 
 
 class GpuLooks:
-    """Polls GPUs and keeps processes' history."""
+    """Polls GPUs."""
 
     def __init__(self, procfs: Path = Path("/proc")) -> None:
         logs.configure(LogSettings(level="error"))  # the findings show poll errors
@@ -63,7 +63,7 @@ async def with_gpus(
         waited_s = time.monotonic() - began_s
         waits_for = memory_missing(facts)
         waits = bool(waits_for) and waited_s < wait_seconds
-        # Judging holders takes several polls; without any, one is enough.
+        # Only judging holders takes several polls.
         if not waits and (not waits_for or seen >= LOOKS):
             if told:
                 tell(f"{'waited in vain' if waits_for else 'the memory is free'} after {waited_s:.0f} s")  # fmt: skip

@@ -1,4 +1,4 @@
-"""`vllm-watch preflight`: gather, judge, print, exec."""
+"""Gather, judge, print, exec."""
 
 import asyncio
 import json
@@ -35,7 +35,7 @@ def preflight(order: Order) -> int:
     """Return the exit status, unless it execs vLLM."""
     # PID 1 ignores SIGTERM without a handler.
     signal.signal(signal.SIGTERM, _ended)
-    known = gather(order.words, dict(os.environ), will_exec=order.execute)
+    known = gather(order.words, dict(os.environ))
     if order.wait_seconds:  # it prints its own progress
         facts = asyncio.run(_with_gpus(known, order.wait_seconds))
     else:

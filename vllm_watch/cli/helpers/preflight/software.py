@@ -1,4 +1,4 @@
-"""A command's vLLM and PyTorch, from pip's metadata; nothing is run or imported."""
+"""A command's vLLM and PyTorch, from pip's metadata, without running them."""
 
 import re
 import shutil
@@ -19,9 +19,12 @@ _BUILDS = ("cpu", "rocm", "xpu", "hpu", "tpu", "neuron", "ascend")
 
 def find_software(command: Command, usr: Path = Path("/usr")) -> Software:
     """Return the software installed with the executable."""
-    found = shutil.which(command.executable, path=command.environment.get("PATH"))
-    if found is None:
-        return Software(device=command.text("device"))
+    path = command.environment.get("PATH")
+    found = ""
+    for program in (command.argv[0], command.executable):
+        found = shutil.which(program, path=path) or ""
+        if not found:
+            return Software(missing=program, device=command.text("device"))
     versions, prefix = {}, Path(found).parent
     for prefix in _prefixes(Path(found)):
         versions = _versions(prefix)
@@ -37,7 +40,7 @@ def find_software(command: Command, usr: Path = Path("/usr")) -> Software:
 
 
 def _prefixes(found: Path) -> list[Path]:
-    """Return prefixes: the shebang's interpreter's, then its own."""
+    """Return the shebang's prefix first, then the executable's own."""
     own = found.parent.parent
     try:
         with regular_file.opened(found) as file:
@@ -51,7 +54,6 @@ def _prefixes(found: Path) -> list[Path]:
 
 
 def _versions(prefix: Path) -> dict[str, str]:
-    """Return versions by distribution, from pip's .dist-info folders."""
     found: dict[str, str] = {}
     for pattern in _PACKAGES:
         for folder in prefix.glob(f"{pattern}/*.dist-info"):
@@ -61,7 +63,6 @@ def _versions(prefix: Path) -> dict[str, str]:
 
 
 def _has_plugins(prefix: Path) -> bool:
-    """Return True for a vLLM plugin; unreadable packages are not counted."""
     for pattern in _PACKAGES:
         for path in prefix.glob(f"{pattern}/*.dist-info/entry_points.txt"):
             if path.parent.name.startswith("vllm-") or not path.is_file():
@@ -73,7 +74,7 @@ def _has_plugins(prefix: Path) -> bool:
 
 
 def _cuda(torch: str | None, versions: Mapping[str, str]) -> tuple[int, int] | None:
-    """Return CUDA's version from 2.8.0+cu128, else from PyPI's runtime package."""
+    """Read CUDA's version from 2.8.0+cu128, else from PyPI's runtime package."""
     built = re.search(r"\+cu(\d+)(\d)$", torch or "")
     if built:
         return int(built[1]), int(built[2])

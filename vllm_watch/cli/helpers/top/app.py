@@ -18,9 +18,9 @@ from vllm_watch.cli.helpers.top import story as top_story
 from vllm_watch.cli.helpers.top.status import Charted, Status
 from vllm_watch.errors import WatchError
 
-_INTERVAL_SECONDS = 2.0  # the daemon scrapes every few seconds
+_INTERVAL_SECONDS = 2.0  # as often as the daemon scrapes
 _PAGE_ROWS = 10
-_LOW_HEIGHT = 16  # lines; below, without the watcher's state
+_LOW_HEIGHT = 16  # lines; below, the watcher's state is left out
 _GPU_SHARE = 4  # a quarter of the height
 
 
@@ -29,14 +29,9 @@ class Source(Protocol):
 
     url: str
 
-    async def status(self) -> Status:
-        """Return the current status."""
-
-    async def charts(self, target: str) -> Mapping[str, Charted]:
-        """Return a target's charts by engine."""
-
-    async def close(self) -> None:
-        """Close the connection."""
+    async def status(self) -> Status: ...
+    async def charts(self, target: str) -> Mapping[str, Charted]: ...
+    async def close(self) -> None: ...
 
 
 class TopApp(App[None]):
@@ -53,7 +48,7 @@ class TopApp(App[None]):
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("q", "quit", "quit"),
-        Binding("ctrl+c", "quit", "quit", priority=True),  # as in other commands
+        Binding("ctrl+c", "quit", "quit", priority=True),
         Binding("up,k", "move(-1)", "up"),
         Binding("down,j", "move(1)", "down"),
         Binding("pageup", f"move({-_PAGE_ROWS})", "up"),
@@ -69,7 +64,7 @@ class TopApp(App[None]):
         Binding("escape", "leave", "all"),
     ]
     ENABLE_COMMAND_PALETTE = False
-    AUTO_FOCUS = None  # until a filter is opened
+    AUTO_FOCUS = None
 
     def __init__(self, source: Source, interval_seconds: float = _INTERVAL_SECONDS) -> None:
         super().__init__(ansi_color=True)
@@ -81,13 +76,13 @@ class TopApp(App[None]):
         self._curves = top_rows.Curves()
         self._rows: list[top_rows.Row] = []
         self._shown: list[top_rows.Row] = []
-        self._selected: str = ""  # row's name, which the cursor follows
-        self._chosen = False  # False: on the worst row
+        self._selected: str = ""  # name of the cursor's row
+        self._chosen = False  # False: the cursor follows the worst row
         self._drawn: dict[str, tuple[object, ...]] = {}  # part → drawn content
         self._sort = "urgency"
         self._wanted = ""
-        self._first = 0  # first visible row
-        self._opened = ""  # name of the opened row, or ""
+        self._first = 0
+        self._opened = ""  # name of the opened row
         self._helps = False
         self._scrolled = 0  # lines scrolled off
         self._charts: Mapping[str, Charted] = {}
@@ -103,7 +98,7 @@ class TopApp(App[None]):
         yield Static(id="keys")
 
     def on_mount(self) -> None:
-        """Redraw every second, so that ages grow while nothing answers."""
+        """Redraw every second, as ages grow."""
         self.run_worker(self._ask_for_ever(), exclusive=True)
         self.set_interval(1.0, self.draw)
 
@@ -167,7 +162,6 @@ class TopApp(App[None]):
                 self.query_one(place).display = bool(part.plain)
 
     def _parts(self, row: top_rows.Row | None, width: int, height: int) -> dict[str, Text]:
-        """Return all parts but the engines, which get the remaining height."""
         status = self._status
         age_seconds = None if self._answered_s is None else time.monotonic() - self._answered_s
         gpus = status.gpus if status else None
@@ -184,7 +178,6 @@ class TopApp(App[None]):
         }  # fmt: skip
 
     def _in_place(self, width: int, height: int) -> Text:
-        """Return the keys, or the opened target."""
         row, status = self._opened_row(), self._status
         if self._helps:
             lines = top_opened.help_lines(status, width)
@@ -203,7 +196,7 @@ class TopApp(App[None]):
         visible = height - 1
         first = min(max(0, selected - visible // 2), max(0, len(self._shown) - visible))
         below = self._shown[first + visible :]
-        if below and visible > 1:  # summarizes hidden rows
+        if below and visible > 1:  # the last line summarizes hidden rows
             visible -= 1
             below = self._shown[first + visible :]
         self._first = first
@@ -232,7 +225,6 @@ class TopApp(App[None]):
         return place
 
     def action_move(self, rows: int) -> None:
-        """Move the cursor, or scroll the opened view."""
         if self._helps or self._opened:
             self._scrolled = max(0, self._scrolled + rows)
             self.draw()
@@ -262,7 +254,6 @@ class TopApp(App[None]):
         self.draw()
 
     def action_leave(self) -> None:
-        """Close the opened view, or clear the filter."""
         if not self._helps and not self._opened:
             self.action_unfilter()
         elif self._helps:
@@ -272,7 +263,6 @@ class TopApp(App[None]):
             self.draw()
 
     async def on_click(self, event: events.Click) -> None:
-        """Select a row, or open it if selected; titles sort."""
         place = event.screen_y - self.query_one("#engines").region.y - 1
         if self._helps:
             self.action_help()

@@ -18,9 +18,9 @@ from vllm_watch.signals.holders.records import STALE
 
 _PIPE_COLUMNS = 2000  # no cuts
 _HEADER_COLUMNS = 160  # of header and rules
-_HEIGHT = 200  # lines: show all troubles
-_ENGINES_MAX = 40  # more if more have incidents
-# Perhaps a wrong address: show what answered.
+_HEIGHT = 200  # enough for all troubles
+_ENGINES_MAX = 40
+# The address may be wrong, so the answer is shown.
 _UNSEEN = ("unknown", "starting")
 
 
@@ -50,7 +50,6 @@ def show(daemon: Daemon, *, as_json: bool) -> None:
 
 
 def _writer(width: int) -> Callable[[Text], None]:
-    """Coloured if rich and the terminal allow."""
     colours = terminal.takes_colours(sys.stdout)
     if not colours:
         return lambda line: _print(line, width)
@@ -68,7 +67,7 @@ def _print(line: Text, width: int) -> None:
 
 
 def parts(url: str, status: Status, width: int) -> list[Text]:
-    """Return non-empty panels."""
+    """Return the panels that are not empty."""
     rows = top_rows.arranged(top_rows.Curves().rows(status), "urgency", "")
     ill = sum(bool(row.target.incidents) for row in rows)
     shown = rows[: max(ill, _ENGINES_MAX)]
@@ -91,7 +90,7 @@ def parts(url: str, status: Status, width: int) -> list[Text]:
 
 
 def as_data(status: Status) -> dict[str, Any]:
-    """Return the same as JSON."""
+    """Return the snapshot as JSON."""
     rows = top_rows.arranged(top_rows.Curves().rows(status), "urgency", "")
     return {
         "t": status.t,

@@ -44,7 +44,7 @@ _NOTES = (
 
 
 def help_lines(status: Status | None, width: int) -> list[Text]:
-    """Return the keys and the columns' meaning."""
+    """Return the keys, and notes on columns."""
     lines = [rule(" Keys ", width)]
     for key, does in KEYS:
         lines.append(Text(f"  {key:20} ", "bold", no_wrap=True).append(does, "none"))
@@ -106,7 +106,7 @@ def _cell(value: float | None, top: float, level: int) -> str:
 
 
 def _columns(charted: Charted, name: str, width: int) -> list[float | None]:
-    """Column means; short silences are bridged."""
+    """Short silences are bridged."""
     end_t, step = charted.t[-1], _SPAN_SECONDS / width
     inside: list[list[float | None]] = [[] for _ in range(width)]
     for t, value in zip(charted.t, charted.series.get(name, ()), strict=False):
@@ -129,7 +129,7 @@ def _gpu(gpu: JudgedGpu, t: float, width: int) -> list[Text]:
     power = text.UNKNOWN if gpu.power_watts is None else f"{gpu.power_watts:.0f} W"
     heat = text.UNKNOWN if gpu.temperature_celsius is None else f"{gpu.temperature_celsius:.0f} °C"
     fan = "" if gpu.fan_ratio is None else f"  fan {text.percent(gpu.fan_ratio)}"
-    head = f"  GPU {gpu.index} {visible(gpu.name or '')}  {text.gib(gpu.memory_used_bytes)}/{text.gib(gpu.memory_total_bytes)} GiB  util {text.percent(gpu.utilization_ratio)}  {heat}{fan}  {power}"  # fmt: skip
+    head = f"  GPU {gpu.index} {visible(gpu.name or '')}  {text.gib(gpu.memory_used_bytes)}/{text.gib(gpu.memory_total_bytes)} GiB  util {text.percent(gpu.utilization_ratio)}  {heat}{fan}  {power}"
     lines = [Text(head, "bold", no_wrap=True)]
     if gpu.processes is None:
         lines.append(Text("  └─ processes unknown", "dim"))
@@ -140,7 +140,7 @@ def _gpu(gpu: JudgedGpu, t: float, width: int) -> list[Text]:
 
 
 def _tree(processes: Sequence[JudgedProcess], t: float) -> Iterable[Text]:
-    """Yield parents first, then the largest."""
+    """Yield parents before their children, and the largest first."""
     here = {each.pid for each in processes}
     children: dict[int | None, list[JudgedProcess]] = {}
     for each in sorted(processes, key=lambda one: -(one.used_bytes or 0)):

@@ -10,14 +10,14 @@ from vllm_watch.signals.holders.records import STALE
 from vllm_watch.support.visible import visible
 
 _OLD_SECONDS = 6.0  # three polls missed
-_HOLDERS_MAX = 4  # more are counted
+_HOLDERS_MAX = 4
 _BAR_WIDTHS = (8, 30)
 
 
 def header(
     url: str, status: Status | None, problem: str | None, age_seconds: float | None, width: int
 ) -> Text:
-    """Return daemon, targets per state, and age."""
+    """Return the daemon's address, the targets per state, and the age of the data."""
     shown = Text("vllm-watch ", "bold", no_wrap=True)
     if problem is not None:
         old = "" if age_seconds is None else f"; this is {text.age(age_seconds)} old"
@@ -51,7 +51,7 @@ def gpus(reading: JudgedReading | None, width: int, lines_max: int) -> Text:
     with_holders = 2 * len(reading.gpus) < lines_max
     lines = [rule(f" GPUs  driver {visible(reading.driver_version or text.UNKNOWN)} ", width)]
     shown = 0
-    # Room may be short: lost and stale first.
+    # There may not be room for all, so lost GPUs and stale memory come first.
     for gpu in sorted(reading.gpus, key=lambda gpu: (not gpu.lost, -gpu.lost_bytes, gpu.index)):
         of_gpu = _gpu_lines(gpu, width, with_holders=with_holders)
         if shown and len(lines) + len(of_gpu) > lines_max:
@@ -81,7 +81,6 @@ def _gpu_lines(gpu: JudgedGpu, width: int, *, with_holders: bool) -> list[Text]:
 
 
 def _stale(gpu: JudgedGpu, width: int) -> list[Text]:
-    """Return stale holders with remedies first."""
     stale = [each for each in gpu.processes or () if each.verdict == STALE]
     lines = [_remedy(each) for each in sorted(stale, key=lambda each: -(each.used_bytes or 0))]
     nobody = gpu.unaccounted
@@ -120,7 +119,7 @@ def _gpu(gpu: JudgedGpu, width: int) -> Text:
     shown.append(
         text.fit((gpu.name or "GPU").removeprefix("NVIDIA "), min(24, max(14, width // 6))) + " "
     )
-    # vLLM fills a GPU on purpose.
+    # vLLM fills a GPU on purpose, so a full one has no warning colour.
     shown.append(text.bar(ratio, min(high, max(low, width // 6)), "blue"))
     shown.append(
         f" {text.gib(used):>5}/{text.gib(total)} GiB  util {text.percent(gpu.utilization_ratio):>4}"
@@ -164,12 +163,12 @@ def _holders(processes: Sequence[JudgedProcess] | None, width: int) -> Text:
 
 
 def command(process: JudgedProcess) -> str:
-    """Return its short name."""
+    """Return the process' short name."""
     return process.name or (process.cmdline[0].rsplit("/", 1)[-1] if process.cmdline else "?")
 
 
 def keys(sort: str, wanted: str, rows: int, width: int, *, opened: bool = False) -> Text:
-    """Return the keys, current sort and filter."""
+    """Return the keys, and the current sort and filter."""
     shown = Text(no_wrap=True, overflow="crop")
     of_list = (("↑↓", "select"), ("enter", "open"), ("s", f"sort: {sort}"), ("/", "filter"), ("esc", "all"))  # fmt: skip
     of_opened = (("↑↓", "scroll"), ("esc", "back"))

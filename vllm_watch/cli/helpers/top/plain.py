@@ -1,4 +1,4 @@
-"""Colourless stand-in for rich's Text: `top --once` and `--json` need no extra."""
+"""A stand-in for rich's Text, so that `top --once` and `--json` need no extra."""
 
 from collections.abc import Iterable
 
@@ -8,7 +8,7 @@ _ELLIPSIS = "…"
 
 
 class PlainText:
-    """The part of rich.text.Text that `top` uses; styles are ignored."""
+    """The part of rich.text.Text that `top` uses, without styles."""
 
     spans: tuple[()] = ()
 
@@ -20,7 +20,6 @@ class PlainText:
 
     @property
     def cell_len(self) -> int:
-        """Return its width in columns."""
         return len(self.plain)
 
     def append(self, text: "PlainText | str", _style: str = "") -> "PlainText":
@@ -28,7 +27,6 @@ class PlainText:
         return self
 
     def truncate(self, width: int, *, overflow: str = "") -> None:
-        """Cut it to `width` columns."""
         if len(self.plain) > width:
             self.plain = self.plain[: max(0, width - 1)] + _ELLIPSIS if overflow == "ellipsis" else self.plain[:width]  # fmt: skip
 

@@ -12,10 +12,7 @@ _TRIGGERS = {
 
 
 def lines(plan: RestartPlan | None, t: float, incident: str | None = None) -> list[str]:
-    """Return sentences at Unix time `t`, the most urgent first.
-
-    `incident`: id of the one shown, which hides dry runs for others; None: all.
-    """
+    """Return sentences at Unix time `t`, the most urgent first. With an `incident` id, dry runs for others are left out."""
     if plan is None:
         return []
     if plan.under_way is not None:
@@ -51,7 +48,6 @@ def _wished(wish: Waiting) -> list[str]:
 
 
 def _until(said: str, t: float | None) -> str:
-    """Return a gate's next check, unless its text has a time."""
     if t is None or "Z" in said:
         return ""
     return f" Checked again {datetime.fromtimestamp(t, UTC):%H:%M}Z."

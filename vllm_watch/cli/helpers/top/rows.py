@@ -11,24 +11,23 @@ from vllm_watch.cli.helpers.top.status import Status, TargetStatus
 from vllm_watch.incidents.incident import SEVERITIES, severity_rank
 from vllm_watch.signals.records import EngineSignals
 
-POINTS_MAX = 60  # maximum width of a curve
+POINTS_MAX = 60
 _STALE_INTERVALS = 3  # missed scrapes
 _NAME_MIN, _NAME_MAX = 14, 44
 
 
 @dataclass(slots=True)
 class Row:
-    """One engine, or a target without engines."""
+    """One engine, or a target without one."""
 
     target: TargetStatus
     engine: EngineSignals | None
-    several: bool  # there are other engines
+    several: bool
     age_seconds: float | None  # since the last scrape
-    curve: Sequence[float | None] = ()  # generation tokens per second, oldest first
+    curve: Sequence[float | None] = ()  # tokens per second, oldest first
 
     @property
     def name(self) -> str:
-        """Return the target's name, with the engine if there are several."""
         return (
             f"{self.target.name}/{self.engine.engine}"
             if self.engine and self.several
@@ -45,12 +44,10 @@ class Row:
 
     @property
     def down(self) -> bool:
-        """Return True if it or its server is down."""
         return "down" in (self.state, self.target.state)
 
     @property
     def model(self) -> str:
-        """Return the model's name, or ""."""
         if self.engine and self.engine.model_name:
             return self.engine.model_name
         return ", ".join(self.target.signals.models) if self.target.signals else ""
@@ -72,7 +69,6 @@ class Curves:
     _points: dict[tuple[str, str], tuple[float, deque[float | None]]] = field(default_factory=dict)
 
     def rows(self, status: Status) -> list[Row]:
-        """Return rows with updated curves."""
         kept: dict[tuple[str, str], tuple[float, deque[float | None]]] = {}
         rows: list[Row] = []
         for target in status.targets:
@@ -107,12 +103,12 @@ class Column:
 
 
 def _at_work(read: Callable[[EngineSignals], str]) -> Callable[[Row, int], str]:
-    """Show a last minute's rate unless down or stalled: it would look like work."""
+    """Hide a rate of the last minute if the engine is down or stalled: it would look like work."""
     return lambda row, _: text.UNKNOWN if row.still or not row.engine else read(row.engine)
 
 
 def _held(read: Callable[[EngineSignals], str]) -> Callable[[Row, int], str]:
-    """Show a value unless down: an engine dead behind a live API server keeps exporting."""
+    """Hide a value if the engine is down: a live API server keeps exporting it."""
     return lambda row, _: text.UNKNOWN if row.down or not row.engine else read(row.engine)
 
 
@@ -173,7 +169,6 @@ def _most(read: Callable[[EngineSignals], float | None]) -> Sort:
 
 
 def _urgency(row: Row) -> tuple[float, str]:
-    """Sort paging incidents first, then the worst state; a server's count for its engines."""
     known = text.STATES_BY_URGENCY
     state = known.index(row.state) if row.state in known else len(known)
     ranks = (severity_rank(each.severity) for each in row.target.incidents if not each.recovering)
@@ -182,7 +177,7 @@ def _urgency(row: Row) -> tuple[float, str]:
 
 
 def folded(rows: Sequence[Row]) -> Text:
-    """Return counts per state."""
+    """Return the number of rows per state."""
     states = Counter(row.state for row in rows)
     said = ", ".join(
         f"{states[state]} {state}" for state in text.STATES_BY_URGENCY if states[state]
@@ -206,7 +201,7 @@ def arranged(rows: Iterable[Row], sort: str, wanted: str) -> list[Row]:
 
 
 def columns_for(width: int, rows: Sequence[Row]) -> list[Column]:
-    """Return those that fit; extra width goes to names, then to the curve."""
+    """Return the columns that fit; extra width goes to names, then to the curve."""
     chosen = list(_COLUMNS)
     while len(chosen) > 1 and _width(chosen) > width:
         chosen.remove(max(chosen, key=lambda column: column.rank))
@@ -237,7 +232,7 @@ def titles(columns: Sequence[Column], width: int) -> Text:
 
 
 def line(row: Row, columns: Sequence[Column], *, selected: bool) -> Text:
-    """Return one row; stale ones are dim."""
+    """Return one row, dim if stale."""
     shown = Text(no_wrap=True, overflow="crop")
     for column in columns:
         value = column.show(row, column.width)

@@ -1,4 +1,4 @@
-"""A daemon's API, parsed into records."""
+"""A daemon's API."""
 
 import asyncio
 import ssl
@@ -25,7 +25,7 @@ from vllm_watch.signals.records import Advice, Sight, TargetSignals
 from vllm_watch.state.journal import Attempted, Entry, Told
 
 _TIMEOUT_SECONDS = 5.0
-_BODY_BYTES_MAX = 64 << 20  # 10,000 targets of one engine each
+_BODY_BYTES_MAX = 64 << 20  # for 10,000 targets
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,14 +42,13 @@ class JudgedGpu(GpuSample):
     """A GPU with its stale memory; None: not judged."""
 
     processes: tuple[JudgedProcess, ...] | None = None
-    targets: tuple[str, ...] = ()  # known to run there
+    targets: tuple[str, ...] = ()
     stale_bytes: int | None = None  # of processes
     unaccounted_bytes: int | None = None  # by no visible process
     unaccounted: Judged | None = None
 
     @property
     def lost_bytes(self) -> int:
-        """Return stale bytes, with unaccounted ones if judged stale."""
         nobody = self.unaccounted is not None and self.unaccounted.verdict == STALE
         return (self.stale_bytes or 0) + ((self.unaccounted_bytes or 0) if nobody else 0)
 
@@ -63,10 +62,11 @@ class JudgedReading(GpuReading):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToldIncident(Incident):
-    """An incident with the daemon's texts."""
+    """An incident as served."""
 
     title: str = ""  # "Stalled: hang"
     first_step: str = ""
+    cost: str = ""  # the effect on users
     severity_reason: str = ""  # why not critical
     restart_outcome: str = ""  # whether a restart helps
     runbook: str = ""
@@ -79,21 +79,20 @@ class ToldIncident(Incident):
 
 
 class SourceStatus(BaseModel):
-    """Result of the last call to one source."""
+    """The last call to one source."""
 
     outcome: str = ""
     last_success_timestamp_seconds: float | None = None
 
 
 class StoreStatus(BaseModel):
-    """Whether the state folder could be written at the last attempt."""
+    """Whether the state folder was writable."""
 
     ok: bool = True
     because: str | None = None
 
 
 def _incident(said: object) -> object:
-    """Convert to the record's fields."""
     if not isinstance(said, Mapping):
         return said
     evidence = said.get("evidence") or {}
@@ -129,7 +128,7 @@ def _signals(said: object) -> object:
 
 
 class TargetStatus(BaseModel):
-    """One target; its signals are None before the first scrape."""
+    """One target."""
 
     name: str
     url: str
@@ -146,10 +145,10 @@ class TargetStatus(BaseModel):
 
 
 class Status(BaseModel):
-    """The whole status; keys of newer daemons are ignored."""
+    """The whole status; unknown keys are ignored."""
 
     version: str
-    t: float  # daemon's clock
+    t: float
     window_seconds: float
     not_ready: str | None = None
     nothing_watched: str | None = None
@@ -236,9 +235,9 @@ class Daemon:
         return cls(connection.url, connection.headers(), connection.tls())
 
     async def status(self) -> Status:
-        """Fetch the status. Raises WatchError without an answer within five seconds."""
+        """Raises WatchError without an answer within five seconds."""
         status = await self._ask("status", Status)
-        # The watcher's own are only here.
+        # The watcher's own incidents are only here.
         own = await self._ask(f"incidents?state=open&target={WATCHER}", _Incidents)
         return status.model_copy(update={"incidents": own.incidents})
 
@@ -266,10 +265,10 @@ class Daemon:
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise WatchError(
                 f"no answer from {self.url}: {http_answer.why_none(error, _TIMEOUT_SECONDS)}",
-                "is it running there?",
+                "start vllm-watch there, or give its address: --url http://HOST:9470",
             ) from None
         try:
-            # Parsing a thousand targets takes longer than a key may wait.
+            # Parsing a thousand targets would delay keys.
             return await asyncio.to_thread(kind.model_validate_json, body)
         except ValidationError:
             cause = f"{self.url} does not answer as vllm-watch does"

@@ -13,9 +13,10 @@ from vllm_watch.detectors.base import Evidence
 from vllm_watch.incidents.incident import SEVERITIES, in_order
 from vllm_watch.incidents.way import NEXT_RULE
 from vllm_watch.story.severities import severity_word
+from vllm_watch.support.durations import in_words
 from vllm_watch.support.visible import visible
 
-_WRONG_SHARE = 5  # a fifth of the height; details a quarter
+_WRONG_SHARE = 5  # a fifth of the height
 _DETAIL_SHARE = 4
 _LOW_HEIGHT = 16  # lines; below, the detail is one line
 _LABEL_WIDTH = 11
@@ -24,14 +25,14 @@ _FINE = frozenset(("", "ok", "no_driver", "http"))  # http: answered, with an er
 
 
 def open_incidents(status: Status) -> list[ToldIncident]:
-    """Return them, paging ones first."""
+    """Return the open incidents, critical ones first."""
     found = {each.id: each for target in status.targets for each in target.incidents}
     found |= {each.id: each for each in (*status.incidents, *status.host.incidents)}
     return in_order(found.values())
 
 
 def wrong(status: Status | None, width: int, height: int) -> Text:
-    """Return a line each, worst first."""
+    """Return one line for each open incident, worst first."""
     if status is None:
         return Text()
     incidents = open_incidents(status)
@@ -79,7 +80,7 @@ def _incident(incident: ToldIncident, t: float, width: int) -> Text:
 
 
 def detail(row: Row | None, status: Status | None, width: int, height: int) -> Text:
-    """Return state, evidence and first step."""
+    """Return the row's state, evidence and first step."""
     if row is None or status is None:
         return Text()
     said = _sentence(row, status.t)
@@ -95,7 +96,7 @@ def detail(row: Row | None, status: Status | None, width: int, height: int) -> T
 
 
 def worst_row(rows: Sequence[Row], status: Status | None) -> int:
-    """Return the first open incident's row, else 0."""
+    """Return the row of the worst incident, else 0."""
     for incident in open_incidents(status) if status else ():
         for place, row in enumerate(rows):
             if row.target.name == incident.target and incident in incidents_of(row):
@@ -104,7 +105,7 @@ def worst_row(rows: Sequence[Row], status: Status | None) -> int:
 
 
 def recovery(incident: ToldIncident, t: float) -> str:
-    """Return its kind, duration and end."""
+    """Return the incident's kind, duration and end."""
     ended_t = incident.updated_t if incident.ended_t is None else incident.ended_t
     lasted, ago = (text.age(max(0.0, each)) for each in (ended_t - incident.began_t, t - ended_t))
     cost = (
@@ -131,7 +132,7 @@ def _sentence(row: Row, t: float) -> Text:
 
 
 def _evidence_lines(row: Row, t: float, width: int) -> list[Text]:
-    """First step first: lines may be few."""
+    """The first step comes first: later lines may be cut off."""
     incidents = incidents_of(row)
     lasting = next((each.id for each in incidents[:1] if not each.recovering), "")
     told = top_restarts.lines(row.target.restart, t, lasting)
@@ -143,6 +144,7 @@ def _evidence_lines(row: Row, t: float, width: int) -> list[Text]:
         return [_labelled("was", worst.summary), *restarts]
     lines = [_labelled("also", worst.meanwhile)] if worst.meanwhile else []
     lines += _at_its_worst(worst, t)
+    lines += [_labelled("cost", worst.cost)] if worst.cost else []
     lines += _wrapped("do", worst.to_do, width)
     lines += [_labelled("severity", worst.severity_reason)] if worst.severity_reason else []
     lines.append(_labelled("restart", worst.restart_outcome))
@@ -154,7 +156,6 @@ def _evidence_lines(row: Row, t: float, width: int) -> list[Text]:
 
 
 def _at_its_worst(incident: ToldIncident, t: float) -> list[Text]:
-    """Return the worst time if worse than the summary."""
     most, first = incident.worst, next(iter(incident.evidence_for), None)
     if most is None or most.t == incident.updated_t or _share(most.evidence) == _share(first):
         return []
@@ -162,7 +163,6 @@ def _at_its_worst(incident: ToldIncident, t: float) -> list[Text]:
 
 
 def _share(evidence: Evidence | None) -> str:
-    """Return the share in the text, without the number waiting."""
     return evidence.text.partition(", with ")[0] if evidence is not None else ""
 
 
@@ -172,7 +172,7 @@ def _wrapped(label: str, said: str, width: int) -> list[Text]:
 
 
 def incidents_of(row: Row) -> list[ToldIncident]:
-    """Return those of the engine or its server, worst first."""
+    """Return the incidents of the engine or its server, worst first."""
     engine = row.engine.engine if row.engine else None
     return in_order(
         each for each in row.target.incidents if each.engine in (None, engine) or engine is None
@@ -180,11 +180,9 @@ def incidents_of(row: Row) -> list[ToldIncident]:
 
 
 def _said(item: Evidence) -> str:
-    """Return its text, with value and expected value unless contained."""
     said, expected = visible(item.text or item.name), item.expected
-    words = set(re.findall(r"\d+(?:\.\d+)?", said)) | set(said.split())
-    told = bool(_written(item.value, item.unit) & words)
-    if expected in {None, 0} or _written(expected, item.unit) & words:
+    told = _is_written(item.value, item.unit, said)
+    if expected in {None, 0} or _is_written(expected, item.unit, said):
         return said
     if told and isinstance(item.value, int | float):  # the text covers it
         return said
@@ -198,12 +196,13 @@ def _number(value: float | str | None, unit: str) -> str:
     return f"{value:.0%}" if unit == "ratio" else f"{value:.3g} {visible(unit)}".rstrip()
 
 
-def _written(value: float | str | None, unit: str) -> set[str]:
-    """Return its possible forms in a sentence."""
+def _is_written(value: float | str | None, unit: str, said: str) -> bool:
+    words = set(re.findall(r"\d+(?:\.\d+)?", said)) | set(said.split())
     if not isinstance(value, int | float):
-        return {str(value)}
+        return str(value) in words
     number = value * 100 if unit == "ratio" else value
-    return {f"{number:.0f}", f"{number:.1f}", f"{number:.3g}"}
+    long = unit == "s" and re.search(rf"\b{in_words(value)}", said)
+    return bool(long) or not words.isdisjoint((f"{number:.0f}", f"{number:.1f}", f"{number:.3g}"))
 
 
 def _labelled(label: str, said: str) -> Text:
@@ -211,7 +210,7 @@ def _labelled(label: str, said: str) -> Text:
 
 
 def facts(row: Row, width: int) -> Text:
-    """Return model, address, version, free KV cache."""
+    """Return model, address, version and free KV cache."""
     signals, engine = row.target.signals, row.engine
     found = [row.model or "model unknown", row.target.url]
     if signals and signals.version:
@@ -230,7 +229,7 @@ def facts(row: Row, width: int) -> Text:
 
 
 def watcher(status: Status | None, width: int) -> Text:
-    """Return one line, blind spots and errors first."""
+    """Return one line, with blind spots and errors first."""
     if status is None:
         return Text()
     troubles = [*watcher_troubles(status)]
@@ -248,7 +247,6 @@ def watcher(status: Status | None, width: int) -> Text:
 
 
 def _blind(status: Status) -> Iterable[str]:
-    """Yield the most blind first."""
     blind: dict[str, list[str]] = {}
     for target in status.targets:
         for slug, sight in target.detectors.items():

@@ -14,10 +14,9 @@ STATE_STYLES = {
     "idle": "dim green", "sleeping": "magenta",
 }  # fmt: skip
 SEVERITY_STYLES = {"page": "bold white on red", "ticket": "bold yellow", "info": "cyan"}
-# Most urgent first.
 STATES_BY_URGENCY = tuple(STATE_STYLES)
 UNKNOWN = "-"
-_HIGH_RATIO, _FULL_RATIO = 0.8, 0.95  # where a bar turns yellow, and red
+_HIGH_RATIO, _FULL_RATIO = 0.8, 0.95  # a bar turns yellow, then red
 _BLOCKS = " ▏▎▍▌▋▊▉█"
 _SPARKS = "▁▂▃▄▅▆▇█"
 _KILO, _TEN, _HUNDRED, _MINUTE = 1000, 10, 100, 60
@@ -25,7 +24,7 @@ _GIB = 1 << 30
 
 
 def fit(text: str, width: int) -> str:
-    """Return exactly `width` characters, cut in the middle, as both ends distinguish names."""
+    """Return exactly `width` characters; the middle is cut, as both ends distinguish names."""
     text = visible(text)
     if len(text) > width:
         head = (width - 1) // 2
@@ -73,7 +72,7 @@ def seconds(value: float | None) -> str:
 
 
 def clock(t: float, now: float) -> str:
-    """Return UTC, with the day unless today."""
+    """Return the time in UTC, with the day unless it is today."""
     then, today = (datetime.fromtimestamp(each, UTC) for each in (t, now))
     return f"{then:%H:%M:%S}" if then.date() == today.date() else f"{then:%b %d %H:%M}"
 
@@ -94,7 +93,7 @@ def gib(value: float | None) -> str:
 
 
 def bar(ratio: float | None, width: int, style: str = "") -> Text:
-    """Return a bar, full at 1, coloured by fullness unless styled."""
+    """Return a bar, coloured by fullness unless styled."""
     if ratio is None:
         return Text("·" * width, "bright_black")
     ratio = min(max(ratio, 0.0), 1.0)
@@ -107,7 +106,7 @@ def bar(ratio: float | None, width: int, style: str = "") -> Text:
 
 
 def sparkline(values: Sequence[float | None], width: int) -> str:
-    """Return a curve from zero to the maximum of the last `width` values; unknown leaves a gap."""
+    """Return a curve from zero to the maximum; unknown leaves a gap."""
     shown = list(values)[-width:]
     top = max((value for value in shown if value is not None), default=0.0)
     steps = len(_SPARKS) - 1
