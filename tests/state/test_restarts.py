@@ -115,7 +115,7 @@ async def test_an_incident_that_cannot_be_taken_up_ends(tmp_path):
         damage = "UPDATE watch SET state = replace(state, 'followed', 'fellow') WHERE target = 'a'"
         rows(tmp_path, damage)
         async with watching(live, tmp_path) as second:
-            await second.until(lambda s: s["targets"])
+            await second.until(lambda s: s["targets"] and second.events("state_entry_lost"))
             (lost,) = second.events("state_entry_lost")
             assert "lifecycle" in lost["cause"]
             (past,) = await incidents(second, "?state=resolved")
