@@ -20,11 +20,11 @@ HEAD = """\
 <!-- Made by docs/generate_api.py from docs/openapi.json. Do not edit. -->
 
 Query and control vllm-watch. [openapi.json](openapi.json) (OpenAPI 3.1) has every key of the records in *italics*. Unknown values are
-`null`; later versions only add keys. Errors are `{"error": …, "remedy": …}`, with a status of 4xx or 5xx.
+`null`; later versions only add keys. Errors have the body `{"error": …, "remedy": …}`, and a status of 4xx or 5xx.
 
-Reading needs no token, only what [web_config](security.md#tls-and-passwords) requires. A change is a POST with
-`Content-Type: application/json` and `Authorization: Bearer TOKEN` of one of [api.tokens](security.md#tokens); without tokens in the
-configuration these routes do not exist, except `/-/reload` for this host. Parameters with `?` are optional.
+Reading needs no token, only the credentials that [web_config](security.md#tls-and-passwords) requires. To change something, POST with
+`Content-Type: application/json` and `Authorization: Bearer TOKEN` (one of [api.tokens](security.md#tokens)). If no tokens are
+configured, these routes do not exist, except `/-/reload` for this host. Parameters with `?` are optional.
 
 ## Routes
 

@@ -234,9 +234,9 @@ def change(summary: str, body: str | None, *refusals: int, name: str | None = No
 
 OPTIONAL: Schema = {
     "/api/v1/notifiers/{name}/test": change("Send a test message through one notifier", "Nothing", name="name"),
-    "/public": {"get": {"summary": "The public view, where api.public is set", "responses": answers(plain("text/html", "Names, states and uptime."))}},
-    "/public/style.css": {"get": {"summary": "Its style sheet", "responses": answers(plain("text/css", "A style sheet."))}},
-    "/public/live.js": {"get": {"summary": "Its script, which fetches it again every 10 s", "responses": answers(plain("text/javascript", "A script."))}},
+    "/public": {"get": {"summary": "The public view, if api.public is set", "responses": answers(plain("text/html", "Names, states and uptime."))}},
+    "/public/style.css": {"get": {"summary": "The public view's style sheet", "responses": answers(plain("text/css", "A style sheet."))}},
+    "/public/live.js": {"get": {"summary": "The public view's script, which fetches it again every 10 s", "responses": answers(plain("text/javascript", "A script."))}},
 }  # fmt: skip
 
 
@@ -250,55 +250,55 @@ def paths() -> Schema:
     return {
         "/": {"get": {"summary": "The status page", "responses": answers({"description": "HTML.", "content": page}) | {"304": {"description": "As before."}}}},
         "/page/{name}": {"get": {
-            "summary": "What the page is made of",
+            "summary": "Scripts, styles and images of the page",
             "parameters": [{"name": "name", "in": "path", "required": True, "schema": text}],
             "responses": answers({"description": "The file."}, 404) | {"304": {"description": "As before."}},
         }},
         "/runbooks/{name}": {"get": {
-            "summary": "A runbook of this version: of a kind of incident, of the alerts or of restarts",
+            "summary": "This version's runbook for a kind of incident, the alerts or restarts",
             "parameters": [{"name": "name", "in": "path", "required": True, "schema": text}],
             "responses": answers({"description": "HTML.", "content": page}, 404) | {"304": {"description": "As before."}},
         }},
         "/metrics": {"get": {"summary": "Prometheus' text format, or OpenMetrics", "responses": answers(plain("text/plain", "Metrics."))}},
-        "/-/healthy": {"get": {"summary": "The process answers", "security": [{}], "responses": answers(plain("text/plain", "It does."))}},
-        "/-/ready": {"get": {"summary": "There are results to show", "responses": answers(plain("text/plain", "There are.")) | {"503": plain("text/plain", "Not yet, and why.")}}},
-        "/-/reload": change("Read the configuration again; on this host without a token, too", None, 404, 500, good="Reloaded"),
-        "/api/v1/status": {"get": {"summary": "Everything at this moment", "responses": answers(said(ref("Status")))}},
+        "/-/healthy": {"get": {"summary": "Liveness: the process answers", "security": [{}], "responses": answers(plain("text/plain", "It does."))}},
+        "/-/ready": {"get": {"summary": "Readiness: there are results to show", "responses": answers(plain("text/plain", "There are.")) | {"503": plain("text/plain", "Not yet, and why.")}}},
+        "/-/reload": change("Reload the configuration; needs no token on this host", None, 404, 500, good="Reloaded"),
+        "/api/v1/status": {"get": {"summary": "The complete current state", "responses": answers(said(ref("Status")))}},
         "/api/v1/incidents": {"get": {
-            "summary": "Open incidents, and the last that ended",
+            "summary": "Open and recently closed incidents",
             "parameters": [query("target", text), query("state", {"enum": ["open", "resolved"]})],
             "responses": answers(said(ref("Incidents"))),
         }},
-        "/api/v1/incidents/{id}": {"get": {"summary": "One incident; with debug=true also the way to its verdict",
+        "/api/v1/incidents/{id}": {"get": {"summary": "One incident; debug=true adds how its verdict was reached",
             "parameters": [*by_id, query("debug", {"enum": ["true"]})], "responses": answers(said(ref("IncidentExplained")), 404),
         }},
         "/api/v1/history": {"get": {
-            "summary": "The charts of a target over the last `seconds` (600), or of an incident: of one that ended as they stood then",
+            "summary": "The charts of a target over the last `seconds` (default 600), or of an incident (if closed, as they were then)",
             "parameters": [query("target", text), query("engine", text), query("seconds", {"type": "number", "exclusiveMinimum": 0, "maximum": SPANS[-1]}), query("incident", text)],
             "responses": answers(said(ref("History")), 400, 404),
         }},
         "/api/v1/journal": {"get": {
-            "summary": "What was done and by whom, since then (Unix seconds); `older`: there are more entries than these",
+            "summary": "The restart journal after `since` (Unix seconds); `older` is true if there are earlier entries",
             "parameters": [query("since", {"type": "number"})], "responses": answers(said(ref("Journal")), 404, 503),
         }},
         "/api/v1/events": {"get": {"summary": "Live updates, as server-sent events", "responses": answers(plain("text/event-stream", "A stream without end."), 503)}},
         "/api/v1/recording": {"get": {
-            "summary": "The last minutes of a target, as a trace file",
+            "summary": "The last minutes of a target, as a recording",
             "parameters": [target, query("minutes", {"type": "number", "exclusiveMinimum": 0, "maximum": 60})],
             "responses": answers({"description": "gzip.", "content": {"application/gzip": {}}}, 404, 503),
         }},
         "/api/v1/targets/{target}/restart": change("Restart a target now, through the guard", "Why", 404, name="target"),
         "/api/v1/incidents/{id}/approve": change("Approve the restart that an incident waits for", "Nothing", 404, name="id"),
-        "/api/v1/incidents/{id}/silence": change("No restart for one incident, for a while", "WhyAndHowLong", 404, name="id"),
-        "/api/v1/pause": change("No restarts at all, for a while", "WhyAndHowLong"),
+        "/api/v1/incidents/{id}/silence": change("Block restarts for one incident for a while", "WhyAndHowLong", 404, name="id"),
+        "/api/v1/pause": change("Pause all restarts for a while", "WhyAndHowLong"),
         "/api/v1/resume": change("End a pause", "MaybeWhy"),
         "/api/v1/alertmanager": change("Alertmanager's webhook", "AlertGroup", good="Alerts"),
         "/gate/{which}": {"get": {
-            "summary": "What an exec probe in the engine's container asks",
+            "summary": "The answer for an exec probe in the engine's container",
             "parameters": [{"name": "which", "in": "path", "required": True, "schema": {"enum": ["liveness", "readiness"]}}, *gate],
             "responses": answers(plain("text/plain", "ok, or the gate's word."), 404),
         }},
-        "/gate/probes": {"get": {"summary": "Do probes ask?", "parameters": [target], "responses": answers(said(ref("Probes")), 404)}},
+        "/gate/probes": {"get": {"summary": "Whether probes query the gate", "parameters": [target], "responses": answers(said(ref("Probes")), 404)}},
     }  # fmt: skip
 
 

@@ -25,9 +25,9 @@ def rows() -> list[Row]:
     """All of this subject."""
     few, (warm, end) = asyncio.run(_simulated()), _real()
     return [
-        Row(f"memory after {HOURS} simulated hours of {FEW} targets ÷ after 2", few, "", 1 + GROWTH_MAX),
+        Row(f"memory after {HOURS} simulated hours of {FEW} targets ÷ memory after 2 hours", few, "", 1 + GROWTH_MAX),
         Row(f"memory after {MINUTES} minutes of {MANY} targets", end / 1e6, "MB", MEMORY_MAX_MB),
-        Row(f"the same, ÷ after {WARM_MINUTES}", end / warm, "", 1 + GROWTH_MAX),
+        Row(f"the same ÷ memory after {WARM_MINUTES} minutes", end / warm, "", 1 + GROWTH_MAX),
     ]  # fmt: skip
 
 

@@ -17,15 +17,15 @@ FIGURES = Path(__file__).parent / "figures.json"
 
 _TOP = """# What it costs
 
-Plan CPU and memory for a watcher by these figures: `make bench` prints them, `make bench-page` measures again and writes this page. Each target serves the whole
-`/metrics` of a real vLLM 0.32 (430 series), nearly all values changed at every scrape; the watcher is `vllm-watch run`, on one core."""
+Use these figures to size CPU and memory of a watcher. `make bench` prints them; `make bench-page` measures again and writes this page. Each target serves the whole
+`/metrics` of a real vLLM 0.32 (430 series), and nearly all values change at every scrape. The watcher is `vllm-watch run` on one core."""
 
 _MIDDLE = """
-Memory in minutes is that of the first half minute; "Over hours" has it with full recordings and windows. A slower or busy machine needs two to
-three times the CPU. Bars are met unless a figure says otherwise.
+*In minutes* measures memory after half a minute; *Over hours* measures it when recordings and windows are full. A slower or busy machine needs two to
+three times the CPU. Limits are met unless a line says NOT MET.
 
-A scrape costs the engine mostly vLLM's own writing of `/metrics`, whoever asks. In three runs one watcher cost 1.19 ± 0.53 % of throughput, ten at
-once -0.37 ± 0.53 %: the bar of 0.5 % is shown to hold for ten, whose figure is ten times more precise, and not shown for one.
+For the engine, the main cost of a scrape is rendering `/metrics`, for any scraper. In three runs one watcher cost 1.19 ± 0.53 % of throughput, ten at
+once -0.37 ± 0.53 %. So ten watchers are below the limit of 0.5 % each; the figure for one is too imprecise to tell.
 """
 
 
@@ -69,4 +69,4 @@ def _lines(rows: list[list[str]]) -> list[str]:
 
 def _bar(bar: str, met: str) -> str:
     """Return the bar of a figure, and whether it was missed."""
-    return f" (bar {bar}{'' if met == 'met' else f': {met}'})" if bar else ""
+    return f" (limit {bar}{'' if met == 'met' else f': {met}'})" if bar else ""

@@ -51,11 +51,11 @@ def rows() -> list[Row]:
             theirs = _idle_share(vllm, pid)
     how = f"standard error of {PAIRS} pairs of {SECONDS:g} s"
     return [
-        Row("throughput that a real vLLM loses to a watcher at 1 s", lost, "%", None, f"± {noise:.2f} % ({how})"),
-        Row(f"the same to {TIMES} watchers at once, ÷ {TIMES}", lost_of_many / TIMES, "%", CHANGE_MAX,
+        Row("throughput that a real vLLM loses to one watcher (1 s interval)", lost, "%", None, f"± {noise:.2f} % ({how})"),
+        Row(f"the same, to {TIMES} watchers at once ÷ {TIMES}", lost_of_many / TIMES, "%", CHANGE_MAX,
             f"± {noise_of_many / TIMES:.2f} % ({how})"),
-        Row("CPU that a real vLLM spends on a watcher at 1 s", ours, "of a core", None,
-            f"on a Prometheus at 1 s {theirs:.3g}"),
+        Row("CPU that a real vLLM spends on one watcher (1 s interval)", ours, "of a core", None,
+            f"on a Prometheus at the same interval {theirs:.3g}"),
     ]  # fmt: skip
 
 

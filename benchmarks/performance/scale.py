@@ -44,16 +44,16 @@ def rows() -> list[Row]:
     each = [1000 * one.share * INTERVAL_SECONDS / count for one, count in ((middle, MIDDLE), (large, LARGE))]  # fmt: skip
     size = f"{large.body_mb:.1f} MB"
     return [
-        Row("memory, 1 target", small.rss_mb, "MB", 75.0, "the flight recorder on"),
-        Row("CPU, 1 target at 1 s", small.share, "of a core", 0.01, f"{small.looks} looks"),
-        Row("latest look, 200 targets at 5 s", host.late_max_ms, "ms", 1000.0, f"{host.share:.3g} of a core"),
+        Row("memory, 1 target", small.rss_mb, "MB", 75.0, "with recording on"),
+        Row("CPU, 1 target at 1 s", small.share, "of a core", 0.01, f"{small.looks} scrapes"),
+        Row("longest delay of a scrape, 200 targets at 5 s", host.late_max_ms, "ms", 1000.0, f"{host.share:.3g} of a core"),
         Row("memory, 100 targets", middle.rss_mb, "MB"),
         Row("memory, 1,000 targets", large.rss_mb, "MB", 400.0),
-        Row("CPU, 1,000 targets at 5 s", large.share, "of a core", 1.0, f"{large.looks} looks"),
-        Row("lateness of looks, p99, 1,000 targets", large.late_p99_ms, "ms", 500.0),
+        Row("CPU, 1,000 targets at 5 s", large.share, "of a core", 1.0, f"{large.looks} scrapes"),
+        Row("delay of scrapes, p99, 1,000 targets", large.late_p99_ms, "ms", 500.0),
         Row("/metrics of 1,000 targets, CPU to render and send", large.render_ms, "ms", None, size),
-        Row("memory of a target, 100 to 1,000 ÷ 1 to 100", first / second, "", 1.5, "linear is 1"),
-        Row("CPU of a look, 1,000 targets ÷ 100", each[1] / each[0], "", 1.5, "linear is 1"),
+        Row("memory per added target, from 100 to 1,000 ÷ from 1 to 100", first / second, "", 1.5, "1 is linear"),
+        Row("CPU per scrape, 1,000 targets ÷ 100", each[1] / each[0], "", 1.5, "1 is linear"),
         *more,
     ]  # fmt: skip
 
@@ -106,13 +106,13 @@ def _watched(watcher: processes.Watcher, engines_url: str) -> list[Row]:
     time.sleep(INTERVAL_SECONDS + TIMEOUT_SECONDS)
     silent = _p99_ms(watcher)
     return [
-        Row("status of 1,000 targets with 20 pages open, median", 1000 * pages[len(pages) // 2], "ms", None, "wall clock"),
-        Row("from a look to an open page, p99, 20 pages", late[int(len(late) * 0.99)] if late else float("inf"), "s", 2.5,
-            f"{len(late)} events; a page is told once a second"),
-        Row("an engine falls silent: until its incident is told", told[0] - began, "s", DETECTED_SECONDS_MAX,
+        Row("/api/v1/status of 1,000 targets with 20 pages open, median", 1000 * pages[len(pages) // 2], "ms", None, "wall clock"),
+        Row("from a scrape to an open page, p99, 20 pages", late[int(len(late) * 0.99)] if late else float("inf"), "s", 2.5,
+            f"{len(late)} events; a page updates once a second"),
+        Row("from an engine's silence to its incident on the page", told[0] - began, "s", DETECTED_SECONDS_MAX,
             "1,000 targets"),
-        Row("/metrics of 1,000 targets, slowest of 12", calm, "ms", 1000.0, "wall clock, beside their looks"),
-        Row("the same while every target times out", silent, "ms", 1000.0, "wall clock"),
+        Row("/metrics of 1,000 targets, slowest of 12", calm, "ms", 1000.0, "wall clock, while scraping"),
+        Row("the same, while every target times out", silent, "ms", 1000.0, "wall clock"),
     ]  # fmt: skip
 
 
