@@ -154,7 +154,7 @@ def _of_the_rest() -> str:
         "        # Kinds that a later vllm-watch may find and these rules do not know: nothing that pages is lost.\n"
         f'        expr: >-\n          vllm_watch:incident_alert{{kind!~"{"|".join(KINDS)}"}}',
         summary=f"{WHO} has an incident: {{{{ $labels.kind }}}}, {{{{ $labels.cause }}}}.",
-        description="These rules are older than the watcher and have no alert for this kind of incident.",
+        description="These rules are older than the watcher and have no alert for this kind of incident. That is not a fault of the engine.",
         details=OF + SINCE + PLACE,
         first_step="Open the status page: it explains the incident and the first step.",
         scope=ALIKE + NAMED, runbook="alerts.md#vllmincident",

@@ -444,8 +444,8 @@ def test_a_person_reads_lines(host):
 
 
 WRONG = {
-    "no launch": (["preflight"], "no launch is named"),
-    "no launch after the dashes": (["preflight", "--"], "no launch is named"),
+    "no launch": (["preflight"], "no command is given"),
+    "no launch after the dashes": (["preflight", "--"], "no command is given"),
     "not a server": (["preflight", "--", "ls"], "'ls' does not start a vLLM server"),
     "a wait that is none": (["preflight", "--wait-for-vram", "soon", "--", "vllm", "serve", "m"], "'soon'"),
 }  # fmt: skip

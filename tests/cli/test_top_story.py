@@ -95,6 +95,7 @@ async def test_the_detail_says_what_to_do_before_why(server, board):
         await first_look(pilot)
         assert part(pilot, "detail").splitlines()[1:-1] == [
             "sick: sick does nothing.",
+            "  cost     No request gets a token.",
             f"  do       {first}",
             *(f"           {line}" for line in more),
             "  restart  A restart is advised: it usually fixes this.",

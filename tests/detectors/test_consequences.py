@@ -63,7 +63,7 @@ def test_the_loudest_lacks_nothing():
     """For all that time steps took at least what the rule asks for."""
     shift = Shift(**SLOW)
     (spoke,) = explained(shift, fulfilled(shift))
-    assert spoke.text == "steps have taken at least 1.7 times as long as usual for 2 min"
+    assert spoke.text == "steps have taken at least 1.7 times as long as usual for 2 min 30 s"
 
 
 def test_a_restart_that_cannot_help_is_no_next_rule():

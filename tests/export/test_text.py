@@ -246,12 +246,14 @@ def test_open_incidents_are_1_and_every_one_is_counted():
     assert incident_lines(board) == [
         f"{shown('open', **down)} 1", f"{shown('open')} 1",
         f"{shown('opened_timestamp_seconds', **down)} {T}", f"{shown('opened_timestamp_seconds')} {T}",
+        f"{shown('began_timestamp_seconds', **down)} {T}", f"{shown('began_timestamp_seconds')} {T}",
         *opened,
     ]  # fmt: skip
     board.tell(made(told("resolved", id="down", **server), told("updated", cause="idle_wedged")))
     wedged = {"cause": "idle_wedged"}
     assert incident_lines(board) == [
-        f"{shown('open', **wedged)} 1", f"{shown('opened_timestamp_seconds', **wedged)} {T}", *opened,
+        f"{shown('open', **wedged)} 1", f"{shown('opened_timestamp_seconds', **wedged)} {T}",
+        f"{shown('began_timestamp_seconds', **wedged)} {T}", *opened,
     ]  # fmt: skip
     board.tell(made(told("resolved")))
     assert incident_lines(board) == opened
@@ -267,6 +269,7 @@ def test_incidents_that_are_alike_are_one_series():
     assert incident_lines(board) == [
         f"{shown('open', **alike)} 1",
         f"{shown('opened_timestamp_seconds', **alike)} {T}",
+        f"{shown('began_timestamp_seconds', **alike)} {T}",
         f"{shown('restart_advised', **alike)} 1",
         'vllm_watch_incidents_total{target="chat",kind="stale_vram"} 3',
     ]

@@ -177,7 +177,7 @@ FAILURES = (
                 when=when(r"Illegal instruction|SIGILL"),
                 sentence="the process executed an instruction that this CPU does not have",
                 why="The build needs a newer CPU: vLLM's CPU wheels need AVX512 or AVX2, and virtual machines often hide them.",
-                cures=(cure("see what this CPU offers", "lscpu | grep -o -w -E 'avx2|avx512[a-z]*|amx[a-z_0-9]*' | sort -u"),),
+                cures=(cure("see the instruction sets of this CPU", "lscpu | grep -o -w -E 'avx2|avx512[a-z]*|amx[a-z_0-9]*' | sort -u"),),
             ),
             Variant(
                 when=when(r"Bus error|SIGBUS"),
