@@ -5,6 +5,7 @@ settings and prose as vLLM, its users and the libraries write them.
 """
 
 COUNTER_EXAMPLES: dict[str, str] = {
+    "xid_or_gpu_lost/Engine reset: engine_class": "xe 0000:03:00.0: [drm] GT0: engine_class=ccs is ready",
     "cpu_ram_oom_killed/ray-oom-prevention": "see https://docs.ray.io/en/latest/ray-core/scheduling/resources.html",
     "disk_full/low on resource: ": "The node was low on resource: pids",
     "cpu_ram_oom_killed/low on resource: memory": "The node is low on memory",

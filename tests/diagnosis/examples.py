@@ -270,6 +270,8 @@ FIRST: dict[str, tuple[str, ...]] = {
         "RuntimeError: vLLM failed to load it: a previous compilation failed, leading to a corrupted compilation artifact.",
     ),
     "xid_or_gpu_lost": (
+        "xe 0000:03:00.0: [drm] GT0: Engine reset: engine_class=ccs, logical_mask: 0x1, guc_id=24",  # Intel xe
+        "i915 0000:00:02.0: [drm] GPU HANG: ecode 12:1:84dffffb, in python3 [4242]",  # Intel i915
         "Memory critical error by agent node-0 (Agent handle: 0x55d0c0) on address 0x7f5e00000000. Reason: Memory in use.",
         "[81234.5] NVRM: Xid (PCI:0000:3b:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus.",
         "[81234.5] NVRM: GPU 0000:3b:00.0: GPU has fallen off the bus.",

@@ -35,6 +35,26 @@ CASES = {
         "[1746.9] [n:611 :0] ucp_context.c:1268 UCX  WARN  transports 'cuda_ipc','cuda_copy' are not available, please use one or more of: mm, tcp\nERROR 05-08 00:47:57 [core.py:396] EngineCore failed to start.\nERROR 05-08 00:47:57 [core.py:396]   File \"/x/nixl/_api.py\", line 243, in register_memory\nERROR 05-08 00:47:57 [core.py:396] nixl._bindings.nixlBackendError: NIXL_ERR_BACKEND",
         "kv_transfer", "this side cannot register its memory", "UCX_TLS=tcp",
     ),
+    "blocks that expired are not lost on the way": (
+        "WARNING 08-16 08:09:07 [worker.py:2967] Releasing expired KV blocks for request r1 which were retrieved by 0 remote worker(s) before lease expired.",
+        "kv_transfer", "released before the decode server fetched them", "computed again",
+    ),
+    "a Ray cluster whose GPUs are held": (
+        "ValueError: Current node has no GPU available. current_node_resource={'accelerator_type:T4': 1.0, 'CPU': 112.0}. vLLM engine cannot start without GPU.",
+        "tp_exceeds_gpus", "no free GPU for this engine", "--gpus all",
+    ),
+    "an address is no port": (
+        "(Worker_TP11 pid=355) ERROR 08-10 23:02:41 [multiproc_executor.py:962] zmq.error.ZMQError: Address already in use (addr='tcp://10.20.0.12:40043')",
+        "port_in_use", "Port 40043", "Port 02",
+    ),
+    "an adapter's missing folder is a reason": (
+        'ValueError: Loading lora ["table_qc failed: No adapter found for /x/checkpoint-57"]',
+        "lora_mismatch", "not in the place that vLLM reads", "has no reason",
+    ),
+    "a KV cache that has no room is not a large step": (
+        'ERROR 05-08 11:47:02 [core.py:1136]   File "/x/abstract.py", line 123, in initialize_from_config\ntorch.OutOfMemoryError: HIP out of memory. Tried to allocate 12.95 GiB. GPU 0 has a total capacity of 127.00 GiB of which 11.55 GiB is free.',
+        "oom_kv_alloc_or_profiling", "while the KV cache was allocated", "--max-num-batched-tokens",
+    ),
     "vLLM itself names the phase": (
         "ERROR 01-05 20:46:36 [gpu_model_runner.py:3797] Failed to load model - not enough GPU memory. Try lowering --gpu-memory-utilization. (original error: CUDA out of memory. Tried to allocate 384.00 MiB.)",
         "oom_loading_weights", "while the weights were loaded", "no line of this log shows",

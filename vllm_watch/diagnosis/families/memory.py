@@ -117,6 +117,26 @@ _HOST_CURES = (
     cure("give the container shared memory", "docker run --ipc=host …   (or --shm-size=16g)", when(r"[/]dev/shm")),
 )  # fmt: skip
 
+_NO_ROOM_FOR_CACHE = Variant(
+    when=when(
+        r"(?:CUDA|HIP|XPU) out of memory",
+        seen=r"initialize_kv_cache|_allocate_kv_cache|initialize_from_config|init_cache_engine|initialize_cache",
+    ),
+    sentence="GPU memory ran out while the KV cache was allocated",
+    why="vLLM takes what --gpu-memory-utilization leaves beside weights and the measured peak; less was free than the GPU's size promised.",
+    cures=(
+        *_LOOK,
+        cure(
+            "give vLLM a smaller share",
+            "--gpu-memory-utilization 0.85   (0.90 is the default; from what you have, take 0.05 off)",
+            when(
+                seen=r"initialize_kv_cache|_allocate_kv_cache|initialize_from_config|init_cache_engine|initialize_cache",
+                facts=("!unified_memory",),
+            ),
+        ),
+    ),
+)
+
 FAILURES = (
     Failure(
         slug=KV,
@@ -164,7 +184,7 @@ FAILURES = (
         why="The weights, or another process's memory, left too little for the largest step and a KV cache.",
         cures=(*_LOOK, _SMALLER_STEP),
         deterministic=False,
-        variants=(_ON_UNIFIED, _NOT_OUT, _WAKING),
+        variants=(_ON_UNIFIED, _NOT_OUT, _WAKING, _NO_ROOM_FOR_CACHE),
         numbers=memory_numbers.no_blocks,
     ),
     Failure(

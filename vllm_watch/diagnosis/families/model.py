@@ -280,7 +280,7 @@ FAILURES = (
                 cures=(cure("compare target_modules with the names in the message", "cat adapter_config.json"), cure("train it on supported modules, or merge it into the model's weights", None, when(r"module|weight|DoRA|bias"))),
             ),
             Variant(
-                when=when(r"Loading lora \S+ failed"),
+                when=when(r"Loading lora (?!.{0,200}No adapter found).{1,200} failed"),
                 sentence="an adapter could not be loaded; this line has no reason",
                 why="The exception that it was raised from stands before it.",
                 cures=(cure("read that exception; see whether the adapter's files are there, seen from inside the container", "ls -l /path/to/adapter"),),

@@ -80,6 +80,13 @@ FAILURES = (
         deterministic=True,
         variants=(
             Variant(
+                when=when(r"Current node has no GPU available"),
+                sentence="Ray has no free GPU for this engine on this node",
+                why="The node has no GPU, or other actors and placement groups of this Ray cluster hold them all: the resources in the line lack GPU.",
+                cures=(cure("see which GPUs the cluster has, and who holds them", "ray status; ray list placement-groups; ray list actors"),),
+                deterministic=False,
+            ),
+            Variant(
                 when=when(r"invalid device ordinal|hipErrorInvalidDevice|out of range for|out of bounds|device >= 0"),
                 sentence="a GPU of a number was asked for that this process does not see",
                 why="CUDA_VISIBLE_DEVICES (or the container) shows fewer GPUs, or the local rank is larger than their number.",

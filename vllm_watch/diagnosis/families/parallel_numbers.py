@@ -22,7 +22,9 @@ _DIVIDES = re.compile(
 _HEADS = re.compile(
     rf"\(({WHOLE})\) must be divisible by (?:the )?tensor[ -]parallel (?:world )?size \(({WHOLE})"
 )
-_PORT = re.compile(r"(?:'[^']*', |:)(\d{2,5})\b\)?(?=[)':\]]|: |$)|[Pp]ort (\d{2,5})\b")
+_PORT = re.compile(
+    r"(?:'[^']*', |(?:[\d.]{7,15}|\]|(?<!\.p)[a-z*]):)(\d{2,5})\b\)?(?=[)':\]]|: |$)|[Pp]ort (\d{2,5})\b"
+)
 
 
 def too_few_gpus(text: str, facts: Facts) -> Told:

@@ -19,6 +19,7 @@ DEAD = "engine_dead"
 
 RULES = (
     rule(XID, "Xid", pattern=r"NVRM: .{0,20}Xid|\bXid \(PCI|XID error|\bXid[ :]+\d+", quiet=True),
+    rule(XID, "Engine reset: engine_class", "GPU HANG: ", quiet=True),
     rule(XID, "amdgpu", pattern=r"amdgpu\b.{0,80}(?:page fault \(|ring \S{1,40} timeout|GPU reset begin|VRAM is lost)", quiet=True),
     rule(XID, "fallen off the bus", "GPU is lost", "uncorrectable ECC error", "Uncorrectable ECC", "NVML_ERROR_GPU_IS_LOST", "Memory access fault by GPU", "Memory critical error by agent", "HSA_STATUS_ERROR_MEMORY_APERTURE", "HSA_STATUS_ERROR_EXCEPTION", "HSA_STATUS_ERROR_MEMORY_FAULT", "HSA_STATUS_ERROR_ILLEGAL_INSTRUCTION", "GPU reset"),
     rule(XID, "illegal memory access", "unspecified launch failure", "device-side assert", "misaligned address", "illegal instruction was", "launch timed out", "CUBLAS_STATUS_EXECUTION_FAILED", "CUBLAS_STATUS_INTERNAL_ERROR", "CUDA_ERROR_ILLEGAL_ADDRESS", "CUDA_ERROR_LAUNCH_FAILED", "cudaErrorIllegalAddress", "cudaErrorLaunchFailure", "invalid program counter", "hardware stack error", "CUDA_ERROR_ECC", "cudaErrorECC", "NVLink error", "invalid address space", rank=Rank.GENERAL, quiet=True),

@@ -33,6 +33,15 @@ FAILURES = (
         deterministic=False,
         variants=(
             Variant(
+                when=when(r"expired KV blocks|lease expired"),
+                sentence="KV blocks were released before the decode server fetched them",
+                why="The decode server was too slow, had too long a queue, or is gone, and the time for which a prefill server keeps blocks ended. If a later line names invalid KV blocks, answers of these requests may be wrong.",
+                cures=(
+                    cure("see whether the decode server keeps up: its waiting requests and its log", "curl -s http://DECODE:8000/metrics | grep num_requests_waiting"),
+                    cure("if it does, let prefill keep blocks for longer", "VLLM_NIXL_ABORT_REQUEST_TIMEOUT=SECONDS", when(r"expired KV blocks|lease expired")),
+                ),
+            ),
+            Variant(
                 when=when(seen=r"register_memory|transports? .{0,80} (?:is|are) not available"),
                 sentence="this side cannot register its memory for the transfer",
                 why="It fails before the other side is asked. UCX needs CUDA transports (cuda_copy, cuda_ipc) for GPU memory: builds without CUDA lack them.",
