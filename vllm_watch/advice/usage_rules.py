@@ -15,7 +15,7 @@ REQUESTS_MIN = 200.0
 """Fewer requests prove little about users."""
 
 FAR_BEYOND = 8.0
-"""If max_model_len ÷ longest request is smaller, tomorrow's requests may need it."""
+"""If max_model_len ÷ longest request is smaller, tomorrow's requests may need that length."""
 
 HELD_RATIO = 0.25
 """Share of the KV cache held by one request of full length: a smaller one does no harm."""
@@ -24,7 +24,7 @@ HIT_RATIO = 0.2
 """Hits ÷ lookups of another cache: this ratio proves that prompts repeat."""
 
 ALIKE_TOKENS, FEW_RATIO, ALIKE_RATIO = 500.0, 0.01, 0.5
-"""Prompts that share instructions have a common minimum length, which is a large part of their mean length."""
+"""Prompts that share instructions have a common minimum length, which is a large part of their mean."""
 
 _ROUND_TOKENS = 1024
 

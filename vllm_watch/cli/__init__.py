@@ -1,1 +1,1 @@
-"""The commands, one file each. They implement `helpers.commands.Command` and handle only arguments, output and exit status."""
+"""The commands, one file each. They implement `helpers.commands.Command`: arguments, output and exit status only."""

@@ -1,4 +1,4 @@
-"""Get advice from a daemon, a recording, or an engine's log."""
+"""Advice from a daemon, a recording, or an engine's log."""
 
 import asyncio
 import io

@@ -1,4 +1,4 @@
-"""Read the engine's flags, spelled as in vLLM."""
+"""Read engine flags, spelled as in vLLM."""
 
 import argparse
 import os

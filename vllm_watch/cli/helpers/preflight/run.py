@@ -112,7 +112,7 @@ def _ended(number: int, frame: object) -> NoReturn:
 
 
 def _become(words: tuple[str, ...]) -> NoReturn:
-    """Exec vLLM, which would inherit that Python ignores some signals."""
+    """Reset signals that Python ignores, as vLLM would inherit that."""
     for ignored in (signal.SIGPIPE, signal.SIGXFSZ):
         signal.signal(ignored, signal.SIG_DFL)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)

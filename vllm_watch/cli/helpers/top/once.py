@@ -16,11 +16,11 @@ from vllm_watch.cli.helpers.top.plain import Text
 from vllm_watch.cli.helpers.top.status import Daemon, Status
 from vllm_watch.signals.holders.records import STALE
 
-_PIPE_COLUMNS = 2000  # cuts nothing
+_PIPE_COLUMNS = 2000  # no line is cut
 _HEADER_COLUMNS = 160  # for header and separators
-_HEIGHT = 200  # lines, enough for all incidents
+_HEIGHT = 200  # enough for all incidents
 _ENGINES_MAX = 40
-# Details are shown in these states, as the target's address may be wrong.
+# Show details, as the target's address may be wrong.
 _UNSEEN = ("unknown", "starting")
 
 

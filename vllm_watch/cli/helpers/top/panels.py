@@ -26,9 +26,7 @@ def header(
         return shown
     if status is None:
         return shown.append(f"asking {url} …")
-    states = Counter(
-        target.state for target in status.targets
-    )  # counts targets, as the page does; rows are engines
+    states = Counter(target.state for target in status.targets)  # not engines, as on the page
     for state in text.STATES_BY_URGENCY:
         if states[state]:
             shown.append(f" {states[state]} {state} ", text.STATE_STYLES[state])

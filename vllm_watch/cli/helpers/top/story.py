@@ -1,4 +1,4 @@
-"""Draw incidents, evidence and first step, and the watcher's own state."""
+"""Draw incidents, evidence, the first step and the watcher's state."""
 
 import re
 import textwrap
