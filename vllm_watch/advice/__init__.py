@@ -1,1 +1,1 @@
-"""Advice on settings, from observations of running engines; not alarms. Pure."""
+"""Advice on settings, not alarms, from observations of running engines. No I/O."""

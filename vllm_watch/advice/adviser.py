@@ -1,4 +1,4 @@
-"""Follows one target and advises on its settings. Its counts restart after some hours, so advice follows the current load."""
+"""Advise on one target's settings. Counts restart every few hours, so advice follows the current load."""
 
 from collections.abc import Callable, Iterator, Mapping
 
@@ -14,7 +14,7 @@ from vllm_watch.samples.observation import Observation
 from vllm_watch.signals.records import Advice, TargetSignals
 
 SCRAPE_SECONDS = 5.0
-"""Faster scrapes are skipped: shares of scrapes do not need them."""
+"""Scrapes that come sooner are skipped: shares of scrapes do not need them."""
 
 GPU_SECONDS = 30.0
 """GPU holders change slowly."""
@@ -26,7 +26,7 @@ SPAN_SECONDS = 6 * 3600.0
 """Counts restart after this time: yesterday's load does not predict today's."""
 
 SETTLED_SECONDS = 1800.0
-"""Until the new count covers this time, the previous one's advice stays."""
+"""The advice from the earlier counts stays until the new counts cover this time."""
 
 
 RULES: tuple[Callable[[Evidence], Iterator[Advice]], ...] = (
@@ -35,13 +35,13 @@ RULES: tuple[Callable[[Evidence], Iterator[Advice]], ...] = (
 
 
 class Adviser:
-    """Adviser of one target. Use one per Watch."""
+    """Advises on one target. Each Watch needs its own."""
 
     def __init__(self, attention: AttentionBackend | None = None) -> None:
         self._attention = attention
         self._tallies: dict[str, Tally] = {}
         self._configs: dict[str, Mapping[str, str] | None] = {}
-        self._settled: dict[str, tuple[Advice, ...]] = {}  # of the previous count
+        self._settled: dict[str, tuple[Advice, ...]] = {}  # from the earlier counts
         self._gpus = HostGpusSeen()
         self._scraped_s = self._gpus_s = self._judged_s = float("-inf")
         self._advice: tuple[Advice, ...] = ()
@@ -49,7 +49,7 @@ class Adviser:
     def look(
         self, at_s: float, observation: Observation, signals: TargetSignals
     ) -> tuple[Advice, ...]:
-        """Add a scrape, at `at_s` on the timeline; return the current advice."""
+        """Add a scrape at `at_s` on the timeline, and return the current advice."""
         reading = observation.reading
         if reading is None or not reading.vllm or at_s - self._scraped_s < SCRAPE_SECONDS:
             return self._advice
@@ -62,7 +62,7 @@ class Adviser:
         for gone in self._tallies.keys() - here if here else ():
             self._forget(gone)
         for sample in reading.engines:
-            if sample.engine in signals.engines:  # others exceed the limit of followed engines
+            if sample.engine in signals.engines:  # the others exceed the limit of followed engines
                 self._tally(at_s, sample).add(at_s, sample)
         if at_s - self._judged_s >= JUDGE_SECONDS:
             self._judged_s = at_s

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 
 from vllm_watch.advice.records import AttentionBackend
 
-# Source: vllm/platforms/cuda.py and attention/selector.py, 0.4 to 0.32.
+# Source: vllm/platforms/cuda.py and attention/selector.py, vLLM 0.4 to 0.32.
 _NAMES = (
     (re.compile(r"Using (XFormers|Flash Attention|FlashAttention(?:-\d)?|FlashInfer|Triton|FlexAttention|Torch SDPA) backend", re.IGNORECASE), 1),
     (re.compile(r"Using (?:AttentionBackendEnum\.)?([A-Z][A-Z0-9_]+) (?:attention )?backend"), 1),
@@ -19,7 +19,7 @@ _REASON_CHARACTERS = 200
 
 
 def backend_name(word: str) -> str:
-    """Return vLLM's name of a backend from its name in a log."""
+    """Return vLLM's identifier of the backend that a log calls `word`."""
     small = word.lower()
     return _WORDS.get(small, "FLASH_ATTN" if small.startswith("flashattention") else word)
 

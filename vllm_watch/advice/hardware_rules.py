@@ -8,18 +8,18 @@ from vllm_watch.signals.holders.words import seconds
 from vllm_watch.signals.records import Advice
 
 WAITING_RATIO = 0.5
-"""Share of scrapes with requests waiting: an engine behind half of the time needs more capacity."""
+"""Share of scrapes with requests waiting: an engine with a queue half of the time needs more capacity."""
 
 _RANKS = (2, 4, 8, 16)
 _FALLBACKS = ("XFORMERS", "TORCH_SDPA", "FLEX_ATTENTION")
-"""Used if FlashAttention is not available; a fraction of its speed at long contexts."""
+"""vLLM uses these without FlashAttention, at a fraction of its speed in long contexts."""
 
 _BEFORE_AMPERE = ("T4", "V100", "P100", "P40", "P4", "RTX 20", "GTX")
 """Cards that FlashAttention does not support."""
 
 
 def gpus_idle(evidence: Evidence) -> Iterator[Advice]:
-    """A single GPU is behind, and others of its host are idle."""
+    """Advise if requests wait for a single GPU while others of its host are idle."""
     gpus, waits = evidence.gpus, evidence.waiting_ratio
     if gpus is None or waits is None or evidence.seconds < MINUTES_SECONDS:
         return
@@ -41,7 +41,7 @@ def gpus_idle(evidence: Evidence) -> Iterator[Advice]:
 
 
 def attention_fallback(evidence: Evidence) -> Iterator[Advice]:
-    """vLLM logged a slower attention backend than this card supports."""
+    """Advise if vLLM logged a slower attention backend than this card supports."""
     backend = evidence.attention
     if backend is None or backend.name.upper() not in _FALLBACKS:
         return

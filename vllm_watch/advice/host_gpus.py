@@ -1,4 +1,4 @@
-"""Free memory and idle GPUs of the engine's host, if all processes are listed and vLLM's belong to one server."""
+"""Find free memory and idle GPUs of the engine's host, if all processes are listed and vLLM's belong to one server."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -12,7 +12,7 @@ IDLE_RATIO = 0.02
 
 
 def host_gpus(gpus: Sequence[GpuSample] | None) -> tuple[HostGpus, frozenset[str]] | None:
-    """Return the present state and the UUIDs of idle GPUs; None if not certain."""
+    """Return the current state and the UUIDs of idle GPUs, or None if uncertain."""
     if not gpus or any(
         gpu.processes is None or gpu.processes_complete is False or gpu.lost or gpu.mig_parent_uuid
         for gpu in gpus
@@ -51,7 +51,7 @@ def _is_idle(gpu: GpuSample) -> bool:
 
 
 class HostGpusSeen:
-    """The worst case over many scrapes."""
+    """Keeps the least free memory and the GPUs that were always idle."""
 
     def __init__(self) -> None:
         self._worst: HostGpus | None = None

@@ -8,32 +8,32 @@ from vllm_watch.signals.holders.words import seconds, size
 from vllm_watch.signals.records import Advice
 
 MINUTES_SECONDS = 600.0
-"""Minimum observation: a burst of a minute is no reason to restart an engine with other flags."""
+"""Minimum observation time: a one-minute burst does not justify a restart with other flags."""
 
 SHORT_RATIO = 0.1
-"""A full cache with requests waiting in a tenth of all scrapes costs users time every day."""
+"""Share of scrapes with a full cache and requests waiting: a tenth costs users time every day."""
 
 UTILIZATION_MAX = 0.92
 """vLLM's default since 0.20: above it, CUDA graphs and fragmentation have no space."""
 
 GAIN_RATIO = 0.05
-"""Share of the GPU: a smaller gain is not worth a restart."""
+"""Share of the GPU's memory: a smaller gain is not worth a restart."""
 
 PREEMPTIONS_MIN, PREEMPTED_RATIO = 20.0, 0.02
-"""A preemption discards the work on a request; fewer than one in fifty go unnoticed."""
+"""A preemption discards the work on a request. Users notice it from one request in fifty."""
 
 HEADROOM_RATIO = 0.9
-"""Share of the requests that ran while the cache was full: they all grow until they end."""
+"""Advise this share of the requests that ran with a full cache, as all grow until they end."""
 
 FEW_RATIO = 0.5
-"""Share of the requests that would fit at mean length."""
+"""Below this share of the requests that fit at mean length, a few long ones fill the cache."""
 
 _STEPS = 100
 _RUNNING_MIN = 2.0
 
 
 def kv_starved(evidence: Evidence) -> Iterator[Advice]:
-    """The cache is full and requests wait, while the GPU has memory outside vLLM's share."""
+    """Advise if the cache is full and requests wait, while the GPU has memory outside vLLM's share."""
     share, gpus = _number(evidence.setting("gpu_memory_utilization")), evidence.gpus
     if share is None or gpus is None or evidence.setting("kv_cache_memory_bytes") is not None:
         return
@@ -54,7 +54,7 @@ def kv_starved(evidence: Evidence) -> Iterator[Advice]:
 
 
 def preemptions(evidence: Evidence) -> Iterator[Advice]:
-    """More requests run at once than the cache can hold to their end."""
+    """Advise if more requests run at once than the cache can hold to their end."""
     thrown, finished = evidence.preemptions, evidence.finished
     if thrown is None or finished is None or evidence.seconds < MINUTES_SECONDS:
         return
@@ -79,7 +79,7 @@ def _is_short(evidence: Evidence) -> bool:
 
 
 def _fitting(evidence: Evidence) -> int | None:
-    """Return how many requests fit: 90 % of those that ran while it was full, but at least as many as fit at mean full length."""
+    """Return how many requests fit: 90 % of those that ran while the cache was full, but at least the number that fits at mean final length."""
     prompts, generations = evidence.prompts, evidence.generations
     if prompts is None or generations is None or evidence.capacity_tokens is None:
         return None
@@ -87,7 +87,7 @@ def _fitting(evidence: Evidence) -> int | None:
         return None
     by_length = evidence.capacity_tokens / max(1.0, prompts.mean + generations.mean)
     if evidence.running_full < FEW_RATIO * by_length:
-        return None  # a few long requests fill it: a limit would not help
+        return None
     found = math.floor(max(by_length, HEADROOM_RATIO * evidence.running_full))
     return found if found >= _RUNNING_MIN else None
 

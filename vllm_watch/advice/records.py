@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """Lengths of requests from a histogram: ascending bounds, cumulative counts."""
+    """Request lengths in tokens, as a cumulative histogram with ascending bounds."""
 
     count: float
     sum: float | None
@@ -19,14 +19,14 @@ class Sizes:
 
     @property
     def longest(self) -> float | None:
-        """Upper bound of the longest; None if beyond the last finite bound."""
+        """Return the upper bound of the longest, or None beyond the last finite bound."""
         for bound, below in zip(self.bounds, self.cumulative, strict=True):
             if below >= self.count > 0:
                 return bound if bound != float("inf") else None
         return None
 
     def shortest(self, share: float) -> float:
-        """Return the largest bound exceeded by all but this share, or 0."""
+        """Return the largest bound with at most this share of the requests at or below it, or 0."""
         found = 0.0
         for bound, below in zip(self.bounds, self.cumulative, strict=True):
             if self.count <= 0 or below > share * self.count:
@@ -37,7 +37,7 @@ class Sizes:
 
 @dataclass(frozen=True, slots=True)
 class HostGpus:
-    """GPUs of the engine's host, over all scrapes. Bytes are those of the GPU with the least."""
+    """GPUs of the engine's host, over all scrapes. The bytes describe the GPU with the least free memory."""
 
     names: tuple[str | None, ...]  # of the engine's GPUs
     total_bytes: int
@@ -47,7 +47,7 @@ class HostGpus:
 
 @dataclass(frozen=True, slots=True)
 class AttentionBackend:
-    """Attention backend in the engine's log."""
+    """The engine's attention backend."""
 
     name: str
     reason: str | None = None
@@ -55,19 +55,19 @@ class AttentionBackend:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
-    """One engine over `seconds`. None is unknown: rules that need it stay silent."""
+    """One engine's observations over `seconds`. Rules that need an unknown value (None) give no advice."""
 
     engine: str
     seconds: float = 0.0
     scrapes: int = 0
-    engines: int = 1  # of the server
+    engines: int = 1  # on the same server
     config: Mapping[str, str] = field(default_factory=dict)  # vLLM's cache_config_info
     max_model_len: int | None = None
     capacity_tokens: float | None = None
     full_ratio: float | None = None  # share of scrapes with a full KV cache
     waiting_ratio: float | None = None  # share of scrapes with requests waiting
     short_ratio: float | None = None  # share of scrapes with both
-    running_full: float | None = None  # mean of running requests while it was full
+    running_full: float | None = None  # mean running requests while the cache was full
     running_max: float | None = None
     finished: float | None = None
     preemptions: float | None = None

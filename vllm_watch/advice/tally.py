@@ -6,7 +6,7 @@ from vllm_watch.advice.records import AttentionBackend, Evidence, HostGpus, Size
 from vllm_watch.samples.engine import EngineSample, Histogram, served
 
 FULL_RATIO = 0.95
-"""Above, vLLM mostly has no space for one more request: blocks have 16 tokens, requests hundreds."""
+"""Above this usage the cache counts as full: blocks have 16 tokens, but one more request needs hundreds."""
 
 _COUNTERS = ("preemptions", "mm_cache_queries", "mm_cache_hits", "external_prefix_cache_queries",
              "external_prefix_cache_hits")  # fmt: skip
@@ -15,7 +15,7 @@ _QUERIES_MIN = 200.0
 
 
 class Tally:
-    """One engine, since `begun_s` on the timeline."""
+    """Counts of one engine since `begun_s` on the timeline."""
 
     def __init__(self, begun_s: float) -> None:
         self.begun_s = begun_s

@@ -15,22 +15,22 @@ REQUESTS_MIN = 200.0
 """Fewer requests prove little about users."""
 
 FAR_BEYOND = 8.0
-"""max_model_len ÷ longest request: below, tomorrow's request may need it."""
+"""If max_model_len ÷ longest request is smaller, tomorrow's requests may need that length."""
 
 HELD_RATIO = 0.25
-"""Share of the KV cache for one request of full length: below, it does no harm."""
+"""Share of the KV cache held by one request of full length: a smaller one does no harm."""
 
 HIT_RATIO = 0.2
-"""Hits elsewhere ÷ lookups: proves that this share of prompts repeats."""
+"""Hits ÷ lookups of another cache: this ratio proves that prompts repeat."""
 
 ALIKE_TOKENS, FEW_RATIO, ALIKE_RATIO = 500.0, 0.01, 0.5
-"""Prompts with the same instructions have a minimum length in common, which is a large part of the mean."""
+"""Prompts that share instructions have a common minimum length, which is a large part of their mean."""
 
 _ROUND_TOKENS = 1024
 
 
 def context_unused(evidence: Evidence) -> Iterator[Advice]:
-    """max_model_len is far beyond use, and one such request would hold much of the cache."""
+    """Advise if max_model_len is far beyond use, and one such request would hold much of the cache."""
     limit, capacity = evidence.max_model_len, evidence.capacity_tokens
     prompts, generations = evidence.prompts, evidence.generations
     if limit is None or capacity is None or prompts is None or generations is None:
@@ -52,11 +52,11 @@ def context_unused(evidence: Evidence) -> Iterator[Advice]:
 
 
 def prefix_caching_off(evidence: Evidence) -> Iterator[Advice]:
-    """Prompts repeat, or probably do, and are recomputed each time."""
+    """Advise if prompts repeat, or probably do, and are recomputed each time."""
     if evidence.setting("enable_prefix_caching") != "False" or evidence.seconds < MINUTES_SECONDS:
         return
     if evidence.setting("is_attention_free") == "True" or evidence.setting("mamba_block_size"):
-        return  # not supported by all releases there
+        return  # not all releases support it for these models
     seen = _repeats(evidence)
     if seen is None:
         return

@@ -1,1 +1,1 @@
-"""The commands, one file each, with the interface `helpers.commands.Command`; only arguments, output and exit status."""
+"""The commands, one file each. They implement `helpers.commands.Command`: arguments, output and exit status only."""

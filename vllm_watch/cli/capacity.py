@@ -74,7 +74,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Return 0 if it fits, else 3."""
+    """Return 0 if the model fits, else 3."""
     if (arguments.source is None) == (arguments.model is None):
         raise WatchError(
             "no model is named" if arguments.source is None else "two models are named",
@@ -118,7 +118,7 @@ def _positive(value: float | None, flag: str) -> float | None:
 
 
 def report(plan: Plan) -> dict[str, Any]:
-    """Return the contract's JSON."""
+    """Return the published JSON."""
     settings, found = plan.settings, suggestions(plan)
     concurrency = plan.concurrency if plan.num_blocks else 0.0
     return {

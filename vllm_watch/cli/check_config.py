@@ -1,4 +1,4 @@
-"""A configuration's meaning, or all of its errors."""
+"""Explain a configuration, or list all of its errors."""
 
 import argparse
 import asyncio

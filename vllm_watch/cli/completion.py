@@ -1,4 +1,4 @@
-"""The completion script of a shell."""
+"""Print a shell's completion script."""
 
 import argparse
 import importlib.util

@@ -1,4 +1,4 @@
-"""The daemon with a simulated fleet."""
+"""Run the daemon with a simulated fleet."""
 
 import argparse
 import asyncio
@@ -29,11 +29,11 @@ examples:
   vllm-watch demo --scenario cold_start --speed 60"""
 
 DEFAULT_LISTEN = "127.0.0.1:9470"
-_INTERVAL_SECONDS = 1.0  # a demo is watched for minutes
+_INTERVAL_SECONDS = 1.0  # short, as a demo lasts minutes
 
 
 class Demo:
-    """One scenario."""
+    """Runs one scenario."""
 
     def __init__(self, story: str = "demo", speed: float = 1.0, seed: int = 1) -> None:
         """Raises WatchError if the scenario is unknown."""
@@ -44,7 +44,7 @@ class Demo:
         self.gpu_source = SimulatedGpuSource(self._live.scene.rack, self._live.unix_time)
 
     async def start(self) -> list[Target]:
-        """Serve on free loopback ports. Raises ServeError."""
+        """Serve the engines on free loopback ports. Raises ServeError."""
         return await self._live.start()
 
     async def stop(self) -> None:
@@ -81,7 +81,7 @@ def _speed(text: str) -> float:
         raise argparse.ArgumentTypeError(
             f"'{text}' is not a number\n→ write simulated seconds for each real one: 10"
         ) from None
-    if not 0 < speed <= 1000:  # noqa: PLR2004 - beyond, a scrape would skip over whole stories
+    if not 0 < speed <= 1000:  # noqa: PLR2004 - above 1000, scenarios pass between two scrapes
         raise argparse.ArgumentTypeError(
             f"{text} is out of range\n→ write a number above 0 and up to 1000"
         )
@@ -118,7 +118,7 @@ async def _serve(listen: str, scenario: str, speed: float) -> None:
 
 
 def dry_run() -> dict[str, Any]:
-    """Return settings for dry runs, in which the hook is never called."""
+    """Return settings for dry runs, which never call the hook."""
     hook = CommandHook(name="demo", argv=("/bin/true",))
     return {
         "restart": RestartSettings(mode="observe", hook=hook.name),

@@ -1,4 +1,4 @@
-"""The rules and evidence behind an incident."""
+"""Show the rules and evidence behind an incident."""
 
 import argparse
 import asyncio

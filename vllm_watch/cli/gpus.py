@@ -1,4 +1,4 @@
-"""The holders of each GPU's memory."""
+"""Show the processes that hold each GPU's memory."""
 
 import argparse
 from pathlib import Path
@@ -8,10 +8,10 @@ from vllm_watch.cli.helpers.gpus import judging as gpus_judging
 from vllm_watch.errors import WatchError
 
 LOOK_SECONDS = 4.0
-"""As long as a plain `gpus` takes."""
+"""A plain `gpus` polls this long."""
 
 TERM_SECONDS = 10.0
-"""A core that can still exit does so within seconds."""
+"""An engine core that can still exit does so within seconds."""
 
 PID_MAX = 4_194_304  # Linux: PID_MAX_LIMIT
 SECONDS_MAX = 86_400.0
@@ -56,7 +56,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Return 1 for stale memory."""
+    """Return 1 if memory is stale."""
     if arguments.reclaim is not None:
         return _reclaim(arguments)
     _refuse_without_reclaim(arguments)
@@ -90,7 +90,7 @@ def _reclaim(arguments: argparse.Namespace) -> int:
 
 
 def _refuse_without_reclaim(arguments: argparse.Namespace) -> None:
-    """Without --reclaim, an operator must not believe that a process was ended."""
+    """After --yes, an operator would believe that a process was ended."""
     if arguments.yes:
         raise WatchError("--yes without --reclaim", "name the process: --reclaim PID")
 

@@ -1,4 +1,4 @@
-"""One /metrics body in our fields."""
+"""Show one /metrics body in vllm-watch's fields."""
 
 import argparse
 import asyncio

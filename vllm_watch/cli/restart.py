@@ -1,4 +1,4 @@
-"""Restart by hand, guarded."""
+"""Restart by hand, through the guard."""
 
 import argparse
 

@@ -1,4 +1,4 @@
-"""End a pause and close breakers."""
+"""End a pause and close circuit breakers."""
 
 import argparse
 

@@ -1,4 +1,4 @@
-"""The daemon."""
+"""Run the daemon."""
 
 import argparse
 import asyncio
@@ -32,7 +32,7 @@ examples:
 DEFAULT_URL = "http://127.0.0.1:8000"
 
 _NEW_OBJECTS_UNCOLLECTED = 20_000
-"""Python's default of 700 is one round of scrapes, which leaves almost no garbage; collections took a twentieth of its time."""
+"""One round of scrapes reaches Python's default of 700 but leaves almost no garbage. Collections took a twentieth of the round's time."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -78,7 +78,7 @@ def run(arguments: argparse.Namespace) -> int:
         )  # fmt: skip
         if config.targets or config.discovery.any:
             return config
-        if config.engine_log is not None:  # the log of one server
+        if config.engine_log is not None:  # a log belongs to one server
             only = TargetConfig(name="vllm", url=DEFAULT_URL, group="vllm")
             return config.model_copy(update={"targets": (only,)})
         discovery = config.discovery.model_copy(update={"host": True})
@@ -111,7 +111,7 @@ def _refuse_empty(path: Path) -> None:
 
 
 def collect_rarely() -> None:
-    """Collect rarely, and never modules, which last as long as the process."""
+    """Collect garbage rarely, and never modules, which last as long as the process."""
     gc.freeze()
     gc.set_threshold(_NEW_OBJECTS_UNCOLLECTED)
 

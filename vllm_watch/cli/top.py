@@ -1,4 +1,4 @@
-"""A running vllm-watch, live in the terminal."""
+"""Show a running vllm-watch live in the terminal."""
 
 import argparse
 import importlib.util

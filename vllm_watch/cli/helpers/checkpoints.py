@@ -1,4 +1,4 @@
-"""Checkpoints on this machine, and their weight files."""
+"""Find checkpoints on this machine, and their weight files."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -6,7 +6,7 @@ from pathlib import Path
 from vllm_watch.support import regular_file
 
 INDEXES = ("model.safetensors.index.json", "pytorch_model.bin.index.json")
-_WEIGHTS = ("*.safetensors", "*.bin", "*.pt", "*.gguf")  # the first kind counts
+_WEIGHTS = ("*.safetensors", "*.bin", "*.pt", "*.gguf")  # only the first kind found counts
 _FILES_MAX, _REFERENCE_BYTES = 2000, 200
 
 
@@ -24,7 +24,7 @@ def hub_cache(environment: Mapping[str, str]) -> Path:
 def snapshot(
     cache: Path, repository: str, revision: str | None = None, *, having: str = ""
 ) -> Path | None:
-    """Return the revision's snapshot, else the newest, among those with the file `having`."""
+    """Return the revision's snapshot, else the newest. A snapshot without the file `having` is skipped."""
     entry = cache / f"models--{repository.replace('/', '--')}"
     reference = entry / "refs" / (revision or "main")
     names = [_first_line(reference)] if reference.is_file() else []
@@ -54,7 +54,7 @@ def _modified(path: Path) -> float:
 
 
 def weights(folder: Path) -> list[Path]:
-    """Return the weight files; Mistral's own copy (`consolidated`) only without others."""
+    """Return the weight files. Mistral's own copy (`consolidated`) counts only if alone."""
     for pattern in _WEIGHTS:
         files = sorted(folder.glob(pattern))[:_FILES_MAX]
         own = [each for each in files if not each.name.startswith("consolidated")] or files

@@ -1,4 +1,4 @@
-"""The commands; modules are imported on use."""
+"""List the commands; their modules are imported on use."""
 
 import argparse
 import gc
@@ -6,7 +6,7 @@ import importlib
 import sys
 from typing import Protocol, cast
 
-# Here, so that --help imports none of them.
+# The summaries are here so that --help imports no command.
 COMMANDS = {
     "run": "watch vLLM servers and this host's GPUs, and serve the results",
     "demo": "watch a simulated fleet: see it all without a GPU",
@@ -48,7 +48,7 @@ class Command(Protocol):
 
 def load(name: str) -> Command:
     """Import the module of a command."""
-    gc.disable()  # collecting takes an eighth of an import's time
+    gc.disable()  # garbage collection takes an eighth of the import
     try:
         _import_structlog_alone()
         module = importlib.import_module(f"vllm_watch.cli.{name.replace('-', '_')}")
@@ -58,7 +58,7 @@ def load(name: str) -> Command:
 
 
 def _import_structlog_alone() -> None:
-    """Importing rich takes a tenth of the start, for tracebacks that are not shown."""
+    """Importing rich takes a tenth of the start, for tracebacks that are never shown."""
     if "structlog" in sys.modules or "rich" in sys.modules:
         return
     sys.modules["rich"] = None  # type: ignore[assignment]

@@ -75,7 +75,7 @@ def add_daemon(
 def of(
     arguments: argparse.Namespace, default_url: str = DEFAULT_URL, *, option: str = "--url"
 ) -> Connection:
-    """Return the connection of the command line, else of the environment. Raises WatchError."""
+    """Return the connection from the command line, else from the environment. Raises WatchError."""
     url = (arguments.url or os.environ.get(URL_VARIABLE) or default_url).rstrip("/")
     if not url.startswith(("http://", "https://")):
         raise WatchError(f"{option}: '{redacted(url)}' is not a URL", "write http://HOST:PORT")
@@ -91,7 +91,7 @@ def of(
 
 
 def secret_of(argument: str, file: Path) -> str:
-    """Return a secret's only line. Raises WatchError."""
+    """Return the only line of a secret's file. Raises WatchError."""
     try:
         text = regular_file.read(file, _FILE_BYTES_MAX, if_exposed="refused").decode().strip()
     except (OSError, ValueError) as error:

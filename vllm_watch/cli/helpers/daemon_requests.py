@@ -1,4 +1,4 @@
-"""Requests to a daemon: address, token, result."""
+"""Send requests to a daemon and print the results."""
 
 import argparse
 import asyncio
@@ -55,7 +55,7 @@ def path(*parts: str) -> str:
 
 
 def ask(arguments: argparse.Namespace, where: str, body: Mapping[str, Any]) -> int:
-    """Print the result; return the exit status. Raises WatchError if unsent."""
+    """Post `body`, print the result and return the exit status. Raises WatchError without a usable answer."""
     daemon = connection.of(arguments)
     url, token = daemon.url, _token(arguments.token_file)
     said = {key: value for key, value in body.items() if value is not None}

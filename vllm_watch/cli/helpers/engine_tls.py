@@ -1,4 +1,4 @@
-"""TLS to an engine: the keys of `scrape.tls_config` as arguments."""
+"""Arguments for TLS to an engine: the keys of `scrape.tls_config`."""
 
 import argparse
 
@@ -18,7 +18,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def said(arguments: argparse.Namespace) -> dict[str, str]:
-    """Return the arguments for `config.load`. Raises WatchError."""
+    """Return the TLS arguments for `config.load`. Raises WatchError."""
     if bool(arguments.cert_file) != bool(arguments.key_file):
         given, other = ("cert", "key") if arguments.cert_file else ("key", "cert")
         raise WatchError(f"--{given}-file without --{other}-file", "give both, or neither")

@@ -1,4 +1,4 @@
-"""Times on the command line."""
+"""Parse times on the command line."""
 
 import argparse
 import re

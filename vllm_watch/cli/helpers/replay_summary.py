@@ -1,4 +1,4 @@
-"""One target's summary."""
+"""One target's replay summary."""
 
 import time
 from collections import Counter

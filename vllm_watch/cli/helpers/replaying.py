@@ -1,4 +1,4 @@
-"""Judge a recording as the daemon does. Separate, so that --help does not import it."""
+"""Judge a recording as the daemon does, in a module that --help does not import."""
 
 import json
 import math
@@ -27,11 +27,11 @@ from vllm_watch.watch.watch import Watch
 _TOLD_EVERY = 200  # observations
 
 ENGINES_MAX = 4000
-"""Bounds a recording: each engine costs 40 kB of memory but few bytes of the file."""
+"""Limit for one recording: each engine costs 40 kB of memory but few bytes of the file."""
 
 
 def replay(trace: Path, config_file: Path | None, prints: str) -> None:
-    """Print `prints`: "incidents" or the final "state" as JSON, or a "summary". Raises ConfigError or RecordingError."""
+    """Print, as `prints` selects, the "incidents" or final "state" as JSON, or a "summary". Raises ConfigError or RecordingError."""
     config = configuration.load(config_file, environ=os.environ)
     site = SiteWatch(
         partial(_watch, config), make_host=partial(HostWatch, thresholds=config.detectors)

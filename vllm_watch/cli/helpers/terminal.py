@@ -1,4 +1,4 @@
-"""The terminal's width and colour support."""
+"""Detect the terminal's width and colour support."""
 
 import os
 import shutil
@@ -8,7 +8,7 @@ _COLUMNS, _LINES = 100, 24  # without a terminal
 
 
 def columns(low: int = 1, high: int = 10_000, *, elsewhere: int = _COLUMNS) -> int:
-    """Return the terminal's width; a pipe has `elsewhere` columns."""
+    """Return the terminal's width, or `elsewhere` for a pipe."""
     return min(max(shutil.get_terminal_size((elsewhere, _LINES)).columns, low), high)
 
 

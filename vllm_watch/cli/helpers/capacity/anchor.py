@@ -1,4 +1,4 @@
-"""Calibrate plans for a GPU by the log of one real start on it: its memory beyond the computed parts."""
+"""Calibrate plans for a GPU: the log of a real start shows its memory beyond the computed parts."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -17,14 +17,14 @@ from vllm_watch.errors import WatchError
 from vllm_watch.sources.log_pieces import pieces
 
 BEYOND_GIB_MAX = 8.0
-"""More means another GPU, or flags that the log does not show."""
+"""A larger difference means another GPU, or flags that the log does not show."""
 
 _WHOLE = ("max_model_len", "tensor_parallel_size", "pipeline_parallel_size", "data_parallel_size", "max_num_seqs", "max_num_batched_tokens", "block_size")  # fmt: skip
 _WORDS = ("kv_cache_dtype", "dtype", "quantization")
 
 
 def calibrated(machine: Machine, log: Path, model: str | None, environment: Mapping[str, str]) -> Machine:  # fmt: skip
-    """Return the machine with this start's extra memory. Raises WatchError."""
+    """Return the machine with this start's memory beyond the plan. Raises WatchError."""
     reader = LogReader()
     for piece in pieces(str(log)):
         reader.feed(piece)
@@ -52,7 +52,7 @@ def calibrated(machine: Machine, log: Path, model: str | None, environment: Mapp
         machine = replace(machine, memory_bytes=int(total_gib * GIB), memory_source=f"{total_gib:g} GiB by {log.name}")  # fmt: skip
     started = replace(machine, count=None, beyond_bytes=0)
     plan = make_plan(read_config(found.config), flags, started, Checkpoint(weights_gib))
-    if not isinstance(kv_gib, float):  # before 0.6.4 only blocks
+    if not isinstance(kv_gib, float):  # vLLM before 0.6.4 logs only blocks
         kv_gib = int(blocks or 0) * plan.pool.bytes_per_block / GIB
     beyond = int(plan.kv_bytes - kv_gib * GIB)
     if abs(beyond) > BEYOND_GIB_MAX * GIB:

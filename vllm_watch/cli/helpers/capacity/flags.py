@@ -1,4 +1,4 @@
-"""The engine's flags, spelled as in vLLM."""
+"""Read engine flags, spelled as in vLLM."""
 
 import argparse
 import os
@@ -17,7 +17,7 @@ from vllm_watch.cli.helpers.capacity.model import read_json
 from vllm_watch.errors import WatchError
 from vllm_watch.support import json_text
 
-AUTO_LENGTH = -1  # the longest that fits
+AUTO_LENGTH = -1  # use the longest that fits
 _SUFFIXES = {
     "k": 10**3, "m": 10**6, "g": 10**9, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30,
 }  # fmt: skip
@@ -87,7 +87,7 @@ def add_engine_flags(parser: argparse.ArgumentParser) -> None:
 
 
 def read_flags(arguments: argparse.Namespace, model: Model) -> Flags:
-    """Return the flags. Raises WatchError."""
+    """Return the checked flags. Raises WatchError."""
     names = (
         "tensor_parallel_size", "pipeline_parallel_size", "data_parallel_size", "max_loras",
         "decode_context_parallel_size", "max_num_seqs", "max_num_batched_tokens", "block_size",
@@ -139,7 +139,7 @@ def read_flags(arguments: argparse.Namespace, model: Model) -> Flags:
 
 
 def _tokens(text: str) -> int:
-    """Parse an integer as vLLM: 4096, 32k (thousands), 8K (1024s), 0.5M, auto."""
+    """Parse an integer as vLLM does: 4096, 32k (thousands), 8K (1024s), 0.5M, auto."""
     if text in ("auto", "-1"):
         return AUTO_LENGTH
     found = re.fullmatch(r"(\d+(?:\.\d+)?)([kmgKMG]?)", text)

@@ -8,7 +8,7 @@ from vllm_watch.clients import http_answer
 from vllm_watch.errors import WatchError
 
 SECONDS = 10.0
-"""For all files together."""
+"""Timeout for all files together."""
 
 
 async def fetch(urls: list[str], bytes_max: int) -> list[bytes | WatchError]:

@@ -1,4 +1,4 @@
-"""The GPUs to plan for."""
+"""Find the GPUs to plan for."""
 
 import asyncio
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""A plan as text: one screen, verdict first."""
+"""Format a plan as one screen of text, verdict first."""
 
 import math
 import textwrap
@@ -23,7 +23,7 @@ def lines(
     columns: int,
     colours: bool,
 ) -> list[str]:
-    """Return the screen's lines."""
+    """Return the lines."""
     head = _verdict(plan, name)
     if colours:
         head = f"{_GOOD if plan.fits else _BAD}{head}{_END}"

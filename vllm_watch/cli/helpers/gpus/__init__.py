@@ -1,1 +1,1 @@
-"""Output of `gpus`, and reclaiming."""
+"""Implementation of `gpus` and `gpus --reclaim`."""

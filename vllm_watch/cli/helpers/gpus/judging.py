@@ -1,4 +1,4 @@
-"""Judge the holders on this host or in a recording."""
+"""Judge the holders of GPU memory on this host or in a recording."""
 
 import asyncio
 import json
@@ -23,14 +23,14 @@ from vllm_watch.sources.processes import ProcReader
 from vllm_watch.support import logs
 
 LOOKS, LOOK_SECONDS = 5, 1.0
-"""Long enough for the driver to sample each process's load twice."""
+"""The driver samples each process's load twice in this time."""
 
 WATCH_SECONDS = 2.0
 
 BRIEF = Limits(dead_seconds=3.0, orphan_seconds=3.0, unaccounted_seconds=3.0)
-"""Longer than a process takes to exit, except on the largest GPUs."""
+"""A process exits sooner than this, except on the largest GPUs."""
 
-_UNIX_SECONDS_MIN = 1e9  # smaller times count from the recording's start
+_UNIX_SECONDS_MIN = 1e9  # a smaller `at` counts from the recording's start
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,7 +71,7 @@ def show(
 
 
 def of_recording(trace: Path, at: float | None) -> Judgement:
-    """Judge the last reading up to `at`; None: the end."""
+    """Judge the last reading, up to `at` if given."""
     judge, timeline = HolderJudge(), Timeline()
     judgement, until, seen = None, at, False
     for raw in recording.read(trace):

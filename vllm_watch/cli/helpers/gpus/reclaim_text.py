@@ -1,4 +1,4 @@
-"""A reclaim's plan and result as text and JSON."""
+"""Format a reclaim's plan and result as text and JSON."""
 
 import textwrap
 from pathlib import Path
@@ -13,7 +13,7 @@ from vllm_watch.signals.holders.words import seconds, size
 _COLUMNS_MIN, _COLUMNS_MAX = 60, 120
 _LABEL = 9
 
-OTHERS_SHOWN = 8  # as many as a server's workers
+OTHERS_SHOWN = 8  # as many as a server has workers
 
 
 def block(plan: Plan, patience: Patience, folder: Path | None) -> str:

@@ -1,4 +1,4 @@
-"""The holders as JSON and text."""
+"""Format the holders as JSON and text."""
 
 import pwd
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ from vllm_watch.support.visible import visible
 
 
 def report(gpus: Sequence[GpuHolders], note: str, *, local: bool) -> dict[str, Any]:
-    """Return the JSON; `local` resolves user names."""
+    """Return the JSON. `local` resolves user names."""
     return {
         "gpus": [_gpu(each, local=local) for each in gpus],
         "remarks": list(groups.remarks(gpus)),
@@ -72,6 +72,6 @@ def user(holder: Holder, *, local: bool) -> str | None:
 
 
 def command(holder: Holder) -> str | None:
-    """Return the command without secrets, or the title."""
+    """Return the command without secrets, else the process's name."""
     shown = " ".join(public_arguments(holder.process.cmdline) or ()) or holder.process.name
     return shown and visible(shown)

@@ -1,4 +1,4 @@
-"""The holders as a table, from 60 columns."""
+"""Format the holders as a table at least 60 columns wide."""
 
 import textwrap
 from collections.abc import Mapping, Sequence

@@ -1,1 +1,1 @@
-"""replay --prometheus: judge a Prometheus' stored metrics."""
+"""Implementation of `replay --prometheus`: judge stored metrics."""

@@ -1,4 +1,4 @@
-"""A target's judged history in bounded memory, compared with its alerts. Pure."""
+"""Keep a target's judged history in bounded memory and compare it with alerts. No I/O."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -12,10 +12,10 @@ from vllm_watch.sources.prometheus_history import Firing, Labels, StoredTarget
 _IDENTITY = ("job", "instance", "namespace", "group", "target")
 
 INCIDENTS_MAX = 1000
-"""Per target; weeks of the worst server have some hundreds."""
+"""Limit per target: weeks of the worst server have some hundreds."""
 
 NEAR_SECONDS = 300.0
-"""Alerts this close to an incident belong to it: rules have a `for`, and sample at other times."""
+"""Alerts this close to an incident belong to it: alert rules have a `for`, and are evaluated at other times."""
 
 
 @dataclass(slots=True)
@@ -29,7 +29,7 @@ class Judged:
     last_t: float | None = None
     left_out: int = 0  # incidents beyond INCIDENTS_MAX
     incidents: dict[str, Incident] = field(default_factory=dict)  # last states by id
-    _gaps: Counter[int] = field(default_factory=Counter)  # in seconds
+    _gaps: Counter[int] = field(default_factory=Counter)  # seconds between scrapes
 
     def add(self, observation: Observation, events: Iterable[IncidentEvent]) -> None:
         if self.last_t is not None and len(self._gaps) < INCIDENTS_MAX:
@@ -54,7 +54,7 @@ class Judged:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """One incident, its end (None: open), and its time without alerts."""
+    """One incident, its end (None if open), and its time without alerts."""
 
     target: str
     incident: Incident
@@ -102,7 +102,7 @@ def compared(
 
 
 def _about(given: Labels, firings: Sequence[Firing], watched: Sequence[Labels]) -> list[Firing]:
-    """vllm-watch's own alerts are mapped to targets by vllm_watch_target_info."""
+    """vllm_watch_target_info maps vllm-watch's own alerts to targets."""
     its = [info for info in watched if _is_at(given, info)]
     return [
         each for each in firings
@@ -122,7 +122,7 @@ def _concerns(firing: Firing, given: Labels) -> bool:
 
 def _names(labels: Labels, info: Labels) -> bool:
     if "target" not in labels and ("job" not in labels or "instance" in labels):
-        return False  # about a watcher, or not from one
+        return False  # an alert about the watcher itself, or of another origin
     return all(info.get(name, "") == labels[name] for name in _IDENTITY if name in labels)
 
 

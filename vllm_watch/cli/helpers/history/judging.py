@@ -25,7 +25,7 @@ _TOLD_EVERY = 200  # scrapes
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Order:
-    """The arguments, in Unix seconds."""
+    """The arguments. Times are in Unix seconds."""
 
     url: str
     since_t: float
@@ -93,7 +93,7 @@ async def _of_target(
         judged.add(observation, events)
         _print(events, order)
     if judged.last_t is not None and judged.last_t < order.until_t - GONE_SECONDS:
-        # The server had left, or was not scraped.
+        # The server was gone, or no longer scraped.
         events = watch.close(judged.last_t)
         judged.learn(events)
         _print(events, order)

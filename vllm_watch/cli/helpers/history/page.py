@@ -1,4 +1,4 @@
-"""The history as a self-contained HTML file without scripts."""
+"""Format the history as a self-contained HTML file without scripts."""
 
 from collections.abc import Sequence
 from html import escape

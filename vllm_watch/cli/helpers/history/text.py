@@ -1,4 +1,4 @@
-"""The history as text."""
+"""Format the history as text."""
 
 import time
 from collections import Counter
@@ -67,7 +67,7 @@ def clock(t: float) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Format in the two largest units."""
+    """Format seconds in the two largest units."""
     whole = round(seconds)
     days, hours, minutes = whole // 86400, whole // 3600 % 24, whole // 60 % 60
     if days:

@@ -33,7 +33,7 @@ from vllm_watch.settings.yaml_text import read as read_yaml
 from vllm_watch.sources import sockets
 from vllm_watch.sources.processes import ProcReader
 
-_SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 - looked at, not written
+_SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 - inspected, not written
 _CONFIG_BYTES_MAX = 1 << 20
 _SWITCHES = ("enforce-eager", "enable-lora", "language-model-only", "enable-prefix-caching")
 _VALUES = (
@@ -50,7 +50,7 @@ class _Parser(argparse.ArgumentParser):
 
 
 def gather(words: Sequence[str], environment: Mapping[str, str]) -> Facts:
-    """Return all but the GPUs. Raises WatchError for other commands or an unreadable config file."""
+    """Return all facts but the GPUs. Raises WatchError for programs other than vLLM, or an unreadable config file."""
     try:
         parts = split(words, environment)
     except WatchError:
@@ -125,7 +125,7 @@ _COMMAND_CHARACTERS = 60
 
 
 def find_listeners(port: int, procfs: Path = Path("/proc")) -> tuple[tuple[Listener, ...] | None, int | None]:  # fmt: skip
-    """Return the port's listeners (None: unknown), and the next free port."""
+    """Return the port's listeners (None if unknown), and the next free port."""
     try:
         found = sockets.listening(procfs / "net")
     except PermissionError:

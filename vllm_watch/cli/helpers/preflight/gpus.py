@@ -1,4 +1,4 @@
-"""This host's GPUs, polled until judged."""
+"""Poll this host's GPUs until they are judged."""
 
 import asyncio
 import time
@@ -55,7 +55,7 @@ class GpuLooks:
 async def with_gpus(
     looks: GpuLooks, facts: Facts, wait_seconds: float, tell: Callable[[str], None]
 ) -> Facts:
-    """Poll until judged; with `wait_seconds`, until memory is free."""
+    """Poll until the GPUs are judged. Wait up to `wait_seconds` for free memory."""
     began_s = time.monotonic()
     facts = await looks.look(facts)
     told, told_s, seen = "", began_s, 1
@@ -63,7 +63,7 @@ async def with_gpus(
         waited_s = time.monotonic() - began_s
         waits_for = memory_missing(facts)
         waits = bool(waits_for) and waited_s < wait_seconds
-        # Only judging holders takes several polls.
+        # Judging holders takes several polls. Free memory is known after one.
         if not waits and (not waits_for or seen >= LOOKS):
             if told:
                 tell(f"{'waited in vain' if waits_for else 'the memory is free'} after {waited_s:.0f} s")  # fmt: skip

@@ -1,4 +1,4 @@
-"""Gather, judge, print, exec."""
+"""Gather facts, judge, print, and exec vLLM."""
 
 import asyncio
 import json
@@ -36,7 +36,7 @@ def preflight(order: Order) -> int:
     # PID 1 ignores SIGTERM without a handler.
     signal.signal(signal.SIGTERM, _ended)
     known = gather(order.words, dict(os.environ))
-    if order.wait_seconds:  # it prints its own progress
+    if order.wait_seconds:  # waiting prints its own progress
         facts = asyncio.run(_with_gpus(known, order.wait_seconds))
     else:
         with progress.waiting("looking at who uses the GPUs"):
@@ -112,14 +112,14 @@ def _ended(number: int, frame: object) -> NoReturn:
 
 
 def _become(words: tuple[str, ...]) -> NoReturn:
-    """Restore signals that Python ignores, which exec would pass on."""
+    """Reset signals that Python ignores, as vLLM would inherit that."""
     for ignored in (signal.SIGPIPE, signal.SIGXFSZ):
         signal.signal(ignored, signal.SIG_DFL)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     sys.stdout.flush()
     sys.stderr.flush()
     try:
-        os.execvp(words[0], words)  # noqa: S606 - what it is for: no shell between
+        os.execvp(words[0], words)  # noqa: S606 - deliberately without a shell
     except OSError as error:
         raise WatchError(
             f"'{words[0]}' cannot be started: {error.strerror}", "name the program that starts vLLM"

@@ -1,4 +1,4 @@
-"""A command's vLLM and PyTorch, from pip's metadata, without running them."""
+"""Find a command's vLLM and PyTorch in pip's metadata, without running them."""
 
 import re
 import shutil
@@ -40,7 +40,6 @@ def find_software(command: Command, usr: Path = Path("/usr")) -> Software:
 
 
 def _prefixes(found: Path) -> list[Path]:
-    """Return the shebang's prefix first, then the executable's own."""
     own = found.parent.parent
     try:
         with regular_file.opened(found) as file:
@@ -74,7 +73,7 @@ def _has_plugins(prefix: Path) -> bool:
 
 
 def _cuda(torch: str | None, versions: Mapping[str, str]) -> tuple[int, int] | None:
-    """Read CUDA's version from 2.8.0+cu128, else from PyPI's runtime package."""
+    """Read CUDA's version from PyTorch's (2.8.0+cu128), else from the nvidia-cuda-runtime package."""
     built = re.search(r"\+cu(\d+)(\d)$", torch or "")
     if built:
         return int(built[1]), int(built[2])

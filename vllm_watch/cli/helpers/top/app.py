@@ -20,7 +20,7 @@ from vllm_watch.errors import WatchError
 
 _INTERVAL_SECONDS = 2.0  # as often as the daemon scrapes
 _PAGE_ROWS = 10
-_LOW_HEIGHT = 16  # lines; below, the watcher's state is left out
+_LOW_HEIGHT = 16  # lines; lower screens omit the watcher's state
 _GPU_SHARE = 4  # a quarter of the height
 
 
@@ -78,13 +78,13 @@ class TopApp(App[None]):
         self._shown: list[top_rows.Row] = []
         self._selected: str = ""  # name of the cursor's row
         self._chosen = False  # False: the cursor follows the worst row
-        self._drawn: dict[str, tuple[object, ...]] = {}  # part → drawn content
+        self._drawn: dict[str, tuple[object, ...]] = {}
         self._sort = "urgency"
         self._wanted = ""
         self._first = 0
         self._opened = ""  # name of the opened row
         self._helps = False
-        self._scrolled = 0  # lines scrolled off
+        self._scrolled = 0
         self._charts: Mapping[str, Charted] = {}
 
     def compose(self) -> ComposeResult:
@@ -98,7 +98,7 @@ class TopApp(App[None]):
         yield Static(id="keys")
 
     def on_mount(self) -> None:
-        """Redraw every second, as ages grow."""
+        """Redraw every second, as displayed ages grow."""
         self.run_worker(self._ask_for_ever(), exclusive=True)
         self.set_interval(1.0, self.draw)
 
@@ -156,7 +156,7 @@ class TopApp(App[None]):
             parts["#engines"] = self._engines(width, room, selected)
         for place, part in parts.items():
             drawn = (part.plain, str(part.style), tuple(part.spans))
-            if drawn != self._drawn.get(place):  # no flicker
+            if drawn != self._drawn.get(place):  # avoids flicker
                 self._drawn[place] = drawn
                 self.query_one(place, Static).update(part)
                 self.query_one(place).display = bool(part.plain)

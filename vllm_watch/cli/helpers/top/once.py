@@ -1,4 +1,4 @@
-"""One snapshot of the live view, as text or JSON."""
+"""Print one snapshot of the live view, as text or JSON."""
 
 import asyncio
 import json
@@ -16,11 +16,11 @@ from vllm_watch.cli.helpers.top.plain import Text
 from vllm_watch.cli.helpers.top.status import Daemon, Status
 from vllm_watch.signals.holders.records import STALE
 
-_PIPE_COLUMNS = 2000  # no cuts
-_HEADER_COLUMNS = 160  # of header and rules
-_HEIGHT = 200  # enough for all troubles
+_PIPE_COLUMNS = 2000  # no line is cut
+_HEADER_COLUMNS = 160  # for header and separators
+_HEIGHT = 200  # enough for all incidents
 _ENGINES_MAX = 40
-# The address may be wrong, so the answer is shown.
+# Show details, as the target's address may be wrong.
 _UNSEEN = ("unknown", "starting")
 
 
@@ -71,7 +71,7 @@ def parts(url: str, status: Status, width: int) -> list[Text]:
     rows = top_rows.arranged(top_rows.Curves().rows(status), "urgency", "")
     ill = sum(bool(row.target.incidents) for row in rows)
     shown = rows[: max(ill, _ENGINES_MAX)]
-    # One scrape has no curve (the column without a title).
+    # One scrape has no curve, so the untitled column is omitted.
     columns = [each for each in top_rows.columns_for(width, shown) if each.title]
     engines = [top_rows.titles(columns, width)]
     engines += [top_rows.line(row, columns, selected=False) for row in shown]

@@ -14,7 +14,7 @@ _SPAN_SECONDS = 600.0
 _SIDE_BY_SIDE_COLUMNS = 76
 _CHART_LINES = 4
 _LABEL_COLUMNS = 7
-_GAP_POINTS = 3  # fewer missing scrapes are bridged
+_GAP_POINTS = 3  # scrapes; longer gaps stay empty
 _EIGHTHS = " ▁▂▃▄▅▆▇█"
 _DEPTH_MAX = 8  # of a process tree
 
@@ -106,7 +106,7 @@ def _cell(value: float | None, top: float, level: int) -> str:
 
 
 def _columns(charted: Charted, name: str, width: int) -> list[float | None]:
-    """Short silences are bridged."""
+    """A short gap repeats the last value."""
     end_t, step = charted.t[-1], _SPAN_SECONDS / width
     inside: list[list[float | None]] = [[] for _ in range(width)]
     for t, value in zip(charted.t, charted.series.get(name, ()), strict=False):
@@ -140,7 +140,6 @@ def _gpu(gpu: JudgedGpu, t: float, width: int) -> list[Text]:
 
 
 def _tree(processes: Sequence[JudgedProcess], t: float) -> Iterable[Text]:
-    """Yield parents before their children, and the largest first."""
     here = {each.pid for each in processes}
     children: dict[int | None, list[JudgedProcess]] = {}
     for each in sorted(processes, key=lambda one: -(one.used_bytes or 0)):

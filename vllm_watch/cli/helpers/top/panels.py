@@ -1,4 +1,4 @@
-"""Header, GPUs with holders, keys."""
+"""Header, GPUs with holders, and keys."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -26,7 +26,7 @@ def header(
         return shown
     if status is None:
         return shown.append(f"asking {url} …")
-    states = Counter(target.state for target in status.targets)  # as on the page; rows are engines
+    states = Counter(target.state for target in status.targets)  # not engines, as on the page
     for state in text.STATES_BY_URGENCY:
         if states[state]:
             shown.append(f" {states[state]} {state} ", text.STATE_STYLES[state])

@@ -1,4 +1,4 @@
-"""The engines as rows."""
+"""Draw the engines as rows."""
 
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Sequence
@@ -64,7 +64,7 @@ class Row:
 
 @dataclass(slots=True)
 class Curves:
-    """Recent generation rates."""
+    """Keeps recent generation rates."""
 
     _points: dict[tuple[str, str], tuple[float, deque[float | None]]] = field(default_factory=dict)
 
@@ -93,7 +93,7 @@ class Curves:
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column; low ranks stay longest on narrow terminals."""
+    """A column. Narrow terminals drop the highest rank first."""
 
     title: str
     width: int
@@ -196,7 +196,7 @@ SORTS: dict[str, Sort] = {
 
 
 def arranged(rows: Iterable[Row], sort: str, wanted: str) -> list[Row]:
-    """Return the matching rows in order."""
+    """Return the rows that match `wanted`, sorted."""
     return sorted((row for row in rows if row.matches(wanted)), key=SORTS[sort])
 
 

@@ -1,4 +1,4 @@
-"""A daemon's API."""
+"""Client of a daemon's API."""
 
 import asyncio
 import ssl
@@ -30,7 +30,7 @@ _BODY_BYTES_MAX = 64 << 20  # for 10,000 targets
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgedProcess(ProcessSample):
-    """A holder with the daemon's verdict."""
+    """A process on a GPU, with the daemon's verdict."""
 
     verdict: str = "unknown"
     reason: str | None = None
@@ -39,12 +39,12 @@ class JudgedProcess(ProcessSample):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgedGpu(GpuSample):
-    """A GPU with its stale memory; None: not judged."""
+    """A GPU with its stale memory (None if not judged)."""
 
     processes: tuple[JudgedProcess, ...] | None = None
     targets: tuple[str, ...] = ()
-    stale_bytes: int | None = None  # of processes
-    unaccounted_bytes: int | None = None  # by no visible process
+    stale_bytes: int | None = None  # held by stale processes
+    unaccounted_bytes: int | None = None  # held by no visible process
     unaccounted: Judged | None = None
 
     @property
@@ -62,12 +62,12 @@ class JudgedReading(GpuReading):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToldIncident(Incident):
-    """An incident as served."""
+    """An incident in the API."""
 
     title: str = ""  # "Stalled: hang"
     first_step: str = ""
     cost: str = ""  # the effect on users
-    severity_reason: str = ""  # why not critical
+    severity_reason: str = ""  # why it is not critical
     restart_outcome: str = ""  # whether a restart helps
     runbook: str = ""
     runbook_url: str = ""
@@ -159,7 +159,7 @@ class Status(BaseModel):
     gpus: JudgedReading | None = None  # None: not read yet
     targets: list[TargetStatus]
     host: HostStatus = HostStatus()
-    incidents: Incidents = ()  # of the watcher, or common to targets
+    incidents: Incidents = ()  # of the watcher, or shared by several targets
 
 
 _Answer = TypeVar("_Answer", bound=BaseModel)
@@ -176,7 +176,7 @@ class _Journal(BaseModel):
 
 
 class Charted(BaseModel):
-    """One engine's times, and values by signal."""
+    """One engine's chart: times, and values by signal."""
 
     t: list[float]
     series: dict[str, list[float | None]]
@@ -187,7 +187,7 @@ class _History(BaseModel):
 
 
 class Explanation(BaseModel):
-    """Reasons of severity and of no restart; `no_page` and `no_restart` are "" if people are notified and a restart is advised."""
+    """`no_page` and `no_restart` explain why there is no page or no advice to restart; each is "" if there is one."""
 
     severity: str
     no_page: str
@@ -219,7 +219,7 @@ class _Refused(BaseModel):
 
 
 class Daemon:
-    """A client with one kept connection."""
+    """A client that keeps its connection open."""
 
     def __init__(
         self, url: str, headers: Mapping[str, str] | None = None, tls: ssl.SSLContext | bool = True
@@ -237,7 +237,7 @@ class Daemon:
     async def status(self) -> Status:
         """Raises WatchError without an answer within five seconds."""
         status = await self._ask("status", Status)
-        # The watcher's own incidents are only here.
+        # The status lacks the watcher's own incidents.
         own = await self._ask(f"incidents?state=open&target={WATCHER}", _Incidents)
         return status.model_copy(update={"incidents": own.incidents})
 
@@ -268,7 +268,7 @@ class Daemon:
                 "start vllm-watch there, or give its address: --url http://HOST:9470",
             ) from None
         try:
-            # Parsing a thousand targets would delay keys.
+            # Parsing a thousand targets here would delay key presses.
             return await asyncio.to_thread(kind.model_validate_json, body)
         except ValidationError:
             cause = f"{self.url} does not answer as vllm-watch does"

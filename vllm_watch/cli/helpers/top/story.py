@@ -1,4 +1,4 @@
-"""Incidents, evidence and first step, and the watcher's own state."""
+"""Draw incidents, evidence, the first step and the watcher's state."""
 
 import re
 import textwrap
@@ -21,7 +21,7 @@ _DETAIL_SHARE = 4
 _LOW_HEIGHT = 16  # lines; below, the detail is one line
 _LABEL_WIDTH = 11
 _STALE_INTERVALS = 3  # missed scrapes
-_FINE = frozenset(("", "ok", "no_driver", "http"))  # http: answered, with an error
+_FINE = frozenset(("", "ok", "no_driver", "http"))  # http: answered with an error
 
 
 def open_incidents(status: Status) -> list[ToldIncident]:
@@ -132,7 +132,7 @@ def _sentence(row: Row, t: float) -> Text:
 
 
 def _evidence_lines(row: Row, t: float, width: int) -> list[Text]:
-    """The first step comes first: later lines may be cut off."""
+    """Return the first step early: later lines may be cut off."""
     incidents = incidents_of(row)
     lasting = next((each.id for each in incidents[:1] if not each.recovering), "")
     told = top_restarts.lines(row.target.restart, t, lasting)
@@ -184,7 +184,7 @@ def _said(item: Evidence) -> str:
     told = _is_written(item.value, item.unit, said)
     if expected in {None, 0} or _is_written(expected, item.unit, said):
         return said
-    if told and isinstance(item.value, int | float):  # the text covers it
+    if told and isinstance(item.value, int | float):  # the text contains the value
         return said
     number = "" if told or item.value is None else f"{_number(item.value, item.unit)}, "
     return f"{said} ({number}expected {_number(expected, item.unit)})"

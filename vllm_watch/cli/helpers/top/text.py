@@ -1,4 +1,4 @@
-"""Compact numbers, bars, curves; None is `-`, not zero."""
+"""Format compact numbers, bars and curves. None becomes `-`, not zero."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -48,7 +48,7 @@ def count(value: float | None) -> str:
 
 
 def p95(found: Quantiles) -> str:
-    """Return the 95th percentile; in the lowest bucket only its bound is known."""
+    """Return the 95th percentile, or `<` and the bound of the lowest bucket."""
     value, first = found.p95, found.first_bound
     below = value is not None and first is not None and value <= first
     return f"<{seconds(first)}" if below else seconds(value)
@@ -78,7 +78,7 @@ def clock(t: float, now: float) -> str:
 
 
 def age(value: float | None) -> str:
-    """Return at most six characters; below 1 s `now`."""
+    """Return at most six characters, or `now` below 1 s."""
     return "now" if value is not None and value < 1 else seconds(value and float(int(value)))
 
 
