@@ -11,11 +11,11 @@ from vllm_watch.sources.stacks import Stacks
 from vllm_watch.sources.this_host import serves_here
 
 RECORDING_SECONDS = 600.0
-"""Covers the time before the incident."""
+"""Long enough to cover the time before the incident."""
 
 
 class Evidence:
-    """Recording, target, incidents, GPUs, log's end, stacks of a hung process."""
+    """Collects recording, target, incidents, GPUs, the end of the log, and the stacks of a hung process."""
 
     def __init__(
         self,
@@ -57,7 +57,7 @@ class Evidence:
 
 
 async def _here(url: str, stacks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-    """Refuse other hosts' servers: the local process on that port is a different one."""
+    """Raise LookupError for a server on another host: the local process on its port is a different one."""
     if not await serves_here(url):
         raise LookupError("it runs on another host")
     async for chunk in stacks:
