@@ -46,7 +46,7 @@ class HostTargets:
 
 
 def targets_of(found: Mapping[str, HostServer]) -> list[TargetConfig]:
-    """A decode (`kv_consumer`) gets the prefills (`kv_producer`) of its model as peers."""
+    """A decode server (`kv_consumer`) gets the prefill servers (`kv_producer`) of its model as peers."""
     producers: dict[str, list[str]] = defaultdict(list)
     for each in found.values():
         if each.kv_role == PRODUCER:

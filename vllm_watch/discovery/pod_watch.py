@@ -19,7 +19,7 @@ PODS_MAX = 2000
 """This is several times the capacity of one process. Each pod takes less than a KB."""
 
 PAGE_PODS = 100
-"""Pods per page: each takes some 20 KB, of 4 MiB."""
+"""Pods per page: each takes some 20 KB, and a response may have 4 MiB."""
 
 PAGES_MAX = 100
 """A list that the server never ends is cut at 10,000 pods."""

@@ -29,7 +29,7 @@ ReadJournal = Callable[[float, int], Awaitable[Told]]
 RELOAD_SECONDS = 25.0  # to read the file and resolve names
 MINUTES_MAX = 60.0
 JOURNAL_ENTRIES_MAX = 2000  # about 1 KB each
-_CHUNK_SECONDS = 10.0  # per chunk
+_CHUNK_SECONDS = 10.0
 _TEXT = "text/plain; charset=utf-8"
 
 
@@ -196,7 +196,7 @@ def _number(text: str, most: float) -> float | None:
 async def _download(
     request: web.Request, target: str, chunks: AsyncIterator[bytes]
 ) -> web.StreamResponse:
-    """Send the chunks. A first error gets a response; after the first chunk, an error aborts the connection."""
+    """Before the first chunk, an error gets a response; later, it aborts the connection."""
     response = web.StreamResponse(
         headers={
             "Content-Type": "application/gzip",
@@ -228,7 +228,7 @@ async def _download(
 
 
 def _cut_off(request: web.Request) -> None:
-    """Abort, so that the client sees an incomplete download, not a short file."""
+    """Abort: the client must not take the download for complete."""
     if request.transport is not None:
         request.transport.abort()
 

@@ -23,7 +23,7 @@ CHANGES_MAX, CHANGES_SECONDS = 60, 60.0
 """Allowed requests per token and minute, far more than people send."""
 
 ALERTS_MAX = 600
-"""Requests per minute from Alertmanager, which sends some hundred groups in an outage."""
+"""Per minute: Alertmanager sends some hundred groups in an outage."""
 
 CALLERS_MAX = 1024
 """Number of addresses whose failures are counted."""

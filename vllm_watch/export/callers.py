@@ -1,4 +1,4 @@
-"""Rejects requests from web pages of other sites: a browser sends the name of the site in Host or Origin."""
+"""Keeps web pages of other sites from using a watcher on loopback: their browser names the site in Host or Origin."""
 
 import ipaddress
 import re
@@ -27,12 +27,12 @@ _LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "[::1]"})
 
 
 def is_this_host(request: web.Request) -> bool:
-    """Return True if the request came from loopback and through no proxy."""
+    """Return True for requests from loopback, without a proxy."""
     return not is_proxied(request) and is_loopback(request.remote or "")
 
 
 def is_proxied(request: web.Request) -> bool:
-    """Return True for HTTP/1.0 (nginx's default), and for any header that is not in the list of client headers."""
+    """Return True for HTTP/1.0 (nginx's default), and for headers that clients do not send: the headers of proxies are too many to list."""
     names = (name.lower() for name in request.headers)
     return request.version < HttpVersion11 or not all(map(_OF_CLIENTS.fullmatch, names))
 
@@ -75,7 +75,7 @@ def only_from(bound: str, names: Collection[str], port: Callable[[], int]) -> Mi
 
 
 def _foreign(request: web.Request) -> web.Response | None:
-    """Refuse a cross-site change. Browsers mark it by Origin or Sec-Fetch-Site; older browsers can send its body only with the content type of a form."""
+    """Refuse a cross-site change. Browsers mark it by Origin or Sec-Fetch-Site; older browsers can send only a form."""
     origin = request.headers.get("Origin", "")
     own = origin.partition("://")[2].lower() == request.headers.get("Host", "").lower()
     site = request.headers.get("Sec-Fetch-Site", "same-origin")

@@ -38,7 +38,7 @@ def _reasons(attribute: str, help_: str, absent: str, label: str = "reason") -> 
 
 
 def _restarts(row: EngineSignals) -> float | None:
-    """Return None for a target without engines: it has no counters to reset."""
+    """Return None without engines: there are no counters to reset."""
     return row.restarts if row.engine else None
 
 

@@ -15,7 +15,7 @@ RECORDING_SECONDS = 600.0
 
 
 class Evidence:
-    """Collects recording, target, incidents, GPUs, the end of the log, and the stacks of a hung process."""
+    """Collects recording, target, incidents, GPUs, the log's end, and stacks of a hung process."""
 
     def __init__(
         self,
@@ -57,7 +57,7 @@ class Evidence:
 
 
 async def _here(url: str, stacks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-    """Raise LookupError for a server on another host: the local process on its port is a different one."""
+    """Refuse a server on another host: the process on its port here is a different one."""
     if not await serves_here(url):
         raise LookupError("it runs on another host")
     async for chunk in stacks:

@@ -92,7 +92,7 @@ class GateApi:
 
 
 async def _stands_beside(request: web.Request, url: str) -> bool:
-    """Return True if the request came from this host or from the engine's address."""
+    """Return True for requests from this host or the engine's address."""
     if is_this_host(request):
         return True
     loop, host = asyncio.get_running_loop(), urlsplit(url).hostname

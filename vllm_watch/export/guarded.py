@@ -11,7 +11,7 @@ from vllm_watch.export.auth import Auth
 from vllm_watch.support.caller import Caller
 
 ANSWER_SECONDS = 30.0
-"""Time limit of `inner`, which waits for the guard's checks and lock."""
+"""Enough for the guard's checks and its lock."""
 
 _log = structlog.get_logger()
 

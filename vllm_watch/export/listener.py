@@ -132,7 +132,7 @@ class Listener:
     def _begun(self, one: _Connection) -> None:
         if one.handshake is not None and one.handshake.cancelled():
             self._forget(one)
-        if one.taken is not None:  # the task was cancelled before it ran
+        if one.taken is not None:  # cancelled before it ran
             one.taken.close()
         one.handshake = None
 
@@ -197,14 +197,13 @@ _END = b"\r\n\r\n"
 
 
 class HeadBound(asyncio.Protocol):
-    """Closes a connection whose head is too long. `answers` returns how many responses are in progress, and how many have ended."""
+    """Limits the bytes of a head. `answers` returns how many responses are in progress, and how many have ended."""
 
     def __init__(self, handler: asyncio.Protocol, answers: Callable[[], tuple[int, int]]) -> None:
         self._handler = handler
         self._answers = answers
-        self._over: int | None = (
-            None  # ended responses when the head was complete; a body may follow
-        )
+        # Ended responses when the head was complete; a body may follow.
+        self._over: int | None = None
         self._transport: asyncio.Transport | None = None
         self._bytes = 0  # received of an incomplete head
         self._tail = b""

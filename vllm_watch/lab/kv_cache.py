@@ -1,4 +1,4 @@
-"""The paged KV cache of a simulated engine. A request takes a block once per cycle of steps, so counts per step of the cycle suffice."""
+"""The paged KV cache of a simulated engine. A request takes one block per cycle of steps, so it is enough to count requests by step of the cycle."""
 
 
 class KvCache:
@@ -22,7 +22,7 @@ class KvCache:
         self.used_blocks = 0  # without the leaked ones
         self.leaked_blocks = 0
         self._cycle = block_size // step_tokens
-        # Two cycles in a row, so that a window is a slice.
+        # Each count is stored twice, so that a window is a slice.
         self._due_twice = [0] * (2 * self._cycle)
 
     @property
