@@ -32,7 +32,7 @@ class HostTargets:
     async def read(self) -> list[TargetConfig]:
         """Return all servers found since the start."""
         seen = await servers(self._listing, self._procfs, known=self._found or {})
-        if seen is None:  # unknown is not empty
+        if seen is None:  # not read in time
             return targets_of(self._found or {})
         new = [each for each in seen if each.url not in (self._found or {})]
         if new:

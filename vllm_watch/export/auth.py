@@ -35,7 +35,7 @@ class Auth:
     def __init__(self, tokens: Sequence[TokenSettings]) -> None:
         self._tokens = [TokenFile(each.name, each.file, each.may) for each in tokens]
         self._failures: OrderedDict[str, list[float]] = OrderedDict()
-        self._asked: dict[str, deque[float]] = {}  # times by actor
+        self._asked: dict[str, deque[float]] = {}  # request times by actor
 
     @property
     def exists(self) -> bool:

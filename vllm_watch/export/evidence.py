@@ -11,7 +11,7 @@ from vllm_watch.sources.stacks import Stacks
 from vllm_watch.sources.this_host import serves_here
 
 RECORDING_SECONDS = 600.0
-"""Long enough to cover the time before the incident."""
+"""Covers the time before the incident."""
 
 
 class Evidence:

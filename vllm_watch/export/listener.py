@@ -127,7 +127,7 @@ class Listener:
                 handler, taken, ssl=context, ssl_handshake_timeout=seconds
             )
         except (OSError, TimeoutError):
-            self._forget(one)  # the client's fault
+            self._forget(one)
 
     def _begun(self, one: _Connection) -> None:
         if one.handshake is not None and one.handshake.cancelled():

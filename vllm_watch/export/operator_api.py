@@ -28,7 +28,7 @@ Reply = tuple[int, Mapping[str, Any]]
 
 
 class Operators(Protocol):
-    """The operations. WatchError refuses the request (400); after JournalError (503) the client may retry."""
+    """WatchError refuses a request (400); after JournalError (503) the client may retry."""
 
     async def restart(
         self, caller: Caller, target: str, reason: str, override_reason: str | None

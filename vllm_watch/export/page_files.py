@@ -1,4 +1,4 @@
-"""The page's files and runbooks, and a digest of the page: open pages reload when it changes."""
+"""The page's files, its runbooks, and a digest whose change makes open pages reload."""
 
 import hashlib
 from functools import lru_cache

@@ -75,7 +75,7 @@ class Public:
 
 
 def page(board: Board, t: float) -> str:
-    """Return the view as HTML."""
+    """Return the page as HTML."""
     entries = sorted(board.targets.values(), key=lambda entry: entry.target.name)[:TARGETS_MAX]
     unknown = sum(_is_unknown(entry) for entry in entries)
     ill = sum(not (_serves(entry) or _is_unknown(entry)) for entry in entries)

@@ -20,7 +20,7 @@ LOOK_SECONDS = 5.0
 """A renewed certificate applies within this time."""
 
 STAT_SECONDS = 2.0
-"""Time to wait for a check, which hangs with a network folder."""
+"""Longest wait for a check, which may hang with a network folder."""
 
 _log = structlog.get_logger()
 _Stamp = tuple[tuple[int, int, int] | None, ...]
@@ -39,7 +39,7 @@ def check(path: Path) -> WebSettings:
 
 
 class WebConfig:
-    """Reloads the file. Without one, there is no encryption and no authentication."""
+    """Without a file there is no encryption and no authentication."""
 
     def __init__(self, path: Path | None) -> None:
         self._path = path

@@ -121,7 +121,6 @@ class Batch:
         heappush(self._finish_heap, (request.finish_step, self._heap_order, request))
 
     def steps_to_finish(self) -> int:
-        """Return the steps until the first request ends."""
         heap = self._finish_heap
         while heap[0][2].finish_step != heap[0][0]:  # preempted or aborted since
             heappop(heap)

@@ -206,4 +206,4 @@ class SimulatedGpuSource:
         return GpuReading(status="ok", t=t, driver_version=DRIVER_VERSION, gpus=gpus)
 
     async def close(self) -> None:
-        """Do nothing: no resource is held."""
+        """Do nothing."""

@@ -20,7 +20,6 @@ class Ledger:
     )  # fmt: skip
 
     def __init__(self, bounds: Mapping[str, tuple[float, ...]], reasons: tuple[str, ...]) -> None:
-        """The series of `reasons` exist at 0 from the start."""
         self.prompt_tokens = 0
         self.prompt_tokens_cached = 0
         self.prompt_tokens_external = 0
@@ -59,7 +58,6 @@ class Ledger:
         return tokens
 
     def take_back(self, tokens: int) -> None:
-        """Subtract tokens beyond the end of a request."""
         self.generation_tokens -= tokens
         self.iteration_tokens.sum -= tokens
 
