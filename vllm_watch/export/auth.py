@@ -26,7 +26,7 @@ ALERTS_MAX = 600
 """Per minute: Alertmanager sends some hundred groups in an outage."""
 
 CALLERS_MAX = 1024
-"""Number of addresses whose failures are counted."""
+"""Limit of addresses with counted failures."""
 
 
 class Auth:

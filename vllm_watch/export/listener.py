@@ -93,7 +93,7 @@ class Listener:
         while True:
             try:
                 taken, address = await loop.sock_accept(self._bound)
-            except OSError as error:  # the client left, or there are no descriptors
+            except OSError as error:  # the client left, or descriptors have run out
                 if error.errno in _NO_ROOM:
                     self._tell_no_room(error)
                     self._make_room(lambda _: True)
