@@ -1,1 +1,1 @@
-"""The latest results, written once per scrape, read by all else."""
+"""The latest results, written once per scrape, read by everything else."""

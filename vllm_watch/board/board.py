@@ -26,7 +26,7 @@ from vllm_watch.signals.records import TargetSignals
 BEFORE_SECONDS = 120.0
 
 FROZEN_ENGINES_MAX = 4
-"""Most charts, 4.3 KB each, in an incident of a whole server."""
+"""Limit of charts, 4.3 KB each, in an incident of a whole server."""
 
 
 @dataclass(slots=True)
@@ -59,7 +59,7 @@ class Past:
 
 
 class Board:
-    """`window_seconds` is only shown: the window of rates and quantiles."""
+    """`window_seconds`, the window of rates and quantiles, is only shown."""
 
     def __init__(self, window_seconds: float = 60.0, host: str = "localhost") -> None:
         self.window_seconds = window_seconds
@@ -80,7 +80,7 @@ class Board:
         self.own = TargetEntry(Target(name=WATCHER, url=""), 0.0)
         """Incidents of the watcher itself or common to all targets."""
         self.host = TargetEntry(Target(name=host_target(host), url="", node=host), 0.0)
-        """This holds incidents of the host's GPUs."""
+        """Incidents of the host's GPUs."""
         self.listeners = Listeners()
         self._targets: dict[str, TargetEntry] = {}
         self.targets: Mapping[str, TargetEntry] = MappingProxyType(self._targets)
@@ -112,7 +112,7 @@ class Board:
         looked: Looked | None = None,
         late_seconds: float | None = None,
     ) -> None:
-        """`incidents` are the target's open ones; `events` may be of other targets, too. `late_seconds`: None if unscheduled."""
+        """`incidents` are the target's open ones; `events` may concern other targets. `late_seconds` is None if unscheduled."""
         entry = self._targets.get(signals.target)
         if entry is not None:
             for source, call in calls:
@@ -134,7 +134,7 @@ class Board:
                 self.listeners.mark(incident=incident.id)
 
     def _remember(self, entry: TargetEntry, signals: TargetSignals) -> None:
-        """A target without engines (it is down) keeps its charts: they show the fall."""
+        """A target that is down has no engines, but keeps its charts: they show the fall."""
         for gone in entry.history.keys() - signals.engines.keys() if signals.engines else ():
             del entry.history[gone]
         for engine, now in signals.engines.items():
@@ -182,7 +182,7 @@ class Board:
     def restore_incidents(
         self, target: str, events: Iterable[IncidentEvent], opened: Mapping[str, int]
     ) -> None:
-        """`opened`: totals by kind."""
+        """`opened` has totals by kind."""
         self.tell(events)
         entry = self.entry(target)
         if entry is not None:
@@ -205,7 +205,7 @@ class Board:
         events: Iterable[IncidentEvent] = (),
         looked: Looked | None = None,
     ) -> None:
-        """Drop the counts of GPUs that are missing from the reading, unless its `gpus` is None."""
+        """Drop the Xid counts of GPUs that the reading lacks, unless its `gpus` is None."""
         self.gpus, self.host.looked = reading, looked
         self.holders = {each.gpu.uuid: each for each in holders}
         if reading.gpus is not None:
@@ -232,7 +232,6 @@ class Board:
         sources.setdefault(source, SourceHealth()).count(outcome, duration_seconds, at)
 
     def listen(self) -> Updates:
-        """Raises TooManyListenersError."""
         return self.listeners.add()
 
     def unlisten(self, updates: Updates) -> None:

@@ -66,7 +66,7 @@ class Day:
         return day
 
     def push(self, t: float, found: int, seconds: float) -> None:
-        """`seconds`: how long the state is valid."""
+        """`seconds` is how long the state holds."""
         number = int(t // CELL_SECONDS)
         cell = number % CELLS
         if self._numbers[cell] != number:

@@ -1,4 +1,4 @@
-"""Health of the watcher's parts."""
+"""Health of sources, state folder, web configuration and notifiers."""
 
 from dataclasses import dataclass, field
 
@@ -30,7 +30,7 @@ class SourceHealth:
 
 @dataclass(slots=True)
 class StoreHealth:
-    """The state folder since the watcher started."""
+    """Uses of the state folder since the watcher started."""
 
     folder: str
     ok: bool = True
@@ -47,7 +47,7 @@ class StoreHealth:
             self.errors[reason] = self.errors.get(reason, 0) + 1
 
     def count_charts(self, reason: str | None, _because: str | None, _t: float) -> None:
-        """Failed writes are counted for the state file only."""
+        """Count damaged charts; failed writes count for the state file only."""
         if reason in ("damaged", "entry"):
             self.errors[reason] = self.errors.get(reason, 0) + 1
 

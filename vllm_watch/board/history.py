@@ -79,7 +79,7 @@ class History:
 
 
 class Ring:
-    """At most POINTS points; a step keeps the newest values, or their `mean`."""
+    """At most POINTS points. Each holds the newest values of its step, or their `mean`."""
 
     __slots__ = ("_known", "_mean", "_next", "_times", "_values", "seconds")
 
@@ -91,7 +91,7 @@ class Ring:
     def _clear(self) -> None:
         self._times = array("d")
         self._values = array("f")
-        self._known = [0] * len(CHARTED)  # values in the newest point
+        self._known = [0] * len(CHARTED)  # values averaged in the newest point
         self._next = 0
 
     def frozen(self) -> "Ring":
@@ -119,7 +119,7 @@ class Ring:
         return data[ends[2] :]
 
     def push(self, t: float, values: Sequence[float]) -> None:
-        """NaN is unknown."""
+        """NaN means unknown."""
         width = len(CHARTED)
         last = (self._next or len(self._times)) - 1
         if last >= 0 and t < self._times[last]:

@@ -1,4 +1,4 @@
-"""Decide by both clocks if a scrape is fresh."""
+"""Decide by wall and monotonic clock if a scrape is fresh."""
 
 import time
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ FRESH_SECONDS_MIN = 1.0
 """At five scrapes a second a busy watcher may be this late."""
 
 STEP_SECONDS = 1.0
-"""The clocks drift by milliseconds a minute, so a larger step is a set clock or a sleep."""
+"""The clocks drift by milliseconds a minute, so a larger difference means a set clock or a sleep."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,7 +17,7 @@ class Looked:
     t: float
     monotonic_s: float
     fresh_seconds: float
-    pids: frozenset[int] = frozenset()  # engines' known processes here
+    pids: frozenset[int] = frozenset()  # known engine processes on this host
 
     @classmethod
     def now(cls) -> "Looked":

@@ -1,10 +1,10 @@
-"""Describe restarts per target in the API's keys."""
+"""Records of restarts, with the keys of the API."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 PAST_MAX = 5
-"""The journal has all attempts."""
+"""Shown attempts; the journal has all."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -13,7 +13,7 @@ class Gate:
 
     gate: str
     text: str
-    until_timestamp_seconds: float | None = None  # None: not by time alone
+    until_timestamp_seconds: float | None = None  # None: time alone does not end it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,7 +31,7 @@ class Waiting:
     gate: str | None = None  # the check that decided
     text: str = "not decided yet"
     until_timestamp_seconds: float | None = None
-    gates: tuple[Gate, ...] = ()  # all that refuse, in order
+    gates: tuple[Gate, ...] = ()  # all refusals, in order
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,7 +90,7 @@ class RestartCounts:
 
 @dataclass(slots=True)
 class RestartState:
-    """State of the whole watcher."""
+    """Restart state of the whole watcher."""
 
     paused: Paused | None = None
     journal_trouble: str | None = None

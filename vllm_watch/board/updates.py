@@ -23,7 +23,7 @@ class Changes:
 
 
 class Updates:
-    """One listener's marks."""
+    """Changes that one listener has not read yet."""
 
     def __init__(self) -> None:
         self.changed: set[str] = set()

@@ -9,7 +9,7 @@ from vllm_watch.board.day import STATES
 
 HOUR_SECONDS, DAY_SECONDS = 3600, 86400
 HOURS, DAYS = 25, 31
-"""One more, because the current span is partial."""
+"""One more than shown, because the current span is partial."""
 
 SPANS_DAYS = (1, 7, 30)
 FORM = f"1 uptime {HOURS} {DAYS}"
@@ -72,7 +72,7 @@ class Uptime:
         self._hours, self._days = _Ring(HOURS, HOUR_SECONDS), _Ring(DAYS, DAY_SECONDS)
 
     def push(self, t: float, found: int, seconds: float) -> None:
-        """`found`: rank in board.day.STATES."""
+        """`found` is a rank in board.day.STATES."""
         up_s, down_s = seconds * (found in _UP), seconds * (found in _DOWN)
         for ring in (self._hours, self._days):
             ring.push(t, up_s, down_s)

@@ -45,14 +45,14 @@ class Posted:
 
 
 def new_session(connector: aiohttp.BaseConnector | None = None) -> aiohttp.ClientSession:
-    """Take no cookies, and no proxies and passwords from the environment."""
+    """Return a session without cookies, and without proxies and passwords from the environment."""
     return aiohttp.ClientSession(
         connector=connector, cookie_jar=aiohttp.DummyCookieJar(), trust_env=False
     )
 
 
 def read_secret(file: Path, key: str) -> bytes:
-    """Raises WatchError, which names `key`."""
+    """Return the secret. Raises a WatchError that names `key`."""
     try:
         secret = regular_file.read(file, _SECRET_BYTES_MAX, if_exposed="warned").strip()
     except OSError as error:
@@ -65,7 +65,7 @@ def read_secret(file: Path, key: str) -> bytes:
 
 
 def headers(key: str, secret: bytes | None, body: bytes, unix_time: float) -> dict[str, str]:
-    """Sign if there is a secret; `key`: the idempotency key."""
+    """Return the headers, signed if there is a secret. `key` is the idempotency key."""
     timestamp = str(int(unix_time))
     found = {
         "Content-Type": "application/json",
@@ -81,7 +81,7 @@ def headers(key: str, secret: bytes | None, body: bytes, unix_time: float) -> di
 
 
 def origin(url: str) -> str:
-    """Leave out query and path, which may hold a token."""
+    """Return the URL without path and query, which may hold a token."""
     parts = urlsplit(url)
     return f"{parts.scheme}://{parts.hostname}{f':{parts.port}' if parts.port else ''}"
 

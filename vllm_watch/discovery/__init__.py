@@ -1,1 +1,1 @@
-"""Which targets there are: written out, in files, on this host, in a cluster."""
+"""Finds targets: configured, in files, on this host, in a cluster."""

@@ -60,7 +60,7 @@ def _refresh(path: str, file: _File) -> None:
         cause = error.cause if isinstance(error, ConfigError) else (error.strerror or str(error))
         kept = f"; its last good list ({len(file.targets)}) is kept" if file.targets else ""
         file.problem = f"{cause.removeprefix(f'{path}: ')}{kept}"
-        file.stamp = None  # it may become complete without a new time
+        file.stamp = None  # the file may become complete without a new time
         return
     refused: list[str] = []
     file.targets = tuple(_targets(groups, refused))

@@ -32,7 +32,7 @@ class HostTargets:
     async def read(self) -> list[TargetConfig]:
         """Return all servers found since the start."""
         seen = await servers(self._listing, self._procfs, known=self._found or {})
-        if seen is None:  # unknown is not empty
+        if seen is None:  # not read in time
             return targets_of(self._found or {})
         new = [each for each in seen if each.url not in (self._found or {})]
         if new:
@@ -46,7 +46,7 @@ class HostTargets:
 
 
 def targets_of(found: Mapping[str, HostServer]) -> list[TargetConfig]:
-    """A decode (`kv_consumer`) gets the prefills (`kv_producer`) of its model as peers."""
+    """A decode server (`kv_consumer`) gets the prefill servers (`kv_producer`) of its model as peers."""
     producers: dict[str, list[str]] = defaultdict(list)
     for each in found.values():
         if each.kv_role == PRODUCER:

@@ -124,7 +124,6 @@ class KubernetesTargets:
         return found
 
     def _name(self, pods: list[Pod], *, qualified: bool) -> None:
-        """Give new pods a name; a known pod keeps its own."""
         self._names = {pod.uid: self._names[pod.uid] for pod in pods if pod.uid in self._names}
         own = {pod.uid: slug(_in(pod, pod.name, ".", qualified=qualified)) for pod in pods}
         owned, taken = set(own.values()), {*self._names.values(), WATCHER}

@@ -13,13 +13,13 @@ from vllm_watch.clients.kubernetes import Answer, Api, KubernetesError, part
 from vllm_watch.discovery.pods import Pod, pod_of
 
 WATCH_SECONDS = 180.0
-"""Duration of one watch: a silently dead connection is noticed when it ends."""
+"""Duration of one watch; its end reveals a silently dead connection."""
 
 PODS_MAX = 2000
 """This is several times the capacity of one process. Each pod takes less than a KB."""
 
 PAGE_PODS = 100
-"""Pods per page: each takes some 20 KB, of 4 MiB."""
+"""Pods per page: each takes some 20 KB, and a response may have 4 MiB."""
 
 PAGES_MAX = 100
 """A list that the server never ends is cut at 10,000 pods."""
@@ -108,7 +108,7 @@ class PodWatch:
         }  # fmt: skip
         answer = await api.follow(self._path(api), query, WATCH_SECONDS, self._take)
         if answer.status == _GONE or self._left_out or self._invalid:
-            self._version = None  # list again: expired, or to retry the pods left out
+            self._version = None  # list again: the version expired, or pods were left out
         elif not answer.ok:
             raise self._error(answer)
 

@@ -83,7 +83,7 @@ class Pod:
     group: str  # owner that outlives the pod
     role: str = ""  # PREFILL, DECODE; "": both, or unknown
     pairs_in: tuple[str, ...] = ()  # prefill and decode with the same value exchange KV
-    gang: str = ""  # shared by ranks that step together
+    gang: str = ""  # as in Target
     annotations: Mapping[str, str]
     invalid: tuple[str, ...] = ()  # messages about invalid annotations
 

@@ -1,4 +1,4 @@
-"""Collect all targets: configured ones, and those found on this host, in file_sd files and in Kubernetes. A problem never shortens a good list."""
+"""Collect all targets: configured ones, and those found on this host, in file_sd files and in Kubernetes. A problem never removes good targets."""
 
 import asyncio
 import contextlib
@@ -52,7 +52,7 @@ class Discovery:
         self.reconfigure(config)
 
     def reconfigure(self, config: Config) -> None:
-        """Keep the state of files and pods that stay."""
+        """Apply `config`, and keep the state of files and pods that stay."""
         settings = config.discovery
         followed = {pods.settings: pods for pods in self._pods}
         wanted = tuple(dict.fromkeys(settings.kubernetes))
@@ -207,7 +207,7 @@ def _without_clashes(
 
 
 def within(targets: Iterable[TargetConfig], allow: Sequence[str]) -> list[TargetConfig]:
-    """Return all if `allow` is empty."""
+    """Return the allowed targets: all if `allow` is empty."""
     return [each for each in targets if not allow or is_allowed(each.url, allow)]
 
 

@@ -10,11 +10,11 @@ from aiohttp.typedefs import Handler
 from vllm_watch.export.status import to_json
 
 WRITE_SECONDS = 30.0  # Prometheus gives up after 10 by default
-BODY_BYTES_MAX = 4096  # for a reload's empty form
+BODY_BYTES_MAX = 4096  # an empty form or short JSON
 BODY_SECONDS = 5.0
-LARGE_BODIES_PATH = "/api/v1/alertmanager"  # groups of alerts
-_GZIP_BYTES_MIN = 1024  # below about one packet
-_GZIP_INLINE_BYTES_MAX = 256 * 1024  # more would block for over 1-2 ms
+LARGE_BODIES_PATH = "/api/v1/alertmanager"  # receives groups of alerts
+_GZIP_BYTES_MIN = 1024  # smaller bodies fit one packet
+_GZIP_INLINE_BYTES_MAX = 256 * 1024  # more would block the loop for over 1-2 ms
 
 _SERVED = (
     "Served are /, /metrics, /-/healthy, /-/ready, POST /-/reload, "
@@ -22,7 +22,7 @@ _SERVED = (
     "and /gate/readiness"
 )
 HEADERS = {
-    # No inline script or style: a model's name cannot become code.
+    # Inline scripts are forbidden, so that a model's name cannot run as code.
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
     "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
     "X-Content-Type-Options": "nosniff",
@@ -34,7 +34,7 @@ HEADERS = {
 
 
 class TimedResponse(web.Response):
-    """Closes the connection of a client that reads longer than WRITE_SECONDS."""
+    """Closes the connection if the client takes longer than WRITE_SECONDS to read."""
 
     _transport: asyncio.Transport | None = None
 
@@ -61,7 +61,7 @@ async def answer(
     sent = {"Content-Type": content_type, "Vary": "Accept, Accept-Encoding", **headers}
     if len(body) >= _GZIP_BYTES_MIN and _accepts_gzip(request.headers.get("Accept-Encoding", "")):
         sent["Content-Encoding"] = "gzip"
-        # Level 1 takes a third of level 6's time for the same size.
+        # Level 1 takes a third of the time of level 6 and saves as much.
         if len(body) > _GZIP_INLINE_BYTES_MAX:
             body = await asyncio.to_thread(gzip.compress, body, 1)
         else:
@@ -75,7 +75,7 @@ async def json_answer(request: web.Request, text: str) -> web.Response:
 
 
 def refusal(status: int, error: str, remedy: str) -> web.Response:
-    """Return cause and remedy as JSON."""
+    """Return an error response: cause and remedy as JSON."""
     body = to_json({"error": error, "remedy": remedy}).encode()
     return TimedResponse(status=status, body=body, content_type="application/json")
 
@@ -107,7 +107,7 @@ async def errors_as_json(request: web.Request, handler: Handler) -> web.StreamRe
 
 @web.middleware
 async def small_bodies(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Read small bodies quickly; Alertmanager's is left to its handler."""
+    """Read the body within BODY_SECONDS; the handler for Alertmanager reads its own."""
     if request.can_read_body and request.path != LARGE_BODIES_PATH:
         try:
             async with asyncio.timeout(BODY_SECONDS):

@@ -19,22 +19,22 @@ from vllm_watch.export.text import OPENMETRICS_TYPE, TEXT_TYPE, render, wants_op
 from vllm_watch.state.journal import Told
 from vllm_watch.support.caller import Caller
 
-Ready = Callable[[], str | None]  # None when ready, else the reason
+Ready = Callable[[], str | None]  # returns None if ready, else the reason
 Reload = Callable[[str, str], Awaitable[None]]
 """Takes actor and source address. Raises WatchError if the configuration is refused."""
 Recording = Callable[[str, float], AsyncIterator[bytes]]  # takes the target's name and minutes
 ReadJournal = Callable[[float, int], Awaitable[Told]]
-"""Takes the start (Unix seconds) and the maximum of entries. Raises WatchError."""
+"""Takes the start (Unix seconds) and the maximum number of entries. Raises WatchError."""
 
 RELOAD_SECONDS = 25.0  # to read the file and resolve names
 MINUTES_MAX = 60.0
-JOURNAL_ENTRIES_MAX = 2000  # some 1 KB each
-_CHUNK_SECONDS = 10.0  # per chunk
+JOURNAL_ENTRIES_MAX = 2000  # about 1 KB each
+_CHUNK_SECONDS = 10.0
 _TEXT = "text/plain; charset=utf-8"
 
 
 class Api:
-    """Handlers of one board's routes."""
+    """Handlers of these routes."""
 
     def __init__(
         self,
@@ -92,7 +92,7 @@ class Api:
         if self._reload is None:
             return refusal(404, "There is no configuration to reload", "Start with --config FILE")
         try:
-            # Shielded: an interrupted reload would leave neither configuration.
+            # An interrupted reload would leave neither configuration in use.
             async with asyncio.timeout(RELOAD_SECONDS):
                 await asyncio.shield(self._reload(caller.actor, caller.source))
         except WatchError as error:
@@ -196,7 +196,7 @@ def _number(text: str, most: float) -> float | None:
 async def _download(
     request: web.Request, target: str, chunks: AsyncIterator[bytes]
 ) -> web.StreamResponse:
-    """An error before the first chunk gets a response; a later one aborts the connection."""
+    """Before the first chunk, an error gets a response; later, it aborts the connection."""
     response = web.StreamResponse(
         headers={
             "Content-Type": "application/gzip",
@@ -228,7 +228,7 @@ async def _download(
 
 
 def _cut_off(request: web.Request) -> None:
-    """The client must see an incomplete download, not a short file."""
+    """Abort: the client must not take the download for complete."""
     if request.transport is not None:
         request.transport.abort()
 

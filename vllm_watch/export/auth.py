@@ -17,16 +17,16 @@ from vllm_watch.support.token_file import TOKEN_BYTES_MAX, TokenFile
 _log = structlog.get_logger()
 
 FAILURES_MAX, FAILURES_SECONDS = 10, 60.0
-"""Wrong tokens per address and minute."""
+"""Allowed wrong tokens per address and minute."""
 
 CHANGES_MAX, CHANGES_SECONDS = 60, 60.0
-"""Requests per token and minute, far more than people send."""
+"""Allowed requests per token and minute, far more than people send."""
 
 ALERTS_MAX = 600
-"""Alertmanager sends some hundred groups in an outage."""
+"""Per minute: Alertmanager sends some hundred groups in an outage."""
 
 CALLERS_MAX = 1024
-"""Addresses with failures."""
+"""Limit of addresses with counted failures."""
 
 
 class Auth:
@@ -35,7 +35,7 @@ class Auth:
     def __init__(self, tokens: Sequence[TokenSettings]) -> None:
         self._tokens = [TokenFile(each.name, each.file, each.may) for each in tokens]
         self._failures: OrderedDict[str, list[float]] = OrderedDict()
-        self._asked: dict[str, deque[float]] = {}  # by token
+        self._asked: dict[str, deque[float]] = {}  # request times by actor
 
     @property
     def exists(self) -> bool:
@@ -113,4 +113,4 @@ def _bearer(header: str) -> bytes | None:
     scheme, _, token = header.partition(" ")
     if scheme.lower() != "bearer" or not token.strip():
         return None
-    return token.strip().encode(errors="surrogateescape")[:TOKEN_BYTES_MAX]  # raw bytes
+    return token.strip().encode(errors="surrogateescape")[:TOKEN_BYTES_MAX]

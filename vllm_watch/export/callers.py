@@ -1,4 +1,4 @@
-"""Keeps web pages of other sites from reaching a watcher on loopback: a browser sends their name in Host or Origin."""
+"""Keeps web pages of other sites from using a watcher on loopback: their browser names the site in Host or Origin."""
 
 import ipaddress
 import re
@@ -27,18 +27,18 @@ _LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "[::1]"})
 
 
 def is_this_host(request: web.Request) -> bool:
-    """Return True for loopback without a proxy."""
+    """Return True for requests from loopback, without a proxy."""
     return not is_proxied(request) and is_loopback(request.remote or "")
 
 
 def is_proxied(request: web.Request) -> bool:
-    """Return True for HTTP/1.0 (nginx's default) and for any header that clients do not send: proxies' headers are too many to list."""
+    """Return True for HTTP/1.0 (nginx's default), and for headers that clients do not send: the headers of proxies are too many to list."""
     names = (name.lower() for name in request.headers)
     return request.version < HttpVersion11 or not all(map(_OF_CLIENTS.fullmatch, names))
 
 
 def allowed_hosts(bound: str, names: Collection[str]) -> frozenset[str] | None:
-    """Return the accepted Host names; None accepts any, as the names of a network address are unknown."""
+    """Return the accepted Host names, or None for any: the names of a network address are unknown."""
     if not is_loopback(bound) and not names:
         return None
     literal = f"[{bound}]" if ":" in bound else bound
@@ -46,9 +46,9 @@ def allowed_hosts(bound: str, names: Collection[str]) -> frozenset[str] | None:
 
 
 def only_from(bound: str, names: Collection[str], port: Callable[[], int]) -> Middleware:
-    """Make the middleware."""
+    """Return the middleware that checks Host and Origin."""
     hosts = allowed_hosts(bound, names)
-    # Anyone can point a DNS name at us.
+    # A Host with an IP address is safe; anyone can point a DNS name at us.
     by_address = not is_loopback(bound)
 
     @web.middleware
@@ -65,7 +65,7 @@ def only_from(bound: str, names: Collection[str], port: Callable[[], int]) -> Mi
                 f"This watcher {where} does not answer to the name {given[0][:100]!r}",
                 f"Open it as localhost:{port()}, or add the name to api.hosts",
             )
-        # Probes are recorded: a cross-site request is not one.
+        # Probes are recorded, so a cross-site request must not count as one.
         is_noted = request.method != "OPTIONS" and request.path.startswith("/gate/")
         if request.method in _READING and not is_noted:
             return await handler(request)
@@ -75,7 +75,7 @@ def only_from(bound: str, names: Collection[str], port: Callable[[], int]) -> Mi
 
 
 def _foreign(request: web.Request) -> web.Response | None:
-    """Refuse a cross-site change. Browsers mark it by Origin or Sec-Fetch-Site; older ones send its body only as a form would."""
+    """Refuse a cross-site change. Browsers mark it by Origin or Sec-Fetch-Site; older browsers can send only a form."""
     origin = request.headers.get("Origin", "")
     own = origin.partition("://")[2].lower() == request.headers.get("Host", "").lower()
     site = request.headers.get("Sec-Fetch-Site", "same-origin")

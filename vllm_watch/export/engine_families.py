@@ -1,4 +1,4 @@
-"""Metric families of engines' signals."""
+"""Metric families of the engines."""
 
 from operator import attrgetter
 
@@ -21,7 +21,7 @@ def _gauge(attribute: str, help_: str, absent: str = _DOWN) -> Family:
 
 
 def _latency(attribute: str, what: str, lacks: str) -> Family:
-    """Sum and count are left out: they would cover another span."""
+    """Return a summary without sum and count: they would not cover the window."""
     return Family(
         name=_PREFIX + attribute, kind="summary", scope="engine", labels=("quantile",),
         help=f"{what}, in seconds: quantiles over the signal window.",

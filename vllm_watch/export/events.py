@@ -1,7 +1,7 @@
 """/api/v1/events: changes sent to open pages as server-sent events.
 
-`hello` (on connecting: read /api/v1/status and /api/v1/incidents), `target` (as in the status), `gone` (a name),
-`incident` (open or just ended), `gpus` (as in the status), `beat` (clock and health, every four seconds at least).
+`hello` (on connecting: the page reads /api/v1/status and /api/v1/incidents), `target` and `gpus` (as in the status),
+`gone` (name of a removed target), `incident` (open or just ended), `beat` (clock and health, at least every four seconds).
 """
 
 import asyncio
@@ -15,7 +15,7 @@ from vllm_watch.export.answers import refusal
 from vllm_watch.export.status import Status, to_json
 
 BATCH_SECONDS = 1.0  # bounds the work per page
-URGENT_SECONDS = 0.1  # a storm of incidents makes few batches
+URGENT_SECONDS = 0.1  # so that a storm of incidents makes few batches
 BEAT_SECONDS = 4.0  # the page allows 10 s of silence
 WRITE_SECONDS = 10.0  # slower readers are disconnected
 _EVENTS_PER_WRITE = 32  # about 64 KB
@@ -80,7 +80,7 @@ class Events:
 
 
 async def _pause(updates: Updates) -> None:
-    """Return after a second, or at an urgent change."""
+    """Wait for a second, or for an urgent change."""
     rest_seconds = BATCH_SECONDS - URGENT_SECONDS
     for event, seconds in ((updates.closed, URGENT_SECONDS), (updates.urgent, rest_seconds)):
         try:

@@ -15,7 +15,7 @@ RECORDING_SECONDS = 600.0
 
 
 class Evidence:
-    """Recording, target, incidents, GPUs, log's end, stacks of a hung process."""
+    """Collects recording, target, incidents, GPUs, the log's end, and stacks of a hung process."""
 
     def __init__(
         self,
@@ -57,7 +57,7 @@ class Evidence:
 
 
 async def _here(url: str, stacks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-    """Refuse other hosts' servers: the local process on that port is a different one."""
+    """Refuse a server on another host: the process on its port here is a different one."""
     if not await serves_here(url):
         raise LookupError("it runs on another host")
     async for chunk in stacks:

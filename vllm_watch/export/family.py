@@ -1,4 +1,4 @@
-"""Rows of the table of exported metrics: a new metric is a new row."""
+"""Rows of the tables of metrics in `*_families.py`. To add a metric, add a row."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -7,25 +7,25 @@ from typing import Any, Literal
 
 Kind = Literal["gauge", "counter", "summary", "histogram", "info"]
 Scope = Literal["watcher", "target", "incidents", "engine", "source", "gpu"]
-Series = Iterable[tuple[tuple[str, ...], float | None]]  # the row's label values → value
+Series = Iterable[tuple[tuple[str, ...], float | None]]  # values of `labels` → value
 
-# Labels of every series, before the row's own.
+# Every series begins with these labels.
 SCOPE_LABELS: Mapping[Scope, tuple[str, ...]] = {
     "watcher": (),
     "target": ("target",),
-    "incidents": ("target",),  # also the watcher's own
+    "incidents": ("target",),  # or the watcher itself
     "engine": ("target", "engine", "model_name"),
     "source": ("source", "target"),
     "gpu": ("gpu",),
 }
 
-# Reasons come from the server, which may be faulty.
+# A faulty server could send any number of reasons.
 LABEL_VALUES_MAX = 32
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Family:
-    """`value` returns one series, `series` several; None omits them."""
+    """One metric. `value` returns a single series, `series` several; None exports none."""
 
     name: str
     kind: Kind
@@ -35,10 +35,10 @@ class Family:
     labels: tuple[str, ...] = ()
     value: Callable[[Any], float | None] | None = None
     series: Callable[[Any], Series | None] = lambda _: None
-    # Histogram: upper bounds without +Inf; returns count, sum and cumulative counts.
+    # Upper bounds without +Inf; `histogram` returns count, sum and cumulative counts.
     bounds: tuple[float, ...] = ()
     histogram: Callable[[Any], tuple[float, ...] | None] = lambda _: None
-    few: bool = False  # few constant labels: cached
+    few: bool = False  # few constant labels, so the text is cached
 
     @property
     def all_labels(self) -> tuple[str, ...]:
@@ -50,7 +50,7 @@ class Family:
 
 
 def flag(path: str) -> Callable[[Any], float | None]:
-    """Read a bool as 1 or 0, and None as None."""
+    """Return a reader of a bool as 1, 0 or None."""
     get = attrgetter(path)
 
     def read(row: Any) -> float | None:
@@ -61,7 +61,7 @@ def flag(path: str) -> Callable[[Any], float | None]:
 
 
 def one_hot(path: str, words: tuple[str, ...]) -> Callable[[Any], Series | None]:
-    """Make a series per word: 1 for the current one, else 0."""
+    """Return a reader with one series per word: 1 for the current word, else 0."""
     get = attrgetter(path)
     tables: dict[str, Series] = {
         holds: tuple(((word,), 1 if word == holds else 0) for word in words) for holds in words
@@ -70,7 +70,7 @@ def one_hot(path: str, words: tuple[str, ...]) -> Callable[[Any], Series | None]
 
 
 def by_label(path: str) -> Callable[[Any], Series | None]:
-    """Make a series per key, at most LABEL_VALUES_MAX."""
+    """Return a reader with one series per key, at most LABEL_VALUES_MAX."""
     get = attrgetter(path)
 
     def read(row: Any) -> Series | None:
@@ -83,7 +83,7 @@ def by_label(path: str) -> Callable[[Any], Series | None]:
 
 
 def quantiles(path: str) -> Callable[[Any], Series]:
-    """Make the series of a signals.records.Quantiles."""
+    """Return a reader of signals.records.Quantiles."""
     get = attrgetter(path)
 
     def read(row: Any) -> Series:

@@ -1,6 +1,6 @@
-"""The gate of exec probes: each response is HTTP 200 with "ok", or with the gate's word and the start of the server it is about.
+"""Answers to exec probes: HTTP 200 with "ok", or with a word ("kill", "no") and the start time of the server that it means.
 
-A probe must compare both. An httpGet probe must not be configured: it would restart engines when the watcher is away.
+A probe must compare both. Do not configure an httpGet probe: it would restart engines when the watcher is down.
 """
 
 import asyncio
@@ -18,33 +18,33 @@ from vllm_watch.export.callers import is_proxied, is_this_host
 from vllm_watch.export.status import to_json
 from vllm_watch.sources.this_host import is_loopback
 
-# The contract, see docs/hooks/gate.md.
+# Probes depend on these words, see docs/hooks/gate.md.
 WORDS = {"liveness": "kill", "readiness": "no"}
 
 _ASKED = re.compile(r"[0-9A-Za-z.-]{0,40}")
 _STARTED_MAX = 1e11
-_NAME_SECONDS = 1.0  # to resolve the engine; a probe waits for 2 s
+_NAME_SECONDS = 1.0  # to resolve the engine's name; a probe waits for 2 s
 
 
 class Probes(Protocol):
-    """A target's probes."""
+    """Times of a target's probes."""
 
     @property
     def liveness_asked_seconds(self) -> float | None:
-        """Return seconds since the last one; None: none yet."""
+        """Return the seconds since the last liveness probe, or None."""
 
     @property
     def starts(self) -> tuple[float, ...]:
-        """Unix starts of the containers that probed lately."""
+        """Return the start times (Unix) of the containers that probed lately."""
 
 
 class Gatekeeper(Protocol):
-    """Decides the responses."""
+    """Decides the answers to probes."""
 
     async def answer(
         self, target: str, which: str, started_t: float | None, source: str
     ) -> float | None:
-        """Return the start of the server to kill or avoid; None: "ok"."""
+        """Return the start time of the server to kill or avoid, or None for "ok"."""
 
     def probes(self, target: str) -> Probes: ...
 
@@ -92,7 +92,7 @@ class GateApi:
 
 
 async def _stands_beside(request: web.Request, url: str) -> bool:
-    """Return True for the engine's address and for this host."""
+    """Return True for requests from this host or the engine's address."""
     if is_this_host(request):
         return True
     loop, host = asyncio.get_running_loop(), urlsplit(url).hostname

@@ -1,4 +1,4 @@
-"""Metric families of this host's GPUs and their memory's holders."""
+"""Metric families of this host's GPUs and of the processes that hold their memory."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ _SENSOR = (
 )
 HOLDERS_MAX = 20  # the rest are summed
 
-# NVML's names; an inactive reason is 0, not missing.
+# Names as in NVML. An inactive reason is exported as 0.
 THROTTLE_REASONS = (
     "gpu_idle", "applications_clocks_setting", "sw_power_cap", "hw_slowdown", "sync_boost",
     "sw_thermal_slowdown", "hw_thermal_slowdown", "hw_power_brake_slowdown", "display_clock_setting",
@@ -24,7 +24,7 @@ THROTTLE_REASONS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuRow:
-    """A GPU with the board's data."""
+    """A GPU and the board's data about it."""
 
     gpu: GpuSample
     host: str = ""
@@ -64,7 +64,7 @@ def _identity(row: GpuRow) -> Series:
 
 
 def _throttle_reasons(row: GpuRow) -> Series | None:
-    """Newer drivers may add reasons."""
+    """Include reasons that newer drivers add."""
     holds = row.gpu.throttle_reasons
     if holds is None:
         return None
@@ -73,7 +73,7 @@ def _throttle_reasons(row: GpuRow) -> Series | None:
 
 
 def distinct_holders(processes: tuple[ProcessSample, ...]) -> list[ProcessSample]:
-    """Return each process once, largest first; NVML lists it once per kind of context."""
+    """Return each process once, largest first. NVML lists a process once per kind of context."""
     by_pid: dict[int, ProcessSample] = {}
     for process in processes:
         known = by_pid.get(process.pid)

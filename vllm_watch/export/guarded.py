@@ -11,7 +11,7 @@ from vllm_watch.export.auth import Auth
 from vllm_watch.support.caller import Caller
 
 ANSWER_SECONDS = 30.0
-"""For the guard's checks and lock."""
+"""Enough for the guard's checks and its lock."""
 
 _log = structlog.get_logger()
 
@@ -22,7 +22,7 @@ Known = Callable[[web.Request], str | None]
 
 
 class Guarded:
-    """Runs `inner` if the token has the right."""
+    """Calls `inner` if the caller has the right."""
 
     def __init__(self, auth: Auth, right: str, inner: Handle, known: Known | None = None) -> None:
         self.right = right
@@ -66,6 +66,6 @@ class Guarded:
 
 
 def guard_of(request: web.Request) -> Guarded | None:
-    """Return the wrapper of the requested route."""
+    """Return the Guarded of the requested route, or None."""
     owner = getattr(request.match_info.handler, "__self__", None)
     return owner if isinstance(owner, Guarded) else None

@@ -1,4 +1,4 @@
-"""Metric families of the watcher's parts."""
+"""Metric families of state folder, web configuration and notifiers."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Metric families of incidents; the watcher's own under its name."""
+"""Metric families of incidents."""
 
 from collections.abc import Callable
 
@@ -12,7 +12,7 @@ def _labels_of(incident: Incident) -> tuple[str, ...]:
 
 
 def _open(entry: TargetEntry) -> Series:
-    """Return one per combination of labels: two GPUs may have the same trouble."""
+    """Return each combination of labels once: two GPUs may have the same fault."""
     labels = {_labels_of(each) for each in entry.incidents.open.values()}
     return [(values, 1) for values in sorted(labels)]
 

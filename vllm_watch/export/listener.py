@@ -1,4 +1,4 @@
-"""Accepts connections within limits, so that silent or slow clients take no descriptors from scrapes."""
+"""Accepts connections within limits, so that silent or slow clients leave descriptors for scrapes."""
 
 import asyncio
 import errno
@@ -14,16 +14,16 @@ from aiohttp.web_protocol import RequestHandler
 from vllm_watch.support import descriptors
 
 CONNECTIONS_MAX = descriptors.CALLERS_MAX
-"""Half of the limit on descriptors, usually 1024."""
+"""Half of the usual limit of 1024 descriptors."""
 
 CONNECTIONS_PER_CALLER_MAX = 256
-"""One address or proxy leaves room for others."""
+"""Limit per address, so that one client or proxy leaves room for others."""
 
-FIRST_REQUEST_SECONDS = 10.0  # to a complete head
+FIRST_REQUEST_SECONDS = 10.0  # until the head is complete
 IDLE_SECONDS = 90.0  # longer than the server's keep-alive
 HANDSHAKE_SECONDS = 10.0  # three round trips on a busy machine
 SWEEP_SECONDS = 2.5
-_NO_ROOM_SECONDS = 0.2  # until the next accept without descriptors
+_NO_ROOM_SECONDS = 0.2  # pause when descriptors have run out
 _NO_ROOM = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
 _log = structlog.get_logger()
@@ -32,7 +32,7 @@ _log = structlog.get_logger()
 @dataclass(slots=True, eq=False)
 class _Connection:
     caller: str
-    since_s: float  # connected, or last response ended
+    since_s: float  # when it connected, or its last response ended
     asked: bool = False
     answering: int = 0
     answered: int = 0
@@ -42,7 +42,7 @@ class _Connection:
 
 
 class Listener:
-    """One listening socket. The longest idle connection makes room for a new one."""
+    """Serves one socket. At the limit, the longest idle connection is closed for a new one."""
 
     def __init__(
         self, bound: socket.socket, server: web.Server, context: Callable[[], ssl.SSLContext | None]
@@ -77,7 +77,7 @@ class Listener:
             found.answering += 1
 
     def ended(self, handler: object) -> None:
-        """Note that its response has ended."""
+        """Note that a request's response has ended."""
         found = self._of_handler.get(handler)
         if found is not None:
             found.answering -= 1
@@ -93,7 +93,7 @@ class Listener:
         while True:
             try:
                 taken, address = await loop.sock_accept(self._bound)
-            except OSError as error:  # the client left, or there are no descriptors
+            except OSError as error:  # the client left, or descriptors have run out
                 if error.errno in _NO_ROOM:
                     self._tell_no_room(error)
                     self._make_room(lambda _: True)
@@ -127,12 +127,12 @@ class Listener:
                 handler, taken, ssl=context, ssl_handshake_timeout=seconds
             )
         except (OSError, TimeoutError):
-            self._forget(one)  # the client's fault
+            self._forget(one)
 
     def _begun(self, one: _Connection) -> None:
         if one.handshake is not None and one.handshake.cancelled():
             self._forget(one)
-        if one.taken is not None:  # cancelled before running
+        if one.taken is not None:  # cancelled before it ran
             one.taken.close()
         one.handshake = None
 
@@ -173,7 +173,7 @@ class Listener:
                 self._forget(one)
 
     async def _sweep_on(self) -> None:
-        """Close connections without a request in time, which aiohttp would keep forever."""
+        """Close connections that send no request in time; aiohttp would keep them forever."""
         loop = asyncio.get_running_loop()
         while True:
             await asyncio.sleep(SWEEP_SECONDS)
@@ -191,20 +191,21 @@ class Listener:
 
 
 HEAD_BYTES_MAX = 32 << 10
-"""Bounds 250 connections to 16 MB before any password."""
+"""250 connections without a password then hold at most 16 MB."""
 
 _END = b"\r\n\r\n"
 
 
 class HeadBound(asyncio.Protocol):
-    """Limits a head's bytes. `answers` returns how many responses are in progress, and how many have ended."""
+    """Limits the bytes of a head. `answers` returns how many responses are in progress, and how many have ended."""
 
     def __init__(self, handler: asyncio.Protocol, answers: Callable[[], tuple[int, int]]) -> None:
         self._handler = handler
         self._answers = answers
-        self._over: int | None = None  # responses ended when a head was complete: its body follows
+        # Ended responses when the head was complete; a body may follow.
+        self._over: int | None = None
         self._transport: asyncio.Transport | None = None
-        self._bytes = 0  # of an incomplete head
+        self._bytes = 0  # received of an incomplete head
         self._tail = b""
         self.connection_lost = handler.connection_lost  # type: ignore[method-assign]
         self.eof_received = handler.eof_received  # type: ignore[method-assign]

@@ -1,4 +1,4 @@
-"""The endpoints that make changes, with a token."""
+"""The endpoints that make changes. Each needs a token."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
@@ -17,7 +17,7 @@ from vllm_watch.support.caller import Caller
 from vllm_watch.support.redaction import redacted
 
 ALERTS_BYTES_MAX = 1 << 20
-"""A thousand alerts with long annotations."""
+"""Enough for a thousand alerts with long annotations."""
 
 TEXT_CHARACTERS_MAX = 500
 MINUTES_MAX = 60 * 24 * 30
@@ -28,7 +28,7 @@ Reply = tuple[int, Mapping[str, Any]]
 
 
 class Operators(Protocol):
-    """WatchError is a refusal (400), JournalError retryable (503)."""
+    """WatchError refuses a request (400); after JournalError (503) the client may retry."""
 
     async def restart(
         self, caller: Caller, target: str, reason: str, override_reason: str | None
@@ -41,10 +41,10 @@ class Operators(Protocol):
     ) -> Reply: ...
 
     async def pause(self, caller: Caller, reason: str, minutes: float | None) -> Reply:
-        """Pause restarts; without `minutes`, until resumed."""
+        """Pause restarts for `minutes`, or until resumed."""
 
     async def resume(self, caller: Caller, reason: str) -> Reply:
-        """End a pause and close breakers."""
+        """End the pause and close the circuit breakers."""
 
     async def alerts(self, caller: Caller, document: Mapping[str, Any]) -> Reply: ...
 
@@ -54,7 +54,7 @@ TestNotifier = Callable[[str], Awaitable[Reply]]
 
 
 class OperatorApi:
-    """The handlers; without `operators` nothing can be restarted."""
+    """Handlers. Without `operators`, only notifiers can be tested."""
 
     def __init__(
         self, auth: Auth, operators: Operators | None, test_notifier: TestNotifier | None = None
@@ -93,7 +93,7 @@ class OperatorApi:
         async def answered(request: web.Request, caller: Caller) -> web.StreamResponse:
             try:
                 status, said = await handle(request, caller)
-            except JournalError as error:  # Alertmanager retries
+            except JournalError as error:  # Alertmanager retries a 503
                 return refusal(503, error.cause, error.remedy)
             except WatchError as error:
                 return refusal(400, error.cause, error.remedy)

@@ -1,4 +1,4 @@
-"""Push of /metrics to an OpenTelemetry collector. OpenTelemetry's instruments are not used: they keep every label ever seen."""
+"""Pushes /metrics to an OpenTelemetry collector, without OpenTelemetry's instruments: they keep every label ever seen."""
 
 import asyncio
 import time
@@ -19,7 +19,7 @@ _log = structlog.get_logger()
 
 
 async def pushing(board: Board, settings: OtlpSettings) -> None:
-    """Push until cancelled, or return if unconfigured."""
+    """Push until cancelled, or return if no endpoint is set."""
     if settings.endpoint is None:
         return
     try:
@@ -64,7 +64,7 @@ async def _aside(push: Callable[[], str | None]) -> str | None:
     def run() -> None:
         try:
             because = push()
-        except Exception as error:  # noqa: BLE001 - the library's, logged and tried again
+        except Exception as error:  # noqa: BLE001 - logged, and the push is retried
             because = f"{type(error).__name__}: {error}"
         with suppress(RuntimeError):  # the loop has ended
             loop.call_soon_threadsafe(end, because)

@@ -1,4 +1,4 @@
-"""Prometheus text as OTLP, by the extra `otlp`."""
+"""Converts Prometheus text to OTLP and pushes it; needs the extra `otlp`."""
 
 import logging
 import time
@@ -35,7 +35,7 @@ TRY_SECONDS = 10.0
 """Time for a push with retries: less than two intervals."""
 
 BATCH_POINTS_MAX = 10_000
-"""Some 2 MiB; collectors accept 4 over gRPC by default, 20 over HTTP."""
+"""About 2 MiB. By default, collectors accept 4 MiB over gRPC and 20 MiB over HTTP."""
 
 GEN_AI = {
     "vllm_watch_engine_e2e_seconds": "gen_ai.server.request.duration",
@@ -45,14 +45,14 @@ GEN_AI = {
 """Our histogram → its name in OpenTelemetry's semantic conventions for generative AI (v1.37, status: development).
 Source: https://opentelemetry.io/docs/specs/semconv/gen-ai/gen-ai-metrics/#generative-ai-model-server-metrics"""
 
-# vLLM does not split by API; the convention requires an operation.
+# The convention requires an operation, but vLLM does not distinguish APIs.
 _GEN_AI_ATTRIBUTES = {"gen_ai.provider.name": "vllm", "gen_ai.operation.name": "text_completion"}
 _CHARACTERS_MAX = 300
 _FILE_BYTES_MAX = 16384
 
 
 class _Said(logging.Handler):
-    """Keeps the exporter's last log line, its only report."""
+    """Keeps the exporter's last log line: it reports failures only there."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -86,7 +86,7 @@ class Exporter:
             raise WatchError(f"otlp: {error}", "name files that can be read") from None
 
     def push(self, text: str) -> str | None:
-        """Return None or the failure's cause. Blocks for about TRY_SECONDS."""
+        """Push, and return the cause of a failure or None. Blocks for about TRY_SECONDS."""
         result = self._exporter.export(metrics_data(text, self._resource, self._started_ns))
         if result is MetricExportResult.SUCCESS:
             return None
@@ -103,7 +103,7 @@ def metrics_data(text: str, resource: Resource, started_ns: int) -> MetricsData:
     for family in text_string_to_metric_families(text):
         points: dict[str, list[NumberDataPoint]] = {}
         for sample in family.samples:
-            # Always a float: a ratio of 1 must not change its type.
+            # Always a float: the metric must not become an integer at 1.
             point = NumberDataPoint(sample.labels, started_ns, now_ns, float(sample.value))
             points.setdefault(sample.name, []).append(point)
         for name, found in points.items():

@@ -1,7 +1,7 @@
 """Basic auth for readers, by the web configuration's users.
 
-bcrypt is slow on purpose, so verified credentials are cached as a keyed digest, and one thread hashes. A valid password
-is always accepted in turn.
+bcrypt is slow on purpose, so one thread hashes, and verified credentials are cached as a keyed digest. A valid password
+is always accepted, if only after a wait.
 """
 
 import asyncio
@@ -21,19 +21,18 @@ import structlog
 _log = structlog.get_logger()
 
 FAILURES_MAX, FAILURES_SECONDS = 10, 60.0
-"""Per address and minute; above, each try waits."""
+"""Allowed wrong passwords per address and minute; then each try waits PAUSE_SECONDS."""
 
 TRY_AGAIN_SECONDS = 1.0
 PAUSE_SECONDS = 0.2
-"""Between the tries of such an address."""
 
 VERIFIED_MAX = 100
-"""As in exporter-toolkit."""
+"""Cache size, as in exporter-toolkit."""
 
 CALLERS_MAX = 1024
 HEADER_CHARACTERS_MAX = 1024
 _PASSWORD_BYTES_MAX = 72  # bcrypt ignores the rest
-_NOBODY = "$2b$10$PvVXdGv/Kb6Sa0J.gT3GW.ozQcxvh4t1o4r.W/fraAlqBVgWmQt9K"  # random password
+_NOBODY = "$2b$10$PvVXdGv/Kb6Sa0J.gT3GW.ozQcxvh4t1o4r.W/fraAlqBVgWmQt9K"  # of a random password
 
 
 class TooManyError(Exception):
@@ -51,7 +50,7 @@ class Passwords:
         self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()  # by address
 
     async def user(self, users: Mapping[str, str], header: str, caller: str) -> str | None:
-        """Return the user, or None. Raises TooManyError."""
+        """Return the user's name, or None. Raises TooManyError."""
         given = credentials(header)
         if given is None:
             return None
@@ -66,7 +65,7 @@ class Passwords:
             too_many = len(self._recent(caller)) >= FAILURES_MAX
             if too_many:
                 await asyncio.sleep(PAUSE_SECONDS)
-            # Unknown names take equally long.
+            # An unknown name takes equally long.
             if await self._matches(password, known or _like(users)) and known is not None:
                 self._verified[digest] = None
                 while len(self._verified) > VERIFIED_MAX:
@@ -78,7 +77,7 @@ class Passwords:
         return None
 
     def _digest(self, name: str, known: str, password: bytes) -> bytes:
-        """Include the hash: a changed password leaves the cache."""
+        """Return the cache key. It includes the hash, so that an old password misses."""
         said = b"\0".join((name.encode(), known.encode(), password))
         return hmac.new(self._key, said, hashlib.sha256).digest()
 
@@ -115,14 +114,14 @@ def credentials(header: str) -> tuple[str, bytes] | None:
 
 
 def _like(users: Mapping[str, str]) -> str:
-    """Return an unmatchable hash at the users' bcrypt cost."""
+    """Return a hash that no password matches, with the users' bcrypt cost."""
     cost = max((known[4:6] for known in users.values()), default="10")
     return f"{_NOBODY[:4]}{cost}{_NOBODY[6:]}"
 
 
 def _check(password: bytes, known: str) -> bool:
     try:
-        # $2x$ and $2y$: other programs' prefixes.
+        # Other programs write the prefixes $2x$ and $2y$.
         return bcrypt.checkpw(password[:_PASSWORD_BYTES_MAX], f"$2b{known[3:]}".encode())
     except ValueError:  # e.g. a NUL in the password
         return False

@@ -1,4 +1,4 @@
-"""The public view, without addresses, evidence or input. A script fetches it again."""
+"""The public page, without addresses, evidence or input fields. Its script refreshes it."""
 
 import re
 import time
@@ -75,7 +75,7 @@ class Public:
 
 
 def page(board: Board, t: float) -> str:
-    """Return the view as HTML."""
+    """Return the page as HTML."""
     entries = sorted(board.targets.values(), key=lambda entry: entry.target.name)[:TARGETS_MAX]
     unknown = sum(_is_unknown(entry) for entry in entries)
     ill = sum(not (_serves(entry) or _is_unknown(entry)) for entry in entries)
@@ -109,7 +109,7 @@ def _row(number: int, entry: TargetEntry, t: float) -> str:
 
 
 def _now(entry: TargetEntry) -> str:
-    """Neither a title nor a state contains an address or a process."""
+    """Return the worst incident or the state: neither contains an address or a process."""
     if active := _active(entry):
         worst = active[0]
         title = story_of(worst.kind, worst.target).title_of(worst.cause)

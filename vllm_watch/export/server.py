@@ -37,7 +37,7 @@ SHUTDOWN_SECONDS = 2.0  # then slow readers are abandoned
 
 
 class _CallersFaults(logging.Filter):
-    """Drop malformed requests' tracebacks: a port scan must not fill a disk."""
+    """Drops tracebacks of malformed requests, so that a port scan cannot fill a disk."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         return not (record.exc_info and isinstance(record.exc_info[1], HttpProcessingError))
@@ -48,7 +48,7 @@ _log.addFilter(_CallersFaults())
 
 
 class Server:
-    """Serves one board. `names` are further Host names for loopback."""
+    """Serves one board. `names` are further accepted Host names."""
 
     def __init__(
         self,
@@ -162,7 +162,7 @@ class Server:
         self._board.listeners.close()
 
 
-BACKLOG = 512  # pending connections
+BACKLOG = 512
 
 _REMEDIES = {
     errno.EADDRINUSE: "Stop the process that listens there, or choose another with --listen HOST:PORT",
@@ -183,7 +183,7 @@ def bind(host: str, port: int) -> socket.socket:
     try:
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         bound.bind(address)
-        bound.listen(BACKLOG)  # two binds of one address conflict here
+        bound.listen(BACKLOG)  # fails if another process listens there
         bound.setblocking(False)
     except OSError as error:
         bound.close()

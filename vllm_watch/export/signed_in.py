@@ -1,4 +1,4 @@
-"""Authentication of readers: passwords, or client certificates' names."""
+"""Authentication of readers by password or client certificate."""
 
 import ssl
 
@@ -16,7 +16,7 @@ OPEN_PATH = "/-/healthy"
 
 
 def signed_in(config: WebConfig) -> Middleware:
-    """Make the middleware."""
+    """Return the middleware that authenticates readers."""
     passwords = Passwords()
 
     @web.middleware
@@ -47,7 +47,7 @@ def signed_in(config: WebConfig) -> Middleware:
 
 
 def _brings_token(request: web.Request) -> bool:
-    """Return True if the route itself checks the token: a request has only one Authorization header."""
+    """Return True if the route checks the token: the request cannot carry a password too."""
     scheme = request.headers.get("Authorization", "").partition(" ")[0]
     guard = guard_of(request)
     return scheme.lower() == "bearer" and guard is not None and guard.takes_tokens

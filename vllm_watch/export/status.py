@@ -37,7 +37,7 @@ LEFT_OUT = {
     "EngineSignals": ("totals",),
     "Incident": ("way",),
 }
-"""Sight and advice have fields of their own."""
+"""Omitted fields; detectors and advice are exported separately."""
 
 
 def plain(value: object) -> object:
@@ -73,7 +73,7 @@ _STEPS = to_json(STEPS)
 
 
 class Status:
-    """Caches each target's text until it changes."""
+    """Returns JSON. Caches each target's text until the target changes."""
 
     def __init__(self, board: Board) -> None:
         self._board = board

@@ -19,14 +19,14 @@ from vllm_watch.signals.records import EngineSignals
 
 TEXT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 OPENMETRICS_TYPE = "application/openmetrics-text; version=1.0.0; charset=utf-8"
-_HERE = "\0"  # occurs in no label or name
+_HERE = "\0"  # placeholder for labels; no label or name contains it
 _LABEL_CHARACTERS_MAX = 256  # fits a model path
 
-Rows = Sequence[tuple[str, Any]]  # rendered scope labels; record
+Rows = Sequence[tuple[str, Any]]  # pairs of rendered scope labels and record
 
 
 def render(board: Board, own: CollectorRegistry, *, openmetrics: bool = False) -> bytes:
-    """Return the body, with the watcher's own metrics."""
+    """Return the body, which ends with the watcher's process metrics (`own`)."""
     rows = _rows(board)
     parts: list[str] = []
     for family in FAMILIES:
@@ -35,7 +35,7 @@ def render(board: Board, own: CollectorRegistry, *, openmetrics: bool = False) -
             parts.extend(lines)
     own_lines = generate_openmetrics(own) if openmetrics else generate_latest(own)  # type: ignore[no-untyped-call]
     parts.append(own_lines.decode())
-    # /proc may hold invalid UTF-8.
+    # Names from /proc may be invalid UTF-8.
     return "".join(parts).encode("utf-8", "replace")
 
 
@@ -185,7 +185,7 @@ def _labels(names: tuple[str, ...], values: tuple[str, ...]) -> str:
 
 def _label(name: str, value: str) -> str:
     if len(value) > _LABEL_CHARACTERS_MAX:
-        # Long values may differ only at the end.
+        # The checksum distinguishes values that differ only at the end.
         value = f"{value[:_LABEL_CHARACTERS_MAX]}~{crc32(value.encode('utf-8', 'replace')):08x}"
     value = value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
     return f'{name}="{value}"'

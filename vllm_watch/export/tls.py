@@ -17,7 +17,7 @@ _NO_CIPHERS = "ECDHE+AESGCM:ECDHE+CHACHA20"  # default for TLS 1.2
 
 
 def context(settings: TlsSettings) -> ssl.SSLContext | None:
-    """Return the TLS context; None: no TLS. Raises ConfigError."""
+    """Return the TLS context, or None without TLS. Raises ConfigError."""
     if settings.cert_file is None or settings.key_file is None:
         return None
     made = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)

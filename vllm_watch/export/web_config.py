@@ -1,4 +1,4 @@
-"""The web configuration in use. No change removes a protection while we serve: a file being written is empty for a moment."""
+"""The web configuration in use. A reload never removes a protection: a file that is being written is empty for a moment."""
 
 import asyncio
 import os
@@ -20,7 +20,7 @@ LOOK_SECONDS = 5.0
 """A renewed certificate applies within this time."""
 
 STAT_SECONDS = 2.0
-"""For a hung network folder."""
+"""Longest wait for a check, which may hang with a network folder."""
 
 _log = structlog.get_logger()
 _Stamp = tuple[tuple[int, int, int] | None, ...]
@@ -87,7 +87,7 @@ class WebConfig:
 
     @property
     def _well(self) -> bool:
-        """If False, each check reads again: a repaired file that it names has no stamp yet."""
+        """If False, each check reads all files: files of a refused configuration have no stamps."""
         return self.health is None or self.health.problem is None
 
     def _use(self, found: _Used) -> None:
@@ -107,7 +107,7 @@ class WebConfig:
 
 
 def _load(path: Path) -> _Used:
-    # Before reading, so that later changes are seen.
+    # Stamp before reading, so that later changes are seen.
     before = _stamp((path,))
     settings = web.read(path)
     stamp = (*before, *_stamp(settings.files))

@@ -36,7 +36,7 @@ class Batch:
         self.prefilling: list[Request] = []
         self.admission_blocked = False
         self.preempted = False
-        self.computed_before = 0  # prompt tokens, when the prefix cache was last emptied
+        self.computed_before = 0  # prompt tokens, before the prefix cache was last emptied
         self._finish_heap: list[tuple[int, int, Request]] = []
         self._heap_order = 0
 
@@ -98,7 +98,7 @@ class Batch:
     def _held_tokens(self, request: Request) -> int:
         """Return the prompt tokens that need no computation: those of a cached prefix, or fetched from another instance.
 
-        A prefix is a hit only after this engine has computed that many; the last token is always computed.
+        A prefix is a hit only after this engine has computed as many tokens; the last token is always computed.
         """
         if request.scheduled_t < 0.0:
             cached = request.cached_tokens
@@ -121,7 +121,6 @@ class Batch:
         heappush(self._finish_heap, (request.finish_step, self._heap_order, request))
 
     def steps_to_finish(self) -> int:
-        """Return the steps until the first request ends."""
         heap = self._finish_heap
         while heap[0][2].finish_step != heap[0][0]:  # preempted or aborted since
             heappop(heap)

@@ -55,7 +55,7 @@ class Engine:
 
     @property
     def num_unseen(self) -> int:
-        """Requests that arrived at a frozen engine: no gauge shows them."""
+        """Return how many requests arrived at a frozen engine: no gauge shows them."""
         return len(self._pending) - self._arrived() if self.frozen else 0
 
     @property
@@ -99,7 +99,6 @@ class Engine:
     def begin_ledger(
         self, bounds: Mapping[str, tuple[float, ...]], reasons: tuple[str, ...]
     ) -> None:
-        """Reset all counters, as vLLM's elastic scaling does."""
         self.ledger = self.batch.ledger = Ledger(bounds, reasons)
         self.batch.computed_before = 0
 
@@ -274,6 +273,6 @@ class Engine:
 
 
 def _steps_in(seconds: float, first: float, slope: float) -> float:
-    """Return how many steps fit into `seconds`; each takes `slope` more."""
+    """Return how many steps fit: the first takes `first`, each further one `slope` more."""
     half = first - slope * 0.5
     return 2.0 * seconds / (half + sqrt(max(0.0, half * half + 2.0 * slope * seconds)))

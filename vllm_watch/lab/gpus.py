@@ -19,7 +19,7 @@ _ASLEEP_BYTES = 1_700_000_000
 _IDLE_WATTS_SHARE = 0.10
 _HELD_WATTS_SHARE = 0.17
 _BUSY_WATTS_SHARE = 0.9
-_SPIN_SHARE = 0.04  # of the way from held to busy
+_SPIN_SHARE = 0.04  # of the step from held to busy power
 _MIN_WINDOW_SECONDS = 0.2  # shorter windows are noisy
 
 
@@ -132,7 +132,7 @@ class GpuRack:
             memory_total_bytes=model.memory_total_bytes,
             memory_used_bytes=min(used, model.memory_total_bytes - model.memory_reserved_bytes),
             memory_reserved_bytes=model.memory_reserved_bytes,
-            utilization_ratio=round(busy, 2),  # NVML has whole percents
+            utilization_ratio=round(busy, 2),  # NVML reports whole percents
             temperature_celsius=round(32.0 + 40.0 * watts_share),
             power_watts=round(watts, 1),
             power_limit_watts=model.power_limit_watts,
@@ -206,4 +206,4 @@ class SimulatedGpuSource:
         return GpuReading(status="ok", t=t, driver_version=DRIVER_VERSION, gpus=gpus)
 
     async def close(self) -> None:
-        """Do nothing: no resource is held."""
+        """Do nothing."""

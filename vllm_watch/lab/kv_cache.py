@@ -1,4 +1,4 @@
-"""The paged KV cache of a simulated engine. A request takes a block once per cycle of steps, so counts per step of the cycle suffice."""
+"""The paged KV cache of a simulated engine. A request takes one block per cycle of steps, so requests are counted per step of the cycle."""
 
 
 class KvCache:
@@ -10,7 +10,6 @@ class KvCache:
     )  # fmt: skip
 
     def __init__(self, num_gpu_blocks: int, block_size: int, step_tokens: int = 1) -> None:
-        """`step_tokens` must divide `block_size`."""
         if block_size % step_tokens:
             raise ValueError(f"{step_tokens} tokens a step do not divide a block of {block_size}")
         self.num_gpu_blocks = num_gpu_blocks
@@ -22,7 +21,7 @@ class KvCache:
         self.used_blocks = 0  # without the leaked ones
         self.leaked_blocks = 0
         self._cycle = block_size // step_tokens
-        # Two cycles in a row, so that a window is a slice.
+        # Each count is stored twice, so that a window is a slice.
         self._due_twice = [0] * (2 * self._cycle)
 
     @property

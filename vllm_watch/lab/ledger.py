@@ -6,7 +6,7 @@ from vllm_watch.lab.buckets import Buckets
 from vllm_watch.lab.request import Request
 from vllm_watch.samples.engine import Histogram
 
-_FLUSH_REQUESTS = 1000  # bounds the buffer without scrapes
+_FLUSH_REQUESTS = 1000  # bounds the buffer if nothing scrapes
 
 
 class Ledger:
@@ -20,7 +20,6 @@ class Ledger:
     )  # fmt: skip
 
     def __init__(self, bounds: Mapping[str, tuple[float, ...]], reasons: tuple[str, ...]) -> None:
-        """The series of `reasons` exist at 0 from the start."""
         self.prompt_tokens = 0
         self.prompt_tokens_cached = 0
         self.prompt_tokens_external = 0
@@ -50,7 +49,7 @@ class Ledger:
             self.drafts += requests * steps
 
     def decode_beside_prefill(self, requests: int, step_tokens: int, seconds: float) -> int:
-        """The caller observes `iteration_tokens`."""
+        """Return the tokens; the caller observes `iteration_tokens`."""
         tokens = requests * step_tokens
         self.generation_tokens += tokens
         self.inter_token_latency.observe(seconds, requests)
@@ -59,7 +58,6 @@ class Ledger:
         return tokens
 
     def take_back(self, tokens: int) -> None:
-        """Uncount tokens beyond the end of a request."""
         self.generation_tokens -= tokens
         self.iteration_tokens.sum -= tokens
 

@@ -63,7 +63,7 @@ class Request:
 
 
 class Workload:
-    """The interface of request senders. This base class sends nothing."""
+    """Base of request senders. It sends nothing itself."""
 
     def arrivals(self, until_t: float) -> list[Request]:
         """Return the requests since the last call and up to `until_t`, in order."""

@@ -15,7 +15,7 @@ START_SECONDS = 0.1
 
 
 class Scene:
-    """Time begins at 0; `begin_at` sets the Unix time of 0."""
+    """Time begins at 0; `begin_at` sets the Unix time of 0, before anything happens."""
 
     def __init__(
         self,
@@ -36,7 +36,6 @@ class Scene:
         return self.servers[name]
 
     def begin_at(self, epoch: float) -> None:
-        """Set the Unix time of the scene's time 0, before anything happens."""
         self.epoch = epoch
         for server in self.servers.values():
             server.epoch = epoch
@@ -48,7 +47,6 @@ class Scene:
         self.t = max(self.t, until_t)
 
     def play(self, until_t: float) -> None:
-        """Run the script up to `until_t`."""
         while self._script is not None and self._wake_t <= until_t:
             for server in self.servers.values():
                 server.advance(self._wake_t)

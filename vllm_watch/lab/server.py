@@ -27,7 +27,7 @@ _BODY_BYTES_MAX = 8 << 20
 
 
 class LabServer:
-    """Serves one `SimulatedVllm`. It owns the port even while it refuses."""
+    """Serves one `SimulatedVllm`. It keeps the port while it refuses connections."""
 
     def __init__(
         self,

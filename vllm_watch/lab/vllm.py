@@ -140,7 +140,7 @@ class SimulatedVllm:
             ready_t = self._ready_t
             self._feed(ready_t)
             self._begin(ready_t)
-        # A leak grows in stairs of 1 s.
+        # A leak grows in steps of 1 s.
         while self.leaks and (tick_t := floor(self.t + 1.0)) < until_t:
             self._run(tick_t)
         self._run(until_t)
@@ -237,7 +237,7 @@ class SimulatedVllm:
             engine.thaw(self.t)
 
     def scale_up(self, num_engines: int) -> None:
-        """Add engines, which resets every counter."""
+        """Add engines, which resets every counter, as vLLM's elastic scaling does."""
         self.created_t = self.t
         self.num_engines = num_engines
         for engine in self.engines:

@@ -9,7 +9,7 @@ class EngineCpu:
 
     engine: str
     waited_seconds: float
-    """Sum over polls of the longest wait of a thread: runnable, but without a CPU."""
+    """Sum over all polls of the longest time that a thread was runnable without a CPU."""
 
     pid: int | None = None  # of the thread that waited longest since the last poll
     name: str | None = None  # title: "VLLM::EngineCore"

@@ -52,7 +52,7 @@ class ServerSample:
 
 @record
 class Reading:
-    """One /metrics body in our fields."""
+    """One parsed /metrics body."""
 
     vllm: bool
     why_not: str | None = None

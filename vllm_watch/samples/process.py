@@ -24,7 +24,7 @@ class ProcessSample:
     mps: bool | None = None
     pid_local: int | None = None  # in our own namespace, if translated
     ancestors: tuple[str, ...] | None = None  # commands, the parent's first; () without a parent
-    left_behind: bool | None = None  # group leader gone, parent in another group
+    left_behind: bool | None = None  # its group leader is gone, and its parent is in another group
 
     @property
     def pid_here(self) -> int:

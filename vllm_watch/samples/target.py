@@ -12,7 +12,7 @@ HOST_PREFIX = "host:"
 
 
 def host_target(name: str) -> str:
-    """Target names have no colon, so a host's GPU problems cannot clash with them."""
+    """Return the target name of a host's GPU problems. Names of targets have no colon, so none clashes."""
     return HOST_PREFIX + name
 
 
@@ -30,7 +30,7 @@ class Target:
 
     @property
     def address(self) -> str:
-        """This is the same for all spellings of this host; "" for a pod, whose address gets reused."""
+        """Return host and port, equal for all spellings of this host; "" for a pod, whose address gets reused."""
         if self.pod:
             return ""
         host, _, port = self.host_and_port.rpartition(":")

@@ -13,7 +13,7 @@ IF_ADVISED = "; restart vLLM if the status page advises it."
 """Ending of a step if it is unknown whether a restart is advised."""
 
 ELSE_IF_ADVISED = "; if you find none, restart vLLM if the status page advises it."
-"""The same, for steps that may make a restart needless."""
+"""As IF_ADVISED, for steps that may make a restart needless."""
 
 CORE_PID = "PID, found with pgrep -af VLLM::EngineCore"
 LOOK_AT_PEER = "Look at the server that KV comes from (prefill, store) and the network between, and fix that one."
@@ -32,7 +32,6 @@ _PIDS = {
 }
 """Placeholder → pattern of its value in the incident's texts."""
 
-# A core that outlived its server must be ended first.
 _LEFT = re.compile(r"left behind and still holds GPU memory: \S{1,40} \(PID (\d{1,10})\)")
 _END_IT = "End the engine core that it left (vllm-watch gpus --reclaim {}): no start finds GPU memory until then. "
 
@@ -45,14 +44,14 @@ def runbook_path(page: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """The texts of one cause."""
+    """The texts of one cause. If `first_step`, `restart` or `cost` is empty, the kind's applies."""
 
     title: str
     seen: str
-    first_step: str = ""  # one sentence; empty: the kind's
-    restart: str = ""  # why no restart is advised; empty: the kind's
+    first_step: str = ""  # one sentence
+    restart: str = ""  # why no restart is advised
     family: str = ""  # causes of one family are the same trouble
-    cost: str = ""  # one sentence; empty: the kind's
+    cost: str = ""  # one sentence
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,7 +104,7 @@ class Story:
         return self._cause(cause).restart or waits or self.restart
 
     def cost_of(self, cause: str) -> str:
-        """ "No request gets a token."."""
+        """Return the effect on users."""
         return self._cause(cause).cost or self.cost
 
     @property
