@@ -38,7 +38,7 @@ class Window:
 
 
 def _moments(wall: datetime, zone: tzinfo) -> tuple[float, float]:
-    """The two Unix times differ only at a DST change."""
+    """Return two Unix times, which differ only at a DST change."""
     return (
         wall.replace(tzinfo=zone, fold=0).timestamp(),
         wall.replace(tzinfo=zone, fold=1).timestamp(),
