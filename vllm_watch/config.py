@@ -113,7 +113,7 @@ class Config(Sections):
     slo: SloSettings = SloSettings()
     detectors: DetectorsSettings = DetectorsSettings()
     groups: dict[str, GroupSettings] = Field({}, max_length=1000)
-    """Overrides for the targets of a group, by its name: `groups: {chat: {detectors: {...}}}`. Keys: `detectors`."""
+    """Overrides for the targets of a group, by the group's name: `groups: {chat: {detectors: {...}}}`. Keys: `detectors`."""
 
     gpu: GpuSettings = GpuSettings()
     recorder: RecorderSettings = RecorderSettings()

@@ -49,7 +49,7 @@ def read_encoder(config: Mapping[str, Any]) -> Encoder | None:
 
 
 def peak_bytes(encoder: Encoder, tokens: int, element: int) -> int:
-    """Return the peak for images of this many tokens. Two ranks take as much each as one: exchange buffers take what the split MLP saves."""
+    """Return the peak for images of this many tokens. Each of two ranks takes as much as a single one: exchange buffers replace the saved MLP."""
     width = _STREAMS * encoder.hidden_size + _WIDEST * encoder.intermediate_size
     return tokens * encoder.patches_per_token * width * element
 

@@ -112,7 +112,7 @@ def find_gpu(name: str | None, memory_gib: float | None = None) -> Gpu | None:
 
 
 def nearest(name: str) -> str | None:
-    """Return the known card whose name is most similar, or None."""
+    """Return the known card with the most similar name, or None."""
     names = {gpu.name.lower().removeprefix("rtx "): gpu.name for _, gpu in _GPUS}
     words = re.sub(r"nvidia|geforce|rtx|tesla|\d+ ?gi?b|[-_]", " ", name.lower()).split()
     alike = get_close_matches(" ".join(words), names, 1) or get_close_matches(

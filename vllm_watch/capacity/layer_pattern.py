@@ -121,9 +121,7 @@ def _all_alike(config: Config, count: int) -> list[LayerKind] | None:
     if not window or config.get("use_sliding_window") is False:
         return None
     if config.get("use_sliding_window") and "max_window_layers" in config:
-        first = config[
-            "max_window_layers"
-        ]  # Qwen2: earlier layers are full, later ones have a window
+        first = config["max_window_layers"]  # Qwen2: later layers have a window
         return [_FULL if index < first else _SLIDING for index in range(count)]
     return [_SLIDING] * count
 

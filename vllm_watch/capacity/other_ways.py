@@ -176,9 +176,7 @@ def _larger_gpus(plan: Plan, start: Flags) -> Iterator[Way]:
     size = now.machine.memory_bytes + missing / now.settings.gpu_memory_utilization
     for _ in range(_LARGER_STEPS):
         gib = math.ceil(size / GIB * 10) / 10
-        gib += (
-            0.1 if gib in CATALOGUE_SIZES else 0.0
-        )  # a catalogue size would stand for a known card
+        gib += 0.1 if gib in CATALOGUE_SIZES else 0.0  # a catalogue size would mean a card
         memory, source = cuda_memory_bytes(gib, None)
         machine = Machine(memory, source, count=plan.machine.count)
         if _split(plan, start, machine).fits:

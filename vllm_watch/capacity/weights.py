@@ -9,7 +9,7 @@ from vllm_watch.capacity.parameters import count_parameters
 from vllm_watch.capacity.quantization import NONE, ONLINE, Quantization, find_quantization
 from vllm_watch.capacity.units import GIB, ceil_div
 
-_SAME = 0.03  # relative difference: model cards round billions
+_SAME = 0.03  # sizes this close are equal: model cards round billions
 _LEAST_BYTES = 0.2  # per parameter: nothing below 2 bits is served
 _FEWEST_OF_ALL = 0.45  # bytes per parameter: with fewer, some weights are elsewhere
 _LEAST = Quantization("4 bits", 0.5, 0.5, 0.5)  # without any scales

@@ -1,1 +1,1 @@
-"""Diagnose a failed start or a death of vLLM from the lines of its log. All functions are pure."""
+"""Diagnose a failed start or a death of vLLM from its log, with pure functions."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from vllm_watch.diagnosis.rule import Rank, Rule
 
 TAIL_LINES = 8
-"""Terminals wrap long messages over several lines."""
+"""Terminals wrap long messages."""
 
 HINT_LINES_BEFORE, HINT_LINES_AFTER = 80, 40
 """Range for hints: a traceback of vLLM is 30 to 60 lines long."""

@@ -42,7 +42,6 @@ class Life:
 
     @property
     def progressed(self) -> bool:
-        """True if this start has done more than print its banner."""
         return self.phase > phases.START or self.ready or bool(self.findings)
 
     @property
@@ -61,7 +60,6 @@ class Life:
 
     @property
     def root(self) -> Finding | None:
-        """The finding nearest to the cause."""
         every = self.every
         log = "\n".join(each.line for each in every)
         whole = Evidence(log, log, self.facts.known, serving=self.ready or self.serving)

@@ -28,7 +28,7 @@ HARMLESS = (
 """vLLM and its libraries log these as errors and continue."""
 
 IGNORED = ("Exception ignored in", "_report_usage_worker")
-"""This process survives its next exception."""
+"""The process that logs this survives its next exception."""
 
 MARKS: dict[str, tuple[str, ...]] = {
     "banner": ("vLLM API server version", "  version "),

@@ -117,7 +117,6 @@ class Rule:
     needs: When
 
     def fits(self, text: str) -> tuple[int, int] | None:
-        """Return the span of the message in `text`."""
         if self.pattern is not None:
             found = self.pattern.search(text)
             return None if found is None else found.span()

@@ -23,7 +23,7 @@ _TOOLKIT_DRIVERS = {
 
 
 def shared_memory_bytes(facts: Facts) -> int:
-    """Return the ranks' need; 0 for one rank."""
+    """Return the /dev/shm that the ranks need; 0 for one rank."""
     ranks = ranks_here(facts)
     if ranks <= 1:
         return 0

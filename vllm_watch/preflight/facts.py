@@ -46,7 +46,7 @@ class ModelFiles:
     weights: int = 0
     bytes_total: int | None = None  # of the whole checkpoint, from its index or files
     bytes_here: int = 0
-    missing: tuple[str, ...] = ()  # listed in the index
+    missing: tuple[str, ...] = ()  # the index lists them
     damaged: tuple[str, ...] = ()  # shorter than their header declares, with the reason
     tokenizer: bool = True
     repository: str | None = None

@@ -94,7 +94,7 @@ class NotifierSettings(Settings):
 
     messages_per_hour_max: int = Field(20, ge=1, le=1000)
     """Further messages in an hour form a digest, sent within five minutes if one is critical.
-    Why: Nobody reads more, and services block the sender."""
+    Why: More are not read, and services block such senders."""
 
     timeout_seconds: Seconds = Field(15.0, le=120)
     """Timeout of one try.

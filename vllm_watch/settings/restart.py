@@ -21,7 +21,7 @@ class BlockersSettings(Settings):
     """URL of a Prometheus."""
 
     token_file: FilePath | None = None
-    """File with the bearer token for it."""
+    """File with the bearer token for Prometheus."""
 
     queries: tuple[str, ...] = Field((), max_length=20)
     """PromQL; a query with any result blocks."""

@@ -90,7 +90,7 @@ class FleetSettings(Settings):
     """Many targets that become unreachable at once are one incident."""
 
     targets_min: int = Field(3, ge=2)
-    """Minimum number of such targets within a minute.
+    """At least this many targets become unreachable within a minute.
     Why: Two may be chance, or two ranks of one deployment."""
 
     share: float = Field(0.5, gt=0, lt=1)

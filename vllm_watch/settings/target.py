@@ -180,7 +180,7 @@ class DiscoverySettings(Sections):
     """Discovery of targets without a reload."""
 
     refresh_seconds: Seconds = Field(30.0, ge=1, le=3600)
-    """Interval of reading the files and `/proc`.
+    """Interval of reading the files and searching this host.
     Why: A new server is found while it still loads its weights."""
 
     host: bool = False
@@ -199,7 +199,7 @@ class DiscoverySettings(Sections):
     """Allowed hosts: names (`*.example.org` includes all names below it), addresses, networks (`10.0.0.0/8`). Others are never
     contacted. Targets from files and pods get `scrape.api_key_file` only if listed here.
     Default: all are scraped; targets from files and pods get no key
-    Why: Otherwise anyone who can write the files or create pods could have the key sent anywhere."""
+    Why: Otherwise write access to the files, or the right to create pods, could send our key anywhere."""
 
     @property
     def any(self) -> bool:

@@ -49,7 +49,7 @@ def unknown_flag(text: str, facts: Facts) -> Told:
         return Told(f"It does not know {', '.join(dashed)}.", tuple(fixes))
     if (
         not flags or words[0][0] != "-"
-    ):  # later words belong to it: argparse lists them from the first unknown one
+    ):  # words after a positional belong to it: flags count only if one comes first
         positional = " ".join(words[:3])
         return Told(
             f"{positional} is not a flag, and nothing that this command takes there.",
