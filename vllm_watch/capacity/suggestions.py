@@ -34,7 +34,7 @@ Change = tuple[Suggestion, Flags]
 
 
 def suggestions(plan: Plan) -> tuple[Suggestion, ...]:
-    """Return single flags, best first; flags that save memory if the plan fits."""
+    """Return single flags that make the plan fit, best first; if it already fits, flags that save memory."""
     if plan.fits:
         return tuple(_waste(plan))
     if _is_refused(plan):

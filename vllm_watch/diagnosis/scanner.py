@@ -83,7 +83,7 @@ class Scanner:
 
     def __init__(self) -> None:
         self.life = Life()
-        self.before: Life | None = None  # the life before it
+        self.before: Life | None = None
         self.lines = 0
         self.of_vllm = False
         self.of_kernel = False
