@@ -1,4 +1,4 @@
-"""The command line. It loads only the module of one command, to start fast."""
+"""The command line. To start fast, it imports only the requested command."""
 
 import argparse
 import os
@@ -39,7 +39,7 @@ _ARGPARSE = {
     r"the following arguments are required: (.*)": r"required, but missing: \1",
     r"argument ([^:]+): (.*)": r"\1: \2",
 }  # fmt: skip
-"""Messages of argparse, and ours with a remedy; the first that matches counts."""
+"""argparse's messages and our text, some with a remedy; the first match counts."""
 
 
 class _Parser(argparse.ArgumentParser):

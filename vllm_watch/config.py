@@ -1,4 +1,4 @@
-"""The configuration: file, then environment, then command line; later ones override. docs/configuration.md is made from it."""
+"""The configuration: from file, environment and command line; each overrides those before. docs/configuration.md is generated from it."""
 
 import os
 import re
@@ -72,11 +72,11 @@ class Config(Sections):
     Why: By default only this host has access."""
 
     web_config: FilePath | None = None
-    """Prometheus exporters' web configuration: TLS, passwords, headers ([security.md](security.md)); reread when it changes.
+    """Web configuration file as for Prometheus exporters: TLS, passwords, headers ([security.md](security.md)); reread when it changes.
     Default: none: plain HTTP without authentication"""
 
     external_url: Annotated[HttpUrl, AfterValidator(_base)] | None = None
-    """Public URL of the page, such as `https://watch.example.org/gpu-7`, for links.
+    """Public URL of the status page for links, such as `https://watch.example.org/gpu-7`.
     Default: none: messages have no links
     Why: It usually differs from `listen`."""
 
@@ -87,7 +87,7 @@ class Config(Sections):
 
     procfs: FilePath = Path("/proc")
     """Mount point of the host's `/proc`.
-    Why: Outside a container it is the host's own."""
+    Why: Outside a container, `/proc` is the host's own."""
 
     py_spy: FilePath | None = None
     """Path of py-spy, to add stacks of hung processes on this host to incidents.
@@ -95,7 +95,7 @@ class Config(Sections):
     Why: It reads another process's memory, which needs that user's rights or CAP_SYS_PTRACE."""
 
     engine_log: FilePath | None = None
-    """File with the server's output; with several targets, set it at each.
+    """File with the server's output; with several targets, set `engine_log` of each target instead.
     Default: none
     Why: Most logs do not go to a file on this host."""
 
@@ -113,7 +113,7 @@ class Config(Sections):
     slo: SloSettings = SloSettings()
     detectors: DetectorsSettings = DetectorsSettings()
     groups: dict[str, GroupSettings] = Field({}, max_length=1000)
-    """Overrides for the targets of a group, by its name: `groups: {chat: {detectors: {...}}}`. Keys: `detectors`."""
+    """Overrides for the targets of a group, by the group's name: `groups: {chat: {detectors: {...}}}`. Keys: `detectors`."""
 
     gpu: GpuSettings = GpuSettings()
     recorder: RecorderSettings = RecorderSettings()
@@ -180,7 +180,7 @@ class Config(Sections):
 
     @property
     def listen_address(self) -> tuple[str, int]:
-        """Host (an IPv6 address without brackets) and port."""
+        """Return host (an IPv6 address without brackets) and port."""
         host, _, port = self.listen.rpartition(":")
         return host.strip("[]"), int(port)
 

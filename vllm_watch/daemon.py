@@ -45,7 +45,7 @@ if TYPE_CHECKING:  # imported late: only some configurations need it
 _log = structlog.get_logger()
 
 STOP_SECONDS = 5.0
-"""Tasks that are still running after this are abandoned; hooks have ended before."""
+"""Tasks that still run after this are abandoned; hooks have already ended."""
 
 
 class Daemon:
@@ -101,7 +101,7 @@ class Daemon:
         return StateFolder(self._config.state_dir, store.count, store.count_charts)
 
     def _configure_restarts(self) -> None:
-        """Load restarts when a configuration first enables them; they stay loaded."""
+        """Load the module when a configuration first enables restarts; it stays loaded."""
         if self._restarts is not None:
             self._restarts.configure(self._config)
         elif self._config.wants_restarts:
@@ -184,7 +184,7 @@ class Daemon:
         return self._config.url_here(self._server.port, self._server.scheme)
 
     async def stop(self) -> None:
-        """Stop everything. May be called at any time."""
+        """Stop everything. May be called any time."""
         tasks = [*self._tasks, *self._loops.stop(), *self._hangs.stop()]
         for task in tasks:
             task.cancel()
@@ -206,7 +206,7 @@ class Daemon:
         await self.recorder.close()
 
     async def reload(self, actor: str, source: str) -> None:
-        """Reread and apply the configuration. Raises WatchError for a wrong one, and changes nothing then."""
+        """Reread and apply the configuration. If it is invalid, raises WatchError and changes nothing."""
         if self._load_config is None:
             return
         async with self._reloading, self._manager.reloading():
@@ -223,7 +223,7 @@ class Daemon:
 
     def _reload_on_signal(self) -> None:
         if self._reload_pending:
-            return  # the pending reload has not read it yet
+            return  # the pending reload will read the newest file
         self._reload_pending = True
 
         async def quietly() -> None:

@@ -19,8 +19,8 @@ from vllm_watch.capacity.units import ceil_div
 
 _LOGIT_BYTES = 4  # float32
 _STREAMS = 3  # hidden states, residual, and the layer's output
-_USUAL_RATIO = 3.5  # intermediate to hidden size, if neither config nor weights give it
-_MOE_CHUNK_TOKENS = 32768  # more tokens pass the experts in chunks
+_USUAL_RATIO = 3.5  # intermediate size / hidden size, if neither config nor weights give it
+_MOE_CHUNK_TOKENS = 32768  # more tokens than this pass the experts in chunks
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ def activation(
         forward += _fetched(model, settings)
     seen, kept, images = _encoder(model, settings, element)
     sequences = settings.max_num_seqs
-    if images and settings.engine == "V0":  # it profiles one image per prompt
+    if images and settings.engine == "V0":  # V0 profiles one image per prompt
         sequences = min(sequences, images)
     logits = sequences * model.vocab_size * _LOGIT_BYTES
     sampler = int(sampler_copies(settings.release).value * logits) + stream
@@ -72,7 +72,7 @@ def _encoder(model: Model, settings: Settings, element: int) -> tuple[int, int, 
 
 
 def _fetched(model: Model, settings: Settings) -> int:
-    """V0 copies a layer to the GPU while it runs; V1 reads it in place."""
+    """Return one layer's bytes: V0 copies an offloaded layer to the GPU; V1 reads it in place."""
     ranks = settings.tensor_parallel_size * model.num_layers
     return count_parameters(model).matrices * dtype_bytes(settings.dtype) // ranks
 
@@ -85,9 +85,9 @@ def sampler_copies(release: Release) -> calibration.Figure:
 
 
 def _held(model: Model, settings: Settings, width: int, stream: int) -> int:
-    """Return all memory that the allocator reserved, free or not, which releases before 0.6.4 count.
+    """Return all memory that the allocator has reserved, free or not: releases before 0.6.4 count it.
 
-    The attention's block is free when the MLP begins, but too small for its first output; the second may fit.
+    The MLP's first output is too large for the block that attention has freed; its second output may fit there.
     The sampler fits into the MLP's blocks.
     """
     tokens, ranks = settings.max_num_batched_tokens, settings.tensor_parallel_size
@@ -106,9 +106,9 @@ def _held(model: Model, settings: Settings, width: int, stream: int) -> int:
 
 
 def _unpacked(model: Model, latent: LatentAttention, ranks: int) -> int:
-    """Return elements per token of MLA before it had its own cache.
+    """Return MLA's elements per token in releases before it had its own cache.
 
-    Queries, keys with values, keys, all three and the output padded, and the cut output have their own blocks.
+    These have their own blocks: queries; keys with values; keys; all three and the output, padded; the unpadded output.
     Source: deepseek_v2.py of 0.6.4.
     """
     head = latent.nope_dim + latent.rope_dim

@@ -18,7 +18,7 @@ def is_size(value: Any, most: int = NUMBER_MAX) -> bool:
 
 
 def shown(value: Any) -> str:
-    """Return the value for a message, shortened."""
+    """Return the value as short text."""
     text = str(value) if not isinstance(value, int) or abs(value) < 10**4000 else "a number of more than 4,000 digits"  # fmt: skip
     return text if len(text) <= _DIGITS_SHOWN else f"{text[:_DIGITS_SHOWN]}… ({len(text)} characters)"  # fmt: skip
 

@@ -1,4 +1,4 @@
-"""Measured figures that no formula gives, from public start-up logs. Raise VERSION with every change of a figure."""
+"""Measured figures that no formula gives, from public start-up logs. Increase VERSION with every change of a figure."""
 
 from dataclasses import dataclass
 

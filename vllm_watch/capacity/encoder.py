@@ -1,7 +1,7 @@
 """The encoder of a multimodal model: its weights and its peak while vLLM profiles it.
 
-vLLM encodes as many of the largest images as one step may hold before the language model runs; the
-output stays until then. Source: profile_run and MultiModalBudget of vLLM's V1.
+Before the language model runs, vLLM encodes as many of the largest images as one step may hold, and
+keeps the output. Source: profile_run and MultiModalBudget of vLLM's V1.
 """
 
 from collections.abc import Mapping
@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from typing import Any
 
 _LARGEST_ITEM_TOKENS = 16384
-"""For encoders that take any image size: max_pixels of Qwen2-VL (28² per token) to Qwen3.8 (32²)."""
+"""Assumed for encoders that take any image size: max_pixels of Qwen2-VL (28² per token) to Qwen3.8 (32²)."""
 
-# The image, the residual and a norm's output; the MLP before and after its activation. Measured:
-# 1.4 to 1.5 GiB for 16,384 tokens of Qwen3.8-27B on one RTX 5090 (0.26), 1.3 to 1.6 on two cards.
+# Streams: the image, the residual and a norm's output. Widest: the MLP before and after its activation. Measured:
+# 1.4 to 1.5 GiB for 16,384 tokens of Qwen3.8-27B on one RTX 5090 (vLLM 0.26), 1.3 to 1.6 on two cards.
 _STREAMS, _WIDEST = 3, 2
 
 
@@ -29,7 +29,7 @@ class Encoder:
 
 
 def read_encoder(config: Mapping[str, Any]) -> Encoder | None:
-    """Read `vision_config`; None if missing or not made of blocks."""
+    """Read `vision_config`; None if it gives no sizes of layers."""
     vision = config.get("vision_config")
     if not isinstance(vision, Mapping):
         return None
@@ -49,7 +49,7 @@ def read_encoder(config: Mapping[str, Any]) -> Encoder | None:
 
 
 def peak_bytes(encoder: Encoder, tokens: int, element: int) -> int:
-    """Return the peak while it reads images of this many tokens. Two ranks take as much as one: exchange buffers replace the saved MLP."""
+    """Return the peak for images of this many tokens. Each of two ranks takes as much as a single one: exchange buffers replace the saved MLP."""
     width = _STREAMS * encoder.hidden_size + _WIDEST * encoder.intermediate_size
     return tokens * encoder.patches_per_token * width * element
 

@@ -10,19 +10,19 @@ from vllm_watch.capacity.release import Release
 from vllm_watch.capacity.units import GIB
 from vllm_watch.errors import WatchError
 
-LENGTH_UNSAID = 2048  # tokens, if the config gives none
-_LONG_CONTEXT = 32768  # tokens: V0 chunks longer prefills
+LENGTH_UNSAID = 2048  # tokens, if the config gives no length
+_LONG_CONTEXT = 32768  # tokens: for longer contexts, V0 chunks prefills
 _LARGE_GPU_BYTES, _HUGE_GPU_BYTES = 70 * GIB, 160 * GIB  # as in vLLM's get_batch_defaults
 _MULTIMODAL_BATCH = 5120  # V0's floor for models with an encoder
 _BEFORE_AMPERE = ("T4", "V100", "V100 32GB", "P100")
-_READS_FP8 = ("H100", "H200", "H20", "GH200")  # FlashAttention 3 has an fp8 cache, on Hopper
+_READS_FP8 = ("H100", "H200", "H20", "GH200")  # Hopper: FlashAttention 3 has an fp8 cache
 _CPU_NAMES = ("cpu",)
 _UTILIZATION_OLD, _UTILIZATION_NEW = 0.9, 0.92
 
 
 @dataclass(frozen=True, slots=True)
 class Drafter:
-    """Speculative decoding, with the drafter's cached layers."""
+    """Speculative decoding; `layers` counts the drafter's cached layers."""
 
     method: str
     tokens: int

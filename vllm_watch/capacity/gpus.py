@@ -60,7 +60,7 @@ _GPUS: tuple[tuple[str, Gpu], ...] = tuple(
         (r"gb10|spark", "GB10", 128, 119.7),
     )
 )
-# Usable share of other cards. Those above lose 0 to 9 %, most of them 1 to 3 %.
+# Usable share of unlisted cards. The cards above lose 0 to 9 %, most of them 1 to 3 %.
 _UNKNOWN_SHARE = 0.985
 _CATALOGUE_SPREAD = 1.08  # people write 98 for 96, and GB for GiB
 CATALOGUE_SIZES = (
@@ -91,7 +91,7 @@ _SIZE = re.compile(r"(\d{2,3}) ?gi?b?\b")  # as in "A100-SXM4-80GB"
 
 
 def sizes_of(name: str) -> tuple[float, ...]:
-    """Return the nominal sizes (GiB) of cards of this name, unless the name has one."""
+    """Return the nominal sizes (GiB) of cards of this name; empty if the name contains a size."""
     text = name.lower()
     first = next((pattern for pattern, _ in _GPUS if re.search(pattern, text)), None)
     if _SIZE.search(text):
@@ -112,7 +112,7 @@ def find_gpu(name: str | None, memory_gib: float | None = None) -> Gpu | None:
 
 
 def nearest(name: str) -> str | None:
-    """Return the known card whose name is most similar, or None."""
+    """Return the known card with the most similar name, or None."""
     names = {gpu.name.lower().removeprefix("rtx "): gpu.name for _, gpu in _GPUS}
     words = re.sub(r"nvidia|geforce|rtx|tesla|\d+ ?gi?b|[-_]", " ", name.lower()).split()
     alike = get_close_matches(" ".join(words), names, 1) or get_close_matches(
@@ -122,7 +122,7 @@ def nearest(name: str) -> str | None:
 
 
 def cuda_memory_bytes(memory_gib: float, gpu: Gpu | None) -> tuple[int, str]:
-    """Return the memory that CUDA reports, and its source. A nominal size (24, 80) identifies the card; others are taken as measured."""
+    """Return the memory that CUDA reports, and its source. A nominal size (24, 80) identifies the card; others are taken as given."""
     if gpu is not None and gpu.cuda_gib < memory_gib < gpu.catalogue_gib * _CATALOGUE_SPREAD:
         what = "" if memory_gib == gpu.catalogue_gib else f" ({memory_gib:g} given)"
         return int(gpu.cuda_gib * GIB), f"{gpu.name}: {gpu.cuda_gib:g} GiB as CUDA reports it{what}"

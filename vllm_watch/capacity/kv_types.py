@@ -1,6 +1,6 @@
 """Bytes per head and token for each --kv-cache-dtype. Source: vLLM's CacheDType and the pages of its attention backends.
 
-Per-token-head types add a scale; NVFP4 packs two values to a byte, with one scale byte to 16.
+Per-token-head types add a scale; NVFP4 packs two values into a byte, and adds a scale byte per 16 values.
 """
 
 from fractions import Fraction
@@ -25,13 +25,13 @@ _ALIASES = {
     "nvfp4_4over6": "nvfp4",
     "int4": "int4_per_token_head",
 }
-# TurboQuant packs K and V of a head together: bits of each, and bytes of norm, scale and zero.
+# TurboQuant packs K and V of a head together: bits of K and V, then bytes of norm, scale and zero.
 _PACKED = {
     "turboquant_k8v4": (8, 4), "turboquant_4bit_nc": (4, 4),
     "turboquant_k3v4_nc": (3, 4), "turboquant_3bit_nc": (3, 3),
 }  # fmt: skip
 _KEY_NORM_BYTES, _VALUE_SCALES_BYTES, _FP8_BITS = 2, 4, 8
-SCALE_BYTES = 4  # one float32 per token and head, for K and for V
+SCALE_BYTES = 4  # per token and head, K and V have one float32 each
 DS_MLA_ROW_BYTES = 656  # 512 fp8 values, 4 scales of 4 bytes, 64 rotary values of 2 bytes
 
 

@@ -11,10 +11,10 @@ from vllm_watch.capacity.kv_types import DS_MLA_ROW_BYTES, dtype_bytes, head_byt
 from vllm_watch.capacity.model import LayerKind, Model
 from vllm_watch.capacity.units import ceil_div, round_up
 
-_V0_PAD_ELEMENTS = 128  # 0.7.1 and 0.7.2 rounded MLA's 576 up to a multiple of this: 640
+_V0_PAD_ELEMENTS = 128  # 0.7.1 and 0.7.2 rounded MLA's 576 elements up to a multiple of this, 640
 PLAIN_MLA_HEAD = 256  # before MLA's own cache, heads of 192 were padded to the kernel's next size
 _INDEXER_SCALE_BYTES = 4
-_PLAIN_EDGE = 2  # layers at either end
+_PLAIN_EDGE = 2  # layers at either end that TurboQuant skips
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,18 +26,18 @@ class LayerCache:
     """Tokens kept; None: all."""
     chunked: bool = False
     state_bytes: int = 0
-    """Per request of any length."""
+    """Bytes per request, whatever its length."""
     checkpoints: int = 0
-    """States kept in addition to the two of a cached prefix."""
+    """States that prefix caching keeps in addition to its usual two."""
     latent: bool = False
 
 
 def stage_layers(model: Model, stages: int) -> tuple[tuple[LayerKind, ...], ...]:
-    """Return the layers of each pipeline stage, as in vLLM."""
+    """Return the layers of each pipeline stage, as vLLM splits them."""
     count = model.num_layers
     sizes = [count // stages] * stages
     rest = count % stages
-    # The remainder goes from the second-last stage backwards: the last one holds the head.
+    # Extra layers go to the second-last stage and backwards: the last one holds the head.
     for index in range(rest):
         sizes[(stages - 2 - index) % stages] += 1
     cut, parts = 0, []
@@ -120,7 +120,7 @@ def _full(model: Model, settings: Settings) -> list[LayerCache]:
 
 
 def _heads_here(heads: int, settings: Settings) -> int:
-    """Return the KV heads per rank; spare ranks hold copies."""
+    """Return the KV heads per rank; surplus ranks hold copies."""
     return max(1, heads // settings.tensor_parallel_size)
 
 
@@ -134,7 +134,7 @@ def _state(model: Model, settings: Settings) -> list[LayerCache]:
         return []
     ranks = settings.tensor_parallel_size
     channels = state.conv_channels
-    if state.groups and state.groups % ranks:  # B and C: whole groups on every rank
+    if state.groups and state.groups % ranks:  # every rank holds whole groups of B and C
         channels += state.grouped_channels // state.groups * (ranks - state.groups)
     ahead = settings.flags.drafter.tokens if settings.flags.drafter else 0
     element = dtype_bytes(settings.dtype)

@@ -18,8 +18,8 @@ _NAMES = {
 }  # fmt: skip
 _LISTS = ("layer_types", "layers_block_type", "block_types")
 _OVERRIDE_PATTERN = {"M": _STATE, "*": _FULL, "-": LayerKind.NONE, "E": LayerKind.NONE}
-# Configs without `layer_types` leave the pattern to the model's code: every Nth layer is full,
-# the last of its group. Source: the defaults of the configuration classes in transformers.
+# Configs without `layer_types` leave the pattern to the model's code: of each group of N layers,
+# the last has full attention. Source: the defaults of the configuration classes in transformers.
 _FULL_ONCE_IN = {
     "gemma2": 2, "gemma3": 6, "gemma3_text": 6, "cohere2": 4, "gpt_oss": 2,
     "qwen3_next": 4, "qwen3_5": 4, "qwen3_5_moe": 4, "qwen3_5_text": 4, "qwen3_5_moe_text": 4,
@@ -121,7 +121,7 @@ def _all_alike(config: Config, count: int) -> list[LayerKind] | None:
     if not window or config.get("use_sliding_window") is False:
         return None
     if config.get("use_sliding_window") and "max_window_layers" in config:
-        first = config["max_window_layers"]  # Qwen2: full before, a window from there on
+        first = config["max_window_layers"]  # Qwen2: later layers have a window
         return [_FULL if index < first else _SLIDING for index in range(count)]
     return [_SLIDING] * count
 

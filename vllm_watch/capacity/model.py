@@ -28,7 +28,7 @@ class LatentAttention:
     value_dim: int
     query_rank: int | None = None
     indexer_dim: int | None = None
-    """Elements of sparse attention's key per token (DeepSeek V3.2)."""
+    """Elements per token of the sparse-attention indexer's key (DeepSeek V3.2)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,9 +43,9 @@ class RecurrentState:
     """None: the model's dtype."""
     projected_channels: int
     checkpoints: int = 0
-    """States kept in addition to the two of a cached prefix, in releases that do so."""
+    """States that prefix caching keeps in addition to its usual two, in releases that do so."""
     grouped_channels: int = 0
-    """The part of `conv_channels` that holds B and C, whole groups per rank."""
+    """Part of `conv_channels` that holds B and C; each rank has whole groups of them."""
     groups: int = 0
     assumed: bool = False
     """True if sizes were derived from the attention layers."""
@@ -86,7 +86,7 @@ class Model:
     """Head size of full-attention layers if it differs from the sliding ones (Gemma 4)."""
     full_key_value_heads: int | None = None
     shared_layers: int = 0
-    """The last N layers read an earlier layer's cache and have none."""
+    """The last N layers have no cache: they read an earlier layer's."""
     latent: LatentAttention | None = None
     state: RecurrentState | None = None
     experts: Experts | None = None
@@ -97,7 +97,7 @@ class Model:
     encoder: Encoder | None = None
     quantization: Quantization | None = None
     unread_cache: str | None = None
-    """Config key of a KV cache that cannot be sized."""
+    """Config key that shows a KV cache of unknown size."""
     notes: tuple[str, ...] = ()
 
     @property

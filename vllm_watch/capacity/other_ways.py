@@ -1,4 +1,4 @@
-"""Ways to fit if no single flag suffices. Each is planned first."""
+"""Ways to fit a model if no single flag suffices. Each is planned first."""
 
 import math
 from collections.abc import Iterator
@@ -44,7 +44,7 @@ class Way:
 
 
 def other_ways(plan: Plan, found: tuple[Suggestion, ...]) -> tuple[Way, ...]:
-    """Return the ways; none if the plan fits or a suggestion is cheap."""
+    """Return the ways; empty if the plan fits or a suggestion is cheap."""
     alone = {each.flag for each in found}
     if plan.fits or alone - _DEAR:
         return ()
@@ -60,7 +60,7 @@ def other_ways(plan: Plan, found: tuple[Suggestion, ...]) -> tuple[Way, ...]:
 
 
 def _startable(plan: Plan) -> Flags:
-    """Return the flags with the smallest change of the split that vLLM accepts."""
+    """Return the flags with the smallest change of parallelism that vLLM accepts."""
     flags = plan.settings.flags
     splits = (
         replace(
@@ -99,7 +99,7 @@ def _changed(before: Flags, after: Flags) -> dict[str, Any]:
 
 
 def _typed(plan: Plan, after: Flags) -> str:
-    """Return the changed flags as typed, with the new size per GPU if one was given."""
+    """Return the changed flags as typed, with the weights' new size per GPU if it was given."""
     changed = _changed(plan.settings.flags, after)
     given = _share(plan, after).given_gib
     if given != plan.checkpoint.given_gib:
@@ -176,7 +176,7 @@ def _larger_gpus(plan: Plan, start: Flags) -> Iterator[Way]:
     size = now.machine.memory_bytes + missing / now.settings.gpu_memory_utilization
     for _ in range(_LARGER_STEPS):
         gib = math.ceil(size / GIB * 10) / 10
-        gib += 0.1 if gib in CATALOGUE_SIZES else 0.0  # a catalogue size would name a card
+        gib += 0.1 if gib in CATALOGUE_SIZES else 0.0  # a catalogue size would mean a card
         memory, source = cuda_memory_bytes(gib, None)
         machine = Machine(memory, source, count=plan.machine.count)
         if _split(plan, start, machine).fits:

@@ -11,7 +11,7 @@ class Parameters:
     """Elements of the whole model."""
 
     matrices: int
-    """In the layers: quantization shrinks them, tensor parallelism splits them."""
+    """Matrices of the layers: quantization shrinks them, tensor parallelism splits them."""
     attention: int
     """Attention and recurrent layers, part of `matrices`."""
     experts: int
@@ -23,7 +23,7 @@ class Parameters:
     encoder: int = 0
     """The vision tower, split but seldom quantized."""
     replicated: int = 0
-    """Part of `matrices` that each rank keeps whole: MLA's projections down and the routers."""
+    """Part of `matrices` that each rank keeps whole: MLA's down-projections and the routers."""
 
     @property
     def total(self) -> int:

@@ -17,7 +17,7 @@ from vllm_watch.capacity.units import GIB
 from vllm_watch.capacity.weights import Weights, weights_on_gpu
 from vllm_watch.errors import WatchError
 
-_NO_LIMIT = 1 << 24  # tokens, if the config names none
+_NO_LIMIT = 1 << 24  # tokens, if the config names no limit
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class Machine:
     count: int | None = None
     """None: as many as the flags need."""
     beyond_bytes: int = 0
-    """Memory that a real start took beyond the count; may be negative."""
+    """Memory that a real start took beyond the plan; may be negative."""
     beyond_source: str = ""
 
 
@@ -52,13 +52,13 @@ class Plan:
     machine: Machine
     checkpoint: Checkpoint
     budget_bytes: int
-    """Share given by --gpu-memory-utilization."""
+    """Memory that --gpu-memory-utilization allows."""
     weights: Weights
     activation: Activation
     non_torch_bytes: int
     graph_bytes: int
     kv_bytes: int
-    """Left for the KV cache; may be negative."""
+    """Memory left for the KV cache; may be negative."""
     pool: Pool
     num_blocks: int
     longest: int
@@ -79,7 +79,7 @@ class Plan:
 
     @property
     def lacks_state_blocks(self) -> bool:
-        """vLLM captures graphs only if each sequence has a block for its state."""
+        """True if sequences outnumber the blocks for their states: vLLM then captures no graphs."""
         settings = self.settings
         return (
             settings.release >= releases.STATE_BLOCK_PER_SEQUENCE
@@ -91,7 +91,7 @@ class Plan:
 
     @property
     def over_bytes(self) -> int:
-        """Bytes by which a cache of given size exceeds the GPU's memory."""
+        """Bytes by which the planned memory exceeds the GPU's."""
         taken = self.weights.bytes_per_gpu + self.activation.peak_bytes + self.non_torch_bytes
         cache = self.num_blocks * self.pool.bytes_per_block + self.machine.beyond_bytes
         return taken + cache - self.machine.memory_bytes
@@ -170,7 +170,7 @@ def with_flags(plan: Plan, flags: Flags, checkpoint: Checkpoint | None = None) -
 
 
 def _fullest_pool(model: Model, settings: Settings) -> Pool:
-    """Return the pool with the largest blocks: all stages get its number of blocks."""
+    """Return the stage's pool with the largest blocks: all stages get its number of blocks."""
     parts = stage_layers(model, min(settings.flags.pipeline_parallel_size, model.num_layers))
     pools = []
     for index, kinds in enumerate(parts):

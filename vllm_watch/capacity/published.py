@@ -49,7 +49,7 @@ def _length(context: int | None) -> dict[str, Any]:
 
 
 def _gdn(value_heads: int, **more: Any) -> Config:
-    """Return the gated delta net of Qwen3-Next and later."""
+    """Return config keys of the gated delta net of Qwen3-Next and later."""
     return {
         "linear_num_key_heads": 16, "linear_num_value_heads": value_heads,
         "linear_key_head_dim": 128, "linear_value_head_dim": 128, "linear_conv_kernel_dim": 4,
@@ -164,7 +164,7 @@ _EXPERT_KEYS = ("num_local_experts", "num_experts", "n_routed_experts")
 
 
 def completed(config: Config) -> Config:
-    """Return the config, completed by its shape if it names no family."""
+    """Return the config; if it names no family, add the values published for its shape."""
     if any(key in config for key in _FAMILY_KEYS):
         return config
     shape = tuple(config.get(key) for key in _SHAPE_KEYS)

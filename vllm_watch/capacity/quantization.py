@@ -54,7 +54,7 @@ _BY_NAME: dict[str, float] = {
 }  # fmt: skip
 _FOUR_BIT = ("awq", "awq_marlin", "gptq", "gptq_marlin", "gptq_marlin_24", "auto-round", "inc", "hqq",
              "marlin", "squeezellm", "moe_wna16", "quark", "aqlm", "w4a16")  # fmt: skip
-# Names that contain a format but are not vLLM's.
+# Names that contain a format but are not vLLM's own.
 _PATTERNS = (
     (r"mxfp8", _MXFP8),
     (r"mxfp4|mx_?fp4", _MXFP4),
@@ -73,7 +73,7 @@ _ATTENTION = re.compile(r"(attn|attention)(\W|$)")
 
 
 def find_quantization(flag: str | None, checkpoint: Quantization | None) -> Quantization:
-    """Return the checkpoint's quantization, else that of --quantization."""
+    """Return the checkpoint's quantization, else the one named by --quantization."""
     if checkpoint is not None:
         return checkpoint
     if flag is None:
@@ -94,7 +94,7 @@ def find_quantization(flag: str | None, checkpoint: Quantization | None) -> Quan
 
 
 def read_quantization(config: Mapping[str, Any], *, expert_dtype: Any, layers: int) -> Quantization:
-    """Read `quantization_config` and DeepSeek's `expert_dtype`; a nonsensical value raises."""
+    """Read `quantization_config` and DeepSeek's `expert_dtype`; raises if nonsensical."""
     found = _of_method(config)
     if expert_dtype is not None:
         word = str(expert_dtype).lower()

@@ -29,7 +29,7 @@ _KEYS: dict[str, tuple[str, ...]] = {
     "active": ("num_experts_per_tok", "moe_topk", "num_experts_per_token", "moe_k", "top_k_experts"),
     "draft": ("num_nextn_predict_layers", "mtp_num_hidden_layers"),
 }  # fmt: skip
-# Families whose MLP is not gated.
+# Families without a gated MLP.
 _PLAIN_MLPS = (
     "gpt2",
     "gpt_neox",
@@ -41,7 +41,7 @@ _PLAIN_MLPS = (
     "starcoder2",
     "gpt_bigcode",
 )
-# Families whose configuration class ties the output head by default.
+# Families with an output head tied by default.
 _TIED = (
     "falcon",
     "mpt",
@@ -54,7 +54,7 @@ _TIED = (
     "opt",
     "gpt_bigcode",
 )
-# DeepSeek V4 and later: several tokens share one entry; a window and compressor states come on top.
+# DeepSeek V4 and later: several tokens share one entry; a window and compressor states need extra memory.
 _COMPRESSED = re.compile(r"(kv_)?compress_(ratio|rate)s?")
 
 

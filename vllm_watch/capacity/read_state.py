@@ -12,7 +12,7 @@ _GDN_HEAD_DIM, _GDN_KEY_HEADS, _CONV_KERNEL = 128, 16, 4
 
 
 def read_state(config: Config, hidden: int, heads: int, head_dim: int) -> RecurrentState:
-    """Return the state of one such layer per sequence. Raises ValueError if a size is invalid."""
+    """Return the state of one recurrent layer per sequence. Raises ValueError if a size is invalid."""
     state = _of_family(config, hidden, heads, head_dim)
     if state.state_dtype is not None:
         dtype_bytes(state.state_dtype)

@@ -1,4 +1,4 @@
-"""vLLM releases that changed its memory, from its tags and the pull requests named. An unknown release is taken as NEWEST."""
+"""vLLM releases that changed its memory use, from its tags and the pull requests named. An unknown release counts as NEWEST."""
 
 import re
 from typing import NamedTuple
@@ -33,13 +33,13 @@ SMALL_BATCH_OF_A100 = Release(0, 9, 0)  # the A100 takes the small defaults (PR 
 HYBRID_POOL = Release(0, 9, 2)  # sliding windows and states get pages of their own (PR 17996)
 V0_IS_GONE = Release(0, 11, 0)
 LARGE_BATCH_OF_160_GIB = Release(0, 21, 0)
-STATE_PAGES_FOR_PREFIXES = Release(0, 20, 0)  # by default: two states of hybrids a request
+STATE_PAGES_FOR_PREFIXES = Release(0, 20, 0)  # by default, hybrids keep two states a request
 STATE_BLOCK_PER_SEQUENCE = Release(0, 20, 0)  # max_num_seqs above the blocks is refused
-STATE_CHECKPOINTS = Release(0, 32, 0)  # observed: Mamba 2 and KDA keep one more for prefixes
+STATE_CHECKPOINTS = Release(0, 32, 0)  # observed: Mamba 2 and KDA keep one more state for prefixes
 TOKENS_FROM_CONCURRENCY = Release(0, 21, 0)  # the log prints concurrency × max_model_len (PR 40694)
 SAMPLER_DOES_NOT_SORT = Release(0, 21, 0)  # FlashInfer and Triton sample (PRs 40376, 33538)
-GRAPHS_IN_BUDGET = Release(0, 21, 0)  # CUDA graphs are profiled and taken (PR 30515)
-UTILIZATION_92 = Release(0, 20, 0)  # the default was 0.90
+GRAPHS_IN_BUDGET = Release(0, 21, 0)  # CUDA graphs are profiled and count (PR 30515)
+UTILIZATION_92 = Release(0, 20, 0)  # before: 0.90 by default
 WINDOW_KEEPS_IN_FLIGHT = Release(0, 26, 0)  # windows reserve for two batches under async scheduling
 NULL_BLOCK_RESERVED = Release(0, 26, 0)  # one block is kept back when fitting is checked
 

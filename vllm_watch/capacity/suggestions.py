@@ -34,7 +34,7 @@ Change = tuple[Suggestion, Flags]
 
 
 def suggestions(plan: Plan) -> tuple[Suggestion, ...]:
-    """Return single flags, best first; flags that save memory if the plan fits."""
+    """Return single flags that make the plan fit, best first; if it already fits, flags that save memory."""
     if plan.fits:
         return tuple(_waste(plan))
     if _is_refused(plan):
@@ -104,7 +104,7 @@ def _shorter(plan: Plan) -> Iterator[Change]:
 
 
 def _longest_profiled(plan: Plan) -> int | None:
-    """Return a shorter length whose smaller profiled batch leaves room."""
+    """Return a shorter length with a smaller profiled batch that leaves room."""
     length = plan.settings.max_model_len // 2
     while length >= _USEFUL_LENGTH:
         then = with_flags(plan, replace(plan.settings.flags, max_model_len=length))

@@ -9,9 +9,9 @@ from vllm_watch.capacity.parameters import count_parameters
 from vllm_watch.capacity.quantization import NONE, ONLINE, Quantization, find_quantization
 from vllm_watch.capacity.units import GIB, ceil_div
 
-_SAME = 0.03  # model cards round their billions
+_SAME = 0.03  # sizes this close are equal: model cards round billions
 _LEAST_BYTES = 0.2  # per parameter: nothing below 2 bits is served
-_FEWEST_OF_ALL = 0.45  # bytes per parameter: below, some weights are elsewhere
+_FEWEST_OF_ALL = 0.45  # bytes per parameter: with fewer, some weights are elsewhere
 _LEAST = Quantization("4 bits", 0.5, 0.5, 0.5)  # without any scales
 _FOUR_BITS = Quantization("4 bits", 0.53125, 0.53125, 0.53125)
 _BELOW_FOUR_BITS = ("gguf", "aqlm", "hqq")  # also exist in two and three bits
@@ -74,9 +74,9 @@ def _is_a_rest(model: Model, settings: Settings, given: int) -> bool:
 
 
 def impossible(model: Model, settings: Settings, given: int) -> tuple[int, str] | None:
-    """Return the counted size and the reason if vLLM cannot have printed the given one, else None.
+    """Return the counted size and the reason if vLLM cannot have printed the given size, else None.
 
-    A quantized checkpoint has fewer than 16 bits per parameter, but more than four: embeddings, output head and encoder stay in 16.
+    A quantized checkpoint has fewer than 16 bits per parameter, but more than four: embeddings, output head and encoder keep 16 bits.
     """
     flags = settings.flags
     if flags.drafter or flags.enable_lora or not model.sized:
@@ -140,7 +140,7 @@ def counted_bytes(model: Model, settings: Settings, quantization: Quantization) 
 
 
 def _lora_bytes(model: Model, settings: Settings) -> int:
-    """Return the memory for adapters: two thin matrices for each of attention's four and the MLP's three."""
+    """Return the memory for adapters: two thin matrices for each of attention's four matrices and the MLP's three."""
     flags = settings.flags
     if not flags.enable_lora:
         return 0

@@ -1,1 +1,1 @@
-"""Diagnose a failed start or a death of vLLM from its log. Pure: lines in, a diagnosis out."""
+"""Diagnose a failed start or a death of vLLM from its log, with pure functions."""

@@ -28,7 +28,7 @@ def _setting(name: str, key: str, value: Callable[[str], Value], shape: str) -> 
 
 
 NUMBER_MAX = 1e15
-"""A longer number is two that ran together."""
+"""A larger value is two numbers that ran together."""
 
 _NUMBER, _DECIMAL, _WORD = r"\d+(?![\d.])", r"0?\.\d+|1(?:\.0)?\b", r"[A-Za-z][\w.-]*"
 
@@ -77,7 +77,7 @@ FACTS: tuple[Pattern, ...] = (
     Pattern("attention_backend", ("VLLM_ATTENTION_BACKEND=", "attention_backend="), re.compile(r"(?:VLLM_ATTENTION_BACKEND|attention_backend)=['\"]?([A-Z]\w+)"), str),
     Pattern("architecture", ("architecture:",), re.compile(r"Resolved architectures?: (\w+)"), str),
 )  # fmt: skip
-"""The first match of a fact in a life counts."""
+"""Only the first match of each fact in a life counts."""
 
 
 @dataclass(slots=True)

@@ -9,10 +9,10 @@ TAIL_LINES = 8
 """Terminals wrap long messages."""
 
 HINT_LINES_BEFORE, HINT_LINES_AFTER = 80, 40
-"""A traceback of vLLM is 30 to 60 lines long."""
+"""Range for hints: a traceback of vLLM is 30 to 60 lines long."""
 
 OUTPUT_LINES = 60
-"""A compiler's own error is this near to the report of its failure."""
+"""A compiler's own error is this close to the report of its failure."""
 
 RAISED_LINES = 6
 
@@ -29,23 +29,22 @@ class Finding:
     number: int  # 1-based
     phase: int  # progress of the start
     at: int = 0  # offset in the line
-    chain: int = 0  # one number for exceptions that Python links
-    before: str = ""  # shows which assertion failed
+    chain: int = 0  # exceptions that Python links share one number
+    before: str = ""  # earlier lines, to recognise a failed assertion
     tail: list[str] = field(default_factory=list)
     hints: list[str] = field(default_factory=list)
 
     @property
     def text(self) -> str:
-        """The message with the lines after it."""
         return "\n".join((self.line, *self.tail))
 
     @property
     def order(self) -> tuple[int, int, int]:
-        """The minimum is the first error."""
+        """Sort key: the first error has the smallest."""
         return _TIERS.get(self.rule.rank, self.rule.rank), self.number, self.at
 
     def says_more_than(self, first: "Finding") -> bool:
-        """Return True if it details the same error."""
+        """Return True if it explains the same error in more detail."""
         linked = self.chain == first.chain or (
             first.rule.header and 0 <= self.number - first.number <= OUTPUT_LINES
         )
@@ -53,13 +52,13 @@ class Finding:
 
 
 def root(findings: list[Finding]) -> Finding | None:
-    """Return the first error, or a more detailed finding of it."""
+    """Return the first error, or the finding that explains it best."""
     first = min(findings, key=lambda each: each.order, default=None)
     if first is None:
         return None
     same = [each for each in findings if each.says_more_than(first)]
     best = min(same, key=lambda each: (each.rule.rank, each.number, each.at), default=first)
-    if best.line.endswith("AssertionError"):  # without a text, an error before it explains more
+    if best.line.endswith("AssertionError"):  # it has no text, so an error before it explains more
         same = [each for each in findings if each.rule.rank is Rank.REQUEST and not each.rule.quiet and 0 < best.number - each.number <= OUTPUT_LINES]  # fmt: skip
         return same[0] if same else best
     if _RAISED.search(best.line):

@@ -11,14 +11,13 @@ from vllm_watch.diagnosis.rule import Rule
 
 @dataclass(slots=True)
 class Interest:
-    """What a line may match."""
+    """Patterns that a line may match."""
 
     rules: list[Rule] = field(default_factory=list)
     facts: list[Pattern] = field(default_factory=list)
     marks: list[str] = field(default_factory=list)
 
     def add(self, other: "Interest") -> None:
-        """Add missing entries."""
         self.rules += [each for each in other.rules if each not in self.rules]
         self.facts += [each for each in other.facts if each not in self.facts]
         self.marks += [each for each in other.marks if each not in self.marks]
@@ -73,7 +72,7 @@ _ALL, _CALM = _table(calm=False), _table(calm=True)
 _REQUEST = Interest(marks=["request"])
 
 _LEVEL_BYTES = 160
-"""Prefixes of pods, journals and workers, and then the level."""
+"""The level comes after prefixes of pods, journals and workers."""
 
 _READ_BYTES_MAX = 16 << 10
 

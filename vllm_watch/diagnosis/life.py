@@ -19,7 +19,7 @@ _STARTING = re.compile(
 )
 
 HEALED_LINES = 30
-"""Lines of throughput: five minutes of work end a stall."""
+"""Reports of throughput: five minutes of work end a stall."""
 
 
 @dataclass(slots=True)
@@ -36,13 +36,12 @@ class Life:
     warned: tuple[int, str] | None = None  # the first WARNING: line number, line
     progress: tuple[int, str] | None = None  # the last line that showed a phase
     captured: tuple[int, str] | None = None  # the last frame of a CUDA graph capture
-    lived_with: tuple[int, str] | None = None  # an error it went on after
+    lived_with: tuple[int, str] | None = None  # an error that the engine survived
     progress_lines: int = 0  # reports of tokens since the last finding
     findings: dict[str, list[Finding]] = field(default_factory=dict)
 
     @property
     def progressed(self) -> bool:
-        """True if this start has done more than print its banner."""
         return self.phase > phases.START or self.ready or bool(self.findings)
 
     @property
@@ -51,18 +50,16 @@ class Life:
 
     @property
     def dead(self) -> bool:
-        """True if the engine is reported dead."""
         return any(each.rule.rank is Rank.DEATH for each in self.every)
 
     @property
     def of_a_start(self) -> bool:
-        """True if a line shows that the failure was one of a start."""
+        """True if a line shows that a start failed."""
         shown = self.begun or self.progress is not None
         return shown or any(_STARTING.search(each.line) for each in self.every)
 
     @property
     def root(self) -> Finding | None:
-        """The finding nearest to the cause."""
         every = self.every
         log = "\n".join(each.line for each in every)
         whole = Evidence(log, log, self.facts.known, serving=self.ready or self.serving)
@@ -71,7 +68,7 @@ class Life:
         )
 
     def evidence(self, of: Finding, *, phase: int | None) -> Evidence:
-        """Return the evidence for conditions."""
+        """Return the evidence that conditions search."""
         parts = [of.before, of.text, *of.hints, *(each.line for each in self.every)]
         facts = self.facts.complete()
         own = memory_numbers.is_own(facts)
@@ -84,7 +81,7 @@ class Life:
         return Evidence(message, log, facts, phase, self.ready or self.serving)
 
     def add(self, found: Finding) -> bool:
-        """Return True if it was kept: its class is not full, and the engine was not asked to stop."""
+        """Keep the finding, unless its class is full or a requested stop explains it; return True if kept."""
         if self.asked_to_stop and (
             Rank.MESSAGE <= found.rule.rank <= Rank.DEATH or found.rule.failure == UNKNOWN
         ):
@@ -98,13 +95,13 @@ class Life:
         return True
 
     def came_up(self) -> None:
-        """Note that it survived all earlier errors."""
+        """Note that the server survived all earlier errors."""
         self.ready, self.phase = True, phases.SERVE
         self._live_with(self.root)
         self.findings.clear()
 
     def made_tokens(self, *, reported: bool) -> None:
-        """Drop unknown errors, and in time the healing ones."""
+        """Drop unknown errors and, after enough reports, errors that heal."""
         self.serving, self.phase = True, phases.SERVE
         self.progress_lines += reported
         healed = self.progress_lines >= HEALED_LINES

@@ -28,7 +28,7 @@ HARMLESS = (
 """vLLM and its libraries log these as errors and continue."""
 
 IGNORED = ("Exception ignored in", "_report_usage_worker")
-"""The next exception of this process ends nothing."""
+"""The process that logs this survives its next exception."""
 
 MARKS: dict[str, tuple[str, ...]] = {
     "banner": ("vLLM API server version", "  version "),

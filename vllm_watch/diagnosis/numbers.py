@@ -1,4 +1,4 @@
-"""Patterns of numbers in messages, short enough to be converted safely: damaged lines have longer ones."""
+"""Patterns of numbers in messages, short enough to be converted safely: damaged lines contain longer numbers."""
 
 DECIMAL = r"(?<![\d.])\d{1,12}(?:\.\d{1,12})?(?![\d.])"
 """As in "14.99 GiB"."""

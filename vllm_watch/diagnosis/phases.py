@@ -89,19 +89,19 @@ _OWN = re.compile(rf"this process has ({DECIMAL}) GiB memory in use")
 _CAPACITY = re.compile(rf"total capacity of ({DECIMAL}) GiB")
 
 LOADING_SPARE_GIB = 64 / 1024
-"""Loading only allocates, and leaves parts of PyTorch's 20 MiB segments; a step frees more."""
+"""Loading frees nothing and leaves only parts of PyTorch's 20 MiB segments unused; a step leaves more."""
 
 LARGE_GIB = 4.0
-"""KV caches and the profiling run's logits reach it; weights and steps do not."""
+"""KV caches and the profiling run's logits are this large; weights and steps are not."""
 
 OTHERS_RATIO = 0.3
-"""Share of a GPU above which other processes are the cause."""
+"""Other processes that hold more of a GPU are the cause."""
 
 
 def of_out_of_memory(
     text: str, hints: Sequence[str], phase: int, *, served: bool
 ) -> tuple[str, float, bool]:
-    """Return class, confidence, and whether a line shows the phase."""
+    """Return class, confidence, and True if a line shows the phase."""
     if _held_by_others(text):
         return memory.OCCUPIED, 0.7, False
     if served:
@@ -123,7 +123,7 @@ def names_capture(hints: str) -> bool:
 def _held_by_others(text: str) -> bool:
     own, capacity = _OWN.search(text), _CAPACITY.search(text)
     if own is None or capacity is None:
-        return False  # a lone "Process N" may be this one, seen from outside its container
+        return False  # a lone "Process N" may be this process, seen from outside its container
     held = sum(float(each) for each in _OTHERS.findall(text))
     return held > OTHERS_RATIO * float(capacity[1]) and held > float(own[1])
 

@@ -12,7 +12,7 @@ LINE_BYTES_MAX = 1 << 20
 _MAGIC_BYTES = 8
 
 _SNIFFED_BYTES = 4096
-_BINARY_RATIO = 0.1  # of control bytes; terminal logs stay far below
+_BINARY_RATIO = 0.1  # share of control bytes; terminal logs have far fewer
 _CONTROLS = bytes(each for each in range(32) if each not in (7, 8, 9, 10, 11, 12, 13, 27))
 _MAGIC = (
     (b"LPKSHHRH", "This is systemd's journal file: read it with journalctl -o cat -u UNIT."),
@@ -25,7 +25,7 @@ _MAGIC = (
 
 
 def _is_binary(piece: bytes) -> bool:
-    """Old encodings are invalid UTF-8 too, but have no control bytes."""
+    """Old encodings are invalid UTF-8, too, but have no control bytes."""
     controls = len(piece) - len(piece.translate(None, _CONTROLS))
     strange = controls + piece.decode("utf-8", "replace").count("\ufffd")
     few = max(_BINARY_RATIO * len(piece) / 5, 1)
@@ -44,7 +44,6 @@ class LogReader:
 
     @property
     def refused(self) -> bool:
-        """True if it is not text."""
         return self._refused is not None
 
     def feed(self, piece: bytes) -> None:
@@ -77,13 +76,13 @@ class LogReader:
     def _begin(self, piece: bytes) -> None:
         self._begun = True
         for bom, encoding in ((codecs.BOM_UTF16_LE, "utf-16"), (codecs.BOM_UTF16_BE, "utf-16")):
-            if piece.startswith(bom):  # PowerShell's > writes so
+            if piece.startswith(bom):  # PowerShell's > writes UTF-16
                 self._decoder = codecs.getincrementaldecoder(encoding)("replace")
                 return
         self._refused = next((text for magic, text in _MAGIC if piece.startswith(magic)), None)
 
     def end(self) -> None:
-        """End the input; text after the last newline is a line."""
+        """End the input; text after the last newline counts as a line."""
         if not self._begun and self._rest:
             self._begin(self._rest)
         if self._rest and self._refused is None:
@@ -91,7 +90,6 @@ class LogReader:
         self._rest = b""
 
     def diagnosis(self) -> Diagnosis:
-        """Return the diagnosis of the lines so far."""
         if self._refused is not None:
             return Diagnosis(failure=NOT_VLLM, confidence=1.0, sentence="this is not a log", explanation=self._refused)  # fmt: skip
         if not self._scanner.lines:

@@ -14,7 +14,7 @@ FACTS = (
     "vllm_version", "model", "engine", "max_model_len", "kv_cache_tokens", "gpu_memory_utilization",
     "tensor_parallel_size", "attention_backend",
 )  # fmt: skip
-"""Always published; null is unknown. Others are added if known."""
+"""Always published, as null if unknown; other facts only if known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,6 @@ class Diagnosis:
 
     @property
     def found(self) -> bool:
-        """True if it shows an error."""
         return self.failed or (self.failure == UNKNOWN and self.root_cause_line is not None)
 
 

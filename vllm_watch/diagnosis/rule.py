@@ -19,11 +19,11 @@ class Rank(IntEnum):
 
     CAUSE = 0
     GENERAL = 1
-    """An error; the one it was raised from may explain more."""
+    """An error; the error that caused it may explain more."""
     IMPORT = 2
     """A failed import ends a start, but is also often caught."""
     MESSAGE = 3
-    """A line at level ERROR that no rule knows, and no exception."""
+    """A line at level ERROR that matches no rule and is not an exception."""
     SYMPTOM = 4
     """An effect of a failure elsewhere."""
     DEATH = 5
@@ -33,7 +33,7 @@ class Rank(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """What conditions may search of one life."""
+    """The parts of one life that conditions may search."""
 
     message: str  # the root line and the lines after it
     log: str  # every kept line, and the functions named in tracebacks
@@ -46,15 +46,14 @@ class Evidence:
 class When:
     """A condition; only given fields are checked."""
 
-    says: re.Pattern[str] | None = None  # in the message
-    lacks: re.Pattern[str] | None = None  # nowhere in the log
-    seen: re.Pattern[str] | None = None  # anywhere in the log
-    facts: tuple[str, ...] = ()  # known; with `!`: unknown
+    says: re.Pattern[str] | None = None  # must match the message
+    lacks: re.Pattern[str] | None = None  # must not match the log
+    seen: re.Pattern[str] | None = None  # must match the log
+    facts: tuple[str, ...] = ()  # must be known; with `!`: unknown
     phases: tuple[int, ...] = ()
     serving: bool | None = None
 
     def holds(self, evidence: Evidence) -> bool:
-        """Return True if every given field holds."""
         return (
             (self.says is None or self.says.search(evidence.message) is not None)
             and (self.lacks is None or self.lacks.search(evidence.log) is None)
@@ -66,7 +65,6 @@ class When:
 
     @property
     def empty(self) -> bool:
-        """True if nothing is checked."""
         return self == When()
 
 
@@ -93,7 +91,7 @@ class Cure:
 
 
 def cure(what: str, command: str | None = None, on: When = When()) -> Cure:
-    """Return a cure; one without a condition may only inspect."""
+    """Return a cure; without a condition it may inspect but not change."""
     return Cure(Fix(what, command), on)
 
 
@@ -110,16 +108,15 @@ class Rule:
     quiet: bool
     """True if vLLM logs it as INFO or WARNING; other rules skip such lines, as vLLM survives them."""
     heals: bool
-    """True if new tokens show that it is over."""
+    """True if new tokens show that the failure is over."""
     numeric: bool
     """True if digits decide the match; otherwise lines that differ only in numbers are read once."""
-    deterministic: bool | None  # None: as for its class
+    deterministic: bool | None  # None: its class decides
     header: bool
-    """True if the announced error is in the lines after it."""
+    """True if the message announces an error in the lines after it."""
     needs: When
 
     def fits(self, text: str) -> tuple[int, int] | None:
-        """Return the span of the message in `text`."""
         if self.pattern is not None:
             found = self.pattern.search(text)
             return None if found is None else found.span()
@@ -147,12 +144,12 @@ def rule(
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """Additions from the numbers in a log."""
+    """Text and fixes derived from a log's numbers."""
 
     explanation: str = ""
     fixes: Sequence[Fix] = ()
     deterministic: bool | None = None
-    """True if the numbers show that the same start must fail."""
+    """True if the numbers show that another start would fail, too."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -176,6 +173,6 @@ class Failure:
     why: str
     cures: tuple[Cure, ...]
     deterministic: bool
-    variants: tuple[Variant, ...] = ()  # the first whose condition holds
+    variants: tuple[Variant, ...] = ()  # the first whose condition holds applies
     numbers: Callable[[str, Facts], Told] | None = None
     """Reads the message and the facts; its fixes come first."""

@@ -1,6 +1,6 @@
 """Read a log of any size line by line, and keep the relevant parts.
 
-Lines of one shape (equal but for numbers and ids) are searched once, so that of millions only hundreds are decoded.
+Lines of one shape (equal but for numbers and ids) are searched once, so only some hundreds in millions are decoded.
 """
 
 import re
@@ -15,7 +15,7 @@ from vllm_watch.diagnosis.rule import Rank, Rule, rule
 from vllm_watch.diagnosis.stillness import Reports
 
 SHAPES_MAX = 40_000
-"""About 100 bytes each; a log with more shapes forgets them all."""
+"""Each takes about 100 bytes; if a log has more, all are forgotten."""
 
 DULL_LINES_PER_SITE = 50
 """After this many irrelevant lines of one call site the rest are skipped."""
@@ -47,10 +47,10 @@ _NOT_A_MESSAGE = re.compile(
     r"|(?:raise|return|self|await|with|async|for|if|try|else|def|class|while|yield|assert|from|import)\b"
     r"|NoneType: None|Error in \w+ completion stream|Exception in ASGI application|Dumping (?:input|scheduler)"
 )
-"""vLLM logs tracebacks line by line at level ERROR."""
+"""Tracebacks, which vLLM logs line by line at level ERROR."""
 
 _PROSE = re.compile(r"(?: [a-z]{2,}){3}")
-"""Prose before the name of an exception: text about an error."""
+"""After such prose, an exception's name is only text about an error."""
 
 _SOURCE = re.compile(r"\b(?:raise|except) \(?[\w., ]+(?:\($|\) |:$| as \w)|\braise [\w.]+$")
 """A source line in a traceback; the exception follows."""
@@ -62,7 +62,7 @@ _NO_RULE_LINE = rule(UNKNOWN, rank=Rank.MESSAGE)
 
 _BEFORE_LINES, _LAST_LINES, _LAST_BYTES = 3, 40, 500
 
-_LOOKED_FOR_VLLM = 2000  # lines; after them only relevant ones are checked
+_LOOKED_FOR_VLLM = 2000  # lines; after them, only lines with keywords are checked
 
 
 def _site(line: bytes) -> bytes | None:
@@ -83,7 +83,7 @@ class Scanner:
 
     def __init__(self) -> None:
         self.life = Life()
-        self.before: Life | None = None  # the life before it
+        self.before: Life | None = None
         self.lines = 0
         self.of_vllm = False
         self.of_kernel = False
@@ -101,7 +101,7 @@ class Scanner:
         )  # shapes that show progress, read once while nothing is wrong
         self._open: list[Finding] = []  # findings whose following lines are still kept
         self._hints: deque[tuple[int, str]] = deque(maxlen=_HINTS_KEPT)
-        self._chains: dict[str, int] = {}  # of each process: the chain of its last exception
+        self._chains: dict[str, int] = {}  # by process: the chain of its last exception
         self._linked: set[str] = set()  # processes whose next exception belongs to that chain
         self._ignored: set[str] = (
             set()
@@ -174,7 +174,7 @@ class Scanner:
             life = self.life
         for pattern in interest.facts:
             life.facts.read(pattern, text)
-        if "ready" in interest.marks:  # before its rules: one line may hold later text, too
+        if "ready" in interest.marks:  # before the rules, because the line may hold later text, too
             life.came_up()
             self._told.clear()
         harmless = any(each in text for each in noise.HARMLESS)
@@ -258,7 +258,7 @@ class Scanner:
         if "serving" in marks and _TOKENS.search(text):
             life.made_tokens(reported="throughput" in text)
         elif "serving" in marks and "tokens/s" in text:
-            life.phase = phases.SERVE  # it reports, even without requests
+            life.phase = phases.SERVE  # it reports even without requests
         if "stop" in marks:
             life.asked_to_stop = True
         if "warning" in marks and life.warned is None:

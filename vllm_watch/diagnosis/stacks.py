@@ -33,7 +33,7 @@ class Frame:
 
     function: str
     file: str
-    line: str  # "" of a native frame
+    line: str  # "" for a native frame
 
     def __str__(self) -> str:
         return f"{self.function} ({self.file}{self.line and ':' + self.line})"
@@ -78,7 +78,7 @@ def where(text: str, state: str | None = None) -> str:
 def waited_for(stands: Sequence[Stand]) -> str:
     """Name the worker that the others wait for, or return ""."""
     workers = [each for each in stands if each.worker]
-    if len(workers) < 2:  # noqa: PLR2004 - nobody else to wait
+    if len(workers) < 2:  # noqa: PLR2004 - no other worker waits
         return ""
     late = [each for each in workers if each.words.startswith("stopped")] or [
         each for each in workers if not each.words.startswith((COLLECTIVE, NOT_READ))
@@ -90,7 +90,7 @@ def waited_for(stands: Sequence[Stand]) -> str:
 
 
 def in_a_sentence(stands: Sequence[Stand], engine: str | None) -> str:
-    """Describe the worker that is waited for, else server and core."""
+    """Describe the worker that the others wait for, else the server and core."""
     cores = [each for each in stands if "::EngineCore" in each.name]
     if len(cores) > 1:
         cores = [each for each in cores if f"::EngineCore_DP{engine} " in each.name]

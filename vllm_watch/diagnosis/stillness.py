@@ -11,21 +11,21 @@ from dataclasses import dataclass
 from vllm_watch.diagnosis import lines
 
 SILENT_SECONDS = 60.0
-"""Six missing reports."""
+"""Six missing reports show a hang."""
 
 START_SECONDS = 600.0
-"""Compiling, and reading from a slow disk, take minutes."""
+"""Compiling, and reading from a slow disk, may take minutes."""
 
 IDLE_REPORTS = 12
-"""Two minutes of reports of no tokens while requests run."""
+"""Two minutes of reports with requests but without tokens."""
 
 _IDLE_SECONDS, IDLE_REPORTS_MIN = 120.0, 3
 
 REPORTS = 6
-"""Access log lines have no time; this many times the lines per report are a minute."""
+"""Access log lines have no time: this many times the lines between two reports take a minute."""
 
 PROBES = 60
-"""The same after a single report."""
+"""Lines per minute after a single report."""
 
 _TIME = re.compile(
     r"\b(\d\d)-(\d\d) (\d\d):(\d\d):(\d\d)\b|\b\d{4}-(\d\d)-(\d\d)[T ](\d\d):(\d\d):(\d\d)"
@@ -40,7 +40,7 @@ class Reports:
     """The scanner's state of the throughput reports."""
 
     last: tuple[int, bytes] | None  # line number and line
-    idle: int  # last consecutive reports of no tokens while requests run
+    idle: int  # latest consecutive reports with requests but no tokens
     idle_from: bytes  # the first of them
     lines: int  # most lines from one report to the next
     after: int  # lines since the last report
@@ -56,11 +56,11 @@ class Silence:
     seconds: float | None  # None: the lines after it have no time
     running: int = 0
     waiting: int = 0
-    reports: int = 0  # consecutive ones of no tokens
+    reports: int = 0  # consecutive reports of no tokens
 
 
 def no_tokens(line: bytes) -> bool:
-    """Return True if the statistics have requests but no tokens."""
+    """Return True if the statistics show requests but no tokens."""
     if b"generation throughput: 0.0 " not in line or b"prompt throughput: 0.0 " not in line:
         return False
     counts = _COUNTS.search(lines.clean(line))
@@ -68,13 +68,13 @@ def no_tokens(line: bytes) -> bool:
 
 
 def idle(reports: Reports) -> bool:
-    """Return True if the last statistics have no requests."""
+    """Return True if the last statistics show no requests."""
     counts = None if reports.last is None else _COUNTS.search(lines.clean(reports.last[1]))
     return counts is not None and counts[1] == counts[2] == "0"
 
 
 def of_statistics(reports: Reports, last: Iterable[bytes]) -> Silence | None:
-    """Return the silence after statistics with running requests, or their lack of tokens."""
+    """Return the silence, or the time without tokens, after statistics with requests."""
     if reports.last is None:
         return None
     number, raw = reports.last

@@ -41,7 +41,7 @@ _UNPROVEN = "This log does not show that the server came up."
 _ERROR = re.compile(r"\bERROR\b|\bCRITICAL\b|\b\w*(?:Error|Exception)\b")
 
 _STALLS = 3
-"""One report of a silent worker is normal in a start."""
+"""One report of a silent worker is normal during a start."""
 
 
 def of_log(scanner: Scanner) -> Diagnosis:
@@ -140,7 +140,7 @@ def _sentence(text: str) -> str:
 
 
 def _is_fatal(life: Life, root: Finding, failure: Failure) -> bool:
-    """While serving, errors of a start end only a request, unless the engine is reported dead."""
+    """While serving, a start's errors end only one request, unless the engine is reported dead."""
     if root.rule.rank is Rank.REQUEST and not life.dead:
         return False
     started = life.ready or life.serving

@@ -1,1 +1,1 @@
-"""Checks before a launch: facts about a `vllm serve` command and this machine in, findings out. Pure."""
+"""Checks before a launch: pure functions from facts about a `vllm serve` command and this machine to findings."""

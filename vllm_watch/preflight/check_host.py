@@ -8,10 +8,10 @@ from vllm_watch.preflight.facts import Facts
 from vllm_watch.preflight.findings import OK, PROBLEM, UNKNOWN, WARNING, Finding, Fix
 from vllm_watch.preflight.visible_gpus import ranks_here
 
-CHUNKS = 10  # vLLM's MessageQueue is a ring of ten
-CHUNK_MIB = 16  # VLLM_MQ_MAX_CHUNK_BYTES_MB; 24 in releases before it could be set
+CHUNKS = 10  # vLLM's MessageQueue is a ring of ten chunks
+CHUNK_MIB = 16  # default of VLLM_MQ_MAX_CHUNK_BYTES_MB; 24 in releases without this variable
 NCCL_BYTES_PER_RANK = 10 * MIB
-"""Per rank, NCCL takes 4 to 10 MiB per channel of /dev/shm for GPUs without peer access."""
+"""For GPUs without peer access, NCCL takes 4 to 10 MiB of /dev/shm per rank and channel."""
 
 # CUDA major release → oldest driver that runs it. Source: NVIDIA's CUDA compatibility guide.
 _DRIVERS = {11: (450, 80), 12: (525, 60), 13: (580, 65)}
@@ -23,7 +23,7 @@ _TOOLKIT_DRIVERS = {
 
 
 def shared_memory_bytes(facts: Facts) -> int:
-    """Return 0 with one rank."""
+    """Return the /dev/shm that the ranks need; 0 for one rank."""
     ranks = ranks_here(facts)
     if ranks <= 1:
         return 0
@@ -32,7 +32,7 @@ def shared_memory_bytes(facts: Facts) -> int:
 
 
 def check_shared_memory(facts: Facts) -> Iterator[Finding]:
-    """Ranks communicate through /dev/shm, which Docker limits to 64 MiB."""
+    """Check /dev/shm: ranks communicate through it, and Docker limits it to 64 MiB."""
     needed, room = shared_memory_bytes(facts), facts.shared_memory
     if not needed:
         return

@@ -16,10 +16,10 @@ from vllm_watch.signals.holders.track import DEAD_STATES
 from vllm_watch.signals.holders.words import seconds
 
 CONTEXT_BYTES = GIB // 2
-"""vLLM reads free memory after creating its CUDA context (and NCCL): 0.3 to 0.6 GiB by card and driver."""
+"""vLLM reads free memory after it creates its CUDA context (and NCCL), which takes 0.3 to 0.6 GiB by card and driver."""
 
 UNSURE_RATIO = 0.02
-"""The plan's error, as a share of the GPU (on public start-up logs some per cent of the KV cache): a launch short by less is not stopped."""
+"""The plan's error, as a share of the GPU (on public start-up logs some per cent of the KV cache). A launch that lacks less is not stopped."""
 
 _HOLDERS_NAMED = 3
 _UTILIZATION_LEAST = 0.05  # below, no model's weights fit
@@ -33,13 +33,13 @@ def wanted_bytes(facts: Facts, judged: GpuHolders) -> int | None:
 
 
 def is_short(facts: Facts, judged: GpuHolders) -> bool:
-    """Return True if vLLM would refuse to start on it."""
+    """Return True if vLLM would refuse to start on this GPU."""
     wanted, free = wanted_bytes(facts, judged), free_bytes(judged.gpu)
     return wanted is not None and free is not None and free < wanted
 
 
 def memory_missing(facts: Facts) -> str:
-    """Name the GPUs and holders of memory that the launch lacks; "" if it lacks none."""
+    """Name the GPUs that lack memory for the launch, and its holders; "" if none does."""
     if not facts.gpus or len(taken(facts)) < ranks_here(facts):
         return ""
     short = []
@@ -54,7 +54,7 @@ def memory_missing(facts: Facts) -> str:
 
 
 def check_memory(facts: Facts) -> Iterator[Finding]:
-    """Do vLLM's own check of each GPU at start."""
+    """Check each GPU's free memory as vLLM does at start."""
     gpus = taken(facts) if facts.gpus else ()
     refuses = sizing.refuses(facts)
     fine: list[GpuHolders] = []

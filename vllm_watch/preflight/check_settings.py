@@ -13,7 +13,7 @@ _LENGTH_KEYS = (
     "max_position_embeddings", "n_positions", "max_seq_len", "seq_length", "model_max_length",
     "max_sequence_length", "max_seq_length", "seq_len",
 )  # fmt: skip
-# With these kinds of rope scaling, max_position_embeddings is scaled already, or unscaled.
+# With these kinds of rope scaling, max_position_embeddings needs no factor.
 _NOT_SCALING = ("default", "llama3", "mrope", "su", "longrope")
 _BEFORE_AMPERE = ("t4", "v100", "p100", "p40", "p4", "gtx 10", "titan v", "rtx 20", "quadro rtx")
 
@@ -67,7 +67,7 @@ def check_length(facts: Facts) -> Iterator[Finding]:
 
 
 def check_dtype(facts: Facts) -> Iterator[Finding]:
-    """Only explicit bfloat16 is a problem: by default vLLM uses half on cards without it."""
+    """Find an explicit bfloat16 on cards without it; by default vLLM uses half there."""
     if facts.command.text("dtype") != "bfloat16" or not facts.gpus:
         return
     for judged in taken(facts):
@@ -79,7 +79,7 @@ def check_dtype(facts: Facts) -> Iterator[Finding]:
 
 
 def _limit(config: Mapping[str, Any]) -> int | None:
-    """Return None if the limit is absent, or if its scaling is not known here."""
+    """Return the model's own limit; None if it is absent or its scaling is unknown."""
     text = config.get("text_config")
     for each in (text, config):
         if not isinstance(each, Mapping):
@@ -102,5 +102,5 @@ def _scale(config: Mapping[str, Any]) -> float | None:
 
 
 def _is_number(cause: str) -> bool:
-    """An unknown type may be newer than our rules; an invalid number is refused by vLLM, too."""
+    """Return True for an invalid number: vLLM refuses it, too. An unknown type may be newer than our rules."""
     return any(each in cause for each in ("is not a number", "is not above", "does not divide", "invalid"))  # fmt: skip

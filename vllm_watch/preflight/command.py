@@ -25,7 +25,7 @@ _ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=")
 
 
 def is_whole(text: str) -> bool:
-    """Return True for at most twelve digits."""
+    """Return True if the text has only digits, at most twelve."""
     return _WHOLE.fullmatch(text) is not None
 
 
@@ -54,7 +54,7 @@ class Command:
     flags: Mapping[str, str] = field(default_factory=dict)
     environment: Mapping[str, str] = field(default_factory=dict)
     config_ignored: str | None = None
-    """vLLM ignores a file in this form: --config=FILE."""
+    """The FILE of --config=FILE, a form that vLLM ignores."""
 
     def text(self, name: str) -> str | None:
         return self.flags.get(name)
@@ -64,7 +64,7 @@ class Command:
         return default if value is None else value.lower() not in ("false", "0", "no")
 
     def whole(self, name: str, default: int) -> int:
-        """Another check reports an invalid number, so return the default for it."""
+        """Return the default for an invalid number: another check reports it."""
         value = self.flags.get(name, "")
         return int(value) if is_whole(value) else default
 
@@ -83,7 +83,7 @@ class Command:
         return " ".join([*before, *map(shlex.quote, safe_arguments(tuple(words)))])
 
     def without(self, name: str) -> str | None:
-        """Return None if the flag is in the configuration file."""
+        """Return the command without this flag; None if it lacks it."""
         at = self._at(name)
         if at is None:
             return None
@@ -128,7 +128,7 @@ class Split:
 
 
 def split(argv: Sequence[str], environment: Mapping[str, str]) -> Split:
-    """Find vLLM after words that may set variables (env, nohup, tini). Raises WatchError if it is not a `vllm serve`."""
+    """Find vLLM after wrappers (env, nohup, tini) and variables. Raises WatchError if the command is not a `vllm serve`."""
     words = list(argv)
     if not words:
         raise WatchError("no command is named", _EXAMPLE)
@@ -159,7 +159,7 @@ def _taken(
 
 
 def parse(parts: Split, config: Mapping[str, Any] | None = None) -> Command:
-    """The command line overrides the configuration file."""
+    """Parse the command; its flags override the configuration file."""
     flags, model = _read(parts.arguments)
     ignored = flags.pop("config", None) if parts.config_path is None else None
     flags.pop("config", None)

@@ -1,4 +1,4 @@
-"""Facts about this machine, for the checks. None is unknown, never zero."""
+"""Facts about this machine, for the checks. None means unknown, never zero."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -46,7 +46,7 @@ class ModelFiles:
     weights: int = 0
     bytes_total: int | None = None  # of the whole checkpoint, from its index or files
     bytes_here: int = 0
-    missing: tuple[str, ...] = ()  # listed in the index
+    missing: tuple[str, ...] = ()  # the index lists them
     damaged: tuple[str, ...] = ()  # shorter than their header declares, with the reason
     tokenizer: bool = True
     repository: str | None = None
@@ -57,11 +57,11 @@ class Software:
     """Installed software, read without running it."""
 
     executable: str | None = None
-    missing: str | None = None  # a program of the command that does not exist
+    missing: str | None = None  # the command's program, if it does not exist
     vllm: str | None = None
     torch: str | None = None
     cuda: tuple[int, int] | None = None
-    plugins: bool = False  # of vLLM, which may add flags
+    plugins: bool = False  # vLLM has plugins, which may add flags
     device: str | None = None  # "cuda" | "cpu" | "rocm" | "xpu" | …; None: unknown
     driver: str | None = None
     forward_compatible: bool = False  # a cuda-compat library is installed
@@ -74,7 +74,7 @@ class Facts:
     command: Command
     gpus: tuple[GpuHolders, ...] | None = None
     gpus_text: str = ""
-    commands: Mapping[int, str] = field(default_factory=dict)  # of holders, by PID, redacted
+    commands: Mapping[int, str] = field(default_factory=dict)  # of GPU processes, by PID, redacted
     listeners: tuple[Listener, ...] | None = None
     free_port: int | None = None
     files: ModelFiles | None = None

@@ -1,4 +1,4 @@
-"""Define the results of checks."""
+"""The results of checks."""
 
 from dataclasses import dataclass
 
@@ -7,7 +7,7 @@ OK, WARNING, PROBLEM, UNKNOWN = "ok", "warning", "problem", "unknown"
 
 @dataclass(frozen=True, slots=True)
 class Fix:
-    """`command` is None if no single one does it."""
+    """A remedy; `command` is None if no single command suffices."""
 
     what: str
     command: str | None = None
@@ -15,7 +15,7 @@ class Fix:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """Only a PROBLEM stops a launch."""
+    """A result; only a PROBLEM stops a launch."""
 
     check: str
     status: str

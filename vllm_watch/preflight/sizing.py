@@ -16,8 +16,8 @@ GIB = 1 << 30
 _SHARE_OLD, _SHARE_NEW = 0.9, 0.92  # vLLM's default; 0.92 since 0.20
 
 CHECKS_FREE_MEMORY = Release(0, 9, 1)
-"""V1 from this release on refuses to start if free memory < utilization × total; before, and in V0, memory held by others
-shrinks the KV cache instead. Source: vLLM's request_memory; first seen in logs of 0.9.1."""
+"""From this release on, V1 refuses to start if free memory < utilization × total. In earlier releases and in V0, memory held
+by others shrinks the KV cache instead. Source: vLLM's request_memory; first seen in logs of 0.9.1."""
 
 _UNIFIED = ("gb10", "orin", "thor", "jetson")
 """These GPUs share the host's memory, and CUDA's free memory excludes memory that the kernel would reclaim."""
@@ -37,7 +37,7 @@ def refuses(facts: Facts) -> bool:
 
 
 def offered_bytes(gpu: GpuSample) -> int | None:
-    """CUDA offers all memory except the driver's reserved part."""
+    """Return all memory except the driver's reserved part, as CUDA does."""
     if gpu.memory_total_bytes is None:
         return None
     return gpu.memory_total_bytes - (gpu.memory_reserved_bytes or 0)
@@ -57,7 +57,7 @@ def is_unified(gpu: GpuSample) -> bool:
 
 
 def utilization(facts: Facts) -> float | None:
-    """Return None if the utilization is invalid."""
+    """Return --gpu-memory-utilization; None if it is invalid."""
     given = facts.command.number("gpu-memory-utilization")
     if given is not None or facts.command.text("gpu-memory-utilization") is not None:
         return given if given is not None and 0 < given <= 1 else None
@@ -93,5 +93,5 @@ def plan(facts: Facts, *, share: float | None = None) -> Plan | None:
 
 
 def held_by_others(judged: GpuHolders) -> int:
-    """Return 0 if unknown."""
+    """Return the bytes held; 0 if unknown."""
     return judged.gpu.memory_used_bytes or 0

@@ -16,7 +16,7 @@ class Visible:
     """GPUs visible to vLLM, in its order."""
 
     gpus: tuple[GpuHolders, ...]
-    hidden: int  # by the variable
+    hidden: int  # GPUs hidden by the variable
     not_there: str | None = None  # the first word that is not a GPU
 
 
@@ -49,7 +49,7 @@ def ranks_here(facts: Facts) -> int:
 
 
 def taken(facts: Facts) -> tuple[GpuHolders, ...]:
-    """Return fewer GPUs than wanted if there are fewer, none if vLLM is built for another device."""
+    """Return vLLM's GPUs: fewer than wanted if too few are visible, none if it is built for another device."""
     if facts.software.device not in (None, "cuda"):
         return ()
     return visible(facts).gpus[: ranks_here(facts)]
@@ -62,7 +62,7 @@ def order_unknown(facts: Facts) -> bool:
 
 
 def _countable(gpus: Sequence[GpuHolders]) -> list[GpuHolders]:
-    """Leave out MIG parents: CUDA offers the slices."""
+    """Leave out MIG parents: CUDA offers only their slices."""
     sliced = {each.gpu.mig_parent_uuid for each in gpus}
     return [each for each in gpus if each.gpu.uuid not in sliced]
 

@@ -24,7 +24,7 @@ class TokenSettings(Settings):
     """A bearer token of one person or program; its name appears in the journal."""
 
     name: Name
-    """Its owner: a slug, unique."""
+    """The owner's name: a unique slug."""
 
     file: FilePath
     """File with the token (at least 16 characters), reread when it changes; readable only by vllm-watch."""
@@ -36,11 +36,11 @@ class TokenSettings(Settings):
 
 
 class ApiSettings(Sections):
-    """Access to the HTTP API. Endpoints that change something do not exist without tokens."""
+    """Access to the HTTP API. Endpoints that change something exist only if tokens are configured."""
 
     hosts: tuple[str, ...] = Field((), max_length=100)
-    """Host names that requests may use, besides loopback names and IP addresses. Unset: any, if it listens on a network address.
-    Why: Against DNS rebinding."""
+    """Host names that requests may use, besides loopback names and IP addresses. Unset: any name, if `listen` is a network address.
+    Why: Prevents DNS rebinding."""
 
     public: bool = False
     """Serve `/public`: names of targets, their state and uptime, without addresses and evidence.

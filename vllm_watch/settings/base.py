@@ -1,4 +1,4 @@
-"""The base of every settings model. It is strict: YAML 1.1 reads `on` as true, and a misspelt key would leave a default in force."""
+"""The base of every settings model. It is strict, because YAML 1.1 reads `on` as true and a misspelt key would silently keep the default."""
 
 import math
 import re
@@ -21,7 +21,7 @@ from pydantic_core import PydanticCustomError
 
 from vllm_watch.support.redaction import redacted, without_path
 
-_QUOTED_CHARACTERS_MAX = 80  # recognisable, and fits on one line
+_QUOTED_CHARACTERS_MAX = 80  # enough to recognise it, on one line
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}")  # a DNS label
 _NAME_REMEDY = (
     "use lower-case letters, digits, '.', '_' and '-', at most 63, the first a letter or digit"
@@ -139,7 +139,7 @@ def _http_url(value: Any) -> Any:
 
 Name = Annotated[str, AfterValidator(_name)]
 HttpUrl = Annotated[str, BeforeValidator(_http_url)]
-# The path of a chat webhook is a secret: it allows posting.
+# A chat webhook's path is a secret: it allows posting.
 WebhookUrl = Annotated[HttpUrl, PlainSerializer(without_path, when_used="json")]
 Seconds = Annotated[float, BeforeValidator(_seconds), Field(gt=0, allow_inf_nan=False)]
 Minutes = Annotated[float, BeforeValidator(_number), Field(gt=0, allow_inf_nan=False)]
@@ -156,6 +156,6 @@ Switch = Annotated[
     BeforeValidator(_switch),
     WithJsonSchema({"enum": ["auto", "on", "off", True, False]}),
 ]
-# Relative to the folder of the configuration file.
+# Relative paths begin at the configuration file's folder.
 FilePath = Annotated[Path, AfterValidator(_resolved)]
 FilePattern = Annotated[str, Field(min_length=1), AfterValidator(_resolved_pattern)]

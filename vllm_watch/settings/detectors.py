@@ -46,7 +46,7 @@ else:
 
 
 class GroupSettings(Settings):
-    """Settings of the targets of one group, by the group's name."""
+    """Settings of one group's targets."""
 
     detectors: DetectorsSettings = DetectorsSettings()
     """Overrides of `detectors` for this group."""

@@ -80,7 +80,7 @@ def dotted(path: KeyPath) -> str:
 
 
 def model_at(model: type[BaseModel], path: KeyPath) -> type[BaseModel] | None:
-    """Return the model at a path, also as an item of a list; None if there is none."""
+    """Return the model at a path, even inside a list; None if there is none."""
     current: type[BaseModel] | None = model
     for key in path:
         if isinstance(key, str) and current is not None:

@@ -22,13 +22,13 @@ from vllm_watch.settings.base import (
 )
 
 _DOCKER_ANSWER_SECONDS = 10.0  # Docker's time to start the container after the stop
-# systemd's alphabet of unit names, without templates; a leading - would be an option.
+# Characters that systemd allows in unit names; not templates. A leading - would be an option.
 _UNIT = re.compile(r"[A-Za-z0-9:_.\\][A-Za-z0-9:_.\\-]*(@[A-Za-z0-9:_.\\-]+)?\.service")
 
 PORT = "{port}"
-"""In a unit's name: the port of the restarted target."""
+"""In a unit's name, it becomes the restarted target's port."""
 
-# A kind with rollouts, and a DNS subdomain: it becomes a path.
+# A kind with rollouts, and a DNS subdomain: both become parts of a URL.
 _WORKLOAD = re.compile(r"(deployment|statefulset|daemonset|leaderworkerset)/[a-z0-9][a-z0-9.-]*")
 
 
@@ -71,7 +71,7 @@ class HookSettings(Settings):
     """Its name for `restart.hook`: a slug, unique among all hooks."""
 
     timeout_seconds: Seconds = Field(60.0, le=3600)
-    """Timeout of one call; then it is ended with all processes that it started.
+    """Timeout of one call; then the call and all processes that it started are ended.
     Why: A supervisor answers in seconds; a shutdown that drains takes a minute."""
 
 
@@ -105,10 +105,10 @@ class WebhookHook(HookSettings):
 
 
 class GateHook(HookSettings):
-    """An exec probe in the engine's container polls the gate, and Kubernetes restarts it: no rights needed."""
+    """An exec probe in the engine's container polls the gate, and Kubernetes restarts that container; vllm-watch needs no rights."""
 
     timeout_seconds: Seconds = Field(120.0, le=3600)
-    """The longest time that the gate answers `kill`; it ends with the server.
+    """Longest time that the gate answers `kill`; it stops when the server ends.
     Why: Kubernetes needs three failed probes (30 s by default) and a grace period of 30 s."""
 
 
@@ -116,11 +116,11 @@ class SystemdHook(HookSettings):
     """A systemd unit on this host."""
 
     unit: Annotated[str, AfterValidator(_unit)] = Field(max_length=255)
-    """Such as `vllm@8000.service`; in `vllm@{port}.service` each target's own port is filled in. Restarted with
-    `systemctl`."""
+    """Name of the unit, such as `vllm@8000.service`; in `vllm@{port}.service`, `{port}` becomes the target's port. Restarted
+    with `systemctl`."""
 
     user: bool = False
-    """A unit of the user manager instead of the system manager.
+    """Whether it is a unit of the user manager, not of the system manager.
     Why: Engines usually run as system units."""
 
 
@@ -155,15 +155,15 @@ class KubernetesHook(HookSettings):
 
     namespace: str = Field("", max_length=253)
     """Namespace of the pod.
-    Default: the target's, else our own"""
+    Default: the target's, else vllm-watch's own"""
 
     workload: Annotated[str, AfterValidator(_workload)] = Field("", max_length=300)
     """`deployment/NAME`, `statefulset/NAME`, `daemonset/NAME` or `leaderworkerset/NAME`, for
     `rollout_restart`."""
 
     state_outlives_pod: bool = False
-    """Whether `state_dir` is on a volume that outlives vllm-watch's own pod. Only then may that pod be
-    replaced, too.
+    """Whether `state_dir` is on a volume that outlives vllm-watch's own pod. Only then may a restart
+    replace that pod.
     Why: Without the journal the restart budget would be lost."""
 
     @model_validator(mode="after")

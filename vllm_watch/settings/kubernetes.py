@@ -9,7 +9,7 @@ from pydantic import AfterValidator, Field, field_validator
 from vllm_watch.settings.base import Port, Settings, problem, quoted
 
 NAMESPACES_MAX = 50
-"""Each needs an open watch connection to the API server; use `*` for many."""
+"""Each namespace needs an open watch connection to the API server; use `*` for many."""
 
 _LABEL = r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?"
 _KEY = rf"([a-z0-9]([a-z0-9.-]{{0,251}}[a-z0-9])?/)?{_LABEL}"
@@ -36,7 +36,7 @@ class KubernetesDiscovery(Settings):
         (), max_length=NAMESPACES_MAX
     )
     """Namespaces of the pods; `*` alone for the whole cluster, which needs a ClusterRole.
-    Default: our own"""
+    Default: vllm-watch's own"""
 
     node_name: str = Field("", max_length=253)
     """Only pods of this node; `$NAME` is read from the environment (a DaemonSet sets it from `spec.nodeName`).

@@ -14,8 +14,8 @@ class LockSettings(Settings):
     """A lock shared by several watchers, so that only one restarts at a time."""
 
     kind: Literal["none", "file", "lease"] = "none"
-    """`file`: among the watchers of one host; `lease`: a Kubernetes Lease.
-    Why: One watcher needs none."""
+    """`file`: shared by the watchers of one host; `lease`: a Kubernetes Lease.
+    Why: A single watcher needs no lock."""
 
     name: Name = "vllm-watch"
     """Watchers with the same name share its slots.
@@ -27,11 +27,11 @@ class LockSettings(Settings):
 
     restarts_per_hour_max: Annotated[int, Field(ge=1, le=1000)] | None = 6
     """Restarts per hour of all watchers that share the lock; `null`: no limit.
-    Why: One at a time, each verified for ten minutes, make six."""
+    Why: One at a time, each verified for ten minutes, makes six."""
 
     ttl_seconds: Seconds = Field(300.0, ge=15, le=86400)
-    """A holder must renew within this time; others may take the lock after three times this. No hook may take longer.
-    Why: Longer than any hook; a dead watcher's lock is free after a quarter of an hour."""
+    """A holder must renew the lock within this time; others may take it after three times this. It must exceed the hook's timeout.
+    Why: Hooks take less, and a dead watcher's lock is free after a quarter of an hour."""
 
     release_delay_seconds: Annotated[float, Field(ge=0, le=86400)] = 0.0
     """Wait between a restart and the next one.
@@ -41,10 +41,10 @@ class LockSettings(Settings):
     """`file`: the folder of the locks."""
 
     namespace: str = Field("", max_length=253)
-    """`lease`: its namespace; unset: our own."""
+    """`lease`: namespace of the Lease; unset: vllm-watch's own."""
 
     def unusable(self, hook_seconds: float, has_state_dir: bool) -> list[Problem]:
-        """`hook_seconds` is the timeout of one call of the hook."""
+        """Return the problems; `hook_seconds` is the hook's timeout."""
         found: list[Problem] = []
         least = hook_seconds + HOOK_GRACE_SECONDS
         if self.kind != "none" and self.ttl_seconds < least:

@@ -39,7 +39,7 @@ _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,99}")
 
 def _variable(value: str) -> str:
     if not _VARIABLE.fullmatch(value):
-        # Not shown: it may be the URL itself.
+        # The value may be the URL itself.
         raise problem(
             "the value (not shown) is not a variable name", "write a name such as NOTIFY_URLS"
         )
@@ -55,7 +55,7 @@ class NotifierSettings(Settings):
     severities: tuple[Severity, ...] = ("page", "ticket")
     """Severities of incidents: `page` (critical), `ticket` (warning), `info`; `[]`: restarts only.
     Default: page, ticket
-    Why: Info is for the page, not for messages."""
+    Why: `info` belongs on the status page, not in messages."""
 
     kinds: tuple[Kind, ...] = Field((), max_length=50)
     """Only incidents of these kinds; `target_unreadable`: a target cannot be scraped.
@@ -78,10 +78,10 @@ class NotifierSettings(Settings):
     )
     """Steps of restarts: `dry_run`, `approval` (pending), `refused`, `breaker` (opened), `begun`, `helped`, `did_not_help`, `failed`, `uncertain`, `cancelled`.
     Default: approval, begun, helped, did_not_help, failed, uncertain
-    Why: Actions, and requests for approval; refusals are normal."""
+    Why: Actions and requests for approval need attention; refusals are normal."""
 
     resolved: bool = True
-    """Whether to send the end of an incident, too.
+    """Whether to send a message when an incident ends, too.
     Why: The on-call engineer may already be on the way."""
 
     reminder_hours: Annotated[float, Field(ge=0, le=168, allow_inf_nan=False)] = 4.0
@@ -93,8 +93,8 @@ class NotifierSettings(Settings):
     Why: Scrapes of many targets are spread over seconds."""
 
     messages_per_hour_max: int = Field(20, ge=1, le=1000)
-    """Further messages in an hour become one digest; critical ones are sent within five minutes.
-    Why: More are not read, and services block the sender."""
+    """Further messages in an hour form a digest, sent within five minutes if one is critical.
+    Why: More are not read, and services block such senders."""
 
     timeout_seconds: Seconds = Field(15.0, le=120)
     """Timeout of one try.
@@ -124,10 +124,10 @@ class AppriseNotifier(NotifierSettings):
     """Slack, PagerDuty, e-mail and a hundred more, through apprise (extra `apprise`)."""
 
     urls_file: Annotated[FilePath, BeforeValidator(_no_url)] | None = None
-    """File with apprise URLs, one a line, readable only by vllm-watch."""
+    """File with apprise URLs, one per line, readable only by vllm-watch."""
 
     urls_variable: Annotated[str, AfterValidator(_variable)] | None = None
-    """Instead: an environment variable with them."""
+    """Alternatively, an environment variable with the URLs."""
 
     @model_validator(mode="after")
     def _one_source(self) -> "AppriseNotifier":
@@ -166,11 +166,11 @@ class NotificationsSettings(Sections):
 
     runbooks_url: HttpUrl | None = None
     """URL of your own copy of `docs/`.
-    Default: the daemon's own"""
+    Default: the daemon's own copy"""
 
     unreadable_seconds: Seconds = Field(300.0, ge=30, le=86400)
     """Send a warning if a target cannot be scraped for this long.
-    Why: Starts, restarts and moves take less."""
+    Why: Starts, restarts and moves take less time."""
 
     webhook: tuple[WebhookNotifier, ...] = Field((), max_length=NOTIFIERS_MAX)
     apprise: tuple[AppriseNotifier, ...] = Field((), max_length=NOTIFIERS_MAX)

@@ -17,7 +17,7 @@ class OtlpSettings(Settings):
     Why: Between Prometheus' usual 15 s and OpenTelemetry's 60 s."""
 
     headers_file: FilePath | None = None
-    """File with headers, one a line: `Authorization: Bearer …`; read at the start."""
+    """File with HTTP headers, one per line: `Authorization: Bearer …`; read at the start."""
 
     ca_file: FilePath | None = None
     """CA certificates for the collector, in PEM.

@@ -15,7 +15,7 @@ from vllm_watch.settings.target import named_url
 
 PREFIX = "VLLM_WATCH_"
 CONFIG_VARIABLE = "VLLM_WATCH_CONFIG"
-# The environment of a restart hook's command, which may itself run vllm-watch.
+# Variables set for a restart hook's command, which may itself run vllm-watch.
 HOOK_VARIABLES = frozenset(
     f"{PREFIX}{word}"
     for word in (
@@ -82,7 +82,7 @@ class Overrides:
         web_config: Path | None = None,
         tls: Mapping[str, str] | None = None,
     ) -> None:
-        """`--target` adds to the file's targets."""
+        """Arguments override the file; `--target` adds to its targets."""
         self._add_targets(targets_from, targets)
         if listen is not None:
             self._set(("listen",), listen, "--listen")
@@ -140,7 +140,7 @@ def _scalar_paths(model: type[BaseModel], above: KeyPath = ()) -> list[KeyPath]:
     paths: list[KeyPath] = []
     for name, field in model.model_fields.items():
         if get_origin(field.annotation) is tuple:
-            continue  # of the lists, only `targets` has a variable
+            continue  # `targets` is the only list with a variable
         inner = model_at(model, (name,))
         paths += [(*above, name)] if inner is None else _scalar_paths(inner, (*above, name))
     return paths

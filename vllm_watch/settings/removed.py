@@ -33,7 +33,7 @@ REMEDIES = {
     "hooks.gate.kill_dir": _KILL_DIR,
     "discovery.dns": _DNS,
 }
-"""By dotted path, without list indices; a removed value follows `=`."""
+"""Key: dotted path, without list indices, and `=VALUE` if only that value was removed."""
 
 
 def remedy(path: tuple[str | int, ...], value: object = None) -> str | None:

@@ -15,13 +15,13 @@ Trigger = Literal["incident", "schedule", "alertmanager"]
 
 
 class BlockersSettings(Settings):
-    """Prometheus queries and alerts that block a restart; without an answer it is blocked, too."""
+    """Prometheus queries and alerts that block a restart; an unanswered query blocks it, too."""
 
     prometheus_url: HttpUrl | None = None
     """URL of a Prometheus."""
 
     token_file: FilePath | None = None
-    """File with the bearer token for it."""
+    """File with the bearer token for Prometheus."""
 
     queries: tuple[str, ...] = Field((), max_length=20)
     """PromQL; a query with any result blocks."""
@@ -31,7 +31,7 @@ class BlockersSettings(Settings):
 
     timeout_seconds: Seconds = Field(5.0, le=60)
     """Timeout of each query.
-    Why: A slower Prometheus is itself in trouble, and blocks."""
+    Why: A slower Prometheus is itself in trouble, so it blocks."""
 
     @property
     def any(self) -> bool:
@@ -42,7 +42,7 @@ class DrainSettings(Settings):
     """Lets requests finish before the restart. A server without progress is restarted at once."""
 
     enabled: bool = True
-    """Whether to wait.
+    """Whether to let requests finish.
     Why: It costs a minute and saves requests."""
 
     deadline_seconds: Seconds = Field(60.0, le=3600)
@@ -54,11 +54,11 @@ class VerifySettings(Settings):
     """Verification that a restart helped."""
 
     start_seconds: Seconds = Field(1800.0, le=4 * 3600)
-    """Start timeout until a start was measured; then twice the longest one, at least 3 minutes.
+    """Start timeout until a start was measured; then it is twice the longest one, at least 3 minutes.
     Why: Large models load for 10 to 20 minutes."""
 
     settle_seconds: Seconds = Field(300.0, le=4 * 3600)
-    """Time from the first tokens until throughput must equal that of a fresh engine.
+    """After the first tokens, throughput must reach a fresh engine's within this time.
     Why: Caches are cold and the queue is long right after a start."""
 
 
@@ -79,7 +79,7 @@ class RestartSettings(Sections):
 
     time_zone: Zone = "UTC"
     """Time zone of windows and schedules.
-    Why: It has no DST."""
+    Why: UTC has no DST."""
 
     windows: tuple[WindowText, ...] = Field((), max_length=50)
     """Allowed times, such as `Mon-Fri 01:00-05:00`; empty: any time, except for non-urgent incidents, which need a window."""
@@ -90,11 +90,11 @@ class RestartSettings(Sections):
     freezes: tuple[FreezeSettings, ...] = Field((), max_length=200)
     cooldown_seconds: Seconds = 1800.0
     """Minimum time between two restarts in a group.
-    Why: In less it is unknown whether the last one helped."""
+    Why: It takes this long to know whether the last restart helped."""
 
     cooldown_load_times: Annotated[float, Field(ge=0, le=100)] = 2.0
     """Minimum cooldown as a multiple of this engine's start time.
-    Why: One to load, one to prove itself."""
+    Why: One start time to load, one to prove itself."""
 
     budget_per_hour: int = Field(1, ge=0, le=100)
     """Restarts of a group per hour.
@@ -102,10 +102,10 @@ class RestartSettings(Sections):
 
     budget_per_day: int = Field(3, ge=0, le=1000)
     """Restarts of a group per day.
-    Why: A trouble that needs more is not cured by restarts."""
+    Why: Restarts do not cure a fault that needs more."""
 
     peers: Literal["watched", "none"] = "watched"
-    """`watched`: enough other targets of the group must be healthy; `none`: they do not matter.
+    """`watched`: enough other targets of the group must be healthy; `none`: no check of others.
     Why: Acting without peers needs an explicit decision."""
 
     peers_healthy_ratio_min: Annotated[float, Field(ge=0, le=1)] = 0.5
@@ -132,7 +132,7 @@ class RestartSettings(Sections):
         return self.blockers.any or self.lock.kind != "none" or self.peers == "none"
 
     def unusable(self, hooks: Mapping[str, float], has_state_dir: bool) -> list[Problem]:
-        """`hooks` has the timeout of each hook by name."""
+        """Return the problems; `hooks` has each hook's timeout by name."""
         found: list[Problem] = []
         if self.hook and self.hook not in hooks:
             known = ", ".join(hooks) or "none is configured"

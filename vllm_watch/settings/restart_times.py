@@ -22,7 +22,7 @@ def _zone(value: str) -> str:
 
 def _moment(value: Any) -> Any:
     if not isinstance(value, str):
-        return value  # a date of YAML
+        return value  # YAML made it a date
     try:
         return datetime.fromisoformat(value)
     except ValueError:
@@ -69,13 +69,13 @@ class FreezeSettings(Settings):
     """A period without restarts."""
 
     begin: Moment
-    """Such as `2026-12-24T08:00:00+01:00`; UTC if it has no zone."""
+    """Begin, such as `2026-12-24T08:00:00+01:00`; UTC if it has no zone."""
 
     end: Moment
     """Its end, exclusive."""
 
     reason: str = Field("", max_length=200)
-    """Shown with every refusal."""
+    """Reason, shown with every refusal."""
 
     @model_validator(mode="after")
     def _ends_later(self) -> "FreezeSettings":
@@ -92,7 +92,7 @@ class ScheduleSettings(Settings):
     """Its name in metrics and the journal: a slug."""
 
     cron: Cron = ""
-    """Five fields, such as `0 4 * * sun`, in `restart.time_zone`."""
+    """Five cron fields, such as `0 4 * * sun`, in `restart.time_zone`."""
 
     interval_seconds: Seconds | None = Field(None, ge=600)
     """Instead of `cron`: interval between runs."""
@@ -102,15 +102,15 @@ class ScheduleSettings(Settings):
     Why: A single server needs none."""
 
     misfire_seconds: Seconds = 3600.0
-    """Latest start after the scheduled time.
+    """Longest delay after the scheduled time.
     Why: A missed night window must not run at noon."""
 
     uptime_seconds_min: Annotated[float, Field(ge=0)] = 0.0
-    """Only if the server has run for at least this long.
+    """Restart only if the server has run for at least this long.
     Why: By default a schedule has no conditions."""
 
     throughput_ratio_max: Annotated[float, Field(gt=0, le=1)] | None = None
-    """Only if throughput is at most this share of the fresh engine's, at equal load."""
+    """Restart only if throughput is at most this share of the fresh engine's, at equal load."""
 
     @model_validator(mode="after")
     def _has_times(self) -> "ScheduleSettings":

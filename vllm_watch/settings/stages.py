@@ -8,7 +8,7 @@ from vllm_watch.settings.base import Bytes, FilePath, Minutes, Seconds, Settings
 from vllm_watch.settings.tls import TlsConfig
 
 _TIMEOUT_SECONDS = 4.0
-_TIMEOUT_SECONDS_MIN = 2.0  # with a scrape a second, a busy API server would time out
+_TIMEOUT_SECONDS_MIN = 2.0  # shorter scrape intervals would otherwise time out on a busy API server
 _CONNECT_TIMEOUT_SECONDS = 2.0
 _INTERVAL_SECONDS_MIN = 0.1
 
@@ -33,7 +33,7 @@ class ScrapeSettings(Settings):
 
     interval_seconds: Interval = 5.0
     """Interval of scrapes of `/metrics`.
-    Why: Three scrapes show a change of state within 15 seconds; 1 is fine, too."""
+    Why: Three scrapes show a change of state within 15 seconds; an interval of 1 works, too."""
 
     timeout_seconds: Seconds = Field(default_factory=_timeout_seconds, le=30)
     """Timeout of one complete answer.
@@ -54,11 +54,11 @@ class ScrapeSettings(Settings):
 
     health_interval_seconds: Interval = 5.0
     """Interval of `GET /health`.
-    Why: Both are needed to distinguish a dead engine from a dead server."""
+    Why: Only metrics and health together distinguish a dead engine from a dead server."""
 
     api_key_file: FilePath | None = None
     """File with the key of vLLM's `--api-key`, reread when it changes.
-    Why: `/v1/models` needs it if vLLM has one. `/metrics` does not, but a proxy may: it gets the key after a 401 or 403."""
+    Why: `/v1/models` needs the key if vLLM has one. `/metrics` does not, but a proxy may: the key is sent after a 401 or 403."""
 
     tls_config: TlsConfig = TlsConfig()
 
@@ -90,12 +90,12 @@ class FleetSettings(Settings):
     """Many targets that become unreachable at once are one incident."""
 
     targets_min: int = Field(3, ge=2)
-    """At least this many targets within a minute.
+    """At least this many targets become unreachable within a minute.
     Why: Two may be chance, or two ranks of one deployment."""
 
     share: float = Field(0.5, gt=0, lt=1)
-    """And more than this share of the targets that answered before.
-    Why: If most are gone, a shared cause is likelier than one in each."""
+    """They must exceed this share of the targets that answered before.
+    Why: If most are gone, one shared cause is likelier than many separate ones."""
 
 
 class SignalsSettings(Settings):
@@ -106,7 +106,7 @@ class SignalsSettings(Settings):
     Why: Long enough for a p95 at a few requests per second, short enough to show a collapse."""
 
     totals: bool = True
-    """Export counters and histograms that add up over engines and restarts.
+    """Export counters and histograms that continue across restarts and can be summed over engines.
     Why: About 50 series per engine; disable them if Prometheus scrapes vLLM itself."""
 
 
@@ -114,13 +114,13 @@ class SloSettings(Settings):
     """Your objectives: goodput counts requests that meet all of them. A target can override each key."""
 
     time_to_first_token_seconds: Seconds | None = None
-    """A request's first token within this time."""
+    """A request must get its first token within this time."""
 
     inter_token_latency_seconds: Seconds | None = None
-    """Each further token within this time."""
+    """Each further token must follow within this time."""
 
     e2e_latency_seconds: Seconds | None = None
-    """A whole request within this time."""
+    """A whole request must end within this time."""
 
 
 class GpuSettings(Settings):
@@ -135,7 +135,7 @@ class GpuSettings(Settings):
     Why: Memory and temperature change over seconds; a poll takes the driver's lock."""
 
     deadline_seconds: Seconds = 10.0
-    """A longer poll is reported as a hung driver; polls never overlap.
+    """A poll that takes longer is reported as a hung driver; polls never overlap.
     Why: A cold driver without persistence mode needs seconds for its first call."""
 
 
@@ -144,7 +144,7 @@ class RecorderSettings(Settings):
 
     minutes: Minutes = Field(10.0, le=24 * 60)
     """Length of the recording.
-    Why: From before the first sign of most incidents until the on-call engineer reacts."""
+    Why: It reaches from before the first sign of most incidents until the on-call engineer reacts."""
 
     bytes_max: Bytes = Field(8 << 20, ge=64 << 10)
     """Maximum compressed size of one target's recording; the oldest data is dropped first.

@@ -98,11 +98,11 @@ class TargetConfig(Settings):
     Default: host and port of its URL"""
 
     url: BaseUrl
-    """The server's base URL, without credentials; a path comes before `/metrics`."""
+    """The server's base URL, without credentials; `/metrics` is appended to its path."""
 
     group: str = Field("", max_length=253)
     """Group of interchangeable servers: budgets and baselines are per group.
-    Default: the name"""
+    Default: the target's name"""
 
     namespace: str = Field("", max_length=253)
     """Kubernetes namespace, for labels only."""
@@ -114,12 +114,12 @@ class TargetConfig(Settings):
     """Host or Kubernetes node, for labels only."""
 
     peers: tuple[TargetName, ...] = ()
-    """Targets that it exchanges KV with (prefill and decode), on one side. Discovery on
+    """Targets that this one exchanges KV with (prefill and decode); set it on one side. Discovery on
     Kubernetes and on this host finds them by labels and `--kv-transfer-config`.
     Why: A server that waits for KV is not at fault: the incident is then opened for the stalled peer."""
 
     gang: str = Field("", max_length=253)
-    """A shared name of ranks that step together, with one address per rank.
+    """Name shared by ranks that step together but have separate addresses.
     Why: A stalled rank stops the others; a restart then covers all of them, or is refused."""
 
     scrape: ScrapeSettings = ScrapeSettings()
@@ -180,7 +180,7 @@ class DiscoverySettings(Sections):
     """Discovery of targets without a reload."""
 
     refresh_seconds: Seconds = Field(30.0, ge=1, le=3600)
-    """Interval of reading the files.
+    """Interval of reading the files and searching this host.
     Why: A new server is found while it still loads its weights."""
 
     host: bool = False
@@ -196,10 +196,10 @@ class DiscoverySettings(Sections):
     `refresh_seconds`."""
 
     allow: tuple[Annotated[str, AfterValidator(_host_or_network)], ...] = Field((), max_length=1000)
-    """Allowed hosts: names (`*.example.org` for all below), addresses, networks (`10.0.0.0/8`). Others are never
+    """Allowed hosts: names (`*.example.org` includes all names below it), addresses, networks (`10.0.0.0/8`). Others are never
     contacted. Targets from files and pods get `scrape.api_key_file` only if listed here.
     Default: all are scraped; targets from files and pods get no key
-    Why: With write access to the files, or the right to create pods, our key could be sent anywhere."""
+    Why: Otherwise write access to the files, or the right to create pods, could send our key anywhere."""
 
     @property
     def any(self) -> bool:
@@ -213,7 +213,7 @@ def name_of(url: str) -> str:
 
 
 def slug(text: str) -> str:
-    """Return the text as a name; a long one is cut and ends in a digest."""
+    """Return the text as a name; a long text is cut and a digest is appended."""
     short = re.sub(r"-{2,}", "-", re.sub(r"[^a-z0-9._-]", "-", text.lower())).strip("-._")
     if len(short) <= _NAME_CHARACTERS_MAX:
         return short

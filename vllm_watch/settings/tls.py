@@ -11,7 +11,7 @@ from vllm_watch.settings.base import FilePath, Problem, Settings, problem, probl
 from vllm_watch.support import regular_file
 
 FILE_BYTES_MAX = 4 << 20
-"""Per file: all CA certificates of a system take a quarter of a megabyte."""
+"""Limit per file; all CA certificates of a system take a quarter of a megabyte."""
 
 _CA_REMEDY = "name a file with the certificates of authorities, in PEM, readable by vllm-watch"
 _PAIR_REMEDY = "name a certificate and its own key, without a passphrase, both in PEM and readable by vllm-watch"
@@ -112,7 +112,7 @@ def _certify(made: ssl.SSLContext, cert_file: Path, key_file: Path) -> None:
 
 
 def _read(key: str, file: Path, remedy: str) -> bytes:
-    # Not shown: it may be the key itself.
+    # The value may be the key itself.
     shown = "the value (not shown)" if key == "key_file" else quoted(str(file))
     try:
         if_exposed: regular_file.IfExposed = "warned" if key == "key_file" else "taken"
@@ -122,6 +122,6 @@ def _read(key: str, file: Path, remedy: str) -> bytes:
     except OSError as error:
         cause = f"{shown} names no file that can be read: {error.strerror or error}"
         raise TlsFileError(key, cause, remedy, error) from None
-    if b"-----BEGIN " not in held:  # without CAs, ssl would use the system's
+    if b"-----BEGIN " not in held:  # without certificates, ssl would use the system's
         raise TlsFileError(key, f"{shown} holds no PEM", remedy)
     return held

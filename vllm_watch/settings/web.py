@@ -1,4 +1,4 @@
-"""The web configuration file of Prometheus exporters. Options that Python's TLS cannot honour like Go's are refused.
+"""The web configuration file of Prometheus exporters. Options that Python's TLS cannot honour as Go's does are refused.
 
 Source: github.com/prometheus/exporter-toolkit, docs/web-configuration.md.
 """
@@ -19,7 +19,7 @@ FILE_BYTES_MAX = 1 << 20
 USERS_MAX = 1000
 
 BCRYPT_COST_MAX = 14
-"""A check takes 50 ms at cost 10 and a second at 14; each step doubles it, and 31 would take a day."""
+"""A check takes 50 ms at cost 10 and a second at 14; each step doubles the time, and 31 would take a day."""
 
 _BCRYPT = re.compile(r"\$2[abxy]\$(\d\d)\$[./A-Za-z0-9]{53}")
 
@@ -80,7 +80,7 @@ def _curves(value: Any) -> Any:
 def _hash(value: Any) -> Any:
     match = _BCRYPT.fullmatch(value) if isinstance(value, str) else None
     if match is None:
-        # Not shown: it may be the password itself.
+        # The value may be the password itself.
         remedy = "write the output of: htpasswd -nBC 10 '' | tr -d ':\\n'"
         raise problem("the value (not shown) is not a bcrypt hash", remedy)
     if not 4 <= int(match[1]) <= BCRYPT_COST_MAX:  # noqa: PLR2004

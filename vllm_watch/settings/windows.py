@@ -1,7 +1,7 @@
 """Weekly windows in a time zone, which allow or forbid restarts. Source: kured's time windows; the rules for DST are our own.
 
-A window belongs to the day on which it begins: `Fri 22:00-04:00` ends on Saturday. At a DST change, allowing windows
-get shorter and forbidding windows longer.
+A window belongs to the day on which it begins: `Fri 22:00-04:00` ends on Saturday. At a DST change, windows that
+allow restarts get shorter, and windows that forbid them longer.
 """
 
 import re
@@ -38,7 +38,7 @@ class Window:
 
 
 def _moments(wall: datetime, zone: tzinfo) -> tuple[float, float]:
-    """The two Unix times differ only at a DST change."""
+    """Return two Unix times, which differ only at a DST change."""
     return (
         wall.replace(tzinfo=zone, fold=0).timestamp(),
         wall.replace(tzinfo=zone, fold=1).timestamp(),

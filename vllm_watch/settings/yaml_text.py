@@ -110,7 +110,7 @@ def _duplicates(node: yaml.Node, path: str) -> list[Found]:
         first: dict[str, int] = {}
         for key, value in node.value:
             if not isinstance(key, yaml.ScalarNode):
-                continue  # its construction reports an error
+                continue  # loading it reports an error
             here = f"{path}.{key.value}" if path else key.value
             line = key.start_mark.line + 1
             if key.value in first:

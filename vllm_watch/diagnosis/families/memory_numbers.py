@@ -37,16 +37,16 @@ _OWN = re.compile(
 )
 
 OWN_RATIO = 0.85
-"""A process with this share of a GPU lacks no memory because of others."""
+"""If a process holds this share of a GPU, others are not the cause."""
 
 OVERHEAD_RATIO = 0.2
 """Peak, graphs and contexts take at most this share of a GPU."""
 
 NEARLY_FREE_RATIO = 0.93
-"""The driver and a display hold the rest."""
+"""Only the driver and a display hold the rest."""
 
 CLOSE_RATIO = 0.85
-"""With this share of the request free, a lower utilization costs little."""
+"""If this share of the requested memory is free, a lower utilization costs little."""
 
 
 def is_own(facts: Facts) -> bool | None:
@@ -67,7 +67,7 @@ def is_nearly_free(text: str) -> bool:
 
 
 def kv_too_small(text: str, facts: Facts) -> Told:
-    """Return the context that fits, and the share that this one needs."""
+    """Return the context that fits, and the GPU share that the requested one needs."""
     if found := _STATE.search(text):
         fix = Fix(
             "run no more requests at once than there are blocks", f"--max-num-seqs {found[2]}"
@@ -102,7 +102,7 @@ def kv_too_small(text: str, facts: Facts) -> Told:
 
 
 def no_blocks(text: str, facts: Facts) -> Told:
-    """Return what the weights leave."""
+    """Return the memory that the weights leave."""
     told = out_of_memory(text, facts)
     total, share, weights = (
         facts.get(each)
@@ -124,7 +124,7 @@ def no_blocks(text: str, facts: Facts) -> Told:
 
 
 def capture(text: str, facts: Facts) -> Told:
-    """Return a smaller share."""
+    """Suggest a smaller GPU share."""
     told = out_of_memory(text, facts)
     share = facts.get("gpu_memory_utilization")
     if not isinstance(share, float) or share <= 0.5 or "unified_memory" in facts:  # noqa: PLR2004

@@ -20,7 +20,7 @@ _SAMPLING = frozenset(("--temperature", "--top-p", "--top-k", "--min-p", "--max-
 
 
 def lora(text: str, facts: Facts) -> Told:
-    """Return the sufficient rank."""
+    """Return the rank that suffices."""
     found = _RANK.search(text)
     if not found:
         return Told()
@@ -49,7 +49,7 @@ def unknown_flag(text: str, facts: Facts) -> Told:
         return Told(f"It does not know {', '.join(dashed)}.", tuple(fixes))
     if (
         not flags or words[0][0] != "-"
-    ):  # what follows belongs to it: flags are read from the first that is unknown
+    ):  # words after a positional belong to it: flags count only if one comes first
         positional = " ".join(words[:3])
         return Told(
             f"{positional} is not a flag, and nothing that this command takes there.",
@@ -79,6 +79,6 @@ def _flag_fix(flag: str, facts: Facts) -> Fix:
     first = ".".join(map(str, known.spans[0][0]))
     if len(known.spans) == 1 and known.within(
         releases[-1]
-    ):  # this release is older, or the flag is not read as one
+    ):  # this release is older, or the word was not read as a flag
         return Fix(f"vLLM has {flag} from {first} on: drop it if this release is older, else see how it is written (quoted as one word with its value, or of another command)")  # fmt: skip
     return Fix(f"drop {flag}: vLLM {found.releases or f'from {first} on'} has it, and this release does not{instead}")  # fmt: skip

@@ -41,7 +41,7 @@ def too_few_gpus(text: str, facts: Facts) -> Told:
 
 
 def not_dividing(text: str, facts: Facts) -> Told:
-    """Return the largest power of two that divides this dimension: all other dimensions must divide, too."""
+    """Suggest a power of two that divides this dimension: it must divide all others, too."""
     found = _HEADS.search(text) or _DIVIDES.search(text)
     if not found:
         return Told()
