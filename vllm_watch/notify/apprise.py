@@ -161,7 +161,7 @@ def _service(url: str) -> "NotifyBase | None":
 
 
 def _notify(service: "NotifyBase", message: Message) -> bool:
-    """Send Markdown, which apprise converts for each service, except to plain text."""
+    """Send plain text to a service that only takes text. Otherwise send Markdown, which apprise converts."""
     formats = {str(getattr(each, "value", each)) for each in _several(service.notify_format)}
     plain = formats == {"text"}
     done = message.phase == "resolved"
@@ -205,7 +205,7 @@ class _Said(logging.Handler):
 
 
 def _scheme(url: str) -> str:
-    """Return the scheme. A line without one may be a secret."""
+    """Return only the scheme. A line without a scheme is not shown, because it may be a secret."""
     found = re.match(r"([a-z0-9]{1,30})://", url)
     return found[1] if found else "no URL"
 

@@ -13,7 +13,7 @@ from vllm_watch.settings.notifications import WebhookNotifier
 from vllm_watch.support import regular_file
 
 _BAD_MESSAGE = (400, 413, 415, 422)
-"""Statuses for a bad message. Others (401, 404 …) can be fixed."""
+"""Statuses of a bad message. The cause of others (401, 404 …) can be fixed."""
 
 
 class Notifier:

@@ -17,7 +17,7 @@ from vllm_watch.signals.holders.records import (
 from vllm_watch.signals.holders.words import size
 
 CONFIRM_SECONDS = 2.0
-"""One instant proves nothing."""
+"""A plan must stay the same this long: one instant proves nothing."""
 
 TREE_MAX = 4096
 """More descendants mean a loop in the data."""
@@ -56,7 +56,7 @@ class Victim:
 
     @property
     def bytes(self) -> int | None:
-        """None: the driver does not report it."""
+        """GPU memory; None: the driver does not report it."""
         held = [part.holder.process.used_bytes for part in self.parts]
         return None if None in held else sum(filter(None, held))
 
@@ -158,7 +158,7 @@ def victims(gpus: Sequence[GpuHolders]) -> dict[int, Victim]:
 
 
 def descendants(pid: int, parents: Mapping[int, int]) -> tuple[int, ...]:
-    """The nearest come first."""
+    """Return the descendants, nearest first."""
     children: dict[int, list[int]] = {}
     for child, parent in parents.items():
         children.setdefault(parent, []).append(child)
@@ -171,7 +171,7 @@ def descendants(pid: int, parents: Mapping[int, int]) -> tuple[int, ...]:
 
 
 def ancestors(pid: int, parents: Mapping[int, int]) -> tuple[int, ...]:
-    """The nearest come first."""
+    """Return the ancestors, nearest first."""
     found: list[int] = []
     above = parents.get(pid)
     while above and above not in found:

@@ -1,6 +1,6 @@
 """Wait until the driver has released ended processes' GPU memory.
 
-A zombie keeps its memory, and a context can outlive its process. So memory that no process explains is compared, too.
+A zombie keeps its GPU memory, and a CUDA context can outlive its process. So memory that no process explains is compared, too.
 """
 
 import asyncio
@@ -37,7 +37,7 @@ class Claim:
 
     @property
     def held_bytes(self) -> int | None:
-        """None: the driver does not report it."""
+        """GPU memory; None: the driver does not report it."""
         held = [each.used_bytes for each in self.held]
         return None if None in held else sum(bytes_ or 0 for bytes_ in held)
 
@@ -93,7 +93,7 @@ def claims(gpus: Sequence[GpuSample], pids: Collection[int]) -> tuple[Claim, ...
 
 
 def judge(wanted: Sequence[Claim], gpus: Sequence[GpuSample] | None, text: str = "") -> Release:
-    """`gpus` None: unreadable, for the reason in `text`."""
+    """Compare the claims with a sample. `gpus` None: unreadable, for the reason in `text`."""
     now = {gpu.uuid: gpu for gpu in gpus or ()}
     why = text or "the GPU is not listed any more"
     return Release(gpus=tuple(_judged(claim, now.get(claim.uuid), why) for claim in wanted))
@@ -161,7 +161,7 @@ def _of(gpu: GpuSample, pids: Collection[int]) -> tuple[ProcessSample, ...]:
 
 
 def _is_claimed(process: ProcessSample, claim: Claim) -> bool:
-    """Another process may have the same PID."""
+    """Return True for a process of the claim; another may have the same PID."""
     if process.used_bytes == 0:
         return False  # listed without memory
     return any(each.pid == process.pid and track.is_same(each, process) for each in claim.held)

@@ -39,7 +39,7 @@ class Alert:
 
     @property
     def began_t(self) -> float:
-        """Unix seconds; infinity if it cannot be parsed."""
+        """Return the start in Unix seconds; infinity if it cannot be parsed."""
         try:
             return datetime.fromisoformat(self.began).timestamp()
         except (ValueError, OverflowError, OSError):

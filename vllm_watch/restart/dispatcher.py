@@ -1,4 +1,4 @@
-"""Take restart requests, and ask the guard until it agrees or the reason of the request has ended."""
+"""Take restart requests, and ask the guard until it agrees or the reason for the request no longer holds."""
 
 import asyncio
 import contextlib
@@ -65,7 +65,7 @@ class Dispatcher:
         self._backends = backends
         self._requests: dict[str, PendingRequest] = {}
         self._woken = asyncio.Event()
-        # Held until the intent is on disk: two requests must not both see that nothing is under way.
+        # Held until the intent is on disk: two requests must not both find that no attempt is under way.
         self._deciding = asyncio.Lock()
 
     def submit(self, request: RestartRequest) -> None:
@@ -174,7 +174,7 @@ class Dispatcher:
                         pending.request, managed, attempt_id, lock, decision.befores
                     )
                 elif lock is not None and lock.still_ours():
-                    # The history shared by lock users is against it, so do not take the lock again soon.
+                    # The guard refused because of the history in the lock, so do not take the lock again soon.
                     pending.after_s = time.monotonic() + AGAIN_SECONDS
         except JournalError as error:
             _log.error("restart_not_possible", target=pending.request.target, cause=error.cause)
@@ -238,7 +238,7 @@ class Dispatcher:
         managed = self._targets.managed[name]
         hook = self._backends.hook(managed.settings.hook)
         assert hook is not None  # noqa: S101 - it just agreed
-        # A receiver may accept each id only once, so each gang member gets its own.
+        # A receiver may accept each id only once, so each gang member gets its own id.
         own_id = attempt_id if name == request.target else f"{attempt_id}-{name}"
         return self._decider.hook_call(replace(request, target=name), managed, own_id, before), hook
 

@@ -50,7 +50,7 @@ EVIDENCE_SECONDS = 30.0
 DRAIN_POLL_SECONDS = 0.5
 
 SCRAPE_WAIT_SECONDS = 60.0
-"""Longest wait for a scrape during verification. Then only the elapsed time is judged."""
+"""Longest wait for a scrape during verification. After it, only the elapsed time is judged."""
 
 BLIND_SECONDS = 1.0
 
@@ -222,7 +222,7 @@ class Restart:
         against = changed()
         if against is not None:
             return against
-        # If an incident is the trigger, the guard checks that the last scrape, even a failed one, found it.
+        # For an incident, the guard itself checks that the last scrape, even a failed one, still found the incident.
         silence_counts = self.attempt.trigger != "incident"
         for name, before in befores.items():
             text = self._targets.stale(name, None) or self._targets.replaced(
@@ -273,7 +273,7 @@ class Restart:
             self._targets.acting(name, on=False)
         await asyncio.sleep(RETRY_SECONDS)
         if any(each.outcome not in _DID_NOTHING for each in results.values()):
-            # Other members were restarted, and half a gang cannot serve.
+            # Some members were restarted, so restart the rest: half a gang cannot serve.
             lost = lock is not None and not lock.still_ours()
             return "the lock was lost" if lost else None
         return await recheck()

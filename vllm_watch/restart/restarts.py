@@ -200,11 +200,11 @@ class Restarts:
             await asyncio.sleep(CHECK_SECONDS)
 
     async def _check_incidents(self) -> None:
-        """Submit requests of open incidents again: they may be older than this run, or were refused."""
-        # Another program may have changed the file.
+        """Submit the requests of open incidents again: an incident may be older than this run, or its request was refused."""
+        # Another program may have changed the state file.
         await self._controls.load(time.time())
         for incident in self.targets.incidents():
             self._ask_for(incident)
         if self.journal.trouble is not None:
-            # Only a write clears the error, and without requests there is none.
+            # Only a write clears the error, and without requests nothing is written.
             await self.journal.probe()

@@ -56,7 +56,7 @@ class Attempt:
         return self.began_t if self.called_t is None else self.called_t
 
     def helped_since(self, target: str, t: float) -> bool:
-        """Return True if it cured the target and ended after `t`, so that older requests are done."""
+        """Return True if it cured the target and ended after `t`, so that requests older than the end are done."""
         return self.state == "helped" and target in self.names and (self.ended_t or 0.0) >= t
 
     @property

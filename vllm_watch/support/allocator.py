@@ -1,6 +1,6 @@
 """Make glibc return large freed blocks to the system.
 
-glibc raises its threshold for that with each large block freed, up to 32 MB. After the first body of 4 MB, bodies share the heap with small objects, and the memory between them stays with the process.
+glibc returns only blocks above a threshold, which each larger block freed raises, up to 32 MB. After the first body of 4 MB, bodies share the heap with small objects, and the memory between them stays with the process.
 """
 
 import ctypes

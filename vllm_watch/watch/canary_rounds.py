@@ -12,16 +12,16 @@ from vllm_watch.sources.canary import Asked, CanarySource
 _log = structlog.get_logger()
 
 GAP_SECONDS_MIN = 10.0
-"""At most six tokens a minute."""
+"""Least time between canaries: at most six tokens a minute."""
 
 REFUSED_SECONDS = 600.0
-"""Only an operator or a restart fixes a refusal (wrong key, model or endpoint)."""
+"""Wait after a refusal: only an operator or a restart fixes it (wrong key, model or endpoint)."""
 
 TRUSTED_SECONDS_MAX = 1.0
 """By default, a server gets further canaries only if it answers one within this time. An idle engine takes milliseconds for a token."""
 
 UNTRUSTED_SECONDS = 3600.0
-"""An untrusted server is tried again after this: it may have been cold."""
+"""An untrusted server is tried again after this time, because it may have been cold."""
 
 JITTER = 0.1
 """The interval varies by this share, so that canaries do not coincide."""

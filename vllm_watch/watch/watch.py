@@ -132,7 +132,7 @@ class Watch:
         try:
             self._lifecycle.restore(state["lifecycle"], self._detectors)
         except stored.DAMAGE as error:
-            # Without its incident, a restored alarm would open a second one.
+            # Without the restored incident, a restored detector would open a second one.
             return [f"lifecycle: {error!r}"]
         return watch_state.restore_detectors(self._detectors, state, away_s, self.address)
 

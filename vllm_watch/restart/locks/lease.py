@@ -67,7 +67,7 @@ class Shared:
     def release_later(
         self, attempt_id: str, rest_seconds: float, *, used: bool, ended: Past | None = None
     ) -> None:
-        """Remember an ended attempt. Its slot may still be in the Lease."""
+        """Free the slot of an ended attempt at the next change, if it is still in the Lease."""
         self._ended[attempt_id] = (rest_seconds, used, ended)
         for oldest in list(self._ended)[:-LEFT_MAX]:
             del self._ended[oldest]
