@@ -274,7 +274,7 @@ class Lifecycle:
         }
 
     def restore(self, state: stored.Stored, kinds: Container[str]) -> None:
-        """Restore incidents of `kinds`; time without a watcher does not count as quiet. Raises one of stored.DAMAGE, and changes nothing then."""
+        """Restore incidents of `kinds`; unwatched time does not count as quiet. Raises one of stored.DAMAGE, and changes nothing then."""
         stored.version(state, STATE_VERSION)
         followed = [Followed.restored(each) for each in state["followed"]]
         since = {_key_of(each): stored.number(each[2]) for each in state["found_since_s"]}

@@ -66,7 +66,7 @@ def covers(outer: Incident, kind: str, engine: str | None) -> bool:
 
 
 def _effects_of(incident: Incident) -> tuple[str, ...]:
-    """Return the kinds of effects; none if only some requests fail, because the engine serves the others."""
+    """Return its effects; none if only some requests fail: the engine serves the others."""
     if incident.kind == "engine_failing" and incident.severity != "page":
         return ()
     return SUBSUMES.get(incident.kind, ())
@@ -114,7 +114,7 @@ def outlives(opened: Incident, other: Incident) -> bool:
 
 
 def of_ranks(one: Incident, other: Incident) -> bool:
-    """Return True if ranks of one server have the same trouble: a GPU, clock or host that they share causes it."""
+    """Return True if ranks of one server have the same trouble: a shared GPU, clock or host is the cause."""
     ranks = one.target == other.target and None not in (one.engine, other.engine) and one.engine != other.engine  # fmt: skip
     same = one.family == other.family if one.family else one.cause == other.cause
     return ranks and same and one.kind == other.kind and one.kind in _EFFECTS

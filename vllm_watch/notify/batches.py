@@ -120,7 +120,7 @@ def _groups(waiting: Iterable[Notification]) -> list[_Group]:
 
 
 def _folded(phases: Sequence[Notification]) -> Item:
-    """Fold an alert's phases into one. If the opening was not sent, send an opening with later changes, or a late end."""
+    """Fold an alert's phases into one: an unsent opening stays an opening, or becomes a late end."""
     last, names = phases[-1], {each.phase for each in phases}
     if OPENED not in names or last.phase == OPENED:
         return Item(phase=last.phase, alert=last.alert)

@@ -54,7 +54,7 @@ class Notifier:
         return found
 
     def _headers(self, key: str, body: bytes, now: float) -> dict[str, str]:
-        """Read the secrets again for each message, so that they can be rotated."""
+        """Read the secrets for each message: they may be rotated."""
         settings = self._settings
         secret = None
         if settings.secret_file is not None:

@@ -22,7 +22,7 @@ SAMPLE_SECONDS = 1.0
 
 
 class Looks:
-    """Samples of one holder. Victims are pinned when a sample first names them."""
+    """Victims are pinned when a sample first names them."""
 
     def __init__(self, pid: int, read: Callable[[], Awaitable[GpuReading]], limits: Limits) -> None:
         self.pid = pid

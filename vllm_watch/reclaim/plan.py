@@ -56,7 +56,7 @@ class Victim:
 
     @property
     def bytes(self) -> int | None:
-        """GPU memory; None: the driver does not report it."""
+        """None: the driver does not report it."""
         held = [part.holder.process.used_bytes for part in self.parts]
         return None if None in held else sum(filter(None, held))
 
@@ -101,7 +101,6 @@ class Sightings:
         self._seen: tuple[frozenset[tuple[object, ...]], float] | None = None  # key, since
 
     def take(self, at_s: float, found: Plan | Refusal) -> bool:
-        """Return True if the plan has been the same for `CONFIRM_SECONDS`."""
         if isinstance(found, Refusal):
             self._seen = None
             return False

@@ -34,7 +34,7 @@ class Patience:
 
 @dataclass(slots=True, kw_only=True)
 class Ended:
-    """One process's end. `by` None: it did not end."""
+    """`by` None: the process did not end."""
 
     pid: int
     by: str | None = None  # "term" | "kill"
@@ -70,7 +70,7 @@ class Reclaim:
     tell: Callable[[str], None] = lambda _: None
 
     async def run(self) -> Outcome:
-        """End the processes. Raises JournalError if the intent cannot be written; then nothing was done."""
+        """Raises JournalError if the intent cannot be written; then nothing was done."""
         claims = vram_release.claims(self.gpus, [each.pid for each in self.plan.victims])
         for victim in self.plan.victims:
             await self._note(INTENT, victim, reason=why(victim), before=held(victim))

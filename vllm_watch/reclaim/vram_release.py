@@ -1,6 +1,6 @@
 """Wait until the driver has released ended processes' GPU memory.
 
-A zombie keeps its GPU memory, and a CUDA context can outlive its process. So memory that no process explains is compared, too.
+A zombie keeps its GPU memory, and a context can outlive its process. So memory that no process explains is compared, too.
 """
 
 import asyncio
@@ -37,7 +37,7 @@ class Claim:
 
     @property
     def held_bytes(self) -> int | None:
-        """GPU memory; None: the driver does not report it."""
+        """None: the driver does not report it."""
         held = [each.used_bytes for each in self.held]
         return None if None in held else sum(bytes_ or 0 for bytes_ in held)
 
@@ -161,7 +161,7 @@ def _of(gpu: GpuSample, pids: Collection[int]) -> tuple[ProcessSample, ...]:
 
 
 def _is_claimed(process: ProcessSample, claim: Claim) -> bool:
-    """Return True for a process of the claim; another may have the same PID."""
+    """Another process may have the same PID."""
     if process.used_bytes == 0:
         return False  # listed without memory
     return any(each.pid == process.pid and track.is_same(each, process) for each in claim.held)

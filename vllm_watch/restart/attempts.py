@@ -25,7 +25,7 @@ from vllm_watch.state.journal import Journal
 _log = structlog.get_logger()
 
 RENEW_SHARE = 1 / 3
-"""A lock is renewed after this share of its TTL, so two renewals may fail before it expires."""
+"""A lock is renewed after this share of its TTL, so two renewals may fail."""
 
 UNCERTAIN_SECONDS = 86400.0
 """Each start of the watcher verifies an uncertain attempt again, up to this age."""
@@ -76,7 +76,7 @@ class Attempts:
     async def without_future(
         self, attempts: Iterable[Attempt], now_t: float
     ) -> tuple[Attempt, ...]:
-        """Give attempts dated in the future the current time. Otherwise a clock that was a year ahead would block restarts for a year."""
+        """Give attempts dated in the future the current time: a clock a year ahead would block restarts for a year."""
         known = []
         for attempt in attempts:
             ahead_s = attempt.acted_t - now_t

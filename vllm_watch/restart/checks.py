@@ -25,7 +25,7 @@ NOT_RESTARTABLE = {
 """States in which a restart does not help; a person may override only `unknown`."""
 
 WORKS = frozenset(("serving", "prefilling", "overloaded", "collapsed"))
-"""States in which an engine makes progress. `idle` is not among them: a rank without work proves nothing about the other ranks of its gang."""
+"""States in which an engine makes progress. `idle` is not among them: a rank without work proves nothing about its gang."""
 
 NOT_URGENT_KINDS = frozenset({"host_memory_growth"})
 """Incidents that do no harm for hours, so their restart waits for a window."""
@@ -324,7 +324,7 @@ ASKED: tuple[Check, ...] = (hook, blockers, gang, lock)
 
 
 def _counted(facts: Facts) -> list[Attempt]:
-    """Return the attempts that count: spent and open ones. Without the open ones, two servers of a group could pass at once."""
+    """Return spent and open attempts: without the open ones, two servers of a group could pass at once."""
     return [attempt for attempt in facts.attempts or () if attempt.spent or attempt.open]
 
 

@@ -65,7 +65,7 @@ class Dispatcher:
         self._backends = backends
         self._requests: dict[str, PendingRequest] = {}
         self._woken = asyncio.Event()
-        # Held until the intent is on disk: two requests must not both find that no attempt is under way.
+        # Held until the intent is on disk: two requests must not both find no attempt under way.
         self._deciding = asyncio.Lock()
 
     def submit(self, request: RestartRequest) -> None:
@@ -238,7 +238,7 @@ class Dispatcher:
         managed = self._targets.managed[name]
         hook = self._backends.hook(managed.settings.hook)
         assert hook is not None  # noqa: S101 - it just agreed
-        # A receiver may accept each id only once, so each gang member gets its own id.
+        # A receiver may accept each id only once, so each gang member gets its own.
         own_id = attempt_id if name == request.target else f"{attempt_id}-{name}"
         return self._decider.hook_call(replace(request, target=name), managed, own_id, before), hook
 

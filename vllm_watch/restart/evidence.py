@@ -18,7 +18,7 @@ BYTES_MAX = 64 << 20
 """A recording of ten minutes takes a few megabytes."""
 
 PART_SECONDS = 10.0
-"""Longest wait for one part: a part that hangs must not prevent the others."""
+"""Longest wait for one part, so that the others follow if it hangs."""
 
 ALL_SECONDS = 20.0
 """Below a restart's EVIDENCE_SECONDS, so that the archive can still be written."""
@@ -43,7 +43,6 @@ class EvidenceStore:
         self._source = source
 
     async def keep(self, attempt: Attempt) -> str | None:
-        """Archive the target's evidence and return the path. Raises OSError."""
         if self._folder is None:
             return None
         name, parts = f"{attempt.target}-{attempt.id}", self._source.parts(attempt.target)

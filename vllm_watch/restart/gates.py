@@ -23,7 +23,7 @@ OK = "ok"
 WORDS = {LIVENESS: "kill", READINESS: "no"}
 
 ASKED_SECONDS = 60.0
-"""A probe that has not asked for this long no longer exists. Kubernetes probes every 10 s by default."""
+"""A probe that has not asked for this long is gone. Kubernetes probes every 10 s by default."""
 
 SAME_START_SECONDS = 2.0
 """Two readers of one start time may each be off by a second."""

@@ -150,7 +150,7 @@ class Restart:
         return "vllm-watch is stopping" if self.stopping else None
 
     async def resume(self, befores: Mapping[str, verify.Before], since_s: float) -> Attempt:
-        """Resume the verification of an earlier run's attempt. The hook is not called again."""
+        """Verify an earlier run's attempt, without calling the hook again."""
         for name in self._names:
             self._targets.acting(name, on=True)
         return await self._verify(befores, time.monotonic() - since_s)
@@ -222,7 +222,7 @@ class Restart:
         against = changed()
         if against is not None:
             return against
-        # For an incident, the guard itself checks that the last scrape, even a failed one, still found the incident.
+        # For an incident, the guard checks that the last scrape, even a failed one, found it.
         silence_counts = self.attempt.trigger != "incident"
         for name, before in befores.items():
             text = self._targets.stale(name, None) or self._targets.replaced(
@@ -273,7 +273,7 @@ class Restart:
             self._targets.acting(name, on=False)
         await asyncio.sleep(RETRY_SECONDS)
         if any(each.outcome not in _DID_NOTHING for each in results.values()):
-            # Some members were restarted, so restart the rest: half a gang cannot serve.
+            # Some members were restarted, so retry the rest: half a gang cannot serve.
             lost = lock is not None and not lock.still_ours()
             return "the lock was lost" if lost else None
         return await recheck()

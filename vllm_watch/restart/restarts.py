@@ -34,7 +34,7 @@ _log = structlog.get_logger()
 CHECK_SECONDS = 10.0
 
 STOP_SECONDS = 4.0
-"""Longest time to stop. The journal has the state of attempts."""
+"""Longest time to stop. The next run verifies attempts under way."""
 
 
 class Restarts:
@@ -103,7 +103,6 @@ class Restarts:
         await self.dispatcher.attempts.let_hooks_end()
 
     async def stop(self) -> None:
-        """Stop within STOP_SECONDS; the next run verifies attempts under way."""
         self._schedule.stop()
         for task in self._tasks:
             task.cancel()

@@ -25,7 +25,7 @@ STARTUP_TOLERANCE = 2.0
 """A start may take this multiple of the longest one seen: the page cache may be cold, or the node slower."""
 
 STARTUP_SECONDS_MIN = 180.0
-"""Least time for a start, including the end of the old process: most models load in one to three minutes, and on a busy host a start of seconds takes twice as long. `engine_down` waits as long."""
+"""Least time for a start, including the end of the old process: most models load in one to three minutes, and a busy host doubles short starts. `engine_down` waits as long."""
 
 _ILL = ("stalled", "failing", "collapsed", "down")
 

@@ -62,7 +62,7 @@ class IncidentTable:
         try:
             found = await self._worker.do(read, seconds=OPEN_SECONDS, writes=False)
         except StateError:
-            # End the stored open incidents before our own are written: a file that is readable too late is not resumed.
+            # End the stored open incidents first: a file that becomes readable later is not resumed.
             self._worker.put("strangers", self._end_leftovers)
             return Contents()
         self._open = {each.id: IncidentEvent(UPDATED, each.updated_t, each) for each in found.open}
@@ -90,7 +90,6 @@ class IncidentTable:
             self._put(event)
 
     def prune(self, db: sqlite3.Connection, t: float) -> None:
-        """Remove old rows; open incidents stay."""
         db.execute(
             "DELETE FROM incident WHERE resolved_t IS NOT NULL AND resolved_t < ?",
             (t - ENDED_SECONDS_MAX,),

@@ -1,6 +1,6 @@
 """Detects lost writes of the state file.
 
-SQLite reports no error for an empty file, or a cut or missing -wal. So the file has a generation, a count of durable writes and a
+SQLite silently accepts an empty file, and a cut or missing -wal. So the file has a generation, a count of durable writes and a
 checksum of the journal's rows. A marker file gets generation and count after each durable write. If the state file is
 behind its marker, writes were lost.
 """
@@ -83,7 +83,7 @@ def update_sums(db: sqlite3.Connection, *, pruned: bool = False) -> None:
 
 
 def add_audit_row(db: sqlite3.Connection) -> None:
-    """Add the new row of `audit` to the checksum of `audit`, within the transaction."""
+    """Add the newest `audit` row to that table's checksum, within the transaction."""
     row = db.execute(f"SELECT * FROM {_NOTED} ORDER BY 1 DESC LIMIT 1").fetchone()  # noqa: S608 - our own
     (before,) = db.execute("SELECT noted FROM seal").fetchone()
     db.execute("UPDATE seal SET noted = ?", (zlib.crc32(repr(row).encode(), before or 0),))

@@ -66,8 +66,8 @@ class Worker:
     def __init__(self, folder: Path | None, on_write: OnWrite | None = None) -> None:
         """`folder` None: a file in memory. Without `on_write`, the folder is another process's.
 
-        With it, the folder is our own: it is locked, a damaged file is moved aside, and `on_write` is called in the
-        event loop after each write.
+        With it, the folder is our own: it is locked, a damaged file is moved aside, and the event loop calls
+        `on_write` after each write.
         """
         self.connection = Connection(folder, own=on_write is not None)
         self.tables: list[Table] = []
@@ -188,7 +188,7 @@ class Worker:
         except Exception as error:  # noqa: BLE001 - passed to the caller
             _fail_job(job.done, error)
         else:
-            # A successful read proves nothing about writes: a full disk is still readable.
+            # A read proves nothing about writes: a full disk is readable.
             if job.writes or self._failing is None:
                 self._succeeded()
             job.done.set_result(done)

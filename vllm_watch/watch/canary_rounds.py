@@ -21,7 +21,7 @@ TRUSTED_SECONDS_MAX = 1.0
 """By default, a server gets further canaries only if it answers one within this time. An idle engine takes milliseconds for a token."""
 
 UNTRUSTED_SECONDS = 3600.0
-"""An untrusted server is tried again after this time, because it may have been cold."""
+"""An untrusted server is tried again after this: it may have been cold."""
 
 JITTER = 0.1
 """The interval varies by this share, so that canaries do not coincide."""
@@ -93,7 +93,7 @@ class CanaryRounds:
             self._task = None
 
     def _trust(self, asked: Asked | None) -> bool:
-        """Return True if canaries may judge this server: it must have answered one well."""
+        """Return True if canaries may judge this server."""
         if asked is None:  # it sleeps
             return True
         canary = asked.canary

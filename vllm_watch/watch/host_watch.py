@@ -168,7 +168,7 @@ class HostWatch:
         }
 
     def restore(self, state: stored.Stored) -> list[str]:
-        """Restore an earlier run's state before the first poll. Return the errors of lost parts."""
+        """Restore, before the first poll. Return the errors of lost parts."""
         try:
             stored.version(state, VERSION)
             self._timeline.restore(state)

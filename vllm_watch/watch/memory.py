@@ -35,7 +35,7 @@ class Remembered(Protocol):
 
     @property
     def target(self) -> str:
-        """The name under which its state and incidents are stored."""
+        """Its name in stored state and incidents."""
 
     @property
     def incidents(self) -> tuple[Incident, ...]:

@@ -73,7 +73,7 @@ class Publisher:
         changes = self._fleet.take(look.observation, _host_of(target), events, late_s, explained)
         if changes:
             self._memory.save(self._fleet, "")
-        self._memory.keep(watch, target.group, changes)  # the incidents, after the state of fleet and watch
+        self._memory.keep(watch, target.group, changes)  # incidents after both states
         self._recorder.observe(look.observation, look.body, look.lines)
         self._board.publish(
             signals, incidents=map(self._fleet.shown, watch.incidents), events=changes,

@@ -30,7 +30,7 @@ from vllm_watch.watch.watch import Watch
 
 _log = structlog.get_logger()
 
-# Engines alternate between "serving", "idle" and "prefilling", so these are logged as one.
+# Engines alternate between "serving", "idle" and "prefilling": all are "up".
 _LOGGED_STATES = {
     "serving": "up", "idle": "up", "prefilling": "up", "overloaded": "overloaded",
     "collapsed": "collapsed", "failing": "failing", "stalled": "stalled", "starting": "starting", "sleeping": "sleeping",

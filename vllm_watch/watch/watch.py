@@ -116,7 +116,7 @@ class Watch:
         }
 
     def restore(self, state: stored.Stored, t: float) -> list[str]:
-        """Restore an earlier run's state before the first observation. Return the errors of lost parts."""
+        """Restore, before the first observation. Return the errors of lost parts."""
         try:
             away_s = watch_state.away_seconds(state, self.target, t)
             signals = watch_state.restored_signals(state, self.target, away_s)
@@ -137,7 +137,6 @@ class Watch:
         return watch_state.restore_detectors(self._detectors, state, away_s, self.address)
 
     def inherit(self, state: stored.Stored) -> list[str]:
-        """Seed the detectors from another server of the group."""
         return watch_state.inherit(self._detectors, state)
 
     def observe(

@@ -60,7 +60,7 @@ class HookCall:
         return {**told, "target_url": self.url}
 
     def environment(self) -> dict[str, str]:
-        """Return the call as environment variables. VLLM_WATCH_URL is left out: a vllm-watch in the command would take it as the daemon's URL."""
+        """Return environment variables, without VLLM_WATCH_URL: a vllm-watch in the command would take it as the daemon's URL."""
         return {
             ENVIRONMENT_PREFIX + name.upper(): "" if value is None else str(value)
             for name, value in self.payload().items()

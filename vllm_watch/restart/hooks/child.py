@@ -1,7 +1,7 @@
 """Run a hook's command without a shell, with limited time and output, and end all its children (reaper.py).
 
-The output goes to a memory file of fixed size, whose position is set back to 0 in time. With a pipe, closing it would kill
-processes left running on purpose.
+The output goes to a memory file of fixed size that is rewound in time: closing a pipe would kill processes left running
+on purpose.
 """
 
 import asyncio

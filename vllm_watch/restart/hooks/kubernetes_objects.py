@@ -19,7 +19,7 @@ START_TOLERANCE_SECONDS = 2.0
 """A server cannot start before its container; the kubelet's times are whole seconds."""
 
 ATTEMPT = "vllm-watch/restart-attempt"
-"""Annotation of the pod template with the attempt's id: sending one attempt's patch twice changes nothing."""
+"""Pod template annotation with the attempt's id, so that the same patch sent twice changes nothing."""
 
 LWS_NAME_LABEL = "leaderworkerset.sigs.k8s.io/name"
 
@@ -168,7 +168,7 @@ def belongs(kind: Workload, found: Mapping[str, Any], pod: Mapping[str, Any]) ->
 
 
 def rollout(kind: Workload, found: Mapping[str, Any], attempt_id: str) -> dict[str, Any] | None:
-    """Return the merge patch that starts a rollout of this version; None if this attempt has already started one."""
+    """Return the merge patch that starts a rollout of this version; None if this attempt already did."""
     metadata = found["metadata"]
     patch: dict[str, Any] = {
         "metadata": {"uid": metadata["uid"], "resourceVersion": metadata["resourceVersion"]}

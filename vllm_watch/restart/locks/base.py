@@ -3,7 +3,7 @@
 For one TTL after its last write, by its own clock, a holder may begin an action. Others may take its slot after three
 TTLs: the second TTL is for a holder suspended between its last check and the action, the third for the action. So at
 most N holders act at once if no suspension and no action takes longer than a TTL. Another holder's lease expires when
-this watcher has seen no change for three TTLs by its own clock. Clocks of two watchers are never compared.
+this watcher has seen no change for three TTLs by its own clock. Clocks are never compared.
 """
 
 import socket

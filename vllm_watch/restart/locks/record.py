@@ -19,11 +19,11 @@ SKEW_SECONDS = 2.0
 """Tolerated difference between wall clocks: NTP keeps it to milliseconds, at worst to this."""
 
 EXPIRY_TTLS = 3
-"""TTLs until a slot expires: one to begin an action, one to be suspended, one to end the action."""
+"""TTLs until a slot expires: to begin an action, to be suspended, to end the action."""
 
 SLOTS_MAX = 100
 SPENT_MAX = 1000
-"""The largest values that settings allow. A longer record was not written by vllm-watch, and is refused."""
+"""The largest values that settings allow. A longer record is refused as foreign."""
 
 
 class Now(NamedTuple):
