@@ -1,7 +1,8 @@
 """Turn verdicts into incidents: one problem is one incident, from its first sign to its end.
 
 A finding opens an incident at once, unless it is the effect of an active one. At the first poll without the
-finding, the incident recovers. It resolves once the recovery has lasted, or another kind is found. Verdicts that are `unknown` change nothing.
+finding, the incident recovers. It resolves once the recovery has lasted, or another kind is found. Verdicts that are
+`unknown` change nothing.
 """
 
 from collections.abc import Container, Iterable, Mapping, Sequence

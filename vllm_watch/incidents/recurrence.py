@@ -18,7 +18,7 @@ QUIET_SECONDS_OF: Mapping[str, float] = {"throughput_collapse": 60.0}
 """One-minute rates cross any limit under random load."""
 
 QUIET_SECONDS_MAX = 240.0
-"""Limit of the quiet time, which doubles each time: an end must be reported within five minutes."""
+"""Limit of the quiet time, which doubles per occurrence: an end must be reported within five minutes."""
 
 FORGOTTEN_SECONDS = 86_400.0
 """After a day the trouble is new: periodic causes have at most a day's period."""

@@ -1,7 +1,7 @@
 """Answer the probes in the engines' containers: "ok", "kill" (liveness) or "no" (readiness). Anything unknown is "ok".
 
-The other answers carry the start time of the server to fail, and the probe compares it with its container's. So a late or
-repeated answer is harmless.
+The other answers carry the start time of the server to fail, and the probe compares it with its container's. So a late
+or repeated answer is harmless.
 """
 
 import asyncio

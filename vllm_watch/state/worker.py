@@ -101,7 +101,7 @@ class Worker:
     ) -> _T:
         """Run `work` in one transaction, and return its result once the writes are on disk.
 
-        Raises StateError on failure or timeout, and other exceptions of `work`. After a timeout, `work` is not begun.
+        Raises StateError on failure or timeout, and other exceptions of `work`. At a timeout, work not yet begun is dropped.
         """
         self._loop = asyncio.get_running_loop()
         job = _Job(work, writes)

@@ -3,7 +3,8 @@
 A writer replaces the whole latest version, so concurrent writers cannot exceed a limit. A slot is free again once this
 watcher has seen it unchanged for three TTLs (locks/base.py) by its own clock. A released slot may rest before it is
 free. Rests, and the hour of the hourly limit, end by wall clock, with a tolerance of SKEW_SECONDS. If a clock is far
-off, they end once this watcher has seen them for their full length. Source: k8s.io/client-go/tools/leaderelection, observedRenewTime.
+off, they end once this watcher has seen them for their full length. Source:
+k8s.io/client-go/tools/leaderelection, observedRenewTime.
 """
 
 from collections.abc import Mapping
