@@ -31,7 +31,7 @@ KIND, CAUSE = "engine_down", "unreachable"
 STATE_VERSION = 1
 
 WINDOW_SECONDS = 60.0
-"""The polls of 200 targets are spread over an interval, and timeouts add seconds: half a minute at 15 s intervals."""
+"""Targets that fall silent within this time share a cause. The polls of 200 targets are spread over an interval, and timeouts add seconds: half a minute at 15 s intervals."""
 
 KNOWN_SECONDS = 600.0
 """A target counts as answering until this long after its last answer."""
@@ -61,9 +61,9 @@ class Fleet:
         self._waiting: dict[str, None] = {}  # single incidents that may become common
         self._common: Common | None = None
         self._explained: Collection[str] = ()
-        self._clock_s: float | None = None  # added to the observations' clock it gives Unix seconds
+        self._clock_s: float | None = None  # offset from the observations' clock to Unix seconds
         self._began_s = float("inf")
-        self._late = 0.0, 0.0  # of a late poll: time, delay
+        self._late = 0.0, 0.0  # the last late poll's time and delay
 
     @property
     def incidents(self) -> tuple[Incident, ...]:
@@ -110,7 +110,7 @@ class Fleet:
     def forget(
         self, target: str, t: float, events: Iterable[IncidentEvent] = ()
     ) -> list[IncidentEvent]:
-        """Drop a target; `events` end its incidents. Return the events to publish."""
+        """Drop a target; `events` are the ends of its incidents."""
         told = [self._shown(event) for event in events]
         self._targets.pop(target, None)
         self._unscraped.pop(target, None)
@@ -208,7 +208,7 @@ class Fleet:
         moment_s, unseen = self._since(target, now_s)
         members, known = self._fallen(moment_s, unseen)
         if target not in members or not self._too_many(len(members), known):
-            # A target that is not scraped yet may be one of them.
+            # A target that is not scraped yet may be silent too.
             before_s = moment_s + WINDOW_SECONDS
             maybe = {n for n in self._unscraped if (self._targets[n].answered_s or 0.0) <= before_s}
             if (

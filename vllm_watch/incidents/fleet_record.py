@@ -11,10 +11,10 @@ from vllm_watch.incidents.incident import Incident
 from vllm_watch.signals import stored
 
 LATE_SECONDS = 2.0
-"""Polls start within milliseconds; a longer delay is the watcher's own."""
+"""Polls start within milliseconds of their time; a longer delay is the watcher's fault."""
 
 NAMES_SHOWN = 8
-"""The related incidents name all targets."""
+"""Names in a text; the related incidents name all targets."""
 
 
 @dataclass(slots=True)
@@ -24,7 +24,7 @@ class Target:
     host: str
     answered_s: float | None = None
     silent_s: float | None = None  # first poll without an answer
-    fell_s: float = 0.0  # earliest possible beginning
+    fell_s: float = 0.0  # earliest possible beginning of the silence
     outcome: str = "not scraped yet"
     dead: bool = False
 
@@ -34,8 +34,8 @@ class Common:
     """The open common incident."""
 
     incident: Incident
-    moment_s: float  # when the silence began, or it opened
-    unseen: str  # outcome, if silent before this run
+    moment_s: float  # when the silence began, or the incident opened
+    unseen: str  # outcome of the scrapes, if silent before this run
     known: int  # targets that had answered
     members: dict[str, None]
     back_s: float | None = None  # most members are back since then

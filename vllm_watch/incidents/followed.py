@@ -39,7 +39,7 @@ class Followed:
             self.incident = replace(self.incident, firing=False)
 
     def recover(self, t: float, at_s: float) -> bool:
-        """Note a clear poll. Return True if it is the first."""
+        """Note a poll without the finding. Return True if it is the first."""
         self.unseen()
         if self.incident.phase == RECOVERING:
             return False

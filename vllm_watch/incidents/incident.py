@@ -60,7 +60,7 @@ class Incident:
     closes_t: float | None = None  # if it stays clear
     phase: str = ACTIVE  # ACTIVE | RECOVERING
     firing: bool = True  # the last poll found it
-    times: int = 1  # occurrences without a day in between
+    times: int = 1  # occurrences, each within a day of the last
     recurring: Recurring | None = None
     worst: Worst | None = None
     requests_lost: int | None = None  # None: unknown
@@ -126,7 +126,7 @@ def ended(incident: Incident, t: float, resolution: str) -> Incident:
 
 
 def stepped(incident: Incident, t: float, event: str, *changes: str) -> Incident:
-    """Return the incident with its current form added to its way."""
+    """Return the incident with its current form added to its history (`way`)."""
     return replace(incident, way=way.extended(incident, t, event, *changes))
 
 

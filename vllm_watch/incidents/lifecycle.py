@@ -1,7 +1,8 @@
 """Turn verdicts into incidents: one problem is one incident, from its first sign to its end.
 
-A finding opens an incident at once, unless it is the effect of an active one. At the first poll without it the incident
-recovers, and it resolves once that has lasted or another kind is found. Verdicts that are `unknown` change nothing.
+A finding opens an incident at once, unless it is the effect of an active one. At the first poll without the
+finding, the incident recovers. It resolves once the recovery has lasted, or another kind is found. Verdicts that are
+`unknown` change nothing.
 """
 
 from collections.abc import Container, Iterable, Mapping, Sequence
@@ -31,7 +32,7 @@ from vllm_watch.signals import stored
 STATE_VERSION = 3
 
 QUIET_LOOKS = 3.0
-"""Usual intervals without a finding before the end: one poll does not prove recovery."""
+"""An incident ends after this many usual intervals without a finding: one poll does not prove recovery."""
 
 QUIET_LOOKS_SECONDS_MAX = 180.0
 """Limit of the wait for QUIET_LOOKS."""
@@ -42,7 +43,7 @@ class Moment:
     """The part of a poll that incidents depend on."""
 
     t: float  # Unix seconds
-    at_s: float  # on a timeline without steps
+    at_s: float  # on a timeline without clock steps
     up: bool
     process_start_time: float | None = None  # Unix seconds
     restarts: Mapping[str, int] = field(default_factory=dict)  # counter resets by engine
@@ -274,7 +275,7 @@ class Lifecycle:
         }
 
     def restore(self, state: stored.Stored, kinds: Container[str]) -> None:
-        """Restore incidents of `kinds`; unwatched time is not quiet. Raises one of stored.DAMAGE, and changes nothing then."""
+        """Restore incidents of `kinds`; unwatched time does not count as quiet. Raises one of stored.DAMAGE, and changes nothing then."""
         stored.version(state, STATE_VERSION)
         followed = [Followed.restored(each) for each in state["followed"]]
         since = {_key_of(each): stored.number(each[2]) for each in state["found_since_s"]}

@@ -16,7 +16,7 @@ USUAL_SECONDS_MIN = 60.0
 """Before this, the usual rate is unknown."""
 
 CHANCE_DEVIATIONS = 3.0
-"""Failures count if they exceed the usual rate by this many Poisson deviations."""
+"""Failures count if they exceed the usual rate by this many standard deviations (Poisson)."""
 
 PAST_MAX = 32
 """Counter steps kept, because incidents begin some polls before they open."""

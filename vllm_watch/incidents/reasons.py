@@ -12,7 +12,7 @@ from vllm_watch.story.kinds import story_of
 from vllm_watch.support.durations import in_words
 
 LOWERED, RAISED = "critical → warning: ", "raised to critical, because "
-"""Beginnings of `Step.changes` that changed the severity after the detector."""
+"""Prefixes of the `Step.changes` that changed the severity after the detector's verdict."""
 
 _WAITS = "the server that it waits for has the trouble"
 _WARNING_BY_CAUSE: Mapping[str, str] = {

@@ -18,7 +18,7 @@ QUIET_SECONDS_OF: Mapping[str, float] = {"throughput_collapse": 60.0}
 """One-minute rates cross any limit under random load."""
 
 QUIET_SECONDS_MAX = 240.0
-"""Limit of the quiet time, which doubles each time: an end must be reported within five minutes."""
+"""Limit of the quiet time, which doubles per occurrence: an end must be reported within five minutes."""
 
 FORGOTTEN_SECONDS = 86_400.0
 """After a day the trouble is new: periodic causes have at most a day's period."""
@@ -59,7 +59,7 @@ class _Past:
     first_s: float
     began_s: float
     times: int = 1
-    ill_s: float = 0.0  # without the last time
+    ill_s: float = 0.0  # without the last occurrence
     ended_s: float | None = None
     told: _Told | None = None
 
@@ -119,7 +119,7 @@ class Recurrence:
         return [[*key, *astuple(past)] for key, past in self._past.items()]
 
     def restore(self, state: Sequence[Any]) -> None:
-        """Raises one of stored.DAMAGE, then without changes."""
+        """Raises one of stored.DAMAGE, and changes nothing then."""
         if not isinstance(state, list):  # of an earlier release
             return
         past = {}

@@ -1,4 +1,4 @@
-"""Causes and effects among incidents. Other kinds have no effects and set no engine state."""
+"""Causes and effects among incidents. Kinds not listed here have no effects and set no engine state."""
 
 from collections.abc import Iterable
 
@@ -61,12 +61,12 @@ def rank(kind: str) -> int:
 
 
 def covers(outer: Incident, kind: str, engine: str | None) -> bool:
-    """Return True if such a finding is an effect of `outer`."""
+    """Return True if a finding of `kind` on `engine` is an effect of `outer`."""
     return kind in _effects_of(outer) and outer.engine in (None, engine)
 
 
 def _effects_of(incident: Incident) -> tuple[str, ...]:
-    """Return () if only some requests fail, because the engine serves the others."""
+    """Return its effects; none if only some requests fail: the engine serves the others."""
     if incident.kind == "engine_failing" and incident.severity != "page":
         return ()
     return SUBSUMES.get(incident.kind, ())
@@ -84,7 +84,7 @@ def held_by(
 
 
 def aftermath_seconds(kind: str, engine: str | None, ended: Key) -> float:
-    """Return how long after the end of `ended` such a finding belongs to it."""
+    """Return how long after the end of `ended` a finding of `kind` belongs to it."""
     ended_kind, ended_engine = ended
     if kind in SUBSUMES.get(ended_kind, ()) and ended_engine in (None, engine):
         return AFTERMATH_SECONDS.get(kind, 0.0)
@@ -114,7 +114,7 @@ def outlives(opened: Incident, other: Incident) -> bool:
 
 
 def of_ranks(one: Incident, other: Incident) -> bool:
-    """Return True if ranks of one server have the same trouble: a shared GPU, clock or host has it."""
+    """Return True if ranks of one server have the same trouble: a shared GPU, clock or host is the cause."""
     ranks = one.target == other.target and None not in (one.engine, other.engine) and one.engine != other.engine  # fmt: skip
     same = one.family == other.family if one.family else one.cause == other.cause
     return ranks and same and one.kind == other.kind and one.kind in _EFFECTS
@@ -140,7 +140,7 @@ def linked(one: Incident, other: Incident) -> bool:
 def severity_beside(
     incident: Incident, severity: str, open_: Iterable[Incident]
 ) -> tuple[str, str]:
-    """Return the severity and the reason for its change, or "". An effect is a ticket while its cause, peer or rank pages."""
+    """Return the severity and the reason for its change, or "". An effect is a ticket while its cause, a peer or another rank pages."""
     for each in open_ if severity == "page" else ():
         causes = is_cause(each) or of_ranks(incident, each)
         peer = waits(incident) and not waits(each) and _pages(each)

@@ -1,4 +1,4 @@
-"""The state that an engine shows, from incidents or else from signals. An incident's state ends after RETURNED_SECONDS without it. Pure."""
+"""The state that an engine shows, from incidents or else from signals. The state ends after RETURNED_SECONDS without the incident's finding. Pure."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

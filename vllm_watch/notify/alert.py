@@ -19,7 +19,7 @@ INCIDENT, RESTART, UNREADABLE = "incident", "restart", "unreadable"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Alert:
-    """A restart step is an incident of kind `restart`, an unreadable target one of kind `target_unreadable`."""
+    """An incident to notify. A restart step has the kind `restart`, an unreadable target `target_unreadable`."""
 
     incident: Incident
     about: str = INCIDENT  # INCIDENT | RESTART | UNREADABLE

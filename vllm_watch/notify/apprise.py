@@ -121,7 +121,7 @@ class Notifier:
         return base.Sent(outcome=base.SENT, text=f"{len(urls)} taken")
 
     def _urls(self) -> list[str]:
-        """Read the URLs again for each message, so that tokens can be rotated. Raises WatchError."""
+        """Read the URLs for each message: tokens may be rotated. Raises WatchError."""
         settings = self._settings
         if settings.urls_file is None:
             name = settings.urls_variable or ""
@@ -161,7 +161,7 @@ def _service(url: str) -> "NotifyBase | None":
 
 
 def _notify(service: "NotifyBase", message: Message) -> bool:
-    """Send Markdown, which apprise converts for each service, except to plain text."""
+    """Send Markdown, which apprise converts, or plain text to services that take only that."""
     formats = {str(getattr(each, "value", each)) for each in _several(service.notify_format)}
     plain = formats == {"text"}
     done = message.phase == "resolved"
@@ -205,7 +205,7 @@ class _Said(logging.Handler):
 
 
 def _scheme(url: str) -> str:
-    """Return the scheme. A line without one may be a secret."""
+    """Return the scheme. A line without one is not shown: it may be a secret."""
     found = re.match(r"([a-z0-9]{1,30})://", url)
     return found[1] if found else "no URL"
 

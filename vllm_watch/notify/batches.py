@@ -14,7 +14,7 @@ READY_MAX = 5
 """More groups at once are probably one trouble, so they become a digest."""
 
 DIGEST_SECONDS = 300.0
-"""Above the hourly limit, a digest with a page waits this long."""
+"""At the hourly limit, a digest with a page is sent this long after the last message."""
 
 EXPIRE_SECONDS = {"page": 24 * 3600.0, "ticket": 4 * 3600.0, "info": 3600.0}
 """Unsent notifications are dropped at this age. After a night a page is still news."""
@@ -54,7 +54,7 @@ def choose(
     sent_t: Sequence[float],
     now_t: float,
 ) -> tuple[Batch | None, float | None]:
-    """Return the batch to send now, or when to ask again. `sent_t` are the messages of the last hour."""
+    """Return the batch to send now, or when to ask again. `sent_t`: times of the last hour's messages."""
     groups = _groups(waiting)
     # A time in the future is from before the clock was set back.
     ready = [
@@ -120,7 +120,7 @@ def _groups(waiting: Iterable[Notification]) -> list[_Group]:
 
 
 def _folded(phases: Sequence[Notification]) -> Item:
-    """Fold an alert's phases into one. An unsent opening becomes an opening or a late end."""
+    """Fold an alert's phases into one: an unsent opening stays an opening, or becomes a late end."""
     last, names = phases[-1], {each.phase for each in phases}
     if OPENED not in names or last.phase == OPENED:
         return Item(phase=last.phase, alert=last.alert)

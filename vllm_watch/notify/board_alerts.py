@@ -16,7 +16,7 @@ BLIND_INTERVALS = 10.0
 """If a target is not scraped for this many intervals, the watcher itself has failed."""
 
 FORGOTTEN_SECONDS = 600.0
-"""An incident that is not on the board this long after the start is over: targets are found within two minutes."""
+"""An incident that is not on the board this long after the start counts as over: targets are found within two minutes."""
 
 _QUIET = frozenset(("starting", "sleeping", "down"))
 """States without metrics that are normal or have their own incident."""
@@ -27,7 +27,7 @@ _STEP_OF_VERDICT = {"approve": "approval", "refuse": "refused", "wait": "refused
 
 
 class BoardAlerts:
-    """Derives alerts; `silenced` judges an incident's id."""
+    """Derives alerts. `silenced` returns True for a silenced incident's id."""
 
     def __init__(
         self, board: Board, silenced: Callable[[str], bool], unreadable_seconds: float

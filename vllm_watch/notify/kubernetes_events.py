@@ -1,6 +1,6 @@
 """Report incidents as Events of the engine's pod (`kubectl describe pod`). Page: docs/notifications.md.
 
-Events are hints that expire, so none is kept on disk. Names derive from the content, so each exists once.
+Events are hints that expire, so none is kept on disk. An Event's name derives from its content, so each Event exists once.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ TRIES_MAX, WAIT_SECONDS = 6, 2.0
 """Waits of 2 to 32 s are enough for an upgrade of the API server."""
 
 MESSAGE_MAX = 1024  # the API server's limit
-_POD_NAME_MAX = 200  # an Event's name has 253
+_POD_NAME_MAX = 200  # the limit of an Event's name is 253
 _EXISTS, _NOT_FOUND, _TOO_MANY, _SERVER_ERRORS = 409, 404, 429, 500
 
 Pod = tuple[str, str]  # namespace (empty: our own), name

@@ -1,4 +1,4 @@
-"""Notifications that were sent or are queued. Memory is authoritative, so a full disk costs no message."""
+"""Notifications that were sent or are queued. Memory is authoritative, so a full disk loses no message."""
 
 import asyncio
 import contextlib
@@ -17,7 +17,7 @@ from vllm_watch.state import ledger as disk
 _log = structlog.get_logger()
 
 KEPT_SECONDS = 86400.0
-"""Time kept after an alert's last message."""
+"""Notifications are kept this long after their alert's last message."""
 
 KEPT_MAX = 5000
 """Limit over all notifiers, at 2 KB each."""
@@ -96,7 +96,7 @@ class Ledger:
                 self._hold(replace(each, alert=alert))
 
     def bind(self, notifications: Iterable[Notification], message: str | None) -> None:
-        """Bind to a begun message, or to none if it was certainly not sent."""
+        """Bind notifications to a message that was begun; to None if it was certainly not sent."""
         self._put(replace(each, message=message) for each in notifications)
 
     def sent(

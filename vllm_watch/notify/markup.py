@@ -5,7 +5,7 @@ import re
 from vllm_watch.support.redaction import beginning, redacted
 from vllm_watch.support.visible import visible_lines
 
-# With chat dialects: ~~struck~~, ||hidden||, <!channel>.
+# Includes chat dialects: ~~struck~~, ||hidden||, <!channel>.
 _MARKS = re.compile(r"([\\`*_\[\]<>#|~&])")
 _MENTION = re.compile(r"@(?=\w)")
 

@@ -34,7 +34,7 @@ SETTLE_SECONDS = 0.2
 PRUNE_SECONDS = 3600.0
 
 STOP_SECONDS = 2.0
-"""Time for a message in flight; the next run sends it again."""
+"""Longest wait for a message in flight; the next run sends it again, and the queue."""
 
 
 @dataclass(slots=True)
@@ -117,7 +117,6 @@ class Notifications:
                     )  # fmt: skip
 
     async def stop(self) -> None:
-        """Stop within STOP_SECONDS; the next run sends the queue."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)

@@ -36,7 +36,7 @@ def named(settings: NotificationsSettings, name: str) -> tuple[str, AnyNotifier]
 
 
 async def send_test(settings: NotificationsSettings, one: AnyNotifier) -> list[base.Finding]:
-    """Return the findings of the checks and, if all are ok, of the message."""
+    """Return the findings of the checks and, if all are ok, of the test message."""
     tools = base.Tools()
     findings = kinds.check(one, tools)
     if not all(each.ok for each in findings):

@@ -225,7 +225,7 @@ def _capital(text: str) -> str:
 
 
 def first_step(alert: Alert) -> str:
-    """Return one sentence."""
+    """Return the recommended first step."""
     if alert.about == RESTART:
         return step_of(alert.incident.cause).first_step
     incident = alert.incident
@@ -235,7 +235,7 @@ def first_step(alert: Alert) -> str:
 
 
 def runbook(alert: Alert, links: Links) -> str:
-    """Return the link, under runbooks_url, else in the daemon, else in the repository."""
+    """Return the runbook's URL: under runbooks_url, else in the daemon, else in the repository."""
     found = RUNBOOK if alert.about == RESTART else _story(alert.incident).runbook
     if links.runbooks_url is None and links.page_url is not None:
         return f"{links.page_url.rstrip('/')}/{runbook_path(found)}"
@@ -252,7 +252,7 @@ def clock(t: float) -> str:
 
 
 def page(url: str, target: str) -> str:
-    """Return the status page's address at the target."""
+    """Return the URL of the target on the status page."""
     return f"{url.rstrip('/')}/#{quote(f'target-{target}', safe='')}"
 
 

@@ -10,7 +10,7 @@ from vllm_watch.errors import WatchError
 from vllm_watch.sources.processes import ProcessFacts, ProcReader
 
 SAME_START_SECONDS = 2.0
-"""Two readers' boot times may differ by up to a second each. A PID is not reused that soon."""
+"""Two readers of one start time may each be off by a second. A PID is not reused that soon."""
 
 _CLOSED = -1
 
@@ -28,13 +28,13 @@ class Pinned:
         return self.facts.pid
 
     def lives(self) -> bool:
-        """A zombie has ended."""
+        """Return True if it runs; a zombie has ended."""
         poll = select.poll()
         poll.register(self._descriptor, select.POLLIN)
         return not poll.poll(0)
 
     def send(self, number: signal.Signals | int) -> bool:
-        """Signal 0 checks the permission. Return False if the process was reaped. Raises PermissionError."""
+        """Send a signal; 0 only checks the permission. Return False if the process was reaped. Raises PermissionError."""
         try:
             signal.pidfd_send_signal(self._descriptor, number)
         except ProcessLookupError:
@@ -59,7 +59,7 @@ class Pinned:
         return facts.state if facts is not None and self._is_there() else None
 
     def _is_there(self) -> bool:
-        """Until the process is reaped, its PID is its own."""
+        """Return True until it is reaped; no other process gets its PID before."""
         try:
             return self.send(0)
         except PermissionError:
@@ -72,7 +72,7 @@ class Pinned:
 
 
 def pin(pid: int, create_time: float | None, procfs: Path = Path("/proc")) -> Pinned | None:
-    """Return None if no process of our namespace has this PID and start time. Raises WatchError if the kernel has no pidfd."""
+    """Pin the process. Return None if no process of our namespace has this PID and start time. Raises WatchError if the kernel has no pidfd."""
     try:
         descriptor = os.pidfd_open(pid)
     except ProcessLookupError:

@@ -33,7 +33,7 @@ class Looks:
         self._pins: dict[tuple[int, float | None], Pinned] = {}
 
     async def until_certain(self, seconds: float) -> Plan | Refusal:
-        """A refusal is final after `seconds`. Raises WatchError if the GPUs cannot be read."""
+        """Sample until a plan is confirmed, or it is refused for `seconds`. Raises WatchError if the GPUs cannot be read."""
         began_s = time.monotonic()
         while True:
             found, confirmed = await self._sample()
@@ -119,7 +119,7 @@ def _not_ours(victim: Victim) -> Refusal:
 
 
 def user_name(uid: int) -> str:
-    """Return the number if the user has no name."""
+    """Return the user's name, or the number without one."""
     with suppress(KeyError):
         return pwd.getpwuid(uid).pw_name
     return str(uid)

@@ -17,7 +17,7 @@ from vllm_watch.signals.holders.records import (
 from vllm_watch.signals.holders.words import size
 
 CONFIRM_SECONDS = 2.0
-"""One instant proves nothing."""
+"""A plan must stay the same this long: one instant proves nothing."""
 
 TREE_MAX = 4096
 """More descendants mean a loop in the data."""
@@ -101,7 +101,6 @@ class Sightings:
         self._seen: tuple[frozenset[tuple[object, ...]], float] | None = None  # key, since
 
     def take(self, at_s: float, found: Plan | Refusal) -> bool:
-        """Return True if the plan has been the same for `CONFIRM_SECONDS`."""
         if isinstance(found, Refusal):
             self._seen = None
             return False
@@ -158,7 +157,7 @@ def victims(gpus: Sequence[GpuHolders]) -> dict[int, Victim]:
 
 
 def descendants(pid: int, parents: Mapping[int, int]) -> tuple[int, ...]:
-    """The nearest come first."""
+    """Return the descendants, nearest first."""
     children: dict[int, list[int]] = {}
     for child, parent in parents.items():
         children.setdefault(parent, []).append(child)
@@ -171,7 +170,7 @@ def descendants(pid: int, parents: Mapping[int, int]) -> tuple[int, ...]:
 
 
 def ancestors(pid: int, parents: Mapping[int, int]) -> tuple[int, ...]:
-    """The nearest come first."""
+    """Return the ancestors, nearest first."""
     found: list[int] = []
     above = parents.get(pid)
     while above and above not in found:

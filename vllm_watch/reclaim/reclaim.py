@@ -34,7 +34,7 @@ class Patience:
 
 @dataclass(slots=True, kw_only=True)
 class Ended:
-    """`by` None: it did not end."""
+    """`by` None: the process did not end."""
 
     pid: int
     by: str | None = None  # "term" | "kill"

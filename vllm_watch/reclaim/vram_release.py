@@ -1,6 +1,6 @@
 """Wait until the driver has released ended processes' GPU memory.
 
-A zombie keeps its memory, and a context can outlive its process. So memory that no process explains is compared, too.
+A zombie keeps its GPU memory, and a context can outlive its process. So memory that no process explains is compared, too.
 """
 
 import asyncio
@@ -93,7 +93,7 @@ def claims(gpus: Sequence[GpuSample], pids: Collection[int]) -> tuple[Claim, ...
 
 
 def judge(wanted: Sequence[Claim], gpus: Sequence[GpuSample] | None, text: str = "") -> Release:
-    """`gpus` None: unreadable, for the reason in `text`."""
+    """Compare the claims with a sample. `gpus` None: unreadable, for the reason in `text`."""
     now = {gpu.uuid: gpu for gpu in gpus or ()}
     why = text or "the GPU is not listed any more"
     return Release(gpus=tuple(_judged(claim, now.get(claim.uuid), why) for claim in wanted))

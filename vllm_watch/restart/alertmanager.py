@@ -156,7 +156,7 @@ class AlertRequests:
         return "cancelled"
 
     async def _was_restarted(self, target: Target, alert: Alert) -> bool:
-        """Return True if any trigger restarted the target in this episode. The alert keeps firing for a while after that."""
+        """Return True if any trigger restarted the target in this episode: the alert keeps firing for a while."""
         attempts = await self._journal.attempts(target.group, time.time() - HISTORY_SECONDS)
         return any(
             each.helped_since(target.name, alert.began_t)

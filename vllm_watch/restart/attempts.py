@@ -25,13 +25,13 @@ from vllm_watch.state.journal import Journal
 _log = structlog.get_logger()
 
 RENEW_SHARE = 1 / 3
-"""Part of its TTL after which a lock is renewed, so that two renewals may fail."""
+"""A lock is renewed after this share of its TTL, so two renewals may fail."""
 
 UNCERTAIN_SECONDS = 86400.0
 """Each start of the watcher verifies an uncertain attempt again, up to this age."""
 
 AHEAD_SECONDS = 60.0
-"""An attempt further in the future was written under another clock."""
+"""An attempt dated further ahead than this was written under another clock."""
 
 UNWATCHED_SECONDS = 3600.0
 """A resumed attempt waits this long for its target: discovery takes minutes, and an evicted pod never comes back."""
@@ -76,7 +76,7 @@ class Attempts:
     async def without_future(
         self, attempts: Iterable[Attempt], now_t: float
     ) -> tuple[Attempt, ...]:
-        """Date attempts from the future as ended now: a clock a year ahead must not block restarts for a year."""
+        """Give attempts dated in the future the current time: a clock a year ahead would block restarts for a year."""
         known = []
         for attempt in attempts:
             ahead_s = attempt.acted_t - now_t
@@ -119,7 +119,7 @@ class Attempts:
         self, attempt: Attempt, calls: Sequence[tuple[HookCall, Hook]], settings: RestartSettings,
         lock: Lock | None, recheck: Recheck, changed: Changed = unchanged,
     ) -> None:  # fmt: skip
-        """Write the intent, then run the attempt in the background; the target's own call is first. Raises JournalError."""
+        """Write the intent, then run the attempt in the background; the first call must be the target's own. Raises JournalError."""
         if any(name in self._running for name in attempt.names):
             raise RuntimeError(f"{attempt.target} has an attempt that is not over")
         restart = self._restart(attempt, settings)

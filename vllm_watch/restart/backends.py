@@ -1,4 +1,4 @@
-"""Build hooks, locks and blockers. One that cannot be built is None, and the guard refuses."""
+"""Build hooks, locks and blockers. A hook or lock that cannot be built is None, and the guard then refuses."""
 
 import importlib
 import os

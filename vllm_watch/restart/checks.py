@@ -1,6 +1,6 @@
 """The guard's checks: each returns why a server must not be restarted now, or None. Pure.
 
-A function's name is the metric label `blocker`. Sources: kured (windows, alerts that fail closed, lock), Home Assistant's
+Each function's name is a value of the metric label `blocker`. Sources: kured (windows, alerts that fail closed, lock), Home Assistant's
 supervisor (budget), medik8s (minimum healthy), NVSentinel (dry run, breaker).
 """
 
@@ -25,7 +25,7 @@ NOT_RESTARTABLE = {
 """States in which a restart does not help; a person may override only `unknown`."""
 
 WORKS = frozenset(("serving", "prefilling", "overloaded", "collapsed"))
-"""States in which an engine makes progress. `idle` is not one: a rank without work proves nothing about its gang."""
+"""States in which an engine makes progress. `idle` is not among them: a rank without work proves nothing about its gang."""
 
 NOT_URGENT_KINDS = frozenset({"host_memory_growth"})
 """Incidents that do no harm for hours, so their restart waits for a window."""
@@ -58,7 +58,7 @@ def mode(request: RestartRequest, settings: RestartSettings, facts: Facts) -> Re
 
 
 def trigger(request: RestartRequest, settings: RestartSettings, facts: Facts) -> Refusal | None:
-    """The trigger must be enabled and its reason current."""
+    """The trigger must be enabled, and its reason must still apply."""
     if request.trigger == "manual":
         return None if facts.revoked is None else Refusal(facts.revoked)
     text = facts.stale
@@ -157,7 +157,7 @@ def _not_urgent(request: RestartRequest, settings: RestartSettings) -> Refusal |
 def engine_state(
     request: RestartRequest, settings: RestartSettings, facts: Facts
 ) -> Refusal | None:
-    """Do not interrupt a load or a deliberate state."""
+    """Do not interrupt loading or a deliberate state."""
     state = facts.state or "unknown"
     if (
         facts.asker is not None
@@ -293,7 +293,7 @@ def hook(request: RestartRequest, settings: RestartSettings, facts: Facts) -> Re
 
 
 def blockers(request: RestartRequest, settings: RestartSettings, facts: Facts) -> Refusal | None:
-    """Every blocker must answer and agree."""
+    """Every blocker must answer and allow the restart."""
     for answer in facts.blockers or ():
         if answer.allows is not True:
             return Refusal(f"{answer.name}: {answer.text}")
@@ -324,7 +324,7 @@ ASKED: tuple[Check, ...] = (hook, blockers, gang, lock)
 
 
 def _counted(facts: Facts) -> list[Attempt]:
-    """Return spent and open attempts: without the open ones, two of a group could pass at once."""
+    """Return spent and open attempts: without the open ones, two servers of a group could pass at once."""
     return [attempt for attempt in facts.attempts or () if attempt.spent or attempt.open]
 
 

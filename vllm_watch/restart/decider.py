@@ -30,7 +30,7 @@ ASK_HOOK_SECONDS = 15.0
 """Timeout of a hook's check, which changes nothing."""
 
 AHEAD_MAX = 1000
-"""Limit of remembered attempts from clocks ahead of ours; one lock holds half as many."""
+"""Remember at most this many attempts from clocks ahead of ours; one lock holds half as many."""
 
 
 class Decider:
@@ -183,7 +183,7 @@ class Decider:
         return self._targets.history(name, (*ours, *self._dated(theirs, now_t)))
 
     def _dated(self, shared: list[Attempt], now_t: float) -> list[Attempt]:
-        """Date attempts from a clock ahead of ours by when we first saw them."""
+        """Date attempts from a clock ahead of ours at the time we first saw them."""
         ahead = {each.id for each in shared if each.acted_t > now_t + AHEAD_SECONDS}
         for name in ahead:
             self._ahead_t.setdefault(name, now_t)

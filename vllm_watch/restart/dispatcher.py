@@ -1,4 +1,4 @@
-"""Take restart requests, and ask the guard until it agrees or the reason of the request has ended."""
+"""Take restart requests, and ask the guard until it agrees or the reason for the request no longer holds."""
 
 import asyncio
 import contextlib
@@ -65,7 +65,7 @@ class Dispatcher:
         self._backends = backends
         self._requests: dict[str, PendingRequest] = {}
         self._woken = asyncio.Event()
-        # Held until the intent is on disk: two requests must not both see that nothing is under way.
+        # Held until the intent is on disk: two requests must not both find no attempt under way.
         self._deciding = asyncio.Lock()
 
     def submit(self, request: RestartRequest) -> None:
@@ -174,7 +174,7 @@ class Dispatcher:
                         pending.request, managed, attempt_id, lock, decision.befores
                     )
                 elif lock is not None and lock.still_ours():
-                    # The history shared by lock users is against it, so do not take the lock again soon.
+                    # The guard refused because of the history in the lock, so do not take the lock again soon.
                     pending.after_s = time.monotonic() + AGAIN_SECONDS
         except JournalError as error:
             _log.error("restart_not_possible", target=pending.request.target, cause=error.cause)

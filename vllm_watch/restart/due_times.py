@@ -1,7 +1,7 @@
 """Compute when a schedule falls due in local time. Pure.
 
 If a time comes twice because clocks go back, the first counts; if it is skipped, the schedule runs one hour later.
-Intervals count from a fixed moment: the watcher's own start would postpone them forever.
+Intervals count from a fixed moment. Otherwise each restart of the watcher would postpone them.
 """
 
 from datetime import UTC, datetime, timedelta
@@ -15,7 +15,7 @@ _CHANGE = timedelta(hours=3)
 """Largest clock change in one night: the search starts this far back."""
 
 _SEARCHED = timedelta(days=366 * 45)
-"""Within 40 years, 29 February falls on every weekday; a time not found by then never comes."""
+"""Search this far ahead: within 40 years, 29 February falls on every weekday, so a later time never comes."""
 
 
 def next_due(schedule: ScheduleSettings, zone: str, after_t: float) -> float | None:
@@ -40,14 +40,14 @@ def next_due(schedule: ScheduleSettings, zone: str, after_t: float) -> float | N
 
 
 def last_due(schedule: ScheduleSettings, zone: str, due_t: float, now_t: float) -> float:
-    """Return the latest due time up to `now_t` that is not too late, else `due_t`."""
+    """Return the latest due time that is at most `misfire_seconds` before `now_t`, else `due_t`."""
     since_t = now_t - schedule.misfire_seconds
     if since_t > due_t:
         later_t = next_due(schedule, zone, since_t)
         if later_t is None or later_t > now_t:
             return due_t
         due_t = later_t
-    # Bisect: a schedule for every minute has half a million times a year.
+    # Bisect: a schedule for every minute has half a million due times a year.
     end_t = now_t
     while end_t - due_t > 1.0:
         middle_t = (due_t + end_t) / 2

@@ -1,4 +1,4 @@
-"""Archive the evidence of a restart's reason, which the restart destroys: one bounded archive per attempt."""
+"""Archive the evidence for a restart before the restart destroys it: one bounded archive per attempt."""
 
 import asyncio
 import io
@@ -12,13 +12,13 @@ from vllm_watch.state.attempt import Attempt
 from vllm_watch.support.private_files import opener, own_folder
 
 BUNDLES_MAX = 20
-"""Enough for the restarts of a bad week."""
+"""Archives kept: enough for the restarts of a bad week."""
 
 BYTES_MAX = 64 << 20
 """A recording of ten minutes takes a few megabytes."""
 
 PART_SECONDS = 10.0
-"""A hanging part must not cost the others."""
+"""Longest wait for one part, so that the others follow if it hangs."""
 
 ALL_SECONDS = 20.0
 """Below a restart's EVIDENCE_SECONDS, so that the archive can still be written."""
@@ -43,7 +43,6 @@ class EvidenceStore:
         self._source = source
 
     async def keep(self, attempt: Attempt) -> str | None:
-        """Archive the target's evidence and return the path. Raises OSError."""
         if self._folder is None:
             return None
         name, parts = f"{attempt.target}-{attempt.id}", self._source.parts(attempt.target)
@@ -86,7 +85,7 @@ def _write(folder: Path, name: str, parts: Mapping[str, bytes]) -> Path:
     new = path.with_suffix(".new")
     new.unlink(missing_ok=True)
     try:
-        # "x" does not follow a planted symlink.
+        # Mode "x" does not follow a planted symlink.
         with (
             open(new, "xb", opener=opener) as file,
             tarfile.open(fileobj=file, mode="w") as archive,

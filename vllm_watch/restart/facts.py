@@ -37,7 +37,7 @@ class Answer:
 class Facts:
     """Facts about one target at one moment. Texts are reasons against a restart; answers are None until asked."""
 
-    t: float  # now, in Unix seconds
+    t: float  # Unix seconds
     state: str | None  # of the server's worst engine
     attempts: tuple[Attempt, ...] | None  # of the group, oldest first; None: unread
     busy: str | None = None  # id of the attempt under way

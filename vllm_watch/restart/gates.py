@@ -1,7 +1,7 @@
 """Answer the probes in the engines' containers: "ok", "kill" (liveness) or "no" (readiness). Anything unknown is "ok".
 
-Every other answer carries the server's start time, and the probe compares it with its own container. So a late or
-repeated answer is harmless.
+The other answers carry the start time of the server to fail, and the probe compares it with its container's. So a late
+or repeated answer is harmless.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ ASKED_SECONDS = 60.0
 """A probe that has not asked for this long is gone. Kubernetes probes every 10 s by default."""
 
 SAME_START_SECONDS = 2.0
-"""Two readers may read start times that differ by a second each way."""
+"""Two readers of one start time may each be off by a second."""
 
 NOTE_SECONDS = 1.5
 """An answer waits this long for the journal, because a probe times out after 2 s. An answer that is not on disk is not sent."""

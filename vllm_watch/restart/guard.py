@@ -47,7 +47,7 @@ def decide(request: RestartRequest, settings: RestartSettings, facts: Facts) -> 
 
 
 def _to_ask(request: RestartRequest, settings: RestartSettings, facts: Facts) -> str | None:
-    """Return the next question, or None once one was refused: the lock must not be taken for nothing."""
+    """Return the next question. Return None after a refusal, so that the lock is not taken needlessly."""
     if facts.hook is None:
         return "hook"
     if facts.hook.allows is not True:

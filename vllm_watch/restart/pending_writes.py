@@ -15,7 +15,7 @@ PENDING_MAX = 100
 
 
 class PendingWrites:
-    """Writes attempts to the journal, and holds each one's latest state until it is on disk."""
+    """Writes attempts to the journal."""
 
     def __init__(self, journal: Journal) -> None:
         self._journal = journal

@@ -32,7 +32,6 @@ class RestartRequest:
 
     @property
     def person(self) -> str | None:
-        """Name of the person behind the request, or None."""
         return self.actor if self.trigger == "manual" else self.approved_by
 
     @property

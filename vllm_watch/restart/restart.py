@@ -50,7 +50,7 @@ EVIDENCE_SECONDS = 30.0
 DRAIN_POLL_SECONDS = 0.5
 
 SCRAPE_WAIT_SECONDS = 60.0
-"""Longest wait for a scrape during verification. Then only the elapsed time is judged."""
+"""Longest wait for a scrape during verification. After it, only the elapsed time is judged."""
 
 BLIND_SECONDS = 1.0
 
@@ -150,7 +150,7 @@ class Restart:
         return "vllm-watch is stopping" if self.stopping else None
 
     async def resume(self, befores: Mapping[str, verify.Before], since_s: float) -> Attempt:
-        """Resume the verification of an earlier run's attempt. The hook is not called again."""
+        """Verify an earlier run's attempt, without calling the hook again."""
         for name in self._names:
             self._targets.acting(name, on=True)
         return await self._verify(befores, time.monotonic() - since_s)
@@ -222,7 +222,7 @@ class Restart:
         against = changed()
         if against is not None:
             return against
-        # If an incident is the trigger, the guard checks that the last scrape, even a failed one, found it.
+        # For an incident, the guard checks that the last scrape, even a failed one, found it.
         silence_counts = self.attempt.trigger != "incident"
         for name, before in befores.items():
             text = self._targets.stale(name, None) or self._targets.replaced(
@@ -273,7 +273,7 @@ class Restart:
             self._targets.acting(name, on=False)
         await asyncio.sleep(RETRY_SECONDS)
         if any(each.outcome not in _DID_NOTHING for each in results.values()):
-            # Other members were restarted, and half a gang cannot serve.
+            # Some members were restarted, so retry the rest: half a gang cannot serve.
             lost = lock is not None and not lock.still_ours()
             return "the lock was lost" if lost else None
         return await recheck()

@@ -34,7 +34,7 @@ _log = structlog.get_logger()
 CHECK_SECONDS = 10.0
 
 STOP_SECONDS = 4.0
-"""Longest time to stop. The journal has the state of attempts."""
+"""Longest time to stop. The next run verifies attempts under way."""
 
 
 class Restarts:
@@ -103,7 +103,6 @@ class Restarts:
         await self.dispatcher.attempts.let_hooks_end()
 
     async def stop(self) -> None:
-        """Stop within STOP_SECONDS; the next run verifies attempts under way."""
         self._schedule.stop()
         for task in self._tasks:
             task.cancel()
@@ -200,11 +199,11 @@ class Restarts:
             await asyncio.sleep(CHECK_SECONDS)
 
     async def _check_incidents(self) -> None:
-        """Submit requests of open incidents again: they may be older than this run, or were refused."""
-        # Another program may have changed the file.
+        """Submit the requests of open incidents again: an incident may be older than this run, or its request was refused."""
+        # Another program may have changed the state file.
         await self._controls.load(time.time())
         for incident in self.targets.incidents():
             self._ask_for(incident)
         if self.journal.trouble is not None:
-            # Only a write clears the error, and without requests there is none.
+            # Only a write clears the error, and without requests nothing is written.
             await self.journal.probe()

@@ -80,7 +80,7 @@ class Schedule:
                     _log.exception(
                         "schedule_broke", target=timer.target, schedule=timer.schedule.name
                     )
-                await asyncio.sleep(0)  # a whole fleet may have missed the same night
+                await asyncio.sleep(0)  # yield: a whole fleet may be due at once
             await asyncio.sleep(TICK_SECONDS)
 
     def _check(self, timer: _Timer, now_t: float) -> None:

@@ -15,7 +15,7 @@ from vllm_watch.state.journal import Entry, Journal
 _log = structlog.get_logger()
 
 LATE_SECONDS = 60.0
-"""A later time was missed: the watcher was down or suspended, or the clock was set."""
+"""A due time noticed later than this was missed: the watcher was down or suspended, or the clock was set."""
 
 
 def reason(schedule: ScheduleSettings) -> str:
@@ -35,7 +35,7 @@ class Scheduled:
     ) -> float:
         """Return the Unix time after which due times count.
 
-        If its request still waited when the watcher ended, a due time counts again.
+        A due time counts again if its request was still waiting when the watcher ended.
         """
         last_t = self._controls.scheduled_t(target, schedule.name)
         if last_t is None or last_t > now_t:

@@ -29,7 +29,7 @@ HISTORY_SECONDS = 7 * 86400.0
 """History before the oldest open incident: budgets need a day, breakers the last attempt."""
 
 SCRAPE_SECONDS = 60.0
-"""Longest wait for a scrape beyond two intervals: a hanging server takes up to 30 s, and the running scrape may be too early."""
+"""Longest wait for a scrape beyond two intervals: a hanging server takes up to 30 s, and the scrape in progress may have begun too early."""
 
 TICK_SECONDS, SUSPENDED_SECONDS = 0.5, 2.5
 """Interval of the event loop's ticks, and the gap between them that means a suspension."""
@@ -109,7 +109,7 @@ class Targets:
         return None if entry is None else entry.signals
 
     def process(self, name: str) -> Process:
-        """Return the process in the last scrape, or the last that answered."""
+        """Return the process in the last scrape, or the last process that answered."""
         managed, entry = self.managed.get(name), self._board.targets.get(name)
         looked = None if entry is None else entry.looked
         pids = () if looked is None else looked.pids
@@ -120,7 +120,7 @@ class Targets:
         return before(self.signals(name), self.firing_kinds(name), self.process(name))
 
     def replaced(self, name: str, decided: Process, *, silence_counts: bool) -> str | None:
-        """Return why the process decided on may be gone, or None. `silence_counts`: also if it does not answer any more."""
+        """Return why the process `decided` may be gone, or None. If `silence_counts`, it is gone if it no longer answers."""
         now = self.process(name)
         same = decided.is_same(now)
         if same is None:
@@ -168,7 +168,7 @@ class Targets:
         ]
 
     def firing_kinds(self, name: str) -> frozenset[str]:
-        """Return the kinds of incidents in the last scrape, with the host's that advise restarting this target."""
+        """Return the kinds of incidents in the last scrape, including the host's that advise restarting this target."""
         return frozenset(
             each.kind
             for each in self.incidents()
@@ -265,7 +265,7 @@ class Targets:
         return min((now_t, *opened)) - HISTORY_SECONDS
 
     def history(self, name: str, attempts: Iterable[Attempt]) -> tuple[Attempt, ...]:
-        """Return attempts of the target's group and engine. Those of its engine under another name are renamed."""
+        """Return attempts of the target's group and engine. Attempts of its engine under another name get this name."""
         own, engine = self.managed.get(name), self.same_engine(name)
         if own is None:
             return ()

@@ -1,6 +1,6 @@
 """Verify a restart from the scrapes after the call. Pure.
 
-It helped if a new process reaches its fresh throughput or, without traffic, has no fault for `settle_seconds`. It did not
+It helped if a new process reaches the throughput of a fresh engine or, without traffic, has no fault for `settle_seconds`. It did not
 help if the old process stays, no new one serves within the start-up time, or the trouble is back.
 """
 
@@ -22,10 +22,10 @@ STOP_SECONDS = 120.0
 """The old process may answer this long after the call: twice the longest default grace of hooks."""
 
 STARTUP_TOLERANCE = 2.0
-"""A start may take this multiple of the longest one seen: another page cache, another node."""
+"""A start may take this multiple of the longest one seen: the page cache may be cold, or the node slower."""
 
 STARTUP_SECONDS_MIN = 180.0
-"""Least time for a start, including the end of the old process: most models load in one to three minutes, and a busy host doubles a start of seconds. `engine_down` waits as long."""
+"""Least time for a start, including the end of the old process: most models load in one to three minutes, and a busy host doubles short starts. `engine_down` waits as long."""
 
 _ILL = ("stalled", "failing", "collapsed", "down")
 
@@ -35,7 +35,7 @@ class Before:
     """The server's state when the restart was decided; stored with the intent."""
 
     process: Process
-    throughput_ratio: float | None = None  # of fresh; 0.0: no steps
+    throughput_ratio: float | None = None  # share of a fresh engine's; 0.0: no steps
     kinds: frozenset[str] = frozenset()  # of incidents that fired
 
     def to_json(self) -> dict[str, Any]:

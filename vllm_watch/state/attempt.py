@@ -34,7 +34,7 @@ class Attempt:
     hook: str  # name in the configuration
     reason: str
     actor: str
-    state: str  # in OPEN_STATES or ENDED_STATES
+    state: str
     began_t: float  # Unix seconds: intent written
     called_t: float | None = None  # when the hook was first called
     ended_t: float | None = None
@@ -56,7 +56,7 @@ class Attempt:
         return self.began_t if self.called_t is None else self.called_t
 
     def helped_since(self, target: str, t: float) -> bool:
-        """Return True if it cured the target and ended after `t`, so that older requests are done."""
+        """Return True if it cured the target and ended after `t`: a request made at `t` is then served."""
         return self.state == "helped" and target in self.names and (self.ended_t or 0.0) >= t
 
     @property

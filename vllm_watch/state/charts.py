@@ -24,7 +24,7 @@ ROWS_MAX = 2000
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One engine's rings, or one target's day, in format `form`."""
+    """One engine's chart buffers, or one target's day, in format `form`."""
 
     target: str
     name: str
@@ -57,7 +57,7 @@ class ChartTable:
     # --- in the worker's thread
 
     def begin(self, db: sqlite3.Connection) -> None:
-        """Create the table, which the state folder's own file lacks."""
+        """Create the table. Migrations cover the main file only."""
         db.execute(
             "CREATE TABLE IF NOT EXISTS chart (target TEXT NOT NULL, name TEXT NOT NULL, saved_t REAL NOT NULL,"
             " form TEXT NOT NULL, sum INTEGER NOT NULL, data BLOB NOT NULL, PRIMARY KEY (target, name))"

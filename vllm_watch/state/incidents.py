@@ -62,14 +62,14 @@ class IncidentTable:
         try:
             found = await self._worker.do(read, seconds=OPEN_SECONDS, writes=False)
         except StateError:
-            # Before our own rows: if the file becomes readable later, its open incidents are not resumed.
+            # End the stored open incidents first: a file that becomes readable later is not resumed.
             self._worker.put("strangers", self._end_leftovers)
             return Contents()
         self._open = {each.id: IncidentEvent(UPDATED, each.updated_t, each) for each in found.open}
         return found
 
     def put(self, events: Iterable[IncidentEvent] = (), learnt: Learnt | None = None) -> None:
-        """Queue these; incidents and the fleet's state are written before any later request."""
+        """Queue events and state; incidents and the fleet's state are written before any later request."""
         if learnt is not None:
             key, can_wait = ("learnt", learnt.target), learnt.target != WATCHER
             self._worker.put(key, partial(_write_learnt, learnt), learnt=can_wait)
@@ -90,7 +90,6 @@ class IncidentTable:
             self._put(event)
 
     def prune(self, db: sqlite3.Connection, t: float) -> None:
-        """Remove old rows; open incidents stay."""
         db.execute(
             "DELETE FROM incident WHERE resolved_t IS NOT NULL AND resolved_t < ?",
             (t - ENDED_SECONDS_MAX,),

@@ -84,7 +84,7 @@ class Told:
 
 
 def _to_json(attempt: Attempt) -> dict[str, Any]:
-    """Older versions can read an attempt without the key `gang`."""
+    """Return JSON without an empty `gang`, so that older versions can read it."""
     said = asdict(attempt)
     return said if said["gang"] is not None else {key: said[key] for key in said if key != "gang"}
 
@@ -114,7 +114,7 @@ class Journal:
             await self._worker.close()
 
     async def write(self, attempt: Attempt) -> None:
-        """Insert or replace the attempt; its hook call uses up the approval."""
+        """Insert or replace the attempt. Once its hook is called, its approval is removed."""
         spent = approval(attempt.incident_id or "", attempt.target) if attempt.spent else None
 
         def changed(db: sqlite3.Connection) -> None:

@@ -1,6 +1,6 @@
 """Detects lost writes of the state file.
 
-SQLite accepts an empty file, and a cut or missing -wal. So the file has a generation, a count of durable writes and a
+SQLite silently accepts an empty file, and a cut or missing -wal. So the file has a generation, a count of durable writes and a
 checksum of the journal's rows. A marker file gets generation and count after each durable write. If the state file is
 behind its marker, writes were lost.
 """
@@ -76,14 +76,14 @@ def count(db: sqlite3.Connection, least: int = 0) -> Seal:
 
 
 def update_sums(db: sqlite3.Connection, *, pruned: bool = False) -> None:
-    """Update the guard's checksum within the transaction; if `pruned`, that of audit too."""
+    """Update the guard's checksum within the transaction; if `pruned`, also the checksum of `audit`."""
     db.execute("UPDATE seal SET held = ?", (_sum(db, *_HELD),))
     if pruned:
         db.execute("UPDATE seal SET noted = ?", (_sum(db, _NOTED),))
 
 
 def add_audit_row(db: sqlite3.Connection) -> None:
-    """Add the new row of audit to its checksum, within the transaction."""
+    """Add the newest `audit` row to that table's checksum, within the transaction."""
     row = db.execute(f"SELECT * FROM {_NOTED} ORDER BY 1 DESC LIMIT 1").fetchone()  # noqa: S608 - our own
     (before,) = db.execute("SELECT noted FROM seal").fetchone()
     db.execute("UPDATE seal SET noted = ?", (zlib.crc32(repr(row).encode(), before or 0),))

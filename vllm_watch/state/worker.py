@@ -1,7 +1,7 @@
 """The state folder's worker: one thread with one connection, which writes a queue in order.
 
-`put` returns at once, and its row is retried until it is on disk. `do` waits for the result. Earlier rows are on disk
-before its writes, so that no restart or message is about an incident that a kill -9 would lose.
+`put` returns at once, and its row is retried until it is on disk. `do` waits for the result. Before it writes, earlier
+rows are on disk, so that no restart or message is about an incident that a kill -9 would lose.
 
 A hanging disk blocks neither the event loop nor the exit.
 """
@@ -66,8 +66,8 @@ class Worker:
     def __init__(self, folder: Path | None, on_write: OnWrite | None = None) -> None:
         """`folder` None: a file in memory. Without `on_write`, the folder is another process's.
 
-        With it, the folder is our own: it is locked, a damaged file is moved aside, and `on_write` is called in the
-        event loop after each write.
+        With it, the folder is our own: it is locked, a damaged file is moved aside, and the event loop calls
+        `on_write` after each write.
         """
         self.connection = Connection(folder, own=on_write is not None)
         self.tables: list[Table] = []
@@ -101,7 +101,7 @@ class Worker:
     ) -> _T:
         """Run `work` in one transaction, and return its result once the writes are on disk.
 
-        Raises StateError on failure or timeout, when work not yet begun is dropped, and other exceptions of `work`.
+        Raises StateError on failure or timeout, and other exceptions of `work`. At a timeout, work not yet begun is dropped.
         """
         self._loop = asyncio.get_running_loop()
         job = _Job(work, writes)
@@ -188,7 +188,7 @@ class Worker:
         except Exception as error:  # noqa: BLE001 - passed to the caller
             _fail_job(job.done, error)
         else:
-            # A full disk is still readable.
+            # A read proves nothing about writes: a full disk is readable.
             if job.writes or self._failing is None:
                 self._succeeded()
             job.done.set_result(done)

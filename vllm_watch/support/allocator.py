@@ -1,6 +1,6 @@
 """Make glibc return large freed blocks to the system.
 
-glibc raises its threshold for that with each large block freed, up to 32 MB. After the first body of 4 MB, bodies share the heap with small objects, and the memory between them stays with the process.
+glibc returns only freed blocks above a threshold, and each of them raises the threshold, up to 32 MB. After the first body of 4 MB, bodies share the heap with small objects, and the memory between them stays with the process. With another C library, nothing is done.
 """
 
 import ctypes
@@ -19,7 +19,7 @@ _ARENAS = 2  # with one per thread, each stays half empty
 
 
 def fix_threshold() -> None:
-    """Fix the threshold for this process; do nothing with another C library."""
+    """Fix the threshold for this process."""
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None:
         mallopt(_M_MMAP_THRESHOLD, LARGE_BYTES)
@@ -27,7 +27,7 @@ def fix_threshold() -> None:
 
 
 def trim_heap() -> None:
-    """Return free memory to the system, at most every TRIM_SECONDS; do nothing with another C library."""
+    """Return free memory to the system, at most every TRIM_SECONDS."""
     global _trimmed_monotonic_s  # noqa: PLW0603 - there is one heap
     now_s = time.monotonic()
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)

@@ -18,7 +18,7 @@ _FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 
 
 IfExposed = Literal["taken", "warned", "refused"]
-"""Policy for a secret that others can read. "refused": it grants access to vllm-watch. "warned": vllm-watch only sends it to others, and refusing it would stop restarts and messages."""
+"""Policy for a secret that others can read. "refused": the secret grants access to vllm-watch. "warned": vllm-watch only sends it to others, and refusing it would stop restarts and messages."""
 
 _REMEDY = "chmod 600 it, or mount the Secret with defaultMode: 0440"
 _warned: dict[str, str] = {}
@@ -54,7 +54,7 @@ def opened(path: Path, *, follow: bool = True, pipes: bool = False) -> BufferedR
         mode = os.fstat(descriptor).st_mode
         if pipes and stat.S_ISFIFO(mode):
             os.set_blocking(descriptor, True)
-        else:  # endless files of the kernel, such as /proc/kmsg, are regular but return an end here
+        else:  # endless files of the kernel, such as /proc/kmsg, are regular files, but without blocking they end
             refuse_odd(path, mode)
         return BufferedReader(FileIO(descriptor))
     except BaseException:
@@ -103,7 +103,7 @@ def exposure(status: os.stat_result) -> str | None:
 
 
 def refuse_odd(path: Path | str, mode: int) -> None:
-    """Raise OSError unless `mode` is that of a regular file."""
+    """Raise OSError unless `mode` means a regular file."""
     if stat.S_ISREG(mode):
         return
     kinds = (

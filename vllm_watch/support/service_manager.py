@@ -94,7 +94,7 @@ def _address(text: str) -> str | None:
 
 
 def _watchdog_seconds(environ: Mapping[str, str]) -> float | None:
-    """Return the time limit of the watchdog, or None, also if it is for another process."""
+    """Return the watchdog's time limit; None if there is none, or it is for another process."""
     if environ.get("WATCHDOG_PID", str(os.getpid())) != str(os.getpid()):
         return None
     try:

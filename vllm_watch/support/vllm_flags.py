@@ -153,7 +153,7 @@ def _neighbours(version: str | None) -> tuple[tuple[_Version, ...], bool]:
         return (asked,), True
     before = [each for each in releases if each < asked][-1:]
     after = [each for each in releases if each >= asked][:1]
-    # A build between two releases has no flag that neither has.
+    # A build between two releases has only flags that one of them has.
     return (*before, *after), bool(before and after)
 
 

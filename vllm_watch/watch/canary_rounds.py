@@ -12,10 +12,10 @@ from vllm_watch.sources.canary import Asked, CanarySource
 _log = structlog.get_logger()
 
 GAP_SECONDS_MIN = 10.0
-"""At most six tokens a minute."""
+"""Least time between canaries: at most six tokens a minute."""
 
 REFUSED_SECONDS = 600.0
-"""Only an operator or a restart fixes a refusal (wrong key, model or endpoint)."""
+"""Wait after a refusal: only an operator or a restart fixes it (wrong key, model or endpoint)."""
 
 TRUSTED_SECONDS_MAX = 1.0
 """By default, a server gets further canaries only if it answers one within this time. An idle engine takes milliseconds for a token."""
@@ -93,7 +93,7 @@ class CanaryRounds:
             self._task = None
 
     def _trust(self, asked: Asked | None) -> bool:
-        """Return True if canaries may judge this server: it must have answered one well."""
+        """Return True if canaries may judge this server."""
         if asked is None:  # it sleeps
             return True
         canary = asked.canary

@@ -19,7 +19,7 @@ AT_ONCE_MAX = 16
 
 
 class HangStacks:
-    """Calls `note` with the target, the incident's id and the sentence."""
+    """Calls `note` with the target, the incident's id and the stacks as a sentence."""
 
     def __init__(
         self, board: Board, stacks: Stacks, note: Callable[[str, str, str], None], procfs: Path

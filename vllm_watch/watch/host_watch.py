@@ -32,7 +32,7 @@ class ServerScrape:
     """The last scrape of one server of the host."""
 
     up: bool = False
-    serves: bool = False  # it exports an engine
+    serves: bool = False  # it exports an engine's metrics
     asleep: bool = False  # without weights and cache on the GPU
     start_time: float | None = None  # of its process
     pids: frozenset[int] = frozenset()  # empty: unknown
@@ -94,12 +94,12 @@ class HostWatch:
         return self._used_gpus - self._places.get(target, _NOWHERE).gpus
 
     def core_of(self, target: str) -> str | None:
-        """Return name and PID of its engine core, or None unless exactly one is known."""
+        """Return name and PID of the target's engine core; None unless exactly one is known."""
         pids = self._cores(target, VLLM)
         return _core_name(pids[0]) if len(pids) == 1 else None
 
     def left_core_of(self, target: str) -> str | None:
-        """Return its orphaned, stale engine core with the lowest PID."""
+        """Return the target's orphaned, stale engine core with the lowest PID."""
         pids = self._cores(target, STALE)
         return _core_name(pids[0]) if pids else None
 
@@ -168,7 +168,7 @@ class HostWatch:
         }
 
     def restore(self, state: stored.Stored) -> list[str]:
-        """Restore an earlier run's state before the first poll. Return the errors of lost parts."""
+        """Restore, before the first poll. Return the errors of lost parts."""
         try:
             stored.version(state, VERSION)
             self._timeline.restore(state)

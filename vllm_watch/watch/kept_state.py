@@ -135,7 +135,7 @@ def restore_detectors(
 
 
 def inherit(detectors: Mapping[str, Detector], state: stored.Stored) -> list[str]:
-    """Give each detector the habits of another server of its group; return errors of lost parts."""
+    """Seed each detector from another server of its group; return errors of lost parts."""
     lost = []
     for slug, detector in detectors.items():
         if isinstance(detector, Inherits):

@@ -21,7 +21,7 @@ from vllm_watch.watch.watch import Watch
 _log = structlog.get_logger()
 
 SAVE_SECONDS = 60.0
-"""A lost minute is learned again in a minute."""
+"""Interval of saves: a lost minute is learned again in a minute."""
 
 ORPHAN_SECONDS = 120.0
 """A target that is missing this long after the start is gone. Some discovery sources answer late."""
@@ -35,7 +35,7 @@ class Remembered(Protocol):
 
     @property
     def target(self) -> str:
-        """The name of its state and incidents."""
+        """Its name in stored state and incidents."""
 
     @property
     def incidents(self) -> tuple[Incident, ...]:

@@ -12,7 +12,7 @@ from vllm_watch.settings.target import TargetConfig
 
 
 class Peers:
-    """Peers, which either side may name, and gangs."""
+    """Peers (either side may name the other) and gangs."""
 
     def __init__(self, board: Board) -> None:
         self._board = board
@@ -53,7 +53,7 @@ class Peers:
         incidents = {rank: tuple(self._open(rank)) for rank in ranks}
         return Around(
             missed_by=waiting,
-            # Among several peers the culprit is unknown. An older wait concerns the previous process.
+            # Among several peers the culprit is unknown. An older wait was for the previous process.
             waited_for=tuple(
                 peer
                 for peer in waiting

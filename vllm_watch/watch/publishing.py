@@ -73,7 +73,7 @@ class Publisher:
         changes = self._fleet.take(look.observation, _host_of(target), events, late_s, explained)
         if changes:
             self._memory.save(self._fleet, "")
-        self._memory.keep(watch, target.group, changes)  # the incidents, after both states
+        self._memory.keep(watch, target.group, changes)  # incidents after both states
         self._recorder.observe(look.observation, look.body, look.lines)
         self._board.publish(
             signals, incidents=map(self._fleet.shown, watch.incidents), events=changes,
@@ -88,7 +88,7 @@ class Publisher:
             self.notify(self._memory.show(watch))
 
     def take_up(self, begun: Mapping[str, tuple[Target, Watch]]) -> None:
-        """Show new targets with their restored incidents, as the fleet stage links them."""
+        """Show new targets with their restored incidents, linked by the fleet stage."""
         now_t = time.time()
         changes = self._fleet.take_up(now_t, {
             name: (_host_of(target), watch.answered_t, watch.incidents)

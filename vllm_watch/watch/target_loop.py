@@ -30,7 +30,7 @@ from vllm_watch.watch.watch import Watch
 
 _log = structlog.get_logger()
 
-# Engines alternate between "serving", "idle" and "prefilling".
+# Engines alternate between "serving", "idle" and "prefilling": all are "up".
 _LOGGED_STATES = {
     "serving": "up", "idle": "up", "prefilling": "up", "overloaded": "overloaded",
     "collapsed": "collapsed", "failing": "failing", "stalled": "stalled", "starting": "starting", "sleeping": "sleeping",
@@ -91,7 +91,7 @@ class TargetLoop:
         return frozenset() if self._cpu is None else self._cpu.pids
 
     def end(self) -> None:
-        """Publish nothing more. Cancelling is not enough: a library may lose it, and the loop would publish in its successor's name."""
+        """Publish nothing more. Cancelling is not enough: if a library swallows it, the loop would publish under its successor's name."""
         self._ended = True
 
     async def run(self, *, spread: bool) -> None:

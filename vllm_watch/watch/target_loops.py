@@ -155,7 +155,7 @@ class TargetLoops:
         self, target: TargetConfig, scrape: ScrapeSettings, session: Session
     ) -> CanaryRounds | None:
         settings = self._config.canary_for(target)
-        # Each side of a KV pair needs the other, so none is sent by default.
+        # Each side of a KV pair needs the other, so no canary is sent by default.
         if settings.enabled is False or (settings.enabled is None and target.peers):
             return None
         source = CanarySource(target.identity(), settings, scrape, session)

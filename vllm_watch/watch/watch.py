@@ -116,7 +116,7 @@ class Watch:
         }
 
     def restore(self, state: stored.Stored, t: float) -> list[str]:
-        """Restore an earlier run's state before the first observation. Return the errors of lost parts."""
+        """Restore, before the first observation. Return the errors of lost parts."""
         try:
             away_s = watch_state.away_seconds(state, self.target, t)
             signals = watch_state.restored_signals(state, self.target, away_s)
@@ -132,12 +132,11 @@ class Watch:
         try:
             self._lifecycle.restore(state["lifecycle"], self._detectors)
         except stored.DAMAGE as error:
-            # Without its incident, a restored alarm would open a second one.
+            # Without the restored incident, a restored detector would open a second one.
             return [f"lifecycle: {error!r}"]
         return watch_state.restore_detectors(self._detectors, state, away_s, self.address)
 
     def inherit(self, state: stored.Stored) -> list[str]:
-        """Seed the detectors from another server of the group."""
         return watch_state.inherit(self._detectors, state)
 
     def observe(

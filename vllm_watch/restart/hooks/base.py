@@ -60,7 +60,7 @@ class HookCall:
         return {**told, "target_url": self.url}
 
     def environment(self) -> dict[str, str]:
-        """Return the call as variables, without VLLM_WATCH_URL: a vllm-watch in the command would take that for the daemon's."""
+        """Return environment variables, without VLLM_WATCH_URL: a vllm-watch in the command would take it as the daemon's URL."""
         return {
             ENVIRONMENT_PREFIX + name.upper(): "" if value is None else str(value)
             for name, value in self.payload().items()
@@ -94,7 +94,7 @@ class Hook(Protocol):
         """Return why this server must not be restarted, or None. Changes nothing."""
 
     async def restart(self, call: HookCall) -> HookResult:
-        """Restart the server. Raises only CancelledError, and leaves no child process then."""
+        """Restart the server. Raises only CancelledError, and then leaves no child process running."""
 
     async def rehearse(self, call: HookCall) -> list[Finding]:
-        """Check reachability, permissions and prospects. Changes nothing."""
+        """Check reachability, permissions and whether the server would start again. Changes nothing."""

@@ -1,6 +1,7 @@
 """Run a hook's command without a shell, with limited time and output, and end all its children (reaper.py).
 
-The output goes to a memory file of fixed size that is rewound. Closing a pipe would kill processes left running on purpose.
+The output goes to a memory file of fixed size that is rewound in time: closing a pipe would kill processes left running
+on purpose.
 """
 
 import asyncio
@@ -33,7 +34,7 @@ class Ended:
     """The result of a command."""
 
     status: int | None = None  # exit status, or minus the signal
-    unable: str | None = None  # certainly nothing was done then
+    unable: str | None = None  # if set, certainly nothing was done
     timed_out: bool = False
     left: int = 0  # processes that could not be ended
     tail: str = ""
@@ -100,7 +101,7 @@ async def _end(process: asyncio.subprocess.Process) -> None:
 
 
 def _spec(argv: Sequence[str], environment: Mapping[str, str]) -> int:
-    # Arguments are public, and Python adds variables to the environment: the file is neither.
+    # A memory file, because other users can read arguments, and Python adds variables to its environment.
     descriptor = os.memfd_create("vllm-watch-spec")
     spec = {"argv": list(argv), "environment": dict(environment), "parent": os.getpid()}
     with os.fdopen(os.dup(descriptor), "w") as file:

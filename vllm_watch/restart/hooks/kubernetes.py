@@ -22,7 +22,7 @@ WAIT_SECONDS = 10.0
 """Wait before retrying an eviction that a budget forbids; the API server's default for Retry-After."""
 
 TRIES_MAX = 4
-"""Tries of a patch, which conflicts with each change of the status."""
+"""Tries of a patch: it conflicts with any concurrent change of the object's status."""
 
 _GRACE_SECONDS = 5.0
 _DRY_RUN = {"dryRun": "All"}
@@ -119,7 +119,7 @@ class Hook:
 class _Act:
     def __init__(self, settings: KubernetesHook, target: KubernetesTarget) -> None:
         self._settings, self._target, self._api = settings, target, target.api
-        self.begun = False  # an acting request may have taken effect
+        self.begun = False  # a request that changes something may have taken effect
         self._accepted = ""
         self._forbidden = ""  # why the server does not accept yet
 

@@ -1,4 +1,4 @@
-"""Judge whether pods and workloads may be restarted, and a controller starts them again. Pure.
+"""Judge whether pods and workloads may be restarted, and whether a controller starts them again. Pure.
 
 Source: kubernetes.io, pod lifecycle, owners and dependents, Deployment and StatefulSet status; kubectl
 rollout status; lws.sigs.k8s.io.
@@ -19,7 +19,7 @@ START_TOLERANCE_SECONDS = 2.0
 """A server cannot start before its container; the kubelet's times are whole seconds."""
 
 ATTEMPT = "vllm-watch/restart-attempt"
-"""Annotation of the pod template: only another attempt changes it."""
+"""Pod template annotation with the attempt's id, so that the same patch sent twice changes nothing."""
 
 LWS_NAME_LABEL = "leaderworkerset.sigs.k8s.io/name"
 
@@ -168,7 +168,7 @@ def belongs(kind: Workload, found: Mapping[str, Any], pod: Mapping[str, Any]) ->
 
 
 def rollout(kind: Workload, found: Mapping[str, Any], attempt_id: str) -> dict[str, Any] | None:
-    """Return the merge patch that starts a rollout of this version; None if this attempt started it."""
+    """Return the merge patch that starts a rollout of this version; None if this attempt already did."""
     metadata = found["metadata"]
     patch: dict[str, Any] = {
         "metadata": {"uid": metadata["uid"], "resourceVersion": metadata["resourceVersion"]}

@@ -19,7 +19,7 @@ from vllm_watch.sources.processes import ProcessFacts, ProcReader
 from vllm_watch.sources.this_host import NET, is_here
 
 START_TOLERANCE_SECONDS = 2.0
-"""vLLM computes its start from the boot time, a whole second that moves by one when the clock is set."""
+"""vLLM computes its start from the boot time, which is in whole seconds and moves by one when the clock is set."""
 _RESOLVE_SECONDS = 5.0
 _GONE = ("Z", "X")
 _PORT_OF_SCHEME = {"http": 80, "https": 443}

@@ -1,6 +1,7 @@
 """Find the supervisor that restarts a server after it ends with status 0, as vLLM does when its engine dies.
 
-The server must be the main process of the unit or container. If a script runs it and continues, its end is not seen.
+The server must be the main process of the unit or container. If a script starts the server and
+outlives it, the supervisor sees no end.
 Source: systemd.service(5) Restart=; docs.docker.com, restart policies; kubernetes.io, pod lifecycle.
 """
 

@@ -9,7 +9,7 @@ from vllm_watch.settings.hooks import PORT, SystemdHook
 from vllm_watch.sources import pid_namespace
 
 _POLL_SECONDS = 0.5
-# Statuses without a start: no permission, not installed, not configured (LSB).
+# Statuses if nothing was started: no permission, not installed, not configured (LSB).
 _NOT_BEGUN_STATUSES = (4, 5, 6)
 # Messages of status 1 if no job was begun.
 _NOT_BEGUN_TEXTS = (

@@ -1,9 +1,9 @@
 """The contract of locks: at most N holders at once, and a holder that cannot renew stops before it acts.
 
-A holder may begin an action for one TTL after its last write, by its own clock. Others may take its slot after three:
-the second is for a holder suspended between its last check and the action, the third for the action. So at most N act
-at once if no pause and no action exceeds a TTL. The lease of another holder expires when our own clock has seen no
-change for three TTLs; clocks are never compared.
+For one TTL after its last write, by its own clock, a holder may begin an action. Others may take its slot after three
+TTLs: the second TTL is for a holder suspended between its last check and the action, the third for the action. So at
+most N holders act at once if no suspension and no action takes longer than a TTL. Another holder's lease expires when
+this watcher has seen no change for three TTLs by its own clock. Clocks are never compared.
 """
 
 import socket
@@ -21,7 +21,7 @@ HOST = socket.gethostname()
 class Held:
     """The lock's answer."""
 
-    held: bool | None  # None: no answer, which is never a yes
+    held: bool | None  # None: no answer, which counts as no
     text: str
     others: tuple[Attempt, ...] = ()  # of all users of the lock
 
@@ -32,7 +32,7 @@ class Lock(Protocol):
     ttl_seconds: float
 
     async def acquire(self, holder: str, attempt_id: str, attempt: Attempt | None = None) -> Held:
-        """Take a slot, or report its holder; idempotent per attempt id. Some kinds record `attempt` for others (past.py)."""
+        """Take a slot, or report its holder; idempotent per attempt id. Some kinds record `attempt` for other watchers (past.py)."""
 
     async def renew(self, attempt: Attempt | None = None) -> Held:
         """Extend the lease and record the attempt. If `held` is not True, stop before the next acting step."""
@@ -43,7 +43,7 @@ class Lock(Protocol):
     async def release(
         self, delay_seconds: float = 0.0, *, used: bool = True, ended: Attempt | None = None
     ) -> None:
-        """Free the slot after the delay. Never raises. `used` False: nothing was restarted, so it does not count."""
+        """Free the slot after the delay. Never raises. `used` False: nothing was restarted, so the hourly limit does not count it."""
 
 
 def boottime_s() -> float:

@@ -1,7 +1,7 @@
 """A lock between watchers of one host: a small file with slots, holders and expiry times.
 
-Times are CLOCK_BOOTTIME, which all processes of a host share; a file from before a reboot is empty. Attempts are not
-recorded here, because watchers of one host that share engines share a state folder.
+Times are CLOCK_BOOTTIME, which all processes of a host share; a file from before a reboot counts as empty. Attempts are
+not recorded here, because watchers of one host that share engines share a state folder.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ from vllm_watch.state.attempt import Attempt
 from vllm_watch.support import json_text, regular_file
 
 WAIT_SECONDS = 2.0
-"""Another watcher's change of the file takes milliseconds."""
+"""Longest wait for the file, which another watcher changes within milliseconds."""
 
 BYTES_MAX = 1 << 18
 """A hundred slots and a thousand restarts need less; a larger file is not ours."""
@@ -114,7 +114,7 @@ class Lock:
             refusal = self._refusal(others, spent)
             if refusal is not None:
                 return Held(held=False, text=refusal)
-        # Read the clock first: others must never read an earlier expiry than ours.
+        # Read the clock first: our lease must end before others see the slot expire.
         now_s = boottime_s()
         mine = _Slot(holder, attempt_id, now_s + EXPIRY_TTLS * self.ttl_seconds)
         spent = [each for each in spent if each.attempt_id != attempt_id]

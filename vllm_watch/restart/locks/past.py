@@ -1,4 +1,4 @@
-"""Recent attempts of all watchers that share a lock, stored in its record. Pure.
+"""Recent attempts of all watchers that share a lock, stored in the lock's record. Pure.
 
 A result is recorded when the slot is freed. If the slot is gone without a result, the attempt is `uncertain`.
 """
@@ -10,7 +10,7 @@ from typing import Any
 from vllm_watch.state.attempt import ENDED_STATES, OPEN_STATES, Attempt
 
 PAST_MAX = 500
-"""About 100,000 bytes, of which a Lease can hold two and a half times as many."""
+"""About 100,000 bytes; a Lease can hold two and a half times as much."""
 
 TARGET_PAST_MAX = 50
 """Limit per target. A larger budget is not enforced across watchers."""

@@ -1,9 +1,10 @@
 """The shared record of a lock, and the changes that each user may make. Pure.
 
 A writer replaces the whole latest version, so concurrent writers cannot exceed a limit. A slot is free again once this
-watcher has seen it unchanged for three TTLs (locks/base.py) by its own clock. A rest, and the hour of the hourly limit,
-end by wall clock, with a tolerance of SKEW_SECONDS. If a clock is far off, they end once this watcher has seen them for
-their full length. Source: k8s.io/client-go/tools/leaderelection, observedRenewTime.
+watcher has seen it unchanged for three TTLs (locks/base.py) by its own clock. A released slot may rest before it is
+free. Rests, and the hour of the hourly limit, end by wall clock, with a tolerance of SKEW_SECONDS. If a clock is far
+off, they end once this watcher has seen them for their full length. Source:
+k8s.io/client-go/tools/leaderelection, observedRenewTime.
 """
 
 from collections.abc import Mapping
@@ -23,7 +24,7 @@ EXPIRY_TTLS = 3
 
 SLOTS_MAX = 100
 SPENT_MAX = 1000
-"""The largest values that settings allow; vllm-watch did not write a longer record."""
+"""The largest values that settings allow. A longer record is refused as foreign."""
 
 
 class Now(NamedTuple):
@@ -197,7 +198,7 @@ def renew(record: Record, attempt_id: str, stands: Past | None = None) -> Change
 def give_back(
     record: Record, attempt_id: str, now: Now, *, rest_seconds: float, used: bool, ended: Past | None = None
 ) -> Change:  # fmt: skip
-    """Release the slot and record the result. If it was used, it rests first; if not, the restart does not count."""
+    """Release the slot and record the result. A used slot rests first; an unused one does not count as a restart."""
     mine = record.of(attempt_id)
     slots = tuple(slot for slot in record.slots if slot is not mine)
     if mine is not None and used and rest_seconds > 0:
