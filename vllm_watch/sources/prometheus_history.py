@@ -24,12 +24,12 @@ from vllm_watch.sources.vllm_names import FIELDS, Kind
 from vllm_watch.support import json_text
 
 CHUNK_SECONDS = 3600.0
-"""The answer for one target has 240 scrapes of 60 series: 400 kB."""
+"""Time range of one query. For one target it returns 240 scrapes of 60 series: 400 kB."""
 
 CHUNK_SECONDS_MIN = 60.0
 TARGETS_MAX = 2000
 GONE_SECONDS = 300.0
-"""This is Prometheus' lookback."""
+"""An alert that is missing for longer has ended: this is Prometheus' default lookback."""
 
 _ANSWER_BYTES_MAX = 256 << 20
 _TIMEOUT_SECONDS = 120.0
@@ -205,7 +205,7 @@ _NAMES = _names()
 
 
 def _given(labels: Labels) -> dict[str, str]:
-    """If vLLM has the same label as a target, Prometheus renames vLLM's to exported_…."""
+    """Return the target's labels. Prometheus renames a label of vLLM that collides with one of these to exported_…."""
     return {
         name: value for name, value in labels.items()
         if name != "__name__" and not name.startswith("exported_")

@@ -32,7 +32,7 @@ _LEVEL = 6
 
 
 def read(path: Path) -> Iterator[RawObservation]:
-    """Read a trace without a truncated last line or gzip end. Raises RecordingError."""
+    """Yield a trace's observations, ignoring a truncated last line or gzip end. Raises RecordingError."""
     number, line, blank, targets = 0, b"", 0, set[str]()
     for following in _lines(path):
         if number:
@@ -110,7 +110,7 @@ def _lines(path: Path) -> Iterator[bytes]:
 
 
 def to_observation(raw: RawObservation, reader: Reader) -> Observation:
-    """As in a live scrape, an invalid metrics text makes the outcome `garbled`."""
+    """Return the observation. As in a live scrape, an invalid metrics text makes the outcome `garbled`."""
     scrape, reading = raw.scrape, None
     if scrape.outcome in ("ok", "garbled"):
         scrape, reading = _reading(raw, reader)
