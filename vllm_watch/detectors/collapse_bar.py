@@ -27,10 +27,10 @@ LASTING_MINUTES = 20
 """A lasting loss takes this many minutes of work at familiar loads, each slower than usual."""
 
 LASTING_DEVIATIONS = 2.5
-"""The mean of these minutes must also exceed this many standard deviations of one minute."""
+"""Their mean must also exceed this many standard deviations of one minute."""
 
 KNOWN_MINUTES = 30.0
-"""Minutes of work needed before the standard deviation of one minute is known."""
+"""Minutes of work needed to know a minute's standard deviation."""
 
 _MINUTE_SECONDS = 60.0
 """Step times are averaged over this much work: requests come and go within it, but a lasting loss does not."""

@@ -55,7 +55,7 @@ LEAK_RISE_SECONDS = 20.0
 """A leak takes longer than this to build up; pages taken at once appear within one or two scrapes."""
 
 CREEP_SECONDS = 240.0
-"""A creeping leak takes longer than this to build up; a few prefills pin pages within a minute."""
+"""A creeping leak takes longer; a few prefills pin pages within a minute."""
 
 CREEP_FROM, CREEP_TO = 0.25, 0.75
 """The rise is timed between these shares of the current unexplained usage."""
@@ -131,19 +131,19 @@ class Starvation:
 
     running: float
     usage: float
-    length_ratio: float | None  # length of recently finished requests ÷ of a fresh engine's
+    length_ratio: float | None  # recently finished requests' length ÷ fresh
     preempted_share: float | None  # preemptions per finished request
     preempting: bool
     long_prompts_share: float | None
     long_prompt_tokens: float
-    late_length_ratio: float | None  # only of requests that began after the starvation
+    late_length_ratio: float | None  # of requests begun during the starvation
     unexplained: float | None  # share of the cache beyond the usual
     rise_seconds: float | None
     awaiting: float = 0.0
     awaited: float = 0.0  # upper bound of the cache share of requests that wait for KV
     unheld: float | None  # share of the cache that no request holds
     unheld_rise_seconds: float | None
-    unheld_surely: bool  # it lasted longer than any prompt takes to compute
+    unheld_surely: bool  # for longer than a prompt computes
 
 
 def of_starvation(facts: Starvation) -> Cause:

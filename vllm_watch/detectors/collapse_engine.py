@@ -274,7 +274,7 @@ class EngineJudge:
         )
         sharper = open_ and comparison.slow_now and found.name != causes.UNKNOWN
         if collapse_gpus.is_excused(alarm.cause) and found.name == causes.SLOW_ENGINE:
-            sharper = False  # that a GPU idles now does not disprove the cause
+            sharper = False  # an idle GPU does not disprove the cause
         if alarm.cause is None or sharper or collapse_gpus.is_excused(found):
             alarm.cause = found
         cause = alarm.cause
@@ -306,7 +306,7 @@ class EngineJudge:
         self._starved_seconds += block.seconds if comparison.starved_now else 0.0
         self._restart = self._restart or (most and self._unread.surely and not self._awaited)
         grown = QUEUE_GROWTH * (self._waiting_first + QUEUE_REQUESTS_MIN)
-        # A long queue while the alarm clears is a sign of recovery, not of growth.
+        # While the alarm clears, a long queue is normal.
         self._queue_grew |= comparison.starved_now and block.waiting >= grown
         found = causes.of_starvation(facts)
         cause = self._held(found, comparison)
@@ -359,7 +359,7 @@ class EngineJudge:
         length = self._finished.tokens()
         late = self._finished_late.tokens(LATE_REQUESTS_MIN)
         block, size = comparison.block, self._capacity_tokens
-        if self._unheld_rise_seconds is None:  # measured once, before later requests blur it
+        if self._unheld_rise_seconds is None:  # measured once: later requests blur it
             self._unheld_rise_seconds = self._pages.rise_seconds()
         return causes.Starvation(
             running=block.running,

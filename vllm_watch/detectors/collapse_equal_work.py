@@ -34,7 +34,7 @@ USUAL_SECONDS = 4 * 3600.0
 
 TIMES_MIN = 3.0
 """A finding needs this many times the usual running requests and step time: adapters, grammars and images cost up to
-half more, and the larger batch that results costs as much again."""
+half more, and the resulting larger batch as much again."""
 
 LEARNT_TIMES = 1.5
 """A cost above this multiple is not learnt, so that a growing slowdown does not become usual."""

@@ -16,7 +16,7 @@ SLOW_LOG_RATIO = log(2.2)
 """Warming up (cold caches, kernel selection) makes a healthy process up to twice as slow for minutes."""
 
 SLOW_SECONDS = 15.0
-"""Total time of the slow blocks that a finding needs, without a normal block between them."""
+"""Total time of slow blocks for a finding, without a normal one between them."""
 
 DEVIATIONS = 2.0
 """Steps must also exceed the predecessor's by this many of its deviations."""
@@ -25,7 +25,7 @@ NORMAL_LOG_RATIO = log(1.25)
 """A block below this is normal; two in a row end a finding."""
 
 WARM_SECONDS = 20.0
-"""A process is not judged during this time: the first request of each shape compiles or loads something."""
+"""A younger process is not judged: the first request of each shape compiles or loads something."""
 
 FORMER_SECONDS = 3600.0
 """A finding must begin within this time, because the mix of requests changes with the time of day."""

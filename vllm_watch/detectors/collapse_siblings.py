@@ -18,10 +18,10 @@ LOSS_LOG_RATIO = log(1.12)
 """Steps this much longer than the siblings' for minutes are a loss."""
 
 SIBLINGS_MIN = 2
-"""Minimum number of siblings: of two engines, neither can be the reference."""
+"""With one sibling, neither engine can be the reference."""
 
 SIBLINGS_MAX = 8
-"""Bounds the cost of a scrape. Siblings are chosen across all ranks, because the ranks of one node may share a fault."""
+"""Bounds the cost of a scrape. Siblings are chosen across all ranks, because one node's may share a fault."""
 
 SPREAD_DEVIATIONS = 5.0
 """A loss must also exceed this many deviations among the siblings."""
@@ -88,7 +88,7 @@ class Siblings:
         beside.seconds = min(KNOWN_SECONDS, beside.seconds + block.seconds)
 
     def judge(self, verdict: Verdict, ratios: Mapping[str, float], *, waits: bool) -> Verdict:
-        """Judge an engine by its siblings. `ratios`: step time ÷ fresh; `waits`: its requests wait."""
+        """`ratios`: step time ÷ a fresh engine's; `waits`: the engine's requests wait."""
         siblings = self.of(verdict.engine)
         if verdict.state == FIRING:
             return _beside(verdict, ratios, siblings)
@@ -100,7 +100,7 @@ class Siblings:
         ]
         if beside is None or beside.seconds < KNOWN_SECONDS or len(others) < SIBLINGS_MIN:
             return verdict
-        # Siblings that seem slow reduce the finding; fast ones do not add to it, because a slow engine makes them seem fast.
+        # A slow engine makes its siblings seem fast, so only a slow median counts.
         beyond = beside.log_ratio - max(0.0, median(others))
         limit = _limit(others) * (1.0 if beside.since_s is None else 0.5)
         if beyond < limit:

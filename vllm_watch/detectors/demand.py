@@ -12,13 +12,13 @@ from vllm_watch.signals import stored
 from vllm_watch.support.durations import in_words
 
 ARRIVALS_MISSED_MIN = 7.0
-"""Number of missed arrivals that chance (Poisson) explains once in a thousand."""
+"""Chance (Poisson) explains this many missed arrivals once in a thousand."""
 
 DRAIN_SECONDS_MIN = 5.0
 """Shorter silences come from the timing of clients and scrapes; orchestrators wait longer between draining and stopping."""
 
 ARRIVALS_MISSED_USUAL = 3.0
-"""Number of missed arrivals that chance explains once in twenty: not yet a sign."""
+"""Chance explains this many missed arrivals once in twenty: not a sign."""
 
 AT_WORK_SECONDS = 60.0
 RATE_SECONDS = 300.0
@@ -40,7 +40,7 @@ ABORTED_SHARE_MAX = 0.05
 clients abort few."""
 
 GAP_SECONDS, GAP_LOOKS = 60.0, 4.0
-"""If there were no polls, or no route, for this time or this many usual intervals, the last demand is unknown."""
+"""Without polls or a route for this time, or this many usual intervals, the last demand is unknown."""
 
 
 Counts = tuple[float | None, float | None, float, float]
@@ -190,7 +190,7 @@ class Demand:
         self.idle_s = at_s - self._idle_since_s
 
     def _silence(self, at_s: float, prompted: float | None, finished: float | None) -> None:
-        # Prompts to an idle engine are canaries. If prompts are not counted, finished requests stand for arrivals.
+        # Prompts to an idle engine are canaries. Without prompt counts, finished requests stand for arrivals.
         came = self.idle_s <= 0.0 and (finished if prompted is None else prompted) != 0.0
         if self._admitted_s is None or came or finished is None:
             if self.silence_s >= DRAIN_SECONDS_MIN:
@@ -211,7 +211,7 @@ class Demand:
 
     @property
     def at_work(self) -> float:
-        """Return the average number of requests in flight, if requests arrived until the server ended; else 0."""
+        """Return the average requests in flight, if requests arrived until the server ended; else 0."""
         unseen_s = self.silence_s + self._step_s + self._blind_s
         came = self._missed < ARRIVALS_MISSED_USUAL and unseen_s <= DRAIN_SECONDS_MIN
         return self._lately if self.known and self._rate and came and not self.aborting else 0.0

@@ -19,7 +19,7 @@ class Settings(BaseModel):
     """Three scrapes take three seconds or less, but a large prompt can block the event loop for seconds."""
 
     silent_busy_seconds: float = Field(60.0, gt=0)
-    """Used instead for a busy server: one with a thousand connections was silent for 16 s and recovered."""
+    """Used for busy servers: one with a thousand connections recovered after 16 s of silence."""
 
     silent_page_seconds: float = Field(30.0, gt=0)
     """A shorter silence is a warning: tokenizing a large prompt or writing megabytes of JSON takes seconds. A server that
@@ -38,7 +38,7 @@ class Settings(BaseModel):
 
     page_after_seconds: float = Field(180.0, gt=0)
     """A server that ended while (almost) unused may have been restarted on purpose: most models load in one to three minutes.
-    The time is longer if this server loads longer. A drained server is not reported before this time."""
+    A server that loads longer gets more time. A drained server is not reported before this time."""
 
     idle_seconds: float = Field(60.0, gt=0)
     """The end of a server after this long without requests harms no users: it was scaled to zero, or moved at night. It never

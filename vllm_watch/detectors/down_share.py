@@ -19,10 +19,10 @@ HUNG_SHARE, USUAL_SHARE = 1 / 8, 1 / 80
 """Share of calls lost if one process of eight hangs, and if all are healthy (at most 8 of 622 scrapes were)."""
 
 SILENCE, ANSWER = log(HUNG_SHARE / USUAL_SHARE), log((1.0 - HUNG_SHARE) / (1.0 - USUAL_SHARE))
-"""Log odds that an unanswered and an answered call add; consecutive calls without an answer count as one silence."""
+"""Log odds of a call with no answer, and with one; consecutive calls without an answer count as one silence."""
 
 EXCUSE = -2.0 * SILENCE
-"""Log odds that a late answer, or a call that did not arrive, adds. A lossy network or a busy event loop delays more
+"""Log odds of a late answer, or of a call that did not arrive. A lossy network or a busy event loop delays more
 calls than it loses, so one such call cancels two silences."""
 
 CLOSE_SECONDS = 8.0

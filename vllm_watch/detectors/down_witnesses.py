@@ -29,8 +29,8 @@ SLOW_ANSWER_SECONDS = 0.5
 """Slower answers mean a busy API server; an idle one takes 30 ms for /metrics."""
 
 ACCEPTED_LOOKS_MIN = 2
-"""Minimum of accepted connections without a response for a hang: a single one, among failures to connect, may come from
-a failing route."""
+"""Accepted connections without a response that show a hang: a single one, among failures to connect, may be a failing
+route."""
 
 _ACCEPTED = frozenset(("read_timeout", "disconnected"))  # accepted without a response
 _UNREACHED = frozenset(("connect_timeout", "dns"))
@@ -46,10 +46,10 @@ class Run:
     mute: int = 0  # polls in a row without a response, until now
     refused: int = 0
     mute_s: float = 0.0
-    silent: int = 0  # polls of `mute` whose connection was accepted
+    silent: int = 0  # those with an accepted connection
     held: int = 0
     said: str = ""
-    told_to_end: bool = False  # the server was asked to stop: its process outlived its port
+    told_to_end: bool = False  # the process outlived its port: it was asked to stop
     unused: bool = False
     reached_again: bool = False  # the host was unreachable at first
 
@@ -84,7 +84,7 @@ class Run:
 
 
 def _in_plain(call: Call) -> str:
-    """Return the result as text; the name of another client's error class is replaced."""
+    """Return the result without the error class of an HTTP client."""
     said = call.error or call.outcome
     plain, (what, colon, why) = _PLAIN.get(call.outcome), said.partition(": ")
     if plain is None:

@@ -139,7 +139,7 @@ class Detector:
             run = self._run = Run(began_s=view.at_s)
         mute = self._is_mute(run, call, view.at_s)
         if run.refused and mute:
-            # One refusal makes the run a refused one: a starting server's port opens and closes, a stopped one's address may vanish.
+            # One refusal suffices: a starting server's port opens and closes, and a stopped one's address may vanish.
             return self._refused(view, run)
         if mute:
             return self._silent(view, run)
@@ -231,7 +231,7 @@ class Detector:
         unused = not (used or signs or self._looping)
         run.unused = run.unused or unused
         early = down_s < self._patience_s(run)
-        # The server may have gone idle while it was not polled, and been scaled down as before.
+        # It may have become idle between polls, and been scaled down again.
         taken = not demand.known and down_s < settings.away_factor * self._away_s
         slow = down_witnesses.slow_load(self._loading, view.at_s, run.began_s)
         refused = down_witnesses.lasting("seconds_refused", down_s, run.said)

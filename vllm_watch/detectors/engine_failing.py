@@ -47,22 +47,22 @@ class Settings(BaseModel):
     """Failed share of ended requests at which every client is affected."""
 
     most_seconds: float = Field(15.0, gt=0)
-    """Failures must last this long: a restarted peer or worker fails only the requests in flight at one moment."""
+    """A restarted peer or worker fails only the requests in flight, at one moment."""
 
     some_ratio: float = Field(0.1, gt=0, le=1)
     """If one request in ten fails, clients that retry may fail again."""
 
     some_seconds: float = Field(60.0, gt=0)
-    """Failures of this share must last this long: a passing fault does not last a minute."""
+    """A passing fault does not last this long."""
 
     few_ratio: float = Field(0.02, gt=0, le=1)
     """Two in a hundred deserve a warning."""
 
     failures_min: int = Field(3, ge=1)
-    """One or two failures may be a client's odd request and its retry."""
+    """Fewer may be a client's odd request, retried."""
 
     advise_seconds: float = Field(60.0, gt=0)
-    """A restart is advised after this time: a process that a CUDA error kills usually dies sooner."""
+    """A process that a CUDA error kills usually dies sooner."""
 
 
 class Detector:

@@ -56,7 +56,7 @@ ADVISE_FACTOR = 2.0
 """A restart is advised after this multiple of the longest pause that the engine survived."""
 
 PAGE_SECONDS = 15.0
-"""A shorter hang is a ticket: stops of 9 to 14 s end by themselves, and disturb users less than a page disturbs operators."""
+"""A shorter hang is a ticket: stops of 9 to 14 s end by themselves and are not worth a page."""
 
 FDS_GROWN_UNSEEN_MIN = 8.0
 """Minimum of new connections if they are the only sign of demand: idle proxies open a few spare ones."""
@@ -71,7 +71,7 @@ FDS_RISES_MISSED_MIN = 2
 """Minimum rises in connections: proof that requests arrived one after the other."""
 
 FDS_RISES_UNSEEN_MIN = 4
-"""Minimum rises if too few finishes are missed: an idle pool opens all its connections at once."""
+"""Used if too few finishes are missed: an idle pool opens its connections at once."""
 
 
 _WHAT = {
@@ -119,7 +119,7 @@ class Detector:
         return self._ranks.told(view, verdicts)
 
     def _core(self, view: View, engine: str) -> str | None:
-        """Return the engine's core. `around.core` counts only for a single engine, because the driver does not name engines."""
+        """`around.core` counts only for a single engine: the driver does not map processes to engines."""
         alone = view.around.core if len(view.signals.engines) == 1 else None
         return self._cores.get(engine, alone)
 
@@ -240,7 +240,7 @@ class Detector:
             empty = usage is None or usage <= self._settings.kv_empty_ratio
             return ("admission_deadlock" if empty else "hang"), queued_s
         still_s = view.at_s - progress.life_s
-        # After FOLLOWED_SECONDS the clients of a hung engine have given up (OpenAI's do after 600 s) and retried.
+        # After FOLLOWED_SECONDS a hung engine's clients have given up (OpenAI's after 600 s) and retried.
         notice_s = (
             self._notice_seconds(view, engine, sample, alone=alone)
             if believed
@@ -281,7 +281,7 @@ class Detector:
         if engine.fds_grown < max(FDS_GROWN_UNSEEN_MIN, 2.0 * engine.fds_idle):
             return None
         unseen_s, still_s = view.at_s - engine.unseen_s, view.at_s - progress.life_s
-        # If requests arrive at the usual rate and none finishes, the hang is certain without a longer wait.
+        # If requests arrive at the usual rate and none finishes, a hang is certain.
         missed = engine.finish_rate * still_s
         if missed >= FINISHES_MISSED_MIN and engine.fds_grown >= FDS_SHARE_MISSED_MIN * missed:
             return "hang", still_s

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from vllm_watch.samples.engine import EngineSample, Histogram
 
 WINDOW_SECONDS = 30.0
-"""Failures are counted over this time; if errors begin after hours of health, half of it holds errors after 15 s."""
+"""Failures are counted over this time; new errors fill half of it within 15 s."""
 
 ENDS_MIN = 10.0
 """Minimum ended requests in the window."""
@@ -29,14 +29,14 @@ class Ends(NamedTuple):
     """Counters of ended requests, or their growth."""
 
     api: float = 0.0  # 5xx responses, less intended 503
-    explained: float = 0.0  # 5xx responses that engines also count as errors
+    explained: float = 0.0  # those that engines count as errors
     errors: float = 0.0
     stop: float = 0.0
     length: float = 0.0
     aborted: float = 0.0
     repeated: float = 0.0  # stopped by a check that the client asked for
     tokens: float = 0.0
-    prompts: float = 0.0  # this and the next five are read from histograms
+    prompts: float = 0.0  # this and the next five come from histograms
     prompt_tokens: float = 0.0
     answers: float = 0.0
     answer_tokens: float = 0.0
@@ -132,7 +132,7 @@ class Failures:
         if then is None or asleep or restarts != self._restarts or not all(map(ge, ends[1:-3], then[1:-3])):  # fmt: skip
             self._begin(at_s, ends, sample, restarts)
             return
-        # vLLM counts a refusal before the 503 response to it, so `api` may decrease.
+        # A refusal is counted before its 503, so `api` may decrease.
         ends = ends._replace(api=max(ends.api, then.api))
         grown = growth(then, ends)
         hung_up = 0.0 if grown.tokens or not ends.tokens else grown.aborted
@@ -211,7 +211,7 @@ class Failures:
 def _short_and_cut(
     grown: Ends, before: EngineSample | None, now: EngineSample | None
 ) -> tuple[float, float]:
-    """Return lower bounds of short and of cut answers."""
+    """Return lower bounds of both."""
     if before is None or now is None or not grown.done or not now.generation_tokens:
         return 0.0, 0.0  # a pooling model
     got = _at_most(before.request_generation_tokens, now.request_generation_tokens)

@@ -9,7 +9,7 @@ LENGTH_HALF_SECONDS = 120.0
 """Averaging time of finished requests' lengths."""
 
 LENGTH_REQUESTS_MIN = 8.0
-"""Finished requests needed for a mean length: the first ones were nearly done when counting began."""
+"""Requests needed for a mean length: the first to finish had nearly ended already."""
 
 LATE_REQUESTS_MIN = 3.0
 """Fewer late finishers suffice, because all of them began after the change."""
@@ -18,7 +18,7 @@ LATE_LIVES = 2.0
 """After this many usual request durations, the requests from before the change have left."""
 
 LATE_SECONDS_MIN, LATE_SECONDS_MAX = 15.0, 90.0
-"""Bounds of the time after which they have left: preemptions and longer steps delay requests."""
+"""Bounds of this duration: preemptions and longer steps delay requests."""
 
 PREEMPTED_MIN = 0.5
 """The decayed count of one preemption after LENGTH_HALF_SECONDS."""

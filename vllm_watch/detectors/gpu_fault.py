@@ -24,7 +24,7 @@ class Settings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     lost_looks: int = Field(2, ge=1)
-    """A GPU counts as lost without an error if it is missing from this many lists in a row."""
+    """Without an error, a GPU is lost if this many lists omit it."""
 
     xid_seconds: float = Field(60.0, ge=0)
     """An Xid is reported once; its consequences (a crash, more codes) follow within a minute."""
@@ -146,7 +146,7 @@ class HostDetector:
 
 
 EVIDENCE_MAX = 12
-"""Findings listed per host, so that the text stays readable; metrics have the rest."""
+"""Longer lists are not readable; metrics have the other findings."""
 
 
 def _lost(gpu: GpuSample) -> _Finding:

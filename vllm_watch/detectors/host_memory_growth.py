@@ -39,7 +39,7 @@ class Settings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     window_seconds: float = Field(1800.0, ge=300)
-    """Time over which growth is compared: long enough to see a growth slow down that levels off within hours."""
+    """Long enough to see growth slow down if it levels off within hours."""
 
     growth_bytes_min: float = Field(256 * 2**20, gt=0)
     """Healthy servers under steady load move by 10 to 60 MiB in half an hour."""
@@ -48,14 +48,14 @@ class Settings(BaseModel):
     """Share of the resident memory: a server of 100 GiB (weights cached in host memory) fluctuates more."""
 
     steadiness_min: float = Field(0.85, gt=0, le=1)
-    """Minimum growth in the last third ÷ the first; caches that fill with a time constant under two hours stay below.
-    Measured: leaks 0.95 to 1.1, filling caches 0.3 to 0.75."""
+    """Growth in the last third ÷ the first; caches with time constants under two hours stay below. Measured: leaks 0.95 to
+    1.1, filling caches 0.3 to 0.75."""
 
     part_share_min: float = Field(0.2, gt=0, lt=1)
-    """Each third must hold this share of the growth: a single jump is not a leak."""
+    """Share of the growth in each third: a single jump is not a leak."""
 
     cleared_share: float = Field(0.5, gt=0, lt=1)
-    """The finding ends when the slope falls below this share of the leak's."""
+    """The finding ends below this share of the leak's slope."""
 
     media_cache_bytes: float = Field(5 * 2**30, gt=0)
     """A server of images, audio or video may fill this: vLLM gives its multi-modal cache 4 GiB in each process
@@ -68,7 +68,7 @@ class Settings(BaseModel):
     """A restart is advised if memory lasts no longer than this: most services have a quiet hour once a day."""
 
     host_bytes: float = Field(32 * 2**30, gt=0)
-    """Assumed host memory, because the host's and the container's limit are unknown: hosts of one small data-centre GPU
+    """Assumed, because the host's memory and the container's limit are unknown: hosts of one small data-centre GPU
     (L4, A10) begin at 16 to 32 GiB. A process above half of this is assumed to have room to double."""
 
 
@@ -196,9 +196,7 @@ class Detector:
         if self._is_leak(growths, grown):
             self._verdict = self._leak(growths, slope)
         elif self._slope:
-            self._verdict = Verdict(
-                state=UNKNOWN, kind=KIND
-            )  # it grows more slowly, but still grows
+            self._verdict = Verdict(state=UNKNOWN, kind=KIND)  # growth is slower now
         else:
             self._verdict = Verdict(state=CLEAR, kind=KIND)
 

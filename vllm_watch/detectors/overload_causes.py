@@ -29,7 +29,7 @@ class Queue:
     awaiting: float = 0.0
     awaited: float = 0.0  # upper bound of the cache share of requests that wait for KV
     cache_ratio: float | None = None  # cache size ÷ the previous process's
-    length_ratio: float | None = None  # length of finished requests ÷ usual
+    length_ratio: float | None = None  # finished requests' length ÷ usual
 
 
 def of_queue(queue: Queue) -> Cause:

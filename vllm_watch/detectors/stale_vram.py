@@ -20,12 +20,12 @@ NEEDS = Needs(must=(Need(("gpus",), "no holder of GPU memory is seen"),))
 _LIMITS = Limits()
 
 KEPT_SHARE_MIN = 0.5
-"""Memory that a sleeping engine must keep for a warning. It keeps either contexts and CUDA graphs, less than a tenth, or
-everything. The whole GPU stands for the memory of an engine that was never seen awake."""
+"""A sleeping engine keeps either contexts and CUDA graphs, less than a tenth of its memory, or everything. The whole GPU
+stands for the memory of an engine never seen awake."""
 
 
 class Settings(BaseModel):
-    """Memory of at least this size, unused for at least these times, causes a warning."""
+    """Least size and unused time of memory to warn of."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 

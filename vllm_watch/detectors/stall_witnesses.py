@@ -14,10 +14,10 @@ from vllm_watch.support.counts import requests
 from vllm_watch.support.durations import in_words
 
 PAUSES_KEPT = 16
-"""Number of pauses kept that ended by themselves: the longest shows what is survived, the others what is usual."""
+"""Pauses kept that ended by themselves: the longest was survived, the others are usual."""
 
 PAUSE_SECONDS_MIN = 2.0
-"""A shorter pause may be one step."""
+"""A shorter pause may be a step."""
 
 HABIT_SECONDS_MAX = 20.0
 """A longer stall is not a habit: an engine that hangs for a minute is unhealthy each time."""
@@ -40,7 +40,7 @@ def _last() -> "deque[float]":
 
 @dataclass(slots=True)
 class Habits:
-    """Lengths of pauses, in seconds, during work, that ended by themselves."""
+    """Seconds of pauses during work that ended by themselves."""
 
     usual: deque[float] = field(default_factory=_last)  # without long reported stalls
     survived: deque[float] = field(default_factory=_last)

@@ -17,7 +17,7 @@ Kin = tuple[tuple[str, ...] | None, bool | None]  # commands of the ancestors; o
 
 
 class Ancestry:
-    """Finds a process' ancestors; if one cannot be read, the whole chain is unknown."""
+    """Finds ancestors; if one cannot be read, the whole chain is unknown."""
 
     def __init__(self, processes: ProcReader) -> None:
         self._processes = processes

@@ -48,7 +48,7 @@ _PORT_OF_SCHEME = {"http": 80, "https": 443}
 
 @dataclass(slots=True)
 class _Process:
-    """One process. It is read through an open folder in /proc, which never shows a later process with the same PID."""
+    """One process. Its open folder in /proc never shows a later process with its PID."""
 
     pid: int
     name: str
@@ -98,13 +98,13 @@ class _Engine:
         return self.waited_seconds
 
     def core(self) -> str | None:
-        """Return the engine core; None with vLLM before 0.10.2, which sets no process title."""
+        """Return None with vLLM before 0.10.2, which sets no process title."""
         return next(
             (each.label for each in self.processes if engine_processes.is_core(each.name)), None
         )
 
     def stopped(self) -> str | None:
-        """Return the first process that is stopped: in state T, or t in a debugger."""
+        """Return a stopped process (state T, or t in a debugger)."""
         return next((each.label for each in self.processes if each.is_stopped()), None)
 
     def has_ended(self) -> bool:

@@ -59,7 +59,7 @@ class Series(NamedTuple):
 
 
 class Layout:
-    """The heads of a body, in order. Targets with equal heads share one layout."""
+    """The heads of a body, in order; targets may share one layout."""
 
     def __init__(self, heads: tuple[str, ...], is_sample: bytes) -> None:
         self.heads = heads
@@ -68,7 +68,7 @@ class Layout:
         self._heads_characters = sum(map(len, heads))
 
     def read(self, body: str, *, lazily: bool) -> "Exposition | None":
-        """Return None if the body has another layout. `lazily`: leave the tails as text; converting one may raise ValueError."""
+        """Return None if the body has another layout. `lazily`: leave tails as text; converting them may raise ValueError."""
         heads = self.heads
         lines = body.split("\n", len(heads))
         if len(lines) != len(heads):

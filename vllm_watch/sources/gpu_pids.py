@@ -96,7 +96,7 @@ class GpuPids:
         return self._with_local(facts, self._kin[self._host].of(facts))
 
     def _of_ours(self, pid: int) -> ProcessFacts | None:
-        # The numbering is inferred from the driver's version, so also require that the process has the GPU open.
+        # The version does not prove the numbering, so the process must have the GPU open.
         if self._namespaces[self._own].levels_above_ours != 0:
             return None
         facts = self._own.read(pid)

@@ -92,7 +92,7 @@ class Connection(asyncio.BufferedProtocol):
             self._reader.expect(0)
 
     def keep_idle(self, seconds: float | None = None) -> None:
-        """Close the connection after `seconds` unless it is used again; None: it is in use, so never."""
+        """Close the connection after `seconds` unless it is used again; None: never."""
         self._idle_until_s = self._loop.time() + seconds if seconds else None
         if seconds and self._idle_timer is None:
             self._idle_timer = self._loop.call_later(seconds, self._idle_end)
@@ -189,7 +189,7 @@ class Connection(asyncio.BufferedProtocol):
         return Reply("disconnected", f"the connection broke off: {cause}")
 
     def _end(self, reply: Reply) -> None:
-        """Resolve the request with `reply`, or with an error response if one had begun."""
+        """Resolve the request; a begun error response replaces `reply`."""
         waiter, reader = self._waiter, self._reader
         if waiter is None or waiter.done():
             return

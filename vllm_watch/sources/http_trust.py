@@ -61,7 +61,7 @@ class Trust:
         return made.context
 
     def refused(self, tls: TlsConfig) -> None:
-        """Forget the system's CAs after a refused certificate: file stamps do not show that they changed."""
+        """Forget the system's CAs: file stamps do not show their changes."""
         made = self._made.get(tls)
         if made is None or tls.ca_file is not None:
             return

@@ -36,7 +36,7 @@ class Driver:
 
     @property
     def calling(self) -> str:
-        """Return the NVML function now running, so that other threads can report its hang; "" between calls."""
+        """Return the running NVML function, which may hang, for other threads; "" between calls."""
         session = self._session
         return session.ask.calling if session else ""
 

@@ -1,4 +1,4 @@
-"""Find and poll the GPUs between nvmlInit and nvmlShutdown. Use from one thread only. If a GPU fails, the others stay readable; if the library fails, NVMLError is raised."""
+"""Find and poll the GPUs between nvmlInit and nvmlShutdown. Use from one thread only. Only a failure of the library raises: if one GPU fails, others stay readable."""
 
 from collections.abc import Iterator
 from contextlib import suppress

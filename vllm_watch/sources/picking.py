@@ -22,7 +22,7 @@ BUCKETS_MAX = 200
 
 
 EQUAL_LABELS_MAX = 1_000
-"""Label sets interned: if all differ, interning more takes more memory than it saves."""
+"""If all label sets differ, interning more takes more memory than it saves."""
 
 
 class Row:

@@ -1,4 +1,4 @@
-"""Turn a /metrics body into a Reading. The positions of fields are found once per layout (see `exposition`)."""
+"""Turn a /metrics body into a Reading. Positions of fields are found once per layout (see `exposition`)."""
 
 from collections import defaultdict
 from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
@@ -30,10 +30,10 @@ from vllm_watch.support.redaction import redacted
 
 _ENGINE_IF_UNNAMED = "0"
 ENGINES_MAX = 64
-"""An engine has about 400 lines, so a body of SERIES_MAX lines has no more engines than this."""
+"""At about 400 lines per engine, a body of SERIES_MAX lines has no more."""
 
 NAME_CHARACTERS_MAX = 256
-"""Names of engines and models are cut here, because they are labels of every exported series."""
+"""Longer names are cut: names are labels of every exported series."""
 
 _INFO = frozenset(
     name for field in FIELDS.values() if field.kind is Kind.INFO for name in field.names
@@ -63,7 +63,7 @@ class Reader:
     """Reads the bodies of one target."""
 
     def __init__(self, *, judged_only: bool = False) -> None:
-        """`judged_only`: read only the fields in `samples.engine.JUDGED`; only the characters of other numbers are checked."""
+        """`judged_only`: read only `samples.engine.JUDGED`; only check the characters of other numbers."""
         self._parser = Parser()
         self._judged_only = judged_only
         self.lines: Lines | None = None
@@ -223,11 +223,11 @@ def _bind_rows(
 
 
 class _engine_keys:  # noqa: N801 - a function with two results
-    """Finds the engines of a body, and the engine of a row (None: the row applies to all)."""
+    """Finds a body's engines, and a row's engine (None: all of them)."""
 
     def __init__(self, rows: Iterable[Row]) -> None:
         replicas = {row.label("ReplicaId") for row in rows} - {None}
-        # Ray's agent answers for every replica on its node.
+        # Ray's agent exports every replica on its node.
         self._by_replica = len(replicas) > 1
         # vLLM 0.9.2 exports only cache_config_info for all data-parallel engines but the last.
         found = {key for row in rows if row.name not in _INFO and (key := self.of(row)) is not None}
@@ -348,7 +348,7 @@ def _engine_kind(names: Collection[str], rows: list[Row]) -> str:
 
 
 def _may_be_vllm(by_name: Mapping[str, list[Row]], names: Collection[str]) -> bool:
-    """Return True for a vLLM that exports none of its own series but useful process metrics."""
+    """Return True for a vLLM that exports only (useful) process metrics."""
     if _serves_openai(by_name):
         return True
     return bool(names) and all(name.startswith(("python_", "process_")) for name in names)

@@ -110,7 +110,7 @@ def _lines(path: Path) -> Iterator[bytes]:
 
 
 def to_observation(raw: RawObservation, reader: Reader) -> Observation:
-    """Return the observation. As in a live scrape, an invalid metrics text makes the outcome `garbled`."""
+    """As in a live scrape, an invalid metrics text makes the outcome `garbled`."""
     scrape, reading = raw.scrape, None
     if scrape.outcome in ("ok", "garbled"):
         scrape, reading = _reading(raw, reader)

@@ -94,7 +94,7 @@ class VllmSource:
         self._switches: dict[str, str] = {}
 
     async def observe(self) -> Look:
-        """Return an observation, dated when the metrics arrived or failed."""
+        """Return an observation with the metrics' time of arrival, or failure."""
         now_s = time.monotonic()
         health_due = now_s >= self._next_health_s
         calls: list[tuple[str, Call]] = []
@@ -110,7 +110,7 @@ class VllmSource:
         if reading is None:
             self._next_identify_s = float("-inf")
         else:
-            # An engine that makes no progress may sleep or be paused: check at once.
+            # An engine without progress may sleep or be paused: check at once.
             work = [(each.requests_running, each.generation_tokens) for each in reading.engines]
             still = work == self._work and any(running for running, _ in work)
             self._work = work
@@ -262,7 +262,7 @@ def _models(document: Any) -> Mapping[str, Any]:
 
 
 def _text(value: object, characters_max: int) -> str:
-    """Replace lone surrogates, which JSON allows but UTF-8 does not, and redact our own API key."""
+    """Replace lone surrogates, which UTF-8 does not allow; redact our API key."""
     return redacted(str(value)[:characters_max].encode(errors="replace").decode())
 
 

@@ -14,7 +14,7 @@ from vllm_watch.sources.http_session import Session
 from vllm_watch.support import regular_file
 from vllm_watch.support.redaction import redact_always, redacted
 
-# Up to vLLM 0.8.4 any mention of OpenMetrics in Accept selects it, and it costs the server more.
+# Up to vLLM 0.8.4 any mention of OpenMetrics selects it, which costs the server more.
 ACCEPT_TEXT = "text/plain;version=0.0.4"
 
 _API_KEY_BYTES_MAX = 8192
@@ -65,7 +65,7 @@ def page(content_type: str, body: bytes) -> str | None:
 
 
 def read_key(path: Path) -> str:
-    """Read the API key, which may change while we run. Raises OSError."""
+    """Read the key, which may change while we run. Raises OSError."""
     body = regular_file.read(path, _API_KEY_BYTES_MAX, if_exposed="warned")
     key = body.decode(errors="replace").strip()
     redact_always(key)
