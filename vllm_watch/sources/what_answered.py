@@ -87,7 +87,7 @@ def _explain(answer: http.Answer) -> str | None:
         return f"HTTP {status}: API key required: put it in a file and set scrape.api_key_file"
     if status == 503 and _SCALES in answer.body:  # noqa: PLR2004
         return SCALING
-    if status is not None and 300 <= status < 400:  # noqa: PLR2004 - the redirects
+    if status is not None and 300 <= status < 400:  # noqa: PLR2004
         location = answer.headers.get("location")
         return f"HTTP {status}: it redirects to {location}: if vLLM is there, name that" if location else None  # fmt: skip
     if status == 404:  # noqa: PLR2004
