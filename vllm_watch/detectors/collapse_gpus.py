@@ -32,7 +32,7 @@ START_SECONDS_MAX = 900.0
 """An engine core starts within this time of its server."""
 
 SKEW_SECONDS = 5.0
-"""Tolerance between start times in ticks on one host."""
+"""Tolerance between two clocks of one host that count ticks."""
 
 _UNSEEN = Evidence(
     name="gpu",

@@ -6,7 +6,7 @@ from vllm_watch.signals.blocks import Block
 from vllm_watch.support.durations import in_words
 
 CRAWL_STEP_SECONDS = 1.0
-"""A longer step for few tokens is a crawl: it only reads the weights once. GPUs read all memory in 20 to 60 ms, GPUs with
+"""A longer step for few tokens is a crawl: such a step only reads the weights once. GPUs read all memory in 20 to 60 ms, GPUs with
 shared host memory in 0.5 s."""
 
 CRAWL_TOKENS_MAX = 16.0

@@ -36,7 +36,7 @@ RUNNING_SHARE = 0.3
 
 ABORTS_MIN = 2.0
 ABORTED_SHARE_MAX = 0.05
-"""A server told to stop (SIGTERM with --shutdown-timeout: vLLM 0.18 and later) aborts several requests at once; before,
+"""A server that must stop (SIGTERM with --shutdown-timeout: vLLM 0.18 and later) aborts several requests at once; before,
 clients abort few."""
 
 GAP_SECONDS, GAP_LOOKS = 60.0, 4.0

@@ -29,7 +29,7 @@ class Ends(NamedTuple):
     """Counters of ended requests, or their growth."""
 
     api: float = 0.0  # 5xx responses, less intended 503
-    explained: float = 0.0  # those that engines count as errors
+    explained: float = 0.0  # 5xx that engines also count as errors
     errors: float = 0.0
     stop: float = 0.0
     length: float = 0.0

@@ -1,4 +1,4 @@
-"""Detects a memory leak of the API server, which the kernel kills in the end.
+"""Detects a memory leak of the API server, before the kernel kills the server.
 
 Caches and pools level off but a leak keeps its pace, so the growth in three thirds of half an hour is compared.
 

@@ -37,7 +37,8 @@ USUAL_SECONDS = 3600.0
 """Averaging times of the recent and the usual rate of finishes: after an idle time, a minute's rate is uncertain."""
 
 STANDS_SECONDS, SHRINKS_SECONDS = 60.0, 600.0
-"""A shrinking queue counts as lasting if it has existed for STANDS_SECONDS and would need SHRINKS_SECONDS to drain."""
+"""A shrinking queue counts as lasting if it has existed for STANDS_SECONDS and, at its pace, needs SHRINKS_SECONDS to
+drain."""
 
 DRAIN_SHARE = 0.3
 """The incident ends when a new request would wait only this share of `delay_seconds`."""

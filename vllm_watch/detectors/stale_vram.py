@@ -42,7 +42,7 @@ class Settings(BaseModel):
     """Unless it hangs, a worker exits within 40 s of its parent's death."""
 
     notebook_seconds: float = Field(_LIMITS.notebook_seconds, gt=0)
-    """Users who pause to read, think or talk come back sooner."""
+    """Users come back sooner after a pause to read, think or talk."""
 
     process_seconds: float = Field(_LIMITS.process_seconds, gt=0)
     """Training waits for data, ranks or a disk, but not for an hour."""

@@ -49,4 +49,4 @@ class Settings(BaseModel):
 
     canary_failures: int = Field(2, ge=1)
     """One canary may meet a pause, but not two. Together they wait as long as one request may go without a step, so a
-    warm-up or a long prefill before them does not count."""
+    warm-up or a long prefill before them is not a hang."""

@@ -14,7 +14,7 @@ from vllm_watch.support.counts import requests
 from vllm_watch.support.durations import in_words
 
 PAUSES_KEPT = 16
-"""Pauses kept that ended by themselves: the longest was survived, the others are usual."""
+"""Number of survived pauses kept: the longest delays a restart, the usual ones a notice."""
 
 PAUSE_SECONDS_MIN = 2.0
 """A shorter pause may be a step."""

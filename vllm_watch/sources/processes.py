@@ -52,9 +52,7 @@ class _Static:
     cgroup: str | None
     uid: int | None
     pids: tuple[int, ...] | None
-    stable: (
-        bool  # two reads agreed: during exec the name is new, but the arguments are still missing
-    )
+    stable: bool  # two reads agreed: during exec the name is new, the arguments still missing
 
 
 class ProcReader:

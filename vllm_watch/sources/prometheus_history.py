@@ -205,7 +205,7 @@ _NAMES = _names()
 
 
 def _given(labels: Labels) -> dict[str, str]:
-    """Return the target's labels. Prometheus renames a label of vLLM that collides to exported_…."""
+    """Return the target's labels. If a label of vLLM collides, Prometheus renames it to exported_…."""
     return {
         name: value for name, value in labels.items()
         if name != "__name__" and not name.startswith("exported_")
