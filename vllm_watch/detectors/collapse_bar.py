@@ -27,7 +27,7 @@ LASTING_MINUTES = 20
 """A lasting loss takes this many minutes of work at familiar loads, each slower than usual."""
 
 LASTING_DEVIATIONS = 2.5
-"""Their mean must also exceed this many standard deviations of one minute."""
+"""The mean of LASTING_MINUTES must also exceed this many standard deviations of one minute."""
 
 KNOWN_MINUTES = 30.0
 """Minutes of work needed to know a minute's standard deviation."""

@@ -31,7 +31,7 @@ distinguish such a silence from one hanging process. Then a restart is advised o
 a simultaneous /health was not."""
 
 SURE, ADVISE = log(1e4), log(1e6)
-"""Log odds for a page, and for a restart; a restart also cuts off the users of the other processes."""
+"""Log odds for a page, and for a restart, which also cuts off the users of other processes."""
 
 _HELD, _NOTHING_NEW = "read_timeout", "watcher"
 

@@ -62,7 +62,7 @@ FDS_GROWN_UNSEEN_MIN = 8.0
 """Minimum of new connections if they are the only sign of demand: idle proxies open a few spare ones."""
 
 FINISHES_MISSED_MIN = 10.0
-"""Minimum of requests missing at the usual rate of finishes; chance explains this many once in 20,000 (e^-10)."""
+"""Minimum of finishes missed at their usual rate; chance explains this many once in 20,000 (e^-10)."""
 
 FDS_SHARE_MISSED_MIN = 0.5
 """Minimum of new connections per missed finish, which prove that requests still arrived."""
@@ -71,7 +71,7 @@ FDS_RISES_MISSED_MIN = 2
 """Minimum rises in connections: proof that requests arrived one after the other."""
 
 FDS_RISES_UNSEEN_MIN = 4
-"""Used if too few finishes are missed: an idle pool opens its connections at once."""
+"""Replaces FDS_RISES_MISSED_MIN if too few finishes are missed: an idle pool opens its connections at once."""
 
 
 _WHAT = {

@@ -132,7 +132,7 @@ class Failures:
         if then is None or asleep or restarts != self._restarts or not all(map(ge, ends[1:-3], then[1:-3])):  # fmt: skip
             self._begin(at_s, ends, sample, restarts)
             return
-        # A refusal is counted before its 503, so `api` may decrease.
+        # vLLM counts a refusal before its 503.
         ends = ends._replace(api=max(ends.api, then.api))
         grown = growth(then, ends)
         hung_up = 0.0 if grown.tokens or not ends.tokens else grown.aborted

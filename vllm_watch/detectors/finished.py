@@ -18,7 +18,7 @@ LATE_LIVES = 2.0
 """After this many usual request durations, the requests from before the change have left."""
 
 LATE_SECONDS_MIN, LATE_SECONDS_MAX = 15.0, 90.0
-"""Bounds of this duration: preemptions and longer steps delay requests."""
+"""Bounds of LATE_LIVES in seconds: preemptions and longer steps delay requests."""
 
 PREEMPTED_MIN = 0.5
 """The decayed count of one preemption after LENGTH_HALF_SECONDS."""

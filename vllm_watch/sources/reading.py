@@ -120,7 +120,7 @@ class _Binding:
         words = exposition.words
         if exposition.values is not None:
             return self.build(self.of_values(exposition.values))
-        assert words is not None  # noqa: S101 - one of the two is set
+        assert words is not None  # noqa: S101 - one is set
         return self.build(tuple(map(float, self.of_words(words))))
 
     def build(self, values: Values) -> Reading:
