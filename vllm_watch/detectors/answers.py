@@ -11,13 +11,13 @@ from vllm_watch.signals import stored
 EMPTY, TRUNCATED, ENDLESS = "empty_answers", "truncated_answers", "endless_answers"
 
 ALL_RATIO, STILL_RATIO = 0.9, 0.5
-"""A finding begins when nearly every answer is affected, and ends when half are well."""
+"""A finding begins when ALL_RATIO of the answers are affected, and lasts until fewer than STILL_RATIO are."""
 
 SURE = 14.0
-"""Log odds against chance, one in a million: a busy engine has that many windows in a year."""
+"""Log odds against chance (one in a million), because a busy engine has a million windows in a year."""
 
 LEARNT_ANSWERS, LEARNT_SECONDS = 50.0, 600.0
-"""Answers, and seconds, needed before the past serves as a reference."""
+"""Number of answers, and time, needed before the past serves as a reference."""
 
 PAST_HALF_SECONDS = 3 * 3600.0
 """The past fades so slowly that changes within minutes do not become usual."""
@@ -30,7 +30,7 @@ ADOPT_SECONDS = 3600.0
 
 
 PRIOR_ANSWERS, PRIOR_RATIO = 5.0, 0.2
-"""Without a past, one of five answers is assumed to be affected."""
+"""Prior: PRIOR_ANSWERS answers, of which one in five was affected."""
 
 
 @record
@@ -123,7 +123,7 @@ class Answers:
     def _in_place_of_others(self, cause: str, now: Ends) -> str | None:
         """Return a severity or None.
 
-        Short answers may be intended (classification wants one token), unless they replace as many others.
+        Short answers may be intended (classification needs one token), unless as many other answers are missing.
         """
         usual, is_now = (
             _count(cause, self._past) / self._seconds,

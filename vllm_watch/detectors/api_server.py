@@ -1,7 +1,4 @@
-"""Finds latency in the API server: the part that queue, prefill and decode do not explain.
-
-Source: vLLM's --api-server-count.
-"""
+"""Finds latency in the API server that queue, prefill and decode do not explain. Source: vLLM's --api-server-count."""
 
 from operator import ge, sub
 from typing import Any, NamedTuple
@@ -19,10 +16,10 @@ LIMIT_SECONDS = 10.0
 """Longest mean latency: users leave after about ten seconds (Nielsen, 1993)."""
 
 USUAL_FACTOR = 2.0
-"""Page only at this multiple of the usual latency: a captioning job spends seconds on images all day."""
+"""Page only above this multiple of the usual latency: a captioning job may always spend seconds on images."""
 
 HOLD_SECONDS = 180.0
-"""Minimum duration: a one-minute burst takes a minute to drain, and its requests another to finish."""
+"""A one-minute burst takes a minute to drain, and its requests another minute to finish."""
 
 BLOCK_SECONDS, BLOCK_SECONDS_MAX = 30.0, 600.0
 BLOCK_REQUESTS = 10.0
@@ -32,18 +29,17 @@ MEDIA_MIN = 0.1
 """Images, audio or video clips per request; fewer do not explain a long mean latency."""
 
 PAST_SECONDS, LEARNT_SECONDS = 6 * 3600.0, 600.0
-"""The usual latency is averaged over hours, and is known after ten minutes."""
+"""The usual latency is averaged over PAST_SECONDS, and known after LEARNT_SECONDS."""
 
 CPU_BOUND_CORES = 0.8
-"""Python uses one core at most. A slow API server that uses less than this waits for an engine that accepts no
-requests."""
+"""Python uses one core at most. A slow API server below this waits for an engine that accepts no requests."""
 
 
 class _Totals(NamedTuple):
     """Sums over a server's engines."""
 
     requests: float
-    outside_s: float  # may fall by rounding
+    outside_s: float  # rounding may decrease it
     queued_s: float
     steps: float
     media: float

@@ -1,7 +1,7 @@
 """Defines the contract of detectors.
 
-A module has frozen `Settings` and a `Detector(settings)` for a target or a `HostDetector(settings)` for a host's GPUs. Its
-memory is bounded, it compares nothing across a gap (`View.known` is False), and its runbook is docs/detectors/KIND.md.
+A module has frozen `Settings` and a `Detector(settings)` for a target or a `HostDetector(settings)` for a host's GPUs. A
+detector uses bounded memory and compares nothing across a gap (`View.known` is False). Its runbook is docs/detectors/KIND.md.
 """
 
 from collections.abc import Mapping, Sequence
@@ -24,10 +24,10 @@ FIRING, CLEAR, UNKNOWN = "firing", "clear", "unknown"
 class Around:
     """Other targets related to this one."""
 
-    missed_by: tuple[str, ...] = ()  # those that wait for KV from such servers, or fail without it
-    waited_for: tuple[str, ...] = ()  # those of `missed_by` without another source
-    peers: tuple[str, ...] = ()  # those that exchange KV with it
-    ranks: tuple[str, ...] = ()  # those that step together with it
+    missed_by: tuple[str, ...] = ()  # peers that wait for KV from this target, or fail without it
+    waited_for: tuple[str, ...] = ()  # peers of `missed_by` without another source
+    peers: tuple[str, ...] = ()  # targets that exchange KV with this one
+    ranks: tuple[str, ...] = ()  # targets that step together with this one
     stalled_ranks: tuple[str, ...] = ()
     held_up_by: tuple[str, ...] = ()  # ranks that failed themselves
     others_gpus: frozenset[str] = frozenset()  # GPUs that only other servers use
@@ -100,7 +100,7 @@ class Verdict:
     kind: str
     engine: str | None = None
     cause: str = "unknown"  # only from the published list
-    family: str = ""  # of an unknown cause: story.base.Cause
+    family: str = ""  # family of an unknown cause: story.base.Cause
     severity: str = "ticket"  # "page" | "ticket" | "info"
     restart_advised: bool = False
     summary: str = ""
@@ -146,4 +146,4 @@ class Inherits(Protocol):
     """A detector that learns from another server of its group."""
 
     def inherit(self, state: stored.Stored) -> None:
-        """Adopt only habits that make the detector more patient. Raises one of stored.DAMAGE."""
+        """Adopt only habits by which the detector waits longer. Raises one of stored.DAMAGE."""

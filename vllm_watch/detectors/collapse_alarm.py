@@ -5,7 +5,7 @@ from vllm_watch.signals import stored
 from vllm_watch.signals.blocks import Block
 
 NORMAL_BLOCKS = 2
-"""The alarm ends after this many blocks in a row without a reason; a single one may be luck."""
+"""The alarm ends after this many blocks in a row without a reason; a single one may be chance."""
 
 
 class Alarm:

@@ -1,7 +1,7 @@
 """Decides when a slow engine pages, and when a restart is advised.
 
-Both need more proof than a ticket: adapters, grammars and images slow steps down but are not counted, and step times
-wander.
+Both need more proof than a ticket: adapters, grammars and images slow steps down but are not measured, and step times
+drift.
 """
 
 from collections import deque
@@ -27,10 +27,10 @@ LASTING_MINUTES = 20
 """A lasting loss takes this many minutes of work at familiar loads, each slower than usual."""
 
 LASTING_DEVIATIONS = 2.5
-"""Their mean must also exceed this many standard deviations of one minute."""
+"""The mean of LASTING_MINUTES must also exceed this many standard deviations of one minute."""
 
 KNOWN_MINUTES = 30.0
-"""Minutes of work needed to know this standard deviation."""
+"""Minutes of work needed to know a minute's standard deviation."""
 
 _MINUTE_SECONDS = 60.0
 """Step times are averaged over this much work: requests come and go within it, but a lasting loss does not."""
@@ -73,7 +73,7 @@ class Bar:
         self._recovered = 0.0  # worst slowdown that ended by itself
 
     def follow(self, comparison: Comparison, *, doubt: bool, harmed: bool) -> None:
-        """Add a block. `doubt`: something may be wrong; `harmed`: users feel it."""
+        """Add a block. `doubt`: a fault is possible; `harmed`: users notice it."""
         block, log_ratio, alarm = comparison.block, comparison.slow_log_ratio, comparison.slow
         if log_ratio is None or block.long_prompts:
             return

@@ -41,21 +41,21 @@ OF_LOAD = (UNKNOWN, KV_PINNING, PREEMPTION_THRASH)
 """Causes that long prompts can imitate."""
 
 OF_OTHERS = (PREEMPTION_THRASH, PEER_WAIT)
-"""Causes outside the engine, which page only if more and more users wait."""
+"""Causes outside the engine, which page only if the queue grows."""
 
 VAGUE = frozenset((SLOW_ENGINE, UNKNOWN))
 
 UNREAD_SHARE = 0.5
-"""Share of the used cache that running requests must leave unexplained."""
+"""Minimum share of the used cache that running requests do not explain."""
 
 LEAK_SHARE_MIN = 0.2
-"""Share of the cache held by no request: prompts in progress and preempted requests blur the count by less."""
+"""Minimum share of the cache without a request: prompts in progress and preempted requests blur the count by less."""
 
 LEAK_RISE_SECONDS = 20.0
 """A leak takes longer than this to build up; pages taken at once appear within one or two scrapes."""
 
 CREEP_SECONDS = 240.0
-"""Leaks take longer than this; a few prefills pin pages within a minute."""
+"""A creeping leak takes longer; a few prefills pin pages within a minute."""
 
 CREEP_FROM, CREEP_TO = 0.25, 0.75
 """The rise is timed between these shares of the current unexplained usage."""
@@ -65,13 +65,13 @@ CREEP_SAMPLES = 180
 """Unexplained usage is kept for an hour, once per CREEP_SAMPLE_SECONDS."""
 
 RECOVERING_RATIO = 0.9
-"""At this share of the baseline the last scrape may show a recovery."""
+"""From this share of the baseline's throughput, the last scrape may show a recovery."""
 
 LONG_REQUESTS = 2.5
-"""Finished requests this many times longer than when fresh fill the cache themselves."""
+"""Requests this many times longer than a fresh engine's fill the cache themselves."""
 
 PREEMPTED_SHARE_MIN = 0.1
-"""Minimum preemptions per finished request for thrash."""
+"""Minimum preemptions per finished request to call it thrashing."""
 
 LONG_PROMPTS_SHARE = 0.4
 """Long prompts that hold this share of the cache cause the shortage."""
@@ -127,23 +127,23 @@ def of_strange_load(found: Cause) -> Cause:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Starvation:
-    """Facts about a lack of pages; None is unknown."""
+    """Facts about a lack of KV pages; None is unknown."""
 
     running: float
     usage: float
-    length_ratio: float | None  # recently finished ÷ fresh
+    length_ratio: float | None  # recently finished requests' length ÷ fresh
     preempted_share: float | None  # preemptions per finished request
     preempting: bool
     long_prompts_share: float | None
     long_prompt_tokens: float
-    late_length_ratio: float | None  # without earlier requests
+    late_length_ratio: float | None  # of requests begun during the starvation
     unexplained: float | None  # share of the cache beyond the usual
     rise_seconds: float | None
     awaiting: float = 0.0
     awaited: float = 0.0  # upper bound of the cache share of requests that wait for KV
     unheld: float | None  # share of the cache that no request holds
     unheld_rise_seconds: float | None
-    unheld_surely: bool  # for longer than a prompt takes
+    unheld_surely: bool  # for longer than a prompt computes
 
 
 def of_starvation(facts: Starvation) -> Cause:

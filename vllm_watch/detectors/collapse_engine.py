@@ -29,10 +29,10 @@ from vllm_watch.support.counts import requests
 KIND = "throughput_collapse"
 
 CAUSE_HOLD_SECONDS = 20.0
-"""Another cause must hold this long to replace the first: among few requests, one long one seems like many."""
+"""Another cause must hold this long to replace the first: among few requests, a single long one can mislead."""
 
 QUEUE_GROWTH, QUEUE_REQUESTS_MIN = 2.0, 5.0
-"""A shortage that the requests cause themselves pages when the queue exceeds twice (its first length + 5)."""
+"""A cause in `collapse_causes.OF_OTHERS` pages when the queue exceeds twice (its first length + 5)."""
 
 PASSES_SECONDS = 120.0
 """A shortage due to long prompts pages only after this time: computing one takes 10 to 60 s."""
@@ -233,7 +233,7 @@ class EngineJudge:
                 collapse_gpus.of_slow_steps(gpus, self._fresh, self._server_start),
                 self._waits.judge(),
             )
-            # A starved engine runs a few long requests, and their steps are long without a fault.
+            # A starved engine runs a few long requests, and their steps take long without a fault.
             slow, cache = self._alarms[causes.SLOW], self._alarms[causes.CACHE]
             itself = cache.over and not slow.over and comparison.sure
             if itself or not comparison.starved or found.name not in causes.VAGUE:
@@ -274,7 +274,7 @@ class EngineJudge:
         )
         sharper = open_ and comparison.slow_now and found.name != causes.UNKNOWN
         if collapse_gpus.is_excused(alarm.cause) and found.name == causes.SLOW_ENGINE:
-            sharper = False  # a GPU that idles now disproves nothing
+            sharper = False  # an idle GPU does not disprove the cause
         if alarm.cause is None or sharper or collapse_gpus.is_excused(found):
             alarm.cause = found
         cause = alarm.cause
@@ -306,7 +306,7 @@ class EngineJudge:
         self._starved_seconds += block.seconds if comparison.starved_now else 0.0
         self._restart = self._restart or (most and self._unread.surely and not self._awaited)
         grown = QUEUE_GROWTH * (self._waiting_first + QUEUE_REQUESTS_MIN)
-        # A queue that remains while the alarm clears is recovery.
+        # While the alarm clears, a long queue is normal.
         self._queue_grew |= comparison.starved_now and block.waiting >= grown
         found = causes.of_starvation(facts)
         cause = self._held(found, comparison)
@@ -359,7 +359,7 @@ class EngineJudge:
         length = self._finished.tokens()
         late = self._finished_late.tokens(LATE_REQUESTS_MIN)
         block, size = comparison.block, self._capacity_tokens
-        if self._unheld_rise_seconds is None:  # later requests blur it
+        if self._unheld_rise_seconds is None:  # measured once: later requests blur it
             self._unheld_rise_seconds = self._pages.rise_seconds()
         return causes.Starvation(
             running=block.running,

@@ -1,6 +1,6 @@
 """Finds an engine that needs far more concurrent requests than before, or than its siblings, for the same work.
 
-By Little's law (requests running = rate · time in the engine) a slow engine runs more at once.
+By Little's law (requests running = rate · time in the engine) a slow engine runs more requests at once.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,14 +14,14 @@ from vllm_watch.detectors.collapse_siblings import KNOWN_SECONDS, SIBLINGS_MIN, 
 from vllm_watch.signals.blocks import Block
 
 WORK_RATIO_MAX = 1.15
-"""Work is equal up to this ratio of tokens per second to the usual, or to the siblings'."""
+"""Work counts as equal up to this ratio of tokens per second to the usual, or to the siblings'."""
 
 CONTEXT_RATIO_MAX = 1.3
-"""Requests are alike up to this ratio of KV cache per running request to the usual, or to the siblings'."""
+"""Requests count as alike up to this ratio of KV cache per running request to the usual, or to the siblings'."""
 
 SIBLINGS_TIMES_MIN = 2.0
-"""A finding needs this many times the siblings' running requests, and step time; high, because routers spread requests
-unevenly."""
+"""A finding needs this many times the siblings' running requests and step time: a high factor, because routers spread
+requests unevenly."""
 
 GRAIN = log(1.5)
 """Tokens per second this close (in log) count as one rate."""
@@ -33,14 +33,14 @@ USUAL_SECONDS = 4 * 3600.0
 """Time over which the usual cost of a rate is averaged."""
 
 TIMES_MIN = 3.0
-"""A finding needs this many times the usual running requests, and step time: adapters, grammars and images cost up to
-half more, and their larger batch as much again."""
+"""A finding needs this many times the usual running requests and step time: adapters, grammars and images cost up to
+half more, and the resulting larger batch as much again."""
 
 LEARNT_TIMES = 1.5
-"""A higher cost is not learnt as usual, so that a growing slowdown is not."""
+"""A cost above this multiple is not learnt, so that a growing slowdown does not become usual."""
 
 PRESENT_TIMES, PRESENT_SECONDS = 2.0, 30.0
-"""The last half minute must cost this many times the usual, too: the mean stays high while a recovered engine drains its queue."""
+"""The last half minute must also cost this many times the usual: the mean stays high while a recovered engine drains its queue."""
 
 HELD_TIMES, HELD_WORK_RATIO = 1.5, 1.5
 """A finding holds while the last half minute costs over HELD_TIMES the usual, at up to HELD_WORK_RATIO of the usual

@@ -1,6 +1,6 @@
 """Compares a new process that is slow from its start with its predecessor at equal load.
 
-Its GPU or a flag may differ unseen, so it is never restarted for this.
+Its GPU or a flag may differ without our knowledge, so no restart is advised for this.
 """
 
 from collections.abc import Mapping
@@ -16,7 +16,7 @@ SLOW_LOG_RATIO = log(2.2)
 """Warming up (cold caches, kernel selection) makes a healthy process up to twice as slow for minutes."""
 
 SLOW_SECONDS = 15.0
-"""Total of the slow blocks that a finding needs, without a normal one between them."""
+"""Total time of slow blocks for a finding, without a normal one between them."""
 
 DEVIATIONS = 2.0
 """Steps must also exceed the predecessor's by this many of its deviations."""
@@ -25,10 +25,10 @@ NORMAL_LOG_RATIO = log(1.25)
 """A block below this is normal; two in a row end a finding."""
 
 WARM_SECONDS = 20.0
-"""Not judged, because the first request of each shape compiles or loads something."""
+"""A younger process is not judged: the first request of each shape compiles or loads something."""
 
 FORMER_SECONDS = 3600.0
-"""A finding must begin within this time: later, another time of day has another mix of requests."""
+"""A finding must begin within this time, because the mix of requests changes with the time of day."""
 
 UNSEEN_SECONDS = 60.0
 """Without a comparable block for this long the verdict is unknown."""

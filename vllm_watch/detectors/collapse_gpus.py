@@ -13,26 +13,26 @@ from vllm_watch.signals import stored
 THROTTLES = frozenset(
     ("hw_thermal_slowdown", "sw_thermal_slowdown", "hw_slowdown", "hw_power_brake_slowdown")
 )
-"""NVML clock event reasons that mean trouble; the software power cap is normal for a busy GPU."""
+"""NVML clock event reasons that show trouble; a software power cap is normal for a busy GPU."""
 
 CLOCK_SHARE_MAX = 0.8
-"""Share of the maximum SM clock: boost clocks of a busy GPU vary by a tenth."""
+"""Share of the maximum, or usual, SM clock: boost clocks of a busy GPU vary by a tenth."""
 
 CAPPED_SHARE = 0.69
 """Used if the usual clock is unknown: a healthy H100 in continuous matrix multiplication reaches its power limit of
 700 W at 1367 of 1980 MHz (measured, driver 580.159)."""
 
 CLOCK_NEWS = 0.05
-"""Weight of one healthy scrape; small, because clocks drop some scrapes before steps are found slow."""
+"""Weight of a healthy scrape in the usual clock; small, because clocks drop before steps are found slow."""
 
 NEIGHBOUR_SHARE_MIN = 0.1
-"""SM share of a neighbour; desktops and exporters use 1 to 2 %."""
+"""Minimum SM share of a neighbour; desktops and exporters use 1 to 2 %."""
 
 START_SECONDS_MAX = 900.0
 """An engine core starts within this time of its server."""
 
 SKEW_SECONDS = 5.0
-"""Tolerance between clocks of one host that count ticks."""
+"""Tolerance between two clocks of one host that count ticks."""
 
 _UNSEEN = Evidence(
     name="gpu",
@@ -184,7 +184,7 @@ def _trees(processes: Sequence[ProcessSample]) -> list[list[ProcessSample]]:
 
 
 def _are_kin(a: ProcessSample, b: ProcessSample) -> bool:
-    """Return True if both belong to one engine. Processes of two vLLM have the same names, so parents decide."""
+    """Return True if both belong to one engine. Processes of two vLLM servers have the same names, so parents decide."""
     if a.cgroup is not None and b.cgroup is not None:
         if a.cgroup != b.cgroup:
             return False

@@ -8,18 +8,18 @@ from vllm_watch.signals.baseline import Comparison
 from vllm_watch.signals.cpu_waits import Waited
 
 EXPLAINS_RATIO = 0.5
-"""Minimum share of the slowdown's logarithm (1.4 of 2.0 times). It seldom reaches 1, because only one thread's
+"""Minimum explained share of the slowdown's logarithm (1.4 of 2.0 times). It seldom reaches 1, because only one thread's
 waits count."""
 
 HINTS_RATIO = 0.2
-"""From this share no restart is advised, because a fresh engine would wait too. Less may be an effect of a slow engine:
+"""From this share on, no restart is advised, because a fresh engine would wait too. Less may be an effect of a slow engine:
 clients retry and requests pile up."""
 
 THROTTLED_SHARE_MIN = 0.05
-"""Share of CPU periods that were throttled: the start of a prefill may exhaust one now and then."""
+"""Minimum share of throttled CPU periods: the start of a prefill may exhaust a period now and then."""
 
 OUTLIVED_SECONDS = 20.0
-"""Steps that stay long for this time after the neighbour left have another cause: smoothed waits fade in five
+"""If steps stay long for this time after the neighbour left, they have another cause: smoothed waits fade in five
 blocks."""
 
 _WAIT = "cpu_wait_ratio"
@@ -56,7 +56,7 @@ def judged(found: Cause, waited: Waited | None) -> Cause:
 
 
 def in_short(cause: Cause) -> str:
-    """Return the clause that the summary gets."""
+    """Return the cause as a clause for the summary."""
     waits = cause.name == NEIGHBOUR and any(each.name == _WAIT for each in cause.evidence_for)
     return "; most of that it waits for a CPU of its host" if waits else ""
 

@@ -12,16 +12,16 @@ from vllm_watch.signals.scatter import scatter
 from vllm_watch.signals.step_model import StepModel
 
 ALIKE = 1.2
-"""Step time ÷ fresh at which an engine is slow; request mixes differ by less."""
+"""Step time ÷ a fresh engine's above which an engine is slow; request mixes differ by less."""
 
 LOSS_LOG_RATIO = log(1.12)
 """Steps this much longer than the siblings' for minutes are a loss."""
 
 SIBLINGS_MIN = 2
-"""With two engines, neither is the reference."""
+"""With one sibling, neither engine can be the reference."""
 
 SIBLINGS_MAX = 8
-"""Bounds the cost of a scrape. Siblings are spread over the ranks, because the ranks of one node are not enough."""
+"""Bounds the cost of a scrape. Siblings are chosen across all ranks, because those of one node do not suffice."""
 
 SPREAD_DEVIATIONS = 5.0
 """A loss must also exceed this many deviations among the siblings."""
@@ -88,7 +88,7 @@ class Siblings:
         beside.seconds = min(KNOWN_SECONDS, beside.seconds + block.seconds)
 
     def judge(self, verdict: Verdict, ratios: Mapping[str, float], *, waits: bool) -> Verdict:
-        """`ratios`: step time ÷ fresh; `waits`: the engine's requests wait."""
+        """`ratios`: step time ÷ a fresh engine's; `waits`: the engine's requests wait."""
         siblings = self.of(verdict.engine)
         if verdict.state == FIRING:
             return _beside(verdict, ratios, siblings)
@@ -100,7 +100,7 @@ class Siblings:
         ]
         if beside is None or beside.seconds < KNOWN_SECONDS or len(others) < SIBLINGS_MIN:
             return verdict
-        # A slow engine makes siblings seem fast; do not count that twice.
+        # A slow engine makes its siblings seem fast, so only a slow median counts.
         beyond = beside.log_ratio - max(0.0, median(others))
         limit = _limit(others) * (1.0 if beside.since_s is None else 0.5)
         if beyond < limit:

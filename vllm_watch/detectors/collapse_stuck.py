@@ -1,6 +1,6 @@
 """Finds requests that run for minutes without getting a token, while others come and go.
 
-Requests that neither decode (a token each per step) nor are prefilled (Little's law) are stuck.
+Running requests that neither decode (one token each per step) nor are prefilled (by Little's law) are stuck.
 """
 
 from collections import deque
@@ -10,13 +10,13 @@ from vllm_watch.detectors.base import Evidence
 from vllm_watch.signals.blocks import Block
 
 STUCK_MIN, STUCK_SHARE_MIN = 3.0, 0.2
-"""Minimum of stuck requests, and of their share beyond the usual; polls read the gauges more often in long steps."""
+"""Minimum of stuck requests, and of their share beyond the usual (not 0, as polls meet long steps more often)."""
 
 USUAL_MINUTES_MIN, USUAL_MINUTES = 10, 60
 """The usual share is the median of the last hour's minutes."""
 
 MINUTES = 10
-"""Minutes in a row with stuck requests: no healthy request waits as long for a token, or computes a prompt."""
+"""Minutes in a row with stuck requests: no healthy request waits this long for a token, or for its prompt."""
 
 TOKENS_MAX = 1.1
 """More tokens per request and step mean speculative decoding, which is not judged because its yield varies."""

@@ -11,7 +11,7 @@ UNHELD_SECONDS = 15.0
 """Minimum time without an owner or a prefill before a restart is advised."""
 
 BLIND_SECONDS = 60.0
-"""Replaces UNHELD_SECONDS if the usual step time is unknown: one prompt among many may hide, but no longer."""
+"""Replaces UNHELD_SECONDS if the usual step time is unknown: one prompt among many may be hidden for this long."""
 
 UNREAD_LOG_RATIO = 0.1
 """Without token counts, steps must be this much shorter (log) than the pages in use imply."""

@@ -6,8 +6,8 @@ from vllm_watch.signals.blocks import Block
 from vllm_watch.support.durations import in_words
 
 CRAWL_STEP_SECONDS = 1.0
-"""A step for few tokens that takes longer is a crawl: it reads the weights once. GPUs read all memory in 20 to 60 ms,
-GPUs with shared host memory in 0.5 s."""
+"""A longer step for few tokens is a crawl: such a step only reads the weights once. GPUs read all memory in 20 to 60 ms, GPUs with
+shared host memory in 0.5 s."""
 
 CRAWL_TOKENS_MAX = 16.0
 """Up to this many tokens cost nothing compared with reading the weights."""
@@ -16,8 +16,8 @@ CRAWL_SECONDS = 60.0
 """The engine must crawl for this much work, without a break."""
 
 LEFT_MIN, LEFT_SECONDS = 10.0, 300.0
-"""No client is served if this many abort, and none finishes, for this long: some hang up by chance, but not all of them
-for minutes."""
+"""No client is served if, for LEFT_SECONDS, LEFT_MIN requests abort and none finishes: some clients hang up by chance, but
+not all of them for minutes."""
 
 
 class Unserved:

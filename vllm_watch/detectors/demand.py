@@ -12,13 +12,13 @@ from vllm_watch.signals import stored
 from vllm_watch.support.durations import in_words
 
 ARRIVALS_MISSED_MIN = 7.0
-"""Missed arrivals that chance (Poisson) explains once in a thousand."""
+"""Chance (Poisson) explains this many missed arrivals once in a thousand."""
 
 DRAIN_SECONDS_MIN = 5.0
-"""The timing of clients and scrapes causes shorter silences; orchestrators wait longer between draining and stopping."""
+"""Shorter silences come from the timing of clients and scrapes; orchestrators wait longer between draining and stopping."""
 
 ARRIVALS_MISSED_USUAL = 3.0
-"""Missed arrivals that chance explains once in twenty, which is not a sign."""
+"""Chance explains this many missed arrivals once in twenty: not a sign."""
 
 AT_WORK_SECONDS = 60.0
 RATE_SECONDS = 300.0
@@ -29,18 +29,18 @@ SILENCES_USUAL = 3
 """A silence is usual if this many recent ones were as long."""
 
 DRAINED_SHARE = 0.5
-"""A draining server runs at most this share of its requests at the last admissions."""
+"""A draining server runs at most this share of the requests that ran at its last admissions."""
 
 RUNNING_SHARE = 0.3
 """Weight of one scrape in the running requests: about three scrapes are averaged."""
 
 ABORTS_MIN = 2.0
 ABORTED_SHARE_MAX = 0.05
-"""A server that must stop (SIGTERM with --shutdown-timeout: vLLM 0.18 and later) aborts several requests at once,
-while clients aborted few before."""
+"""A server that must stop (SIGTERM with --shutdown-timeout: vLLM 0.18 and later) aborts several requests at once; before,
+clients abort few."""
 
 GAP_SECONDS, GAP_LOOKS = 60.0, 4.0
-"""After this time, or this many usual intervals, without polls or a route, the last demand is unknown."""
+"""Without polls or a route for this time, or this many usual intervals, the last demand is unknown."""
 
 
 Counts = tuple[float | None, float | None, float, float]
@@ -58,13 +58,13 @@ _LATER = ("_lately", "_step_s", "_blind_s")  # absent in older states
 
 @dataclass(slots=True)
 class Demand:
-    """Follows the demand on one server, without canaries."""
+    """Follows the demand on one server, not counting canaries."""
 
     in_flight: float = 0.0
     waiting: float = 0.0
     idle_s: float = 0.0  # 0 if unknown
     silence_s: float = 0.0
-    known: bool = False  # it was polled shortly before it went
+    known: bool = False  # the server was polled shortly before it ended
     aborting: bool = False
     _rate: float = 0.0  # requests per second, in use
     _rate_weight: float = 0.0
@@ -190,7 +190,7 @@ class Demand:
         self.idle_s = at_s - self._idle_since_s
 
     def _silence(self, at_s: float, prompted: float | None, finished: float | None) -> None:
-        # Prompts to an idle engine are canaries. Without prompt counts, finishes stand for arrivals.
+        # Prompts to an idle engine are canaries. Without prompt counts, finished requests stand for arrivals.
         came = self.idle_s <= 0.0 and (finished if prompted is None else prompted) != 0.0
         if self._admitted_s is None or came or finished is None:
             if self.silence_s >= DRAIN_SECONDS_MIN:
@@ -211,7 +211,7 @@ class Demand:
 
     @property
     def at_work(self) -> float:
-        """Average number of requests in flight, if they arrived until the server went; else 0."""
+        """Return the average requests in flight, if requests arrived until the server ended; else 0."""
         unseen_s = self.silence_s + self._step_s + self._blind_s
         came = self._missed < ARRIVALS_MISSED_USUAL and unseen_s <= DRAIN_SECONDS_MIN
         return self._lately if self.known and self._rate and came and not self.aborting else 0.0

@@ -1,8 +1,8 @@
-"""Judges a server that accepts connections silently, and answered only an earlier run of the watcher.
+"""Judges a server that accepts connections without a response, and last answered an earlier run of the watcher.
 
-A starting vLLM refuses: its port is bound early (vLLM's `setup_server`), and uvicorn listens only when the engine is up,
-with one API server or many (`run_multi_api_server` passes the bound socket on). So this server hangs, or a proxy holds
-its requests.
+A starting vLLM refuses connections: its port is bound early (vLLM's `setup_server`), but uvicorn listens only when the
+engine is up, with one API server or many (`run_multi_api_server` passes the bound socket on). So this server hangs, or a
+proxy holds its requests.
 """
 
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ class Earlier:
 
     answered_s: float | None = None
     life_start: float | None = None  # Unix time
-    refuses: bool = False  # it refused while no server was up
+    refuses: bool = False  # the address refused while no server was up
 
     @classmethod
     def restored(cls, told: Any) -> "Earlier":

@@ -15,7 +15,7 @@ class Health:
     failed_s: float | None = None
     failed_looks: int = 0
     moving_looks: int = 0
-    still_looks: int = 0  # failed checks since then
+    still_looks: int = 0  # failed checks since the last token
     moved_s: float = 0.0
     told_dead: bool = False
     in_hand: float = 0.0

@@ -14,11 +14,10 @@ from vllm_watch.signals import stored
 from vllm_watch.signals.loading import Loading
 
 STATE_VERSION = 1
-"""Format of the stored state."""
 
 AWAY_SECONDS_MAX = 600.0
-"""Longest absence of the watcher after which the state still holds: updates and restarts take less. Later, the server
-may have been stopped, moved or scaled to zero."""
+"""Longest absence of the watcher after which its state counts: updates and restarts take less. During a longer absence, the
+server may have been stopped, moved or scaled to zero."""
 
 ABSENCE_SECONDS_MAX = 7 * 86_400.0
 """Longest learnt absence of a server: a week covers a weekend."""
@@ -70,7 +69,7 @@ def restored(state: stored.Stored, away_seconds: float) -> dict[str, Any]:
     if away_seconds > AWAY_SECONDS_MAX:
         return variables
     if run is None:
-        demand.known = False  # if the server ended, its last demand was not seen
+        demand.known = False  # if the server ended meanwhile, its last demand was not seen
     return variables | followed
 
 

@@ -9,7 +9,7 @@ class Settings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     refused_looks: int = Field(2, ge=1)
-    """A refusal proves that nothing listens at its moment. A second one excludes a proxy or Service that points nowhere for
+    """A refusal proves that nothing listens at that moment. A second one excludes a proxy or Service that points nowhere for
     an instant. With other evidence (a failed health check, a lost GPU, a dead process) one suffices."""
 
     silent_looks: int = Field(3, ge=1)
@@ -19,7 +19,7 @@ class Settings(BaseModel):
     """Three scrapes take three seconds or less, but a large prompt can block the event loop for seconds."""
 
     silent_busy_seconds: float = Field(60.0, gt=0)
-    """A server with a thousand connections was silent for 16 s and recovered."""
+    """Used for busy servers: one with a thousand connections recovered after 16 s of silence."""
 
     silent_page_seconds: float = Field(30.0, gt=0)
     """A shorter silence is a warning: tokenizing a large prompt or writing megabytes of JSON takes seconds. A server that
@@ -37,16 +37,16 @@ class Settings(BaseModel):
     a row mean a dead engine, unless new tokens show that it lives."""
 
     page_after_seconds: float = Field(180.0, gt=0)
-    """A server that went (almost) unused may have been restarted on purpose: most models load in one to three minutes. The
-    time is longer if this one loads longer. A drained server is not reported before."""
+    """A server that ended while (almost) unused may have been restarted on purpose: most models load in one to three minutes.
+    A server that loads longer gets more time. A drained server is not reported before this time."""
 
     idle_seconds: float = Field(60.0, gt=0)
-    """A server that goes after this long without requests costs no users: it was scaled to zero, or moved at night. It never
-    pages, unless it has outlived longer silences, after which an autoscaler would have stopped it. Autoscalers wait as long
-    or longer (Knative 60 s, KEDA 300 s)."""
+    """The end of a server after this long without requests harms no users: it was scaled to zero, or moved at night. It never
+    pages, unless the server has outlived longer silences, after which an autoscaler would have stopped it. Autoscalers wait
+    as long or longer (Knative 60 s, KEDA 300 s)."""
 
     away_factor: float = Field(2.0, ge=1)
-    """A server that goes when unused and returns on demand may be away for this many times its longest absence."""
+    """A server that ends when unused and returns on demand may be away for this many times its longest absence."""
 
     advise_seconds: float = Field(30.0, gt=0)
     """A silent server is restarted after this time, or after twice the longest silence that it recovered from."""
@@ -60,7 +60,7 @@ class Settings(BaseModel):
 
     loop_lives: int = Field(2, ge=1)
     loop_seconds: float = Field(300.0, gt=0)
-    """If this many lives add up to less, the server's start or first requests crash it, and a restart does not help."""
+    """If the last `loop_lives` lives add up to less, the server crashes at its start or first requests: a restart does not help."""
 
     loop_over_seconds: float = Field(120.0, gt=0)
     """A crash loop ends when the server has lived this long."""

@@ -19,19 +19,19 @@ HUNG_SHARE, USUAL_SHARE = 1 / 8, 1 / 80
 """Share of calls lost if one process of eight hangs, and if all are healthy (at most 8 of 622 scrapes were)."""
 
 SILENCE, ANSWER = log(HUNG_SHARE / USUAL_SHARE), log((1.0 - HUNG_SHARE) / (1.0 - USUAL_SHARE))
-"""Log odds that a call adds; consecutive calls without an answer count as one silence."""
+"""Log odds of a call with no answer, and with one; consecutive calls without an answer count as one silence."""
 
 EXCUSE = -2.0 * SILENCE
-"""Log odds of a late answer, or of a call that did not arrive. A lossy network or a busy event loop delays more calls
-than it loses, so one such call cancels two silences."""
+"""Log odds of a late answer, or of a call that did not arrive. A lossy network or a busy event loop delays more
+calls than it loses, so one such call cancels two silences."""
 
 CLOSE_SECONDS = 8.0
-"""A call waits 4 s, so polls this close meet the late end of a passing silence at least every other time. Polls further
-apart cannot distinguish it from one hanging process, so a restart is advised only if /metrics was answered at once while a
-simultaneous /health was not."""
+"""A call waits 4 s, so of polls this close, at least every other one sees a passing silence end. Polls further apart cannot
+distinguish such a silence from one hanging process. Then a restart is advised only if /metrics was answered at once while
+a simultaneous /health was not."""
 
 SURE, ADVISE = log(1e4), log(1e6)
-"""Log odds for a page, and for a restart, which cuts off the users of the other processes."""
+"""Log odds for a page, and for a restart, which also cuts off the users of other processes."""
 
 _HELD, _NOTHING_NEW = "read_timeout", "watcher"
 

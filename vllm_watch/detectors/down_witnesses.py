@@ -29,7 +29,7 @@ SLOW_ANSWER_SECONDS = 0.5
 """Slower answers mean a busy API server; an idle one takes 30 ms for /metrics."""
 
 ACCEPTED_LOOKS_MIN = 2
-"""Minimum for a hang: a single accepted connection without a response, among failures to connect, may be a failing
+"""Accepted connections without a response that show a hang: a single one, among failures to connect, may be a failing
 route."""
 
 _ACCEPTED = frozenset(("read_timeout", "disconnected"))  # accepted without a response
@@ -49,9 +49,9 @@ class Run:
     silent: int = 0  # those with an accepted connection
     held: int = 0
     said: str = ""
-    told_to_end: bool = False  # asked to stop: its process outlived its port
+    told_to_end: bool = False  # the process outlived its port: it was asked to stop
     unused: bool = False
-    reached_again: bool = False  # at first, its host was not reachable
+    reached_again: bool = False  # the host was unreachable at first
 
     def hear(self, call: Call, at_s: float) -> bool:
         if self._is_reached_again(call):
@@ -84,7 +84,7 @@ class Run:
 
 
 def _in_plain(call: Call) -> str:
-    """Return the result without the class of another client's error."""
+    """Return the result without the error class of an HTTP client."""
     said = call.error or call.outcome
     plain, (what, colon, why) = _PLAIN.get(call.outcome), said.partition(": ")
     if plain is None:

@@ -1,7 +1,7 @@
-"""Detects a server that does not answer: crashed, hung, unreachable, in a crash loop, or dead inside.
+"""Detects a server that does not answer: crashed, hung, unreachable, in a crash loop, or without its engine core.
 
-vLLM's API server exits when its engine core dies, so a crashed server refuses connections; so does a starting one, for up
-to 20 minutes. A stopped or blocked server accepts them without a response, and so does a very busy one for some seconds.
+vLLM's API server exits when its engine core dies, so a crashed server refuses connections. A starting one refuses them too,
+for up to 20 minutes. A stopped or blocked server accepts them without a response; a very busy one does so for some seconds.
 
 Source: recordings of a real vLLM 0.32 (EngineCore killed: refused within a second; API server stopped: time-outs only).
 """
@@ -34,7 +34,7 @@ from vllm_watch.support.durations import in_words
 NEEDS = down_verdicts.NEEDS
 
 HALF_DEAD_SECONDS = 30.0
-"""After its engine core's death a server exits within this time; until then /metrics may lack the engine."""
+"""A server exits within this time of its engine core's death; until then /metrics may lack the engine."""
 
 
 IN_FLIGHT_MIN = 2.0
@@ -61,7 +61,7 @@ class Detector:
         self._crashed = False
         self._looping = False
         self._lives: deque[float] = deque(maxlen=LIVES_KEPT)  # seconds up before each crash
-        self._away_s = 0.0  # longest absence that began unused and ended by itself
+        self._away_s = 0.0  # longest absence that began while unused and ended by itself
         self._silences: deque[float] = deque(maxlen=SILENCES_KEPT)
 
     def export_state(self, at_s: float) -> dict[str, Any]:
@@ -139,7 +139,7 @@ class Detector:
             run = self._run = Run(began_s=view.at_s)
         mute = self._is_mute(run, call, view.at_s)
         if run.refused and mute:
-            # One refusal decides: a port opens and closes during a start, and a stopped server's address may vanish.
+            # One refusal suffices: a starting server's port opens and closes, and a stopped one's address may vanish.
             return self._refused(view, run)
         if mute:
             return self._silent(view, run)
@@ -231,7 +231,7 @@ class Detector:
         unused = not (used or signs or self._looping)
         run.unused = run.unused or unused
         early = down_s < self._patience_s(run)
-        # It may have gone idle unobserved and been scaled down, as before.
+        # It may have become idle between polls, and been scaled down again.
         taken = not demand.known and down_s < settings.away_factor * self._away_s
         slow = down_witnesses.slow_load(self._loading, view.at_s, run.began_s)
         refused = down_witnesses.lasting("seconds_refused", down_s, run.said)

@@ -32,7 +32,6 @@ NEEDS = Needs(
 )  # fmt: skip
 
 STATE_VERSION = 1
-"""Format of the stored state."""
 
 _CUDA = "xid_or_gpu_lost"
 _KV = "kv_transfer"
@@ -45,25 +44,25 @@ class Settings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     most_ratio: float = Field(0.5, gt=0, le=1)
-    """If half of the ended requests fail, every client is affected."""
+    """Failed share of ended requests at which every client is affected."""
 
     most_seconds: float = Field(15.0, gt=0)
-    """A restarted peer or worker fails the requests in flight at one moment only."""
+    """A restarted peer or worker fails only the requests in flight, at one moment."""
 
     some_ratio: float = Field(0.1, gt=0, le=1)
-    """If one in ten fails, clients that retry meet the failure again."""
+    """If one request in ten fails, clients that retry may fail again."""
 
     some_seconds: float = Field(60.0, gt=0)
-    """A mishap does not last a minute."""
+    """A passing fault does not last this long."""
 
     few_ratio: float = Field(0.02, gt=0, le=1)
     """Two in a hundred deserve a warning."""
 
     failures_min: int = Field(3, ge=1)
-    """One or two may be a client's odd request, retried."""
+    """Fewer may be a client's odd request, retried."""
 
     advise_seconds: float = Field(60.0, gt=0)
-    """A process seldom dies of a CUDA error later than this."""
+    """A process that a CUDA error kills usually dies sooner."""
 
 
 class Detector:
@@ -158,7 +157,7 @@ class Detector:
         )  # fmt: skip
 
     def _cause(self, followed: Failures, log: StartFailure | None) -> str:
-        """Return the cause. An Xid does not count, because it may be of another engine's GPU."""
+        """Return the cause. An Xid does not count, because it may concern another engine's GPU."""
         said = None if log is None else log.failure
         if said == _CUDA:
             return "cuda_error"

@@ -29,7 +29,7 @@ _RESTART_CURES = ("hang", "admission_deadlock", "idle_wedged")
 
 NEEDS = Needs(
     must=(
-        # Finished requests do not suffice, because a long answer takes minutes.
+        # Counters of finished requests do not suffice, because a long answer takes minutes.
         Need(("steps", "generated"), "a hang and work look alike"),
         Need(("running",), "stalled work is not seen"),
     ),
@@ -45,7 +45,6 @@ NEEDS = Needs(
 
 
 STATE_VERSION = 3
-"""Format of the stored state."""
 
 PAUSES_USUAL = 3
 """A pause is usual if this many recent pauses were as long."""
@@ -57,22 +56,22 @@ ADVISE_FACTOR = 2.0
 """A restart is advised after this multiple of the longest pause that the engine survived."""
 
 PAGE_SECONDS = 15.0
-"""A shorter hang is a ticket: stops of 9 to 14 s end by themselves and cost users less than a page costs."""
+"""A shorter hang is a ticket: stops of 9 to 14 s end by themselves and are not worth a page."""
 
 FDS_GROWN_UNSEEN_MIN = 8.0
 """Minimum of new connections if they are the only sign of demand: idle proxies open a few spare ones."""
 
 FINISHES_MISSED_MIN = 10.0
-"""Minimum of requests missing at the usual rate of finishes; chance explains this many once in 20,000 (e^-10)."""
+"""Minimum of finishes missed at their usual rate; chance explains this many once in 20,000 (e^-10)."""
 
 FDS_SHARE_MISSED_MIN = 0.5
-"""Minimum of new connections per missed finish, as proof that requests still arrived."""
+"""Minimum of new connections per missed finish, which prove that requests still arrived."""
 
 FDS_RISES_MISSED_MIN = 2
 """Minimum rises in connections: proof that requests arrived one after the other."""
 
 FDS_RISES_UNSEEN_MIN = 4
-"""The same if too few finishes are missed: an idle pool opens its connections at once."""
+"""Replaces FDS_RISES_MISSED_MIN if too few finishes are missed: an idle pool opens its connections at once."""
 
 
 _WHAT = {
@@ -120,7 +119,7 @@ class Detector:
         return self._ranks.told(view, verdicts)
 
     def _core(self, view: View, engine: str) -> str | None:
-        """The driver does not map processes to engines, so `around.core` is used only for a single engine."""
+        """`around.core` counts only for a single engine: the driver does not map processes to engines."""
         alone = view.around.core if len(view.signals.engines) == 1 else None
         return self._cores.get(engine, alone)
 
@@ -200,7 +199,7 @@ class Detector:
             finding = self._unseen(view, engine, progress)
             if finding is None and not steps and view.around.waited_for:
                 finding = self._waited_for(view, progress)
-            # Clients that left one after the other suggest a hang, which a failed canary must confirm.
+            # Clients that gave up one after the other suggest a hang, which a failed canary must confirm.
             if finding is None and engine.unserved >= max(
                 FDS_GROWN_MIN, 2.0 * engine.unserved_idle
             ):
@@ -241,7 +240,7 @@ class Detector:
             empty = usage is None or usage <= self._settings.kv_empty_ratio
             return ("admission_deadlock" if empty else "hang"), queued_s
         still_s = view.at_s - progress.life_s
-        # After FOLLOWED_SECONDS the clients of a hang have given up (OpenAI's after 600 s) and retried.
+        # After FOLLOWED_SECONDS a hung engine's clients have given up (OpenAI's after 600 s) and retried.
         notice_s = (
             self._notice_seconds(view, engine, sample, alone=alone)
             if believed
@@ -282,7 +281,7 @@ class Detector:
         if engine.fds_grown < max(FDS_GROWN_UNSEEN_MIN, 2.0 * engine.fds_idle):
             return None
         unseen_s, still_s = view.at_s - engine.unseen_s, view.at_s - progress.life_s
-        # Requests arrive at the usual rate and none finishes: this is certain without a longer wait.
+        # If requests arrive at the usual rate and none finishes, a hang is certain.
         missed = engine.finish_rate * still_s
         if missed >= FINISHES_MISSED_MIN and engine.fds_grown >= FDS_SHARE_MISSED_MIN * missed:
             return "hang", still_s
@@ -328,7 +327,7 @@ class Detector:
         survived_s = max(engine.habits.survived, default=0.0)
         limit_s = min(ADVISE_FACTOR * survived_s, settings.advise_seconds_max)
         limit_s = max(settings.advise_seconds, limit_s)
-        # Without a failed canary, clients may be gone, or the network may separate this engine from its peers.
+        # Unless a canary failed, the clients may be gone, or the network may separate this engine from its peers.
         unsure = cause == "idle_wedged" or progress.doubtful or not believed
         harms = (cause != OPERATION or progress.work) and (believed or engine.fds is None)
         harms = harms and (cause != "hang" or still_s >= PAGE_SECONDS)

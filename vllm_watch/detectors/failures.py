@@ -8,7 +8,7 @@ from typing import NamedTuple
 from vllm_watch.samples.engine import EngineSample, Histogram
 
 WINDOW_SECONDS = 30.0
-"""Failures are counted over this time: the first errors after hours fill half of it within 15 s."""
+"""Failures are counted over this time; new errors fill half of it within 15 s."""
 
 ENDS_MIN = 10.0
 """Minimum ended requests in the window."""
@@ -17,10 +17,10 @@ RUN_MIN = 3.0
 """This many ends suffice if all of them failed."""
 
 WINDOW_SECONDS_MAX = 300.0
-"""Older ends are dropped; after this long without any, clients have stopped."""
+"""Older ends are dropped; if no request ends for this long, clients have stopped."""
 
 PRESENT_SECONDS = 15.0
-"""Time without a failure before a served request shows recovery."""
+"""After this time without a failure, a served request shows recovery."""
 
 SERVER_ERROR = "5xx"
 
@@ -29,7 +29,7 @@ class Ends(NamedTuple):
     """Counters of ended requests, or their growth."""
 
     api: float = 0.0  # 5xx responses, less intended 503
-    explained: float = 0.0  # also counted as errors by engines
+    explained: float = 0.0  # 5xx that engines also count as errors
     errors: float = 0.0
     stop: float = 0.0
     length: float = 0.0
@@ -128,7 +128,7 @@ class Failures:
     ) -> None:
         """`sample`: None for a server of several engines."""
         then = self._looks[-1][1] if self._looks else None
-        # `api` may fall, and the last three are counted here.
+        # `api` may decrease, and the last three are counted by this class.
         if then is None or asleep or restarts != self._restarts or not all(map(ge, ends[1:-3], then[1:-3])):  # fmt: skip
             self._begin(at_s, ends, sample, restarts)
             return
@@ -211,7 +211,7 @@ class Failures:
 def _short_and_cut(
     grown: Ends, before: EngineSample | None, now: EngineSample | None
 ) -> tuple[float, float]:
-    """Return lower bounds."""
+    """Return lower bounds of both."""
     if before is None or now is None or not grown.done or not now.generation_tokens:
         return 0.0, 0.0  # a pooling model
     got = _at_most(before.request_generation_tokens, now.request_generation_tokens)

@@ -9,7 +9,7 @@ LENGTH_HALF_SECONDS = 120.0
 """Averaging time of finished requests' lengths."""
 
 LENGTH_REQUESTS_MIN = 8.0
-"""Requests needed for a mean length: the first to finish were nearly done."""
+"""Requests needed for a mean length: the first to finish had nearly ended already."""
 
 LATE_REQUESTS_MIN = 3.0
 """Fewer late finishers suffice, because all of them began after the change."""
@@ -18,10 +18,10 @@ LATE_LIVES = 2.0
 """After this many usual request durations, the requests from before the change have left."""
 
 LATE_SECONDS_MIN, LATE_SECONDS_MAX = 15.0, 90.0
-"""Bounds of that time: preemptions and longer steps delay requests."""
+"""Bounds of LATE_LIVES in seconds: preemptions and longer steps delay requests."""
 
 PREEMPTED_MIN = 0.5
-"""Remainder of one preemption after LENGTH_HALF_SECONDS."""
+"""The decayed count of one preemption after LENGTH_HALF_SECONDS."""
 
 LONG_PROMPT = 5.0
 """A prompt is long at this multiple of a fresh request's whole length."""
@@ -58,7 +58,7 @@ class Finished:
 
 
 def late_seconds(life_seconds: float) -> float:
-    """Return the seconds until finished requests began after the change. `life_seconds`: usual time in the engine."""
+    """Return the seconds after a change until only later requests finish. `life_seconds`: usual time in the engine."""
     return min(LATE_SECONDS_MAX, max(LATE_SECONDS_MIN, LATE_LIVES * life_seconds))
 
 

@@ -24,7 +24,7 @@ class Settings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     lost_looks: int = Field(2, ge=1)
-    """A GPU without an error must be missing from the list this often."""
+    """Without an error, a GPU is lost if this many lists omit it."""
 
     xid_seconds: float = Field(60.0, ge=0)
     """An Xid is reported once; its consequences (a crash, more codes) follow within a minute."""
@@ -128,7 +128,7 @@ class HostDetector:
         ill = dict.fromkeys(each.gpu.uuid for each in found)
         more = f" (and {len(ill) - 1} more GPUs)" if len(ill) > 1 else ""
         hit = tuple(dict.fromkeys(each.name for uuid in ill for each in view.hit(uuid)))
-        # A server that answers has survived it. Only servers on that GPU count: others may be down for other reasons.
+        # A server that answers has survived the error. Only servers on that GPU count: others may be down for other reasons.
         died = {each.gpu.uuid for each in found if first.rank == each.rank == "application"}
         restarts = [each.name for u in ill if u in died for each in view.using(u) if not each.up]
         named = f"; used by {', '.join(hit)}" if hit else ""
@@ -146,7 +146,7 @@ class HostDetector:
 
 
 EVIDENCE_MAX = 12
-"""More findings per host are not readable; metrics have the rest."""
+"""Longer lists are not readable; metrics have the other findings."""
 
 
 def _lost(gpu: GpuSample) -> _Finding:

@@ -1,6 +1,6 @@
-"""Detects a memory leak of the API server, which ends with the kernel killing it.
+"""Detects a memory leak of the API server, before the kernel kills the server.
 
-Caches and pools level off but a leak keeps its pace, so the growth of three thirds of half an hour is compared.
+Caches and pools level off but a leak keeps its pace, so the growth in three thirds of half an hour is compared.
 
 Source: vLLM #50150 (production pods grew to 64 GiB), #52089, #44175 (linear for 8 hours); allocators: vLLM-Omni #6462.
 """
@@ -31,7 +31,6 @@ NEEDS = Needs(
 )  # fmt: skip
 
 STATE_VERSION = 2
-"""Format of the stored state."""
 
 
 class Settings(BaseModel):
@@ -40,7 +39,7 @@ class Settings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     window_seconds: float = Field(1800.0, ge=300)
-    """Long enough to see that growth slows down if it levels off within hours."""
+    """Long enough to see growth slow down if it levels off within hours."""
 
     growth_bytes_min: float = Field(256 * 2**20, gt=0)
     """Healthy servers under steady load move by 10 to 60 MiB in half an hour."""
@@ -49,14 +48,14 @@ class Settings(BaseModel):
     """Share of the resident memory: a server of 100 GiB (weights cached in host memory) fluctuates more."""
 
     steadiness_min: float = Field(0.85, gt=0, le=1)
-    """Growth of the last part ÷ the first; time constants under two hours fall below. Measured: leaks 0.95 to 1.1,
-    filling caches 0.3 to 0.75."""
+    """Growth in the last third ÷ the first; caches with time constants under two hours stay below. Measured: leaks 0.95 to
+    1.1, filling caches 0.3 to 0.75."""
 
     part_share_min: float = Field(0.2, gt=0, lt=1)
-    """Each third must hold this share: a single jump is not a leak."""
+    """Share of the growth in each third: a single jump is not a leak."""
 
     cleared_share: float = Field(0.5, gt=0, lt=1)
-    """The finding ends when the slope falls below this share."""
+    """The finding ends below this share of the leak's slope."""
 
     media_cache_bytes: float = Field(5 * 2**30, gt=0)
     """A server of images, audio or video may fill this: vLLM gives its multi-modal cache 4 GiB in each process
@@ -70,11 +69,11 @@ class Settings(BaseModel):
 
     host_bytes: float = Field(32 * 2**30, gt=0)
     """Assumed, because the host's memory and the container's limit are unknown: hosts of one small data-centre GPU
-    (L4, A10) begin at 16 to 32 GiB. A process above half of it is assumed to have room to double."""
+    (L4, A10) begin at 16 to 32 GiB. A process above half of this is assumed to have room to double."""
 
 
 BIN_SECONDS = 60.0
-"""Each minute's minimum counts, because momentary needs of requests are not growth."""
+"""The minimum of each bin counts, because momentary needs of requests are not growth."""
 
 BINS_SHARE_MIN = 0.8
 """Share of the window's minutes that must have been seen."""
@@ -86,7 +85,7 @@ EDGE_BINS = 3
 """The edge of a part is the median of this many minutes."""
 
 YOUNG_SECONDS = 600.0
-"""A younger server is not judged, because it still allocates lasting memory."""
+"""A younger server is not judged, because it still allocates memory for good."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,7 +196,7 @@ class Detector:
         if self._is_leak(growths, grown):
             self._verdict = self._leak(growths, slope)
         elif self._slope:
-            self._verdict = Verdict(state=UNKNOWN, kind=KIND)  # slower, but growing
+            self._verdict = Verdict(state=UNKNOWN, kind=KIND)  # growth is slower now
         else:
             self._verdict = Verdict(state=CLEAR, kind=KIND)
 

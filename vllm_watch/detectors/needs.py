@@ -16,7 +16,7 @@ from vllm_watch.support import plugins
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """Inputs of which one suffices, and the loss without any."""
+    """Inputs of which one suffices, and the loss without any of them."""
 
     any_of: tuple[str, ...]
     without: str
@@ -109,7 +109,7 @@ class Sights:
             return verdicts
         return [
             verdict
-            # A missing input may itself be the finding, as with a lost GPU.
+            # A missing input, such as a lost GPU, may itself be the finding.
             if verdict.state == UNKNOWN
             or (verdict.state != CLEAR and verdict.engine is None)
             or self._can_clear(slug, verdict.engine)

@@ -1,7 +1,4 @@
-"""Detects a lasting queue.
-
-Source: vLLM's advice on `num_requests_waiting`.
-"""
+"""Detects a lasting queue. Source: vLLM's advice on `num_requests_waiting`."""
 
 from collections import deque
 from collections.abc import Sequence
@@ -37,10 +34,10 @@ FOLLOWED_SECONDS = 60.0
 
 RATE_SECONDS = 60.0
 USUAL_SECONDS = 3600.0
-"""Averaging times of the recent and the usual rate of finishes: a minute's rate is uncertain after an idle time."""
+"""Averaging times of the recent and the usual rate of finishes: after an idle time, a minute's rate is uncertain."""
 
 STANDS_SECONDS, SHRINKS_SECONDS = 60.0, 600.0
-"""A shrinking queue counts as lasting if it has stood for STANDS_SECONDS and, at its pace, takes SHRINKS_SECONDS to
+"""A shrinking queue counts as lasting if it has existed for STANDS_SECONDS and, at its pace, needs SHRINKS_SECONDS to
 drain."""
 
 DRAIN_SHARE = 0.3
@@ -64,7 +61,7 @@ class Settings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     delay_seconds: float = Field(default=45.0, gt=0)
-    """Longest wait of a new request: well beyond the ten seconds after which users leave (Nielsen, 1993), and beyond
+    """Longest acceptable wait of a new request: well beyond the ten seconds after which users leave (Nielsen, 1993), and beyond
     bursts on an engine with enough capacity."""
 
     hold_seconds: float = Field(default=20.0, gt=0)

@@ -12,7 +12,7 @@ DEMAND, PEER_WAIT, DEFERRED, SMALL_CACHE, PAUSED, UNKNOWN = (
 )  # fmt: skip
 
 SMALL_SHARE = 0.75
-"""A smaller share of the previous cache is more than the usual scatter between starts."""
+"""Below this share of the previous process's cache, the cache is small: starts usually differ by less."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,7 +29,7 @@ class Queue:
     awaiting: float = 0.0
     awaited: float = 0.0  # upper bound of the cache share of requests that wait for KV
     cache_ratio: float | None = None  # cache size ÷ the previous process's
-    length_ratio: float | None = None  # finished ÷ usual
+    length_ratio: float | None = None  # finished requests' length ÷ usual
 
 
 def of_queue(queue: Queue) -> Cause:

@@ -42,10 +42,9 @@ class Judge(Protocol):
 J = TypeVar("J", bound=Judge)
 
 STATE_VERSION = 2
-"""Format of the stored state."""
 
 KEPT_SECONDS = 6 * 3600.0
-"""Learnt state is used if the watcher was away no longer: later, another time of day has another mix of requests."""
+"""Learnt state is used only after a shorter absence of the watcher: the mix of requests changes with the time of day."""
 
 
 class PerEngine(Generic[J]):

@@ -20,29 +20,29 @@ NEEDS = Needs(must=(Need(("gpus",), "no holder of GPU memory is seen"),))
 _LIMITS = Limits()
 
 KEPT_SHARE_MIN = 0.5
-"""A sleeping engine keeps contexts and CUDA graphs, less than a tenth of its memory, or everything. The whole GPU stands
-for the memory of an engine that was never seen awake."""
+"""A sleeping engine keeps either contexts and CUDA graphs, less than a tenth of its memory, or everything. The whole GPU
+stands for the memory of an engine never seen awake."""
 
 
 class Settings(BaseModel):
-    """Minimum size and time of a warning."""
+    """Least size and unused time of memory to warn of."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     bytes_min: int = Field(256 * 2**20, ge=0)
-    """A context alone takes 300 to 600 MiB; less blocks no start."""
+    """A context alone takes 300 to 600 MiB; less does not prevent a start."""
 
     dead_seconds: float = Field(_LIMITS.dead_seconds, gt=0)
     """100 GiB are freed within seconds of a process's end; a slow driver needs more."""
 
     stuck_seconds: float = Field(_LIMITS.stuck_seconds, gt=0)
-    """Time without a break in state D: slow disks and network file systems take less."""
+    """Uninterrupted time in state D: slow disks and network file systems take less."""
 
     orphan_seconds: float = Field(_LIMITS.orphan_seconds, gt=0)
-    """A worker exits within 40 s of its parent's death if it can."""
+    """Unless it hangs, a worker exits within 40 s of its parent's death."""
 
     notebook_seconds: float = Field(_LIMITS.notebook_seconds, gt=0)
-    """Users come back sooner after they read, think or talk."""
+    """Users come back sooner after a pause to read, think or talk."""
 
     process_seconds: float = Field(_LIMITS.process_seconds, gt=0)
     """Training waits for data, ranks or a disk, but not for an hour."""
@@ -82,7 +82,7 @@ class HostDetector:
         seen = set()
         for each in view.holders:
             for holder in each.stale:
-                # A process may be on a GPU and its slice, and on all GPUs of a group.
+                # A process may be listed on a GPU and on its slice, and on all GPUs of a group.
                 used = holder.process.used_bytes
                 place = (holder.process.pid, each.gpu.mig_parent_uuid or each.gpu.uuid)
                 if place not in seen and (used is None or used >= self._settings.bytes_min):
@@ -103,7 +103,7 @@ class HostDetector:
             held = sum(one.process.used_bytes or 0 for one in ours)
             pid, most = self._awake.get(uuid, (None, 0))
             if not using[0].asleep:
-                # Keep the maximum: memory may be freed before a scrape reports sleep.
+                # Keep the maximum: memory may be freed before a scrape reports the sleep.
                 ours_pid = ours[0].process.pid
                 self._awake[uuid] = ours_pid, max(held, most if pid == ours_pid else 0)
                 self._asleep_since_s.pop(uuid, None)

@@ -1,6 +1,6 @@
-"""Finds which of several ranks that step together holds the others up.
+"""Finds the rank that holds up the others, if several step together.
 
-Every step is a collective, so most stalled ranks are victims; the culprit's process is stopped (T).
+Every step is a collective, so most stalled ranks only wait; the guilty rank's process is stopped (T).
 """
 
 from collections.abc import Sequence
@@ -12,10 +12,10 @@ from vllm_watch.support.durations import in_words
 STOPPED, RANK_WAIT = "stopped", "rank_wait"
 
 STOPPED_SECONDS = 20.0
-"""A debugger that takes a stack stops a process for a second or two."""
+"""A debugger stops a process for a second or two to take a stack."""
 
 STOPPED_OF_SEVERAL_SECONDS = 5.0
-"""The others are reported as stalled after eight seconds, so a stopped rank is reported before."""
+"""With several ranks, a stopped one is reported before the others stall (after eight seconds)."""
 
 IN_USE_SECONDS = 60.0
 """If a rank was active this recently before its stop, users wait for it."""
@@ -63,7 +63,7 @@ class Ranks:
         halted = Evidence(name="process_state", value="T", expected="S", text=text)
         firing = verdict.state == FIRING
         waited = any(each.state == FIRING for each in verdicts)
-        # Gauges keep their last values: an engine stopped between requests reads idle.
+        # Gauges keep their last values: an engine stopped between requests seems idle.
         signals = view.signals.engines[verdict.engine or ""]
         served_t = signals.last_progress_timestamp_seconds
         used = served_t is not None and view.observation.t - served_t <= lasted_s + IN_USE_SECONDS
@@ -85,7 +85,7 @@ def _waiting(verdict: Verdict, culprits: Sequence[str]) -> Verdict:
 
 
 def _of_all_or_none(verdict: Verdict, view: View) -> Verdict:
-    """The others would wait forever for a rank that restarts alone."""
+    """Restart all or none: the others would wait forever for one restarted rank."""
     ranks = view.around.ranks
     if verdict.state != FIRING or not verdict.restart_advised or not ranks:
         return verdict

@@ -21,11 +21,11 @@ class Settings(BaseModel):
     """Without a step counter (before 0.6.4) progress shows late, because a whole prefill is one step."""
 
     notice_young_seconds: float = Field(60.0, gt=0)
-    """While an engine warms up, kernels are compiled shape by shape, some for half a minute."""
+    """While an engine warms up, it compiles kernels shape by shape, some for half a minute."""
 
     notice_waiting_seconds: float = Field(60.0, gt=0)
-    """Requests may wait while none runs, for KV pages from another host or a grammar to compile. Real deadlocks last until a
-    restart (vLLM #45414: more than 9 minutes)."""
+    """While none runs, requests may wait for KV pages from another host, or for a grammar to compile. Real deadlocks last
+    until a restart (vLLM #45414: more than 9 minutes)."""
 
     notice_unseen_seconds: float = Field(60.0, gt=0)
     """Used if the gauges read idle, and only open connections show demand."""
@@ -49,4 +49,4 @@ class Settings(BaseModel):
 
     canary_failures: int = Field(2, ge=1)
     """One canary may meet a pause, but not two. Together they wait as long as one request may go without a step, so a
-    warm-up or a long prefill ahead is not a wedge."""
+    warm-up or a long prefill before them is not a hang."""

@@ -14,10 +14,10 @@ from vllm_watch.support.counts import requests
 from vllm_watch.support.durations import in_words
 
 PAUSES_KEPT = 16
-"""Pauses kept that ended by themselves: the longest show endurance, the others habits."""
+"""Number of survived pauses kept: the longest delays a restart, the usual ones a notice."""
 
 PAUSE_SECONDS_MIN = 2.0
-"""Shorter pauses are steps."""
+"""A shorter pause may be a step."""
 
 HABIT_SECONDS_MAX = 20.0
 """A longer stall is not a habit: an engine that hangs for a minute is unhealthy each time."""
@@ -26,7 +26,7 @@ FDS_GROWN_MIN = 3.0
 """Net growth of connections during the silence: one or two may be a scraper's or a browser's."""
 
 CANARY_SECONDS_MIN = 2.0
-"""A canary without a recorded outcome that failed faster was refused (wrong key or model name)."""
+"""If a canary has no recorded outcome and failed faster, it was refused (wrong key or model name)."""
 
 GPU_IDLE_RATIO = 0.05
 """A GPU that runs kernels for less than this share of the time computes no long step."""
@@ -40,9 +40,9 @@ def _last() -> "deque[float]":
 
 @dataclass(slots=True)
 class Habits:
-    """Seconds of pauses with work that ended by themselves."""
+    """Seconds of pauses during work that ended by themselves."""
 
-    usual: deque[float] = field(default_factory=_last)  # without stalls
+    usual: deque[float] = field(default_factory=_last)  # without long reported stalls
     survived: deque[float] = field(default_factory=_last)
 
     def add(self, other: "Habits") -> None:
@@ -93,7 +93,7 @@ def restore(state: stored.Stored) -> Engine:
 
 
 def begin(engine: Engine, view: View) -> None:
-    """Start over."""
+    """Reset the engine's state."""
     engine.told_s, engine.fds_rises, engine.unseen_s = None, 0, None
     engine.asked_s, engine.unserved = None, 0.0
     engine.fds = engine.fds_now = view.signals.process_open_fds
@@ -145,7 +145,7 @@ def learn(engine: Engine, progress: Progress, *, young: bool) -> None:
 
 
 def count_connections(engine: Engine, view: View, long_s: float) -> None:
-    """Follow connections. vLLM closes idle ones after 5 s, so one open for `long_s` waits for an answer."""
+    """Follow connections. vLLM closes idle ones after 5 s, so a connection open for `long_s` waits for an answer."""
     now = view.signals.process_open_fds
     if now is None:
         return

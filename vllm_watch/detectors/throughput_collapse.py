@@ -21,7 +21,7 @@ NEEDS = collapse_causes.NEEDS
 
 
 class Settings(BaseModel):
-    """Nothing to tune: thresholds are learnt, or explained in signals/baseline.py."""
+    """Has no fields: thresholds are learnt, or explained in signals/baseline.py."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 

@@ -54,20 +54,20 @@ DRAIN_SECONDS = 40.0
 """An alarm clears after at least this long: while pages are held, requests are admitted in waves."""
 
 DOUBT = 0.3
-"""CUSUM level from which nothing is learnt."""
+"""From this CUSUM level on, nothing is learnt."""
 
 DRIFT = 0.1
 """Above this smoothed log ratio of step time nothing is learnt: a creeping slowdown stays below the other limits for
 minutes, and must not become normal."""
 
 DRIFT_BLOCKS = 8.0
-"""Blocks over which that ratio is smoothed."""
+"""Blocks over which the ratio for DRIFT is smoothed."""
 
 EXCURSION_BLOCKS_MAX = 240
 """Blocks of a slowdown kept until it ends by itself: 20 minutes at 5 s."""
 
 ALARM_KEPT_SECONDS = 60.0
-"""An alarm survives a shorter restart of the watcher: its incident cannot have ended."""
+"""An alarm survives a shorter absence of the watcher: its incident cannot have ended."""
 
 RESTORED_LEVEL_MAX = 0.5
 """Highest CUSUM level after a longer absence: no alarm holds, but nothing is learnt until new blocks decide."""
@@ -79,7 +79,7 @@ class Comparison:
 
     block: Block
     known: bool
-    slow_log_ratio: float | None  # step time ÷ expected: 0 is normal, 0.7 twice
+    slow_log_ratio: float | None  # log of step time ÷ expected: 0 is normal, 0.7 is twice
     expected_step_seconds: float | None
     deviation: float | None
     throughput_ratio: float | None
@@ -230,10 +230,7 @@ class Baseline:
             self._excursion.append(ratio)
 
     def _slowness(self, block: Block) -> tuple[float | None, float | None, float | None, bool]:
-        """Return log ratio, expected step time, tolerance, and True if the load is familiar.
-
-        Otherwise the fit is a guess.
-        """
+        """Return log ratio, expected step time, tolerance, and False if an unfamiliar load makes the fit a guess."""
         if block.step_seconds is None or block.tokens_per_step is None:
             return None, None, None, False
         load = block.tokens_per_step, block.kv_usage or 0.0

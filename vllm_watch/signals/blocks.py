@@ -15,7 +15,7 @@ BLOCK_STEPS_MIN = 20.0
 """The mean of this many steps scatters by a few per cent."""
 
 BLOCK_SECONDS_MAX = 8.0
-"""A block ends at this time with fewer steps, so that slow engines are judged."""
+"""A block ends after this time even with fewer steps, so that slow engines are judged."""
 
 NEEDED = ("requests_running", "kv_cache_usage", "prompt_tokens", "generation_tokens")
 """Without these series, a load seems lighter than it is."""
@@ -58,7 +58,7 @@ class Block:
     tokens_in_flight: float | None = None  # up to an unknown constant
     deferred: float | None = None
     awaiting_kv: float = 0.0  # requests that hold pages for remote KV
-    long_prompts: bool = False  # chunks are counted in another block
+    long_prompts: bool = False  # their chunks are counted in another block
     drafting: bool = False
     media: bool = False
     adapters: int = 0

@@ -19,7 +19,7 @@ BLOCK_WINDOW_SECONDS = 60.0
 """Longer than a block, which lasts 8 s at most, or one interval."""
 
 SAME_SECONDS = 1e-3
-"""Closer times are the same poll, because sums round."""
+"""Closer times belong to one poll: sums are rounded."""
 
 SMOOTHING = 0.3
 """Weight of a block, the same as for step times, so that both scatter alike."""
@@ -28,7 +28,7 @@ UNSEEN_SECONDS_MAX = 30.0
 """A finding holds this long without data: readings come late on a host short of CPUs."""
 
 SHARE_MAX = 0.99
-"""Limit: a wait is counted at its end, so a block may show too much."""
+"""Limit of a block's waits: each is counted at its end, so a block may show too much."""
 
 USUAL_SECONDS_MIN = 10.0
 """Healthy steps before the usual wait is known: at least five blocks."""
@@ -92,7 +92,7 @@ class StepWaits:
 
     def __init__(self) -> None:
         self._waits = Waits(BLOCK_WINDOW_SECONDS)
-        self._usual = (0.0, 0.0)  # when healthy: seconds waited, of steps
+        self._usual = (0.0, 0.0)  # when healthy: seconds waited, seconds of steps
         self._now: tuple[float, ...] | None = None  # per step, smoothed: waited, taken, expected
         self._throttled: float | None = None
         self._who = ""

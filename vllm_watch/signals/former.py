@@ -7,7 +7,7 @@ from vllm_watch.signals import stored
 from vllm_watch.signals.step_model import StepModel
 
 FORMER_WORK_SECONDS = 900.0
-"""A process with less work met few loads, so the one before it is kept."""
+"""A process with less work met few loads, so its predecessor's models are kept."""
 
 NEAR = 1.2
 """Memory besides the cache varies this much between releases, and far more between models."""

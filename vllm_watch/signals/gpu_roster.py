@@ -18,7 +18,7 @@ class GpuRoster:
             return
         here = {gpu.uuid: gpu for gpu in gpus if not gpu.lost}
         for uuid, known in list(self._known.items()):
-            # Slices change by hand while their GPU stays.
+            # An operator may change slices while their GPU stays.
             if known.mig_parent_uuid in here and uuid not in here:
                 del self._known[uuid]
         for uuid, gpu in here.items():

@@ -14,7 +14,7 @@ USUAL = 3
 """A minute is usual if this many were as bad."""
 
 MINUTE_SECONDS = 60.0
-"""The worst minutes are kept, because waiting users remember minutes."""
+"""Harm is measured by the minute, because waiting users remember minutes."""
 
 SMOOTH_SECONDS = 20.0
 """Smoothing time of the current experience: a few answers."""

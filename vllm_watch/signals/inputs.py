@@ -21,7 +21,7 @@ _ENGINE, _SERVER, _LOOK = "engine", "server", "look"
 
 @dataclass(frozen=True, slots=True)
 class Input:
-    """A possible content of a poll."""
+    """An input that a poll may carry."""
 
     label: str
     mend: str
@@ -35,7 +35,7 @@ def _lengths(sample: EngineSample) -> object:
 
 
 def _prefix_cache(sample: EngineSample) -> object:
-    """V0 exports only a ratio since its start, -1 if off."""
+    """V0 exports only a ratio since its start; -1: off."""
     off = (sample.prefix_cache_hit_rate or 0.0) < 0.0
     return True if off else sample.prefix_cache_queries
 

@@ -1,4 +1,4 @@
-"""Measures the starts of one server, and finds if one is under way."""
+"""Measures the starts of one server, and detects a start under way."""
 
 from collections import deque
 from typing import Any

@@ -1,6 +1,6 @@
 """Finds the part of one engine's KV cache that no running request can hold.
 
-Usage that grows without tokens in flight (prompts and outputs less those of finished requests) leaks. Only changes count,
+If usage grows but tokens in flight (prompts and outputs, less finished requests) do not, pages leak. Only changes count,
 because aborted requests are never subtracted and shared prefixes count twice.
 Source: vLLM's v1/metrics/stats.py (prompts are counted when computed, requests when they finish).
 """
@@ -41,11 +41,11 @@ DECODING_SHARE_MIN = 0.8
 
 
 class Entry(NamedTuple):
-    """The accounts at one moment."""
+    """Usage and tokens at one moment."""
 
     at_s: float
     usage: float
-    tokens: float  # in flight, up to an unknown constant
+    tokens: float  # in flight, plus an unknown constant
     well: bool
 
 
@@ -55,7 +55,7 @@ class Pages:
     def __init__(self) -> None:
         self._capacity: float | None = None
         self._awaited = 0.0
-        self._idle_tokens: float | None = None  # the counters' zero
+        self._idle_tokens: float | None = None  # the unknown constant
         self._idle = [0.0, 1.0]  # duration, minimum usage
         self.idle_lost = 0.0
         self._history = RingBuffer(ENTRIES, len(Entry._fields))

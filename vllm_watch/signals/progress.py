@@ -1,7 +1,7 @@
 """Follows one engine's progress: time without output, and time without any change.
 
-Output is a token, a first token or a finished request. Other changes are signs of life, which stand for output no longer
-than the longest prefill takes, and until more was computed than the cache holds.
+Output is a token, a first token or a finished request. Other changes are signs of life. They replace output at most for the
+time of the longest prefill, and only until more was computed than the cache holds.
 """
 
 from collections.abc import Mapping
@@ -17,7 +17,7 @@ from vllm_watch.signals.capacity import kv_cache_tokens, longest_request_tokens
 from vllm_watch.support.durations import in_words
 
 PATIENCE_SECONDS = 60.0
-"""Signs of life stand for output at least this long, and so does a queue without admissions."""
+"""Signs of life replace output for at least this long; so does a queue without admissions."""
 
 ATTENTION_TOKENS = 60_000.0
 """Prompt length at which attention costs as much as the rest: an 8B model of Llama's shape takes 16 GFLOP a token, and
@@ -30,20 +30,20 @@ PROMPTS_MIN = 10.0
 """Finished prompts needed for a rate: the first ones compile kernels."""
 
 TOGETHER_SECONDS = 8.0
-"""Clients that leave this soon after the last step left together; they leave a hang one by one, at their timeouts."""
+"""Clients that leave this soon after the last step leave together; a hang loses them one by one, at their timeouts."""
 
 GONE_SHARE = 0.9
-"""This share of the requests in flight counts as all: a scraper may open a connection meanwhile."""
+"""This share of the requests in flight counts as all: a scraper may connect meanwhile."""
 
 CLOSED_MIN, ANSWERED_MIN = 3.0, 10.0
-"""This many closed connections, or HTTP responses, suffice alone: a scraper closes one or two, and a gateway that polls
-/v1/models every five seconds gets six responses in two polls of 15 s. If both are fewer, both must agree."""
+"""This many closed connections, or HTTP responses, prove alone that clients left: a scraper closes one or two, and a gateway
+that polls /v1/models every five seconds gets six responses in two polls of 15 s. If both are fewer, both must agree."""
 
 FOLLOWED_SECONDS = 600.0
 """After a longer gap nothing counts as unchanged: clock, process and requests may differ."""
 
 PACE_SECONDS = 10.0
-"""Averaging time of the rate at which connections close anyway: a pool shrinks after a burst."""
+"""Averaging time of the usual rate of closed connections: a pool shrinks after a burst."""
 
 _NUMBERS = (
     "last_s",
@@ -93,7 +93,7 @@ class Progress:
         self.waking = False  # no step since it rested
         # All clients left with the last step, according to every witness, or to one of two.
         self.gone = self.doubtful = False
-        self.overdue = ""  # a clause: why signs of life no longer stand for output
+        self.overdue = ""  # a clause: why signs of life no longer replace output
         self._gained = 0.0  # share of the KV cache taken since the last output
         self._before: Poll | None = None  # before the last step
         self._before_s = 0.0
@@ -120,7 +120,7 @@ class Progress:
         self.met = self.met or self.moved
         silent = bool(self.silent_polls and was.work) and not self.gone
         self.pause_s = self.last_s - self.life_s if self.moved and silent else 0.0
-        # The poll after a rest does not count either, because its work may just have come.
+        # The poll after a rest does not count either: its work may just have arrived.
         begins = self.first or restarted or at_rest or self.rest_s is not None
         self.waking = at_rest or (self.waking and not self.served)
         since_s = at_s if self.rest_s is None else self.rest_s

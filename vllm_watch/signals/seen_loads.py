@@ -19,7 +19,7 @@ LOADS_MAX = 64
 """Eight by eight loads span a factor of 25 either way."""
 
 USAGE_MIN, TOKENS_MIN = 0.01, 1.0
-"""Less costs no measurable time."""
+"""Lesser loads cost no measurable time."""
 
 
 class SeenLoads:

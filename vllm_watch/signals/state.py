@@ -1,4 +1,4 @@
-"""Names the state of an engine; incidents/states.py adds those of open incidents."""
+"""Names the state of an engine; incidents/states.py adds the states of open incidents."""
 
 from collections.abc import Mapping
 
@@ -22,14 +22,14 @@ STILL_SECONDS = 2.0
 """A shorter pause between steps is normal: a step of a long context takes about a second."""
 
 STALL_NOTICE_COARSE_SECONDS = 30.0
-"""Time without a step until an engine that shows progress late may be stalled: it lacks a step counter (a prefill is one
-step) or is warming up."""
+"""After this time without a step, an engine that shows progress late may be stalled: it lacks a step counter (a prefill is
+one step) or is warming up."""
 
 WARM_UP_SECONDS = 300.0
-"""Until then kernels may compile on the first requests, shape by shape."""
+"""Until this uptime, kernels may compile on the first requests, shape by shape."""
 
 WARM_UP_STEPS = 100
-"""After this many steps an engine has met its shapes."""
+"""After this many steps, kernels are compiled for the usual shapes."""
 
 _WHOLE = frozenset(("serving", "idle", "prefilling", "overloaded"))
 _SERVES_NOTHING = frozenset(("down", "stalled", "failing", "starting", "sleeping"))
@@ -164,7 +164,7 @@ def is_asleep(states: Mapping[str, float] | None) -> bool | None:
 def sleep_level(states: Mapping[str, float] | None, *, sleeping: bool) -> int:
     """Return 1 or 2 for a sleep that frees GPU memory, else 0."""
     if not sleeping or not states:
-        return int(sleeping)  # releases that have only /is_sleeping lack level 0
+        return int(sleeping)  # releases with only /is_sleeping have no level 0
     return 2 if states.get("discard_all") else int(bool(states.get("weights_offloaded")))
 
 

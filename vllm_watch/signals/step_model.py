@@ -31,7 +31,7 @@ READY_SECONDS = 40.0
 
 NEWS = 0.02
 SOLVE_EVERY = 8
-"""Blocks with less leverage hardly change the fit, which is solved after every eighth of them."""
+"""Blocks with less leverage than NEWS hardly change the fit, so it is solved only after every eighth of them."""
 
 REPEAT_SECONDS = 15.0
 """Blocks this close share requests (an answer takes 10 to 60 s) and count as one."""
@@ -102,7 +102,7 @@ class StepModel:
         return 1.0 + repeats * max(0.0, leverage) <= FAMILIAR**2
 
     def _leverage(self, row: Vector) -> float:
-        """Uncertainty of the fit: 0 is known, over 1 is a guess."""
+        """Return the fit's uncertainty: 0 is known, over 1 is a guess."""
         if not self._inverse:
             return inf
         x, y, z = row
@@ -118,7 +118,7 @@ class StepModel:
             self._begin(step_seconds, tokens_per_step, kv_usage)
         else:
             self._measure(step_seconds, tokens_per_step, kv_usage)
-        # The error of a short step is relative to the expected time, so that an odd one weighs no more.
+        # A short step's error is relative to the expected time: otherwise it would weigh more.
         scale = max(step_seconds, self.seconds_of(tokens_per_step, kv_usage) or 0.0)
         row = (1.0 / scale, tokens_per_step / scale, kv_usage / scale)
         for i in _PARTS:

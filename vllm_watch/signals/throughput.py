@@ -1,6 +1,6 @@
 """Compares an engine's throughput with its healthy one.
 
-The better ratio of generated and prompt tokens counts, because workload shifts trade one for the other.
+The better of two ratios counts (generated, prompt tokens), because workload shifts trade one for the other.
 """
 
 from math import exp
@@ -19,10 +19,10 @@ READY_SECONDS = 40.0
 """Work until the reference counts."""
 
 ALIKE = 1.3
-"""Work, and KV cache per request, are usual up to this ratio."""
+"""Work counts as usual up to this ratio; so does KV cache per request."""
 
 CROWD = 1.5
-"""Concurrency ÷ usual that makes a crowd: arrivals alone vary it less."""
+"""Concurrency ÷ usual above which requests crowd: arrivals alone vary it less."""
 
 
 class Mean:

@@ -6,14 +6,14 @@ from statistics import median
 from vllm_watch.signals import stored
 
 USUAL_OF = 15
-"""Intervals behind the usual one: few, to follow a new scrape interval within a minute."""
+"""Intervals that determine the usual one: few, to follow a new scrape interval within a minute."""
 
 STEP_FACTOR = 8.0
-"""No rate crosses a longer jump, in usual intervals, because it may be a clock step. Timeouts and retries stretch an
-interval two- to threefold."""
+"""No rate crosses a jump of more usual intervals than this: it may be a clock step. Timeouts and retries stretch an interval
+two- to threefold."""
 
 STEP_SECONDS_MIN = 20.0
-"""Least jump: at one scrape a second, a pause of seconds is not a step."""
+"""A shorter jump never counts: at one scrape a second, a pause of seconds is not a step."""
 
 
 RESOLUTION_SECONDS = 1e-6

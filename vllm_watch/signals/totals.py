@@ -46,7 +46,7 @@ class Totals:
         self._finished: dict[str, float] = {}
         self._last_finished: Mapping[str, float] | None = None
         self._bounds: dict[str, Numbers] = {}
-        # Each selects our buckets from the engine's, which are prefixed with 0.
+        # Each selects our buckets from [0, *the engine's buckets].
         self._picks: dict[str, Callable[[Numbers], Numbers]] = {}
 
     def forget_last(self) -> None:

@@ -1,6 +1,6 @@
 """Learns how step times drift from minute to minute without a fault.
 
-Request mix, a busy host, adapters and grammars add up like a random walk: over k minutes at most √k times as far.
+Request mix, a busy host, adapters and grammars add up like a random walk: k minutes change at most √k times as much as one.
 """
 
 from collections import deque
@@ -24,7 +24,7 @@ MEMORY_MINUTES = 720.0
 """Minutes over which changes are averaged: half a day of work."""
 
 STRAY_FIRST = 0.08
-"""Assumed, and least, deviation of a minute's level."""
+"""Assumed and minimum deviation of a minute's level."""
 
 STRAY_MINUTES_MIN = 120.0
 """Minutes of work until the level is judged."""
@@ -36,12 +36,12 @@ PENDING_MAX = 60
 """Pending minutes kept until an excursion heals."""
 
 UNREST_MINUTES = 4
-"""From this many pending changes their own scatter counts: a fault comes in one move or creeps evenly, wander goes up and
+"""From this many pending changes on, their scatter counts: a fault comes in one move or creeps evenly, but wander goes up and
 down (world `wander_5`, an engine known for ten minutes: a restart was advised in 3 of 150 seeds, and in none since)."""
 
 MOVE = 0.6
-"""A larger change in a minute (1.8 times) is the beginning or end of a fault: in a wander of sigma 0.5 over ten minutes it is
-2.8 deviations of a change."""
+"""A larger change in a minute (1.8 times) is the beginning or end of a fault: if wander has sigma 0.5 over ten minutes, this
+is 2.8 deviations of a change."""
 
 LAGS_MINUTES = (1, 2, 4, 8, 16, 32)
 """Lags at which changes are tested."""

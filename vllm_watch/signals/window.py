@@ -1,4 +1,4 @@
-"""Computes each counter's growth in the last minute of one engine.
+"""Computes the growth of one engine's counters in the last minute.
 
 Counts from before a restart are added as `offsets`, as in PromQL's increase() (without its extrapolation).
 """
@@ -85,7 +85,7 @@ class Window:
         self.seconds = seconds
         self._entries: deque[Entry] = deque(maxlen=ENTRIES_MAX)
         self._newest: EngineSample | None = None
-        # A restarted server may omit a counter for some polls and return it lower, so gaps are filled.
+        # A restarted server may omit a counter for some polls and then export it lower, so gaps are filled.
         self._known: Counts | None = None
 
     def add(self, at_s: float, sample: EngineSample, *, began_anew: bool) -> None:

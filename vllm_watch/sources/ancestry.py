@@ -3,7 +3,7 @@
 from vllm_watch.sources.processes import ProcessFacts, ProcReader
 
 ANCESTORS_MAX = 12
-"""Worker, core, server, two shells, a container's shim and systemd are seven."""
+"""Worker, core, server, two shells, a container's shim and systemd make seven."""
 
 ARGUMENTS_MAX = 6
 """In `python -u -m vllm.entrypoints.openai.api_server` the program comes before its options."""
@@ -17,7 +17,7 @@ Kin = tuple[tuple[str, ...] | None, bool | None]  # commands of the ancestors; o
 
 
 class Ancestry:
-    """If one ancestor cannot be read, the whole chain is unknown."""
+    """Finds ancestors; if one cannot be read, the whole chain is unknown."""
 
     def __init__(self, processes: ProcReader) -> None:
         self._processes = processes

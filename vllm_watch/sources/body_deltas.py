@@ -1,4 +1,4 @@
-"""Encode a sequence of texts as the first one and the changes of each next one; lossless for any text.
+"""Encode a sequence of texts as the first text and then only the changes; lossless for any text.
 
 From scrape to scrape a /metrics body keeps its lines and most values, so ten minutes of changes fit into memory.
 

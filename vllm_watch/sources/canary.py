@@ -23,7 +23,7 @@ from vllm_watch.support.redaction import excerpt
 
 COMPLETIONS, CHAT = "/v1/completions", "/v1/chat/completions"
 PROMPT = "Hello"
-"""This contains no user data, and costs one step."""
+"""The prompt contains no user data, and costs one step."""
 
 REQUEST_ID_PREFIX = "vllm-watch-canary-"
 _BODY_BYTES_MAX = 1 << 20
@@ -154,7 +154,7 @@ class CanarySource:
 
 
 def _request(route: str, model: str | None) -> dict[str, Any]:
-    """`ignore_eos` is set because an immediate end would be no token."""
+    """`ignore_eos` yields a token even if the text ends at once."""
     body: dict[str, Any] = {"max_tokens": 1, "temperature": 0, "ignore_eos": True, "stream": False}
     if model is not None:
         body["model"] = model
@@ -185,7 +185,7 @@ def _not_taken(url: str, call: Call, document: dict[str, Any], engine: str | Non
 def _why(document: dict[str, Any]) -> str:
     inner = document.get("error")
     why = inner.get("message") if isinstance(inner, dict) else inner or document.get("message")
-    return excerpt(str(why or ""), _CAUSE_CHARS_MAX)  # some servers repeat the key
+    return excerpt(str(why or ""), _CAUSE_CHARS_MAX)  # some servers quote the API key
 
 
 def _object(body: bytes) -> dict[str, Any]:

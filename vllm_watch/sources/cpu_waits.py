@@ -1,7 +1,7 @@
 """Measure the CPU waits of an engine's threads.
 
 Each step waits for the slowest thread, so the longest wait of any thread between two polls counts. cpu.stat shows if a cgroup's
-CPU limit caused it. Source: proc(5), Documentation/scheduler/sched-stats.rst (second number of schedstat: nanoseconds on a run
+CPU limit caused that wait. Source: proc(5), Documentation/scheduler/sched-stats.rst (second number of schedstat: nanoseconds on a run
 queue), Documentation/admin-guide/cgroup-v2.rst (cpu.stat).
 """
 
@@ -23,7 +23,7 @@ from vllm_watch.sources.processes import ProcessFacts, ProcReader
 from vllm_watch.support import threads
 
 THREADS_MAX = 512
-"""Threads read per engine, shared evenly by its processes: an engine core has some hundreds. Reading one takes 7 µs."""
+"""Threads read per engine, divided evenly among its processes. An engine core has some hundreds; reading one takes 7 µs."""
 
 PROCESSES_MAX = 64
 """An engine has a core and its workers; the largest hosts have 16 GPUs."""
@@ -48,7 +48,7 @@ _PORT_OF_SCHEME = {"http": 80, "https": 443}
 
 @dataclass(slots=True)
 class _Process:
-    """One process. Its open folder in /proc cannot be confused with a successor's."""
+    """One process. Its open folder in /proc never shows a later process with its PID."""
 
     pid: int
     name: str
@@ -98,13 +98,13 @@ class _Engine:
         return self.waited_seconds
 
     def core(self) -> str | None:
-        """None with vLLM before 0.10.2, which sets no process title."""
+        """Return None with vLLM before 0.10.2, which sets no process title."""
         return next(
             (each.label for each in self.processes if engine_processes.is_core(each.name)), None
         )
 
     def stopped(self) -> str | None:
-        """A process is stopped in state T, or t in a debugger."""
+        """Return a stopped process (state T, or t in a debugger)."""
         return next((each.label for each in self.processes if each.is_stopped()), None)
 
     def has_ended(self) -> bool:
@@ -160,7 +160,7 @@ class CpuWaits:
                 with suppress(RuntimeError):
                     loop.call_soon_threadsafe(end, found)
 
-        # Only a daemon thread may block: a process stuck in the kernel blocks reading of its command line.
+        # Read in a daemon thread: reading the command line of a process stuck in the kernel blocks.
         if not threads.begin(work):
             self._busy = False
             return None

@@ -90,7 +90,7 @@ class EngineLog:
             with suppress(RuntimeError):
                 loop.call_soon_threadsafe(self._done, found)
 
-        # Only a daemon thread may block: a lost network mount could do so forever, and must not block our exit.
+        # Read in a daemon thread: a lost network mount may block it forever, but must not block our exit.
         self._busy = threads.begin(work)
 
     def _done(self, found: StartFailure | None) -> None:

@@ -81,7 +81,7 @@ def _server(all_: Processes, started: float | None, port: int | None) -> Process
     if started is not None and with_core:
         above = set[int]().union(*(_ancestors(all_[pid], all_) for pid in with_core))
         found = [all_[pid] for pid in with_core - above]
-    else:  # parts without a title look like servers: take the one that started the others
+    else:  # untitled parts look like servers: take the one that started the others
         found = [all_[pid] for pid in fits if not _ancestors(all_[pid], all_) & (fits - {pid})]
     if started is not None:
         found = _narrowed(found, lambda each: _is_near(each, started, SAME_TICK_SECONDS))
@@ -92,7 +92,7 @@ def _server(all_: Processes, started: float | None, port: int | None) -> Process
 def _narrowed(
     several: list[ProcessFacts], is_it: Callable[[ProcessFacts], bool]
 ) -> list[ProcessFacts]:
-    """A log reader has no core, so if none matches, return all."""
+    """Return the processes that match, or all if none does."""
     return [each for each in several if is_it(each)] or several
 
 

@@ -16,13 +16,13 @@ from prometheus_client.openmetrics import parser as om
 from vllm_watch.errors import ExpositionError
 
 SERIES_MAX = 25_000
-"""A vLLM with 16 engines has half as many lines. Learning them takes a quarter of a second, and 40 MB."""
+"""A vLLM with 16 engines has half as many lines; learning those takes a quarter of a second, and 40 MB."""
 
 LINE_CHARACTERS_MAX, LABELS_MAX = 16 << 10, 128
 """vLLM's longest line, cache_config_info, has 1,000 characters and 40 labels."""
 
 FOREIGN_BODY_CHARS_MAX = 256 * 2**10
-"""This is five times a vLLM's body; prometheus_client takes half a second for it."""
+"""A body of this size is five times vLLM's, and takes prometheus_client half a second."""
 
 _EXCERPT_CHARS = 80
 _NO_AGGREGATOR = "Check that the URL is a vLLM server's and not an aggregator's."
@@ -59,7 +59,7 @@ class Series(NamedTuple):
 
 
 class Layout:
-    """The heads of a body, in order; targets share it."""
+    """The heads of a body, in order; targets may share one layout."""
 
     def __init__(self, heads: tuple[str, ...], is_sample: bytes) -> None:
         self.heads = heads
@@ -68,14 +68,14 @@ class Layout:
         self._heads_characters = sum(map(len, heads))
 
     def read(self, body: str, *, lazily: bool) -> "Exposition | None":
-        """Return None if the body has another layout. `lazily`: converting a tail later may raise ValueError."""
+        """Return None if the body has another layout. `lazily`: leave tails as text; converting them may raise ValueError."""
         heads = self.heads
         lines = body.split("\n", len(heads))
         if len(lines) != len(heads):
             return None
         tails = list(map(str.removeprefix, lines, heads))
         joined = "\n".join(tails)
-        # removeprefix leaves a line with another head whole, so the joined tails are longer.
+        # removeprefix does not shorten a line with another head, so the joined tails would be longer.
         if len(joined) != len(body) - self._heads_characters:
             return None
         # float() accepts 1_000; the exposition formats do not.
@@ -112,7 +112,7 @@ class Layout:
 
 
 class Exposition:
-    """`values`: None if not converted yet. `tails`: the joined lines without their heads, if they have no spaces; `words`: as a list."""
+    """`values`: None if not converted yet. `tails`: the joined lines without their heads, if these have no spaces; `words`: the tails as a list."""
 
     __slots__ = ("layout", "tails", "values", "words")
 

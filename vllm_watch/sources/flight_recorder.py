@@ -1,4 +1,4 @@
-"""Record the last minutes of every target, and export them as a trace file. An observation gets the GPU reading that it was judged with."""
+"""Record the last minutes of every target, and export them as a trace file. Each observation is exported with the GPU reading used to judge it."""
 
 import asyncio
 import json

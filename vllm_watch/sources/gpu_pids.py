@@ -56,18 +56,18 @@ class GpuPids:
 
     @property
     def memory_is_theirs(self) -> bool:
-        """True if the memory that NVML reports with a PID belongs to that process."""
+        """Return True if the memory that NVML reports with a PID belongs to that process."""
         return not self._own_inside or self._outside(_HOSTS_BEFORE, _MEMORY_TRANSLATED_FROM)
 
     @property
     def all_are_listed(self) -> bool | None:
-        """True if NVML lists the processes of all containers; None: unknown."""
+        """Return True if NVML lists the processes of all containers; None: unknown."""
         numbering = self.numbering
         return None if numbering is None else numbering == "host"
 
     @property
     def utilization_is_theirs(self) -> bool:
-        """True if utilization samples carry the same PIDs as the process lists."""
+        """Return True if utilization samples carry the same PIDs as the process lists."""
         return not self._own_inside or self._outside(_HOSTS_BEFORE, _UTILIZATION_TRANSLATED_FROM)
 
     def facts(self, pid: int) -> ProcessFacts | None:
@@ -96,7 +96,7 @@ class GpuPids:
         return self._with_local(facts, self._kin[self._host].of(facts))
 
     def _of_ours(self, pid: int) -> ProcessFacts | None:
-        # The driver only claims its version, so the process must have the GPU open.
+        # The version does not prove the numbering, so the process must have the GPU open.
         if self._namespaces[self._own].levels_above_ours != 0:
             return None
         facts = self._own.read(pid)

@@ -11,7 +11,7 @@ from vllm_watch.sources.engine_processes import PORT_DEFAULT, Processes, descend
 from vllm_watch.sources.processes import ProcessFacts
 from vllm_watch.support import json_text
 
-SERVERS_MAX = 64  # a host has 16 GPUs; a server needs a part of one
+SERVERS_MAX = 64  # a host has 16 GPUs; a server may use a part of one
 
 _MODULES = ("vllm.entrypoints.openai.api_server", "vllm.entrypoints.api_server")
 _CLI_MODULES = ("vllm", "vllm.entrypoints.cli.main")
@@ -130,7 +130,7 @@ def _listening(net: Path) -> list[sockets.Listening]:
 def _same_network(
     pid: int, procfs: Path, here: set[int], listening: list[sockets.Listening]
 ) -> bool:
-    """If the namespace is unreadable, compare the sockets."""
+    """Compare namespaces; if they are unreadable, the sockets."""
     try:
         own = os.stat("/proc/self/ns/net").st_ino
         return os.stat(procfs / str(pid) / "ns" / "net").st_ino == own
@@ -154,7 +154,7 @@ def _address(
 
 
 def _flags(words: tuple[str, ...]) -> Mapping[str, str]:
-    """A switch has an empty value; names have dashes."""
+    """Return flags with dashes → values; a switch has an empty one."""
     found: dict[str, str] = {}
     for word, after in zip(words, (*words[1:], "--"), strict=False):
         if word.startswith("--"):

@@ -13,8 +13,8 @@ from vllm_watch.sources.http_request import URL_CHARS_MAX
 from vllm_watch.sources.http_session import Bounds, Session
 
 CONNECT_SHARE = 0.75
-"""Share of the time limit. If both limits expired at once, an unreachable server would seem to hang, and a restart
-would be advised."""
+"""Share of the time limit for connecting. If both limits expired at once, an unreachable server would seem to hang, and a
+restart would be advised."""
 
 REDIRECTS_MAX = 2
 """vLLM 0.3.3 to 0.4.1 redirects /metrics to /metrics/; the second is spare."""
@@ -26,7 +26,7 @@ _SYSTEM_TLS = TlsConfig()
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """`timeout_seconds` lasts until the last byte."""
+    """`timeout_seconds`: until the last byte."""
 
     connect_timeout_seconds: float
     timeout_seconds: float
@@ -89,7 +89,7 @@ def _answer(reply: Reply, url: str, began_s: float) -> Answer:
 async def _fairly(
     session: Session, url: str, limits: Limits, headers: dict[str, str], seconds: float
 ) -> Reply:
-    """Retry once if our loop was late when the answer was due: it may have come in time."""
+    """Retry once if our loop was late when the answer was due: the answer may have come in time."""
     late_s = 0.0
     for _ in range(2):
         reply = await session.ask("GET", url, headers, None, _bounds(limits, seconds))

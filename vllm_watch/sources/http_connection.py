@@ -35,7 +35,7 @@ class Reply(NamedTuple):
     headers: Mapping[str, str] = {}  # names in lower case
     body: bytes = b""
     arrived_monotonic_s: float = 0.0  # of the last byte, possibly long before it is read
-    late_s: float = 0.0  # delay of our own clock when it ended the request
+    late_s: float = 0.0  # how late our own timer fired when it ended the request
     kept: bool = False
     waited_s: float = 0.0  # in our own queue to connect
 
@@ -87,12 +87,12 @@ class Connection(asyncio.BufferedProtocol):
             timer.cancel()
             if not self.reusable:
                 self.abort()
-            # An idle connection keeps no body: those of a thousand would be 50 MB.
+            # An idle connection keeps no body: a thousand bodies would take 50 MB.
             self._waiter = None
             self._reader.expect(0)
 
     def keep_idle(self, seconds: float | None = None) -> None:
-        """Close it after `seconds` unless it is used again; None: it is in use."""
+        """Close the connection after `seconds` unless it is used again; None: never."""
         self._idle_until_s = self._loop.time() + seconds if seconds else None
         if seconds and self._idle_timer is None:
             self._idle_timer = self._loop.call_later(seconds, self._idle_end)
@@ -181,7 +181,7 @@ class Connection(asyncio.BufferedProtocol):
             return Reply("tls", f"the server ended TLS: {error}")
         if self._tls_13 and not self._received and not self._given_up:
             # The server checks a client certificate after the handshake, and asyncio's servers (uvicorn) then close
-            # silently. Read as an engine that disconnects, one expired certificate would restart a fleet.
+            # silently. If that counted as a disconnecting engine, one expired certificate would restart a fleet.
             return Reply("tls", _CLOSED_AFTER_TLS)
         if self._reader.status:
             return Reply("disconnected", "the connection broke off in the middle of the body")
@@ -189,7 +189,7 @@ class Connection(asyncio.BufferedProtocol):
         return Reply("disconnected", f"the connection broke off: {cause}")
 
     def _end(self, reply: Reply) -> None:
-        """Resolve the request; if an error response had begun, it is the reply."""
+        """Resolve the request; a begun error response replaces `reply`."""
         waiter, reader = self._waiter, self._reader
         if waiter is None or waiter.done():
             return

@@ -10,8 +10,7 @@ from urllib.parse import SplitResult, quote, unquote, urlsplit
 from vllm_watch import __version__
 
 URL_CHARS_MAX = 2048
-"""Longest URL. An engine's has under a hundred characters and proxies accept 8 kB, but a redirect may contain any
-length."""
+"""An engine's URL has under a hundred characters and proxies accept 8 kB, but a redirect may have any length."""
 
 PLACES_MAX = 4096
 """Parsed URLs kept (1 kB each, 10 kB at worst): two for each of 1,000 targets, and spare ones."""

@@ -40,7 +40,7 @@ class Trust:
 
     def __init__(self) -> None:
         self._made: dict[TlsConfig, _Made] = {}
-        # The lock is taken only in threads: a thousand targets load the same files once.
+        # Threads take this lock, so that a thousand targets load the same files once.
         self._lock = threading.Lock()
 
     async def context(self, tls: TlsConfig) -> ssl.SSLContext:
@@ -61,7 +61,7 @@ class Trust:
         return made.context
 
     def refused(self, tls: TlsConfig) -> None:
-        """Stamps do not show a change of the system's CAs."""
+        """Forget the system's CAs: file stamps do not show their changes."""
         made = self._made.get(tls)
         if made is None or tls.ca_file is not None:
             return

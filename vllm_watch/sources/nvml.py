@@ -59,7 +59,7 @@ class NvmlSource:
         *,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`monotonic` paces only the rechecks of a minute."""
+        """`monotonic` times only the repeated search for a driver."""
         self._settings = settings
         self._monotonic = monotonic
         self._driver = Driver(processes, monotonic)
@@ -147,7 +147,7 @@ class NvmlSource:
     def _hung_reading(self, job: _Job) -> GpuReading:
         seconds = time.monotonic() - job.begun_s
         call = self._driver.calling
-        # Between NVML calls /proc is read: a process stuck in the kernel with its memory locked blocks it.
+        # /proc is read between NVML calls; a process stuck in the kernel with its memory locked blocks that read.
         cause = f"the NVIDIA driver has not answered {call}" if call else "/proc has not answered"
         if self._queued:
             cause = "the NVIDIA driver has not answered a call from before"

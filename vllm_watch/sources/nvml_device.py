@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 Ask = Callable[..., Any]  # ask(pynvml function's name, *arguments): its result, or None
 
-# A value outside is a driver's error value.
+# Values outside these ranges are a driver's error values.
 TEMPERATURE_CELSIUS = range(-40, 151)
 FAN_PERCENT_MAX = 200  # NVML: may exceed 100 of the intended speed
 POWER_MILLIWATTS_MAX = 10_000_000  # a rack's power shelf; the largest GPU takes 1.4 kW

@@ -23,7 +23,7 @@ NOT_LOADED = "the NVIDIA driver's library is here, but the driver is not loaded"
 
 
 class Driver:
-    """Never raises an operating error: the reading's status has it."""
+    """Does not raise driver errors: the reading's status reports them."""
 
     def __init__(self, processes: ProcReader, monotonic: Callable[[], float]) -> None:
         self._processes = processes
@@ -36,7 +36,7 @@ class Driver:
 
     @property
     def calling(self) -> str:
-        """Other threads report this NVML function if it hangs; "" between calls."""
+        """Return the running NVML function, which may hang, for other threads; "" between calls."""
         session = self._session
         return session.ask.calling if session else ""
 

@@ -1,4 +1,4 @@
-"""Find and poll the GPUs between nvmlInit and nvmlShutdown. Use from one thread only. A failed GPU leaves the others readable; a failed library raises."""
+"""Find and poll the GPUs between nvmlInit and nvmlShutdown. Use from one thread only. Only a failure of the library raises: if one GPU fails, others stay readable."""
 
 from collections.abc import Iterator
 from contextlib import suppress
@@ -18,7 +18,7 @@ log = structlog.get_logger()
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """A GPU that no longer answers keeps its identity."""
+    """Identifies a GPU, also after it stops answering."""
 
     index: int
     uuid: str
@@ -34,7 +34,7 @@ class Inventory:
 
 
 class Asker:
-    """Calls pynvml functions by name. `calling`: the running one, for other threads.
+    """Calls pynvml functions by name. `calling`: the function now running, shown to other threads.
 
     Returns None if there is no answer. Raises NVMLError if a whole GPU (lost) or the whole library fails.
     """
@@ -59,7 +59,7 @@ class Asker:
             return None
 
     def must(self, name: str, *arguments: object) -> Any:
-        """Raises NVMLError of any kind."""
+        """Call the function and raise every NVMLError."""
         self.calling = name
         try:
             return getattr(self._nvml, name)(*arguments)
@@ -98,7 +98,7 @@ class Session:
         self._find()
 
     def poll(self) -> tuple[GpuSample, ...]:
-        """Return GPUs by index, slices after their GPU. Raises NVMLError if the library fails."""
+        """Return GPUs by index, each followed by its MIG slices. Raises NVMLError if the library fails."""
         if self.ask.must("nvmlDeviceGetCount") != self._counted:
             self._find()
         xids = self._xids.take() if self._xids else {}
@@ -171,7 +171,7 @@ class Session:
         return int(self.ask("nvmlDeviceGetMaxMigDeviceCount", handle) or 0) if supported else 0
 
     def _remembered(self, index: int) -> Identity:
-        """Indices shift when a GPU is gone: return the GPU last seen at this one, unless it answers elsewhere."""
+        """Return the GPU last seen at this index, unless it now answers at another: indices shift when a GPU is gone."""
         known = self._inventory.by_index.get(index)
         if known is None or any(gpu.identity.uuid == known.uuid for gpu in self._gpus):
             return Identity(index, _unknown(index), None)

@@ -39,7 +39,7 @@ class XidEvents:
             try:
                 event = self._ask("nvmlEventSetWait_v2", self._events, 0)
             except self._nvml.NVMLError_GpuIsLost:
-                break  # its next reading reports the loss
+                break  # the GPU's next reading reports the loss
             if event is None:
                 break  # timed out: the queue is empty
             uuid = self._uuids.get(_address(event.device))

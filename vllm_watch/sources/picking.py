@@ -18,7 +18,7 @@ LABEL_VALUES_MAX = 64
 OTHER_LABEL_VALUES = "other"
 
 BUCKETS_MAX = 200
-"""vLLM's histograms have 40 at most. Those of each scrape are kept for minutes."""
+"""vLLM's histograms have at most 40 buckets, and those of each scrape are kept for minutes."""
 
 
 EQUAL_LABELS_MAX = 1_000

@@ -1,6 +1,6 @@
 """Read facts of a process from /proc.
 
-Rarely changing facts are read until they were the same twice, and again when the name changes: exec and setproctitle (vLLM's
+Rarely changing facts are cached once two reads agree, and read again when the name changes: exec and setproctitle (vLLM's
 "VLLM::EngineCore") change name and command line together. Source: proc(5); Linux fs/proc/array.c.
 """
 
@@ -25,7 +25,7 @@ _GONE = (FileNotFoundError, ProcessLookupError, NotADirectoryError)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessFacts:
-    """`None`: unknown (unreadable), never empty: a zombie's command line is ()."""
+    """`None` means unknown (unreadable), not empty: a zombie's command line is ()."""
 
     pid: int  # in the tree's namespace
     name: str | None = None  # comm: at most 15 bytes
@@ -52,7 +52,7 @@ class _Static:
     cgroup: str | None
     uid: int | None
     pids: tuple[int, ...] | None
-    stable: bool  # read twice alike: during exec the name is new, the arguments still missing
+    stable: bool  # two reads agreed: during exec the name is new, the arguments still missing
 
 
 class ProcReader:
@@ -86,7 +86,7 @@ class ProcReader:
             self._forget(pid)
 
     def sees_all(self) -> bool:
-        """hidepid hides process 1 (root's) first; then a missing PID may be hidden and not gone."""
+        """Return False if hidepid hides process 1: then a missing PID may be hidden, not gone."""
         try:
             return bool(_read_file(self.procfs / "1" / "stat"))
         except OSError:
@@ -124,7 +124,7 @@ class ProcReader:
         )  # fmt: skip
 
     def _boot_seconds(self) -> float | None:
-        # The kernel derives it from the wall clock: after a clock step a process would seem to have been replaced.
+        # Read it once: the kernel derives it from the wall clock, so after a clock step a process would seem replaced.
         if self._boot_time is None:
             try:
                 with (self.procfs / "stat").open("rb") as lines:

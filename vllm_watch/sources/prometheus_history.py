@@ -24,12 +24,12 @@ from vllm_watch.sources.vllm_names import FIELDS, Kind
 from vllm_watch.support import json_text
 
 CHUNK_SECONDS = 3600.0
-"""The answer for one target has 240 scrapes of 60 series: 400 kB."""
+"""Range of one query: for one target, 240 scrapes of 60 series (400 kB)."""
 
 CHUNK_SECONDS_MIN = 60.0
 TARGETS_MAX = 2000
 GONE_SECONDS = 300.0
-"""This is Prometheus' lookback."""
+"""An alert absent for longer (Prometheus' lookback) has ended."""
 
 _ANSWER_BYTES_MAX = 256 << 20
 _TIMEOUT_SECONDS = 120.0
@@ -205,7 +205,7 @@ _NAMES = _names()
 
 
 def _given(labels: Labels) -> dict[str, str]:
-    """If vLLM has the same label as a target, Prometheus renames vLLM's to exported_…."""
+    """Return the target's labels. If a label of vLLM collides, Prometheus renames it to exported_…."""
     return {
         name: value for name, value in labels.items()
         if name != "__name__" and not name.startswith("exported_")

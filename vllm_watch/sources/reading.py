@@ -1,4 +1,4 @@
-"""Turn a /metrics body into a Reading. Fields are bound to positions once per layout (see `exposition`)."""
+"""Turn a /metrics body into a Reading. Positions of fields are found once per layout (see `exposition`)."""
 
 from collections import defaultdict
 from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
@@ -30,10 +30,10 @@ from vllm_watch.support.redaction import redacted
 
 _ENGINE_IF_UNNAMED = "0"
 ENGINES_MAX = 64
-"""A body has at most SERIES_MAX lines, about 400 per engine."""
+"""At about 400 lines per engine, a body of SERIES_MAX lines has no more."""
 
 NAME_CHARACTERS_MAX = 256
-"""Names of engines and models are labels of every exported series."""
+"""Longer names are cut: names are labels of every exported series."""
 
 _INFO = frozenset(
     name for field in FIELDS.values() if field.kind is Kind.INFO for name in field.names
@@ -63,7 +63,7 @@ class Reader:
     """Reads the bodies of one target."""
 
     def __init__(self, *, judged_only: bool = False) -> None:
-        """`judged_only`: read only `samples.engine.JUDGED`; of other numbers, check only the characters."""
+        """`judged_only`: read only `samples.engine.JUDGED`; only check the characters of other numbers."""
         self._parser = Parser()
         self._judged_only = judged_only
         self.lines: Lines | None = None
@@ -94,7 +94,7 @@ class Reader:
 
 @dataclass(frozen=True, slots=True)
 class _EngineBinding:
-    """An engine's sample consists of constants, plain numbers with their positions, and the rest."""
+    """Reads one engine's sample: constants, plain numbers at known positions, and computed fields."""
 
     fixed: dict[str, Any]
     plain: tuple[str, ...]
@@ -120,7 +120,7 @@ class _Binding:
         words = exposition.words
         if exposition.values is not None:
             return self.build(self.of_values(exposition.values))
-        assert words is not None  # noqa: S101 - one or the other
+        assert words is not None  # noqa: S101 - one is set
         return self.build(tuple(map(float, self.of_words(words))))
 
     def build(self, values: Values) -> Reading:
@@ -223,11 +223,11 @@ def _bind_rows(
 
 
 class _engine_keys:  # noqa: N801 - a function with two results
-    """The engines of a body, and the engine of a row (None: all of them)."""
+    """Finds a body's engines, and a row's engine (None: all of them)."""
 
     def __init__(self, rows: Iterable[Row]) -> None:
         replicas = {row.label("ReplicaId") for row in rows} - {None}
-        # Ray's agent answers for every replica on its node.
+        # Ray's agent exports every replica on its node.
         self._by_replica = len(replicas) > 1
         # vLLM 0.9.2 exports only cache_config_info for all data-parallel engines but the last.
         found = {key for row in rows if row.name not in _INFO and (key := self.of(row)) is not None}
@@ -348,7 +348,7 @@ def _engine_kind(names: Collection[str], rows: list[Row]) -> str:
 
 
 def _may_be_vllm(by_name: Mapping[str, list[Row]], names: Collection[str]) -> bool:
-    """A vLLM with its own series off still has useful process metrics."""
+    """Return True for a vLLM that exports only (useful) process metrics."""
     if _serves_openai(by_name):
         return True
     return bool(names) and all(name.startswith(("python_", "process_")) for name in names)

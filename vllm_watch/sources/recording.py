@@ -32,7 +32,7 @@ _LEVEL = 6
 
 
 def read(path: Path) -> Iterator[RawObservation]:
-    """Read a trace without a truncated last line or gzip end. Raises RecordingError."""
+    """Yield a trace's observations, ignoring a truncated last line or gzip end. Raises RecordingError."""
     number, line, blank, targets = 0, b"", 0, set[str]()
     for following in _lines(path):
         if number:

@@ -70,7 +70,7 @@ class Spool:
             self._log_change(error)
 
     def read(self, file: Path, chunks: Sequence[Chunk]) -> "Future[list[bytes | None]]":
-        """An unreadable piece is None."""
+        """Return None for an unreadable piece."""
         places = [(chunk.packed, chunk.offset, chunk.length) for chunk in chunks]
         return self._submit(partial(_read, file, places))
 

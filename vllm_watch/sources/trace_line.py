@@ -21,7 +21,7 @@ from vllm_watch.support.redaction import redacted
 
 _encode = json.JSONEncoder(separators=(",", ":")).encode
 _HTTP_OK = range(200, 300)
-# The first match wins. aiohttp writes "ssl:default" into all of its connection errors, so TLS has its own words.
+# The first match wins. TLS is not matched by "ssl": aiohttp writes "ssl:default" into all of its connection errors.
 _OUTCOME_OF_ERROR = (
     ("connect_timeout", ("connect timeout", "connection timeout", "connecttimeout", "connectiontimeout")),
     ("read_timeout", ("timeout", "timed out")),
@@ -186,7 +186,7 @@ def to_line(observation: Observation, body: str | None, *, target: str | None = 
 
 
 def assemble(t: float, target: str, rest: str, body: str | None, gpus: str) -> bytes:
-    """`gpus` is JSON already."""
+    """Return the line. `gpus`: already JSON."""
     metrics = "null" if body is None else _encode(body)
     head = f'{{"t":{t!r},"target":{_encode(redacted(target))},{rest}'
     return f'{head},"metrics":{metrics},"gpus":{gpus}}}\n'.encode()

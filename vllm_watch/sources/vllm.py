@@ -28,7 +28,7 @@ IDENTIFY_SECONDS = 600.0
 """LoRA adapters may change without a restart, so version and models are read again."""
 
 LOOP_BYTES_MAX, LOOP_LINES_MAX = 128 << 10, 4000
-"""Learning the series of a longer body may take half a second, so it is parsed outside the event loop."""
+"""A longer body is parsed outside the event loop, because learning its series may take half a second."""
 
 _JSON_BYTES_MAX = 1 << 20
 _NO_SUCH_PATH = (404, 405, 501)
@@ -56,7 +56,7 @@ class ScrapeLimits(Protocol):
 
 
 class Look(NamedTuple):
-    """One poll, with the raw body for recordings and each call by source."""
+    """One poll, with the raw body for recordings and each HTTP call by name."""
 
     observation: Observation
     body: str | None
@@ -94,7 +94,7 @@ class VllmSource:
         self._switches: dict[str, str] = {}
 
     async def observe(self) -> Look:
-        """The observation's time is when the metrics arrived, or failed."""
+        """Return an observation with the metrics' time of arrival, or failure."""
         now_s = time.monotonic()
         health_due = now_s >= self._next_health_s
         calls: list[tuple[str, Call]] = []
@@ -110,7 +110,7 @@ class VllmSource:
         if reading is None:
             self._next_identify_s = float("-inf")
         else:
-            # An engine that makes no progress may sleep or be paused: check at once.
+            # An engine without progress may sleep or be paused: check at once.
             work = [(each.requests_running, each.generation_tokens) for each in reading.engines]
             still = work == self._work and any(running for running, _ in work)
             self._work = work
@@ -133,7 +133,7 @@ class VllmSource:
         )  # fmt: skip
         if answer.call.outcome == "refused" and self.local and self._neighbours is not None:
             answer.call = await self._neighbours.explain(answer.call, self.target.url)
-        # A busy server answers late, and a response may wait to be read: the counters are as old as the response.
+        # A busy server answers late, and the response may wait to be read: the counters date from its arrival.
         arrived_s = answer.arrived_monotonic_s
         self._arrived = time.time() - (time.monotonic() - arrived_s), arrived_s
         if answer.call.outcome == "ok":
@@ -262,7 +262,7 @@ def _models(document: Any) -> Mapping[str, Any]:
 
 
 def _text(value: object, characters_max: int) -> str:
-    """JSON allows lone surrogates, UTF-8 does not. Our own API key is redacted."""
+    """Replace lone surrogates, which UTF-8 does not allow; redact our API key."""
     return redacted(str(value)[:characters_max].encode(errors="replace").decode())
 
 

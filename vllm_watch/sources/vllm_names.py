@@ -16,7 +16,7 @@ class Kind(Enum):
     MAX = "max"  # ratios cannot be added
     HISTOGRAM = "histogram"
     LABELLED = "labelled"
-    FAMILIES = "families"  # its own number, or its histogram's count
+    FAMILIES = "families"  # each family's number, or its histogram's count
     INFO = "info"  # the labels of the series with the highest value (vLLM: a time)
 
 
@@ -185,7 +185,7 @@ NOT_READ = frozenset(
         "vllm:mooncake_store_operation_time_seconds",
     )
 )  # fmt: skip
-"""The size of a KV transfer adds nothing to its failures and its count."""
+"""Not needed: the failures and the number of KV transfers are read."""
 
 HTTP_REQUESTS = "http_requests_total"
 """From the FastAPI instrumentator, 0.8.3+."""
@@ -196,7 +196,7 @@ HTTP_TOTALS = {
     "request_size_bytes": "http_request_size_bytes",
     "response_size_bytes": "http_response_size_bytes",
 }
-"""The sums over all handlers are read."""
+"""HTTP metrics, summed over all handlers."""
 
 V0_ONLY = frozenset(
     (
@@ -214,7 +214,7 @@ V1_ONLY = frozenset(
         "vllm:prompt_tokens_created",
     )
 )
-"""V0 never made `_created` series (disable_created_metrics)."""
+"""Identify V1: V0 never exported `_created` series (disable_created_metrics)."""
 
 _SANITIZED = "ray_vllm_"
 
@@ -222,7 +222,7 @@ _SANITIZED = "ray_vllm_"
 def canonical(name: str) -> str:
     """Return a series' name as in vLLM's own /metrics.
 
-    Ray's agent adds the prefix `ray_`; from vLLM 0.11.0 it gets the name without the colon.
+    Ray's agent adds the prefix `ray_`. From vLLM 0.11.0, names reach it with `_` for the colon.
     """
     if not name.startswith("ray_"):
         return name
@@ -234,7 +234,7 @@ def canonical(name: str) -> str:
 _NIM_HAS = {"num_requests_running", "num_requests_waiting"}
 _NIM_OTHER = {"request_finish_total": "vllm:request_success_total"}
 _NIM_OWN = frozenset(("request_success_total", "request_failure_total"))
-"""NVIDIA's own: the first counts stop and length only; the sum of both is request_finish_total."""
+"""NVIDIA's own counters. The first counts only stop and length; the sum of both is request_finish_total."""
 
 HISTOGRAM_SUFFIXES = ("_bucket", "_sum", "_count")
 _SUFFIXES = (*HISTOGRAM_SUFFIXES, "_created")
@@ -242,7 +242,7 @@ _PLAIN = {name.removeprefix("vllm:") for field in FIELDS.values() for name in fi
 
 
 def is_nim(names: Collection[str]) -> bool:
-    """An NVIDIA NIM exports vLLM's names without their prefix."""
+    """Return True for an NVIDIA NIM: vLLM's names without their prefix."""
     return _NIM_HAS.issubset(names) and not any(name.startswith("vllm:") for name in names)
 
 

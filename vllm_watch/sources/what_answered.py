@@ -14,7 +14,7 @@ from vllm_watch.sources.http_session import Session
 from vllm_watch.support import regular_file
 from vllm_watch.support.redaction import redact_always, redacted
 
-# Up to vLLM 0.8.4 any mention of OpenMetrics selects it, which costs more to write.
+# Up to vLLM 0.8.4 any mention of OpenMetrics selects it, which costs the server more.
 ACCEPT_TEXT = "text/plain;version=0.0.4"
 
 _API_KEY_BYTES_MAX = 8192
@@ -65,7 +65,7 @@ def page(content_type: str, body: bytes) -> str | None:
 
 
 def read_key(path: Path) -> str:
-    """The key may change while we run. Raises OSError."""
+    """Read the key, which may change while we run. Raises OSError."""
     body = regular_file.read(path, _API_KEY_BYTES_MAX, if_exposed="warned")
     key = body.decode(errors="replace").strip()
     redact_always(key)
@@ -87,7 +87,7 @@ def _explain(answer: http.Answer) -> str | None:
         return f"HTTP {status}: API key required: put it in a file and set scrape.api_key_file"
     if status == 503 and _SCALES in answer.body:  # noqa: PLR2004
         return SCALING
-    if status is not None and 300 <= status < 400:  # noqa: PLR2004 - the redirects
+    if status is not None and 300 <= status < 400:  # noqa: PLR2004
         location = answer.headers.get("location")
         return f"HTTP {status}: it redirects to {location}: if vLLM is there, name that" if location else None  # fmt: skip
     if status == 404:  # noqa: PLR2004

@@ -1,4 +1,4 @@
-"""Maps each vLLM server of a host to its GPUs, by its own or, if hidden, later vLLM processes."""
+"""Maps each vLLM server of a host to its GPUs by its processes or, if these are hidden, by later vLLM processes."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -50,7 +50,7 @@ class GpuUsers:
         for known in (self._known, self._claims):
             for gone in known.keys() - servers.keys():
                 del known[gone]
-        # A hanging server still claims its processes.
+        # A hung server still claims its processes.
         wanted = Counter(self._claims.values())
         for name, server in servers.items():
             group = self._claims.get(name) if server.start_time is not None else None

@@ -11,7 +11,7 @@ CPU_SHARE_MIN = 0.02
 event loop 1 %; preparing data or launching kernels 5 % and more."""
 
 SAME_START_SECONDS = 2.0
-"""Start times are hundredths of a clock that may be adjusted by a second."""
+"""Start times come from a clock (in 0.01 s) that may be adjusted by a second."""
 
 GAP_SECONDS_MAX = 300.0
 """After a longer gap without known CPU time the process counts as working."""
@@ -93,7 +93,7 @@ def follow(
         track.worked |= not unseen
     if process.state is not None and before.state is not None and process.state != before.state:
         track.state_s = at_s
-    # A parent changes once, when it dies.
+    # The parent changes only when the old one dies.
     if not dead and None not in (before.ppid, process.ppid) and before.ppid != process.ppid:
         track.reparented_s = at_s
     if (before.name, before.cmdline, before.cgroup) != (
@@ -106,7 +106,7 @@ def follow(
 
 
 def _name(track: Track, process: ProcessSample) -> None:
-    """Titles are set after the start, and a dead process keeps its own."""
+    """Titles are set after the start, and a dead process keeps its last one."""
     if process.cmdline or process.name:
         known = ProcessSample(
             pid=process.pid,

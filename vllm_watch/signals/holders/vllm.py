@@ -7,10 +7,10 @@ from vllm_watch.signals.holders.words import seconds, size
 from vllm_watch.support.counts import cores
 
 LAG_SECONDS = 20.0
-"""A driver's load sample may be a poll old; GPU work later than this was requested after the parent died."""
+"""The driver's load sample may be a poll old; GPU work after this time was requested after the parent died."""
 
 SPINNING_FACTOR = 5.0
-"""Multiple of the patience, without an answering server, for an orphan that spins on its GPU (in a collective)."""
+"""An orphan that spins on its GPU (in a collective) gets this multiple of the patience, if no server answers."""
 
 GROWN_BYTES_MIN = 2**30
 """vLLM allocates at start; graphs and workspaces of new shapes add only some hundred MiB."""
@@ -43,7 +43,7 @@ def orphaned(case: Case, patience_s: float) -> Judged | None:
         track.orphaned_s = case.at_s if track.reparented_s is None else track.reparented_s
     since_s = track.orphaned_s
     gpu_idle_s = track.gpu_idle_for_s()
-    # API servers outlive launchers, so late GPU work may be a client's.
+    # API servers outlive launchers, so late GPU work may serve a client.
     idle = (
         min(gpu_idle_s, case.at_s - since_s) >= patience_s
         and track.gpu_idle_s <= since_s + LAG_SECONDS
@@ -51,7 +51,7 @@ def orphaned(case: Case, patience_s: float) -> Judged | None:
     spins = case.served is False and case.at_s - since_s >= SPINNING_FACTOR * patience_s
     if not idle and not spins:
         return None
-    # The server that answers may own this engine, unless all own others or a younger engine runs.
+    # An answering server may own this engine, unless all of them own others or a younger engine runs.
     if case.served and not case.placed and not orphans.is_superseded(process, case.others):
         return None
     evidence = [text, f"it has used no GPU time for {seconds(gpu_idle_s)}"]
