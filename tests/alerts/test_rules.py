@@ -118,7 +118,9 @@ def test_alert_tells_its_reader_what_to_do(rule: dict[str, Any]) -> None:
     notes = rule["annotations"]
     assert "{{" in notes["summary"]
     assert notes["summary"].endswith(".")
-    assert re.search(r"\b(is not|are not|says nothing|no proof|not known|may be healthy)\b", notes["description"])
+    assert re.search(
+        r"\b(is not|are not|says nothing|no proof|not known|may be healthy)\b", notes["description"]
+    )
     page, _, anchor = _page(rule).partition("#")
     headings = re.findall(r"^#+ (.+)$", (ROOT / "docs" / page).read_text(), re.MULTILINE)
     assert not anchor or anchor in [heading.lower().replace(" ", "-") for heading in headings]
