@@ -10,7 +10,7 @@ from vllm_watch.clients.signed_post import NewSession, new_session
 from vllm_watch.notify.words import Message
 
 SENT, UNSENT, UNSURE, REFUSED = "sent", "unsent", "unsure", "refused"
-"""SENT: accepted. UNSENT: certainly not sent. UNSURE: perhaps accepted. REFUSED: never accepted."""
+"""SENT: accepted. UNSENT: certainly not sent. UNSURE: perhaps accepted. REFUSED: this message will never be accepted."""
 
 FAILED, DROPPED = "failed", "dropped"
 
@@ -36,7 +36,7 @@ class Sent:
 class Report(NamedTuple):
     """One update of NotifierHealth."""
 
-    outcome: str  # SENT | FAILED (a try) | DROPPED (notifications) | "" (only the queue changed)
+    outcome: str  # SENT (a message) | FAILED (a try) | DROPPED (notifications) | "" (only the queue's length changed)
     number: int
     queue: int
     because: str | None  # without secrets

@@ -1,7 +1,8 @@
 """Sums up evidence in a one-sided CUSUM over blocks of uneven length.
 
-Scores are deviations beyond tolerance; a sum of 1 is an alarm. A block counts for at most its share of time, so that one
-odd block never alarms.
+A score says by how many deviations a block exceeds the tolerance (negative below it). The level is the sum of the scores
+÷ SCORE_OF_ALARM; an alarm begins at level 1. A block raises the level by at most its seconds ÷ `alarm_seconds`, and never
+by more than BLOCK_SHARE_MAX, so that one odd block never alarms.
 Source: Page, "Continuous Inspection Schemes", Biometrika 41 (1954); bounded scores make it robust (Huber).
 """
 
@@ -10,8 +11,11 @@ from typing import Any
 from vllm_watch.signals import stored
 
 SCORE_OF_ALARM = 8.0
-"""Sum that alarms. If scores are normal with unit variance and 2 or more below 0 when healthy, the mean run to a false
-alarm is exp(2 · 2 · 8), over 10^13 blocks (Siegmund's approximation). Model error is the limit, hence the tolerance."""
+"""Sum of scores that makes the level 1.
+
+If healthy scores are normal with unit variance and a mean of −2 or less, a false alarm takes exp(2 · 2 · 8) blocks on
+average, over 10^13 (Siegmund's approximation). So false alarms come from errors of the model rather than from chance: hence
+the tolerance."""
 
 BLOCK_SHARE_MAX = 0.6
 """At least two blocks in a row must agree."""

@@ -1,10 +1,15 @@
-"""Finds prompts under computation: vLLM takes their pages at once, but counts them with the last chunk."""
+"""Finds long prompts in progress.
+
+vLLM allocates all pages of a prompt at once, but counts its tokens only with the last chunk.
+"""
 
 LONG_TOKENS = 16_384.0
-"""A prompt that is larger than a step (--max-num-batched-tokens) is computed in chunks."""
+"""This many uncounted tokens are a long prompt: one larger than a step (--max-num-batched-tokens), which is computed in
+chunks."""
 
 DONE_SHARE = 0.25
-"""A prompt is done if at most this share of its tokens is uncounted: other requests free pages meanwhile."""
+"""A prompt is done once at most this share of its tokens is uncounted; not at 0, because pages that other requests free
+meanwhile blur the sum."""
 
 LONGEST_SECONDS = 300.0
 """A prompt takes no longer: after this time, uncounted tokens are due to leaks or preemptions."""

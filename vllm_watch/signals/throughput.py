@@ -10,19 +10,19 @@ from vllm_watch.signals import stored
 from vllm_watch.signals.blocks import Block
 
 MEMORY_SECONDS = 3600.0
-"""Averaging time, in work, that spans bursts and gaps."""
+"""Averaging time in seconds of work, long enough to span bursts and gaps."""
 
 SMOOTH_SECONDS = 8.0
 """Smoothing of the rates: prompt tokens come in lumps, when a prefill ends."""
 
 READY_SECONDS = 40.0
-"""Work until the reference counts."""
+"""Seconds of work after which the means serve as the reference."""
 
 ALIKE = 1.3
-"""Work counts as usual up to this ratio; so does KV cache per request."""
+"""Throughput up to this multiple of the usual is still the usual; likewise KV cache per request."""
 
 CROWD = 1.5
-"""Concurrency ÷ usual above which requests crowd: arrivals alone vary it less."""
+"""Requests crowd if more than this multiple of the usual number runs: varying arrivals alone change it less."""
 
 
 class Mean:
@@ -127,7 +127,10 @@ class Throughput:
         return kv_usage * self.running.value / self.kv_usage.value
 
     def crowds(self, block: Block) -> bool:
-        """Return True if far more requests run than usual for no more work: the engine makes such a load itself (Little's law)."""
+        """Return True if far more requests run than usual at no higher throughput.
+
+        Then the engine's slowness made them pile up (Little's law).
+        """
         done, usual = self.ratio(), self.running_expected(block.kv_usage or 0.0)
         if done is None or not usual or done > ALIKE:
             return False

@@ -122,7 +122,7 @@ async def _dumped(program: Path, pid: int, seconds: float) -> str:
         if process.returncode is None:
             with suppress(ProcessLookupError):
                 process.kill()
-        # Otherwise the pipe would stay open if the output was longer than BYTES_MAX.
+        # Read the rest: if the output was longer than BYTES_MAX, the pipe would otherwise stay open.
         with suppress(TimeoutError):
             async with asyncio.timeout(1.0):
                 while await process.stdout.read(65_536):

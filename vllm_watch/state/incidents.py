@@ -26,14 +26,15 @@ from vllm_watch.state.troubles import Trouble
 from vllm_watch.state.worker import Worker
 
 OPEN_SECONDS = 10.0
-"""Longest wait at start: reading 20,000 incidents takes a second, and release by the previous watcher up to five."""
+"""Longest wait at start: reading 20,000 incidents takes a second, and the previous watcher may take five to release
+the folder."""
 
 ENDED_PER_TARGET_MAX = 1000
 ENDED_MAX = 20_000
 """Ended incidents kept, per target and in total; 2 KB each."""
 
 ENDED_SECONDS_MAX = 30 * 86400.0
-"""Ended incidents are kept for the month of a report."""
+"""Ended incidents are kept for 30 days."""
 
 LEARNT_SECONDS_MAX = 30 * 86400.0
 """A target's learnt state is removed this long after its last update."""
@@ -57,19 +58,22 @@ class IncidentTable:
         worker.tables.append(self)
 
     async def open(self, ended_max: int) -> Contents:
-        """Return the stored state; nothing after a timeout."""
+        """Return the stored state, or empty contents if it cannot be read in time."""
         read = partial(self._read, ended_max)
         try:
             found = await self._worker.do(read, seconds=OPEN_SECONDS, writes=False)
         except StateError:
-            # End the stored open incidents first: a file that becomes readable later is not resumed.
+            # If the file becomes readable later, first end the open incidents in it: they are not resumed.
             self._worker.put("strangers", self._end_leftovers)
             return Contents()
         self._open = {each.id: IncidentEvent(UPDATED, each.updated_t, each) for each in found.open}
         return found
 
     def put(self, events: Iterable[IncidentEvent] = (), learnt: Learnt | None = None) -> None:
-        """Queue events and state; incidents and the fleet's state are written before any later request."""
+        """Queue events and learnt state.
+
+        Incidents and the fleet's state are on disk before any later writing `Worker.do` runs.
+        """
         if learnt is not None:
             key, can_wait = ("learnt", learnt.target), learnt.target != WATCHER
             self._worker.put(key, partial(_write_learnt, learnt), learnt=can_wait)

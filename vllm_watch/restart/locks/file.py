@@ -1,7 +1,7 @@
 """A lock between watchers of one host: a small file with slots, holders and expiry times.
 
 Times are CLOCK_BOOTTIME, which all processes of a host share; a file from before a reboot counts as empty. Attempts are
-not recorded here, because watchers of one host that share engines share a state folder.
+not recorded here: each watcher keeps them in its own state folder.
 """
 
 import asyncio
