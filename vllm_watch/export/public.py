@@ -38,7 +38,7 @@ setInterval(async () => {
   try {
     const answer = await fetch(location.href, { cache: "no-store", signal: AbortSignal.timeout(10000) });
     if (answer.ok) next = new DOMParser().parseFromString(await answer.text(), "text/html");
-  } catch { /* as a refusal */ }
+  } catch { /* no answer: treated like a refusal */ }
   if (next?.querySelector("main")) {
     answered = new Date();
     document.title = next.title;
