@@ -85,7 +85,7 @@ def main() -> int:
         *(row(f"every {s:g} s", days[s]) for s in INTERVALS),
         *(row(f"the demo, every {s:g} s", [shown[s]]) for s in INTERVALS),
         "",
-        "Not listed: late pages (from 10 s, two scrapes, after the end), advice or open pages while healthy, if none.",
+        "Late pages (more than 10 s and two scrapes after a fault's end), restart advice while healthy and pages open while healthy would be listed.",
         f"On the same days the rules of today {rules_of_today(days)}.",
     ]
     print("\n".join(lines))

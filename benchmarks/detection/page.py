@@ -36,7 +36,7 @@ _SCENARIO_COLUMNS = (
     ("false_alarms_per_day", "false alarms a day", ".1f"),
     ("recall_other", "recall of overload", ".2f"),
     ("other_false_alarms_per_day", "false overloads a day", ".1f"),
-    ("pages_outside", "pages outside", ".0f"),
+    ("pages_outside", "critical alerts outside of any event", ".0f"),
 )
 _NO_ADVICE = frozenset(("advice_right",))  # the rules say nothing of restarts
 
@@ -55,8 +55,8 @@ Compare our detectors with the rules that people use today: same labelled record
 
 _RULES = """\
 - **Event**: one fault. Overload is counted apart from collapse, stall and down.
-- **Found**: an incident of that kind was open on that engine during the event, and not long before it.
-- **False alarm**: such an incident without an event, up to five minutes after one.
+- **Found**: an incident of that kind was open on that engine during the event, and was opened no earlier than two scrapes before it.
+- **False alarm**: such an incident that opened neither during an event nor in the five minutes after one.
 - **Seconds to detection** count from the moment that users felt it.
 - **Restart advice right**: advised if a restart cures the fault, never otherwise.
 
@@ -65,7 +65,7 @@ Each rule is combined with two others: no answer for 60 s; no token for five min
 ## Limits
 
 The lab's recordings come from our own simulated engines ([lab](real-vllm.md#the-lab)), against which the detectors were developed. They do **not**
-show how often a real fleet would be paged: step costs are linear, faults come one at a time, and all runs have {days:.1f} days.
+show how often a real fleet would be paged: step costs are linear, faults come one at a time, and all runs together last {days:.1f} days.
 """
 
 
@@ -73,8 +73,8 @@ _SEQUENCES = """\
 ## Faults in sequence
 
 `python benchmarks/bench_sequences.py` plays days of hangs, crashes, silent API servers, dead engine cores and slowdowns (20 s to 5 min
-long, 10 s to 10 min apart), and two hours of `vllm-watch demo`, whose leaks are missed because its load wanes. Found (scraped …): an incident
-was active during the fault (faults of 45 s and four scrapes or more).
+long, 10 s to 10 min apart), and two hours of `vllm-watch demo`, whose leaks are missed because its load wanes. Found: an incident of its
+kind was active during the fault. Only faults of at least 45 s and four scrapes count. By scrape interval:
 
 """
 

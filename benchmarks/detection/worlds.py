@@ -407,7 +407,7 @@ ILL = (
     World("rank_of_8", "One of eight ranks is 1.3 times slower.", _slow(1.3, 3), _COLLAPSE, run={"engines": 8, "interval_s": 15.0}),
     World("slow_rank_at_first", "One of four ranks was 2 times slower before the watcher came.", _always(2.0, 2), _COLLAPSE,
           run={"engines": 4, "interval_s": 15.0, **_AT_FIRST}, fault_at_s=0.0),
-    World("slow_at_first", "2.5 times slower before the watcher came, alone.", _always(2.5), (*_COLLAPSE, "overload"), run=_AT_FIRST, fault_at_s=0.0),
+    World("slow_at_first", "A single engine that was 2.5 times slower before the watcher came.", _always(2.5), (*_COLLAPSE, "overload"), run=_AT_FIRST, fault_at_s=0.0),
     World("too_many_long_prompts", "Prompts of 30,000 to 120,000 tokens, one every 40 s: more than it can serve.", _from_fault(_long_prompts(40.0)),
           (*_COLLAPSE, "overload"), False, run={"load": 0.2, "hardware": "70b-4xh100"}, fault_seconds=2.0 * HOUR - FAULT_AT_S),
     World("pooling_slow", "Embeddings, 2.5 times slower.", _slow(2.5), _COLLAPSE, run={"shape": "embed"}),
