@@ -26,7 +26,7 @@ HEAD = """\
 
 <!-- Made by docs/generate_diagnose.py from vllm_watch/diagnosis/. Do not edit. -->
 
-Find out why vLLM did not start, or died: `vllm-watch diagnose` reads its log, of any version, and names the one error that caused the others:
+`vllm-watch diagnose` reads a vLLM log, of any version, and names the one error that caused the others:
 
 ```sh
 vllm-watch diagnose vllm.log
@@ -43,7 +43,7 @@ journald, kubectl, docker and Ray, colours, interleaved workers, gzip and UTF-16
 The root is the first error of the last start in the log. Lines that only report a death ("EngineCore failed to start."), a worker that does
 not answer, or a failed request are the root only if nothing else is. INFO, WARNING and lines that carry users' prompts are not read.
 
-It never guesses a class (`unknown`), and prints a cure only if its condition was read in this log.
+It does not guess: an error that fits no class is `unknown`. It prints a cure only if its condition was read in this log.
 
 Other results: `healthy` (the log shows that it came up); `unknown` without a line (no error, and nothing shows that it came up); `benign_warning_noise` (errors that did not end it); `not_a_vllm_log`; `engine_hang`, if tokens stop for two minutes while requests run, or a start makes no
 progress for ten.
@@ -57,7 +57,7 @@ How often each `confidence` was right, over public logs with a known answer:
 ## In JSON
 
 `--json` prints one object: `class`, `confidence` (0 to 1), `root_cause_line`, `line_number`, `explanation`,
-`fixes` (each `what` and `command` or null), `facts` (null is unknown), and `deterministic_start_failure`: true if the same start must fail again, at a confidence of 0.6 or more: never of a pasted line, as only a log of the start shows that.
+`fixes` (each `what` and `command` or null), `facts` (null is unknown), and `deterministic_start_failure`: true if the same start must fail again and the confidence is 0.6 or more. It is false for a pasted error line, because only the log of a start can show this.
 
 Exit status: 0 no error was found, 1 an error was found (`unknown` with a line, too), 2 not a log, empty or unreadable.
 
@@ -78,7 +78,7 @@ that is down or stalled, and to `/api/v1/status` as `signals.start_failure` of t
 {"class": "kv_cache_too_small", "deterministic": true, "root_cause_line": "…", "explanation": "…"}
 ```
 
-Rotation, by renaming or truncation, is followed; the file may appear later. It must be a regular file.
+Rotation, by renaming or truncation, is followed; the file may appear later, and must be regular.
 
 """
 

@@ -45,19 +45,19 @@ _HEAD = """\
 
 <!-- Made by benchmarks/bench_detection.py --page from benchmarks/detection/. Do not edit. -->
 
-Compare our detectors with the rules that people use today: same labelled recordings, same scorer. `make bench-detection` writes this page
-(`make bench`: a third of the runs). To score recordings of your own (`NAME.jsonl.gz` from
-`vllm-watch record`, each with a `NAME.truth.json`), run `python benchmarks/bench_detection.py DIR`; `--write DIR` writes examples of the format.
+Compare our detectors with today's rules: same labelled recordings, same scorer. `make bench-detection` writes this page
+(`make bench`: a third of the runs). `python benchmarks/bench_detection.py DIR` scores your own
+(`NAME.jsonl.gz` from `vllm-watch record`, with its `NAME.truth.json`); `--write DIR` writes examples.
 
 ## What the figures mean
 
 """
 
 _RULES = """\
-- **Event**: one fault. Overload is counted apart from collapse, stall and down.
+- **Event**: one fault; overload is counted apart.
 - **Found**: an incident of that kind was open on that engine during the event, and was opened no earlier than two scrapes before it.
 - **False alarm**: such an incident that opened neither during an event nor in the five minutes after one.
-- **Seconds to detection** count from the moment that users felt it.
+- **Seconds to detection** count from when users felt it.
 - **Restart advice right**: advised if a restart cures the fault, never otherwise.
 
 Each rule is combined with two others: no answer for 60 s; no token for five minutes while requests run.
@@ -81,8 +81,8 @@ kind was active during the fault. Only faults of at least 45 s and four scrapes 
 _WORLDS = """\
 ## Hard cases
 
-`python benchmarks/bench_worlds.py` plays healthy engines that look unhealthy, and the reverse, with noisy steps whose cost depends on the
-requests in the batch. Three seeds each, two or three hours (leaks: seven), scraped every 5 s (ranks: 15 s); times are medians.
+`python benchmarks/bench_worlds.py` plays healthy engines that look unhealthy, and the reverse; the cost of their noisy steps
+depends on the batch. Three seeds each, two or three hours (leaks: seven), scraped every 5 s (ranks: 15 s); medians.
 
 """
 
@@ -160,7 +160,7 @@ def scenario_table(figures: dict[str, Any]) -> list[str]:
             lines.append(f"- {title}: {', '.join(map(' '.join, values.items()))}")
         else:
             alike += [f"{title} {value}" for value in different]
-    lines += [f"- in all of them: {', '.join(alike)}"]
+    lines += [f"- in all: {', '.join(alike)}"]
     return [*lines, *([f"- no fault and no alarm: {', '.join(quiet)}"] if quiet else [])]
 
 

@@ -16,11 +16,11 @@ HEAD = """\
 
 <!-- Made by tests/faults/matrix.py (make generate). Do not edit. -->
 
-Look up what vllm-watch reports, loses and recovers when an engine, its host, the driver or vllm-watch itself fails. Each row has tests against
-real processes, sockets and files, and `make fault-removals` shows that they fail without the code for their row.
+What vllm-watch reports, loses and recovers when an engine, its host, the driver or vllm-watch itself fails. Each row has tests against
+real processes, sockets and files; `make fault-removals` shows that they fail without the row's code.
 
 An acknowledged incident, restart attempt or notification is never lost: it is on disk, or the state folder is reported as not kept. A fault of the
-watcher's own host never makes an answering engine dead: such a scrape ends as `watcher`
+watcher's host never makes an answering engine dead: the scrape ends as `watcher`
 (`vllm_watch_source_errors_total{reason="watcher"}`).
 
 Unless a row differs, the other targets are served, only the failing target's gauges are lost, and it recovers by itself.
@@ -41,7 +41,7 @@ class Row:
 
 
 NOTHING = "nothing"
-BY_ITSELF = "by itself, at the next look"
+BY_ITSELF = "by itself, at the next scrape"
 ALL = "all"
 TARGETS = "faults/test_target_faults.py::test_what_is_said_of_a_target_that"
 WELL_AGAIN = "faults/test_target_faults.py::test_it_is_seen_well_again"
@@ -49,28 +49,28 @@ GAUGES = "that target's gauges while it fails"
 HTTP = "sources/test_http.py::test_each_way_to_fail_has_its_own_outcome"
 
 TARGET = (
-    Row("refuses connections", "all other targets", "`target_down`; `crash`, critical if it was at work, after two looks", GAUGES,
-        BY_ITSELF, "the second look that a crash takes", (f"{TARGETS}[refuses]", f"{WELL_AGAIN}[refuses]", "sources/test_http.py::test_nobody_listens", "detectors/test_engine_down.py::test_a_story[refused once]")),
+    Row("refuses connections", "all other targets", "`target_down`; `crash`, critical if it was at work, after two failed scrapes", GAUGES,
+        BY_ITSELF, "the second failed scrape that a crash takes", (f"{TARGETS}[refuses]", f"{WELL_AGAIN}[refuses]", "sources/test_http.py::test_nobody_listens", "detectors/test_engine_down.py::test_a_story[refused once]")),
     Row("swallows packets (black hole)", "all other targets", "`target_down`; `unreachable`, critical without a restart advised, after 15 s", GAUGES,
         BY_ITSELF, "the share of time that is left to an answer: it was called `api_hang`, with a restart advised", (f"{TARGETS}[black-holes]", f"{WELL_AGAIN}[black-holes]", "sources/test_own_trouble.py::test_who_is_never_reached_is_not_taken_for_one_that_hangs", "test_fleet_live.py::test_a_network_that_swallows_everything_is_one_page_and_who_stays_away_another")),
-    Row("accepts and says nothing", "all other targets", "`target_down`; `api_hang`, critical after three looks and 5 s", GAUGES,
-        BY_ITSELF, "the time-out of a look", (f"{TARGETS}[says nothing]", f"{WELL_AGAIN}[says nothing]", HTTP)),
-    Row("drips a byte a second", "all other targets", "as one that says nothing: the bound is on the whole answer", GAUGES,
+    Row("accepts and says nothing", "all other targets", "`target_down`; `api_hang`, critical after three failed scrapes and 5 s", GAUGES,
+        BY_ITSELF, "the time-out of a scrape", (f"{TARGETS}[says nothing]", f"{WELL_AGAIN}[says nothing]", HTTP)),
+    Row("drips a byte a second", "all other targets", "as one that says nothing", GAUGES,
         BY_ITSELF, "the bound on the whole answer", (f"{TARGETS}[drips]", f"{WELL_AGAIN}[drips]", HTTP)),
     Row("sends 1 GB", "all other targets; memory stays flat", "`target_unknown`, `too_large`; `VllmWatchTargetUnreadable`", GAUGES,
         BY_ITSELF, "the bound on a body", (f"{TARGETS}[floods]", "faults/test_target_faults.py::test_a_gigabyte_is_not_kept")),
     Row("sends garbage", "all other targets", "`target_unknown`, `garbled` with the byte or line; no incident", GAUGES,
-        BY_ITSELF, "the look at the encoding", (f"{TARGETS}[garbles]", "sources/test_vllm.py::test_a_body_that_cannot_be_read_is_garbled_and_says_how", "sources/test_exposition.py::test_any_text_reads_as_prometheus_client_reads_it_or_is_refused_by_both")),
-    Row("truncates its answers", "all other targets", "`target_down`, `disconnected`; `api_hang` after three looks and 5 s", GAUGES,
+        BY_ITSELF, "the check of the encoding", (f"{TARGETS}[garbles]", "sources/test_vllm.py::test_a_body_that_cannot_be_read_is_garbled_and_says_how", "sources/test_exposition.py::test_any_text_reads_as_prometheus_client_reads_it_or_is_refused_by_both")),
+    Row("truncates its answers", "all other targets", "`target_down`, `disconnected`; `api_hang` after three failed scrapes and 5 s", GAUGES,
         BY_ITSELF, "the outcome of a broken body", (f"{TARGETS}[truncates]", HTTP)),
     Row("redirects elsewhere", "all other targets", "`target_unknown`, `http` with the status; not one request goes elsewhere", GAUGES,
         BY_ITSELF, "the rule that a redirect stays on its server", (f"{TARGETS}[redirects]", "faults/test_target_faults.py::test_who_redirects_does_not_send_us_elsewhere", "sources/test_http.py::test_a_redirect_to_another_server_is_not_followed")),
     Row("changes identity between scrapes (two servers behind one address)", ALL, "the state reports the other server, and what to do; no incident", "rates",
         "by itself, when one server answers", "the sentence, and the rule by which another server is known", (f"{TARGETS}[changes identity]", "faults/test_target_faults.py::test_two_servers_behind_one_address_have_no_rate")),
-    Row("breaks TLS (a certificate of a stranger)", "all other targets", "`target_unknown`, `tls` with the reason; `VllmWatchTargetUnreadable`; not critical", GAUGES,
+    Row("breaks TLS (a stranger's certificate)", "all other targets", "`target_unknown`, `tls` with the reason; `VllmWatchTargetUnreadable`; not critical", GAUGES,
         BY_ITSELF, "the outcome of a failed handshake", (f"{TARGETS}[breaks TLS]", f"{WELL_AGAIN}[breaks TLS]", "sources/test_http.py::test_a_certificate_that_nobody_signed")),
     Row("its name flaps in DNS", ALL, "`dns`; `unreachable`, critical without a restart advised, after 15 s", GAUGES,
-        BY_ITSELF, "the outcome `dns`; three looks and 15 s", ("faults/test_clock_faults.py::test_a_name_server_that_flaps",)),
+        BY_ITSELF, "the outcome `dns`; three failed scrapes and 15 s", ("faults/test_clock_faults.py::test_a_name_server_that_flaps",)),
     Row("invents 10,000 series at each scrape", ALL, "nothing", NOTHING,
         "nothing to recover", "the layout that ends with its last user; the bounds of the parser are above it", (f"{TARGETS}[invents series]", "faults/test_target_faults.py::test_ten_thousand_new_series_at_each_look_hide_nothing", "sources/test_exposition.py::test_ten_thousand_new_series_every_time_leave_nothing_behind")),
 )  # fmt: skip
@@ -83,12 +83,12 @@ HOST = (
     Row("CPU starved to 5 %", "all, later", "`watcher`; `VllmWatchBlind` after ten intervals without a scrape", "scrapes",
         BY_ITSELF, "the lateness of a time-out: the healthy engine was paged as `api_hang`", ("faults/test_cpu_faults.py::test_a_watcher_with_five_percent_of_a_cpu[evenly]", "faults/test_cpu_faults.py::test_a_watcher_with_five_percent_of_a_cpu[in long pauses]", "faults/test_cpu_faults.py::test_one_that_dies_while_the_watcher_has_no_cpu_is_told")),
     Row("memory limit reached", "whatever needs no new memory", "`look_failed`, or `watcher`; a cgroup's limit ends it as `kill -9` does", "scrapes",
-        "by itself when there is room; by its supervisor when it was killed", "a look that fails is one look; threads that are begun without waiting: the event loop hung forever", ("faults/test_limit_faults.py::test_the_memory_limit_is_reached", "watch/test_target_loop.py::test_looks_that_fail_are_said_once_and_the_next_one_goes_on", "sources/test_own_trouble.py::test_a_thread_is_not_waited_for", "state/test_restarts.py::test_an_open_incident_goes_on_under_its_id")),
+        "by itself when there is room; by its supervisor when it was killed", "one scrape that fails is only one scrape; threads that are begun without waiting: the event loop hung forever", ("faults/test_limit_faults.py::test_the_memory_limit_is_reached", "watch/test_target_loop.py::test_looks_that_fail_are_said_once_and_the_next_one_goes_on", "sources/test_own_trouble.py::test_a_thread_is_not_waited_for", "state/test_restarts.py::test_an_open_incident_goes_on_under_its_id")),
     Row("no file descriptor left", "open connections", "`target_unknown` with that reason; `watcher`", "scrapes on new connections",
         BY_ITSELF, "the errors of our own host: every engine was paged as `unreachable`", ("faults/test_limit_faults.py::test_no_file_descriptor_is_left[by address]", "faults/test_limit_faults.py::test_no_file_descriptor_is_left[by name]", "export/test_slow_callers.py::test_the_system_without_a_descriptor_left_is_outlasted")),
     Row("disk full", ALL, "`state_not_kept` with a remedy; `vllm_watch_store_errors_total`; `VllmWatchStateNotKept`", "nothing: it waits in memory",
         "by itself, every 10 s", "what waits after a failed write", ("faults/test_disk_faults.py::test_a_disk_that_is[full]", "state/test_worker.py::test_a_full_disk_loses_nothing", "restart/test_failing_disk.py::test_nothing_is_done_that_is_not_written")),
-    Row("disk read-only", ALL, "as a full disk; no restart", "nothing, as above",
+    Row("disk read-only", ALL, "as a full disk; no engine is restarted meanwhile", "nothing, as above",
         "by itself, every 10 s", "what waits after a failed write", ("faults/test_disk_faults.py::test_a_disk_that_is[read-only]", "state/test_restarts.py::test_without_memory_watching_goes_on[a folder that cannot be made]", "restart/test_failing_disk.py::test_read_only_at_the_start")),
     Row("disk fails (EIO)", ALL, "as a full disk", "nothing, as above",
         "by itself, every 10 s", "what waits after a failed write", ("faults/test_disk_faults.py::test_a_disk_that_is[failing]", "sources/test_flight_recorder.py::test_a_disk_that_fails_is_said_once_and_memory_takes_over")),
@@ -96,7 +96,7 @@ HOST = (
         "nothing to recover", "the queue before the disk: nobody waits for it", ("faults/test_disk_faults.py::test_a_disk_that_is_slow", "sources/test_flight_recorder.py::test_a_disk_that_hangs_holds_nothing_up")),
     Row("state or journal corrupted", ALL, "`state_moved_aside`, `state_not_kept`; restarts wait for an operator", "the damaged file's content; the file is kept",
         "a new file is begun", "the check of the file as it is opened", ("state/test_restarts.py::test_without_memory_watching_goes_on[no SQLite file]", "state/test_worker.py::test_a_damaged_file_is_moved_aside", "state/test_worker.py::test_damage_is_found_before_it_is_read", "state/test_worker.py::test_an_index_that_misses_rows_is_damage", "state/test_journal.py::test_damaged_file_makes_the_history_unknown")),
-    Row("configuration half-written", ALL, "`reload_refused` with every error", "nothing: the old one holds. To prevent a valid half file, write beside it, then rename",
+    Row("configuration half-written", ALL, "`reload_refused` with every error", "nothing: the old one holds. A half-written file may be valid by chance: write the new one beside it, then rename",
         "at the next reload", "the refusal of an empty file: every target went", ("faults/test_reload_faults.py::test_a_configuration_that_is_half_written", "test_daemon.py::test_a_wrong_new_configuration_is_refused_and_the_old_one_goes_on", "discovery/test_targets.py::test_a_bad_file_keeps_its_last_good_targets")),
 )  # fmt: skip
 
@@ -107,7 +107,7 @@ NVML = (
         "by itself when it is back", "the error of one GPU as its own state", ("sources/nvml/test_faults.py::test_a_gpu_that_falls_off_the_bus_leaves_the_others", "sources/nvml/test_faults.py::test_a_lost_gpu_stays_known_after_a_new_session")),
     Row("the driver is reloaded", ALL, "status `no_driver` while it is gone", "GPU data meanwhile",
         "within a minute", "the new session after void handles", ("sources/nvml/test_faults.py::test_a_reloaded_driver_is_read_on_at_once", "sources/nvml/test_faults.py::test_a_driver_that_goes_and_comes_back")),
-    Row("the library is missing", "all but the GPUs", "once; not an error", NOTHING,
+    Row("the library is missing", "all but the GPUs", "`no_gpu_driver` in the log, once; not an error", NOTHING,
         "once it is installed, without a restart", "the missing library as no error", ("sources/nvml/test_deadline.py::test_a_machine_without_the_library_is_a_normal_machine", "sources/nvml/test_deadline.py::test_a_driver_that_is_installed_later_is_found_without_a_restart")),
     Row("absurd values", ALL, "the field is unknown", "that field",
         "at the next sane value", "the bounds of each field", ("sources/nvml/test_fields.py::test_absurd_values_are_unknown", "sources/nvml/test_fields.py::test_values_at_their_edges_stand")),
@@ -130,19 +130,19 @@ PROCESS = (
 )  # fmt: skip
 
 STRANGER = (
-    Row("an engine logs a prompt of 256 KB", ALL, "the log's end, redacted", NOTHING,
+    Row("an engine logs a prompt of 256 KB", ALL, "the end of the log is shown, redacted", NOTHING,
         "nothing to recover", "expressions that take time in proportion to the text", ("support/test_redaction.py::test_no_text_costs_the_square_of_its_length", "support/test_redaction.py::test_an_excerpt_is_cut_before_it_is_redacted")),
-    Row("sends 2 MB of new series at each look", "all other targets", "`garbled` above 25,000 lines, 16 KiB a line or 128 labels", NOTHING,
+    Row("sends 2 MB of new series at each scrape", "all other targets", "`garbled` above 25,000 lines, 16 KiB a line or 128 labels", NOTHING,
         "nothing to recover", "a parser beside the event loop, one body at a time", ("sources/test_vllm.py::test_a_large_body_is_read_beside_the_event_loop[many bytes]", "sources/test_vllm.py::test_a_large_body_is_read_beside_the_event_loop[many lines]", "sources/test_vllm.py::test_what_computes_beside_the_loop_leaves_it_free_and_comes_one_by_one", "sources/test_exposition.py::test_what_is_far_beyond_an_engine_is_refused_in_a_sentence")),
-    Row("writes JSON that nests without end into its log", ALL, "the other lines", "that line",
+    Row("logs JSON that nests without end", ALL, "the other lines", "that line",
         "at the next line", "an error of one line that is one line", ("sources/test_engine_log.py::test_a_line_that_cannot_be_understood_ends_nothing",)),
     Row("names things with control characters", ALL, "escapes such as `\\x1b`", NOTHING,
         "nothing to recover", "the function that all text for people goes through", ("support/test_visible.py::test_controls_show_as_escapes", "support/test_visible.py::test_commands_show_them", "support/test_visible.py::test_the_log_shows_them")),
     Row("250 half-sent requests with large heads", ALL, "status 400", NOTHING,
         "nothing to recover", "the bounds of a head", ("export/test_slow_callers.py::test_a_head_has_so_many_fields_of_so_many_bytes", "export/test_slow_callers.py::test_one_request_buys_no_half_sent_one")),
-    Row("a recording or a log of 2 MB that unpacks to gigabytes", "–", "cause and remedy in two lines; exit status 2", NOTHING,
+    Row("a 2 MB recording or log that unpacks to gigabytes", "–", "cause and remedy in two lines; exit status 2", NOTHING,
         "nothing to recover", "the bounds of a file's targets, lines and growth", ("cli/test_hostile_files.py::test_a_recording_that_unpacks_to_much_is_refused", "cli/test_hostile_files.py::test_a_log_that_unpacks_to_much_is_refused")),
-    Row("numbers of thousands of digits, and infinities", ALL, "the line's number", "that value",
+    Row("numbers of thousands of digits, and infinities", ALL, "an error that names the line", "that value",
         "nothing to recover", "the bounds of all numbers", ("sources/test_recording.py::test_numbers_beyond_all_observations_are_damage", "sources/test_vllm.py::test_a_length_that_no_model_has_is_unknown", "discovery/test_targets.py::test_a_bad_file_keeps_its_last_good_targets[a long number]")),
     Row("a client that is not a probe asks the gate", ALL, "`ok`, not recorded", NOTHING,
         "nothing to recover", "the address that a probe comes from", ("export/test_gate.py::test_only_what_may_be_a_probe_is_heard",)),

@@ -70,7 +70,7 @@ TARGET = {
         "the rule: another server is a new life of the same one",
         (Cut("signals/engine.py", "before is not None and self._is_another_server(before, sample)", "False"),),
     ),
-    "breaks TLS (a certificate of a stranger)": Removal(
+    "breaks TLS (a stranger's certificate)": Removal(
         "the outcome of a failed handshake",
         (Cut(SESSION, 'return Reply("tls", f"the TLS handshake failed: {cause}")', "pass"),),
     ),
@@ -205,11 +205,11 @@ STRANGER = {
         "the words of a URL one by one: the expression before took the square of the text's length",
         (Cut("support/redaction.py", "text = _WORD.sub(_safe_word, text)", "text = re.sub(r\"(https?://[^ ?#]*\\?)([^ ]+)\", HIDDEN, text)"),),
     ),
-    "sends 2 MB of new series at each look": Removal(
+    "sends 2 MB of new series at each scrape": Removal(
         "the parser beside the event loop",
         (Cut(VLLM, "LOOP_BYTES_MAX, LOOP_LINES_MAX = 128 << 10, 4000", "LOOP_BYTES_MAX = LOOP_LINES_MAX = 1 << 40"),),
     ),
-    "writes JSON that nests without end into its log": Removal(
+    "logs JSON that nests without end": Removal(
         "the error of one line",
         (Cut("support/json_text.py", "    except RecursionError:\n", "    except ZeroDivisionError:\n"),),
     ),
@@ -221,7 +221,7 @@ STRANGER = {
         "the bound of a head's fields: aiohttp's own is 128 of 8 kB",
         (Cut("export/server.py", "max_headers=HEAD_FIELDS_MAX", "max_headers=128"),),
     ),
-    "a recording or a log of 2 MB that unpacks to gigabytes": Removal(
+    "a 2 MB recording or log that unpacks to gigabytes": Removal(
         "the bound of a recording's targets",
         (Cut("sources/recording.py", "TARGETS_MAX = 1000", "TARGETS_MAX = 1 << 40"),),
     ),

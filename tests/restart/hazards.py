@@ -30,25 +30,25 @@ MACHINE = "restart/test_machine.py::test_nothing_that_must_not_happens"
 MODEL = "restart/test_model.py::test_nothing_breaks_and_nobody_is_forgotten"
 
 HAZARDS = (
-    Hazard("restart", KINDS[0], "a sick engine is forgotten", "requests wait; pages need no restart", (MACHINE, MODEL)),
-    Hazard("restart", KINDS[1], "healthy, or another process", "a scrape after the drain finds the decided one", (MACHINE, "restart/test_decided_process.py::test_a_process_that_took_its_place_in_the_drain_is_left_alone")),
-    Hazard("restart", KINDS[2], "before the disk; twice; out of turn", "`calling` once; budget, cooldown, peers, lock", (MACHINE, "restart/test_crash.py::test_hook_is_never_called_again")),
+    Hazard("restart", KINDS[0], "a sick engine is forgotten", "the restart request stays queued; alerts do not depend on it", (MACHINE, MODEL)),
+    Hazard("restart", KINDS[1], "healthy, or another process", "after the drain, a scrape must find the process that was decided on", (MACHINE, "restart/test_decided_process.py::test_a_process_that_took_its_place_in_the_drain_is_left_alone")),
+    Hazard("restart", KINDS[2], "before the disk; twice; out of turn", "`calling` is written first, once; budget, cooldown, peers, lock", (MACHINE, "restart/test_crash.py::test_hook_is_never_called_again")),
     Hazard("restart", KINDS[3], "ended between stop and start", "SIGTERM awaits it", (MACHINE, "restart/test_decided_daemons.py::test_a_hook_that_has_begun_may_end")),
     Hazard("drain", KINDS[0], "requests are lost", "restarts drain first", ("restart/test_restart.py::test_order",)),
     Hazard("drain", KINDS[1], "a new process is cut off", "gates name the process", ("restart/test_gates.py::test_only_who_stands_beside_that_server_is_told",)),
     Hazard("drain", KINDS[2], "before the disk", "`ok` until then", ("restart/test_gates.py::test_what_is_not_on_disk_is_not_said",)),
-    Hazard("drain", KINDS[3], "past the call; for a stuck engine", "ends with the call; stuck engines don't wait", ("restart/test_restart.py::test_requests_may_come_again_once_it_was_called", "restart/test_drain.py::test_story")),
+    Hazard("drain", KINDS[3], "past the call; for a stuck engine", "ends with the call; stuck engines are not drained", ("restart/test_restart.py::test_requests_may_come_again_once_it_was_called", "restart/test_drain.py::test_story")),
     Hazard("pause", KINDS[0], "it was not written", "an error", ("restart/test_controls.py::test_what_is_not_kept_does_not_hold",)),
-    Hazard("pause", KINDS[1], "nobody knows", "actor shown; pages go on", ("restart/test_operators.py::test_pause_and_resume",)),
-    Hazard("pause", KINDS[2], "after the intent", "the guard, asked again", (MACHINE, "restart/test_dispatcher.py::test_pause_stops_what_waits_and_what_has_not_called_yet")),
+    Hazard("pause", KINDS[1], "nobody knows of it", "the actor is shown; alerts continue", ("restart/test_operators.py::test_pause_and_resume",)),
+    Hazard("pause", KINDS[2], "after the intent", "the guard is asked again before the call", (MACHINE, "restart/test_dispatcher.py::test_pause_stops_what_waits_and_what_has_not_called_yet")),
     Hazard("pause", KINDS[3], "ended by a start or damage", "on disk; unreadable means paused", ("restart/test_controls.py::test_holds_over_a_start", "restart/test_controls.py::test_odd_pause_is_a_pause")),
     Hazard("reclaim", KINDS[0], "stale holders unseen", "`stale_vram`", ("reclaim/test_reclaim_plan.py::test_an_orphan_is_planned",)),
     Hazard("reclaim", KINDS[1], "a working process", "two readings, an approval", ("reclaim/test_reclaim_plan.py::test_refused", "reclaim/test_reclaim_plan.py::test_only_what_was_seen_twice_is_certain")),
     Hazard("reclaim", KINDS[2], "the PID is another's", "pidfd", ("reclaim/test_ending.py::test_a_number_given_to_another_hits_nobody",)),
     Hazard("reclaim", KINDS[3], "half a tree stays", "workers go with their core", ("reclaim/test_reclaim_plan.py::test_stale_workers_go_with_their_core", "reclaim/test_vram_release.py::test_it_waits_until_it_is_so")),
-    Hazard("page", KINDS[0], "budget spent", "severity ignores the guard", (MACHINE, MODEL)),
+    Hazard("page", KINDS[0], "no alert because the budget is spent", "severity does not depend on the guard", (MACHINE, MODEL)),
     Hazard("page", KINDS[1], "each, in a common outage", "one critical, else warnings", (MACHINE, "incidents/test_fleet.py::test_of_many_each_is_a_ticket_without_advice_and_linked")),
-    Hazard("page", KINDS[2], "before the disk; twice", "rows first, one per phase", ("notify/test_killed.py::test_killed_at",)),
+    Hazard("page", KINDS[2], "before the disk; twice", "rows are written first; one message per phase", ("notify/test_killed.py::test_killed_at",)),
     Hazard("page", KINDS[3], "ended too soon", "three quiet scrapes", ("incidents/test_fleet.py::test_one_look_without_an_answer_releases_nobody",)),
 )  # fmt: skip
 
