@@ -16,7 +16,7 @@ HEAD = """\
 
 <!-- Made by tests/faults/matrix.py (make generate). Do not edit. -->
 
-What vllm-watch reports, loses and recovers when an engine, its host, the driver or vllm-watch itself fails. Each row has tests against
+Look up what vllm-watch reports, loses and recovers when an engine, its host, the driver or vllm-watch itself fails. Each row has tests against
 real processes, sockets and files; `make fault-removals` shows that they fail without the row's code.
 
 An acknowledged incident, restart attempt or notification is never lost: it is on disk, or the state folder is reported as not kept. A fault of the
