@@ -123,12 +123,12 @@ _NO_ROOM_FOR_CACHE = Variant(
         seen=r"initialize_kv_cache|_allocate_kv_cache|initialize_from_config|init_cache_engine|initialize_cache",
     ),
     sentence="GPU memory ran out while the KV cache was allocated",
-    why="vLLM takes what --gpu-memory-utilization leaves beside weights and the measured peak; less was free than the GPU's size promised.",
+    why="The cache gets the rest of vLLM's share (--gpu-memory-utilization) after the weights and the measured peak; less than that was free.",
     cures=(
         *_LOOK,
         cure(
             "give vLLM a smaller share",
-            "--gpu-memory-utilization 0.85   (0.90 is the default; from what you have, take 0.05 off)",
+            "--gpu-memory-utilization 0.85   (0.90 is the default; else take 0.05 off your value)",
             when(
                 seen=r"initialize_kv_cache|_allocate_kv_cache|initialize_from_config|init_cache_engine|initialize_cache",
                 facts=("!unified_memory",),
