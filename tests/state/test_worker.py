@@ -452,6 +452,19 @@ def test_an_old_file_takes_the_steps_it_lacks(tmp_path, monkeypatch):
     assert rows(tmp_path, "SELECT * FROM made_up") == []
 
 
+async def test_an_incident_is_never_on_disk_without_the_state_that_explains_it(tmp_path):
+    """A restart is journaled next, and the watcher may be killed then; newer state replaces what still waits."""
+    async with Told(tmp_path) as told:
+        told.incidents.put([], learnt(blob="old"))
+        told.incidents.put([incident("one")], learnt(blob="new"))
+        counted = await told.worker.do(
+            lambda db: db.execute("SELECT count(*) FROM watch").fetchone()[0], seconds=PATIENCE
+        )
+    found = await kept_in(tmp_path)
+    assert counted == 1
+    assert (ids(found), found.learnt) == (["one"], (learnt(blob="new"),))
+
+
 async def test_what_was_learnt_is_kept_by_itself(tmp_path):
     """No incident has to be written with it."""
     async with Told(tmp_path) as told:

@@ -2,7 +2,7 @@
 
 import sqlite3
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -69,14 +69,17 @@ class IncidentTable:
         self._open = {each.id: IncidentEvent(UPDATED, each.updated_t, each) for each in found.open}
         return found
 
-    def put(self, events: Iterable[IncidentEvent] = (), learnt: Learnt | None = None) -> None:
+    def put(self, events: Sequence[IncidentEvent] = (), learnt: Learnt | None = None) -> None:
         """Queue events and learnt state.
 
-        Incidents and the fleet's state are on disk before any later writing `Worker.do` runs.
+        Incidents, the state that is put together with them and the fleet's state are on disk before any later writing `Worker.do` runs.
         """
         if learnt is not None:
-            key, can_wait = ("learnt", learnt.target), learnt.target != WATCHER
-            self._worker.put(key, partial(_write_learnt, learnt), learnt=can_wait)
+            # Without the state that explains it, a restarted watcher would end an incident.
+            can_wait = learnt.target != WATCHER and not events
+            self._worker.put(
+                ("learnt", learnt.target), partial(_write_learnt, learnt), learnt=can_wait
+            )
         for event in events:
             self._open.pop(event.incident.id, None)
             if event.incident.open:

@@ -90,10 +90,12 @@ class Worker:
         `learnt` rows may be lost in a power failure, and are written while no request waits.
         """
         with self._wake:
-            rows = self._learnt if learnt else self._rows
-            rows.pop(key, None)
+            waits = learnt and key not in self._rows
+            rows = self._learnt if waits else self._rows
+            for each in (self._rows, self._learnt):
+                each.pop(key, None)
             rows[key] = write
-            _bound(rows, LEARNT_MAX if learnt else ROWS_MAX)
+            _bound(rows, LEARNT_MAX if waits else ROWS_MAX)
             self._wake_thread()
 
     async def do(
