@@ -54,7 +54,7 @@ async def test_an_open_incident_goes_on_under_its_id(tmp_path):
     """Killed, started, killed, started: opened once, resolved once, by whoever saw it end."""
     async with engine() as live:
         async with watching(live, tmp_path) as first:
-            await first.until(lambda s: s["targets"] and s["targets"][0]["state"] == "serving")
+            await first.until(makes_tokens)
             live.scene["vllm"].fault("hang")
             (incident,) = opened(await first.until(opened, seconds=PATIENCE))
             await on_disk(tmp_path, incident)
@@ -93,7 +93,7 @@ async def test_a_server_that_goes_while_nobody_looks(tmp_path):
     stopped together with the watcher, nobody is woken yet."""
     async with engine() as live:
         async with watching(live, tmp_path) as first:
-            await first.until(lambda s: s["targets"] and s["targets"][0]["state"] == "serving")
+            await first.until(makes_tokens)
             assert await first.end() == 0
         live.scene["vllm"].fault("crash")
         async with watching(live, tmp_path) as second:
@@ -107,7 +107,7 @@ async def test_an_incident_that_cannot_be_taken_up_ends(tmp_path):
     """What was kept of its target is damaged: the new watcher says so, and begins anew."""
     async with engine() as live:
         async with watching(live, tmp_path) as first:
-            await first.until(lambda s: s["targets"] and s["targets"][0]["state"] == "serving")
+            await first.until(makes_tokens)
             live.scene["vllm"].fault("hang")
             (incident,) = opened(await first.until(opened, seconds=PATIENCE))
             await on_disk(tmp_path, incident)
@@ -120,6 +120,13 @@ async def test_an_incident_that_cannot_be_taken_up_ends(tmp_path):
             assert "lifecycle" in lost["cause"]
             (past,) = await incidents(second, "?state=resolved")
             assert (past["id"], past["resolution"]) == (incident["id"], "superseded")
+
+
+def makes_tokens(status):
+    """Return True once progress was seen; an engine that hangs before is unknown, and no incident."""
+    known = [target["signals"] for target in status["targets"] if target["signals"]]
+    engines = [each for signals in known for each in signals["engines"].values()]
+    return engines and all(each["last_progress_timestamp_seconds"] for each in engines)
 
 
 async def on_disk(folder, incident):
@@ -143,7 +150,7 @@ async def test_a_reload_keeps_what_is_open(tmp_path):
         text = "targets:\n  - {{name: a, url: '{}', slo: {{e2e_latency_seconds: {}}}}}\n"
         config.write_text(text.format(url, 5))
         async with daemon("--config", config) as process:
-            await process.until(lambda s: s["targets"] and s["targets"][0]["state"] == "serving")
+            await process.until(makes_tokens)
             live.scene["vllm"].fault("hang")
             (incident,) = opened(await process.until(opened, seconds=PATIENCE))
             config.write_text(text.format(url, 9))
@@ -171,9 +178,7 @@ async def test_without_memory_watching_goes_on(tmp_path, breaks, reason):
     """What is wrong stands in the log with a remedy, in the metrics and in the status."""
     breaks(tmp_path / "state")
     async with engine() as live, watching(live, tmp_path / "state") as process:
-        status = await process.until(
-            lambda s: s["targets"] and s["targets"][0]["state"] == "serving", seconds=PATIENCE
-        )
+        status = await process.until(makes_tokens, seconds=PATIENCE)
         _, text = await process.get("/metrics")
     assert status["store"]["errors"][reason] >= 1
     assert values(text)["vllm_watch_store_errors_total", (("reason", reason),)] >= 1
@@ -186,9 +191,7 @@ async def test_two_watchers_with_one_folder(tmp_path):
     async with engine() as live, watching(live, tmp_path) as first:
         await first.until(lambda s: s["store"]["last_success_timestamp_seconds"])
         async with watching(live, tmp_path) as second:
-            status = await second.until(
-                lambda s: s["targets"] and s["targets"][0]["state"] == "serving", seconds=PATIENCE
-            )
+            status = await second.until(makes_tokens, seconds=PATIENCE)
             assert status["store"]["errors"] == {"refused": 1}
             assert "another vllm-watch" in status["store"]["because"]
         assert (await first.status())["store"]["ok"]
@@ -197,7 +200,7 @@ async def test_two_watchers_with_one_folder(tmp_path):
 async def test_without_a_state_folder_nothing_is_kept(tmp_path):
     """No file, no metric, and the status says that there is none."""
     async with engine() as live, daemon("--target", f"a={live.servers['vllm'].url}") as process:
-        await process.until(lambda s: s["targets"] and s["targets"][0]["state"] == "serving")
+        await process.until(makes_tokens)
         assert (await process.status())["store"] is None
         _, text = await process.get("/metrics")
     assert "vllm_watch_store_" not in text
@@ -207,14 +210,14 @@ async def test_what_was_learnt_is_kept_as_it_stops(tmp_path):
     """An orderly end writes all; the next process begins with it."""
     async with engine() as live:
         async with watching(live, tmp_path) as first:
-            await first.until(lambda s: s["targets"] and s["targets"][0]["state"] == "serving")
+            await first.until(makes_tokens)
             began = time.time()
             assert await first.end() == 0
         ((state, saved_t),) = rows(tmp_path, "SELECT state, saved_t FROM watch WHERE target = 'a'")
         assert saved_t >= began
         assert "throughput_collapse" in json.loads(state)["detectors"]
         async with watching(live, tmp_path) as second:
-            await second.until(lambda s: s["targets"] and s["targets"][0]["state"] == "serving")
+            await second.until(makes_tokens)
         (said,) = (e for e in second.events("target_remembered") if e["target"] == "a")
         assert (said["incidents"], said["away_seconds"] < 60) == (0, True)
 
@@ -228,7 +231,7 @@ async def test_charts_go_on_after_a_restart(tmp_path):
 
     async with engine() as live:
         async with watching(live, tmp_path) as first:
-            await first.until(lambda s: s["targets"] and s["targets"][0]["state"] == "serving")
+            await first.until(makes_tokens)
             seen, _ = await times(first)
             assert await first.end() == 0
         # Of the points within one step the newest stays: the second run begins a step of its own.
