@@ -116,8 +116,8 @@ class Publisher:
     def gone(self, target: str, group: str, watch: Watch) -> None:
         t = watch.signals.t if watch.signals is not None else time.time()
         changes = self._fleet.forget(target, t, watch.close(t))
-        self._memory.save(self._fleet, "", changes)
-        self._memory.save(watch, group)
+        self._memory.save(self._fleet, "")
+        self._memory.save(watch, group, changes)  # incidents after both states
         self._memory.forget_save_time(target)
         self._board.tell(changes)
         self._board.remove_target(target)
