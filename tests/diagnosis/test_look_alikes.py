@@ -55,6 +55,10 @@ CASES = {
         'ERROR 05-08 11:47:02 [core.py:1136]   File "/x/abstract.py", line 123, in initialize_from_config\ntorch.OutOfMemoryError: HIP out of memory. Tried to allocate 12.95 GiB. GPU 0 has a total capacity of 127.00 GiB of which 11.55 GiB is free.',
         "oom_kv_alloc_or_profiling", "while the KV cache was allocated", "--max-num-batched-tokens",
     ),
+    "an Intel GPU has no CUDA context": (
+        "xe 0000:03:00.0: [drm] GT0: Engine reset: engine_class=ccs, logical_mask: 0x1, guc_id=24",
+        "xid_or_gpu_lost", "of the Intel GPU", "CUDA",
+    ),
     "vLLM itself names the phase": (
         "ERROR 01-05 20:46:36 [gpu_model_runner.py:3797] Failed to load model - not enough GPU memory. Try lowering --gpu-memory-utilization. (original error: CUDA out of memory. Tried to allocate 384.00 MiB.)",
         "oom_loading_weights", "while the weights were loaded", "no line of this log shows",

@@ -59,6 +59,12 @@ FAILURES = (
         deterministic=False,
         variants=(
             Variant(
+                when=when(r"Engine reset: engine_class|GPU HANG: "),
+                sentence="the driver reset an engine of the Intel GPU, because a kernel hung on it",
+                why="The process that used it lost its work there.",
+                cures=(cure("see the driver's own report", "dmesg -T | grep -i -E 'xe |i915'"),),
+            ),
+            Variant(
                 when=when(r"HSA_STATUS|Memory access fault by GPU|Memory critical error|hipError|amdgpu"),
                 sentence="the AMD GPU, or a kernel on it, failed",
                 why="The HSA runtime aborts the queue, and only a new process gets another.",
