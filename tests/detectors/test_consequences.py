@@ -71,3 +71,9 @@ def test_a_restart_that_cannot_help_is_no_next_rule():
     reached = fulfilled(shift)
     assert [each.value for each in explained(shift, reached)] == ["page", "restart"]
     assert [each.value for each in explained(shift, reached, curable=False)] == ["page"]
+
+
+def test_a_mean_beside_siblings_is_called_a_mean():
+    """It is smoothed over that time, and not held for it."""
+    shift = Shift(**SLOW | {"yardstick": SIBLINGS, "seconds": 600.0})
+    assert explained(shift, fulfilled(shift))[0].text == "steps take 2 times as long as those of the other engines on average over 10 min"  # fmt: skip

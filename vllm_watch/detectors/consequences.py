@@ -85,11 +85,13 @@ def explained(
 
     `curable`: a restart can become advised.
     """
-    times, took = exp(shift.log_ratio), "steps take"
-    if reached:  # the slowdown was at least the rule's for all that time
+    times, took, lasts = exp(shift.log_ratio), "steps take", "for"
+    if shift.yardstick == SIBLINGS:
+        lasts = "on average over"
+    elif reached:  # the slowdown was at least the rule's for all that time
         times, took = rule(reached[0], shift.yardstick).times, "steps have taken at least"
-    lasts = f" for {in_words(shift.seconds)}" if shift.seconds else ""
-    text = f"{took} {times:.3g} times as long {_AS[shift.yardstick]}{lasts}"
+    over = f" {lasts} {in_words(shift.seconds)}" if shift.seconds else ""
+    text = f"{took} {times:.3g} times as long {_AS[shift.yardstick]}{over}"
     spoke = Evidence(name="rule", value=reached[-1] if reached else "ticket", text=text)
     for each in RULES:
         later = each.yardstick == shift.yardstick and each.consequence not in reached

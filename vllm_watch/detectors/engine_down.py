@@ -178,7 +178,9 @@ class Detector:
             return self._ended(view, run, planned)
         seen = self._demand.known or not run.reached_again
         if down_s < self._patience_s(run) and not (seen or signs or gone or self._looping):
-            return unknown(f"refused for {in_words(down_s)}, reachable again; it may start")
+            return unknown(
+                f"its host answers again, and its port has refused for {in_words(down_s)}; it may be starting"
+            )
         if not self._crashed:
             self._crashed = True
             self._count_life(run)
