@@ -8,9 +8,10 @@ from tests.export.demo_board import event
 from tests.incidents.test_lifecycle import FOUR, Story, collapse, gpu_fault, overload, ranks, stall
 from tests.incidents.test_way import FOUND
 from tests.told import made
+from vllm_watch.detectors.base import Evidence
 from vllm_watch.detectors.consequences import OWN_PAST, Shift, explained, fulfilled
 from vllm_watch.incidents import reasons
-from vllm_watch.incidents.way import extended
+from vllm_watch.incidents.way import LOWERED, extended
 
 T = 1_763_700_000.0
 SLOW = Shift(OWN_PAST, 0.7, 30.0, harmed=True)
@@ -18,10 +19,11 @@ CRITICAL = replace(SLOW, seconds=60.0)
 
 
 def incident(
-    kind="throughput_collapse", cause="slow_engine", severity="ticket", shift=None, change="", against=()
+    kind="throughput_collapse", cause="slow_engine", severity="ticket", shift=None, change="", missed_by="", against=()
 ):  # fmt: skip
     """Return an open one; its rules are those that the detector gives for `shift`."""
     rules = explained(shift, fulfilled(shift)) if shift else ()
+    rules += (Evidence(name="missed_by", value=1.0, text=missed_by),) if missed_by else ()
     story = {"engine": "0", "kind": kind, "cause": cause, "severity": severity, "summary": "", "restart_advised": False, "for": [], "against": list(against)}  # fmt: skip
     (told,) = made(event("chat", story, T))
     one = replace(told.incident, way=(), evidence_for=rules)
@@ -33,9 +35,9 @@ def incident(
     [
         ({"shift": SLOW}, "it becomes critical when it has lasted 40 s"),
         ({}, "no user is known to wait longer or to get less than before"),
-        ({"change": "critical → warning: its peer is down"}, "its peer is down"),
+        ({"change": f"{LOWERED}its peer is down"}, "its peer is down"),
         ({"kind": "overload", "cause": "demand"}, "more requests arrive than it can serve, and it is not known to be slower than usual"),
-        ({"kind": "engine_stalled", "cause": "waits_for_peer"}, "the server that it waits for has the trouble"),
+        ({"kind": "engine_stalled", "cause": "peer_wait"}, "the server that it waits for has the trouble"),
         ({"kind": "engine_down", "cause": "crash", "against": [("few", None, "", None, "few requests were in flight")]}, "few requests were in flight"),
     ],
 )  # fmt: skip
@@ -49,14 +51,14 @@ def test_why_a_warning_is_not_critical(given, why):
     [
         ({"shift": CRITICAL}, "steps have taken at least 1.7 times as long as usual for 60 s"),
         ({"kind": "engine_down", "cause": "crash"}, "no request is answered"),
-        ({"kind": "engine_stalled", "change": "raised to critical, because others wait for it: decode-1"}, "others wait for it: decode-1"),
+        ({"kind": "engine_stalled", "missed_by": "decode-1"}, "others wait for it: decode-1"),
     ],
 )  # fmt: skip
 def test_why_it_is_critical(given, why):
     one = incident(severity="page", **given)
     assert reasons.of_severity(one) == f"Critical: {why}."
     assert reasons.on_card(one) == (
-        f"Critical: {why}." if given.keys() & {"shift", "change"} else ""
+        f"Critical: {why}." if given.keys() & {"shift", "missed_by"} else ""
     )
     assert reasons.notifies(one)
 
@@ -77,7 +79,8 @@ def test_a_restart_that_is_not_advised_yet_says_when_it_is():
     one = incident(severity="page", shift=CRITICAL)
     yet = "No restart is advised yet: check the host first."
     assert reasons.of_restart(one, yet) == f"{yet} A restart is advised when it has lasted 2 min and it is slower than the slowdowns that ended by themselves."  # fmt: skip
-    never = "A restart does not help: the neighbour stays."
+    never, curable = "A restart does not help: the neighbour stays.", {"curable": False}
+    one = replace(one, evidence_for=explained(CRITICAL, fulfilled(CRITICAL), **curable))
     assert reasons.of_restart(one, never) == never
     assert reasons.of_restart(incident(), yet) == yet
 
@@ -99,7 +102,7 @@ def test_a_recurring_one_says_that_nobody_is_notified_again():
         story.look(stall(), times=12).look(stall("clear"), times=84)
     (third,) = story.look(stall()).lifecycle.incidents
     said = reasons.of_severity(third)
-    assert said.startswith("Critical: no request gets a token. Nobody is notified again, recurring: 3rd time")  # fmt: skip
+    assert said.startswith("Critical: no request gets a token. People are not notified again (recurring: 3rd time")  # fmt: skip
     assert third.recurring.earlier in said
     assert not reasons.notifies(third)
 

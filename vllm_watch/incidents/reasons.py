@@ -3,34 +3,11 @@
 The page, `top`, `explain`, messages and the API use these sentences, so that they cannot disagree.
 """
 
-from collections.abc import Mapping
-
 from vllm_watch.incidents.incident import Incident
 from vllm_watch.incidents.recurrence import DOUBLED, UNTOLD_SECONDS_MAX
-from vllm_watch.incidents.way import NEXT_RULE, RULE
+from vllm_watch.incidents.way import LOWERED, NEXT_RULE, RAISED, RULE
 from vllm_watch.story.kinds import story_of
 from vllm_watch.support.durations import in_words
-
-LOWERED, RAISED = "critical → warning: ", "raised to critical, because "
-"""Prefixes of the `Step.changes` that changed the severity after the detector's verdict."""
-
-_WAITS = "the server that it waits for has the trouble"
-_WARNING_BY_CAUSE: Mapping[str, str] = {
-    "waits_for_peer": _WAITS,
-    "peer_wait": _WAITS,
-    "rank_wait": _WAITS.replace("server", "rank"),
-}
-_WARNING: Mapping[str, str] = {
-    "overload": "more requests arrive than it can serve, and it is not known to be slower than usual",
-    "stale_vram": "users notice nothing until an engine starts and lacks this memory",
-    "gpu_fault": "no critical incident is known to follow from it",
-    "host_memory_growth": "users notice nothing until the memory of the host is used up",
-    "engine_down": "it has not lasted long enough to be certain",
-    "engine_failing": "other requests are answered",
-    "engine_stalled": "it is not certain yet that users wait for it",
-    "throughput_collapse": "no user is known to wait longer or to get less than before",
-}
-_WARNING_IF_STUCK = "the other requests are served"
 
 
 def of_cost(incident: Incident) -> str:
@@ -50,8 +27,7 @@ def of_severity(incident: Incident) -> str:
     if incident.recovering:
         return "It is recovering, and closes if the engine stays healthy."
     if incident.severity == "page":
-        again = incident.recurring is not None and incident.recurring.told
-        return f"Critical: {_critical(incident)}.{_not_notified(incident) if again else ''}"
+        return f"Critical: {_critical(incident)}.{_not_notified(incident)}"
     return f"A warning, not critical: {_warning(incident)}."
 
 
@@ -63,8 +39,8 @@ def on_card(incident: Incident) -> str:
 
 def notifies(incident: Incident) -> bool:
     """Return True if an active incident is critical and people are notified of it."""
-    told = incident.recurring is not None and incident.recurring.told
-    return incident.severity == "page" and incident.open and not incident.recovering and not told
+    active = incident.open and not incident.recovering
+    return incident.severity == "page" and active and not _not_notified(incident)
 
 
 def of_restart(incident: Incident, story: str) -> str:
@@ -73,9 +49,8 @@ def of_restart(incident: Incident, story: str) -> str:
         return "It is over: no restart is needed."
     if incident.recovering:
         return "It is recovering: no restart is needed now."
-    following = _rule(incident, NEXT_RULE, "restart")
-    yet = story.startswith("No restart is advised yet") and not incident.restart_advised
-    return f"{story} {following[0].upper()}{following[1:]}." if yet and following else story
+    following = _rule(incident, NEXT_RULE, "restart")  # there is none if a restart cannot help
+    return f"{story} {following[0].upper()}{following[1:]}." if following else story
 
 
 def _warning(incident: Incident) -> str:
@@ -91,11 +66,10 @@ def _warning(incident: Incident) -> str:
     if incident.kind == "engine_down" and incident.evidence_against:
         return incident.evidence_against[0].text
     if incident.kind == "throughput_collapse" and incident.family == "stuck":
-        return _WARNING_IF_STUCK
+        return "the other requests are served"
     if incident.related and incident.kind == "gpu_fault":
         return "its effect on the engine is reported as an incident of its own"
-    default = _WARNING.get(incident.kind, _WARNING["throughput_collapse"])
-    return _WARNING_BY_CAUSE.get(incident.cause, default)
+    return story_of(incident.kind, incident.target).warning_of(incident.cause)
 
 
 def _critical(incident: Incident) -> str:
@@ -113,10 +87,13 @@ def _decided_by(incident: Incident) -> str:
 
 
 def _not_notified(incident: Incident) -> str:
-    assert incident.recurring is not None  # noqa: S101 - for the type checker
+    """Return why people are not notified again; "" if they are."""
+    recurring = incident.recurring
+    if recurring is None or not recurring.told:
+        return ""
     return (
-        f" Nobody is notified again, {incident.recurring.text}: people were notified of {incident.recurring.earlier}."
-        f" They are notified again when it has happened {DOUBLED:.0f} times as often or lasted {DOUBLED:.0f} times as long, or lasts {in_words(UNTOLD_SECONDS_MAX)}."
+        f" People are not notified again ({recurring.text}): they were of {recurring.earlier}, and are again when it has"
+        f" happened {DOUBLED:.0f} times as often or lasted {DOUBLED:.0f} times as long, or lasts {in_words(UNTOLD_SECONDS_MAX)}."
     )
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 
 from vllm_watch.incidents.incident import RECOVERING, Incident, Key
+from vllm_watch.incidents.way import LOWERED
 
 STATE_OF = {
     "engine_down": "down", "engine_stalled": "stalled", "engine_failing": "failing", "throughput_collapse": "collapsed", "overload": "overloaded",
@@ -150,7 +151,7 @@ def severity_beside(
                 if of_ranks(incident, each)
                 else "its cause is an incident of its own"
             )
-            return "ticket", f"critical → warning: {who}: {each.summary.rstrip('.')} ({each.id})"
+            return "ticket", f"{LOWERED}{who}: {each.summary.rstrip('.')} ({each.id})"
     return severity, ""
 
 

@@ -10,6 +10,9 @@ from pydantic import TypeAdapter
 if TYPE_CHECKING:
     from vllm_watch.incidents.incident import Incident
 
+LOWERED, RAISED = "critical → warning: ", "raised to critical, because "
+"""Beginnings of `Step.changes`; the reason follows."""
+
 RULE, NEXT_RULE = "rule", "next_rule"
 """Evidence names: the rule that fired, and the next one with its missing condition."""
 
@@ -19,7 +22,7 @@ STEPS_MAX = 24
 EVIDENCE_MAX, TEXT_MAX = 3, 400
 
 _CHANGED_BY = {
-    "missed_by": "raised to critical, because others wait for it",
+    "missed_by": f"{RAISED}others wait for it",
     "restart": "critical without advice, because our own restart did not bring it back",
 }
 """Evidence added after the detector → the change."""

@@ -17,6 +17,7 @@ ELSE_IF_ADVISED = "; if you find none, restart vLLM if the status page advises i
 
 CORE_PID = "PID, found with pgrep -af VLLM::EngineCore"
 LOOK_AT_PEER = "Look at the server that KV comes from (prefill, store) and the network between, and fix that one."
+WAITED_FOR = "the server that it waits for has the trouble"
 WAITS = "A restart does not help: this engine waits for another server."
 SERVER_PID = "PID, found with pgrep -af 'vllm serve'"
 """Not a command substitution, which would pick the first of several servers."""
@@ -44,7 +45,7 @@ def runbook_path(page: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """The texts of one cause. If `first_step`, `restart` or `cost` is empty, the kind's applies."""
+    """The texts of one cause. If `first_step`, `restart`, `cost` or `warning` is empty, the kind's applies."""
 
     title: str
     seen: str
@@ -52,6 +53,7 @@ class Cause:
     restart: str = ""  # why no restart is advised
     family: str = ""  # causes of one family are the same trouble
     cost: str = ""  # one sentence
+    warning: str = ""  # why it is not critical, a clause
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,6 +68,7 @@ class Story:
     first_step: str
     restart: str = "It is not known whether a restart helps."
     causes: Mapping[str, Cause] = field(default_factory=dict)
+    warning: str = "no user is known to wait longer or to get less than before"
     severities: tuple[str, ...] = ("page", "ticket")  # worst first
     runbook: str = ""  # a page of docs/; empty: detectors/KIND.md
     charts: tuple[str, ...] = ()
@@ -102,6 +105,10 @@ class Story:
             else ""
         )
         return self._cause(cause).restart or waits or self.restart
+
+    def warning_of(self, cause: str) -> str:
+        """Return why it is not critical, unless a rule decided it."""
+        return self._cause(cause).warning or self.warning
 
     def cost_of(self, cause: str) -> str:
         """Return the effect on users."""

@@ -7,6 +7,7 @@ STORY = Story(
     says="is down",
     about="The server does not answer.",
     cost="No request is answered.",
+    warning="it has not lasted long enough to be certain",
     is_not="a server that loads its weights, was drained, or was scaled to zero",
     first_step="Check whether its process is alive, and run vllm-watch diagnose on its log.",
     causes={

@@ -9,6 +9,7 @@ STORY = Story(
     says="is failing requests",
     about="The engine answers /health with 200 and fails the requests that it is given, or returns unusable answers; a router that counts open requests sends it more.",
     cost="Requests fail or get unusable answers.",
+    warning="other requests are answered",
     is_not="clients that hang up, ask for one token or send invalid requests (4xx), or a full queue that rejects requests",
     first_step="Take it out of the load balancer by hand (/health is 200), and read its log for the first error.",
     restart="No restart is advised: it is not known whether the engine causes the failures.",

@@ -1,12 +1,21 @@
 """Texts about stalled engines."""
 
-from vllm_watch.story.base import CORE_PID, IF_ADVISED, LOOK_AT_PEER, WAITS, Cause, Story
+from vllm_watch.story.base import (
+    CORE_PID,
+    IF_ADVISED,
+    LOOK_AT_PEER,
+    WAITED_FOR,
+    WAITS,
+    Cause,
+    Story,
+)
 
 STORY = Story(
     title="Stalled",
     says="is stalled",
     about="The engine has work and makes no progress, while /health answers 200.",
     cost="No request gets a token.",
+    warning="it is not certain yet that users wait for it",
     is_not="a long prefill, a warm-up, a sleeping or a paused engine",
     first_step="Take it out of the load balancer by hand (/health is 200) and dump the engine core's stack "
     f"(py-spy dump --pid {CORE_PID}){IF_ADVISED}",
@@ -26,6 +35,7 @@ STORY = Story(
             "its requests wait for KV from another server",
             LOOK_AT_PEER,
             WAITS,
+            warning=WAITED_FOR,
         ),
         "stopped": Cause(
             "one of its processes is stopped",
@@ -38,6 +48,7 @@ STORY = Story(
             "another rank of its group is stalled",
             "Look at the rank that the evidence names, and fix that one.",
             "A restart does not help: this rank waits for another one.",
+            warning="the rank that it waits for has the trouble",
         ),
         "operation_stuck": Cause(
             "an operation does not end",

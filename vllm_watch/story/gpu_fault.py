@@ -7,6 +7,7 @@ STORY = Story(
     says="has a GPU fault",
     about="A GPU is broken, or its driver reports so.",
     cost="Engines that use this GPU may fail.",
+    warning="no critical incident is known to follow from it",
     is_not="throttling, an old error, or a driver that hangs",
     first_step="Follow the evidence's advice for this GPU before you restart anything on it.",
     restart="No restart is advised: restarting the engine does not repair a GPU.",

@@ -1,12 +1,13 @@
 """Texts about overloaded engines."""
 
-from vllm_watch.story.base import LOOK_AT_PEER, WAITS, Cause, Story
+from vllm_watch.story.base import LOOK_AT_PEER, WAITED_FOR, WAITS, Cause, Story
 
 STORY = Story(
     title="Overloaded",
     says="has a standing queue",
     about="Requests wait for long, and no fewer do: in the engine's queue, or in the API server before it.",
     cost="New requests wait in a queue.",
+    warning="more requests arrive than it can serve, and it is not known to be slower than usual",
     is_not="a stall or a collapse",
     first_step="Check the cause in the evidence: a replica helps only where slots or pages are used up.",
     restart="Do not restart it: that drops the queued requests, and their clients send them again.",
@@ -21,6 +22,7 @@ STORY = Story(
             "its requests wait for KV from another server",
             LOOK_AT_PEER,
             WAITS,
+            warning=WAITED_FOR,
         ),
         "deferred": Cause(
             "requests are deferred",

@@ -9,6 +9,7 @@ STORY = Story(
     says="has stale GPU memory",
     about="GPU memory is held but not used: users notice nothing yet, but the next start of an engine fails on it.",
     cost="Users notice nothing yet; the next start of an engine may lack this memory.",
+    warning="users notice nothing until an engine starts and lacks this memory",
     is_not="memory that a loading or idle vLLM has reserved",
     first_step="Run vllm-watch gpus: it names who holds the memory, and the command for each.",
     restart="Restarting vLLM does not free it: end the process that holds the memory.",

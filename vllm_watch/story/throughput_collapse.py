@@ -1,6 +1,14 @@
 """Texts about collapsed engines."""
 
-from vllm_watch.story.base import ELSE_IF_ADVISED, IF_ADVISED, LOOK_AT_PEER, WAITS, Cause, Story
+from vllm_watch.story.base import (
+    ELSE_IF_ADVISED,
+    IF_ADVISED,
+    LOOK_AT_PEER,
+    WAITED_FOR,
+    WAITS,
+    Cause,
+    Story,
+)
 
 STORY = Story(
     title="Collapsed",
@@ -30,7 +38,7 @@ STORY = Story(
         ),
         "peer_wait": Cause(
             "waits for KV from another server", "requests hold the KV cache while they wait for KV from another server",
-            first_step=LOOK_AT_PEER, restart=WAITS, family="cache",
+            first_step=LOOK_AT_PEER, restart=WAITS, family="cache", warning=WAITED_FOR,
         ),
         "slow_engine": Cause(
             "slow steps", "each step takes longer",
