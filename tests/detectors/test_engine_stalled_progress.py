@@ -261,6 +261,21 @@ def test_where_one_witness_says_that_clients_left_a_token_is_asked_before_a_rest
     assert answer or told.watch.canary_wanted == {"0": True}
 
 
+@EVERY
+@pytest.mark.parametrize(
+    ("fds", "advised"),
+    [(lambda s: 50 + s, True), (lambda s: 50 + 9 * (s >= 60), False)],
+    ids=["requests come one after the other", "an idle pool opens its connections"],
+)
+def test_new_clients_without_a_token_settle_who_left(every, fds, advised):
+    """Clients closed their connections with the last step, and HTTP answered nobody; no canary is configured."""
+    looks = busy(300, every, 60.0)
+    looks += left(300, 900, every, running=60.0, fds=fds, responses=lambda _: 300)
+    told = Told(looks)
+    assert told.first()[1:] == ("engine_stalled", "hang", "page")
+    assert told.advised is advised
+
+
 WITNESSES = {"connections": (50, None), "responses": (None, 360)}
 
 

@@ -328,7 +328,8 @@ class Detector:
         limit_s = min(ADVISE_FACTOR * survived_s, settings.advise_seconds_max)
         limit_s = max(settings.advise_seconds, limit_s)
         # Unless a canary failed, the clients may be gone, or the network may separate this engine from its peers.
-        unsure = cause == "idle_wedged" or progress.doubtful or not believed
+        left = progress.doubtful and self._unseen(view, engine, progress) is None
+        unsure = cause == "idle_wedged" or left or not believed
         harms = (cause != OPERATION or progress.work) and (believed or engine.fds is None)
         harms = harms and (cause != "hang" or still_s >= PAGE_SECONDS)
         helps = cause in _RESTART_CURES and (engine.canary_failures > 0 or not unsure)
