@@ -1,4 +1,4 @@
-"""The configuration: from file, environment and command line; each overrides those before. docs/configuration.md is generated from it."""
+"""The configuration, read from a file, the environment and the command line, of which later ones override earlier ones. docs/configuration.md is generated from it."""
 
 import os
 import re
@@ -68,17 +68,17 @@ class Config(Sections):
     """All settings."""
 
     listen: Annotated[str, BeforeValidator(_listen)] = "127.0.0.1:9470"
-    """Address of the status page, `/metrics` and the API; port 0 takes a free one.
-    Why: By default only this host has access."""
+    """Address of the status page, `/metrics` and the API; port 0 takes a free port.
+    Why: With the default, only this host has access."""
 
     web_config: FilePath | None = None
-    """Web configuration file as for Prometheus exporters: TLS, passwords, headers ([security.md](security.md)); reread when it changes.
+    """Web configuration file as for Prometheus exporters: TLS, passwords, headers ([security.md](security.md)). It is reread when it changes.
     Default: none: plain HTTP without authentication"""
 
     external_url: Annotated[HttpUrl, AfterValidator(_base)] | None = None
     """Public URL of the status page for links, such as `https://watch.example.org/gpu-7`.
     Default: none: messages have no links
-    Why: It usually differs from `listen`."""
+    Why: The public URL usually differs from `listen`."""
 
     state_dir: FilePath | None = None
     """Folder for data that survives a restart of the watcher.
@@ -87,12 +87,12 @@ class Config(Sections):
 
     procfs: FilePath = Path("/proc")
     """Mount point of the host's `/proc`.
-    Why: Outside a container, `/proc` is the host's own."""
+    Why: Outside a container, `/proc` is the host's own; in one, mount the host's elsewhere."""
 
     py_spy: FilePath | None = None
     """Path of py-spy, to add stacks of hung processes on this host to incidents.
     Default: none: no stacks
-    Why: It reads another process's memory, which needs that user's rights or CAP_SYS_PTRACE."""
+    Why: py-spy reads another process's memory, which needs that process's user or CAP_SYS_PTRACE."""
 
     engine_log: FilePath | None = None
     """File with the server's output; with several targets, set `engine_log` of each target instead.
@@ -180,7 +180,7 @@ class Config(Sections):
 
     @property
     def listen_address(self) -> tuple[str, int]:
-        """Return host (an IPv6 address without brackets) and port."""
+        """The host (an IPv6 address without brackets) and the port."""
         host, _, port = self.listen.rpartition(":")
         return host.strip("[]"), int(port)
 
@@ -312,7 +312,7 @@ def load(
 def _readable(file: Path) -> bool:
     try:
         return file.is_file() and os.access(file, os.R_OK)
-    except OSError:  # such as ENAMETOOLONG, if it is the key itself
+    except OSError:  # such as ENAMETOOLONG, if the value is the key itself
         return False
 
 

@@ -1,7 +1,7 @@
-"""Call the Kubernetes API server, bounded in time and size.
+"""Call the Kubernetes API server, with limits of time and size.
 
-Tokens are rotated, so the pod's credentials are read again for each call. Calls are minutes apart, so each has its own
-connection. Source: kubernetes.io/docs/tasks/run-application/access-api-from-pod, "Directly accessing the REST API".
+Kubernetes rotates tokens, so the pod's credentials are read again for each call. Calls are minutes apart, so each opens
+its own connection. Source: kubernetes.io/docs/tasks/run-application/access-api-from-pod, "Directly accessing the REST API".
 """
 
 import asyncio
@@ -22,10 +22,10 @@ from vllm_watch.support import json_text, regular_file
 from vllm_watch.support.redaction import excerpt, redacted
 
 CALL_SECONDS = 10.0
-"""Limit of a call: the API server answers in milliseconds, and callers retry."""
+"""Timeout of a call: the API server answers in milliseconds, and callers retry."""
 
 CONNECT_SECONDS = 5.0
-"""Shorter than CALL_SECONDS, so a call that used up its time was connected."""
+"""Connect timeout. It is shorter than CALL_SECONDS, so a call that reached CALL_SECONDS was connected."""
 
 ANSWER_BYTES_MAX = 4 << 20
 """Largest response: a pod takes some KB, and the pod list of a large namespace one or two MiB."""
@@ -38,7 +38,7 @@ _FILE_BYTES_MAX = 1 << 20
 _MESSAGE_CHARACTERS_MAX = 300
 
 Take = Callable[[Mapping[str, Any]], bool]
-"""Handles one event, and returns False to stop the watch."""
+"""Function that handles one event, and returns False to stop the watch."""
 
 NewSession = Callable[[aiohttp.BaseConnector | None], aiohttp.ClientSession]
 
@@ -48,7 +48,7 @@ class KubernetesError(WatchError):
 
     def __init__(self, cause: str, remedy: str, *, sent: bool) -> None:
         super().__init__(cause, remedy)
-        self.sent = sent  # the request may have been executed
+        self.sent = sent  # True: the server may have executed the request
 
 
 class Answer(NamedTuple):
@@ -56,7 +56,7 @@ class Answer(NamedTuple):
 
     status: int
     document: dict[str, Any]
-    retry_after_seconds: float | None = None  # requested with 429 and 503
+    retry_after_seconds: float | None = None  # which the server requests with 429 and 503
 
     @property
     def ok(self) -> bool:
@@ -76,12 +76,12 @@ def part(document: Mapping[str, Any], name: str) -> Mapping[str, Any]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Access:
-    """Address of the API server, and our credentials."""
+    """Address of the API server, and vllm-watch's credentials."""
 
     url: str
     token_file: Path | None = None
     ca_file: Path | None = None  # None: the system's CAs
-    namespace: str = ""  # our own; "": unknown
+    namespace: str = ""  # of vllm-watch's own pod; "": unknown
 
 
 def in_cluster(environ: Mapping[str, str], folder: Path | None = None) -> Access:
@@ -112,7 +112,7 @@ def _namespace(file: Path) -> str:
 
 
 class Api:
-    """Every method raises KubernetesError if there was no response."""
+    """Client of the API server. Every method raises KubernetesError if there was no response."""
 
     def __init__(self, access: Access, session: NewSession) -> None:
         self.access = access
@@ -124,11 +124,11 @@ class Api:
     async def post(
         self, path: str, document: Mapping[str, Any], query: Mapping[str, str] | None = None
     ) -> Answer:
-        """Create an object; status 409 if the name exists."""
+        """Create an object; the status is 409 if the name exists."""
         return await self._call("POST", path, document, query=query)
 
     async def put(self, path: str, document: Mapping[str, Any]) -> Answer:
-        """Replace an object; status 409 if metadata.resourceVersion is not the newest."""
+        """Replace an object; the status is 409 if metadata.resourceVersion is not the newest."""
         return await self._call("PUT", path, document)
 
     async def patch(self, path: str, document: Any) -> Answer:

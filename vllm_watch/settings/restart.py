@@ -15,19 +15,19 @@ Trigger = Literal["incident", "schedule", "alertmanager"]
 
 
 class BlockersSettings(Settings):
-    """Prometheus queries and alerts that block a restart; an unanswered query blocks it, too."""
+    """Prometheus queries and alerts that block a restart; an unanswered query also blocks it."""
 
     prometheus_url: HttpUrl | None = None
-    """URL of a Prometheus."""
+    """URL of the Prometheus server to query."""
 
     token_file: FilePath | None = None
     """File with the bearer token for Prometheus."""
 
     queries: tuple[str, ...] = Field((), max_length=20)
-    """PromQL; a query with any result blocks."""
+    """PromQL queries; a query with any result blocks the restart."""
 
     alerts: str = Field("", max_length=500)
-    """Regular expression; a firing alert blocks if its whole name matches."""
+    """Regular expression; a firing alert whose whole name matches blocks the restart."""
 
     timeout_seconds: Seconds = Field(5.0, le=60)
     """Timeout of each query.
@@ -39,26 +39,26 @@ class BlockersSettings(Settings):
 
 
 class DrainSettings(Settings):
-    """Lets requests finish before the restart. A server without progress is restarted at once."""
+    """Waiting for requests to finish before the restart. A server without progress is restarted at once."""
 
     enabled: bool = True
     """Whether to let requests finish.
-    Why: It costs a minute and saves requests."""
+    Why: Draining costs a minute and saves requests."""
 
     deadline_seconds: Seconds = Field(60.0, le=3600)
     """The longest wait until no request runs or waits.
-    Why: Together with the hook's own time it must fit the termination grace period."""
+    Why: This wait and the hook's own time must fit into the termination grace period."""
 
 
 class VerifySettings(Settings):
     """Verification that a restart helped."""
 
     start_seconds: Seconds = Field(1800.0, le=4 * 3600)
-    """Start timeout until a start was measured; then it is twice the longest one, at least 3 minutes.
+    """Start timeout until a start was measured; then the timeout is twice the longest measured start, at least 3 minutes.
     Why: Large models load for 10 to 20 minutes."""
 
     settle_seconds: Seconds = Field(300.0, le=4 * 3600)
-    """After the first tokens, throughput must reach a fresh engine's within this time.
+    """After the first tokens, throughput must reach a freshly started engine's within this time.
     Why: Caches are cold and the queue is long right after a start."""
 
 
@@ -66,7 +66,7 @@ class RestartSettings(Sections):
     """Restarts of engines: off by default. A target can override each key."""
 
     mode: Mode = "off"
-    """`observe`: only report would-be restarts; `approve`: an operator confirms each; `auto`: act.
+    """`off`: no restarts; `observe`: only report would-be restarts; `approve`: an operator confirms each; `auto`: restart.
     Why: Trust grows in that order."""
 
     hook: str = Field("", max_length=63)
@@ -82,31 +82,31 @@ class RestartSettings(Sections):
     Why: UTC has no DST."""
 
     windows: tuple[WindowText, ...] = Field((), max_length=50)
-    """Allowed times, such as `Mon-Fri 01:00-05:00`; empty: any time, except for non-urgent incidents, which need a window."""
+    """Times when restarts are allowed, such as `Mon-Fri 01:00-05:00`; empty: any time, except for non-urgent incidents, which need a window."""
 
     deny_windows: tuple[WindowText, ...] = Field((), max_length=50)
-    """Forbidden times."""
+    """Times when restarts are forbidden."""
 
     freezes: tuple[FreezeSettings, ...] = Field((), max_length=200)
     cooldown_seconds: Seconds = 1800.0
     """Minimum time between two restarts in a group.
-    Why: It takes this long to know whether the last restart helped."""
+    Why: Only then is it known whether the last restart helped."""
 
     cooldown_load_times: Annotated[float, Field(ge=0, le=100)] = 2.0
     """Minimum cooldown as a multiple of this engine's start time.
-    Why: One start time to load, one to prove itself."""
+    Why: The engine needs one start time to load, and one to prove itself."""
 
     budget_per_hour: int = Field(1, ge=0, le=100)
-    """Restarts of a group per hour.
-    Why: If a second is needed within an hour, the first did not help."""
+    """Maximum restarts of a group per hour.
+    Why: If a second restart is needed within an hour, the first did not help."""
 
     budget_per_day: int = Field(3, ge=0, le=1000)
-    """Restarts of a group per day.
-    Why: Restarts do not cure a fault that needs more."""
+    """Maximum restarts of a group per day.
+    Why: Restarts do not cure a fault that needs more of them."""
 
     peers: Literal["watched", "none"] = "watched"
-    """`watched`: enough other targets of the group must be healthy; `none`: no check of others.
-    Why: Acting without peers needs an explicit decision."""
+    """`watched`: enough other targets of the group must be healthy; `none`: their health is not checked.
+    Why: Restarting the only server needs an explicit decision."""
 
     peers_healthy_ratio_min: Annotated[float, Field(ge=0, le=1)] = 0.5
     """Share of the group that must be healthy without the restarted target.
@@ -128,11 +128,11 @@ class RestartSettings(Sections):
 
     @property
     def protected(self) -> bool:
-        """Return True if something prevents two restarts at once."""
+        """True if a blocker, a lock or `peers: none` settles how two restarts at once are prevented."""
         return self.blockers.any or self.lock.kind != "none" or self.peers == "none"
 
     def unusable(self, hooks: Mapping[str, float], has_state_dir: bool) -> list[Problem]:
-        """Return the problems; `hooks` has each hook's timeout by name."""
+        """Return the problems of these settings; `hooks` has each hook's timeout by name."""
         found: list[Problem] = []
         if self.hook and self.hook not in hooks:
             known = ", ".join(hooks) or "none is configured"
