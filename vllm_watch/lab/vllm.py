@@ -17,7 +17,7 @@ _LORA_SETS_MAX = 64  # vLLM has no limit
 
 
 class SimulatedVllm:
-    """Times are seconds on the scene's clock; `epoch` is the Unix time of its 0."""
+    """One server. Times are seconds on the simulation's clock; `epoch` is the Unix time of its 0."""
 
     host_leak_bytes_per_second = 0.0
 
@@ -39,7 +39,7 @@ class SimulatedVllm:
         serving: bool = True,
         generates: bool = True,
     ) -> None:
-        """`generates` is False for a pooling model, without completions."""
+        """`generates` is False for a pooling model, which has no completions."""
         self.name = name
         self.group = group
         self.workload = workload or Workload()
@@ -164,7 +164,7 @@ class SimulatedVllm:
                     workload.rejected(request, request.arrival_t)
 
     def submit(self, request: Request, engine: int | None = None) -> bool:
-        """Return False if the request is refused. Without `engine`, the engines take turns."""
+        """Send a request; return False if it is refused. Without `engine`, the engines take turns."""
         if not self.engines:
             return False
         if self.api_hung:
@@ -221,7 +221,7 @@ class SimulatedVllm:
             )
 
     def drain(self) -> None:
-        """Act as on SIGTERM with --shutdown-timeout (0.18 and later): running requests end, new ones are aborted."""
+        """Act as vLLM 0.18 and later does on SIGTERM with --shutdown-timeout: running requests end, new ones are aborted."""
         self.draining = True
 
     def sleep(self, level: int) -> None:
@@ -250,7 +250,7 @@ class SimulatedVllm:
         self.config = config
 
     def fault(self, slug: str, **options: float) -> None:
-        """Begin a fault of `faults.FAULTS`. Raises KeyError if it does not exist."""
+        """Begin the fault `slug` of `faults.FAULTS`. Raises KeyError if there is none."""
         FAULTS[slug].begin(self, **options)
         self.faults[slug] = None
 
@@ -276,7 +276,7 @@ class SimulatedVllm:
         )
         for engine in self.engines:
             wanted = int(total * min(share, 1.0)) - engine.kv.leaked_blocks
-            # Only pages that requests free can leak.
+            # Only blocks that are free can leak.
             engine.kv.leaked_blocks += max(0, min(wanted, engine.kv.free_blocks))
 
     def _note_loras(self) -> None:

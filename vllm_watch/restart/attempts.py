@@ -25,16 +25,16 @@ from vllm_watch.state.journal import Journal
 _log = structlog.get_logger()
 
 RENEW_SHARE = 1 / 3
-"""A lock is renewed after this share of its TTL, so two renewals may fail."""
+"""A lock is renewed after this share of its TTL, so two renewals in a row may fail."""
 
 UNCERTAIN_SECONDS = 86400.0
-"""Each start of the watcher verifies an uncertain attempt again, up to this age."""
+"""Each start of the watcher verifies an uncertain attempt again, if it is not older than this."""
 
 AHEAD_SECONDS = 60.0
-"""An attempt dated further ahead than this was written under another clock."""
+"""An attempt dated further in the future than this was written under a wrong clock."""
 
 UNWATCHED_SECONDS = 3600.0
-"""A resumed attempt waits this long for its target: discovery takes minutes, and an evicted pod never comes back."""
+"""A resumed attempt waits this long for its target: discovery takes minutes, but an evicted pod never comes back."""
 
 
 class Attempts:
@@ -76,7 +76,7 @@ class Attempts:
     async def without_future(
         self, attempts: Iterable[Attempt], now_t: float
     ) -> tuple[Attempt, ...]:
-        """Give attempts dated in the future the current time: a clock a year ahead would block restarts for a year."""
+        """Set the time of attempts dated in the future to now; otherwise a clock a year ahead would block restarts for a year."""
         known = []
         for attempt in attempts:
             ahead_s = attempt.acted_t - now_t
@@ -91,7 +91,7 @@ class Attempts:
         return tuple(known)
 
     async def let_hooks_end(self) -> None:
-        """Call no more hooks and wait for running ones: half a restart would leave an engine down."""
+        """Call no more hooks, and wait for running ones, because half a restart would leave an engine down."""
         self._stopping = True
         running = {restart for restart, _ in self._running.values()}
         for restart in running:
@@ -128,7 +128,7 @@ class Attempts:
         try:
             await restart.intend()
         except BaseException as error:
-            # The intent may still be on disk: a failed flush does not prove otherwise.
+            # The intent may be on disk although the write failed.
             text = error.cause if isinstance(error, JournalError) else "it was interrupted"
             ended = replace(attempt, state="cancelled", ended_t=time.time(), text=text)
             self._pending.add(ended)
@@ -267,7 +267,7 @@ class Attempts:
             for each in attempt.names:
                 self._running.pop(each, None)
                 self._targets.restarting(each, attempt)
-            # An attempt interrupted after the call keeps its lock: the server may be loading. The next run resumes both.
+            # An attempt interrupted after the call keeps its lock, because the server may be loading. The watcher's next run resumes both.
             if lock is not None and not (attempt.open and attempt.spent):
                 rest_seconds = settings.lock.release_delay_seconds
                 await lock.release(rest_seconds, used=attempt.spent, ended=attempt)
@@ -293,7 +293,7 @@ def _to_verify_again(attempt: Attempt) -> bool:
 
 
 async def _renew(lock: Lock | None) -> None:
-    """Renew the lock until cancelled. A failure is only logged, because `still_ours` is checked before each call."""
+    """Renew the lock until cancelled. A failure is only logged, because `still_ours` is checked before each hook call."""
     was: bool | None = True
     while lock is not None:
         await asyncio.sleep(lock.ttl_seconds * RENEW_SHARE)

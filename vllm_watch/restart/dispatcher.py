@@ -34,7 +34,7 @@ ASK_SECONDS = 5.0
 """Interval between decisions on a waiting request."""
 
 AGAIN_SECONDS = 60.0
-"""Wait after an attempt that was cancelled before its call, so that the readiness gate does not flap."""
+"""Wait after an attempt that was cancelled before its hook was called, so that the readiness probe does not flap."""
 
 REQUESTS_MAX = 1000
 
@@ -65,11 +65,11 @@ class Dispatcher:
         self._backends = backends
         self._requests: dict[str, PendingRequest] = {}
         self._woken = asyncio.Event()
-        # Held until the intent is on disk: two requests must not both find no attempt under way.
+        # Held until the intent is on disk; otherwise two requests could both find no attempt under way.
         self._deciding = asyncio.Lock()
 
     def submit(self, request: RestartRequest) -> None:
-        """Queue a request, once per key, until it is withdrawn, expires or is served."""
+        """Queue a request until it is withdrawn, expires or is done. A second request with its key is ignored."""
         if request.key in self._requests:
             return
         if len(self._requests) >= REQUESTS_MAX:
@@ -209,7 +209,7 @@ class Dispatcher:
 
         async def recheck() -> str | None:
             if lock is not None:
-                # Record the call for other lock users first. If it is not made, the release corrects the record.
+                # First record the hook call for other users of the lock. If the hook is not called, the release corrects the record.
                 held = await lock.renew(replace(attempt, state="calling", called_t=time.time()))
                 if held.held is not True or not lock.still_ours():
                     return f"the lock was lost: {held.text}"

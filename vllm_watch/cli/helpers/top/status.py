@@ -1,4 +1,4 @@
-"""Client of a daemon's API."""
+"""Client of a daemon's HTTP API, and the models of its responses."""
 
 import asyncio
 import ssl
@@ -30,7 +30,7 @@ _BODY_BYTES_MAX = 64 << 20  # for 10,000 targets
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgedProcess(ProcessSample):
-    """A process on a GPU, with the daemon's verdict."""
+    """A process on a GPU, with the daemon's verdict whether its memory is stale."""
 
     verdict: str = "unknown"
     reason: str | None = None
@@ -39,7 +39,7 @@ class JudgedProcess(ProcessSample):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgedGpu(GpuSample):
-    """A GPU with its stale memory (None if not judged)."""
+    """A GPU with its stale memory, which is None if the daemon did not judge it."""
 
     processes: tuple[JudgedProcess, ...] | None = None
     targets: tuple[str, ...] = ()
@@ -62,7 +62,7 @@ class JudgedReading(GpuReading):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToldIncident(Incident):
-    """An incident in the API."""
+    """An incident as the API returns it."""
 
     title: str = ""  # "Stalled: hang"
     first_step: str = ""
@@ -86,7 +86,7 @@ class SourceStatus(BaseModel):
 
 
 class StoreStatus(BaseModel):
-    """Whether the state folder was writable."""
+    """Result of the last write to the state folder."""
 
     ok: bool = True
     because: str | None = None
@@ -120,7 +120,7 @@ class HostStatus(BaseModel):
 
 
 def _signals(said: object) -> object:
-    """Rename a start failure's `class`, which cannot be a field's name."""
+    """Rename the key `class` of a start failure, because a field cannot have this name."""
     failed = said.get("start_failure") if isinstance(said, Mapping) else None
     if not isinstance(said, Mapping) or not isinstance(failed, Mapping):
         return said
@@ -187,7 +187,7 @@ class _History(BaseModel):
 
 
 class Explanation(BaseModel):
-    """`no_page` and `no_restart` explain why there is no page or no advice to restart; each is "" if there is one."""
+    """The reasons of a verdict. `no_page` explains why the incident is not critical, and `no_restart` why no restart is advised; else they are ""."""
 
     severity: str
     no_page: str
@@ -231,11 +231,11 @@ class Daemon:
 
     @classmethod
     def at(cls, connection: Connection) -> "Daemon":
-        """Return the daemon of a command line. Raises WatchError."""
+        """Return a client for the command line's connection options. Raises WatchError."""
         return cls(connection.url, connection.headers(), connection.tls())
 
     async def status(self) -> Status:
-        """Raises WatchError without an answer within five seconds."""
+        """Fetch the status. Raises WatchError if there is no response within five seconds."""
         status = await self._ask("status", Status)
         # The status lacks the watcher's own incidents.
         own = await self._ask(f"incidents?state=open&target={WATCHER}", _Incidents)
