@@ -1,4 +1,4 @@
-"""The batch of a simulated engine, scheduled like vLLM's V1: first come, first served; the last admitted request is preempted first."""
+"""The batch of a simulated engine, scheduled as in vLLM's V1 engine: first come, first served; the last admitted request is preempted first."""
 
 from collections import deque
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from vllm_watch.lab.request import Request
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineConfig:
-    """The defaults approximate an 8B model in 16 bits on an 80 GB GPU."""
+    """An engine's size and speed. The defaults approximate an 8B model in 16 bits on an 80 GB GPU."""
 
     num_gpu_blocks: int = 27_880
     block_size: int = 16  # tokens
@@ -20,12 +20,12 @@ class EngineConfig:
     max_num_batched_tokens: int = 8192
     step_base_seconds: float = 0.008  # every step reads the weights once
     step_seconds_per_token: float = 3e-5  # 33,000 prompt tokens per second
-    step_seconds_per_kv_token: float = 4e-8  # 128 KiB of KV per token, read at 3.3 TB/s
+    step_seconds_per_kv_token: float = 4e-8  # 128 KiB of KV cache per token, read at 3.3 TB/s
     step_tokens: int = 1  # more with speculative decoding
 
 
 class Batch:
-    """Running and waiting requests. `now` is the last step's end, in seconds."""
+    """Running and waiting requests. Arguments `now` are the last step's end, in seconds."""
 
     def __init__(self, config: EngineConfig, ledger: Ledger) -> None:
         self.config = config
@@ -36,7 +36,7 @@ class Batch:
         self.prefilling: list[Request] = []
         self.admission_blocked = False
         self.preempted = False
-        self.computed_before = 0  # prompt tokens, before the prefix cache was last emptied
+        self.computed_before = 0  # prompt tokens computed before the prefix cache was last emptied
         self._finish_heap: list[tuple[int, int, Request]] = []
         self._heap_order = 0
 
@@ -96,9 +96,9 @@ class Batch:
         return tokens
 
     def _held_tokens(self, request: Request) -> int:
-        """Return the prompt tokens that need no computation: those of a cached prefix, or fetched from another instance.
+        """Return how many prompt tokens need no computation, because they are in the prefix cache or come from another instance.
 
-        A prefix is a hit only after this engine has computed as many tokens; the last token is always computed.
+        A prefix is cached only after this engine has computed as many tokens; the last token is always computed.
         """
         if request.scheduled_t < 0.0:
             cached = request.cached_tokens
@@ -146,7 +146,7 @@ class Batch:
             tokens = (kv.step - request.decode_start_step) * kv.step_tokens
             kv.end_decoding(request.phase, request.kv_start_tokens + tokens)
             over = max(0, request.generated_tokens + tokens - request.output_tokens)
-            if over:  # the last speculative step yields fewer
+            if over:  # the last speculative step yields fewer tokens
                 self.ledger.take_back(over)
             request.generated_tokens += tokens - over
             request.last_token_t = now

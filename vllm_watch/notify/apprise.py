@@ -1,4 +1,4 @@
-"""Send messages through the library apprise, in threads, because it blocks. Page: docs/notifications.md."""
+"""Send messages through the library apprise, in threads, because it blocks. See docs/notifications.md."""
 
 import asyncio
 import contextlib
@@ -25,7 +25,7 @@ URLS_MAX = 50
 URLS_BYTES_MAX = 64 << 10
 SAID_MAX = 300
 PIECE_CHARACTERS_MIN = 4
-"""Shorter parts are not treated as secrets."""
+"""Shorter parts of a URL are not treated as secrets."""
 
 MISSING = "the library apprise is not installed"
 INSTALL = "pip install 'vllm-watch[apprise]'"
@@ -37,13 +37,13 @@ _TYPES = {"page": "failure", "ticket": "warning", "info": "info"}
 
 
 class Notifier:
-    """Sends each message to all URLs, until all have accepted it."""
+    """Sends each message to all URLs, until each of them has accepted it."""
 
     def __init__(self, settings: AppriseNotifier, tools: base.Tools) -> None:
         self._settings = settings
         self._tools = tools
         self._busy = False
-        self._taken: tuple[str, set[str]] = "", set()  # a message's key, its URLs that are done
+        self._taken: tuple[str, set[str]] = "", set()  # a message's key, and the URLs that accepted it
 
     async def send(self, message: Message) -> base.Sent:
         if self._busy:
@@ -121,7 +121,7 @@ class Notifier:
         return base.Sent(outcome=base.SENT, text=f"{len(urls)} taken")
 
     def _urls(self) -> list[str]:
-        """Read the URLs for each message: tokens may be rotated. Raises WatchError."""
+        """Read the URLs, for each message again, because tokens may be rotated. Raises WatchError."""
         settings = self._settings
         if settings.urls_file is None:
             name = settings.urls_variable or ""
@@ -152,7 +152,7 @@ class Notifier:
 def _service(url: str) -> "NotifyBase | None":
     import apprise  # noqa: PLC0415 - an extra, and slow to load
 
-    # No disk cache, and no thread pool that outlives us.
+    # This asset uses no disk cache, and no thread pool that outlives us.
     asset = apprise.AppriseAsset(
         async_mode=False, secure_logging=True, storage_mode="memory", app_id="vllm-watch",
         app_desc="vllm-watch", image_url_mask="", image_url_logo="",
@@ -161,7 +161,7 @@ def _service(url: str) -> "NotifyBase | None":
 
 
 def _notify(service: "NotifyBase", message: Message) -> bool:
-    """Send Markdown, which apprise converts, or plain text to services that take only that."""
+    """Send Markdown, which apprise converts, or plain text to services that take nothing else."""
     formats = {str(getattr(each, "value", each)) for each in _several(service.notify_format)}
     plain = formats == {"text"}
     done = message.phase == "resolved"
@@ -205,7 +205,7 @@ class _Said(logging.Handler):
 
 
 def _scheme(url: str) -> str:
-    """Return the scheme. A line without one is not shown: it may be a secret."""
+    """Return the scheme, or "no URL" for a line without one, which may be a secret."""
     found = re.match(r"([a-z0-9]{1,30})://", url)
     return found[1] if found else "no URL"
 

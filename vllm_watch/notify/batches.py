@@ -1,4 +1,4 @@
-"""Choose the next message: alerts of one cause in one group, or a digest. Pure."""
+"""Choose the next message to send: alerts of one cause in one group, or a digest. Pure."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -11,19 +11,19 @@ from vllm_watch.settings.notifications import NotifierSettings
 HOUR_SECONDS = 3600.0
 
 READY_MAX = 5
-"""More groups at once are probably one trouble, so they become a digest."""
+"""More causes or groups at once are probably one fault, so they become a digest."""
 
 DIGEST_SECONDS = 300.0
-"""At the hourly limit, a digest with a page is sent this long after the last message."""
+"""At the hourly limit, a digest with a critical alert is sent this long after the last message."""
 
 EXPIRE_SECONDS = {"page": 24 * 3600.0, "ticket": 4 * 3600.0, "info": 3600.0}
-"""Unsent notifications are dropped at this age. After a night a page is still news."""
+"""Unsent notifications are dropped at this age. A page is still news after a night."""
 
 CLOCK_SECONDS = 1.0
 """Smaller steps of the clock are ignored."""
 
 WAITING_MAX = 500
-"""Above this, the oldest notifications of the lowest severity are dropped."""
+"""Above this number, the oldest notifications of the lowest severity are dropped."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,7 +32,7 @@ class Item:
 
     phase: str
     alert: Alert
-    late: bool = False  # ended before its opening was sent
+    late: bool = False  # the alert ended before its opening was sent
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,9 +54,9 @@ def choose(
     sent_t: Sequence[float],
     now_t: float,
 ) -> tuple[Batch | None, float | None]:
-    """Return the batch to send now, or when to ask again. `sent_t`: times of the last hour's messages."""
+    """Return the batch to send now, or the time to ask again. `sent_t` has the times of the last hour's messages."""
     groups = _groups(waiting)
-    # A time in the future is from before the clock was set back.
+    # A time in the future was noted before the clock was set back.
     ready = [
         each for each in groups
         if not each.since_t <= now_t + CLOCK_SECONDS or each.since_t + settings.group_seconds <= now_t
@@ -79,7 +79,7 @@ def choose(
 
 
 def again(waiting: Sequence[Notification]) -> Batch:
-    """Return the batch of a message that was begun."""
+    """Return the batch of a message whose sending was begun."""
     return _batch(_groups(waiting))
 
 
@@ -120,7 +120,7 @@ def _groups(waiting: Iterable[Notification]) -> list[_Group]:
 
 
 def _folded(phases: Sequence[Notification]) -> Item:
-    """Fold an alert's phases into one: an unsent opening stays an opening, or becomes a late end."""
+    """Fold an alert's unsent phases into one: an opening stays an opening, or becomes a late end."""
     last, names = phases[-1], {each.phase for each in phases}
     if OPENED not in names or last.phase == OPENED:
         return Item(phase=last.phase, alert=last.alert)

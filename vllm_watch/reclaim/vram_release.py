@@ -1,6 +1,6 @@
 """Wait until the driver has released ended processes' GPU memory.
 
-A zombie keeps its GPU memory, and a context can outlive its process. So memory that no process explains is compared, too.
+A zombie keeps its GPU memory, and a CUDA context can outlive its process. So memory that no process explains is compared, too.
 """
 
 import asyncio
@@ -18,33 +18,33 @@ DEADLINE_SECONDS = 30.0
 """A driver releases the largest GPU within seconds of the process's end."""
 
 INTERVAL_SECONDS = 0.5
-"""A sample costs some milliseconds, and a person waits."""
+"""Interval of samples: one costs some milliseconds, and a person waits."""
 
 LEFT_BYTES_MAX = unaccounted.BASE_BYTES
-"""A driver's own bookkeeping varies by this much."""
+"""Memory that may stay: the driver's own bookkeeping varies by this much."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claim:
-    """The processes' memory on one GPU or MIG slice before they were ended."""
+    """The memory on one GPU or MIG slice of the processes to end."""
 
     index: int
     uuid: str
     name: str | None
     held: tuple[ProcessSample, ...]
     used_bytes: int | None  # of the whole GPU
-    unexplained_bytes: int | None  # used minus all holders'; None if unknown
+    unexplained_bytes: int | None  # used by no listed process; None if unknown
 
     @property
     def held_bytes(self) -> int | None:
-        """None: the driver does not report it."""
+        """Sum over the processes; None if the driver does not report it."""
         held = [each.used_bytes for each in self.held]
         return None if None in held else sum(bytes_ or 0 for bytes_ in held)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuRelease:
-    """One GPU's memory before and now. `released` None: unknown."""
+    """One GPU's memory before and now. `released` is None if unknown."""
 
     index: int
     uuid: str
@@ -58,7 +58,7 @@ class GpuRelease:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Release:
-    """Result for all claims."""
+    """The result for all claims."""
 
     gpus: tuple[GpuRelease, ...]
     waited_seconds: float = 0.0
@@ -79,7 +79,7 @@ class Release:
 
 
 def claims(gpus: Sequence[GpuSample], pids: Collection[int]) -> tuple[Claim, ...]:
-    """Return the memory of `pids` (as in NVML). Holders on MIG slices are not counted on the parent GPU."""
+    """Return the memory of `pids` (as in NVML). Processes on MIG slices are not counted on the parent GPU."""
     found = [
         Claim(
             index=gpu.index, uuid=gpu.uuid, name=gpu.name, used_bytes=gpu.memory_used_bytes,
@@ -93,7 +93,7 @@ def claims(gpus: Sequence[GpuSample], pids: Collection[int]) -> tuple[Claim, ...
 
 
 def judge(wanted: Sequence[Claim], gpus: Sequence[GpuSample] | None, text: str = "") -> Release:
-    """Compare the claims with a sample. `gpus` None: unreadable, for the reason in `text`."""
+    """Compare the claims with a sample. If `gpus` is None, it could not be read, for the reason `text`."""
     now = {gpu.uuid: gpu for gpu in gpus or ()}
     why = text or "the GPU is not listed any more"
     return Release(gpus=tuple(_judged(claim, now.get(claim.uuid), why) for claim in wanted))
@@ -161,7 +161,7 @@ def _of(gpu: GpuSample, pids: Collection[int]) -> tuple[ProcessSample, ...]:
 
 
 def _is_claimed(process: ProcessSample, claim: Claim) -> bool:
-    """Another process may have the same PID."""
+    """Compare more than the PID, which another process may have now."""
     if process.used_bytes == 0:
         return False  # listed without memory
     return any(each.pid == process.pid and track.is_same(each, process) for each in claim.held)

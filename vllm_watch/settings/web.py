@@ -1,4 +1,4 @@
-"""The web configuration file of Prometheus exporters. Options that Python's TLS cannot honour as Go's does are refused.
+"""Read the web configuration file of Prometheus exporters. Options that Go's TLS supports and Python's does not are refused.
 
 Source: github.com/prometheus/exporter-toolkit, docs/web-configuration.md.
 """
@@ -19,7 +19,7 @@ FILE_BYTES_MAX = 1 << 20
 USERS_MAX = 1000
 
 BCRYPT_COST_MAX = 14
-"""A check takes 50 ms at cost 10 and a second at 14; each step doubles the time, and 31 would take a day."""
+"""Checking a password takes 50 ms at cost 10 and a second at 14; each step doubles the time, and 31 would take a day."""
 
 _BCRYPT = re.compile(r"\$2[abxy]\$(\d\d)\$[./A-Za-z0-9]{53}")
 
@@ -34,7 +34,7 @@ CIPHERS: Mapping[str, str | None] = {
     "TLS_AES_256_GCM_SHA384": None,
     "TLS_CHACHA20_POLY1305_SHA256": None,
 }
-"""Go's names → OpenSSL's. None: TLS 1.3 suites, which are always on. Suites without forward secrecy or
+"""Go's names of cipher suites → OpenSSL's. None: TLS 1.3 suites, which are always on. Suites without forward secrecy or
 authenticated encryption are not supported."""
 
 _UNVERIFIED = {"RequestClientCert", "RequireClientCert", "RequireAnyClientCert"}
@@ -146,7 +146,7 @@ class TlsSettings(Sections):
 
     @property
     def ciphers(self) -> tuple[str, ...]:
-        """Return the suites by OpenSSL's names; empty means the defaults, or none if only 1.3 suites are listed."""
+        """OpenSSL's names of the suites. Empty means the default suites, or if only TLS 1.3 suites are listed, no others."""
         return tuple(name for each in self.cipher_suites if (name := CIPHERS[each]))
 
 

@@ -1,4 +1,4 @@
-"""Judge the GPUs of one host and the holders of their memory. Pure."""
+"""Judge the GPUs of one host, and the processes that hold their memory. Pure."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -22,7 +22,7 @@ from vllm_watch.signals.timeline import Timeline
 from vllm_watch.support import plugins
 
 VERSION = 1
-"""State of another version is ignored."""
+"""Format version; state of another version is ignored."""
 
 _NOWHERE = Place()
 
@@ -62,7 +62,7 @@ def host_detectors(settings: DetectorsSettings) -> dict[str, HostDetector]:
 
 
 class HostWatch:
-    """Follows one host from poll to poll. Its incidents have the target `host:NAME`."""
+    """Judges one host's polls, one after another. Its incidents have the target `host:NAME`."""
 
     def __init__(self, name: str, thresholds: DetectorsSettings | None = None) -> None:
         self.target = host_target(name)
@@ -168,7 +168,7 @@ class HostWatch:
         }
 
     def restore(self, state: stored.Stored) -> list[str]:
-        """Restore, before the first poll. Return the errors of lost parts."""
+        """Restore the state before the first poll. Return the errors of lost parts."""
         try:
             stored.version(state, VERSION)
             self._timeline.restore(state)
