@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 PAST_MAX = 5
-"""Shown attempts; the journal has all."""
+"""How many past attempts are shown; the journal has all."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,7 +36,7 @@ class Waiting:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttemptShown:
-    """One attempt, current or ended."""
+    """One restart attempt, which runs or has ended."""
 
     id: str
     state: str
@@ -63,13 +63,13 @@ class Paused:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestartPlan:
-    """One target's restarts."""
+    """The state of one target's restarts."""
 
     mode: str
     hook: str
     waiting: tuple[Waiting, ...] = ()
     under_way: AttemptShown | None = None
-    last: AttemptShown | None = None  # including dry runs
+    last: AttemptShown | None = None  # may be a dry run
     past: tuple[AttemptShown, ...] = ()  # last PAST_MAX, newest first
     draining: bool = False
     paused: Paused | None = None
@@ -82,7 +82,7 @@ class RestartPlan:
 
 @dataclass(slots=True)
 class RestartCounts:
-    """Counts since the start."""
+    """Counts since the start of the watcher."""
 
     outcomes: Mapping[tuple[str, str], int] = field(default_factory=dict)  # (trigger, outcome)
     blocked: Mapping[str, int] = field(default_factory=dict)

@@ -21,12 +21,12 @@ from vllm_watch.support.caller import Caller
 
 Ready = Callable[[], str | None]  # returns None if ready, else the reason
 Reload = Callable[[str, str], Awaitable[None]]
-"""Takes actor and source address. Raises WatchError if the configuration is refused."""
+"""Function that takes actor and source address, and raises WatchError if the configuration is refused."""
 Recording = Callable[[str, float], AsyncIterator[bytes]]  # takes the target's name and minutes
 ReadJournal = Callable[[float, int], Awaitable[Told]]
-"""Takes the start (Unix seconds) and the maximum number of entries. Raises WatchError."""
+"""Function that takes the start (Unix seconds) and the maximum number of entries, and raises WatchError."""
 
-RELOAD_SECONDS = 25.0  # to read the file and resolve names
+RELOAD_SECONDS = 25.0  # a reload reads the file and resolves names
 MINUTES_MAX = 60.0
 JOURNAL_ENTRIES_MAX = 2000  # about 1 KB each
 _CHUNK_SECONDS = 10.0
@@ -34,7 +34,7 @@ _TEXT = "text/plain; charset=utf-8"
 
 
 class Api:
-    """Handlers of these routes."""
+    """Handlers of the routes."""
 
     def __init__(
         self,
@@ -196,7 +196,7 @@ def _number(text: str, most: float) -> float | None:
 async def _download(
     request: web.Request, target: str, chunks: AsyncIterator[bytes]
 ) -> web.StreamResponse:
-    """Before the first chunk, an error gets a response; later, it aborts the connection."""
+    """Send the chunks. An error before the first chunk gets a response; a later one aborts the connection."""
     response = web.StreamResponse(
         headers={
             "Content-Type": "application/gzip",
@@ -228,7 +228,7 @@ async def _download(
 
 
 def _cut_off(request: web.Request) -> None:
-    """Abort: the client must not take the download for complete."""
+    """Abort the connection, because the client must not take the download for complete."""
     if request.transport is not None:
         request.transport.abort()
 

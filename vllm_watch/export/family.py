@@ -1,4 +1,4 @@
-"""Rows of the tables of metrics in `*_families.py`. To add a metric, add a row."""
+"""Types of the tables of metrics in `*_families.py`. To add a metric, add a row there."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ Kind = Literal["gauge", "counter", "summary", "histogram", "info"]
 Scope = Literal["watcher", "target", "incidents", "engine", "source", "gpu"]
 Series = Iterable[tuple[tuple[str, ...], float | None]]  # values of `labels` → value
 
-# Every series begins with these labels.
+# Scope of a metric → the labels with which each of its series begins.
 SCOPE_LABELS: Mapping[Scope, tuple[str, ...]] = {
     "watcher": (),
     "target": ("target",),
@@ -19,7 +19,7 @@ SCOPE_LABELS: Mapping[Scope, tuple[str, ...]] = {
     "gpu": ("gpu",),
 }
 
-# A faulty server could send any number of reasons.
+# A faulty server could export any number of label values.
 LABEL_VALUES_MAX = 32
 
 
@@ -31,7 +31,7 @@ class Family:
     kind: Kind
     scope: Scope
     help: str
-    absent: str = ""  # when there is no series, and why
+    absent: str = ""  # sentence about when there is no series, and why
     labels: tuple[str, ...] = ()
     value: Callable[[Any], float | None] | None = None
     series: Callable[[Any], Series | None] = lambda _: None
@@ -83,7 +83,7 @@ def by_label(path: str) -> Callable[[Any], Series | None]:
 
 
 def quantiles(path: str) -> Callable[[Any], Series]:
-    """Return a reader of signals.records.Quantiles."""
+    """Return a reader of the quantiles in a signals.records.Quantiles."""
     get = attrgetter(path)
 
     def read(row: Any) -> Series:

@@ -1,6 +1,6 @@
-"""Report incidents as Events of the engine's pod (`kubectl describe pod`). Page: docs/notifications.md.
+"""Report incidents as Events of the engine's pod (`kubectl describe pod`). See docs/notifications.md.
 
-Events are hints that expire, so none is kept on disk. An Event's name derives from its content, so each Event exists once.
+Events are hints that expire, so none is kept on disk. An Event's name is a hash of its content, so each Event exists once.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ _log = structlog.get_logger()
 
 QUEUE_MAX = 1000
 TRIES_MAX, WAIT_SECONDS = 6, 2.0
-"""Waits of 2 to 32 s are enough for an upgrade of the API server."""
+"""Retries wait 2 to 32 s, which is enough for an upgrade of the API server."""
 
 MESSAGE_MAX = 1024  # the API server's limit
 _POD_NAME_MAX = 200  # the limit of an Event's name is 253
@@ -108,7 +108,7 @@ class Events:
 
 
 async def post(api: Api, event: IncidentEvent, pod: Pod) -> Answer:
-    """Write an Event. Raises KubernetesError if there is no answer."""
+    """Write an Event. Raises KubernetesError if there is no response."""
     namespace, name = pod[0] or api.access.namespace, pod[1]
     folder = f"/api/v1/namespaces/{namespace}"
     found = await api.get(f"{folder}/pods/{name}")
@@ -157,7 +157,7 @@ def _message(event: IncidentEvent) -> str:
 
 
 def check(settings: KubernetesEvents, tools: base.Tools) -> list[Finding]:
-    """Check the access to the API."""
+    """Check the access to the API server."""
     if settings.pod.startswith("$") and not _own_pod(settings, tools):
         text = f"the environment has no {settings.pod[1:]}"
         return [Finding(ok=False, text=text, remedy="set it from metadata.name, or name the pod")]

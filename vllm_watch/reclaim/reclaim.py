@@ -16,7 +16,7 @@ from vllm_watch.signals.holders.words import size
 from vllm_watch.state.journal import Entry, Journal
 
 KILL_SECONDS = 10.0
-"""A process with 100 GiB of host memory takes some seconds to end."""
+"""Wait after SIGKILL: a process with 100 GiB of host memory takes some seconds to end."""
 
 TITLE_CHARACTERS = 40
 
@@ -25,7 +25,7 @@ INTENT, TERM, KILL, OUTCOME = "reclaim_intent", "reclaim_term", "reclaim_kill", 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Patience:
-    """Limits of the waits."""
+    """Timeouts of a reclaim."""
 
     term_seconds: float = 10.0
     kill_seconds: float = KILL_SECONDS
@@ -34,7 +34,7 @@ class Patience:
 
 @dataclass(slots=True, kw_only=True)
 class Ended:
-    """`by` None: the process did not end."""
+    """How one process ended; if `by` is None, it did not end."""
 
     pid: int
     by: str | None = None  # "term" | "kill"
@@ -58,11 +58,11 @@ class Outcome:
 
 @dataclass(slots=True, kw_only=True)
 class Reclaim:
-    """A confirmed reclaim. `journal` None: not journaled."""
+    """A confirmed reclaim, which is journaled unless `journal` is None."""
 
     plan: Plan
     pins: Mapping[int, Pinned]  # by the victim's PID
-    gpus: Sequence[GpuSample]  # at confirmation
+    gpus: Sequence[GpuSample]  # when the person confirmed
     read: Callable[[], Awaitable[GpuReading]]
     journal: Journal | None
     actor: str
@@ -70,7 +70,7 @@ class Reclaim:
     tell: Callable[[str], None] = lambda _: None
 
     async def run(self) -> Outcome:
-        """Raises JournalError if the intent cannot be written; then nothing was done."""
+        """End the processes. Raises JournalError if the intent cannot be written; then nothing was done."""
         claims = vram_release.claims(self.gpus, [each.pid for each in self.plan.victims])
         for victim in self.plan.victims:
             await self._note(INTENT, victim, reason=why(victim), before=held(victim))
@@ -146,7 +146,7 @@ class Reclaim:
 
 
 def why(victim: Victim) -> str:
-    """Return why the victim is stale."""
+    """Return why the victim (a process to end) is stale."""
     judged = victim.holder.judged
     return f"{judged.reason}: {'; '.join(judged.evidence)}"
 
@@ -178,7 +178,7 @@ def said(outcome: Outcome) -> str:
 
 
 def _title(victim: Victim) -> str:
-    """Arguments may hold secrets, so only the program's name or title is shown."""
+    """Return only the program's name or title, because its arguments may hold secrets."""
     process = victim.holder.process
     title = process.cmdline[0] if process.cmdline else process.name
     return f" ({title.rpartition('/')[2][:TITLE_CHARACTERS]})" if title else ""

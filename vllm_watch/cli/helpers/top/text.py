@@ -1,4 +1,4 @@
-"""Format compact numbers, bars and curves. None becomes `-`, not zero."""
+"""Format compact numbers, bars and curves. None is shown as `-`, not as zero."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -16,7 +16,7 @@ STATE_STYLES = {
 SEVERITY_STYLES = {"page": "bold white on red", "ticket": "bold yellow", "info": "cyan"}
 STATES_BY_URGENCY = tuple(STATE_STYLES)
 UNKNOWN = "-"
-_HIGH_RATIO, _FULL_RATIO = 0.8, 0.95  # a bar turns yellow, then red
+_HIGH_RATIO, _FULL_RATIO = 0.8, 0.95  # from here on, a bar is yellow, or red
 _BLOCKS = " ▏▎▍▌▋▊▉█"
 _SPARKS = "▁▂▃▄▅▆▇█"
 _KILO, _TEN, _HUNDRED, _MINUTE = 1000, 10, 100, 60
@@ -24,7 +24,7 @@ _GIB = 1 << 30
 
 
 def fit(text: str, width: int) -> str:
-    """Return exactly `width` characters; the middle is cut, as both ends distinguish names."""
+    """Return exactly `width` characters; the middle is cut, because both ends distinguish names."""
     text = visible(text)
     if len(text) > width:
         head = (width - 1) // 2
@@ -93,7 +93,7 @@ def gib(value: float | None) -> str:
 
 
 def bar(ratio: float | None, width: int, style: str = "") -> Text:
-    """Return a bar, coloured by fullness unless styled."""
+    """Return a bar, coloured by the ratio unless `style` is given."""
     if ratio is None:
         return Text("·" * width, "bright_black")
     ratio = min(max(ratio, 0.0), 1.0)
@@ -106,7 +106,7 @@ def bar(ratio: float | None, width: int, style: str = "") -> Text:
 
 
 def sparkline(values: Sequence[float | None], width: int) -> str:
-    """Return a curve from zero to the maximum; unknown leaves a gap."""
+    """Return a curve from zero to the maximum; an unknown value leaves a gap."""
     shown = list(values)[-width:]
     top = max((value for value in shown if value is not None), default=0.0)
     steps = len(_SPARKS) - 1
