@@ -30,7 +30,7 @@ class SourceHealth:
 
 @dataclass(slots=True)
 class StoreHealth:
-    """Uses of the state folder since the watcher started."""
+    """Writes to the state folder since the watcher started."""
 
     folder: str
     ok: bool = True
@@ -39,7 +39,7 @@ class StoreHealth:
     errors: dict[str, int] = field(default_factory=dict)
 
     def count(self, reason: str | None, because: str | None, t: float) -> None:
-        """`reason` and `because` are None after a success."""
+        """Count a write; `reason` and `because` are None after a success."""
         self.ok, self.because = reason is None, because
         if reason is None:
             self.last_success_timestamp_seconds = t
@@ -47,7 +47,7 @@ class StoreHealth:
             self.errors[reason] = self.errors.get(reason, 0) + 1
 
     def count_charts(self, reason: str | None, _because: str | None, _t: float) -> None:
-        """Count damaged charts; failed writes count for the state file only."""
+        """Count damaged charts. Failed writes are counted only for the state file."""
         if reason in ("damaged", "entry"):
             self.errors[reason] = self.errors.get(reason, 0) + 1
 
@@ -83,7 +83,7 @@ class NotifierHealth:
     outcomes: dict[str, int] = field(default_factory=lambda: dict.fromkeys(NOTIFIER_OUTCOMES, 0))
 
     def count(self, outcome: str, count: int, queue: int, because: str | None, t: float) -> None:
-        """An empty outcome updates only the queue length."""
+        """Count an outcome; an empty one updates only the queue length."""
         self.queue = queue
         if not outcome:
             return

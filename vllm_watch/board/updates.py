@@ -1,4 +1,4 @@
-"""Collect changes of the board until a listener reads them, in sets of names to bound the memory."""
+"""Collect changes of the board until a listener reads them. Sets of names bound the memory."""
 
 import asyncio
 from dataclasses import dataclass
@@ -50,7 +50,7 @@ class Updates:
         incident: str | None = None,
         urgent: bool = False,
     ) -> None:
-        """Without arguments, mark a new GPU reading."""
+        """Mark a change; without arguments, a new GPU reading."""
         if urgent:
             self.urgent.set()
         if changed is not None:
@@ -89,7 +89,7 @@ class Listeners:
         return len(self._all)
 
     def add(self) -> Updates:
-        """Raises TooManyListenersError."""
+        """Add a listener. Raises TooManyListenersError."""
         if len(self._all) >= LISTENERS_MAX:
             raise TooManyListenersError(
                 f"{len(self._all)} pages already listen to live updates, the limit is {LISTENERS_MAX}",

@@ -24,7 +24,7 @@ class Alert:
     incident: Incident
     about: str = INCIDENT  # INCIDENT | RESTART | UNREADABLE
     group: str = ""
-    restart: str = ""  # a sentence
+    restart: str = ""  # sentence about the incident's restart
     silenced: bool = False
     inhibited: bool = False  # another incident is reported instead
 
@@ -38,7 +38,7 @@ class Alert:
 
 
 def to_state(alert: Alert) -> dict[str, Any]:
-    """Return the alert as plain values."""
+    """Return the alert as plain values to store."""
     incident = alert.incident
     event = OPENED if incident.open else RESOLVED
     t = incident.updated_t if incident.resolved_t is None else incident.resolved_t
@@ -61,7 +61,7 @@ def from_state(state: Mapping[str, Any]) -> Alert:
 
 
 def _of_0_1(state: Mapping[str, Any]) -> dict[str, Any]:
-    """Convert a record of release 0.1: an upgrade must not send open alerts again."""
+    """Convert a record of release 0.1, so that an upgrade does not send open alerts again."""
     ended_t, blank = state["ended_t"], {"name": "", "value": None, "unit": "", "expected": None}
     event = {
         "event": OPENED if ended_t is None else RESOLVED,

@@ -34,9 +34,9 @@ class Sent:
 
 
 class Report(NamedTuple):
-    """One update of NotifierHealth."""
+    """One update of a notifier's NotifierHealth."""
 
-    outcome: str  # SENT (a message) | FAILED (a try) | DROPPED (notifications) | "" (only the queue's length changed)
+    outcome: str  # SENT | FAILED | DROPPED | "" (only the queue's length changed)
     number: int
     queue: int
     because: str | None  # without secrets
@@ -48,7 +48,7 @@ Tell = Callable[[Report], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """One check of a configuration."""
+    """The result of one check of a configuration."""
 
     ok: bool
     text: str
@@ -59,7 +59,7 @@ class Notifier(Protocol):
     """Sends messages over one channel."""
 
     async def send(self, message: Message) -> Sent:
-        """Send it within timeout_seconds. Raises only CancelledError."""
+        """Send the message within timeout_seconds. Raises only CancelledError."""
 
     def check(self) -> list[Finding]:
         """Check files, variables and libraries without sending."""

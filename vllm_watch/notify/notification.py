@@ -1,4 +1,4 @@
-"""One phase of one alert for one notifier."""
+"""A notification: one phase of one alert for one notifier."""
 
 from dataclasses import dataclass
 
@@ -7,10 +7,10 @@ from vllm_watch.notify.alert import Alert
 OPENED, WORSE, CHANGED, REMINDER, RESOLVED, SAID = (
     "opened", "worse", "changed", "reminder", "resolved", "said",
 )  # fmt: skip
-"""CHANGED: the recommended first step changed. Steps of restarts have only SAID."""
+"""Phases of an alert. CHANGED means that the recommended first step changed. Steps of restarts have only SAID."""
 
 DROPPED = "dropped"
-"""Replaces the message's key. The key of the message that reported the drop is appended."""
+"""Replaces the message's key in a dropped notification. The key of the message that reported the drop is appended."""
 
 Key = tuple[str, str, str]  # notifier, alert id, name of the phase
 
@@ -21,10 +21,10 @@ class Notification:
 
     notifier: str
     name: str  # such as "reminder 2"
-    t: float  # due since
+    t: float  # when it fell due
     alert: Alert
     sent_t: float | None = None  # None: queued
-    message: str | None = None  # key of its message
+    message: str | None = None  # idempotency key of its message
 
     @property
     def key(self) -> Key:

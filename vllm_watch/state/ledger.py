@@ -1,4 +1,4 @@
-"""The notifiers' ledger: sent and pending notifications, one row per notifier and phase."""
+"""Store sent and pending notifications, with one row per notifier, alert and phase of the alert."""
 
 import sqlite3
 from collections.abc import Mapping
@@ -10,16 +10,16 @@ from vllm_watch.state.worker import Worker
 
 READ_SECONDS = 5.0
 WRITE_SECONDS = 5.0
-"""A write takes milliseconds; messages wait no longer for a hanging disk."""
+"""Timeouts: a write takes milliseconds, and messages must not wait longer for a hanging disk."""
 
 Key = tuple[str, str, str]  # notifier, id of the subject, phase
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One phase, for one notifier."""
+    """One phase of an alert, for one notifier."""
 
-    t: float  # Unix seconds; due since then
+    t: float  # Unix seconds since which the notification is due then
     sent_t: float | None  # None: pending
     message: str | None  # idempotency key of its message
     said: Mapping[str, Any]  # the alert at that time
@@ -46,9 +46,9 @@ class LedgerTable:
         return await self._worker.do(read, seconds=READ_SECONDS, writes=False)
 
     async def write(self, changed: Mapping[Key, Row | None]) -> bool:
-        """Write the rows; None removes one.
+        """Write the rows; None removes a row.
 
-        Returns False without writing if the file is new and lacks the earlier rows. Raises StateError.
+        Return False without writing if the file is new and lacks the earlier rows. Raises StateError.
         """
 
         def write(db: sqlite3.Connection) -> bool:

@@ -1,4 +1,4 @@
-"""List the commands; their modules are imported on use."""
+"""List the commands. A command's module is imported when it is used."""
 
 import argparse
 import gc
@@ -58,7 +58,7 @@ def load(name: str) -> Command:
 
 
 def _import_structlog_alone() -> None:
-    """Importing rich takes a tenth of the start, for tracebacks that are never shown."""
+    """Import structlog without rich, which takes a tenth of the start for tracebacks that are never shown."""
     if "structlog" in sys.modules or "rich" in sys.modules:
         return
     sys.modules["rich"] = None  # type: ignore[assignment]

@@ -17,7 +17,7 @@ from vllm_watch.settings.hooks import WebhookHook
 
 WAIT_SECONDS_FIRST = 0.5  # doubled each time
 WAIT_SECONDS_MAX = 30.0
-"""The attempt holds a lock meanwhile, so a longer Retry-After is cut."""
+"""Longest wait. The attempt holds a lock meanwhile, so a longer Retry-After is cut to this."""
 _TRY_AGAIN = (429, 503)
 
 
