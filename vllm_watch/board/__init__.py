@@ -1,1 +1,1 @@
-"""The latest results, written once per scrape, read by everything else."""
+"""The latest results, which each scrape writes once and everything else reads."""

@@ -1,4 +1,4 @@
-"""Authorization, rate limit and log of every endpoint that makes changes."""
+"""Authorize, rate-limit and log requests to every endpoint that makes changes."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -11,14 +11,14 @@ from vllm_watch.export.auth import Auth
 from vllm_watch.support.caller import Caller
 
 ANSWER_SECONDS = 30.0
-"""Enough for the guard's checks and its lock."""
+"""Timeout of a request, which is enough for the restart guard's checks and lock."""
 
 _log = structlog.get_logger()
 
 
 Handle = Callable[[web.Request, Caller], Awaitable[web.StreamResponse]]
 Known = Callable[[web.Request], str | None]
-"""Returns the name of a caller that needs no token, else None."""
+"""Function that returns the name of a caller that needs no token, else None."""
 
 
 class Guarded:

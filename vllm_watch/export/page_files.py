@@ -1,4 +1,4 @@
-"""The page's files, its runbooks, and a digest: open pages reload when the digest changes."""
+"""Read the status page's files, its runbooks, and a digest; open pages reload when the digest changes."""
 
 import hashlib
 from functools import lru_cache

@@ -1,4 +1,4 @@
-"""TLS of the web configuration."""
+"""Make the TLS context of the web configuration."""
 
 import ssl
 

@@ -9,12 +9,12 @@ from vllm_watch.samples.engine import Histogram
 
 
 class Buckets:
-    """Counts per bucket, cumulated only when read."""
+    """Counts per bucket, which are cumulated only when read."""
 
     __slots__ = ("_snapshot", "bounds", "counts", "sum")
 
     def __init__(self, bounds: tuple[float, ...]) -> None:
-        """`bounds` ascend and end with +Inf."""
+        """`bounds` must ascend and end with +Inf."""
         self.bounds = bounds
         self.counts = [0.0] * len(bounds)
         self.sum = 0.0

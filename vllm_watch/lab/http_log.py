@@ -1,4 +1,4 @@
-"""Counts of HTTP requests: the http_* families."""
+"""Count HTTP requests for the http_* metric families."""
 
 from collections.abc import Mapping
 
@@ -14,7 +14,7 @@ _ALL_BOUNDS = (
 
 
 class HttpLog:
-    """Series appear with their first request; `*_created` are Unix times."""
+    """The counts. A series appears with its first request; `*_created` are Unix times."""
 
     def __init__(self) -> None:
         self.requests: dict[tuple[str, str, str], float] = {}  # handler, method, "2xx" → count

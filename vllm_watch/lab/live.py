@@ -1,4 +1,4 @@
-"""A scene in real time, with one port per server."""
+"""Run a scene (scene.py) in real time, with one port per server."""
 
 import asyncio
 import time
@@ -31,7 +31,7 @@ class Live:
         await self.stop()
 
     async def start(self) -> list[Target]:
-        """Raises ServeError if a port is taken; then none stays open."""
+        """Open the ports. Raises ServeError if one is taken; then none stays open."""
         if not self.scene.epoch:
             self.scene.begin_at(time.time())
         self._began_s = time.monotonic() - (time.time() - self.scene.epoch) / self.speed

@@ -1,4 +1,4 @@
-"""Named stories: small fleets with scripted events."""
+"""Named stories: small simulated fleets with scripted events."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -20,7 +20,7 @@ from vllm_watch.lab.workload import ClosedLoop, OpenLoop, Sizes, bursty
 
 @dataclass(frozen=True, slots=True)
 class Story:
-    """`build(seed)` creates a new scene; the same seed gives the same story."""
+    """A story, whose `build(seed)` makes a new scene; the same seed gives the same events."""
 
     slug: str
     title: str
@@ -91,7 +91,7 @@ def _demo(seed: int) -> Scene:
         _demo_server("legacy", load(rng(4), 0.6), release=V0),
     ]
     for index, server in enumerate(servers):
-        # Start times map GPU processes to servers.
+        # The watcher maps GPU processes to servers by start times.
         server.process_start_t = _START_INTERVAL_SECONDS * (index - len(servers))
     rack = GpuRack(4)
     rack.place(servers[0], 0)

@@ -1,4 +1,4 @@
-"""Hold attempts until they are on disk, because a full disk does not stop an attempt after its call."""
+"""Hold attempts until they are on disk, because a full disk does not stop an attempt after its hook call."""
 
 from collections.abc import Iterable
 
@@ -11,7 +11,7 @@ from vllm_watch.state.journal import Journal
 _log = structlog.get_logger()
 
 PENDING_MAX = 100
-"""More than can begin while the disk fails."""
+"""Limit of held attempts, which is more than can begin while the disk fails."""
 
 
 class PendingWrites:
@@ -41,7 +41,7 @@ class PendingWrites:
             _log.error("attempt_not_written", attempt=lost.id, target=lost.target, state=lost.state)
 
     async def flush(self) -> None:
-        """Write until the disk refuses. Never raises JournalError."""
+        """Write the held attempts until a write fails. Never raises JournalError."""
         for attempt_id in list(self._pending):
             attempt = self._pending.get(attempt_id)
             if attempt is None or attempt_id in self._in_flight:

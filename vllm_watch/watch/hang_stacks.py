@@ -1,4 +1,4 @@
-"""Take the stacks of a server on this host once when a hang begins, as evidence only."""
+"""Take the stacks of a server on this host once when a hang begins. They are only evidence."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -15,11 +15,11 @@ from vllm_watch.sources.this_host import serves_here
 _log = structlog.get_logger()
 
 AT_ONCE_MAX = 16
-"""If more incidents than this wait for stacks, the rest get none."""
+"""If more incidents than this wait for stacks, the others get none."""
 
 
 class HangStacks:
-    """Calls `note` with the target, the incident's id and the stacks as a sentence."""
+    """Takes stacks, and calls `note` with the target, the incident's id and a sentence about them."""
 
     def __init__(
         self, board: Board, stacks: Stacks, note: Callable[[str, str, str], None], procfs: Path

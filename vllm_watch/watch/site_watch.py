@@ -11,12 +11,12 @@ from vllm_watch.watch.watch import Watch
 
 
 def host_of(url: str) -> str:
-    """Return the host; its targets share GPUs."""
+    """Return the URL's host; targets with the same host share GPUs."""
     return urlsplit(url).hostname or url
 
 
 class SiteWatch:
-    """Follows the targets that the observations name."""
+    """Judges the targets that the observations name."""
 
     def __init__(
         self,

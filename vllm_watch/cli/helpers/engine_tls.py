@@ -1,4 +1,4 @@
-"""Arguments for TLS to an engine: the keys of `scrape.tls_config`."""
+"""Command-line arguments for TLS to an engine, with the names of the keys of `scrape.tls_config`."""
 
 import argparse
 
