@@ -1,4 +1,4 @@
-"""The configuration, read from a file, the environment and the command line, of which later ones override earlier ones. docs/configuration.md is generated from it."""
+"""The configuration: from file, environment and command line, of which later ones override earlier ones. docs/configuration.md is generated from it."""
 
 import os
 import re
@@ -72,7 +72,7 @@ class Config(Sections):
     Why: With the default, only this host has access."""
 
     web_config: FilePath | None = None
-    """Web configuration file as for Prometheus exporters: TLS, passwords, headers ([security.md](security.md)). It is reread when it changes.
+    """Web configuration file as for Prometheus exporters: TLS, passwords, headers ([security.md](security.md)); reread when it changes.
     Default: none: plain HTTP without authentication"""
 
     external_url: Annotated[HttpUrl, AfterValidator(_base)] | None = None
@@ -87,12 +87,12 @@ class Config(Sections):
 
     procfs: FilePath = Path("/proc")
     """Mount point of the host's `/proc`.
-    Why: Outside a container, `/proc` is the host's own; in one, mount the host's elsewhere."""
+    Why: Outside a container, `/proc` is the host's own."""
 
     py_spy: FilePath | None = None
-    """Path of py-spy, to add stacks of hung processes on this host to incidents.
+    """Path of py-spy, which adds stacks of hung processes on this host to incidents.
     Default: none: no stacks
-    Why: py-spy reads another process's memory, which needs that process's user or CAP_SYS_PTRACE."""
+    Why: It reads another process's memory, which needs that process's user or CAP_SYS_PTRACE."""
 
     engine_log: FilePath | None = None
     """File with the server's output; with several targets, set `engine_log` of each target instead.

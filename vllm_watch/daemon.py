@@ -1,4 +1,4 @@
-"""Build every object once, start the tasks, reconfigure them on reload and stop them on SIGTERM. This module decides nothing."""
+"""Build every object once, start the tasks, reconfigure them on reload and stop them on SIGTERM. Nothing is decided here."""
 
 import asyncio
 import signal
@@ -45,7 +45,7 @@ if TYPE_CHECKING:  # imported late: only some configurations need it
 _log = structlog.get_logger()
 
 STOP_SECONDS = 5.0
-"""Tasks that still run after this time are abandoned; restart hooks have ended before."""
+"""Tasks that still run after this are abandoned; hooks have already ended."""
 
 
 class Daemon:
@@ -101,7 +101,7 @@ class Daemon:
         return StateFolder(self._config.state_dir, store.count, store.count_charts)
 
     def _configure_restarts(self) -> None:
-        """Load the module of restarts once a configuration first enables them; it stays loaded."""
+        """Load the module when a configuration first enables restarts; it stays loaded."""
         if self._restarts is not None:
             self._restarts.configure(self._config)
         elif self._config.wants_restarts:
@@ -159,7 +159,7 @@ class Daemon:
         self._tasks = [serving]
         self._session = http.new_session()
         self._loops.open(self._session)
-        async with self._reloading:  # the API is already served, and a reload through it must wait
+        async with self._reloading:  # the API is already served, so its reloads must wait
             await self._memory.open()
             self._publisher.open(self._host.watch)
             if self._restarts is not None:
@@ -190,7 +190,7 @@ class Daemon:
             task.cancel()
         ending = [self._discovery.close(), self._notify.stop()]
         if self._restarts is not None:
-            # The loops stop before Restarts: without it, they would take a restart in progress for a fault.
+            # Stop the loops first: without Restarts, they would take a restart in progress for a fault.
             ending.append(self._restarts.stop())
         tasks += map(asyncio.create_task, ending)
         await asyncio.wait(tasks, timeout=STOP_SECONDS)

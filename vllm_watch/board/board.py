@@ -1,4 +1,4 @@
-"""Hold the latest results, which the daemon writes and every page, API and exporter reads, in one event loop without locks."""
+"""Hold the latest results, which the daemon writes and all outputs read, in one event loop without locks."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -26,7 +26,7 @@ from vllm_watch.signals.records import TargetSignals
 BEFORE_SECONDS = 120.0
 
 FROZEN_ENGINES_MAX = 4
-"""Limit of engines whose charts, 4.3 KB each, are kept with an incident of a whole server."""
+"""Limit of charts, 4.3 KB each, kept with an incident of a whole server."""
 
 
 @dataclass(slots=True)
@@ -37,7 +37,7 @@ class TargetEntry:
     interval_seconds: float
     signals: TargetSignals | None = None
     looked: Looked | None = None
-    late_seconds: float | None = None  # how late the last scrape began
+    late_seconds: float | None = None  # after the planned start
     sources: dict[str, SourceHealth] = field(default_factory=dict)
     history: dict[str, History] = field(default_factory=dict)  # by engine label
     day: Day = field(default_factory=Day)
@@ -59,7 +59,7 @@ class Past:
 
 
 class Board:
-    """The latest results of all targets. `window_seconds`, the window of rates and quantiles, is only shown."""
+    """All results. `window_seconds`, the window of rates and quantiles, is only shown."""
 
     def __init__(self, window_seconds: float = 60.0, host: str = "localhost") -> None:
         self.window_seconds = window_seconds
@@ -112,7 +112,7 @@ class Board:
         looked: Looked | None = None,
         late_seconds: float | None = None,
     ) -> None:
-        """Set the target's results. `incidents` are its open ones; `events` may concern other targets. `late_seconds` is None if unscheduled."""
+        """`incidents` are the target's open ones; `events` may concern other targets. `late_seconds` is None if unscheduled."""
         entry = self._targets.get(signals.target)
         if entry is not None:
             for source, call in calls:
@@ -134,7 +134,7 @@ class Board:
                 self.listeners.mark(incident=incident.id)
 
     def _remember(self, entry: TargetEntry, signals: TargetSignals) -> None:
-        """Add the signals to the charts. A target that is down has no engines, but keeps its charts, because they show the fall."""
+        """Extend the charts. A target that is down has no engines, but keeps its charts, which show the fall."""
         for gone in entry.history.keys() - signals.engines.keys() if signals.engines else ():
             del entry.history[gone]
         for engine, now in signals.engines.items():
@@ -182,7 +182,7 @@ class Board:
     def restore_incidents(
         self, target: str, events: Iterable[IncidentEvent], opened: Mapping[str, int]
     ) -> None:
-        """Restore incidents of an earlier run; `opened` has their totals by kind."""
+        """`opened` has an earlier run's totals by kind."""
         self.tell(events)
         entry = self.entry(target)
         if entry is not None:
@@ -205,7 +205,7 @@ class Board:
         events: Iterable[IncidentEvent] = (),
         looked: Looked | None = None,
     ) -> None:
-        """Set the GPUs' results, and drop the Xid counts of GPUs that the reading lacks, unless its `gpus` is None."""
+        """Show a GPU reading, and drop the Xid counts of GPUs that it lacks, unless its `gpus` is None."""
         self.gpus, self.host.looked = reading, looked
         self.holders = {each.gpu.uuid: each for each in holders}
         if reading.gpus is not None:
@@ -221,7 +221,7 @@ class Board:
     def call(
         self, source: str, target: str, outcome: str, duration_seconds: float, at: float
     ) -> None:
-        """Count a call. `target` is "" for a source of the host; `outcome` is one of observation.OUTCOMES or a GpuReading.status."""
+        """`target` is "" for a source of the host; `outcome` is one of observation.OUTCOMES or a GpuReading.status."""
         if not target:
             sources = self.host_sources
         elif (entry := self._targets.get(target)) is not None:

@@ -1,7 +1,7 @@
 """Call the Kubernetes API server, with limits of time and size.
 
-Kubernetes rotates tokens, so the pod's credentials are read again for each call. Calls are minutes apart, so each opens
-its own connection. Source: kubernetes.io/docs/tasks/run-application/access-api-from-pod, "Directly accessing the REST API".
+Tokens are rotated, so the pod's credentials are read for each call. Calls are minutes apart, so each has its own
+connection. Source: kubernetes.io/docs/tasks/run-application/access-api-from-pod, "Directly accessing the REST API".
 """
 
 import asyncio
@@ -25,7 +25,7 @@ CALL_SECONDS = 10.0
 """Timeout of a call: the API server answers in milliseconds, and callers retry."""
 
 CONNECT_SECONDS = 5.0
-"""Connect timeout. It is shorter than CALL_SECONDS, so a call that reached CALL_SECONDS was connected."""
+"""Connect timeout, shorter than CALL_SECONDS, so a call that reached CALL_SECONDS was connected."""
 
 ANSWER_BYTES_MAX = 4 << 20
 """Largest response: a pod takes some KB, and the pod list of a large namespace one or two MiB."""
@@ -38,7 +38,7 @@ _FILE_BYTES_MAX = 1 << 20
 _MESSAGE_CHARACTERS_MAX = 300
 
 Take = Callable[[Mapping[str, Any]], bool]
-"""Function that handles one event, and returns False to stop the watch."""
+"""Handles one event, and returns False to stop the watch."""
 
 NewSession = Callable[[aiohttp.BaseConnector | None], aiohttp.ClientSession]
 
@@ -48,7 +48,7 @@ class KubernetesError(WatchError):
 
     def __init__(self, cause: str, remedy: str, *, sent: bool) -> None:
         super().__init__(cause, remedy)
-        self.sent = sent  # True: the server may have executed the request
+        self.sent = sent  # the server may have executed the request
 
 
 class Answer(NamedTuple):
@@ -56,7 +56,7 @@ class Answer(NamedTuple):
 
     status: int
     document: dict[str, Any]
-    retry_after_seconds: float | None = None  # which the server requests with 429 and 503
+    retry_after_seconds: float | None = None  # requested with 429 and 503
 
     @property
     def ok(self) -> bool:
@@ -81,7 +81,7 @@ class Access:
     url: str
     token_file: Path | None = None
     ca_file: Path | None = None  # None: the system's CAs
-    namespace: str = ""  # of vllm-watch's own pod; "": unknown
+    namespace: str = ""  # of our own pod; "": unknown
 
 
 def in_cluster(environ: Mapping[str, str], folder: Path | None = None) -> Access:
@@ -112,7 +112,7 @@ def _namespace(file: Path) -> str:
 
 
 class Api:
-    """Client of the API server. Every method raises KubernetesError if there was no response."""
+    """Every method raises KubernetesError if there was no response."""
 
     def __init__(self, access: Access, session: NewSession) -> None:
         self.access = access
@@ -139,8 +139,7 @@ class Api:
     ) -> Answer:  # fmt: skip
         """Pass each event to `take` until it returns False or the server ends the stream, and return an empty answer.
 
-        The connection may last CALL_SECONDS longer than the requested `seconds`. Raises KubernetesError also if the
-        stream breaks off.
+                The connection may last CALL_SECONDS longer than `seconds`. Raises KubernetesError also if the stream breaks off.
         """
         headers, secure = await asyncio.to_thread(self._credentials)
         timeout = aiohttp.ClientTimeout(

@@ -1,6 +1,6 @@
-"""Follow the pods of one namespace, or of all namespaces, with one list and then a resumable watch.
+"""Follow the pods of one namespace, or of all: one list, then a resumable watch.
 
-An outage of the API server must not end the watching of engines, so the last known pods are kept.
+An outage of the API server must not end the watching of engines, so the last pods are kept.
 Source: kubernetes.io/docs/reference/using-api/api-concepts, "Efficient detection of changes", "410 Gone", "Watch bookmarks".
 """
 
@@ -16,13 +16,13 @@ WATCH_SECONDS = 180.0
 """Duration of one watch; its end reveals a silently dead connection."""
 
 PODS_MAX = 2000
-"""Limit of pods: several times as many as one watcher can scrape. Each takes less than a KB."""
+"""Several times as many as one watcher can scrape. Each takes less than a KB."""
 
 PAGE_PODS = 100
 """Pods per page: each takes some 20 KB, and a response may have 4 MiB."""
 
 PAGES_MAX = 100
-"""Limit of pages: a list that the server never ends is cut at 10,000 pods."""
+"""A list that the server never ends is cut at 10,000 pods."""
 
 PAUSE_SECONDS = 1.0
 """The pause between watches is doubled after each further failure."""
@@ -34,18 +34,18 @@ _GONE, _RIGHTS = 410, (401, 403)
 
 
 class PodWatch:
-    """One watch, whose `pods` and `problem` can be read at any time."""
+    """`pods` and `problem` can be read at any time."""
 
     def __init__(
         self, namespace: str, query: Mapping[str, str], api: Callable[[], Api], changed: Callable[[], None]
     ) -> None:  # fmt: skip
-        """`namespace` "" is vllm-watch's own, "*" all. `changed` is called when `pods` or `problem` may have changed."""
+        """`namespace` "" is our own, "*" all. `changed` is called when `pods` or `problem` may have changed."""
         self.namespace = namespace
         self.pods: dict[str, Pod] = {}
         self.problem: str | None = None
         self.answered = asyncio.Event()  # the first list has succeeded or failed
         self._query, self._api, self._changed = dict(query), api, changed
-        self._version: str | None = None  # resourceVersion to resume the watch from; None: list first
+        self._version: str | None = None  # where to resume the watch; None: list first
         self._listed = False
         self._failures = 0
         self._left_out = False

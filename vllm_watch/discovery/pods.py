@@ -1,6 +1,6 @@
 """Turn a pod into a target.
 
-With annotations, a pod's author may set how its own server is reached and named, but never another host or a credential.
+By annotations, a pod's author may set how its own server is reached and named, but never another host or a credential.
 Source: kubernetes.io, Pod lifecycle, Well-Known Labels (pod-template-hash); lws.sigs.k8s.io; kserve.github.io.
 """
 
@@ -25,7 +25,7 @@ _ROLES = {
     "nvidia.com/dynamo-sub-component-type": ("nvidia.com/dynamo-graph-deployment-name",),
     "disaggregatedset.x-k8s.io/role": ("disaggregatedset.x-k8s.io/name", "disaggregatedset.x-k8s.io/slice"),
 }  # fmt: skip
-"""Role label → the labels that must agree for two pods to exchange KV cache, in llm-d, NVIDIA Dynamo, and LeaderWorkerSet's
+"""Role label → labels that must agree for two pods to exchange KV cache: in llm-d, NVIDIA Dynamo, and LeaderWorkerSet's
 DisaggregatedSet (whose slices exchange none)."""
 
 PREFILL, DECODE = "prefill", "decode"
@@ -52,7 +52,7 @@ def _port(text: str) -> str | None:
 def _path(text: str) -> str | None:
     parts = text.rstrip("/").split("/")
     wanted = re.fullmatch(r"(/[A-Za-z0-9._~-]+)*/?", text) and not {".", ".."} & set(parts)
-    # A path that ends with /v1 is the OpenAI API's, not the server's root.
+    # A path ending in /v1 is the OpenAI API's, not the server's.
     return text if wanted and "v1" not in parts[-1:] else None
 
 
@@ -82,7 +82,7 @@ class Pod:
     address: str  # IPv6 without brackets
     group: str  # name of the owner that outlives the pod
     role: str = ""  # PREFILL, DECODE; "": both, or unknown
-    pairs_in: tuple[str, ...] = ()  # prefill and decode pods with the same value exchange KV cache
+    pairs_in: tuple[str, ...] = ()  # prefill and decode pods with one value exchange KV cache
     gang: str = ""  # Target.gang
     annotations: Mapping[str, str]
     invalid: tuple[str, ...] = ()  # messages about invalid annotations
@@ -100,7 +100,7 @@ def pod_of(document: Mapping[str, Any]) -> Pod | None:
         return None  # being deleted, finished, or not scheduled yet
     is_rank = _is_rank(document.get("spec") or {})
     if labels.get(_WORKER, "0") != "0" and not is_rank:
-        return None  # of a server over several nodes, only the leader answers
+        return None  # only the leader of a server over several nodes answers
     annotations, invalid = _annotations(metadata.get("annotations") or {})
     role, pairs_in = _role(labels)
     return Pod(

@@ -1,4 +1,4 @@
-"""Collect all targets: the configured ones, and those found on this host, in file_sd files and in Kubernetes. If a source fails, its known targets stay."""
+"""Collect all targets: configured ones, and those found on this host, in file_sd files and in Kubernetes. If a source fails, its known targets stay."""
 
 import asyncio
 import contextlib
@@ -23,16 +23,16 @@ if TYPE_CHECKING:
 
 _log = structlog.get_logger()
 
-_NONE_SECONDS = 5.0  # search interval while nothing was found: a user who has just started vLLM waits for it
+_NONE_SECONDS = 5.0  # interval if nothing is found: a user who has just started vLLM waits
 _CLOSE_SECONDS = 2.0
-# Pods come and go in batches, which become one change. A terminating engine takes longer to close its port.
+# Pods come and go in batches. A terminating engine takes longer to close its port.
 _BATCH_SECONDS = 0.1
 
 _NO_KEY = ScrapeSettings.model_validate({"api_key_file": None})
 
 
 class Discovery:
-    """Searches targets every `discovery.refresh_seconds`, and watches pods."""
+    """Searches every `discovery.refresh_seconds`, and watches pods."""
 
     def __init__(self, config: Config, environ: Mapping[str, str] = os.environ) -> None:
         self._environ = environ
@@ -52,7 +52,7 @@ class Discovery:
         self.reconfigure(config)
 
     def reconfigure(self, config: Config) -> None:
-        """Apply `config`, and keep the state of the files and pod watches that it still has."""
+        """Apply `config`, and keep the state of files and pods that stay."""
         settings = config.discovery
         followed = {pods.settings: pods for pods in self._pods}
         wanted = tuple(dict.fromkeys(settings.kubernetes))
@@ -64,7 +64,7 @@ class Discovery:
         self._files = self._read_files(settings.file_sd)
         self._host = HostTargets(config.procfs) if settings.host else None
         self._due_s = float("-inf")
-        self._targets = None  # report the same servers again, because they may get another key
+        self._targets = None  # report the servers again: they may get another key
 
     def _read_files(self, patterns: tuple[str, ...]) -> FileTargets | None:
         if not patterns:
@@ -84,7 +84,7 @@ class Discovery:
 
     @property
     def nothing_found(self) -> str | None:
-        """Text that explains that this host was searched without success, or None."""
+        """Text if this host was searched and nothing is watched, else None."""
         return (
             f"{NONE_FOUND}: {REMEDY}"
             if self._host and self._host.found_none and not self._targets
@@ -92,7 +92,7 @@ class Discovery:
         )
 
     async def wait(self, seconds: float) -> None:
-        """Wait `seconds`, or until pods change, because a deleted pod stops answering a moment later."""
+        """Wait `seconds`, or until pods change, because a deleted pod soon stops answering."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._news.wait()
@@ -100,7 +100,7 @@ class Discovery:
         self._news.clear()
 
     async def refresh(self, now_monotonic: float) -> tuple[TargetConfig, ...] | None:
-        """Return all targets, or None if nothing changed since the last call or no search is due."""
+        """Return all targets; None if nothing changed or no search is due."""
         async with self._one_at_a_time:
             return await self._refreshed(now_monotonic)
 
@@ -159,7 +159,7 @@ class Discovery:
         return allowed
 
     def _without_key(self, found: list[TargetConfig]) -> list[TargetConfig]:
-        """Remove the API key from targets that files or pods name, unless discovery.allow is set."""
+        """Remove the API key of targets that files or pods name, unless discovery.allow is set."""
         if self._config.discovery.allow:
             return found
         if found and self._config.scrape.api_key_file is not None and not self._key_warned:
@@ -172,7 +172,7 @@ class Discovery:
         self, found: list[TargetConfig], problems: dict[str, str]
     ) -> tuple[TargetConfig, ...]:
         static = self._config.targets
-        by_url = {target.url: target for target in reversed(found)}  # the first target of a URL wins
+        by_url = {target.url: target for target in reversed(found)}  # the first of a URL wins
         for target in static:
             by_url.pop(target.url, None)
         room = TARGETS_MAX - len(static)
@@ -234,4 +234,4 @@ def _holds(network: str, address: ipaddress.IPv4Address | ipaddress.IPv6Address)
     try:
         return address in ipaddress.ip_network(network, strict=False)
     except ValueError:
-        return False  # a host name never matches a network, because it may resolve to any address
+        return False  # a name may resolve to any address

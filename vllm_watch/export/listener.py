@@ -14,12 +14,12 @@ from aiohttp.web_protocol import RequestHandler
 from vllm_watch.support import descriptors
 
 CONNECTIONS_MAX = descriptors.CALLERS_MAX
-"""Limit of connections: half of the usual limit of 1024 descriptors."""
+"""Half of the usual limit of 1024 descriptors."""
 
 CONNECTIONS_PER_CALLER_MAX = 256
-"""Limit of connections per address, so that one client or proxy leaves room for others."""
+"""Limit per address, so that one client or proxy leaves room for others."""
 
-FIRST_REQUEST_SECONDS = 10.0  # until the head of the request is complete
+FIRST_REQUEST_SECONDS = 10.0  # until the request's head is complete
 IDLE_SECONDS = 90.0  # longer than the server's keep-alive
 HANDSHAKE_SECONDS = 10.0  # three round trips on a busy machine
 SWEEP_SECONDS = 2.5
@@ -70,14 +70,12 @@ class Listener:
         self._bound.close()
 
     def began(self, handler: object) -> None:
-        """Note that a request's head is complete."""
         found = self._of_handler.get(handler)
         if found is not None:
             found.asked = True
             found.answering += 1
 
     def ended(self, handler: object) -> None:
-        """Note that a request's response has ended."""
         found = self._of_handler.get(handler)
         if found is not None:
             found.answering -= 1
@@ -191,21 +189,21 @@ class Listener:
 
 
 HEAD_BYTES_MAX = 32 << 10
-"""Limit of a request's head: 250 connections without a password then hold at most 16 MB."""
+"""250 connections without a password then hold at most 16 MB."""
 
 _END = b"\r\n\r\n"
 
 
 class HeadBound(asyncio.Protocol):
-    """Limits the bytes of a request's head. `answers` returns how many responses are in progress, and how many have ended."""
+    """Limits the bytes of a request's head. `answers` returns how many responses are in progress and have ended."""
 
     def __init__(self, handler: asyncio.Protocol, answers: Callable[[], tuple[int, int]]) -> None:
         self._handler = handler
         self._answers = answers
-        # Number of ended responses when the head was complete; a body may follow.
+        # Ended responses when the head was complete; a body may follow.
         self._over: int | None = None
         self._transport: asyncio.Transport | None = None
-        self._bytes = 0  # bytes received of an incomplete head
+        self._bytes = 0  # of an incomplete head
         self._tail = b""
         self.connection_lost = handler.connection_lost  # type: ignore[method-assign]
         self.eof_received = handler.eof_received  # type: ignore[method-assign]

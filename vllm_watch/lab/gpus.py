@@ -15,7 +15,7 @@ _KV_BYTES_PER_TOKEN = 131_072  # 32 layers, 8 KV heads of 128, keys and values, 
 _OVERHEAD_BYTES = 2_600_000_000  # CUDA context, graphs and activations
 _ASLEEP_BYTES = 1_700_000_000
 # Shares of the power limit, measured on an H100 (700 W, driver 580.159): 70 W idle; 117 W with a CUDA context, which
-# alone keeps the clock up; 140 W while kernels as small as a collective's spin: NVML then reports a busy GPU, which stays cool.
+# alone keeps the clock up; 140 W while kernels as small as a collective's spin: busy in NVML, yet cool.
 _IDLE_WATTS_SHARE = 0.10
 _HELD_WATTS_SHARE = 0.17
 _BUSY_WATTS_SHARE = 0.9
@@ -35,7 +35,7 @@ class GpuModel:
 
 
 class _Placement:
-    """One server on its GPUs, and the recent busy share of each engine."""
+    """One server on its GPUs, and its engines' recent busy share."""
 
     def __init__(self, vllm: SimulatedVllm, indices: tuple[int, ...], first_pid: int) -> None:
         self.vllm = vllm
@@ -48,7 +48,7 @@ class _Placement:
         return [e for e in range(count) if self.indices[e % len(self.indices)] == index]
 
     def pid(self, engine: int) -> int:
-        """Return the engine's PID, which changes with each restart."""
+        """Return the engine's PID; a restart changes it."""
         return self.first_pid + 1000 * self.vllm.incarnation + 1 + engine
 
     def used_bytes(self) -> int:
@@ -89,7 +89,7 @@ class GpuRack:
         self._overrides: dict[int, dict[str, Any]] = {}
 
     def break_gpu(self, index: int, **fields: Any) -> None:
-        """Let the GPU report fields such as `xid_errors=(48,)` from now on."""
+        """Report fields such as `xid_errors=(48,)` from now on."""
         self._overrides[index] = fields
 
     def place(self, vllm: SimulatedVllm, *indices: int) -> None:
@@ -100,7 +100,7 @@ class GpuRack:
         self._other_processes.setdefault(index, []).append(process)
 
     def orphan(self, vllm: SimulatedVllm) -> None:
-        """Let the engine cores and their VRAM outlive the server, as may happen if the API server is killed."""
+        """Leave the engine cores behind, with their VRAM, as a killed API server may."""
         for placement in self._placements:
             if placement.vllm is vllm:
                 for index in placement.indices:

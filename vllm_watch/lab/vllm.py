@@ -39,7 +39,7 @@ class SimulatedVllm:
         serving: bool = True,
         generates: bool = True,
     ) -> None:
-        """`generates` is False for a pooling model, which has no completions."""
+        """`generates` is False for a pooling model, without completions."""
         self.name = name
         self.group = group
         self.workload = workload or Workload()
@@ -221,7 +221,7 @@ class SimulatedVllm:
             )
 
     def drain(self) -> None:
-        """Act as vLLM 0.18 and later does on SIGTERM with --shutdown-timeout: running requests end, new ones are aborted."""
+        """Act as on SIGTERM with --shutdown-timeout (vLLM 0.18 and later): running requests end, new ones are aborted."""
         self.draining = True
 
     def sleep(self, level: int) -> None:
@@ -250,7 +250,7 @@ class SimulatedVllm:
         self.config = config
 
     def fault(self, slug: str, **options: float) -> None:
-        """Begin the fault `slug` of `faults.FAULTS`. Raises KeyError if there is none."""
+        """Begin a fault of `faults.FAULTS`. Raises KeyError if it does not exist."""
         FAULTS[slug].begin(self, **options)
         self.faults[slug] = None
 
@@ -276,7 +276,7 @@ class SimulatedVllm:
         )
         for engine in self.engines:
             wanted = int(total * min(share, 1.0)) - engine.kv.leaked_blocks
-            # Only blocks that are free can leak.
+            # Only free blocks can leak.
             engine.kv.leaked_blocks += max(0, min(wanted, engine.kv.free_blocks))
 
     def _note_loras(self) -> None:

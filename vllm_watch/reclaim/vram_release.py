@@ -18,15 +18,15 @@ DEADLINE_SECONDS = 30.0
 """A driver releases the largest GPU within seconds of the process's end."""
 
 INTERVAL_SECONDS = 0.5
-"""Interval of samples: one costs some milliseconds, and a person waits."""
+"""A sample costs some milliseconds, and a person waits."""
 
 LEFT_BYTES_MAX = unaccounted.BASE_BYTES
-"""Memory that may stay: the driver's own bookkeeping varies by this much."""
+"""The driver's own bookkeeping varies by this much."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claim:
-    """The memory on one GPU or MIG slice of the processes to end."""
+    """The memory of the processes to end on one GPU or MIG slice."""
 
     index: int
     uuid: str
@@ -79,7 +79,7 @@ class Release:
 
 
 def claims(gpus: Sequence[GpuSample], pids: Collection[int]) -> tuple[Claim, ...]:
-    """Return the memory of `pids` (as in NVML). Processes on MIG slices are not counted on the parent GPU."""
+    """Return the memory of `pids` (as in NVML). On MIG slices it is not counted for the parent GPU."""
     found = [
         Claim(
             index=gpu.index, uuid=gpu.uuid, name=gpu.name, used_bytes=gpu.memory_used_bytes,
@@ -93,7 +93,7 @@ def claims(gpus: Sequence[GpuSample], pids: Collection[int]) -> tuple[Claim, ...
 
 
 def judge(wanted: Sequence[Claim], gpus: Sequence[GpuSample] | None, text: str = "") -> Release:
-    """Compare the claims with a sample. If `gpus` is None, it could not be read, for the reason `text`."""
+    """Compare the claims with a sample. `gpus` is None if unreadable, for the reason `text`."""
     now = {gpu.uuid: gpu for gpu in gpus or ()}
     why = text or "the GPU is not listed any more"
     return Release(gpus=tuple(_judged(claim, now.get(claim.uuid), why) for claim in wanted))
@@ -161,7 +161,7 @@ def _of(gpu: GpuSample, pids: Collection[int]) -> tuple[ProcessSample, ...]:
 
 
 def _is_claimed(process: ProcessSample, claim: Claim) -> bool:
-    """Compare more than the PID, which another process may have now."""
+    """Another process may have the same PID."""
     if process.used_bytes == 0:
         return False  # listed without memory
     return any(each.pid == process.pid and track.is_same(each, process) for each in claim.held)

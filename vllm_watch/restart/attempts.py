@@ -25,13 +25,13 @@ from vllm_watch.state.journal import Journal
 _log = structlog.get_logger()
 
 RENEW_SHARE = 1 / 3
-"""A lock is renewed after this share of its TTL, so two renewals in a row may fail."""
+"""A lock is renewed after this share of its TTL, so two renewals may fail."""
 
 UNCERTAIN_SECONDS = 86400.0
-"""Each start of the watcher verifies an uncertain attempt again, if it is not older than this."""
+"""Each start of the watcher verifies an uncertain attempt again, up to this age."""
 
 AHEAD_SECONDS = 60.0
-"""An attempt dated further in the future than this was written under a wrong clock."""
+"""An attempt dated further in the future was written under a wrong clock."""
 
 UNWATCHED_SECONDS = 3600.0
 """A resumed attempt waits this long for its target: discovery takes minutes, but an evicted pod never comes back."""
@@ -76,7 +76,7 @@ class Attempts:
     async def without_future(
         self, attempts: Iterable[Attempt], now_t: float
     ) -> tuple[Attempt, ...]:
-        """Set the time of attempts dated in the future to now; otherwise a clock a year ahead would block restarts for a year."""
+        """Date attempts from the future now: a clock a year ahead would block restarts for a year."""
         known = []
         for attempt in attempts:
             ahead_s = attempt.acted_t - now_t
@@ -91,7 +91,7 @@ class Attempts:
         return tuple(known)
 
     async def let_hooks_end(self) -> None:
-        """Call no more hooks, and wait for running ones, because half a restart would leave an engine down."""
+        """Call no more hooks and wait for running ones, because half a restart would leave an engine down."""
         self._stopping = True
         running = {restart for restart, _ in self._running.values()}
         for restart in running:
@@ -119,7 +119,7 @@ class Attempts:
         self, attempt: Attempt, calls: Sequence[tuple[HookCall, Hook]], settings: RestartSettings,
         lock: Lock | None, recheck: Recheck, changed: Changed = unchanged,
     ) -> None:  # fmt: skip
-        """Write the intent, then run the attempt in the background; the first call must be the target's own. Raises JournalError."""
+        """Write the intent, then run the attempt in the background. The first call must be the target's own. Raises JournalError."""
         if any(name in self._running for name in attempt.names):
             raise RuntimeError(f"{attempt.target} has an attempt that is not over")
         restart = self._restart(attempt, settings)
@@ -137,7 +137,7 @@ class Attempts:
         self._start(restart, partial(restart.run, calls, lock, recheck, changed), settings, lock)
 
     async def resume(self) -> None:
-        """Resume attempts of an earlier run; no hook is called again. `resumed` stays False while the journal cannot be read."""
+        """Resume attempts of an earlier run without calling hooks. `resumed` stays False while the journal cannot be read."""
         try:
             stored = await self._journal.attempts()
         except JournalError as error:
@@ -267,7 +267,7 @@ class Attempts:
             for each in attempt.names:
                 self._running.pop(each, None)
                 self._targets.restarting(each, attempt)
-            # An attempt interrupted after the call keeps its lock, because the server may be loading. The watcher's next run resumes both.
+            # An attempt interrupted after the call keeps its lock, because the server may be loading. The next run resumes both.
             if lock is not None and not (attempt.open and attempt.spent):
                 rest_seconds = settings.lock.release_delay_seconds
                 await lock.release(rest_seconds, used=attempt.spent, ended=attempt)

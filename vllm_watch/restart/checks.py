@@ -1,7 +1,7 @@
 """The guard's checks: each returns why a server must not be restarted now, or None. Pure.
 
-Each function's name is a value of the metric label `blocker`. The ideas come from kured (windows, alerts that fail closed, lock), Home
-Assistant's supervisor (budget), medik8s (minimum healthy) and NVSentinel (dry run, breaker).
+Each function's name is a value of the metric label `blocker`. Sources: kured (windows, alerts that fail closed, lock), Home
+Assistant's supervisor (budget), medik8s (minimum healthy), NVSentinel (dry run, breaker).
 """
 
 from collections.abc import Callable
@@ -25,7 +25,7 @@ NOT_RESTARTABLE = {
 """States in which a restart does not help; a person may override only `unknown`."""
 
 WORKS = frozenset(("serving", "prefilling", "overloaded", "collapsed"))
-"""States in which an engine makes progress. `idle` is not among them, because an idle rank proves nothing about the ranks it steps with."""
+"""States in which an engine makes progress. `idle` is not one: an idle rank proves nothing about the ranks it steps with."""
 
 NOT_URGENT_KINDS = frozenset({"host_memory_growth"})
 """Kinds of incidents that do no harm for hours, so their restart waits for a window."""
@@ -104,7 +104,7 @@ def _what(request: RestartRequest) -> str:
 
 
 def pause(request: RestartRequest, settings: RestartSettings, facts: Facts) -> Refusal | None:
-    """Restarts must not be paused by a person."""
+    """No person may have paused restarts."""
     held = facts.pause
     if held is None or (held.until_t is not None and held.until_t <= facts.t):
         return None
@@ -112,7 +112,7 @@ def pause(request: RestartRequest, settings: RestartSettings, facts: Facts) -> R
 
 
 def freeze(request: RestartRequest, settings: RestartSettings, facts: Facts) -> Refusal | None:
-    """The time must not be in a freeze or a deny_window, unless a person overrides it."""
+    """The time must not be in a freeze or deny_window, unless a person overrides it."""
     if request.person is not None and request.override_reason:
         return None
     holding = (
@@ -157,7 +157,7 @@ def _not_urgent(request: RestartRequest, settings: RestartSettings) -> Refusal |
 def engine_state(
     request: RestartRequest, settings: RestartSettings, facts: Facts
 ) -> Refusal | None:
-    """The server must not be loading or in a deliberate state such as sleep."""
+    """The server must not be loading or deliberately inactive."""
     state = facts.state or "unknown"
     if (
         facts.asker is not None
@@ -183,7 +183,7 @@ def journal(request: RestartRequest, settings: RestartSettings, facts: Facts) ->
 
 
 def under_way(request: RestartRequest, settings: RestartSettings, facts: Facts) -> Refusal | None:
-    """The server must have no other attempt that runs or is being verified."""
+    """No other attempt for the server may be running or in verification."""
     if facts.busy is not None:
         return Refusal(f"attempt {facts.busy} is not verified yet")
     for attempt in facts.attempts or ():
@@ -205,7 +205,7 @@ def cooldown(request: RestartRequest, settings: RestartSettings, facts: Facts) -
 
 
 def budget(request: RestartRequest, settings: RestartSettings, facts: Facts) -> Refusal | None:
-    """The group's restarts per hour and day are limited, because a restart that must be repeated is not a cure."""
+    """Restarts are limited per hour and day, because a restart that must be repeated is not a cure."""
     limits = (
         (settings.budget_per_hour, HOUR_SECONDS, "hour"),
         (settings.budget_per_day, DAY_SECONDS, "day"),
@@ -243,14 +243,14 @@ def _served(request: RestartRequest, attempt: Attempt) -> bool:
 def start_failure(
     request: RestartRequest, settings: RestartSettings, facts: Facts
 ) -> Refusal | None:
-    """The last start must not have failed for a reason that a new start cannot change."""
+    """The last start must not have failed for a lasting reason."""
     if facts.start_failure is None:
         return None
     return Refusal(f"it cannot start as it is configured: {facts.start_failure}")
 
 
 def new_version(request: RestartRequest, settings: RestartSettings, facts: Facts) -> Refusal | None:
-    """A new version of the watcher must have run for a while before it restarts anything."""
+    """A new version of the watcher only observes at first."""
     if request.person is not None or settings.mode != "auto":
         return None
     if facts.version_first_t is None:
@@ -285,7 +285,7 @@ def peers(request: RestartRequest, settings: RestartSettings, facts: Facts) -> R
 
 
 def hook(request: RestartRequest, settings: RestartSettings, facts: Facts) -> Refusal | None:
-    """The hook must recognize this server, and know that something starts the server again."""
+    """The hook must recognize this server, and know that something starts it again."""
     answer = facts.hook
     if answer is not None and answer.allows is not True:
         return Refusal(f"the hook {answer.name} refuses: {answer.text}")
@@ -301,7 +301,7 @@ def blockers(request: RestartRequest, settings: RestartSettings, facts: Facts) -
 
 
 def gang(request: RestartRequest, settings: RestartSettings, facts: Facts) -> Refusal | None:
-    """Each member of the gang (ranks that step together) must be allowed to restart."""
+    """No member of the gang (ranks that step together) may be refused."""
     for answer in facts.gang or ():
         if answer.allows is not True:
             return Refusal(f"{answer.name} of its gang: {answer.text}")
@@ -320,11 +320,11 @@ CHECKS: tuple[Check, ...] = (
     breaker, start_failure, new_version, protection, peers,
 )  # fmt: skip
 ASKED: tuple[Check, ...] = (hook, blockers, gang, lock)
-"""Checks that call the hook, Prometheus or the lock; they run after all others passed."""
+"""Checks that call other programs, after all others passed."""
 
 
 def _counted(facts: Facts) -> list[Attempt]:
-    """Return the attempts that called a hook, and the open ones, so that two servers of a group cannot pass at once."""
+    """Return attempts that called a hook, and open ones, so that two servers of a group cannot pass at once."""
     return [attempt for attempt in facts.attempts or () if attempt.spent or attempt.open]
 
 

@@ -1,7 +1,7 @@
 """Answer the exec probes in the engines' containers: "ok", "kill" (liveness) or "no" (readiness). Anything unknown is "ok".
 
-"kill" and "no" carry the start time of the server that must fail its probe, and the probe compares it with the start of
-its own container. So a late or repeated answer is harmless.
+"kill" and "no" carry the start time of the server that must fail, and the probe compares it with its container's. So a
+late or repeated answer is harmless.
 """
 
 import asyncio
@@ -23,10 +23,10 @@ OK = "ok"
 WORDS = {LIVENESS: "kill", READINESS: "no"}
 
 ASKED_SECONDS = 60.0
-"""A probe that has sent no request for this long is gone. Kubernetes probes every 10 s by default."""
+"""A probe that has not asked for this long is gone. Kubernetes probes every 10 s by default."""
 
 SAME_START_SECONDS = 2.0
-"""Start times that differ by less are the same: vLLM's and the container's may each be off by a second."""
+"""Start times that differ by less are the same: each may be off by a second."""
 
 NOTE_SECONDS = 1.5
 """A changed answer waits this long for the journal, because a probe times out after 2 s. An answer that is not on disk is not sent."""
@@ -36,10 +36,10 @@ _PROBES_MAX = 16
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Probes:
-    """The probes that sent requests for one server."""
+    """The probes of one server."""
 
     liveness_asked_seconds: float | None  # since the last request; None: never
-    starts: tuple[float, ...] = ()  # start of each container whose probe asked lately, in Unix seconds
+    starts: tuple[float, ...] = ()  # Unix seconds; of containers whose probe asked lately
     scraped_start_t: float | None = None
 
 
@@ -49,7 +49,7 @@ class Kill:
 
     started_t: float  # Unix seconds
     until_s: float
-    refused_before: bool  # the server already refused connections, so a refusal does not prove its end
+    refused_before: bool  # it refused connections before, so a refusal proves nothing
     answers: int = 0
     ended: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -59,7 +59,7 @@ class _Gate:
     kill: Kill | None = None
     drained_t: float | None = None  # start of the server to drain
     asked_s: dict[str, float] = field(default_factory=dict)
-    starts: dict[float, float] = field(default_factory=dict)  # start of a container → its last request
+    starts: dict[float, float] = field(default_factory=dict)  # container's start → last request
     written: dict[str, str] = field(default_factory=dict)  # kind of probe → last answer in the journal
     writing: dict[str, tuple[str, asyncio.Task[bool]]] = field(default_factory=dict)
     scraped_start_t: float | None = None
@@ -120,7 +120,7 @@ class Gates:
     async def answer(
         self, target: str, which: str, started_t: float | None, source: str
     ) -> float | None:
-        """Return the start time of the server that must fail its probe, or None. `started_t` is when the container started."""
+        """Return the start time of the server that must fail, or None. `started_t` is when the container started."""
         gate = self._gate(target)
         gate.asked_s[which] = time.monotonic()
         if started_t is not None:
@@ -175,7 +175,7 @@ class Gates:
         return self._gates.setdefault(target, _Gate())
 
     def _identity(self, gate: _Gate) -> float | None:
-        """Return the server's start as vLLM exports it, else the start of the only container that asks."""
+        """Return the server's start from vLLM, else from the only container that asks."""
         if gate.scraped_start_t is not None:
             return gate.scraped_start_t
         recent = _recent(gate)

@@ -1,4 +1,4 @@
-"""The targets that may be restarted, with their latest results from the board (board/board.py)."""
+"""The targets that may be restarted, with their latest results."""
 
 import asyncio
 import time
@@ -22,17 +22,17 @@ HEALTHY = frozenset(("idle", "serving", "prefilling", "overloaded"))
 """States in which an engine serves, even if at its limit."""
 
 FRESH_SCRAPES, FRESH_SECONDS_MIN = 3.0, 30.0
-"""A scrape of another target in the group is valid for this many scrape intervals, and at least this many seconds."""
+"""A scrape of another target in the group is valid for this many intervals, and at least this many seconds."""
 
 
 HISTORY_SECONDS = 7 * 86400.0
-"""Attempts are read from this long before the oldest open incident: budgets need a day, and breakers need the last attempt."""
+"""How far attempts are read before the oldest open incident: budgets need a day, breakers the last attempt."""
 
 SCRAPE_SECONDS = 60.0
-"""Longest wait for a scrape beyond two intervals: a scrape of a hanging server takes up to 30 s, and the one in progress may have begun too early."""
+"""Longest wait for a scrape beyond two intervals: a hanging server takes up to 30 s, and the scrape in progress may have begun too early."""
 
 TICK_SECONDS, SUSPENDED_SECONDS = 0.5, 2.5
-"""Interval of the event loop's ticks, and the gap between two ticks that shows that the machine was suspended."""
+"""Interval of the event loop's ticks, and the gap between ticks that means that the machine was suspended."""
 
 
 @dataclass(slots=True)
@@ -120,7 +120,7 @@ class Targets:
         return before(self.signals(name), self.firing_kinds(name), self.process(name))
 
     def replaced(self, name: str, decided: Process, *, silence_counts: bool) -> str | None:
-        """Return why the process `decided` may be gone, or None. If `silence_counts`, a process that no longer answers is gone."""
+        """Return why the process `decided` may be gone, or None. If `silence_counts`, it is gone if nothing answers."""
         now = self.process(name)
         same = decided.is_same(now)
         if same is None:
@@ -168,7 +168,7 @@ class Targets:
         ]
 
     def firing_kinds(self, name: str) -> frozenset[str]:
-        """Return the kinds of incidents found in the last scrape, including the host's incidents that advise restarting this target."""
+        """Return the kinds of incidents in the last scrape, including the host's that advise restarting this target."""
         return frozenset(
             each.kind
             for each in self.incidents()
@@ -176,7 +176,7 @@ class Targets:
         )
 
     def peers(self, name: str) -> Peers | None:
-        """Return the group's health, without the engines that go down with the target."""
+        """Return the group's health without the engines that go down with the target."""
         own = self.managed.get(name)
         if own is None:
             return None
@@ -206,7 +206,7 @@ class Targets:
         )
 
     def startup_seconds(self, name: str) -> float | None:
-        """Return the longest recent start of the target, else of its group; None if no start was seen."""
+        """Return the longest recent start of the target, else of its group, or None."""
         own, signals = self.managed.get(name), self.signals(name)
         if own is None:
             return None
@@ -247,7 +247,7 @@ class Targets:
         )
 
     def same_engine(self, name: str) -> frozenset[str]:
-        """Return the targets that are the same engine: they share the address, the pod and port, or the PID."""
+        """Return the targets that share the address, the pod and port, or the PID."""
         own = self.managed.get(name)
         if own is None:
             return frozenset((name,))
@@ -265,7 +265,7 @@ class Targets:
         return min((now_t, *opened)) - HISTORY_SECONDS
 
     def history(self, name: str, attempts: Iterable[Attempt]) -> tuple[Attempt, ...]:
-        """Return attempts of the target's group and engine. Attempts on its engine under another target name get the name `name`."""
+        """Return attempts of the target's group and engine. Those under another name of the engine get this name."""
         own, engine = self.managed.get(name), self.same_engine(name)
         if own is None:
             return ()
@@ -294,7 +294,7 @@ class Targets:
             self._tell_judgement(name, RestartNews(missing=_missing(attempt)))
 
     def acting(self, name: str, *, on: bool) -> None:
-        """Tell the detectors whether a restart is under way: while `on`, the server's silence is not a fault."""
+        """While `on`, the detectors expect the server's silence."""
         self._tell_judgement(name, RestartNews(under_way=on))
 
     def _tell_judgement(self, name: str, news: RestartNews) -> None:

@@ -1,7 +1,7 @@
-"""Verify a restart from the scrapes after the hook was called. Pure.
+"""Verify a restart from the scrapes after the call. Pure.
 
-The restart helped if a new process reaches the throughput of a fresh engine or, without traffic, has no fault for `settle_seconds`. It
-did not help if the old process stays, no new process serves within the start-up time, or the fault is back.
+It helped if a new process reaches the throughput of a fresh engine or, without traffic, has no fault for `settle_seconds`. It did
+not help if the old process stays, no new one serves within the start-up time, or the fault is back.
 """
 
 from collections.abc import Collection, Mapping
@@ -16,16 +16,16 @@ from vllm_watch.state.attempt import Attempt
 HELPED, DID_NOT_HELP = "helped", "did_not_help"
 
 FRESH_RATIO_MIN = 0.8
-"""Share of a fresh engine's throughput at equal load, below which the detector throughput_collapse begins to react (signals/baseline.py)."""
+"""Share of a fresh engine's throughput at equal load; below it, throughput_collapse begins to react (signals/baseline.py)."""
 
 STOP_SECONDS = 120.0
 """The old process may answer this long after the call: twice the longest default grace period of hooks."""
 
 STARTUP_TOLERANCE = 2.0
-"""A start may take this multiple of the longest start seen, because the page cache may be cold, or the node slower."""
+"""A start may take this multiple of the longest one seen: the page cache may be cold, or the node slower."""
 
 STARTUP_SECONDS_MIN = 180.0
-"""Minimum timeout of a start, including the end of the old process: most models load in one to three minutes, and a busy host doubles short starts. The detector `engine_down` waits as long."""
+"""Minimum timeout of a start, including the end of the old process: most models load in one to three minutes, and a busy host doubles short starts. `engine_down` waits as long."""
 
 _ILL = ("stalled", "failing", "collapsed", "down")
 
@@ -43,7 +43,7 @@ class Before:
 
     @classmethod
     def from_json(cls, kept: Mapping[str, Any]) -> "Before":
-        """Parse a journal entry; release 0.1 wrote another format. Raises TypeError or KeyError if it is malformed."""
+        """Parse a journal entry, also release 0.1's. Raises TypeError or KeyError if malformed."""
         kinds, ratio = frozenset(kept["kinds"]), kept["throughput_ratio"]
         if "process" in kept:
             process = Process.from_json(kept["process"])
@@ -84,7 +84,7 @@ class Progress:
 
     text: str
     outcome: str | None = None  # None: not yet
-    payoff_ratio: float | None = None  # change of throughput ÷ a fresh engine's, -1 to 1
+    payoff_ratio: float | None = None  # gain in throughput ÷ a fresh engine's, -1 to 1
 
 
 class Verification:

@@ -21,14 +21,14 @@ from vllm_watch.settings.base import (
     quoted,
 )
 
-_DOCKER_ANSWER_SECONDS = 10.0  # Docker's time to start the container after the stop
-# Characters that systemd allows in unit names, without templates. A leading - would be read as an option.
+_DOCKER_ANSWER_SECONDS = 10.0  # time that Docker needs to start the container after the stop
+# Characters that systemd allows in unit names, without templates. A leading - would begin an option.
 _UNIT = re.compile(r"[A-Za-z0-9:_.\\][A-Za-z0-9:_.\\-]*(@[A-Za-z0-9:_.\\-]+)?\.service")
 
 PORT = "{port}"
 """Placeholder in a unit's name for the restarted target's port."""
 
-# A kind that has rollouts, then a name (a DNS subdomain): both become parts of a URL.
+# A kind that has rollouts, then a DNS subdomain; both become parts of a URL.
 _WORKLOAD = re.compile(r"(deployment|statefulset|daemonset|leaderworkerset)/[a-z0-9][a-z0-9.-]*")
 
 
@@ -68,10 +68,10 @@ class HookSettings(Settings):
     """Keys of every kind."""
 
     name: Name
-    """The hook's name, to which `restart.hook` refers: a slug, unique among all hooks."""
+    """Name of the hook in `restart.hook`: a slug, unique among all hooks."""
 
     timeout_seconds: Seconds = Field(60.0, le=3600)
-    """Timeout of one call; after it, the call and all processes that it started are ended.
+    """Timeout of one call; then the call and all processes that it started are ended.
     Why: A supervisor answers in seconds; a shutdown that drains takes a minute."""
 
 
@@ -87,7 +87,7 @@ class CommandHook(HookSettings):
 
     relaunches: bool = True
     """Whether the command also starts the server again.
-    Why: `systemctl restart` and similar commands start it again."""
+    Why: Most commands do, such as `systemctl restart`."""
 
 
 class WebhookHook(HookSettings):
@@ -97,7 +97,7 @@ class WebhookHook(HookSettings):
     """The URL to call."""
 
     secret_file: FilePath | None = None
-    """File with the key of the HMAC-SHA256 signature; unset: calls are unsigned."""
+    """File with the key of the HMAC-SHA256 signature; unset: unsigned."""
 
     retries: int = Field(3, ge=0, le=10)
     """Retries of a call that certainly had no effect (connection refused, 429, 503).
@@ -105,10 +105,10 @@ class WebhookHook(HookSettings):
 
 
 class GateHook(HookSettings):
-    """An exec probe in the engine's container polls vllm-watch, and Kubernetes restarts that container; vllm-watch needs no rights."""
+    """An exec probe in the engine's container polls vllm-watch, and Kubernetes restarts the container; vllm-watch needs no rights."""
 
     timeout_seconds: Seconds = Field(120.0, le=3600)
-    """Longest time that vllm-watch answers the probe with `kill`; it stops earlier if the server ends.
+    """Longest time that probes get the answer `kill`; it ends when the server does.
     Why: Kubernetes needs three failed probes (30 s by default) and a grace period of 30 s."""
 
 
@@ -116,7 +116,7 @@ class SystemdHook(HookSettings):
     """A systemd unit on this host."""
 
     unit: Annotated[str, AfterValidator(_unit)] = Field(max_length=255)
-    """Name of the unit, which `systemctl` restarts, such as `vllm@8000.service`; in `vllm@{port}.service`, `{port}` becomes the
+    """Name of the unit to restart with `systemctl`, such as `vllm@8000.service`; in `vllm@{port}.service`, `{port}` becomes the
     target's port."""
 
     user: bool = False
@@ -147,7 +147,7 @@ class DockerHook(HookSettings):
 
 
 class KubernetesHook(HookSettings):
-    """Restart of the pod through the API server; it needs RBAC rights, see docs/hooks/kubernetes.md."""
+    """Restart of the pod through the API server; this needs RBAC rights, see docs/hooks/kubernetes.md."""
 
     action: Literal["evict", "rollout_restart"] = "evict"
     """Evict the target's pod (within PodDisruptionBudgets), or restart the workload's rollout.

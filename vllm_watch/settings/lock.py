@@ -7,7 +7,7 @@ from pydantic import Field
 from vllm_watch.settings.base import FilePath, Name, Problem, Seconds, Settings
 
 HOOK_GRACE_SECONDS = 5.0
-"""A hook that exceeds its own timeout is cancelled this many seconds later."""
+"""A hook that exceeds its own timeout is cancelled this much later."""
 
 
 class LockSettings(Settings):
@@ -18,20 +18,20 @@ class LockSettings(Settings):
     Why: A single watcher needs no lock."""
 
     name: Name = "vllm-watch"
-    """Name of the lock; watchers that use the same name share its slots.
-    Why: By default, all watchers share one lock."""
+    """Name of the lock; watchers with the same name share its slots.
+    Why: By default, all share one lock."""
 
     slots: int = Field(1, ge=1, le=100)
-    """How many watchers may hold the lock at once.
+    """Number of concurrent holders.
     Why: One restart at a time is safest."""
 
     restarts_per_hour_max: Annotated[int, Field(ge=1, le=1000)] | None = 6
-    """Maximum restarts per hour of all watchers that share the lock; `null`: no limit.
-    Why: If one restart at a time is verified for ten minutes, six fit into an hour."""
+    """Limit of restarts per hour of all watchers that share the lock; `null`: no limit.
+    Why: One at a time, verified for ten minutes, makes six."""
 
     ttl_seconds: Seconds = Field(300.0, ge=15, le=86400)
-    """A holder must renew the lock within this time; others may take it after three times this time. It must exceed the hook's timeout.
-    Why: Hooks take less than 300 s, and a dead watcher's lock is free after a quarter of an hour."""
+    """A holder must renew the lock within this time; others may take it after three times this. It must exceed the hook's timeout.
+    Why: Hooks take less, and a dead watcher's lock is free after a quarter of an hour."""
 
     release_delay_seconds: Annotated[float, Field(ge=0, le=86400)] = 0.0
     """How long the lock stays taken after a restart.
@@ -41,10 +41,10 @@ class LockSettings(Settings):
     """Folder of the locks of kind `file`."""
 
     namespace: str = Field("", max_length=253)
-    """Namespace of the Lease, for kind `lease`; unset: vllm-watch's own."""
+    """Namespace of the Lease; unset: vllm-watch's own."""
 
     def unusable(self, hook_seconds: float, has_state_dir: bool) -> list[Problem]:
-        """Return the problems of these settings; `hook_seconds` is the hook's timeout."""
+        """Return the problems; `hook_seconds` is the hook's timeout."""
         found: list[Problem] = []
         least = hook_seconds + HOOK_GRACE_SECONDS
         if self.kind != "none" and self.ttl_seconds < least:

@@ -26,7 +26,7 @@ Step = Literal[
     "dry_run", "approval", "refused", "breaker", "begun", "helped", "did_not_help", "failed",
     "uncertain", "cancelled",
 ]  # fmt: skip
-"""Steps of a restart for which messages can be sent."""
+"""Steps of a restart that can be notified."""
 
 if TYPE_CHECKING:
     Kind = str
@@ -53,7 +53,7 @@ class NotifierSettings(Settings):
     """A slug, unique among all notifiers."""
 
     severities: tuple[Severity, ...] = ("page", "ticket")
-    """Severities of the incidents to send: `page` (critical), `ticket` (warning), `info`; `[]`: only messages about restarts.
+    """Severities of incidents to send: `page` (critical), `ticket` (warning), `info`; `[]`: only restarts.
     Default: page, ticket
     Why: `info` belongs on the status page, not in messages."""
 
@@ -64,7 +64,7 @@ class NotifierSettings(Settings):
     groups: tuple[Annotated[str, Field(min_length=1, max_length=253)], ...] = Field(
         (), max_length=1000
     )
-    """Send only messages about targets of these groups. An incident common to all targets goes to every notifier.
+    """Send only messages about these groups. Incidents common to all targets go to every notifier.
     Default: all
     Why: A team can have its own channel."""
 
@@ -81,7 +81,7 @@ class NotifierSettings(Settings):
     Why: Actions and requests for approval need attention; refusals are normal."""
 
     resolved: bool = True
-    """Whether to send a message also when an incident ends.
+    """Whether to send a message when an incident ends, too.
     Why: The on-call engineer may already be on the way."""
 
     reminder_hours: Annotated[float, Field(ge=0, le=168, allow_inf_nan=False)] = 4.0
@@ -89,12 +89,12 @@ class NotifierSettings(Settings):
     Why: It is Alertmanager's default repeat_interval."""
 
     group_seconds: Annotated[float, Field(ge=0, le=600, allow_inf_nan=False)] = 20.0
-    """Events of one group with the same cause within this time become one message.
+    """Events of one group and cause within this time become one message.
     Why: Scrapes of many targets are spread over seconds."""
 
     messages_per_hour_max: int = Field(20, ge=1, le=1000)
-    """Messages beyond this number in an hour form a digest, which is sent within five minutes if it has a critical one.
-    Why: More messages are not read, and services block such senders."""
+    """Further messages in an hour form a digest, which is sent within five minutes if it has a critical one.
+    Why: More are not read, and services block such senders."""
 
     timeout_seconds: Seconds = Field(15.0, le=120)
     """Timeout of one attempt to send.
@@ -108,7 +108,7 @@ class WebhookNotifier(NotifierSettings):
     """The URL to call."""
 
     secret_file: FilePath | None = None
-    """File with the key of the HMAC-SHA256 signature; unset: messages are unsigned."""
+    """File with the key of the HMAC-SHA256 signature; unset: unsigned."""
 
     bearer_file: FilePath | None = None
     """File with a token to send as `Authorization: Bearer`."""
@@ -127,7 +127,7 @@ class AppriseNotifier(NotifierSettings):
     """File with apprise URLs, one per line, readable only by vllm-watch."""
 
     urls_variable: Annotated[str, AfterValidator(_variable)] | None = None
-    """Name of an environment variable with the URLs, instead of a file."""
+    """Environment variable with the URLs, instead of a file."""
 
     @model_validator(mode="after")
     def _one_source(self) -> "AppriseNotifier":
@@ -144,12 +144,12 @@ class KubernetesEvents(Settings):
     """A slug, unique among all notifiers."""
 
     severities: tuple[Severity, ...] = ("page", "ticket")
-    """Severities of the incidents to send: `page` (critical), `ticket` (warning), `info`.
+    """Severities of incidents to send: `page` (critical), `ticket` (warning), `info`.
     Default: page, ticket
-    Why: Other notifiers have this default, too."""
+    Why: This is every notifier's default."""
 
     pod: str = Field("", max_length=253, pattern=r"^(\$[A-Za-z_][A-Za-z0-9_]*|[a-z0-9.-]*)$")
-    """Pod that gets the Events of targets that discovery did not find; in a sidecar, set `$POD_NAME`."""
+    """Pod for Events of targets that discovery did not find; in a sidecar, `$POD_NAME`."""
 
 
 AnyNotifier = NotifierSettings | KubernetesEvents

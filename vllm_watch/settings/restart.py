@@ -15,7 +15,7 @@ Trigger = Literal["incident", "schedule", "alertmanager"]
 
 
 class BlockersSettings(Settings):
-    """Prometheus queries and alerts that block a restart; an unanswered query also blocks it."""
+    """Prometheus queries and alerts that block a restart. An unanswered query blocks, too."""
 
     prometheus_url: HttpUrl | None = None
     """URL of the Prometheus server to query."""
@@ -24,7 +24,7 @@ class BlockersSettings(Settings):
     """File with the bearer token for Prometheus."""
 
     queries: tuple[str, ...] = Field((), max_length=20)
-    """PromQL queries; a query with any result blocks the restart."""
+    """PromQL queries; any result blocks the restart."""
 
     alerts: str = Field("", max_length=500)
     """Regular expression; a firing alert whose whole name matches blocks the restart."""
@@ -39,7 +39,7 @@ class BlockersSettings(Settings):
 
 
 class DrainSettings(Settings):
-    """Waiting for requests to finish before the restart. A server without progress is restarted at once."""
+    """Waiting for requests to finish before a restart. A server without progress is restarted at once."""
 
     enabled: bool = True
     """Whether to let requests finish.
@@ -54,7 +54,7 @@ class VerifySettings(Settings):
     """Verification that a restart helped."""
 
     start_seconds: Seconds = Field(1800.0, le=4 * 3600)
-    """Start timeout until a start was measured; then the timeout is twice the longest measured start, at least 3 minutes.
+    """Start timeout until a start was measured; then twice the longest measured start, at least 3 minutes.
     Why: Large models load for 10 to 20 minutes."""
 
     settle_seconds: Seconds = Field(300.0, le=4 * 3600)
@@ -82,10 +82,10 @@ class RestartSettings(Sections):
     Why: UTC has no DST."""
 
     windows: tuple[WindowText, ...] = Field((), max_length=50)
-    """Times when restarts are allowed, such as `Mon-Fri 01:00-05:00`; empty: any time, except for non-urgent incidents, which need a window."""
+    """Allowed times, such as `Mon-Fri 01:00-05:00`; empty: any time, except for non-urgent incidents, which need a window."""
 
     deny_windows: tuple[WindowText, ...] = Field((), max_length=50)
-    """Times when restarts are forbidden."""
+    """Times without restarts."""
 
     freezes: tuple[FreezeSettings, ...] = Field((), max_length=200)
     cooldown_seconds: Seconds = 1800.0
@@ -105,8 +105,8 @@ class RestartSettings(Sections):
     Why: Restarts do not cure a fault that needs more of them."""
 
     peers: Literal["watched", "none"] = "watched"
-    """`watched`: enough other targets of the group must be healthy; `none`: their health is not checked.
-    Why: Restarting the only server needs an explicit decision."""
+    """`watched`: enough other targets of the group must be healthy; `none`: others are not checked.
+    Why: Restarting without peers needs an explicit decision."""
 
     peers_healthy_ratio_min: Annotated[float, Field(ge=0, le=1)] = 0.5
     """Share of the group that must be healthy without the restarted target.
@@ -128,11 +128,11 @@ class RestartSettings(Sections):
 
     @property
     def protected(self) -> bool:
-        """True if a blocker, a lock or `peers: none` settles how two restarts at once are prevented."""
+        """True if something prevents two restarts at once, or `peers: none` accepts them."""
         return self.blockers.any or self.lock.kind != "none" or self.peers == "none"
 
     def unusable(self, hooks: Mapping[str, float], has_state_dir: bool) -> list[Problem]:
-        """Return the problems of these settings; `hooks` has each hook's timeout by name."""
+        """Return the problems; `hooks` has each hook's timeout by name."""
         found: list[Problem] = []
         if self.hook and self.hook not in hooks:
             known = ", ".join(hooks) or "none is configured"

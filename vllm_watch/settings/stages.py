@@ -67,14 +67,14 @@ class CanarySettings(Settings):
     """One-token requests that detect hangs of idle engines. A target can override each key."""
 
     enabled: bool | None = None
-    """`false`: off. `true`: on, and a server's refusals are logged. Unset: on for servers without `peers` that answer the first
-    canary within a second; other servers get another canary after an hour.
+    """`false`: off. `true`: on, and refusals by a server are logged. Unset: on for servers without `peers` that answer the first
+    canary within a second; others get another canary after an hour.
     Default: unset
     Why: Only a request detects a hang of an idle engine."""
 
     interval_seconds: Seconds = Field(180.0, ge=10, le=86400)
     """Interval of canaries to each idle engine. Busy engines get none.
-    Why: It detects a hang within four minutes, and costs 20 tokens an hour."""
+    Why: A hang is detected within four minutes, for 20 tokens an hour."""
 
     timeout_seconds: Seconds = Field(10.0, ge=2, le=300)
     """Timeout of a canary.
@@ -94,7 +94,7 @@ class FleetSettings(Settings):
     Why: Two may be chance, or two data-parallel ranks of one deployment."""
 
     share: float = Field(0.5, gt=0, lt=1)
-    """The unreachable targets must exceed this share of the targets that answered before.
+    """The unreachable targets must exceed this share of those that answered before.
     Why: If most are gone, one shared cause is likelier than many separate ones."""
 
 
@@ -103,7 +103,7 @@ class SignalsSettings(Settings):
 
     window_seconds: Seconds = Field(60.0, le=3600)
     """Window of rates and quantiles; at least two scrapes must fit.
-    Why: It is long enough for a p95 at a few requests per second, and short enough to show a collapse."""
+    Why: It is long enough for a p95 at a few requests per second, but short enough to show a collapse."""
 
     totals: bool = True
     """Export counters and histograms that continue across restarts and can be summed over engines.
@@ -144,12 +144,12 @@ class RecorderSettings(Settings):
 
     minutes: Minutes = Field(10.0, le=24 * 60)
     """Length of the recording.
-    Why: Ten minutes reach from before the first sign of most incidents until the on-call engineer reacts."""
+    Why: It reaches from before the first sign of most incidents until the on-call engineer reacts."""
 
     bytes_max: Bytes = Field(8 << 20, ge=64 << 10)
     """Maximum compressed size of one target's recording; the oldest data is dropped first.
     Default: 8 MiB
-    Why: It holds ten minutes at one scrape per second of vLLM's largest `/metrics`, with a reserve."""
+    Why: It holds ten minutes of vLLM's largest `/metrics`, scraped every second, with a reserve."""
 
 
 class LogSettings(Settings):

@@ -41,7 +41,7 @@ def _base_url(value: str) -> str:
     host = parts.hostname or ""
     shown = f"[{host}]" if ":" in host else host
     path = parts.path.rstrip("/").removesuffix("/metrics").rstrip("/")
-    # NVIDIA NIM has its metrics at /v1/metrics: accept this path if it is written out.
+    # NVIDIA NIM has its metrics at /v1/metrics: accept this path.
     if path.endswith("/v1") and not parts.path.rstrip("/").endswith("/v1/metrics"):
         remedy = "leave /v1 out: /metrics and /health are at the server's root"
         raise problem(f"{quoted(text)} is the address of the OpenAI API", remedy)
@@ -114,8 +114,8 @@ class TargetConfig(Settings):
     """Host or Kubernetes node, for labels only."""
 
     peers: tuple[TargetName, ...] = ()
-    """Targets that this one exchanges KV cache with (prefill and decode); set the key on one side. Discovery on
-    Kubernetes finds peers by labels, and on this host by `--kv-transfer-config`.
+    """Targets that this one exchanges KV cache with (prefill and decode); set the key on one side. Discovery finds them by
+    labels on Kubernetes, and by `--kv-transfer-config` on this host.
     Why: A server that waits for KV is not at fault: the incident is then opened for the stalled peer."""
 
     gang: str = Field("", max_length=253)
@@ -138,7 +138,7 @@ class TargetConfig(Settings):
     """Overrides of `canary` for this target."""
 
     engine_log: FilePath | None = None
-    """File with this server's output, from which its incidents quote the reason of a failure."""
+    """File with this server's output, which explains failures in its incidents."""
 
     @model_validator(mode="before")
     @classmethod
@@ -197,8 +197,8 @@ class DiscoverySettings(Sections):
 
     allow: tuple[Annotated[str, AfterValidator(_host_or_network)], ...] = Field((), max_length=1000)
     """Allowed hosts: names (`*.example.org` includes all names below it), addresses, networks (`10.0.0.0/8`). Other hosts are never
-    contacted. Targets from files and pods get the key of `scrape.api_key_file` only if their host is listed here.
-    Default: all hosts are contacted; targets from files and pods get no key
+    contacted. Targets from files and pods get the key of `scrape.api_key_file` only if listed here.
+    Default: all are contacted; targets from files and pods get no key
     Why: Otherwise write access to the files, or the right to create pods, could send our key anywhere."""
 
     @property
@@ -213,7 +213,7 @@ def name_of(url: str) -> str:
 
 
 def slug(text: str) -> str:
-    """Return the text as a name for labels and paths; a long text is cut and a digest is appended."""
+    """Return the text as a name; a long text is cut and gets a digest."""
     short = re.sub(r"-{2,}", "-", re.sub(r"[^a-z0-9._-]", "-", text.lower())).strip("-._")
     if len(short) <= _NAME_CHARACTERS_MAX:
         return short

@@ -1,4 +1,4 @@
-"""The state file on disk. Only its owner can read it, one process locks it, and it is moved aside if damaged."""
+"""The state file on disk: readable by its owner only, locked by one process, moved aside if damaged."""
 
 import contextlib
 import fcntl
@@ -14,7 +14,7 @@ NAME = "vllm-watch.sqlite"
 LOCK_NAME = "vllm-watch.lock"
 
 BUSY_SECONDS = 2.0
-"""Longest wait for SQLite's lock, which other readers may hold, such as an operator's sqlite3."""
+"""Longest wait for other users of the file, such as an operator's sqlite3."""
 
 DAMAGED_KEPT = 2
 
@@ -24,7 +24,7 @@ _SUFFIXES = ("", "-wal", "-shm")
 def lock(folder: Path) -> int:
     """Create the folder if missing and lock it; return the handle for `unlock`.
 
-    Raises StateError if another process holds the lock, OSError if the folder is not writable.
+        Raises StateError if another process holds it, OSError if it is not writable.
     """
     # The folder itself may be a symlink, because the configuration names it.
     folder.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
@@ -71,8 +71,8 @@ def connect(folder: Path) -> sqlite3.Connection:
 def _make(path: Path) -> None:
     """Create the file for its owner only: SQLite would make it world-readable, and -wal and -shm inherit its mode.
 
-    An existing file is not opened: closing it would release all locks of this process's other connections (fcntl(2)),
-    and the next reader outside this process would remove the -wal that they use.
+        An existing file is not opened: closing it would release all locks of this process's other connections (fcntl(2)),
+        and the next outside reader would remove the -wal that they use.
     """
     with contextlib.suppress(FileExistsError):
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
@@ -96,7 +96,7 @@ def is_damage(error: BaseException) -> bool:
 
 
 def move_aside(folder: Path, t: float) -> Path:
-    """Rename a damaged file and return its new path; delete the oldest renamed files."""
+    """Rename a damaged file and return its new path; delete the oldest."""
     aside = folder / f"{NAME}.damaged-{t:.0f}"
     for suffix in _SUFFIXES:
         path = folder / (NAME + suffix)

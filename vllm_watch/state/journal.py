@@ -26,23 +26,23 @@ KEPT_SECONDS = 400 * 86400.0
 """Rows are kept for a year and a month, as an audit requires."""
 
 KEPT_MAX = 20_000
-"""Limit of stored attempts, and of stored actions, 1 KB each."""
+"""Limits of attempts and of actions, 1 KB each."""
 
 LOST = "history_lost"
-"""Standing entry: records were lost, so the spent restart budget is unknown until a person accepts the loss."""
+"""Standing entry: records were lost, so the spent budget is unknown until a person accepts the loss."""
 
 _BEGUN = "begun"
 """Standing entry with the time when this file was created."""
 
 
 def approval(incident_id: str, target: str) -> str:
-    """Return the name of the standing entry for an approval of a restart."""
+    """Return the name of the standing entry of an approval."""
     return f"approval {incident_id} {target}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """One request or change, with its result."""
+    """A request or change, with its result."""
 
     t: float  # Unix seconds
     actor: str
@@ -58,7 +58,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attempted(Entry):
-    """A restart attempt, shown as an entry."""
+    """A restart attempt as an entry."""
 
     attempt: Attempt
 
@@ -76,9 +76,9 @@ class Attempted(Entry):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Told:
-    """The part of the journal that people read."""
+    """A part of the journal, for people."""
 
-    lost: str | None  # a loss of records that nobody has accepted yet
+    lost: str | None  # loss of records that nobody has accepted
     older: bool  # older entries were left out
     entries: tuple[Entry, ...]  # oldest first
 
@@ -100,7 +100,7 @@ class Journal:
         self.trouble: str | None = "it was not opened yet"  # why writes fail
 
     async def open(self) -> None:
-        """Test whether the file can be written; a failure stays in `trouble` until a write succeeds."""
+        """Test a write; a failure stays in `trouble` until a write succeeds."""
         await self.probe()
 
     async def probe(self) -> None:
@@ -156,7 +156,7 @@ class Journal:
         return Told(lost=lost, older=len(every) > entries_max, entries=tuple(every[-entries_max:]))
 
     async def loss(self) -> str | None:
-        """Return the loss of records that no person has accepted yet, else None."""
+        """Return the loss of records that no person has accepted yet."""
         lost = (await self.standing()).get(LOST)
         return None if lost is None else str(lost.get("why") or f"damaged: {lost.get('file')}")
 
@@ -187,7 +187,7 @@ class Journal:
         return tuple(self._read(said, Entry) for (said,) in reversed(rows))
 
     def _read(self, said: object, make: Callable[..., _T]) -> _T:
-        """Parse an entry. Raises JournalError if it is malformed, because the spent budget is then unknown."""
+        """Parse an entry. Raises JournalError if malformed, because the spent budget is then unknown."""
         try:
             return make(**unpacked(said))
         except (ValueError, TypeError) as error:
@@ -227,7 +227,7 @@ class Journal:
     # --- in the worker's thread
 
     def begin(self, db: sqlite3.Connection) -> None:
-        """Set the entry LOST if this file lost writes, or if it replaced a damaged file."""
+        """Set LOST if this file lost writes, or replaced a damaged file."""
         (known,) = db.execute("SELECT count(*) FROM standing WHERE name = ?", (_BEGUN,)).fetchone()
         folder, insert = self._worker.folder, "INSERT OR REPLACE INTO standing VALUES (?, ?)"
         why = self._worker.connection.loss
@@ -253,7 +253,7 @@ class Journal:
 
 
 class PassingJournal(Journal):
-    """A journal in memory, for mode observe without a state folder. With it, nothing may be restarted."""
+    """A journal in memory, for mode observe without a state folder; nothing may be restarted."""
 
     def __init__(self) -> None:
         super().__init__(None)

@@ -1,8 +1,8 @@
 """Detect lost writes of the state file.
 
-SQLite silently accepts an empty file, and a cut or missing -wal. So the state file holds a seal: a generation, a count of durable
-writes and checksums of the journal's rows. After each durable write, a marker file gets the generation and the count. If
-the state file is behind its marker, writes were lost.
+SQLite silently accepts an empty file, and a cut or missing -wal. So the file has a generation, a count of durable writes and a
+checksum of the journal's rows. A marker file gets generation and count after each durable write. If the state file is
+behind its marker, writes were lost.
 """
 
 import contextlib
@@ -19,7 +19,7 @@ NAME = "vllm-watch.generation"
 _BYTES_MAX = 4096
 
 _HELD, _NOTED = ("attempt", "standing"), "audit"
-"""Tables with a checksum, because SQLite does not detect a flipped bit: those that the guard reads, and the append-only one."""
+"""Tables with a checksum, because SQLite does not detect a flipped bit: those for the guard, and the append-only one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +76,7 @@ def count(db: sqlite3.Connection, least: int = 0) -> Seal:
 
 
 def update_sums(db: sqlite3.Connection, *, pruned: bool = False) -> None:
-    """Update the checksum of the tables that the guard reads, within the transaction; if `pruned`, also that of `audit`."""
+    """Update the checksum of the guard's tables within the transaction; if `pruned`, also that of `audit`."""
     db.execute("UPDATE seal SET held = ?", (_sum(db, *_HELD),))
     if pruned:
         db.execute("UPDATE seal SET noted = ?", (_sum(db, _NOTED),))
@@ -90,7 +90,7 @@ def add_audit_row(db: sqlite3.Connection) -> None:
 
 
 def loss(db: sqlite3.Connection, marker: Seal | None) -> str | None:
-    """Return an explanation if the file lost writes, else None. Raises sqlite3.DatabaseError if a row was altered."""
+    """Return a text if the file lost writes, else None. Raises sqlite3.DatabaseError if a row was altered."""
     seal = of(db)
     held, noted = db.execute("SELECT held, noted FROM seal").fetchone()
     if held not in (None, _sum(db, *_HELD)) or noted not in (None, _sum(db, _NOTED)):

@@ -29,22 +29,22 @@ _log = structlog.get_logger()
 _T = TypeVar("_T")
 
 RETRY_SECONDS = 10.0
-"""Delay before failed rows are retried; a call of `do` retries them sooner."""
+"""Delay before failed rows are retried; `do` retries them sooner."""
 
 CLOSE_SECONDS = 3.0
 
 PRUNE_SECONDS = 3600.0
 
 ROWS_MAX, LEARNT_MAX = 5000, 10_000
-"""Limits of pending rows and of pending learnt rows (see `put`), some KB each; beyond a limit, the oldest row is dropped."""
+"""Limits of pending rows and learnt rows (see `put`), some KB each; beyond a limit, the oldest is dropped."""
 
 Work = Callable[[sqlite3.Connection], object]
 OnWrite = Callable[[str | None, str | None, float], None]
-"""Callback that gets one of troubles.REASONS and the cause (both None after a success), and the Unix time."""
+"""Gets one of troubles.REASONS and the cause (both None after a success), and the Unix time."""
 
 
 class Table(Protocol):
-    """One table of the state file. Its methods run in the worker's thread."""
+    """A table of the state file. Its methods run in the worker's thread."""
 
     def begin(self, db: sqlite3.Connection) -> None:
         """Prepare a new connection; the file may be new."""
@@ -66,8 +66,8 @@ class Worker:
     def __init__(self, folder: Path | None, on_write: OnWrite | None = None) -> None:
         """If `folder` is None, the file is in memory. Without `on_write`, the folder belongs to another process.
 
-        With `on_write`, the folder is our own: it is locked, a damaged file is moved aside, and the event loop calls
-        `on_write` after each write.
+                With `on_write`, the folder is our own: it is locked, a damaged file is moved aside, and the event loop calls
+                `on_write` after each write.
         """
         self.connection = Connection(folder, own=on_write is not None)
         self.tables: list[Table] = []
@@ -81,7 +81,7 @@ class Worker:
         self._closing = False
         # Only used by the thread:
         self._failing: str | None = None  # the cause logged last
-        self._retry_s = 0.0  # monotonic time before which nothing is retried
+        self._retry_s = 0.0  # monotonic; nothing is retried before
         self._prune_s = 0.0
 
     def put(self, key: Hashable, write: Work, *, learnt: bool = False) -> None:
@@ -260,7 +260,7 @@ class Worker:
         return db
 
     def report(self, trouble: Trouble, *, lasting: bool = False) -> None:
-        """Report a failed write or read. A lasting trouble is logged only once."""
+        """Report a trouble. A lasting one is logged once."""
         if self._on_write is not None and not (lasting and trouble.cause == self._failing):
             _log.error("state_not_kept", **trouble._asdict())
         if lasting:

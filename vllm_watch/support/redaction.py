@@ -1,4 +1,4 @@
-"""Remove secrets from all output: texts that have the pattern of a secret, and the values of known secrets, such as keys from files.
+"""Remove secrets from all output: by pattern, and by value for known secrets such as keys from files.
 
 The text is untrusted, so every expression takes linear time: none backtracks, and each ends even if a quote is never closed.
 """
@@ -28,12 +28,12 @@ _PAIR = re.compile(
     rf"""([^\s,;"']{{4,}}+|(?=["']){_VALUE})""",
     re.IGNORECASE,
 )
-# An option of a command line, or of a list of its words: "--api-key", "VALUE".
+# In a command line, or a list of its words: "--api-key", "VALUE".
 _OPTION = re.compile(
     r"""((?<![\w-])--[\w-]++)(\s++|["'],\s*+["'])((?!\[hidden\])[^\s"'-][^\s"']*+|(?=["']\w)"""
     rf"{_VALUE})"
 )
-# If the authentication scheme is unknown, it is hidden together with the value.
+# An unknown authentication scheme is hidden with the value.
 _HEADER = re.compile(
     r"\b(X-API-Key|API-Key|Authorization)\s*+:\s*+"
     r"((?:Bearer|Basic|Token|ApiKey)\s++)?[^\s'\",]++(?(2)|(?:[ \t]++(?!\[hidden\])[^\s'\",]++)?)",
@@ -47,16 +47,16 @@ _ISSUED = re.compile(
     r"\b(?:sk-|[rs]k_(?:live|test)_|gsk_|hf_|gh[oprsu]_|github_pat_|glpat-|npm_|xox[abeprs]-|xapp-|nvapi-|ya29\.|GOCSPX-"
     r"|dop_v1_)[\w.-]{8,}+|\b(?:AKIA|ASIA|LTAI)[A-Za-z0-9]{12,}+|\bAIza[\w-]{30,}+|(?<![\w-])eyJ[\w-]++\.[\w.-]{8,}+"
 )
-"""JWTs, and keys of OpenAI, Stripe, Groq, Hugging Face, GitHub, GitLab, npm, Slack, NVIDIA, AWS, Alibaba, DigitalOcean and Google."""
+"""JWTs and keys of OpenAI, Stripe, Groq, Hugging Face, GitHub, GitLab, npm, Slack, NVIDIA, AWS, Alibaba, DigitalOcean and Google."""
 
 _HOOK_LABELS = frozenset({"hook", "hooks", "webhook"})
 _HOOK_PATH = re.compile(
     r"/(?:api/webhooks|webhook\w*+|with/key)/.|/services/T[A-Z0-9]+/|/(?:integration|workflows|hooks?)/[\w-]{16}|/bot\d+:"
 )
-"""Paths of webhook URLs: such a path is the credential."""
+"""Webhook URLs, whose path is the credential."""
 
 _KNOWN_MAX, _KNOWN_CHARACTERS_MIN = 1000, 8
-"""Limits of the known secrets: their number, and their minimum length, because shorter ones would match ordinary text."""
+"""Number of known secrets, and their minimum length: shorter ones would match ordinary text."""
 _known: OrderedDict[str, None] = OrderedDict()
 
 
@@ -81,7 +81,7 @@ def excerpt(text: str, characters_max: int) -> str:
 
 
 def beginning(text: str, characters_max: int) -> str:
-    """Return the first words, each of them whole, because half a secret would not be recognized."""
+    """Return the first whole words, because half a secret would not be recognized."""
     if len(text) <= characters_max:
         return text
     words = text[:characters_max].rsplit(None, 1)
@@ -89,7 +89,7 @@ def beginning(text: str, characters_max: int) -> str:
 
 
 def redacted(text: str) -> str:
-    """Return the text without credentials, known secrets, and the userinfo and queries of URLs."""
+    """Return the text without credentials, known secrets, and URLs' userinfo and queries."""
     for secret in _known:
         if secret in text:
             text = text.replace(secret, HIDDEN)

@@ -53,7 +53,7 @@ class Peers:
         incidents = {rank: tuple(self._open(rank)) for rank in ranks}
         return Around(
             missed_by=waiting,
-            # If several peers are waited for, the culprit is unknown. A wait that began before the peer's process was for the previous one.
+            # A peer with several peers may wait for any of them. A wait older than this target's process was for the previous process.
             waited_for=tuple(
                 peer
                 for peer in waiting

@@ -1,4 +1,4 @@
-"""Turn one target's Observations (what its sources read) into signals and incidents. Pure: the daemon and replay run it."""
+"""Turn one target's observations into signals and incidents. Pure: the daemon and replay run it."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -38,7 +38,7 @@ def all_detectors(settings: DetectorsSettings) -> dict[str, Detector]:
 
 
 class Watch:
-    """Judges one target's observations, one after another."""
+    """Judges one target's observations."""
 
     def __init__(
         self,
@@ -49,7 +49,7 @@ class Watch:
         attention: AttentionBackend | None = None,
         thresholds: DetectorsSettings | None = None,
     ) -> None:
-        """`detectors` (default: all) hold state of this target, so never share them. `attention` is the backend that the engine's log names."""
+        """`detectors` (default: all) hold state of this target, so never share them. `attention` is the backend in the engine's log."""
         self.target = target
         self.address: str | None = None
         self.answered_t: float | None = None  # last successful scrape in an earlier run of the watcher
@@ -82,7 +82,7 @@ class Watch:
 
     @property
     def canary_wanted(self) -> dict[str, bool]:
-        """Engines that need a canary (a one-token request); True if a hang is suspected."""
+        """Engines that need a one-token request; True if a hang is suspected."""
         wanted: dict[str, bool] = {}
         for detector in self._detectors.values():
             wanted |= getattr(detector, "canary_wanted", {})
@@ -116,7 +116,7 @@ class Watch:
         }
 
     def restore(self, state: stored.Stored, t: float) -> list[str]:
-        """Restore the state before the first observation. Return the errors of lost parts."""
+        """Restore before the first observation. Return errors of lost parts."""
         try:
             away_s = watch_state.away_seconds(state, self.target, t)
             signals = watch_state.restored_signals(state, self.target, away_s)
@@ -147,7 +147,7 @@ class Watch:
         restart: RestartNews | None = NO_RESTART,
         around: Around = NOTHING_AROUND,
     ) -> list[IncidentEvent]:
-        """Judge one observation and return its events; a late one is ignored. `beside` are incidents of host and peers; `restart` is None if not known yet."""
+        """Judge one observation and return its events; a late one is ignored. `beside`: incidents of host and peers. `restart` None: not known yet."""
         if self._is_late(observation):
             return []
         before, observation = self.signals, sanitized(observation)
@@ -215,7 +215,7 @@ class Watch:
 
     def _scraped(self, observation: Observation, reading: Reading, at_s: float) -> TargetSignals:
         samples = reading.engines if reading.vllm else ()
-        # A server that has just started may export no series yet.
+        # A server that just started may export no series yet.
         if samples:
             for gone in self._engines.keys() - {sample.engine for sample in samples}:
                 del self._engines[gone]
@@ -249,7 +249,7 @@ class Watch:
             observation.scrape, observation.health, self._misses, self._loading,
             waited_s=at_s - began_s, at_s=at_s,
         )  # fmt: skip
-        # After a failed scrape, all values but the counts are unknown.
+        # Without a scrape, all values but the counts are unknown.
         engines = {
             name: EngineSignals(
                 engine=name,

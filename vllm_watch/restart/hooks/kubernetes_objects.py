@@ -13,13 +13,13 @@ from urllib.parse import urlsplit
 CONTROLLERS = frozenset((
     "ReplicaSet", "ReplicationController", "StatefulSet", "DaemonSet", "LeaderWorkerSet", "RayCluster",
 ))  # fmt: skip
-"""Kinds of owners that replace a pod however it ended. A Job that has failed does not replace its pod."""
+"""Owners that replace a pod however it ended. A failed Job does not."""
 
 START_TOLERANCE_SECONDS = 2.0
-"""A server may seem to start this long before its container, because the kubelet's times are whole seconds."""
+"""A server may seem to start this much before its container, as the kubelet's times are whole seconds."""
 
 ATTEMPT = "vllm-watch/restart-attempt"
-"""Pod template annotation with the restart attempt's id, so that the same patch sent twice changes nothing."""
+"""Pod template annotation with the attempt's id, so that the same patch sent twice changes nothing."""
 
 LWS_NAME_LABEL = "leaderworkerset.sigs.k8s.io/name"
 
@@ -98,7 +98,7 @@ def _another(
 
 
 def _serving(pod: Mapping[str, Any], url: str) -> list[Mapping[str, Any]]:
-    """Return the statuses of the containers that declare the URL's port, else of all containers."""
+    """Return the statuses of containers that declare the port, else of all."""
     port = urlsplit(url).port
     declared = {
         container["name"]
@@ -135,7 +135,7 @@ def not_started_again(pod: Mapping[str, Any]) -> str | None:
 
 
 def workload_unfit(kind: Workload, found: Mapping[str, Any]) -> str | None:
-    """Return why a rollout of the workload must not start or would do nothing, or None."""
+    """Return why a rollout must not start or would do nothing, or None."""
     metadata, spec, status = found["metadata"], found["spec"], found.get("status") or {}
     name = f"{kind.kind} {metadata['name']}"
     if metadata.get("deletionTimestamp"):
@@ -168,7 +168,7 @@ def belongs(kind: Workload, found: Mapping[str, Any], pod: Mapping[str, Any]) ->
 
 
 def rollout(kind: Workload, found: Mapping[str, Any], attempt_id: str) -> dict[str, Any] | None:
-    """Return the merge patch that starts a rollout of this version; None if this attempt already started one."""
+    """Return the merge patch that starts a rollout of this version; None if this attempt already has."""
     metadata = found["metadata"]
     patch: dict[str, Any] = {
         "metadata": {"uid": metadata["uid"], "resourceVersion": metadata["resourceVersion"]}

@@ -1,6 +1,6 @@
 """Recent attempts of all watchers that share a lock, stored in the lock's record. Pure.
 
-An attempt's result is recorded when its slot of the lock is freed. If the slot expired without a result, the attempt is `uncertain`.
+A result is recorded when the slot is freed. If the slot expired without a result, the attempt is `uncertain`.
 """
 
 from collections.abc import Collection, Iterable
@@ -10,10 +10,10 @@ from typing import Any
 from vllm_watch.state.attempt import ENDED_STATES, OPEN_STATES, Attempt
 
 PAST_MAX = 500
-"""Limit of attempts, which take about 100,000 bytes; a Lease can hold two and a half times as much."""
+"""About 100,000 bytes; a Lease can hold two and a half times as much."""
 
 TARGET_PAST_MAX = 50
-"""Limit of attempts per target. A restart budget above it is not enforced across watchers."""
+"""Limit per target. A larger restart budget is not enforced across watchers."""
 
 _LOOPBACK = "localhost:"
 
@@ -26,7 +26,7 @@ class Past:
     target: str
     group: str
     address: str  # host:port; "" for a pod
-    host: str  # host of a localhost address; "": any host
+    host: str  # of a localhost address; "": any host
     trigger: str
     state: str
     began_t: float  # Unix seconds
@@ -48,7 +48,7 @@ def past(attempt: Attempt | None, host: str) -> Past | None:
 def others(
     pasts: Iterable[Past], held: Collection[str], host: str, attempt_id: str
 ) -> tuple[Attempt, ...]:
-    """Return the other attempts that concern `host`. The attempts in `held` have a slot now."""
+    """Return the other attempts that concern `host`. Those in `held` have a slot."""
     return tuple(
         Attempt(
             id=each.id, target=each.target, group=each.group, address=each.address, trigger=each.trigger,
@@ -80,7 +80,7 @@ def first(pasts: tuple[Past, ...], one: Past | None) -> tuple[Past, ...]:
 def ended(
     pasts: tuple[Past, ...], attempt_id: str, one: Past | None, *, used: bool
 ) -> tuple[Past, ...]:
-    """Record the result `one`, or remove the attempt if it touched nothing (not `used`)."""
+    """Record a result, or remove an attempt that touched nothing."""
     if used:
         return put(pasts, one)
     return tuple(each for each in pasts if each.id != attempt_id)

@@ -1,10 +1,10 @@
-"""The record of a lock that several watchers share, and the changes that each watcher may make. Pure.
+"""The record of a lock that several watchers share, and the changes that each may make. Pure.
 
-The record lists the lock's slots. Each writer replaces the whole latest version, so concurrent writers cannot exceed a
-limit. A held slot is free again once this watcher has seen it unchanged for three TTLs (locks/base.py) by its own clock.
-A released slot may first rest, that is, stay taken for a while. Rests, and the hour of the hourly limit, end by wall
-clock, with a tolerance of SKEW_SECONDS, or once this watcher has seen them for their full length, in case another
-clock is far off. Source: k8s.io/client-go/tools/leaderelection, observedRenewTime.
+A writer replaces the whole latest version, so concurrent writers cannot exceed a limit. A held slot is free again once
+this watcher has seen it unchanged for three TTLs (locks/base.py) by its own clock. A released slot may rest, that is,
+stay taken for a while. Rests and the hour of the hourly limit end by wall clock, with a tolerance of SKEW_SECONDS, or, if a
+clock is far off, once this watcher has seen them for their full length. Source:
+k8s.io/client-go/tools/leaderelection, observedRenewTime.
 """
 
 from collections.abc import Mapping
@@ -17,14 +17,14 @@ from vllm_watch.restart.locks.past import Past
 HOUR_SECONDS = 3600.0
 
 SKEW_SECONDS = 2.0
-"""Tolerated difference between wall clocks: NTP usually keeps it to milliseconds, and at worst to this value."""
+"""Tolerated difference between wall clocks, which NTP usually keeps to milliseconds."""
 
 EXPIRY_TTLS = 3
-"""TTLs until a slot expires: one to begin an action, one to be suspended, one to end the action."""
+"""TTLs until a slot expires: one each to begin an action, to be suspended, and to end the action."""
 
 SLOTS_MAX = 100
 SPENT_MAX = 1000
-"""The largest limits that settings allow. A longer record is refused, because vllm-watch did not write it."""
+"""The largest limits that settings allow. A longer record was not written by vllm-watch and is refused."""
 
 
 class Now(NamedTuple):
@@ -69,7 +69,7 @@ class Record:
 
     @property
     def held(self) -> tuple[Slot, ...]:
-        """The slots that are not resting, including expired slots."""
+        """Slots that are not resting; they may have expired."""
         return tuple(slot for slot in self.slots if slot.rest_t is None)
 
     def to_json(self) -> dict[str, Any]:
@@ -160,7 +160,7 @@ def take(
     if limits.per_hour is not None and len(spent) >= limits.per_hour:
         text = f"{len(spent)} of {limits.per_hour} restarts per hour are spent by all users of the lock"
         return Change(record=None, text=text)
-    # Older entries than the last SPENT_MAX can be dropped, because no hourly limit is higher.
+    # No hourly limit exceeds SPENT_MAX, so older entries can be dropped.
     spent = (*spent, Spent(attempt_id=wanted.attempt_id, t=now.unix_t))[-SPENT_MAX:]
     slots = (*kept, wanted)
     past = pasts.without_ghosts(record.past, {slot.attempt_id for slot in slots})

@@ -1,4 +1,4 @@
-"""Client of a daemon's HTTP API, and the models of its responses."""
+"""Client of a daemon's HTTP API."""
 
 import asyncio
 import ssl
@@ -30,7 +30,7 @@ _BODY_BYTES_MAX = 64 << 20  # for 10,000 targets
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgedProcess(ProcessSample):
-    """A process on a GPU, with the daemon's verdict whether its memory is stale."""
+    """A process on a GPU, with the daemon's verdict on its memory."""
 
     verdict: str = "unknown"
     reason: str | None = None
@@ -39,7 +39,7 @@ class JudgedProcess(ProcessSample):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgedGpu(GpuSample):
-    """A GPU with its stale memory, which is None if the daemon did not judge it."""
+    """A GPU with its stale memory; None: not judged."""
 
     processes: tuple[JudgedProcess, ...] | None = None
     targets: tuple[str, ...] = ()
@@ -62,7 +62,7 @@ class JudgedReading(GpuReading):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToldIncident(Incident):
-    """An incident as the API returns it."""
+    """An incident in the API."""
 
     title: str = ""  # "Stalled: hang"
     first_step: str = ""
@@ -86,7 +86,7 @@ class SourceStatus(BaseModel):
 
 
 class StoreStatus(BaseModel):
-    """Result of the last write to the state folder."""
+    """Whether the state folder was writable."""
 
     ok: bool = True
     because: str | None = None
@@ -120,7 +120,7 @@ class HostStatus(BaseModel):
 
 
 def _signals(said: object) -> object:
-    """Rename the key `class` of a start failure, because a field cannot have this name."""
+    """Rename the key `class` of a start failure, which cannot be a field."""
     failed = said.get("start_failure") if isinstance(said, Mapping) else None
     if not isinstance(said, Mapping) or not isinstance(failed, Mapping):
         return said
@@ -187,7 +187,7 @@ class _History(BaseModel):
 
 
 class Explanation(BaseModel):
-    """The reasons of a verdict. `no_page` explains why the incident is not critical, and `no_restart` why no restart is advised; else they are ""."""
+    """`no_page` and `no_restart` explain why the incident is not critical, and why no restart is advised; else they are ""."""
 
     severity: str
     no_page: str
@@ -231,11 +231,11 @@ class Daemon:
 
     @classmethod
     def at(cls, connection: Connection) -> "Daemon":
-        """Return a client for the command line's connection options. Raises WatchError."""
+        """Return a client for the command line's options. Raises WatchError."""
         return cls(connection.url, connection.headers(), connection.tls())
 
     async def status(self) -> Status:
-        """Fetch the status. Raises WatchError if there is no response within five seconds."""
+        """Fetch the status. Raises WatchError without a response in five seconds."""
         status = await self._ask("status", Status)
         # The status lacks the watcher's own incidents.
         own = await self._ask(f"incidents?state=open&target={WATCHER}", _Incidents)
