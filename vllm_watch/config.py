@@ -180,7 +180,7 @@ class Config(Sections):
 
     @property
     def listen_address(self) -> tuple[str, int]:
-        """The host (an IPv6 address without brackets) and the port."""
+        """Host (an IPv6 address without brackets) and port."""
         host, _, port = self.listen.rpartition(":")
         return host.strip("[]"), int(port)
 
@@ -196,7 +196,6 @@ class Config(Sections):
 
     @property
     def notifications_linked(self) -> NotificationsSettings:
-        """`notifications` with `external_url` as the default of `page_url`."""
         own = self.notifications
         return own.model_copy(update={"page_url": own.page_url or self.external_url})
 
@@ -236,7 +235,6 @@ class Config(Sections):
         return bool(self.api.tokens) or modes != {"off"}
 
     def restart_for(self, target: TargetConfig) -> RestartSettings:
-        """Return `restart` with this target's overrides, section by section."""
         own = target.restart.model_dump(exclude_unset=True)
         if not own:
             return self.restart

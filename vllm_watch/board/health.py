@@ -39,7 +39,7 @@ class StoreHealth:
     errors: dict[str, int] = field(default_factory=dict)
 
     def count(self, reason: str | None, because: str | None, t: float) -> None:
-        """Count a write; `reason` and `because` are None after a success."""
+        """`reason` and `because` are None after a success."""
         self.ok, self.because = reason is None, because
         if reason is None:
             self.last_success_timestamp_seconds = t

@@ -1,4 +1,4 @@
-"""Keep the last hours of one engine's charted signals, with 4.8 KB for each of SPANS."""
+"""Keep the last hours of one engine's charted signals, in 4.8 KB for each of SPANS."""
 
 import copy
 import math
@@ -56,7 +56,7 @@ class History:
         self._rings = (Ring(finest, mean=False), *(Ring(span, mean=True) for span in others))
 
     def push(self, t: float, signals: EngineSignals) -> None:
-        """Add the signals. A clock that was set back clears the rings."""
+        """A clock that was set back clears the rings."""
         values = [_finite(value) for value in _charted_of(signals)]
         for ring in self._rings:
             ring.push(t, values)
@@ -69,7 +69,7 @@ class History:
 
     @classmethod
     def restored(cls, data: bytes) -> "History":
-        """Return the exported history. Raises ValueError if the data is malformed."""
+        """Raises ValueError if the data is malformed."""
         history = cls()
         for ring in history._rings:
             data = ring.restore(data)
@@ -79,7 +79,7 @@ class History:
 
 
 class Ring:
-    """At most POINTS points. Each holds the newest values of its time step, or if `mean`, the mean of its values."""
+    """At most POINTS points. Each holds the newest values of its time step, or their `mean`."""
 
     __slots__ = ("_known", "_mean", "_next", "_times", "_values", "seconds")
 
@@ -104,7 +104,7 @@ class Ring:
         return bytes((len(times),)) + times.tobytes() + values.tobytes()
 
     def restore(self, data: bytes) -> bytes:
-        """Restore from the beginning of `data`, and return the rest. Raises ValueError."""
+        """Return the rest of `data`. Raises ValueError."""
         size, width = data[0] if data else 0, len(CHARTED)
         ends = 1, 1 + 8 * size, 1 + (8 + 4 * width) * size
         times, values = array("d", data[ends[0] : ends[1]]), array("f", data[ends[1] : ends[2]])
@@ -119,7 +119,7 @@ class Ring:
         return data[ends[2] :]
 
     def push(self, t: float, values: Sequence[float]) -> None:
-        """Add values, of which NaN means unknown."""
+        """NaN means unknown."""
         width = len(CHARTED)
         last = (self._next or len(self._times)) - 1
         if last >= 0 and t < self._times[last]:
@@ -166,5 +166,5 @@ class Ring:
 
 
 def _finite(value: float | None) -> float:
-    """Replace infinities, which cannot be drawn, by unknown."""
+    """Infinities cannot be drawn and become unknown."""
     return value if value is not None and math.isfinite(value) else _UNKNOWN

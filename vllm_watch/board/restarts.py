@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 PAST_MAX = 5
-"""How many past attempts are shown; the journal has all."""
+"""Past attempts shown; the journal has all."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,7 +36,7 @@ class Waiting:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttemptShown:
-    """One restart attempt, which runs or has ended."""
+    """One restart attempt, current or ended."""
 
     id: str
     state: str
@@ -63,7 +63,7 @@ class Paused:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestartPlan:
-    """The state of one target's restarts."""
+    """One target's restarts."""
 
     mode: str
     hook: str
@@ -82,7 +82,7 @@ class RestartPlan:
 
 @dataclass(slots=True)
 class RestartCounts:
-    """Counts since the start of the watcher."""
+    """Counts since the watcher's start."""
 
     outcomes: Mapping[tuple[str, str], int] = field(default_factory=dict)  # (trigger, outcome)
     blocked: Mapping[str, int] = field(default_factory=dict)

@@ -41,7 +41,7 @@ async def body(message: Message, bytes_max: int) -> bytes:
 
 
 async def beginning(message: Message, bytes_max: int, seconds: float) -> bytes:
-    """Return up to `bytes_max` of the body received within `seconds`. Raises the same exceptions as `body`."""
+    """Return up to `bytes_max` of the body received within `seconds`. Raises as `body` does."""
     part = bytearray()
     try:
         async with asyncio.timeout(seconds):

@@ -1,4 +1,4 @@
-"""Send a signed POST of JSON for webhooks: the restart hook and the notifier. Both retry themselves."""
+"""Send a signed POST of JSON for the webhook hook and notifier, which retry it themselves."""
 
 import asyncio
 import hashlib
@@ -19,9 +19,9 @@ from vllm_watch.errors import WatchError
 from vllm_watch.support import regular_file
 from vllm_watch.support.redaction import excerpt, redact_always, redacted
 
-CONNECT_SECONDS = 10.0  # enough for three SYNs; a host that answers none is down
+CONNECT_SECONDS = 10.0  # three SYNs; a host that answers none is down
 REPLAY_SECONDS = 300
-"""Receivers should accept a timestamp up to this age: clocks differ, and a queue delays requests."""
+"""Receivers should accept a timestamp of this age: clocks differ, and a queue delays requests."""
 _SECRET_BYTES_MAX = 4096
 _EXCERPT_BYTES_MAX = 500
 _EXCERPT_SECONDS = 1.0
@@ -29,7 +29,7 @@ _EXCERPT_SECONDS = 1.0
 ANSWERED, UNTRUSTED, NOT_REACHED, NO_ANSWER, CUT_OFF = (
     "answered", "untrusted", "not_reached", "no_answer", "cut_off",
 )  # fmt: skip
-"""Outcomes of a POST. With `untrusted` and `not_reached` nothing was sent."""
+"""With `untrusted` and `not_reached` nothing was sent."""
 
 NewSession = Callable[[aiohttp.BaseConnector | None], aiohttp.ClientSession]
 
@@ -92,7 +92,7 @@ async def post(
 ) -> Posted:  # fmt: skip
     """Send the request once. Raises only CancelledError."""
     place = origin(url)
-    # The connect timeout is shorter, so a call that reached the total timeout was sent.
+    # The connect timeout is shorter, so a call that took the whole time was sent.
     connect = min(CONNECT_SECONDS, seconds / 2)
     timeout = aiohttp.ClientTimeout(total=seconds, connect=connect, sock_connect=connect)
     try:
@@ -145,7 +145,7 @@ async def _excerpt(response: aiohttp.ClientResponse) -> str:
 
 
 def retry_after_seconds(header: str, now: float) -> float:
-    """Parse Retry-After, which has seconds or a date; return 0 if it is invalid."""
+    """Parse Retry-After, seconds or a date; return 0 if invalid."""
     text = header.strip()
     if text.isascii() and text.isdigit():
         return float(text[:9])

@@ -1,6 +1,6 @@
 """Find targets: the pods that match a label selector.
 
-A pod that is not ready is a target, too. A pod being deleted is not one, because its end is planned. Runbook:
+A pod that is not ready is a target, too; a pod being deleted is not, because its end is planned. Runbook:
 docs/kubernetes.md.
 """
 
@@ -26,7 +26,7 @@ FIRST_SECONDS = 5.0
 
 _GROUP_CHARACTERS_MAX = 253
 _PEERS_MAX = 32
-"""Each scrape of a decode server checks its prefill servers; if there are more than this, none is checked."""
+"""Each scrape of a decode server checks its prefill servers; above this number, none is checked."""
 
 
 class KubernetesTargets:
@@ -58,17 +58,17 @@ class KubernetesTargets:
         self._news()
 
     def _api(self) -> Api:
-        """Return a client. Raises KubernetesError outside a pod."""
+        """Raises KubernetesError outside a pod."""
         return Api(in_cluster(self._environ), self._session)
 
     async def read(self, *, qualified: bool = False) -> list[TargetConfig]:
         """Return the targets; the first call waits for the first list.
 
-        If `qualified`, the namespace is a prefix of names and groups.
+                If `qualified`, names and groups begin with the namespace.
         """
         self.changed = False
         if self.settings.node_name.startswith("$") and not self._node():
-            # Without the node's name, the watcher on every node would watch all pods.
+            # Without the node's name, every node's watcher would watch all pods.
             cause = f"the environment has no {self.settings.node_name[1:]}"
             self.problems = {"kubernetes": f"{cause}; set it from spec.nodeName, or name the node"}
             return []

@@ -61,7 +61,7 @@ async def answer(
     sent = {"Content-Type": content_type, "Vary": "Accept, Accept-Encoding", **headers}
     if len(body) >= _GZIP_BYTES_MIN and _accepts_gzip(request.headers.get("Accept-Encoding", "")):
         sent["Content-Encoding"] = "gzip"
-        # Level 1 takes a third of level 6's time and saves as many bytes.
+        # Level 1 takes a third of level 6's time and saves as much.
         if len(body) > _GZIP_INLINE_BYTES_MAX:
             body = await asyncio.to_thread(gzip.compress, body, 1)
         else:
@@ -90,7 +90,7 @@ def _accepts_gzip(header: str) -> bool:
 
 @web.middleware
 async def errors_as_json(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Answer routing errors, such as 404, as JSON."""
+    """Answer routing errors as JSON."""
     try:
         return await handler(request)
     except (ConnectionError, web.RequestPayloadError):
@@ -107,7 +107,7 @@ async def errors_as_json(request: web.Request, handler: Handler) -> web.StreamRe
 
 @web.middleware
 async def small_bodies(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Read the body within BODY_SECONDS, except for Alertmanager's requests, whose handler reads them."""
+    """Read the body within BODY_SECONDS; Alertmanager's handler reads its own."""
     if request.can_read_body and request.path != LARGE_BODIES_PATH:
         try:
             async with asyncio.timeout(BODY_SECONDS):

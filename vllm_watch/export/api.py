@@ -21,12 +21,12 @@ from vllm_watch.support.caller import Caller
 
 Ready = Callable[[], str | None]  # returns None if ready, else the reason
 Reload = Callable[[str, str], Awaitable[None]]
-"""Function that takes actor and source address, and raises WatchError if the configuration is refused."""
+"""Takes actor and source address. Raises WatchError if the configuration is refused."""
 Recording = Callable[[str, float], AsyncIterator[bytes]]  # takes the target's name and minutes
 ReadJournal = Callable[[float, int], Awaitable[Told]]
-"""Function that takes the start (Unix seconds) and the maximum number of entries, and raises WatchError."""
+"""Takes the start (Unix seconds) and the maximum number of entries. Raises WatchError."""
 
-RELOAD_SECONDS = 25.0  # a reload reads the file and resolves names
+RELOAD_SECONDS = 25.0  # to read the file and resolve names
 MINUTES_MAX = 60.0
 JOURNAL_ENTRIES_MAX = 2000  # about 1 KB each
 _CHUNK_SECONDS = 10.0
@@ -196,7 +196,7 @@ def _number(text: str, most: float) -> float | None:
 async def _download(
     request: web.Request, target: str, chunks: AsyncIterator[bytes]
 ) -> web.StreamResponse:
-    """Send the chunks. An error before the first chunk gets a response; a later one aborts the connection."""
+    """Before the first chunk, an error gets a response; later, it aborts the connection."""
     response = web.StreamResponse(
         headers={
             "Content-Type": "application/gzip",
@@ -228,7 +228,7 @@ async def _download(
 
 
 def _cut_off(request: web.Request) -> None:
-    """Abort the connection, because the client must not take the download for complete."""
+    """Abort: the client must not take the download for complete."""
     if request.transport is not None:
         request.transport.abort()
 

@@ -1,4 +1,4 @@
-"""Keep web pages of other sites from using a watcher on loopback: a browser names the page's site in Host or Origin."""
+"""Keep web pages of other sites from using a watcher on loopback: browsers name the page's site in Host or Origin."""
 
 import ipaddress
 import re
@@ -32,13 +32,13 @@ def is_this_host(request: web.Request) -> bool:
 
 
 def is_proxied(request: web.Request) -> bool:
-    """Return True for HTTP/1.0 (nginx's default), and for headers that clients do not send, because proxies' headers are too many to list."""
+    """Return True for HTTP/1.0 (nginx's default), and for headers that clients do not send: proxies' headers are too many to list."""
     names = (name.lower() for name in request.headers)
     return request.version < HttpVersion11 or not all(map(_OF_CLIENTS.fullmatch, names))
 
 
 def allowed_hosts(bound: str, names: Collection[str]) -> frozenset[str] | None:
-    """Return the accepted Host names, or None for any, because the names of a network address are unknown."""
+    """Return the accepted Host names, or None for any: a network address has unknown names."""
     if not is_loopback(bound) and not names:
         return None
     literal = f"[{bound}]" if ":" in bound else bound
@@ -65,7 +65,7 @@ def only_from(bound: str, names: Collection[str], port: Callable[[], int]) -> Mi
                 f"This watcher {where} does not answer to the name {given[0][:100]!r}",
                 f"Open it as localhost:{port()}, or add the name to api.hosts",
             )
-        # Probes' requests are recorded, so a cross-site request must not count as one.
+        # Probes are recorded, so a cross-site request must not count as one.
         is_noted = request.method != "OPTIONS" and request.path.startswith("/gate/")
         if request.method in _READING and not is_noted:
             return await handler(request)

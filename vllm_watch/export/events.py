@@ -1,6 +1,6 @@
-"""Serve /api/v1/events, which sends changes to open pages as server-sent events.
+"""/api/v1/events: changes for open pages as server-sent events.
 
-The events are `hello` (on connecting; the page then reads /api/v1/status and /api/v1/incidents), `target` and `gpus` (as in the status),
+Events: `hello` (on connecting; the page reads /api/v1/status and /api/v1/incidents), `target` and `gpus` (as in the status),
 `gone` (name of a removed target), `incident` (open or just ended), `beat` (clock and health, at least every four seconds).
 """
 
@@ -15,7 +15,7 @@ from vllm_watch.export.answers import refusal
 from vllm_watch.export.status import Status, to_json
 
 BATCH_SECONDS = 1.0  # bounds the work per page
-URGENT_SECONDS = 0.1  # not shorter, so that many incidents at once make few batches
+URGENT_SECONDS = 0.1  # so that a storm of incidents makes few batches
 BEAT_SECONDS = 4.0  # the page allows 10 s of silence
 WRITE_SECONDS = 10.0  # slower clients are disconnected
 _EVENTS_PER_WRITE = 32  # about 64 KB

@@ -1,4 +1,4 @@
-"""Types of the tables of metrics in `*_families.py`. To add a metric, add a row there."""
+"""Rows of the tables of metrics in `*_families.py`. To add a metric, add a row."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ Kind = Literal["gauge", "counter", "summary", "histogram", "info"]
 Scope = Literal["watcher", "target", "incidents", "engine", "source", "gpu"]
 Series = Iterable[tuple[tuple[str, ...], float | None]]  # values of `labels` → value
 
-# Scope of a metric → the labels with which each of its series begins.
+# Scope → the first labels of each of its series.
 SCOPE_LABELS: Mapping[Scope, tuple[str, ...]] = {
     "watcher": (),
     "target": ("target",),
@@ -19,7 +19,7 @@ SCOPE_LABELS: Mapping[Scope, tuple[str, ...]] = {
     "gpu": ("gpu",),
 }
 
-# A faulty server could export any number of label values.
+# A faulty server could export any number of them.
 LABEL_VALUES_MAX = 32
 
 
@@ -31,7 +31,7 @@ class Family:
     kind: Kind
     scope: Scope
     help: str
-    absent: str = ""  # sentence about when there is no series, and why
+    absent: str = ""  # when there is no series, and why
     labels: tuple[str, ...] = ()
     value: Callable[[Any], float | None] | None = None
     series: Callable[[Any], Series | None] = lambda _: None

@@ -1,6 +1,6 @@
-"""Answer exec probes: HTTP 200 with "ok", or with a word ("kill", "no") and the start time of the server to kill or avoid.
+"""Answer exec probes: HTTP 200 with "ok", or with a word ("kill", "no") and the start time of the server that it means.
 
-The probe must compare word and start time. Do not configure an httpGet probe: it would restart engines when the watcher is down.
+A probe must compare both. Do not configure an httpGet probe: it would restart engines when the watcher is down.
 """
 
 import asyncio
@@ -35,7 +35,7 @@ class Probes(Protocol):
 
     @property
     def starts(self) -> tuple[float, ...]:
-        """Return the start times (Unix) of the containers whose probes asked lately."""
+        """Return the start times (Unix) of containers that probed lately."""
 
 
 class Gatekeeper(Protocol):

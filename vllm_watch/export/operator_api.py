@@ -17,7 +17,7 @@ from vllm_watch.support.caller import Caller
 from vllm_watch.support.redaction import redacted
 
 ALERTS_BYTES_MAX = 1 << 20
-"""Limit of Alertmanager's body, which is enough for a thousand alerts with long annotations."""
+"""Enough for a thousand alerts with long annotations."""
 
 TEXT_CHARACTERS_MAX = 500
 MINUTES_MAX = 60 * 24 * 30
@@ -28,7 +28,7 @@ Reply = tuple[int, Mapping[str, Any]]
 
 
 class Operators(Protocol):
-    """Handles operators' requests. WatchError refuses one (400); after JournalError (503) the client may retry."""
+    """WatchError refuses a request (400); after JournalError (503) the client may retry."""
 
     async def restart(
         self, caller: Caller, target: str, reason: str, override_reason: str | None
@@ -50,11 +50,11 @@ class Operators(Protocol):
 
 
 TestNotifier = Callable[[str], Awaitable[Reply]]
-"""Sends a test message through the named notifier. Raises WatchError."""
+"""Sends a test message through this notifier. Raises WatchError."""
 
 
 class OperatorApi:
-    """Handlers of the endpoints. Without `operators`, they can only test notifiers."""
+    """Without `operators`, only notifiers can be tested."""
 
     def __init__(
         self, auth: Auth, operators: Operators | None, test_notifier: TestNotifier | None = None

@@ -1,4 +1,4 @@
-"""Convert Prometheus text to OTLP and push it; needs the pip extra `otlp`."""
+"""Convert Prometheus text to OTLP and push it; needs the extra `otlp`."""
 
 import logging
 import time
@@ -32,10 +32,10 @@ from vllm_watch.support import regular_file
 from vllm_watch.support.redaction import excerpt, redact_always
 
 TRY_SECONDS = 10.0
-"""Timeout of a push with retries: less than two push intervals."""
+"""Time for a push with retries: less than two intervals."""
 
 BATCH_POINTS_MAX = 10_000
-"""Points per request, about 2 MiB. By default, collectors accept 4 MiB over gRPC and 20 MiB over HTTP."""
+"""About 2 MiB. By default, collectors accept 4 MiB over gRPC and 20 MiB over HTTP."""
 
 GEN_AI = {
     "vllm_watch_engine_e2e_seconds": "gen_ai.server.request.duration",
@@ -52,7 +52,7 @@ _FILE_BYTES_MAX = 16384
 
 
 class _Said(logging.Handler):
-    """Keeps the last log line of the OTLP exporter, which reports failures only there."""
+    """Keeps the last log line of the exporter, which reports failures only there."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -103,7 +103,7 @@ def metrics_data(text: str, resource: Resource, started_ns: int) -> MetricsData:
     for family in text_string_to_metric_families(text):
         points: dict[str, list[NumberDataPoint]] = {}
         for sample in family.samples:
-            # Always a float, because a value of 1 must not make the metric an integer.
+            # Always a float: a value of 1 must not make the metric an integer.
             point = NumberDataPoint(sample.labels, started_ns, now_ns, float(sample.value))
             points.setdefault(sample.name, []).append(point)
         for name, found in points.items():

@@ -1,7 +1,7 @@
 """Basic auth for readers, by the web configuration's users.
 
-bcrypt is slow on purpose, so only one thread hashes, and verified credentials are cached as a keyed digest. A valid
-password is always accepted, even if it has to wait.
+bcrypt is slow on purpose, so one thread hashes, and verified credentials are cached as a keyed digest. A valid password
+is always accepted, if only after a wait.
 """
 
 import asyncio
@@ -21,13 +21,13 @@ import structlog
 _log = structlog.get_logger()
 
 FAILURES_MAX, FAILURES_SECONDS = 10, 60.0
-"""Allowed wrong passwords per address and minute; after them each try waits PAUSE_SECONDS."""
+"""Allowed wrong passwords per address and minute; further tries wait PAUSE_SECONDS."""
 
 TRY_AGAIN_SECONDS = 1.0
 PAUSE_SECONDS = 0.2
 
 VERIFIED_MAX = 100
-"""Number of cached credentials, as in exporter-toolkit."""
+"""Cached credentials, as in exporter-toolkit."""
 
 CALLERS_MAX = 1024
 HEADER_CHARACTERS_MAX = 1024
@@ -40,7 +40,7 @@ class TooManyError(Exception):
 
 
 class Passwords:
-    """Checks users' names and passwords."""
+    """Checks credentials."""
 
     def __init__(self) -> None:
         self._key = secrets.token_bytes()
@@ -77,7 +77,7 @@ class Passwords:
         return None
 
     def _digest(self, name: str, known: str, password: bytes) -> bytes:
-        """Return the cache key. It includes the configured hash, so that an old password is not found."""
+        """Return the cache key. It includes the configured hash, so that an old password misses."""
         said = b"\0".join((name.encode(), known.encode(), password))
         return hmac.new(self._key, said, hashlib.sha256).digest()
 

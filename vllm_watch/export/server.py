@@ -1,4 +1,4 @@
-"""The HTTP server, with every page and route that shows the board's results (board/board.py)."""
+"""The HTTP server: every view of the board's results."""
 
 import asyncio
 import errno
@@ -31,9 +31,9 @@ from vllm_watch.settings.api import TokenSettings
 
 KEEP_ALIVE_SECONDS = 75.0  # longer than usual scrape intervals
 HEAD_FIELDS_MAX, HEAD_LINE_BYTES_MAX = 64, 4 << 10
-"""Limits of a request's head: browsers behind two proxies send 30 fields of up to 2 kB."""
+"""Browsers behind two proxies send 30 fields of up to 2 kB."""
 
-SHUTDOWN_SECONDS = 2.0  # after it, slow clients are abandoned
+SHUTDOWN_SECONDS = 2.0  # then slow clients are abandoned
 
 
 class _CallersFaults(logging.Filter):

@@ -26,7 +26,7 @@ Rows = Sequence[tuple[str, Any]]  # pairs of rendered scope labels and record
 
 
 def render(board: Board, own: CollectorRegistry, *, openmetrics: bool = False) -> bytes:
-    """Return the body of `/metrics`, which ends with the watcher's process metrics (`own`)."""
+    """Return the body, which ends with the watcher's process metrics (`own`)."""
     rows = _rows(board)
     parts: list[str] = []
     for family in FAMILIES:
@@ -110,7 +110,7 @@ def _gpu_rows(board: Board) -> Rows:
 
 
 def _samples(family: Family, rows: Rows) -> list[str]:
-    """Return the lines of a metric. This is the hot path: a thousand targets have a hundred thousand lines."""
+    """This is the hot path: a thousand targets have a hundred thousand lines."""
     name = family.name
     if family.bounds:
         form = _histogram_form(name, family.bounds)
@@ -146,7 +146,7 @@ def _samples(family: Family, rows: Rows) -> list[str]:
 
 
 def _head(family: Family, openmetrics: bool) -> str:
-    """Return HELP and TYPE. OpenMetrics drops the suffix of counters and infos in them."""
+    """OpenMetrics drops the suffix of counters and infos."""
     name, kind = family.name, family.kind
     if openmetrics:
         name = name.removesuffix("_total") if kind == "counter" else name
@@ -178,7 +178,7 @@ def _form(
     )
 
 
-@lru_cache(maxsize=1024)  # every target has the same values
+@lru_cache(maxsize=1024)  # the same for every target
 def _labels(names: tuple[str, ...], values: tuple[str, ...]) -> str:
     return ",".join(_label(name, value) for name, value in zip(names, values, strict=True))
 

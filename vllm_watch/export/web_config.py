@@ -1,4 +1,4 @@
-"""The web configuration in use. A reload never removes a protection, because a file that is being written is empty for a moment."""
+"""The web configuration in use. A reload never removes a protection, as a file being written is empty for a moment."""
 
 import asyncio
 import os
@@ -17,7 +17,7 @@ from vllm_watch.settings.web import WebSettings
 from vllm_watch.support import regular_file
 
 LOOK_SECONDS = 5.0
-"""Interval of checks for changed files, so a renewed certificate applies within this time."""
+"""A renewed certificate applies within this time."""
 
 STAT_SECONDS = 2.0
 """Longest wait for a check, which may hang with a network folder."""
@@ -39,7 +39,7 @@ def check(path: Path) -> WebSettings:
 
 
 class WebConfig:
-    """The configuration. Without a file there is neither encryption nor authentication."""
+    """Without a file there is neither encryption nor authentication."""
 
     def __init__(self, path: Path | None) -> None:
         self._path = path
@@ -87,7 +87,7 @@ class WebConfig:
 
     @property
     def _well(self) -> bool:
-        """False if the last configuration was refused. Its files have no stamps, so each check reads them all."""
+        """False after a refused configuration: its files have no stamps, so each check reads them."""
         return self.health is None or self.health.problem is None
 
     def _use(self, found: _Used) -> None:

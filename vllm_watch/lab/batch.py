@@ -1,4 +1,4 @@
-"""The batch of a simulated engine, scheduled as in vLLM's V1 engine: first come, first served; the last admitted request is preempted first."""
+"""The batch of a simulated engine, scheduled as by vLLM's V1: first come, first served; the last admitted request is preempted first."""
 
 from collections import deque
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from vllm_watch.lab.request import Request
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineConfig:
-    """An engine's size and speed. The defaults approximate an 8B model in 16 bits on an 80 GB GPU."""
+    """The defaults approximate an 8B model in 16 bits on an 80 GB GPU."""
 
     num_gpu_blocks: int = 27_880
     block_size: int = 16  # tokens
@@ -25,7 +25,7 @@ class EngineConfig:
 
 
 class Batch:
-    """Running and waiting requests. Arguments `now` are the last step's end, in seconds."""
+    """Running and waiting requests. `now` is the last step's end, in seconds."""
 
     def __init__(self, config: EngineConfig, ledger: Ledger) -> None:
         self.config = config
@@ -36,12 +36,11 @@ class Batch:
         self.prefilling: list[Request] = []
         self.admission_blocked = False
         self.preempted = False
-        self.computed_before = 0  # prompt tokens computed before the prefix cache was last emptied
+        self.computed_before = 0  # prompt tokens before the prefix cache was last emptied
         self._finish_heap: list[tuple[int, int, Request]] = []
         self._heap_order = 0
 
     def take_chunks(self, now: float) -> int:
-        """Schedule the prompt chunks of the next step; return their tokens."""
         tokens = self._continue_prefills(now) if self.prefilling else 0
         if not self.preempted and not self.admission_blocked:
             tokens = self._admit(tokens, now)
@@ -71,7 +70,7 @@ class Batch:
         return tokens
 
     def _admit(self, tokens: int, now: float) -> int:
-        """Admit requests on top of the scheduled `tokens`; return the new total."""
+        """Return the tokens scheduled in all."""
         kv, waiting = self.kv, self.waiting
         free = kv.free_blocks - kv.blocks_due(1)
         budget = self._budget()
@@ -96,9 +95,9 @@ class Batch:
         return tokens
 
     def _held_tokens(self, request: Request) -> int:
-        """Return how many prompt tokens need no computation, because they are in the prefix cache or come from another instance.
+        """Return the prompt tokens that are cached, or come from another instance.
 
-        A prefix is cached only after this engine has computed as many tokens; the last token is always computed.
+                A prefix is cached only after this engine has computed as many tokens; the last token is always computed.
         """
         if request.scheduled_t < 0.0:
             cached = request.cached_tokens
@@ -146,7 +145,7 @@ class Batch:
             tokens = (kv.step - request.decode_start_step) * kv.step_tokens
             kv.end_decoding(request.phase, request.kv_start_tokens + tokens)
             over = max(0, request.generated_tokens + tokens - request.output_tokens)
-            if over:  # the last speculative step yields fewer tokens
+            if over:  # the last speculative step yields fewer
                 self.ledger.take_back(over)
             request.generated_tokens += tokens - over
             request.last_token_t = now

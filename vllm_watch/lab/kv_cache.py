@@ -1,4 +1,4 @@
-"""The paged KV cache of a simulated engine. A decoding request takes a block every cycle (the steps that fill a block), so requests are counted per step of the cycle."""
+"""The paged KV cache of a simulated engine. A request takes a block once per cycle of steps, so requests are counted per step of the cycle."""
 
 
 class KvCache:
@@ -21,7 +21,7 @@ class KvCache:
         self.used_blocks = 0  # without the leaked ones
         self.leaked_blocks = 0
         self._cycle = block_size // step_tokens
-        # Each count is stored twice, so that any window of steps is a slice.
+        # Each count is stored twice, so that a window is a slice.
         self._due_twice = [0] * (2 * self._cycle)
 
     @property
@@ -30,7 +30,7 @@ class KvCache:
 
     @property
     def usage_ratio(self) -> float:
-        """vLLM's gauge, which counts leaked blocks as used, since no request can get them."""
+        """vLLM's gauge: leaked blocks count as used, since no request can get them."""
         return min(1.0, (self.used_blocks + self.leaked_blocks) / self.num_gpu_blocks)
 
     def blocks_of(self, tokens: int) -> int:
@@ -63,7 +63,7 @@ class KvCache:
         self.step += steps
 
     def begin_decoding(self, kv_tokens: int) -> int:
-        """Add a decoding request, and return the step of the cycle in which it takes blocks."""
+        """Return the step of the cycle in which the request takes blocks."""
         slack = -kv_tokens % self.block_size
         phase = (self.step + slack // self.step_tokens) % self._cycle
         self._count(phase, 1)

@@ -8,7 +8,7 @@ POOLING = "/v1/embeddings"
 
 
 class Request:
-    """One request. Sizes are in tokens, times in seconds of the simulation's clock. Only the engine sets attributes that are not arguments."""
+    """Sizes are in tokens, times in seconds of the simulation's clock. Attributes that are not arguments belong to the engine."""
 
     __slots__ = (
         "arrival_t", "blocks", "cached_tokens", "client", "computed_tokens", "decode_start_step",
@@ -32,7 +32,7 @@ class Request:
         finish_reason: str = "stop",
         on_finish: Callable[["Request"], None] | None = None,
     ) -> None:
-        """`output_tokens` is 0 for pooling; another vLLM instance computed `external_tokens`."""
+        """`output_tokens` is 0 for pooling; another instance computed `external_tokens`."""
         self.prompt_tokens = prompt_tokens
         self.output_tokens = output_tokens
         self.cached_tokens = cached_tokens
@@ -46,14 +46,14 @@ class Request:
 
         self.client: Workload | None = None  # sends the next request
         self.queued_t = arrival_t
-        self.scheduled_t = -1.0  # when it was first scheduled; -1: never
+        self.scheduled_t = -1.0  # first time; -1: never
         self.first_token_t = -1.0
         self.last_token_t = -1.0
         self.finish_t = -1.0
         self.generated_tokens = 0
         self.preemptions = 0
         self.started_cached_tokens = 0
-        self.prefill_target_tokens = prompt_tokens  # includes generated tokens after a preemption
+        self.prefill_target_tokens = prompt_tokens  # more after a preemption
         self.computed_tokens = 0
         self.blocks = 0  # during prefill only
         self.phase = 0
@@ -63,10 +63,10 @@ class Request:
 
 
 class Workload:
-    """Base class of request senders. It sends nothing itself."""
+    """Base of request senders. It sends nothing itself."""
 
     def arrivals(self, until_t: float) -> list[Request]:
-        """Return the requests that arrive after the last call's time and up to `until_t`, in order."""
+        """Return the requests since the last call and up to `until_t`, in order."""
         return []
 
     def finished(self, request: Request) -> Request | None:

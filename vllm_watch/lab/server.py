@@ -59,7 +59,7 @@ class LabServer:
         await self.stop()
 
     async def start(self) -> None:
-        """Bind the port. Raises ServeError if it is taken."""
+        """Raises ServeError if the port is taken."""
         self._reserved = self._bind()
         self._port = self._reserved.getsockname()[1]
         await self.follow()
@@ -71,7 +71,7 @@ class LabServer:
             self._reserved = None
 
     async def follow(self) -> None:
-        """Listen or refuse connections, as the simulated process does."""
+        """Listen or refuse connections as the simulated process would."""
         vllm = self.vllm
         if self._runner is not None and (not vllm.serving or vllm.incarnation != self._incarnation):
             await self._close()
@@ -83,8 +83,8 @@ class LabServer:
     def _bind(self) -> socket.socket:
         family = socket.AF_INET6 if ":" in self._host else socket.AF_INET
         bound = socket.socket(family, socket.SOCK_STREAM)
-        # With SO_REUSEADDR two sockets can share an address if at most one listens. A socket that never
-        # listens reserves the port; while the other does not listen, the kernel refuses connections.
+        # With SO_REUSEADDR two sockets can share an address if at most one listens. The one that never
+        # listens reserves the port; without a listener, the kernel refuses connections.
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             bound.bind((self._host, self._port))
@@ -109,7 +109,7 @@ class LabServer:
         if self.vllm.generates:
             app.router.add_post(COMPLETIONS, self._completions)
             app.router.add_post(CHAT, self._completions)
-        # If a client disconnects, the cancellation of its handler frees the request's KV blocks.
+        # If a client disconnects, cancelling the handler frees the request's blocks.
         self._runner = web.AppRunner(
             app, access_log=None, handler_cancellation=True, shutdown_timeout=_CLOSE_SECONDS
         )

@@ -6,12 +6,12 @@ from random import Random
 
 from vllm_watch.lab.request import CHAT, COMPLETIONS, POOLING, Request, Workload
 
-# Size of the table of drawn sizes, because drawing sizes for each request costs ten times as much.
+# Sizes come from a table, because drawing each costs ten times as much.
 _SHAPES = 512
 
 
 class Sizes:
-    """Draws requests of log-normal sizes, some of which share a prefix."""
+    """Draws requests of log-normal size, some with a shared prefix."""
 
     def __init__(
         self,
@@ -26,10 +26,10 @@ class Sizes:
         external: bool = False,
         loras: Sequence[str] = (),
     ) -> None:
-        """Token counts are medians, and `spread` is the sigma of their logarithm; 0 output tokens mean pooling."""
+        """Tokens are medians, `spread` the sigma of their logarithm; 0 output tokens mean pooling."""
         self._rng = rng
         self._handlers = (POOLING,) if output_tokens == 0 else (COMPLETIONS, CHAT, CHAT)
-        self._max_tokens = 1 if output_tokens == 1 else max_tokens  # a proxy requests a prefill with max_tokens 1
+        self._max_tokens = 1 if output_tokens == 1 else max_tokens  # as a proxy requests a prefill
         self._external = external
         self._loras: Sequence[str | None] = loras or (None,)
         self._shapes = []
@@ -122,7 +122,7 @@ class ClosedLoop(Workload):
 def bursty(
     rng: Random, low: float = 0.15, burst_seconds: float = 20.0, calm_seconds: float = 60.0
 ) -> Callable[[float], float]:
-    """Return a shape with bursts at the full rate and calm spells at the share `low`."""
+    """Return a shape of bursts at full rate and calm spells at `low`."""
     bursting, change_t = False, rng.expovariate(1.0 / calm_seconds)
 
     def share(t: float) -> float:

@@ -37,13 +37,13 @@ _TYPES = {"page": "failure", "ticket": "warning", "info": "info"}
 
 
 class Notifier:
-    """Sends each message to all URLs, until each of them has accepted it."""
+    """Sends each message to all URLs, until all have accepted it."""
 
     def __init__(self, settings: AppriseNotifier, tools: base.Tools) -> None:
         self._settings = settings
         self._tools = tools
         self._busy = False
-        self._taken: tuple[str, set[str]] = "", set()  # a message's key, and the URLs that accepted it
+        self._taken: tuple[str, set[str]] = "", set()  # a message's key, the URLs that accepted it
 
     async def send(self, message: Message) -> base.Sent:
         if self._busy:
@@ -121,7 +121,7 @@ class Notifier:
         return base.Sent(outcome=base.SENT, text=f"{len(urls)} taken")
 
     def _urls(self) -> list[str]:
-        """Read the URLs, for each message again, because tokens may be rotated. Raises WatchError."""
+        """Read the URLs for each message, because tokens may be rotated. Raises WatchError."""
         settings = self._settings
         if settings.urls_file is None:
             name = settings.urls_variable or ""
@@ -152,7 +152,7 @@ class Notifier:
 def _service(url: str) -> "NotifyBase | None":
     import apprise  # noqa: PLC0415 - an extra, and slow to load
 
-    # This asset uses no disk cache, and no thread pool that outlives us.
+    # No disk cache, and no thread pool that outlives us.
     asset = apprise.AppriseAsset(
         async_mode=False, secure_logging=True, storage_mode="memory", app_id="vllm-watch",
         app_desc="vllm-watch", image_url_mask="", image_url_logo="",
@@ -161,7 +161,7 @@ def _service(url: str) -> "NotifyBase | None":
 
 
 def _notify(service: "NotifyBase", message: Message) -> bool:
-    """Send Markdown, which apprise converts, or plain text to services that take nothing else."""
+    """Send Markdown, which apprise converts, or plain text to services that take only that."""
     formats = {str(getattr(each, "value", each)) for each in _several(service.notify_format)}
     plain = formats == {"text"}
     done = message.phase == "resolved"

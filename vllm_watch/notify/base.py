@@ -34,7 +34,7 @@ class Sent:
 
 
 class Report(NamedTuple):
-    """One update of a notifier's NotifierHealth."""
+    """One update of NotifierHealth."""
 
     outcome: str  # SENT | FAILED | DROPPED | "" (only the queue's length changed)
     number: int
@@ -48,7 +48,7 @@ Tell = Callable[[Report], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """The result of one check of a configuration."""
+    """One check of a configuration."""
 
     ok: bool
     text: str
@@ -59,7 +59,7 @@ class Notifier(Protocol):
     """Sends messages over one channel."""
 
     async def send(self, message: Message) -> Sent:
-        """Send the message within timeout_seconds. Raises only CancelledError."""
+        """Send it within timeout_seconds. Raises only CancelledError."""
 
     def check(self) -> list[Finding]:
         """Check files, variables and libraries without sending."""

@@ -1,4 +1,4 @@
-"""Choose the next message to send: alerts of one cause in one group, or a digest. Pure."""
+"""Choose the next message: alerts of one cause in one group, or a digest. Pure."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from vllm_watch.settings.notifications import NotifierSettings
 HOUR_SECONDS = 3600.0
 
 READY_MAX = 5
-"""More causes or groups at once are probably one fault, so they become a digest."""
+"""More causes or groups at once are probably one fault and become a digest."""
 
 DIGEST_SECONDS = 300.0
 """At the hourly limit, a digest with a critical alert is sent this long after the last message."""
@@ -23,7 +23,7 @@ CLOCK_SECONDS = 1.0
 """Smaller steps of the clock are ignored."""
 
 WAITING_MAX = 500
-"""Above this number, the oldest notifications of the lowest severity are dropped."""
+"""Above this, the oldest notifications of the lowest severity are dropped."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,7 +32,7 @@ class Item:
 
     phase: str
     alert: Alert
-    late: bool = False  # the alert ended before its opening was sent
+    late: bool = False  # it ended before its opening was sent
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,9 +54,9 @@ def choose(
     sent_t: Sequence[float],
     now_t: float,
 ) -> tuple[Batch | None, float | None]:
-    """Return the batch to send now, or the time to ask again. `sent_t` has the times of the last hour's messages."""
+    """Return the batch to send now, or when to ask again. `sent_t` has the last hour's messages."""
     groups = _groups(waiting)
-    # A time in the future was noted before the clock was set back.
+    # A time in the future is from before the clock was set back.
     ready = [
         each for each in groups
         if not each.since_t <= now_t + CLOCK_SECONDS or each.since_t + settings.group_seconds <= now_t
@@ -79,7 +79,7 @@ def choose(
 
 
 def again(waiting: Sequence[Notification]) -> Batch:
-    """Return the batch of a message whose sending was begun."""
+    """Return the batch of a message that was begun."""
     return _batch(_groups(waiting))
 
 

@@ -20,16 +20,16 @@ from vllm_watch.settings.notifications import NotifierSettings
 _log = structlog.get_logger()
 
 AGAIN_SECONDS_FIRST, AGAIN_SECONDS_MAX = 1.0, 300.0
-"""First and longest wait before a retry. It doubles, with jitter so that watchers do not retry together."""
+"""Wait before a retry. It doubles, with jitter so that watchers do not retry together."""
 
 RETRY_AFTER_SECONDS_MAX = 3600.0
-"""A longer Retry-After of the receiver is cut to this."""
+"""Limit of the receiver's Retry-After."""
 
 GRACE_SECONDS = 5.0
-"""A notifier that exceeds timeout_seconds is cancelled this many seconds later."""
+"""A notifier is cancelled this much after timeout_seconds."""
 
 REFUSALS_MAX = 3
-"""Limit of tries of a refused message (status 400, 413, 415, 422), which must not block the queue."""
+"""Tries of a refused message (400, 413, 415, 422), which must not block the queue."""
 
 
 class Delivery:
@@ -117,7 +117,7 @@ class Delivery:
         dropped = self._ledger.dropped(self._name)
         made = message(key, batch, self._links, dropped=len(dropped), t=time.time())
         self._ledger.bind(of_it, key)
-        # The message is on disk before it is sent.
+        # Write it to disk before it is sent.
         await self._ledger.flush()
         try:
             async with asyncio.timeout(self._settings.timeout_seconds + GRACE_SECONDS):
@@ -129,7 +129,7 @@ class Delivery:
             await self._ledger.flush()
             self._succeeded()
             return 0.0
-        # The receiver may have accepted a begun message, so it must not change.
+        # A begun message may have been accepted, so it must not change.
         begun = any(each.message == key for each in of_it)
         return await self._failed(sent, of_it, begun=begun)
 
@@ -166,7 +166,7 @@ class Delivery:
 
 
 def _key(notifier: str, batch: Batch) -> str:
-    """Return an idempotency key, which is equal for equal notifications."""
+    """Return an idempotency key; equal notifications have equal keys."""
     names = sorted((each.alert.id, each.name) for each in batch.notifications)
     what = "\n".join([notifier, *(f"{alert_id} {name}" for alert_id, name in names)])
     return hashlib.sha256(what.encode()).hexdigest()[:32]

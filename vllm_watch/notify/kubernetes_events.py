@@ -1,6 +1,6 @@
 """Report incidents as Events of the engine's pod (`kubectl describe pod`). See docs/notifications.md.
 
-Events are hints that expire, so none is kept on disk. An Event's name is a hash of its content, so each Event exists once.
+Events are hints that expire, so none is kept on disk. An Event's name is a hash of its content, so each exists once.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ _log = structlog.get_logger()
 
 QUEUE_MAX = 1000
 TRIES_MAX, WAIT_SECONDS = 6, 2.0
-"""Retries wait 2 to 32 s, which is enough for an upgrade of the API server."""
+"""Waits of 2 to 32 s are enough for an upgrade of the API server."""
 
 MESSAGE_MAX = 1024  # the API server's limit
 _POD_NAME_MAX = 200  # the limit of an Event's name is 253

@@ -1,4 +1,4 @@
-"""Keep the notifications that were sent or are queued. Memory is authoritative, so a full disk loses no message."""
+"""Keep notifications that were sent or are queued. Memory is authoritative, so a full disk loses no message."""
 
 import asyncio
 import contextlib
@@ -20,7 +20,7 @@ KEPT_SECONDS = 86400.0
 """Notifications are kept this long after their alert's last message."""
 
 KEPT_MAX = 5000
-"""Limit of notifications over all notifiers, at 2 KB each."""
+"""Limit over all notifiers, at 2 KB each."""
 
 
 class Ledger:
@@ -31,7 +31,7 @@ class Ledger:
         self._of: dict[
             str, dict[str, dict[str, Notification]]
         ] = {}  # notifier → alert id → name of the phase
-        self._dirty: dict[Key, Notification | None] = {}  # to be written; None: to be deleted
+        self._dirty: dict[Key, Notification | None] = {}  # to be written; None: deleted
         self._writing = asyncio.Lock()
 
     async def open(self) -> None:
@@ -55,7 +55,7 @@ class Ledger:
         return list(self._of.get(notifier, {}).get(alert_id, {}).values())
 
     def lasting(self, notifier: str) -> list[Alert]:
-        """Return the open alerts in the state that was sent last."""
+        """Return the open alerts, as they were last sent."""
         return [
             next(reversed(phases.values())).alert
             for phases in self._of.get(notifier, {}).values()
@@ -67,7 +67,6 @@ class Ledger:
         return sorted(waiting, key=lambda each: each.t)
 
     def sent_t(self, notifier: str, now_t: float) -> list[float]:
-        """Return the times of the last hour's messages."""
         recent = {
             each.message: each.sent_t
             for each in self._all(notifier)
@@ -90,19 +89,19 @@ class Ledger:
         self._put([Notification(notifier=notifier, name=name, t=t, alert=alert)])
 
     def renew(self, notifier: str, alert: Alert) -> None:
-        """Update this alert's queued notifications, except those whose message was begun."""
+        """Update this alert's queued notifications, except in begun messages."""
         for each in self._free(notifier, alert.id):
             if each.alert != alert:
                 self._hold(replace(each, alert=alert))
 
     def bind(self, notifications: Iterable[Notification], message: str | None) -> None:
-        """Bind notifications to a message whose sending was begun; to None if it was certainly not sent."""
+        """Bind notifications to a message that was begun, or to None if it was certainly not sent."""
         self._put(replace(each, message=message) for each in notifications)
 
     def sent(
         self, notifications: Iterable[Notification], dropped: Iterable[Notification], message: str, t: float
     ) -> None:  # fmt: skip
-        """Record a sent message, which also reported the `dropped` notifications."""
+        """Record a sent message, which also reported the `dropped`."""
         self._put(replace(each, message=message, sent_t=t) for each in notifications)
         self._put(replace(each, message=f"{DROPPED} {message}") for each in dropped)
 
@@ -110,7 +109,7 @@ class Ledger:
         self._put(replace(each, message=DROPPED, sent_t=t) for each in notifications)
 
     def withdraw(self, notifier: str, alert_id: str) -> None:
-        """Delete this alert's queued notifications, except those whose message was begun."""
+        """Delete this alert's queued notifications, except in begun messages."""
         for each in self._free(notifier, alert_id):
             del self._of[notifier][alert_id][each.name]
             self._dirty[each.key] = None
@@ -148,7 +147,6 @@ class Ledger:
             self._dirty.update((each.key, None) for each in phases.values())
 
     async def flush(self) -> None:
-        """Write changes; after a failure they stay pending."""
         async with self._writing:
             dirty, self._dirty = self._dirty, {}
             if self._table is None or not dirty:

@@ -21,7 +21,7 @@ from vllm_watch.story.restart_steps import RUNBOOK, step_of
 from vllm_watch.story.severities import severity_word
 
 ITEMS_SHOWN = 5
-"""Alerts shown per message; the status page shows all."""
+"""Alerts per message; the status page shows all."""
 
 EVIDENCE_SHOWN = 3
 NAME_MAX, ID_MAX, SENTENCE_MAX, TITLE_MAX = 80, 200, 400, 160
@@ -29,7 +29,7 @@ NAME_MAX, ID_MAX, SENTENCE_MAX, TITLE_MAX = 80, 200, 400, 160
 TEST = "test"
 
 SCHEMA = 1
-"""Version of the JSON: keys may be added, but never changed."""
+"""JSON keys may be added, never changed."""
 
 _OPENING = {
     phases.OPENED: "", phases.WORSE: "worse: ", phases.CHANGED: "cause found: ", phases.REMINDER: "still open: ",
@@ -63,7 +63,7 @@ class Message:
 
 
 def message(key: str, batch: Batch, links: Links, *, dropped: int, t: float) -> Message:
-    """Return the message, which also reports how many alerts were `dropped`."""
+    """Return the message, which also reports `dropped` alerts."""
     shown = tuple(_without_secrets(each) for each in batch.items[:ITEMS_SHOWN])
     batch = replace(batch, items=(*shown, *batch.items[ITEMS_SHOWN:]))
     first = batch.items[0]
@@ -247,7 +247,7 @@ def _story(incident: Incident) -> Story:
 
 
 def clock(t: float) -> str:
-    """Format a time with its day, because messages are read late."""
+    """Format a time with its day, as messages are read late."""
     return datetime.fromtimestamp(t, UTC).strftime("%a %d %b %H:%M UTC")
 
 

@@ -1,4 +1,4 @@
-"""Plan which processes to end: only those judged stale on all their GPUs in more than one sample, and never the watcher's own."""
+"""Plan which processes to end: only those judged stale on all their GPUs, in several samples; never the watcher's own."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,10 +17,10 @@ from vllm_watch.signals.holders.records import (
 from vllm_watch.signals.holders.words import size
 
 CONFIRM_SECONDS = 2.0
-"""A plan must stay the same this long, because one sample proves nothing."""
+"""A plan must stay the same this long: one sample proves nothing."""
 
 TREE_MAX = 4096
-"""More descendants than this mean a loop in the data."""
+"""More descendants mean a loop in the data."""
 
 _IDLE = (IDLE_NOTEBOOK, IDLE_PROCESS)
 
@@ -37,7 +37,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Victim:
-    """One process that holds GPU memory, with all its GPUs."""
+    """A process that holds GPU memory, with all its GPUs."""
 
     pid: int  # as `gpus` shows it
     parts: tuple[Part, ...]  # largest first
@@ -56,14 +56,14 @@ class Victim:
 
     @property
     def bytes(self) -> int | None:
-        """Sum over the GPUs; None if the driver does not report it."""
+        """Sum over the GPUs; None if unknown."""
         held = [part.holder.process.used_bytes for part in self.parts]
         return None if None in held else sum(filter(None, held))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """The processes to end, the requested one first. `left` are descendants with GPU memory that are not ended; `others` are unrelated stale processes."""
+    """The processes to end, the requested one first. `left`: descendants with GPU memory that stay; `others`: unrelated stale processes."""
 
     victims: tuple[Victim, ...]
     left: tuple[Victim, ...] = ()
@@ -88,14 +88,14 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Surroundings:
-    """The watcher's PID and all parents from /proc, in our PID namespace."""
+    """The watcher's PID and all parents, in our PID namespace."""
 
     parents: Mapping[int, int]  # of all processes
     own_pid: int
 
 
 class Sightings:
-    """Confirms that a plan stays the same over several samples."""
+    """Confirms that a plan stays the same."""
 
     def __init__(self) -> None:
         self._seen: tuple[frozenset[tuple[object, ...]], float] | None = None  # key, since
@@ -144,7 +144,7 @@ def plan(pid: int, gpus: Sequence[GpuHolders], around: Surroundings) -> Plan | R
 
 
 def victims(gpus: Sequence[GpuHolders]) -> dict[int, Victim]:
-    """Return all processes with GPU memory by PID. A process on MIG slices is not counted on their parent GPU."""
+    """Return all processes with GPU memory by PID. On MIG slices, it is not counted for the parent GPU."""
     parts: dict[int, list[Part]] = {}
     for gpu in gpus:
         for holder in gpu.holders or ():

@@ -16,7 +16,7 @@ from vllm_watch.signals.holders.words import size
 from vllm_watch.state.journal import Entry, Journal
 
 KILL_SECONDS = 10.0
-"""Wait after SIGKILL: a process with 100 GiB of host memory takes some seconds to end."""
+"""A process with 100 GiB of host memory takes some seconds to end."""
 
 TITLE_CHARACTERS = 40
 
@@ -34,7 +34,7 @@ class Patience:
 
 @dataclass(slots=True, kw_only=True)
 class Ended:
-    """How one process ended; if `by` is None, it did not end."""
+    """How one process ended; `by` is None if it did not."""
 
     pid: int
     by: str | None = None  # "term" | "kill"
@@ -58,11 +58,11 @@ class Outcome:
 
 @dataclass(slots=True, kw_only=True)
 class Reclaim:
-    """A confirmed reclaim, which is journaled unless `journal` is None."""
+    """A confirmed reclaim; `journal` is None if it is not journaled."""
 
     plan: Plan
     pins: Mapping[int, Pinned]  # by the victim's PID
-    gpus: Sequence[GpuSample]  # when the person confirmed
+    gpus: Sequence[GpuSample]  # at confirmation
     read: Callable[[], Awaitable[GpuReading]]
     journal: Journal | None
     actor: str
@@ -70,7 +70,7 @@ class Reclaim:
     tell: Callable[[str], None] = lambda _: None
 
     async def run(self) -> Outcome:
-        """End the processes. Raises JournalError if the intent cannot be written; then nothing was done."""
+        """Raises JournalError if the intent cannot be written; then nothing was done."""
         claims = vram_release.claims(self.gpus, [each.pid for each in self.plan.victims])
         for victim in self.plan.victims:
             await self._note(INTENT, victim, reason=why(victim), before=held(victim))
@@ -146,13 +146,13 @@ class Reclaim:
 
 
 def why(victim: Victim) -> str:
-    """Return why the victim (a process to end) is stale."""
+    """Return why the process is stale."""
     judged = victim.holder.judged
     return f"{judged.reason}: {'; '.join(judged.evidence)}"
 
 
 def held(victim: Victim) -> str:
-    """Return the victim's memory per GPU."""
+    """Return the process's memory per GPU."""
     return ", ".join(
         f"{size(part.holder.process.used_bytes)} on GPU {part.gpu_index}" for part in victim.parts
     )
@@ -178,7 +178,7 @@ def said(outcome: Outcome) -> str:
 
 
 def _title(victim: Victim) -> str:
-    """Return only the program's name or title, because its arguments may hold secrets."""
+    """Return only the program's name or title: arguments may hold secrets."""
     process = victim.holder.process
     title = process.cmdline[0] if process.cmdline else process.name
     return f" ({title.rpartition('/')[2][:TITLE_CHARACTERS]})" if title else ""

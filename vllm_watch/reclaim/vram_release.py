@@ -37,7 +37,7 @@ class Claim:
 
     @property
     def held_bytes(self) -> int | None:
-        """Sum over the processes; None if the driver does not report it."""
+        """Sum over the processes; None if unknown."""
         held = [each.used_bytes for each in self.held]
         return None if None in held else sum(bytes_ or 0 for bytes_ in held)
 

@@ -39,7 +39,7 @@ class Alert:
 
     @property
     def began_t(self) -> float:
-        """Start of the alert in Unix seconds; infinity if it cannot be parsed."""
+        """Unix seconds; infinity if it cannot be parsed."""
         try:
             return datetime.fromisoformat(self.began).timestamp()
         except (ValueError, OverflowError, OSError):
@@ -83,7 +83,7 @@ def _line(text: str) -> str:
 
 
 def target_of(alert: Alert, targets: Iterable[Target]) -> Target | None:
-    """Return the target that label `target` names, else the only one whose name or address is label `instance`."""
+    """Return the target that label `target` names, else the only one whose name or address is `instance`."""
     known = {each.name: each for each in targets}
     name = alert.labels.get("target")
     if name:
@@ -156,7 +156,7 @@ class AlertRequests:
         return "cancelled"
 
     async def _was_restarted(self, target: Target, alert: Alert) -> bool:
-        """Return True if the target was restarted, by any trigger, since the alert began; it may keep firing for a while."""
+        """Return True if any trigger restarted the target since the alert began, as it fires a while longer."""
         attempts = await self._journal.attempts(target.group, time.time() - HISTORY_SECONDS)
         return any(
             each.helped_since(target.name, alert.began_t)

@@ -70,7 +70,6 @@ class Attempts:
         return self._running[target][0].attempt.id if target in self._running else None
 
     def newest(self, stored: Iterable[Attempt]) -> tuple[Attempt, ...]:
-        """Return the latest state of each attempt, which may not be on disk yet."""
         return self._pending.newest(stored)
 
     async def without_future(

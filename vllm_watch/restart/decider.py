@@ -1,4 +1,4 @@
-"""Collect the guard's input (facts, and the answers of hook, blockers and lock) and ask it."""
+"""Collect the guard's input: facts, and the answers of hook, blockers and lock."""
 
 import asyncio
 import time
@@ -30,7 +30,7 @@ ASK_HOOK_SECONDS = 15.0
 """Timeout of a hook's check, which changes nothing."""
 
 AHEAD_MAX = 1000
-"""Remember at most this many attempts of watchers whose clocks are ahead of ours; one lock holds half as many."""
+"""Remember this many attempts from clocks ahead of ours; one lock holds half as many."""
 
 
 class Decider:
@@ -51,7 +51,7 @@ class Decider:
         self, request: RestartRequest, managed: ManagedTarget, attempt_id: str, lock: Lock | None,
         asker: str | None = None,
     ) -> Decision:  # fmt: skip
-        """Decide on a request. `asker` is the gang member that holds the lock, if its restart includes this target."""
+        """Decide on a request. `asker` is the gang member that holds the lock and restarts this one, too."""
         request = self.without_revoked(request)
         hook: Answer | None = None
         blockers: tuple[Answer, ...] | None = None
@@ -170,7 +170,7 @@ class Decider:
     async def _others(
         self, name: str, now_t: float, attempt_id: str, shared: tuple[Attempt, ...]
     ) -> tuple[Attempt, ...] | None:
-        """Return the target's attempts, with the `shared` ones of the lock's other users; None if the journal cannot be read."""
+        """Return the target's attempts, with `shared` ones of other lock users; None if unreadable."""
         since_t = self._targets.history_since_t(now_t)
         try:
             stored = await self._journal.attempts(None, since_t)
@@ -183,7 +183,7 @@ class Decider:
         return self._targets.history(name, (*ours, *self._dated(theirs, now_t)))
 
     def _dated(self, shared: list[Attempt], now_t: float) -> list[Attempt]:
-        """Set the time of attempts whose clock is ahead of ours to when this watcher first saw them."""
+        """Date attempts from clocks ahead of ours when we first saw them."""
         ahead = {each.id for each in shared if each.acted_t > now_t + AHEAD_SECONDS}
         for name in ahead:
             self._ahead_t.setdefault(name, now_t)
@@ -215,7 +215,7 @@ class Decider:
                 refusal = await hook.refusal(call)
         except TimeoutError:
             return Answer(name=name, allows=None, text="its check timed out")
-        except Exception as error:  # noqa: BLE001 - the hook is then not called
+        except Exception as error:  # noqa: BLE001 - the hook is not called then
             _log.exception("hook_broke", target=call.target, hook=name)
             return Answer(name=name, allows=None, text=f"it broke: {type(error).__name__}")
         return Answer(name=name, allows=refusal is None, text=printable(refusal or "it can"))

@@ -12,16 +12,16 @@ from vllm_watch.state.attempt import Attempt
 from vllm_watch.support.private_files import opener, own_folder
 
 BUNDLES_MAX = 20
-"""Limit of archives, which is enough for the restarts of a bad week."""
+"""Archives kept: enough for the restarts of a bad week."""
 
 BYTES_MAX = 64 << 20
-"""Limit of an archive; a recording of ten minutes takes a few megabytes."""
+"""A recording of ten minutes takes a few megabytes."""
 
 PART_SECONDS = 10.0
-"""Longest wait for one part of the evidence, so that the others follow if it hangs."""
+"""Longest wait for one part, so that the others follow if it hangs."""
 
 ALL_SECONDS = 20.0
-"""Longest wait for all parts, below a restart's EVIDENCE_SECONDS, so that the archive can still be written."""
+"""Below a restart's EVIDENCE_SECONDS, so that the archive can still be written."""
 
 _WHY_CHARACTERS_MAX = 300
 

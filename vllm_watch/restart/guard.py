@@ -1,7 +1,7 @@
-"""Decide whether a server may be restarted now. Unknown means no. Pure.
+"""Decide whether a server may be restarted now. Pure: unknown means no.
 
-The first refusal decides, but all refusals are reported. If `decide` needs an answer of the hook, the blockers or the
-lock, it returns ASK, and is called again with the answer.
+The first refusal decides, but all are reported. If `decide` needs an answer of hook, blockers or lock, it returns ASK
+and is called again with the answer.
 """
 
 from collections.abc import Mapping
@@ -24,11 +24,11 @@ class Decision:
     """The guard's decision on a request."""
 
     verdict: str  # ACT | OBSERVE | APPROVE | ASK | WAIT | REFUSE
-    check: str | None  # the check that decided; for ASK "hook" | "blockers" | "gang" | "lock"
+    check: str | None  # which decided; for ASK "hook" | "blockers" | "gang" | "lock"
     text: str
     until_t: float | None = None
     refusals: Mapping[str, Refusal] = field(default_factory=dict)
-    befores: Mapping[str, Before] = field(default_factory=dict)  # by target, its state at the decision
+    befores: Mapping[str, Before] = field(default_factory=dict)  # by target, its state now
 
 
 def decide(request: RestartRequest, settings: RestartSettings, facts: Facts) -> Decision:
@@ -47,7 +47,7 @@ def decide(request: RestartRequest, settings: RestartSettings, facts: Facts) -> 
 
 
 def _to_ask(request: RestartRequest, settings: RestartSettings, facts: Facts) -> str | None:
-    """Return the next check to ask. Return None after a refusal, so that the lock is not taken needlessly."""
+    """Return the next question, or None after a refusal, so that the lock is not taken needlessly."""
     if facts.hook is None:
         return "hook"
     if facts.hook.allows is not True:
@@ -60,7 +60,7 @@ def _to_ask(request: RestartRequest, settings: RestartSettings, facts: Facts) ->
         return "gang"
     if any(answer.allows is not True for answer in facts.gang):
         return None
-    # A dry run takes no lock, because another watcher may need it.
+    # A dry run takes no lock: another watcher may need it.
     acts = settings.mode == "auto" or request.person is not None
     if settings.lock.kind != "none" and acts and facts.lock is None:
         return "lock"

@@ -1,6 +1,6 @@
 """Operators' commands: restart, approve, silence, pause, resume.
 
-Each command is written to the journal. A command that cannot be written has no effect and raises JournalError.
+Each is written to the journal. A command that cannot be written has no effect and raises JournalError.
 """
 
 import time
@@ -72,7 +72,7 @@ class Operators:
         if pending is None:
             return self._nothing_to_approve(incident_id)
         approved = replace(pending.request, approved_by=caller.actor)
-        # Write the approval first: the hook's call removes it, and a confirmed approval must survive this process.
+        # Write the approval first: the hook's call removes it, and a confirmed one must survive this process.
         await self._controls.approve(incident_id, approved.target, caller.actor, time.time())
         status, reply = await self._decide_now(caller, "approve", approved, approved.reason)
         waits = reply.get("verdict") == guard.WAIT

@@ -1,4 +1,4 @@
-"""Compare the process to restart with the process that answers right before the hook call. Pure."""
+"""The identity of the process to restart, compared again right before the hook call. Pure."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ class Process:
 
     address: str = ""  # host:port
     pod: str = ""  # NAMESPACE/NAME
-    pids: tuple[int, ...] = ()  # of the server's engines on this host
+    pids: tuple[int, ...] = ()  # of its engines on this host
     start_time: float | None = None  # Unix seconds; of the last process that answered
     restarts: int | None = None  # counter resets seen, over all engines
     up: bool = False
@@ -40,11 +40,11 @@ class Process:
 
     @classmethod
     def from_json(cls, kept: Mapping[str, Any]) -> "Process":
-        """Parse a journal entry. Raises TypeError or KeyError if it is malformed."""
+        """Parse a journal entry. Raises TypeError or KeyError if malformed."""
         return cls(**{**kept, "pids": tuple(kept["pids"]), "models": tuple(kept["models"])})
 
     def is_same(self, now: "Process") -> bool | None:
-        """Return whether `now`, seen in a later scrape, is this process; None if unknown. While nothing answers, `now` is the last process that answered."""
+        """Return whether `now`, of a later scrape, is this process; None if unknown. While nothing answers, `now` is the last process that answered."""
         starts = self.start_time, now.start_time
         if None not in starts:
             return starts[0] == starts[1]

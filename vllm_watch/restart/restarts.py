@@ -1,4 +1,4 @@
-"""Connect the objects of restarts, and turn incidents and schedules into restart requests."""
+"""Connect the restart objects, and turn incidents and schedules into requests."""
 
 import asyncio
 import time
@@ -34,7 +34,7 @@ _log = structlog.get_logger()
 CHECK_SECONDS = 10.0
 
 STOP_SECONDS = 4.0
-"""Longest time to stop. The watcher's next run verifies attempts under way."""
+"""Longest time to stop. The next run verifies attempts under way."""
 
 
 class Restarts:
@@ -70,7 +70,7 @@ class Restarts:
         board.restarts = RestartState(people=self._plan.people)
 
     async def open(self) -> None:
-        """Read the stored state, once. Call this after the state folder is locked and before the first scrape."""
+        """Read the stored state, once, with the state folder locked and before the first scrape."""
         if self._opened:
             return
         self._opened = True
@@ -79,7 +79,7 @@ class Restarts:
         await self._plan.read_attempts()
 
     async def start(self) -> None:
-        """Resume attempts and start the loops, once. Call this when the targets are known."""
+        """Resume attempts and start the loops, once, when targets are known."""
         if self._started:
             return
         self._started = True  # set now: a reload may call this during the reads
@@ -117,7 +117,7 @@ class Restarts:
             await self.journal.close()
 
     def configure(self, config: Config) -> None:
-        """Use the new configuration's hooks; settings of targets come with `follow`."""
+        """Use the new hooks; settings of targets come with `follow`."""
         self._config = config
         self._plan.people = bool(config.api.tokens)
         self._controls.tokens = {
@@ -199,7 +199,7 @@ class Restarts:
             await asyncio.sleep(CHECK_SECONDS)
 
     async def _check_incidents(self) -> None:
-        """Submit the requests of open incidents again: an incident may be older than this run, or its request was refused."""
+        """Submit open incidents' requests again: an incident may be older than this run, or its request was refused."""
         # Another program may have changed the state file.
         await self._controls.load(time.time())
         for incident in self.targets.incidents():

@@ -1,4 +1,4 @@
-"""Report schedules that fall due, and check their conditions. The clock is read every second, because someone may set it."""
+"""Report schedules that fall due, and check their conditions. The clock may be set, so it is read every second."""
 
 import asyncio
 import random
@@ -26,7 +26,7 @@ class _Timer:
     target: str
     schedule: ScheduleSettings
     zone: str
-    due_t: float | None = None  # None: the schedule never falls due again
+    due_t: float | None = None  # None: never again
     at_t: float = 0.0
 
     def wait_for_next(self, after_t: float) -> None:
@@ -54,7 +54,7 @@ class Schedule:
             self._task.cancel()
 
     def set(self, targets: Iterable[tuple[str, RestartSettings]]) -> None:
-        """Replace all schedules. An unchanged schedule keeps its next due time."""
+        """Replace all schedules. Unchanged ones keep their next time."""
         before, self._timers = self._timers, {}
         for target, restart in targets:
             for each in restart.schedules:
@@ -93,9 +93,9 @@ class Schedule:
 
 
 def condition(schedule: ScheduleSettings, signals: TargetSignals | None) -> str | None:
-    """Return why the schedule's conditions do not hold, or None. With unknown values they do not hold."""
+    """Return why the schedule's conditions do not hold, or None. Unknown values fail them."""
     if schedule.uptime_seconds_min:
-        # While nothing answers, the known start may be that of a dead process.
+        # While nothing answers, the start may be a dead process's.
         if signals is None or not signals.up or signals.process_start_time is None:
             return "the server's uptime is unknown"
         uptime_s = signals.t - signals.process_start_time

@@ -1,4 +1,4 @@
-"""Remember schedules' due times across restarts of the watcher. A missed due time is reported, and made up for or skipped."""
+"""Remember due times across restarts of the watcher. A missed one is reported, and made up for or skipped."""
 
 import contextlib
 from collections.abc import Iterable
@@ -19,7 +19,7 @@ LATE_SECONDS = 60.0
 
 
 def reason(schedule: ScheduleSettings) -> str:
-    """Return the reason of a schedule's restart requests, which is the same each time."""
+    """Return the reason of a schedule's requests, the same each time."""
     return f"the schedule {schedule.name} is due"
 
 

@@ -90,7 +90,7 @@ class Targets:
         return True
 
     async def scraped_since(self, name: str, since_s: float) -> bool:
-        """Wait for a scrape that began after `since_s` (monotonic). Return False if there is none in time."""
+        """Wait for a scrape that began after `since_s` (monotonic). Return False if none comes in time."""
         entry, waited_until_s = self._board.targets.get(name), time.monotonic() + SCRAPE_SECONDS
         if entry is not None:
             waited_until_s += 2 * entry.interval_seconds

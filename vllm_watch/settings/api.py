@@ -31,8 +31,8 @@ class TokenSettings(Settings):
 
     may: tuple[Right, ...] = RIGHTS
     """Rights of the token.
-    Default: all of them
-    Why: A person needs all rights; a program needs one."""
+    Default: all
+    Why: A person needs all; a program needs one."""
 
 
 class ApiSettings(Sections):
@@ -40,10 +40,10 @@ class ApiSettings(Sections):
 
     hosts: tuple[str, ...] = Field((), max_length=100)
     """Host names that requests may use, besides loopback names and IP addresses. Unset: any name, if `listen` is a network address.
-    Why: The check prevents DNS rebinding."""
+    Why: This prevents DNS rebinding."""
 
     public: bool = False
-    """Serve the page `/public`: targets' names, state and uptime, without addresses and evidence.
+    """Serve `/public`: targets' names, state and uptime, without addresses and evidence.
     Why: The status page shows more than users may see."""
 
     tokens: tuple[TokenSettings, ...] = Field((), max_length=100)

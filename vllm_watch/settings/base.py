@@ -31,13 +31,13 @@ _BYTES_OF_UNIT = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
 
 
 class Settings(BaseModel):
-    """A part of the configuration. It is immutable, and unknown keys are errors."""
+    """A part of the configuration: immutable; unknown keys are errors."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
 
 class Sections(Settings):
-    """A part with subsections; a subsection whose lines are all commented out counts as absent."""
+    """A part with subsections; one whose lines are all commented out counts as absent."""
 
     @model_validator(mode="before")
     @classmethod
@@ -139,7 +139,7 @@ def _http_url(value: Any) -> Any:
 
 Name = Annotated[str, AfterValidator(_name)]
 HttpUrl = Annotated[str, BeforeValidator(_http_url)]
-# A chat webhook's path is a secret, because it allows posting.
+# A chat webhook's path is a secret: it allows posting.
 WebhookUrl = Annotated[HttpUrl, PlainSerializer(without_path, when_used="json")]
 Seconds = Annotated[float, BeforeValidator(_seconds), Field(gt=0, allow_inf_nan=False)]
 Minutes = Annotated[float, BeforeValidator(_number), Field(gt=0, allow_inf_nan=False)]
@@ -156,6 +156,6 @@ Switch = Annotated[
     BeforeValidator(_switch),
     WithJsonSchema({"enum": ["auto", "on", "off", True, False]}),
 ]
-# Paths are relative to the configuration file's folder.
+# Relative to the configuration file's folder.
 FilePath = Annotated[Path, AfterValidator(_resolved)]
 FilePattern = Annotated[str, Field(min_length=1), AfterValidator(_resolved_pattern)]

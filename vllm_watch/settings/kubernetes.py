@@ -35,16 +35,16 @@ class KubernetesDiscovery(Settings):
     namespaces: tuple[Annotated[str, AfterValidator(_namespace)], ...] = Field(
         (), max_length=NAMESPACES_MAX
     )
-    """Namespaces of the pods; `*` alone means the whole cluster, which needs a ClusterRole.
+    """Namespaces of the pods; `*` alone for the whole cluster, which needs a ClusterRole.
     Default: vllm-watch's own namespace"""
 
     node_name: str = Field("", max_length=253)
-    """Watch only pods of this node; `$NAME` is read from the environment (a DaemonSet sets it from `spec.nodeName`).
+    """Only pods of this node; `$NAME` is read from the environment (a DaemonSet sets it from `spec.nodeName`).
     Default: all nodes"""
 
     port: Port = 8000
     """Port of a pod without a port annotation.
-    Why: It is the default of `vllm serve`."""
+    Why: `vllm serve` uses it."""
 
     scheme: Literal["http", "https"] = "http"
     """Scheme of a pod without a scheme annotation.

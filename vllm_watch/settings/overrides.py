@@ -1,4 +1,4 @@
-"""Override the configuration file by the environment and the command line. An error names the variable or argument that set the value."""
+"""Override the file by the environment and the command line. An error names the variable or argument that set the value."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -27,7 +27,7 @@ HOOK_VARIABLES = frozenset(
 CLIENT_VARIABLES = frozenset(
     f"{PREFIX}{word}" for word in ("URL", "TOKEN_FILE", "CA_FILE", "CERT_FILE", "CREDENTIALS_FILE")
 )
-# Without this variable, no hook set VLLM_WATCH_TARGET: it is a mistake for VLLM_WATCH_TARGETS.
+# Without this, no hook set VLLM_WATCH_TARGET: it is a mistake for VLLM_WATCH_TARGETS.
 _IN_A_HOOK = f"{PREFIX}ATTEMPT_ID"
 # Kubernetes sets these in every pod if a Service is named vllm-watch.
 _SERVICE_LINK = re.compile(
@@ -140,7 +140,7 @@ def _scalar_paths(model: type[BaseModel], above: KeyPath = ()) -> list[KeyPath]:
     paths: list[KeyPath] = []
     for name, field in model.model_fields.items():
         if get_origin(field.annotation) is tuple:
-            continue  # of all lists, only `targets` has a variable
+            continue  # `targets` is the only list with a variable
         inner = model_at(model, (name,))
         paths += [(*above, name)] if inner is None else _scalar_paths(inner, (*above, name))
     return paths

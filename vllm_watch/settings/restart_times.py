@@ -69,13 +69,13 @@ class FreezeSettings(Settings):
     """A period without restarts."""
 
     begin: Moment
-    """Begin of the period, such as `2026-12-24T08:00:00+01:00`; UTC if no zone is given."""
+    """Begin, such as `2026-12-24T08:00:00+01:00`; UTC without a zone."""
 
     end: Moment
-    """End of the period, exclusive."""
+    """End, exclusive."""
 
     reason: str = Field("", max_length=200)
-    """Reason of the freeze, shown with every refusal."""
+    """Reason, shown with every refusal."""
 
     @model_validator(mode="after")
     def _ends_later(self) -> "FreezeSettings":
@@ -86,10 +86,10 @@ class FreezeSettings(Settings):
 
 
 class ScheduleSettings(Settings):
-    """Restarts at set times. If a check refuses a restart, it is retried for `misfire_seconds`, then skipped."""
+    """Restarts at set times. A refused restart is retried for `misfire_seconds`, then skipped."""
 
     name: Name
-    """Name of the schedule in metrics and the journal: a slug."""
+    """Name in metrics and the journal: a slug."""
 
     cron: Cron = ""
     """Five cron fields, such as `0 4 * * sun`, in `restart.time_zone`."""
@@ -99,18 +99,18 @@ class ScheduleSettings(Settings):
 
     jitter_seconds: Annotated[float, Field(ge=0, le=86400)] = 0.0
     """Maximum random delay of each restart, so that a fleet does not restart at once.
-    Why: A single server needs no delay."""
+    Why: A single server needs none."""
 
     misfire_seconds: Seconds = 3600.0
     """Longest delay after the scheduled time.
-    Why: A restart that missed its night window must not happen at noon."""
+    Why: A missed night window must not cause a restart at noon."""
 
     uptime_seconds_min: Annotated[float, Field(ge=0)] = 0.0
     """Restart only if the server has run for at least this long.
     Why: By default a schedule has no conditions."""
 
     throughput_ratio_max: Annotated[float, Field(gt=0, le=1)] | None = None
-    """Restart only if throughput at equal load is at most this share of the freshly started engine's."""
+    """Restart only if throughput is at most this share of a fresh engine's at equal load."""
 
     @model_validator(mode="after")
     def _has_times(self) -> "ScheduleSettings":

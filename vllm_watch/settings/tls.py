@@ -11,7 +11,7 @@ from vllm_watch.settings.base import FilePath, Problem, Settings, problem, probl
 from vllm_watch.support import regular_file
 
 FILE_BYTES_MAX = 4 << 20
-"""Limit of a file's size; all CA certificates of a system take a quarter of a megabyte."""
+"""Limit per file; all CA certificates of a system take a quarter of a megabyte."""
 
 _CA_REMEDY = "name a file with the certificates of authorities, in PEM, readable by vllm-watch"
 _PAIR_REMEDY = "name a certificate and its own key, without a passphrase, both in PEM and readable by vllm-watch"
@@ -43,7 +43,7 @@ class TlsConfig(Settings):
     """TLS for targets with an `https` URL."""
 
     ca_file: FilePath | None = None
-    """CA certificates that verify the server's certificate, in PEM.
+    """CA certificates for the server's certificate, in PEM.
     Default: this host's CA certificates"""
 
     cert_file: FilePath | None = None
@@ -58,7 +58,7 @@ class TlsConfig(Settings):
 
     insecure_skip_verify: bool = False
     """Accept any certificate; a man in the middle could then read the API key.
-    Why: `ca_file` is safer, also for your own CA."""
+    Why: `ca_file` is safer."""
 
     @model_validator(mode="after")
     def _is_pair(self) -> "TlsConfig":

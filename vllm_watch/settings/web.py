@@ -1,4 +1,4 @@
-"""Read the web configuration file of Prometheus exporters. Options that Go's TLS supports and Python's does not are refused.
+"""The web configuration file of Prometheus exporters. Options that only Go's TLS supports are refused.
 
 Source: github.com/prometheus/exporter-toolkit, docs/web-configuration.md.
 """
@@ -19,7 +19,7 @@ FILE_BYTES_MAX = 1 << 20
 USERS_MAX = 1000
 
 BCRYPT_COST_MAX = 14
-"""Checking a password takes 50 ms at cost 10 and a second at 14; each step doubles the time, and 31 would take a day."""
+"""A check takes 50 ms at cost 10 and a second at 14; each step doubles the time, and 31 would take a day."""
 
 _BCRYPT = re.compile(r"\$2[abxy]\$(\d\d)\$[./A-Za-z0-9]{53}")
 
@@ -34,7 +34,7 @@ CIPHERS: Mapping[str, str | None] = {
     "TLS_AES_256_GCM_SHA384": None,
     "TLS_CHACHA20_POLY1305_SHA256": None,
 }
-"""Go's names of cipher suites → OpenSSL's. None: TLS 1.3 suites, which are always on. Suites without forward secrecy or
+"""Go's cipher suites → OpenSSL's. None: TLS 1.3 suites, which are always on. Suites without forward secrecy or
 authenticated encryption are not supported."""
 
 _UNVERIFIED = {"RequestClientCert", "RequireClientCert", "RequireAnyClientCert"}
@@ -146,7 +146,7 @@ class TlsSettings(Sections):
 
     @property
     def ciphers(self) -> tuple[str, ...]:
-        """OpenSSL's names of the suites. Empty means the default suites, or if only TLS 1.3 suites are listed, no others."""
+        """OpenSSL's names of the suites; empty: the defaults, or none if only TLS 1.3 suites are listed."""
         return tuple(name for each in self.cipher_suites if (name := CIPHERS[each]))
 
 

@@ -1,4 +1,4 @@
-"""Weekly windows in a time zone, which allow or forbid restarts. The windows follow kured's; the rules for DST are our own.
+"""Weekly windows in a time zone, which allow or forbid restarts. Source: kured's time windows; the rules for DST are our own.
 
 A window belongs to the day on which it begins: `Fri 22:00-04:00` ends on Saturday. At a DST change, windows that
 allow restarts get shorter, and windows that forbid them longer.

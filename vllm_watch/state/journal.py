@@ -172,7 +172,6 @@ class Journal:
         return lost
 
     async def attempts(self, group: str | None = None, since_t: float = 0.0) -> tuple[Attempt, ...]:
-        """Return attempts that began since `since_t`, oldest first."""
         rows = await self._rows(
             "SELECT said FROM attempt WHERE began_t >= ? AND group_name = coalesce(?, group_name)"
             " ORDER BY began_t, rowid", since_t, group,
@@ -180,7 +179,6 @@ class Journal:
         return tuple(self._read(said, Attempt) for (said,) in rows)
 
     async def entries(self, since_t: float = 0.0, limit: int = 1000) -> tuple[Entry, ...]:
-        """Return the latest actions since `since_t`, oldest first."""
         rows = await self._rows(
             "SELECT said FROM audit WHERE t >= ? ORDER BY number DESC LIMIT ?", since_t, limit
         )

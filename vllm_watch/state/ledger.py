@@ -1,4 +1,4 @@
-"""Store sent and pending notifications, with one row per notifier, alert and phase of the alert."""
+"""Store sent and pending notifications, one row per notifier, alert and phase."""
 
 import sqlite3
 from collections.abc import Mapping
@@ -10,7 +10,7 @@ from vllm_watch.state.worker import Worker
 
 READ_SECONDS = 5.0
 WRITE_SECONDS = 5.0
-"""Timeouts: a write takes milliseconds, and messages must not wait longer for a hanging disk."""
+"""A write takes milliseconds; messages wait no longer for a hanging disk."""
 
 Key = tuple[str, str, str]  # notifier, id of the subject, phase
 
@@ -19,7 +19,7 @@ Key = tuple[str, str, str]  # notifier, id of the subject, phase
 class Row:
     """One phase of an alert, for one notifier."""
 
-    t: float  # Unix seconds since which the notification is due then
+    t: float  # Unix seconds; due since then
     sent_t: float | None  # None: pending
     message: str | None  # idempotency key of its message
     said: Mapping[str, Any]  # the alert at that time

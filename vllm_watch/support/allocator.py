@@ -1,6 +1,6 @@
 """Make glibc return large freed blocks to the system.
 
-glibc returns only freed blocks above a threshold, and each of them raises the threshold, up to 32 MB. After the first HTTP body of 4 MB, bodies share the heap with small objects, and the memory between them stays with the process. With another C library, this module does nothing.
+glibc returns only freed blocks above a threshold, and each of them raises the threshold, up to 32 MB. After the first body of 4 MB, bodies share the heap with small objects, and the memory between them stays with the process. With another C library, nothing is done.
 """
 
 import ctypes
@@ -10,12 +10,12 @@ LARGE_BYTES = 128 << 10
 """glibc's initial threshold."""
 
 TRIM_SECONDS = 2.0
-"""Shortest interval of trims; trimming a heap of 100 MB takes milliseconds."""
+"""Trimming a heap of 100 MB takes milliseconds."""
 
 _trimmed_monotonic_s = float("-inf")
 
 _M_MMAP_THRESHOLD, _M_ARENA_MAX = -3, -8
-_ARENAS = 2  # with one arena per thread, each stays half empty
+_ARENAS = 2  # with one per thread, each stays half empty
 
 
 def fix_threshold() -> None:

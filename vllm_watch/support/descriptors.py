@@ -8,10 +8,10 @@ import structlog
 _log = structlog.get_logger()
 
 WANTED = 65_536
-"""Soft limit to set: enough for tens of thousands of engines. It is not higher, because some programs iterate over all possible descriptors."""
+"""Enough for tens of thousands of engines. Not higher, because some programs iterate over all possible descriptors."""
 
 OWN = 64
-"""Descriptors reserved for the rest: state file, logs, pipes of hooks and the GPU driver need about 20, and briefly more."""
+"""State file, logs, pipes of hooks and the GPU driver need about 20, briefly more."""
 
 CALLERS_MAX = 512
 PER_TARGET = 2
@@ -19,7 +19,7 @@ PER_TARGET = 2
 
 
 def raise_limit() -> None:
-    """Raise the soft limit to WANTED, or as far as the hard limit allows."""
+    """Raise the soft limit to WANTED, at most to the hard limit."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = WANTED if hard == resource.RLIM_INFINITY else min(WANTED, hard)
     if soft != resource.RLIM_INFINITY and soft < wanted:

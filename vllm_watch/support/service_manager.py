@@ -18,7 +18,7 @@ STATUS_SECONDS = 5.0
 """Longest age of the status in `systemctl status`: one poll at the default interval."""
 
 BEATS_PER_WATCHDOG = 2
-"""Messages per time limit: sd_watchdog_enabled(3) recommends one every half of it."""
+"""sd_watchdog_enabled(3) recommends half of the time limit."""
 
 
 class ServiceManager:
@@ -40,7 +40,7 @@ class ServiceManager:
         self._beats = asyncio.create_task(self._beat(), name="service manager")
 
     async def stopping(self, seconds: float = 0.0) -> None:
-        """Report STOPPING, end the watchdog messages, and extend systemd's timeout to `seconds`."""
+        """Report STOPPING and end the watchdog. `seconds` extends systemd's timeout."""
         more = (f"EXTEND_TIMEOUT_USEC={seconds * 1e6:.0f}",) if seconds else ()
         self._send("STOPPING=1", "STATUS=Stopping", *more)
         if self._beats is not None:
@@ -87,14 +87,14 @@ class ServiceManager:
 
 
 def _address(text: str) -> str | None:
-    """Return the address in the kernel's form, in which an abstract name begins with NUL."""
+    """Return the address as the kernel takes it: an abstract name begins with NUL."""
     if text.startswith("/"):
         return text
     return f"\0{text[1:]}" if text.startswith("@") else None
 
 
 def _watchdog_seconds(environ: Mapping[str, str]) -> float | None:
-    """Return the watchdog's time limit; None if there is none, or if it is for another process."""
+    """Return the watchdog's time limit, if there is one for this process."""
     if environ.get("WATCHDOG_PID", str(os.getpid())) != str(os.getpid()):
         return None
     try:

@@ -12,7 +12,7 @@ T = TypeVar("T")
 _one_computes = threading.Lock()
 
 COMPUTED_SECONDS_MAX = 30.0
-"""Timeout, because a thread can die without a result if memory is short. The largest body takes a second."""
+"""A thread can die without a result if memory is short. The largest body takes a second."""
 
 
 def begin(work: Callable[[], None]) -> bool:
@@ -25,7 +25,7 @@ def begin(work: Callable[[], None]) -> bool:
 
 
 async def compute(work: Callable[[], T]) -> T:
-    """Return the result of `work` in a thread; one runs at a time, so that the event loop keeps its CPU. Raises MemoryError without a result in time."""
+    """Return the result of `work` in a thread, one at a time so that the event loop keeps its CPU. Raises MemoryError without a result in time."""
 
     def alone() -> T:
         with _one_computes:
@@ -38,7 +38,7 @@ async def compute(work: Callable[[], T]) -> T:
 
 
 async def run(work: Callable[[], T], seconds: float) -> T:
-    """Return the result of `work` in a thread. Raises the exception of `work`, TimeoutError, or MemoryError if no thread starts."""
+    """Return the result of `work` in a thread. Raises what `work` raises, TimeoutError, or MemoryError if no thread starts."""
     loop = asyncio.get_running_loop()
     done: asyncio.Future[T] = loop.create_future()
 

@@ -1,4 +1,4 @@
-"""Save and restore the state of targets, host and fleet. Without a state folder, it survives only reloads of the configuration."""
+"""Save and restore the state of targets, host and fleet. Without a state folder, it survives only reloads."""
 
 import asyncio
 import time
@@ -21,10 +21,10 @@ from vllm_watch.watch.watch import Watch
 _log = structlog.get_logger()
 
 SAVE_SECONDS = 60.0
-"""Interval of saves: detectors learn a lost minute again in a minute."""
+"""Interval of saves: a lost minute is learned again in a minute."""
 
 ORPHAN_SECONDS = 120.0
-"""A stored target that discovery has not found this long after the start is gone; some sources answer late."""
+"""A stored target not found this long after the start is gone; some discovery sources answer late."""
 
 LEARNT_MAX = 10_000
 """The largest number of targets."""
@@ -35,7 +35,7 @@ class Remembered(Protocol):
 
     @property
     def target(self) -> str:
-        """Name of the target in stored state and incidents."""
+        """Name in stored state and incidents."""
 
     @property
     def incidents(self) -> tuple[Incident, ...]:
@@ -55,7 +55,7 @@ class Memory:
         self._charts = charts
         self._board = board
         self._learnt: dict[str, Learnt] = {}  # newest, by target
-        self._open: dict[str, Incident] = {}  # incidents that are open on disk and not shown yet
+        self._open: dict[str, Incident] = {}  # open on disk, not shown yet
         self._saved_s: dict[str, float] = {}  # monotonic
         self._opened_s = time.monotonic()
 
@@ -72,7 +72,7 @@ class Memory:
         self._board.incidents.add_resolved(contents.ended)
 
     def recall(self, watch: Watch, target: Target) -> None:
-        """Restore a new Watch from its target's state, else from that of another server of its group."""
+        """Restore a new Watch from its target's state, else from another server of its group."""
         learnt, watch.address = self._learnt.get(target.name), target.url
         lost: list[str] = []
         if learnt is not None:
@@ -104,7 +104,7 @@ class Memory:
         self, watch: Watch | HostWatch | Fleet,
         shown: Callable[[Incident], Incident] = lambda incident: incident,
     ) -> list[IncidentEvent]:  # fmt: skip
-        """Show restored incidents once the watch's results are on the board. Return the end events of incidents that no longer apply."""
+        """Show restored incidents once the target is on the board. Return the end events of those that no longer apply."""
         events = []
         for incident in map(shown, watch.incidents):
             self._open.pop(incident.id, None)

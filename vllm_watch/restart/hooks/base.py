@@ -1,4 +1,4 @@
-"""The contract of restart hooks: a hook restarts one server, once, and reports the result."""
+"""The contract of restart hooks: restart one server, once, and report the result."""
 
 import os
 import ssl
@@ -14,7 +14,7 @@ from vllm_watch.clients.signed_post import new_session
 from vllm_watch.restart.gates import Gates
 
 DONE, REFUSED, FAILED, UNCERTAIN = "done", "refused", "failed", "uncertain"
-"""Outcomes of a call: `refused` and `failed` certainly had no effect, and only `failed` is retried; `uncertain` may have had one."""
+"""`refused` and `failed` certainly had no effect, and only `failed` is retried; `uncertain` may have had one."""
 
 ENVIRONMENT_PREFIX = "VLLM_WATCH_"
 
@@ -60,7 +60,7 @@ class HookCall:
         return {**told, "target_url": self.url}
 
     def environment(self) -> dict[str, str]:
-        """Return environment variables, without VLLM_WATCH_URL, because a vllm-watch in the command would take it as the daemon's URL."""
+        """Return variables, without VLLM_WATCH_URL, which a vllm-watch in the command would take as the daemon's URL."""
         return {
             ENVIRONMENT_PREFIX + name.upper(): "" if value is None else str(value)
             for name, value in self.payload().items()
@@ -78,7 +78,7 @@ class HookResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """One finding of a rehearsal, which checks a hook without a restart."""
+    """A finding of a rehearsal, which changes nothing."""
 
     ok: bool
     text: str

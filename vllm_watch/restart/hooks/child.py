@@ -1,7 +1,7 @@
 """Run a hook's command without a shell, with limited time and output, and end all its children (reaper.py).
 
-The output goes to a memory file of fixed size that is rewound before it is full, because closing a pipe would kill
-processes left running on purpose.
+The output goes to a memory file of fixed size that is rewound in time, as closing a pipe would kill processes left
+running on purpose.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ from vllm_watch.support.printable import printable
 from vllm_watch.support.redaction import redacted
 
 OUTPUT_BYTES_MAX = 16 << 20
-"""Size of the memory file. More output within one poll makes a write fail; no command that restarts a server writes this much."""
+"""More output within one poll makes a write fail; no command that restarts a server writes this much."""
 TAIL_BYTES = 2000
 _REWIND_BYTES = 1 << 20
 _POLL_SECONDS = 0.05
@@ -33,8 +33,8 @@ _REAPER = Path(reaper.__file__)
 class Ended:
     """The result of a command."""
 
-    status: int | None = None  # exit status, or the negative signal number
-    unable: str | None = None  # why the command did not start; None: it started
+    status: int | None = None  # exit status, or minus the signal's number
+    unable: str | None = None  # why the command did not start
     timed_out: bool = False
     left: int = 0  # processes that could not be ended
     tail: str = ""

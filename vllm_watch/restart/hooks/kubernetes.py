@@ -1,6 +1,6 @@
 """Restart through the Kubernetes API server: evict the pod, or start a rollout of its workload. Runbook: docs/hooks/kubernetes.md.
 
-An eviction respects PodDisruptionBudgets, and names the checked pod's uid, so that no other pod is evicted.
+An eviction respects PodDisruptionBudgets and names the checked pod's uid.
 Source: kubernetes.io, API-initiated Eviction; kubectl rollout restart; SelfSubjectAccessReview.
 """
 
@@ -16,13 +16,13 @@ from vllm_watch.restart.hooks.kubernetes_target import REMEDY, KubernetesTarget,
 from vllm_watch.settings.hooks import KubernetesHook
 
 POLL_SECONDS = 2.0
-"""Interval of polls for the pod's end, which takes seconds to minutes."""
+"""An engine takes seconds to minutes to end."""
 
 WAIT_SECONDS = 10.0
 """Wait before retrying an eviction that a PodDisruptionBudget forbids; the API server's default for Retry-After."""
 
 TRIES_MAX = 4
-"""Tries of a patch, which conflicts with any concurrent change of the object's status."""
+"""Tries of a patch: any concurrent change of the object's status conflicts."""
 
 _GRACE_SECONDS = 5.0
 _DRY_RUN = {"dryRun": "All"}
@@ -121,7 +121,7 @@ class _Act:
         self._settings, self._target, self._api = settings, target, target.api
         self.begun = False  # a request that changes something may have taken effect
         self._accepted = ""
-        self._forbidden = ""  # why the server does not accept the eviction yet
+        self._forbidden = ""  # why the server does not accept yet
 
     async def run(self) -> base.HookResult:
         """Act and wait for the pod's end. Raises HookError and KubernetesError."""
@@ -205,7 +205,7 @@ class _Act:
             try:
                 answer = await self._api.get(path)
             except KubernetesError:
-                answer = Answer(_SERVER_ERRORS, {})  # poll again: the eviction was already accepted
+                answer = Answer(_SERVER_ERRORS, {})  # the eviction was already accepted: poll again
             if answer.status == _GONE:
                 return
             found = answer.document

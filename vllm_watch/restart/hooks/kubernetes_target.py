@@ -1,4 +1,4 @@
-"""Find and check the pod and the workload of a hook call."""
+"""Find and check the pod and the workload of a call."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
@@ -15,7 +15,7 @@ REMEDY = "check with kubectl get pod -o yaml; see docs/hooks/kubernetes.md"
 
 
 class KubernetesTarget:
-    """The target of one hook call. Each method reads its object again."""
+    """The target of one call. Objects are read again each time."""
 
     def __init__(self, settings: KubernetesHook, tools: base.Tools, call: base.HookCall) -> None:
         """Raises KubernetesError outside a pod, HookError if the namespace is unknown."""
@@ -31,7 +31,7 @@ class KubernetesTarget:
     async def pod(self, *, alone: bool = False) -> Mapping[str, Any]:
         """Return the pod if it may be restarted.
 
-        If `alone`, only this pod is restarted, so a controller must replace it. Raises HookError and KubernetesError.
+                If `alone`, only the pod is restarted, so a controller must replace it. Raises HookError and KubernetesError.
         """
         call = self.call
         if not call.pod:

@@ -1,6 +1,6 @@
 """Run one command in its own process, and on SIGTERM end it with all its descendants.
 
-This is a program: `python reaper.py SPEC_FD REPORT_FD`. As a child subreaper it becomes the parent of all orphaned descendants.
+This is a program: `python reaper.py SPEC_FD REPORT_FD`. As a child subreaper it becomes the parent of all orphans.
 SIGTERM comes at the timeout, or from the kernel when vllm-watch dies. If the command ends by itself, its other processes
 keep running. Source: prctl(2), PR_SET_CHILD_SUBREAPER and PR_SET_PDEATHSIG.
 """
@@ -12,7 +12,7 @@ import signal
 import sys
 import time
 
-KILL_SECONDS = 3.0  # a process left after this hangs in the kernel
+KILL_SECONDS = 3.0  # what is left then hangs in the kernel
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36  # linux/prctl.h
 _POLL_SECONDS = 0.01
 
@@ -27,7 +27,7 @@ def main(spec_descriptor: int, report_descriptor: int) -> None:
         spec = json.load(file)
     report: dict[str, int | str | None] = {"status": None, "unable": None, "left": 0}
     try:
-        # Set the handler first, so that SIGTERM never ends us without a report.
+        # First, so that SIGTERM never ends us without a report.
         signal.signal(signal.SIGTERM, _stop)
         _tie_to(spec["parent"])
         report["status"] = _run(spec["argv"], spec["environment"], report_descriptor)
@@ -85,7 +85,7 @@ def _kill_all() -> int:
 def _kill(pid: int) -> None:
     try:
         os.kill(pid, signal.SIGKILL)
-    except OSError:  # another user's process (sudo), which is counted as left
+    except OSError:  # another user's (sudo): counted as left
         return
 
 

@@ -1,7 +1,7 @@
-"""Find the supervisor that starts a server again after it exits with status 0, as vLLM does when its engine dies.
+"""Find the supervisor that restarts a server that exits with status 0, as vLLM does when its engine dies.
 
 The server must be the main process of the unit or container. If a script starts the server and
-outlives it, the supervisor does not notice the server's end.
+outlives it, the supervisor sees no end.
 Source: systemd.service(5) Restart=; docs.docker.com, restart policies; kubernetes.io, pod lifecycle.
 """
 
@@ -29,7 +29,7 @@ _CONFIRM = "set relaunches: true once you have seen something restart it"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Supervision:
-    """Whether a supervisor starts a server again."""
+    """Whether a supervisor restarts a server."""
 
     relaunches: bool | None  # None: unknown
     text: str

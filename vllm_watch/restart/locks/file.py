@@ -26,7 +26,7 @@ WAIT_SECONDS = 2.0
 """Longest wait for the file, which another watcher changes within milliseconds."""
 
 BYTES_MAX = 1 << 18
-"""Limit of the file: a hundred slots and a thousand restarts need less, so a larger file is not ours."""
+"""A hundred slots and a thousand restarts need less; a larger file is not ours."""
 
 _REMEDY = "remove it when no restart is under way"
 
@@ -114,7 +114,7 @@ class Lock:
             refusal = self._refusal(others, spent)
             if refusal is not None:
                 return Held(held=False, text=refusal)
-        # Read the clock before writing, so that our lease ends before others see the slot expire.
+        # Read the clock first, so that our lease ends before others see the slot expire.
         now_s = boottime_s()
         mine = _Slot(holder, attempt_id, now_s + EXPIRY_TTLS * self.ttl_seconds)
         spent = [each for each in spent if each.attempt_id != attempt_id]

@@ -1,4 +1,4 @@
-"""Keep the incidents found in a target's Prometheus history, in bounded memory, and compare them with alerts. No I/O."""
+"""Keep a server's judged history in bounded memory and compare it with alerts. No I/O."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -12,10 +12,10 @@ from vllm_watch.sources.prometheus_history import Firing, Labels, StoredTarget
 _IDENTITY = ("job", "instance", "namespace", "group", "target")
 
 INCIDENTS_MAX = 1000
-"""Limit of incidents per target: the worst server has some hundreds in weeks."""
+"""Limit per target: the worst server has some hundreds in weeks."""
 
 NEAR_SECONDS = 300.0
-"""Alerts this close to an incident belong to it, because alert rules have a `for`, and are evaluated at other times."""
+"""Alerts this close to an incident belong to it: alert rules have a `for`, and are evaluated at other times."""
 
 
 @dataclass(slots=True)
@@ -54,7 +54,7 @@ class Judged:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """One incident, its end (None if open), and how long no alert fired for it."""
+    """One incident, its end (None if open), and its time without alerts."""
 
     target: str
     incident: Incident
@@ -102,7 +102,7 @@ def compared(
 
 
 def _about(given: Labels, firings: Sequence[Firing], watched: Sequence[Labels]) -> list[Firing]:
-    """Return the alerts about a target; vllm_watch_target_info maps vllm-watch's own alerts to targets."""
+    """vllm_watch_target_info maps vllm-watch's own alerts to targets."""
     its = [info for info in watched if _is_at(given, info)]
     return [
         each for each in firings
@@ -122,12 +122,12 @@ def _concerns(firing: Firing, given: Labels) -> bool:
 
 def _names(labels: Labels, info: Labels) -> bool:
     if "target" not in labels and ("job" not in labels or "instance" in labels):
-        return False  # an alert about the watcher itself, or not from vllm-watch
+        return False  # an alert about the watcher, or of another origin
     return all(info.get(name, "") == labels[name] for name in _IDENTITY if name in labels)
 
 
 def _is_at(given: Labels, info: Labels) -> bool:
-    """Return True if `info` is about the scraped target `given`. A loopback address means the watcher's host."""
+    """Return True if both name one server. A loopback address means the watcher's host."""
     if info.get("pod") and "pod" in given:
         return all(info.get(name) == given[name] for name in ("pod", "namespace") if name in given)
     host, port = _host_and_port(info.get("address", ""))

@@ -1,4 +1,4 @@
-"""Draw the header, the GPUs with the processes that hold their memory, and the keys."""
+"""Draw the header, GPUs with their processes, and the keys."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -26,7 +26,7 @@ def header(
         return shown
     if status is None:
         return shown.append(f"asking {url} …")
-    states = Counter(target.state for target in status.targets)  # the status page counts targets, too
+    states = Counter(target.state for target in status.targets)  # as on the status page, not engines
     for state in text.STATES_BY_URGENCY:
         if states[state]:
             shown.append(f" {states[state]} {state} ", text.STATE_STYLES[state])
@@ -41,7 +41,7 @@ def header(
 
 
 def gpus(reading: JudgedReading | None, width: int, lines_max: int) -> Text:
-    """Return a line per GPU, with the processes on it if there is room or stale memory."""
+    """Return a line per GPU, with processes if there is room or stale memory."""
     if reading is None:
         return Text()
     if reading.gpus is None or reading.status != "ok":
@@ -51,7 +51,7 @@ def gpus(reading: JudgedReading | None, width: int, lines_max: int) -> Text:
     with_holders = 2 * len(reading.gpus) < lines_max
     lines = [rule(f" GPUs  driver {visible(reading.driver_version or text.UNKNOWN)} ", width)]
     shown = 0
-    # There may not be room for all GPUs, so those that are lost or have stale memory come first.
+    # There may not be room for all, so lost GPUs and stale memory come first.
     for gpu in sorted(reading.gpus, key=lambda gpu: (not gpu.lost, -gpu.lost_bytes, gpu.index)):
         of_gpu = _gpu_lines(gpu, width, with_holders=with_holders)
         if shown and len(lines) + len(of_gpu) > lines_max:

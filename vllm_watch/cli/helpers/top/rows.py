@@ -93,7 +93,7 @@ class Curves:
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column. On narrow terminals, the columns with the highest rank are dropped first."""
+    """A column. Narrow terminals drop the highest ranks first."""
 
     title: str
     width: int
@@ -103,12 +103,12 @@ class Column:
 
 
 def _at_work(read: Callable[[EngineSignals], str]) -> Callable[[Row, int], str]:
-    """Hide a rate of the last minute if the engine is down or stalled, because it would suggest work."""
+    """Hide a rate of the last minute if the engine is down or stalled: it would look like work."""
     return lambda row, _: text.UNKNOWN if row.still or not row.engine else read(row.engine)
 
 
 def _held(read: Callable[[EngineSignals], str]) -> Callable[[Row, int], str]:
-    """Hide a value if the engine is down, because a live API server keeps exporting it."""
+    """Hide a value if the engine is down: a live API server keeps exporting it."""
     return lambda row, _: text.UNKNOWN if row.down or not row.engine else read(row.engine)
 
 

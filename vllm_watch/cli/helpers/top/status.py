@@ -219,7 +219,7 @@ class _Refused(BaseModel):
 
 
 class Daemon:
-    """A client that keeps its connection open."""
+    """A client that keeps its connection open. Every method raises WatchError."""
 
     def __init__(
         self, url: str, headers: Mapping[str, str] | None = None, tls: ssl.SSLContext | bool = True
@@ -235,24 +235,22 @@ class Daemon:
         return cls(connection.url, connection.headers(), connection.tls())
 
     async def status(self) -> Status:
-        """Fetch the status. Raises WatchError without a response in five seconds."""
+        """Fetch the status. It must arrive within five seconds."""
         status = await self._ask("status", Status)
         # The status lacks the watcher's own incidents.
         own = await self._ask(f"incidents?state=open&target={WATCHER}", _Incidents)
         return status.model_copy(update={"incidents": own.incidents})
 
     async def charts(self, target: str) -> Mapping[str, Charted]:
-        """Fetch a target's charts of the last ten minutes. Raises WatchError."""
+        """Fetch a target's charts of the last ten minutes."""
         said = await self._ask(f"history?target={quote(target, safe='')}", _History)
         return said.engines
 
     async def journal(self, since_t: float) -> Told:
-        """Fetch the journal since Unix time `since_t`. Raises WatchError."""
         said = await self._ask(f"journal?since={since_t}", _Journal)
         return Told(lost=said.lost, older=said.older, entries=said.entries)
 
     async def explained(self, name: str) -> Explained:
-        """Fetch an incident. Raises WatchError."""
         return await self._ask(f"incidents/{quote(name, safe='')}?debug=true", Explained)
 
     async def _ask(self, what: str, kind: type[_Answer]) -> _Answer:

@@ -18,10 +18,10 @@ from vllm_watch.support.visible import visible
 
 _WRONG_SHARE = 5  # a fifth of the height
 _DETAIL_SHARE = 4
-_LOW_HEIGHT = 16  # on a screen with fewer lines, the detail is one line
+_LOW_HEIGHT = 16  # with fewer lines, the detail is one line
 _LABEL_WIDTH = 11
 _STALE_INTERVALS = 3  # missed scrapes
-_FINE = frozenset(("", "ok", "no_driver", "http"))  # http: the server answered with an error
+_FINE = frozenset(("", "ok", "no_driver", "http"))  # http: answered with an error
 
 
 def open_incidents(status: Status) -> list[ToldIncident]:
@@ -132,7 +132,7 @@ def _sentence(row: Row, t: float) -> Text:
 
 
 def _evidence_lines(row: Row, t: float, width: int) -> list[Text]:
-    """Return the lines of evidence, with the first step early, because later lines may be cut off."""
+    """Return the first step early, because later lines may be cut off."""
     incidents = incidents_of(row)
     lasting = next((each.id for each in incidents[:1] if not each.recovering), "")
     told = top_restarts.lines(row.target.restart, t, lasting)

@@ -16,7 +16,7 @@ STATE_STYLES = {
 SEVERITY_STYLES = {"page": "bold white on red", "ticket": "bold yellow", "info": "cyan"}
 STATES_BY_URGENCY = tuple(STATE_STYLES)
 UNKNOWN = "-"
-_HIGH_RATIO, _FULL_RATIO = 0.8, 0.95  # from here on, a bar is yellow, or red
+_HIGH_RATIO, _FULL_RATIO = 0.8, 0.95  # from here on, a bar is yellow or red
 _BLOCKS = " ▏▎▍▌▋▊▉█"
 _SPARKS = "▁▂▃▄▅▆▇█"
 _KILO, _TEN, _HUNDRED, _MINUTE = 1000, 10, 100, 60
@@ -24,7 +24,7 @@ _GIB = 1 << 30
 
 
 def fit(text: str, width: int) -> str:
-    """Return exactly `width` characters; the middle is cut, because both ends distinguish names."""
+    """Return exactly `width` characters; the middle is cut, as both ends distinguish names."""
     text = visible(text)
     if len(text) > width:
         head = (width - 1) // 2
@@ -93,7 +93,7 @@ def gib(value: float | None) -> str:
 
 
 def bar(ratio: float | None, width: int, style: str = "") -> Text:
-    """Return a bar, coloured by the ratio unless `style` is given."""
+    """Return a bar, coloured by the ratio unless styled."""
     if ratio is None:
         return Text("·" * width, "bright_black")
     ratio = min(max(ratio, 0.0), 1.0)
