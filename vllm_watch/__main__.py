@@ -67,7 +67,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return exit_status.INTERRUPTED
     except BrokenPipeError:
-        # Redirect stdout; otherwise the interpreter flushes it at exit and prints a traceback.
+        # Otherwise the interpreter flushes stdout at exit and prints a traceback.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return exit_status.PIPE_CLOSED
     return status

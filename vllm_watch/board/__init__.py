@@ -1,1 +1,1 @@
-"""The latest results, which each scrape writes once and everything else reads."""
+"""The latest results, written once per scrape and read by everything else."""

@@ -1,4 +1,4 @@
-"""Hold a target's worst state in each of the last day's CELLS spans. A span is healthy only if the target was healthy for half of it."""
+"""Hold a target's worst state in each of the last day's CELLS spans. A span is healthy only if half of it was."""
 
 from array import array
 from collections.abc import Iterable
@@ -17,7 +17,7 @@ _OF_SEVERITY = {"page": _CRITICAL, "ticket": _WARNING}
 
 
 def rank(signals: TargetSignals, incidents: Iterable[Incident]) -> int:
-    """Return the target's index into STATES. A target is healthy only if it answers."""
+    """Return the index into STATES. Only an answer makes a target healthy."""
     found = _HEALTHY if signals.up and signals.state != "unknown" else _UNKNOWN
     for incident in incidents:
         if incident.recovering:
@@ -52,7 +52,7 @@ class Day:
 
     @classmethod
     def restored(cls, data: bytes) -> "Day":
-        """Return the exported day. Raises ValueError if the data is malformed."""
+        """Raises ValueError if the data is malformed."""
         day = cls()
         sizes = (8 * CELLS, 9 * CELLS, 13 * CELLS)
         if len(data) != sizes[-1] or max(data[sizes[0] : sizes[1]]) >= len(STATES):
@@ -63,7 +63,7 @@ class Day:
         return day
 
     def push(self, t: float, found: int, seconds: float) -> None:
-        """Add `seconds` in the state `found`."""
+        """`seconds` is how long the state holds."""
         number = int(t // CELL_SECONDS)
         cell = number % CELLS
         if self._numbers[cell] != number:

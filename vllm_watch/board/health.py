@@ -83,7 +83,7 @@ class NotifierHealth:
     outcomes: dict[str, int] = field(default_factory=lambda: dict.fromkeys(NOTIFIER_OUTCOMES, 0))
 
     def count(self, outcome: str, count: int, queue: int, because: str | None, t: float) -> None:
-        """Count an outcome; an empty one updates only the queue length."""
+        """An empty outcome updates only the queue length."""
         self.queue = queue
         if not outcome:
             return

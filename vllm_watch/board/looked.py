@@ -1,13 +1,13 @@
-"""Decide by the wall clock and the monotonic clock whether a scrape is fresh."""
+"""Decide by wall and monotonic clock whether a scrape is fresh."""
 
 import time
 from dataclasses import dataclass
 
 FRESH_SECONDS_MIN = 1.0
-"""Each scrape is fresh for at least this long, because at five scrapes a second a busy watcher may be this late."""
+"""At five scrapes a second, a busy watcher may be this late."""
 
 STEP_SECONDS = 1.0
-"""The clocks drift by milliseconds a minute, so if they differ by more than this, the clock was set or the host slept."""
+"""The clocks drift by milliseconds a minute. A larger difference means that the clock was set or the host slept."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +26,7 @@ class Looked:
     def ended(
         self, interval_seconds: float, timeout_seconds: float, pids: frozenset[int] = frozenset()
     ) -> "Looked":
-        """Return the clocks of an ended scrape, which is fresh for two intervals and the duration of two scrapes."""
+        """A scrape is fresh for two intervals and the duration of two scrapes."""
         took_s = min(time.monotonic() - self.monotonic_s, timeout_seconds)
         fresh_s = max(FRESH_SECONDS_MIN, 2.0 * (interval_seconds + took_s))
         return Looked(self.t, self.monotonic_s, fresh_s, pids)

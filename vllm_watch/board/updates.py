@@ -50,7 +50,7 @@ class Updates:
         incident: str | None = None,
         urgent: bool = False,
     ) -> None:
-        """Mark a change; without arguments, a new GPU reading."""
+        """Without arguments, mark a new GPU reading."""
         if urgent:
             self.urgent.set()
         if changed is not None:
@@ -89,7 +89,7 @@ class Listeners:
         return len(self._all)
 
     def add(self) -> Updates:
-        """Add a listener. Raises TooManyListenersError."""
+        """Raises TooManyListenersError."""
         if len(self._all) >= LISTENERS_MAX:
             raise TooManyListenersError(
                 f"{len(self._all)} pages already listen to live updates, the limit is {LISTENERS_MAX}",

@@ -29,7 +29,7 @@ examples:
   vllm-watch demo --scenario cold_start --speed 60"""
 
 DEFAULT_LISTEN = "127.0.0.1:9470"
-_INTERVAL_SECONDS = 1.0  # short, because a demo lasts minutes
+_INTERVAL_SECONDS = 1.0  # short, as a demo lasts minutes
 
 
 class Demo:
@@ -118,7 +118,7 @@ async def _serve(listen: str, scenario: str, speed: float) -> None:
 
 
 def dry_run() -> dict[str, Any]:
-    """Return settings for dry runs of restarts, which never call the hook."""
+    """Return settings for dry runs, which never call the hook."""
     hook = CommandHook(name="demo", argv=("/bin/true",))
     return {
         "restart": RestartSettings(mode="observe", hook=hook.name),

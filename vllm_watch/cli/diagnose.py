@@ -60,7 +60,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _without_secrets(diagnosis: Diagnosis) -> Diagnosis:
-    """Remove secrets, because operators paste the output into tickets."""
+    """Remove secrets: operators paste the output into tickets."""
     line = diagnosis.root_cause_line
     return replace(
         diagnosis,
@@ -74,7 +74,7 @@ def _lines(diagnosis: Diagnosis) -> list[str]:
     said = [f"{diagnosis.sentence[0].upper()}{diagnosis.sentence[1:]} {sure}"]
     if diagnosis.root_cause_line is not None:
         said += ["", f"  line {diagnosis.line_number}: {diagnosis.root_cause_line}"]
-    # Drop the sentence above if the explanation repeats it.
+    # The explanation may repeat the sentence above.
     repeated = f"{diagnosis.sentence[0].upper()}{diagnosis.sentence[1:]}."
     said += ["", diagnosis.explanation.removeprefix(repeated).strip()]
     if diagnosis.fixes:

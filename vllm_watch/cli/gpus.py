@@ -8,10 +8,10 @@ from vllm_watch.cli.helpers.gpus import judging as gpus_judging
 from vllm_watch.errors import WatchError
 
 LOOK_SECONDS = 4.0
-"""Shortest time to poll, which is as long as `gpus` without options polls."""
+"""Shortest time to poll, that of a plain `gpus`."""
 
 TERM_SECONDS = 10.0
-"""Wait from SIGTERM to SIGKILL: an engine core that can still exit does so within seconds."""
+"""An engine core that can still exit does so within seconds."""
 
 PID_MAX = 4_194_304  # Linux: PID_MAX_LIMIT
 SECONDS_MAX = 86_400.0
@@ -90,7 +90,7 @@ def _reclaim(arguments: argparse.Namespace) -> int:
 
 
 def _refuse_without_reclaim(arguments: argparse.Namespace) -> None:
-    """Refuse options of --reclaim without it: after --yes, an operator would believe that a process was ended."""
+    """After --yes alone, an operator would believe that a process was ended."""
     if arguments.yes:
         raise WatchError("--yes without --reclaim", "name the process: --reclaim PID")
 

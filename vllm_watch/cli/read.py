@@ -116,7 +116,7 @@ def _of_server(url: str, arguments: argparse.Namespace) -> Reading:
 
 
 def reading_to_json(reading: Reading) -> dict[str, Any]:
-    """Return a reading as JSON; NaN and infinities become null."""
+    """NaN and infinities become null."""
     return {
         "vllm": reading.vllm,
         "why_not": reading.why_not,

@@ -1,1 +1,1 @@
-"""Find targets: configured ones, and those in files, on this host and in a cluster."""
+"""Find targets: configured, in files, on this host and in a cluster."""

@@ -1,4 +1,4 @@
-"""Read targets from Prometheus file_sd files. While a file is invalid or half-written, its last valid targets are kept. Source: Prometheus' <file_sd_config>."""
+"""Read targets from Prometheus file_sd files. An invalid or half-written file keeps its last valid targets. Source: Prometheus' <file_sd_config>."""
 
 import glob
 from dataclasses import dataclass, field
@@ -15,7 +15,7 @@ from vllm_watch.settings.target import TARGETS_MAX, TargetConfig, slug
 from vllm_watch.support import json_text, regular_file
 from vllm_watch.support.redaction import HIDDEN
 
-_FILE_BYTES_MAX = 4 << 20  # enough for 10,000 targets with all their labels
+_FILE_BYTES_MAX = 4 << 20  # 10,000 targets with all their labels
 _FILES_MAX = 1000
 _IDENTITY_LABELS = ("group", "namespace", "pod", "node")
 
@@ -29,7 +29,7 @@ class _File:
 
 @dataclass(slots=True)
 class FileTargets:
-    """The targets of all files; `read` parses only changed files."""
+    """`read` parses only changed files."""
 
     patterns: tuple[str, ...]
     _files: dict[str, _File] = field(default_factory=dict)
@@ -60,7 +60,7 @@ def _refresh(path: str, file: _File) -> None:
         cause = error.cause if isinstance(error, ConfigError) else (error.strerror or str(error))
         kept = f"; its last good list ({len(file.targets)}) is kept" if file.targets else ""
         file.problem = f"{cause.removeprefix(f'{path}: ')}{kept}"
-        file.stamp = None  # read it again: it may become complete without a new modification time
+        file.stamp = None  # it may become complete without a new modification time
         return
     refused: list[str] = []
     file.targets = tuple(_targets(groups, refused))

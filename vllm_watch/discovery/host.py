@@ -1,4 +1,4 @@
-"""Find targets on this host. A server stays a target when its process is gone, because it may have crashed."""
+"""Find targets on this host. A server stays a target when its process is gone: it may have crashed."""
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -46,7 +46,7 @@ class HostTargets:
 
 
 def targets_of(found: Mapping[str, HostServer]) -> list[TargetConfig]:
-    """Return the targets. A decode server (`kv_consumer`) gets the prefill servers (`kv_producer`) of its model as peers."""
+    """A decode server (`kv_consumer`) gets the prefill servers (`kv_producer`) of its model as peers."""
     producers: dict[str, list[str]] = defaultdict(list)
     for each in found.values():
         if each.kv_role == PRODUCER:
@@ -58,7 +58,7 @@ def targets_of(found: Mapping[str, HostServer]) -> list[TargetConfig]:
 
 
 def _target(url: str, peers: Sequence[str] = ()) -> TargetConfig:
-    """Return a target; for compatibility, the one at the default port is named `vllm`."""
+    """For compatibility, the server at the default port is named `vllm`."""
     parts = urlsplit(url)
     name = f"vllm-{parts.port}" if parts.hostname == "127.0.0.1" else ""
     name = "vllm" if name == f"vllm-{PORT_DEFAULT}" else name

@@ -1,4 +1,4 @@
-"""Authorize changes by bearer tokens. A valid token always passes, so someone who guesses tokens cannot lock its owner out."""
+"""Authorize changes by bearer tokens. A valid token always passes, so guessing cannot lock its owner out."""
 
 import hashlib
 import hmac
@@ -23,7 +23,7 @@ CHANGES_MAX, CHANGES_SECONDS = 60, 60.0
 """Allowed requests per token and minute, far more than people send."""
 
 ALERTS_MAX = 600
-"""Allowed Alertmanager requests per minute: it sends some hundred groups in an outage."""
+"""Per minute: Alertmanager sends some hundred groups in an outage."""
 
 CALLERS_MAX = 1024
 """Limit of addresses with counted failures."""
@@ -72,7 +72,7 @@ class Auth:
         return None
 
     def _match(self, given: bytes) -> TokenFile | None:
-        """Return the matching token. Every token is compared, so that the time is constant."""
+        """Every token is compared, so that the time is constant."""
         digest, found = hashlib.sha256(given).digest(), None
         for token in self._tokens:
             known = token.digest()

@@ -11,7 +11,7 @@ from vllm_watch.sources.stacks import Stacks
 from vllm_watch.sources.this_host import serves_here
 
 RECORDING_SECONDS = 600.0
-"""Length of the recording, which covers the time before the incident."""
+"""Covers the time before the incident."""
 
 
 class Evidence:
@@ -57,7 +57,7 @@ class Evidence:
 
 
 async def _here(url: str, stacks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-    """Yield the stacks. Raises LookupError for a server on another host, because the process on its port here is a different one."""
+    """Raises LookupError for a server on another host, as the process on its port here is a different one."""
     if not await serves_here(url):
         raise LookupError("it runs on another host")
     async for chunk in stacks:

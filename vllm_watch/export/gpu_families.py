@@ -13,9 +13,9 @@ _PREFIX = "vllm_watch_gpu_"
 _SENSOR = (
     "Absent if the driver does not report it (MIG slices have few sensors), and on a lost GPU."
 )
-HOLDERS_MAX = 20  # further processes of a GPU are summed
+HOLDERS_MAX = 20  # others are summed
 
-# The names are NVML's. An inactive reason is exported as 0.
+# Names as in NVML. An inactive reason is exported as 0.
 THROTTLE_REASONS = (
     "gpu_idle", "applications_clocks_setting", "sw_power_cap", "hw_slowdown", "sync_boost",
     "sw_thermal_slowdown", "hw_thermal_slowdown", "hw_power_brake_slowdown", "display_clock_setting",
@@ -64,7 +64,7 @@ def _identity(row: GpuRow) -> Series:
 
 
 def _throttle_reasons(row: GpuRow) -> Series | None:
-    """Return all reasons, including those that newer drivers add."""
+    """Include reasons that newer drivers add."""
     holds = row.gpu.throttle_reasons
     if holds is None:
         return None
@@ -83,7 +83,7 @@ def distinct_holders(processes: tuple[ProcessSample, ...]) -> list[ProcessSample
 
 
 def verdicts_by_pid(judged: GpuHolders | None) -> dict[int, str]:
-    """Return each process's verdict (such as stale) by PID."""
+    """Return each process's verdict by PID."""
     holders = judged.holders if judged is not None else None
     return {each.process.pid: each.judged.verdict for each in holders or ()}
 

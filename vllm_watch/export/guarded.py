@@ -11,14 +11,14 @@ from vllm_watch.export.auth import Auth
 from vllm_watch.support.caller import Caller
 
 ANSWER_SECONDS = 30.0
-"""Timeout of a request, which is enough for the restart guard's checks and lock."""
+"""Enough for the restart guard's checks and lock."""
 
 _log = structlog.get_logger()
 
 
 Handle = Callable[[web.Request, Caller], Awaitable[web.StreamResponse]]
 Known = Callable[[web.Request], str | None]
-"""Function that returns the name of a caller that needs no token, else None."""
+"""Returns the name of a caller that needs no token, else None."""
 
 
 class Guarded:

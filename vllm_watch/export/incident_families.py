@@ -12,7 +12,7 @@ def _labels_of(incident: Incident) -> tuple[str, ...]:
 
 
 def _open(entry: TargetEntry) -> Series:
-    """Return each combination of labels once, although two GPUs may have the same fault."""
+    """Return each combination of labels once: two GPUs may have the same fault."""
     labels = {_labels_of(each) for each in entry.incidents.open.values()}
     return [(values, 1) for values in sorted(labels)]
 

@@ -1,4 +1,4 @@
-"""Return the board's results as JSON; a number that is missing or not finite is null."""
+"""The board's results as JSON; a number that is missing or not finite is null."""
 
 import json
 import time
@@ -37,7 +37,7 @@ LEFT_OUT = {
     "EngineSignals": ("totals",),
     "Incident": ("way",),
 }
-"""Record → fields omitted from JSON; detectors and advice are exported separately."""
+"""Fields omitted from JSON; detectors and advice are exported separately."""
 
 
 def plain(value: object) -> object:

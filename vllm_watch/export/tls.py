@@ -1,4 +1,4 @@
-"""Make the TLS context of the web configuration."""
+"""TLS of the web configuration."""
 
 import ssl
 

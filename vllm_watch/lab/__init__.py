@@ -1,1 +1,1 @@
-"""A simulated vLLM and its GPUs, with the real formats of /metrics and HTTP."""
+"""A simulated vLLM and its GPUs, with the real wire formats."""

@@ -14,7 +14,7 @@ class Buckets:
     __slots__ = ("_snapshot", "bounds", "counts", "sum")
 
     def __init__(self, bounds: tuple[float, ...]) -> None:
-        """`bounds` must ascend and end with +Inf."""
+        """`bounds` ascend and end with +Inf."""
         self.bounds = bounds
         self.counts = [0.0] * len(bounds)
         self.sum = 0.0

@@ -1,4 +1,4 @@
-"""Write the http_* metric families of the simulated API server."""
+"""The http_* families of the API server."""
 
 from collections.abc import Iterable, Sequence
 
@@ -18,7 +18,7 @@ _Series = tuple[dict[str, str], float]  # labels, Unix time of creation
 
 
 def http_lines(log: HttpLog, *, created: bool) -> list[str]:
-    """Return the lines. `created` is False if several processes share a metrics registry."""
+    """Return the lines. `created` is False if processes share a registry."""
     if log.created is None:
         return []
     lines = _requests(log, created=created)

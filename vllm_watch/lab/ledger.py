@@ -10,7 +10,7 @@ _FLUSH_REQUESTS = 1000  # bounds the buffer if nothing scrapes
 
 
 class Ledger:
-    """The counts. Finished requests are counted together at the next read."""
+    """Finished requests are counted together at the next read."""
 
     __slots__ = (
         "_finished", "_histograms", "drafts", "external_hits", "external_queries",
@@ -49,7 +49,7 @@ class Ledger:
             self.drafts += requests * steps
 
     def decode_beside_prefill(self, requests: int, step_tokens: int, seconds: float) -> int:
-        """Count a step that also prefills, and return its tokens; the caller adds them to `iteration_tokens`."""
+        """Return the tokens; the caller adds them to `iteration_tokens`."""
         tokens = requests * step_tokens
         self.generation_tokens += tokens
         self.inter_token_latency.observe(seconds, requests)
@@ -69,7 +69,7 @@ class Ledger:
             self.external_hits += request.external_tokens
 
     def prompt_done(self, request: Request, now: float) -> int:
-        """Return the prompt tokens that vLLM counts, which is only when a prompt is computed first."""
+        """Return the tokens that vLLM counts: a prompt counts only the first time that it is computed."""
         tokens = 0
         if request.first_token_t < 0.0:
             request.first_token_t = now

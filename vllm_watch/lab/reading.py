@@ -1,4 +1,4 @@
-"""Make the records that a parser would get from a simulated server's /metrics text."""
+"""The records that a parser would get from a simulated server's /metrics."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
@@ -15,7 +15,7 @@ _IDLE_CPU_SHARE = 0.02
 _CPU_SECONDS_PER_TOKEN = 4e-5  # detokenizing and streaming
 _RESIDENT_BYTES = 780_000_000.0
 _SLEEP_STATES = ("awake", "weights_offloaded", "discard_all")
-_SPEC_SHARES = (0.55, 0.3, 0.15)  # of accepted tokens, by position in the draft
+_SPEC_SHARES = (0.55, 0.3, 0.15)  # by position in the draft
 
 
 def read(vllm: "SimulatedVllm") -> Reading:
@@ -62,7 +62,7 @@ def _cpu_seconds(vllm: "SimulatedVllm") -> float:
 
 
 def cache_config(vllm: "SimulatedVllm") -> Mapping[str, str]:
-    """Return the labels of cache_config_info. Blocks are summed over data-parallel engines, as in vLLM."""
+    """Blocks are summed over data-parallel engines, as in vLLM."""
     release, config = vllm.release, vllm.config
     blocks = config.num_gpu_blocks * len(vllm.engines)
     tokens = config.num_gpu_blocks * config.block_size
@@ -85,7 +85,7 @@ def _lora(vllm: "SimulatedVllm") -> Mapping[str, str] | None:
 
 
 def lora_labels(vllm: "SimulatedVllm", running: str, waiting: str) -> dict[str, str]:
-    """Return the labels of lora_requests_info. Adapters are joined with commas, as in vLLM."""
+    """Adapters are joined with commas, as in vLLM."""
     return {
         "max_lora": str(vllm.max_loras),
         "running_lora_adapters": running,

@@ -7,7 +7,7 @@ from functools import cached_property
 INF = float("inf")
 
 TOKEN_COUNTS = (1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1000.0, 2000.0, 5000.0, INF)
-"""Bucket bounds in steps of 1, 2 and 5, up to the simulation's maximum length of 8,192 tokens."""
+"""1-2-5 steps up to the simulation's maximum length of 8,192 tokens."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,16 +6,16 @@ from vllm_watch.lab.gpus import GpuRack
 from vllm_watch.lab.vllm import SimulatedVllm
 
 Script = Callable[["Scene"], Iterator[float]]
-"""A script acts on the scene, and yields the seconds to wait before its next action."""
+"""Acts on the scene, and yields the seconds to wait before its next action."""
 
 _NEVER = float("inf")
 
 START_SECONDS = 0.1
-"""Time between two process starts, because restart logic identifies an engine by its start time."""
+"""Time between two process starts: restart logic identifies an engine by its start time."""
 
 
 class Scene:
-    """One scene. Its time begins at 0; `begin_at` sets the Unix time of 0, before anything happens."""
+    """Time begins at 0; `begin_at` sets the Unix time of 0, before anything happens."""
 
     def __init__(
         self,

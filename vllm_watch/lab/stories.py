@@ -1,4 +1,4 @@
-"""Named stories: small simulated fleets with scripted events."""
+"""Named stories: small fleets with scripted events."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -20,7 +20,7 @@ from vllm_watch.lab.workload import ClosedLoop, OpenLoop, Sizes, bursty
 
 @dataclass(frozen=True, slots=True)
 class Story:
-    """A story, whose `build(seed)` makes a new scene; the same seed gives the same events."""
+    """`build(seed)` creates a new scene; the same seed gives the same story."""
 
     slug: str
     title: str

@@ -24,7 +24,7 @@ class Alert:
     incident: Incident
     about: str = INCIDENT  # INCIDENT | RESTART | UNREADABLE
     group: str = ""
-    restart: str = ""  # sentence about the incident's restart
+    restart: str = ""  # a sentence
     silenced: bool = False
     inhibited: bool = False  # another incident is reported instead
 
@@ -38,7 +38,7 @@ class Alert:
 
 
 def to_state(alert: Alert) -> dict[str, Any]:
-    """Return the alert as plain values to store."""
+    """Return the alert as plain values."""
     incident = alert.incident
     event = OPENED if incident.open else RESOLVED
     t = incident.updated_t if incident.resolved_t is None else incident.resolved_t

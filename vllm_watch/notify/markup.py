@@ -1,4 +1,4 @@
-"""Make untrusted text safe for a message: one line of limited length, without secrets and without effect in Markdown."""
+"""Make untrusted text safe for a message: one short line, without secrets and without effect in Markdown."""
 
 import re
 

@@ -7,10 +7,10 @@ from vllm_watch.notify.alert import Alert
 OPENED, WORSE, CHANGED, REMINDER, RESOLVED, SAID = (
     "opened", "worse", "changed", "reminder", "resolved", "said",
 )  # fmt: skip
-"""Phases of an alert. CHANGED means that the recommended first step changed. Steps of restarts have only SAID."""
+"""CHANGED: the recommended first step changed. Steps of restarts have only SAID."""
 
 DROPPED = "dropped"
-"""Replaces the message's key in a dropped notification. The key of the message that reported the drop is appended."""
+"""Replaces the message's key. The key of the message that reported the drop is appended."""
 
 Key = tuple[str, str, str]  # notifier, alert id, name of the phase
 
@@ -24,7 +24,7 @@ class Notification:
     t: float  # when it fell due
     alert: Alert
     sent_t: float | None = None  # None: queued
-    message: str | None = None  # idempotency key of its message
+    message: str | None = None  # key of its message
 
     @property
     def key(self) -> Key:

@@ -15,7 +15,7 @@ from vllm_watch.settings.notifications import (
 
 
 async def trial(settings: NotificationsSettings, name: str) -> tuple[int, Mapping[str, Any]]:
-    """Send the message and return an HTTP status and the result. Raises WatchError."""
+    """Return an HTTP status and the result. Raises WatchError."""
     _, one = named(settings, name)
     findings = await send_test(settings, one)
     wrong = [each for each in findings if not each.ok]

@@ -13,7 +13,7 @@ from vllm_watch.settings.notifications import WebhookNotifier
 from vllm_watch.support import regular_file
 
 _BAD_MESSAGE = (400, 413, 415, 422)
-"""Statuses that refuse the message itself. An operator can fix the cause of others (401, 404 …)."""
+"""Statuses of a bad message. The cause of others (401, 404 …) can be fixed."""
 
 
 class Notifier:
@@ -54,7 +54,7 @@ class Notifier:
         return found
 
     def _headers(self, key: str, body: bytes, now: float) -> dict[str, str]:
-        """Return the headers. The secrets are read for each message, because they may be rotated."""
+        """Read the secrets for each message, because they may be rotated."""
         settings = self._settings
         secret = None
         if settings.secret_file is not None:

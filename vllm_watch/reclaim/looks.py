@@ -1,4 +1,4 @@
-"""Sample a process that holds GPU memory until the plan to end it (plan.py) is certain."""
+"""Sample a process that holds GPU memory until the plan to end it is certain."""
 
 import asyncio
 import os
@@ -18,11 +18,11 @@ from vllm_watch.sources import trace_gpus
 from vllm_watch.sources.proc_stat import parse_stat
 
 SAMPLE_SECONDS = 1.0
-"""Interval of samples; the driver samples each process's load about as often."""
+"""The driver samples each process's load about as often."""
 
 
 class Looks:
-    """Repeated samples. A process to end is pinned by a pidfd when a sample first names it."""
+    """A process to end is pinned by a pidfd when a sample first names it."""
 
     def __init__(self, pid: int, read: Callable[[], Awaitable[GpuReading]], limits: Limits) -> None:
         self.pid = pid
@@ -33,7 +33,7 @@ class Looks:
         self._pins: dict[tuple[int, float | None], Pinned] = {}
 
     async def until_certain(self, seconds: float) -> Plan | Refusal:
-        """Sample until a plan is confirmed, or until plans were refused for `seconds`. Raises WatchError if the GPUs cannot be read."""
+        """Sample until a plan is confirmed, or refused for `seconds`. Raises WatchError if the GPUs cannot be read."""
         began_s = time.monotonic()
         while True:
             found, confirmed = await self._sample()
@@ -119,7 +119,7 @@ def _not_ours(victim: Victim) -> Refusal:
 
 
 def user_name(uid: int) -> str:
-    """Return the user's name, or the number if there is no name."""
+    """Return the user's name, else the number."""
     with suppress(KeyError):
         return pwd.getpwuid(uid).pw_name
     return str(uid)

@@ -18,7 +18,7 @@ _VALUE_CHARACTERS_MAX = 80
 
 
 async def note(journal: Journal, actor: str, source: str, old: Config, new: Config) -> None:
-    """Write the reload to the journal. Never raises, because the new configuration is already in use."""
+    """Write the reload to the journal. Never raises: the new configuration is already in use."""
     before, after = diff(old, new)
     entry = Entry(
         t=time.time(), actor=actor, source=source, action="reload", before=before, after=after

@@ -11,7 +11,7 @@ from vllm_watch.state.journal import Journal
 _log = structlog.get_logger()
 
 PENDING_MAX = 100
-"""Limit of held attempts, which is more than can begin while the disk fails."""
+"""More than can begin while the disk fails."""
 
 
 class PendingWrites:
@@ -41,7 +41,7 @@ class PendingWrites:
             _log.error("attempt_not_written", attempt=lost.id, target=lost.target, state=lost.state)
 
     async def flush(self) -> None:
-        """Write the held attempts until a write fails. Never raises JournalError."""
+        """Write until a write fails. Never raises JournalError."""
         for attempt_id in list(self._pending):
             attempt = self._pending.get(attempt_id)
             if attempt is None or attempt_id in self._in_flight:

@@ -34,7 +34,7 @@ from vllm_watch.state.journal import Journal
 _log = structlog.get_logger()
 
 SHOW_SECONDS = 30.0
-"""Longest interval between updates, because budgets and pauses change without an event."""
+"""Longest interval between updates: budgets and pauses change with time alone."""
 
 SHOW_PAUSE_SECONDS = 0.2
 

@@ -15,7 +15,7 @@ class RestartRequest:
     """A request to restart one target's server, with all its data-parallel engines."""
 
     target: str
-    group: str  # its targets share budget, cooldown and breaker
+    group: str  # shares budget, cooldown and breaker
     trigger: str  # one of TRIGGERS
     reason: str  # a sentence
     asked_t: float  # Unix seconds
@@ -27,8 +27,8 @@ class RestartRequest:
     approved_by: str | None = None
     expires_t: float | None = None  # Unix seconds
     schedule: str | None = None
-    process: Process | None = None  # process to restart; None: it is not compared
-    override_reason: str | None = None  # if set, freezes and windows are overridden
+    process: Process | None = None  # to be restarted; None: not compared
+    override_reason: str | None = None  # overrides freezes and windows
 
     @property
     def person(self) -> str | None:
@@ -36,7 +36,7 @@ class RestartRequest:
 
     @property
     def key(self) -> str:
-        """Key of the request: one incident or schedule has one request per target."""
+        """One incident or schedule has one request per target."""
         what = self.incident_id or self.schedule or self.trigger
         return f"{self.target} {self.trigger} {what}"
 

@@ -1,4 +1,4 @@
-"""The configuration's section `detectors`, which has the `Settings` of each detector module."""
+"""The `detectors` section: the `Settings` of each detector module."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any

@@ -17,8 +17,8 @@ class OtlpSettings(Settings):
     Why: It is between Prometheus' usual 15 s and OpenTelemetry's 60 s."""
 
     headers_file: FilePath | None = None
-    """File with HTTP headers, one per line, such as `Authorization: Bearer …`; it is read at the start."""
+    """File with HTTP headers, one per line: `Authorization: Bearer …`; read at the start."""
 
     ca_file: FilePath | None = None
-    """CA certificates that verify the collector's certificate, in PEM.
+    """CA certificates for the collector, in PEM.
     Default: the system's CA certificates"""

@@ -33,11 +33,11 @@ REMEDIES = {
     "hooks.gate.kill_dir": _KILL_DIR,
     "discovery.dns": _DNS,
 }
-"""Removed setting → replacement. A key is a dotted path without list indices, with `=VALUE` if only that value was removed."""
+"""Dotted path, without list indices, and with `=VALUE` if only that value was removed → replacement."""
 
 
 def remedy(path: tuple[str | int, ...], value: object = None) -> str | None:
-    """Return the replacement of a removed key or value, also in a nested section; None if there is none."""
+    """Return the replacement of a removed key or value, also in a nested section, or None."""
     names = [key for key in path if isinstance(key, str)]
     for start in range(len(names)):
         dotted = ".".join(names[start:])

@@ -1,4 +1,4 @@
-"""Write and parse the JSON text in database columns."""
+"""JSON text in database columns."""
 
 import json
 from collections.abc import Mapping
@@ -9,7 +9,7 @@ from vllm_watch.support import json_text
 
 def packed(value: Mapping[str, Any]) -> str:
     """Return JSON text. Raises TypeError or ValueError if not serializable."""
-    # The text is ASCII, because SQLite rejects lone surrogates.
+    # In ASCII, because SQLite rejects lone surrogates.
     return json.dumps(value, separators=(",", ":"))
 
 

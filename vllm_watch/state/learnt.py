@@ -1,4 +1,4 @@
-"""What detectors have learnt about one target. It survives a reload even without a state folder."""
+"""Detectors' learnt state of one target. It survives a reload even without a state folder."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Describe troubles with the state folder."""
+"""Troubles with the state folder."""
 
 import errno
 import sqlite3
@@ -9,7 +9,7 @@ from vllm_watch.errors import StateError
 from vllm_watch.state import file
 
 REASONS = ("full", "not_writable", "refused", "damaged", "entry", "io")
-"""Reasons. `refused`: the folder is locked by another process, or the file was written by a newer version. `entry`: one entry is unusable."""
+"""`refused`: locked by another process, or written by a newer version. `entry`: one entry is unusable."""
 
 
 class Trouble(NamedTuple):

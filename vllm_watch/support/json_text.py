@@ -1,4 +1,4 @@
-"""Parse untrusted JSON, in one place, because `json.loads` raises RecursionError for deep nesting."""
+"""Parse untrusted JSON, in one place: `json.loads` raises RecursionError for deep nesting."""
 
 import json
 from typing import Any

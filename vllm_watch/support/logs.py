@@ -12,10 +12,10 @@ from structlog.typing import EventDict, Processor, WrappedLogger
 from vllm_watch.support.redaction import HIDDEN, is_secret_name, redacted
 from vllm_watch.support.visible import visible, visible_lines
 
-_DEPTH_MAX = 4  # more deeply nested values become text
+_DEPTH_MAX = 4  # deeper values become text
 _QUIET_LOGGERS = ("aiohttp.access",)  # it logs every scrape of this daemon
 _PRIORITIES = {"critical": 2, "error": 3, "warning": 4, "info": 6, "debug": 7}
-"""syslog's priorities, with which each line for systemd's journal begins, such as `<4>` (sd-daemon(3))."""
+"""syslog's priorities, which begin each line for systemd's journal: `<4>` (sd-daemon(3))."""
 
 
 class LogChoice(Protocol):

@@ -1,1 +1,1 @@
-"""The objects that judge targets and hosts, and the loops that drive them."""
+"""The judges of targets and hosts, and the loops that drive them."""

@@ -10,16 +10,16 @@ from vllm_watch.board.history import FORM, History
 from vllm_watch.state.charts import UPTIME, ChartTable, Part
 
 SAVE_SECONDS = 300.0
-"""Interval of saves, and so the longest piece of the charts that a kill loses. A save writes 13 KB per engine."""
+"""A kill loses at most this much of the charts. A save writes 13 KB per engine."""
 
 PARTS_MAX = 1000
-"""Limit of saved charts; the others are empty after a restart."""
+"""Limit of saved charts; the others start empty."""
 
 _DAY, _ENGINE = "day", "engine "
 
 
 def _is_ours(part: Part) -> bool:
-    """Return True if this version can read the part. A day (of states) has no chart points, so only its tag and byte order matter."""
+    """Return True if this version can read it. A day has no points, so only its tag and byte order matter."""
     if part.name == _DAY:
         return part.form.split()[:2] == FORM.split()[:2]
     return part.form == (uptime.FORM if part.name == UPTIME else FORM)

@@ -1,4 +1,4 @@
-"""Take the stacks of a server on this host once when a hang begins. They are only evidence."""
+"""Take the stacks of a server on this host once when a hang begins, as evidence only."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -19,7 +19,7 @@ AT_ONCE_MAX = 16
 
 
 class HangStacks:
-    """Takes stacks, and calls `note` with the target, the incident's id and a sentence about them."""
+    """Calls `note` with the target, the incident's id and the stacks as a sentence."""
 
     def __init__(
         self, board: Board, stacks: Stacks, note: Callable[[str, str, str], None], procfs: Path

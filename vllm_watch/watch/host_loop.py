@@ -22,7 +22,7 @@ _log = structlog.get_logger()
 
 
 class GpuSource(Protocol):
-    """Polls real GPUs through NVML, or simulated ones."""
+    """Polls the GPUs, through NVML or simulated."""
 
     async def read(self) -> GpuReading:
         """Poll all GPUs once. Does not raise for driver errors."""
@@ -32,7 +32,7 @@ class GpuSource(Protocol):
 
 
 class HostLoop:
-    """Polls the GPUs at their own interval. `servers` returns the last scrapes of this host's servers."""
+    """Polls at its own interval. `servers` returns the last scrapes of this host's servers."""
 
     def __init__(
         self,
@@ -72,7 +72,7 @@ class HostLoop:
             return
         await self._source.close()
         self._source = self._make_source(config.gpu, config)
-        # Remove the source, because a disabled one would be shown as stale.
+        # A disabled source would be shown as stale.
         self._board.host_sources.pop("nvml", None)
         self.gpus = None
         if config.gpu.enabled == "off":

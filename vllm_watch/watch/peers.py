@@ -1,4 +1,4 @@
-"""Return facts about targets that exchange KV cache (peers) or step together (gangs)."""
+"""Facts about targets that exchange KV cache (peers) or step together (gangs)."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
@@ -12,7 +12,7 @@ from vllm_watch.settings.target import TargetConfig
 
 
 class Peers:
-    """The peers, of which either side may name the other, and the gangs."""
+    """Peers (either side may name the other) and gangs."""
 
     def __init__(self, board: Board) -> None:
         self._board = board
@@ -43,7 +43,7 @@ class Peers:
         return tuple(each for name in names for each in self._open(name))
 
     def around(self, target: str, **of_host: Any) -> Around:
-        """Return the facts about the target's peers and gang; `of_host` are further fields of Around."""
+        """Return the facts about the target's peers and gang; `of_host` are more fields of Around."""
         ranks = self._gangs.get(target, ())
         peers = sorted(self._of.get(target, ()))
         if not ranks and not peers:
@@ -53,7 +53,7 @@ class Peers:
         incidents = {rank: tuple(self._open(rank)) for rank in ranks}
         return Around(
             missed_by=waiting,
-            # A peer with several peers may wait for any of them. A wait older than this target's process was for the previous process.
+            # A waiting target with several peers may wait for any of them. An older wait was for the previous process.
             waited_for=tuple(
                 peer
                 for peer in waiting

@@ -11,7 +11,7 @@ _FILES_MAX, _REFERENCE_BYTES = 2000, 200
 
 
 def hub_home(environment: Mapping[str, str]) -> Path:
-    """Return the folder of the Hugging Face Hub client."""
+    """Return the Hugging Face Hub client's folder."""
     cache = Path(environment.get("XDG_CACHE_HOME") or "~/.cache")
     return Path(environment.get("HF_HOME") or cache / "huggingface").expanduser()
 
@@ -24,7 +24,7 @@ def hub_cache(environment: Mapping[str, str]) -> Path:
 def snapshot(
     cache: Path, repository: str, revision: str | None = None, *, having: str = ""
 ) -> Path | None:
-    """Return the revision's snapshot, else the newest one. A snapshot without the file `having` is skipped."""
+    """Return the revision's snapshot, else the newest. A snapshot without the file `having` is skipped."""
     entry = cache / f"models--{repository.replace('/', '--')}"
     reference = entry / "refs" / (revision or "main")
     names = [_first_line(reference)] if reference.is_file() else []
@@ -54,7 +54,7 @@ def _modified(path: Path) -> float:
 
 
 def weights(folder: Path) -> list[Path]:
-    """Return the weight files. Mistral's own copy (`consolidated`) counts only if there are no others."""
+    """Return the weight files. Mistral's own copy (`consolidated`) counts only if alone."""
     for pattern in _WEIGHTS:
         files = sorted(folder.glob(pattern))[:_FILES_MAX]
         own = [each for each in files if not each.name.startswith("consolidated")] or files

@@ -1,4 +1,4 @@
-"""List the commands. A command's module is imported when it is used."""
+"""List the commands; their modules are imported on use."""
 
 import argparse
 import gc

@@ -21,7 +21,7 @@ from vllm_watch.support import json_text
 from vllm_watch.support.visible import visible_lines
 
 TIMEOUT_SECONDS = 45.0
-"""Timeout of a request; the daemon itself waits up to 30 s."""
+"""The daemon itself waits up to 30 s."""
 
 _REFUSED = 409
 _ANSWER_BYTES_MAX = 4 << 20

@@ -1,4 +1,4 @@
-"""Command-line arguments for TLS to an engine, with the names of the keys of `scrape.tls_config`."""
+"""Arguments for TLS to an engine: the keys of `scrape.tls_config`."""
 
 import argparse
 

@@ -22,7 +22,7 @@ from vllm_watch.sources.trace_line import to_line
 from vllm_watch.sources.vllm import VllmSource
 from vllm_watch.support import logs
 
-# These are the daemon's defaults, because detectors use the recorded response times.
+# The daemon's defaults, because detectors use the recorded response times.
 _CONNECT_TIMEOUT_SECONDS = 2.0
 _TIMEOUT_SECONDS = 4.0
 _GPU_DEADLINE_SECONDS_MAX = 4.0  # a hung driver must not delay scrapes

@@ -24,10 +24,10 @@ from vllm_watch.watch.host_watch import HostWatch
 from vllm_watch.watch.site_watch import SiteWatch
 from vllm_watch.watch.watch import Watch
 
-_TOLD_EVERY = 200  # observations between two updates of the progress line
+_TOLD_EVERY = 200  # observations between updates of the progress line
 
 ENGINES_MAX = 4000
-"""Limit of engines in one recording: each costs 40 kB of memory but few bytes of the file."""
+"""Limit for one recording: each engine costs 40 kB of memory but few bytes of the file."""
 
 
 def replay(trace: Path, config_file: Path | None, prints: str) -> None:

@@ -11,7 +11,7 @@ from vllm_watch.support.private_files import opener
 
 
 def find(given: Path | None, environ: Mapping[str, str]) -> Path:
-    """Return the given folder, else the configured `state_dir`, else the user's state folder. Raises ConfigError."""
+    """Return the given folder, else the configured `state_dir`, else the user's. Raises ConfigError."""
     if given is not None:
         return given
     configured = load(None, environ=environ).state_dir

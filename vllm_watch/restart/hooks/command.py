@@ -8,11 +8,11 @@ from vllm_watch.restart.hooks import base, child, supervisor
 from vllm_watch.settings.hooks import CommandHook
 
 TRY_AGAIN_STATUS = 75  # EX_TEMPFAIL of sysexits.h
-ENDING_SECONDS = 8.0  # wait for the end of the command after its timeout
+ENDING_SECONDS = 8.0  # after the timeout
 
 
 class Hook:
-    """Runs the command, with the data of the call in its environment."""
+    """Runs the command, with the call's data in its environment."""
 
     def __init__(self, settings: CommandHook, tools: base.Tools) -> None:
         self._settings = settings

@@ -7,7 +7,7 @@ from vllm_watch.restart.hooks import base, engine_api
 from vllm_watch.settings.hooks import DockerHook
 
 START_TOLERANCE_SECONDS = 2.0
-"""A server may seem to start this long before its container, because the two clocks are read at different moments."""
+"""A server may seem to start this much before its container: the two clocks are read at different moments."""
 _DONE = 204
 
 
@@ -32,7 +32,7 @@ class Hook:
             wrong = _unfit(container, call)
             if wrong is not None:
                 return base.HookResult(outcome=base.REFUSED, text=wrong)
-            # Restart it by id, because another container may have taken the name.
+            # By id, because another container may have taken the name.
             status, body = await engine_api.restart(
                 self._tools, settings.socket, container.id,
                 settings.stop_seconds, settings.timeout_seconds,

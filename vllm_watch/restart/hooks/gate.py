@@ -127,7 +127,7 @@ class Hook:
 
 
 def _identity(call: base.HookCall, probe: _Probe) -> float:
-    """Return the start time that the probe will compare. Raises HookError if no probe, or another server's, would match it."""
+    """Return the start time that the probe will compare. Raises HookError if no probe, or the wrong one, would match."""
     if probe.asked_seconds is None:
         raise HookError(f"no liveness probe of {call.target} has ever asked", _READ_PAGE)
     if not -SAME_START_SECONDS <= probe.asked_seconds <= ASKED_SECONDS:

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from vllm_watch.errors import HookError
 from vllm_watch.restart.hooks import base, child
 
-ASK_SECONDS = 10.0  # timeout, because D-Bus may be stuck
+ASK_SECONDS = 10.0  # D-Bus may be stuck
 _PROPERTIES = (
     "LoadState", "ActiveState", "SubState", "Result", "MainPID", "NRestarts", "Restart",
     "InvocationID", "ControlGroup", "CanStart",
 )  # fmt: skip
-# Variables that systemctl --user needs.
+# systemctl --user needs these variables.
 _ENVIRONMENT = ("PATH", "HOME", "XDG_RUNTIME_DIR", "DBUS_SESSION_BUS_ADDRESS")
 
 
@@ -31,7 +31,7 @@ class Unit:
 
     @property
     def waiting(self) -> bool:
-        """True while systemd waits before it restarts the unit."""
+        """True while systemd waits to restart the unit."""
         return self.sub_state.startswith("auto-restart")
 
 

@@ -57,7 +57,7 @@ def _this_machine(count: int | None, procfs: Path) -> Machine:
 
 
 def _offered(gpu: GpuSample) -> int:
-    """Return the bytes that CUDA offers, which exclude the driver's reserved part."""
+    """CUDA offers all but the driver's reserved part."""
     return (gpu.memory_total_bytes or 0) - (gpu.memory_reserved_bytes or 0)
 
 

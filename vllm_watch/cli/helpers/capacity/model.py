@@ -1,4 +1,4 @@
-"""Find a model's config and checkpoint size. Only with --from-hub is the Hugging Face Hub asked."""
+"""Find a model's config and checkpoint size. The Hugging Face Hub is asked only with --from-hub."""
 
 import asyncio
 import contextlib
@@ -124,7 +124,7 @@ def _of_hub(named: str, environment: Mapping[str, str], weights_gib: float | Non
     if isinstance(fetched[0], WatchError):
         raise fetched[0]
     config, size = _parse(fetched[0], f"{named}/config.json"), None
-    # Without an index the weights are one file, whose size is computed from the parameters.
+    # Without an index the weights are one file, sized by the parameters.
     if len(fetched) > 1 and isinstance(fetched[1], bytes):
         with contextlib.suppress(WatchError):
             size = _total_size(_parse(fetched[1], f"{named}/{names[1]}"))

@@ -23,14 +23,14 @@ from vllm_watch.sources.processes import ProcReader
 from vllm_watch.support import logs
 
 LOOKS, LOOK_SECONDS = 5, 1.0
-"""Number and interval of polls: in their time, the driver samples each process's load twice."""
+"""The driver samples each process's load twice in this time."""
 
 WATCH_SECONDS = 2.0
 
 BRIEF = Limits(dead_seconds=3.0, orphan_seconds=3.0, unaccounted_seconds=3.0)
-"""Limits for a short look: a process frees its memory sooner than this, except on the largest GPUs."""
+"""A process frees its memory sooner than this, except on the largest GPUs."""
 
-_UNIX_SECONDS_MIN = 1e9  # an `at` below this counts from the recording's start
+_UNIX_SECONDS_MIN = 1e9  # a smaller `at` counts from the recording's start
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,7 +71,7 @@ def show(
 
 
 def of_recording(trace: Path, at: float | None) -> Judgement:
-    """Judge the recording's last reading, or the last one up to `at` if given."""
+    """Judge the last reading, up to `at` if given."""
     judge, timeline = HolderJudge(), Timeline()
     judgement, until, seen = None, at, False
     for raw in recording.read(trace):

@@ -1,4 +1,4 @@
-"""Gather facts about a `vllm serve` command: its flags, files, software and host."""
+"""Gather a `vllm serve` command's flags, files, software and host."""
 
 import argparse
 import os
@@ -50,7 +50,7 @@ class _Parser(argparse.ArgumentParser):
 
 
 def gather(words: Sequence[str], environment: Mapping[str, str]) -> Facts:
-    """Return all facts except GPUs. Raises WatchError for programs other than vLLM, or an unreadable config file."""
+    """Return all facts but the GPUs. Raises WatchError for programs other than vLLM, or an unreadable config file."""
     try:
         parts = split(words, environment)
     except WatchError:

@@ -78,7 +78,7 @@ def download_room(command: Command) -> Room | None:
 
 
 def room(path: Path) -> Room | None:
-    """Return the free space of the file system of a path, which need not exist."""
+    """Return the free space at a path, which need not exist."""
     here = path
     while not here.exists() and here != here.parent:
         here = here.parent

@@ -18,7 +18,7 @@ from vllm_watch.sources.processes import ProcReader
 from vllm_watch.support import logs
 
 WAIT_LOOK_SECONDS = 1.0
-"""Interval of polls while waiting; each costs milliseconds."""
+"""Each poll costs milliseconds."""
 
 _TELL_AGAIN_SECONDS = 15.0
 _COMMAND_CHARACTERS = 60
@@ -63,7 +63,7 @@ async def with_gpus(
         waited_s = time.monotonic() - began_s
         waits_for = memory_missing(facts)
         waits = bool(waits_for) and waited_s < wait_seconds
-        # Judging the processes on a GPU takes several polls. Free memory is known after one.
+        # Judging processes takes several polls. Free memory is known after one.
         if not waits and (not waits_for or seen >= LOOKS):
             if told:
                 tell(f"{'waited in vain' if waits_for else 'the memory is free'} after {waited_s:.0f} s")  # fmt: skip

@@ -18,7 +18,7 @@ _BUILDS = ("cpu", "rocm", "xpu", "hpu", "tpu", "neuron", "ascend")
 
 
 def find_software(command: Command, usr: Path = Path("/usr")) -> Software:
-    """Return the software that is installed beside the command's executable."""
+    """Return the software installed with the executable."""
     path = command.environment.get("PATH")
     found = ""
     for program in (command.argv[0], command.executable):

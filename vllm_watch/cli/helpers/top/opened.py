@@ -14,9 +14,9 @@ _SPAN_SECONDS = 600.0
 _SIDE_BY_SIDE_COLUMNS = 76
 _CHART_LINES = 4
 _LABEL_COLUMNS = 7
-_GAP_POINTS = 3  # longer gaps in a chart stay empty
+_GAP_POINTS = 3  # longer gaps stay empty
 _EIGHTHS = " ▁▂▃▄▅▆▇█"
-_DEPTH_MAX = 8  # of the process tree
+_DEPTH_MAX = 8  # of a process tree
 
 CHARTS: tuple[tuple[str, str, Callable[[float | None], str]], ...] = (
     ("Tokens/s", "current_generation_tokens_per_second", text.count),
@@ -106,7 +106,7 @@ def _cell(value: float | None, top: float, level: int) -> str:
 
 
 def _columns(charted: Charted, name: str, width: int) -> list[float | None]:
-    """Return a value per column; a short gap repeats the last value."""
+    """A short gap repeats the last value."""
     end_t, step = charted.t[-1], _SPAN_SECONDS / width
     inside: list[list[float | None]] = [[] for _ in range(width)]
     for t, value in zip(charted.t, charted.series.get(name, ()), strict=False):
