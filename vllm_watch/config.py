@@ -78,7 +78,7 @@ class Config(Sections):
     external_url: Annotated[HttpUrl, AfterValidator(_base)] | None = None
     """Public URL of the status page for links, such as `https://watch.example.org/gpu-7`.
     Default: none: messages have no links
-    Why: The public URL usually differs from `listen`."""
+    Why: It usually differs from `listen`."""
 
     state_dir: FilePath | None = None
     """Folder for data that survives a restart of the watcher.

@@ -101,7 +101,6 @@ class Daemon:
         return StateFolder(self._config.state_dir, store.count, store.count_charts)
 
     def _configure_restarts(self) -> None:
-        """Load the module when a configuration first enables restarts; it stays loaded."""
         if self._restarts is not None:
             self._restarts.configure(self._config)
         elif self._config.wants_restarts:

@@ -59,7 +59,7 @@ class Past:
 
 
 class Board:
-    """All results. `window_seconds`, the window of rates and quantiles, is only shown."""
+    """`window_seconds`, the window of rates and quantiles, is only shown."""
 
     def __init__(self, window_seconds: float = 60.0, host: str = "localhost") -> None:
         self.window_seconds = window_seconds
@@ -134,7 +134,7 @@ class Board:
                 self.listeners.mark(incident=incident.id)
 
     def _remember(self, entry: TargetEntry, signals: TargetSignals) -> None:
-        """Extend the charts. A target that is down has no engines, but keeps its charts, which show the fall."""
+        """A target that is down has no engines, but keeps its charts, which show the fall."""
         for gone in entry.history.keys() - signals.engines.keys() if signals.engines else ():
             del entry.history[gone]
         for engine, now in signals.engines.items():

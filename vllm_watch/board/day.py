@@ -52,7 +52,7 @@ class Day:
 
     @classmethod
     def restored(cls, data: bytes) -> "Day":
-        """Raises ValueError if the data is malformed."""
+        """Raises ValueError if malformed."""
         day = cls()
         sizes = (8 * CELLS, 9 * CELLS, 13 * CELLS)
         if len(data) != sizes[-1] or max(data[sizes[0] : sizes[1]]) >= len(STATES):

@@ -69,7 +69,7 @@ class History:
 
     @classmethod
     def restored(cls, data: bytes) -> "History":
-        """Raises ValueError if the data is malformed."""
+        """Raises ValueError if malformed."""
         history = cls()
         for ring in history._rings:
             data = ring.restore(data)

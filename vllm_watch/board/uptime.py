@@ -93,7 +93,7 @@ class Uptime:
 
     @classmethod
     def restored(cls, data: bytes) -> "Uptime":
-        """Raises ValueError if the data is malformed."""
+        """Raises ValueError if malformed."""
         if len(data) != 24 * (HOURS + DAYS):
             raise ValueError("it is not an uptime")
         uptime = cls()

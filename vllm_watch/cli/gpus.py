@@ -8,7 +8,7 @@ from vllm_watch.cli.helpers.gpus import judging as gpus_judging
 from vllm_watch.errors import WatchError
 
 LOOK_SECONDS = 4.0
-"""Shortest time to poll, that of a plain `gpus`."""
+"""A plain `gpus` polls this long."""
 
 TERM_SECONDS = 10.0
 """An engine core that can still exit does so within seconds."""

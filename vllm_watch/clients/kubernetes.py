@@ -60,10 +60,9 @@ class Answer(NamedTuple):
 
     @property
     def ok(self) -> bool:
-        return 200 <= self.status < 300  # noqa: PLR2004 - HTTP
+        return 200 <= self.status < 300  # noqa: PLR2004
 
     def said(self) -> str:
-        """Return status and message in one line."""
         message = excerpt(str(self.document.get("message", "")), _MESSAGE_CHARACTERS_MAX)
         return f"HTTP {self.status} {' '.join(message.split())}".strip()
 
@@ -139,7 +138,7 @@ class Api:
     ) -> Answer:  # fmt: skip
         """Pass each event to `take` until it returns False or the server ends the stream, and return an empty answer.
 
-                The connection may last CALL_SECONDS longer than `seconds`. Raises KubernetesError also if the stream breaks off.
+        The connection may last CALL_SECONDS longer than `seconds`. Raises KubernetesError also if the stream breaks off.
         """
         headers, secure = await asyncio.to_thread(self._credentials)
         timeout = aiohttp.ClientTimeout(
@@ -153,7 +152,7 @@ class Api:
                     allow_redirects=False,
                 ) as response,
             ):  # fmt: skip
-                if response.status != 200:  # noqa: PLR2004 - HTTP
+                if response.status != 200:  # noqa: PLR2004
                     return await _answer(response)
                 await _each_line(response, take)
                 return Answer(response.status, {})

@@ -64,7 +64,7 @@ class KubernetesTargets:
     async def read(self, *, qualified: bool = False) -> list[TargetConfig]:
         """Return the targets; the first call waits for the first list.
 
-                If `qualified`, names and groups begin with the namespace.
+        If `qualified`, names and groups begin with the namespace.
         """
         self.changed = False
         if self.settings.node_name.startswith("$") and not self._node():

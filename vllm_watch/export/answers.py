@@ -94,7 +94,6 @@ async def errors_as_json(request: web.Request, handler: Handler) -> web.StreamRe
     try:
         return await handler(request)
     except (ConnectionError, web.RequestPayloadError):
-        # The client disconnected or sent an invalid body.
         return refusal(400, "The body did not come whole", "Send it again")
     except web.HTTPException as error:
         response = refusal(

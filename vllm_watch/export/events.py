@@ -80,7 +80,6 @@ class Events:
 
 
 async def _pause(updates: Updates) -> None:
-    """Wait for a second, or for an urgent change."""
     rest_seconds = BATCH_SECONDS - URGENT_SECONDS
     for event, seconds in ((updates.closed, URGENT_SECONDS), (updates.urgent, rest_seconds)):
         try:

@@ -19,7 +19,7 @@ SCOPE_LABELS: Mapping[Scope, tuple[str, ...]] = {
     "gpu": ("gpu",),
 }
 
-# A faulty server could export any number of them.
+# A faulty server could export any number of values.
 LABEL_VALUES_MAX = 32
 
 

@@ -70,7 +70,7 @@ class Batch:
         return tokens
 
     def _admit(self, tokens: int, now: float) -> int:
-        """Return the tokens scheduled in all."""
+        """Admit requests on top of the scheduled `tokens`; return the new total."""
         kv, waiting = self.kv, self.waiting
         free = kv.free_blocks - kv.blocks_due(1)
         budget = self._budget()
@@ -97,7 +97,7 @@ class Batch:
     def _held_tokens(self, request: Request) -> int:
         """Return the prompt tokens that are cached, or come from another instance.
 
-                A prefix is cached only after this engine has computed as many tokens; the last token is always computed.
+        A prefix is cached only after this engine has computed as many tokens; the last token is always computed.
         """
         if request.scheduled_t < 0.0:
             cached = request.cached_tokens
@@ -121,7 +121,7 @@ class Batch:
 
     def steps_to_finish(self) -> int:
         heap = self._finish_heap
-        while heap[0][2].finish_step != heap[0][0]:  # preempted or aborted since
+        while heap[0][2].finish_step != heap[0][0]:
             heappop(heap)
         return heap[0][0] - self.kv.step
 

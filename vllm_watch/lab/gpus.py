@@ -48,7 +48,6 @@ class _Placement:
         return [e for e in range(count) if self.indices[e % len(self.indices)] == index]
 
     def pid(self, engine: int) -> int:
-        """Return the engine's PID; a restart changes it."""
         return self.first_pid + 1000 * self.vllm.incarnation + 1 + engine
 
     def used_bytes(self) -> int:

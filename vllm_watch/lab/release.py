@@ -1,4 +1,4 @@
-"""Describe the /metrics of a vLLM release as data."""
+"""The /metrics of a vLLM release as data."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -17,7 +17,7 @@ _LORA_SETS_MAX = 64  # vLLM has no limit
 
 
 class SimulatedVllm:
-    """One server. Times are seconds on the simulation's clock; `epoch` is the Unix time of its 0."""
+    """Times are seconds on the simulation's clock; `epoch` is the Unix time of its 0."""
 
     host_leak_bytes_per_second = 0.0
 

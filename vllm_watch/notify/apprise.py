@@ -115,7 +115,6 @@ class Notifier:
                 failed.append(f"URL {number} ({_scheme(url)}): {said.text()}")
         self._taken = message.key, taken
         if failed:
-            # The next try is for the failed URLs only.
             text = clean("; ".join(failed), SAID_MAX)
             return base.Sent(outcome=base.UNSURE, text=text)
         return base.Sent(outcome=base.SENT, text=f"{len(urls)} taken")

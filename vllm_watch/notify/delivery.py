@@ -151,7 +151,7 @@ class Delivery:
         elif sent.outcome == base.UNSENT and not begun:
             self._ledger.bind(of_it, None)
         wait = min(AGAIN_SECONDS_FIRST * 2.0 ** min(self._tries - 1, 20), AGAIN_SECONDS_MAX)
-        wait *= random.uniform(0.5, 1.0)  # noqa: S311 - no secret
+        wait *= random.uniform(0.5, 1.0)  # noqa: S311
         wait = max(wait, min(sent.retry_after_seconds, RETRY_AFTER_SECONDS_MAX))
         self._not_before_s = time.monotonic() + wait
         if self._failing != sent.text:

@@ -155,7 +155,7 @@ class Ledger:
                 if not await self._table.write(_rows(dirty)):
                     dirty = {**{each.key: each for each in self._all()}, **dirty}
                     await self._table.write(_rows(dirty))
-            except StateError:  # already logged
+            except StateError:
                 self._dirty = {**dirty, **self._dirty}
 
 

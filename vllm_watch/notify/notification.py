@@ -1,4 +1,4 @@
-"""A notification: one phase of one alert for one notifier."""
+"""One phase of one alert for one notifier."""
 
 from dataclasses import dataclass
 

@@ -58,7 +58,7 @@ class GpuRelease:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Release:
-    """The result for all claims."""
+    """Result for all claims."""
 
     gpus: tuple[GpuRelease, ...]
     waited_seconds: float = 0.0

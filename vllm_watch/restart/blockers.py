@@ -78,7 +78,7 @@ async def _get(
         url, params=query, headers=headers, timeout=timeout, allow_redirects=False
     ) as response:
         body = await http_answer.body(response, ANSWER_BYTES_MAX)
-    if response.status != 200:  # noqa: PLR2004 - HTTP
+    if response.status != 200:  # noqa: PLR2004
         raise ValueError(f"answers with HTTP {response.status}")
     document = json_text.read(body)
     if document["status"] != "success":

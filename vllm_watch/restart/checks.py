@@ -49,7 +49,7 @@ Check = Callable[[RestartRequest, RestartSettings, Facts], Refusal | None]
 
 
 def mode(request: RestartRequest, settings: RestartSettings, facts: Facts) -> Refusal | None:
-    """Restarts must be on, and a hook must be configured."""
+    """Restarts must be on and have a hook."""
     if settings.mode == "off":
         return Refusal("restarts are off (restart.mode)")
     if not settings.hook:
@@ -293,7 +293,7 @@ def hook(request: RestartRequest, settings: RestartSettings, facts: Facts) -> Re
 
 
 def blockers(request: RestartRequest, settings: RestartSettings, facts: Facts) -> Refusal | None:
-    """Every blocker (a query in Prometheus) must answer and allow the restart."""
+    """Every blocker in Prometheus must answer and allow the restart."""
     for answer in facts.blockers or ():
         if answer.allows is not True:
             return Refusal(f"{answer.name}: {answer.text}")

@@ -60,7 +60,7 @@ class _Gate:
     drained_t: float | None = None  # start of the server to drain
     asked_s: dict[str, float] = field(default_factory=dict)
     starts: dict[float, float] = field(default_factory=dict)  # container's start → last request
-    written: dict[str, str] = field(default_factory=dict)  # kind of probe → last answer in the journal
+    written: dict[str, str] = field(default_factory=dict)  # kind of probe → journaled answer
     writing: dict[str, tuple[str, asyncio.Task[bool]]] = field(default_factory=dict)
     scraped_start_t: float | None = None
     scraped_refused: bool = False

@@ -68,7 +68,7 @@ Changed = Callable[[], str | None]
 
 
 def unchanged() -> str | None:
-    """Return None, which means that nothing changed."""
+    """Return None: nothing changed."""
     return None
 
 

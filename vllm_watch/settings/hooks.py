@@ -21,7 +21,7 @@ from vllm_watch.settings.base import (
     quoted,
 )
 
-_DOCKER_ANSWER_SECONDS = 10.0  # time that Docker needs to start the container after the stop
+_DOCKER_ANSWER_SECONDS = 10.0  # for Docker to start the container after the stop
 # Characters that systemd allows in unit names, without templates. A leading - would begin an option.
 _UNIT = re.compile(r"[A-Za-z0-9:_.\\][A-Za-z0-9:_.\\-]*(@[A-Za-z0-9:_.\\-]+)?\.service")
 
@@ -155,7 +155,7 @@ class KubernetesHook(HookSettings):
 
     namespace: str = Field("", max_length=253)
     """Namespace of the pod.
-    Default: the target's namespace, else vllm-watch's own"""
+    Default: the target's, else vllm-watch's own"""
 
     workload: Annotated[str, AfterValidator(_workload)] = Field("", max_length=300)
     """`deployment/NAME`, `statefulset/NAME`, `daemonset/NAME` or `leaderworkerset/NAME`, for

@@ -36,7 +36,7 @@ class KubernetesDiscovery(Settings):
         (), max_length=NAMESPACES_MAX
     )
     """Namespaces of the pods; `*` alone for the whole cluster, which needs a ClusterRole.
-    Default: vllm-watch's own namespace"""
+    Default: vllm-watch's own"""
 
     node_name: str = Field("", max_length=253)
     """Only pods of this node; `$NAME` is read from the environment (a DaemonSet sets it from `spec.nodeName`).

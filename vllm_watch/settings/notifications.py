@@ -156,7 +156,7 @@ AnyNotifier = NotifierSettings | KubernetesEvents
 
 
 class NotificationsSettings(Sections):
-    """Notifiers, for sites without an Alertmanager. No message is sent until one is configured."""
+    """Notifiers, for sites without an Alertmanager. Off until one is configured."""
 
     OTHERS: ClassVar = "Slack, PagerDuty, Teams, e-mail and others are sent through apprise: see docs/notifications.md"
 

@@ -21,4 +21,4 @@ class OtlpSettings(Settings):
 
     ca_file: FilePath | None = None
     """CA certificates for the collector, in PEM.
-    Default: the system's CA certificates"""
+    Default: the system's"""

@@ -18,7 +18,7 @@ class BlockersSettings(Settings):
     """Prometheus queries and alerts that block a restart. An unanswered query blocks, too."""
 
     prometheus_url: HttpUrl | None = None
-    """URL of the Prometheus server to query."""
+    """URL of the Prometheus server."""
 
     token_file: FilePath | None = None
     """File with the bearer token for Prometheus."""

@@ -44,7 +44,7 @@ class TlsConfig(Settings):
 
     ca_file: FilePath | None = None
     """CA certificates for the server's certificate, in PEM.
-    Default: this host's CA certificates"""
+    Default: this host's"""
 
     cert_file: FilePath | None = None
     """Client certificate with its intermediates, in PEM."""

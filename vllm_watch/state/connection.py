@@ -60,7 +60,7 @@ class Connection:
     def _in_place(self, db: sqlite3.Connection) -> bool:
         file_inode, wal_inode = self._inodes_now()
         if file_inode != self._inodes[0]:
-            self.files += 1  # moved aside or removed
+            self.files += 1
             return False
         if self._inodes[1] not in (None, wal_inode):
             # Only this connection still has the removed -wal.

@@ -24,7 +24,7 @@ _SUFFIXES = ("", "-wal", "-shm")
 def lock(folder: Path) -> int:
     """Create the folder if missing and lock it; return the handle for `unlock`.
 
-        Raises StateError if another process holds it, OSError if it is not writable.
+    Raises StateError if another process holds it, OSError if it is not writable.
     """
     # The folder itself may be a symlink, because the configuration names it.
     folder.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
@@ -71,8 +71,8 @@ def connect(folder: Path) -> sqlite3.Connection:
 def _make(path: Path) -> None:
     """Create the file for its owner only: SQLite would make it world-readable, and -wal and -shm inherit its mode.
 
-        An existing file is not opened: closing it would release all locks of this process's other connections (fcntl(2)),
-        and the next outside reader would remove the -wal that they use.
+    An existing file is not opened: closing it would release all locks of this process's other connections (fcntl(2)),
+    and the next outside reader would remove the -wal that they use.
     """
     with contextlib.suppress(FileExistsError):
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))

@@ -137,7 +137,6 @@ class Journal:
         )
 
     async def set(self, name: str, said: Mapping[str, Any] | None) -> None:
-        """Set a standing entry; None removes it."""
         if said is None:
             await self._write("DELETE FROM standing WHERE name = ?", name)
         else:

@@ -66,8 +66,8 @@ class Worker:
     def __init__(self, folder: Path | None, on_write: OnWrite | None = None) -> None:
         """If `folder` is None, the file is in memory. Without `on_write`, the folder belongs to another process.
 
-                With `on_write`, the folder is our own: it is locked, a damaged file is moved aside, and the event loop calls
-                `on_write` after each write.
+        With `on_write`, the folder is our own: it is locked, a damaged file is moved aside, and the event loop calls
+        `on_write` after each write.
         """
         self.connection = Connection(folder, own=on_write is not None)
         self.tables: list[Table] = []

@@ -42,7 +42,7 @@ _HEADER = re.compile(
 _COOKIE = re.compile(r"\b((?:Set-)?Cookie:[ \t]*+)[^\n'\"]++", re.IGNORECASE)
 _PRIVATE_KEY = re.compile(r"(-----BEGIN (?:[A-Z]++ )?PRIVATE KEY-----)[^-]++")
 _BEARER = re.compile(r"\b(Bearer|Basic)\s++[^\s'\"]++", re.IGNORECASE)
-_TOKEN = re.compile(r"\bToken\s++(?=[\w.~+/=-]*\d)[\w.~+/=-]{8,}+")  # prose has no digit after "Token"
+_TOKEN = re.compile(r"\bToken\s++(?=[\w.~+/=-]*\d)[\w.~+/=-]{8,}+")  # prose has no digit there
 _ISSUED = re.compile(
     r"\b(?:sk-|[rs]k_(?:live|test)_|gsk_|hf_|gh[oprsu]_|github_pat_|glpat-|npm_|xox[abeprs]-|xapp-|nvapi-|ya29\.|GOCSPX-"
     r"|dop_v1_)[\w.-]{8,}+|\b(?:AKIA|ASIA|LTAI)[A-Za-z0-9]{12,}+|\bAIza[\w-]{30,}+|(?<![\w-])eyJ[\w-]++\.[\w.-]{8,}+"

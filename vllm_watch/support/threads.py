@@ -43,7 +43,7 @@ async def run(work: Callable[[], T], seconds: float) -> T:
     done: asyncio.Future[T] = loop.create_future()
 
     def end(result: T | None, error: Exception | None) -> None:
-        if done.done():  # the caller has given up
+        if done.done():
             return
         if error is None:
             done.set_result(result)  # type: ignore[arg-type] # set unless there is an error

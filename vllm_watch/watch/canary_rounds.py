@@ -49,9 +49,9 @@ class CanaryRounds:
     def send(
         self, wanted: Mapping[str, bool], model: str | None, engines: int, now_s: float
     ) -> None:
-        """Send a canary if one is due. `wanted` maps engines to True if suspected."""
+        """`wanted` maps engines to True if a hang is suspected."""
         least = 0.0 if self._enabled else 0.5  # canaries that are on by default begin later
-        first_s = now_s + random.uniform(least, 1.0) * self._interval_seconds  # noqa: S311 - no secret
+        first_s = now_s + random.uniform(least, 1.0) * self._interval_seconds  # noqa: S311
         # An engine that was busy for less than an interval keeps its due time.
         oldest_s = now_s - self._interval_seconds
         kept = {name: due_s for name, due_s in self._due_s.items() if due_s > oldest_s}
@@ -66,7 +66,7 @@ class CanaryRounds:
             return
         engine = min(due, key=lambda name: (not wanted[name], self._due_s[name]))
         self._not_before_s = now_s + GAP_SECONDS_MIN
-        share = random.uniform(1 - JITTER, 1 + JITTER)  # noqa: S311 - no secret
+        share = random.uniform(1 - JITTER, 1 + JITTER)  # noqa: S311
         self._due_s[engine] = now_s + share * self._interval_seconds
         asked = self._ask(model, engine if engines > 1 else None, now_s)
         self._task = asyncio.create_task(asked, name=f"canary {self._target}")

@@ -35,7 +35,6 @@ class SiteWatch:
         return {slug: error for each in every for slug, error in each.failures.items()}
 
     def look(self, observation: Observation) -> list[IncidentEvent]:
-        """Judge the GPUs of an observation, then its target."""
         target = observation.target
         if target not in self.watches:
             self.watches[target] = self._make_watch(target)

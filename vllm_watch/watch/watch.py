@@ -52,7 +52,7 @@ class Watch:
         """`detectors` (default: all) hold state of this target, so never share them. `attention` is the backend in the engine's log."""
         self.target = target
         self.address: str | None = None
-        self.answered_t: float | None = None  # last successful scrape in an earlier run of the watcher
+        self.answered_t: float | None = None  # last successful scrape of an earlier run
         self.signals: TargetSignals | None = None
         self.reading: Reading | None = None
         self._signals = signals or SignalsSettings()

@@ -14,7 +14,7 @@ from vllm_watch.clients.signed_post import new_session
 from vllm_watch.restart.gates import Gates
 
 DONE, REFUSED, FAILED, UNCERTAIN = "done", "refused", "failed", "uncertain"
-"""`refused` and `failed` certainly had no effect, and only `failed` is retried; `uncertain` may have had one."""
+"""`refused` and `failed` certainly had no effect; only `failed` is retried. `uncertain` may have acted."""
 
 ENVIRONMENT_PREFIX = "VLLM_WATCH_"
 

@@ -116,7 +116,7 @@ class Hook:
                 ) as response,
             ):
                 answer = json_text.read(await http_answer.body(response, _ANSWER_BYTES_MAX))
-                if response.status != 200:  # noqa: PLR2004 - HTTP
+                if response.status != 200:  # noqa: PLR2004
                     raise HookError(str(answer["error"]), str(answer["remedy"]))
                 return _Probe(
                     asked_seconds=answer["liveness_asked_seconds"], starts=tuple(answer["starts"])

@@ -31,7 +31,6 @@ class Unit:
 
     @property
     def waiting(self) -> bool:
-        """True while systemd waits to restart the unit."""
         return self.sub_state.startswith("auto-restart")
 
 

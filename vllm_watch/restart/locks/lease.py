@@ -44,7 +44,7 @@ BACKOFF_SECONDS = 0.1
 """Limit of the random wait before the second try; it doubles each time."""
 
 RETRY_AFTER_SECONDS_MAX = 5.0
-"""Limit of the API server's Retry-After, because the guard asks again anyway."""
+"""Limit of the API server's Retry-After; the guard asks again anyway."""
 
 LEFT_MAX = 1000
 
@@ -285,7 +285,7 @@ class Lock:
 def _wait_seconds(tries: int, answer: Answer) -> float:
     if answer.status in _BUSY and answer.retry_after_seconds is not None:
         return min(answer.retry_after_seconds, RETRY_AFTER_SECONDS_MAX)
-    return random.uniform(0, BACKOFF_SECONDS * 2**tries)  # noqa: S311 - not a secret
+    return random.uniform(0, BACKOFF_SECONDS * 2**tries)  # noqa: S311
 
 
 def _document(

@@ -1,4 +1,4 @@
-"""Format compact numbers, bars and curves. None is shown as `-`, not as zero."""
+"""Format compact numbers, bars and curves. None becomes `-`, not zero."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -16,7 +16,7 @@ STATE_STYLES = {
 SEVERITY_STYLES = {"page": "bold white on red", "ticket": "bold yellow", "info": "cyan"}
 STATES_BY_URGENCY = tuple(STATE_STYLES)
 UNKNOWN = "-"
-_HIGH_RATIO, _FULL_RATIO = 0.8, 0.95  # from here on, a bar is yellow or red
+_HIGH_RATIO, _FULL_RATIO = 0.8, 0.95  # a bar turns yellow, then red
 _BLOCKS = " ▏▎▍▌▋▊▉█"
 _SPARKS = "▁▂▃▄▅▆▇█"
 _KILO, _TEN, _HUNDRED, _MINUTE = 1000, 10, 100, 60
