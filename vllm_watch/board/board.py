@@ -59,7 +59,7 @@ class Past:
 
 
 class Board:
-    """`window_seconds`, the window of rates and quantiles, is only shown."""
+    """The latest results. `window_seconds`, of rates and quantiles, is only displayed."""
 
     def __init__(self, window_seconds: float = 60.0, host: str = "localhost") -> None:
         self.window_seconds = window_seconds

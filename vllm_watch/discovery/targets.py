@@ -25,7 +25,7 @@ _log = structlog.get_logger()
 
 _NONE_SECONDS = 5.0  # interval if nothing is found: a user who has just started vLLM waits
 _CLOSE_SECONDS = 2.0
-# Pods come and go in batches. A terminating engine takes longer to close its port.
+# Pods come and go in batches. A terminating engine takes longer than this to close its port.
 _BATCH_SECONDS = 0.1
 
 _NO_KEY = ScrapeSettings.model_validate({"api_key_file": None})

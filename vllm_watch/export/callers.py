@@ -38,7 +38,7 @@ def is_proxied(request: web.Request) -> bool:
 
 
 def allowed_hosts(bound: str, names: Collection[str]) -> frozenset[str] | None:
-    """Return the accepted Host names, or None for any: a network address has unknown names."""
+    """Return the accepted Host names, or None for any: the names of a network address are unknown."""
     if not is_loopback(bound) and not names:
         return None
     literal = f"[{bound}]" if ":" in bound else bound

@@ -1,4 +1,4 @@
-"""Answer exec probes: HTTP 200 with "ok", or with a word ("kill", "no") and the start time of the server that it means.
+"""Answer exec probes: HTTP 200 with "ok", or with a word ("kill", "no") and the start time of the server to kill or avoid.
 
 A probe must compare both. Do not configure an httpGet probe: it would restart engines when the watcher is down.
 """

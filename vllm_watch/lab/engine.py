@@ -75,7 +75,7 @@ class Engine:
             self._pending.append(request)
 
     def abort(self, request: Request) -> None:
-        """Free the request's blocks. A frozen core does so when it thaws."""
+        """Free the request's blocks. A frozen core keeps the requests that it knows until it thaws."""
         if self.frozen:
             if request in self._pending[self._next_pending :]:
                 self._pending.remove(request)

@@ -1,4 +1,4 @@
-"""Collect the guard's input: facts, and the answers of hook, blockers and lock."""
+"""Collect the input of the guard (guard.py): facts, and the answers of hook, blockers and lock."""
 
 import asyncio
 import time

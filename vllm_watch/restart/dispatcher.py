@@ -1,4 +1,4 @@
-"""Queue restart requests, and ask the guard until it agrees or the reason for the request no longer holds."""
+"""Queue restart requests, and ask the guard (guard.py) until it agrees or the reason for the request no longer holds."""
 
 import asyncio
 import contextlib

@@ -1,4 +1,4 @@
-"""The guard's input. None means unknown, which never permits a restart."""
+"""The input of the guard (guard.py). None means unknown, which never permits a restart."""
 
 from dataclasses import dataclass
 

@@ -156,6 +156,6 @@ Switch = Annotated[
     BeforeValidator(_switch),
     WithJsonSchema({"enum": ["auto", "on", "off", True, False]}),
 ]
-# Relative to the configuration file's folder.
+# Paths are relative to the configuration file's folder.
 FilePath = Annotated[Path, AfterValidator(_resolved)]
 FilePattern = Annotated[str, Field(min_length=1), AfterValidator(_resolved_pattern)]
