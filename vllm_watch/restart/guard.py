@@ -28,7 +28,7 @@ class Decision:
     text: str
     until_t: float | None = None
     refusals: Mapping[str, Refusal] = field(default_factory=dict)
-    befores: Mapping[str, Before] = field(default_factory=dict)  # by target, its state at the decision
+    befores: Mapping[str, Before] = field(default_factory=dict)  # by target, when decided
 
 
 def decide(request: RestartRequest, settings: RestartSettings, facts: Facts) -> Decision:

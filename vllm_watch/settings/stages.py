@@ -67,7 +67,7 @@ class CanarySettings(Settings):
     """One-token requests that detect hangs of idle engines. A target can override each key."""
 
     enabled: bool | None = None
-    """`false`: off. `true`: on, and refusals by a server are logged. Unset: on for servers without `peers` that answer the first
+    """`false`: off. `true`: on, and a server's refusals are logged. Unset: on for servers without `peers` that answer the first
     canary within a second; others get another canary after an hour.
     Default: unset
     Why: Only a request detects a hang of an idle engine."""

@@ -83,7 +83,7 @@ TargetName = Annotated[str, AfterValidator(_target_name)]
 
 
 def named_url(text: str) -> dict[str, str]:
-    """Parse `[NAME=]URL`, as given on the command line."""
+    """Parse `[NAME=]URL`, as on the command line."""
     name, given, url = text.partition("=")
     if not given or re.match(r"https?:", text) or "?" in name:
         return {"url": text}

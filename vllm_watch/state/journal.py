@@ -32,11 +32,11 @@ LOST = "history_lost"
 """Standing entry: records were lost, so the spent budget is unknown until a person accepts the loss."""
 
 _BEGUN = "begun"
-"""Standing entry with the time when this file was created."""
+"""Standing entry with this file's creation time."""
 
 
 def approval(incident_id: str, target: str) -> str:
-    """Return the name of the standing entry of an approval."""
+    """Return the name of an approval's standing entry."""
     return f"approval {incident_id} {target}"
 
 
