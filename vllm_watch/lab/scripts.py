@@ -19,7 +19,7 @@ L40S = EngineConfig(
     step_seconds_per_token=5e-5,
     step_seconds_per_kv_token=1.5e-7,
 )
-"""An 8B model in 16 bits on a 48 GB GPU, for about 3 of the usual requests per second."""
+"""An 8B model in 16 bits on a 48 GB GPU, which can serve about 3 of the usual requests per second."""
 
 USUAL_PER_SECOND = 1.2
 _OVERLOAD_PER_SECOND = 8.0

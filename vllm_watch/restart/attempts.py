@@ -75,7 +75,7 @@ class Attempts:
     async def without_future(
         self, attempts: Iterable[Attempt], now_t: float
     ) -> tuple[Attempt, ...]:
-        """Date attempts from the future now: a clock a year ahead would block restarts for a year."""
+        """Set the times of attempts from the future to now: a clock a year ahead would block restarts for a year."""
         known = []
         for attempt in attempts:
             ahead_s = attempt.acted_t - now_t

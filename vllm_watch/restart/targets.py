@@ -265,7 +265,7 @@ class Targets:
         return min((now_t, *opened)) - HISTORY_SECONDS
 
     def history(self, name: str, attempts: Iterable[Attempt]) -> tuple[Attempt, ...]:
-        """Return attempts of the target's group and engine. Those under another name of the engine get this name."""
+        """Return attempts of the target's group and engine. Attempts on its engine under another name get this name."""
         own, engine = self.managed.get(name), self.same_engine(name)
         if own is None:
             return ()

@@ -27,7 +27,7 @@ class LockSettings(Settings):
 
     restarts_per_hour_max: Annotated[int, Field(ge=1, le=1000)] | None = 6
     """Limit of restarts per hour of all watchers that share the lock; `null`: no limit.
-    Why: One at a time, verified for ten minutes, makes six."""
+    Why: If one at a time is verified for ten minutes, six fit."""
 
     ttl_seconds: Seconds = Field(300.0, ge=15, le=86400)
     """A holder must renew the lock within this time; others may take it after three times this. It must exceed the hook's timeout.

@@ -71,7 +71,7 @@ class IncidentTable:
     def put(self, events: Sequence[IncidentEvent] = (), learnt: Learnt | None = None) -> None:
         """Queue events and learnt state.
 
-        Before a later `Worker.do` writes, incidents, state put with them and the fleet's state are on disk.
+        A later `Worker.do` writes only after incidents, state put with them and the fleet's state are on disk.
         """
         if learnt is not None:
             # A restarted watcher ends an incident without the state that explains it.
