@@ -45,7 +45,7 @@ class PodWatch:
         self.problem: str | None = None
         self.answered = asyncio.Event()  # the first list has succeeded or failed
         self._query, self._api, self._changed = dict(query), api, changed
-        self._version: str | None = None  # where to resume the watch; None: list first
+        self._version: str | None = None  # resourceVersion to resume at; None: list first
         self._listed = False
         self._failures = 0
         self._left_out = False

@@ -26,7 +26,7 @@ _ROLES = {
     "disaggregatedset.x-k8s.io/role": ("disaggregatedset.x-k8s.io/name", "disaggregatedset.x-k8s.io/slice"),
 }  # fmt: skip
 """Role label → labels that must agree for two pods to exchange KV cache: in llm-d, NVIDIA Dynamo, and LeaderWorkerSet's
-DisaggregatedSet (whose slices exchange none)."""
+DisaggregatedSet (its slices exchange none)."""
 
 PREFILL, DECODE = "prefill", "decode"
 _MODEL, _RELEASE = "model", "helm-release-name"

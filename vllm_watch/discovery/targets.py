@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 _log = structlog.get_logger()
 
-_NONE_SECONDS = 5.0  # interval if nothing is found: a user who has just started vLLM waits
+_NONE_SECONDS = 5.0  # interval if nothing is found: a user may just have started vLLM
 _CLOSE_SECONDS = 2.0
 # Pods come and go in batches. A terminating engine takes longer than this to close its port.
 _BATCH_SECONDS = 0.1

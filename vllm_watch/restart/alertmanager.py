@@ -83,7 +83,7 @@ def _line(text: str) -> str:
 
 
 def target_of(alert: Alert, targets: Iterable[Target]) -> Target | None:
-    """Return the target that label `target` names, else the only one whose name or address is `instance`."""
+    """Return the target that label `target` names, else the only one with name or address `instance`."""
     known = {each.name: each for each in targets}
     name = alert.labels.get("target")
     if name:

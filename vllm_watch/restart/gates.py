@@ -39,7 +39,7 @@ class Probes:
     """The probes of one server."""
 
     liveness_asked_seconds: float | None  # since the last request; None: never
-    starts: tuple[float, ...] = ()  # Unix seconds; of containers whose probe asked lately
+    starts: tuple[float, ...] = ()  # Unix seconds; of containers with a recent probe request
     scraped_start_t: float | None = None
 
 

@@ -37,7 +37,7 @@ class Settings(BaseModel):
 
 
 class Sections(Settings):
-    """A part with subsections; one whose lines are all commented out counts as absent."""
+    """A part with subsections; a part with all lines commented out counts as absent."""
 
     @model_validator(mode="before")
     @classmethod

@@ -27,7 +27,7 @@ class BlockersSettings(Settings):
     """PromQL queries; any result blocks the restart."""
 
     alerts: str = Field("", max_length=500)
-    """Regular expression; a firing alert whose whole name matches blocks the restart."""
+    """Regular expression; a firing alert with a fully matching name blocks the restart."""
 
     timeout_seconds: Seconds = Field(5.0, le=60)
     """Timeout of each query.

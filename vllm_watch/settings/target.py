@@ -186,7 +186,7 @@ class DiscoverySettings(Sections):
     host: bool = False
     """Find the vLLM servers of this host; they stay targets after they end.
     Default: no; yes for `run` without any target
-    Why: A user who lists targets does not expect others."""
+    Why: Users with listed targets expect no others."""
 
     file_sd: tuple[FilePattern, ...] = Field((), max_length=100)
     """Prometheus `file_sd` files, JSON or YAML; `*` is allowed. Paths are relative to the folder of this file."""

@@ -78,7 +78,7 @@ class Attempted(Entry):
 class Told:
     """A part of the journal, for people."""
 
-    lost: str | None  # loss of records that nobody has accepted
+    lost: str | None  # loss of records not yet accepted by a person
     older: bool  # older entries were left out
     entries: tuple[Entry, ...]  # oldest first
 
