@@ -9,7 +9,7 @@ from vllm_watch.signals.holders.words import seconds
 from vllm_watch.signals.records import Advice
 
 HALF_HOUR_SECONDS = 1800.0
-"""Long requests are rare: only a longer absence is evidence."""
+"""Long requests are rare, so only an absence longer than this is evidence."""
 
 REQUESTS_MIN = 200.0
 """Fewer requests prove little about users."""
@@ -18,7 +18,7 @@ FAR_BEYOND = 8.0
 """If max_model_len ÷ longest request is smaller, tomorrow's requests may need that length."""
 
 HELD_RATIO = 0.25
-"""Share of the KV cache held by one request of full length: a smaller one does no harm."""
+"""Share of the KV cache held by one request of full length: a smaller share does no harm."""
 
 HIT_RATIO = 0.2
 """Hits ÷ lookups of another cache: this ratio proves that prompts repeat."""

@@ -11,24 +11,29 @@ from vllm_watch.capacity.units import GIB
 from vllm_watch.errors import WatchError
 
 LENGTH_UNSAID = 2048  # tokens, if the config gives no length
-_LONG_CONTEXT = 32768  # tokens: for longer contexts, V0 chunks prefills
+_LONG_CONTEXT = 32768  # tokens: V0 chunks prefills for longer contexts
 _LARGE_GPU_BYTES, _HUGE_GPU_BYTES = 70 * GIB, 160 * GIB  # as in vLLM's get_batch_defaults
 _MULTIMODAL_BATCH = 5120  # V0's floor for models with an encoder
 _BEFORE_AMPERE = ("T4", "V100", "V100 32GB", "P100")
-_READS_FP8 = ("H100", "H200", "H20", "GH200")  # Hopper: FlashAttention 3 has an fp8 cache
+_READS_FP8 = (
+    "H100",
+    "H200",
+    "H20",
+    "GH200",
+)  # Hopper only: its FlashAttention 3 reads an fp8 cache
 _CPU_NAMES = ("cpu",)
 _UTILIZATION_OLD, _UTILIZATION_NEW = 0.9, 0.92
 
 
 @dataclass(frozen=True, slots=True)
 class Drafter:
-    """Speculative decoding; `layers` counts the drafter's cached layers."""
+    """Speculative decoding. `layers` counts the drafter's layers with a cache."""
 
     method: str
     tokens: int
     layers: int
     model: Model | None = None
-    """None: layers shaped like the target's full attention."""
+    """None: the layers have the shape of the target's full attention."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +148,7 @@ def obstacle(flags: Flags, model: Model) -> str | None:
 
 
 def _defaults_to_v0(flags: Flags, model: Model, gpu: Gpu | None) -> bool:
-    """Source: EngineArgs._is_v1_supported_oracle of vLLM 0.8.5."""
+    """Return True if vLLM would run V0. Source: EngineArgs._is_v1_supported_oracle of vLLM 0.8.5."""
     if flags.release < releases.V1_BY_DEFAULT:
         return True
     if flags.release >= releases.V0_IS_GONE:

@@ -1,4 +1,4 @@
-"""Decides which slowdowns have consequences beyond a ticket."""
+"""Decides which slowdowns have consequences beyond a ticket. A yardstick is the reference that a slowdown is measured against."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -41,10 +41,10 @@ RULES = (
 )
 """Grouped by yardstick, mildest first. A rule applies only if the rule before it does.
 
-Against the engine's own past: adapters, grammars and encoders cost up to 1.6 times (worlds `lora_bursts`: six false pages
-a day at 1.45, one at 1.6, none at 1.7 in 24 seeds). A burst of images ends within 40 s. A restart costs minutes of loading
-and every request in flight, hence 120 s. Against siblings, 1.45 suffices, because they share load and hardware; 600 s
-are needed to know them. Against the predecessor: all users are harmed, no other flag or GPU of a fleet costs 3.0 times,
+Against the engine's own past: adapters, grammars and encoders cost up to 1.6 times (test worlds `lora_bursts`: six false
+pages a day at 1.45, one at 1.6, none at 1.7 in 24 seeds). A burst of images ends within 40 s. A restart costs minutes of
+loading and every request in flight, hence 120 s. Against siblings, 1.45 suffices, because they share load and hardware; 600
+s are needed to know them. Against the predecessor: all users are harmed, no other flag or GPU of a fleet costs 3.0 times,
 and no warm-up takes 180 s.
 """
 

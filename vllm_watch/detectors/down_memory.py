@@ -20,11 +20,11 @@ AWAY_SECONDS_MAX = 600.0
 server may have been stopped, moved or scaled to zero."""
 
 ABSENCE_SECONDS_MAX = 7 * 86_400.0
-"""Longest learnt absence of a server: a week covers a weekend."""
+"""Longest absence of a server to remember: a week covers a weekend."""
 
 LIVES_KEPT = 8
 SILENCES_KEPT = 8
-"""Number of lives and silences kept; older ones are weak evidence about today's server."""
+"""Number of lives (times up) and silences kept; older ones are weak evidence about today's server."""
 
 OF_ADDRESS = ("earlier",)
 """State that holds only for the server's address."""

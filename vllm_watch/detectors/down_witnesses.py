@@ -19,7 +19,7 @@ SCALING_SECONDS = 600.0
 minutes. If that fails, it returns 503 forever."""
 
 SIGN_SECONDS = 60.0
-"""A failed health check at most this long ago belongs to the silence."""
+"""A health check that failed at most this long ago belongs to the silence."""
 
 BUSY_WAITING = 300.0
 BUSY_FDS = 500.0
@@ -46,7 +46,7 @@ class Run:
     mute: int = 0  # polls in a row without a response, until now
     refused: int = 0
     mute_s: float = 0.0
-    silent: int = 0  # those with an accepted connection
+    silent: int = 0  # mute polls whose connection was accepted
     held: int = 0
     said: str = ""
     told_to_end: bool = False  # the process outlived its port: it was asked to stop

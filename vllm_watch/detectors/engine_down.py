@@ -1,7 +1,8 @@
 """Detects a server that does not answer: crashed, hung, unreachable, in a crash loop, or without its engine core.
 
 vLLM's API server exits when its engine core dies, so a crashed server refuses connections. A starting one refuses them too,
-for up to 20 minutes. A stopped or blocked server accepts them without a response; a very busy one does so for some seconds.
+for up to 20 minutes. A stopped or blocked server accepts connections without a response; a very busy server does so for some
+seconds.
 
 Source: recordings of a real vLLM 0.32 (EngineCore killed: refused within a second; API server stopped: time-outs only).
 """
@@ -34,7 +35,7 @@ from vllm_watch.support.durations import in_words
 NEEDS = down_verdicts.NEEDS
 
 HALF_DEAD_SECONDS = 30.0
-"""A server exits within this time of its engine core's death; until then /metrics may lack the engine."""
+"""A server exits within this time after its engine core's death; until then its /metrics may lack the engine."""
 
 
 IN_FLIGHT_MIN = 2.0
@@ -139,7 +140,8 @@ class Detector:
             run = self._run = Run(began_s=view.at_s)
         mute = self._is_mute(run, call, view.at_s)
         if run.refused and mute:
-            # One refusal suffices: a starting server's port opens and closes, and a stopped one's address may vanish.
+            # One refusal proves the end: later calls may fail in other ways, as a starting server's port opens and closes
+            # and a stopped server's address vanishes.
             return self._refused(view, run)
         if mute:
             return self._silent(view, run)
@@ -221,7 +223,7 @@ class Detector:
         if self._up_since_s is not None:
             self._lives.append(max(0.0, run.began_s - self._up_since_s))
         last = list(self._lives)[1:][-self._settings.loop_lives :]
-        # The first life is ignored: its start was not seen, or it was long.
+        # The first entry is ignored, because the server's start was not seen or it had run for long.
         short = len(last) >= self._settings.loop_lives and sum(last) < self._settings.loop_seconds
         self._looping = short or self._loading.attempts >= self._settings.loop_starts
 
@@ -233,7 +235,7 @@ class Detector:
         unused = not (used or signs or self._looping)
         run.unused = run.unused or unused
         early = down_s < self._patience_s(run)
-        # It may have become idle between polls, and been scaled down again.
+        # The server may have become idle between polls and been scaled down, as before.
         taken = not demand.known and down_s < settings.away_factor * self._away_s
         slow = down_witnesses.slow_load(self._loading, view.at_s, run.began_s)
         refused = down_witnesses.lasting("seconds_refused", down_s, run.said)

@@ -35,7 +35,7 @@ STATE_VERSION = 1
 
 _CUDA = "xid_or_gpu_lost"
 _KV = "kv_transfer"
-"""Failure classes of `vllm-watch diagnose`, found in the engine's log."""
+"""Classes of failures that `vllm-watch diagnose` finds in the engine's log."""
 
 
 class Settings(BaseModel):
@@ -44,25 +44,25 @@ class Settings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     most_ratio: float = Field(0.5, gt=0, le=1)
-    """Failed share of ended requests at which every client is affected."""
+    """If this share of the ended requests failed, every client is affected."""
 
     most_seconds: float = Field(15.0, gt=0)
-    """A restarted peer or worker fails only the requests in flight, at one moment."""
+    """Most requests must fail for this long: a restarted peer or worker fails only the requests in flight, at one moment."""
 
     some_ratio: float = Field(0.1, gt=0, le=1)
     """If one request in ten fails, clients that retry may fail again."""
 
     some_seconds: float = Field(60.0, gt=0)
-    """A passing fault does not last this long."""
+    """Some requests must fail for this long, because a passing fault ends sooner."""
 
     few_ratio: float = Field(0.02, gt=0, le=1)
-    """Two in a hundred deserve a warning."""
+    """If two requests in a hundred fail, a warning is due."""
 
     failures_min: int = Field(3, ge=1)
-    """Fewer may be a client's odd request, retried."""
+    """Fewer failures may be one client's odd request and its retries."""
 
     advise_seconds: float = Field(60.0, gt=0)
-    """A process that a CUDA error kills usually dies sooner."""
+    """A restart is advised after this time: a process that a CUDA error kills usually dies sooner."""
 
 
 class Detector:

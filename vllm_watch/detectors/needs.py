@@ -1,6 +1,6 @@
 """Matches the inputs that detectors declare in `NEEDS` with those of a target.
 
-A detector that lacks a `must` is blind; one that lacks a `sharpens` sees partly.
+A detector that lacks an input in `must` is blind; one that lacks an input in `sharpens` sees partly.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Warns of GPU memory held without use, on which the next start of an engine fails.
+"""Warns of GPU memory that is held without use, so that the next start of an engine fails.
 
 Source: vLLM #55510, #42017, #43060 and a dozen similar ones.
 """
@@ -20,41 +20,41 @@ NEEDS = Needs(must=(Need(("gpus",), "no holder of GPU memory is seen"),))
 _LIMITS = Limits()
 
 KEPT_SHARE_MIN = 0.5
-"""A sleeping engine keeps either contexts and CUDA graphs, less than a tenth of its memory, or everything. The whole GPU
-stands for the memory of an engine never seen awake."""
+"""A sleeping engine that keeps this share of its memory has freed none; one that sleeps well keeps contexts and CUDA graphs,
+less than a tenth. If it was never seen awake, the whole GPU counts as its memory."""
 
 
 class Settings(BaseModel):
-    """Least size and unused time of memory to warn of."""
+    """Least size of memory to warn of, and how long it must be unused."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     bytes_min: int = Field(256 * 2**20, ge=0)
-    """A context alone takes 300 to 600 MiB; less does not prevent a start."""
+    """Less memory does not prevent a start; a context alone takes 300 to 600 MiB."""
 
     dead_seconds: float = Field(_LIMITS.dead_seconds, gt=0)
-    """100 GiB are freed within seconds of a process's end; a slow driver needs more."""
+    """Memory of an ended process: 100 GiB are freed within seconds, but a slow driver needs longer."""
 
     stuck_seconds: float = Field(_LIMITS.stuck_seconds, gt=0)
-    """Uninterrupted time in state D: slow disks and network file systems take less."""
+    """Memory of a process in state D without interruption: slow disks and network file systems take less time."""
 
     orphan_seconds: float = Field(_LIMITS.orphan_seconds, gt=0)
-    """Unless it hangs, a worker exits within 40 s of its parent's death."""
+    """Memory of a worker whose parent died: unless it hangs, it exits within 40 s."""
 
     notebook_seconds: float = Field(_LIMITS.notebook_seconds, gt=0)
-    """Users come back sooner after a pause to read, think or talk."""
+    """Memory of a notebook: users come back sooner after a pause to read, think or talk."""
 
     process_seconds: float = Field(_LIMITS.process_seconds, gt=0)
-    """Training waits for data, ranks or a disk, but not for an hour."""
+    """Memory of another idle process: training waits for data, ranks or a disk, but not for an hour."""
 
     stopped_seconds: float = Field(_LIMITS.stopped_seconds, gt=0)
-    """By then a debugging session has ended or resumed."""
+    """Memory of a stopped process: by then a debugging session has ended or resumed."""
 
     unaccounted_seconds: float = Field(_LIMITS.unaccounted_seconds, gt=0)
-    """The memory of an exiting process has no owner for some seconds."""
+    """Memory without an owner: an exiting process causes it for some seconds."""
 
     asleep_seconds: float = Field(120.0, gt=0)
-    """Weights of 150 GiB reach host memory within a minute, at 3 GiB/s and more."""
+    """Memory of a sleeping engine: weights of 150 GiB reach host memory within a minute, at 3 GiB/s and more."""
 
     def limits(self) -> Limits:
         return Limits(**self.model_dump(exclude={"bytes_min", "asleep_seconds"}))
@@ -149,7 +149,9 @@ def _hurts(view: HostView, uuid: str) -> str:
     ]  # fmt: skip
     if up:
         return f", which {', '.join(up)} {'uses' if len(up) == 1 else 'use'}"
-    names = ", ".join(each.name for each in using)  # its processes may be stale
+    names = ", ".join(
+        each.name for each in using
+    )  # the processes of servers that are down may be stale
     return f", which {names} used when last scraped" if using else ""
 
 

@@ -1,10 +1,11 @@
-"""Many targets that fall silent at once share one cause, most likely the watcher's own network, proxy or host.
+"""Opens one incident if many targets fall silent at once: the common cause is most likely the watcher's own network, proxy
+or host.
 
 Restarting them would be the worst response, so one incident pages for all, and the `engine_down` incidents of that minute
-become linked tickets without advice. Targets that stay silent once most are back page on their own. A server that
-answers, however badly, is not part of it.
+become linked tickets without advice. A target that stays silent after most are back pages on its own. A server that answers,
+even with an error, is not a member of the incident.
 
-This is the last stage that changes an incident. After a restart of the watcher, members not scraped yet count as silent.
+No later stage changes an incident. After a restart of the watcher, members not scraped yet count as silent.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -31,34 +32,36 @@ KIND, CAUSE = "engine_down", "unreachable"
 STATE_VERSION = 1
 
 WINDOW_SECONDS = 60.0
-"""Targets that fall silent within this time share a cause. The polls of 200 targets are spread over an interval, and timeouts add seconds: half a minute at 15 s intervals."""
+"""Targets that fall silent within this time share a cause: at intervals of 15 s, the polls of 200 targets with their
+timeouts spread over half a minute."""
 
 KNOWN_SECONDS = 600.0
 """A target counts as answering until this long after its last answer."""
 
 SETTLED_SECONDS = 30.0
-"""Most members must be back this long before a silent one is reported alone: each returns at its own poll."""
+"""A silent member is reported alone only after most members have been back for this long, because each returns at its own
+poll."""
 
 _SILENT = frozenset(("refused", "connect_timeout", "read_timeout", "disconnected", "dns", "tls"))
 
 _ANSWERS = frozenset(("engine_dead", "health_failing", "crash_loop"))
-"""Causes that prove an answer, so the path to the server is not broken."""
+"""Causes that are found in a server's answer, so the path to the server is not broken."""
 
 
 class Fleet:
-    """Changes incidents after judgement, before publishing."""
+    """Changes incidents between their judgement and their publication."""
 
     def __init__(self, share: float = 0.5, targets_min: int = 3) -> None:
         """A silence is common if more than `share` of the known targets, and at least `targets_min`, are silent."""
         self.target = WATCHER
-        self.opened: dict[str, int] = {}  # by kind
+        self.opened: dict[str, int] = {}  # number of incidents by kind
         self._share = share
         self._targets_min = targets_min
         self._targets: dict[str, Target] = {}
         self._singles: dict[str, Incident] = {}
-        self._links: dict[str, str] = {}  # single incident → the common one
+        self._links: dict[str, str] = {}  # ID of a single incident → ID of the common one
         self._unscraped: dict[str, None] = {}
-        self._waiting: dict[str, None] = {}  # single incidents that may become common
+        self._waiting: dict[str, None] = {}  # IDs of single incidents that may become common
         self._common: Common | None = None
         self._explained: Collection[str] = ()
         self._clock_s: float | None = None  # offset from the observations' clock to Unix seconds
@@ -75,7 +78,7 @@ class Fleet:
         return {"version": STATE_VERSION, "opened": opened, "links": links, "common": common}
 
     def restore(self, state: stored.Stored) -> list[str]:
-        """Restore before `take_up`; return the errors."""
+        """Restore the state before `take_up` is called; return the errors."""
         try:
             stored.version(state, STATE_VERSION)
             opened = {kind: stored.count(n) for kind, n in stored.mapping(state["opened"]).items()}
@@ -139,7 +142,8 @@ class Fleet:
         late_s: float = 0.0,
         explained: Collection[str] = (),
     ) -> list[IncidentEvent]:
-        """Process one poll and return all events to publish, in order. Another page already covers targets in `explained`."""
+        """Process one poll and return all events to publish, in order. `explained` are the targets that another page already
+        covers."""
         self._explained = explained
         t = observation.t
         now_s = t if observation.monotonic_s is None else observation.monotonic_s
@@ -189,7 +193,7 @@ class Fleet:
             return [told]
         self._singles[name] = incident
         if common is not None and incident.cause in _ANSWERS:
-            common.held.pop(name, None)  # the server answered: another problem
+            common.held.pop(name, None)  # the server answered, so its incident has another cause
         if name in self._waiting:
             return [self._shown(event)]
         if common is None:
@@ -234,7 +238,7 @@ class Fleet:
         return [IncidentEvent(OPENED, t, common.incident), *softened, self._shown(event)]
 
     def _since(self, name: str, now_s: float) -> tuple[float, str]:
-        """Return the moment around which others fell silent, and the outcome if the silence is older than this run."""
+        """Return when the others must have fallen silent, and the outcome of a silence that is older than this run."""
         target = self._targets.get(name)
         if target is None or target.silent_s is None:
             return now_s, ""
@@ -244,7 +248,7 @@ class Fleet:
         return target.silent_s, unseen
 
     def _unseen(self, target: Target) -> str:
-        """Return the outcome of a silence that did not follow an answer, else ""."""
+        """Return the call's outcome if the silence did not follow an answer, else ""."""
         if target.answered_s is None or target.silent_s is None:
             return target.outcome
         return "" if target.silent_s - target.answered_s <= KNOWN_SECONDS else target.outcome
@@ -264,7 +268,7 @@ class Fleet:
         target = self._targets.get(name)
         if target is None or target.silent_s is None or target.dead or name in self._explained:
             return False
-        # It may have fallen silent while no watcher ran.
+        # The target may have fallen silent while no watcher ran.
         unwatched = self._common is not None and target.fell_s < target.silent_s
         if self._unseen(target) != unseen and not unwatched:
             return False
@@ -314,7 +318,7 @@ class Fleet:
         if common.members and now_s - common.back_s < SETTLED_SECONDS:
             return []
         released = self._released(common, t, now_s)
-        # The trouble may return, so incidents of recovered members end after their quiet time.
+        # Trouble may return, so the incidents of recovered members end only after their quiet time.
         if any(name in self._singles for name in common.held):
             return released
         self._common = None

@@ -8,7 +8,7 @@ from vllm_watch.preflight.facts import Facts
 from vllm_watch.preflight.findings import OK, PROBLEM, UNKNOWN, WARNING, Finding, Fix
 from vllm_watch.preflight.visible_gpus import taken
 
-# Config keys from which vLLM takes a model's own limit.
+# Config keys from which vLLM takes a model's context limit.
 _LENGTH_KEYS = (
     "max_position_embeddings", "n_positions", "max_seq_len", "seq_length", "model_max_length",
     "max_sequence_length", "max_seq_length", "seq_len",
@@ -102,5 +102,5 @@ def _scale(config: Mapping[str, Any]) -> float | None:
 
 
 def _is_number(cause: str) -> bool:
-    """Return True for an invalid number: vLLM refuses it, too. An unknown type may be newer than our rules."""
+    """Return True if a number is invalid, which vLLM refuses, too. An unknown type may be newer than our rules."""
     return any(each in cause for each in ("is not a number", "is not above", "does not divide", "invalid"))  # fmt: skip

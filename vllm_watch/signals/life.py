@@ -13,14 +13,14 @@ UNTOLD_SECONDS = 600.0
 """Without a start time, growing counters identify a process for this long: later, a new one could have caught up."""
 
 _MEASURED = frozenset(("num_gpu_blocks", "num_cpu_blocks"))
-"""Labels that vLLM measures at each start."""
+"""Labels whose values vLLM measures at each start."""
 
 UNKNOWN_SERVER = ServerSample()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Life:
-    """One life of one engine, by its metrics; None is unknown."""
+    """One process of an engine, identified by its metrics; None is unknown."""
 
     created_time: float | None
     process_start_time: float | None
@@ -84,7 +84,7 @@ _COUNTERS = 3
 
 
 def life_of(sample: EngineSample, server: ServerSample = UNKNOWN_SERVER) -> Life:
-    """Return the life that a poll saw."""
+    """Return the identity of the process that a poll saw."""
     steps = sample.iteration_tokens
     started = sample.process_start_time
     return Life(

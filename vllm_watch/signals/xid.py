@@ -33,7 +33,7 @@ SEVERITY = {
 
 @dataclass(frozen=True, slots=True)
 class Xid:
-    """One code."""
+    """One Xid code, with its meaning and NVIDIA's action."""
 
     code: int
     text: str

@@ -3,10 +3,10 @@
 from vllm_watch.sources.processes import ProcessFacts, ProcReader
 
 ANCESTORS_MAX = 12
-"""Worker, core, server, two shells, a container's shim and systemd make seven."""
+"""Ancestors read: worker, core, server, two shells, a container's shim and systemd make seven."""
 
 ARGUMENTS_MAX = 6
-"""In `python -u -m vllm.entrypoints.openai.api_server` the program comes before its options."""
+"""Arguments read: in `python -u -m vllm.entrypoints.openai.api_server` the program comes before its options."""
 
 DEAD_STATES = ("Z", "X")
 """A leader that has ended but was not reaped no longer supervises its children."""

@@ -1,8 +1,8 @@
 """Measure the CPU waits of an engine's threads.
 
-Each step waits for the slowest thread, so the longest wait of any thread between two polls counts. cpu.stat shows if a cgroup's
-CPU limit caused that wait. Source: proc(5), Documentation/scheduler/sched-stats.rst (second number of schedstat: nanoseconds on a run
-queue), Documentation/admin-guide/cgroup-v2.rst (cpu.stat).
+Each step waits for the slowest thread, so the longest wait of any thread between two polls counts. cpu.stat shows if a
+cgroup's CPU limit caused the wait. Source: proc(5), Documentation/scheduler/sched-stats.rst (second number of schedstat:
+nanoseconds on a run queue), Documentation/admin-guide/cgroup-v2.rst (cpu.stat).
 """
 
 import asyncio
@@ -32,13 +32,13 @@ SEARCH_SECONDS = 60.0
 """A missing engine is searched for, and a known one verified, at this interval."""
 
 LOST_SECONDS = 5.0
-"""Delay before ended processes are searched for again: a supervisor may restart them."""
+"""Ended processes are searched for again after this time, because a supervisor may restart them."""
 
 READ_SECONDS_MAX = 1.0
 """A poll takes milliseconds; the result of a longer one is dropped."""
 
 CGROUP_LEVELS_MAX = 8
-"""A container, its pod and its slice may have a CPU limit."""
+"""Cgroups searched for a CPU limit: a container, its pod and its slice may have one."""
 
 TITLE_CHARACTERS_MAX = 60
 
@@ -98,7 +98,7 @@ class _Engine:
         return self.waited_seconds
 
     def core(self) -> str | None:
-        """Return None with vLLM before 0.10.2, which sets no process title."""
+        """Return the core's title and PID; None before vLLM 0.10.2, which sets no process title."""
         return next(
             (each.label for each in self.processes if engine_processes.is_core(each.name)), None
         )
@@ -116,7 +116,7 @@ class _Engine:
 
 
 class CpuWaits:
-    """Call `observe` from the event loop."""
+    """Measures the waits of one target's engines. Call `observe` from the event loop."""
 
     def __init__(
         self,

@@ -1,4 +1,5 @@
-"""Hold one connection, with one request at a time. It closes itself after unsolicited bytes or an abandoned response."""
+"""Hold one connection, with one request at a time. A connection closes itself after unsolicited bytes or an abandoned
+response."""
 
 import asyncio
 import ssl
@@ -10,7 +11,7 @@ from vllm_watch.sources import own_trouble
 from vllm_watch.sources.http_response import OK, ResponseReader
 
 REFUSAL_BYTES_MAX = 2048
-"""This is enough for the reason of a refused POST."""
+"""This suffices for the reason why a server refused a POST."""
 
 _CLOSED_AFTER_TLS = (
     "the server closed the connection after the TLS handshake, without a word: does it ask for a certificate "
@@ -21,13 +22,13 @@ _CLOSED_AFTER_TLS = (
 class Wanted(NamedTuple):
     """Limits of the response."""
 
-    deadline_s: float  # of the loop's clock
+    deadline_s: float  # on the loop's clock
     seconds: float
     body_bytes_max: int
 
 
 class Reply(NamedTuple):
-    """The outcome of a request: an exception would keep the body in its traceback until a garbage collection."""
+    """The outcome of a request. It is not an exception, whose traceback would keep the body until a garbage collection."""
 
     outcome: str  # one of samples.observation.OUTCOMES
     error: str | None = None
@@ -41,7 +42,7 @@ class Reply(NamedTuple):
 
 
 class Connection(asyncio.BufferedProtocol):
-    """All connections of a loop share `room`, the receive buffer: asyncio would allocate 256 kB per response."""
+    """All connections of a loop share `room`, one receive buffer, because asyncio would allocate 256 kB per response."""
 
     def __init__(self, room: memoryview, lost: Callable[["Connection"], None]) -> None:
         self._loop = asyncio.get_running_loop()
@@ -58,7 +59,7 @@ class Connection(asyncio.BufferedProtocol):
         self._given_up = False
         self.begun = False
         self.reusable = False
-        self._idle_until_s: float | None = None  # of the loop's clock; None: in use
+        self._idle_until_s: float | None = None  # on the loop's clock; None: in use
         self._idle_timer: asyncio.TimerHandle | None = None
 
     @property
@@ -92,7 +93,7 @@ class Connection(asyncio.BufferedProtocol):
             self._reader.expect(0)
 
     def keep_idle(self, seconds: float | None = None) -> None:
-        """Close the connection after `seconds` unless it is used again; None: never."""
+        """Close the connection after `seconds` unless it is used again. If None, keep it open."""
         self._idle_until_s = self._loop.time() + seconds if seconds else None
         if seconds and self._idle_timer is None:
             self._idle_timer = self._loop.call_later(seconds, self._idle_end)
@@ -189,7 +190,7 @@ class Connection(asyncio.BufferedProtocol):
         return Reply("disconnected", f"the connection broke off: {cause}")
 
     def _end(self, reply: Reply) -> None:
-        """Resolve the request; a begun error response replaces `reply`."""
+        """Resolve the request; an error response that has begun replaces `reply`."""
         waiter, reader = self._waiter, self._reader
         if waiter is None or waiter.done():
             return

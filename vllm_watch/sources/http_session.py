@@ -249,7 +249,7 @@ class Session:
 
 def _not_connected(step: str, error: Exception) -> Reply:
     cause, number = str(error), getattr(error, "errno", None)
-    # If several addresses failed differently, one error has all their texts.
+    # If several addresses failed differently, one error joins their texts.
     numbers = [number] if number else [int(each) for each in re.findall(r"\[Errno (\d+)\]", cause)]
     if step == "tcp" and errno.ECONNREFUSED in numbers:
         return Reply("refused", "connection refused: nothing listens on its port")

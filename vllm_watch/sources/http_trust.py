@@ -14,12 +14,12 @@ from vllm_watch.settings.tls import TlsConfig, TlsFileError
 from vllm_watch.sources import own_trouble
 
 REFUSED_SECONDS = 60.0
-"""The system's CAs may have been unreadable for lack of a file descriptor, so they are reloaded at most this often."""
+"""The system's CAs are reloaded at most this often: they may have been unreadable for lack of a file descriptor."""
 
 CHECK_SECONDS = 5.0
 
 CONTEXTS_MAX = 200
-"""A system's CAs take a megabyte per context."""
+"""Contexts kept: the system's CAs take a megabyte in each."""
 
 _log = structlog.get_logger()
 
@@ -36,7 +36,7 @@ class _Made:
 
 
 class Trust:
-    """Use from one event loop; threads load the files."""
+    """Keeps TLS contexts. Use it from one event loop; threads load the files."""
 
     def __init__(self) -> None:
         self._made: dict[TlsConfig, _Made] = {}
@@ -44,13 +44,13 @@ class Trust:
         self._lock = threading.Lock()
 
     async def context(self, tls: TlsConfig) -> ssl.SSLContext:
-        """Raises TlsFileError, and OSError if no thread can be started."""
+        """Return the context. Raises TlsFileError, and OSError if no thread can be started."""
         made, now_s = self._made.get(tls), time.monotonic()
         try:
             if made is None:
                 return await asyncio.to_thread(self._current, tls)
             if tls.files and now_s - made.checked_s >= CHECK_SECONDS:
-                # Threads may be busy resolving names, and this context still works.
+                # Do not wait: threads may be busy resolving names, and this context still works.
                 made.checked_s = now_s
                 loop = asyncio.get_running_loop()
                 made.checking = loop.run_in_executor(None, self._current, tls)

@@ -1,7 +1,7 @@
-"""Read all GPUs through NVML: in one thread, one query at a time, with a deadline.
+"""Read all GPUs through NVML, one query at a time in one thread, with a deadline.
 
-A driver call can block for minutes (a GPU in reset, a dead link) and cannot be cancelled, so it may block one daemon thread,
-which is never replaced. NVML must not be shut down during a call, so that thread also shuts it down.
+A driver call can block for minutes (a GPU in reset, a dead link) and cannot be cancelled, so all calls run in one daemon
+thread, which is never replaced. The thread also shuts NVML down, because no other call may run then.
 """
 
 import asyncio
@@ -50,7 +50,7 @@ class GpuLimits(Protocol):
 
 
 class NvmlSource:
-    """Use from one event loop at a time."""
+    """Polls the GPUs. Use it from one event loop at a time."""
 
     def __init__(
         self,
@@ -59,20 +59,24 @@ class NvmlSource:
         *,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`monotonic` times only the repeated search for a driver."""
+        """`monotonic` is the clock for repeated searches of a driver."""
         self._settings = settings
         self._monotonic = monotonic
         self._driver = Driver(processes, monotonic)
-        self._jobs: SimpleQueue[_Job | None] = SimpleQueue()  # at most one job, and None to end
+        self._jobs: SimpleQueue[_Job | None] = (
+            SimpleQueue()
+        )  # at most one job; None ends the thread
         self._thread: threading.Thread | None = None
         self._job: _Job | None = None
         self._queued = False  # waiting for another source's hung call
-        self._absent: tuple[float, GpuReading] | None = None  # no driver: when that was seen
+        self._absent: tuple[float, GpuReading] | None = (
+            None  # when no driver was found, and the result
+        )
         self._status = ""
         self._closed = False
 
     async def read(self) -> GpuReading:
-        """Concurrent calls share one poll."""
+        """Poll the GPUs. Concurrent calls share one poll."""
         if self._closed or self._settings.enabled == "off":
             return GpuReading(
                 status="no_driver", text="reading GPUs is switched off", t=time.time()
@@ -89,7 +93,7 @@ class NvmlSource:
         return reading
 
     async def close(self) -> None:
-        """A hung call is abandoned until the process ends."""
+        """Shut down. A hung call is abandoned until the process ends."""
         self._closed = True
         thread = self._thread
         if thread is None or not thread.is_alive():
@@ -171,7 +175,7 @@ def _from_thread(
 
 
 def _with_late_xids(reading: GpuReading, late: GpuReading | None) -> GpuReading:
-    """NVML reports each Xid once, so those of a late poll would be lost."""
+    """Add the Xids of a late poll: NVML reports each Xid only once."""
     codes = {
         gpu.uuid: gpu.xid_errors for gpu in (late.gpus or () if late else ()) if gpu.xid_errors
     }

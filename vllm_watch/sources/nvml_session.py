@@ -1,4 +1,5 @@
-"""Find and poll the GPUs between nvmlInit and nvmlShutdown. Use from one thread only. Only a failure of the library raises: if one GPU fails, others stay readable."""
+"""Find and poll the GPUs between nvmlInit and nvmlShutdown. Use it from one thread only. Errors are raised only if the
+library fails: if one GPU fails, others stay readable."""
 
 from collections.abc import Iterator
 from contextlib import suppress
@@ -34,9 +35,9 @@ class Inventory:
 
 
 class Asker:
-    """Calls pynvml functions by name. `calling`: the function now running, shown to other threads.
+    """Calls pynvml functions by name. `calling` names the running function for other threads.
 
-    Returns None if there is no answer. Raises NVMLError if a whole GPU (lost) or the whole library fails.
+    A call returns None if there is no answer. Raises NVMLError if a whole GPU (lost) or the whole library fails.
     """
 
     def __init__(self, nvml: ModuleType) -> None:
@@ -91,7 +92,7 @@ class Session:
         self.driver_version: str | None = None
 
     def open(self) -> None:
-        """Raises NVMLError."""
+        """Find the GPUs. Raises NVMLError."""
         self.ask.must("nvmlInitWithFlags", 0)
         self.driver_version = self.ask("nvmlSystemGetDriverVersion")
         self._pids.set_driver(self.driver_version)
@@ -120,7 +121,7 @@ class Session:
         return tuple(sorted((_with_xids(sample, xids) for sample in samples), key=_order))
 
     def close(self) -> None:
-        """Never raises, because the driver may be gone."""
+        """Close without raising an error, because the driver may be gone."""
         if self._xids:
             self._xids.close()
         with suppress(self._nvml.NVMLError):
@@ -185,7 +186,7 @@ class Session:
     def _lose(self, gpu: _Gpu) -> None:
         self._remember_lost(gpu.identity)
         self._gpus.remove(gpu)
-        self._listen()  # a lost GPU makes waiting for events fail for all
+        self._listen()  # waiting for events fails for all GPUs if one is lost
 
     def _listen(self) -> None:
         if self._xids:

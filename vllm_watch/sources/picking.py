@@ -13,20 +13,21 @@ Take = Callable[[Values], Any]
 T = TypeVar("T")
 
 LABEL_VALUES_MAX = 64
-"""vLLM's own labels (finished_reason, source) have under ten values."""
+"""Values kept per label; vLLM's own labels (finished_reason, source) have under ten."""
 
 OTHER_LABEL_VALUES = "other"
 
 BUCKETS_MAX = 200
-"""vLLM's histograms have at most 40 buckets, and those of each scrape are kept for minutes."""
+"""Buckets kept per histogram. vLLM's histograms have at most 40, and those of each scrape are kept for minutes."""
 
 
 EQUAL_LABELS_MAX = 1_000
-"""If all label sets differ, interning more takes more memory than it saves."""
+"""Label sets that are shared if equal: if all sets differ, sharing takes more memory than it saves."""
 
 
 class Row:
-    """Labels are stored flat (name, value, name, value): a dictionary of two is three times as large."""
+    """One series. Labels are stored flat (name, value, name, value), because a dictionary of two labels is three times as
+    large."""
 
     __slots__ = ("_labels", "index", "name")
 
@@ -129,7 +130,7 @@ def info_of(rows: list[Row]) -> Take:
 def histogram_of(
     bounded: list[Row], sums: list[Row], counts: list[Row], scale: float, *, buckets: bool
 ) -> Take:
-    """Without `buckets` only count, sum and bounds are read. `scale` multiplies the bounds and the sum."""
+    """Return a histogram; without `buckets` only its count, sum and bounds. `scale` multiplies the bounds and the sum."""
     by_bound: dict[float, list[Row]] = defaultdict(list)
     for row in bounded:
         by_bound[_bound(row.label("le") or "+Inf")].append(row)
@@ -137,7 +138,7 @@ def histogram_of(
     if len(order) > BUCKETS_MAX:
         order = [*order[: BUCKETS_MAX - 1], order[-1]]
     bounds = tuple(bound * scale for bound in order)
-    # If the count was dropped on the way, the last bucket still has it.
+    # If a proxy dropped the count, the last bucket still has it.
     totals = [counts or by_bound[order[-1]], *([sums] if sums else [])]
     numbers = _tuple_of([*totals, *(by_bound[bound] for bound in order if buckets)])
     begin = len(totals)

@@ -1,6 +1,6 @@
 """Read facts of a process from /proc.
 
-Rarely changing facts are cached once two reads agree, and read again when the name changes: exec and setproctitle (vLLM's
+Facts that rarely change are cached once two reads agree, and read again when the name changes: exec and setproctitle (vLLM's
 "VLLM::EngineCore") change name and command line together. Source: proc(5); Linux fs/proc/array.c.
 """
 
@@ -25,9 +25,9 @@ _GONE = (FileNotFoundError, ProcessLookupError, NotADirectoryError)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessFacts:
-    """`None` means unknown (unreadable), not empty: a zombie's command line is ()."""
+    """Facts of a process. None means unknown (unreadable), not empty: a zombie's command line is ()."""
 
-    pid: int  # in the tree's namespace
+    pid: int  # in the namespace of the procfs tree
     name: str | None = None  # comm: at most 15 bytes
     cmdline: tuple[str, ...] | None = None
     ppid: int | None = None
@@ -38,10 +38,12 @@ class ProcessFacts:
     cpu_seconds: float | None = None  # user + system
     cgroup: str | None = None  # most specific path, in our cgroup namespace
     uid: int | None = None  # real user, in our user namespace
-    pids: tuple[int, ...] | None = None  # NSpid: from the tree's namespace down to its innermost
+    pids: tuple[int, ...] | None = (
+        None  # NSpid: from the namespace of the tree down to the innermost
+    )
     pid_local: int | None = None  # in our own namespace, if proven
     ancestors: tuple[str, ...] | None = None
-    left_behind: bool | None = None  # of a worker: see samples.process
+    left_behind: bool | None = None  # for a worker: see samples.process
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +54,7 @@ class _Static:
     cgroup: str | None
     uid: int | None
     pids: tuple[int, ...] | None
-    stable: bool  # two reads agreed: during exec the name is new, the arguments still missing
+    stable: bool  # two reads agreed: during exec the name is new while arguments are missing
 
 
 class ProcReader:
@@ -86,14 +88,14 @@ class ProcReader:
             self._forget(pid)
 
     def sees_all(self) -> bool:
-        """Return False if hidepid hides process 1: then a missing PID may be hidden, not gone."""
+        """Return False if hidepid hides process 1, so that a missing PID may be hidden, not gone."""
         try:
             return bool(_read_file(self.procfs / "1" / "stat"))
         except OSError:
             return False
 
     def has_gpu_open(self, pid: int) -> bool | None:
-        """Return None if its descriptors are unreadable."""
+        """Return None if the process's descriptors are unreadable."""
         static = self._static.get(pid)
         if static and self._gpu_open.get(pid) == static.starttime_ticks:
             return True  # a holder of VRAM keeps its GPU open until it ends
@@ -124,7 +126,7 @@ class ProcReader:
         )  # fmt: skip
 
     def _boot_seconds(self) -> float | None:
-        # Read it once: the kernel derives it from the wall clock, so after a clock step a process would seem replaced.
+        # Read it once: the kernel derives it from the wall clock, so after a clock step all processes would seem replaced.
         if self._boot_time is None:
             try:
                 with (self.procfs / "stat").open("rb") as lines:

@@ -50,7 +50,7 @@ def held(procfs: Path, pid: int) -> set[int]:
 
 
 def lines(path: Path) -> list[str]:
-    """Return no lines if the file does not exist. Raises PermissionError."""
+    """Return the file's lines; none if it does not exist. Raises PermissionError."""
     try:
         with path.open() as file:
             return file.read(_TABLE_BYTES_MAX).splitlines()
@@ -83,7 +83,7 @@ def local_v6(net: Path) -> set[str]:
 
 
 def _address(text: str) -> str:
-    """The kernel writes 32-bit words in native byte order."""
+    """Parse an address; the kernel writes its 32-bit words in native byte order."""
     raw = bytes.fromhex(text)
     if sys.byteorder == "little":
         words = [raw[at : at + _BYTES_OF_WORD] for at in range(0, len(raw), _BYTES_OF_WORD)]

@@ -15,7 +15,7 @@ _NUMBER_MAX = 1e21  # bytes, hertz or Unix seconds
 
 
 def known(reading: GpuReading) -> tuple[GpuSample, ...] | None:
-    """Return () on a machine without GPUs, None if unknown."""
+    """Return the GPUs: () on a machine without any, None if unknown."""
     return () if reading.status == "no_driver" else reading.gpus
 
 
@@ -85,7 +85,7 @@ _GPU: Mapping[str, Convert] = {
 
 
 def _fields(value: Any, known: Mapping[str, Convert]) -> dict[str, Any]:
-    """Ignore unknown keys, which are a newer writer's."""
+    """Return the known fields. Unknown keys are a newer writer's."""
     if not isinstance(value, dict):
         raise TypeError("not an object")
     fields = {}
@@ -101,7 +101,7 @@ def _fields(value: Any, known: Mapping[str, Convert]) -> dict[str, Any]:
 
 
 def from_json(value: Any) -> tuple[GpuSample, ...]:
-    """Raises ValueError for an invalid value; the text begins with the field's path."""
+    """Parse GPUs. Raises ValueError for an invalid value; the text begins with the field's path."""
     if not isinstance(value, list):
         raise ValueError("gpus: not a list")  # noqa: TRY004 - one kind of error for damaged lines
     gpus = []
@@ -121,7 +121,7 @@ def _known(sample: GpuSample | ProcessSample, names: Mapping[str, Convert]) -> d
 
 
 def to_json(gpus: tuple[GpuSample, ...]) -> list[dict[str, Any]]:
-    """Leave out unknown fields."""
+    """Return JSON objects without unknown fields."""
     entries = []
     for gpu in gpus:
         entry = _known(gpu, _GPU)

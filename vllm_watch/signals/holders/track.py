@@ -1,4 +1,4 @@
-"""Keeps the history of one holder."""
+"""Keeps the history of one holder of GPU memory."""
 
 from dataclasses import dataclass
 
@@ -58,7 +58,7 @@ def begin(at_s: float, process: ProcessSample) -> Track:
 
 
 def is_same(before: ProcessSample, now: ProcessSample) -> bool:
-    """Return True if this PID is the same process."""
+    """Return True if both are one process, not two with one PID."""
     if before.create_time is not None and now.create_time is not None:
         return abs(before.create_time - now.create_time) <= SAME_START_SECONDS
     if (before.uid, before.cgroup) != (now.uid, now.cgroup) and None not in (now.uid, now.cgroup):
@@ -106,7 +106,7 @@ def follow(
 
 
 def _name(track: Track, process: ProcessSample) -> None:
-    """Titles are set after the start, and a dead process keeps its last one."""
+    """Update role and place. Titles are set after the start, and a dead process keeps its last one."""
     if process.cmdline or process.name:
         known = ProcessSample(
             pid=process.pid,
