@@ -17,13 +17,13 @@ UTILIZATION_MAX = 0.92
 """vLLM's default since 0.20: above it, CUDA graphs and fragmentation have no space."""
 
 GAIN_RATIO = 0.05
-"""Minimum gain as a share of the GPU's memory: a smaller one is not worth a restart."""
+"""Share of the GPU's memory: a smaller gain is not worth a restart."""
 
 PREEMPTIONS_MIN, PREEMPTED_RATIO = 20.0, 0.02
-"""Minimum preemptions, and their share of requests: each discards the work on a request, and users notice one in fifty."""
+"""A preemption discards the work on a request. Users notice it from one request in fifty."""
 
 HEADROOM_RATIO = 0.9
-"""Share of the requests that ran with a full cache to advise: all of them grow until they end."""
+"""Advise this share of the requests that ran with a full cache, as all grow until they end."""
 
 FEW_RATIO = 0.5
 """Below this share of the requests that fit at mean length, a few long ones fill the cache."""

@@ -9,7 +9,7 @@ from vllm_watch.signals.holders.words import seconds
 from vllm_watch.signals.records import Advice
 
 HALF_HOUR_SECONDS = 1800.0
-"""Long requests are rare, so only an absence longer than this is evidence."""
+"""Long requests are rare: only a longer absence is evidence."""
 
 REQUESTS_MIN = 200.0
 """Fewer requests prove little about users."""

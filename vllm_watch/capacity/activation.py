@@ -19,7 +19,7 @@ from vllm_watch.capacity.units import ceil_div
 
 _LOGIT_BYTES = 4  # float32
 _STREAMS = 3  # hidden states, residual, and the layer's output
-_USUAL_RATIO = 3.5  # intermediate size ÷ hidden size, if neither the config nor the weights show it
+_USUAL_RATIO = 3.5  # intermediate size / hidden size, if neither config nor weights give it
 _MOE_CHUNK_TOKENS = 32768  # more tokens than this pass the experts in chunks
 
 
@@ -72,7 +72,7 @@ def _encoder(model: Model, settings: Settings, element: int) -> tuple[int, int, 
 
 
 def _fetched(model: Model, settings: Settings) -> int:
-    """Return one layer's bytes, because V0 copies an offloaded layer to the GPU; V1 reads it in place."""
+    """Return one layer's bytes: V0 copies an offloaded layer to the GPU; V1 reads it in place."""
     ranks = settings.tensor_parallel_size * model.num_layers
     return count_parameters(model).matrices * dtype_bytes(settings.dtype) // ranks
 
@@ -85,10 +85,10 @@ def sampler_copies(release: Release) -> calibration.Figure:
 
 
 def _held(model: Model, settings: Settings, width: int, stream: int) -> int:
-    """Return all memory that the allocator has reserved, even if free, because releases before 0.6.4 count it.
+    """Return all memory that the allocator has reserved, free or not: releases before 0.6.4 count it.
 
-    The MLP's first output is too large for the block that attention has freed; its second output may fit there. The sampler
-    fits into the MLP's blocks.
+    The MLP's first output is too large for the block that attention has freed; its second output may fit there.
+    The sampler fits into the MLP's blocks.
     """
     tokens, ranks = settings.max_num_batched_tokens, settings.tensor_parallel_size
     element = dtype_bytes(settings.dtype)
@@ -108,8 +108,8 @@ def _held(model: Model, settings: Settings, width: int, stream: int) -> int:
 def _unpacked(model: Model, latent: LatentAttention, ranks: int) -> int:
     """Return MLA's elements per token in releases before it had its own cache.
 
-    The allocator keeps a block for each of these: queries; keys with values; keys; all three and the output, padded; the
-    unpadded output. Source: deepseek_v2.py of 0.6.4.
+    The allocator keeps a block each for: queries; keys with values; keys; all three and the output, padded; the unpadded
+    output. Source: deepseek_v2.py of 0.6.4.
     """
     head = latent.nope_dim + latent.rope_dim
     each = 2 * head + latent.nope_dim + 2 * latent.value_dim + 4 * PLAIN_MLA_HEAD

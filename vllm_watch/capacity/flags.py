@@ -20,20 +20,20 @@ _READS_FP8 = (
     "H200",
     "H20",
     "GH200",
-)  # Hopper only: its FlashAttention 3 reads an fp8 cache
+)  # Hopper: FlashAttention 3 has an fp8 cache
 _CPU_NAMES = ("cpu",)
 _UTILIZATION_OLD, _UTILIZATION_NEW = 0.9, 0.92
 
 
 @dataclass(frozen=True, slots=True)
 class Drafter:
-    """Speculative decoding. `layers` counts the drafter's layers with a cache."""
+    """Speculative decoding; `layers` counts the drafter's cached layers."""
 
     method: str
     tokens: int
     layers: int
     model: Model | None = None
-    """None: the layers have the shape of the target's full attention."""
+    """None: layers shaped like the target's full attention."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +148,7 @@ def obstacle(flags: Flags, model: Model) -> str | None:
 
 
 def _defaults_to_v0(flags: Flags, model: Model, gpu: Gpu | None) -> bool:
-    """Return True if vLLM would run V0. Source: EngineArgs._is_v1_supported_oracle of vLLM 0.8.5."""
+    """As EngineArgs._is_v1_supported_oracle of vLLM 0.8.5 decides."""
     if flags.release < releases.V1_BY_DEFAULT:
         return True
     if flags.release >= releases.V0_IS_GONE:

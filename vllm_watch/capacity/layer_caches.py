@@ -12,9 +12,7 @@ from vllm_watch.capacity.model import LayerKind, Model
 from vllm_watch.capacity.units import ceil_div, round_up
 
 _V0_PAD_ELEMENTS = 128  # 0.7.1 and 0.7.2 rounded MLA's 576 elements up to a multiple of this, 640
-PLAIN_MLA_HEAD = (
-    256  # before MLA had its own cache, heads of 192 were padded to the kernel's next size
-)
+PLAIN_MLA_HEAD = 256  # before MLA's own cache, heads of 192 were padded to the kernel's next size
 _INDEXER_SCALE_BYTES = 4
 _PLAIN_EDGE = 2  # layers at either end that TurboQuant skips
 
@@ -39,7 +37,7 @@ def stage_layers(model: Model, stages: int) -> tuple[tuple[LayerKind, ...], ...]
     count = model.num_layers
     sizes = [count // stages] * stages
     rest = count % stages
-    # Extra layers go to the second-last stage and those before it, because the last one holds the head.
+    # Extra layers go to the second-last stage and backwards: the last one holds the head.
     for index in range(rest):
         sizes[(stages - 2 - index) % stages] += 1
     cut, parts = 0, []
@@ -122,7 +120,7 @@ def _full(model: Model, settings: Settings) -> list[LayerCache]:
 
 
 def _heads_here(heads: int, settings: Settings) -> int:
-    """Return the KV heads per rank; if ranks outnumber heads, they hold copies."""
+    """Return the KV heads per rank; surplus ranks hold copies."""
     return max(1, heads // settings.tensor_parallel_size)
 
 

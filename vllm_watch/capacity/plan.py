@@ -79,7 +79,7 @@ class Plan:
 
     @property
     def lacks_state_blocks(self) -> bool:
-        """True if sequences outnumber the blocks for their states, so that vLLM captures no graphs."""
+        """True if sequences outnumber the blocks for their states: vLLM then captures no graphs."""
         settings = self.settings
         return (
             settings.release >= releases.STATE_BLOCK_PER_SEQUENCE
@@ -170,7 +170,7 @@ def with_flags(plan: Plan, flags: Flags, checkpoint: Checkpoint | None = None) -
 
 
 def _fullest_pool(model: Model, settings: Settings) -> Pool:
-    """Return the pool of the stage with the largest blocks, which limits the number of blocks in all stages."""
+    """Return the stage's pool with the largest blocks: all stages get its number of blocks."""
     parts = stage_layers(model, min(settings.flags.pipeline_parallel_size, model.num_layers))
     pools = []
     for index, kinds in enumerate(parts):

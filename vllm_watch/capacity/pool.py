@@ -12,12 +12,9 @@ from vllm_watch.capacity.flags import Settings
 from vllm_watch.capacity.layer_caches import LayerCache
 from vllm_watch.capacity.units import ceil_div
 
-_LATENT_ALIGNMENT = (
-    128  # MLA's kernels need blocks of a multiple of 128 tokens in models with states
-)
+_LATENT_ALIGNMENT = 128  # with states, MLA's kernels need blocks of a multiple of 128 tokens
 _KERNEL_BLOCK, _CPU_KERNEL_BLOCK = 16, 32
-# If the larger kind of cache has fewer than this many times the layers of the smaller, the smaller is padded, else the
-# larger is split.
+# If the larger kind has fewer than this many times the layers of the smaller, the smaller is padded; else the larger is split.
 _PAD_RATHER_THAN_SPLIT = 1.5
 
 
@@ -35,7 +32,7 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class Pool:
-    """A GPU's blocks, all of one size."""
+    """Blocks of one size."""
 
     bytes_per_block: int
     groups: tuple[Group, ...]
@@ -112,7 +109,7 @@ def make_pool(caches: list[LayerCache], settings: Settings) -> Pool:
 
 
 def _uniform_pool(caches: list[LayerCache], settings: Settings) -> Pool:
-    """Return the pool of a release without hybrid pools: each layer with a cache keeps all tokens, even if it has a window."""
+    """Without hybrid pools, each layer with a cache keeps all tokens, even if it has a window."""
     per_token = sum(each.bytes_per_token for each in caches)
     groups = (Group(len(caches), settings.block_size),) if per_token else ()
     return Pool(per_token * settings.block_size, groups, settings)
@@ -166,7 +163,7 @@ def _keeps_prefix_states(settings: Settings) -> bool:
 
 
 def _batches_in_flight(settings: Settings) -> int:
-    """Return the number of steps in flight, because windows keep the blocks of all."""
+    """Return the number of steps in flight: windows keep the blocks of all."""
     stages, asked = settings.flags.pipeline_parallel_size, settings.flags.async_scheduling
     if settings.release < releases.WINDOW_KEEPS_IN_FLIGHT:
         return 1

@@ -41,7 +41,7 @@ _PLAIN_MLPS = (
     "starcoder2",
     "gpt_bigcode",
 )
-# Families whose output head is tied to the embedding by default.
+# Families with an output head tied by default.
 _TIED = (
     "falcon",
     "mpt",
@@ -54,7 +54,7 @@ _TIED = (
     "opt",
     "gpt_bigcode",
 )
-# DeepSeek V4 and later: several tokens share one entry of the KV cache; a window and compressor states need extra memory.
+# DeepSeek V4 and later: several tokens share one cache entry; a window and compressor states need extra memory.
 _COMPRESSED = re.compile(r"(kv_)?compress_(ratio|rate)s?")
 
 
@@ -63,7 +63,7 @@ def read_config(config: Config) -> Model:
     try:
         model = _read(config)
     except (TypeError, ValueError, LookupError, AttributeError, ArithmeticError, RecursionError) as error:  # fmt: skip
-        # A wrong type anywhere is reported as an error of the config.
+        # A wrong type anywhere is an error of the config.
         raise WatchError(
             f"the config cannot be understood: {type(error).__name__}: {shown(error)}",
             "take the config.json of the checkpoint as it was published",
@@ -199,7 +199,7 @@ def _key_value_heads(config: Config, heads: int) -> int:
             if not is_size(value):
                 raise ValueError(f"{key}: {shown(value)}")
             return value
-        # Ignore the meaningless num_kv_heads of Falcon's old configs, which set multi_query.
+        # Falcon's old configs set multi_query and a meaningless num_kv_heads.
         if isinstance(value, int) and value > 0 and not _old_multi_query(config):
             return value
     attention = config.get("attn_config")  # MPT, DBRX
@@ -279,7 +279,7 @@ def _experts(config: Config) -> Experts | None:
     )
     return Experts(
         count=count,
-        # The default: Mixtral uses 2 of 8 experts, DeepSeek and Qwen 8 of more.
+        # Mixtral uses 2 of 8 experts; DeepSeek and Qwen use 8 of more.
         active=_first(config, "active") or (2 if count <= 16 else 8),  # noqa: PLR2004
         intermediate_size=_optional(size) or 0,
         shared_intermediate_size=shared,

@@ -1,4 +1,4 @@
-"""Suggest single flags that make a plan fit, the cheapest for users first. Each flag is printed only if a plan with it fits."""
+"""Suggest single flags that make a plan fit, the cheapest for users first. Each one is planned before it is printed."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -40,7 +40,7 @@ def suggestions(plan: Plan) -> tuple[Suggestion, ...]:
     if _is_refused(plan):
         return tuple(_other_splits(plan))[:1]
     found = [each for ways in WAYS for each, flags in ways(plan) if with_flags(plan, flags).fits]
-    if plan.kv_bytes <= 0:  # no memory is left for the cache, so other flags cost quality
+    if plan.kv_bytes <= 0:  # no cache fits: other flags cost quality
         found.sort(key=lambda each: each.flag != "--tensor-parallel-size")
     return tuple(found)
 

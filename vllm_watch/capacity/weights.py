@@ -9,9 +9,9 @@ from vllm_watch.capacity.parameters import count_parameters
 from vllm_watch.capacity.quantization import NONE, ONLINE, Quantization, find_quantization
 from vllm_watch.capacity.units import GIB, ceil_div
 
-_SAME = 0.03  # sizes this close are equal, because model cards round billions
+_SAME = 0.03  # sizes this close are equal: model cards round billions
 _LEAST_BYTES = 0.2  # per parameter: nothing below 2 bits is served
-_FEWEST_OF_ALL = 0.45  # bytes per parameter: if a GPU has fewer, some weights are elsewhere
+_FEWEST_OF_ALL = 0.45  # bytes per parameter: with fewer, some weights are elsewhere
 _LEAST = Quantization("4 bits", 0.5, 0.5, 0.5)  # without any scales
 _FOUR_BITS = Quantization("4 bits", 0.53125, 0.53125, 0.53125)
 _BELOW_FOUR_BITS = ("gguf", "aqlm", "hqq")  # also exist in two and three bits
@@ -99,7 +99,7 @@ def impossible(model: Model, settings: Settings, given: int) -> tuple[int, str] 
 
 
 def _copies(model: Model, settings: Settings, quantization: Quantization | None = None) -> int:
-    """Return the bytes of matrices that are not split, so that each rank holds them."""
+    """Return the bytes of matrices that each rank keeps whole."""
     ranks, stages = settings.tensor_parallel_size, settings.flags.pipeline_parallel_size
     how = quantization or find_quantization(settings.flags.quantization, model.quantization)
     size = how.attention or dtype_bytes(settings.dtype)

@@ -14,7 +14,7 @@ ALL_RATIO, STILL_RATIO = 0.9, 0.5
 """A finding begins when ALL_RATIO of the answers have the fault, and lasts until fewer than STILL_RATIO are."""
 
 SURE = 14.0
-"""Log odds against chance that a finding needs: one in a million, because a busy engine has a million windows in a year."""
+"""Least log odds against chance (one in a million), because a busy engine has a million windows in a year."""
 
 LEARNT_ANSWERS, LEARNT_SECONDS = 50.0, 600.0
 """Number of answers, and seconds, before earlier answers serve as a reference."""
@@ -23,7 +23,7 @@ PAST_HALF_SECONDS = 3 * 3600.0
 """Half-life of earlier answers, so long that changes within minutes do not become usual."""
 
 ALIKE_FACTOR = 2.0
-"""If mean request sizes differ by more than this factor, the requests come from other clients."""
+"""If mean request sizes differ by more, the requests come from other clients."""
 
 ADOPT_SECONDS = 3600.0
 """Requests of another kind become the usual after this long."""
@@ -121,9 +121,9 @@ class Answers:
         return "page" if cause == ENDLESS else self._in_place_of_others(cause, now)
 
     def _in_place_of_others(self, cause: str, now: Ends) -> str | None:
-        """Return the severity of short answers, or None.
+        """Return a severity or None.
 
-        They may be intended (classification needs one token), unless as many other answers are missing.
+        Short answers may be intended (classification needs one token), unless as many other answers are missing.
         """
         usual, is_now = (
             _count(cause, self._past) / self._seconds,

@@ -19,27 +19,27 @@ USUAL_FACTOR = 2.0
 """Page only above this multiple of the usual latency: a captioning job may always spend seconds on images."""
 
 HOLD_SECONDS = 180.0
-"""The latency must be high this long: a one-minute burst takes a minute to drain, and its requests another to finish."""
+"""Least duration: a one-minute burst takes a minute to drain, and its requests another to finish."""
 
 BLOCK_SECONDS, BLOCK_SECONDS_MAX = 30.0, 600.0
 BLOCK_REQUESTS = 10.0
 """A block needs this many requests, so that one huge prompt does not dominate the mean."""
 
 MEDIA_MIN = 0.1
-"""Minimum of images, audio or video clips per request; fewer do not explain a long mean latency."""
+"""Images, audio or video clips per request; fewer do not explain a long mean latency."""
 
 PAST_SECONDS, LEARNT_SECONDS = 6 * 3600.0, 600.0
 """The usual latency is averaged over PAST_SECONDS, and known after LEARNT_SECONDS."""
 
 CPU_BOUND_CORES = 0.8
-"""Python uses one core at most, so a slow API server below this waits for an engine that accepts no requests."""
+"""Python uses one core at most. A slow API server below this waits for an engine that accepts no requests."""
 
 
 class _Totals(NamedTuple):
     """Sums over a server's engines."""
 
     requests: float
-    outside_s: float  # rounding may make it fall
+    outside_s: float  # rounding may decrease it
     queued_s: float
     steps: float
     media: float

@@ -25,11 +25,11 @@ class Around:
     """Other targets related to this one."""
 
     missed_by: tuple[str, ...] = ()  # peers that wait for KV from this target, or fail without it
-    waited_for: tuple[str, ...] = ()  # those of `missed_by` that have no other source of KV
+    waited_for: tuple[str, ...] = ()  # peers of `missed_by` without another KV source
     peers: tuple[str, ...] = ()  # targets that exchange KV with this one
     ranks: tuple[str, ...] = ()  # targets that step together with this one
     stalled_ranks: tuple[str, ...] = ()
-    held_up_by: tuple[str, ...] = ()  # ranks whose own fault stalls this target
+    held_up_by: tuple[str, ...] = ()  # failed ranks that stall it
     others_gpus: frozenset[str] = frozenset()  # GPUs that only other servers use
     core: str | None = None  # title and PID of the only engine core on its GPUs
     left_core: str | None = None  # title and PID of an earlier server's stale engine core

@@ -46,17 +46,16 @@ OF_OTHERS = (PREEMPTION_THRASH, PEER_WAIT)
 VAGUE = frozenset((SLOW_ENGINE, UNKNOWN))
 
 UNREAD_SHARE = 0.5
-"""If running requests leave this share of the used cache unexplained, they are not the cause."""
+"""At this unexplained share of the used cache, running requests are not the cause."""
 
 LEAK_SHARE_MIN = 0.2
-"""A leak leaves at least this share of the cache without a request: prompts in progress and preempted requests blur the
-count by less."""
+"""Minimum share of the cache for a leak: prompts in progress and preempted requests blur the count by less."""
 
 LEAK_RISE_SECONDS = 20.0
 """A leak takes longer than this to build up; pages taken at once appear within one or two scrapes."""
 
 CREEP_SECONDS = 240.0
-"""A creeping leak takes longer than this to build up; a few prefills pin pages within a minute."""
+"""A creeping leak builds up for longer; a few prefills pin pages within a minute."""
 
 CREEP_FROM, CREEP_TO = 0.25, 0.75
 """The rise is timed between these shares of the current unexplained usage."""
@@ -66,7 +65,7 @@ CREEP_SAMPLES = 180
 """Unexplained usage is kept for an hour, once per CREEP_SAMPLE_SECONDS."""
 
 RECOVERING_RATIO = 0.9
-"""At this share of the baseline's throughput or more, the last scrape may show a recovery."""
+"""From this share of the baseline's throughput, the last scrape may show a recovery."""
 
 LONG_REQUESTS = 2.5
 """Requests this many times longer than after the engine's start fill the cache themselves."""
@@ -132,21 +131,19 @@ class Starvation:
 
     running: float
     usage: float
-    length_ratio: (
-        float | None
-    )  # length of recently finished requests ÷ their length after the start
+    length_ratio: float | None  # length of finished requests, recently ÷ initially
     preempted_share: float | None  # preemptions per finished request
     preempting: bool
     long_prompts_share: float | None
     long_prompt_tokens: float
-    late_length_ratio: float | None  # length ratio of requests begun during the starvation
+    late_length_ratio: float | None  # of requests begun during the starvation
     unexplained: float | None  # share of the cache beyond the usual
     rise_seconds: float | None
     awaiting: float = 0.0
     awaited: float = 0.0  # upper bound of the cache share of requests that wait for KV
     unheld: float | None  # share of the cache that no request holds
     unheld_rise_seconds: float | None
-    unheld_surely: bool  # for longer than any prompt takes to compute
+    unheld_surely: bool  # for longer than a prompt computes
 
 
 def of_starvation(facts: Starvation) -> Cause:
@@ -231,7 +228,7 @@ _UNHELD = "{:.0%} of the KV cache belongs to no running request"
 
 
 def crowded(running: float, usage: float, expected: float | None) -> Evidence:
-    """Describe the cache's usage. `expected` is the number of requests that usually cause it."""
+    """Describe the cache's usage. `expected`: usual requests at this usage."""
     one = round(running) == 1
     text = f"{running:.0f} {'request runs' if one else 'requests run'} with {usage:.0%} of the KV cache in use"
     usual = min(1.0, usage * running / expected) if expected else None

@@ -1,4 +1,4 @@
-"""Judges by an engine's own baseline whether its throughput has collapsed."""
+"""Judges an engine's throughput by its own baseline."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -32,10 +32,10 @@ CAUSE_HOLD_SECONDS = 20.0
 """Another cause replaces the first only after it has lasted this long, because one long request among few can mislead."""
 
 QUEUE_GROWTH, QUEUE_REQUESTS_MIN = 2.0, 5.0
-"""A cause in `collapse_causes.OF_OTHERS` pages once the queue is longer than 2 × (its length when the alarm began + 5)."""
+"""A cause in `collapse_causes.OF_OTHERS` pages once the queue exceeds 2 × (its length at first + 5)."""
 
 PASSES_SECONDS = 120.0
-"""If long prompts cause a shortage of KV pages, it pages only after this time: one prompt computes for 10 to 60 s."""
+"""A shortage due to long prompts pages only after this time: one prompt computes for 10 to 60 s."""
 
 
 class EngineJudge:
@@ -65,7 +65,7 @@ class EngineJudge:
         self._waits, self._outlived = StepWaits(), collapse_host.Outlived()
         self._creep = causes.Creep()
         self._capacity_tokens: float | None = None
-        self._awaited = 0.0  # upper bound of the cache share of requests that wait for remote KV
+        self._awaited = 0.0  # cache share that requests waiting for KV may hold
         self._long_prompts = LongPrompts()
         self._finished = Finished()
         self._finished_late = Finished()  # without requests from before the starvation
@@ -359,7 +359,7 @@ class EngineJudge:
         length = self._finished.tokens()
         late = self._finished_late.tokens(LATE_REQUESTS_MIN)
         block, size = comparison.block, self._capacity_tokens
-        if self._unheld_rise_seconds is None:  # measured only once, because later requests blur it
+        if self._unheld_rise_seconds is None:  # measured once: later requests blur it
             self._unheld_rise_seconds = self._pages.rise_seconds()
         return causes.Starvation(
             running=block.running,

@@ -20,28 +20,27 @@ CONTEXT_RATIO_MAX = 1.3
 """Requests count as alike up to this ratio of KV cache per running request."""
 
 SIBLINGS_TIMES_MIN = 2.0
-"""A finding beside the siblings needs this many times their running requests and step time. The factor is high, because
-routers spread requests unevenly."""
+"""Beside siblings, a finding needs this many times their running requests and step time: a high factor, because routers
+spread requests unevenly."""
 
 GRAIN = log(1.5)
-"""Rates of tokens per second this close (in log) count as one rate."""
+"""Tokens per second this close (in log) count as one rate."""
 
 RATES_MAX = 32
-"""Number of rates kept, which cover a factor of 400,000."""
+"""This many rates cover a factor of 400,000."""
 
 USUAL_SECONDS = 4 * 3600.0
 """Time over which the usual cost of a rate is averaged."""
 
 TIMES_MIN = 3.0
-"""A finding without siblings needs this many times the usual running requests and step time: adapters, grammars and images
-cost up to half more, and the resulting larger batch as much again."""
+"""A finding needs this many times the usual running requests and step time: adapters, grammars and images cost up to
+half more, and the resulting larger batch as much again."""
 
 LEARNT_TIMES = 1.5
-"""A cost above this multiple of the usual is not averaged into it, so that a growing slowdown does not become usual."""
+"""A cost above this multiple of the usual is ignored, so that a growing slowdown does not become usual."""
 
 PRESENT_TIMES, PRESENT_SECONDS = 2.0, 30.0
-"""The last half minute's work must also cost this many times the usual: the mean stays high while a recovered engine drains
-its queue."""
+"""The last half minute must also cost this many times the usual: the mean stays high while a recovered engine drains its queue."""
 
 HELD_TIMES, HELD_WORK_RATIO = 1.5, 1.5
 """A finding holds while the last half minute costs over HELD_TIMES the usual, with up to HELD_WORK_RATIO of the usual work."""

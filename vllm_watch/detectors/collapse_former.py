@@ -13,11 +13,10 @@ from vllm_watch.signals.baseline import Baseline
 from vllm_watch.signals.former import Models
 
 SLOW_LOG_RATIO = log(2.2)
-"""A finding needs steps longer by this log ratio: warming up (cold caches, kernel selection) makes a healthy process up to
-twice as slow for minutes."""
+"""Limit for a finding: warming up (cold caches, kernel selection) makes a healthy process up to twice as slow for minutes."""
 
 SLOW_SECONDS = 15.0
-"""Total time of slow blocks that a finding needs, without a normal block between them."""
+"""Total time of slow blocks for a finding, without a normal one between them."""
 
 DEVIATIONS = 2.0
 """Steps must also exceed the predecessor's by this many of its deviations."""

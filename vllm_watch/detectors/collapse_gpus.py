@@ -16,17 +16,17 @@ THROTTLES = frozenset(
 """NVML clock event reasons that show trouble; a software power cap is normal for a busy GPU."""
 
 CLOCK_SHARE_MAX = 0.8
-"""A clock below this share of the maximum (or usual) SM clock is low: boost clocks of a busy GPU vary by a tenth."""
+"""Lowest normal share of the maximum, or usual, SM clock: boost clocks of a busy GPU vary by a tenth."""
 
 CAPPED_SHARE = 0.69
-"""Assumed share of the maximum clock at the power limit, if the usual share is unknown: a healthy H100 in continuous matrix
-multiplication reaches its power limit of 700 W at 1367 of 1980 MHz (measured, driver 580.159)."""
+"""Usual share at the power limit, if unknown: a healthy H100 in continuous matrix multiplication reaches its power limit of
+700 W at 1367 of 1980 MHz (measured, driver 580.159)."""
 
 CLOCK_NEWS = 0.05
-"""Weight of a healthy scrape in the usual clock; it is small, because clocks drop before steps are found slow."""
+"""Weight of a healthy scrape in the usual clock; small, because clocks drop before steps are found slow."""
 
 NEIGHBOUR_SHARE_MIN = 0.1
-"""Minimum SM share of another process that slows an engine; desktops and exporters use 1 to 2 %."""
+"""Minimum SM share of a neighbour (another process); desktops and exporters use 1 to 2 %."""
 
 START_SECONDS_MAX = 900.0
 """An engine core starts within this time of its server."""
@@ -184,8 +184,7 @@ def _trees(processes: Sequence[ProcessSample]) -> list[list[ProcessSample]]:
 
 
 def _are_kin(a: ProcessSample, b: ProcessSample) -> bool:
-    """Return True if both processes belong to one engine. Processes of two vLLM servers have the same names, so parents
-    decide."""
+    """Return True if both belong to one engine. Processes of two vLLM servers have the same names, so parents decide."""
     if a.cgroup is not None and b.cgroup is not None:
         if a.cgroup != b.cgroup:
             return False

@@ -1,4 +1,4 @@
-"""Compares the step times of one server's engines (data-parallel siblings) at equal load."""
+"""Compares the step times of one server's engines at equal load."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -12,10 +12,10 @@ from vllm_watch.signals.scatter import scatter
 from vllm_watch.signals.step_model import StepModel
 
 ALIKE = 1.2
-"""An engine is slow above this ratio of its step time to its own after the start; request mixes differ by less."""
+"""An engine is slow at this multiple of its first step time; request mixes differ by less."""
 
 LOSS_LOG_RATIO = log(1.12)
-"""Steps that are this much longer than the siblings' for minutes are a loss."""
+"""Steps this much longer than the siblings' for minutes are a loss."""
 
 SIBLINGS_MIN = 2
 """With one sibling, neither engine can be the reference."""
@@ -27,10 +27,10 @@ SPREAD_DEVIATIONS = 5.0
 """A loss must also exceed this many deviations among the siblings."""
 
 SMOOTH_SECONDS = 300.0
-"""Averaging time, which evens out differences between requests."""
+"""Averages out differences between requests."""
 
 KNOWN_SECONDS = 600.0
-"""Work needed before a finding, in seconds: two smoothing times."""
+"""Seconds of work before a finding: two smoothing times."""
 
 _SPREAD_MIN = 0.015
 """Minimum deviation among the siblings, in log step time, because they may agree by chance."""
@@ -88,7 +88,7 @@ class Siblings:
         beside.seconds = min(KNOWN_SECONDS, beside.seconds + block.seconds)
 
     def judge(self, verdict: Verdict, ratios: Mapping[str, float], *, waits: bool) -> Verdict:
-        """`ratios`: each engine's step time ÷ its own after the start. `waits`: requests wait for this engine."""
+        """`ratios`: step time ÷ its value after the start; `waits`: the engine's requests wait."""
         siblings = self.of(verdict.engine)
         if verdict.state == FIRING:
             return _beside(verdict, ratios, siblings)
@@ -100,7 +100,7 @@ class Siblings:
         ]
         if beside is None or beside.seconds < KNOWN_SECONDS or len(others) < SIBLINGS_MIN:
             return verdict
-        # A slow engine makes its siblings seem fast, so they count only if their median is slow.
+        # A slow engine makes its siblings seem fast, so only a slow median counts.
         beyond = beside.log_ratio - max(0.0, median(others))
         limit = _limit(others) * (1.0 if beside.since_s is None else 0.5)
         if beyond < limit:

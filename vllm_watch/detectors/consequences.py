@@ -1,4 +1,4 @@
-"""Decides which slowdowns have consequences beyond a ticket. A yardstick is the reference that a slowdown is measured against."""
+"""Decides which slowdowns have consequences beyond a ticket."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -39,7 +39,7 @@ RULES = (
     Rule(PAGE, SIBLINGS, 1.45, 600.0),
     Rule(PAGE, FORMER, 3.0, 180.0, harm=False),
 )
-"""Grouped by yardstick, mildest first. A rule applies only if the rule before it does.
+"""Grouped by yardstick (the reference for step times), mildest first. A rule applies only if the rule before it does.
 
 Against the engine's own past: adapters, grammars and encoders cost up to 1.6 times (test worlds `lora_bursts`: six false
 pages a day at 1.45, one at 1.6, none at 1.7 in 24 seeds). A burst of images ends within 40 s. A restart costs minutes of

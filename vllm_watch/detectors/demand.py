@@ -18,7 +18,7 @@ DRAIN_SECONDS_MIN = 5.0
 """Shorter silences come from the timing of clients and scrapes; orchestrators wait longer between draining and stopping."""
 
 ARRIVALS_MISSED_USUAL = 3.0
-"""Chance explains this many missed arrivals once in twenty, so they are not evidence."""
+"""Chance explains this many missed arrivals once in twenty: not a sign."""
 
 AT_WORK_SECONDS = 60.0
 RATE_SECONDS = 300.0
@@ -79,7 +79,7 @@ class Demand:
     _lately: float = 0.0
     _step_s: float = 0.0
     _blind_s: float = 0.0
-    _canaries: float = 0.0  # sent, but not yet in the counters
+    _canaries: float = 0.0  # not yet counted
     _counts: Counts | None = None
     _silences: deque[float] = field(default_factory=lambda: deque(maxlen=SILENCES_KEPT))
 

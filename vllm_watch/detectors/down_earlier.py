@@ -1,4 +1,4 @@
-"""Judges a server that accepts connections without a response, and whose last answer went to an earlier run of the watcher.
+"""Judges a server that accepts connections without a response, and last answered an earlier run of the watcher.
 
 A starting vLLM refuses connections: its port is bound early (vLLM's `setup_server`), but uvicorn listens only when the
 engine is up, with one API server or many (`run_multi_api_server` passes the bound socket on). So this server hangs, or a

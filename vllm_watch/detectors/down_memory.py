@@ -20,7 +20,7 @@ AWAY_SECONDS_MAX = 600.0
 server may have been stopped, moved or scaled to zero."""
 
 ABSENCE_SECONDS_MAX = 7 * 86_400.0
-"""Longest absence of a server to remember: a week covers a weekend."""
+"""Longest learnt absence of a server: a week covers a weekend."""
 
 LIVES_KEPT = 8
 SILENCES_KEPT = 8

@@ -60,8 +60,8 @@ class Settings(BaseModel):
 
     loop_lives: int = Field(2, ge=1)
     loop_seconds: float = Field(300.0, gt=0)
-    """If the server was up for less in its last `loop_lives` lives together, it crashes at its start or first requests: a
-    restart does not help."""
+    """If its last `loop_lives` lives lasted less in total, the server crashes at its start or first requests: a restart does
+    not help."""
 
     loop_over_seconds: float = Field(120.0, gt=0)
     """A crash loop ends when the server has lived this long."""

@@ -19,7 +19,7 @@ SCALING_SECONDS = 600.0
 minutes. If that fails, it returns 503 forever."""
 
 SIGN_SECONDS = 60.0
-"""A health check that failed at most this long ago belongs to the silence."""
+"""A failed health check at most this long ago belongs to the silence."""
 
 BUSY_WAITING = 300.0
 BUSY_FDS = 500.0

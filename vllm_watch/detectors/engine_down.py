@@ -140,8 +140,8 @@ class Detector:
             run = self._run = Run(began_s=view.at_s)
         mute = self._is_mute(run, call, view.at_s)
         if run.refused and mute:
-            # One refusal proves the end: later calls may fail in other ways, as a starting server's port opens and closes
-            # and a stopped server's address vanishes.
+            # One refusal suffices even if later calls time out: a starting server's port opens and closes, a stopped one's
+            # address may vanish.
             return self._refused(view, run)
         if mute:
             return self._silent(view, run)
@@ -223,7 +223,7 @@ class Detector:
         if self._up_since_s is not None:
             self._lives.append(max(0.0, run.began_s - self._up_since_s))
         last = list(self._lives)[1:][-self._settings.loop_lives :]
-        # The first entry is ignored, because the server's start was not seen or it had run for long.
+        # The first life is ignored: its start was not seen, or it was long.
         short = len(last) >= self._settings.loop_lives and sum(last) < self._settings.loop_seconds
         self._looping = short or self._loading.attempts >= self._settings.loop_starts
 
@@ -235,7 +235,7 @@ class Detector:
         unused = not (used or signs or self._looping)
         run.unused = run.unused or unused
         early = down_s < self._patience_s(run)
-        # The server may have become idle between polls and been scaled down, as before.
+        # The server may have become idle between polls, and been scaled down again.
         taken = not demand.known and down_s < settings.away_factor * self._away_s
         slow = down_witnesses.slow_load(self._loading, view.at_s, run.began_s)
         refused = down_witnesses.lasting("seconds_refused", down_s, run.said)

@@ -35,7 +35,7 @@ STATE_VERSION = 1
 
 _CUDA = "xid_or_gpu_lost"
 _KV = "kv_transfer"
-"""Classes of failures that `vllm-watch diagnose` finds in the engine's log."""
+"""Failure classes of `vllm-watch diagnose`, found in the engine's log."""
 
 
 class Settings(BaseModel):
@@ -47,22 +47,22 @@ class Settings(BaseModel):
     """If this share of the ended requests failed, every client is affected."""
 
     most_seconds: float = Field(15.0, gt=0)
-    """Most requests must fail for this long: a restarted peer or worker fails only the requests in flight, at one moment."""
+    """Time for `most_ratio`: a restarted peer or worker fails only the requests in flight, at one moment."""
 
     some_ratio: float = Field(0.1, gt=0, le=1)
     """If one request in ten fails, clients that retry may fail again."""
 
     some_seconds: float = Field(60.0, gt=0)
-    """Some requests must fail for this long, because a passing fault ends sooner."""
+    """Time for `some_ratio`: a passing fault ends sooner."""
 
     few_ratio: float = Field(0.02, gt=0, le=1)
-    """If two requests in a hundred fail, a warning is due."""
+    """Two in a hundred deserve a warning."""
 
     failures_min: int = Field(3, ge=1)
-    """Fewer failures may be one client's odd request and its retries."""
+    """Fewer may be a client's odd request, retried."""
 
     advise_seconds: float = Field(60.0, gt=0)
-    """A restart is advised after this time: a process that a CUDA error kills usually dies sooner."""
+    """Time until a restart is advised: a CUDA error usually kills the process sooner."""
 
 
 class Detector:

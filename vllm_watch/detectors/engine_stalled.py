@@ -1,7 +1,7 @@
 """Detects an engine that has work but completes no step, or waits forever, while `/health` answers 200.
 
-Source: vLLM #37729, #39863, #46811 (in one of them `num_requests_running` was 0 during the hang); recordings of a real vLLM
-0.32 with its EngineCore stopped.
+Source: vLLM #37729, #39863, #46811 (`num_requests_running` was 0 in one hang); recordings of a real vLLM 0.32 with its
+EngineCore stopped.
 """
 
 from collections.abc import Iterable, Sequence
@@ -47,7 +47,7 @@ NEEDS = Needs(
 STATE_VERSION = 3
 
 PAUSES_USUAL = 3
-"""A pause length is usual if at least this many recent pauses were as long."""
+"""A pause length is usual if this many recent pauses were as long."""
 
 NOTICE_FACTOR = 1.5
 """A pause this many times longer than usual is suspicious."""
@@ -59,20 +59,19 @@ PAGE_SECONDS = 15.0
 """A shorter hang opens a ticket, because stops of 9 to 14 s end by themselves and are not worth a page."""
 
 FDS_GROWN_UNSEEN_MIN = 8.0
-"""This many new connections suggest a hang if they are the only sign of demand: idle proxies open a few spare ones."""
+"""Minimum of new connections if they are the only sign of demand: idle proxies open a few spare ones."""
 
 FINISHES_MISSED_MIN = 10.0
-"""A hang is certain if this many requests should have finished at the usual rate and none did: chance explains 10 once in
-20,000 (e^-10)."""
+"""This many finishes missed at the usual rate prove a hang: chance explains 10 once in 20,000 (e^-10)."""
 
 FDS_SHARE_MISSED_MIN = 0.5
 """New connections per missed finish that prove that requests still arrive."""
 
 FDS_RISES_MISSED_MIN = 2
-"""The number of connections must rise in this many polls: then requests arrived one after the other."""
+"""Connections must rise in this many polls, so that requests arrived one after the other."""
 
 FDS_RISES_UNSEEN_MIN = 4
-"""Replaces FDS_RISES_MISSED_MIN if too few finishes are missed, because an idle pool opens all its connections at once."""
+"""Replaces FDS_RISES_MISSED_MIN if too few finishes are missed: an idle pool opens its connections at once."""
 
 
 _WHAT = {
@@ -120,8 +119,7 @@ class Detector:
         return self._ranks.told(view, verdicts)
 
     def _core(self, view: View, engine: str) -> str | None:
-        """Return the title and PID of the engine's process. `around.core` is used only for a single engine, because the
-        driver does not map processes to engines."""
+        """Use `around.core` only for a single engine, because the driver does not map processes to engines."""
         alone = view.around.core if len(view.signals.engines) == 1 else None
         return self._cores.get(engine, alone)
 
@@ -242,8 +240,8 @@ class Detector:
             empty = usage is None or usage <= self._settings.kv_empty_ratio
             return ("admission_deadlock" if empty else "hang"), queued_s
         still_s = view.at_s - progress.life_s
-        # Before any change was seen, wait for FOLLOWED_SECONDS: by then a hung engine's clients have given up (OpenAI's
-        # after 600 s) and retried.
+        # If in doubt, wait for FOLLOWED_SECONDS: then a hung engine's clients have given up (OpenAI's after 600 s) and
+        # retried.
         notice_s = (
             self._notice_seconds(view, engine, sample, alone=alone)
             if believed

@@ -126,13 +126,13 @@ class Failures:
     def look(
         self, at_s: float, ends: Ends, sample: EngineSample | None, restarts: int, *, asleep: bool
     ) -> None:
-        """Add a poll. `sample` is None for a server of several engines."""
+        """`sample`: None for a server of several engines."""
         then = self._looks[-1][1] if self._looks else None
-        # `api` may fall, and the last three fields are not vLLM's counters but ours.
+        # `api` may fall, and this class counts the last three.
         if then is None or asleep or restarts != self._restarts or not all(map(ge, ends[1:-3], then[1:-3])):  # fmt: skip
             self._begin(at_s, ends, sample, restarts)
             return
-        # vLLM counts a refusal before its 503 response, so `api` may fall for a moment.
+        # vLLM counts a refusal before its 503, so `api` may dip.
         ends = ends._replace(api=max(ends.api, then.api))
         grown = growth(then, ends)
         hung_up = 0.0 if grown.tokens or not ends.tokens else grown.aborted
@@ -211,7 +211,7 @@ class Failures:
 def _short_and_cut(
     grown: Ends, before: EngineSample | None, now: EngineSample | None
 ) -> tuple[float, float]:
-    """Return lower bounds of the short and of the cut answers."""
+    """Return lower bounds of both counts."""
     if before is None or now is None or not grown.done or not now.generation_tokens:
         return 0.0, 0.0  # a pooling model
     got = _at_most(before.request_generation_tokens, now.request_generation_tokens)

@@ -19,7 +19,7 @@ NEEDS = Needs(must=(Need(("gpus",), "the GPUs and their driver's errors are not 
 
 
 class Settings(BaseModel):
-    """How long a sign of a fault counts."""
+    """How long a sign counts."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
@@ -27,7 +27,7 @@ class Settings(BaseModel):
     """A GPU is lost if this many lists omit it without an error."""
 
     xid_seconds: float = Field(60.0, ge=0)
-    """The driver reports an Xid once; its consequences (a crash, more codes) follow within a minute."""
+    """An Xid is reported once; its consequences (a crash, more codes) follow within a minute."""
 
     ecc_seconds: float = Field(300.0, ge=0)
     """Memory errors within five minutes are one burst."""

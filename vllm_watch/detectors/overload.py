@@ -1,4 +1,4 @@
-"""Detects a queue that lasts. Source: vLLM's advice on `num_requests_waiting`."""
+"""Detects a lasting queue. Source: vLLM's advice on `num_requests_waiting`."""
 
 from collections import deque
 from collections.abc import Sequence
@@ -34,8 +34,7 @@ FOLLOWED_SECONDS = 60.0
 
 RATE_SECONDS = 60.0
 USUAL_SECONDS = 3600.0
-"""Averaging times of the recent and the usual rate of finished requests: after an idle time, the rate of one minute is
-uncertain."""
+"""Averaging times of the recent and usual rates of finished requests: after an idle time, a minute's rate is uncertain."""
 
 STANDS_SECONDS, SHRINKS_SECONDS = 60.0, 600.0
 """A shrinking queue counts as lasting if it has existed for STANDS_SECONDS and, at its pace, needs SHRINKS_SECONDS to
@@ -46,9 +45,8 @@ DRAIN_SHARE = 0.3
 
 
 DEFERRED_SECONDS, DEFERRED_MIN, DEFERRED_TIMES = 120.0, 3.0, 4.0
-"""Requests that vLLM defers, for example while a grammar compiles, are stuck if, for DEFERRED_SECONDS, there are at least
-DEFERRED_MIN of them and DEFERRED_TIMES the usual number: compiling takes seconds, and vLLM's clients give up within two
-minutes."""
+"""Deferred requests (waiting for a grammar, for example) are stuck if, for DEFERRED_SECONDS, there are at least DEFERRED_MIN
+of them and DEFERRED_TIMES the usual number: compiling takes seconds, and vLLM's clients give up within two minutes."""
 
 DEFERRED_KNOWN_SECONDS = 600.0
 """Time to learn the usual number of deferred requests."""
@@ -67,7 +65,7 @@ class Settings(BaseModel):
     bursts on an engine with enough capacity."""
 
     hold_seconds: float = Field(default=20.0, gt=0)
-    """The queue must last this long without shrinking, because a burst ends before an operator could act."""
+    """The queue must last this long without shrinking: a burst ends before an operator could act."""
 
 
 _KEPT = ("running_peak", "step_tokens_peak", "cache_tokens", "former_tokens")
@@ -188,7 +186,7 @@ class EngineJudge:
         if delay is None:
             return Verdict(state=UNKNOWN, kind=KIND, engine=self.engine)
         if block.waiting and not block.running:
-            # While no request is served, more replicas would not help.
+            # No request is served: more replicas do not help.
             self._since_s = None
             return Verdict(state=UNKNOWN, kind=KIND, engine=self.engine)
         stuck = self._stuck() if self._deferred else None

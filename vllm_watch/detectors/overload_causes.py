@@ -49,13 +49,13 @@ def of_queue(queue: Queue) -> Cause:
 
 
 def deferred(count: float) -> Cause:
-    """Return the cause of requests that vLLM defers, not for lack of capacity."""
+    """Return the cause if requests do not wait for capacity."""
     text = f"{requests(count)} deferred: they wait for a grammar to compile or a LoRA slot, and not for capacity"
     return Cause(DEFERRED, (Evidence(name="requests_deferred", value=count, text=text),))
 
 
 def paused(seconds: float, count: float) -> Cause:
-    """Return the cause of a pause that does not end."""
+    """Return the cause if a pause does not end."""
     text = f"paused through /pause for {seconds / 60:.0f} min with {requests(count)} in hand"
     return Cause(PAUSED, (Evidence(name="seconds_paused", value=round(seconds), unit="s", text=text),))  # fmt: skip
 

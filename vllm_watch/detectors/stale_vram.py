@@ -1,4 +1,4 @@
-"""Warns of GPU memory that is held without use, so that the next start of an engine fails.
+"""Warns of GPU memory held without use, which makes the next start of an engine fail.
 
 Source: vLLM #55510, #42017, #43060 and a dozen similar ones.
 """
@@ -20,12 +20,12 @@ NEEDS = Needs(must=(Need(("gpus",), "no holder of GPU memory is seen"),))
 _LIMITS = Limits()
 
 KEPT_SHARE_MIN = 0.5
-"""A sleeping engine that keeps this share of its memory has freed none; one that sleeps well keeps contexts and CUDA graphs,
-less than a tenth. If it was never seen awake, the whole GPU counts as its memory."""
+"""Asleep, an engine keeps either everything or less than a tenth of its memory (contexts and CUDA graphs). For an engine
+never seen awake, the whole GPU counts as its memory."""
 
 
 class Settings(BaseModel):
-    """Least size of memory to warn of, and how long it must be unused."""
+    """Least size and unused time of memory to warn of."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
@@ -33,28 +33,28 @@ class Settings(BaseModel):
     """Less memory does not prevent a start; a context alone takes 300 to 600 MiB."""
 
     dead_seconds: float = Field(_LIMITS.dead_seconds, gt=0)
-    """Memory of an ended process: 100 GiB are freed within seconds, but a slow driver needs longer."""
+    """Time after the end: 100 GiB are freed within seconds, but a slow driver needs longer."""
 
     stuck_seconds: float = Field(_LIMITS.stuck_seconds, gt=0)
-    """Memory of a process in state D without interruption: slow disks and network file systems take less time."""
+    """Time in state D without interruption: slow disks and network file systems take less."""
 
     orphan_seconds: float = Field(_LIMITS.orphan_seconds, gt=0)
-    """Memory of a worker whose parent died: unless it hangs, it exits within 40 s."""
+    """Time without its parent: unless it hangs, a worker exits within 40 s."""
 
     notebook_seconds: float = Field(_LIMITS.notebook_seconds, gt=0)
-    """Memory of a notebook: users come back sooner after a pause to read, think or talk."""
+    """Idle time of a notebook: users come back sooner after a pause to read, think or talk."""
 
     process_seconds: float = Field(_LIMITS.process_seconds, gt=0)
-    """Memory of another idle process: training waits for data, ranks or a disk, but not for an hour."""
+    """Idle time of a process: training waits for data, ranks or a disk, but not for an hour."""
 
     stopped_seconds: float = Field(_LIMITS.stopped_seconds, gt=0)
-    """Memory of a stopped process: by then a debugging session has ended or resumed."""
+    """Time stopped: by then a debugging session has ended or resumed."""
 
     unaccounted_seconds: float = Field(_LIMITS.unaccounted_seconds, gt=0)
-    """Memory without an owner: an exiting process causes it for some seconds."""
+    """Time without an owner: the memory of an exiting process has none for some seconds."""
 
     asleep_seconds: float = Field(120.0, gt=0)
-    """Memory of a sleeping engine: weights of 150 GiB reach host memory within a minute, at 3 GiB/s and more."""
+    """Time asleep: weights of 150 GiB reach host memory within a minute, at 3 GiB/s and more."""
 
     def limits(self) -> Limits:
         return Limits(**self.model_dump(exclude={"bytes_min", "asleep_seconds"}))
@@ -149,9 +149,7 @@ def _hurts(view: HostView, uuid: str) -> str:
     ]  # fmt: skip
     if up:
         return f", which {', '.join(up)} {'uses' if len(up) == 1 else 'use'}"
-    names = ", ".join(
-        each.name for each in using
-    )  # the processes of servers that are down may be stale
+    names = ", ".join(each.name for each in using)  # a dead server's processes may be stale
     return f", which {names} used when last scraped" if using else ""
 
 

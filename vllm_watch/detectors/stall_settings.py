@@ -28,10 +28,10 @@ class Settings(BaseModel):
     until a restart (vLLM #45414: more than 9 minutes)."""
 
     notice_unseen_seconds: float = Field(60.0, gt=0)
-    """Used if the gauges show an idle engine, and only open connections show demand."""
+    """Used if the gauges read idle, and only open connections show demand."""
 
     notice_seconds_max: float = Field(120.0, gt=0)
-    """Upper bound of notice_seconds for engines with long usual pauses: by then users have waited long enough."""
+    """Upper bound for engines with long usual pauses: by then users have waited long enough."""
 
     advise_seconds: float = Field(60.0, gt=0)
     """A restart costs minutes of loading and every request in flight. vLLM itself reports a worker's silence after 60 s

@@ -1,4 +1,4 @@
-"""Collects evidence for and against a stall: an engine with work that completes no step."""
+"""Finds evidence that an engine with work completes no step (stall)."""
 
 from collections import deque
 from dataclasses import dataclass, field, fields
@@ -14,20 +14,19 @@ from vllm_watch.support.counts import requests
 from vllm_watch.support.durations import in_words
 
 PAUSES_KEPT = 16
-"""This many survived pauses are kept: the longest one delays the advice to restart, the usual ones the first report."""
+"""Number of survived pauses kept: the longest delays a restart, the usual ones a first report."""
 
 PAUSE_SECONDS_MIN = 2.0
 """A shorter pause may be a step."""
 
 HABIT_SECONDS_MAX = 20.0
-"""A longer reported stall does not become usual: an engine that hangs for a minute is unhealthy each time."""
+"""A longer stall does not become usual: an engine that hangs for a minute is unhealthy each time."""
 
 FDS_GROWN_MIN = 3.0
-"""Net growth of connections during the silence that shows demand: one or two may be a scraper's or a browser's."""
+"""Net growth of connections during the silence: one or two may be a scraper's or a browser's."""
 
 CANARY_SECONDS_MIN = 2.0
-"""A canary (a one-token test request) that failed faster than this was refused, if its outcome is not recorded: its key or
-model name was wrong."""
+"""A faster failure of a canary (a one-token request) without an outcome was a refusal (wrong key or model name)."""
 
 GPU_IDLE_RATIO = 0.05
 """A GPU that runs kernels for less than this share of the time computes no long step."""
@@ -41,7 +40,7 @@ def _last() -> "deque[float]":
 
 @dataclass(slots=True)
 class Habits:
-    """Lengths in seconds of pauses during work that ended by themselves."""
+    """Seconds of pauses during work that ended by themselves."""
 
     usual: deque[float] = field(default_factory=_last)  # without long reported stalls
     survived: deque[float] = field(default_factory=_last)
@@ -101,7 +100,7 @@ def begin(engine: Engine, view: View) -> None:
 
 
 def served(engine: Engine, view: View, name: str) -> None:
-    """Forget failed canaries and update the usual rate of finishes, because a step has ended."""
+    """A step ended: drop the signs of a stall."""
     engine.canary_failures = 0
     signals = view.signals.engines.get(name)
     engine.finish_rate = (signals and signals.requests_finished_per_second) or 0.0
@@ -146,8 +145,7 @@ def learn(engine: Engine, progress: Progress, *, young: bool) -> None:
 
 
 def count_connections(engine: Engine, view: View, long_s: float) -> None:
-    """Follow the number of open connections. vLLM closes idle ones after 5 s, so a connection open for `long_s` waits for an
-    answer."""
+    """Count connections. vLLM closes idle ones after 5 s, so a connection open for `long_s` waits for an answer."""
     now = view.signals.process_open_fds
     if now is None:
         return

@@ -1,9 +1,8 @@
-"""Opens one incident if many targets fall silent at once: the common cause is most likely the watcher's own network, proxy
-or host.
+"""Many targets that fall silent at once share one cause, most likely the watcher's own network, proxy or host.
 
 Restarting them would be the worst response, so one incident pages for all, and the `engine_down` incidents of that minute
 become linked tickets without advice. A target that stays silent after most are back pages on its own. A server that answers,
-even with an error, is not a member of the incident.
+even with an error, is not a member.
 
 No later stage changes an incident. After a restart of the watcher, members not scraped yet count as silent.
 """
@@ -39,29 +38,28 @@ KNOWN_SECONDS = 600.0
 """A target counts as answering until this long after its last answer."""
 
 SETTLED_SECONDS = 30.0
-"""A silent member is reported alone only after most members have been back for this long, because each returns at its own
-poll."""
+"""Most members must be back this long before a silent one is reported alone, because each returns at its own poll."""
 
 _SILENT = frozenset(("refused", "connect_timeout", "read_timeout", "disconnected", "dns", "tls"))
 
 _ANSWERS = frozenset(("engine_dead", "health_failing", "crash_loop"))
-"""Causes that are found in a server's answer, so the path to the server is not broken."""
+"""Causes that prove an answer, so the path to the server is not broken."""
 
 
 class Fleet:
-    """Changes incidents between their judgement and their publication."""
+    """Changes incidents after judgement, before publishing."""
 
     def __init__(self, share: float = 0.5, targets_min: int = 3) -> None:
         """A silence is common if more than `share` of the known targets, and at least `targets_min`, are silent."""
         self.target = WATCHER
-        self.opened: dict[str, int] = {}  # number of incidents by kind
+        self.opened: dict[str, int] = {}  # by kind
         self._share = share
         self._targets_min = targets_min
         self._targets: dict[str, Target] = {}
         self._singles: dict[str, Incident] = {}
-        self._links: dict[str, str] = {}  # ID of a single incident → ID of the common one
+        self._links: dict[str, str] = {}  # single incident → common incident (IDs)
         self._unscraped: dict[str, None] = {}
-        self._waiting: dict[str, None] = {}  # IDs of single incidents that may become common
+        self._waiting: dict[str, None] = {}  # single incidents that may become common
         self._common: Common | None = None
         self._explained: Collection[str] = ()
         self._clock_s: float | None = None  # offset from the observations' clock to Unix seconds
@@ -78,7 +76,7 @@ class Fleet:
         return {"version": STATE_VERSION, "opened": opened, "links": links, "common": common}
 
     def restore(self, state: stored.Stored) -> list[str]:
-        """Restore the state before `take_up` is called; return the errors."""
+        """Restore before `take_up`; return the errors."""
         try:
             stored.version(state, STATE_VERSION)
             opened = {kind: stored.count(n) for kind, n in stored.mapping(state["opened"]).items()}
@@ -142,8 +140,7 @@ class Fleet:
         late_s: float = 0.0,
         explained: Collection[str] = (),
     ) -> list[IncidentEvent]:
-        """Process one poll and return all events to publish, in order. `explained` are the targets that another page already
-        covers."""
+        """Process one poll and return all events to publish, in order. `explained` targets have another page already."""
         self._explained = explained
         t = observation.t
         now_s = t if observation.monotonic_s is None else observation.monotonic_s
@@ -193,7 +190,7 @@ class Fleet:
             return [told]
         self._singles[name] = incident
         if common is not None and incident.cause in _ANSWERS:
-            common.held.pop(name, None)  # the server answered, so its incident has another cause
+            common.held.pop(name, None)  # the server answered: another problem
         if name in self._waiting:
             return [self._shown(event)]
         if common is None:
@@ -318,7 +315,7 @@ class Fleet:
         if common.members and now_s - common.back_s < SETTLED_SECONDS:
             return []
         released = self._released(common, t, now_s)
-        # Trouble may return, so the incidents of recovered members end only after their quiet time.
+        # The trouble may return, so incidents of recovered members end after their quiet time.
         if any(name in self._singles for name in common.held):
             return released
         self._common = None

@@ -31,12 +31,12 @@ class Target:
 
 @dataclass(slots=True)
 class Common:
-    """The open incident that targets share."""
+    """The open common incident."""
 
     incident: Incident
     moment_s: float  # when the silence began, or the incident opened
     unseen: str  # outcome of the scrapes, if silent before this run
-    known: int  # number of targets that had answered
+    known: int  # targets that had answered
     members: dict[str, None]
     back_s: float | None = None  # most members are back since then
     held: dict[str, None] = field(default_factory=dict)  # ids of single incidents
@@ -50,7 +50,7 @@ class Common:
 
     @classmethod
     def restored(cls, state: stored.Stored) -> "Common":
-        """Restore the incident. Raises one of stored.DAMAGE."""
+        """Raises one of stored.DAMAGE."""
         return cls(
             record.restore(state["incident"]), stored.number(state["moment_s"]), stored.text(state["unseen"]),
             stored.count(state["known"]), dict.fromkeys(stored.texts(state["members"])),

@@ -15,7 +15,7 @@ SETTLED_LOOKS = 3
 """Cause or advice changes only after this many verdicts in a row, because near a boundary causes alternate."""
 
 RETURNED_SECONDS = 10.0
-"""A shorter absence is flicker, so its end does not count as a return."""
+"""A shorter absence is flicker, not a return."""
 
 Life = tuple[float | None, int]  # process start, counter resets
 
@@ -30,9 +30,7 @@ class Followed:
     lost_mark: lost.Mark
     quiet_s: float = 0.0
     recovering_since_s: float | None = None
-    rival: tuple[str, bool] | None = (
-        None  # the new cause (or advice) that may replace the known one
-    )
+    rival: tuple[str, bool] | None = None  # possible new cause and advice
     rival_looks: int = 0
     rival_since_s: float = 0.0
 
@@ -137,7 +135,7 @@ class Followed:
 
     @classmethod
     def restored(cls, state: stored.Stored) -> "Followed":
-        """Restore an incident. Raises one of stored.DAMAGE."""
+        """Raises one of stored.DAMAGE."""
         rival = state["rival"]
         return cls(
             incident.restore(state["incident"]),

@@ -26,7 +26,7 @@ Trouble = tuple[str, str | None, str]  # kind, engine, family of causes
 
 @dataclass(frozen=True, slots=True)
 class Worst:
-    """The main evidence of an incident when it was worst."""
+    """The main evidence when it was worst."""
 
     t: float  # Unix seconds
     measure: float
@@ -57,7 +57,7 @@ class Incident:
     updated_t: float  # of summary and evidence
     began_t: float  # first bad poll
     ended_t: float | None = None  # first good poll
-    closes_t: float | None = None  # when it ends if no poll finds it again
+    closes_t: float | None = None  # expected end if it stays clear
     phase: str = ACTIVE  # ACTIVE | RECOVERING
     firing: bool = True  # the last poll found it
     times: int = 1  # occurrences, each within a day of the last
@@ -86,7 +86,7 @@ class Incident:
 
     @property
     def hangs(self) -> bool:
-        """Return True if thread stacks help to explain the incident."""
+        """Return True if thread stacks may explain it."""
         return self.kind == "engine_stalled" or self.cause == "api_hang"
 
     @property

@@ -32,7 +32,7 @@ from vllm_watch.signals import stored
 STATE_VERSION = 3
 
 QUIET_LOOKS = 3.0
-"""An incident ends after this many usual poll intervals without a finding, because one poll does not prove recovery."""
+"""An incident ends after this many usual poll intervals without a finding: one poll does not prove recovery."""
 
 QUIET_LOOKS_SECONDS_MAX = 180.0
 """QUIET_LOOKS intervals never take longer than this."""
@@ -43,7 +43,7 @@ class Moment:
     """The part of a poll that incidents depend on."""
 
     t: float  # Unix seconds
-    at_s: float  # seconds of a clock that is never set
+    at_s: float  # on a timeline without clock steps
     up: bool
     process_start_time: float | None = None  # Unix seconds
     restarts: Mapping[str, int] = field(default_factory=dict)  # counter resets by engine
@@ -56,10 +56,8 @@ class Lifecycle:
     def __init__(self, target: str) -> None:
         self._target = target
         self._followed: dict[Key, Followed] = {}
-        self._found_since_s: dict[
-            Key, float
-        ] = {}  # since when problems without an incident are found
-        self._over: dict[Key, float] = {}  # when the problem of a published incident was last found
+        self._found_since_s: dict[Key, float] = {}  # findings without an incident
+        self._over: dict[Key, float] = {}  # when published trouble was last found
         self._recurrence = Recurrence()
         self._lost = LostRequests()
         self._at_s: float | None = None
@@ -277,8 +275,8 @@ class Lifecycle:
         }
 
     def restore(self, state: stored.Stored, kinds: Container[str]) -> None:
-        """Restore the incidents of `kinds`. Time without a watcher does not count as quiet. If the state is damaged, raises
-        one of stored.DAMAGE and changes nothing."""
+        """Restore incidents of `kinds`; unwatched time does not count as quiet. Raises one of stored.DAMAGE; then nothing
+        changes."""
         stored.version(state, STATE_VERSION)
         followed = [Followed.restored(each) for each in state["followed"]]
         since = {_key_of(each): stored.number(each[2]) for each in state["found_since_s"]}
@@ -310,7 +308,7 @@ def _told(known: Incident) -> Sequence[object]:
 
 
 def _life(moment: Moment, engine: str | None) -> Life:
-    """Return a value that changes when the process of this engine (None: of any engine) does."""
+    """Return a value that changes with the process of this engine (None: any)."""
     counted = moment.restarts
     restarts = sum(counted.values()) if engine is None else counted.get(engine, 0)
     return moment.process_start_time, restarts

@@ -13,13 +13,13 @@ USUAL_SECONDS = 1800.0
 """The usual rate is averaged over this much time without incidents."""
 
 USUAL_SECONDS_MIN = 60.0
-"""Minimum time without incidents before the usual rate is known."""
+"""Until then the usual rate is unknown."""
 
 CHANCE_DEVIATIONS = 3.0
 """Failures count if they exceed the usual rate by this many standard deviations (Poisson)."""
 
 PAST_MAX = 32
-"""Number of counter steps kept, because incidents begin some polls before they open."""
+"""Counter steps kept, because incidents begin some polls before they open."""
 
 
 class Counted(NamedTuple):
@@ -31,7 +31,7 @@ class Counted(NamedTuple):
 
 
 KEPT_MAX = 128
-"""Limit of absent engines, because a hostile server may report new names each time."""
+"""Limit of absent engines: a hostile server may report new names each time."""
 
 Mark = Mapping[str, Counted]
 """Counts by engine when the incident began."""
@@ -143,7 +143,7 @@ class LostRequests:
 
     @classmethod
     def restored(cls, state: Iterable[Any]) -> "LostRequests":
-        """Restore the counts. Raises one of stored.DAMAGE."""
+        """Raises one of stored.DAMAGE."""
         lost = cls()
         for name, begun_s, restarts, counter, in_flight, at_s, well_s, well_failed, past in state:
             one = _Engine(
@@ -158,7 +158,7 @@ class LostRequests:
 
 
 def kept(mark: Mark) -> list[list[Any]]:
-    """Return a mark as plain values."""
+    """Return plain values."""
     return [[name, *counted] for name, counted in mark.items()]
 
 

@@ -1,4 +1,4 @@
-"""Decides when trouble that recurs is notified again: once it has doubled. Pure."""
+"""Decides when recurring trouble notifies again: once it has doubled. Pure."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, astuple, dataclass
@@ -15,30 +15,30 @@ QUIET_SECONDS = 30.0
 """An incident ends after this long without a finding: retries and drained queues flicker for seconds."""
 
 QUIET_SECONDS_OF: Mapping[str, float] = {"throughput_collapse": 60.0}
-"""A longer quiet time for this kind: one-minute rates cross any limit under random load."""
+"""Longer, because one-minute rates cross any limit under random load."""
 
 QUIET_SECONDS_MAX = 240.0
 """Longest quiet time, which doubles with each occurrence: an end must be reported within five minutes."""
 
 FORGOTTEN_SECONDS = 86_400.0
-"""After a day without an occurrence the trouble is new: periodic causes have at most a day's period."""
+"""After a day the trouble is new: periodic causes have at most a day's period."""
 
 DOUBLED = 2.0
 """Notify again at this multiple of the occurrences, or of the total duration."""
 
 UNTOLD_SECONDS_MAX = 300.0
-"""A page that lasts this long is notified even if the trouble recurs often."""
+"""A page that lasts this long is notified, however often it recurred."""
 
 
 @dataclass(frozen=True, slots=True)
 class Recurring:
-    """How often a problem occurred within a day, and how long it lasted."""
+    """Occurrences of one problem within a day."""
 
     times: int
     within_seconds: float  # until now or the last end
     ill_seconds: float  # in total
     text: str
-    earlier: str = ""  # ID of the incident that notified people; "": this one
+    earlier: str = ""  # incident that notified people; "": this one
 
     @property
     def told(self) -> bool:
@@ -68,13 +68,13 @@ class _Past:
 
 
 class Recurrence:
-    """Follows the problems of one target for a day."""
+    """Follows one target's problems for a day."""
 
     def __init__(self) -> None:
         self._past: dict[Trouble, _Past] = {}
 
     def begun(self, key: "Trouble", at_s: float, lasted_s: float = 0.0) -> tuple[int, float]:
-        """Count an occurrence. Return the number of occurrences, and the quiet time before the end."""
+        """Count an occurrence. Return the occurrences, and the quiet time before the end."""
         for each in [each for each, past in self._past.items() if _forgotten(past, at_s)]:
             del self._past[each]
         began_s, past = at_s - lasted_s, self._past.get(key)
@@ -119,7 +119,7 @@ class Recurrence:
         return [[*key, *astuple(past)] for key, past in self._past.items()]
 
     def restore(self, state: Sequence[Any]) -> None:
-        """Restore the state. If it is damaged, raises one of stored.DAMAGE and changes nothing."""
+        """Raises one of stored.DAMAGE; then nothing changes."""
         if not isinstance(state, list):  # of an earlier release
             return
         past = {}
@@ -165,7 +165,7 @@ def plain(recurring: Recurring | None) -> dict[str, Any] | None:
 
 
 def from_plain(said: stored.Stored | None) -> Recurring | None:
-    """Restore from the published form. Raises one of stored.DAMAGE."""
+    """Restore it. Raises one of stored.DAMAGE."""
     if said is None:
         return None
     return Recurring(

@@ -16,13 +16,13 @@ SUBSUMES: dict[str, tuple[str, ...]] = {
     "engine_failing": ("throughput_collapse", "overload"),
     "throughput_collapse": ("overload",),
 }
-"""Each kind, and its effects on the same engine: one that is dead or stalled generates nothing and grows a queue."""
+"""Effects on the same engine: one that is dead or stalled generates nothing and grows a queue."""
 
 ORDER = tuple(STATE_OF)
-"""Kinds in order of opening: causes open before their effects."""
+"""Causes open before their effects."""
 
 CAUSES_BESIDE = ("gpu_fault", "stale_vram", "host_memory_growth")
-"""Kinds that stay open with their effects, because they have their own end and remedy."""
+"""Causes that stay open with their effects: they have their own end and remedy."""
 
 _EFFECTS = ("engine_down", "engine_stalled", "engine_failing", "throughput_collapse")
 
@@ -30,13 +30,13 @@ WAITS_FOR_A_PEER = (
     ("engine_stalled", "peer_wait"), ("engine_stalled", "rank_wait"), ("engine_failing", "kv_transfer"),
     ("throughput_collapse", "peer_wait"), ("overload", "peer_wait"),
 )  # fmt: skip
-"""Kinds and causes that a peer's incident explains (`targets[].peers`, `targets[].gang`)."""
+"""Findings that a peer's incident explains (`targets[].peers`, `targets[].gang`)."""
 
 _STALL_OVER_COLLAPSE_SECONDS = 30.0
-"""A stall replaces a collapse only after this time, because a collapsed engine makes few steps."""
+"""A stall must last this long: a collapsed engine makes few steps."""
 
 _DOWN_OVER_COLLAPSE_SECONDS = 60.0
-"""A crash replaces a collapse only after this time, because a restart was probably advised."""
+"""A shorter end of a collapsed server is probably a restart, as advised."""
 
 _HOLD_SECONDS = {
     ("engine_stalled", "throughput_collapse"): _STALL_OVER_COLLAPSE_SECONDS,
@@ -66,7 +66,7 @@ def covers(outer: Incident, kind: str, engine: str | None) -> bool:
 
 
 def _effects_of(incident: Incident) -> tuple[str, ...]:
-    """Return the incident's effects; none if only some requests fail, because the engine serves the others."""
+    """Return the incident's effects; none if only some requests fail: the engine serves the others."""
     if incident.kind == "engine_failing" and incident.severity != "page":
         return ()
     return SUBSUMES.get(incident.kind, ())
@@ -140,8 +140,7 @@ def linked(one: Incident, other: Incident) -> bool:
 def severity_beside(
     incident: Incident, severity: str, open_: Iterable[Incident]
 ) -> tuple[str, str]:
-    """Return the severity and the reason for its change, or "". An effect is a ticket while the incident of its cause, a
-    peer or another rank pages."""
+    """Return the severity and the reason for its change, or "". An effect is a ticket while its cause, a peer or another rank pages."""
     for each in open_ if severity == "page" else ():
         causes = is_cause(each) or of_ranks(incident, each)
         peer = waits(incident) and not waits(each) and _pages(each)

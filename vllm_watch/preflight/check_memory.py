@@ -19,8 +19,7 @@ CONTEXT_BYTES = GIB // 2
 """vLLM reads free memory after it creates its CUDA context (and NCCL), which takes 0.3 to 0.6 GiB by card and driver."""
 
 UNSURE_RATIO = 0.02
-"""Error of the plan, as a share of the GPU's memory (on public start-up logs, some per cent of the KV cache). A launch that
-lacks less than this is not stopped."""
+"""The plan's error, as a share of the GPU (on public start-up logs some per cent of the KV cache). A launch that lacks less is not stopped."""
 
 _HOLDERS_NAMED = 3
 _UTILIZATION_LEAST = 0.05  # below, no model's weights fit
@@ -40,7 +39,7 @@ def is_short(facts: Facts, judged: GpuHolders) -> bool:
 
 
 def memory_missing(facts: Facts) -> str:
-    """Name the GPUs that lack memory for the launch, with the processes that hold it; return "" if none does."""
+    """Name the GPUs that lack memory for the launch, and the holders; "" if none does."""
     if not facts.gpus or len(taken(facts)) < ranks_here(facts):
         return ""
     short = []
@@ -86,7 +85,7 @@ def check_memory(facts: Facts) -> Iterator[Finding]:
 
 
 def check_fits(facts: Facts) -> Iterator[Finding]:
-    """Compare the model's weights, activations and one request of max_model_len with vLLM's memory budget."""
+    """Compare weights, activations and one request of max_model_len with vLLM's budget."""
     if facts.flags_error is not None or not facts.gpus or not taken(facts):
         return
     plan = sizing.plan(facts)

@@ -45,7 +45,7 @@ READ = (
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """A parsed command. `flags` has long names with dashes; a switch is "true" or "false"."""
+    """`flags` has long names with dashes; a switch is "true" or "false"."""
 
     argv: tuple[str, ...]
     program: str
@@ -64,7 +64,7 @@ class Command:
         return default if value is None else value.lower() not in ("false", "0", "no")
 
     def whole(self, name: str, default: int) -> int:
-        """Return a number; the default replaces an invalid one, which another check reports."""
+        """Return the default for an invalid number: another check reports it."""
         value = self.flags.get(name, "")
         return int(value) if is_whole(value) else default
 
@@ -216,7 +216,7 @@ def _whole_name(name: str) -> str:
 
 def _values(name: str, rest: Sequence[str]) -> list[str]:
     if vllm_flags.is_switch(name) or vllm_flags.is_switch(name.removeprefix("no-")):
-        # Some releases of vLLM took a value: --enable-chunked-prefill False.
+        # Some releases took a value: --enable-chunked-prefill False.
         return list(rest[:1]) if rest[:1] and rest[0] in ("True", "False") else []
     taken: list[str] = []
     for word in rest:

@@ -1,4 +1,4 @@
-"""All fields that any vLLM release has exported for an engine in /metrics."""
+"""Every field that any vLLM release has offered in an engine's /metrics."""
 
 from collections.abc import Mapping
 
@@ -15,7 +15,7 @@ class Histogram:
     sum: float | None
     bounds: tuple[
         float, ...
-    ] = ()  # upper bounds in ascending order, differing between releases; the last is +Inf
+    ] = ()  # upper bounds, ascending, the last is +Inf; they differ between releases
     cumulative: tuple[float, ...] = ()  # observations at or under each bound
 
 
@@ -23,8 +23,8 @@ class Histogram:
 class EngineSample:
     """Gauges, counters since start and histograms of one engine.
 
-    None means that this engine does not export the field, which differs from 0. A field without an `engine` label in vLLM
-    (http, cache_config_info of old versions) is repeated on each engine.
+    `None`: this engine does not export the field, which differs from 0. A field without an `engine` label in vLLM (http,
+    cache_config_info of old versions) is repeated on each engine.
     """
 
     engine: str  # vLLM's `engine` label, "0" if it has none
@@ -82,13 +82,11 @@ class EngineSample:
     kv_block_idle_before_evict_seconds: Histogram | None = None
     kv_block_reuse_gap_seconds: Histogram | None = None
     num_requests_kv_fetch_by_stage: Labelled | None = None
-    # These three are by family, without the common prefix.
+    # by family, without the common prefix
     kv_failures: Labelled | None = None  # failed or late transfers, stores and loads
     kv_transfers: Labelled | None = None
     operations_in_flight: Labelled | None = None  # running now: sleep, wake, weight updates
-    lora_requests_info: Mapping[str, str] | None = (
-        None  # of the newest series, whose value is its time
-    )
+    lora_requests_info: Mapping[str, str] | None = None  # the newest series; its value is its time
     spec_num_accepted_tokens: float | None = None
     spec_num_draft_tokens: float | None = None
     spec_num_emitted_tokens: float | None = None
@@ -103,8 +101,8 @@ class EngineSample:
     avg_generation_throughput: float | None = None
     http_responses: Labelled | None = None  # over all handlers
     http: Mapping[str, Labelled] | None = None
-    process_start_time: float | None = None  # Unix seconds; start of the API server
-    created_time: float | None = None  # Unix seconds; start of the counters (V1, one process)
+    process_start_time: float | None = None  # Unix seconds; of the API server
+    created_time: float | None = None  # Unix seconds; of the counters (V1, one process)
 
 
 JUDGED = frozenset((
@@ -118,11 +116,10 @@ JUDGED = frozenset((
     "kv_transfers", "operations_in_flight", "num_requests_kv_fetch_by_stage", "admission_rejections", "http_responses",
     "lora_requests_info", "engine_steps", "last_engine_iteration", "estimated_flops_per_gpu",
 ))  # fmt: skip
-"""Only these fields are read from a watched engine, because the other histograms would be half of the sample. `vllm-watch
-read` reads all."""
+"""Only these are read from a watched engine: the other histograms would be half of the sample. `vllm-watch read` reads all."""
 
 COUNTED = frozenset(("iteration_tokens", "prefill_time", "decode_time"))
-"""Only count and sum of these histograms are judged, so `cumulative` is empty for a watched engine."""
+"""Histograms judged by count and sum only: `cumulative` is empty for a watched engine."""
 
 
 FAILED = "error"

@@ -72,8 +72,8 @@ class ProcessState:
 
 
 CANARY_OUTCOMES = ("ok", "unanswered", "busy", "refused", "failed", "unreached")
-"""Only "unanswered" (accepted, but no answer in time) shows a hang: "busy" is an answer (429, 503), "refused" our mistake or
-the server's limit, "failed" an error of the server, and "unreached" a request that never arrived."""
+"""Only "unanswered" (accepted, but no answer in time) shows a hang: "busy" is an answer (429, 503), "refused" our
+mistake or the server's limit, "failed" an error of the server, and "unreached" never got there."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

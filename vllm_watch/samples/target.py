@@ -46,7 +46,7 @@ class Target:
 
     @property
     def host_and_port(self) -> str:
-        """Return host and port; an IPv6 address has brackets, as in a scrape configuration."""
+        """An IPv6 address has brackets, as in a scrape configuration."""
         parts = urlsplit(self.url)
         host = parts.hostname or ""
         port = parts.port or (443 if parts.scheme == "https" else 80)

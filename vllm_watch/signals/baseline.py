@@ -1,5 +1,4 @@
-"""Compares an engine with itself after its start, block by block (see blocks.py). While a slowdown is suspected, the
-baseline does not change."""
+"""Compares an engine with itself after its start, block by block. While a slowdown is suspected, nothing is learnt."""
 
 from dataclasses import dataclass
 from math import exp, log
@@ -33,7 +32,7 @@ SLOW_ALARM_SECONDS = 7.0
 """Shortest time to an alarm; long prefills and host hiccups last a second or two."""
 
 UNHURRIED = 0.5
-"""Weight of a slow block while no request waits, relative to 1 while some do."""
+"""Weight of a slow block while no request waits."""
 
 STARVED_RATIO = 0.85
 """If requests wait, throughput below this share of the usual is a loss. At saturation, a real engine's throughput
@@ -52,14 +51,14 @@ STARVED_ALARM_SECONDS = 7.0
 """Shortest time to an alarm, as for slow steps."""
 
 DRAIN_SECONDS = 40.0
-"""An alarm clears after at least this long, because requests are admitted in waves while pages are held."""
+"""An alarm clears after at least this long: while pages are held, requests are admitted in waves."""
 
 DOUBT = 0.3
-"""At this CUSUM level and above, the baseline does not change."""
+"""From this CUSUM level on, nothing is learnt."""
 
 DRIFT = 0.1
-"""Above this smoothed log ratio of step time the baseline does not change: a creeping slowdown stays below the other limits
-for minutes, and must not become normal."""
+"""Above this smoothed log ratio of step time nothing is learnt: a creeping slowdown stays below the other limits for
+minutes, and must not become normal."""
 
 DRIFT_BLOCKS = 8.0
 """Blocks over which the ratio for DRIFT is smoothed."""
@@ -71,7 +70,7 @@ ALARM_KEPT_SECONDS = 60.0
 """An alarm survives a shorter absence of the watcher: its incident cannot have ended."""
 
 RESTORED_LEVEL_MAX = 0.5
-"""Highest CUSUM level after a longer absence: there is no alarm, but the baseline does not change until new blocks decide."""
+"""Highest CUSUM level after a longer absence: no alarm holds, but nothing is learnt until new blocks decide."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,7 +110,7 @@ class Baseline:
         self.reset()
 
     def reset(self) -> None:
-        self._lacks: frozenset[str] = frozenset()  # inputs that blocks lack
+        self._lacks: frozenset[str] = frozenset()  # missing inputs
         self._models = {self._lacks: StepModel()}
         self.throughput = Throughput()
         self.slow = Cusum(SLOW_ALARM_SECONDS, DRAIN_SECONDS)

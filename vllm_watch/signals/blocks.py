@@ -1,4 +1,4 @@
-"""Joins polls into blocks, each of the shortest time over which means are reliable."""
+"""Joins polls into blocks, the shortest times with reliable means."""
 
 from operator import attrgetter
 
@@ -9,7 +9,7 @@ from vllm_watch.signals.long_prompts import LongPrompts
 from vllm_watch.signals.state import requests_awaiting_kv
 
 BLOCK_SECONDS_MIN = 1.9
-"""Two polls at one a second: one poll is not enough, because prompt tokens are counted when a prefill ends."""
+"""Two polls at one a second: prompt tokens are counted only when a prefill ends."""
 
 BLOCK_STEPS_MIN = 20.0
 """The mean of this many steps scatters by a few per cent."""
@@ -18,7 +18,7 @@ BLOCK_SECONDS_MAX = 8.0
 """A block ends after this time even with fewer steps, so that slow engines are judged."""
 
 NEEDED = ("requests_running", "kv_cache_usage", "prompt_tokens", "generation_tokens")
-"""Without these series, a load seems lighter than it is, so such polls are not used."""
+"""Without these series, a load seems lighter than it is."""
 
 LOAD = ("iteration_tokens", "inter_token_latency", "prefix_cache_queries", "prefix_cache_hits")
 
@@ -88,7 +88,7 @@ class Blocks:
     def add(
         self, at_s: float, sample: EngineSample, *, anew: bool, engines: int = 1
     ) -> Block | None:
-        """Add a poll, and return a block if it completes one. `anew`: earlier polls are not comparable."""
+        """Add a poll; return the block that it completes. `anew`: earlier polls are not comparable."""
         if not tells_load(sample):
             self._first = None
             return None
@@ -187,7 +187,7 @@ def began_anew(before: EngineSample, now: EngineSample) -> bool:
 
 
 def tells_load(sample: EngineSample) -> bool:
-    """Return True if the poll has all series about the load."""
+    """Return True if the poll has all load data."""
     return None not in _needed_of(sample)
 
 
@@ -228,14 +228,13 @@ def _mean(a: Histogram | None, b: Histogram | None) -> float | None:
 
 
 def _latency(a: EngineSample, b: EngineSample, generated: float) -> float | None:
-    """Return the mean inter-token latency; for a pooling engine, which has none, the mean prefill time."""
+    """Return the inter-token latency, or a pooling engine's prefill time."""
     between_tokens = _mean(a.inter_token_latency, b.inter_token_latency)
     return between_tokens if generated or between_tokens else _mean(a.prefill_time, b.prefill_time)
 
 
 def _computed_prompt(a: EngineSample, b: EngineSample) -> float | None:
-    """Return the computed prompt tokens. The cached share is a ratio of hits to queries, because these may be counted in
-    blocks."""
+    """Return the computed prompt tokens. The cached share is hits ÷ queries, as both may count blocks."""
     prompt = _grown(a.prompt_tokens, b.prompt_tokens)
     if prompt is None:
         return None
@@ -256,7 +255,7 @@ def _steps(
 def _step_seconds(
     seconds: float, steps: float | None, latency: float | None, *, busy: bool
 ) -> float | None:
-    """Return the lesser of elapsed time ÷ steps, which idle time inflates, and the latency, which preemptions inflate."""
+    """Return the lesser of elapsed time ÷ steps (idle time inflates it) and latency (preemptions do)."""
     if not steps:
         return None
     elapsed = seconds / steps

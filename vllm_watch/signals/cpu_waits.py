@@ -16,19 +16,19 @@ LOOKS_MAX = 4096
 """Polls kept: an hour at one a second."""
 
 BLOCK_WINDOW_SECONDS = 60.0
-"""Time for which polls are kept: longer than a block, which lasts at most 8 s or one poll interval."""
+"""Polls are kept for longer than a block, which lasts at most 8 s or one interval."""
 
 SAME_SECONDS = 1e-3
-"""Times closer than this belong to one poll, because sums are rounded."""
+"""Closer times belong to one poll, because sums are rounded."""
 
 SMOOTHING = 0.3
-"""Weight of a block in a mean. It equals the weight for step times, so that both scatter alike."""
+"""Weight of a block, as for step times, so that both scatter alike."""
 
 UNSEEN_SECONDS_MAX = 30.0
 """A finding holds this long without data: readings come late on a host short of CPUs."""
 
 SHARE_MAX = 0.99
-"""Highest share of waits in a block. A wait is counted when it ends, so a block may show too much."""
+"""Highest share of a block: waits are counted at their end, so a block may show too much."""
 
 USUAL_SECONDS_MIN = 10.0
 """Healthy steps, at least five blocks, before the usual wait is known."""
@@ -83,7 +83,7 @@ class Waited:
     explained_ratio: float  # share of the slowdown's logarithm
     share: float
     usual_share: float
-    throttled_share: float | None  # share of the periods of its CPU limit
+    throttled_share: float | None  # of its CPU limit's periods
     who: str
 
 

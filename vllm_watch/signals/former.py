@@ -10,7 +10,7 @@ FORMER_WORK_SECONDS = 900.0
 """A process with less work met few loads, so its predecessor's models are kept."""
 
 NEAR = 1.2
-"""Cache sizes of one model differ by up to this factor between releases; other models differ far more."""
+"""Cache sizes differ by up to this factor between releases, and far more between models."""
 
 _FOUND_OUT = frozenset(("num_gpu_blocks", "num_cpu_blocks"))
 

@@ -84,7 +84,7 @@ _COUNTERS = 3
 
 
 def life_of(sample: EngineSample, server: ServerSample = UNKNOWN_SERVER) -> Life:
-    """Return the identity of the process that a poll saw."""
+    """Return the identity that a poll saw."""
     steps = sample.iteration_tokens
     started = sample.process_start_time
     return Life(

@@ -13,7 +13,7 @@ PATIENCE_FACTOR = 1.5
 """A start may take this multiple of the longest start seen: the page cache may be cold, or a disk slower."""
 
 PATIENCE_SECONDS_MIN = 60.0
-"""Shortest limit for a start, because half of a short start is only seconds."""
+"""Shortest limit: half of a short start is only seconds."""
 
 STARTS_KEPT = 8
 
@@ -124,7 +124,7 @@ class Loading:
 
     def _learn(self, t: float, silent_s: float, start: float | None) -> None:
         if start is None:
-            took_s = silent_s  # an upper bound: the server may have been away before it started
+            took_s = silent_s  # an upper bound: the server may have been away before
         elif self._life_start is not None and same_start(start, self._life_start):
             return  # the same process: its network was broken
         else:
@@ -157,7 +157,7 @@ def same_start(a: float, b: float) -> bool:
 
 
 def lives_on(process: ProcessState | None, life_start: float | None) -> bool:
-    """Return True if the process of the last answer certainly lives."""
+    """Return True if that process is known to live."""
     return (
         process is not None
         and process.alive is True

@@ -1,8 +1,8 @@
 """Finds the part of one engine's KV cache that no running request can hold.
 
-If usage grows but tokens in flight (prompts and outputs, less finished requests) do not, pages leak. Only changes of the
-tokens count, because aborted requests are never subtracted and shared prefixes count twice. Source: vLLM's
-v1/metrics/stats.py (prompts are counted when computed, requests when they finish).
+If usage grows but tokens in flight (prompts and outputs, less finished requests) do not, pages leak. Only changes of tokens
+count, because aborted requests are never subtracted and shared prefixes count twice. Source: vLLM's v1/metrics/stats.py
+(prompts are counted when computed, requests when they finish).
 """
 
 from collections import deque
@@ -19,13 +19,13 @@ ENTRIES = 180
 """Entries of the fine history: an hour, one per 20 s."""
 
 COARSE_GRAIN_SECONDS = 240.0
-"""Interval of the coarse history, which spans half a day: reported vLLM leaks starve an engine after three to eight hours."""
+"""Interval of the coarse history, of half a day: reported vLLM leaks take three to eight hours to starvation."""
 
 RECENT_ENTRIES = 40
 """Latest blocks kept, to time sudden changes."""
 
 WELL_ENTRIES_MIN = 3
-"""Entries needed from before the trouble: they span a minute, so that a prefill does not count as normal."""
+"""Entries needed from before the trouble: a minute, so that a prefill does not count as normal."""
 
 ZERO_SHARE = 0.1
 """The healthy level is the lowest tenth of the last hour: the beginning of a leak, without outliers."""
@@ -55,7 +55,7 @@ class Pages:
     def __init__(self) -> None:
         self._capacity: float | None = None
         self._awaited = 0.0
-        self._idle_tokens: float | None = None  # the unknown constant of `Entry.tokens`
+        self._idle_tokens: float | None = None  # the unknown constant
         self._idle = [0.0, 1.0]  # duration, minimum usage
         self.idle_lost = 0.0
         self._history = RingBuffer(ENTRIES, len(Entry._fields))

@@ -1,7 +1,7 @@
 """Follows one engine's progress: time without output, and time without any change.
 
-Output is a token, a first token or a finished request. Other changes are signs of life. They count as progress at most for
-the time of the longest prefill, and only until the engine has computed more tokens than its cache holds.
+Output is a token, a first token or a finished request. Other changes are signs of life. They count as output at most for the
+time of the longest prefill, and only until more was computed than the cache holds.
 """
 
 from collections.abc import Mapping
@@ -17,34 +17,34 @@ from vllm_watch.signals.capacity import kv_cache_tokens, longest_request_tokens
 from vllm_watch.support.durations import in_words
 
 PATIENCE_SECONDS = 60.0
-"""Signs of life count as progress for at least this long."""
+"""Signs of life count as output for at least this long."""
 
 ATTENTION_TOKENS = 60_000.0
 """Prompt length at which attention costs as much as the rest: an 8B model of Llama's shape takes 16 GFLOP a token, and
 0.26 MFLOP more per prompt token. Larger models reach it later."""
 
 PREFILL_SECONDS_UNKNOWN = 600.0
-"""Assumed time of the longest prefill if the engine's rate or longest prompt is unknown: a million tokens at 1,700 a second."""
+"""Longest prefill if the engine's rate or longest prompt is unknown: a million tokens at 1,700 a second."""
 
 PROMPTS_MIN = 10.0
-"""A prefill rate is computed from at least this many finished prompts, because the first ones compile kernels."""
+"""Least finished prompts for a rate, because the first ones compile kernels."""
 
 TOGETHER_SECONDS = 8.0
 """Clients that leave this soon after the last step leave together; during a hang they leave one by one, at their timeouts."""
 
 GONE_SHARE = 0.9
-"""If this share of the requests in flight was answered or closed, all are gone: a scraper may connect meanwhile."""
+"""This share of the requests in flight counts as all, because a scraper may connect meanwhile."""
 
 CLOSED_MIN, ANSWERED_MIN = 3.0, 10.0
-"""This many closed connections or HTTP responses are enough to prove that clients left: a scraper closes one or two, and a
-gateway that polls /v1/models every five seconds gets six responses in two polls of 15 s. If there are fewer of both,
-connections and responses must agree."""
+"""This many closed connections, or HTTP responses, suffice to prove that clients left: a scraper closes one or two, and a
+gateway that polls /v1/models every five seconds gets six responses in two polls of 15 s. If both are fewer, they must agree.
+"""
 
 FOLLOWED_SECONDS = 600.0
-"""After a longer gap between polls nothing counts as unchanged, because clock, process and requests may differ."""
+"""After a longer gap nothing counts as unchanged: clock, process and requests may differ."""
 
 PACE_SECONDS = 10.0
-"""Averaging time of the usual rate of closed connections, which rises when a client's pool shrinks after a burst."""
+"""Averaging time of the usual rate of closed connections: a client's pool shrinks after a burst."""
 
 _NUMBERS = (
     "last_s",
@@ -64,12 +64,12 @@ class Poll:
 
     counters: tuple[float | None, ...]
     outputs: tuple[float | None, ...]
-    gauges: tuple[float | None, ...]  # only a scheduler changes them; the last is KV usage
+    gauges: tuple[float | None, ...]  # changed only by a scheduler; KV usage last
     waiting: float
     work: float
     finished: float  # without failed and aborted requests
     aborted: float
-    loaded: float  # KV of other servers: finished transfers, or bytes
+    loaded: float  # remote KV: ended transfers, or bytes
     fds: float | None
     responses: float | None
 
@@ -84,14 +84,14 @@ class Progress:
         self.poll: Poll | None = None
         self.first = True
         self.met = False  # something has changed between two polls
-        # What changed since the previous poll: anything, a counter of work, the output.
+        # Changed since the previous poll: anything, a work counter, output.
         self.moved = self.served = self.output = False
         self.last_s = self.life_s = self.output_s = self.served_s = 0.0
         self.queued_s = 0.0  # since when requests wait and none runs
         self.silent_polls = 0
         self.pause_s = 0.0  # silence that this poll ended
         self.rest_s: float | None = None
-        self.waking = False  # no step since the engine slept or was paused
+        self.waking = False  # no step since it rested
         # All clients left with the last step: every witness agrees (`gone`), or one of two does (`doubtful`).
         self.gone = self.doubtful = False
         self.overdue = ""  # a clause: why signs of life no longer replace output
@@ -109,7 +109,7 @@ class Progress:
         self, at_s: float, sample: EngineSample, server: ServerSample, engines: int, *,
         restarted: bool = False, at_rest: bool = False,
     ) -> None:  # fmt: skip
-        """Follow one poll. `restarted`: the counters were reset. `at_rest`: the engine sleeps, or is paused on purpose."""
+        """`restarted`: the counters were reset; `at_rest`: the engine sleeps or is paused on purpose."""
         if at_s - self.last_s > FOLLOWED_SECONDS:
             self.forget()
         before, now = self.poll, _poll(sample, server)
@@ -143,7 +143,7 @@ class Progress:
             self._gained = 0.0
         self._gained += max(0.0, (now.gauges[-1] or 0.0) - (was.gauges[-1] or 0.0))
         self.poll, self.last_s = now, at_s
-        # Connections belong to the whole server, so they are evidence only if it has one engine.
+        # Connections belong to the whole server.
         if now.work and not self.served and not begins and engines == 1:
             self._note_clients(at_s, now)
         self.overdue = self._overdue(sample, server, engines)
@@ -164,9 +164,7 @@ class Progress:
         self._fds_least = None
         if then is None or (at_s - self.served_s > TOGETHER_SECONDS and self.silent_polls > 1):
             return
-        ended = max(
-            0.0, then.work - now.work
-        )  # these requests finished as usual, and closed their connections
+        ended = max(0.0, then.work - now.work)  # these ended as usual, with their connections
         usual = 2.0 * max(0.0, self._pace_before) * (at_s - self._before_s)
         closed = _fall(then.fds, now.fds, max(ended, usual))
         answered = _fall(now.responses, then.responses, now.finished - then.finished)

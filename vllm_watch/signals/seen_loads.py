@@ -16,7 +16,7 @@ GRAIN = log(NEAR)
 BLOCKS_MIN = 2
 
 LOADS_MAX = 64
-"""Eight by eight loads span a factor of 25 in tokens and in cache."""
+"""Eight by eight loads span a factor of 25 either way."""
 
 USAGE_MIN, TOKENS_MIN = 0.01, 1.0
 """Lesser loads cost no measurable time."""

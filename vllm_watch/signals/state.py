@@ -22,8 +22,8 @@ STILL_SECONDS = 2.0
 """A shorter pause between steps is normal: a step of a long context takes about a second."""
 
 STALL_NOTICE_COARSE_SECONDS = 30.0
-"""Time without a step after which even an engine that shows progress late may be stalled: without a step counter a whole
-prefill shows none, and a new engine is warming up."""
+"""After this time without a step an engine may be stalled even if it shows progress late, for lack of a step counter (a
+prefill is one step) or while warming up."""
 
 WARM_UP_SECONDS = 300.0
 """Until this uptime, kernels may compile on the first requests, shape by shape."""
@@ -44,7 +44,7 @@ _SERVER_ERROR = 500
 def of_engine(
     sample: EngineSample, progress: Progress, server: ServerSample, *, sleeping: bool
 ) -> tuple[str, str]:
-    """Return an engine's state, and a sentence that describes it."""
+    """Return an engine's state and a sentence about it."""
     rests = on_purpose(sample, server, sleeping=sleeping)
     if rests is not None:
         return "sleeping", rests
@@ -99,8 +99,7 @@ def operation(sample: EngineSample, server: ServerSample) -> str | None:
 
 
 def waits_for_kv(sample: EngineSample, *, paired: bool = False) -> bool:
-    """Return True if requests wait for another server's KV and none runs. KV that the server offloaded counts only if it is
-    `paired` with a peer."""
+    """Return True if requests wait for another server's KV and none runs; own offloaded KV counts only if `paired`."""
     if sample.requests_running or (_offloads_only(sample) and not paired):
         return False
     stages, reasons = sample.num_requests_kv_fetch_by_stage, sample.requests_waiting_by_reason
@@ -108,7 +107,7 @@ def waits_for_kv(sample: EngineSample, *, paired: bool = False) -> bool:
 
 
 def requests_awaiting_kv(sample: EngineSample) -> float:
-    """Return the number of requests that hold pages for remote KV; before vLLM 0.20 an upper bound."""
+    """Return how many requests hold pages for remote KV; before vLLM 0.20 an upper bound."""
     if sample.num_requests_kv_fetch_by_stage is not None:
         return sum(sample.num_requests_kv_fetch_by_stage.values())
     if not is_connected(sample):
@@ -118,7 +117,7 @@ def requests_awaiting_kv(sample: EngineSample) -> float:
 
 
 def is_connected(sample: EngineSample) -> bool:
-    """Return True if the metrics show a KV connector at work."""
+    """Return True if a KV connector works."""
     told = sample.kv_failures is not None or sample.kv_transfers is not None
     return told or bool(sample.external_prefix_cache_queries)
 
@@ -172,7 +171,7 @@ def sleep_level(states: Mapping[str, float] | None, *, sleeping: bool) -> int:
 def of_silence(
     call: Call, health: Call | None, misses: int, loading: Loading, *, waited_s: float, at_s: float
 ) -> tuple[str, str]:
-    """Return a server's state after `misses` failed scrapes, and a sentence. `waited_s`: time since the first poll."""
+    """Return a server's state and a sentence after `misses` failed scrapes; `waited_s`: since its first poll."""
     said = call.error or call.outcome
     if call.outcome == "refused":
         return _of_refusal(said, loading, waited_s, at_s)

@@ -18,7 +18,7 @@ SCATTER_FIRST = 0.25
 """Scatter until it is measured; healthy blocks of a real engine differ this much."""
 
 SCATTER_MIN = 0.05
-"""Lowest scatter, because a model of three numbers is never more exact."""
+"""A model of three numbers is never more exact."""
 
 SCATTER_MEMORY_BLOCKS = 150.0
 """Blocks over which the scatter is averaged: 10 minutes at 5 s, enough for two digits."""
@@ -27,7 +27,7 @@ READY_BLOCKS = 12
 """Blocks before the model may judge: four per parameter."""
 
 READY_SECONDS = 40.0
-"""Seconds of work before the model may judge, few enough to cover restarted engines within a minute or two."""
+"""Work before the model may judge, short enough to cover restarted engines within a minute or two."""
 
 NEWS = 0.02
 SOLVE_EVERY = 8

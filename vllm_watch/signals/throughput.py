@@ -1,7 +1,6 @@
 """Compares an engine's throughput with its usual one.
 
-The better of two ratios counts (generated tokens, prompt tokens), because a changed workload raises one and lowers the
-other.
+The better of two ratios counts (generated, prompt tokens), because a changed workload raises one and lowers the other.
 """
 
 from math import exp
@@ -14,13 +13,13 @@ MEMORY_SECONDS = 3600.0
 """Averaging time in seconds of work, long enough to span bursts and gaps."""
 
 SMOOTH_SECONDS = 8.0
-"""Smoothing time of the rates: prompt tokens are counted in lumps, when a prefill ends."""
+"""Smoothing of the rates: prompt tokens come in lumps, when a prefill ends."""
 
 READY_SECONDS = 40.0
 """Seconds of work after which the means serve as the reference."""
 
 ALIKE = 1.3
-"""Throughput up to this multiple of the usual still counts as usual, and so does KV cache per request."""
+"""Throughput up to this multiple of the usual is usual, too; so is KV cache per request."""
 
 CROWD = 1.5
 """Requests pile up if more than this multiple of the usual number runs: varying arrivals alone change it less."""
@@ -130,7 +129,7 @@ class Throughput:
     def crowds(self, block: Block) -> bool:
         """Return True if far more requests run than usual at no higher throughput.
 
-        If so, the engine's slowness made them pile up (Little's law).
+        Then the engine's slowness made them pile up (Little's law).
         """
         done, usual = self.ratio(), self.running_expected(block.kv_usage or 0.0)
         if done is None or not usual or done > ALIKE:

@@ -12,7 +12,7 @@ from vllm_watch.signals import stored
 from vllm_watch.signals.scatter import scatter
 
 MINUTE_SECONDS = 60.0
-"""A minute of work, not of time, because the step times of idle engines do not drift."""
+"""A minute of work, because step times of idle engines do not drift."""
 
 SMOOTH_SECONDS = 20.0
 """Smoothing time, shorter than a minute to show a change within one."""
@@ -24,7 +24,7 @@ MEMORY_MINUTES = 720.0
 """Minutes over which changes are averaged: half a day of work."""
 
 STRAY_FIRST = 0.08
-"""Assumed and lowest deviation of a minute's level (its log ratio of step time to usual)."""
+"""Assumed and lowest deviation of a minute's log ratio."""
 
 STRAY_MINUTES_MIN = 120.0
 """Minutes of work until the level is judged."""
@@ -33,7 +33,7 @@ STRAY_DEVIATIONS = 5.0
 """A level beyond this many deviations is not wander."""
 
 PENDING_MAX = 60
-"""Number of minutes kept while a fault is suspected; they are learnt if it ends by itself."""
+"""Minutes kept until a suspected fault ends by itself."""
 
 UNREST_MINUTES = 4
 """From this many pending changes on, their scatter counts: a fault comes in one move or creeps evenly, but wander goes up and
@@ -44,13 +44,13 @@ MOVE = 0.6
 is 2.8 deviations of a change."""
 
 LAGS_MINUTES = (1, 2, 4, 8, 16, 32)
-"""Lags in minutes over which changes are tested."""
+"""Lags in minutes at which changes are tested."""
 
 OUTLIER = 3.0
-"""A minute is clipped at this many deviations, so that one cured slowdown does not become usual."""
+"""A minute is clipped at this many deviations: one cured slowdown must not become usual."""
 
 DEVIATIONS = 5.0
-"""A change beyond this many deviations is not wander. The limit is high, because six lags are tested each minute, all day."""
+"""A change beyond this many deviations is not wander; it is high, because six lags are tested each minute, all day."""
 
 
 class Wander:

@@ -79,7 +79,7 @@ class Growth:
 
 
 class Window:
-    """Keeps the polls of the last `seconds`, oldest first."""
+    """Keeps polls of the last `seconds`, oldest first."""
 
     def __init__(self, seconds: float) -> None:
         self.seconds = seconds

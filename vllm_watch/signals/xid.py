@@ -33,7 +33,7 @@ SEVERITY = {
 
 @dataclass(frozen=True, slots=True)
 class Xid:
-    """One Xid code, with its meaning and NVIDIA's action."""
+    """One Xid code and its meaning."""
 
     code: int
     text: str

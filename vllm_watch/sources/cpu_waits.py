@@ -32,13 +32,13 @@ SEARCH_SECONDS = 60.0
 """A missing engine is searched for, and a known one verified, at this interval."""
 
 LOST_SECONDS = 5.0
-"""Ended processes are searched for again after this time, because a supervisor may restart them."""
+"""Delay before ended processes are searched for again: a supervisor may restart them."""
 
 READ_SECONDS_MAX = 1.0
 """A poll takes milliseconds; the result of a longer one is dropped."""
 
 CGROUP_LEVELS_MAX = 8
-"""Cgroups searched for a CPU limit: a container, its pod and its slice may have one."""
+"""Nested cgroups: a container, its pod and its slice may have a CPU limit."""
 
 TITLE_CHARACTERS_MAX = 60
 
@@ -98,7 +98,7 @@ class _Engine:
         return self.waited_seconds
 
     def core(self) -> str | None:
-        """Return the core's title and PID; None before vLLM 0.10.2, which sets no process title."""
+        """Return None before vLLM 0.10.2, which sets no process title."""
         return next(
             (each.label for each in self.processes if engine_processes.is_core(each.name)), None
         )
@@ -116,7 +116,7 @@ class _Engine:
 
 
 class CpuWaits:
-    """Measures the waits of one target's engines. Call `observe` from the event loop."""
+    """Measures CPU waits; call `observe` from the event loop."""
 
     def __init__(
         self,

@@ -19,24 +19,24 @@ if TYPE_CHECKING:
 _log = structlog.get_logger()
 
 PIECE_BYTES_MAX = 4 << 20
-"""Bytes per read: a thread takes some 50 ms for them; vLLM writes some kilobytes a second."""
+"""Reading this takes a thread some 50 ms; vLLM writes some kilobytes a second."""
 
 BACKLOG_BYTES_MAX = 16 << 20
-"""Of a longer backlog only the end is read; an engine that logs its requests writes this much in hours."""
+"""Longest backlog read: an engine that logs its requests writes this in hours."""
 
 TAIL_BYTES_MAX = 256 << 10
-"""Bytes of the log kept as evidence before a restart: some thousand lines, including a traceback per worker."""
+"""The evidence before a restart is some thousand lines, including a traceback per worker."""
 
 LINE_CHARACTERS_MAX = 500
 
 
 class EngineLog:
-    """Reads one log in a thread. Use it from the event loop."""
+    """Reads one log; use it from the event loop."""
 
     def __init__(self, target: str, path: Path) -> None:
         self.path = path
         self._target = target
-        # Import it only here: it takes an eighth of start-up, and few watchers follow a log.
+        # Importing this takes an eighth of start-up, and few watchers follow a log.
         from vllm_watch.diagnosis.reading import LogReader  # noqa: PLC0415
 
         self._reader = LogReader()
@@ -65,7 +65,7 @@ class EngineLog:
             file.seek(left_out)
             text = file.read(TAIL_BYTES_MAX).decode(errors="replace")
         if left_out:
-            # Drop the first line, because a secret cut in the middle could not be recognized.
+            # The first line is dropped: a cut secret could not be recognized.
             text = text.partition("\n" if "\n" in text else " ")[2]
         return redacted(text).encode()
 
@@ -121,7 +121,7 @@ class EngineLog:
             self._file = self._open(from_end=True)
         budget = PIECE_BYTES_MAX
         if os.fstat(self._file.fileno()).st_size < self._file.tell():
-            # Keep the findings: truncation (logrotate's copytruncate) does not prove that the engine restarted.
+            # Truncation (logrotate's copytruncate) does not prove that the engine restarted.
             self._file.seek(0)
             self._reader.feed(b"\n")
         piece = self._file.read(budget)

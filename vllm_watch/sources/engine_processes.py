@@ -11,10 +11,10 @@ from collections.abc import Callable, Collection, Mapping
 from vllm_watch.sources.processes import ProcessFacts
 
 START_TOLERANCE_SECONDS = 2.0
-"""Tolerance for a start time: boot times are in whole seconds, and a clock step moves them."""
+"""Tolerance: boot times are in whole seconds, and a clock step moves them."""
 
 SAME_TICK_SECONDS = 0.02
-"""If several servers match, the right one started in the same 10 ms tick as /metrics shows."""
+"""If several match, the right one started in the same 10 ms tick."""
 
 PORT_DEFAULT = 8000  # of `vllm serve`
 _GONE = ("Z", "X")
@@ -82,7 +82,7 @@ def _server(all_: Processes, started: float | None, port: int | None) -> Process
     if started is not None and with_core:
         above = set[int]().union(*(_ancestors(all_[pid], all_) for pid in with_core))
         found = [all_[pid] for pid in with_core - above]
-    else:  # parts without a title look like servers, so take the process that started the others
+    else:  # untitled parts look like servers: take the one that started the others
         found = [all_[pid] for pid in fits if not _ancestors(all_[pid], all_) & (fits - {pid})]
     if started is not None:
         found = _narrowed(found, lambda each: _is_near(each, started, SAME_TICK_SECONDS))

@@ -22,7 +22,7 @@ LINE_CHARACTERS_MAX, LABELS_MAX = 16 << 10, 128
 """vLLM's longest line, cache_config_info, has 1,000 characters and 40 labels."""
 
 FOREIGN_BODY_CHARS_MAX = 256 * 2**10
-"""A larger body is not given to prometheus_client: this size is five times vLLM's, and takes it half a second."""
+"""Limit for prometheus_client, which takes half a second for this size, five times vLLM's."""
 
 _EXCERPT_CHARS = 80
 _NO_AGGREGATOR = "Check that the URL is a vLLM server's and not an aggregator's."
@@ -68,8 +68,7 @@ class Layout:
         self._heads_characters = sum(map(len, heads))
 
     def read(self, body: str, *, lazily: bool) -> "Exposition | None":
-        """Return None if the body has another layout. `lazily`: leave the numbers (the lines' *tails*) as text; converting
-        them may raise ValueError."""
+        """Return None if the body has another layout. `lazily`: leave numbers as text; converting them may raise ValueError."""
         heads = self.heads
         lines = body.split("\n", len(heads))
         if len(lines) != len(heads):
@@ -171,7 +170,7 @@ class Parser:
     def parse(
         self, body: str, *, openmetrics: bool = False, lazily: bool = False, lines_max: int = SERIES_MAX
     ) -> Exposition:  # fmt: skip
-        """Parse a body. Raises ExpositionError, and TooManyLinesError if an unknown layout has over `lines_max` lines."""
+        """Raises ExpositionError, and TooManyLinesError if an unknown layout has over `lines_max` lines."""
         known = None if self._layout is None else self._layout.read(body, lazily=lazily)
         if known is not None:
             return known
@@ -198,7 +197,7 @@ class Parser:
 
     def _foreign(self, samples: list[tuple[Series, float]]) -> Exposition:
         series = [each for each, _ in samples]
-        # If the series are equal, keep the layout, so that Reader need not locate its fields again.
+        # If the series are equal, keep the layout, so that Reader keeps its field positions.
         if not isinstance(self._layout, _ForeignLayout) or self._layout.series != series:
             self._layout = _ForeignLayout(series)
         return Exposition(self._layout, [value for _, value in samples])

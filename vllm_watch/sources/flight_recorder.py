@@ -17,7 +17,7 @@ from vllm_watch.sources.spool import Spool
 from vllm_watch.sources.tape import Tape, records
 
 _log = structlog.get_logger()
-_SHRINK_RATIO = 15 / 16  # shrinking visits every target, so shrink well below the limit
+_SHRINK_RATIO = 15 / 16  # shrinking visits every target, so it should be rare
 _GPU_AGE_SECONDS_MAX = 60.0
 _DUMP_LINES = 16  # compressing these takes a thread 20 ms
 _DUMP_LEVEL = 3  # a third of the time of level 6 for an eighth more bytes
@@ -141,7 +141,7 @@ class FlightRecorder:
     def _shrink(self) -> None:
         """Shrink the largest tapes first, so that similar targets keep similar times."""
         for tape in self._memory:
-            self._count(tape)  # the disk may have taken some records since the last count
+            self._count(tape)  # the disk may have taken some since the last count
         if self._memory_bytes <= self._memory_bytes_max:
             return
         while self._memory_bytes > self._memory_bytes_max * _SHRINK_RATIO:

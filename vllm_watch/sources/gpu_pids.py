@@ -28,7 +28,7 @@ class GpuPids:
     """Maps PIDs for one driver version and one PID namespace of the watcher."""
 
     def __init__(self, processes: ProcReader, own_procfs: Path = Path("/proc")) -> None:
-        """`processes` reads the host's procfs tree if there is one; `own_procfs` is the watcher's tree."""
+        """`processes`: reads the host's tree if there is one; `own_procfs`: the watcher's tree."""
         self._own = processes if processes.procfs == own_procfs else ProcReader(own_procfs)
         self._readers = (processes, self._own) if processes is not self._own else (processes,)
         self._namespaces = {
@@ -47,7 +47,7 @@ class GpuPids:
 
     @property
     def numbering(self) -> str | None:
-        """Return the namespace of NVML's PIDs: "host" or "ours" (they differ only in a container); None if unknown."""
+        """Return the namespace of NVML's PIDs, "host" or "ours" (different only in a container), or None."""
         if not self._own_inside:
             return "host"
         if self._driver is None or _HOSTS_BEFORE <= self._driver < _OURS_FROM:
@@ -71,7 +71,7 @@ class GpuPids:
         return not self._own_inside or self._outside(_HOSTS_BEFORE, _UTILIZATION_TRANSLATED_FROM)
 
     def facts(self, pid: int) -> ProcessFacts | None:
-        """Return the process, None if unknown. State X means that the host has no such process any more."""
+        """Return None if unknown. In state X, the host has no such process any more."""
         if self.numbering == "host":
             return self._on_host(pid)
         if self.numbering == "ours":
@@ -105,7 +105,7 @@ class GpuPids:
         return _with(facts, self._kin[self._own].of(facts), pid)
 
     def _with_local(self, facts: ProcessFacts, kin: Kin) -> ProcessFacts:
-        """Add the PID in our namespace if proven: the number alone could match a process of a sibling container."""
+        """Add a proven PID: the number alone could match a process of a sibling container."""
         level = self._namespaces[self._host].levels_above_ours if self._host else None
         if level == 0:
             return _with(facts, kin, facts.pid)

@@ -1,5 +1,5 @@
-"""Find the vLLM servers of this host in /proc. If a process is hidden or its port is unknown, only an HTTP answer proves
-that it is a server."""
+"""Find the vLLM servers of this host in /proc. If a process is hidden or its port unknown, only an HTTP answer proves the
+server."""
 
 import os
 import re
@@ -131,7 +131,7 @@ def _listening(net: Path) -> list[sockets.Listening]:
 def _same_network(
     pid: int, procfs: Path, here: set[int], listening: list[sockets.Listening]
 ) -> bool:
-    """Compare network namespaces or, if they are unreadable, the sockets."""
+    """Compare network namespaces; if they are unreadable, the sockets."""
     try:
         own = os.stat("/proc/self/ns/net").st_ino
         return os.stat(procfs / str(pid) / "ns" / "net").st_ino == own

@@ -26,7 +26,7 @@ _SYSTEM_TLS = TlsConfig()
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Limits of a call. `timeout_seconds` ends with the last byte."""
+    """`timeout_seconds` ends with the last byte."""
 
     connect_timeout_seconds: float
     timeout_seconds: float
@@ -52,7 +52,7 @@ def new_session() -> Session:
 
 
 async def get(session: Session, url: str, limits: Limits, headers: dict[str, str]) -> Answer:
-    """GET, and follow redirects on the server. Never raises for errors of the server or the network."""
+    """GET with redirects. Never raises for errors of the server or the network."""
     began_s = time.monotonic()
     deadline_s = began_s + limits.timeout_seconds
     reply = await _fairly(session, url, limits, headers, limits.timeout_seconds)
@@ -109,7 +109,7 @@ def _held_up(late_s: float) -> Reply:
 
 
 def _on_same_server(url: str, location: str) -> str | None:
-    """Return the new URL; None if it leaves the server, because keys and trust end at the configured origin."""
+    """Return None if the redirect leaves the server: keys and trust end at the configured origin."""
     try:
         target = urljoin(url, location)
         if location and len(target) <= URL_CHARS_MAX and urlsplit(target)[:2] == urlsplit(url)[:2]:

@@ -11,7 +11,7 @@ from vllm_watch.sources import own_trouble
 from vllm_watch.sources.http_response import OK, ResponseReader
 
 REFUSAL_BYTES_MAX = 2048
-"""This suffices for the reason why a server refused a POST."""
+"""This is enough for the reason of a refused POST."""
 
 _CLOSED_AFTER_TLS = (
     "the server closed the connection after the TLS handshake, without a word: does it ask for a certificate "
@@ -28,7 +28,7 @@ class Wanted(NamedTuple):
 
 
 class Reply(NamedTuple):
-    """The outcome of a request. It is not an exception, whose traceback would keep the body until a garbage collection."""
+    """The outcome of a request, not an exception, which would keep the body in its traceback until a garbage collection."""
 
     outcome: str  # one of samples.observation.OUTCOMES
     error: str | None = None
@@ -42,7 +42,7 @@ class Reply(NamedTuple):
 
 
 class Connection(asyncio.BufferedProtocol):
-    """All connections of a loop share `room`, one receive buffer, because asyncio would allocate 256 kB per response."""
+    """All connections of a loop share `room`, the receive buffer: asyncio would allocate 256 kB per response."""
 
     def __init__(self, room: memoryview, lost: Callable[["Connection"], None]) -> None:
         self._loop = asyncio.get_running_loop()
@@ -93,7 +93,7 @@ class Connection(asyncio.BufferedProtocol):
             self._reader.expect(0)
 
     def keep_idle(self, seconds: float | None = None) -> None:
-        """Close the connection after `seconds` unless it is used again. If None, keep it open."""
+        """Close the connection after `seconds` unless it is used again; None: never."""
         self._idle_until_s = self._loop.time() + seconds if seconds else None
         if seconds and self._idle_timer is None:
             self._idle_timer = self._loop.call_later(seconds, self._idle_end)
@@ -190,7 +190,7 @@ class Connection(asyncio.BufferedProtocol):
         return Reply("disconnected", f"the connection broke off: {cause}")
 
     def _end(self, reply: Reply) -> None:
-        """Resolve the request; an error response that has begun replaces `reply`."""
+        """Resolve the request; a begun error response replaces `reply`."""
         waiter, reader = self._waiter, self._reader
         if waiter is None or waiter.done():
             return

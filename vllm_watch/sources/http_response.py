@@ -17,17 +17,17 @@ HEAD_BYTES_MAX = 64 << 10
 
 HEADERS_MAX = 128  # including trailers
 INFORMATIONAL_MAX = 16
-"""Usually there is at most one response of status 1xx (103)."""
+"""One response of status 1xx is usual (103)."""
 
 FRAMING_BYTES_MAX = 256 << 10
-"""Limits everything but the body: chunks of one byte would cost us 40 bytes of memory each."""
+"""Limits everything but the body: one-byte chunks would cost us 40 bytes of memory per byte."""
 
 OK = 200
 _SWITCHING = 101
 
 
 class ResponseReader:
-    """Reads the responses of one connection. Call `expect` before each; `status` is 0 until the head is complete."""
+    """Reads responses. Call `expect` before each; `status` is 0 until the head is complete."""
 
     __slots__ = (
         "_body_bytes_left", "_framing_left", "_head_left", "_headers_left", "_informational_left", "_parser", "_parts",
@@ -35,7 +35,7 @@ class ResponseReader:
     )  # fmt: skip
 
     def __init__(self) -> None:
-        # The parser and this object refer to each other: without `close`, only the garbage collector could free them.
+        # A reference cycle: without `close`, only the garbage collector could free it.
         self._parser: HttpResponseParser | None = HttpResponseParser(self)
         self.expect(0)
 
@@ -66,7 +66,7 @@ class ResponseReader:
         return self.status not in (0, OK) and self._body_bytes_left <= 0
 
     def feed(self, data: bytes | memoryview) -> None:
-        """Parse received bytes. Raises MemoryError."""
+        """Raises MemoryError."""
         if self._parser is None or self.error is not None:
             return
         before = self.body_bytes
@@ -156,7 +156,7 @@ class ResponseReader:
             self._give_up("garbled", "the gzip body ends early")
 
     def _frame(self, parser: HttpResponseParser) -> None:
-        """Find out how the body is framed. Source: RFC 9112, 6.3 and 9.3."""
+        """Find the body's length. Source: RFC 9112, 6.3 and 9.3."""
         headers = self.headers
         self.keep_alive = parser.should_keep_alive() and self.status != _SWITCHING
         coding = headers.get("transfer-encoding", "chunked")
@@ -174,7 +174,7 @@ class ResponseReader:
         self._give_up("garbled", f"the answer is not HTTP: {why}")
 
     def _give_up(self, outcome: str, why: str) -> None:
-        """Free the body at once, because one that was too large must not wait for the garbage collector."""
+        """Free the body at once: one that was too large must not wait for the garbage collector."""
         if self.error is None:
             self.error = outcome, why
             self._parts.clear()

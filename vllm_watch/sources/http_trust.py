@@ -19,7 +19,7 @@ REFUSED_SECONDS = 60.0
 CHECK_SECONDS = 5.0
 
 CONTEXTS_MAX = 200
-"""Contexts kept: the system's CAs take a megabyte in each."""
+"""A system's CAs take a megabyte per context."""
 
 _log = structlog.get_logger()
 
@@ -36,7 +36,7 @@ class _Made:
 
 
 class Trust:
-    """Keeps TLS contexts. Use it from one event loop; threads load the files."""
+    """Keeps TLS contexts for one event loop; threads load the files."""
 
     def __init__(self) -> None:
         self._made: dict[TlsConfig, _Made] = {}
@@ -44,13 +44,13 @@ class Trust:
         self._lock = threading.Lock()
 
     async def context(self, tls: TlsConfig) -> ssl.SSLContext:
-        """Return the context. Raises TlsFileError, and OSError if no thread can be started."""
+        """Raises TlsFileError, and OSError if no thread can be started."""
         made, now_s = self._made.get(tls), time.monotonic()
         try:
             if made is None:
                 return await asyncio.to_thread(self._current, tls)
             if tls.files and now_s - made.checked_s >= CHECK_SECONDS:
-                # Do not wait: threads may be busy resolving names, and this context still works.
+                # Threads may be busy resolving names, and this context still works.
                 made.checked_s = now_s
                 loop = asyncio.get_running_loop()
                 made.checking = loop.run_in_executor(None, self._current, tls)

@@ -50,7 +50,7 @@ class GpuLimits(Protocol):
 
 
 class NvmlSource:
-    """Polls the GPUs. Use it from one event loop at a time."""
+    """Use from one event loop at a time."""
 
     def __init__(
         self,
@@ -59,7 +59,7 @@ class NvmlSource:
         *,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`monotonic` is the clock for repeated searches of a driver."""
+        """`monotonic` times only the repeated search for a driver."""
         self._settings = settings
         self._monotonic = monotonic
         self._driver = Driver(processes, monotonic)
@@ -69,14 +69,12 @@ class NvmlSource:
         self._thread: threading.Thread | None = None
         self._job: _Job | None = None
         self._queued = False  # waiting for another source's hung call
-        self._absent: tuple[float, GpuReading] | None = (
-            None  # when no driver was found, and the result
-        )
+        self._absent: tuple[float, GpuReading] | None = None  # no driver: when that was seen
         self._status = ""
         self._closed = False
 
     async def read(self) -> GpuReading:
-        """Poll the GPUs. Concurrent calls share one poll."""
+        """Concurrent calls share one poll."""
         if self._closed or self._settings.enabled == "off":
             return GpuReading(
                 status="no_driver", text="reading GPUs is switched off", t=time.time()
@@ -93,7 +91,7 @@ class NvmlSource:
         return reading
 
     async def close(self) -> None:
-        """Shut down. A hung call is abandoned until the process ends."""
+        """A hung call is abandoned until the process ends."""
         self._closed = True
         thread = self._thread
         if thread is None or not thread.is_alive():

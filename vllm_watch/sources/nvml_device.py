@@ -75,7 +75,7 @@ def read_sensors(ask: Ask, handle: Any) -> dict[str, Any]:
 
 
 def read_max_clock_hz(ask: Ask, handle: Any) -> float | None:
-    """Return the highest SM clock, which is constant while the driver is loaded."""
+    """Return the highest SM clock: constant while the driver is loaded."""
     return _scaled(ask("nvmlDeviceGetMaxClockInfo", handle, _SM_CLOCK), CLOCK_MEGAHERTZ_MAX, 1e6)
 
 
@@ -93,7 +93,7 @@ def _temperature(ask: Ask, handle: Any) -> float | None:
 
 
 def _reasons(ask: Ask, handle: Any) -> tuple[str, ...] | None:
-    # The function was renamed in R535; the old name is removed in CUDA 14.
+    # Renamed in R535; the old name is removed in CUDA 14.
     bits = ask("nvmlDeviceGetCurrentClocksEventReasons", handle)
     if bits is None:
         bits = ask("nvmlDeviceGetCurrentClocksThrottleReasons", handle)

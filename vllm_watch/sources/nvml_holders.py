@@ -20,7 +20,7 @@ LISTS = (
     ("graphics", "nvmlDeviceGetGraphicsRunningProcesses_v3"),
 )
 _NO_INSTANCE = 0xFFFFFFFF
-# The driver keeps old samples: at the first poll only those younger than this are current.
+# The driver keeps old samples: at the first poll only younger ones are current.
 _FIRST_SAMPLE_AGE_MICROSECONDS = 10_000_000
 
 
@@ -40,10 +40,10 @@ class Utilization:
     last_seen_microseconds: int = 0
 
     def read(self, ask: Ask, handle: Any) -> dict[int, float | None]:
-        """Return the share by PID, without processes that have no new sample (idle, or not sampled)."""
+        """Leave out processes without a new sample (idle, or not sampled)."""
         now = time.time_ns() // 1000
         if self.last_seen_microseconds > now:
-            self.last_seen_microseconds = 0  # the clock was set back, so no sample would be newer
+            self.last_seen_microseconds = 0  # the clock was set back
         first = self.last_seen_microseconds == 0
         after = now - _FIRST_SAMPLE_AGE_MICROSECONDS if first else self.last_seen_microseconds
         samples = ask("nvmlDeviceGetProcessUtilization", handle, self.last_seen_microseconds) or ()

@@ -92,7 +92,7 @@ class Session:
         self.driver_version: str | None = None
 
     def open(self) -> None:
-        """Find the GPUs. Raises NVMLError."""
+        """Raises NVMLError."""
         self.ask.must("nvmlInitWithFlags", 0)
         self.driver_version = self.ask("nvmlSystemGetDriverVersion")
         self._pids.set_driver(self.driver_version)
@@ -121,7 +121,7 @@ class Session:
         return tuple(sorted((_with_xids(sample, xids) for sample in samples), key=_order))
 
     def close(self) -> None:
-        """Close without raising an error, because the driver may be gone."""
+        """Never raises, because the driver may be gone."""
         if self._xids:
             self._xids.close()
         with suppress(self._nvml.NVMLError):
@@ -186,7 +186,7 @@ class Session:
     def _lose(self, gpu: _Gpu) -> None:
         self._remember_lost(gpu.identity)
         self._gpus.remove(gpu)
-        self._listen()  # waiting for events fails for all GPUs if one is lost
+        self._listen()  # a lost GPU makes waiting for events fail for all
 
     def _listen(self) -> None:
         if self._xids:

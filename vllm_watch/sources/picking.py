@@ -13,21 +13,20 @@ Take = Callable[[Values], Any]
 T = TypeVar("T")
 
 LABEL_VALUES_MAX = 64
-"""Values kept per label; vLLM's own labels (finished_reason, source) have under ten."""
+"""vLLM's own labels (finished_reason, source) have under ten values."""
 
 OTHER_LABEL_VALUES = "other"
 
 BUCKETS_MAX = 200
-"""Buckets kept per histogram. vLLM's histograms have at most 40, and those of each scrape are kept for minutes."""
+"""vLLM's histograms have at most 40 buckets, and those of each scrape are kept for minutes."""
 
 
 EQUAL_LABELS_MAX = 1_000
-"""Label sets that are shared if equal: if all sets differ, sharing takes more memory than it saves."""
+"""Equal label sets shared: if all differ, sharing more takes more memory than it saves."""
 
 
 class Row:
-    """One series. Labels are stored flat (name, value, name, value), because a dictionary of two labels is three times as
-    large."""
+    """Labels are stored flat (name, value, name, value): a dictionary of two labels is three times as large."""
 
     __slots__ = ("_labels", "index", "name")
 
@@ -130,7 +129,7 @@ def info_of(rows: list[Row]) -> Take:
 def histogram_of(
     bounded: list[Row], sums: list[Row], counts: list[Row], scale: float, *, buckets: bool
 ) -> Take:
-    """Return a histogram; without `buckets` only its count, sum and bounds. `scale` multiplies the bounds and the sum."""
+    """Read a histogram; without `buckets`, only count, sum and bounds. `scale` multiplies the bounds and the sum."""
     by_bound: dict[float, list[Row]] = defaultdict(list)
     for row in bounded:
         by_bound[_bound(row.label("le") or "+Inf")].append(row)

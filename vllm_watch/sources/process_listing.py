@@ -23,7 +23,7 @@ class ProcessListing:
         self._listed_s = float("-inf")
 
     def processes(self, at_s: float) -> dict[int, ProcessFacts]:
-        """Return the processes; none if /proc is unreadable. `at_s`: monotonic."""
+        """`at_s`: monotonic. Return nothing if /proc is unreadable."""
         with self._lock:
             if at_s - self._listed_s > FRESH_SECONDS:
                 self._listed, self._listed_s = self._list(), at_s

@@ -1,6 +1,6 @@
 """Read facts of a process from /proc.
 
-Facts that rarely change are cached once two reads agree, and read again when the name changes: exec and setproctitle (vLLM's
+Rarely changing facts are cached once two reads agree, and read again when the name changes: exec and setproctitle (vLLM's
 "VLLM::EngineCore") change name and command line together. Source: proc(5); Linux fs/proc/array.c.
 """
 
@@ -25,9 +25,9 @@ _GONE = (FileNotFoundError, ProcessLookupError, NotADirectoryError)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessFacts:
-    """Facts of a process. None means unknown (unreadable), not empty: a zombie's command line is ()."""
+    """`None` means unknown (unreadable), not empty: a zombie's command line is ()."""
 
-    pid: int  # in the namespace of the procfs tree
+    pid: int  # in the tree's namespace
     name: str | None = None  # comm: at most 15 bytes
     cmdline: tuple[str, ...] | None = None
     ppid: int | None = None
@@ -38,9 +38,7 @@ class ProcessFacts:
     cpu_seconds: float | None = None  # user + system
     cgroup: str | None = None  # most specific path, in our cgroup namespace
     uid: int | None = None  # real user, in our user namespace
-    pids: tuple[int, ...] | None = (
-        None  # NSpid: from the namespace of the tree down to the innermost
-    )
+    pids: tuple[int, ...] | None = None  # NSpid: from the tree's namespace down to its innermost
     pid_local: int | None = None  # in our own namespace, if proven
     ancestors: tuple[str, ...] | None = None
     left_behind: bool | None = None  # for a worker: see samples.process
@@ -88,7 +86,7 @@ class ProcReader:
             self._forget(pid)
 
     def sees_all(self) -> bool:
-        """Return False if hidepid hides process 1, so that a missing PID may be hidden, not gone."""
+        """Return False if hidepid hides process 1: then a missing PID may be hidden, not gone."""
         try:
             return bool(_read_file(self.procfs / "1" / "stat"))
         except OSError:

@@ -1,4 +1,4 @@
-"""Turn a /metrics body into a Reading. Fields are located only once per layout, the sequence of a body's names and labels."""
+"""Turn a /metrics body into a Reading. Fields are located once per layout (names and labels)."""
 
 from collections import defaultdict
 from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
@@ -63,13 +63,13 @@ class Reader:
     """Reads the bodies of one target."""
 
     def __init__(self, *, judged_only: bool = False) -> None:
-        """If `judged_only`, read only the fields in `samples.engine.JUDGED`; of other numbers, check only the characters."""
+        """`judged_only`: read only `samples.engine.JUDGED`; of other numbers, check only the characters."""
         self._parser = Parser()
         self._judged_only = judged_only
         self.lines: Lines | None = None
 
     def read(self, body: str, *, openmetrics: bool = False, lines_max: int = SERIES_MAX) -> Reading:
-        """Return the body's reading. Raises ExpositionError if the body is not in the Prometheus text format."""
+        """Raises ExpositionError if the body is not a Prometheus exposition."""
         self.lines = None
         exposition = self._parser.parse(
             body, openmetrics=openmetrics, lazily=self._judged_only, lines_max=lines_max
@@ -136,7 +136,7 @@ _bindings: dict[bool, WeakKeyDictionary[Layout, _Binding]] = {
 
 
 class _AccessRecorder(Sequence[float]):
-    """Stands in for a body's numbers, and records which of them are read."""
+    """Records which numbers are read."""
 
     def __init__(self, count: int) -> None:
         self._read = bytearray(count)
@@ -186,7 +186,7 @@ def _bind_rows(
     indices: list[int],
     lines: list[int],
 ) -> _Binding:
-    """`indices` and `lines` are the positions of the needed numbers among all numbers and all lines."""
+    """`indices`, `lines`: positions of the needed numbers among all numbers and all lines."""
     by_name: dict[str, list[Row]] = defaultdict(list)
     for row in rows:
         by_name[row.name].append(row)
@@ -223,13 +223,13 @@ def _bind_rows(
 
 
 class _engine_keys:  # noqa: N801 - a function with two results
-    """Finds the engines of a body, and the engine of a row (None: it concerns all of them)."""
+    """Finds a body's engines, and the engine of a row (None: all)."""
 
     def __init__(self, rows: Iterable[Row]) -> None:
         replicas = {row.label("ReplicaId") for row in rows} - {None}
-        # Ray's agent exports every replica on its node, so the replica is part of the engine's key.
+        # With Ray's agent, each replica on the node is an engine.
         self._by_replica = len(replicas) > 1
-        # cache_config_info does not count: vLLM 0.9.2 exports nothing else for all data-parallel engines but the last.
+        # cache_config_info is skipped: vLLM 0.9.2 exports nothing else for data-parallel engines but the last.
         found = {key for row in rows if row.name not in _INFO and (key := self.of(row)) is not None}
         self.all = sorted(found or {_ENGINE_IF_UNNAMED}, key=lambda key: (len(key), key))
 
@@ -300,8 +300,7 @@ def _bind_field(field: Field, rows_of: Callable[[str], list[Row]], *, buckets: b
     candidates = [rows for name in field.names if (rows := _plain_rows(name, rows_of))]
     if not candidates:
         return None
-    # vLLM 0.9.2 with several API servers exports stale KV usage per process, so an older name, which is merged correctly, is
-    # preferred.
+    # vLLM 0.9.2 with several API servers exports stale KV usage per process, but the older name correctly.
     rows = next(
         (c for c in candidates if not any(row.label("pid") is not None for row in c)), candidates[0]
     )
@@ -349,7 +348,7 @@ def _engine_kind(names: Collection[str], rows: list[Row]) -> str:
 
 
 def _may_be_vllm(by_name: Mapping[str, list[Row]], names: Collection[str]) -> bool:
-    """Return True if the body may be a vLLM's, even if it has only process metrics, which are still useful."""
+    """Return True if this may be a vLLM, even with process metrics only (still useful)."""
     if _serves_openai(by_name):
         return True
     return bool(names) and all(name.startswith(("python_", "process_")) for name in names)

@@ -21,13 +21,13 @@ from vllm_watch.support.private_files import opener
 _GZIP_MAGIC = b"\x1f\x8b"
 _LINE_BYTES_MAX = 16 << 20  # a body has up to 2 MiB, and JSON doubles some of its characters
 BLANK_LINES_MAX = 10_000
-"""Limit against abuse: a few kilobytes of gzip can unpack to millions of blank lines."""
+"""A few kilobytes of gzip can unpack to millions of blank lines."""
 
 TARGETS_MAX = 1000
-"""Limit against abuse: each target costs some 20 kB of memory, even with short lines."""
+"""Each target costs some 20 kB of memory, however short its lines."""
 
 _GZIP_MEMBER = 31  # zlib's wbits: a 32 KB window, with gzip header and trailer
-_MEMBERS = 16  # per full file, so the cut is exact to 1/16 of the size limit
+_MEMBERS = 16  # per full file: the cut is exact to 1/16 of the bound
 _LEVEL = 6
 
 
@@ -110,7 +110,7 @@ def _lines(path: Path) -> Iterator[bytes]:
 
 
 def to_observation(raw: RawObservation, reader: Reader) -> Observation:
-    """Parse an observation's metrics text. As in a live scrape, invalid text makes the outcome `garbled`."""
+    """As in a live scrape, an invalid metrics text makes the outcome `garbled`."""
     scrape, reading = raw.scrape, None
     if scrape.outcome in ("ok", "garbled"):
         scrape, reading = _reading(raw, reader)
@@ -153,7 +153,7 @@ class Writer:
     """
 
     def __init__(self, path: Path, *, bytes_max: int) -> None:
-        """Create the file. Raises RecordingError if it cannot be created, or is not empty."""
+        """Raises RecordingError if the file cannot be created, or is not empty."""
         self._path = path
         self._bytes_max = bytes_max
         try:
@@ -185,7 +185,7 @@ class Writer:
         return self._bytes
 
     def write(self, line: bytes) -> None:
-        """Append a line. Raises RecordingError if the disk fails."""
+        """Raises RecordingError if the disk fails."""
         try:
             # A flush per line costs a few bytes: lines hardly repeat within the window.
             self._append(self._deflate.compress(line) + self._deflate.flush(zlib.Z_SYNC_FLUSH))
@@ -196,7 +196,7 @@ class Writer:
             raise RecordingError(f"{self._path}: {error.strerror}", remedy) from error
 
     def close(self) -> None:
-        """End the file. Raises RecordingError if the disk fails; the lines are safe even then."""
+        """Raises RecordingError if the disk fails; the lines are safe even then."""
         if self._file.closed:
             return
         try:

@@ -83,7 +83,7 @@ def local_v6(net: Path) -> set[str]:
 
 
 def _address(text: str) -> str:
-    """Parse an address; the kernel writes its 32-bit words in native byte order."""
+    """The kernel writes 32-bit words in native byte order."""
     raw = bytes.fromhex(text)
     if sys.byteorder == "little":
         words = [raw[at : at + _BYTES_OF_WORD] for at in range(0, len(raw), _BYTES_OF_WORD)]

@@ -70,7 +70,7 @@ class Spool:
             self._log_change(error)
 
     def read(self, file: Path, chunks: Sequence[Chunk]) -> "Future[list[bytes | None]]":
-        """Return the data of the chunks, None for an unreadable one."""
+        """Return the data; None for an unreadable chunk."""
         places = [(chunk.packed, chunk.offset, chunk.length) for chunk in chunks]
         return self._submit(partial(_read, file, places))
 

@@ -85,7 +85,7 @@ _GPU: Mapping[str, Convert] = {
 
 
 def _fields(value: Any, known: Mapping[str, Convert]) -> dict[str, Any]:
-    """Return the known fields. Unknown keys are a newer writer's."""
+    """Ignore unknown keys, which are a newer writer's."""
     if not isinstance(value, dict):
         raise TypeError("not an object")
     fields = {}
@@ -101,7 +101,7 @@ def _fields(value: Any, known: Mapping[str, Convert]) -> dict[str, Any]:
 
 
 def from_json(value: Any) -> tuple[GpuSample, ...]:
-    """Parse GPUs. Raises ValueError for an invalid value; the text begins with the field's path."""
+    """Raises ValueError for an invalid value; the text begins with the field's path."""
     if not isinstance(value, list):
         raise ValueError("gpus: not a list")  # noqa: TRY004 - one kind of error for damaged lines
     gpus = []

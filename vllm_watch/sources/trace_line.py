@@ -66,7 +66,7 @@ _NUMBER_MAX = 1e18
 
 
 def from_line(line: bytes) -> RawObservation:
-    """Parse a line. Raises ValueError if it is damaged; the text names the field."""
+    """Raises ValueError for damaged lines; the text names the field."""
     entry = json_text.read(line)
     if not isinstance(entry, dict):
         raise ValueError("not a JSON object")  # noqa: TRY004 - one kind of error for damaged lines
@@ -179,7 +179,7 @@ def _start_failure(line: dict[str, Any]) -> StartFailure | None:
 
 
 def to_line(observation: Observation, body: str | None, *, target: str | None = None) -> bytes:
-    """Return the line of an observation; `target` replaces its own. Credentials in URLs and error texts are redacted."""
+    """Return the line; `target` replaces the observation's own. Credentials in URLs and error texts are redacted."""
     gpus = "null" if observation.gpus is None else _encode(trace_gpus.to_json(observation.gpus))
     target = observation.target if target is None else target
     return assemble(observation.t, target, remainder(observation), body, gpus)

@@ -25,10 +25,10 @@ from vllm_watch.support.printable import printable
 from vllm_watch.support.redaction import redacted
 
 IDENTIFY_SECONDS = 600.0
-"""Version and models are read again at this interval, because LoRA adapters may change without a restart."""
+"""Interval to read version and models again: LoRA adapters may change without a restart."""
 
 LOOP_BYTES_MAX, LOOP_LINES_MAX = 128 << 10, 4000
-"""A longer body is parsed outside the event loop, because splitting all its lines for the first time may take half a second."""
+"""A longer body is parsed outside the event loop, because parsing new series may take half a second."""
 
 _JSON_BYTES_MAX = 1 << 20
 _NO_SUCH_PATH = (404, 405, 501)
@@ -94,7 +94,7 @@ class VllmSource:
         self._switches: dict[str, str] = {}
 
     async def observe(self) -> Look:
-        """Poll the server. The observation is dated by the arrival, or the failure, of the metrics."""
+        """Return an observation, dated by the arrival of the metrics or their failure."""
         now_s = time.monotonic()
         health_due = now_s >= self._next_health_s
         calls: list[tuple[str, Call]] = []

@@ -20,7 +20,7 @@ LOOK_AT_PEER = "Look at the server that KV comes from (prefill, store) and the n
 WAITED_FOR = "the server that it waits for has the trouble"
 WAITS = "A restart does not help: this engine waits for another server."
 SERVER_PID = "PID, found with pgrep -af 'vllm serve'"
-"""Placeholder for a PID. A command substitution would pick the first of several servers."""
+"""A placeholder: a command substitution would pick the first of several servers."""
 
 ADVISED_AFTER = "restart_advised_after"
 """Name of the evidence with the seconds until a restart is advised."""

@@ -1,5 +1,4 @@
-"""Maps each vLLM server of a host to its GPUs by its processes or, if these are hidden, by vLLM processes that started after
-it."""
+"""Maps each vLLM server of a host to its GPUs by its processes or, if these are hidden, by later vLLM processes."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence

@@ -45,7 +45,7 @@ _SERVES = re.compile(
     re.IGNORECASE,
 )
 
-# Parents that adopt orphans, and launchers: only a Python program starts an engine core.
+# Adoptive parents and launchers: only a Python program starts an engine core.
 _REAPERS = re.compile(
     r"^\(?(systemd|init|s6-\S*|runit|runsv\S*|tini(-static)?|dumb-init|docker-init|catatonit|pause|"
     r"containerd-shim\S*|conmon|sh|bash|dash|zsh|fish|tmux\S*|screen|SCREEN|sshd\S*|login|sudo|su|supervisord|"
@@ -53,7 +53,7 @@ _REAPERS = re.compile(
 )
 
 COMMANDS_KEPT = 1024
-"""Commands whose role is kept: enough for all ancestors, because the workers of a host share a dozen."""
+"""Roles are kept for all ancestors: the workers of a host share a dozen."""
 
 
 def role(process: ProcessSample) -> str | None:
@@ -109,5 +109,5 @@ def is_reaper(command: str) -> bool:
 
 
 def may_serve(process: ProcessSample) -> bool:
-    """Return True if the process may be a server, which may wait days for requests."""
+    """Return True if it may serve, and so wait days for requests."""
     return bool(_SERVES.search(" ".join(process.cmdline or (process.name or "",))))

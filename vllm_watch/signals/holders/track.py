@@ -58,7 +58,7 @@ def begin(at_s: float, process: ProcessSample) -> Track:
 
 
 def is_same(before: ProcessSample, now: ProcessSample) -> bool:
-    """Return True if both are one process, not two with one PID."""
+    """Return True if this PID is the same process."""
     if before.create_time is not None and now.create_time is not None:
         return abs(before.create_time - now.create_time) <= SAME_START_SECONDS
     if (before.uid, before.cgroup) != (now.uid, now.cgroup) and None not in (now.uid, now.cgroup):
@@ -106,7 +106,7 @@ def follow(
 
 
 def _name(track: Track, process: ProcessSample) -> None:
-    """Update role and place. Titles are set after the start, and a dead process keeps its last one."""
+    """Titles are set after the start, and a dead process keeps its last one."""
     if process.cmdline or process.name:
         known = ProcessSample(
             pid=process.pid,

@@ -14,7 +14,7 @@ BASE_BYTES = 256 * 2**20
 """The driver's own memory, with persistence and channels: some hundred MiB on the largest GPUs."""
 
 TOTAL_SHARE = 0.01
-"""Share of the GPU's memory that page tables and the like may take."""
+"""Share of the GPU's memory for page tables and the like."""
 
 HOLDER_BYTES = 64 * 2**20
 """Memory of each context that is not charged to its process."""

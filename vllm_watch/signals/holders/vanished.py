@@ -54,7 +54,7 @@ def dead(case: Case) -> Judged | None:
 
 
 def stuck(case: Case) -> Judged | None:
-    """Judge a process in uninterruptible sleep (state D)."""
+    """Judge an uninterruptible sleep (state D)."""
     track = case.track
     if case.process.state != "D":
         return None

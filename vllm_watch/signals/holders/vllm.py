@@ -13,7 +13,7 @@ SPINNING_FACTOR = 5.0
 """An orphan that spins on its GPU (in a collective) is stale after this multiple of the limit, if no server answers."""
 
 GROWN_BYTES_MIN = 2**30
-"""Growth worth a remark: vLLM allocates at start; graphs and workspaces of new shapes add only some hundred MiB."""
+"""vLLM allocates at start; graphs and workspaces of new shapes add only some hundred MiB."""
 
 STEADY_SECONDS = 1800.0
 """A younger engine may be loading or warming up."""
@@ -33,7 +33,7 @@ def orphan(case: Case) -> Judged | None:
 
 
 def orphaned(case: Case, patience_s: float) -> Judged | None:
-    """Judge a worker of any program by the fate of its parent."""
+    """Judge any program's worker by its parent's fate."""
     track, process = case.track, case.process
     text = orphans.sign(track, case.others, case.limits)
     if text is None:
@@ -80,7 +80,7 @@ def living(case: Case) -> Judged | None:
 
 
 def _grown(case: Case) -> list[str]:
-    """Describe growth. It is not a verdict, because the engine may have woken up."""
+    """Growth is not a verdict, because the engine may have woken up."""
     track, process = case.track, case.process
     if None in (track.first_bytes, process.used_bytes, process.create_time):
         return []
