@@ -14,7 +14,8 @@ from vllm_watch.capacity.units import ceil_div
 
 _LATENT_ALIGNMENT = 128  # with states, MLA's kernels need blocks of a multiple of 128 tokens
 _KERNEL_BLOCK, _CPU_KERNEL_BLOCK = 16, 32
-# If the larger kind has fewer than this many times the layers of the smaller, the smaller is padded; else the larger is split.
+# If the larger kind of cache has fewer than this many times the layers of the smaller, the smaller is padded; else the
+# larger is split.
 _PAD_RATHER_THAN_SPLIT = 1.5
 
 

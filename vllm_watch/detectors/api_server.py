@@ -36,8 +36,6 @@ CPU_BOUND_CORES = 0.8
 
 
 class _Totals(NamedTuple):
-    """Sums over a server's engines."""
-
     requests: float
     outside_s: float  # rounding may decrease it
     queued_s: float

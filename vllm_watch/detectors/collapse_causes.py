@@ -46,10 +46,10 @@ OF_OTHERS = (PREEMPTION_THRASH, PEER_WAIT)
 VAGUE = frozenset((SLOW_ENGINE, UNKNOWN))
 
 UNREAD_SHARE = 0.5
-"""At this unexplained share of the used cache, running requests are not the cause."""
+"""If this share of the used cache is unexplained, running requests are not the cause."""
 
 LEAK_SHARE_MIN = 0.2
-"""Minimum share of the cache for a leak: prompts in progress and preempted requests blur the count by less."""
+"""A leak is at least this share of the cache: prompts in progress and preempted requests blur the count by less."""
 
 LEAK_RISE_SECONDS = 20.0
 """A leak takes longer than this to build up; pages taken at once appear within one or two scrapes."""

@@ -20,8 +20,8 @@ CONTEXT_RATIO_MAX = 1.3
 """Requests count as alike up to this ratio of KV cache per running request."""
 
 SIBLINGS_TIMES_MIN = 2.0
-"""Beside siblings, a finding needs this many times their running requests and step time: a high factor, because routers
-spread requests unevenly."""
+"""Compared with siblings, a finding needs this many times their running requests and step time: a high factor, because
+routers spread requests unevenly."""
 
 GRAIN = log(1.5)
 """Tokens per second this close (in log) count as one rate."""

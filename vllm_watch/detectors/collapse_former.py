@@ -1,6 +1,6 @@
 """Compares a new process that is slow from its start with its predecessor at equal load.
 
-Its GPU or a flag may differ without our knowledge, so no restart is advised for this.
+Its GPU or a flag may differ without our knowledge, so no restart is advised.
 """
 
 from collections.abc import Mapping

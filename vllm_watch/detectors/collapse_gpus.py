@@ -19,8 +19,8 @@ CLOCK_SHARE_MAX = 0.8
 """Lowest normal share of the maximum, or usual, SM clock: boost clocks of a busy GPU vary by a tenth."""
 
 CAPPED_SHARE = 0.69
-"""Usual share at the power limit, if unknown: a healthy H100 in continuous matrix multiplication reaches its power limit of
-700 W at 1367 of 1980 MHz (measured, driver 580.159)."""
+"""Usual clock share at the power limit, if unknown: a healthy H100 in continuous matrix multiplication reaches its power
+limit of 700 W at 1367 of 1980 MHz (measured, driver 580.159)."""
 
 CLOCK_NEWS = 0.05
 """Weight of a healthy scrape in the usual clock; small, because clocks drop before steps are found slow."""

@@ -12,7 +12,7 @@ from vllm_watch.signals.scatter import scatter
 from vllm_watch.signals.step_model import StepModel
 
 ALIKE = 1.2
-"""An engine is slow at this multiple of its first step time; request mixes differ by less."""
+"""An engine is slow above this multiple of its step time after the start; request mixes differ by less."""
 
 LOSS_LOG_RATIO = log(1.12)
 """Steps this much longer than the siblings' for minutes are a loss."""
@@ -27,7 +27,7 @@ SPREAD_DEVIATIONS = 5.0
 """A loss must also exceed this many deviations among the siblings."""
 
 SMOOTH_SECONDS = 300.0
-"""Averages out differences between requests."""
+"""This averaging time evens out differences between requests."""
 
 KNOWN_SECONDS = 600.0
 """Seconds of work before a finding: two smoothing times."""

@@ -56,7 +56,7 @@ ADVISE_FACTOR = 2.0
 """A restart is advised after this multiple of the longest pause that the engine survived."""
 
 PAGE_SECONDS = 15.0
-"""A shorter hang opens a ticket, because stops of 9 to 14 s end by themselves and are not worth a page."""
+"""A shorter hang opens a ticket: stops of 9 to 14 s end by themselves."""
 
 FDS_GROWN_UNSEEN_MIN = 8.0
 """Minimum of new connections if they are the only sign of demand: idle proxies open a few spare ones."""
@@ -68,7 +68,7 @@ FDS_SHARE_MISSED_MIN = 0.5
 """New connections per missed finish that prove that requests still arrive."""
 
 FDS_RISES_MISSED_MIN = 2
-"""Connections must rise in this many polls, so that requests arrived one after the other."""
+"""Connections must rise in this many polls, which shows that requests arrived one after the other."""
 
 FDS_RISES_UNSEEN_MIN = 4
 """Replaces FDS_RISES_MISSED_MIN if too few finishes are missed: an idle pool opens its connections at once."""

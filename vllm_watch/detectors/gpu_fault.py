@@ -19,7 +19,7 @@ NEEDS = Needs(must=(Need(("gpus",), "the GPUs and their driver's errors are not 
 
 
 class Settings(BaseModel):
-    """How long a sign counts."""
+    """How long a sign of a fault counts."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 

@@ -40,7 +40,7 @@ class Settings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     window_seconds: float = Field(1800.0, ge=300)
-    """Time to compare: long enough to see growth slow down if it levels off within hours."""
+    """Growth is compared over this time: long enough to see it slow down if it levels off within hours."""
 
     growth_bytes_min: float = Field(256 * 2**20, gt=0)
     """Minimum growth: healthy servers under steady load move by 10 to 60 MiB in half an hour."""
@@ -69,8 +69,8 @@ class Settings(BaseModel):
     """A restart is advised if memory runs out within this time: most services have a quiet hour once a day."""
 
     host_bytes: float = Field(32 * 2**30, gt=0)
-    """Assumed, because the host's memory and the container's limit are unknown: hosts of one small data-centre GPU
-    (L4, A10) begin at 16 to 32 GiB. A process above half of this is assumed to have room to double."""
+    """Assumed host memory, because it and the container's limit are unknown: hosts of one small data-centre GPU (L4, A10)
+    begin at 16 to 32 GiB. A process above half of this is assumed to have room to double."""
 
 
 BIN_SECONDS = 60.0

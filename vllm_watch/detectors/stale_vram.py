@@ -33,28 +33,28 @@ class Settings(BaseModel):
     """Less memory does not prevent a start; a context alone takes 300 to 600 MiB."""
 
     dead_seconds: float = Field(_LIMITS.dead_seconds, gt=0)
-    """Time after the end: 100 GiB are freed within seconds, but a slow driver needs longer."""
+    """Time since a process ended: 100 GiB are freed within seconds, but a slow driver needs longer."""
 
     stuck_seconds: float = Field(_LIMITS.stuck_seconds, gt=0)
     """Time in state D without interruption: slow disks and network file systems take less."""
 
     orphan_seconds: float = Field(_LIMITS.orphan_seconds, gt=0)
-    """Time without its parent: unless it hangs, a worker exits within 40 s."""
+    """Time since the parent's death: unless it hangs, a worker exits within 40 s."""
 
     notebook_seconds: float = Field(_LIMITS.notebook_seconds, gt=0)
-    """Idle time of a notebook: users come back sooner after a pause to read, think or talk."""
+    """Idle time of a notebook: users come back sooner after a pause to think or talk."""
 
     process_seconds: float = Field(_LIMITS.process_seconds, gt=0)
     """Idle time of a process: training waits for data, ranks or a disk, but not for an hour."""
 
     stopped_seconds: float = Field(_LIMITS.stopped_seconds, gt=0)
-    """Time stopped: by then a debugging session has ended or resumed."""
+    """Time since a process was stopped: by then a debugging session has ended or resumed."""
 
     unaccounted_seconds: float = Field(_LIMITS.unaccounted_seconds, gt=0)
-    """Time without an owner: the memory of an exiting process has none for some seconds."""
+    """Time for which memory lacks an owner: an exiting process causes this for some seconds."""
 
     asleep_seconds: float = Field(120.0, gt=0)
-    """Time asleep: weights of 150 GiB reach host memory within a minute, at 3 GiB/s and more."""
+    """Time since an engine fell asleep: weights of 150 GiB reach host memory within a minute, at 3 GiB/s and more."""
 
     def limits(self) -> Limits:
         return Limits(**self.model_dump(exclude={"bytes_min", "asleep_seconds"}))

@@ -26,7 +26,7 @@ FDS_GROWN_MIN = 3.0
 """Net growth of connections during the silence: one or two may be a scraper's or a browser's."""
 
 CANARY_SECONDS_MIN = 2.0
-"""A faster failure of a canary (a one-token request) without an outcome was a refusal (wrong key or model name)."""
+"""If a canary (a one-token request) without an outcome failed faster, it was refused (wrong key or model name)."""
 
 GPU_IDLE_RATIO = 0.05
 """A GPU that runs kernels for less than this share of the time computes no long step."""

@@ -35,7 +35,7 @@ QUIET_LOOKS = 3.0
 """An incident ends after this many usual poll intervals without a finding: one poll does not prove recovery."""
 
 QUIET_LOOKS_SECONDS_MAX = 180.0
-"""QUIET_LOOKS intervals never take longer than this."""
+"""The wait for QUIET_LOOKS is at most this long."""
 
 
 @record

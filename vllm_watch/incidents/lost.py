@@ -13,7 +13,7 @@ USUAL_SECONDS = 1800.0
 """The usual rate is averaged over this much time without incidents."""
 
 USUAL_SECONDS_MIN = 60.0
-"""Until then the usual rate is unknown."""
+"""With less time, the usual rate is unknown."""
 
 CHANCE_DEVIATIONS = 3.0
 """Failures count if they exceed the usual rate by this many standard deviations (Poisson)."""

@@ -64,7 +64,7 @@ class OwnRestart:
 
     @classmethod
     def restored(cls, state: Any) -> "OwnRestart":
-        """Restore; None: a version without this state. Raises one of stored.DAMAGE."""
+        """Restore; None comes from a version without this state. Raises one of stored.DAMAGE."""
         own = cls()
         if state is not None:
             under_way, news_missing, life, missing = state

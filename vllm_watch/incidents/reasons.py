@@ -87,7 +87,6 @@ def _decided_by(incident: Incident) -> str:
 
 
 def _not_notified(incident: Incident) -> str:
-    """Return why people are not notified again; "" if they are."""
     recurring = incident.recurring
     if recurring is None or not recurring.told:
         return ""

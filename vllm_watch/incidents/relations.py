@@ -36,7 +36,7 @@ _STALL_OVER_COLLAPSE_SECONDS = 30.0
 """A stall must last this long: a collapsed engine makes few steps."""
 
 _DOWN_OVER_COLLAPSE_SECONDS = 60.0
-"""A shorter end of a collapsed server is probably a restart, as advised."""
+"""A collapsed server that is down for less is probably being restarted, as advised."""
 
 _HOLD_SECONDS = {
     ("engine_stalled", "throughput_collapse"): _STALL_OVER_COLLAPSE_SECONDS,

@@ -1,4 +1,4 @@
-"""Compares an engine with itself after its start, block by block. While a slowdown is suspected, nothing is learnt."""
+"""Compares an engine with itself after its start, in blocks of 2 to 8 s. While a slowdown is suspected, nothing is learnt."""
 
 from dataclasses import dataclass
 from math import exp, log

@@ -28,7 +28,7 @@ UNSEEN_SECONDS_MAX = 30.0
 """A finding holds this long without data: readings come late on a host short of CPUs."""
 
 SHARE_MAX = 0.99
-"""Highest share of a block: waits are counted at their end, so a block may show too much."""
+"""Highest share of a block spent waiting: waits are counted at their end, so a block may show too much."""
 
 USUAL_SECONDS_MIN = 10.0
 """Healthy steps, at least five blocks, before the usual wait is known."""

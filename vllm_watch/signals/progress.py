@@ -27,7 +27,7 @@ PREFILL_SECONDS_UNKNOWN = 600.0
 """Longest prefill if the engine's rate or longest prompt is unknown: a million tokens at 1,700 a second."""
 
 PROMPTS_MIN = 10.0
-"""Least finished prompts for a rate, because the first ones compile kernels."""
+"""A rate needs this many finished prompts, because the first ones compile kernels."""
 
 TOGETHER_SECONDS = 8.0
 """Clients that leave this soon after the last step leave together; during a hang they leave one by one, at their timeouts."""
@@ -41,7 +41,7 @@ gateway that polls /v1/models every five seconds gets six responses in two polls
 """
 
 FOLLOWED_SECONDS = 600.0
-"""After a longer gap nothing counts as unchanged: clock, process and requests may differ."""
+"""After a longer gap between polls nothing counts as unchanged: clock, process and requests may differ."""
 
 PACE_SECONDS = 10.0
 """Averaging time of the usual rate of closed connections: a client's pool shrinks after a burst."""
@@ -64,7 +64,7 @@ class Poll:
 
     counters: tuple[float | None, ...]
     outputs: tuple[float | None, ...]
-    gauges: tuple[float | None, ...]  # changed only by a scheduler; KV usage last
+    gauges: tuple[float | None, ...]  # only the scheduler changes them; KV usage is last
     waiting: float
     work: float
     finished: float  # without failed and aborted requests

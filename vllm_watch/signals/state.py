@@ -99,7 +99,8 @@ def operation(sample: EngineSample, server: ServerSample) -> str | None:
 
 
 def waits_for_kv(sample: EngineSample, *, paired: bool = False) -> bool:
-    """Return True if requests wait for another server's KV and none runs; own offloaded KV counts only if `paired`."""
+    """Return True if requests wait for another server's KV and none runs; KV that the engine offloaded itself counts only if
+    `paired`."""
     if sample.requests_running or (_offloads_only(sample) and not paired):
         return False
     stages, reasons = sample.num_requests_kv_fetch_by_stage, sample.requests_waiting_by_reason

@@ -18,7 +18,7 @@ SCATTER_FIRST = 0.25
 """Scatter until it is measured; healthy blocks of a real engine differ this much."""
 
 SCATTER_MIN = 0.05
-"""A model of three numbers is never more exact."""
+"""Lowest scatter: a model of three numbers is never more exact."""
 
 SCATTER_MEMORY_BLOCKS = 150.0
 """Blocks over which the scatter is averaged: 10 minutes at 5 s, enough for two digits."""

@@ -24,7 +24,7 @@ MEMORY_MINUTES = 720.0
 """Minutes over which changes are averaged: half a day of work."""
 
 STRAY_FIRST = 0.08
-"""Assumed and lowest deviation of a minute's log ratio."""
+"""Assumed and lowest deviation of a minute's level (its log ratio)."""
 
 STRAY_MINUTES_MIN = 120.0
 """Minutes of work until the level is judged."""

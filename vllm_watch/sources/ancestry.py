@@ -6,7 +6,7 @@ ANCESTORS_MAX = 12
 """Ancestors read: worker, core, server, two shells, a container's shim and systemd make seven."""
 
 ARGUMENTS_MAX = 6
-"""In `python -u -m vllm.entrypoints.openai.api_server` the program comes before its options."""
+"""Arguments read: in `python -u -m vllm.entrypoints.openai.api_server` the program comes before its options."""
 
 DEAD_STATES = ("Z", "X")
 """A leader that has ended but was not reaped no longer supervises its children."""

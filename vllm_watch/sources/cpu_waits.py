@@ -98,7 +98,7 @@ class _Engine:
         return self.waited_seconds
 
     def core(self) -> str | None:
-        """Return None before vLLM 0.10.2, which sets no process title."""
+        """Return None for vLLM before 0.10.2: it sets no process title."""
         return next(
             (each.label for each in self.processes if engine_processes.is_core(each.name)), None
         )

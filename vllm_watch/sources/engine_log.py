@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 _log = structlog.get_logger()
 
 PIECE_BYTES_MAX = 4 << 20
-"""Reading this takes a thread some 50 ms; vLLM writes some kilobytes a second."""
+"""Reading this much takes a thread some 50 ms; vLLM writes some kilobytes a second."""
 
 BACKLOG_BYTES_MAX = 16 << 20
 """Longest backlog read: an engine that logs its requests writes this in hours."""

@@ -14,7 +14,7 @@ START_TOLERANCE_SECONDS = 2.0
 """Tolerance: boot times are in whole seconds, and a clock step moves them."""
 
 SAME_TICK_SECONDS = 0.02
-"""If several match, the right one started in the same 10 ms tick."""
+"""If several match, the right one started in the 10 ms tick that /metrics shows."""
 
 PORT_DEFAULT = 8000  # of `vllm serve`
 _GONE = ("Z", "X")
@@ -93,7 +93,6 @@ def _server(all_: Processes, started: float | None, port: int | None) -> Process
 def _narrowed(
     several: list[ProcessFacts], is_it: Callable[[ProcessFacts], bool]
 ) -> list[ProcessFacts]:
-    """Return the processes that match, or all if none does."""
     return [each for each in several if is_it(each)] or several
 
 

@@ -131,8 +131,6 @@ class Exposition:
 
 
 class _ForeignLayout(Layout):
-    """The series of a body that prometheus_client read."""
-
     def __init__(self, series: list[Series]) -> None:
         super().__init__((), b"")
         self.series = series

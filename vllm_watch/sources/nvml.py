@@ -50,7 +50,7 @@ class GpuLimits(Protocol):
 
 
 class NvmlSource:
-    """Use from one event loop at a time."""
+    """Use an instance from one event loop at a time."""
 
     def __init__(
         self,
@@ -63,13 +63,11 @@ class NvmlSource:
         self._settings = settings
         self._monotonic = monotonic
         self._driver = Driver(processes, monotonic)
-        self._jobs: SimpleQueue[_Job | None] = (
-            SimpleQueue()
-        )  # at most one job; None ends the thread
+        self._jobs: SimpleQueue[_Job | None] = SimpleQueue()  # at most one job, and None to end
         self._thread: threading.Thread | None = None
         self._job: _Job | None = None
         self._queued = False  # waiting for another source's hung call
-        self._absent: tuple[float, GpuReading] | None = None  # no driver: when that was seen
+        self._absent: tuple[float, GpuReading] | None = None  # when no driver was seen
         self._status = ""
         self._closed = False
 

@@ -60,7 +60,6 @@ class Asker:
             return None
 
     def must(self, name: str, *arguments: object) -> Any:
-        """Call the function and raise every NVMLError."""
         self.calling = name
         try:
             return getattr(self._nvml, name)(*arguments)

@@ -136,8 +136,6 @@ _bindings: dict[bool, WeakKeyDictionary[Layout, _Binding]] = {
 
 
 class _AccessRecorder(Sequence[float]):
-    """Records which numbers are read."""
-
     def __init__(self, count: int) -> None:
         self._read = bytearray(count)
 
@@ -300,7 +298,7 @@ def _bind_field(field: Field, rows_of: Callable[[str], list[Row]], *, buckets: b
     candidates = [rows for name in field.names if (rows := _plain_rows(name, rows_of))]
     if not candidates:
         return None
-    # vLLM 0.9.2 with several API servers exports stale KV usage per process, but the older name correctly.
+    # vLLM 0.9.2 with several API servers exports stale KV usage per process; only the older name is merged correctly.
     rows = next(
         (c for c in candidates if not any(row.label("pid") is not None for row in c)), candidates[0]
     )
@@ -348,7 +346,7 @@ def _engine_kind(names: Collection[str], rows: list[Row]) -> str:
 
 
 def _may_be_vllm(by_name: Mapping[str, list[Row]], names: Collection[str]) -> bool:
-    """Return True if this may be a vLLM, even with process metrics only (still useful)."""
+    """Return True if this may be a vLLM, even if it exports only process metrics."""
     if _serves_openai(by_name):
         return True
     return bool(names) and all(name.startswith(("python_", "process_")) for name in names)

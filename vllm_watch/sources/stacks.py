@@ -22,7 +22,7 @@ ALL_SECONDS = 7.0
 """This is shorter than the time limit for one part of the evidence."""
 
 BYTES_MAX = 256 << 10
-"""Limit per process, which has some hundred threads."""
+"""Limit of output per process, which has some hundred threads."""
 
 
 class Stacks:

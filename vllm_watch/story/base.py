@@ -111,7 +111,6 @@ class Story:
         return self._cause(cause).warning or self.warning
 
     def cost_of(self, cause: str) -> str:
-        """Return the effect on users."""
         return self._cause(cause).cost or self.cost
 
     @property
