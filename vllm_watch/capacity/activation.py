@@ -108,8 +108,8 @@ def _held(model: Model, settings: Settings, width: int, stream: int) -> int:
 def _unpacked(model: Model, latent: LatentAttention, ranks: int) -> int:
     """Return MLA's elements per token in releases before it had its own cache.
 
-    The allocator keeps a block each for: queries; keys with values; keys; all three and the output, padded; the unpadded
-    output. Source: deepseek_v2.py of 0.6.4.
+    These have their own blocks: queries; keys with values; keys; all three and the output, padded; the unpadded output.
+    Source: deepseek_v2.py of 0.6.4.
     """
     head = latent.nope_dim + latent.rope_dim
     each = 2 * head + latent.nope_dim + 2 * latent.value_dim + 4 * PLAIN_MLA_HEAD

@@ -8,7 +8,7 @@ from vllm_watch.capacity.model import LatentAttention, LayerKind, Model
 
 @dataclass(frozen=True, slots=True)
 class Parameters:
-    """Parameter counts of the whole model."""
+    """Elements of the whole model."""
 
     matrices: int
     """Matrices of the layers: quantization shrinks them, tensor parallelism splits them."""

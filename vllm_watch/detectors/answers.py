@@ -11,7 +11,7 @@ from vllm_watch.signals import stored
 EMPTY, TRUNCATED, ENDLESS = "empty_answers", "truncated_answers", "endless_answers"
 
 ALL_RATIO, STILL_RATIO = 0.9, 0.5
-"""A finding begins when ALL_RATIO of the answers have the fault, and lasts until fewer than STILL_RATIO are."""
+"""A finding begins when ALL_RATIO of the answers are affected, and lasts until fewer than STILL_RATIO are."""
 
 SURE = 14.0
 """Least log odds against chance (one in a million), because a busy engine has a million windows in a year."""

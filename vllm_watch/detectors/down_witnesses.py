@@ -32,7 +32,7 @@ ACCEPTED_LOOKS_MIN = 2
 """Accepted connections without a response that show a hang: a single one, among failures to connect, may be a failing
 route."""
 
-_ACCEPTED = frozenset(("read_timeout", "disconnected"))  # accepted without a response
+_ACCEPTED = frozenset(("read_timeout", "disconnected"))
 _UNREACHED = frozenset(("connect_timeout", "dns"))
 _PLAIN = {"refused": "connection refused", "read_timeout": "every scrape has timed out"}
 

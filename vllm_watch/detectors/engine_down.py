@@ -35,7 +35,7 @@ from vllm_watch.support.durations import in_words
 NEEDS = down_verdicts.NEEDS
 
 HALF_DEAD_SECONDS = 30.0
-"""A server exits within this time after its engine core's death; until then its /metrics may lack the engine."""
+"""A server exits within this time of its engine core's death; until then /metrics may lack the engine."""
 
 
 IN_FLIGHT_MIN = 2.0

@@ -47,7 +47,7 @@ NEEDS = Needs(
 STATE_VERSION = 3
 
 PAUSES_USUAL = 3
-"""A pause length is usual if this many recent pauses were as long."""
+"""A pause is usual if this many recent pauses were as long."""
 
 NOTICE_FACTOR = 1.5
 """A pause this many times longer than usual is suspicious."""
@@ -282,7 +282,6 @@ class Detector:
         if engine.fds_grown < max(FDS_GROWN_UNSEEN_MIN, 2.0 * engine.fds_idle):
             return None
         unseen_s, still_s = view.at_s - engine.unseen_s, view.at_s - progress.life_s
-        # If requests arrive at the usual rate and none finishes, a hang is certain.
         missed = engine.finish_rate * still_s
         if missed >= FINISHES_MISSED_MIN and engine.fds_grown >= FDS_SHARE_MISSED_MIN * missed:
             return "hang", still_s

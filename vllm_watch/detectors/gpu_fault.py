@@ -123,7 +123,7 @@ class HostDetector:
         first = found[0]
         seen = self._seen.get(first.gpu.uuid)
         used = bool(view.servers) and (seen is None or seen.engine is not False)
-        # A GPU that no watched engine uses affects no users.
+        # A GPU without a watched engine affects no users.
         severity = first.severity if used or first.severity != "page" else "ticket"
         ill = dict.fromkeys(each.gpu.uuid for each in found)
         more = f" (and {len(ill) - 1} more GPUs)" if len(ill) > 1 else ""

@@ -31,7 +31,6 @@ NEEDS = Needs(
 )  # fmt: skip
 
 STATE_VERSION = 2
-"""Format of the stored state."""
 
 
 class Settings(BaseModel):

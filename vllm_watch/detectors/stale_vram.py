@@ -30,7 +30,7 @@ class Settings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     bytes_min: int = Field(256 * 2**20, ge=0)
-    """Less memory does not prevent a start; a context alone takes 300 to 600 MiB."""
+    """A context alone takes 300 to 600 MiB; less does not prevent a start."""
 
     dead_seconds: float = Field(_LIMITS.dead_seconds, gt=0)
     """Time since a process ended: 100 GiB are freed within seconds, but a slow driver needs longer."""

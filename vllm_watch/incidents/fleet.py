@@ -38,7 +38,7 @@ KNOWN_SECONDS = 600.0
 """A target counts as answering until this long after its last answer."""
 
 SETTLED_SECONDS = 30.0
-"""Most members must be back this long before a silent one is reported alone, because each returns at its own poll."""
+"""Most members must be back this long before a silent one is reported alone: each returns at its own poll."""
 
 _SILENT = frozenset(("refused", "connect_timeout", "read_timeout", "disconnected", "dns", "tls"))
 

@@ -35,8 +35,8 @@ UNHURRIED = 0.5
 """Weight of a slow block while no request waits."""
 
 STARVED_RATIO = 0.85
-"""If requests wait, throughput below this share of the usual is a loss. At saturation, a real engine's throughput
-swings by 20 to 30 % (a peak, then 70 to 80 % of it)."""
+"""If requests wait, throughput below this share of the usual is a loss. At saturation, a real engine's throughput swings by
+20 to 30 %."""
 
 STARVED_DEVIATION = 0.08
 """Scatter of the smoothed log throughput ratio at saturation."""

@@ -88,7 +88,7 @@ class Blocks:
     def add(
         self, at_s: float, sample: EngineSample, *, anew: bool, engines: int = 1
     ) -> Block | None:
-        """Add a poll; return the block that it completes. `anew`: earlier polls are not comparable."""
+        """Add a poll; return a completed block. `anew`: earlier polls are not comparable."""
         if not tells_load(sample):
             self._first = None
             return None

@@ -19,7 +19,7 @@ BLOCK_WINDOW_SECONDS = 60.0
 """Polls are kept for longer than a block, which lasts at most 8 s or one interval."""
 
 SAME_SECONDS = 1e-3
-"""Closer times belong to one poll, because sums are rounded."""
+"""Closer times belong to one poll: sums are rounded."""
 
 SMOOTHING = 0.3
 """Weight of a block, as for step times, so that both scatter alike."""

@@ -13,7 +13,7 @@ UNTOLD_SECONDS = 600.0
 """Without a start time, growing counters identify a process for this long: later, a new one could have caught up."""
 
 _MEASURED = frozenset(("num_gpu_blocks", "num_cpu_blocks"))
-"""Labels whose values vLLM measures at each start."""
+"""Labels that vLLM measures at each start."""
 
 UNKNOWN_SERVER = ServerSample()
 

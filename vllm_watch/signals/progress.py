@@ -30,15 +30,14 @@ PROMPTS_MIN = 10.0
 """A rate needs this many finished prompts, because the first ones compile kernels."""
 
 TOGETHER_SECONDS = 8.0
-"""Clients that leave this soon after the last step leave together; during a hang they leave one by one, at their timeouts."""
+"""Clients that leave this soon after the last step leave together; a hang loses them one by one, at their timeouts."""
 
 GONE_SHARE = 0.9
-"""This share of the requests in flight counts as all, because a scraper may connect meanwhile."""
+"""This share of the requests in flight counts as all: a scraper may connect meanwhile."""
 
 CLOSED_MIN, ANSWERED_MIN = 3.0, 10.0
-"""This many closed connections, or HTTP responses, suffice to prove that clients left: a scraper closes one or two, and a
-gateway that polls /v1/models every five seconds gets six responses in two polls of 15 s. If both are fewer, they must agree.
-"""
+"""This many closed connections, or HTTP responses, prove alone that clients left: a scraper closes one or two, and a gateway
+that polls /v1/models every five seconds gets six responses in two polls of 15 s. If both are fewer, both must agree."""
 
 FOLLOWED_SECONDS = 600.0
 """After a longer gap between polls nothing counts as unchanged: clock, process and requests may differ."""

@@ -44,7 +44,7 @@ _SERVER_ERROR = 500
 def of_engine(
     sample: EngineSample, progress: Progress, server: ServerSample, *, sleeping: bool
 ) -> tuple[str, str]:
-    """Return an engine's state and a sentence about it."""
+    """Return an engine's state and a sentence."""
     rests = on_purpose(sample, server, sleeping=sleeping)
     if rests is not None:
         return "sleeping", rests

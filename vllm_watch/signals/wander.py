@@ -44,7 +44,7 @@ MOVE = 0.6
 is 2.8 deviations of a change."""
 
 LAGS_MINUTES = (1, 2, 4, 8, 16, 32)
-"""Lags in minutes at which changes are tested."""
+"""Lags at which changes are tested."""
 
 OUTLIER = 3.0
 """A minute is clipped at this many deviations: one cured slowdown must not become usual."""

@@ -3,10 +3,10 @@
 from vllm_watch.sources.processes import ProcessFacts, ProcReader
 
 ANCESTORS_MAX = 12
-"""Ancestors read: worker, core, server, two shells, a container's shim and systemd make seven."""
+"""Worker, core, server, two shells, a container's shim and systemd make seven."""
 
 ARGUMENTS_MAX = 6
-"""Arguments read: in `python -u -m vllm.entrypoints.openai.api_server` the program comes before its options."""
+"""In `python -u -m vllm.entrypoints.openai.api_server` the program comes before its options."""
 
 DEAD_STATES = ("Z", "X")
 """A leader that has ended but was not reaped no longer supervises its children."""

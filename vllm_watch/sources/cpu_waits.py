@@ -38,7 +38,7 @@ READ_SECONDS_MAX = 1.0
 """A poll takes milliseconds; the result of a longer one is dropped."""
 
 CGROUP_LEVELS_MAX = 8
-"""Nested cgroups: a container, its pod and its slice may have a CPU limit."""
+"""A container, its pod and its slice may have a CPU limit."""
 
 TITLE_CHARACTERS_MAX = 60
 

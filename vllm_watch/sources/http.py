@@ -26,7 +26,7 @@ _SYSTEM_TLS = TlsConfig()
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """`timeout_seconds` ends with the last byte."""
+    """`timeout_seconds`: until the last byte."""
 
     connect_timeout_seconds: float
     timeout_seconds: float

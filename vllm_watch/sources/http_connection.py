@@ -1,5 +1,4 @@
-"""Hold one connection, with one request at a time. A connection closes itself after unsolicited bytes or an abandoned
-response."""
+"""Hold one connection, with one request at a time. It closes itself after unsolicited bytes or an abandoned response."""
 
 import asyncio
 import ssl

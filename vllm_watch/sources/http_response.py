@@ -1,4 +1,4 @@
-"""Parse HTTP/1.x responses. llhttp (through httptools) has no size limits, so they are enforced here.
+"""Parse HTTP/1.x responses. llhttp (through httptools) has no size limits: they are enforced here.
 
 Source: RFC 9112 (messages, framing, chunks), RFC 9110 (fields, status codes).
 """

@@ -26,7 +26,7 @@ EQUAL_LABELS_MAX = 1_000
 
 
 class Row:
-    """Labels are stored flat (name, value, name, value): a dictionary of two labels is three times as large."""
+    """Labels are stored flat (name, value, name, value): a dictionary of two is three times as large."""
 
     __slots__ = ("_labels", "index", "name")
 

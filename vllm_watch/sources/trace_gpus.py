@@ -15,7 +15,7 @@ _NUMBER_MAX = 1e21  # bytes, hertz or Unix seconds
 
 
 def known(reading: GpuReading) -> tuple[GpuSample, ...] | None:
-    """Return the GPUs: () on a machine without any, None if unknown."""
+    """Return () on a machine without GPUs, None if unknown."""
     return () if reading.status == "no_driver" else reading.gpus
 
 

@@ -186,7 +186,7 @@ def to_line(observation: Observation, body: str | None, *, target: str | None = 
 
 
 def assemble(t: float, target: str, rest: str, body: str | None, gpus: str) -> bytes:
-    """Return the line. `gpus` is JSON already."""
+    """Return the line. `gpus`: already JSON."""
     metrics = "null" if body is None else _encode(body)
     head = f'{{"t":{t!r},"target":{_encode(redacted(target))},{rest}'
     return f'{head},"metrics":{metrics},"gpus":{gpus}}}\n'.encode()
