@@ -62,7 +62,7 @@ class Settings(BaseModel):
     """Fewer failures may be one odd request that a client retries."""
 
     advise_seconds: float = Field(60.0, gt=0)
-    """Time until a restart is advised: a CUDA error usually kills the process sooner."""
+    """A process that a CUDA error kills usually dies sooner."""
 
 
 class Detector:

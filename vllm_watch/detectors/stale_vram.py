@@ -42,19 +42,19 @@ class Settings(BaseModel):
     """Time since the parent's death: unless it hangs, a worker exits within 40 s."""
 
     notebook_seconds: float = Field(_LIMITS.notebook_seconds, gt=0)
-    """Idle time of a notebook: users come back sooner after a pause to think or talk."""
+    """Notebook users come back sooner after a pause to read, think or talk."""
 
     process_seconds: float = Field(_LIMITS.process_seconds, gt=0)
-    """Idle time of a process: training waits for data, ranks or a disk, but not for an hour."""
+    """Training waits for data, ranks or a disk, but not for an hour."""
 
     stopped_seconds: float = Field(_LIMITS.stopped_seconds, gt=0)
-    """Time since a process was stopped: by then a debugging session has ended or resumed."""
+    """By then a debugging session has ended or resumed."""
 
     unaccounted_seconds: float = Field(_LIMITS.unaccounted_seconds, gt=0)
-    """Time for which memory lacks an owner: an exiting process causes this for some seconds."""
+    """The memory of an exiting process has no owner for some seconds."""
 
     asleep_seconds: float = Field(120.0, gt=0)
-    """Time since an engine fell asleep: weights of 150 GiB reach host memory within a minute, at 3 GiB/s and more."""
+    """Weights of 150 GiB reach host memory within a minute, at 3 GiB/s and more."""
 
     def limits(self) -> Limits:
         return Limits(**self.model_dump(exclude={"bytes_min", "asleep_seconds"}))

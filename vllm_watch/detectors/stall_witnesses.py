@@ -1,4 +1,4 @@
-"""Finds evidence that an engine with work completes no step (stall)."""
+"""Finds evidence of a stall."""
 
 from collections import deque
 from dataclasses import dataclass, field, fields
@@ -100,7 +100,7 @@ def begin(engine: Engine, view: View) -> None:
 
 
 def served(engine: Engine, view: View, name: str) -> None:
-    """A step ended: drop the signs of a stall."""
+    """Drop signs of a stall."""
     engine.canary_failures = 0
     signals = view.signals.engines.get(name)
     engine.finish_rate = (signals and signals.requests_finished_per_second) or 0.0

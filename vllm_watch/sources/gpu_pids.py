@@ -105,7 +105,7 @@ class GpuPids:
         return _with(facts, self._kin[self._own].of(facts), pid)
 
     def _with_local(self, facts: ProcessFacts, kin: Kin) -> ProcessFacts:
-        """Add our PID only if proven: the number alone could match a process of a sibling container."""
+        """The number alone could match a process of a sibling container."""
         level = self._namespaces[self._host].levels_above_ours if self._host else None
         if level == 0:
             return _with(facts, kin, facts.pid)

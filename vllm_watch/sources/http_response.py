@@ -156,7 +156,7 @@ class ResponseReader:
             self._give_up("garbled", "the gzip body ends early")
 
     def _frame(self, parser: HttpResponseParser) -> None:
-        """Find the body's length. Source: RFC 9112, 6.3 and 9.3."""
+        """Source: RFC 9112, 6.3 and 9.3."""
         headers = self.headers
         self.keep_alive = parser.should_keep_alive() and self.status != _SWITCHING
         coding = headers.get("transfer-encoding", "chunked")

@@ -16,7 +16,7 @@ _UNPACKED_RATIO_MAX, _UNPACKED_BYTES_MIN = 300, 16 << 20
 
 
 def pieces(name: str) -> Iterator[bytes]:
-    """Yield the log's pieces; '-' is standard input. Raises WatchError if the log cannot be read."""
+    """'-' is standard input. Raises WatchError if the log cannot be read."""
     try:
         if name == "-":
             yield from _read(sys.stdin.buffer)

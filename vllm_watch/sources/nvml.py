@@ -1,4 +1,4 @@
-"""Read all GPUs through NVML, one query at a time in one thread, with a deadline.
+"""Read all GPUs through NVML, one query at a time, with a deadline.
 
 A driver call can block for minutes (a GPU in reset, a dead link) and cannot be cancelled, so all calls run in one daemon
 thread, which is never replaced. The thread also shuts NVML down, because no other call may run then.

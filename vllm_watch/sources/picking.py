@@ -22,7 +22,7 @@ BUCKETS_MAX = 200
 
 
 EQUAL_LABELS_MAX = 1_000
-"""Equal label sets are shared up to this number: if all differ, sharing more takes more memory than it saves."""
+"""Equal label sets are shared up to this number; sharing all may take more memory than it saves."""
 
 
 class Row:

@@ -103,7 +103,7 @@ class Tape:
                 return
 
     async def packed_groups(self, since_seconds: float) -> list[list[bytes]]:
-        """Return chunks by group. Raises TimeoutError if the disk does not answer."""
+        """Raises TimeoutError if the disk does not answer."""
         groups = [group for group in self._groups if group.last_seconds >= since_seconds]
         last = [_packed(self._open)] if self._open else []
         chunks = [chunk for group in groups for chunk in group.chunks]

@@ -13,7 +13,7 @@ SPINNING_FACTOR = 5.0
 """An orphan that spins on its GPU (in a collective) is stale after this multiple of the limit, if no server answers."""
 
 GROWN_BYTES_MIN = 2**30
-"""Growth to mention: vLLM allocates at start; graphs and workspaces of new shapes add only some hundred MiB."""
+"""vLLM allocates at start; graphs and workspaces of new shapes add only some hundred MiB."""
 
 STEADY_SECONDS = 1800.0
 """A younger engine may be loading or warming up."""
