@@ -136,7 +136,7 @@ class Starvation:
     preempting: bool
     long_prompts_share: float | None
     long_prompt_tokens: float
-    late_length_ratio: float | None  # of requests begun during the starvation
+    late_length_ratio: float | None  # of requests begun during the shortage
     unexplained: float | None  # share of the cache beyond the usual
     rise_seconds: float | None
     awaiting: float = 0.0

@@ -68,7 +68,7 @@ class EngineJudge:
         self._awaited = 0.0  # cache share that requests waiting for KV may hold
         self._long_prompts = LongPrompts()
         self._finished = Finished()
-        self._finished_late = Finished()  # without requests from before the starvation
+        self._finished_late = Finished()  # without requests from before the shortage
         self._starving = False
         self._starving_since_s = 0.0
         self._rise_seconds: float | None = None

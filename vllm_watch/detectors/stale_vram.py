@@ -48,7 +48,7 @@ class Settings(BaseModel):
     """Training waits for data, ranks or a disk, but not for an hour."""
 
     stopped_seconds: float = Field(_LIMITS.stopped_seconds, gt=0)
-    """By then a debugging session has ended or resumed."""
+    """A debugging session ends or resumes within this time."""
 
     unaccounted_seconds: float = Field(_LIMITS.unaccounted_seconds, gt=0)
     """The memory of an exiting process has no owner for some seconds."""

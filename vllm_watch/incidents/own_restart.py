@@ -1,7 +1,7 @@
-"""During our own restart the server's end is not new trouble, unless it does not come back. Pure.
+"""During our own restart, a server's end is not new trouble, unless the server stays away. Pure.
 
-`engine_down` and `engine_stalled` are unknown until a new process is polled. A server that does not come back pages at
-once, because the watcher itself stopped it.
+`engine_down` and `engine_stalled` are unknown until a new process is polled. A server that does not come back pages at once,
+because the watcher itself stopped it.
 """
 
 from collections.abc import Iterable

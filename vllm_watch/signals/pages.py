@@ -19,7 +19,7 @@ ENTRIES = 180
 """Entries of the fine history: an hour, one per 20 s."""
 
 COARSE_GRAIN_SECONDS = 240.0
-"""Interval of the coarse history, of half a day: reported vLLM leaks take three to eight hours to starvation."""
+"""Interval of the coarse history, of half a day: reported vLLM leaks take three to eight hours to a full cache."""
 
 RECENT_ENTRIES = 40
 """Latest blocks kept, to time sudden changes."""

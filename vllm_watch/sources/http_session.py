@@ -25,7 +25,7 @@ IDLE_SECONDS = 75.0
 """A connection that is idle for longer is closed: its server is no longer polled."""
 
 KEPT_SECONDS = 5.0
-"""Longest reuse of a connection. Longer reuse would pin us to one process of a server, while others may hang."""
+"""Longest reuse of a connection, which pins us to one process of a server while others may hang."""
 
 HEAD_START_SECONDS = 0.25
 """After this time, the host's next address is tried in parallel (RFC 8305, section 8)."""
