@@ -143,7 +143,7 @@ class Starvation:
     awaited: float = 0.0  # upper bound of the cache share of requests that wait for KV
     unheld: float | None  # share of the cache that no request holds
     unheld_rise_seconds: float | None
-    unheld_surely: bool  # for longer than a prompt computes
+    unheld_surely: bool  # for longer than a prompt takes
 
 
 def of_starvation(facts: Starvation) -> Cause:

@@ -21,7 +21,7 @@ SIBLINGS_MIN = 2
 """With one sibling, neither engine can be the reference."""
 
 SIBLINGS_MAX = 8
-"""Limits the cost of a scrape. Siblings are chosen across all ranks, because those of one node do not suffice."""
+"""Limits the cost of a scrape. Siblings are chosen across all ranks, because one node's do not suffice."""
 
 SPREAD_DEVIATIONS = 5.0
 """A loss must also exceed this many deviations among the siblings."""

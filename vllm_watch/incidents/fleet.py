@@ -235,7 +235,7 @@ class Fleet:
         return [IncidentEvent(OPENED, t, common.incident), *softened, self._shown(event)]
 
     def _since(self, name: str, now_s: float) -> tuple[float, str]:
-        """Return when the others must have fallen silent, and the outcome of a silence that is older than this run."""
+        """Return around when other targets may have fallen silent, and the outcome if the silence began before this run."""
         target = self._targets.get(name)
         if target is None or target.silent_s is None:
             return now_s, ""

@@ -57,7 +57,7 @@ class Lifecycle:
         self._target = target
         self._followed: dict[Key, Followed] = {}
         self._found_since_s: dict[Key, float] = {}  # findings without an incident
-        self._over: dict[Key, float] = {}  # when published trouble was last found
+        self._over: dict[Key, float] = {}  # last time of a published finding
         self._recurrence = Recurrence()
         self._lost = LostRequests()
         self._at_s: float | None = None

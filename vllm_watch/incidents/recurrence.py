@@ -165,7 +165,7 @@ def plain(recurring: Recurring | None) -> dict[str, Any] | None:
 
 
 def from_plain(said: stored.Stored | None) -> Recurring | None:
-    """Restore it. Raises one of stored.DAMAGE."""
+    """Restore a published form. Raises one of stored.DAMAGE."""
     if said is None:
         return None
     return Recurring(

@@ -1,4 +1,4 @@
-"""Follows which inputs of the detectors a target's polls carry."""
+"""Records which inputs of the detectors a target's polls carry."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
