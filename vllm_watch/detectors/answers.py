@@ -20,7 +20,7 @@ LEARNT_ANSWERS, LEARNT_SECONDS = 50.0, 600.0
 """Number of answers, and seconds, before earlier answers serve as a reference."""
 
 PAST_HALF_SECONDS = 3 * 3600.0
-"""Half-life of earlier answers, so long that changes within minutes do not become usual."""
+"""Half-life of earlier answers: changes within minutes do not become usual."""
 
 ALIKE_FACTOR = 2.0
 """If mean request sizes differ by more, the requests come from other clients."""

@@ -46,7 +46,7 @@ class Run:
     mute: int = 0  # polls in a row without a response, until now
     refused: int = 0
     mute_s: float = 0.0
-    silent: int = 0  # mute polls whose connection was accepted
+    silent: int = 0  # mute polls with an accepted connection
     held: int = 0
     said: str = ""
     told_to_end: bool = False  # the process outlived its port: it was asked to stop

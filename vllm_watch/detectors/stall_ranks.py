@@ -1,6 +1,6 @@
 """Finds the rank that holds up the others, if several step together.
 
-Every step is a collective operation, so most stalled ranks only wait for the one whose process is stopped (T).
+Every step is a collective operation, so most stalled ranks only wait for the one with a stopped process (T).
 """
 
 from collections.abc import Sequence

@@ -31,8 +31,7 @@ Processes = Mapping[int, ProcessFacts]
 def find(
     all_: Processes, started: float | None, port: int | None, engines: Collection[str]
 ) -> dict[str, tuple[ProcessFacts, ...]]:
-    """Return engine → its processes, the core first; an engine whose processes are uncertain is left out. `started`: Unix
-    seconds."""
+    """Return engine → its processes, the core first; an engine with uncertain processes is left out. `started`: Unix seconds."""
     server = _server(all_, started, port)
     if server is None:
         return {}

@@ -21,7 +21,7 @@ _READ_TIMEOUT_SECONDS = 30.0  # 8 MB from a disk under load
 
 @dataclass(slots=True)
 class _Group:
-    """Chunks whose records build on each other."""
+    """Chunks with records that build on each other."""
 
     first_seconds: float
     last_seconds: float
