@@ -18,7 +18,7 @@ FAR_BEYOND = 8.0
 """If max_model_len ÷ longest request is smaller, tomorrow's requests may need that length."""
 
 HELD_RATIO = 0.25
-"""Share of the KV cache held by one request of full length: a smaller one does no harm."""
+"""Share of the KV cache held by one request of full length: a smaller share does no harm."""
 
 HIT_RATIO = 0.2
 """Hits ÷ lookups of another cache: this ratio proves that prompts repeat."""

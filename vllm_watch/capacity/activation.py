@@ -25,7 +25,7 @@ _MOE_CHUNK_TOKENS = 32768  # more tokens than this pass the experts in chunks
 
 @dataclass(frozen=True, slots=True)
 class Activation:
-    """Peak overall and of the encoder alone, in bytes, on the GPU that samples."""
+    """Peak bytes on the GPU that samples, overall and of the encoder alone."""
 
     encoder_bytes: int
     peak_bytes: int

@@ -19,7 +19,7 @@ USUAL_FACTOR = 2.0
 """Page only above this multiple of the usual latency: a captioning job may always spend seconds on images."""
 
 HOLD_SECONDS = 180.0
-"""A one-minute burst takes a minute to drain, and its requests another minute to finish."""
+"""Least duration: a one-minute burst takes a minute to drain, and its requests another to finish."""
 
 BLOCK_SECONDS, BLOCK_SECONDS_MAX = 30.0, 600.0
 BLOCK_REQUESTS = 10.0
@@ -36,8 +36,6 @@ CPU_BOUND_CORES = 0.8
 
 
 class _Totals(NamedTuple):
-    """Sums over a server's engines."""
-
     requests: float
     outside_s: float  # rounding may decrease it
     queued_s: float

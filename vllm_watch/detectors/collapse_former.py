@@ -1,6 +1,6 @@
 """Compares a new process that is slow from its start with its predecessor at equal load.
 
-Its GPU or a flag may differ without our knowledge, so no restart is advised for this.
+Its GPU or a flag may differ without our knowledge, so no restart is advised.
 """
 
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ from vllm_watch.signals.baseline import Baseline
 from vllm_watch.signals.former import Models
 
 SLOW_LOG_RATIO = log(2.2)
-"""Warming up (cold caches, kernel selection) makes a healthy process up to twice as slow for minutes."""
+"""Limit for a finding: warming up (cold caches, kernel selection) makes a healthy process up to twice as slow for minutes."""
 
 SLOW_SECONDS = 15.0
 """Total time of slow blocks for a finding, without a normal one between them."""

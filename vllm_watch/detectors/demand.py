@@ -36,8 +36,8 @@ RUNNING_SHARE = 0.3
 
 ABORTS_MIN = 2.0
 ABORTED_SHARE_MAX = 0.05
-"""A server that must stop (SIGTERM with --shutdown-timeout: vLLM 0.18 and later) aborts several requests at once; before,
-clients abort few."""
+"""A server that must stop (SIGTERM with --shutdown-timeout: vLLM 0.18 and later) aborts several requests at once; before
+that, clients abort few."""
 
 GAP_SECONDS, GAP_LOOKS = 60.0, 4.0
 """Without polls or a route for this time, or this many usual intervals, the last demand is unknown."""
@@ -58,7 +58,7 @@ _LATER = ("_lately", "_step_s", "_blind_s")  # absent in older states
 
 @dataclass(slots=True)
 class Demand:
-    """Follows the demand on one server, not counting canaries."""
+    """Follows the demand on one server, not counting canaries (our one-token requests)."""
 
     in_flight: float = 0.0
     waiting: float = 0.0

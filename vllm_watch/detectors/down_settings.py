@@ -19,7 +19,7 @@ class Settings(BaseModel):
     """Three scrapes take three seconds or less, but a large prompt can block the event loop for seconds."""
 
     silent_busy_seconds: float = Field(60.0, gt=0)
-    """Used for busy servers: one with a thousand connections recovered after 16 s of silence."""
+    """Replaces silent_seconds for busy servers: one with a thousand connections recovered after 16 s of silence."""
 
     silent_page_seconds: float = Field(30.0, gt=0)
     """A shorter silence is a warning: tokenizing a large prompt or writing megabytes of JSON takes seconds. A server that
@@ -60,7 +60,8 @@ class Settings(BaseModel):
 
     loop_lives: int = Field(2, ge=1)
     loop_seconds: float = Field(300.0, gt=0)
-    """If the last `loop_lives` lives add up to less, the server crashes at its start or first requests: a restart does not help."""
+    """If its last `loop_lives` lives lasted less in total, the server crashes at its start or first requests: a restart does
+    not help."""
 
     loop_over_seconds: float = Field(120.0, gt=0)
     """A crash loop ends when the server has lived this long."""

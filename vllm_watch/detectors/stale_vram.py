@@ -1,4 +1,4 @@
-"""Warns of GPU memory held without use, on which the next start of an engine fails.
+"""Warns of GPU memory held without use, which makes the next start of an engine fail.
 
 Source: vLLM #55510, #42017, #43060 and a dozen similar ones.
 """
@@ -20,8 +20,8 @@ NEEDS = Needs(must=(Need(("gpus",), "no holder of GPU memory is seen"),))
 _LIMITS = Limits()
 
 KEPT_SHARE_MIN = 0.5
-"""A sleeping engine keeps either contexts and CUDA graphs, less than a tenth of its memory, or everything. The whole GPU
-stands for the memory of an engine never seen awake."""
+"""Asleep, an engine keeps either everything or less than a tenth of its memory (contexts and CUDA graphs). For an engine
+never seen awake, the whole GPU counts as its memory."""
 
 
 class Settings(BaseModel):
@@ -33,22 +33,22 @@ class Settings(BaseModel):
     """A context alone takes 300 to 600 MiB; less does not prevent a start."""
 
     dead_seconds: float = Field(_LIMITS.dead_seconds, gt=0)
-    """100 GiB are freed within seconds of a process's end; a slow driver needs more."""
+    """Time since a process ended: 100 GiB are freed within seconds, but a slow driver needs longer."""
 
     stuck_seconds: float = Field(_LIMITS.stuck_seconds, gt=0)
-    """Uninterrupted time in state D: slow disks and network file systems take less."""
+    """Time in state D without interruption: slow disks and network file systems take less."""
 
     orphan_seconds: float = Field(_LIMITS.orphan_seconds, gt=0)
-    """Unless it hangs, a worker exits within 40 s of its parent's death."""
+    """Time since the parent's death: unless it hangs, a worker exits within 40 s."""
 
     notebook_seconds: float = Field(_LIMITS.notebook_seconds, gt=0)
-    """Users come back sooner after a pause to read, think or talk."""
+    """Notebook users come back sooner after a pause to read, think or talk."""
 
     process_seconds: float = Field(_LIMITS.process_seconds, gt=0)
     """Training waits for data, ranks or a disk, but not for an hour."""
 
     stopped_seconds: float = Field(_LIMITS.stopped_seconds, gt=0)
-    """By then a debugging session has ended or resumed."""
+    """A debugging session ends or resumes within this time."""
 
     unaccounted_seconds: float = Field(_LIMITS.unaccounted_seconds, gt=0)
     """The memory of an exiting process has no owner for some seconds."""
@@ -149,7 +149,7 @@ def _hurts(view: HostView, uuid: str) -> str:
     ]  # fmt: skip
     if up:
         return f", which {', '.join(up)} {'uses' if len(up) == 1 else 'use'}"
-    names = ", ".join(each.name for each in using)  # its processes may be stale
+    names = ", ".join(each.name for each in using)  # a dead server's processes may be stale
     return f", which {names} used when last scraped" if using else ""
 
 

@@ -9,7 +9,7 @@ from vllm_watch.preflight.sizing import GIB
 
 _FILES_NAMED = 3
 _NO_WEIGHTS = ("dummy", "tensorizer", "runai_streamer", "runai_streamer_sharded", "sharded_state", "fastsafetensors")  # fmt: skip
-"""These load formats do not read the checkpoint's files."""
+"""Load formats that do not read the checkpoint's files."""
 
 
 def check_files(facts: Facts) -> Iterator[Finding]:

@@ -83,7 +83,6 @@ class Command:
         return " ".join([*before, *map(shlex.quote, safe_arguments(tuple(words)))])
 
     def without(self, name: str) -> str | None:
-        """Return the command without this flag; None if it lacks it."""
         at = self._at(name)
         if at is None:
             return None

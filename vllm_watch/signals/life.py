@@ -20,7 +20,7 @@ UNKNOWN_SERVER = ServerSample()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Life:
-    """One life of one engine, by its metrics; None is unknown."""
+    """One process of an engine, identified by its metrics; None is unknown."""
 
     created_time: float | None
     process_start_time: float | None
@@ -84,7 +84,7 @@ _COUNTERS = 3
 
 
 def life_of(sample: EngineSample, server: ServerSample = UNKNOWN_SERVER) -> Life:
-    """Return the life that a poll saw."""
+    """Return the identity that a poll saw."""
     steps = sample.iteration_tokens
     started = sample.process_start_time
     return Life(

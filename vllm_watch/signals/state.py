@@ -22,8 +22,8 @@ STILL_SECONDS = 2.0
 """A shorter pause between steps is normal: a step of a long context takes about a second."""
 
 STALL_NOTICE_COARSE_SECONDS = 30.0
-"""After this time without a step, an engine that shows progress late may be stalled: it lacks a step counter (a prefill is
-one step) or is warming up."""
+"""After this time without a step an engine may be stalled even if it shows progress late, for lack of a step counter (a
+prefill is one step) or while warming up."""
 
 WARM_UP_SECONDS = 300.0
 """Until this uptime, kernels may compile on the first requests, shape by shape."""
@@ -99,7 +99,8 @@ def operation(sample: EngineSample, server: ServerSample) -> str | None:
 
 
 def waits_for_kv(sample: EngineSample, *, paired: bool = False) -> bool:
-    """Return True if waiting requests need another server's KV and none runs; own offloaded KV counts only if `paired`."""
+    """Return True if requests wait for another server's KV and none runs; KV that the engine offloaded itself counts only if
+    `paired`."""
     if sample.requests_running or (_offloads_only(sample) and not paired):
         return False
     stages, reasons = sample.num_requests_kv_fetch_by_stage, sample.requests_waiting_by_reason
@@ -107,7 +108,7 @@ def waits_for_kv(sample: EngineSample, *, paired: bool = False) -> bool:
 
 
 def requests_awaiting_kv(sample: EngineSample) -> float:
-    """Return the requests that hold pages for remote KV; a maximum before vLLM 0.20."""
+    """Return how many requests hold pages for remote KV; before vLLM 0.20 an upper bound."""
     if sample.num_requests_kv_fetch_by_stage is not None:
         return sum(sample.num_requests_kv_fetch_by_stage.values())
     if not is_connected(sample):

@@ -12,7 +12,7 @@ from vllm_watch.support import regular_file
 
 _PIECE_BYTES = 256 << 10
 _UNPACKED_RATIO_MAX, _UNPACKED_BYTES_MIN = 300, 16 << 20
-"""Logs compress to a thirtieth; a 2 MB gzip file can hold 2 GB of line feeds."""
+"""Logs compress to a thirtieth, but 2 MB of gzip can hold 2 GB of line feeds."""
 
 
 def pieces(name: str) -> Iterator[bytes]:

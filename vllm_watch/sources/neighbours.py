@@ -39,11 +39,8 @@ class Neighbours:
         self._answered.add(url)
 
     async def explain(self, call: Call, url: str) -> Call:
-        """Add the other servers found here to the call's error, unless the target's own process is visible.
-
-        The error is also unchanged if a local target answered but no server's process is visible (a container without
-        the host's PIDs).
-        """
+        """Add the other servers found here to the call's error, unless the target's own process is visible, or a local
+        target answered although no server's process is visible (a container without the host's PIDs)."""
         self._answered.discard(url)
         now_s = time.monotonic()
         if now_s >= self._due_s:
