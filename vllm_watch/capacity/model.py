@@ -97,7 +97,7 @@ class Model:
     encoder: Encoder | None = None
     quantization: Quantization | None = None
     unread_cache: str | None = None
-    """A config key that reveals a KV cache whose size is unknown to us."""
+    """A config key that reveals a KV cache of a size unknown to us."""
     notes: tuple[str, ...] = ()
 
     @property

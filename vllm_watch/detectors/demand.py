@@ -18,7 +18,7 @@ DRAIN_SECONDS_MIN = 5.0
 """Shorter silences come from the timing of clients and scrapes; orchestrators wait longer between draining and stopping."""
 
 ARRIVALS_MISSED_USUAL = 3.0
-"""Chance explains this many missed arrivals once in twenty, so fewer are not a sign."""
+"""Chance explains this many missed arrivals once in twenty, so fewer do not show that requests stopped."""
 
 AT_WORK_SECONDS = 60.0
 RATE_SECONDS = 300.0

@@ -24,7 +24,7 @@ class Settings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     lost_looks: int = Field(2, ge=1)
-    """A GPU counts as lost if this many of the driver's lists in a row omit it without an error."""
+    """A GPU counts as lost if the driver's list omits it this many times in a row without an error."""
 
     xid_seconds: float = Field(60.0, ge=0)
     """An Xid error, which NVML reports once, counts for this long. Its consequences (a crash, more codes) follow within a
