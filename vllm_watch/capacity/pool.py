@@ -14,8 +14,8 @@ from vllm_watch.capacity.units import ceil_div
 
 _LATENT_ALIGNMENT = 128  # with states, MLA's kernels need blocks of a multiple of 128 tokens
 _KERNEL_BLOCK, _CPU_KERNEL_BLOCK = 16, 32
-# If the larger kind of cache has fewer than this many times the layers of the smaller, the smaller is padded; else the
-# larger is split.
+# vLLM puts equally many layers into each group. If the more frequent of two kinds of cache has fewer than this many times
+# the layers of the other, the other kind's group is padded. Otherwise the more frequent kind is split into several groups.
 _PAD_RATHER_THAN_SPLIT = 1.5
 
 

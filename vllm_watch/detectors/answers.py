@@ -121,9 +121,9 @@ class Answers:
         return "page" if cause == ENDLESS else self._in_place_of_others(cause, now)
 
     def _in_place_of_others(self, cause: str, now: Ends) -> str | None:
-        """Return a severity or None.
+        """Return the severity of short answers; None if they are not more frequent than usual.
 
-        Short answers may be intended (classification needs one token), unless as many other answers are missing.
+        They may be intended (classification needs one token), unless about as many other answers are missing.
         """
         usual, is_now = (
             _count(cause, self._past) / self._seconds,

@@ -32,7 +32,8 @@ PAST_SECONDS, LEARNT_SECONDS = 6 * 3600.0, 600.0
 """The usual latency is averaged over PAST_SECONDS, and known after LEARNT_SECONDS."""
 
 CPU_BOUND_CORES = 0.8
-"""Python uses one core at most. A slow API server below this waits for an engine that accepts no requests."""
+"""A slow API server that uses less CPU than this waits for an engine that accepts no requests. Python uses at most one
+core."""
 
 
 class _Totals(NamedTuple):

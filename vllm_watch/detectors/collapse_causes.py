@@ -71,7 +71,7 @@ LONG_REQUESTS = 2.5
 """Requests this many times longer than after the engine's start fill the cache themselves."""
 
 PREEMPTED_SHARE_MIN = 0.1
-"""Minimum preemptions per finished request that are called thrashing."""
+"""From this many preemptions per finished request on, the cause is called thrashing."""
 
 LONG_PROMPTS_SHARE = 0.4
 """Long prompts that hold this share of the cache cause the shortage."""

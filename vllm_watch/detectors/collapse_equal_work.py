@@ -40,7 +40,8 @@ LEARNT_TIMES = 1.5
 """A cost above this multiple of the usual is ignored, so that a growing slowdown does not become usual."""
 
 PRESENT_TIMES, PRESENT_SECONDS = 2.0, 30.0
-"""The last half minute must also cost this many times the usual: the mean stays high while a recovered engine drains its queue."""
+"""The last half minute must also cost (in requests and step time) this many times the usual: the mean stays high while a
+recovered engine drains its queue."""
 
 HELD_TIMES, HELD_WORK_RATIO = 1.5, 1.5
 """A finding holds while the last half minute costs over HELD_TIMES the usual, with up to HELD_WORK_RATIO of the usual work."""

@@ -16,7 +16,7 @@ THROTTLES = frozenset(
 """NVML clock event reasons that show trouble; a software power cap is normal for a busy GPU."""
 
 CLOCK_SHARE_MAX = 0.8
-"""Share of the maximum, or usual, SM clock: boost clocks of a busy GPU vary by a tenth."""
+"""Below this share of the maximum (or usual) SM clock, the clock is lowered: boost clocks of a busy GPU vary by a tenth."""
 
 CAPPED_SHARE = 0.69
 """Usual clock share at the power limit, if unknown: a healthy H100 in continuous matrix multiplication reaches its power
@@ -26,7 +26,7 @@ CLOCK_NEWS = 0.05
 """Weight of a healthy scrape in the usual clock; small, because clocks drop before steps are found slow."""
 
 NEIGHBOUR_SHARE_MIN = 0.1
-"""Minimum SM share of a neighbour; desktops and exporters use 1 to 2 %."""
+"""Minimum SM utilization of a neighbour (another process on the GPU); desktops and exporters use 1 to 2 %."""
 
 START_SECONDS_MAX = 900.0
 """An engine core starts within this time of its server."""

@@ -15,7 +15,7 @@ HALF_LIFE_SECONDS = 3600.0
 """The usual share follows the mix of requests within hours."""
 
 FALLEN = 0.5
-"""Lowest normal share of the usual: another mix of requests cost no more than a third."""
+"""A share below this part of the usual one is abnormal: another mix of requests cost no more than a third."""
 
 USUAL_MIN = 0.2
 """If the usual share is lower, nothing is judged: an n-gram drafter that rarely hits has nothing to lose."""

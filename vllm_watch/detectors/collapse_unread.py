@@ -8,7 +8,7 @@ from vllm_watch.signals.pages import none_prefilling
 from vllm_watch.signals.step_model import StepModel
 
 UNHELD_SECONDS = 15.0
-"""Pages without an owner or a prefill for this long justify a restart."""
+"""Pages that no request holds and no prefill explains justify a restart after this time."""
 
 BLIND_SECONDS = 60.0
 """Replaces UNHELD_SECONDS if the usual step time is unknown: one prompt among many may be hidden for this long."""

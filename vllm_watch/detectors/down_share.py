@@ -31,7 +31,7 @@ apart cannot distinguish a passing silence from one hanging process, so a restar
 once while a simultaneous /health was not."""
 
 SURE, ADVISE = log(1e4), log(1e6)
-"""Log odds that a page needs, and a restart, which also cuts off the users of other processes."""
+"""Log odds needed for a page, and for advising a restart, which also cuts off the users of other processes."""
 
 _HELD, _NOTHING_NEW = "read_timeout", "watcher"
 

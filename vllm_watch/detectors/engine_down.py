@@ -140,7 +140,8 @@ class Detector:
             run = self._run = Run(began_s=view.at_s)
         mute = self._is_mute(run, call, view.at_s)
         if run.refused and mute:
-            # One refusal suffices: a starting server's port opens and closes, and a stopped one's address may vanish.
+            # After one refusal, silence counts as refused too: a starting server's port opens and closes, and a stopped one's
+            # address may vanish.
             return self._refused(view, run)
         if mute:
             return self._silent(view, run)

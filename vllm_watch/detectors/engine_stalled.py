@@ -71,7 +71,7 @@ FDS_RISES_MISSED_MIN = 2
 """Connections must rise in this many polls, which shows that requests arrived one after the other."""
 
 FDS_RISES_UNSEEN_MIN = 4
-"""Replaces FDS_RISES_MISSED_MIN if too few finishes are missed: an idle pool opens its connections at once."""
+"""Replaces FDS_RISES_MISSED_MIN if too few finishes are missed: an idle client's pool opens all its connections at once."""
 
 
 _WHAT = {

@@ -128,7 +128,7 @@ class Failures:
     ) -> None:
         """`sample`: None for a server of several engines."""
         then = self._looks[-1][1] if self._looks else None
-        # `api` may fall, and this class counts the last three.
+        # The other counters fall only at a reset: `api` may dip, and this class counts the last three itself.
         if then is None or asleep or restarts != self._restarts or not all(map(ge, ends[1:-3], then[1:-3])):  # fmt: skip
             self._begin(at_s, ends, sample, restarts)
             return

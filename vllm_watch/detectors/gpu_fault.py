@@ -24,13 +24,14 @@ class Settings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     lost_looks: int = Field(2, ge=1)
-    """A GPU is lost if this many lists omit it without an error."""
+    """A GPU counts as lost if the driver's list omits it this many times in a row without an error."""
 
     xid_seconds: float = Field(60.0, ge=0)
-    """An Xid is reported once; its consequences (a crash, more codes) follow within a minute."""
+    """An Xid error, which NVML reports once, counts for this long. Its consequences (a crash, more codes) follow within a
+    minute."""
 
     ecc_seconds: float = Field(300.0, ge=0)
-    """Memory errors within five minutes are one burst."""
+    """Memory errors count for this long: errors within five minutes are one burst."""
 
 
 _RANKS = ("note", "application", "ecc", "support", "link", "reset", "reboot", "lost")

@@ -82,7 +82,7 @@ BYTES_PER_CONNECTION = 128 * 1024.0
 """Growth that one more connection explains: a server with 2,000 waiting clients held 45 to 60 KiB more for each."""
 
 EDGE_BINS = 3
-"""The edge of a third is the median of this many minutes."""
+"""The value at an edge of a third is the median of this many minutes."""
 
 YOUNG_SECONDS = 600.0
 """A younger server is not judged, because it still allocates memory for good."""

@@ -4,7 +4,7 @@ Restarting them would be the worst response, so one incident pages for all, and 
 become linked tickets without advice. A target that stays silent after most are back pages on its own. A server that answers,
 even with an error, is not a member.
 
-No later stage changes an incident. After a restart of the watcher, members not scraped yet count as silent.
+This is the last stage that changes incidents. After a restart of the watcher, members not scraped yet count as silent.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -235,7 +235,8 @@ class Fleet:
         return [IncidentEvent(OPENED, t, common.incident), *softened, self._shown(event)]
 
     def _since(self, name: str, now_s: float) -> tuple[float, str]:
-        """Return around when other targets may have fallen silent, and the outcome if the silence began before this run."""
+        """Return the time around which other targets may have fallen silent, and the call's outcome if the silence began
+        before this run, else ""."""
         target = self._targets.get(name)
         if target is None or target.silent_s is None:
             return now_s, ""

@@ -15,7 +15,7 @@ QUIET_SECONDS = 30.0
 """An incident ends after this long without a finding: retries and drained queues flicker for seconds."""
 
 QUIET_SECONDS_OF: Mapping[str, float] = {"throughput_collapse": 60.0}
-"""Longer quiet times: one-minute rates cross any limit under random load."""
+"""Kinds with a longer quiet time: one-minute rates cross any limit by chance."""
 
 QUIET_SECONDS_MAX = 240.0
 """Longest quiet time, which doubles with each occurrence: an end must be reported within five minutes."""

@@ -33,10 +33,10 @@ WAITS_FOR_A_PEER = (
 """Findings that a peer's incident explains (`targets[].peers`, `targets[].gang`)."""
 
 _STALL_OVER_COLLAPSE_SECONDS = 30.0
-"""A stall must last this long: a collapsed engine makes few steps."""
+"""A stall must last this long to replace a collapse, because a collapsed engine makes few steps."""
 
 _DOWN_OVER_COLLAPSE_SECONDS = 60.0
-"""A collapsed server that is down for less is probably being restarted, as advised."""
+"""A collapsed server must be down this long to count as down: before, it is probably being restarted, as advised."""
 
 _HOLD_SECONDS = {
     ("engine_stalled", "throughput_collapse"): _STALL_OVER_COLLAPSE_SECONDS,

@@ -1,4 +1,5 @@
-"""Compares an engine with itself after its start, in blocks of 2 to 8 s. While a slowdown is suspected, nothing is learnt."""
+"""Compares an engine now with the same engine after its start, in blocks of 2 to 8 s. While a slowdown is suspected, nothing is
+learnt."""
 
 from dataclasses import dataclass
 from math import exp, log
@@ -51,7 +52,8 @@ STARVED_ALARM_SECONDS = 7.0
 """Shortest time to an alarm, as for slow steps."""
 
 DRAIN_SECONDS = 40.0
-"""An alarm clears after at least this long: while pages are held, requests are admitted in waves."""
+"""An alarm takes at least this long to clear: while pages are held, requests are admitted in waves, so
+throughput fluctuates."""
 
 DOUBT = 0.3
 """From this CUSUM level on, nothing is learnt."""

@@ -9,7 +9,7 @@ from vllm_watch.signals.long_prompts import LongPrompts
 from vllm_watch.signals.state import requests_awaiting_kv
 
 BLOCK_SECONDS_MIN = 1.9
-"""Two polls at one a second: prompt tokens are counted only when a prefill ends."""
+"""A block lasts at least two polls at one a second, because prompt tokens are counted only when a prefill ends."""
 
 BLOCK_STEPS_MIN = 20.0
 """The mean of this many steps scatters by a few per cent."""

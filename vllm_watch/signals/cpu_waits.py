@@ -80,7 +80,7 @@ class Waits:
 class Waited:
     """Current cost of waiting for a CPU."""
 
-    explained_ratio: float  # share of the slowdown's logarithm
+    explained_ratio: float  # share of the slowdown's logarithm that waits explain
     share: float
     usual_share: float
     throttled_share: float | None  # of its CPU limit's periods

@@ -35,7 +35,7 @@ def _lengths(sample: EngineSample) -> object:
 
 
 def _prefix_cache(sample: EngineSample) -> object:
-    """V0 exports only a ratio since its start, which is -1 if off."""
+    """V0 exports only a ratio since its start, which is -1 if prefix caching is off."""
     off = (sample.prefix_cache_hit_rate or 0.0) < 0.0
     return True if off else sample.prefix_cache_queries
 
@@ -159,7 +159,7 @@ class Inputs:
         return any(self._of(name, engine).now for engine in self._scope(name, engine))
 
     def missing(self, name: str, engine: str | None) -> bool | None:
-        """Return True if it is unavailable, None if unknown yet. Without `engine`, the worst engine counts."""
+        """Return True if the input is unavailable, None if this is not known yet. Without `engine`, the worst engine counts."""
         said = [_missing(self._of(name, one)) for one in self._scope(name, engine)]
         if not said:
             return None

@@ -134,7 +134,8 @@ class Pages:
         return min(_level(self._recent[-1], share) - zero for share, zero in zeros) - self._awaited
 
     def rise_seconds(self) -> float | None:
-        """Return how long the middle half of the loss took (at least the history's length), or None."""
+        """Return how long the middle half of the loss took, or None. If it began before the history, return the history's
+        length."""
         now = self.unheld()
         if now is None or now <= 0.0:
             return None

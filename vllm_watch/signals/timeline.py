@@ -9,8 +9,8 @@ USUAL_OF = 15
 """Intervals that determine the usual one: few, to follow a new scrape interval within a minute."""
 
 STEP_FACTOR = 8.0
-"""No rate crosses a jump of more usual intervals than this: it may be a clock step. Timeouts and retries stretch an interval
-two- to threefold."""
+"""A jump longer than this many usual intervals may be a clock step, so no rate crosses it. Timeouts and retries stretch an
+interval two- to threefold."""
 
 STEP_SECONDS_MIN = 20.0
 """A shorter jump never counts: at one scrape a second, a pause of seconds is not a step."""

@@ -36,12 +36,13 @@ PENDING_MAX = 60
 """Minutes kept until a suspected fault ends by itself."""
 
 UNREST_MINUTES = 4
-"""From this many pending changes on, their scatter counts: a fault comes in one move or creeps evenly, but wander goes up and
-down (world `wander_5`, an engine known for ten minutes: a restart was advised in 3 of 150 seeds, and in none since)."""
+"""From this many pending changes on, their scatter counts as wander. A fault comes in one move or creeps evenly, but wander
+goes up and down (world `wander_5`, an engine known for ten minutes: a restart was advised in 3 of 150 seeds, and in none
+since)."""
 
 MOVE = 0.6
-"""A larger change from minute to minute (1.8 times) begins or ends a fault: if wander has sigma 0.5 over ten minutes, this
-is 2.8 deviations of a change."""
+"""A larger change from minute to minute (1.8 times) begins or ends a fault: if wander has sigma 0.5 over ten minutes, MOVE is
+2.8 deviations of a change."""
 
 LAGS_MINUTES = (1, 2, 4, 8, 16, 32)
 """Lags at which changes are tested."""
@@ -50,7 +51,7 @@ OUTLIER = 3.0
 """A minute is clipped at this many deviations: one cured slowdown must not become usual."""
 
 DEVIATIONS = 5.0
-"""A change beyond this many deviations is not wander; it is high, because six lags are tested each minute, all day."""
+"""A change beyond this many deviations is not wander. The limit is high, because six lags are tested each minute, all day."""
 
 
 class Wander:

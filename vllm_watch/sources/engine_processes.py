@@ -14,7 +14,7 @@ START_TOLERANCE_SECONDS = 2.0
 """Tolerance: boot times are in whole seconds, and a clock step moves them."""
 
 SAME_TICK_SECONDS = 0.02
-"""If several match, the right one started in the 10 ms tick that /metrics shows."""
+"""If several processes match, the right one started in the 10 ms tick that /metrics shows."""
 
 PORT_DEFAULT = 8000  # of `vllm serve`
 _GONE = ("Z", "X")

@@ -105,7 +105,8 @@ class GpuPids:
         return _with(facts, self._kin[self._own].of(facts), pid)
 
     def _with_local(self, facts: ProcessFacts, kin: Kin) -> ProcessFacts:
-        """The number alone could match a process of a sibling container."""
+        """Add the PID in our namespace, if the process there is the same: the number alone could match a sibling
+        container's."""
         level = self._namespaces[self._host].levels_above_ours if self._host else None
         if level == 0:
             return _with(facts, kin, facts.pid)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 PROCESSES_MAX = 32
 ONE_SECONDS = 2.0
 ALL_SECONDS = 7.0
-"""This is shorter than the time limit for one part of the evidence."""
+"""Time limit for all stacks, shorter than the limit for one part of the evidence."""
 
 BYTES_MAX = 256 << 10
 """Limit of output per process, which has some hundred threads."""

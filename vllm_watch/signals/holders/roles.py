@@ -109,5 +109,5 @@ def is_reaper(command: str) -> bool:
 
 
 def may_serve(process: ProcessSample) -> bool:
-    """Return True if it may serve, and so wait days for requests."""
+    """Return True if the process may serve requests, and so may wait days for one."""
     return bool(_SERVES.search(" ".join(process.cmdline or (process.name or "",))))
