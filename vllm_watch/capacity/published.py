@@ -1,6 +1,6 @@
 """Published shapes of well-known models, to complete a handwritten config that gives only a shape.
 
-Models that share a shape and differ in more than their length are omitted. Source: each model's config.json.
+Of models that share a shape, the entry gives no context length if only that differs, and there is no entry if more differs. Source: each model's config.json.
 """
 
 from collections.abc import Mapping
@@ -129,11 +129,11 @@ _PUBLISHED: dict[_Shape, Config] = {
     (60, 5376, 32, 16, 262144): _dense(
         21504, global_head_dim=512, num_global_key_value_heads=4, vision_config=_GEMMA_4_VISION, **_TIED,
         context=262144,
-    ),  # 4 31B
+    ),  # Gemma 4 31B
     (30, 2816, 16, 8, 262144): _mixture(
         "num_experts=128", 8, 704, intermediate_size=2112, global_head_dim=512,
         num_global_key_value_heads=2, vision_config=_GEMMA_4_VISION, **_TIED, context=262144,
-    ),  # 4 26B-A4B
+    ),  # Gemma 4 26B-A4B
     # OpenAI
     (24, 2880, 64, 8, 201088): _mixture("num_local_experts=32", 4, 2880, **_MXFP4, context=131072),
     (36, 2880, 64, 8, 201088): _mixture("num_local_experts=128", 4, 2880, **_MXFP4, context=131072),

@@ -1,4 +1,4 @@
-"""Send a signed POST of JSON for the webhook hook and notifier, which retry it themselves."""
+"""Send a signed POST of JSON, for the restart hook and the notifier that call webhooks. Both do their own retries."""
 
 import asyncio
 import hashlib
@@ -52,7 +52,7 @@ def new_session(connector: aiohttp.BaseConnector | None = None) -> aiohttp.Clien
 
 
 def read_secret(file: Path, key: str) -> bytes:
-    """Return the secret. Raises a WatchError that names `key`."""
+    """Return the secret. Raises a WatchError that names `key`, the configuration's key of the file."""
     try:
         secret = regular_file.read(file, _SECRET_BYTES_MAX, if_exposed="warned").strip()
     except OSError as error:
@@ -92,7 +92,7 @@ async def post(
 ) -> Posted:  # fmt: skip
     """Send the request once. Raises only CancelledError."""
     place = origin(url)
-    # The connect timeout is shorter, so a call that took the whole time was sent.
+    # Connecting times out earlier, so if the total timeout expires, the request was sent.
     connect = min(CONNECT_SECONDS, seconds / 2)
     timeout = aiohttp.ClientTimeout(total=seconds, connect=connect, sock_connect=connect)
     try:

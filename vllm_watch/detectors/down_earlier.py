@@ -1,8 +1,8 @@
-"""Judges a server that accepts connections without a response, and last answered an earlier run of the watcher.
+"""Judges a server that accepts connections but does not respond, and last responded to an earlier run of the watcher.
 
-A starting vLLM refuses connections: its port is bound early (vLLM's `setup_server`), but uvicorn listens only when the
-engine is up, with one API server or many (`run_multi_api_server` passes the bound socket on). So this server hangs, or a
-proxy holds its requests.
+A starting vLLM refuses connections: `setup_server` binds the port early, but uvicorn listens only when the engine is up.
+It is the same with several API servers (`run_multi_api_server`). So a server that accepts connections hangs, or a proxy
+holds its requests.
 """
 
 from dataclasses import dataclass

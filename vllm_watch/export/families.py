@@ -29,7 +29,7 @@ Every family on `/metrics`, to query and alert on. The HELP text of a family has
 - Units are base units: seconds, bytes, ratios from 0 to 1, degrees Celsius, hertz, watts. Counters end in `_total`; `_info` is 1;
   all others without a type are gauges. Braces have the labels beyond those of the section.
 - **Unknown values are absent, never 0**: not exported by this vLLM, driver or GPU, not configured, or not seen yet.
-  If a query must distinguish the two, use `absent()` or `unless`.
+  To find absent values in a query, use `absent()` or `unless`.
 - Rates, quantiles and shares are over `vllm_watch_signal_window_seconds`: do not put `rate()` around a `_per_second`.
 - Age of a result: `time() - vllm_watch_target_last_observation_timestamp_seconds`.
 - Join identity with `* on (target) group_left (group, pod, node) vllm_watch_target_info`, and for GPUs with

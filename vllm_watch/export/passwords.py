@@ -1,4 +1,4 @@
-"""Basic auth for readers, by the web configuration's users.
+"""Basic auth for readers, checked against the users in the web configuration.
 
 bcrypt is slow on purpose, so one thread hashes, and verified credentials are cached as a keyed digest. A valid password
 is always accepted, if only after a wait.

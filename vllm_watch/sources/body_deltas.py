@@ -6,8 +6,8 @@ A record is a head line, a line with its kind, and its data:
     -           no text, no data
     =           the same text as before, no data
     N           a text of N lines
-    ~flags      a character per line of the previous text, 1 if it changed; then for each changed line
-                its new last word, or the new line after a space
+    ~flags      for each line of the previous text one character, U+0001 if the line changed; then for each changed
+                line its new last word or, if more than that changed, a space and the whole line
     @           the last word of each line, changed or not; empty for a comment
 """
 
@@ -22,7 +22,7 @@ UNCOMPARED = 15
 
 
 class Lines(NamedTuple):
-    """Each line is split into a head and a tail without spaces; texts of one layout share one `heads` object."""
+    """Each line is split into a head and a tail; the tail has no spaces. Texts of one layout share one `heads` object."""
 
     heads: tuple[str, ...]
     tails: str  # joined by newlines

@@ -13,7 +13,7 @@ from vllm_watch.sources.http_request import URL_CHARS_MAX
 from vllm_watch.sources.http_session import Bounds, Session
 
 CONNECT_SHARE = 0.75
-"""Share of the time limit for connecting. If both limits expired at once, an unreachable server would seem to hang, and a
+"""Connecting may take at most this share of the whole time limit. If both limits expired at once, an unreachable server would seem to hang, and a
 restart would be advised."""
 
 REDIRECTS_MAX = 2

@@ -1,6 +1,6 @@
 """Read one GPU or MIG slice from NVML, in base units; missing or absurd values are None.
 
-Some drivers answer with all ones, 65535 °C or more used memory than there is. Source: nvml.h and the NVML API reference.
+Some drivers answer with all ones, with 65535 °C, or with more used memory than there is. Source: nvml.h and the NVML API reference.
 """
 
 from collections.abc import Callable
@@ -10,8 +10,8 @@ Ask = Callable[..., Any]  # ask(pynvml function's name, *arguments): its result,
 
 # Values outside these ranges are a driver's error values.
 TEMPERATURE_CELSIUS = range(-40, 151)
-FAN_PERCENT_MAX = 200  # NVML: may exceed 100 of the intended speed
-POWER_MILLIWATTS_MAX = 10_000_000  # a rack's power shelf; the largest GPU takes 1.4 kW
+FAN_PERCENT_MAX = 200  # NVML gives percent of the intended speed, which may exceed 100
+POWER_MILLIWATTS_MAX = 10_000_000  # 10 kW; the largest GPU takes 1.4 kW
 CLOCK_MEGAHERTZ_MAX = 10_000
 COUNT_MAX = 2**62  # counters in error are all ones
 

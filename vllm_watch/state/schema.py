@@ -17,7 +17,7 @@ MIGRATIONS: tuple[str, ...] = (
         id TEXT PRIMARY KEY,
         target TEXT NOT NULL,
         kind TEXT NOT NULL,
-        opened_t REAL,             -- Unix seconds; unknown where its beginning was not kept
+        opened_t REAL,             -- Unix seconds; NULL if the beginning was not kept
         updated_t REAL NOT NULL,   -- of the last event
         resolved_t REAL,           -- NULL while it is open
         event TEXT NOT NULL        -- the last event, as published, in JSON
@@ -49,7 +49,7 @@ MIGRATIONS: tuple[str, ...] = (
         said TEXT NOT NULL         -- the whole attempt, in JSON
     );
     CREATE INDEX attempt_of_group ON attempt (group_name, began_t);
-    CREATE TABLE standing (        -- what holds until somebody ends it: pause, silences, breaker, versions
+    CREATE TABLE standing (        -- pause, silences and breaker; and when each version first ran
         name TEXT PRIMARY KEY,
         said TEXT NOT NULL         -- in JSON
     );
@@ -59,11 +59,11 @@ MIGRATIONS: tuple[str, ...] = (
     CREATE TABLE notice (
         notifier TEXT NOT NULL,    -- its name in the configuration
         matter TEXT NOT NULL,      -- id of the incident, of the step of a restart, …
-        phase TEXT NOT NULL,       -- opened, worse, reminder …, resolved, said
-        t REAL NOT NULL,           -- Unix seconds: since when it is to be told
-        told_t REAL,               -- NULL: it waits
-        message TEXT,              -- idempotency key of the message it is, or was, in
-        said TEXT NOT NULL,        -- the matter as it then was, in JSON
+        phase TEXT NOT NULL,       -- opened, worse, changed, reminder, resolved, said; the second reminder is 'reminder 2'
+        t REAL NOT NULL,           -- Unix seconds: when it became due
+        told_t REAL,               -- NULL until it is sent
+        message TEXT,              -- idempotency key of the message that carries it
+        said TEXT NOT NULL,        -- the incident or step as it was then, in JSON
         PRIMARY KEY (notifier, matter, phase)
     );
     """,
@@ -72,8 +72,8 @@ MIGRATIONS: tuple[str, ...] = (
     CREATE TABLE seal (
         generation TEXT NOT NULL,
         writes INTEGER NOT NULL,   -- durable ones
-        held INTEGER,              -- sum over what the guard decides on; NULL: not reckoned yet
-        noted INTEGER              -- ... over the table audit, row by row
+        held INTEGER,              -- checksum of attempt and standing, which the restart guard reads; NULL until computed
+        noted INTEGER              -- checksum of audit, extended by each row; NULL until computed
     );
     INSERT INTO seal VALUES (lower(hex(randomblob(16))), 0, NULL, NULL);
     """,

@@ -1,4 +1,4 @@
-"""Maps each vLLM server of a host to its GPUs by its processes or, if these are hidden, by later vLLM processes."""
+"""Maps each vLLM server of a host to its GPUs by its own processes. If these are hidden, it goes by vLLM processes that started after the server."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Draw one target with charts and GPU processes, or the keys."""
+"""Draw one opened target with its charts and GPU processes, or the help on keyboard keys."""
 
 from collections.abc import Callable, Iterable, Sequence
 
@@ -55,7 +55,7 @@ def help_lines(status: Status | None, width: int) -> list[Text]:
 def lines(
     row: top_rows.Row, status: Status, charted: Charted | None, told: Text, width: int
 ) -> list[Text]:
-    """Return `told`, charts, and GPUs with processes."""
+    """Return `told` (the texts on the target), then its charts, then its GPUs with their processes."""
     gpus = [gpu for gpu in (status.gpus.gpus if status.gpus else None) or () if row.target.name in gpu.targets]  # fmt: skip
     found = [*told.split("\n"), rule(" Last 10 minutes ", width), *_charts(charted, width)]
     found.append(rule(" GPUs ", width))
