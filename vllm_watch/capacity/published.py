@@ -1,6 +1,6 @@
 """Published shapes of well-known models, to complete a handwritten config that gives only a shape.
 
-Of models that share a shape, the entry gives no context length if only that differs, and there is no entry if more differs. Source: each model's config.json.
+If models share a shape and differ only in context length, the entry omits it. If they differ in more, they have no entry. Source: each model's config.json.
 """
 
 from collections.abc import Mapping
