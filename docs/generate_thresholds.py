@@ -30,7 +30,7 @@ Look up the numbers that detectors use. None needs tuning: values that differ be
 in the code, below each number. You can change only the [detectors' keys](configuration.md#detectors).
 """
 
-HTTP = ("_SERVER_ERROR",)
+HTTP = ("_SERVER_ERROR", "STATE_VERSION")
 """Numbers that are names, not thresholds."""
 
 TITLES = {
