@@ -23,7 +23,7 @@ A reported incident, restart attempt or notification is never lost: it is on dis
 watcher's host never makes an engine that answers look dead: the scrape ends as `watcher`
 (`vllm_watch_source_errors_total{reason="watcher"}`).
 
-Each entry names the reported states, log events, incidents and alerts. Unless it says otherwise, the other targets are still served, only the failing target's gauges are lost, and recovery is automatic.
+Each entry names the resulting states, log events, incidents and alerts. By default, other targets are still served, only the failing target's gauges are lost, and recovery is automatic.
 """
 
 
