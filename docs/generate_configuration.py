@@ -80,8 +80,7 @@ TITLES = {
 }
 MORE = {
     "scrape.tls_config": """\
-The keys of Prometheus' `tls_config` that name files, for targets with an `https` URL; a target's own `tls_config` replaces all of them.
-Renewed files are used within 5 seconds, without a restart. A failed handshake is outcome `tls`, with the reason.
+These are the keys of Prometheus' `tls_config` that name files. Renewed files are used within 5 seconds ([engines over TLS](security.md#engines-over-tls)). A failed handshake is outcome `tls`, with the reason.
 """,
     "discovery": """\
 A server that is found twice is watched once: `targets` take precedence over files, and files over pods. At most 10,000 targets are watched.
@@ -140,7 +139,7 @@ def _sections(model: type[BaseModel], path: str) -> Iterator[str]:
 def _rows(model: type[BaseModel], path: str) -> list[str]:
     fields = {name: each for name, each in model.model_fields.items() if not _below(model, name)}
     if path.startswith("detectors."):  # thresholds: the schema and the code have their reasons
-        numbers = ", ".join(f"`{name}={field.default:g}`" for name, field in fields.items())
+        numbers = ", ".join(f"`{name}={field.default:.12g}`" for name, field in fields.items())
         return [f"{numbers}."] if numbers else []
     same = list(_same(model, fields))
     return [*(_row(model, name, field) for name, field in fields.items()), *same]
@@ -202,6 +201,8 @@ def _default(field: FieldInfo) -> str:
         return "as there"
     if isinstance(field.default, bool):
         return f"`{str(field.default).lower()}`"
+    if isinstance(field.default, tuple):
+        return f"`[{', '.join(map(str, field.default))}]`"
     return f"`{field.default:g}`" if isinstance(field.default, float) else f"`{field.default}`"
 
 

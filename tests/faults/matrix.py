@@ -16,14 +16,14 @@ HEAD = """\
 
 <!-- Made by tests/faults/matrix.py (make generate). Do not edit. -->
 
-Look up what vllm-watch reports, loses and recovers when an engine, its host, the driver or vllm-watch itself fails. Each entry has tests with
-real processes, sockets and files; `make fault-removals` shows that they fail without the code that handles the fault.
+Look up what happens when an engine, its host, the driver or vllm-watch itself fails. Each fault is tested with
+real processes, sockets and files; `make fault-removals` shows that these tests fail without the code that handles it.
 
 A reported incident, restart attempt or notification is never lost: it is on disk, or the state folder is reported as unusable. A fault of the
 watcher's host never makes an engine that answers look dead: the scrape ends as `watcher`
 (`vllm_watch_source_errors_total{reason="watcher"}`).
 
-Each entry names the resulting states, log events, incidents and alerts. By default, other targets are still served, only the failing target's gauges are lost, and recovery is automatic.
+Each entry names the resulting states, log events, incidents and alerts. Unless it differs, other targets are served, only the failing target's gauges are lost, and recovery is automatic.
 """
 
 
