@@ -40,7 +40,7 @@ Connection options are `--url`, `--ca-file`, `--cert-file` and `--credentials-fi
 """
 COMMON_TIMES = 2
 CONNECTION = ("--ca-file", "--cert-file", "--credentials-file")
-WORDS_MIN = 11  # of an option's help: a shorter one adds little to its name, and --help has it
+WORDS_MIN = 12  # of an option's help: a shorter one adds little to its name, and --help has it
 
 
 def text() -> str:
