@@ -26,7 +26,7 @@ COMMANDS = {
     "advise": "suggest better settings, from observed traffic",
     "top": "show a running vllm-watch in the terminal",
     "diagnose": "find out from its log why a vLLM did not start, or died",
-    "hook": "test a restart hook without a restart: would it work, and would the server start again",
+    "hook": "test a restart hook: would it work, and would the server start again",
     "notify": "send a test message through a notifier",
     "probe": "check that the watcher here answers: a container's health check",
     "check-config": "explain a configuration, or list all of its errors",
