@@ -77,6 +77,7 @@ class WarmStarts:
             return False
         if not self._ready and select.select([self._asks], [], [], 0)[0]:
             self._ready = bool(self._asks.recv(16))
+            assert self._ready, "tests.warm_starts has ended by itself: its error is on stderr"
         return self._ready
 
     def _start(self) -> None:
@@ -141,7 +142,7 @@ def _import_all() -> None:
     )  # fmt: skip
     for name in load_later:
         importlib.import_module(name)
-    del sys.modules["vllm_watch.__main__"]  # it is run
+    sys.modules.pop("vllm_watch.__main__", None)  # it is run
 
 
 def _forked(asks: socket.socket) -> dict[str, Any]:

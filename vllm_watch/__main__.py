@@ -39,7 +39,7 @@ _ARGPARSE = {
     r"the following arguments are required: (.*)": r"required, but missing: \1",
     r"argument ([^:]+): (.*)": r"\1: \2",
 }  # fmt: skip
-"""argparse's messages and our text, some with a remedy; the first match counts."""
+"""argparse's messages → our text, some with a remedy; the first match counts."""
 
 
 class _Parser(argparse.ArgumentParser):
@@ -60,7 +60,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the command in `argv` (default: sys.argv) and return its exit status."""
     try:
         status = _run(sys.argv[1:] if argv is None else list(argv))
-        sys.stdout.flush()  # here, so that a closed pipe is handled below
+        sys.stdout.flush()  # so that a closed pipe is handled below
     except WatchError as error:
         _print_error(error, sys.stderr)
         return exit_status.WRONG_USAGE

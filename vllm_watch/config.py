@@ -1,4 +1,4 @@
-"""The configuration: from file, environment and command line; each overrides those before. docs/configuration.md is generated from it."""
+"""The configuration: from file, environment and command line, of which later ones override earlier ones. docs/configuration.md is generated from it."""
 
 import os
 import re
@@ -68,8 +68,8 @@ class Config(Sections):
     """All settings."""
 
     listen: Annotated[str, BeforeValidator(_listen)] = "127.0.0.1:9470"
-    """Address of the status page, `/metrics` and the API; port 0 takes a free one.
-    Why: By default only this host has access."""
+    """Address of the status page, `/metrics` and the API; port 0 takes a free port.
+    Why: With the default, only this host has access."""
 
     web_config: FilePath | None = None
     """Web configuration file as for Prometheus exporters: TLS, passwords, headers ([security.md](security.md)); reread when it changes.
@@ -90,9 +90,9 @@ class Config(Sections):
     Why: Outside a container, `/proc` is the host's own."""
 
     py_spy: FilePath | None = None
-    """Path of py-spy, to add stacks of hung processes on this host to incidents.
+    """Path of py-spy, which adds stacks of hung processes on this host to incidents.
     Default: none: no stacks
-    Why: It reads another process's memory, which needs that user's rights or CAP_SYS_PTRACE."""
+    Why: It reads another process's memory, which needs that process's user or CAP_SYS_PTRACE."""
 
     engine_log: FilePath | None = None
     """File with the server's output; with several targets, set `engine_log` of each target instead.
@@ -180,7 +180,7 @@ class Config(Sections):
 
     @property
     def listen_address(self) -> tuple[str, int]:
-        """Return host (an IPv6 address without brackets) and port."""
+        """Host (an IPv6 address without brackets) and port."""
         host, _, port = self.listen.rpartition(":")
         return host.strip("[]"), int(port)
 
@@ -196,7 +196,6 @@ class Config(Sections):
 
     @property
     def notifications_linked(self) -> NotificationsSettings:
-        """`notifications` with `external_url` as the default of `page_url`."""
         own = self.notifications
         return own.model_copy(update={"page_url": own.page_url or self.external_url})
 
@@ -236,7 +235,6 @@ class Config(Sections):
         return bool(self.api.tokens) or modes != {"off"}
 
     def restart_for(self, target: TargetConfig) -> RestartSettings:
-        """Return `restart` with this target's overrides, section by section."""
         own = target.restart.model_dump(exclude_unset=True)
         if not own:
             return self.restart
@@ -312,7 +310,7 @@ def load(
 def _readable(file: Path) -> bool:
     try:
         return file.is_file() and os.access(file, os.R_OK)
-    except OSError:  # such as ENAMETOOLONG, if it is the key itself
+    except OSError:  # such as ENAMETOOLONG, if the value is the key itself
         return False
 
 

@@ -1,4 +1,4 @@
-"""Build every object once, start the tasks, reconfigure them on reload and stop them on SIGTERM. No decisions are made here."""
+"""Build every object once, start the tasks, reconfigure them on reload and stop them on SIGTERM. Nothing is decided here."""
 
 import asyncio
 import signal
@@ -49,7 +49,7 @@ STOP_SECONDS = 5.0
 
 
 class Daemon:
-    """The whole watcher. `load_config` returns the new configuration on reload."""
+    """The whole watcher. On reload, `load_config` returns the new configuration."""
 
     def __init__(
         self,
@@ -101,7 +101,6 @@ class Daemon:
         return StateFolder(self._config.state_dir, store.count, store.count_charts)
 
     def _configure_restarts(self) -> None:
-        """Load the module when a configuration first enables restarts; it stays loaded."""
         if self._restarts is not None:
             self._restarts.configure(self._config)
         elif self._config.wants_restarts:
@@ -159,7 +158,7 @@ class Daemon:
         self._tasks = [serving]
         self._session = http.new_session()
         self._loops.open(self._session)
-        async with self._reloading:  # a reload through the API, which is already served, must wait
+        async with self._reloading:  # the API is already served, so its reloads must wait
             await self._memory.open()
             self._publisher.open(self._host.watch)
             if self._restarts is not None:
@@ -184,13 +183,13 @@ class Daemon:
         return self._config.url_here(self._server.port, self._server.scheme)
 
     async def stop(self) -> None:
-        """Stop everything. May be called any time."""
+        """Stop everything. May be called at any time."""
         tasks = [*self._tasks, *self._loops.stop(), *self._hangs.stop()]
         for task in tasks:
             task.cancel()
         ending = [self._discovery.close(), self._notify.stop()]
         if self._restarts is not None:
-            # The loops stop first: without Restarts, they would take a restart in progress for a fault.
+            # Stop the loops first: without Restarts, they would take a restart in progress for a fault.
             ending.append(self._restarts.stop())
         tasks += map(asyncio.create_task, ending)
         await asyncio.wait(tasks, timeout=STOP_SECONDS)

@@ -1,8 +1,8 @@
-"""Errors that an operator can fix: each has a cause and a remedy."""
+"""Errors that an operator can fix, with cause and remedy."""
 
 
 class WatchError(Exception):
-    """An error shown as `cause`, a sentence, and `remedy`, an instruction; never as a traceback."""
+    """Shown as a sentence (`cause`) and an instruction (`remedy`), never as a traceback."""
 
     def __init__(self, cause: str, remedy: str) -> None:
         super().__init__(f"{cause}. {remedy}")

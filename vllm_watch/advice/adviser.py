@@ -17,10 +17,10 @@ SCRAPE_SECONDS = 5.0
 """Scrapes that come sooner are skipped: shares of scrapes do not need them."""
 
 GPU_SECONDS = 30.0
-"""GPU holders change slowly."""
+"""Interval of recording GPU holders, which change slowly."""
 
 JUDGE_SECONDS = 60.0
-"""Operators do not act on advice within a minute."""
+"""Interval of judging: operators do not act on advice within a minute."""
 
 SPAN_SECONDS = 6 * 3600.0
 """Counts restart after this time: yesterday's load does not predict today's."""

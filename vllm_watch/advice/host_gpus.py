@@ -8,7 +8,7 @@ from vllm_watch.samples.gpu import GpuSample
 from vllm_watch.signals.holders import roles
 
 IDLE_RATIO = 0.02
-"""An unused GPU still shows a few hundred MiB of the driver."""
+"""A GPU with less of its memory in use is idle: the driver alone takes a few hundred MiB."""
 
 
 def host_gpus(gpus: Sequence[GpuSample] | None) -> tuple[HostGpus, frozenset[str]] | None:

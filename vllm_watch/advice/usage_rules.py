@@ -9,22 +9,23 @@ from vllm_watch.signals.holders.words import seconds
 from vllm_watch.signals.records import Advice
 
 HALF_HOUR_SECONDS = 1800.0
-"""Long requests are rare: only a longer absence is evidence."""
+"""Minimum observation time: long requests are rare, so a shorter absence proves little."""
 
 REQUESTS_MIN = 200.0
 """Fewer requests prove little about users."""
 
 FAR_BEYOND = 8.0
-"""If max_model_len ÷ longest request is smaller, tomorrow's requests may need that length."""
+"""Minimum of max_model_len ÷ longest request: below it, tomorrow's requests may need that length."""
 
 HELD_RATIO = 0.25
-"""Share of the KV cache held by one request of full length: a smaller one does no harm."""
+"""Minimum share of the KV cache that one request of full length would hold: a smaller share does no harm."""
 
 HIT_RATIO = 0.2
 """Hits ÷ lookups of another cache: this ratio proves that prompts repeat."""
 
 ALIKE_TOKENS, FEW_RATIO, ALIKE_RATIO = 500.0, 0.01, 0.5
-"""Prompts that share instructions have a common minimum length, which is a large part of their mean."""
+"""Prompts probably share instructions if all but FEW_RATIO of them are longer than ALIKE_TOKENS and than ALIKE_RATIO of their
+mean length."""
 
 _ROUND_TOKENS = 1024
 

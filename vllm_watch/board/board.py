@@ -1,4 +1,4 @@
-"""Hold the latest results, which the daemon writes and every view reads, in one event loop without locks."""
+"""Hold the latest results, which the daemon writes and all outputs read, in one event loop without locks."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -26,7 +26,7 @@ from vllm_watch.signals.records import TargetSignals
 BEFORE_SECONDS = 120.0
 
 FROZEN_ENGINES_MAX = 4
-"""Limit of charts, 4.3 KB each, in an incident of a whole server."""
+"""Limit of charts, 4.3 KB each, kept with an incident of a whole server."""
 
 
 @dataclass(slots=True)
@@ -37,7 +37,7 @@ class TargetEntry:
     interval_seconds: float
     signals: TargetSignals | None = None
     looked: Looked | None = None
-    late_seconds: float | None = None  # against the schedule
+    late_seconds: float | None = None  # after the planned start
     sources: dict[str, SourceHealth] = field(default_factory=dict)
     history: dict[str, History] = field(default_factory=dict)  # by engine label
     day: Day = field(default_factory=Day)
@@ -59,7 +59,7 @@ class Past:
 
 
 class Board:
-    """`window_seconds`, the window of rates and quantiles, is only shown."""
+    """The latest results. `window_seconds`, of rates and quantiles, is only displayed."""
 
     def __init__(self, window_seconds: float = 60.0, host: str = "localhost") -> None:
         self.window_seconds = window_seconds
@@ -134,7 +134,7 @@ class Board:
                 self.listeners.mark(incident=incident.id)
 
     def _remember(self, entry: TargetEntry, signals: TargetSignals) -> None:
-        """A target that is down has no engines, but keeps its charts: they show the fall."""
+        """A target that is down has no engines, but keeps its charts, which show the fall."""
         for gone in entry.history.keys() - signals.engines.keys() if signals.engines else ():
             del entry.history[gone]
         for engine, now in signals.engines.items():
@@ -182,7 +182,7 @@ class Board:
     def restore_incidents(
         self, target: str, events: Iterable[IncidentEvent], opened: Mapping[str, int]
     ) -> None:
-        """`opened` has totals by kind."""
+        """`opened` has an earlier run's totals by kind."""
         self.tell(events)
         entry = self.entry(target)
         if entry is not None:
@@ -205,7 +205,7 @@ class Board:
         events: Iterable[IncidentEvent] = (),
         looked: Looked | None = None,
     ) -> None:
-        """Drop the Xid counts of GPUs that the reading lacks, unless its `gpus` is None."""
+        """Show a GPU reading, and drop the Xid counts of GPUs that it lacks, unless its `gpus` is None."""
         self.gpus, self.host.looked = reading, looked
         self.holders = {each.gpu.uuid: each for each in holders}
         if reading.gpus is not None:

@@ -1,7 +1,4 @@
-"""Hold a target's worst state in each of CELLS spans.
-
-A span is healthy only if the target was healthy for half of it.
-"""
+"""Hold a target's worst state in each of the last day's CELLS spans. A span is healthy only if half of it was."""
 
 from array import array
 from collections.abc import Iterable
@@ -55,7 +52,7 @@ class Day:
 
     @classmethod
     def restored(cls, data: bytes) -> "Day":
-        """Raises ValueError."""
+        """Raises ValueError if malformed."""
         day = cls()
         sizes = (8 * CELLS, 9 * CELLS, 13 * CELLS)
         if len(data) != sizes[-1] or max(data[sizes[0] : sizes[1]]) >= len(STATES):

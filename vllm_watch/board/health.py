@@ -30,7 +30,7 @@ class SourceHealth:
 
 @dataclass(slots=True)
 class StoreHealth:
-    """Uses of the state folder since the watcher started."""
+    """Writes to the state folder since the watcher started."""
 
     folder: str
     ok: bool = True
@@ -47,7 +47,7 @@ class StoreHealth:
             self.errors[reason] = self.errors.get(reason, 0) + 1
 
     def count_charts(self, reason: str | None, _because: str | None, _t: float) -> None:
-        """Count damaged charts; failed writes count for the state file only."""
+        """Count damaged charts. Failed writes are counted only for the state file."""
         if reason in ("damaged", "entry"):
             self.errors[reason] = self.errors.get(reason, 0) + 1
 

@@ -69,7 +69,7 @@ class History:
 
     @classmethod
     def restored(cls, data: bytes) -> "History":
-        """Raises ValueError."""
+        """Raises ValueError if malformed."""
         history = cls()
         for ring in history._rings:
             data = ring.restore(data)
@@ -79,7 +79,7 @@ class History:
 
 
 class Ring:
-    """At most POINTS points. Each holds the newest values of its step, or their `mean`."""
+    """At most POINTS points. Each holds the newest values of its time step, or their `mean`."""
 
     __slots__ = ("_known", "_mean", "_next", "_times", "_values", "seconds")
 
@@ -166,5 +166,5 @@ class Ring:
 
 
 def _finite(value: float | None) -> float:
-    """Infinities cannot be drawn."""
+    """Infinities cannot be drawn and become unknown."""
     return value if value is not None and math.isfinite(value) else _UNKNOWN

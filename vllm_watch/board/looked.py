@@ -1,13 +1,13 @@
-"""Decide by wall and monotonic clock if a scrape is fresh."""
+"""Decide by wall and monotonic clock whether a scrape is fresh."""
 
 import time
 from dataclasses import dataclass
 
 FRESH_SECONDS_MIN = 1.0
-"""At five scrapes a second a busy watcher may be this late."""
+"""At five scrapes a second, a busy watcher may be this late."""
 
 STEP_SECONDS = 1.0
-"""The clocks drift by milliseconds a minute, so a larger difference means a set clock or a sleep."""
+"""The clocks drift by milliseconds a minute. A larger difference means that the clock was set or the host slept."""
 
 
 @dataclass(frozen=True, slots=True)

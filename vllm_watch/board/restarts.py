@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 PAST_MAX = 5
-"""Shown attempts; the journal has all."""
+"""Past attempts shown; the journal has all."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,7 +36,7 @@ class Waiting:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttemptShown:
-    """One attempt, current or ended."""
+    """One restart attempt, current or ended."""
 
     id: str
     state: str
@@ -69,7 +69,7 @@ class RestartPlan:
     hook: str
     waiting: tuple[Waiting, ...] = ()
     under_way: AttemptShown | None = None
-    last: AttemptShown | None = None  # including dry runs
+    last: AttemptShown | None = None  # may be a dry run
     past: tuple[AttemptShown, ...] = ()  # last PAST_MAX, newest first
     draining: bool = False
     paused: Paused | None = None
@@ -82,7 +82,7 @@ class RestartPlan:
 
 @dataclass(slots=True)
 class RestartCounts:
-    """Counts since the start."""
+    """Counts since the watcher's start."""
 
     outcomes: Mapping[tuple[str, str], int] = field(default_factory=dict)  # (trigger, outcome)
     blocked: Mapping[str, int] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""Collect changes of the board until a listener reads them, in sets of names to bound the memory."""
+"""Collect changes of the board until a listener reads them. Sets of names bound the memory."""
 
 import asyncio
 from dataclasses import dataclass

@@ -9,7 +9,7 @@ from vllm_watch.board.day import STATES
 
 HOUR_SECONDS, DAY_SECONDS = 3600, 86400
 HOURS, DAYS = 25, 31
-"""One more than shown, because the current span is partial."""
+"""One more than shown, because the current span is not over."""
 
 SPANS_DAYS = (1, 7, 30)
 FORM = f"1 uptime {HOURS} {DAYS}"
@@ -19,7 +19,7 @@ _UP = frozenset(map(STATES.index, ("healthy", "warning")))
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """`up_ratio` is a share of the known time (None: nothing known), `unknown_ratio` of the total."""
+    """`up_ratio` is a share of the known time (None: nothing known), `unknown_ratio` of the whole time."""
 
     seconds: float
     up_ratio: float | None
@@ -72,7 +72,7 @@ class Uptime:
         self._hours, self._days = _Ring(HOURS, HOUR_SECONDS), _Ring(DAYS, DAY_SECONDS)
 
     def push(self, t: float, found: int, seconds: float) -> None:
-        """`found` is a rank in board.day.STATES."""
+        """`found` is an index in board.day.STATES."""
         up_s, down_s = seconds * (found in _UP), seconds * (found in _DOWN)
         for ring in (self._hours, self._days):
             ring.push(t, up_s, down_s)
@@ -93,7 +93,7 @@ class Uptime:
 
     @classmethod
     def restored(cls, data: bytes) -> "Uptime":
-        """Raises ValueError."""
+        """Raises ValueError if malformed."""
         if len(data) != 24 * (HOURS + DAYS):
             raise ValueError("it is not an uptime")
         uptime = cls()

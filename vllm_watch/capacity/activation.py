@@ -25,7 +25,7 @@ _MOE_CHUNK_TOKENS = 32768  # more tokens than this pass the experts in chunks
 
 @dataclass(frozen=True, slots=True)
 class Activation:
-    """Peak overall and of the encoder alone, in bytes, on the GPU that samples."""
+    """Peak bytes on the GPU that samples, overall and of the encoder alone."""
 
     encoder_bytes: int
     peak_bytes: int
@@ -108,7 +108,8 @@ def _held(model: Model, settings: Settings, width: int, stream: int) -> int:
 def _unpacked(model: Model, latent: LatentAttention, ranks: int) -> int:
     """Return MLA's elements per token in releases before it had its own cache.
 
-    These have their own blocks: queries; keys with values; keys; all three and the output, padded; the unpadded output.
+    The allocator holds each of these in its own block: queries; keys with values; keys; all three and the output, padded; the
+    unpadded output.
     Source: deepseek_v2.py of 0.6.4.
     """
     head = latent.nope_dim + latent.rope_dim

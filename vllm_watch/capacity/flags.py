@@ -11,7 +11,7 @@ from vllm_watch.capacity.units import GIB
 from vllm_watch.errors import WatchError
 
 LENGTH_UNSAID = 2048  # tokens, if the config gives no length
-_LONG_CONTEXT = 32768  # tokens: for longer contexts, V0 chunks prefills
+_LONG_CONTEXT = 32768  # tokens: V0 chunks prefills for longer contexts
 _LARGE_GPU_BYTES, _HUGE_GPU_BYTES = 70 * GIB, 160 * GIB  # as in vLLM's get_batch_defaults
 _MULTIMODAL_BATCH = 5120  # V0's floor for models with an encoder
 _BEFORE_AMPERE = ("T4", "V100", "V100 32GB", "P100")
@@ -143,7 +143,7 @@ def obstacle(flags: Flags, model: Model) -> str | None:
 
 
 def _defaults_to_v0(flags: Flags, model: Model, gpu: Gpu | None) -> bool:
-    """Source: EngineArgs._is_v1_supported_oracle of vLLM 0.8.5."""
+    """Decide as EngineArgs._is_v1_supported_oracle of vLLM 0.8.5 does."""
     if flags.release < releases.V1_BY_DEFAULT:
         return True
     if flags.release >= releases.V0_IS_GONE:

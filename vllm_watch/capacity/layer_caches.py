@@ -28,7 +28,7 @@ class LayerCache:
     state_bytes: int = 0
     """Bytes per request, whatever its length."""
     checkpoints: int = 0
-    """States that prefix caching keeps in addition to its usual two."""
+    """Additional states that prefix caching keeps; the usual number is two."""
     latent: bool = False
 
 

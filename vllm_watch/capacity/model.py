@@ -1,4 +1,4 @@
-"""The properties of a model that determine its memory."""
+"""The properties of a model that determine how much memory it needs."""
 
 from dataclasses import dataclass
 from enum import Enum
@@ -43,9 +43,9 @@ class RecurrentState:
     """None: the model's dtype."""
     projected_channels: int
     checkpoints: int = 0
-    """States that prefix caching keeps in addition to its usual two, in releases that do so."""
+    """Additional states that prefix caching keeps in some releases; the usual number is two."""
     grouped_channels: int = 0
-    """Part of `conv_channels` that holds B and C; each rank has whole groups of them."""
+    """The part of `conv_channels` for Mamba's B and C. Tensor parallelism does not split their groups."""
     groups: int = 0
     assumed: bool = False
     """True if sizes were derived from the attention layers."""
@@ -97,7 +97,7 @@ class Model:
     encoder: Encoder | None = None
     quantization: Quantization | None = None
     unread_cache: str | None = None
-    """Config key that shows a KV cache of unknown size."""
+    """A config key that reveals a KV cache of a size unknown to us."""
     notes: tuple[str, ...] = ()
 
     @property

@@ -1,4 +1,4 @@
-"""Ways to fit a model if no single flag suffices. Each is planned first."""
+"""Ways to fit a model if no single flag suffices, each tested by a plan."""
 
 import math
 from collections.abc import Iterator

@@ -55,7 +55,7 @@ def count_parameters(model: Model) -> Parameters:
 
 
 def _replicated(model: Model, kind: LayerKind, *, mixture: bool) -> int:
-    """Source: the ReplicatedLinear layers of vLLM's deepseek_v2.py."""
+    """Count the ReplicatedLinear layers of vLLM's deepseek_v2.py."""
     columns = model.experts.count if model.experts and mixture else 0
     if model.latent is not None and kind is LayerKind.FULL:
         columns += model.latent.lora_rank + model.latent.rope_dim + (model.latent.query_rank or 0)

@@ -91,7 +91,6 @@ class Plan:
 
     @property
     def over_bytes(self) -> int:
-        """Bytes by which the planned memory exceeds the GPU's."""
         taken = self.weights.bytes_per_gpu + self.activation.peak_bytes + self.non_torch_bytes
         cache = self.num_blocks * self.pool.bytes_per_block + self.machine.beyond_bytes
         return taken + cache - self.machine.memory_bytes

@@ -14,7 +14,8 @@ from vllm_watch.capacity.units import ceil_div
 
 _LATENT_ALIGNMENT = 128  # with states, MLA's kernels need blocks of a multiple of 128 tokens
 _KERNEL_BLOCK, _CPU_KERNEL_BLOCK = 16, 32
-# If the larger kind has fewer than this many times the layers of the smaller, the smaller is padded; else the larger is split.
+# vLLM puts equally many layers into each group. If the more frequent of two kinds of cache has fewer than this many times
+# the layers of the other, the other kind's group is padded. Otherwise the more frequent kind is split into several groups.
 _PAD_RATHER_THAN_SPLIT = 1.5
 
 
@@ -109,7 +110,7 @@ def make_pool(caches: list[LayerCache], settings: Settings) -> Pool:
 
 
 def _uniform_pool(caches: list[LayerCache], settings: Settings) -> Pool:
-    """Before hybrid pools, each layer with a cache keeps all tokens, even if it has a window."""
+    """Without hybrid pools, each layer with a cache keeps all tokens, even if it has a window."""
     per_token = sum(each.bytes_per_token for each in caches)
     groups = (Group(len(caches), settings.block_size),) if per_token else ()
     return Pool(per_token * settings.block_size, groups, settings)

@@ -49,7 +49,6 @@ def _length(context: int | None) -> dict[str, Any]:
 
 
 def _gdn(value_heads: int, **more: Any) -> Config:
-    """Return config keys of the gated delta net of Qwen3-Next and later."""
     return {
         "linear_num_key_heads": 16, "linear_num_value_heads": value_heads,
         "linear_key_head_dim": 128, "linear_value_head_dim": 128, "linear_conv_kernel_dim": 4,

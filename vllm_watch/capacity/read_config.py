@@ -54,7 +54,7 @@ _TIED = (
     "opt",
     "gpt_bigcode",
 )
-# DeepSeek V4 and later: several tokens share one entry; a window and compressor states need extra memory.
+# DeepSeek V4 and later: several tokens share one cache entry; a window and compressor states need extra memory.
 _COMPRESSED = re.compile(r"(kv_)?compress_(ratio|rate)s?")
 
 

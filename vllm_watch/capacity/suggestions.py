@@ -10,7 +10,7 @@ from vllm_watch.capacity.plan import Plan, with_flags
 from vllm_watch.capacity.quantization import find_quantization
 from vllm_watch.capacity.units import GIB
 
-UTILIZATION_MAX = 0.95  # above, CUDA graphs and fragmentation do not fit
+UTILIZATION_MAX = 0.95  # above this, CUDA graphs and fragmentation do not fit
 _UTILIZATION_STEPS = 100
 _SEQUENCES = (128, 64, 32, 16, 8)
 _SMALL_BATCH_TOKENS = 2048  # vLLM's default on most cards
@@ -40,7 +40,7 @@ def suggestions(plan: Plan) -> tuple[Suggestion, ...]:
     if _is_refused(plan):
         return tuple(_other_splits(plan))[:1]
     found = [each for ways in WAYS for each, flags in ways(plan) if with_flags(plan, flags).fits]
-    if plan.kv_bytes <= 0:  # then other flags cost quality
+    if plan.kv_bytes <= 0:  # no cache fits: other flags cost quality
         found.sort(key=lambda each: each.flag != "--tensor-parallel-size")
     return tuple(found)
 
@@ -104,7 +104,7 @@ def _shorter(plan: Plan) -> Iterator[Change]:
 
 
 def _longest_profiled(plan: Plan) -> int | None:
-    """Return a shorter length with a smaller profiled batch that leaves room."""
+    """Return a shorter length that fits because its profiled batch is smaller."""
     length = plan.settings.max_model_len // 2
     while length >= _USEFUL_LENGTH:
         then = with_flags(plan, replace(plan.settings.flags, max_model_len=length))

@@ -74,9 +74,10 @@ def _is_a_rest(model: Model, settings: Settings, given: int) -> bool:
 
 
 def impossible(model: Model, settings: Settings, given: int) -> tuple[int, str] | None:
-    """Return the counted size and the reason if vLLM cannot have printed the given size, else None.
+    """If vLLM cannot have printed the given size, return the counted size and the reason, else None.
 
-    A quantized checkpoint has fewer than 16 bits per parameter, but more than four: embeddings, output head and encoder keep 16 bits.
+    A quantized checkpoint has fewer than 16 bits per parameter, but more than four: embeddings, output head and encoder keep
+    16 bits.
     """
     flags = settings.flags
     if flags.drafter or flags.enable_lora or not model.sized:

@@ -60,7 +60,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _without_secrets(diagnosis: Diagnosis) -> Diagnosis:
-    """Operators paste the output into tickets."""
+    """Remove secrets: operators paste the output into tickets."""
     line = diagnosis.root_cause_line
     return replace(
         diagnosis,

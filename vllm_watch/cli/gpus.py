@@ -90,7 +90,7 @@ def _reclaim(arguments: argparse.Namespace) -> int:
 
 
 def _refuse_without_reclaim(arguments: argparse.Namespace) -> None:
-    """After --yes, an operator would believe that a process was ended."""
+    """After --yes alone, an operator would believe that a process was ended."""
     if arguments.yes:
         raise WatchError("--yes without --reclaim", "name the process: --reclaim PID")
 

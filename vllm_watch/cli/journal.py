@@ -1,4 +1,4 @@
-"""List actions, actors, reasons and results."""
+"""List the journal: actions, actors, reasons and results."""
 
 import argparse
 import asyncio

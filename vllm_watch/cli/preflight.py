@@ -34,7 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Return 0 for go, 3 for no-go."""
+    """Return 0 if vLLM can start, else 3."""
     words = list(arguments.command)
     if words[:1] == ["--"]:
         words = words[1:]

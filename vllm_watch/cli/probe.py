@@ -1,7 +1,7 @@
 """Check the local watcher, for a container's health check or exec probe.
 
 The probe reads no configuration, so it detects TLS. It sends no secrets, so it verifies no certificate. If a client
-certificate is required, the server's part of the handshake is enough, as its event loop must produce it.
+certificate is required, the server's part of the handshake is enough, because its event loop must produce it.
 """
 
 import argparse

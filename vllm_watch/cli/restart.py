@@ -1,4 +1,4 @@
-"""Restart by hand, through the guard."""
+"""Restart a target by hand, after the daemon's checks."""
 
 import argparse
 

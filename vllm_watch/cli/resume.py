@@ -1,4 +1,4 @@
-"""End a pause and close circuit breakers."""
+"""End a pause of restarts and close the circuit breakers."""
 
 import argparse
 

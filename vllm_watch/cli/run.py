@@ -32,7 +32,7 @@ examples:
 DEFAULT_URL = "http://127.0.0.1:8000"
 
 _NEW_OBJECTS_UNCOLLECTED = 20_000
-"""One round of scrapes reaches Python's default of 700 but leaves almost no garbage. Collections took a twentieth of the round's time."""
+"""A round of scrapes reaches Python's default of 700 but leaves almost no garbage. Collections took a twentieth of its time."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -100,7 +100,7 @@ def _check_procfs(config: Config) -> None:
 
 
 def _refuse_empty(path: Path) -> None:
-    """An empty file is probably being written: it would end the watch of every target."""
+    """An empty file is probably being written, and would end the watch of every target."""
     try:
         empty = path.is_file() and not regular_file.read(path, FILE_BYTES_MAX).strip()
     except OSError:
@@ -111,7 +111,7 @@ def _refuse_empty(path: Path) -> None:
 
 
 def collect_rarely() -> None:
-    """Collect garbage rarely, and never modules, which last as long as the process."""
+    """Make garbage collection rare, without modules, which last as long as the process."""
     gc.freeze()
     gc.set_threshold(_NEW_OBJECTS_UNCOLLECTED)
 

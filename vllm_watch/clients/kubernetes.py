@@ -1,6 +1,6 @@
-"""Call the Kubernetes API server, bounded in time and size.
+"""Call the Kubernetes API server, with limits of time and size.
 
-Tokens are rotated, so the pod's credentials are read again for each call. Calls are minutes apart, so each has its own
+Tokens are rotated, so the pod's credentials are read for each call. Calls are minutes apart, so each has its own
 connection. Source: kubernetes.io/docs/tasks/run-application/access-api-from-pod, "Directly accessing the REST API".
 """
 
@@ -22,10 +22,10 @@ from vllm_watch.support import json_text, regular_file
 from vllm_watch.support.redaction import excerpt, redacted
 
 CALL_SECONDS = 10.0
-"""Limit of a call: the API server answers in milliseconds, and callers retry."""
+"""Timeout of a call: the API server answers in milliseconds, and callers retry."""
 
 CONNECT_SECONDS = 5.0
-"""Shorter than CALL_SECONDS, so a call that used up its time was connected."""
+"""Connect timeout, shorter than CALL_SECONDS, so a call that reached CALL_SECONDS was connected."""
 
 ANSWER_BYTES_MAX = 4 << 20
 """Largest response: a pod takes some KB, and the pod list of a large namespace one or two MiB."""
@@ -48,7 +48,7 @@ class KubernetesError(WatchError):
 
     def __init__(self, cause: str, remedy: str, *, sent: bool) -> None:
         super().__init__(cause, remedy)
-        self.sent = sent  # the request may have been executed
+        self.sent = sent  # the server may have executed the request
 
 
 class Answer(NamedTuple):
@@ -60,10 +60,9 @@ class Answer(NamedTuple):
 
     @property
     def ok(self) -> bool:
-        return 200 <= self.status < 300  # noqa: PLR2004 - HTTP
+        return 200 <= self.status < 300  # noqa: PLR2004
 
     def said(self) -> str:
-        """Return status and message in one line."""
         message = excerpt(str(self.document.get("message", "")), _MESSAGE_CHARACTERS_MAX)
         return f"HTTP {self.status} {' '.join(message.split())}".strip()
 
@@ -76,12 +75,12 @@ def part(document: Mapping[str, Any], name: str) -> Mapping[str, Any]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Access:
-    """Address of the API server, and our credentials."""
+    """Address of the API server, and vllm-watch's credentials."""
 
     url: str
     token_file: Path | None = None
     ca_file: Path | None = None  # None: the system's CAs
-    namespace: str = ""  # our own; "": unknown
+    namespace: str = ""  # of our own pod; "": unknown
 
 
 def in_cluster(environ: Mapping[str, str], folder: Path | None = None) -> Access:
@@ -124,11 +123,11 @@ class Api:
     async def post(
         self, path: str, document: Mapping[str, Any], query: Mapping[str, str] | None = None
     ) -> Answer:
-        """Create an object; status 409 if the name exists."""
+        """Create an object; the status is 409 if the name exists."""
         return await self._call("POST", path, document, query=query)
 
     async def put(self, path: str, document: Mapping[str, Any]) -> Answer:
-        """Replace an object; status 409 if metadata.resourceVersion is not the newest."""
+        """Replace an object; the status is 409 if metadata.resourceVersion is not the newest."""
         return await self._call("PUT", path, document)
 
     async def patch(self, path: str, document: Any) -> Answer:
@@ -139,8 +138,7 @@ class Api:
     ) -> Answer:  # fmt: skip
         """Pass each event to `take` until it returns False or the server ends the stream, and return an empty answer.
 
-        The connection may last CALL_SECONDS longer than the requested `seconds`. Raises KubernetesError also if the
-        stream breaks off.
+        The connection may last CALL_SECONDS longer than `seconds`. Raises KubernetesError also if the stream breaks off.
         """
         headers, secure = await asyncio.to_thread(self._credentials)
         timeout = aiohttp.ClientTimeout(
@@ -154,7 +152,7 @@ class Api:
                     allow_redirects=False,
                 ) as response,
             ):  # fmt: skip
-                if response.status != 200:  # noqa: PLR2004 - HTTP
+                if response.status != 200:  # noqa: PLR2004
                     return await _answer(response)
                 await _each_line(response, take)
                 return Answer(response.status, {})

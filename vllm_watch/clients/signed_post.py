@@ -1,4 +1,4 @@
-"""Send a signed POST of JSON for the webhook hook and notifier, and leave retries to them."""
+"""Send a signed POST of JSON for the webhook hook and notifier, which retry it themselves."""
 
 import asyncio
 import hashlib
@@ -92,7 +92,7 @@ async def post(
 ) -> Posted:  # fmt: skip
     """Send the request once. Raises only CancelledError."""
     place = origin(url)
-    # Connecting has a shorter limit: a call that used up the whole time was sent.
+    # The connect timeout is shorter, so a call that took the whole time was sent.
     connect = min(CONNECT_SECONDS, seconds / 2)
     timeout = aiohttp.ClientTimeout(total=seconds, connect=connect, sock_connect=connect)
     try:
@@ -145,7 +145,7 @@ async def _excerpt(response: aiohttp.ClientResponse) -> str:
 
 
 def retry_after_seconds(header: str, now: float) -> float:
-    """Parse Retry-After, seconds or a date; 0 if invalid."""
+    """Parse Retry-After, seconds or a date; return 0 if invalid."""
     text = header.strip()
     if text.isascii() and text.isdigit():
         return float(text[:9])

@@ -14,13 +14,13 @@ ALL_RATIO, STILL_RATIO = 0.9, 0.5
 """A finding begins when ALL_RATIO of the answers are affected, and lasts until fewer than STILL_RATIO are."""
 
 SURE = 14.0
-"""Log odds against chance (one in a million), because a busy engine has a million windows in a year."""
+"""Least log odds against chance (one in a million), because a busy engine has a million windows in a year."""
 
 LEARNT_ANSWERS, LEARNT_SECONDS = 50.0, 600.0
-"""Number of answers, and time, needed before the past serves as a reference."""
+"""Number of answers, and seconds, before earlier answers serve as a reference."""
 
 PAST_HALF_SECONDS = 3 * 3600.0
-"""The past fades so slowly that changes within minutes do not become usual."""
+"""Half-life of earlier answers: changes within minutes do not become usual."""
 
 ALIKE_FACTOR = 2.0
 """If mean request sizes differ by more, the requests come from other clients."""
@@ -35,7 +35,7 @@ PRIOR_ANSWERS, PRIOR_RATIO = 5.0, 0.2
 
 @record
 class Finding:
-    """Nearly all answers are of a kind rare for this engine."""
+    """Nearly all answers have a fault that is rare for this engine."""
 
     cause: str
     severity: str
@@ -94,7 +94,7 @@ class Answers:
         return self._found
 
     def _learn(self, newest: Ends, seconds: float) -> None:
-        """Add a poll; the past does not fade while no request ends."""
+        """Add a poll. Earlier answers do not fade while no request ends."""
         self._quiet_s += seconds
         passed_s = min(self._quiet_s, LEARNT_SECONDS) if newest.ended else 0.0
         self._quiet_s = 0.0 if newest.ended else self._quiet_s
@@ -106,7 +106,7 @@ class Answers:
         past = self._past
         if cause != ENDLESS and now.asked >= ALL_RATIO * now.done:
             return "page"
-        if cause == EMPTY and now.tokens < now.short:  # zero tokens cannot be asked for
+        if cause == EMPTY and now.tokens < now.short:  # clients cannot ask for zero tokens
             return "page"
         if past.done < LEARNT_ANSWERS or self._seconds < LEARNT_SECONDS:
             return "ticket" if cause == EMPTY else None
@@ -121,9 +121,9 @@ class Answers:
         return "page" if cause == ENDLESS else self._in_place_of_others(cause, now)
 
     def _in_place_of_others(self, cause: str, now: Ends) -> str | None:
-        """Return a severity or None.
+        """Return the severity of short answers; None if they are not more frequent than usual.
 
-        Short answers may be intended (classification needs one token), unless as many other answers are missing.
+        They may be intended (classification needs one token), unless about as many other answers are missing.
         """
         usual, is_now = (
             _count(cause, self._past) / self._seconds,

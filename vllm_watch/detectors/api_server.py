@@ -19,7 +19,7 @@ USUAL_FACTOR = 2.0
 """Page only above this multiple of the usual latency: a captioning job may always spend seconds on images."""
 
 HOLD_SECONDS = 180.0
-"""A one-minute burst takes a minute to drain, and its requests another minute to finish."""
+"""Least duration: a one-minute burst takes a minute to drain, and its requests another to finish."""
 
 BLOCK_SECONDS, BLOCK_SECONDS_MAX = 30.0, 600.0
 BLOCK_REQUESTS = 10.0
@@ -32,12 +32,11 @@ PAST_SECONDS, LEARNT_SECONDS = 6 * 3600.0, 600.0
 """The usual latency is averaged over PAST_SECONDS, and known after LEARNT_SECONDS."""
 
 CPU_BOUND_CORES = 0.8
-"""Python uses one core at most. A slow API server below this waits for an engine that accepts no requests."""
+"""A slow API server that uses less CPU than this waits for an engine that accepts no requests. Python uses at most one
+core."""
 
 
 class _Totals(NamedTuple):
-    """Sums over a server's engines."""
-
     requests: float
     outside_s: float  # rounding may decrease it
     queued_s: float

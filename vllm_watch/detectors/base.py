@@ -25,11 +25,11 @@ class Around:
     """Other targets related to this one."""
 
     missed_by: tuple[str, ...] = ()  # peers that wait for KV from this target, or fail without it
-    waited_for: tuple[str, ...] = ()  # peers of `missed_by` without another source
+    waited_for: tuple[str, ...] = ()  # peers of `missed_by` without another KV source
     peers: tuple[str, ...] = ()  # targets that exchange KV with this one
     ranks: tuple[str, ...] = ()  # targets that step together with this one
     stalled_ranks: tuple[str, ...] = ()
-    held_up_by: tuple[str, ...] = ()  # ranks that failed themselves
+    held_up_by: tuple[str, ...] = ()  # failed ranks that stall it
     others_gpus: frozenset[str] = frozenset()  # GPUs that only other servers use
     core: str | None = None  # title and PID of the only engine core on its GPUs
     left_core: str | None = None  # title and PID of an earlier server's stale engine core
@@ -146,4 +146,4 @@ class Inherits(Protocol):
     """A detector that learns from another server of its group."""
 
     def inherit(self, state: stored.Stored) -> None:
-        """Adopt only habits by which the detector waits longer. Raises one of stored.DAMAGE."""
+        """Adopt only experience that makes the detector wait longer. Raises one of stored.DAMAGE."""

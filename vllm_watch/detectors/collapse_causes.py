@@ -46,16 +46,16 @@ OF_OTHERS = (PREEMPTION_THRASH, PEER_WAIT)
 VAGUE = frozenset((SLOW_ENGINE, UNKNOWN))
 
 UNREAD_SHARE = 0.5
-"""Minimum share of the used cache that running requests do not explain."""
+"""If this share of the used cache is unexplained, running requests are not the cause."""
 
 LEAK_SHARE_MIN = 0.2
-"""Minimum share of the cache without a request: prompts in progress and preempted requests blur the count by less."""
+"""A leak is at least this share of the cache: prompts in progress and preempted requests blur the count by less."""
 
 LEAK_RISE_SECONDS = 20.0
 """A leak takes longer than this to build up; pages taken at once appear within one or two scrapes."""
 
 CREEP_SECONDS = 240.0
-"""A creeping leak takes longer; a few prefills pin pages within a minute."""
+"""A creeping leak builds up for longer; a few prefills pin pages within a minute."""
 
 CREEP_FROM, CREEP_TO = 0.25, 0.75
 """The rise is timed between these shares of the current unexplained usage."""
@@ -68,10 +68,10 @@ RECOVERING_RATIO = 0.9
 """From this share of the baseline's throughput, the last scrape may show a recovery."""
 
 LONG_REQUESTS = 2.5
-"""Requests this many times longer than a fresh engine's fill the cache themselves."""
+"""Requests this many times longer than after the engine's start fill the cache themselves."""
 
 PREEMPTED_SHARE_MIN = 0.1
-"""Minimum preemptions per finished request to call it thrashing."""
+"""From this many preemptions per finished request on, the cause is called thrashing."""
 
 LONG_PROMPTS_SHARE = 0.4
 """Long prompts that hold this share of the cache cause the shortage."""
@@ -131,19 +131,19 @@ class Starvation:
 
     running: float
     usage: float
-    length_ratio: float | None  # recently finished requests' length ÷ fresh
+    length_ratio: float | None  # length of finished requests, recently ÷ initially
     preempted_share: float | None  # preemptions per finished request
     preempting: bool
     long_prompts_share: float | None
     long_prompt_tokens: float
-    late_length_ratio: float | None  # of requests begun during the starvation
+    late_length_ratio: float | None  # of requests begun during the shortage
     unexplained: float | None  # share of the cache beyond the usual
     rise_seconds: float | None
     awaiting: float = 0.0
     awaited: float = 0.0  # upper bound of the cache share of requests that wait for KV
     unheld: float | None  # share of the cache that no request holds
     unheld_rise_seconds: float | None
-    unheld_surely: bool  # for longer than a prompt computes
+    unheld_surely: bool  # for longer than a prompt takes
 
 
 def of_starvation(facts: Starvation) -> Cause:
@@ -228,7 +228,7 @@ _UNHELD = "{:.0%} of the KV cache belongs to no running request"
 
 
 def crowded(running: float, usage: float, expected: float | None) -> Evidence:
-    """Describe the cache's usage. `expected`: requests at this usage when healthy."""
+    """Describe the cache's usage. `expected`: usual requests at this usage."""
     one = round(running) == 1
     text = f"{running:.0f} {'request runs' if one else 'requests run'} with {usage:.0%} of the KV cache in use"
     usual = min(1.0, usage * running / expected) if expected else None

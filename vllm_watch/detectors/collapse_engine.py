@@ -1,4 +1,4 @@
-"""Judges one engine by its own baseline."""
+"""Judges an engine's throughput by its own baseline."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -29,10 +29,10 @@ from vllm_watch.support.counts import requests
 KIND = "throughput_collapse"
 
 CAUSE_HOLD_SECONDS = 20.0
-"""Another cause must hold this long to replace the first: among few requests, a single long one can mislead."""
+"""Another cause replaces the first only after it has lasted this long, because one long request among few can mislead."""
 
 QUEUE_GROWTH, QUEUE_REQUESTS_MIN = 2.0, 5.0
-"""A cause in `collapse_causes.OF_OTHERS` pages when the queue exceeds twice (its first length + 5)."""
+"""A cause in `collapse_causes.OF_OTHERS` pages once the queue exceeds 2 × (its length when the alarm began + 5)."""
 
 PASSES_SECONDS = 120.0
 """A shortage due to long prompts pages only after this time: computing one takes 10 to 60 s."""
@@ -65,10 +65,10 @@ class EngineJudge:
         self._waits, self._outlived = StepWaits(), collapse_host.Outlived()
         self._creep = causes.Creep()
         self._capacity_tokens: float | None = None
-        self._awaited = 0.0  # cache share of requests that wait for KV
+        self._awaited = 0.0  # cache share that requests waiting for KV may hold
         self._long_prompts = LongPrompts()
         self._finished = Finished()
-        self._finished_late = Finished()  # excludes requests from before the starvation
+        self._finished_late = Finished()  # without requests from before the shortage
         self._starving = False
         self._starving_since_s = 0.0
         self._rise_seconds: float | None = None
@@ -233,7 +233,7 @@ class EngineJudge:
                 collapse_gpus.of_slow_steps(gpus, self._fresh, self._server_start),
                 self._waits.judge(),
             )
-            # A starved engine runs a few long requests, and their steps take long without a fault.
+            # An engine that lacks KV pages runs a few long requests, which are slow without a fault.
             slow, cache = self._alarms[causes.SLOW], self._alarms[causes.CACHE]
             itself = cache.over and not slow.over and comparison.sure
             if itself or not comparison.starved or found.name not in causes.VAGUE:

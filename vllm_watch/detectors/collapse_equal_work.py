@@ -1,6 +1,6 @@
 """Finds an engine that needs far more concurrent requests than before, or than its siblings, for the same work.
 
-By Little's law (requests running = rate · time in the engine) a slow engine runs more requests at once.
+By Little's law (requests running = rate · time in the engine) a slower engine runs more requests at once.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,14 +14,14 @@ from vllm_watch.detectors.collapse_siblings import KNOWN_SECONDS, SIBLINGS_MIN, 
 from vllm_watch.signals.blocks import Block
 
 WORK_RATIO_MAX = 1.15
-"""Work counts as equal up to this ratio of tokens per second to the usual, or to the siblings'."""
+"""Two amounts of work count as equal up to this ratio of tokens per second."""
 
 CONTEXT_RATIO_MAX = 1.3
-"""Requests count as alike up to this ratio of KV cache per running request to the usual, or to the siblings'."""
+"""Requests count as alike up to this ratio of KV cache per running request."""
 
 SIBLINGS_TIMES_MIN = 2.0
-"""A finding needs this many times the siblings' running requests and step time: a high factor, because routers spread
-requests unevenly."""
+"""Compared with siblings, a finding needs this many times their running requests and step time: a high factor, because
+routers spread requests unevenly."""
 
 GRAIN = log(1.5)
 """Tokens per second this close (in log) count as one rate."""
@@ -37,14 +37,14 @@ TIMES_MIN = 3.0
 half more, and the resulting larger batch as much again."""
 
 LEARNT_TIMES = 1.5
-"""A cost above this multiple is not learnt, so that a growing slowdown does not become usual."""
+"""A cost above this multiple of the usual is ignored, so that a growing slowdown does not become usual."""
 
 PRESENT_TIMES, PRESENT_SECONDS = 2.0, 30.0
-"""The last half minute must also cost this many times the usual: the mean stays high while a recovered engine drains its queue."""
+"""The last half minute must also cost (in requests and step time) this many times the usual: the mean stays high while a
+recovered engine drains its queue."""
 
 HELD_TIMES, HELD_WORK_RATIO = 1.5, 1.5
-"""A finding holds while the last half minute costs over HELD_TIMES the usual, at up to HELD_WORK_RATIO of the usual
-work."""
+"""A finding holds while the last half minute costs over HELD_TIMES the usual, with up to HELD_WORK_RATIO of the usual work."""
 
 
 class Work(NamedTuple):
@@ -64,7 +64,7 @@ class OwnWork:
         self.now = self._lately = Work()
         self.at_s = self._seconds = 0.0
         self.behind_s: float | None = None
-        self._usual: dict[int, tuple[float, Work]] = {}  # rate of work → seconds, means
+        self._usual: dict[int, tuple[float, Work]] = {}  # rate of work → (seconds, means)
         self.found: Evidence | None = None
 
     @property

@@ -1,6 +1,6 @@
 """Compares a new process that is slow from its start with its predecessor at equal load.
 
-Its GPU or a flag may differ without our knowledge, so no restart is advised for this.
+Its GPU or a flag may differ without our knowledge, so no restart is advised.
 """
 
 from collections.abc import Mapping
@@ -13,10 +13,11 @@ from vllm_watch.signals.baseline import Baseline
 from vllm_watch.signals.former import Models
 
 SLOW_LOG_RATIO = log(2.2)
-"""Warming up (cold caches, kernel selection) makes a healthy process up to twice as slow for minutes."""
+"""A finding needs steps this much slower: warming up (cold caches, kernel selection) makes a healthy process up to twice as
+slow for minutes."""
 
 SLOW_SECONDS = 15.0
-"""Total time of slow blocks for a finding, without a normal one between them."""
+"""A finding needs slow blocks of this total duration, without a normal one between them."""
 
 DEVIATIONS = 2.0
 """Steps must also exceed the predecessor's by this many of its deviations."""
@@ -28,7 +29,7 @@ WARM_SECONDS = 20.0
 """A younger process is not judged: the first request of each shape compiles or loads something."""
 
 FORMER_SECONDS = 3600.0
-"""A finding must begin within this time, because the mix of requests changes with the time of day."""
+"""A finding must begin this soon after the start of the process, because the mix of requests changes with the time of day."""
 
 UNSEEN_SECONDS = 60.0
 """Without a comparable block for this long the verdict is unknown."""

@@ -16,17 +16,17 @@ THROTTLES = frozenset(
 """NVML clock event reasons that show trouble; a software power cap is normal for a busy GPU."""
 
 CLOCK_SHARE_MAX = 0.8
-"""Share of the maximum, or usual, SM clock: boost clocks of a busy GPU vary by a tenth."""
+"""Below this share of the maximum (or usual) SM clock, the clock is lowered: boost clocks of a busy GPU vary by a tenth."""
 
 CAPPED_SHARE = 0.69
-"""Used if the usual clock is unknown: a healthy H100 in continuous matrix multiplication reaches its power limit of
-700 W at 1367 of 1980 MHz (measured, driver 580.159)."""
+"""Usual clock share at the power limit, if unknown: a healthy H100 in continuous matrix multiplication reaches its power
+limit of 700 W at 1367 of 1980 MHz (measured, driver 580.159)."""
 
 CLOCK_NEWS = 0.05
 """Weight of a healthy scrape in the usual clock; small, because clocks drop before steps are found slow."""
 
 NEIGHBOUR_SHARE_MIN = 0.1
-"""Minimum SM share of a neighbour; desktops and exporters use 1 to 2 %."""
+"""Minimum SM utilization of a neighbour (another process on the GPU); desktops and exporters use 1 to 2 %."""
 
 START_SECONDS_MAX = 900.0
 """An engine core starts within this time of its server."""
@@ -100,7 +100,7 @@ def of_slow_steps(
 
 
 def is_excused(cause: Cause | None) -> bool:
-    """Return True if a GPU condition makes the cause unknown."""
+    """Return True if a GPU's condition made the cause unknown."""
     against = () if cause is None or cause.name != UNKNOWN else cause.evidence_against
     return any(each.name in ("sm_clock_ratio", "neighbour") for each in against)
 

@@ -8,8 +8,8 @@ from vllm_watch.signals.baseline import Comparison
 from vllm_watch.signals.cpu_waits import Waited
 
 EXPLAINS_RATIO = 0.5
-"""Minimum explained share of the slowdown's logarithm (1.4 of 2.0 times). It seldom reaches 1, because only one thread's
-waits count."""
+"""Minimum explained share of the slowdown's logarithm (e.g. 1.4 of 2.0 times). It seldom reaches 1, because only one
+thread's waits count."""
 
 HINTS_RATIO = 0.2
 """From this share on, no restart is advised, because a fresh engine would wait too. Less may be an effect of a slow engine:

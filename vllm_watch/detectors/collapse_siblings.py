@@ -1,4 +1,4 @@
-"""Compares the steps of one server's engines at equal load."""
+"""Compares the step times of one server's engines at equal load."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -12,7 +12,7 @@ from vllm_watch.signals.scatter import scatter
 from vllm_watch.signals.step_model import StepModel
 
 ALIKE = 1.2
-"""Step time ÷ a fresh engine's above which an engine is slow; request mixes differ by less."""
+"""An engine is slow above this multiple of its step time after the start; request mixes differ by less."""
 
 LOSS_LOG_RATIO = log(1.12)
 """Steps this much longer than the siblings' for minutes are a loss."""
@@ -21,16 +21,16 @@ SIBLINGS_MIN = 2
 """With one sibling, neither engine can be the reference."""
 
 SIBLINGS_MAX = 8
-"""Bounds the cost of a scrape. Siblings are chosen across all ranks, because those of one node do not suffice."""
+"""Limits the cost of a scrape. Siblings are chosen across all ranks, because one node's do not suffice."""
 
 SPREAD_DEVIATIONS = 5.0
 """A loss must also exceed this many deviations among the siblings."""
 
 SMOOTH_SECONDS = 300.0
-"""Averages out differences between requests."""
+"""This averaging time evens out differences between requests."""
 
 KNOWN_SECONDS = 600.0
-"""Work needed before a finding: two smoothing windows."""
+"""Seconds of work before a finding: two smoothing times."""
 
 _SPREAD_MIN = 0.015
 """Minimum deviation among the siblings, in log step time, because they may agree by chance."""
@@ -88,7 +88,7 @@ class Siblings:
         beside.seconds = min(KNOWN_SECONDS, beside.seconds + block.seconds)
 
     def judge(self, verdict: Verdict, ratios: Mapping[str, float], *, waits: bool) -> Verdict:
-        """`ratios`: step time ÷ a fresh engine's; `waits`: the engine's requests wait."""
+        """`ratios`: step time ÷ its value after the start; `waits`: the engine's requests wait."""
         siblings = self.of(verdict.engine)
         if verdict.state == FIRING:
             return _beside(verdict, ratios, siblings)
@@ -100,7 +100,7 @@ class Siblings:
         ]
         if beside is None or beside.seconds < KNOWN_SECONDS or len(others) < SIBLINGS_MIN:
             return verdict
-        # A slow engine makes its siblings seem fast, so only a slow median counts.
+        # One slow engine makes its siblings seem fast, so their median counts only if it is slow.
         beyond = beside.log_ratio - max(0.0, median(others))
         limit = _limit(others) * (1.0 if beside.since_s is None else 0.5)
         if beyond < limit:

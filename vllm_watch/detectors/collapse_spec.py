@@ -15,14 +15,14 @@ HALF_LIFE_SECONDS = 3600.0
 """The usual share follows the mix of requests within hours."""
 
 FALLEN = 0.5
-"""Minimum share of the usual: another mix of requests cost no more than a third."""
+"""A share below this part of the usual one is abnormal: another mix of requests cost no more than a third."""
 
 USUAL_MIN = 0.2
 """If the usual share is lower, nothing is judged: an n-gram drafter that rarely hits has nothing to lose."""
 
 HOLD_SECONDS = 120.0
-"""A batch of odd prompts ends sooner. If the engine is slow as well, the finding does not wait: otherwise a restart would
-be advised, which does not cure it."""
+"""Least duration: a batch of odd prompts ends sooner. If the engine is slow as well, the finding does not wait: otherwise a
+restart would be advised, which does not cure it."""
 
 ACCEPTED_SECONDS = 6 * 3600.0
 """A lower share that lasts this long becomes the usual one."""

@@ -10,7 +10,7 @@ from vllm_watch.detectors.base import Evidence
 from vllm_watch.signals.blocks import Block
 
 STUCK_MIN, STUCK_SHARE_MIN = 3.0, 0.2
-"""Minimum of stuck requests, and of their share beyond the usual (not 0, as polls meet long steps more often)."""
+"""Minimum of stuck requests, and of their share beyond the usual (which is not 0, as polls meet long steps more often)."""
 
 USUAL_MINUTES_MIN, USUAL_MINUTES = 10, 60
 """The usual share is the median of the last hour's minutes."""

@@ -8,7 +8,7 @@ from vllm_watch.signals.pages import none_prefilling
 from vllm_watch.signals.step_model import StepModel
 
 UNHELD_SECONDS = 15.0
-"""Minimum time without an owner or a prefill before a restart is advised."""
+"""Pages that no request holds and no prefill explains justify a restart after this time."""
 
 BLIND_SECONDS = 60.0
 """Replaces UNHELD_SECONDS if the usual step time is unknown: one prompt among many may be hidden for this long."""
@@ -21,7 +21,7 @@ UNREAD_DEVIATIONS = 1.5
 
 
 class Unread:
-    """Follows an engine while it starves."""
+    """Follows an engine that lacks KV pages."""
 
     def __init__(self) -> None:
         self.seconds = 0.0

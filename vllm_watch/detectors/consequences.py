@@ -39,12 +39,12 @@ RULES = (
     Rule(PAGE, SIBLINGS, 1.45, 600.0),
     Rule(PAGE, FORMER, 3.0, 180.0, harm=False),
 )
-"""Grouped by yardstick, mildest first. A rule applies only if the rule before it does.
+"""Grouped by yardstick (the reference for step times), mildest first. A rule applies only if the rule before it does.
 
-Against the engine's own past: adapters, grammars and encoders cost up to 1.6 times (worlds `lora_bursts`: six false pages
-a day at 1.45, one at 1.6, none at 1.7 in 24 seeds). A burst of images ends within 40 s. A restart costs minutes of loading
-and every request in flight, hence 120 s. Against siblings, 1.45 suffices, because they share load and hardware; 600 s
-are needed to know them. Against the predecessor: all users are harmed, no other flag or GPU of a fleet costs 3.0 times,
+Against the engine's own past: adapters, grammars and encoders cost up to 1.6 times (test worlds `lora_bursts`: six false
+pages a day at 1.45, one at 1.6, none at 1.7 in 24 seeds). A burst of images ends within 40 s. A restart costs minutes of
+loading and every request in flight, hence 120 s. Against siblings, 1.45 suffices, because they share load and hardware; 600
+s are needed to know them. Against the predecessor: all users are harmed, no other flag or GPU of a fleet costs 3.0 times,
 and no warm-up takes 180 s.
 """
 

@@ -18,7 +18,7 @@ DRAIN_SECONDS_MIN = 5.0
 """Shorter silences come from the timing of clients and scrapes; orchestrators wait longer between draining and stopping."""
 
 ARRIVALS_MISSED_USUAL = 3.0
-"""Chance explains this many missed arrivals once in twenty: not a sign."""
+"""Chance explains this many missed arrivals once in twenty, so fewer do not show that requests stopped."""
 
 AT_WORK_SECONDS = 60.0
 RATE_SECONDS = 300.0
@@ -36,8 +36,8 @@ RUNNING_SHARE = 0.3
 
 ABORTS_MIN = 2.0
 ABORTED_SHARE_MAX = 0.05
-"""A server that must stop (SIGTERM with --shutdown-timeout: vLLM 0.18 and later) aborts several requests at once; before,
-clients abort few."""
+"""Aborts show a drain only if clients aborted at most this share before. A server that must stop (SIGTERM with
+--shutdown-timeout: vLLM 0.18 and later) aborts several requests at once."""
 
 GAP_SECONDS, GAP_LOOKS = 60.0, 4.0
 """Without polls or a route for this time, or this many usual intervals, the last demand is unknown."""
@@ -58,7 +58,7 @@ _LATER = ("_lately", "_step_s", "_blind_s")  # absent in older states
 
 @dataclass(slots=True)
 class Demand:
-    """Follows the demand on one server, not counting canaries."""
+    """Follows the demand on one server, not counting canaries (our one-token requests)."""
 
     in_flight: float = 0.0
     waiting: float = 0.0

@@ -49,7 +49,8 @@ class Health:
             self.moving_looks, self.still_looks, self.moved_s = self.moving_looks + 1, 0, at_s
 
     def dead(self, at_s: float, looks: int, patience_s: float) -> bool:
-        """Return True if no token came for `looks` checks; after tokens, also for `patience_s` with requests in hand."""
+        """Return True if no token came for `looks` checks. If tokens came during earlier failed checks, also require requests
+        in hand and no token for `patience_s`."""
         if self.still_looks < looks:
             return False
         served = self.moving_looks >= looks

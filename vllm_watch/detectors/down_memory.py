@@ -24,7 +24,7 @@ ABSENCE_SECONDS_MAX = 7 * 86_400.0
 
 LIVES_KEPT = 8
 SILENCES_KEPT = 8
-"""Number of lives and silences kept; older ones are weak evidence about today's server."""
+"""Number of lives (times up) and silences kept; older ones are weak evidence about today's server."""
 
 OF_ADDRESS = ("earlier",)
 """State that holds only for the server's address."""

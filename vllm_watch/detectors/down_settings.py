@@ -9,58 +9,69 @@ class Settings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     refused_looks: int = Field(2, ge=1)
-    """A refusal proves that nothing listens at that moment. A second one excludes a proxy or Service that points nowhere for
-    an instant. With other evidence (a failed health check, a lost GPU, a dead process) one suffices."""
+    """A server is down after this many refused scrapes in a row. One refusal only proves that nothing listens at that moment;
+    a second one excludes a proxy or Service that points nowhere for an instant. With other evidence (a failed health check, a
+    lost GPU, a dead process) one suffices."""
 
     silent_looks: int = Field(3, ge=1)
-    """Healthy servers miss one scrape in 200; three in a row are one in millions."""
+    """A server is silent after this many scrapes without a response. Healthy servers miss one scrape in 200; three in a row
+    are one in millions."""
 
     silent_seconds: float = Field(5.0, gt=0)
-    """Three scrapes take three seconds or less, but a large prompt can block the event loop for seconds."""
+    """The silence must also last this long: three scrapes take three seconds or less, but a large prompt can block the event
+    loop for longer."""
 
     silent_busy_seconds: float = Field(60.0, gt=0)
-    """Used for busy servers: one with a thousand connections recovered after 16 s of silence."""
+    """Replaces silent_seconds for busy servers: one with a thousand connections recovered after 16 s of silence."""
 
     silent_page_seconds: float = Field(30.0, gt=0)
-    """A shorter silence is a warning: tokenizing a large prompt or writing megabytes of JSON takes seconds. A server that
-    recovered from longer silences pages at twice the longest."""
+    """A shorter silence is only a warning: tokenizing a large prompt or writing megabytes of JSON takes seconds. If a server
+    has recovered from longer silences, it pages after twice the longest of them."""
 
     silent_page_seconds_max: float = Field(120.0, gt=0)
     """Upper bound of the time before a page: by then clients have given up."""
 
     unreachable_looks: int = Field(3, ge=1)
+    """A server is unreachable after this many failed attempts to connect in a row."""
+
     unreachable_seconds: float = Field(15.0, gt=0)
-    """Failover of a switch or name server takes seconds; TCP resends its first packet after 1, 2, 4 and 8 s."""
+    """The attempts must also fail for this long. Failover of a switch or name server takes seconds; TCP resends its first
+    packet after 1, 2, 4 and 8 s."""
 
     dead_looks: int = Field(2, ge=1)
     """/health returns 503 when the engine core is dead, and the server usually exits within a second. This many failures in
     a row mean a dead engine, unless new tokens show that it lives."""
 
     page_after_seconds: float = Field(180.0, gt=0)
-    """A server that ended while (almost) unused may have been restarted on purpose: most models load in one to three minutes.
-    A server that loads longer gets more time. A drained server is not reported before this time."""
+    """A server that ended while (almost) unused pages only after this time, because it may have been restarted on purpose.
+    Most models load in one to three minutes; a server that loads longer gets more time. A drained server is not reported
+    before this time."""
 
     idle_seconds: float = Field(60.0, gt=0)
-    """The end of a server after this long without requests harms no users: it was scaled to zero, or moved at night. It never
-    pages, unless the server has outlived longer silences, after which an autoscaler would have stopped it. Autoscalers wait
-    as long or longer (Knative 60 s, KEDA 300 s)."""
+    """A server that ends after this long without requests does not page: it was scaled to zero, or moved at night, which harms
+    no users. If it has outlived longer times without requests, an autoscaler would have stopped it then, so its end may page.
+    Autoscalers wait this long or longer (Knative 60 s, KEDA 300 s)."""
 
     away_factor: float = Field(2.0, ge=1)
-    """A server that ends when unused and returns on demand may be away for this many times its longest absence."""
+    """A server that ends when unused, and starts again on demand, may stay away for this many times its longest absence so
+    far."""
 
     advise_seconds: float = Field(30.0, gt=0)
-    """A silent server is restarted after this time, or after twice the longest silence that it recovered from."""
+    """A restart of a silent server is advised after this time, or after twice the longest silence from which it recovered."""
 
     exit_seconds: float = Field(3.0, gt=0)
-    """An API server exits within a second of its engine core's death. One that lives longer after closing its port was asked
-    to stop and finishes its requests (seen: 40 s after SIGTERM)."""
+    """A process that lives this long after closing its port was asked to stop, and finishes its requests (seen: 40 s after
+    SIGTERM). After a crash of the engine core, the API server exits within a second."""
 
     loop_starts: int = Field(3, ge=2)
     """A crash loop is this many processes in a row that never answered."""
 
     loop_lives: int = Field(2, ge=1)
+    """A crash loop is also this many processes in a row that answered, but crashed soon: see `loop_seconds`."""
+
     loop_seconds: float = Field(300.0, gt=0)
-    """If the last `loop_lives` lives add up to less, the server crashes at its start or first requests: a restart does not help."""
+    """If the last `loop_lives` processes lived for less than this in total, the server crashes at its start or at its first
+    requests, and a restart does not help."""
 
     loop_over_seconds: float = Field(120.0, gt=0)
     """A crash loop ends when the server has lived this long."""

@@ -26,12 +26,12 @@ EXCUSE = -2.0 * SILENCE
 calls than it loses, so one such call cancels two silences."""
 
 CLOSE_SECONDS = 8.0
-"""A call waits 4 s, so of polls this close, at least every other one sees a passing silence end. Polls further apart cannot
-distinguish such a silence from one hanging process. Then a restart is advised only if /metrics was answered at once while
-a simultaneous /health was not."""
+"""Longest interval of close polls: a call waits 4 s, so at least every other one sees a passing silence end. Polls further
+apart cannot distinguish a passing silence from one hanging process, so a restart is advised only if /metrics was answered at
+once while a simultaneous /health was not."""
 
 SURE, ADVISE = log(1e4), log(1e6)
-"""Log odds for a page, and for a restart, which also cuts off the users of other processes."""
+"""Log odds needed for a page, and for advising a restart, which also cuts off the users of other processes."""
 
 _HELD, _NOTHING_NEW = "read_timeout", "watcher"
 

@@ -32,7 +32,7 @@ ACCEPTED_LOOKS_MIN = 2
 """Accepted connections without a response that show a hang: a single one, among failures to connect, may be a failing
 route."""
 
-_ACCEPTED = frozenset(("read_timeout", "disconnected"))  # accepted without a response
+_ACCEPTED = frozenset(("read_timeout", "disconnected"))
 _UNREACHED = frozenset(("connect_timeout", "dns"))
 _PLAIN = {"refused": "connection refused", "read_timeout": "every scrape has timed out"}
 
@@ -46,7 +46,7 @@ class Run:
     mute: int = 0  # polls in a row without a response, until now
     refused: int = 0
     mute_s: float = 0.0
-    silent: int = 0  # those with an accepted connection
+    silent: int = 0  # mute polls with an accepted connection
     held: int = 0
     said: str = ""
     told_to_end: bool = False  # the process outlived its port: it was asked to stop

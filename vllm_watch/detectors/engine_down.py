@@ -1,7 +1,8 @@
 """Detects a server that does not answer: crashed, hung, unreachable, in a crash loop, or without its engine core.
 
 vLLM's API server exits when its engine core dies, so a crashed server refuses connections. A starting one refuses them too,
-for up to 20 minutes. A stopped or blocked server accepts them without a response; a very busy one does so for some seconds.
+for up to 20 minutes. A stopped or blocked server accepts connections without a response; a very busy server does so for some
+seconds.
 
 Source: recordings of a real vLLM 0.32 (EngineCore killed: refused within a second; API server stopped: time-outs only).
 """
@@ -139,7 +140,8 @@ class Detector:
             run = self._run = Run(began_s=view.at_s)
         mute = self._is_mute(run, call, view.at_s)
         if run.refused and mute:
-            # One refusal suffices: a starting server's port opens and closes, and a stopped one's address may vanish.
+            # After one refusal, silence counts as refused too: a starting server's port opens and closes, and a stopped one's
+            # address may vanish.
             return self._refused(view, run)
         if mute:
             return self._silent(view, run)
@@ -233,7 +235,7 @@ class Detector:
         unused = not (used or signs or self._looping)
         run.unused = run.unused or unused
         early = down_s < self._patience_s(run)
-        # It may have become idle between polls, and been scaled down again.
+        # The server may have become idle between polls, and been scaled down again.
         taken = not demand.known and down_s < settings.away_factor * self._away_s
         slow = down_witnesses.slow_load(self._loading, view.at_s, run.began_s)
         refused = down_witnesses.lasting("seconds_refused", down_s, run.said)

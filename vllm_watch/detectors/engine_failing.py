@@ -44,25 +44,25 @@ class Settings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     most_ratio: float = Field(0.5, gt=0, le=1)
-    """Failed share of ended requests at which every client is affected."""
+    """An incident pages if this share of the ended requests failed: then every client is affected."""
 
     most_seconds: float = Field(15.0, gt=0)
-    """A restarted peer or worker fails only the requests in flight, at one moment."""
+    """`most_ratio` must last this long: a restarted peer or worker fails only the requests in flight, at one moment."""
 
     some_ratio: float = Field(0.1, gt=0, le=1)
-    """If one request in ten fails, clients that retry may fail again."""
+    """A lower share that also pages, after some_seconds: if one request in ten fails, clients that retry may fail again."""
 
     some_seconds: float = Field(60.0, gt=0)
-    """A passing fault does not last this long."""
+    """`some_ratio` and `few_ratio` must last this long: a passing fault ends sooner."""
 
     few_ratio: float = Field(0.02, gt=0, le=1)
-    """Two in a hundred deserve a warning."""
+    """From this share on, an incident opens as a warning: two failures in a hundred requests deserve one."""
 
     failures_min: int = Field(3, ge=1)
-    """Fewer may be a client's odd request, retried."""
+    """Fewer failures may be one odd request that a client retries."""
 
     advise_seconds: float = Field(60.0, gt=0)
-    """A process that a CUDA error kills usually dies sooner."""
+    """A restart after CUDA errors is advised after this time: usually the error kills the process sooner."""
 
 
 class Detector:

@@ -1,7 +1,7 @@
 """Detects an engine that has work but completes no step, or waits forever, while `/health` answers 200.
 
-Source: vLLM #37729, #39863, #46811 (`num_requests_running` read 0 in one wedge); recordings of a real vLLM 0.32 with
-its EngineCore stopped.
+Source: vLLM #37729, #39863, #46811 (`num_requests_running` was 0 in one hang); recordings of a real vLLM 0.32 with its
+EngineCore stopped.
 """
 
 from collections.abc import Iterable, Sequence
@@ -56,22 +56,22 @@ ADVISE_FACTOR = 2.0
 """A restart is advised after this multiple of the longest pause that the engine survived."""
 
 PAGE_SECONDS = 15.0
-"""A shorter hang is a ticket: stops of 9 to 14 s end by themselves and are not worth a page."""
+"""A shorter hang opens a ticket: stops of 9 to 14 s end by themselves."""
 
 FDS_GROWN_UNSEEN_MIN = 8.0
 """Minimum of new connections if they are the only sign of demand: idle proxies open a few spare ones."""
 
 FINISHES_MISSED_MIN = 10.0
-"""Minimum of finishes missed at their usual rate; chance explains this many once in 20,000 (e^-10)."""
+"""This many finishes missed at the usual rate prove a hang: chance explains 10 once in 20,000 (e^-10)."""
 
 FDS_SHARE_MISSED_MIN = 0.5
-"""Minimum of new connections per missed finish, which prove that requests still arrived."""
+"""New connections per missed finish that prove that requests still arrive."""
 
 FDS_RISES_MISSED_MIN = 2
-"""Minimum rises in connections: proof that requests arrived one after the other."""
+"""Connections must rise in this many polls, which shows that requests arrived one after the other."""
 
 FDS_RISES_UNSEEN_MIN = 4
-"""Replaces FDS_RISES_MISSED_MIN if too few finishes are missed: an idle pool opens its connections at once."""
+"""Replaces FDS_RISES_MISSED_MIN if too few finishes are missed: an idle client's pool opens all its connections at once."""
 
 
 _WHAT = {
@@ -91,7 +91,7 @@ class Detector:
         self._gpus = GpuTrouble()
         self._ranks = Ranks()
         self._operations: dict[str, float] = {}
-        # model → habits of an earlier run or another server
+        # model → usual pauses of an earlier run or another server
         self._inherited: dict[str, Habits] = {}
         self.canary_wanted: dict[str, bool] = {}
         """Engines that need a one-token request; True if the engine is suspected to hang."""
@@ -119,7 +119,7 @@ class Detector:
         return self._ranks.told(view, verdicts)
 
     def _core(self, view: View, engine: str) -> str | None:
-        """`around.core` counts only for a single engine: the driver does not map processes to engines."""
+        """Use `around.core` only for a single engine, because the driver does not map processes to engines."""
         alone = view.around.core if len(view.signals.engines) == 1 else None
         return self._cores.get(engine, alone)
 
@@ -240,7 +240,8 @@ class Detector:
             empty = usage is None or usage <= self._settings.kv_empty_ratio
             return ("admission_deadlock" if empty else "hang"), queued_s
         still_s = view.at_s - progress.life_s
-        # After FOLLOWED_SECONDS a hung engine's clients have given up (OpenAI's after 600 s) and retried.
+        # If in doubt, wait for FOLLOWED_SECONDS: then a hung engine's clients have given up (OpenAI's after 600 s) and
+        # retried.
         notice_s = (
             self._notice_seconds(view, engine, sample, alone=alone)
             if believed
@@ -281,7 +282,6 @@ class Detector:
         if engine.fds_grown < max(FDS_GROWN_UNSEEN_MIN, 2.0 * engine.fds_idle):
             return None
         unseen_s, still_s = view.at_s - engine.unseen_s, view.at_s - progress.life_s
-        # If requests arrive at the usual rate and none finishes, a hang is certain.
         missed = engine.finish_rate * still_s
         if missed >= FINISHES_MISSED_MIN and engine.fds_grown >= FDS_SHARE_MISSED_MIN * missed:
             return "hang", still_s

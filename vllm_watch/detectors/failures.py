@@ -128,11 +128,11 @@ class Failures:
     ) -> None:
         """`sample`: None for a server of several engines."""
         then = self._looks[-1][1] if self._looks else None
-        # `api` may decrease, and the last three are counted by this class.
+        # The other counters fall only at a reset: `api` may dip, and this class counts the last three itself.
         if then is None or asleep or restarts != self._restarts or not all(map(ge, ends[1:-3], then[1:-3])):  # fmt: skip
             self._begin(at_s, ends, sample, restarts)
             return
-        # vLLM counts a refusal before its 503.
+        # vLLM counts a refusal before its 503, so `api` may dip.
         ends = ends._replace(api=max(ends.api, then.api))
         grown = growth(then, ends)
         hung_up = 0.0 if grown.tokens or not ends.tokens else grown.aborted
@@ -211,7 +211,7 @@ class Failures:
 def _short_and_cut(
     grown: Ends, before: EngineSample | None, now: EngineSample | None
 ) -> tuple[float, float]:
-    """Return lower bounds of both."""
+    """Return lower bounds of both counts."""
     if before is None or now is None or not grown.done or not now.generation_tokens:
         return 0.0, 0.0  # a pooling model
     got = _at_most(before.request_generation_tokens, now.request_generation_tokens)

@@ -9,10 +9,10 @@ LENGTH_HALF_SECONDS = 120.0
 """Averaging time of finished requests' lengths."""
 
 LENGTH_REQUESTS_MIN = 8.0
-"""Requests needed for a mean length: the first to finish had nearly ended already."""
+"""Requests needed for a mean length: the first to finish were nearly done when counting began."""
 
 LATE_REQUESTS_MIN = 3.0
-"""Fewer late finishers suffice, because all of them began after the change."""
+"""Fewer requests suffice if all of them began after the change."""
 
 LATE_LIVES = 2.0
 """After this many usual request durations, the requests from before the change have left."""
@@ -21,10 +21,10 @@ LATE_SECONDS_MIN, LATE_SECONDS_MAX = 15.0, 90.0
 """Bounds of LATE_LIVES in seconds: preemptions and longer steps delay requests."""
 
 PREEMPTED_MIN = 0.5
-"""The decayed count of one preemption after LENGTH_HALF_SECONDS."""
+"""Above this decayed count, the engine is preempting; one preemption decays to it in LENGTH_HALF_SECONDS."""
 
 LONG_PROMPT = 5.0
-"""A prompt is long at this multiple of a fresh request's whole length."""
+"""A prompt is long at this multiple of a usual request's whole length."""
 
 
 class Finished:
@@ -63,7 +63,7 @@ def late_seconds(life_seconds: float) -> float:
 
 
 class LongPrompts:
-    """Counts recent prompts that are far longer than fresh requests."""
+    """Counts recent prompts that are far longer than usual requests."""
 
     def __init__(self) -> None:
         self.tokens = 0.0

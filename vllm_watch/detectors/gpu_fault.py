@@ -19,18 +19,19 @@ NEEDS = Needs(must=(Need(("gpus",), "the GPUs and their driver's errors are not 
 
 
 class Settings(BaseModel):
-    """How long a sign counts."""
+    """How long a sign of a fault counts."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     lost_looks: int = Field(2, ge=1)
-    """Without an error, a GPU is lost if this many lists omit it."""
+    """A GPU counts as lost if the driver's list omits it this many times in a row without an error."""
 
     xid_seconds: float = Field(60.0, ge=0)
-    """An Xid is reported once; its consequences (a crash, more codes) follow within a minute."""
+    """An Xid error, which NVML reports once, counts for this long. Its consequences (a crash, more codes) follow within a
+    minute."""
 
     ecc_seconds: float = Field(300.0, ge=0)
-    """Memory errors within five minutes are one burst."""
+    """Memory errors count for this long: errors within five minutes are one burst."""
 
 
 _RANKS = ("note", "application", "ecc", "support", "link", "reset", "reboot", "lost")
@@ -128,7 +129,7 @@ class HostDetector:
         ill = dict.fromkeys(each.gpu.uuid for each in found)
         more = f" (and {len(ill) - 1} more GPUs)" if len(ill) > 1 else ""
         hit = tuple(dict.fromkeys(each.name for uuid in ill for each in view.hit(uuid)))
-        # A server that answers has survived the error. Only servers on that GPU count: others may be down for other reasons.
+        # A server that answers has survived the error. Servers that do not use the GPU may be down for other reasons.
         died = {each.gpu.uuid for each in found if first.rank == each.rank == "application"}
         restarts = [each.name for u in ill if u in died for each in view.using(u) if not each.up]
         named = f"; used by {', '.join(hit)}" if hit else ""

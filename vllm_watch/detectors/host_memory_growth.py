@@ -1,6 +1,6 @@
 """Detects a memory leak of the API server, before the kernel kills the server.
 
-Caches and pools level off but a leak keeps its pace, so the growth in three thirds of half an hour is compared.
+A leak keeps its pace but caches and pools level off, so the growth in the three thirds of half an hour is compared.
 
 Source: vLLM #50150 (production pods grew to 64 GiB), #52089, #44175 (linear for 8 hours); allocators: vLLM-Omni #6462.
 """
@@ -31,7 +31,6 @@ NEEDS = Needs(
 )  # fmt: skip
 
 STATE_VERSION = 2
-"""Format of the stored state."""
 
 
 class Settings(BaseModel):
@@ -40,50 +39,50 @@ class Settings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     window_seconds: float = Field(1800.0, ge=300)
-    """Long enough to see growth slow down if it levels off within hours."""
+    """Growth is compared over this time: long enough to see it slow down if it levels off within hours."""
 
     growth_bytes_min: float = Field(256 * 2**20, gt=0)
-    """Healthy servers under steady load move by 10 to 60 MiB in half an hour."""
+    """Minimum growth: healthy servers under steady load move by 10 to 60 MiB in half an hour."""
 
     growth_ratio_min: float = Field(0.02, ge=0)
-    """Share of the resident memory: a server of 100 GiB (weights cached in host memory) fluctuates more."""
+    """Minimum share of the resident memory: a server with 100 GiB of weights cached in host memory fluctuates more."""
 
     steadiness_min: float = Field(0.85, gt=0, le=1)
-    """Growth in the last third ÷ the first; caches with time constants under two hours stay below. Measured: leaks 0.95 to
-    1.1, filling caches 0.3 to 0.75."""
+    """Minimum of growth in the last third ÷ growth in the first; caches with time constants under two hours stay below.
+    Measured: leaks 0.95 to 1.1, filling caches 0.3 to 0.75."""
 
     part_share_min: float = Field(0.2, gt=0, lt=1)
-    """Share of the growth in each third: a single jump is not a leak."""
+    """Minimum share of the growth in each third: a single jump is not a leak."""
 
     cleared_share: float = Field(0.5, gt=0, lt=1)
     """The finding ends below this share of the leak's slope."""
 
     media_cache_bytes: float = Field(5 * 2**30, gt=0)
-    """A server of images, audio or video may fill this: vLLM gives its multi-modal cache 4 GiB in each process
-    (--mm-processor-cache-gb), and an allocator loses up to a quarter. A restart would only empty it."""
+    """A server of images, audio or video may grow by this: vLLM gives its multi-modal cache 4 GiB in each process
+    (--mm-processor-cache-gb), and an allocator loses up to a quarter. A restart would only empty the cache."""
 
     restart_growth_bytes: float = Field(2**30, gt=0)
     """A restart must free this much: some hundred MiB are not worth aborted requests."""
 
     restart_ahead_seconds: float = Field(86_400.0, gt=0)
-    """A restart is advised if memory lasts no longer than this: most services have a quiet hour once a day."""
+    """A restart is advised if memory runs out within this time: most services have a quiet hour once a day."""
 
     host_bytes: float = Field(32 * 2**30, gt=0)
-    """Assumed, because the host's memory and the container's limit are unknown: hosts of one small data-centre GPU
-    (L4, A10) begin at 16 to 32 GiB. A process above half of this is assumed to have room to double."""
+    """Assumed host memory, because it and the container's limit are unknown: hosts of one small data-centre GPU (L4, A10)
+    begin at 16 to 32 GiB. A process above half of this is assumed to have room to double."""
 
 
 BIN_SECONDS = 60.0
-"""The minimum of each bin counts, because momentary needs of requests are not growth."""
+"""Length of a bin. Its minimum counts, because momentary needs of requests are not growth."""
 
 BINS_SHARE_MIN = 0.8
-"""Share of the window's minutes that must have been seen."""
+"""Minimum share of the window's minutes that polls must cover."""
 
 BYTES_PER_CONNECTION = 128 * 1024.0
 """Growth that one more connection explains: a server with 2,000 waiting clients held 45 to 60 KiB more for each."""
 
 EDGE_BINS = 3
-"""The edge of a part is the median of this many minutes."""
+"""The value at an edge of a third is the median of this many minutes."""
 
 YOUNG_SECONDS = 600.0
 """A younger server is not judged, because it still allocates memory for good."""

@@ -1,6 +1,6 @@
 """Matches the inputs that detectors declare in `NEEDS` with those of a target.
 
-A detector that lacks a `must` is blind; one that lacks a `sharpens` sees partly.
+Without an input in `must` a detector is blind, without one in `sharpens` it sees partly.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

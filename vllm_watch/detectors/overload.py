@@ -34,7 +34,7 @@ FOLLOWED_SECONDS = 60.0
 
 RATE_SECONDS = 60.0
 USUAL_SECONDS = 3600.0
-"""Averaging times of the recent and the usual rate of finishes: after an idle time, a minute's rate is uncertain."""
+"""Averaging times of the recent and usual rates of finished requests: after an idle time, a minute's rate is uncertain."""
 
 STANDS_SECONDS, SHRINKS_SECONDS = 60.0, 600.0
 """A shrinking queue counts as lasting if it has existed for STANDS_SECONDS and, at its pace, needs SHRINKS_SECONDS to
@@ -45,8 +45,8 @@ DRAIN_SHARE = 0.3
 
 
 DEFERRED_SECONDS, DEFERRED_MIN, DEFERRED_TIMES = 120.0, 3.0, 4.0
-"""Deferred requests are stuck if, for DEFERRED_SECONDS, there are at least DEFERRED_MIN of them and DEFERRED_TIMES the
-usual number: a grammar compiles in seconds, and vLLM's clients give up within two minutes."""
+"""Deferred requests (waiting for a grammar, for example) are stuck if, for DEFERRED_SECONDS, there are at least DEFERRED_MIN
+of them and DEFERRED_TIMES the usual number: compiling takes seconds, and vLLM's clients give up within two minutes."""
 
 DEFERRED_KNOWN_SECONDS = 600.0
 """Time to learn the usual number of deferred requests."""

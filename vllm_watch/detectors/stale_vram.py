@@ -1,4 +1,4 @@
-"""Warns of GPU memory held without use, on which the next start of an engine fails.
+"""Warns of GPU memory held without use, which makes the next start of an engine fail.
 
 Source: vLLM #55510, #42017, #43060 and a dozen similar ones.
 """
@@ -20,8 +20,9 @@ NEEDS = Needs(must=(Need(("gpus",), "no holder of GPU memory is seen"),))
 _LIMITS = Limits()
 
 KEPT_SHARE_MIN = 0.5
-"""A sleeping engine keeps either contexts and CUDA graphs, less than a tenth of its memory, or everything. The whole GPU
-stands for the memory of an engine never seen awake."""
+"""A sleeping engine that holds more than this share of its usual memory has not freed it: asleep, engines keep either
+everything or less than a tenth (contexts and CUDA graphs). For an engine never seen awake, the whole GPU counts as its
+memory."""
 
 
 class Settings(BaseModel):
@@ -30,31 +31,34 @@ class Settings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     bytes_min: int = Field(256 * 2**20, ge=0)
-    """A context alone takes 300 to 600 MiB; less does not prevent a start."""
+    """Less memory does not prevent a start: a CUDA context alone takes 300 to 600 MiB."""
 
     dead_seconds: float = Field(_LIMITS.dead_seconds, gt=0)
-    """100 GiB are freed within seconds of a process's end; a slow driver needs more."""
+    """The memory of an ended process is stale after this time. 100 GiB are freed within seconds, but a slow driver needs
+    longer."""
 
     stuck_seconds: float = Field(_LIMITS.stuck_seconds, gt=0)
-    """Uninterrupted time in state D: slow disks and network file systems take less."""
+    """A process is stuck after this time in state D without interruption. Slow disks and network file systems take less."""
 
     orphan_seconds: float = Field(_LIMITS.orphan_seconds, gt=0)
-    """Unless it hangs, a worker exits within 40 s of its parent's death."""
+    """A worker is stale this long after its parent's death: unless it hangs, it exits within 40 s."""
 
     notebook_seconds: float = Field(_LIMITS.notebook_seconds, gt=0)
-    """Users come back sooner after a pause to read, think or talk."""
+    """A notebook kernel is stale after this time without work. Its user comes back sooner after a pause to read, think or
+    talk."""
 
     process_seconds: float = Field(_LIMITS.process_seconds, gt=0)
-    """Training waits for data, ranks or a disk, but not for an hour."""
+    """Another program is stale after this time without work. Training waits for data, ranks or a disk, but not for an hour."""
 
     stopped_seconds: float = Field(_LIMITS.stopped_seconds, gt=0)
-    """By then a debugging session has ended or resumed."""
+    """A process stopped by a signal is stale after this time: a debugging session ends or resumes sooner."""
 
     unaccounted_seconds: float = Field(_LIMITS.unaccounted_seconds, gt=0)
-    """The memory of an exiting process has no owner for some seconds."""
+    """Memory without an owner is stale after this time. The memory of an exiting process has no owner for some seconds."""
 
     asleep_seconds: float = Field(120.0, gt=0)
-    """Weights of 150 GiB reach host memory within a minute, at 3 GiB/s and more."""
+    """A sleeping engine must free its memory within this time. At 3 GiB/s or more, weights of 150 GiB reach host memory within
+    a minute."""
 
     def limits(self) -> Limits:
         return Limits(**self.model_dump(exclude={"bytes_min", "asleep_seconds"}))
@@ -82,7 +86,7 @@ class HostDetector:
         seen = set()
         for each in view.holders:
             for holder in each.stale:
-                # A process may be listed on a GPU and on its slice, and on all GPUs of a group.
+                # The driver may list a process on a GPU and again on its MIG slice: count it once.
                 used = holder.process.used_bytes
                 place = (holder.process.pid, each.gpu.mig_parent_uuid or each.gpu.uuid)
                 if place not in seen and (used is None or used >= self._settings.bytes_min):
@@ -149,7 +153,7 @@ def _hurts(view: HostView, uuid: str) -> str:
     ]  # fmt: skip
     if up:
         return f", which {', '.join(up)} {'uses' if len(up) == 1 else 'use'}"
-    names = ", ".join(each.name for each in using)  # its processes may be stale
+    names = ", ".join(each.name for each in using)  # a dead server's processes may be stale
     return f", which {names} used when last scraped" if using else ""
 
 

@@ -1,6 +1,6 @@
 """Finds the rank that holds up the others, if several step together.
 
-Every step is a collective, so most stalled ranks only wait; the guilty rank's process is stopped (T).
+Every step is a collective operation, so most stalled ranks only wait for the one with a stopped process (T).
 """
 
 from collections.abc import Sequence
@@ -12,13 +12,13 @@ from vllm_watch.support.durations import in_words
 STOPPED, RANK_WAIT = "stopped", "rank_wait"
 
 STOPPED_SECONDS = 20.0
-"""A debugger stops a process for a second or two to take a stack."""
+"""Least duration of a stop: a debugger takes a second or two for a stack."""
 
 STOPPED_OF_SEVERAL_SECONDS = 5.0
 """With several ranks, a stopped one is reported before the others stall (after eight seconds)."""
 
 IN_USE_SECONDS = 60.0
-"""If a rank was active this recently before its stop, users wait for it."""
+"""Users wait for a stopped rank if it was active this recently before."""
 
 _VICTIMS = ("hang", "admission_deadlock")
 
@@ -85,7 +85,7 @@ def _waiting(verdict: Verdict, culprits: Sequence[str]) -> Verdict:
 
 
 def _of_all_or_none(verdict: Verdict, view: View) -> Verdict:
-    """Restart all or none: the others would wait forever for one restarted rank."""
+    """Advise restarting all or none: the others would wait forever for one restarted rank."""
     ranks = view.around.ranks
     if verdict.state != FIRING or not verdict.restart_advised or not ranks:
         return verdict

@@ -14,19 +14,19 @@ from vllm_watch.support.counts import requests
 from vllm_watch.support.durations import in_words
 
 PAUSES_KEPT = 16
-"""Number of survived pauses kept: the longest delays a restart, the usual ones a notice."""
+"""Number of survived pauses kept: the longest delays a restart, the usual ones a first report."""
 
 PAUSE_SECONDS_MIN = 2.0
 """A shorter pause may be a step."""
 
 HABIT_SECONDS_MAX = 20.0
-"""A longer stall is not a habit: an engine that hangs for a minute is unhealthy each time."""
+"""A longer stall does not become usual: an engine that hangs for a minute is unhealthy each time."""
 
 FDS_GROWN_MIN = 3.0
 """Net growth of connections during the silence: one or two may be a scraper's or a browser's."""
 
 CANARY_SECONDS_MIN = 2.0
-"""If a canary has no recorded outcome and failed faster, it was refused (wrong key or model name)."""
+"""If a canary (a one-token request) without an outcome failed faster, it was refused (wrong key or model name)."""
 
 GPU_IDLE_RATIO = 0.05
 """A GPU that runs kernels for less than this share of the time computes no long step."""
@@ -145,7 +145,7 @@ def learn(engine: Engine, progress: Progress, *, young: bool) -> None:
 
 
 def count_connections(engine: Engine, view: View, long_s: float) -> None:
-    """Follow connections. vLLM closes idle ones after 5 s, so a connection open for `long_s` waits for an answer."""
+    """Count connections. vLLM closes idle ones after 5 s, so a connection open for `long_s` waits for an answer."""
     now = view.signals.process_open_fds
     if now is None:
         return

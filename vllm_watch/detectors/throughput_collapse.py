@@ -1,4 +1,4 @@
-"""Detects an engine that does far less than when fresh, at equal load.
+"""Detects an engine that does far less than after its start, at equal load.
 
 Source: vLLM #42484, #16985 (slow until restarted), #45387 (pages held).
 """

@@ -1,1 +1,1 @@
-"""Finds targets: configured, in files, on this host, in a cluster."""
+"""Find targets: configured, in files, on this host and in a cluster."""

@@ -1,4 +1,4 @@
-"""Read targets from Prometheus file_sd files. A bad or half-written file keeps its last good targets. Source: Prometheus' <file_sd_config>."""
+"""Read targets from Prometheus file_sd files. An invalid or half-written file keeps its last valid targets. Source: Prometheus' <file_sd_config>."""
 
 import glob
 from dataclasses import dataclass, field
@@ -60,7 +60,7 @@ def _refresh(path: str, file: _File) -> None:
         cause = error.cause if isinstance(error, ConfigError) else (error.strerror or str(error))
         kept = f"; its last good list ({len(file.targets)}) is kept" if file.targets else ""
         file.problem = f"{cause.removeprefix(f'{path}: ')}{kept}"
-        file.stamp = None  # the file may become complete without a new time
+        file.stamp = None  # it may become complete without a new modification time
         return
     refused: list[str] = []
     file.targets = tuple(_targets(groups, refused))

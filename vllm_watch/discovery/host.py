@@ -1,4 +1,4 @@
-"""Find targets on this host. A server stays a target when its process is gone: that is how a crash looks."""
+"""Find targets on this host. A server stays a target when its process is gone: it may have crashed."""
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -30,7 +30,6 @@ class HostTargets:
         return self._found == {}
 
     async def read(self) -> list[TargetConfig]:
-        """Return all servers found since the start."""
         seen = await servers(self._listing, self._procfs, known=self._found or {})
         if seen is None:  # not read in time
             return targets_of(self._found or {})

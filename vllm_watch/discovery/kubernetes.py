@@ -1,6 +1,6 @@
 """Find targets: the pods that match a label selector.
 
-A pod that is not ready is a target too. A pod being deleted is not, because its end is planned. Runbook:
+A pod that is not ready is a target, too; a pod being deleted is not, because its end is planned. Runbook:
 docs/kubernetes.md.
 """
 
@@ -26,7 +26,7 @@ FIRST_SECONDS = 5.0
 
 _GROUP_CHARACTERS_MAX = 253
 _PEERS_MAX = 32
-"""Each poll of a decode server checks its prefill servers; if there are more than this, none is checked."""
+"""Each scrape of a decode server checks its prefill servers; above this number, none is checked."""
 
 
 class KubernetesTargets:
@@ -39,7 +39,7 @@ class KubernetesTargets:
         """`news` is called when `read` may return something new."""
         self.settings = settings
         self.problems: dict[str, str] = {}  # namespace or annotations → error in the last `read`
-        self.changed = True  # since the last `read`
+        self.changed = True  # pods changed since the last `read`
         self._environ, self._news, self._session = environ, news, session
         query = {"labelSelector": settings.selector}
         if node := self._node():
@@ -64,11 +64,11 @@ class KubernetesTargets:
     async def read(self, *, qualified: bool = False) -> list[TargetConfig]:
         """Return the targets; the first call waits for the first list.
 
-        `qualified`: prefix names and groups with the namespace.
+        If `qualified`, names and groups begin with the namespace.
         """
         self.changed = False
         if self.settings.node_name.startswith("$") and not self._node():
-            # Without a name, every node's watcher would watch all pods.
+            # Without the node's name, every node's watcher would watch all pods.
             cause = f"the environment has no {self.settings.node_name[1:]}"
             self.problems = {"kubernetes": f"{cause}; set it from spec.nodeName, or name the node"}
             return []

@@ -16,7 +16,7 @@ WATCH_SECONDS = 180.0
 """Duration of one watch; its end reveals a silently dead connection."""
 
 PODS_MAX = 2000
-"""This is several times the capacity of one process. Each pod takes less than a KB."""
+"""Several times as many as one watcher can scrape. Each takes less than a KB."""
 
 PAGE_PODS = 100
 """Pods per page: each takes some 20 KB, and a response may have 4 MiB."""
@@ -39,13 +39,13 @@ class PodWatch:
     def __init__(
         self, namespace: str, query: Mapping[str, str], api: Callable[[], Api], changed: Callable[[], None]
     ) -> None:  # fmt: skip
-        """`namespace`: "" is our own, "*" all. `changed` is called when `pods` or `problem` may differ."""
+        """`namespace` "" is our own, "*" all. `changed` is called when `pods` or `problem` may have changed."""
         self.namespace = namespace
         self.pods: dict[str, Pod] = {}
         self.problem: str | None = None
         self.answered = asyncio.Event()  # the first list has succeeded or failed
         self._query, self._api, self._changed = dict(query), api, changed
-        self._version: str | None = None  # resume the watch here; None: list first
+        self._version: str | None = None  # resourceVersion to resume at; None: list first
         self._listed = False
         self._failures = 0
         self._left_out = False

@@ -1,6 +1,6 @@
 """Turn a pod into a target.
 
-A pod's author may set by annotations how its own server is reached and named, but never another host or a credential.
+By annotations, a pod's author may set how its own server is reached and named, but never another host or a credential.
 Source: kubernetes.io, Pod lifecycle, Well-Known Labels (pod-template-hash); lws.sigs.k8s.io; kserve.github.io.
 """
 
@@ -14,7 +14,7 @@ from vllm_watch.settings.target import slug
 
 PREFIX = "vllm-watch/"
 IGNORED = frozenset(("restart-attempt",))
-"""Annotations of pods that the Kubernetes hook sets itself, in a rollout."""
+"""Annotations that vllm-watch's Kubernetes hook sets on pods in a rollout."""
 
 _HASH_LABELS = ("pod-template-hash", "rollouts-pod-template-hash")
 """A ReplicaSet has the name of its Deployment (or Argo Rollout), followed by the hash in one of these labels."""
@@ -25,8 +25,8 @@ _ROLES = {
     "nvidia.com/dynamo-sub-component-type": ("nvidia.com/dynamo-graph-deployment-name",),
     "disaggregatedset.x-k8s.io/role": ("disaggregatedset.x-k8s.io/name", "disaggregatedset.x-k8s.io/slice"),
 }  # fmt: skip
-"""Role label → the labels that must agree for two pods to exchange KV: in llm-d, NVIDIA Dynamo, and LeaderWorkerSet's
-DisaggregatedSet (not between its slices)."""
+"""Role label → labels that must agree for two pods to exchange KV cache: in llm-d, NVIDIA Dynamo, and LeaderWorkerSet's
+DisaggregatedSet (its slices exchange none)."""
 
 PREFILL, DECODE = "prefill", "decode"
 _MODEL, _RELEASE = "model", "helm-release-name"
@@ -52,7 +52,7 @@ def _port(text: str) -> str | None:
 def _path(text: str) -> str | None:
     parts = text.rstrip("/").split("/")
     wanted = re.fullmatch(r"(/[A-Za-z0-9._~-]+)*/?", text) and not {".", ".."} & set(parts)
-    # A URL with /v1 is the OpenAI API's, not the server's.
+    # A path ending in /v1 is the OpenAI API's, not the server's.
     return text if wanted and "v1" not in parts[-1:] else None
 
 
@@ -67,7 +67,7 @@ def _group(text: str) -> str | None:
 ANNOTATIONS: Mapping[str, Callable[[str], str | None]] = {
     "port": _port, "path": _path, "scheme": _scheme, "name": lambda text: slug(text) or None, "group": _group,
 }  # fmt: skip
-"""Known annotations with their parsers, which return None for an invalid value."""
+"""Known annotations and their parsers, which return None for an invalid value."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,10 +80,10 @@ class Pod:
     node: str
     created: str  # Kubernetes' format, which sorts as text
     address: str  # IPv6 without brackets
-    group: str  # owner that outlives the pod
+    group: str  # name of the owner that outlives the pod
     role: str = ""  # PREFILL, DECODE; "": both, or unknown
-    pairs_in: tuple[str, ...] = ()  # prefill and decode with the same value exchange KV
-    gang: str = ""  # as in Target
+    pairs_in: tuple[str, ...] = ()  # prefill and decode pods with one value exchange KV cache
+    gang: str = ""  # Target.gang
     annotations: Mapping[str, str]
     invalid: tuple[str, ...] = ()  # messages about invalid annotations
 

@@ -1,4 +1,4 @@
-"""Collect all targets: configured ones, and those found on this host, in file_sd files and in Kubernetes. A problem never removes good targets."""
+"""Collect all targets: configured ones, and those found on this host, in file_sd files and in Kubernetes. If a source fails, its known targets stay."""
 
 import asyncio
 import contextlib
@@ -23,16 +23,16 @@ if TYPE_CHECKING:
 
 _log = structlog.get_logger()
 
-_NONE_SECONDS = 5.0  # a user who has just started vLLM is waiting for it
+_NONE_SECONDS = 5.0  # interval if nothing is found: a user may just have started vLLM
 _CLOSE_SECONDS = 2.0
-# Pods come and go in batches. A terminating engine takes longer to close its port.
+# Pods come and go in batches. A terminating engine takes longer than this to close its port.
 _BATCH_SECONDS = 0.1
 
 _NO_KEY = ScrapeSettings.model_validate({"api_key_file": None})
 
 
 class Discovery:
-    """Targets are searched every `discovery.refresh_seconds`; pods are watched."""
+    """Searches every `discovery.refresh_seconds`, and watches pods."""
 
     def __init__(self, config: Config, environ: Mapping[str, str] = os.environ) -> None:
         self._environ = environ
@@ -64,7 +64,7 @@ class Discovery:
         self._files = self._read_files(settings.file_sd)
         self._host = HostTargets(config.procfs) if settings.host else None
         self._due_s = float("-inf")
-        self._targets = None  # the same servers may get another key: report them again
+        self._targets = None  # report the servers again: they may get another key
 
     def _read_files(self, patterns: tuple[str, ...]) -> FileTargets | None:
         if not patterns:
@@ -84,7 +84,7 @@ class Discovery:
 
     @property
     def nothing_found(self) -> str | None:
-        """Explain why nothing is watched although this host was searched."""
+        """Text if this host was searched and nothing is watched, else None."""
         return (
             f"{NONE_FOUND}: {REMEDY}"
             if self._host and self._host.found_none and not self._targets
@@ -92,7 +92,7 @@ class Discovery:
         )
 
     async def wait(self, seconds: float) -> None:
-        """Wait `seconds`, or until pods change: a deleted one stops answering a moment later."""
+        """Wait `seconds`, or until pods change, because a deleted pod soon stops answering."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._news.wait()
@@ -100,7 +100,7 @@ class Discovery:
         self._news.clear()
 
     async def refresh(self, now_monotonic: float) -> tuple[TargetConfig, ...] | None:
-        """Return None if nothing changed since the last call, or if no search is due."""
+        """Return all targets; None if nothing changed or no search is due."""
         async with self._one_at_a_time:
             return await self._refreshed(now_monotonic)
 
@@ -159,7 +159,7 @@ class Discovery:
         return allowed
 
     def _without_key(self, found: list[TargetConfig]) -> list[TargetConfig]:
-        """Targets named by files or pods get no API key, unless discovery.allow is set."""
+        """Remove the API key of targets that files or pods name, unless discovery.allow is set."""
         if self._config.discovery.allow:
             return found
         if found and self._config.scrape.api_key_file is not None and not self._key_warned:
@@ -234,4 +234,4 @@ def _holds(network: str, address: ipaddress.IPv4Address | ipaddress.IPv6Address)
     try:
         return address in ipaddress.ip_network(network, strict=False)
     except ValueError:
-        return False  # a name does not match addresses: it may resolve to any
+        return False  # a name may resolve to any address

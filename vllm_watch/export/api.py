@@ -34,7 +34,7 @@ _TEXT = "text/plain; charset=utf-8"
 
 
 class Api:
-    """Handlers of these routes."""
+    """Handlers of the routes."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""Authorization of changes by bearer tokens. A valid token always passes, so a guesser cannot lock its owner out."""
+"""Authorize changes by bearer tokens. A valid token always passes, so guessing cannot lock its owner out."""
 
 import hashlib
 import hmac
@@ -72,7 +72,7 @@ class Auth:
         return None
 
     def _match(self, given: bytes) -> TokenFile | None:
-        """Compare every token, so that the time is constant."""
+        """Every token is compared, so that the time is constant."""
         digest, found = hashlib.sha256(given).digest(), None
         for token in self._tokens:
             known = token.digest()

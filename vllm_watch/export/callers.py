@@ -1,4 +1,4 @@
-"""Keeps web pages of other sites from using a watcher on loopback: their browser names the site in Host or Origin."""
+"""Keep web pages of other sites from using a watcher on loopback: browsers name the page's site in Host or Origin."""
 
 import ipaddress
 import re
@@ -32,7 +32,7 @@ def is_this_host(request: web.Request) -> bool:
 
 
 def is_proxied(request: web.Request) -> bool:
-    """Return True for HTTP/1.0 (nginx's default), and for headers that clients do not send: the headers of proxies are too many to list."""
+    """Return True for HTTP/1.0 (nginx's default), and for headers that clients do not send: proxies' headers are too many to list."""
     names = (name.lower() for name in request.headers)
     return request.version < HttpVersion11 or not all(map(_OF_CLIENTS.fullmatch, names))
 

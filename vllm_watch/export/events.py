@@ -1,6 +1,6 @@
-"""/api/v1/events: changes sent to open pages as server-sent events.
+"""/api/v1/events: changes for open pages as server-sent events.
 
-`hello` (on connecting: the page reads /api/v1/status and /api/v1/incidents), `target` and `gpus` (as in the status),
+Events: `hello` (on connecting; the page reads /api/v1/status and /api/v1/incidents), `target` and `gpus` (as in the status),
 `gone` (name of a removed target), `incident` (open or just ended), `beat` (clock and health, at least every four seconds).
 """
 
@@ -17,7 +17,7 @@ from vllm_watch.export.status import Status, to_json
 BATCH_SECONDS = 1.0  # bounds the work per page
 URGENT_SECONDS = 0.1  # so that a storm of incidents makes few batches
 BEAT_SECONDS = 4.0  # the page allows 10 s of silence
-WRITE_SECONDS = 10.0  # slower readers are disconnected
+WRITE_SECONDS = 10.0  # slower clients are disconnected
 _EVENTS_PER_WRITE = 32  # about 64 KB
 
 
@@ -80,7 +80,6 @@ class Events:
 
 
 async def _pause(updates: Updates) -> None:
-    """Wait for a second, or for an urgent change."""
     rest_seconds = BATCH_SECONDS - URGENT_SECONDS
     for event, seconds in ((updates.closed, URGENT_SECONDS), (updates.urgent, rest_seconds)):
         try:

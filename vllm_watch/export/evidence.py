@@ -1,4 +1,4 @@
-"""A target's state as files, for analysis after a restart."""
+"""Collect a target's state as files, for analysis after a restart."""
 
 from collections.abc import AsyncIterator, Mapping
 from urllib.parse import urlsplit
@@ -57,7 +57,7 @@ class Evidence:
 
 
 async def _here(url: str, stacks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-    """Refuse a server on another host: the process on its port here is a different one."""
+    """Raises LookupError for a server on another host, as the process on its port here is a different one."""
     if not await serves_here(url):
         raise LookupError("it runs on another host")
     async for chunk in stacks:

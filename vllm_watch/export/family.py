@@ -9,7 +9,7 @@ Kind = Literal["gauge", "counter", "summary", "histogram", "info"]
 Scope = Literal["watcher", "target", "incidents", "engine", "source", "gpu"]
 Series = Iterable[tuple[tuple[str, ...], float | None]]  # values of `labels` → value
 
-# Every series begins with these labels.
+# Scope → the first labels of each of its series.
 SCOPE_LABELS: Mapping[Scope, tuple[str, ...]] = {
     "watcher": (),
     "target": ("target",),
@@ -19,7 +19,7 @@ SCOPE_LABELS: Mapping[Scope, tuple[str, ...]] = {
     "gpu": ("gpu",),
 }
 
-# A faulty server could send any number of reasons.
+# A faulty server could export any number of values.
 LABEL_VALUES_MAX = 32
 
 
@@ -83,7 +83,7 @@ def by_label(path: str) -> Callable[[Any], Series | None]:
 
 
 def quantiles(path: str) -> Callable[[Any], Series]:
-    """Return a reader of signals.records.Quantiles."""
+    """Return a reader of the quantiles in a signals.records.Quantiles."""
     get = attrgetter(path)
 
     def read(row: Any) -> Series:

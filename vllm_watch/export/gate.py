@@ -1,4 +1,4 @@
-"""Answers to exec probes: HTTP 200 with "ok", or with a word ("kill", "no") and the start time of the server that it means.
+"""Answer exec probes: HTTP 200 with "ok", or with a word ("kill", "no") and the start time of the server to kill or avoid.
 
 A probe must compare both. Do not configure an httpGet probe: it would restart engines when the watcher is down.
 """
@@ -35,7 +35,7 @@ class Probes(Protocol):
 
     @property
     def starts(self) -> tuple[float, ...]:
-        """Return the start times (Unix) of the containers that probed lately."""
+        """Return the start times (Unix) of containers that probed lately."""
 
 
 class Gatekeeper(Protocol):

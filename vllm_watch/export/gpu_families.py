@@ -13,7 +13,7 @@ _PREFIX = "vllm_watch_gpu_"
 _SENSOR = (
     "Absent if the driver does not report it (MIG slices have few sensors), and on a lost GPU."
 )
-HOLDERS_MAX = 20  # the rest are summed
+HOLDERS_MAX = 20  # others are summed
 
 # Names as in NVML. An inactive reason is exported as 0.
 THROTTLE_REASONS = (
@@ -83,7 +83,7 @@ def distinct_holders(processes: tuple[ProcessSample, ...]) -> list[ProcessSample
 
 
 def verdicts_by_pid(judged: GpuHolders | None) -> dict[int, str]:
-    """Return each holder's verdict by PID."""
+    """Return each process's verdict by PID."""
     holders = judged.holders if judged is not None else None
     return {each.process.pid: each.judged.verdict for each in holders or ()}
 

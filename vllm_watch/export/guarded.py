@@ -1,4 +1,4 @@
-"""Authorization, rate limit and log of every endpoint that makes changes."""
+"""Authorize, rate-limit and log requests to every endpoint that makes changes."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -11,7 +11,7 @@ from vllm_watch.export.auth import Auth
 from vllm_watch.support.caller import Caller
 
 ANSWER_SECONDS = 30.0
-"""Enough for the guard's checks and its lock."""
+"""Enough for the restart guard's checks and lock."""
 
 _log = structlog.get_logger()
 

@@ -1,4 +1,4 @@
-"""Accepts connections within limits, so that silent or slow clients leave descriptors for scrapes."""
+"""Accept connections within limits, so that silent or slow clients leave file descriptors for scrapes."""
 
 import asyncio
 import errno
@@ -19,7 +19,7 @@ CONNECTIONS_MAX = descriptors.CALLERS_MAX
 CONNECTIONS_PER_CALLER_MAX = 256
 """Limit per address, so that one client or proxy leaves room for others."""
 
-FIRST_REQUEST_SECONDS = 10.0  # until the head is complete
+FIRST_REQUEST_SECONDS = 10.0  # until the request's head is complete
 IDLE_SECONDS = 90.0  # longer than the server's keep-alive
 HANDSHAKE_SECONDS = 10.0  # three round trips on a busy machine
 SWEEP_SECONDS = 2.5
@@ -42,7 +42,7 @@ class _Connection:
 
 
 class Listener:
-    """Serves one socket. At the limit, the longest idle connection is closed for a new one."""
+    """Serves one socket. At the limit, the connection that is idle longest is closed for a new one."""
 
     def __init__(
         self, bound: socket.socket, server: web.Server, context: Callable[[], ssl.SSLContext | None]
@@ -70,14 +70,12 @@ class Listener:
         self._bound.close()
 
     def began(self, handler: object) -> None:
-        """Note that a request's head is complete."""
         found = self._of_handler.get(handler)
         if found is not None:
             found.asked = True
             found.answering += 1
 
     def ended(self, handler: object) -> None:
-        """Note that a request's response has ended."""
         found = self._of_handler.get(handler)
         if found is not None:
             found.answering -= 1
@@ -197,7 +195,7 @@ _END = b"\r\n\r\n"
 
 
 class HeadBound(asyncio.Protocol):
-    """Limits the bytes of a head. `answers` returns how many responses are in progress, and how many have ended."""
+    """Limits the bytes of a request's head. `answers` returns how many responses are in progress and have ended."""
 
     def __init__(self, handler: asyncio.Protocol, answers: Callable[[], tuple[int, int]]) -> None:
         self._handler = handler
@@ -205,7 +203,7 @@ class HeadBound(asyncio.Protocol):
         # Ended responses when the head was complete; a body may follow.
         self._over: int | None = None
         self._transport: asyncio.Transport | None = None
-        self._bytes = 0  # received of an incomplete head
+        self._bytes = 0  # of an incomplete head
         self._tail = b""
         self.connection_lost = handler.connection_lost  # type: ignore[method-assign]
         self.eof_received = handler.eof_received  # type: ignore[method-assign]

@@ -54,7 +54,7 @@ TestNotifier = Callable[[str], Awaitable[Reply]]
 
 
 class OperatorApi:
-    """Handlers. Without `operators`, only notifiers can be tested."""
+    """Without `operators`, only notifiers can be tested."""
 
     def __init__(
         self, auth: Auth, operators: Operators | None, test_notifier: TestNotifier | None = None

@@ -1,4 +1,4 @@
-"""Pushes /metrics to an OpenTelemetry collector, without OpenTelemetry's instruments: they keep every label ever seen."""
+"""Push /metrics to an OpenTelemetry collector, without OpenTelemetry's instruments, which keep every label ever seen."""
 
 import asyncio
 import time

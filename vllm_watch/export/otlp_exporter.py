@@ -1,4 +1,4 @@
-"""Converts Prometheus text to OTLP and pushes it; needs the extra `otlp`."""
+"""Convert Prometheus text to OTLP and push it; needs the extra `otlp`."""
 
 import logging
 import time
@@ -52,7 +52,7 @@ _FILE_BYTES_MAX = 16384
 
 
 class _Said(logging.Handler):
-    """Keeps the exporter's last log line: it reports failures only there."""
+    """Keeps the last log line of the exporter, which reports failures only there."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -103,7 +103,7 @@ def metrics_data(text: str, resource: Resource, started_ns: int) -> MetricsData:
     for family in text_string_to_metric_families(text):
         points: dict[str, list[NumberDataPoint]] = {}
         for sample in family.samples:
-            # Always a float: the metric must not become an integer at 1.
+            # Always a float: a value of 1 must not make the metric an integer.
             point = NumberDataPoint(sample.labels, started_ns, now_ns, float(sample.value))
             points.setdefault(sample.name, []).append(point)
         for name, found in points.items():

@@ -1,4 +1,4 @@
-"""The page's files, its runbooks, and a digest: open pages reload when the digest changes."""
+"""The status page's files, its runbooks, and a digest; open pages reload when it changes."""
 
 import hashlib
 from functools import lru_cache

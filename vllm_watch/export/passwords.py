@@ -21,13 +21,13 @@ import structlog
 _log = structlog.get_logger()
 
 FAILURES_MAX, FAILURES_SECONDS = 10, 60.0
-"""Allowed wrong passwords per address and minute; then each try waits PAUSE_SECONDS."""
+"""Allowed wrong passwords per address and minute; further tries wait PAUSE_SECONDS."""
 
 TRY_AGAIN_SECONDS = 1.0
 PAUSE_SECONDS = 0.2
 
 VERIFIED_MAX = 100
-"""Cache size, as in exporter-toolkit."""
+"""Cached credentials, as in exporter-toolkit."""
 
 CALLERS_MAX = 1024
 HEADER_CHARACTERS_MAX = 1024
@@ -65,7 +65,7 @@ class Passwords:
             too_many = len(self._recent(caller)) >= FAILURES_MAX
             if too_many:
                 await asyncio.sleep(PAUSE_SECONDS)
-            # An unknown name takes equally long.
+            # An unknown name takes as long as a known one.
             if await self._matches(password, known or _like(users)) and known is not None:
                 self._verified[digest] = None
                 while len(self._verified) > VERIFIED_MAX:
@@ -77,7 +77,7 @@ class Passwords:
         return None
 
     def _digest(self, name: str, known: str, password: bytes) -> bytes:
-        """Return the cache key. It includes the hash, so that an old password misses."""
+        """Return the cache key. It includes the configured hash, so that an old password misses."""
         said = b"\0".join((name.encode(), known.encode(), password))
         return hmac.new(self._key, said, hashlib.sha256).digest()
 

@@ -1,4 +1,4 @@
-"""The HTTP server: every view of the board."""
+"""The HTTP server: every view of the board's results."""
 
 import asyncio
 import errno
@@ -33,7 +33,7 @@ KEEP_ALIVE_SECONDS = 75.0  # longer than usual scrape intervals
 HEAD_FIELDS_MAX, HEAD_LINE_BYTES_MAX = 64, 4 << 10
 """Browsers behind two proxies send 30 fields of up to 2 kB."""
 
-SHUTDOWN_SECONDS = 2.0  # then slow readers are abandoned
+SHUTDOWN_SECONDS = 2.0  # then slow clients are abandoned
 
 
 class _CallersFaults(logging.Filter):

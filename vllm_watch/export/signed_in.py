@@ -1,4 +1,4 @@
-"""Authentication of readers by password or client certificate."""
+"""Authenticate readers by password or client certificate."""
 
 import ssl
 
@@ -12,7 +12,7 @@ from vllm_watch.export.passwords import TRY_AGAIN_SECONDS, Passwords, TooManyErr
 from vllm_watch.export.web_config import WebConfig
 
 OPEN_PATH = "/-/healthy"
-"""Kubelet's probes have no password."""
+"""The kubelet's probes have no password."""
 
 
 def signed_in(config: WebConfig) -> Middleware:
@@ -47,7 +47,7 @@ def signed_in(config: WebConfig) -> Middleware:
 
 
 def _brings_token(request: web.Request) -> bool:
-    """Return True if the route checks the token: the request cannot carry a password too."""
+    """Return True if the route checks the request's token, which excludes a password."""
     scheme = request.headers.get("Authorization", "").partition(" ")[0]
     guard = guard_of(request)
     return scheme.lower() == "bearer" and guard is not None and guard.takes_tokens

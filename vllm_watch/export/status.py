@@ -1,4 +1,4 @@
-"""The board as JSON; a number that is missing or not finite is null."""
+"""The board's results as JSON; a number that is missing or not finite is null."""
 
 import json
 import time
@@ -37,7 +37,7 @@ LEFT_OUT = {
     "EngineSignals": ("totals",),
     "Incident": ("way",),
 }
-"""Omitted fields; detectors and advice are exported separately."""
+"""Fields omitted from JSON; detectors and advice are exported separately."""
 
 
 def plain(value: object) -> object:
@@ -73,7 +73,7 @@ _STEPS = to_json(STEPS)
 
 
 class Status:
-    """Returns JSON. Caches each target's text until the target changes."""
+    """Returns JSON, and caches each target's text until the target changes."""
 
     def __init__(self, board: Board) -> None:
         self._board = board

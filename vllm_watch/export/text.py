@@ -1,4 +1,4 @@
-"""The board as Prometheus text 0.0.4 or OpenMetrics 1.0."""
+"""Render the board's results as Prometheus text 0.0.4 or OpenMetrics 1.0."""
 
 import socket
 from collections.abc import Iterable, Sequence

@@ -1,4 +1,4 @@
-"""The web configuration in use. A reload never removes a protection: a file that is being written is empty for a moment."""
+"""The web configuration in use. A reload never removes a protection, as a file being written is empty for a moment."""
 
 import asyncio
 import os
@@ -39,7 +39,7 @@ def check(path: Path) -> WebSettings:
 
 
 class WebConfig:
-    """Without a file there is no encryption and no authentication."""
+    """Without a file there is neither encryption nor authentication."""
 
     def __init__(self, path: Path | None) -> None:
         self._path = path
@@ -87,7 +87,7 @@ class WebConfig:
 
     @property
     def _well(self) -> bool:
-        """If False, each check reads all files: files of a refused configuration have no stamps."""
+        """False after a refused configuration: its files have no stamps, so each check reads them."""
         return self.health is None or self.health.problem is None
 
     def _use(self, found: _Used) -> None:

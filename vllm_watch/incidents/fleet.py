@@ -1,10 +1,10 @@
 """Many targets that fall silent at once share one cause, most likely the watcher's own network, proxy or host.
 
 Restarting them would be the worst response, so one incident pages for all, and the `engine_down` incidents of that minute
-become linked tickets without advice. Targets that stay silent once most are back page on their own. A server that
-answers, however badly, is not part of it.
+become linked tickets without advice. A target that stays silent after most are back pages on its own. A server that answers,
+even with an error, is not a member.
 
-This is the last stage that changes an incident. After a restart of the watcher, members not scraped yet count as silent.
+This is the last stage that changes incidents. After a restart of the watcher, members not scraped yet count as silent.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -31,7 +31,8 @@ KIND, CAUSE = "engine_down", "unreachable"
 STATE_VERSION = 1
 
 WINDOW_SECONDS = 60.0
-"""Targets that fall silent within this time share a cause. The polls of 200 targets are spread over an interval, and timeouts add seconds: half a minute at 15 s intervals."""
+"""Targets that fall silent within this time share a cause: at intervals of 15 s, the polls of 200 targets with their
+timeouts spread over half a minute."""
 
 KNOWN_SECONDS = 600.0
 """A target counts as answering until this long after its last answer."""
@@ -56,7 +57,7 @@ class Fleet:
         self._targets_min = targets_min
         self._targets: dict[str, Target] = {}
         self._singles: dict[str, Incident] = {}
-        self._links: dict[str, str] = {}  # single incident → the common one
+        self._links: dict[str, str] = {}  # single incident → common incident (IDs)
         self._unscraped: dict[str, None] = {}
         self._waiting: dict[str, None] = {}  # single incidents that may become common
         self._common: Common | None = None
@@ -139,7 +140,7 @@ class Fleet:
         late_s: float = 0.0,
         explained: Collection[str] = (),
     ) -> list[IncidentEvent]:
-        """Process one poll and return all events to publish, in order. Another page already covers targets in `explained`."""
+        """Process one poll and return all events to publish, in order. `explained` targets have another page already."""
         self._explained = explained
         t = observation.t
         now_s = t if observation.monotonic_s is None else observation.monotonic_s
@@ -234,7 +235,8 @@ class Fleet:
         return [IncidentEvent(OPENED, t, common.incident), *softened, self._shown(event)]
 
     def _since(self, name: str, now_s: float) -> tuple[float, str]:
-        """Return the moment around which others fell silent, and the outcome if the silence is older than this run."""
+        """Return the time around which other targets may have fallen silent, and the call's outcome if the silence began
+        before this run, else ""."""
         target = self._targets.get(name)
         if target is None or target.silent_s is None:
             return now_s, ""
@@ -244,7 +246,7 @@ class Fleet:
         return target.silent_s, unseen
 
     def _unseen(self, target: Target) -> str:
-        """Return the outcome of a silence that did not follow an answer, else ""."""
+        """Return the call's outcome if the silence did not follow an answer, else ""."""
         if target.answered_s is None or target.silent_s is None:
             return target.outcome
         return "" if target.silent_s - target.answered_s <= KNOWN_SECONDS else target.outcome
@@ -264,7 +266,7 @@ class Fleet:
         target = self._targets.get(name)
         if target is None or target.silent_s is None or target.dead or name in self._explained:
             return False
-        # It may have fallen silent while no watcher ran.
+        # The target may have fallen silent while no watcher ran.
         unwatched = self._common is not None and target.fell_s < target.silent_s
         if self._unseen(target) != unseen and not unwatched:
             return False

@@ -12,7 +12,7 @@ from vllm_watch.story.base import UNKNOWN
 from vllm_watch.story.kinds import story_of
 
 SETTLED_LOOKS = 3
-"""Verdicts in a row before a known cause is replaced or advice withdrawn: near a boundary causes alternate."""
+"""Cause or advice changes only after this many verdicts in a row, because near a boundary causes alternate."""
 
 RETURNED_SECONDS = 10.0
 """A shorter absence is flicker, not a return."""
@@ -30,7 +30,7 @@ class Followed:
     lost_mark: lost.Mark
     quiet_s: float = 0.0
     recovering_since_s: float | None = None
-    rival: tuple[str, bool] | None = None  # may replace cause and advice
+    rival: tuple[str, bool] | None = None  # possible new cause and advice
     rival_looks: int = 0
     rival_since_s: float = 0.0
 
@@ -157,7 +157,7 @@ def family_of(verdict: Verdict) -> str:
 
 
 def worst_of(verdict: Verdict, t: float) -> Worst | None:
-    """Return the verdict's leading evidence as a Worst."""
+    """Return the verdict's main evidence as a Worst."""
     if verdict.measure is None or not verdict.evidence_for:
         return None
     return Worst(t, verdict.measure, verdict.evidence_for[0])

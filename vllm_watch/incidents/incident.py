@@ -26,7 +26,7 @@ Trouble = tuple[str, str | None, str]  # kind, engine, family of causes
 
 @dataclass(frozen=True, slots=True)
 class Worst:
-    """The leading evidence at its worst."""
+    """The main evidence when it was worst."""
 
     t: float  # Unix seconds
     measure: float
@@ -45,7 +45,7 @@ class Incident:
     family: str = ""  # of causes (story.base.Cause)
     severity: str
     summary: str
-    meanwhile: str = ""  # a finding that is not reported separately
+    meanwhile: str = ""  # another finding, which this incident explains
     stacks: str = ""
     evidence_for: tuple[Evidence, ...] = ()
     evidence_against: tuple[Evidence, ...] = ()
@@ -57,7 +57,7 @@ class Incident:
     updated_t: float  # of summary and evidence
     began_t: float  # first bad poll
     ended_t: float | None = None  # first good poll
-    closes_t: float | None = None  # if it stays clear
+    closes_t: float | None = None  # expected end if it stays clear
     phase: str = ACTIVE  # ACTIVE | RECOVERING
     firing: bool = True  # the last poll found it
     times: int = 1  # occurrences, each within a day of the last
@@ -86,7 +86,7 @@ class Incident:
 
     @property
     def hangs(self) -> bool:
-        """True if stacks help to explain it."""
+        """Return True if thread stacks may explain it."""
         return self.kind == "engine_stalled" or self.cause == "api_hang"
 
     @property
@@ -131,7 +131,7 @@ def stepped(incident: Incident, t: float, event: str, *changes: str) -> Incident
 
 
 def identity(target: str, engine: str | None, kind: str, opened_t: float) -> str:
-    """Return an id that each watcher computes alike, valid in paths and labels."""
+    """Return an id that is valid in paths and labels, and the same in every watcher."""
     what = f"{target}\n{engine}\n{kind}\n{opened_t:.3f}"
     return f"{kind}-{opened_t:.0f}-{hashlib.sha256(what.encode()).hexdigest()[:8]}"
 
@@ -188,7 +188,7 @@ def published(event: IncidentEvent) -> dict[str, Any]:
 
 
 def from_published(said: stored.Stored, opened_t: float | None) -> Incident:
-    """Make an incident of a published event; `opened_t` None: only this event is known. Raises one of stored.DAMAGE."""
+    """Make an incident from a published event. `opened_t`: None if no other event is known. Raises one of stored.DAMAGE."""
     t = stored.number(said["t"])
     over = said["event"] == RESOLVED
     first_t = t if opened_t is None else opened_t
@@ -312,7 +312,7 @@ def _plain(evidence: Evidence) -> dict[str, Any]:
 
 
 def _finite(value: float | str | None) -> float | str | None:
-    """JSON lacks NaN and infinity: return None."""
+    """Return None for NaN and infinity, which JSON lacks."""
     if isinstance(value, float) and value - value != 0:
         return None
     return value

@@ -1,8 +1,8 @@
 """Turn verdicts into incidents: one problem is one incident, from its first sign to its end.
 
-A finding opens an incident at once, unless it is the effect of an active one. At the first poll without the
-finding, the incident recovers. It resolves once the recovery has lasted, or another kind is found. Verdicts that are
-`unknown` change nothing.
+A verdict that fires opens an incident at once, unless an active incident explains it. At the first poll without it, the
+incident is recovering. It resolves once the recovery has lasted, or if an incident of another kind replaces it. A verdict
+`unknown` changes nothing.
 """
 
 from collections.abc import Container, Iterable, Mapping, Sequence
@@ -32,10 +32,10 @@ from vllm_watch.signals import stored
 STATE_VERSION = 3
 
 QUIET_LOOKS = 3.0
-"""An incident ends after this many usual intervals without a finding: one poll does not prove recovery."""
+"""An incident ends after this many usual poll intervals without a finding: one poll does not prove recovery."""
 
 QUIET_LOOKS_SECONDS_MAX = 180.0
-"""Limit of the wait for QUIET_LOOKS."""
+"""The wait for QUIET_LOOKS is at most this long."""
 
 
 @record
@@ -57,7 +57,7 @@ class Lifecycle:
         self._target = target
         self._followed: dict[Key, Followed] = {}
         self._found_since_s: dict[Key, float] = {}  # findings without an incident
-        self._over: dict[Key, float] = {}  # when published trouble was last found
+        self._over: dict[Key, float] = {}  # last time of a published finding
         self._recurrence = Recurrence()
         self._lost = LostRequests()
         self._at_s: float | None = None
@@ -275,7 +275,8 @@ class Lifecycle:
         }
 
     def restore(self, state: stored.Stored, kinds: Container[str]) -> None:
-        """Restore incidents of `kinds`; unwatched time does not count as quiet. Raises one of stored.DAMAGE, and changes nothing then."""
+        """Restore incidents of `kinds`; unwatched time does not count as quiet. Raises one of stored.DAMAGE; then nothing
+        changes."""
         stored.version(state, STATE_VERSION)
         followed = [Followed.restored(each) for each in state["followed"]]
         since = {_key_of(each): stored.number(each[2]) for each in state["found_since_s"]}

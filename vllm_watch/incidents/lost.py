@@ -13,7 +13,7 @@ USUAL_SECONDS = 1800.0
 """The usual rate is averaged over this much time without incidents."""
 
 USUAL_SECONDS_MIN = 60.0
-"""Before this, the usual rate is unknown."""
+"""With less time, the usual rate is unknown."""
 
 CHANCE_DEVIATIONS = 3.0
 """Failures count if they exceed the usual rate by this many standard deviations (Poisson)."""
@@ -23,7 +23,7 @@ PAST_MAX = 32
 
 
 class Counted(NamedTuple):
-    """Requests of one engine over all its processes."""
+    """Requests of one engine since it is watched."""
 
     at_s: float
     failed: float  # by an error or an abort

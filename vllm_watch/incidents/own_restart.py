@@ -1,7 +1,7 @@
-"""During our own restart the server's end is not new trouble, unless it does not come back. Pure.
+"""During our own restart, a server's end is not new trouble, unless the server stays away. Pure.
 
-`engine_down` and `engine_stalled` are unknown until a new process is polled. A server that does not come back pages at
-once, because the watcher itself stopped it.
+`engine_down` and `engine_stalled` are unknown until a new process is polled. A server that does not come back pages at once,
+because the watcher itself stopped it.
 """
 
 from collections.abc import Iterable
@@ -64,7 +64,7 @@ class OwnRestart:
 
     @classmethod
     def restored(cls, state: Any) -> "OwnRestart":
-        """Restore; None: a version without this state. Raises one of stored.DAMAGE."""
+        """Restore; None comes from a version without this state. Raises one of stored.DAMAGE."""
         own = cls()
         if state is not None:
             under_way, news_missing, life, missing = state

@@ -11,7 +11,7 @@ from vllm_watch.support.durations import in_words
 
 
 def of_cost(incident: Incident) -> str:
-    """Return the effect on users while it lasts, and the number of requests lost if known."""
+    """Return the effect on users while the incident lasts, and the number of requests lost if known."""
     lost = incident.requests_lost
     counted = "" if lost is None else f"{lost or 'No'} request{'s' * (lost != 1)} lost"
     if not incident.open or incident.recovering:
@@ -78,7 +78,7 @@ def _critical(incident: Incident) -> str:
 
 
 def _decided_by(incident: Incident) -> str:
-    """Return the rule, or the change after the detector, that made it critical; "" if its kind alone did."""
+    """Return the rule, or the change after the detector, that made the incident critical; "" if its kind alone did."""
     changes = incident.way[-1].changes if incident.way else ()
     raised = [each.removeprefix(RAISED) for each in changes if each.startswith(RAISED)]
     return (
@@ -87,7 +87,6 @@ def _decided_by(incident: Incident) -> str:
 
 
 def _not_notified(incident: Incident) -> str:
-    """Return why people are not notified again; "" if they are."""
     recurring = incident.recurring
     if recurring is None or not recurring.told:
         return ""

@@ -1,4 +1,4 @@
-"""Recurring trouble: notify again only once it has doubled. Pure."""
+"""Decides when recurring trouble notifies again: once it has doubled. Pure."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, astuple, dataclass
@@ -15,10 +15,10 @@ QUIET_SECONDS = 30.0
 """An incident ends after this long without a finding: retries and drained queues flicker for seconds."""
 
 QUIET_SECONDS_OF: Mapping[str, float] = {"throughput_collapse": 60.0}
-"""One-minute rates cross any limit under random load."""
+"""Kinds with a longer quiet time: one-minute rates cross any limit by chance."""
 
 QUIET_SECONDS_MAX = 240.0
-"""Limit of the quiet time, which doubles per occurrence: an end must be reported within five minutes."""
+"""Longest quiet time, which doubles with each occurrence: an end must be reported within five minutes."""
 
 FORGOTTEN_SECONDS = 86_400.0
 """After a day the trouble is new: periodic causes have at most a day's period."""
@@ -32,7 +32,7 @@ UNTOLD_SECONDS_MAX = 300.0
 
 @dataclass(frozen=True, slots=True)
 class Recurring:
-    """Recurrence of one trouble."""
+    """Occurrences of one problem within a day."""
 
     times: int
     within_seconds: float  # until now or the last end
@@ -68,13 +68,13 @@ class _Past:
 
 
 class Recurrence:
-    """The troubles of one target within a day."""
+    """Follows one target's problems for a day."""
 
     def __init__(self) -> None:
         self._past: dict[Trouble, _Past] = {}
 
     def begun(self, key: "Trouble", at_s: float, lasted_s: float = 0.0) -> tuple[int, float]:
-        """Count a beginning. Return the occurrences, and the quiet time for the end."""
+        """Count an occurrence. Return the occurrences, and the quiet time before the end."""
         for each in [each for each, past in self._past.items() if _forgotten(past, at_s)]:
             del self._past[each]
         began_s, past = at_s - lasted_s, self._past.get(key)
@@ -88,7 +88,7 @@ class Recurrence:
         return past.times, min(usual_s * 2.0 ** min(past.times - 1, 10), QUIET_SECONDS_MAX)
 
     def renamed(self, old: "Trouble", new: "Trouble", at_s: float) -> tuple[int, float]:
-        """Count the active trouble under its new identity; return as `begun` does."""
+        """Count the active problem under its new identity; return as `begun` does."""
         past = self._past[old]
         times = self.begun(new, at_s, at_s - past.began_s)
         past.times, past.ended_s = past.times - 1, past.began_s
@@ -119,7 +119,7 @@ class Recurrence:
         return [[*key, *astuple(past)] for key, past in self._past.items()]
 
     def restore(self, state: Sequence[Any]) -> None:
-        """Raises one of stored.DAMAGE, and changes nothing then."""
+        """Raises one of stored.DAMAGE; then nothing changes."""
         if not isinstance(state, list):  # of an earlier release
             return
         past = {}
@@ -160,12 +160,12 @@ def _words(times: int, within_seconds: float, ill_seconds: float) -> str:
 
 
 def plain(recurring: Recurring | None) -> dict[str, Any] | None:
-    """Return its published form."""
+    """Return the published form."""
     return None if recurring is None else asdict(recurring)
 
 
 def from_plain(said: stored.Stored | None) -> Recurring | None:
-    """Restore it. Raises one of stored.DAMAGE."""
+    """Restore a published form. Raises one of stored.DAMAGE."""
     if said is None:
         return None
     return Recurring(

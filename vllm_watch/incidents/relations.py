@@ -16,7 +16,7 @@ SUBSUMES: dict[str, tuple[str, ...]] = {
     "engine_failing": ("throughput_collapse", "overload"),
     "throughput_collapse": ("overload",),
 }
-"""Effects on the same engine: an engine that is dead or stalled generates nothing and grows a queue."""
+"""Effects on the same engine: one that is dead or stalled generates nothing and grows a queue."""
 
 ORDER = tuple(STATE_OF)
 """Causes open before their effects."""
@@ -30,13 +30,13 @@ WAITS_FOR_A_PEER = (
     ("engine_stalled", "peer_wait"), ("engine_stalled", "rank_wait"), ("engine_failing", "kv_transfer"),
     ("throughput_collapse", "peer_wait"), ("overload", "peer_wait"),
 )  # fmt: skip
-"""Effects of a peer's incident (`targets[].peers`, `targets[].gang`)."""
+"""Findings that a peer's incident explains (`targets[].peers`, `targets[].gang`)."""
 
 _STALL_OVER_COLLAPSE_SECONDS = 30.0
-"""A collapsed engine makes few steps, so a shorter pause is normal."""
+"""A stall must last this long to replace a collapse, because a collapsed engine makes few steps."""
 
 _DOWN_OVER_COLLAPSE_SECONDS = 60.0
-"""A collapsed server that goes down is probably being restarted, as advised."""
+"""A collapsed server must be down this long to count as down: before, it is probably being restarted, as advised."""
 
 _HOLD_SECONDS = {
     ("engine_stalled", "throughput_collapse"): _STALL_OVER_COLLAPSE_SECONDS,
@@ -49,11 +49,10 @@ AFTERMATH_SECONDS = {"overload": 150.0, "throughput_collapse": 20.0}
 EXPLAINED_BY: dict[str, tuple[str, ...]] = {
     "slow_engine": ("thermal_throttle", "neighbour_contention"),
 }
-"""Causes of slow steps that are kept for a while after they end: a GPU cools down before the delay has left the
-averages."""
+"""These causes of slow steps are kept for a while after they end: a GPU cools down before the delay has left the averages."""
 
 EXPLAINED_SECONDS = 300.0
-"""Such a cause is dropped after the engine was slow this long without it."""
+"""A cause in EXPLAINED_BY is dropped after the engine was slow this long without it."""
 
 
 def rank(kind: str) -> int:
@@ -67,7 +66,7 @@ def covers(outer: Incident, kind: str, engine: str | None) -> bool:
 
 
 def _effects_of(incident: Incident) -> tuple[str, ...]:
-    """Return its effects; none if only some requests fail: the engine serves the others."""
+    """Return the incident's effects; none if only some requests fail: the engine serves the others."""
     if incident.kind == "engine_failing" and incident.severity != "page":
         return ()
     return SUBSUMES.get(incident.kind, ())
@@ -98,12 +97,12 @@ def settling_seconds(known: str, rival: str) -> float:
 
 
 def waits(incident: Incident) -> bool:
-    """Return True if it waits for another server or rank."""
+    """Return True if the incident waits for another server or rank."""
     return (incident.kind, incident.cause) in WAITS_FOR_A_PEER
 
 
 def is_cause(incident: Incident) -> bool:
-    """Return True if it stays open with its effects."""
+    """Return True if the incident stays open with its effects."""
     return incident.kind in CAUSES_BESIDE
 
 
@@ -115,7 +114,7 @@ def outlives(opened: Incident, other: Incident) -> bool:
 
 
 def of_ranks(one: Incident, other: Incident) -> bool:
-    """Return True if ranks of one server have the same trouble: a shared GPU, clock or host is the cause."""
+    """Return True if ranks of one server have equal trouble, caused by a shared GPU, clock or host."""
     ranks = one.target == other.target and None not in (one.engine, other.engine) and one.engine != other.engine  # fmt: skip
     same = one.family == other.family if one.family else one.cause == other.cause
     return ranks and same and one.kind == other.kind and one.kind in _EFFECTS
@@ -130,7 +129,7 @@ def linked(one: Incident, other: Incident) -> bool:
     if waits(one) != waits(other) and elsewhere and peer.kind in _EFFECTS:
         return True
     if elsewhere and one.kind == other.kind == "engine_down":
-        return True  # a rank that dies takes the others along
+        return True  # a rank that dies stops the others
     if is_cause(one) == is_cause(other):
         return False
     cause, effect = (one, other) if is_cause(one) else (other, one)

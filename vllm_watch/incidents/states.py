@@ -1,4 +1,5 @@
-"""The state that an engine shows, from incidents or else from signals. The state ends after RETURNED_SECONDS without the incident's finding. Pure."""
+"""The state that an engine shows, from incidents or else from signals. An incident's state ends RETURNED_SECONDS after its
+last finding. Pure."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -25,7 +25,7 @@ _CHANGED_BY = {
     "missed_by": f"{RAISED}others wait for it",
     "restart": "critical without advice, because our own restart did not bring it back",
 }
-"""Evidence added after the detector → the change."""
+"""Name of later evidence → the change that it made."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,1 +1,1 @@
-"""A simulated vLLM and its GPUs behind the real wire formats."""
+"""A simulated vLLM and its GPUs, with the real wire formats."""

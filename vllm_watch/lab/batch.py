@@ -1,4 +1,4 @@
-"""The batch of a simulated engine, scheduled like vLLM's V1: first come, first served; the last admitted request is preempted first."""
+"""The batch of a simulated engine, scheduled as by vLLM's V1: first come, first served; the last admitted request is preempted first."""
 
 from collections import deque
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ class EngineConfig:
     max_num_batched_tokens: int = 8192
     step_base_seconds: float = 0.008  # every step reads the weights once
     step_seconds_per_token: float = 3e-5  # 33,000 prompt tokens per second
-    step_seconds_per_kv_token: float = 4e-8  # 128 KiB of KV per token, read at 3.3 TB/s
+    step_seconds_per_kv_token: float = 4e-8  # 128 KiB of KV cache per token, read at 3.3 TB/s
     step_tokens: int = 1  # more with speculative decoding
 
 
@@ -36,12 +36,11 @@ class Batch:
         self.prefilling: list[Request] = []
         self.admission_blocked = False
         self.preempted = False
-        self.computed_before = 0  # prompt tokens, before the prefix cache was last emptied
+        self.computed_before = 0  # prompt tokens before the prefix cache was last emptied
         self._finish_heap: list[tuple[int, int, Request]] = []
         self._heap_order = 0
 
     def take_chunks(self, now: float) -> int:
-        """Schedule the prompt chunks of the next step; return their tokens."""
         tokens = self._continue_prefills(now) if self.prefilling else 0
         if not self.preempted and not self.admission_blocked:
             tokens = self._admit(tokens, now)
@@ -96,9 +95,9 @@ class Batch:
         return tokens
 
     def _held_tokens(self, request: Request) -> int:
-        """Return the prompt tokens that need no computation: those of a cached prefix, or fetched from another instance.
+        """Return the prompt tokens that are cached, or come from another instance.
 
-        A prefix is a hit only after this engine has computed as many tokens; the last token is always computed.
+        A prefix is cached only after this engine has computed as many tokens; the last token is always computed.
         """
         if request.scheduled_t < 0.0:
             cached = request.cached_tokens
@@ -122,7 +121,7 @@ class Batch:
 
     def steps_to_finish(self) -> int:
         heap = self._finish_heap
-        while heap[0][2].finish_step != heap[0][0]:  # preempted or aborted since
+        while heap[0][2].finish_step != heap[0][0]:
             heappop(heap)
         return heap[0][0] - self.kv.step
 

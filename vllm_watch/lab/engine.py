@@ -1,4 +1,4 @@
-"""The simulated vLLM V1 engine core, in virtual time. All steps up to the next event (arrival, end, preemption) are computed at once, in closed form."""
+"""The simulated vLLM V1 engine core, in virtual time. A formula gives all steps up to the next event (arrival, end, preemption)."""
 
 from bisect import bisect_right, insort
 from collections.abc import Callable, Mapping
@@ -41,7 +41,7 @@ class Engine:
         self._prefill_step = (0, 0.0)  # decoding requests, duration
         self._frozen_since_t: float | None = None
         self._thawed_t = now
-        self._seen_t = now  # arrivals up to here are known to the core
+        self._seen_t = now  # the core knows arrivals up to this time
         self._lag_seconds = 0.0
         self._disconnected: list[Request] = []
 
@@ -55,7 +55,7 @@ class Engine:
 
     @property
     def num_unseen(self) -> int:
-        """Return how many requests arrived at a frozen engine: no gauge shows them."""
+        """Requests that arrived at a frozen engine; no gauge shows them."""
         return len(self._pending) - self._arrived() if self.frozen else 0
 
     @property
@@ -75,7 +75,7 @@ class Engine:
             self._pending.append(request)
 
     def abort(self, request: Request) -> None:
-        """Free all that the request holds. A frozen core keeps the requests that it knows until it thaws."""
+        """Free the request's blocks. A frozen core keeps the requests that it knows until it thaws."""
         if self.frozen:
             if request in self._pending[self._next_pending :]:
                 self._pending.remove(request)
@@ -160,7 +160,7 @@ class Engine:
         return self._next_pending < len(self._pending)
 
     def _arrived(self) -> int:
-        """Return the index of the first pending request that is unknown to the core."""
+        """Return the index of the first pending request unknown to the core."""
         if not self._pending_left():
             return self._next_pending
         return bisect_right(self._pending, self._seen_t, lo=self._next_pending, key=_ARRIVAL)

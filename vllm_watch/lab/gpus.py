@@ -15,7 +15,7 @@ _KV_BYTES_PER_TOKEN = 131_072  # 32 layers, 8 KV heads of 128, keys and values, 
 _OVERHEAD_BYTES = 2_600_000_000  # CUDA context, graphs and activations
 _ASLEEP_BYTES = 1_700_000_000
 # Shares of the power limit, measured on an H100 (700 W, driver 580.159): 70 W idle; 117 W with a CUDA context, which
-# alone keeps the clock up; 140 W while kernels of a collective's size spin: busy in NVML, yet cool.
+# alone keeps the clock up; 140 W while kernels as small as a collective's spin: busy in NVML, yet cool.
 _IDLE_WATTS_SHARE = 0.10
 _HELD_WATTS_SHARE = 0.17
 _BUSY_WATTS_SHARE = 0.9
@@ -35,7 +35,7 @@ class GpuModel:
 
 
 class _Placement:
-    """One server on its GPUs, and its recent busy share."""
+    """One server on its GPUs, and its engines' recent busy share."""
 
     def __init__(self, vllm: SimulatedVllm, indices: tuple[int, ...], first_pid: int) -> None:
         self.vllm = vllm
@@ -48,7 +48,6 @@ class _Placement:
         return [e for e in range(count) if self.indices[e % len(self.indices)] == index]
 
     def pid(self, engine: int) -> int:
-        """A restart changes all PIDs."""
         return self.first_pid + 1000 * self.vllm.incarnation + 1 + engine
 
     def used_bytes(self) -> int:

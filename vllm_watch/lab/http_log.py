@@ -1,4 +1,4 @@
-"""Counts of HTTP requests: the http_* families."""
+"""Count HTTP requests for the http_* metric families."""
 
 from collections.abc import Mapping
 

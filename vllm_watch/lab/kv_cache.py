@@ -1,4 +1,4 @@
-"""The paged KV cache of a simulated engine. A request takes one block per cycle of steps, so requests are counted per step of the cycle."""
+"""The paged KV cache of a simulated engine. A request takes a block once per cycle of steps, so requests are counted per step of the cycle."""
 
 
 class KvCache:
@@ -17,7 +17,7 @@ class KvCache:
         self.step_tokens = step_tokens
         self.step = 0
         self.num_decoding = 0
-        self.decode_kv_tokens = 0  # slots in use
+        self.decode_kv_tokens = 0
         self.used_blocks = 0  # without the leaked ones
         self.leaked_blocks = 0
         self._cycle = block_size // step_tokens
@@ -30,7 +30,7 @@ class KvCache:
 
     @property
     def usage_ratio(self) -> float:
-        """Return vLLM's gauge: leaked blocks count as used, since no request can get them."""
+        """vLLM's gauge: leaked blocks count as used, since no request can get them."""
         return min(1.0, (self.used_blocks + self.leaked_blocks) / self.num_gpu_blocks)
 
     def blocks_of(self, tokens: int) -> int:
@@ -63,7 +63,7 @@ class KvCache:
         self.step += steps
 
     def begin_decoding(self, kv_tokens: int) -> int:
-        """Return the request's phase in the cycle."""
+        """Return the step of the cycle in which the request takes blocks."""
         slack = -kv_tokens % self.block_size
         phase = (self.step + slack // self.step_tokens) % self._cycle
         self._count(phase, 1)

@@ -1,4 +1,4 @@
-"""Counters and histograms of one simulated engine since its start."""
+"""Count one simulated engine's counters and histograms since its start."""
 
 from collections.abc import Mapping
 
@@ -49,7 +49,7 @@ class Ledger:
             self.drafts += requests * steps
 
     def decode_beside_prefill(self, requests: int, step_tokens: int, seconds: float) -> int:
-        """Return the tokens; the caller observes `iteration_tokens`."""
+        """Return the tokens; the caller adds them to `iteration_tokens`."""
         tokens = requests * step_tokens
         self.generation_tokens += tokens
         self.inter_token_latency.observe(seconds, requests)

@@ -1,4 +1,4 @@
-"""A scene in real time, with one port per server."""
+"""Run a scene (scene.py) in real time, with one port per server."""
 
 import asyncio
 import time

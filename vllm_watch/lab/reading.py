@@ -1,4 +1,4 @@
-"""The records that a parser gets from a simulated server's /metrics text."""
+"""The records that a parser would get from a simulated server's /metrics."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any

@@ -7,20 +7,20 @@ from functools import cached_property
 INF = float("inf")
 
 TOKEN_COUNTS = (1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1000.0, 2000.0, 5000.0, INF)
-"""1-2-5 up to the lab's maximum length of 8,192."""
+"""1-2-5 steps up to the simulation's maximum length of 8,192 tokens."""
 
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """One family and the field of EngineSample that it exports."""
+    """One metric family and the field of EngineSample that it exports."""
 
-    name: str  # counters with _total
+    name: str  # of counters with _total
     type: str  # "gauge" | "counter" | "histogram" | "info"
     field: str
     help: str
     label: str = ""
     bounds: tuple[float, ...] = ()
-    server_wide: bool = False  # once for all engines
+    server_wide: bool = False  # one series for all engines
 
 
 @dataclass(frozen=True)

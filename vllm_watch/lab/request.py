@@ -8,7 +8,7 @@ POOLING = "/v1/embeddings"
 
 
 class Request:
-    """Sizes in tokens, times in seconds of the scene's clock. Attributes that are not arguments belong to the engine."""
+    """Sizes are in tokens, times in seconds of the simulation's clock. Attributes that are not arguments belong to the engine."""
 
     __slots__ = (
         "arrival_t", "blocks", "cached_tokens", "client", "computed_tokens", "decode_start_step",
@@ -32,7 +32,7 @@ class Request:
         finish_reason: str = "stop",
         on_finish: Callable[["Request"], None] | None = None,
     ) -> None:
-        """`output_tokens` is 0 for pooling; `external_tokens` were computed by another instance."""
+        """`output_tokens` is 0 for pooling; another instance computed `external_tokens`."""
         self.prompt_tokens = prompt_tokens
         self.output_tokens = output_tokens
         self.cached_tokens = cached_tokens

@@ -6,7 +6,7 @@ from vllm_watch.lab.gpus import GpuRack
 from vllm_watch.lab.vllm import SimulatedVllm
 
 Script = Callable[["Scene"], Iterator[float]]
-"""Acts, and yields the seconds to wait before its next action."""
+"""Acts on the scene, and yields the seconds to wait before its next action."""
 
 _NEVER = float("inf")
 

@@ -1,4 +1,4 @@
-"""The scripts of the stories. Trouble lasts longer than every window of the signals."""
+"""The scripts of the simulated incidents. Each fault outlasts every window of the signals."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -19,7 +19,7 @@ L40S = EngineConfig(
     step_seconds_per_token=5e-5,
     step_seconds_per_kv_token=1.5e-7,
 )
-"""An 8B model in 16 bits on a 48 GB GPU, for about 3 of the usual requests per second."""
+"""An 8B model in 16 bits on a 48 GB GPU, which can serve about 3 of the usual requests per second."""
 
 USUAL_PER_SECOND = 1.2
 _OVERLOAD_PER_SECOND = 8.0
@@ -55,7 +55,7 @@ def with_fault(slug: str) -> Script:
 
 
 def idle_wedged(scene: Scene) -> Iterator[float]:
-    """The core of an idle engine hangs: only a request can reveal it."""
+    """The core of an idle engine hangs, which only a request can reveal."""
     vllm, workload = scene["vllm"], _open(scene["vllm"])
     yield HEALTH_SECONDS
     workload.per_second = 0.0

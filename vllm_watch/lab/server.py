@@ -71,7 +71,7 @@ class LabServer:
             self._reserved = None
 
     async def follow(self) -> None:
-        """Listen or refuse like the simulated process."""
+        """Listen or refuse connections as the simulated process would."""
         vllm = self.vllm
         if self._runner is not None and (not vllm.serving or vllm.incarnation != self._incarnation):
             await self._close()
@@ -84,7 +84,7 @@ class LabServer:
         family = socket.AF_INET6 if ":" in self._host else socket.AF_INET
         bound = socket.socket(family, socket.SOCK_STREAM)
         # With SO_REUSEADDR two sockets can share an address if at most one listens. The one that never
-        # listens reserves the port; without a listener the kernel refuses connections.
+        # listens reserves the port; without a listener, the kernel refuses connections.
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             bound.bind((self._host, self._port))
@@ -109,7 +109,7 @@ class LabServer:
         if self.vllm.generates:
             app.router.add_post(COMPLETIONS, self._completions)
             app.router.add_post(CHAT, self._completions)
-        # Cancellation frees the pages of a request if its client disconnects.
+        # If a client disconnects, cancelling the handler frees the request's blocks.
         self._runner = web.AppRunner(
             app, access_log=None, handler_cancellation=True, shutdown_timeout=_CLOSE_SECONDS
         )

@@ -91,7 +91,7 @@ def _demo(seed: int) -> Scene:
         _demo_server("legacy", load(rng(4), 0.6), release=V0),
     ]
     for index, server in enumerate(servers):
-        # Start times map GPU processes to servers.
+        # The watcher maps GPU processes to servers by start times.
         server.process_start_t = _START_INTERVAL_SECONDS * (index - len(servers))
     rack = GpuRack(4)
     rack.place(servers[0], 0)

@@ -17,7 +17,7 @@ _LORA_SETS_MAX = 64  # vLLM has no limit
 
 
 class SimulatedVllm:
-    """Times are seconds on the scene's clock; `epoch` is the Unix time of its 0."""
+    """Times are seconds on the simulation's clock; `epoch` is the Unix time of its 0."""
 
     host_leak_bytes_per_second = 0.0
 
@@ -164,7 +164,7 @@ class SimulatedVllm:
                     workload.rejected(request, request.arrival_t)
 
     def submit(self, request: Request, engine: int | None = None) -> bool:
-        """Return False if the request is refused. Without `engine`, the engines take turns."""
+        """Send a request; return False if it is refused. Without `engine`, the engines take turns."""
         if not self.engines:
             return False
         if self.api_hung:
@@ -221,7 +221,7 @@ class SimulatedVllm:
             )
 
     def drain(self) -> None:
-        """Act as on SIGTERM with --shutdown-timeout (0.18 and later): running requests end, new ones are aborted."""
+        """Act as on SIGTERM with --shutdown-timeout (vLLM 0.18 and later): running requests end, new ones are aborted."""
         self.draining = True
 
     def sleep(self, level: int) -> None:
@@ -276,7 +276,7 @@ class SimulatedVllm:
         )
         for engine in self.engines:
             wanted = int(total * min(share, 1.0)) - engine.kv.leaked_blocks
-            # Only pages that requests free can leak.
+            # Only free blocks can leak.
             engine.kv.leaked_blocks += max(0, min(wanted, engine.kv.free_blocks))
 
     def _note_loras(self) -> None:

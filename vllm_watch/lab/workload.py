@@ -6,12 +6,12 @@ from random import Random
 
 from vllm_watch.lab.request import CHAT, COMPLETIONS, POOLING, Request, Workload
 
-# Sizes come from a table: drawing each costs ten times as much.
+# Sizes come from a table, because drawing each costs ten times as much.
 _SHAPES = 512
 
 
 class Sizes:
-    """Draws log-normal requests, some of which share a prefix."""
+    """Draws requests of log-normal size, some with a shared prefix."""
 
     def __init__(
         self,

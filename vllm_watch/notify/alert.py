@@ -61,7 +61,7 @@ def from_state(state: Mapping[str, Any]) -> Alert:
 
 
 def _of_0_1(state: Mapping[str, Any]) -> dict[str, Any]:
-    """Convert a record of release 0.1: an upgrade must not send open alerts again."""
+    """Convert a record of release 0.1, so that an upgrade does not send open alerts again."""
     ended_t, blank = state["ended_t"], {"name": "", "value": None, "unit": "", "expected": None}
     event = {
         "event": OPENED if ended_t is None else RESOLVED,

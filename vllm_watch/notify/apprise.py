@@ -1,4 +1,4 @@
-"""Send messages through the library apprise, in threads, because it blocks. Page: docs/notifications.md."""
+"""Send messages through the library apprise, in threads, because it blocks. See docs/notifications.md."""
 
 import asyncio
 import contextlib
@@ -25,7 +25,7 @@ URLS_MAX = 50
 URLS_BYTES_MAX = 64 << 10
 SAID_MAX = 300
 PIECE_CHARACTERS_MIN = 4
-"""Shorter parts are not treated as secrets."""
+"""Shorter parts of a URL are not treated as secrets."""
 
 MISSING = "the library apprise is not installed"
 INSTALL = "pip install 'vllm-watch[apprise]'"
@@ -43,7 +43,7 @@ class Notifier:
         self._settings = settings
         self._tools = tools
         self._busy = False
-        self._taken: tuple[str, set[str]] = "", set()  # a message's key, its URLs that are done
+        self._taken: tuple[str, set[str]] = "", set()  # a message's key, the URLs that accepted it
 
     async def send(self, message: Message) -> base.Sent:
         if self._busy:
@@ -115,13 +115,12 @@ class Notifier:
                 failed.append(f"URL {number} ({_scheme(url)}): {said.text()}")
         self._taken = message.key, taken
         if failed:
-            # The next try is for the failed URLs only.
             text = clean("; ".join(failed), SAID_MAX)
             return base.Sent(outcome=base.UNSURE, text=text)
         return base.Sent(outcome=base.SENT, text=f"{len(urls)} taken")
 
     def _urls(self) -> list[str]:
-        """Read the URLs for each message: tokens may be rotated. Raises WatchError."""
+        """Read the URLs for each message, because tokens may be rotated. Raises WatchError."""
         settings = self._settings
         if settings.urls_file is None:
             name = settings.urls_variable or ""
@@ -205,7 +204,7 @@ class _Said(logging.Handler):
 
 
 def _scheme(url: str) -> str:
-    """Return the scheme. A line without one is not shown: it may be a secret."""
+    """Return the scheme, or "no URL" for a line without one, which may be a secret."""
     found = re.match(r"([a-z0-9]{1,30})://", url)
     return found[1] if found else "no URL"
 

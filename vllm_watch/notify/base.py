@@ -36,7 +36,7 @@ class Sent:
 class Report(NamedTuple):
     """One update of NotifierHealth."""
 
-    outcome: str  # SENT (a message) | FAILED (a try) | DROPPED (notifications) | "" (only the queue's length changed)
+    outcome: str  # SENT | FAILED | DROPPED | "" (only the queue's length changed)
     number: int
     queue: int
     because: str | None  # without secrets

@@ -11,13 +11,13 @@ from vllm_watch.settings.notifications import NotifierSettings
 HOUR_SECONDS = 3600.0
 
 READY_MAX = 5
-"""More groups at once are probably one trouble, so they become a digest."""
+"""More causes or groups at once are probably one fault and become a digest."""
 
 DIGEST_SECONDS = 300.0
-"""At the hourly limit, a digest with a page is sent this long after the last message."""
+"""At the hourly limit, a digest with a critical alert is sent this long after the last message."""
 
 EXPIRE_SECONDS = {"page": 24 * 3600.0, "ticket": 4 * 3600.0, "info": 3600.0}
-"""Unsent notifications are dropped at this age. After a night a page is still news."""
+"""Unsent notifications are dropped at this age. A page is still news after a night."""
 
 CLOCK_SECONDS = 1.0
 """Smaller steps of the clock are ignored."""
@@ -32,7 +32,7 @@ class Item:
 
     phase: str
     alert: Alert
-    late: bool = False  # ended before its opening was sent
+    late: bool = False  # it ended before its opening was sent
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +54,7 @@ def choose(
     sent_t: Sequence[float],
     now_t: float,
 ) -> tuple[Batch | None, float | None]:
-    """Return the batch to send now, or when to ask again. `sent_t`: times of the last hour's messages."""
+    """Return the batch to send now, or when to ask again. `sent_t` has the last hour's messages."""
     groups = _groups(waiting)
     # A time in the future is from before the clock was set back.
     ready = [
@@ -120,7 +120,7 @@ def _groups(waiting: Iterable[Notification]) -> list[_Group]:
 
 
 def _folded(phases: Sequence[Notification]) -> Item:
-    """Fold an alert's phases into one: an unsent opening stays an opening, or becomes a late end."""
+    """Fold an alert's unsent phases into one: an opening stays an opening, or becomes a late end."""
     last, names = phases[-1], {each.phase for each in phases}
     if OPENED not in names or last.phase == OPENED:
         return Item(phase=last.phase, alert=last.alert)

@@ -1,4 +1,4 @@
-"""Derive alerts from the board."""
+"""Derive alerts from the board's results."""
 
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -16,7 +16,7 @@ BLIND_INTERVALS = 10.0
 """If a target is not scraped for this many intervals, the watcher itself has failed."""
 
 FORGOTTEN_SECONDS = 600.0
-"""An incident that is not on the board this long after the start counts as over: targets are found within two minutes."""
+"""An incident not on the board this long after the start counts as over: targets are found within two minutes."""
 
 _QUIET = frozenset(("starting", "sleeping", "down"))
 """States without metrics that are normal or have their own incident."""
@@ -27,7 +27,7 @@ _STEP_OF_VERDICT = {"approve": "approval", "refuse": "refused", "wait": "refused
 
 
 class BoardAlerts:
-    """Derives alerts. `silenced` returns True for a silenced incident's id."""
+    """`silenced` returns True for a silenced incident's id."""
 
     def __init__(
         self, board: Board, silenced: Callable[[str], bool], unreadable_seconds: float
@@ -48,7 +48,7 @@ class BoardAlerts:
         for entry in board.all_entries():
             for each in entry.incidents.open.values():
                 inhibited = each.severity != "page" and not common.isdisjoint(each.related)
-                # People were notified before, and the trouble has not doubled since.
+                # A message was sent, and the trouble has not doubled since.
                 inhibited |= each.recurring is not None and each.recurring.told
                 found.append(Alert(
                     incident=each, group=entry.target.group, restart=self._restart(each),

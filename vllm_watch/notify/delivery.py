@@ -117,7 +117,7 @@ class Delivery:
         dropped = self._ledger.dropped(self._name)
         made = message(key, batch, self._links, dropped=len(dropped), t=time.time())
         self._ledger.bind(of_it, key)
-        # On disk before it is sent.
+        # Write it to disk before it is sent.
         await self._ledger.flush()
         try:
             async with asyncio.timeout(self._settings.timeout_seconds + GRACE_SECONDS):
@@ -129,7 +129,7 @@ class Delivery:
             await self._ledger.flush()
             self._succeeded()
             return 0.0
-        # It may have been accepted, so it must not change.
+        # A begun message may have been accepted, so it must not change.
         begun = any(each.message == key for each in of_it)
         return await self._failed(sent, of_it, begun=begun)
 
@@ -151,7 +151,7 @@ class Delivery:
         elif sent.outcome == base.UNSENT and not begun:
             self._ledger.bind(of_it, None)
         wait = min(AGAIN_SECONDS_FIRST * 2.0 ** min(self._tries - 1, 20), AGAIN_SECONDS_MAX)
-        wait *= random.uniform(0.5, 1.0)  # noqa: S311 - no secret
+        wait *= random.uniform(0.5, 1.0)  # noqa: S311
         wait = max(wait, min(sent.retry_after_seconds, RETRY_AFTER_SECONDS_MAX))
         self._not_before_s = time.monotonic() + wait
         if self._failing != sent.text:
@@ -166,7 +166,7 @@ class Delivery:
 
 
 def _key(notifier: str, batch: Batch) -> str:
-    """Return an idempotency key: equal notifications have equal keys."""
+    """Return an idempotency key; equal notifications have equal keys."""
     names = sorted((each.alert.id, each.name) for each in batch.notifications)
     what = "\n".join([notifier, *(f"{alert_id} {name}" for alert_id, name in names)])
     return hashlib.sha256(what.encode()).hexdigest()[:32]

@@ -1,6 +1,6 @@
-"""Report incidents as Events of the engine's pod (`kubectl describe pod`). Page: docs/notifications.md.
+"""Report incidents as Events of the engine's pod (`kubectl describe pod`). See docs/notifications.md.
 
-Events are hints that expire, so none is kept on disk. An Event's name derives from its content, so each Event exists once.
+Events are hints that expire, so none is kept on disk. An Event's name is a hash of its content, so each exists once.
 """
 
 import asyncio
@@ -108,7 +108,7 @@ class Events:
 
 
 async def post(api: Api, event: IncidentEvent, pod: Pod) -> Answer:
-    """Write an Event. Raises KubernetesError if there is no answer."""
+    """Write an Event. Raises KubernetesError if there is no response."""
     namespace, name = pod[0] or api.access.namespace, pod[1]
     folder = f"/api/v1/namespaces/{namespace}"
     found = await api.get(f"{folder}/pods/{name}")
@@ -157,7 +157,7 @@ def _message(event: IncidentEvent) -> str:
 
 
 def check(settings: KubernetesEvents, tools: base.Tools) -> list[Finding]:
-    """Check the access to the API."""
+    """Check the access to the API server."""
     if settings.pod.startswith("$") and not _own_pod(settings, tools):
         text = f"the environment has no {settings.pod[1:]}"
         return [Finding(ok=False, text=text, remedy="set it from metadata.name, or name the pod")]

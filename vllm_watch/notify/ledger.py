@@ -1,4 +1,4 @@
-"""Notifications that were sent or are queued. Memory is authoritative, so a full disk loses no message."""
+"""Keep notifications that were sent or are queued. Memory is authoritative, so a full disk loses no message."""
 
 import asyncio
 import contextlib
@@ -31,7 +31,7 @@ class Ledger:
         self._of: dict[
             str, dict[str, dict[str, Notification]]
         ] = {}  # notifier → alert id → name of the phase
-        self._dirty: dict[Key, Notification | None] = {}  # None: to be deleted
+        self._dirty: dict[Key, Notification | None] = {}  # to be written; None: deleted
         self._writing = asyncio.Lock()
 
     async def open(self) -> None:
@@ -55,7 +55,7 @@ class Ledger:
         return list(self._of.get(notifier, {}).get(alert_id, {}).values())
 
     def lasting(self, notifier: str) -> list[Alert]:
-        """Return the alerts known as open, as they were last sent."""
+        """Return the open alerts, as they were last sent."""
         return [
             next(reversed(phases.values())).alert
             for phases in self._of.get(notifier, {}).values()
@@ -67,7 +67,6 @@ class Ledger:
         return sorted(waiting, key=lambda each: each.t)
 
     def sent_t(self, notifier: str, now_t: float) -> list[float]:
-        """Return the times of the last hour's messages."""
         recent = {
             each.message: each.sent_t
             for each in self._all(notifier)
@@ -96,13 +95,13 @@ class Ledger:
                 self._hold(replace(each, alert=alert))
 
     def bind(self, notifications: Iterable[Notification], message: str | None) -> None:
-        """Bind notifications to a message that was begun; to None if it was certainly not sent."""
+        """Bind notifications to a message that was begun, or to None if it was certainly not sent."""
         self._put(replace(each, message=message) for each in notifications)
 
     def sent(
         self, notifications: Iterable[Notification], dropped: Iterable[Notification], message: str, t: float
     ) -> None:  # fmt: skip
-        """Note a sent message, which also reported the `dropped`."""
+        """Record a sent message, which also reported the `dropped`."""
         self._put(replace(each, message=message, sent_t=t) for each in notifications)
         self._put(replace(each, message=f"{DROPPED} {message}") for each in dropped)
 
@@ -148,7 +147,6 @@ class Ledger:
             self._dirty.update((each.key, None) for each in phases.values())
 
     async def flush(self) -> None:
-        """Write changes. Those that fail stay pending."""
         async with self._writing:
             dirty, self._dirty = self._dirty, {}
             if self._table is None or not dirty:
@@ -157,7 +155,7 @@ class Ledger:
                 if not await self._table.write(_rows(dirty)):
                     dirty = {**{each.key: each for each in self._all()}, **dirty}
                     await self._table.write(_rows(dirty))
-            except StateError:  # already logged
+            except StateError:
                 self._dirty = {**dirty, **self._dirty}
 
 

@@ -1,11 +1,11 @@
-"""Make foreign text safe for a message: one bounded line, without secrets, inert in Markdown."""
+"""Make untrusted text safe for a message: one short line, without secrets and without effect in Markdown."""
 
 import re
 
 from vllm_watch.support.redaction import beginning, redacted
 from vllm_watch.support.visible import visible_lines
 
-# Includes chat dialects: ~~struck~~, ||hidden||, <!channel>.
+# Includes marks of chat services: ~~struck~~, ||hidden||, <!channel>.
 _MARKS = re.compile(r"([\\`*_\[\]<>#|~&])")
 _MENTION = re.compile(r"@(?=\w)")
 

@@ -21,7 +21,7 @@ class Notification:
 
     notifier: str
     name: str  # such as "reminder 2"
-    t: float  # due since
+    t: float  # when it fell due
     alert: Alert
     sent_t: float | None = None  # None: queued
     message: str | None = None  # key of its message

@@ -65,7 +65,7 @@ def _is_of(settings: NotifierSettings, alert: Alert) -> bool:
 
 
 def _is_news(alert: Alert, known: Sequence[Notification]) -> bool:
-    """Return True if restart advice or a cause is new, so that the last message misleads."""
+    """Return True if restart advice or the cause is new, so that the last message misleads."""
     told, now = [each.alert.incident for each in known], alert.incident
     advised = now.restart_advised and not any(each.restart_advised for each in told)
     named = now.cause != UNKNOWN and all(each.cause == UNKNOWN for each in told)

@@ -1,4 +1,4 @@
-"""Send messages as a signed POST of JSON. Page: docs/notifications.md."""
+"""Send messages as a signed POST of JSON. See docs/notifications.md."""
 
 import asyncio
 import json
@@ -54,7 +54,7 @@ class Notifier:
         return found
 
     def _headers(self, key: str, body: bytes, now: float) -> dict[str, str]:
-        """Read the secrets for each message: they may be rotated."""
+        """Read the secrets for each message, because they may be rotated."""
         settings = self._settings
         secret = None
         if settings.secret_file is not None:

@@ -63,7 +63,7 @@ class Message:
 
 
 def message(key: str, batch: Batch, links: Links, *, dropped: int, t: float) -> Message:
-    """Return the message, which reports `dropped` alerts too."""
+    """Return the message, which also reports `dropped` alerts."""
     shown = tuple(_without_secrets(each) for each in batch.items[:ITEMS_SHOWN])
     batch = replace(batch, items=(*shown, *batch.items[ITEMS_SHOWN:]))
     first = batch.items[0]
@@ -247,7 +247,7 @@ def _story(incident: Incident) -> Story:
 
 
 def clock(t: float) -> str:
-    """Format a time with its day: messages are read late."""
+    """Format a time with its day, as messages are read late."""
     return datetime.fromtimestamp(t, UTC).strftime("%a %d %b %H:%M UTC")
 
 

@@ -9,7 +9,7 @@ from vllm_watch.preflight.sizing import GIB
 
 _FILES_NAMED = 3
 _NO_WEIGHTS = ("dummy", "tensorizer", "runai_streamer", "runai_streamer_sharded", "sharded_state", "fastsafetensors")  # fmt: skip
-"""These load formats do not read the checkpoint's files."""
+"""Load formats that do not read the checkpoint's files."""
 
 
 def check_files(facts: Facts) -> Iterator[Finding]:
@@ -38,7 +38,7 @@ def check_files(facts: Facts) -> Iterator[Finding]:
 
 
 def check_token(facts: Facts) -> Iterator[Finding]:
-    """A missing token may be fine: only the hub knows if the model is gated."""
+    """Check for a Hugging Face token. A missing one may be fine: only the hub knows if the model is gated."""
     if facts.files is None or not _fetches(facts):
         return
     if facts.token:

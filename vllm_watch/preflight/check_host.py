@@ -15,7 +15,7 @@ NCCL_BYTES_PER_RANK = 10 * MIB
 
 # CUDA major release → oldest driver that runs it. Source: NVIDIA's CUDA compatibility guide.
 _DRIVERS = {11: (450, 80), 12: (525, 60), 13: (580, 65)}
-# (CUDA major, minor) → driver released with it: with older ones, runtime compilation may fail.
+# (CUDA major, minor) → driver released with it: with older drivers, runtime compilation may fail.
 _TOOLKIT_DRIVERS = {
     (11, 8): 520, (12, 0): 525, (12, 1): 530, (12, 2): 535, (12, 3): 545, (12, 4): 550, (12, 5): 555,
     (12, 6): 560, (12, 8): 570, (12, 9): 575, (13, 0): 580, (13, 1): 590,

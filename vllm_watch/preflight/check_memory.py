@@ -39,7 +39,7 @@ def is_short(facts: Facts, judged: GpuHolders) -> bool:
 
 
 def memory_missing(facts: Facts) -> str:
-    """Name the GPUs that lack memory for the launch, and its holders; "" if none does."""
+    """Name the GPUs that lack memory for the launch, and the memory's holders; "" if none does."""
     if not facts.gpus or len(taken(facts)) < ranks_here(facts):
         return ""
     short = []

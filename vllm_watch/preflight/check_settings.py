@@ -8,7 +8,7 @@ from vllm_watch.preflight.facts import Facts
 from vllm_watch.preflight.findings import OK, PROBLEM, UNKNOWN, WARNING, Finding, Fix
 from vllm_watch.preflight.visible_gpus import taken
 
-# Config keys from which vLLM takes a model's own limit.
+# Config keys from which vLLM takes a model's context limit.
 _LENGTH_KEYS = (
     "max_position_embeddings", "n_positions", "max_seq_len", "seq_length", "model_max_length",
     "max_sequence_length", "max_seq_length", "seq_len",

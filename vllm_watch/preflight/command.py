@@ -64,7 +64,7 @@ class Command:
         return default if value is None else value.lower() not in ("false", "0", "no")
 
     def whole(self, name: str, default: int) -> int:
-        """Return the default for an invalid number: another check reports it."""
+        """Return a flag as an integer; for an invalid number, which another check reports, return the default."""
         value = self.flags.get(name, "")
         return int(value) if is_whole(value) else default
 
@@ -83,7 +83,6 @@ class Command:
         return " ".join([*before, *map(shlex.quote, safe_arguments(tuple(words)))])
 
     def without(self, name: str) -> str | None:
-        """Return the command without this flag; None if it lacks it."""
         at = self._at(name)
         if at is None:
             return None

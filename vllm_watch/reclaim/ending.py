@@ -10,13 +10,13 @@ from vllm_watch.errors import WatchError
 from vllm_watch.sources.processes import ProcessFacts, ProcReader
 
 SAME_START_SECONDS = 2.0
-"""Two readers of one start time may each be off by a second. A PID is not reused that soon."""
+"""Start times that differ by less are the same: readers may be off by a second. A PID is not reused that soon."""
 
 _CLOSED = -1
 
 
 class Pinned:
-    """A pinned process; it must be closed."""
+    """A process pinned by a pidfd; close it."""
 
     def __init__(self, descriptor: int, facts: ProcessFacts) -> None:
         self.facts = facts
@@ -59,7 +59,7 @@ class Pinned:
         return facts.state if facts is not None and self._is_there() else None
 
     def _is_there(self) -> bool:
-        """Return True until it is reaped; no other process gets its PID before."""
+        """Return True until it is reaped; before that, no other process gets its PID."""
         try:
             return self.send(0)
         except PermissionError:
@@ -72,7 +72,7 @@ class Pinned:
 
 
 def pin(pid: int, create_time: float | None, procfs: Path = Path("/proc")) -> Pinned | None:
-    """Pin the process. Return None if no process of our namespace has this PID and start time. Raises WatchError if the kernel has no pidfd."""
+    """Pin the process; None if our namespace has none with this PID and start time. Raises WatchError if the kernel has no pidfd."""
     try:
         descriptor = os.pidfd_open(pid)
     except ProcessLookupError:
@@ -83,7 +83,7 @@ def pin(pid: int, create_time: float | None, procfs: Path = Path("/proc")) -> Pi
             "a Linux of 5.3 or later is needed, and a sandbox that lets pidfd_open pass; end it by hand",
         ) from error
     facts = ProcReader(procfs).read(pid)
-    # The process was alive after the read, so the facts are its own.
+    # If it is alive after the read, the facts are its own.
     pinned = None if facts is None else Pinned(descriptor, facts)
     if pinned is None or not pinned.lives() or not _started(pinned.facts, create_time):
         os.close(descriptor)

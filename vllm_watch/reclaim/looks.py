@@ -1,4 +1,4 @@
-"""Sample one holder until the plan is certain."""
+"""Sample a process that holds GPU memory until the plan to end it is certain."""
 
 import asyncio
 import os
@@ -22,7 +22,7 @@ SAMPLE_SECONDS = 1.0
 
 
 class Looks:
-    """Victims are pinned when a sample first names them."""
+    """A process to end is pinned by a pidfd when a sample first names it."""
 
     def __init__(self, pid: int, read: Callable[[], Awaitable[GpuReading]], limits: Limits) -> None:
         self.pid = pid
@@ -33,7 +33,7 @@ class Looks:
         self._pins: dict[tuple[int, float | None], Pinned] = {}
 
     async def until_certain(self, seconds: float) -> Plan | Refusal:
-        """Sample until a plan is confirmed, or it is refused for `seconds`. Raises WatchError if the GPUs cannot be read."""
+        """Sample until a plan is confirmed, or refused for `seconds`. Raises WatchError if the GPUs cannot be read."""
         began_s = time.monotonic()
         while True:
             found, confirmed = await self._sample()
@@ -119,7 +119,7 @@ def _not_ours(victim: Victim) -> Refusal:
 
 
 def user_name(uid: int) -> str:
-    """Return the user's name, or the number without one."""
+    """Return the user's name, else the number."""
     with suppress(KeyError):
         return pwd.getpwuid(uid).pw_name
     return str(uid)

@@ -1,4 +1,4 @@
-"""Plan which processes to end: only those judged stale on all their GPUs, in more than one sample; never the watcher's own."""
+"""Plan which processes to end: only those judged stale on all their GPUs, in several samples; never the watcher's own."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ from vllm_watch.signals.holders.records import (
 from vllm_watch.signals.holders.words import size
 
 CONFIRM_SECONDS = 2.0
-"""A plan must stay the same this long: one instant proves nothing."""
+"""A plan must stay the same this long: one sample proves nothing."""
 
 TREE_MAX = 4096
 """More descendants mean a loop in the data."""
@@ -37,7 +37,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Victim:
-    """One holder of GPU memory, with all its GPUs."""
+    """A process that holds GPU memory, with all its GPUs."""
 
     pid: int  # as `gpus` shows it
     parts: tuple[Part, ...]  # largest first
@@ -56,14 +56,14 @@ class Victim:
 
     @property
     def bytes(self) -> int | None:
-        """None: the driver does not report it."""
+        """Sum over the GPUs; None if unknown."""
         held = [part.holder.process.used_bytes for part in self.parts]
         return None if None in held else sum(filter(None, held))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """The requested process is first. `left`: descendants with GPU memory that are not ended; `others`: unrelated stale processes."""
+    """The processes to end, the requested one first. `left`: descendants with GPU memory that stay; `others`: unrelated stale processes."""
 
     victims: tuple[Victim, ...]
     left: tuple[Victim, ...] = ()
@@ -79,7 +79,7 @@ class Plan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refusal:
-    """A refusal to end anything."""
+    """Why no process may be ended."""
 
     cause: str
     remedy: str
@@ -88,14 +88,14 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Surroundings:
-    """/proc around the watcher, in our PID namespace."""
+    """The watcher's PID and all parents, in our PID namespace."""
 
     parents: Mapping[int, int]  # of all processes
     own_pid: int
 
 
 class Sightings:
-    """Confirms a plan over several samples."""
+    """Confirms that a plan stays the same."""
 
     def __init__(self) -> None:
         self._seen: tuple[frozenset[tuple[object, ...]], float] | None = None  # key, since
@@ -144,7 +144,7 @@ def plan(pid: int, gpus: Sequence[GpuHolders], around: Surroundings) -> Plan | R
 
 
 def victims(gpus: Sequence[GpuHolders]) -> dict[int, Victim]:
-    """Return all holders by PID. A holder on MIG slices is not counted on their parent GPU."""
+    """Return all processes with GPU memory by PID. Memory on MIG slices is not counted for the parent GPU."""
     parts: dict[int, list[Part]] = {}
     for gpu in gpus:
         for holder in gpu.holders or ():

@@ -25,7 +25,7 @@ INTENT, TERM, KILL, OUTCOME = "reclaim_intent", "reclaim_term", "reclaim_kill", 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Patience:
-    """Limits of the waits."""
+    """Timeouts of a reclaim."""
 
     term_seconds: float = 10.0
     kill_seconds: float = KILL_SECONDS
@@ -34,7 +34,7 @@ class Patience:
 
 @dataclass(slots=True, kw_only=True)
 class Ended:
-    """`by` None: the process did not end."""
+    """How one process ended; `by` is None if it did not."""
 
     pid: int
     by: str | None = None  # "term" | "kill"
@@ -58,7 +58,7 @@ class Outcome:
 
 @dataclass(slots=True, kw_only=True)
 class Reclaim:
-    """A confirmed reclaim. `journal` None: not journaled."""
+    """A confirmed reclaim; `journal` is None if it is not journaled."""
 
     plan: Plan
     pins: Mapping[int, Pinned]  # by the victim's PID
@@ -146,13 +146,13 @@ class Reclaim:
 
 
 def why(victim: Victim) -> str:
-    """Return why the victim is stale."""
+    """Return why the process is stale."""
     judged = victim.holder.judged
     return f"{judged.reason}: {'; '.join(judged.evidence)}"
 
 
 def held(victim: Victim) -> str:
-    """Return the victim's memory per GPU."""
+    """Return the process's memory per GPU."""
     return ", ".join(
         f"{size(part.holder.process.used_bytes)} on GPU {part.gpu_index}" for part in victim.parts
     )
@@ -178,7 +178,7 @@ def said(outcome: Outcome) -> str:
 
 
 def _title(victim: Victim) -> str:
-    """Arguments may hold secrets, so only the program's name or title is shown."""
+    """Return only the program's name or title: arguments may hold secrets."""
     process = victim.holder.process
     title = process.cmdline[0] if process.cmdline else process.name
     return f" ({title.rpartition('/')[2][:TITLE_CHARACTERS]})" if title else ""

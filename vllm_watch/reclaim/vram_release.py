@@ -1,6 +1,6 @@
 """Wait until the driver has released ended processes' GPU memory.
 
-A zombie keeps its GPU memory, and a context can outlive its process. So memory that no process explains is compared, too.
+A zombie keeps its GPU memory, and a CUDA context can outlive its process. So memory that no process explains is compared, too.
 """
 
 import asyncio
@@ -21,30 +21,30 @@ INTERVAL_SECONDS = 0.5
 """A sample costs some milliseconds, and a person waits."""
 
 LEFT_BYTES_MAX = unaccounted.BASE_BYTES
-"""A driver's own bookkeeping varies by this much."""
+"""The driver's own bookkeeping varies by this much."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claim:
-    """The processes' memory on one GPU or MIG slice before they were ended."""
+    """The memory of the processes to end on one GPU or MIG slice."""
 
     index: int
     uuid: str
     name: str | None
     held: tuple[ProcessSample, ...]
     used_bytes: int | None  # of the whole GPU
-    unexplained_bytes: int | None  # used minus all holders'; None if unknown
+    unexplained_bytes: int | None  # used by no listed process; None if unknown
 
     @property
     def held_bytes(self) -> int | None:
-        """None: the driver does not report it."""
+        """Sum over the processes; None if unknown."""
         held = [each.used_bytes for each in self.held]
         return None if None in held else sum(bytes_ or 0 for bytes_ in held)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuRelease:
-    """One GPU's memory before and now. `released` None: unknown."""
+    """One GPU's memory before and now. `released` is None if unknown."""
 
     index: int
     uuid: str
@@ -79,7 +79,7 @@ class Release:
 
 
 def claims(gpus: Sequence[GpuSample], pids: Collection[int]) -> tuple[Claim, ...]:
-    """Return the memory of `pids` (as in NVML). Holders on MIG slices are not counted on the parent GPU."""
+    """Return the memory of `pids` (as in NVML). Memory on MIG slices is not counted for the parent GPU."""
     found = [
         Claim(
             index=gpu.index, uuid=gpu.uuid, name=gpu.name, used_bytes=gpu.memory_used_bytes,
@@ -93,7 +93,7 @@ def claims(gpus: Sequence[GpuSample], pids: Collection[int]) -> tuple[Claim, ...
 
 
 def judge(wanted: Sequence[Claim], gpus: Sequence[GpuSample] | None, text: str = "") -> Release:
-    """Compare the claims with a sample. `gpus` None: unreadable, for the reason in `text`."""
+    """Compare the claims with a sample. `gpus` is None if unreadable, for the reason `text`."""
     now = {gpu.uuid: gpu for gpu in gpus or ()}
     why = text or "the GPU is not listed any more"
     return Release(gpus=tuple(_judged(claim, now.get(claim.uuid), why) for claim in wanted))

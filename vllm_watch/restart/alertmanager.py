@@ -83,7 +83,7 @@ def _line(text: str) -> str:
 
 
 def target_of(alert: Alert, targets: Iterable[Target]) -> Target | None:
-    """Return the target named by label `target`, else the only one that matches `instance` by name or address."""
+    """Return the target that label `target` names, else the only one with name or address `instance`."""
     known = {each.name: each for each in targets}
     name = alert.labels.get("target")
     if name:
@@ -156,7 +156,7 @@ class AlertRequests:
         return "cancelled"
 
     async def _was_restarted(self, target: Target, alert: Alert) -> bool:
-        """Return True if any trigger restarted the target in this episode: the alert keeps firing for a while."""
+        """Return True if any trigger restarted the target since the alert began, as it fires a while longer."""
         attempts = await self._journal.attempts(target.group, time.time() - HISTORY_SECONDS)
         return any(
             each.helped_since(target.name, alert.began_t)

@@ -31,10 +31,10 @@ UNCERTAIN_SECONDS = 86400.0
 """Each start of the watcher verifies an uncertain attempt again, up to this age."""
 
 AHEAD_SECONDS = 60.0
-"""An attempt dated further ahead than this was written under another clock."""
+"""An attempt dated further in the future was written under a wrong clock."""
 
 UNWATCHED_SECONDS = 3600.0
-"""A resumed attempt waits this long for its target: discovery takes minutes, and an evicted pod never comes back."""
+"""A resumed attempt waits this long for its target: discovery takes minutes, but an evicted pod never comes back."""
 
 
 class Attempts:
@@ -70,13 +70,12 @@ class Attempts:
         return self._running[target][0].attempt.id if target in self._running else None
 
     def newest(self, stored: Iterable[Attempt]) -> tuple[Attempt, ...]:
-        """Return the latest state of each attempt, which may not be on disk yet."""
         return self._pending.newest(stored)
 
     async def without_future(
         self, attempts: Iterable[Attempt], now_t: float
     ) -> tuple[Attempt, ...]:
-        """Give attempts dated in the future the current time: a clock a year ahead would block restarts for a year."""
+        """Set the times of attempts from the future to now: a clock a year ahead would block restarts for a year."""
         known = []
         for attempt in attempts:
             ahead_s = attempt.acted_t - now_t
@@ -91,7 +90,7 @@ class Attempts:
         return tuple(known)
 
     async def let_hooks_end(self) -> None:
-        """Call no more hooks and wait for running ones: half a restart would leave an engine down."""
+        """Call no more hooks and wait for running ones, because half a restart would leave an engine down."""
         self._stopping = True
         running = {restart for restart, _ in self._running.values()}
         for restart in running:
@@ -119,7 +118,7 @@ class Attempts:
         self, attempt: Attempt, calls: Sequence[tuple[HookCall, Hook]], settings: RestartSettings,
         lock: Lock | None, recheck: Recheck, changed: Changed = unchanged,
     ) -> None:  # fmt: skip
-        """Write the intent, then run the attempt in the background; the first call must be the target's own. Raises JournalError."""
+        """Write the intent, then run the attempt in the background. The first call must be the target's own. Raises JournalError."""
         if any(name in self._running for name in attempt.names):
             raise RuntimeError(f"{attempt.target} has an attempt that is not over")
         restart = self._restart(attempt, settings)
@@ -128,7 +127,7 @@ class Attempts:
         try:
             await restart.intend()
         except BaseException as error:
-            # The intent may still be on disk: a failed flush does not prove otherwise.
+            # The intent may be on disk although the write failed.
             text = error.cause if isinstance(error, JournalError) else "it was interrupted"
             ended = replace(attempt, state="cancelled", ended_t=time.time(), text=text)
             self._pending.add(ended)
@@ -137,7 +136,7 @@ class Attempts:
         self._start(restart, partial(restart.run, calls, lock, recheck, changed), settings, lock)
 
     async def resume(self) -> None:
-        """Resume attempts of an earlier run; no hook is called again. `resumed` stays False while the journal cannot be read."""
+        """Resume attempts of an earlier run without calling hooks. `resumed` stays False while the journal cannot be read."""
         try:
             stored = await self._journal.attempts()
         except JournalError as error:
@@ -267,7 +266,7 @@ class Attempts:
             for each in attempt.names:
                 self._running.pop(each, None)
                 self._targets.restarting(each, attempt)
-            # An attempt interrupted after the call keeps its lock: the server may be loading. The next run resumes both.
+            # An attempt interrupted after the call keeps its lock, because the server may be loading. The next run resumes both.
             if lock is not None and not (attempt.open and attempt.spent):
                 rest_seconds = settings.lock.release_delay_seconds
                 await lock.release(rest_seconds, used=attempt.spent, ended=attempt)
@@ -293,7 +292,7 @@ def _to_verify_again(attempt: Attempt) -> bool:
 
 
 async def _renew(lock: Lock | None) -> None:
-    """Renew the lock until cancelled. A failure is only logged, because `still_ours` is checked before each call."""
+    """Renew the lock until cancelled. A failure is only logged, because `still_ours` is checked before each hook call."""
     was: bool | None = True
     while lock is not None:
         await asyncio.sleep(lock.ttl_seconds * RENEW_SHARE)

@@ -49,7 +49,7 @@ class Backends:
             await self._session.close()
 
     def hook(self, name: str) -> Hook | None:
-        """Return the hook, the same object until its settings change: some hooks hold state."""
+        """Return the hook, the same object until its settings change, because some hooks hold state."""
         wanted = self._config.hooks.by_name().get(name)
         if wanted is None:
             return None

@@ -1,6 +1,6 @@
 """Ask Prometheus whether a query or an alert blocks a restart.
 
-A missing answer blocks it too. Source: kured's alert gate.
+A missing answer also blocks it. Source: kured's alert gate.
 """
 
 import asyncio
@@ -15,7 +15,7 @@ from vllm_watch.restart.facts import Answer
 from vllm_watch.settings.restart import BlockersSettings
 from vllm_watch.support import json_text, regular_file
 
-ANSWER_BYTES_MAX = 4 << 20  # a query with more series blocks anyway
+ANSWER_BYTES_MAX = 4 << 20  # a longer result also blocks
 _TOKEN_BYTES_MAX = 8192
 _NAMED = 3
 
@@ -78,7 +78,7 @@ async def _get(
         url, params=query, headers=headers, timeout=timeout, allow_redirects=False
     ) as response:
         body = await http_answer.body(response, ANSWER_BYTES_MAX)
-    if response.status != 200:  # noqa: PLR2004 - HTTP
+    if response.status != 200:  # noqa: PLR2004
         raise ValueError(f"answers with HTTP {response.status}")
     document = json_text.read(body)
     if document["status"] != "success":

@@ -1,7 +1,7 @@
 """The guard's checks: each returns why a server must not be restarted now, or None. Pure.
 
-Each function's name is a value of the metric label `blocker`. Sources: kured (windows, alerts that fail closed, lock), Home Assistant's
-supervisor (budget), medik8s (minimum healthy), NVSentinel (dry run, breaker).
+Each function's name is a value of the metric label `blocker`. Sources: kured (windows, alerts that fail closed, lock), Home
+Assistant's supervisor (budget), medik8s (minimum healthy), NVSentinel (dry run, breaker).
 """
 
 from collections.abc import Callable
@@ -25,10 +25,10 @@ NOT_RESTARTABLE = {
 """States in which a restart does not help; a person may override only `unknown`."""
 
 WORKS = frozenset(("serving", "prefilling", "overloaded", "collapsed"))
-"""States in which an engine makes progress. `idle` is not among them: a rank without work proves nothing about its gang."""
+"""States in which an engine makes progress. `idle` is not one: an idle rank proves nothing about the ranks it steps with."""
 
 NOT_URGENT_KINDS = frozenset({"host_memory_growth"})
-"""Incidents that do no harm for hours, so their restart waits for a window."""
+"""Kinds of incidents that do no harm for hours, so their restart waits for a window."""
 
 _ENDED = {
     "did_not_help": "did not help",
@@ -49,7 +49,7 @@ Check = Callable[[RestartRequest, RestartSettings, Facts], Refusal | None]
 
 
 def mode(request: RestartRequest, settings: RestartSettings, facts: Facts) -> Refusal | None:
-    """Restarts must be on, with a hook."""
+    """Restarts must be on and have a hook."""
     if settings.mode == "off":
         return Refusal("restarts are off (restart.mode)")
     if not settings.hook:
@@ -104,7 +104,7 @@ def _what(request: RestartRequest) -> str:
 
 
 def pause(request: RestartRequest, settings: RestartSettings, facts: Facts) -> Refusal | None:
-    """No restart while a person has paused them."""
+    """No person may have paused restarts."""
     held = facts.pause
     if held is None or (held.until_t is not None and held.until_t <= facts.t):
         return None
@@ -112,7 +112,7 @@ def pause(request: RestartRequest, settings: RestartSettings, facts: Facts) -> R
 
 
 def freeze(request: RestartRequest, settings: RestartSettings, facts: Facts) -> Refusal | None:
-    """No restart in freezes and deny_windows, unless a person overrides them."""
+    """The time must not be in a freeze or deny_window, unless a person overrides it."""
     if request.person is not None and request.override_reason:
         return None
     holding = (
@@ -131,7 +131,7 @@ def freeze(request: RestartRequest, settings: RestartSettings, facts: Facts) -> 
 
 
 def window(request: RestartRequest, settings: RestartSettings, facts: Facts) -> Refusal | None:
-    """Restarts happen only in restart.windows, if any are set."""
+    """The time must be in one of restart.windows, if any are set."""
     if request.person is not None and request.override_reason:
         return None
     if not settings.windows:
@@ -157,7 +157,7 @@ def _not_urgent(request: RestartRequest, settings: RestartSettings) -> Refusal |
 def engine_state(
     request: RestartRequest, settings: RestartSettings, facts: Facts
 ) -> Refusal | None:
-    """Do not interrupt loading or a deliberate state."""
+    """The server must not be loading or deliberately inactive."""
     state = facts.state or "unknown"
     if (
         facts.asker is not None
@@ -183,7 +183,7 @@ def journal(request: RestartRequest, settings: RestartSettings, facts: Facts) ->
 
 
 def under_way(request: RestartRequest, settings: RestartSettings, facts: Facts) -> Refusal | None:
-    """One attempt per server at a time, verification included."""
+    """No other attempt for the server may be running or in verification."""
     if facts.busy is not None:
         return Refusal(f"attempt {facts.busy} is not verified yet")
     for attempt in facts.attempts or ():
@@ -193,7 +193,7 @@ def under_way(request: RestartRequest, settings: RestartSettings, facts: Facts) 
 
 
 def cooldown(request: RestartRequest, settings: RestartSettings, facts: Facts) -> Refusal | None:
-    """Wait for the last restart to take effect."""
+    """The group's last restart must have had time to take effect."""
     last_t = max((each.acted_t for each in _counted(facts)), default=None)
     if last_t is None:
         return None
@@ -205,7 +205,7 @@ def cooldown(request: RestartRequest, settings: RestartSettings, facts: Facts) -
 
 
 def budget(request: RestartRequest, settings: RestartSettings, facts: Facts) -> Refusal | None:
-    """Limit restarts per hour and day: a restart that must be repeated is not a cure."""
+    """Restarts are limited per hour and day, because a restart that must be repeated is not a cure."""
     limits = (
         (settings.budget_per_hour, HOUR_SECONDS, "hour"),
         (settings.budget_per_day, DAY_SECONDS, "day"),
@@ -243,7 +243,7 @@ def _served(request: RestartRequest, attempt: Attempt) -> bool:
 def start_failure(
     request: RestartRequest, settings: RestartSettings, facts: Facts
 ) -> Refusal | None:
-    """Do not retry a start that cannot succeed."""
+    """The last start must not have failed for a lasting reason."""
     if facts.start_failure is None:
         return None
     return Refusal(f"it cannot start as it is configured: {facts.start_failure}")
@@ -263,14 +263,14 @@ def new_version(request: RestartRequest, settings: RestartSettings, facts: Facts
 
 
 def protection(request: RestartRequest, settings: RestartSettings, facts: Facts) -> Refusal | None:
-    """Mode auto needs protection against two restarts at once."""
+    """In mode auto, something must prevent two restarts at once."""
     if request.person is not None or settings.mode != "auto" or settings.protected:
         return None
     return Refusal("mode auto needs a blocker query, a lock, or an explicit peers: none")
 
 
 def peers(request: RestartRequest, settings: RestartSettings, facts: Facts) -> Refusal | None:
-    """Enough of the group must stay healthy."""
+    """Enough other servers of the group must be healthy."""
     if settings.peers == "none":
         return None
     seen = facts.peers
@@ -293,7 +293,7 @@ def hook(request: RestartRequest, settings: RestartSettings, facts: Facts) -> Re
 
 
 def blockers(request: RestartRequest, settings: RestartSettings, facts: Facts) -> Refusal | None:
-    """Every blocker must answer and allow the restart."""
+    """Every blocker in Prometheus must answer and allow the restart."""
     for answer in facts.blockers or ():
         if answer.allows is not True:
             return Refusal(f"{answer.name}: {answer.text}")
@@ -301,7 +301,7 @@ def blockers(request: RestartRequest, settings: RestartSettings, facts: Facts) -
 
 
 def gang(request: RestartRequest, settings: RestartSettings, facts: Facts) -> Refusal | None:
-    """A refusal for one gang member blocks all."""
+    """No member of the gang (ranks that step together) may be refused."""
     for answer in facts.gang or ():
         if answer.allows is not True:
             return Refusal(f"{answer.name} of its gang: {answer.text}")
@@ -320,11 +320,11 @@ CHECKS: tuple[Check, ...] = (
     breaker, start_failure, new_version, protection, peers,
 )  # fmt: skip
 ASKED: tuple[Check, ...] = (hook, blockers, gang, lock)
-"""Checks that cost a call; they run after all others passed."""
+"""Checks that call other programs, after all others passed."""
 
 
 def _counted(facts: Facts) -> list[Attempt]:
-    """Return spent and open attempts: without the open ones, two servers of a group could pass at once."""
+    """Return attempts that called a hook, and open ones, so that two servers of a group cannot pass at once."""
     return [attempt for attempt in facts.attempts or () if attempt.spent or attempt.open]
 
 

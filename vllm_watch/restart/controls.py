@@ -1,4 +1,4 @@
-"""State that outlives the watcher: pause, silences, approvals, breaker resets, versions seen.
+"""Hold state that outlives the watcher: pause, silences, approvals, breaker resets, versions seen.
 
 While it cannot be read, `known` is False and the guard refuses.
 """
@@ -16,14 +16,14 @@ SILENCES_MAX = 1000
 
 
 class Controls:
-    """The journal's entries, cached. Every writer raises JournalError."""
+    """The journal's standing entries, cached. Every writer raises JournalError."""
 
     def __init__(self, journal: Journal, version: str) -> None:
         self._journal = journal
         self._version = f"version {version}"
         self._entries: dict[str, dict[str, Any]] = {}
         self.tokens: Mapping[str, TokenFile] | None = None  # by person; None: unknown
-        self._void: set[str] = set()  # revoked, but still in the journal
+        self._void: set[str] = set()  # revoked entries that are still in the journal
         self.known = False
 
     async def load(self, now_t: float) -> None:
@@ -69,7 +69,7 @@ class Controls:
         return Pause(actor=actor, reason=reason, until_t=until_t)
 
     async def set_pause(self, pause: Pause | None) -> None:
-        """Pause, or resume with None. Raises JournalError: an unwritten pause would not last."""
+        """Pause restarts, or resume them with None. Raises JournalError, as an unwritten pause would not last."""
         entry = None if pause is None else {
             "actor": pause.actor, "reason": pause.reason, "until_t": pause.until_t,
         }  # fmt: skip
@@ -112,7 +112,7 @@ class Controls:
         await self._set(name, {"actor": actor, "t": now_t, "token": self._token(actor, "approve")})
 
     def void_approvals(self, incident_id: str, target: str | None = None) -> None:
-        """Revoke the approvals at once; the journal follows at the next load."""
+        """Revoke the approvals at once; the next load updates the journal."""
         names = [approval(incident_id, target or "")]
         if target is None:
             names = [each for each in self._entries if each.startswith(names[0])]

@@ -1,4 +1,4 @@
-"""Collect the guard's input: facts, and answers of hook, blockers and lock."""
+"""Collect the input of the guard (guard.py): facts, and the answers of hook, blockers and lock."""
 
 import asyncio
 import time
@@ -30,7 +30,7 @@ ASK_HOOK_SECONDS = 15.0
 """Timeout of a hook's check, which changes nothing."""
 
 AHEAD_MAX = 1000
-"""Remember at most this many attempts from clocks ahead of ours; one lock holds half as many."""
+"""Remember this many attempts from clocks ahead of ours; one lock holds half as many."""
 
 
 class Decider:
@@ -45,13 +45,13 @@ class Decider:
         self._controls = controls
         self._backends = backends
         self._attempts = attempts
-        self._ahead_t: dict[str, float] = {}  # by attempt id: when it was first seen
+        self._ahead_t: dict[str, float] = {}  # attempt id → Unix time when it was first seen
 
     async def decide(
         self, request: RestartRequest, managed: ManagedTarget, attempt_id: str, lock: Lock | None,
         asker: str | None = None,
     ) -> Decision:  # fmt: skip
-        """Decide on a request. `asker`: the gang member that holds the lock and restarts this one too."""
+        """Decide on a request. `asker` is the gang member that holds the lock and restarts this one, too."""
         request = self.without_revoked(request)
         hook: Answer | None = None
         blockers: tuple[Answer, ...] | None = None
@@ -170,7 +170,7 @@ class Decider:
     async def _others(
         self, name: str, now_t: float, attempt_id: str, shared: tuple[Attempt, ...]
     ) -> tuple[Attempt, ...] | None:
-        """Return the target's history, with `shared` attempts of other lock users; None if it cannot be read."""
+        """Return the target's attempts, with `shared` ones of other lock users; None if unreadable."""
         since_t = self._targets.history_since_t(now_t)
         try:
             stored = await self._journal.attempts(None, since_t)
@@ -183,7 +183,7 @@ class Decider:
         return self._targets.history(name, (*ours, *self._dated(theirs, now_t)))
 
     def _dated(self, shared: list[Attempt], now_t: float) -> list[Attempt]:
-        """Date attempts from a clock ahead of ours at the time we first saw them."""
+        """Date attempts from clocks ahead of ours when we first saw them."""
         ahead = {each.id for each in shared if each.acted_t > now_t + AHEAD_SECONDS}
         for name in ahead:
             self._ahead_t.setdefault(name, now_t)

@@ -1,4 +1,4 @@
-"""Take restart requests, and ask the guard until it agrees or the reason for the request no longer holds."""
+"""Queue restart requests, and ask the guard (guard.py) until it agrees or the reason for the request no longer holds."""
 
 import asyncio
 import contextlib
@@ -34,7 +34,7 @@ ASK_SECONDS = 5.0
 """Interval between decisions on a waiting request."""
 
 AGAIN_SECONDS = 60.0
-"""Wait after an attempt that was cancelled before its call, so that the readiness gate does not flap."""
+"""Wait after an attempt that was cancelled before its call, so that the readiness probe does not flap."""
 
 REQUESTS_MAX = 1000
 
@@ -65,11 +65,11 @@ class Dispatcher:
         self._backends = backends
         self._requests: dict[str, PendingRequest] = {}
         self._woken = asyncio.Event()
-        # Held until the intent is on disk: two requests must not both find no attempt under way.
+        # Held until the intent is on disk, so that two requests cannot both find no attempt under way.
         self._deciding = asyncio.Lock()
 
     def submit(self, request: RestartRequest) -> None:
-        """Queue a request, once per key, until it is withdrawn, expires or is served."""
+        """Queue a request, once per key, until it is withdrawn, expires or is done."""
         if request.key in self._requests:
             return
         if len(self._requests) >= REQUESTS_MAX:
@@ -174,7 +174,7 @@ class Dispatcher:
                         pending.request, managed, attempt_id, lock, decision.befores
                     )
                 elif lock is not None and lock.still_ours():
-                    # The guard refused because of the history in the lock, so do not take the lock again soon.
+                    # The guard refused because of attempts in the lock, so do not take it again soon.
                     pending.after_s = time.monotonic() + AGAIN_SECONDS
         except JournalError as error:
             _log.error("restart_not_possible", target=pending.request.target, cause=error.cause)
@@ -209,7 +209,7 @@ class Dispatcher:
 
         async def recheck() -> str | None:
             if lock is not None:
-                # Record the call for other lock users first. If it is not made, the release corrects the record.
+                # Record the call for other users of the lock first. If it is not made, the release corrects the record.
                 held = await lock.renew(replace(attempt, state="calling", called_t=time.time()))
                 if held.held is not True or not lock.still_ours():
                     return f"the lock was lost: {held.text}"
@@ -243,7 +243,7 @@ class Dispatcher:
         return self._decider.hook_call(replace(request, target=name), managed, own_id, before), hook
 
     def _attempt_ended(self, attempt: Attempt) -> None:
-        """Queue the request again if the attempt was cancelled. If it helped, drop all requests for the same engine."""
+        """Queue the request of a cancelled attempt again. If it helped, drop all requests for its engine."""
         if attempt.spent and attempt.incident_id is not None:
             self._controls.void_approvals(attempt.incident_id, attempt.target)
         served = {each for name in attempt.names for each in self._targets.same_engine(name)}

@@ -1,4 +1,4 @@
-"""Let requests finish before a restart, while the readiness gate (gates.py) keeps new ones away. Pure."""
+"""Let requests finish before a restart, while the readiness probe (gates.py) keeps new ones away. Pure."""
 
 from vllm_watch.settings.restart import DrainSettings
 from vllm_watch.signals.records import TargetSignals
@@ -9,7 +9,7 @@ STUCK = frozenset(("stalled", "down", "unknown", "starting"))
 def progress(
     settings: DrainSettings, signals: TargetSignals | None, waited_s: float
 ) -> tuple[bool, str]:
-    """Return True once the wait is over, and a status text."""
+    """Return whether the wait is over, and a status text."""
     if not settings.enabled:
         return True, "requests in hand were not waited for (restart.drain.enabled)"
     if signals is None or signals.state in STUCK:

@@ -1,7 +1,7 @@
 """Compute when a schedule falls due in local time. Pure.
 
-If a time comes twice because clocks go back, the first counts; if it is skipped, the schedule runs one hour later.
-Intervals count from a fixed moment. Otherwise each restart of the watcher would postpone them.
+If a local time comes twice because clocks go back, the first counts; if it is skipped, the schedule runs one hour later.
+Intervals count from a fixed moment, so that restarts of the watcher do not postpone them.
 """
 
 from datetime import UTC, datetime, timedelta
@@ -15,7 +15,7 @@ _CHANGE = timedelta(hours=3)
 """Largest clock change in one night: the search starts this far back."""
 
 _SEARCHED = timedelta(days=366 * 45)
-"""Search this far ahead: within 40 years, 29 February falls on every weekday, so a later time never comes."""
+"""Search this far ahead: within 40 years, 29 February falls on every weekday, so a later due time never comes."""
 
 
 def next_due(schedule: ScheduleSettings, zone: str, after_t: float) -> float | None:

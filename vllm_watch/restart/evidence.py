@@ -32,7 +32,7 @@ class EvidenceSource(Protocol):
     """Supplies evidence of a target."""
 
     def parts(self, target: str) -> Parts:
-        """Return the parts to keep, by file name."""
+        """Return the parts to archive, by file name."""
 
 
 class EvidenceStore:

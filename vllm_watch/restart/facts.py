@@ -1,4 +1,4 @@
-"""The guard's input. None means unknown, which never permits a restart."""
+"""The input of the guard (guard.py). None means unknown, which never permits a restart."""
 
 from dataclasses import dataclass
 
@@ -19,9 +19,9 @@ class Pause:
 class Peers:
     """Health of the target's group, counted in engines."""
 
-    healthy: int  # without the target
-    total: int  # with the target
-    unknown: int = 0  # no recent scrape; counted as not healthy
+    healthy: int  # without the target's
+    total: int  # with the target's
+    unknown: int = 0  # no recent scrape; counts as not healthy
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,11 +35,11 @@ class Answer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
-    """Facts about one target at one moment. Texts are reasons against a restart; answers are None until asked."""
+    """Facts about one target at one moment. Texts are reasons against a restart; answers are None until asked for."""
 
     t: float  # Unix seconds
     state: str | None  # of the server's worst engine
-    attempts: tuple[Attempt, ...] | None  # of the group, oldest first; None: unread
+    attempts: tuple[Attempt, ...] | None  # of the group, oldest first; None: unreadable
     busy: str | None = None  # id of the attempt under way
     breaker_reset_t: float = 0.0
     journal_refusal: str | None = None
@@ -58,4 +58,4 @@ class Facts:
     blockers: tuple[Answer, ...] | None = None
     gang: tuple[Answer, ...] | None = ()  # of other members
     lock: Answer | None = None
-    asker: str | None = None  # gang member that restarts this one too
+    asker: str | None = None  # gang member that restarts this one, too

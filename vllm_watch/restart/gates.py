@@ -1,7 +1,7 @@
-"""Answer the probes in the engines' containers: "ok", "kill" (liveness) or "no" (readiness). Anything unknown is "ok".
+"""Answer the exec probes in the engines' containers: "ok", "kill" (liveness) or "no" (readiness). Anything unknown is "ok".
 
-The other answers carry the start time of the server to fail, and the probe compares it with its container's. So a late
-or repeated answer is harmless.
+"kill" and "no" carry the start time of the server that must fail, and the probe compares it with its container's. So a
+late or repeated answer is harmless.
 """
 
 import asyncio
@@ -26,20 +26,20 @@ ASKED_SECONDS = 60.0
 """A probe that has not asked for this long is gone. Kubernetes probes every 10 s by default."""
 
 SAME_START_SECONDS = 2.0
-"""Two readers of one start time may each be off by a second."""
+"""Start times that differ by less are the same: each may be off by a second."""
 
 NOTE_SECONDS = 1.5
-"""An answer waits this long for the journal, because a probe times out after 2 s. An answer that is not on disk is not sent."""
+"""A changed answer waits this long for the journal, because a probe times out after 2 s. An answer that is not on disk is not sent."""
 
 _PROBES_MAX = 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Probes:
-    """The probes that asked for one server."""
+    """The probes of one server."""
 
     liveness_asked_seconds: float | None  # since the last request; None: never
-    starts: tuple[float, ...] = ()  # Unix seconds; of containers that asked lately
+    starts: tuple[float, ...] = ()  # Unix seconds; of containers with a recent probe request
     scraped_start_t: float | None = None
 
 
@@ -59,8 +59,8 @@ class _Gate:
     kill: Kill | None = None
     drained_t: float | None = None  # start of the server to drain
     asked_s: dict[str, float] = field(default_factory=dict)
-    starts: dict[float, float] = field(default_factory=dict)  # start of a container → last request
-    written: dict[str, str] = field(default_factory=dict)  # by gate: the last answer in the journal
+    starts: dict[float, float] = field(default_factory=dict)  # container's start → last request
+    written: dict[str, str] = field(default_factory=dict)  # kind of probe → journaled answer
     writing: dict[str, tuple[str, asyncio.Task[bool]]] = field(default_factory=dict)
     scraped_start_t: float | None = None
     scraped_refused: bool = False
@@ -120,7 +120,7 @@ class Gates:
     async def answer(
         self, target: str, which: str, started_t: float | None, source: str
     ) -> float | None:
-        """Return the start time of the server that must fail its probe, or None. `started_t` is when the container started."""
+        """Return the start time of the server that must fail, or None. `started_t` is when the container started."""
         gate = self._gate(target)
         gate.asked_s[which] = time.monotonic()
         if started_t is not None:

@@ -1,7 +1,7 @@
 """Decide whether a server may be restarted now. Pure: unknown means no.
 
-The first refusal decides, but all are reported. For answers that cost a call (hook, blockers, lock), `decide` returns
-ASK and is called again with the answer.
+The first refusal decides, but all are reported. If `decide` needs an answer of hook, blockers or lock, it returns ASK
+and is called again with the answer.
 """
 
 from collections.abc import Mapping
@@ -24,11 +24,11 @@ class Decision:
     """The guard's decision on a request."""
 
     verdict: str  # ACT | OBSERVE | APPROVE | ASK | WAIT | REFUSE
-    check: str | None  # the one that decided; for ASK "hook" | "blockers" | "gang" | "lock"
+    check: str | None  # which decided; for ASK "hook" | "blockers" | "gang" | "lock"
     text: str
     until_t: float | None = None
     refusals: Mapping[str, Refusal] = field(default_factory=dict)
-    befores: Mapping[str, Before] = field(default_factory=dict)  # the states decided on, by target
+    befores: Mapping[str, Before] = field(default_factory=dict)  # by target, when decided
 
 
 def decide(request: RestartRequest, settings: RestartSettings, facts: Facts) -> Decision:
@@ -47,7 +47,7 @@ def decide(request: RestartRequest, settings: RestartSettings, facts: Facts) -> 
 
 
 def _to_ask(request: RestartRequest, settings: RestartSettings, facts: Facts) -> str | None:
-    """Return the next question. Return None after a refusal, so that the lock is not taken needlessly."""
+    """Return the next question, or None after a refusal, so that the lock is not taken needlessly."""
     if facts.hook is None:
         return "hook"
     if facts.hook.allows is not True:

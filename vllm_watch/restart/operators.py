@@ -37,7 +37,7 @@ class Operators:
         self, targets: Targets, dispatcher: Dispatcher, controls: Controls, journal: Journal,
         *, lasting: bool,
     ) -> None:  # fmt: skip
-        """`lasting` is False if the journal is not on disk: then nothing is restarted."""
+        """`lasting` is False if the journal is not on disk; then nothing is restarted."""
         self._targets = targets
         self._dispatcher = dispatcher
         self._controls = controls
@@ -72,7 +72,7 @@ class Operators:
         if pending is None:
             return self._nothing_to_approve(incident_id)
         approved = replace(pending.request, approved_by=caller.actor)
-        # Write it first: the hook's call removes it, and a confirmed approval must survive this process.
+        # Write the approval first: the hook's call removes it, and a confirmed one must survive this process.
         await self._controls.approve(incident_id, approved.target, caller.actor, time.time())
         status, reply = await self._decide_now(caller, "approve", approved, approved.reason)
         waits = reply.get("verdict") == guard.WAIT

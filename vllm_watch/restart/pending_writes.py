@@ -1,4 +1,4 @@
-"""Hold attempts until they are on disk, because a full disk does not stop an attempt after its call."""
+"""Hold attempts until they are on disk, because a full disk does not stop an attempt after its hook call."""
 
 from collections.abc import Iterable
 
@@ -41,7 +41,7 @@ class PendingWrites:
             _log.error("attempt_not_written", attempt=lost.id, target=lost.target, state=lost.state)
 
     async def flush(self) -> None:
-        """Write until the disk refuses. Never raises JournalError."""
+        """Write until a write fails. Never raises JournalError."""
         for attempt_id in list(self._pending):
             attempt = self._pending.get(attempt_id)
             if attempt is None or attempt_id in self._in_flight:

@@ -1,4 +1,4 @@
-"""The identity of the process to restart, compared again right before the call. Pure."""
+"""The identity of the process to restart, compared again right before the hook call. Pure."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -40,11 +40,11 @@ class Process:
 
     @classmethod
     def from_json(cls, kept: Mapping[str, Any]) -> "Process":
-        """Read from the journal. Raises TypeError or KeyError if malformed."""
+        """Parse a journal entry. Raises TypeError or KeyError if malformed."""
         return cls(**{**kept, "pids": tuple(kept["pids"]), "models": tuple(kept["models"])})
 
     def is_same(self, now: "Process") -> bool | None:
-        """Return whether `now`, of a later scrape, is this process; None if unknown. While nothing answers, the last process that answered is assumed."""
+        """Return whether `now`, of a later scrape, is this process; None if unknown. While nothing answers, `now` is the last process that answered."""
         starts = self.start_time, now.start_time
         if None not in starts:
             return starts[0] == starts[1]

@@ -27,7 +27,7 @@ class RestartRequest:
     approved_by: str | None = None
     expires_t: float | None = None  # Unix seconds
     schedule: str | None = None
-    process: Process | None = None  # the one to restart; None: not compared
+    process: Process | None = None  # to be restarted; None: not compared
     override_reason: str | None = None  # overrides freezes and windows
 
     @property
@@ -36,7 +36,7 @@ class RestartRequest:
 
     @property
     def key(self) -> str:
-        """Identity: one incident or schedule has one request per target."""
+        """One incident or schedule has one request per target."""
         what = self.incident_id or self.schedule or self.trigger
         return f"{self.target} {self.trigger} {what}"
 

@@ -3,9 +3,9 @@
     intent (on disk) ─▶ evidence ─▶ drain ─▶ a scrape, the guard again ─▶ calling (on disk) ─▶ hook
         ─▶ verifying (on disk) ─▶ helped | did_not_help (on disk)
 
-Each state is on disk before the action. After a crash, `intent` means that no hook was called; `calling` means that one
-may have been, so it is never called again. A scrape after the drain must still find the process to be restarted. After
-the call, a disk error does not end the attempt (pending_writes.py). Ranks of a gang wait for each other at start, so
+Each state is on disk before the next action. After a crash, `intent` means that no hook was called; `calling` means
+that one may have been called, so none is called again. A scrape after the drain must still find the process to be
+restarted. After the call, a disk error does not end the attempt (pending_writes.py). A gang's ranks wait for each other at start, so
 their hooks are called together.
 """
 
@@ -40,17 +40,17 @@ from vllm_watch.support.printable import printable
 _log = structlog.get_logger()
 
 RETRIES_MAX = 2
-"""A call that had no effect is retried this often: a supervisor may be busy for seconds."""
+"""Retries of a call that had no effect, because a supervisor may be busy for seconds."""
 
 RETRY_SECONDS = 5.0
 
 EVIDENCE_SECONDS = 30.0
-"""Evidence may delay the restart this long."""
+"""Saving evidence may delay the restart this long."""
 
 DRAIN_POLL_SECONDS = 0.5
 
 SCRAPE_WAIT_SECONDS = 60.0
-"""Longest wait for a scrape during verification. After it, only the elapsed time is judged."""
+"""Longest wait for a scrape during verification; without one, only the elapsed time is judged."""
 
 BLIND_SECONDS = 1.0
 
@@ -131,7 +131,7 @@ class Restart:
                 return await self._end("cancelled", against)
             results = await self._call_hooks(calls, lock, recheck_all)
         finally:
-            # Verification needs requests: a new process without any cannot show progress.
+            # Verification needs requests: an idle new process cannot show progress.
             for name in self._names:
                 self._targets.draining(name, on=False)
         idle = {name: each.text for name, each in results.items() if each.outcome in _DID_NOTHING}
@@ -202,7 +202,7 @@ class Restart:
     async def _recheck(
         self, befores: Mapping[str, verify.Before], recheck: Recheck, changed: Changed
     ) -> str | None:
-        """Scrape all members and ask the guard again. No answer is a refusal."""
+        """Scrape all members and ask the guard again. A missing scrape is a refusal."""
         began_s = time.monotonic()
         waits = (self._targets.scraped_since(name, began_s) for name in self._names)
         seen = dict(zip(self._names, await asyncio.gather(*waits), strict=True))
@@ -222,7 +222,7 @@ class Restart:
         against = changed()
         if against is not None:
             return against
-        # For an incident, the guard checks that the last scrape, even a failed one, found it.
+        # For an incident, the guard checks that the last scrape, even a failed one, found the incident.
         silence_counts = self.attempt.trigger != "incident"
         for name, before in befores.items():
             text = self._targets.stale(name, None) or self._targets.replaced(
@@ -337,7 +337,7 @@ class Restart:
         self._show(text)
 
     async def _move_if_possible(self, state: str, text: str) -> None:
-        """Change the state. After a disk error, which is only logged, it is held in memory."""
+        """Change the state, in memory if the disk fails, which is only logged."""
         try:
             await self._move(self.attempt, state, text)
         except JournalError as error:

@@ -1,4 +1,4 @@
-"""Wire the restart objects, and turn incidents and schedules into requests."""
+"""Connect the restart objects, and turn incidents and schedules into requests."""
 
 import asyncio
 import time
@@ -70,7 +70,7 @@ class Restarts:
         board.restarts = RestartState(people=self._plan.people)
 
     async def open(self) -> None:
-        """Read the stored state once, after the state folder is locked and before the first scrape."""
+        """Read the stored state, once, with the state folder locked and before the first scrape."""
         if self._opened:
             return
         self._opened = True
@@ -79,7 +79,7 @@ class Restarts:
         await self._plan.read_attempts()
 
     async def start(self) -> None:
-        """Resume attempts and start the loops, once. Targets must be known."""
+        """Resume attempts and start the loops, once, when targets are known."""
         if self._started:
             return
         self._started = True  # set now: a reload may call this during the reads
@@ -199,7 +199,7 @@ class Restarts:
             await asyncio.sleep(CHECK_SECONDS)
 
     async def _check_incidents(self) -> None:
-        """Submit the requests of open incidents again: an incident may be older than this run, or its request was refused."""
+        """Submit open incidents' requests again: an incident may be older than this run, or its request was refused."""
         # Another program may have changed the state file.
         await self._controls.load(time.time())
         for incident in self.targets.incidents():

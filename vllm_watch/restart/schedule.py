@@ -18,7 +18,7 @@ _log = structlog.get_logger()
 TICK_SECONDS = 1.0
 
 Due = Callable[[str, ScheduleSettings], None]
-Since = Callable[[str, ScheduleSettings], float]  # Unix seconds: earlier times do not count
+Since = Callable[[str, ScheduleSettings], float]  # returns the Unix time from which due times count
 
 
 @dataclass(slots=True)
@@ -54,7 +54,7 @@ class Schedule:
             self._task.cancel()
 
     def set(self, targets: Iterable[tuple[str, RestartSettings]]) -> None:
-        """Replace all schedules. An unchanged one keeps its next time."""
+        """Replace all schedules. Unchanged ones keep their next time."""
         before, self._timers = self._timers, {}
         for target, restart in targets:
             for each in restart.schedules:

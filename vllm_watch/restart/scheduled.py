@@ -1,4 +1,4 @@
-"""Remembers due times across restarts of the watcher: a missed one is reported, and made up for or skipped."""
+"""Remember due times across restarts of the watcher. A missed one is reported, and made up for or skipped."""
 
 import contextlib
 from collections.abc import Iterable
@@ -52,7 +52,7 @@ class Scheduled:
     async def note(
         self, target: str, schedule: ScheduleSettings, due_t: float, now_t: float
     ) -> None:
-        """Record a due time. If it is late, report whether it is made up for."""
+        """Record a due time. If it was missed, report whether it is made up for."""
         late_s = now_t - due_t
         with contextlib.suppress(JournalError):
             await self._controls.set_scheduled(target, schedule.name, due_t)

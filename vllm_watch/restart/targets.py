@@ -1,4 +1,4 @@
-"""The targets that may be restarted, as the board shows them."""
+"""The targets that may be restarted, with their latest results."""
 
 import asyncio
 import time
@@ -22,17 +22,17 @@ HEALTHY = frozenset(("idle", "serving", "prefilling", "overloaded"))
 """States in which an engine serves, even if at its limit."""
 
 FRESH_SCRAPES, FRESH_SECONDS_MIN = 3.0, 30.0
-"""A peer's scrape is valid for this many intervals, and at least this many seconds."""
+"""A scrape of another target in the group is valid for this many intervals, and at least this many seconds."""
 
 
 HISTORY_SECONDS = 7 * 86400.0
-"""History before the oldest open incident: budgets need a day, breakers the last attempt."""
+"""How far attempts are read before the oldest open incident: budgets need a day, breakers the last attempt."""
 
 SCRAPE_SECONDS = 60.0
 """Longest wait for a scrape beyond two intervals: a hanging server takes up to 30 s, and the scrape in progress may have begun too early."""
 
 TICK_SECONDS, SUSPENDED_SECONDS = 0.5, 2.5
-"""Interval of the event loop's ticks, and the gap between them that means a suspension."""
+"""Interval of the event loop's ticks, and the gap between ticks that means that the machine was suspended."""
 
 
 @dataclass(slots=True)
@@ -90,7 +90,7 @@ class Targets:
         return True
 
     async def scraped_since(self, name: str, since_s: float) -> bool:
-        """Wait for a scrape that began after `since_s` (monotonic). Return False if there is none in time."""
+        """Wait for a scrape that began after `since_s` (monotonic). Return False if none comes in time."""
         entry, waited_until_s = self._board.targets.get(name), time.monotonic() + SCRAPE_SECONDS
         if entry is not None:
             waited_until_s += 2 * entry.interval_seconds
@@ -109,7 +109,7 @@ class Targets:
         return None if entry is None else entry.signals
 
     def process(self, name: str) -> Process:
-        """Return the process in the last scrape, or the last process that answered."""
+        """Return the process seen in the last scrape, else the last process that answered."""
         managed, entry = self.managed.get(name), self._board.targets.get(name)
         looked = None if entry is None else entry.looked
         pids = () if looked is None else looked.pids
@@ -120,7 +120,7 @@ class Targets:
         return before(self.signals(name), self.firing_kinds(name), self.process(name))
 
     def replaced(self, name: str, decided: Process, *, silence_counts: bool) -> str | None:
-        """Return why the process `decided` may be gone, or None. If `silence_counts`, it is gone if it no longer answers."""
+        """Return why the process `decided` may be gone, or None. If `silence_counts`, it is gone if nothing answers."""
         now = self.process(name)
         same = decided.is_same(now)
         if same is None:
@@ -176,7 +176,7 @@ class Targets:
         )
 
     def peers(self, name: str) -> Peers | None:
-        """Return the group's health without engines that go down with the target."""
+        """Return the group's health without the engines that go down with the target."""
         own = self.managed.get(name)
         if own is None:
             return None
@@ -206,7 +206,7 @@ class Targets:
         )
 
     def startup_seconds(self, name: str) -> float | None:
-        """Return the longest recent start of the target, else of its group; None if unseen."""
+        """Return the longest recent start of the target, else of its group, or None."""
         own, signals = self.managed.get(name), self.signals(name)
         if own is None:
             return None
@@ -247,7 +247,7 @@ class Targets:
         )
 
     def same_engine(self, name: str) -> frozenset[str]:
-        """Return all targets with the same engine: same address, pod and port, or PID."""
+        """Return the targets that share the address, the pod and port, or the PID."""
         own = self.managed.get(name)
         if own is None:
             return frozenset((name,))
@@ -265,7 +265,7 @@ class Targets:
         return min((now_t, *opened)) - HISTORY_SECONDS
 
     def history(self, name: str, attempts: Iterable[Attempt]) -> tuple[Attempt, ...]:
-        """Return attempts of the target's group and engine. Attempts of its engine under another name get this name."""
+        """Return attempts of the target's group and engine. Attempts on its engine under another name get this name."""
         own, engine = self.managed.get(name), self.same_engine(name)
         if own is None:
             return ()
@@ -294,7 +294,7 @@ class Targets:
             self._tell_judgement(name, RestartNews(missing=_missing(attempt)))
 
     def acting(self, name: str, *, on: bool) -> None:
-        """While `on`, the server's silence is expected and is not a fault."""
+        """While `on`, the detectors expect the server's silence."""
         self._tell_judgement(name, RestartNews(under_way=on))
 
     def _tell_judgement(self, name: str, news: RestartNews) -> None:

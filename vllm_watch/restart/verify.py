@@ -1,7 +1,7 @@
 """Verify a restart from the scrapes after the call. Pure.
 
-It helped if a new process reaches the throughput of a fresh engine or, without traffic, has no fault for `settle_seconds`. It did not
-help if the old process stays, no new one serves within the start-up time, or the trouble is back.
+It helped if a new process reaches the throughput of a fresh engine or, without traffic, has no fault for `settle_seconds`. It did
+not help if the old process stays, no new one serves within the start-up time, or the fault is back.
 """
 
 from collections.abc import Collection, Mapping
@@ -19,13 +19,13 @@ FRESH_RATIO_MIN = 0.8
 """Share of a fresh engine's throughput at equal load; below it, throughput_collapse begins to react (signals/baseline.py)."""
 
 STOP_SECONDS = 120.0
-"""The old process may answer this long after the call: twice the longest default grace of hooks."""
+"""The old process may answer this long after the call: twice the longest default grace period of hooks."""
 
 STARTUP_TOLERANCE = 2.0
 """A start may take this multiple of the longest one seen: the page cache may be cold, or the node slower."""
 
 STARTUP_SECONDS_MIN = 180.0
-"""Least time for a start, including the end of the old process: most models load in one to three minutes, and a busy host doubles short starts. `engine_down` waits as long."""
+"""Minimum timeout of a start, including the end of the old process: most models load in one to three minutes, and a busy host doubles short starts. `engine_down` waits as long."""
 
 _ILL = ("stalled", "failing", "collapsed", "down")
 
@@ -35,15 +35,15 @@ class Before:
     """The server's state when the restart was decided; stored with the intent."""
 
     process: Process
-    throughput_ratio: float | None = None  # share of a fresh engine's; 0.0: no steps
-    kinds: frozenset[str] = frozenset()  # of incidents that fired
+    throughput_ratio: float | None = None  # share of a fresh engine's throughput; 0.0: no steps
+    kinds: frozenset[str] = frozenset()  # of firing incidents
 
     def to_json(self) -> dict[str, Any]:
         return {**asdict(self), "kinds": sorted(self.kinds)}
 
     @classmethod
     def from_json(cls, kept: Mapping[str, Any]) -> "Before":
-        """Read a journal entry, also one of release 0.1. Raises TypeError or KeyError if malformed."""
+        """Parse a journal entry, also release 0.1's. Raises TypeError or KeyError if malformed."""
         kinds, ratio = frozenset(kept["kinds"]), kept["throughput_ratio"]
         if "process" in kept:
             process = Process.from_json(kept["process"])
@@ -84,7 +84,7 @@ class Progress:
 
     text: str
     outcome: str | None = None  # None: not yet
-    payoff_ratio: float | None = None  # gain in fresh throughput, -1 to 1
+    payoff_ratio: float | None = None  # gain in throughput ÷ a fresh engine's, -1 to 1
 
 
 class Verification:

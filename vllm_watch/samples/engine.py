@@ -23,7 +23,7 @@ class Histogram:
 class EngineSample:
     """Gauges, counters since start and histograms of one engine.
 
-    `None`: this engine does not offer the field, which differs from 0. A field without an `engine` label in vLLM (http,
+    `None`: this engine does not export the field, which differs from 0. A field without an `engine` label in vLLM (http,
     cache_config_info of old versions) is repeated on each engine.
     """
 
@@ -42,7 +42,7 @@ class EngineSample:
     total_tokens: float | None = None
     request_success: Labelled | None = None  # includes aborts and errors
     iteration_tokens: Histogram | None = None  # tokens per step: its count counts steps
-    engine_steps: float | None = None  # of the scheduler, over all API servers
+    engine_steps: float | None = None  # steps of the scheduler, over all API servers
     last_engine_iteration: float | None = None  # Unix seconds
     prompt_tokens_by_source: Labelled | None = None
     prompt_tokens_cached: float | None = None

@@ -11,7 +11,7 @@ T = TypeVar("T")
 
 @dataclass_transform(frozen_default=True, kw_only_default=True)
 def record(cls: type[T]) -> type[T]:
-    """Only the type checker enforces that the record is frozen."""
+    """Make a record; only the type checker enforces that it is frozen."""
     return dataclass(slots=True, kw_only=True, unsafe_hash=True)(cls)
 
 

@@ -30,8 +30,8 @@ class TokenSettings(Settings):
     """File with the token (at least 16 characters), reread when it changes; readable only by vllm-watch."""
 
     may: tuple[Right, ...] = RIGHTS
-    """Its rights.
-    Default: all of them
+    """Rights of the token.
+    Default: all
     Why: A person needs all; a program needs one."""
 
 
@@ -40,10 +40,10 @@ class ApiSettings(Sections):
 
     hosts: tuple[str, ...] = Field((), max_length=100)
     """Host names that requests may use, besides loopback names and IP addresses. Unset: any name, if `listen` is a network address.
-    Why: Prevents DNS rebinding."""
+    Why: This prevents DNS rebinding."""
 
     public: bool = False
-    """Serve `/public`: names of targets, their state and uptime, without addresses and evidence.
+    """Serve `/public`: targets' names, state and uptime, without addresses and evidence.
     Why: The status page shows more than users may see."""
 
     tokens: tuple[TokenSettings, ...] = Field((), max_length=100)

@@ -21,7 +21,7 @@ from pydantic_core import PydanticCustomError
 
 from vllm_watch.support.redaction import redacted, without_path
 
-_QUOTED_CHARACTERS_MAX = 80  # enough to recognise it, on one line
+_QUOTED_CHARACTERS_MAX = 80  # enough to recognise a value, on one line
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}")  # a DNS label
 _NAME_REMEDY = (
     "use lower-case letters, digits, '.', '_' and '-', at most 63, the first a letter or digit"
@@ -37,7 +37,7 @@ class Settings(BaseModel):
 
 
 class Sections(Settings):
-    """A part with subsections; a subsection with every line commented out counts as absent."""
+    """A part with subsections; a part with all lines commented out counts as absent."""
 
     @model_validator(mode="before")
     @classmethod
@@ -156,6 +156,6 @@ Switch = Annotated[
     BeforeValidator(_switch),
     WithJsonSchema({"enum": ["auto", "on", "off", True, False]}),
 ]
-# Relative paths begin at the configuration file's folder.
+# Paths are relative to the configuration file's folder.
 FilePath = Annotated[Path, AfterValidator(_resolved)]
 FilePattern = Annotated[str, Field(min_length=1), AfterValidator(_resolved_pattern)]

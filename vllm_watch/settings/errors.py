@@ -1,4 +1,4 @@
-"""pydantic's errors for operators: path, value and remedy."""
+"""Turn pydantic's errors into operators' errors: path, value and remedy."""
 
 from collections.abc import Callable, Sequence
 from difflib import get_close_matches
@@ -80,7 +80,7 @@ def dotted(path: KeyPath) -> str:
 
 
 def model_at(model: type[BaseModel], path: KeyPath) -> type[BaseModel] | None:
-    """Return the model at a path, even inside a list; None if there is none."""
+    """Return the model at a path, even inside a list, or None."""
     current: type[BaseModel] | None = model
     for key in path:
         if isinstance(key, str) and current is not None:

@@ -21,14 +21,14 @@ from vllm_watch.settings.base import (
     quoted,
 )
 
-_DOCKER_ANSWER_SECONDS = 10.0  # Docker's time to start the container after the stop
-# Characters that systemd allows in unit names; not templates. A leading - would be an option.
+_DOCKER_ANSWER_SECONDS = 10.0  # for Docker to start the container after the stop
+# Characters that systemd allows in unit names, without templates. A leading - would begin an option.
 _UNIT = re.compile(r"[A-Za-z0-9:_.\\][A-Za-z0-9:_.\\-]*(@[A-Za-z0-9:_.\\-]+)?\.service")
 
 PORT = "{port}"
-"""In a unit's name, it becomes the restarted target's port."""
+"""Placeholder in a unit's name for the restarted target's port."""
 
-# A kind with rollouts, and a DNS subdomain: both become parts of a URL.
+# A kind that has rollouts, then a DNS subdomain; both become parts of a URL.
 _WORKLOAD = re.compile(r"(deployment|statefulset|daemonset|leaderworkerset)/[a-z0-9][a-z0-9.-]*")
 
 
@@ -68,7 +68,7 @@ class HookSettings(Settings):
     """Keys of every kind."""
 
     name: Name
-    """Its name for `restart.hook`: a slug, unique among all hooks."""
+    """Name of the hook in `restart.hook`: a slug, unique among all hooks."""
 
     timeout_seconds: Seconds = Field(60.0, le=3600)
     """Timeout of one call; then the call and all processes that it started are ended.
@@ -83,18 +83,18 @@ class CommandHook(HookSettings):
 
     environment: tuple[str, ...] = Field(("PATH", "HOME", "LANG"), max_length=100)
     """Variables of vllm-watch's own environment that are passed to the command.
-    Why: Others may be secrets."""
+    Why: Other variables may be secrets."""
 
     relaunches: bool = True
     """Whether the command also starts the server again.
-    Why: `systemctl restart` and similar commands do."""
+    Why: Most commands do, such as `systemctl restart`."""
 
 
 class WebhookHook(HookSettings):
     """A signed JSON POST to any service that can restart the engine."""
 
     url: WebhookUrl
-    """The URL."""
+    """The URL to call."""
 
     secret_file: FilePath | None = None
     """File with the key of the HMAC-SHA256 signature; unset: unsigned."""
@@ -105,10 +105,10 @@ class WebhookHook(HookSettings):
 
 
 class GateHook(HookSettings):
-    """An exec probe in the engine's container polls the gate, and Kubernetes restarts that container; vllm-watch needs no rights."""
+    """An exec probe in the engine's container polls vllm-watch, and Kubernetes restarts the container; vllm-watch needs no rights."""
 
     timeout_seconds: Seconds = Field(120.0, le=3600)
-    """Longest time that the gate answers `kill`; it stops when the server ends.
+    """Longest time that probes get the answer `kill`; it ends when the server does.
     Why: Kubernetes needs three failed probes (30 s by default) and a grace period of 30 s."""
 
 
@@ -116,11 +116,11 @@ class SystemdHook(HookSettings):
     """A systemd unit on this host."""
 
     unit: Annotated[str, AfterValidator(_unit)] = Field(max_length=255)
-    """Name of the unit, such as `vllm@8000.service`; in `vllm@{port}.service`, `{port}` becomes the target's port. Restarted
-    with `systemctl`."""
+    """Name of the unit to restart with `systemctl`, such as `vllm@8000.service`; in `vllm@{port}.service`, `{port}` becomes the
+    target's port."""
 
     user: bool = False
-    """Whether it is a unit of the user manager, not of the system manager.
+    """Whether the unit belongs to the user manager, not to the system manager.
     Why: Engines usually run as system units."""
 
 
@@ -128,14 +128,14 @@ class DockerHook(HookSettings):
     """A Docker or Podman container on this host."""
 
     container: str = Field(min_length=1, max_length=255)
-    """Its name or ID."""
+    """Name or ID of the container."""
 
     socket: FilePath = Path("/var/run/docker.sock")
     """The socket of the Engine API.
     Why: Docker's default."""
 
     stop_seconds: Seconds = Field(30.0, le=3600)
-    """Docker's time from SIGTERM to SIGKILL.
+    """Time from Docker's SIGTERM to its SIGKILL.
     Why: vLLM ends in seconds; a hung engine never does."""
 
     @model_validator(mode="after")
@@ -147,7 +147,7 @@ class DockerHook(HookSettings):
 
 
 class KubernetesHook(HookSettings):
-    """The pod, through the API server; needs RBAC rights, see docs/hooks/kubernetes.md."""
+    """Restart of the pod through the API server; this needs RBAC rights, see docs/hooks/kubernetes.md."""
 
     action: Literal["evict", "rollout_restart"] = "evict"
     """Evict the target's pod (within PodDisruptionBudgets), or restart the workload's rollout.
@@ -163,7 +163,7 @@ class KubernetesHook(HookSettings):
 
     state_outlives_pod: bool = False
     """Whether `state_dir` is on a volume that outlives vllm-watch's own pod. Only then may a restart
-    replace that pod.
+    replace vllm-watch's pod.
     Why: Without the journal the restart budget would be lost."""
 
     @model_validator(mode="after")

@@ -44,7 +44,7 @@ class KubernetesDiscovery(Settings):
 
     port: Port = 8000
     """Port of a pod without a port annotation.
-    Why: The default of `vllm serve`."""
+    Why: `vllm serve` uses it."""
 
     scheme: Literal["http", "https"] = "http"
     """Scheme of a pod without a scheme annotation.

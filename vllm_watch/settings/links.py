@@ -28,4 +28,4 @@ class LinkSettings(Settings):
     """Link text, such as `Grafana`."""
 
     url: Annotated[HttpUrl, AfterValidator(_template)]
-    """URL with `{target}`, `{model}`, `{group}`, `{namespace}`, `{pod}`, `{node}`, and `{from}` and `{to}` (Unix milliseconds): the time of the incident, or the last hour."""
+    """URL with `{target}`, `{model}`, `{group}`, `{namespace}`, `{pod}`, `{node}`, and `{from}` and `{to}` (Unix milliseconds), which span the incident or the last hour."""

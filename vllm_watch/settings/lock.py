@@ -18,30 +18,30 @@ class LockSettings(Settings):
     Why: A single watcher needs no lock."""
 
     name: Name = "vllm-watch"
-    """Watchers with the same name share its slots.
-    Why: One lock for all."""
+    """Name of the lock; watchers with the same name share its slots.
+    Why: By default, all share one lock."""
 
     slots: int = Field(1, ge=1, le=100)
     """Number of concurrent holders.
-    Why: One restart at a time."""
+    Why: One restart at a time is safest."""
 
     restarts_per_hour_max: Annotated[int, Field(ge=1, le=1000)] | None = 6
-    """Restarts per hour of all watchers that share the lock; `null`: no limit.
-    Why: One at a time, each verified for ten minutes, makes six."""
+    """Limit of restarts per hour of all watchers that share the lock; `null`: no limit.
+    Why: If one at a time is verified for ten minutes, six fit."""
 
     ttl_seconds: Seconds = Field(300.0, ge=15, le=86400)
     """A holder must renew the lock within this time; others may take it after three times this. It must exceed the hook's timeout.
     Why: Hooks take less, and a dead watcher's lock is free after a quarter of an hour."""
 
     release_delay_seconds: Annotated[float, Field(ge=0, le=86400)] = 0.0
-    """Wait between a restart and the next one.
-    Why: The cooldown already separates them."""
+    """How long the lock stays taken after a restart.
+    Why: The cooldown already separates restarts."""
 
     path: FilePath | None = None
-    """`file`: the folder of the locks."""
+    """Folder of the locks of kind `file`."""
 
     namespace: str = Field("", max_length=253)
-    """`lease`: namespace of the Lease; unset: vllm-watch's own."""
+    """Namespace of the Lease; unset: vllm-watch's own."""
 
     def unusable(self, hook_seconds: float, has_state_dir: bool) -> list[Problem]:
         """Return the problems; `hook_seconds` is the hook's timeout."""

@@ -26,7 +26,7 @@ Step = Literal[
     "dry_run", "approval", "refused", "breaker", "begun", "helped", "did_not_help", "failed",
     "uncertain", "cancelled",
 ]  # fmt: skip
-"""Notifiable steps of a restart."""
+"""Steps of a restart that can be notified."""
 
 if TYPE_CHECKING:
     Kind = str
@@ -53,18 +53,18 @@ class NotifierSettings(Settings):
     """A slug, unique among all notifiers."""
 
     severities: tuple[Severity, ...] = ("page", "ticket")
-    """Severities of incidents: `page` (critical), `ticket` (warning), `info`; `[]`: restarts only.
+    """Severities of incidents to send: `page` (critical), `ticket` (warning), `info`; `[]`: only restarts.
     Default: page, ticket
     Why: `info` belongs on the status page, not in messages."""
 
     kinds: tuple[Kind, ...] = Field((), max_length=50)
-    """Only incidents of these kinds; `target_unreadable`: a target cannot be scraped.
+    """Send only incidents of these kinds; `target_unreadable`: a target cannot be scraped.
     Default: all"""
 
     groups: tuple[Annotated[str, Field(min_length=1, max_length=253)], ...] = Field(
         (), max_length=1000
     )
-    """Only targets of these groups. Incidents of all targets together go to every notifier.
+    """Send only messages about these groups. Incidents common to all targets go to every notifier.
     Default: all
     Why: A team can have its own channel."""
 
@@ -76,7 +76,7 @@ class NotifierSettings(Settings):
         "failed",
         "uncertain",
     )
-    """Steps of restarts: `dry_run`, `approval` (pending), `refused`, `breaker` (opened), `begun`, `helped`, `did_not_help`, `failed`, `uncertain`, `cancelled`.
+    """Steps of restarts to send: `dry_run`, `approval` (pending), `refused`, `breaker` (opened), `begun`, `helped`, `did_not_help`, `failed`, `uncertain`, `cancelled`.
     Default: approval, begun, helped, did_not_help, failed, uncertain
     Why: Actions and requests for approval need attention; refusals are normal."""
 
@@ -86,18 +86,18 @@ class NotifierSettings(Settings):
 
     reminder_hours: Annotated[float, Field(ge=0, le=168, allow_inf_nan=False)] = 4.0
     """Repeat interval of an open critical incident; 0: never.
-    Why: Alertmanager's default repeat_interval."""
+    Why: It is Alertmanager's default repeat_interval."""
 
     group_seconds: Annotated[float, Field(ge=0, le=600, allow_inf_nan=False)] = 20.0
-    """Events within this time with one cause in one group become one message.
+    """Events of one group and cause within this time become one message.
     Why: Scrapes of many targets are spread over seconds."""
 
     messages_per_hour_max: int = Field(20, ge=1, le=1000)
-    """Further messages in an hour form a digest, sent within five minutes if one is critical.
+    """Further messages in an hour form a digest, which is sent within five minutes if it has a critical one.
     Why: More are not read, and services block such senders."""
 
     timeout_seconds: Seconds = Field(15.0, le=120)
-    """Timeout of one try.
+    """Timeout of one attempt to send.
     Why: A failed message is retried later."""
 
 
@@ -105,7 +105,7 @@ class WebhookNotifier(NotifierSettings):
     """A signed JSON POST to any service."""
 
     url: WebhookUrl
-    """The URL."""
+    """The URL to call."""
 
     secret_file: FilePath | None = None
     """File with the key of the HMAC-SHA256 signature; unset: unsigned."""
@@ -121,13 +121,13 @@ def _no_url(value: object) -> object:
 
 
 class AppriseNotifier(NotifierSettings):
-    """Slack, PagerDuty, e-mail and a hundred more, through apprise (extra `apprise`)."""
+    """Slack, PagerDuty, e-mail and a hundred other services, through apprise (pip extra `apprise`)."""
 
     urls_file: Annotated[FilePath, BeforeValidator(_no_url)] | None = None
     """File with apprise URLs, one per line, readable only by vllm-watch."""
 
     urls_variable: Annotated[str, AfterValidator(_variable)] | None = None
-    """Alternatively, an environment variable with the URLs."""
+    """Environment variable with the URLs, instead of a file."""
 
     @model_validator(mode="after")
     def _one_source(self) -> "AppriseNotifier":
@@ -144,12 +144,12 @@ class KubernetesEvents(Settings):
     """A slug, unique among all notifiers."""
 
     severities: tuple[Severity, ...] = ("page", "ticket")
-    """Severities of incidents: `page` (critical), `ticket` (warning), `info`.
+    """Severities of incidents to send: `page` (critical), `ticket` (warning), `info`.
     Default: page, ticket
-    Why: As for other notifiers."""
+    Why: This is every notifier's default."""
 
     pod: str = Field("", max_length=253, pattern=r"^(\$[A-Za-z_][A-Za-z0-9_]*|[a-z0-9.-]*)$")
-    """Pod for targets that discovery did not find; in a sidecar `$POD_NAME`."""
+    """Pod for Events of targets that discovery did not find; in a sidecar, `$POD_NAME`."""
 
 
 AnyNotifier = NotifierSettings | KubernetesEvents
@@ -162,7 +162,7 @@ class NotificationsSettings(Sections):
 
     page_url: HttpUrl | None = None
     """URL of the status page in messages, if it differs from `external_url`.
-    Default: none: `external_url`"""
+    Default: `external_url`"""
 
     runbooks_url: HttpUrl | None = None
     """URL of your own copy of `docs/`.

@@ -1,4 +1,4 @@
-"""Overrides of the file by the environment and the command line. An error names the variable or argument that set the value."""
+"""Override the file by the environment and the command line. An error names the variable or argument that set the value."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -27,7 +27,7 @@ HOOK_VARIABLES = frozenset(
 CLIENT_VARIABLES = frozenset(
     f"{PREFIX}{word}" for word in ("URL", "TOKEN_FILE", "CA_FILE", "CERT_FILE", "CREDENTIALS_FILE")
 )
-# Outside of a hook, VLLM_WATCH_TARGET is a mistake for VLLM_WATCH_TARGETS.
+# Without this variable, no hook set VLLM_WATCH_TARGET: it is a mistake for VLLM_WATCH_TARGETS.
 _IN_A_HOOK = f"{PREFIX}ATTEMPT_ID"
 # Kubernetes sets these in every pod if a Service is named vllm-watch.
 _SERVICE_LINK = re.compile(
@@ -82,7 +82,7 @@ class Overrides:
         web_config: Path | None = None,
         tls: Mapping[str, str] | None = None,
     ) -> None:
-        """Arguments override the file; `--target` adds to its targets."""
+        """Override the file with arguments; `--target` adds to its targets."""
         self._add_targets(targets_from, targets)
         if listen is not None:
             self._set(("listen",), listen, "--listen")

@@ -33,11 +33,11 @@ REMEDIES = {
     "hooks.gate.kill_dir": _KILL_DIR,
     "discovery.dns": _DNS,
 }
-"""Key: dotted path, without list indices, and `=VALUE` if only that value was removed."""
+"""Dotted path, without list indices, and with `=VALUE` if only that value was removed → replacement."""
 
 
 def remedy(path: tuple[str | int, ...], value: object = None) -> str | None:
-    """Return the replacement of a removed key or value, also in a nested section; None if it never existed."""
+    """Return the replacement of a removed key or value, also in a nested section, or None."""
     names = [key for key in path if isinstance(key, str)]
     for start in range(len(names)):
         dotted = ".".join(names[start:])

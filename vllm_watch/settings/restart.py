@@ -15,19 +15,19 @@ Trigger = Literal["incident", "schedule", "alertmanager"]
 
 
 class BlockersSettings(Settings):
-    """Prometheus queries and alerts that block a restart; an unanswered query blocks it, too."""
+    """Prometheus queries and alerts that block a restart. An unanswered query blocks, too."""
 
     prometheus_url: HttpUrl | None = None
-    """URL of a Prometheus."""
+    """URL of the Prometheus server."""
 
     token_file: FilePath | None = None
     """File with the bearer token for Prometheus."""
 
     queries: tuple[str, ...] = Field((), max_length=20)
-    """PromQL; a query with any result blocks."""
+    """PromQL queries; any result blocks the restart."""
 
     alerts: str = Field("", max_length=500)
-    """Regular expression; a firing alert blocks if its whole name matches."""
+    """Regular expression; a firing alert with a fully matching name blocks the restart."""
 
     timeout_seconds: Seconds = Field(5.0, le=60)
     """Timeout of each query.
@@ -39,26 +39,26 @@ class BlockersSettings(Settings):
 
 
 class DrainSettings(Settings):
-    """Lets requests finish before the restart. A server without progress is restarted at once."""
+    """Waiting for requests to finish before a restart. A server without progress is restarted at once."""
 
     enabled: bool = True
     """Whether to let requests finish.
-    Why: It costs a minute and saves requests."""
+    Why: Draining costs a minute and saves requests."""
 
     deadline_seconds: Seconds = Field(60.0, le=3600)
     """The longest wait until no request runs or waits.
-    Why: Together with the hook's own time it must fit the termination grace period."""
+    Why: This wait and the hook's own time must fit into the termination grace period."""
 
 
 class VerifySettings(Settings):
     """Verification that a restart helped."""
 
     start_seconds: Seconds = Field(1800.0, le=4 * 3600)
-    """Start timeout until a start was measured; then it is twice the longest one, at least 3 minutes.
+    """Start timeout until a start was measured; then twice the longest measured start, at least 3 minutes.
     Why: Large models load for 10 to 20 minutes."""
 
     settle_seconds: Seconds = Field(300.0, le=4 * 3600)
-    """After the first tokens, throughput must reach a fresh engine's within this time.
+    """After the first tokens, throughput must reach a freshly started engine's within this time.
     Why: Caches are cold and the queue is long right after a start."""
 
 
@@ -66,7 +66,7 @@ class RestartSettings(Sections):
     """Restarts of engines: off by default. A target can override each key."""
 
     mode: Mode = "off"
-    """`observe`: only report would-be restarts; `approve`: an operator confirms each; `auto`: act.
+    """`off`: no restarts; `observe`: only report would-be restarts; `approve`: an operator confirms each; `auto`: restart.
     Why: Trust grows in that order."""
 
     hook: str = Field("", max_length=63)
@@ -85,28 +85,28 @@ class RestartSettings(Sections):
     """Allowed times, such as `Mon-Fri 01:00-05:00`; empty: any time, except for non-urgent incidents, which need a window."""
 
     deny_windows: tuple[WindowText, ...] = Field((), max_length=50)
-    """Forbidden times."""
+    """Times without restarts."""
 
     freezes: tuple[FreezeSettings, ...] = Field((), max_length=200)
     cooldown_seconds: Seconds = 1800.0
     """Minimum time between two restarts in a group.
-    Why: It takes this long to know whether the last restart helped."""
+    Why: Only then is it known whether the last restart helped."""
 
     cooldown_load_times: Annotated[float, Field(ge=0, le=100)] = 2.0
     """Minimum cooldown as a multiple of this engine's start time.
-    Why: One start time to load, one to prove itself."""
+    Why: The engine needs one start time to load, and one to prove itself."""
 
     budget_per_hour: int = Field(1, ge=0, le=100)
-    """Restarts of a group per hour.
-    Why: If a second is needed within an hour, the first did not help."""
+    """Maximum restarts of a group per hour.
+    Why: If a second restart is needed within an hour, the first did not help."""
 
     budget_per_day: int = Field(3, ge=0, le=1000)
-    """Restarts of a group per day.
-    Why: Restarts do not cure a fault that needs more."""
+    """Maximum restarts of a group per day.
+    Why: Restarts do not cure a fault that needs more of them."""
 
     peers: Literal["watched", "none"] = "watched"
-    """`watched`: enough other targets of the group must be healthy; `none`: no check of others.
-    Why: Acting without peers needs an explicit decision."""
+    """`watched`: enough other targets of the group must be healthy; `none`: others are not checked.
+    Why: Restarting without peers needs an explicit decision."""
 
     peers_healthy_ratio_min: Annotated[float, Field(ge=0, le=1)] = 0.5
     """Share of the group that must be healthy without the restarted target.
@@ -128,7 +128,7 @@ class RestartSettings(Sections):
 
     @property
     def protected(self) -> bool:
-        """Return True if something prevents two restarts at once."""
+        """True if something prevents two restarts at once, or `peers: none` accepts them."""
         return self.blockers.any or self.lock.kind != "none" or self.peers == "none"
 
     def unusable(self, hooks: Mapping[str, float], has_state_dir: bool) -> list[Problem]:

@@ -22,7 +22,7 @@ def _zone(value: str) -> str:
 
 def _moment(value: Any) -> Any:
     if not isinstance(value, str):
-        return value  # YAML made it a date
+        return value  # YAML has parsed a date
     try:
         return datetime.fromisoformat(value)
     except ValueError:
@@ -69,10 +69,10 @@ class FreezeSettings(Settings):
     """A period without restarts."""
 
     begin: Moment
-    """Begin, such as `2026-12-24T08:00:00+01:00`; UTC if it has no zone."""
+    """Begin, such as `2026-12-24T08:00:00+01:00`; UTC without a zone."""
 
     end: Moment
-    """Its end, exclusive."""
+    """End, exclusive."""
 
     reason: str = Field("", max_length=200)
     """Reason, shown with every refusal."""
@@ -86,31 +86,31 @@ class FreezeSettings(Settings):
 
 
 class ScheduleSettings(Settings):
-    """Restarts at set times. If a check refuses one, it is retried for `misfire_seconds`, then skipped."""
+    """Restarts at set times. A refused restart is retried for `misfire_seconds`, then skipped."""
 
     name: Name
-    """Its name in metrics and the journal: a slug."""
+    """Name in metrics and the journal: a slug."""
 
     cron: Cron = ""
     """Five cron fields, such as `0 4 * * sun`, in `restart.time_zone`."""
 
     interval_seconds: Seconds | None = Field(None, ge=600)
-    """Instead of `cron`: interval between runs."""
+    """Interval between restarts, instead of `cron`."""
 
     jitter_seconds: Annotated[float, Field(ge=0, le=86400)] = 0.0
-    """Maximum random delay of each run, so that a fleet does not restart at once.
+    """Maximum random delay of each restart, so that a fleet does not restart at once.
     Why: A single server needs none."""
 
     misfire_seconds: Seconds = 3600.0
     """Longest delay after the scheduled time.
-    Why: A missed night window must not run at noon."""
+    Why: A missed night window must not cause a restart at noon."""
 
     uptime_seconds_min: Annotated[float, Field(ge=0)] = 0.0
     """Restart only if the server has run for at least this long.
     Why: By default a schedule has no conditions."""
 
     throughput_ratio_max: Annotated[float, Field(gt=0, le=1)] | None = None
-    """Restart only if throughput is at most this share of the fresh engine's, at equal load."""
+    """Restart only if throughput is at most this share of a fresh engine's at equal load."""
 
     @model_validator(mode="after")
     def _has_times(self) -> "ScheduleSettings":

@@ -36,7 +36,7 @@ class ScrapeSettings(Settings):
     Why: Three scrapes show a change of state within 15 seconds; an interval of 1 works, too."""
 
     timeout_seconds: Seconds = Field(default_factory=_timeout_seconds, le=30)
-    """Timeout of one complete answer.
+    """Timeout of one complete response.
     Default: 4, or the interval if shorter, but at least 2
     Why: vLLM answers in milliseconds; a busy API server was measured to need seconds."""
 
@@ -67,14 +67,14 @@ class CanarySettings(Settings):
     """One-token requests that detect hangs of idle engines. A target can override each key."""
 
     enabled: bool | None = None
-    """`false`: off. `true`: on, and refusals are logged. Unset: on for servers without `peers` that answer the first
-    canary within a second; others are retried after an hour.
+    """`false`: off. `true`: on, and a server's refusals are logged. Unset: on for servers without `peers` that answer the first
+    canary within a second; others get another canary after an hour.
     Default: unset
     Why: Only a request detects a hang of an idle engine."""
 
     interval_seconds: Seconds = Field(180.0, ge=10, le=86400)
     """Interval of canaries to each idle engine. Busy engines get none.
-    Why: Detects a hang within four minutes, for 20 tokens an hour."""
+    Why: A hang is detected within four minutes, for 20 tokens an hour."""
 
     timeout_seconds: Seconds = Field(10.0, ge=2, le=300)
     """Timeout of a canary.
@@ -91,10 +91,10 @@ class FleetSettings(Settings):
 
     targets_min: int = Field(3, ge=2)
     """At least this many targets become unreachable within a minute.
-    Why: Two may be chance, or two ranks of one deployment."""
+    Why: Two may be chance, or two data-parallel ranks of one deployment."""
 
     share: float = Field(0.5, gt=0, lt=1)
-    """They must exceed this share of the targets that answered before.
+    """The unreachable targets must exceed this share of those that answered before.
     Why: If most are gone, one shared cause is likelier than many separate ones."""
 
 
@@ -103,15 +103,15 @@ class SignalsSettings(Settings):
 
     window_seconds: Seconds = Field(60.0, le=3600)
     """Window of rates and quantiles; at least two scrapes must fit.
-    Why: Long enough for a p95 at a few requests per second, short enough to show a collapse."""
+    Why: It is long enough for a p95 at a few requests per second, but short enough to show a collapse."""
 
     totals: bool = True
     """Export counters and histograms that continue across restarts and can be summed over engines.
-    Why: About 50 series per engine; disable them if Prometheus scrapes vLLM itself."""
+    Why: They are about 50 series per engine; disable them if Prometheus scrapes vLLM itself."""
 
 
 class SloSettings(Settings):
-    """Your objectives: goodput counts requests that meet all of them. A target can override each key."""
+    """Latency objectives: goodput counts requests that meet all of them. A target can override each key."""
 
     time_to_first_token_seconds: Seconds | None = None
     """A request must get its first token within this time."""
@@ -132,7 +132,7 @@ class GpuSettings(Settings):
 
     interval_seconds: Interval = 5.0
     """Interval of GPU polls.
-    Why: Memory and temperature change over seconds; a poll takes the driver's lock."""
+    Why: Memory and temperature change over seconds, and each poll takes the driver's lock."""
 
     deadline_seconds: Seconds = 10.0
     """A poll that takes longer is reported as a hung driver; polls never overlap.
@@ -149,7 +149,7 @@ class RecorderSettings(Settings):
     bytes_max: Bytes = Field(8 << 20, ge=64 << 10)
     """Maximum compressed size of one target's recording; the oldest data is dropped first.
     Default: 8 MiB
-    Why: Ten minutes at one scrape per second of the largest vLLM body, with a reserve."""
+    Why: It holds ten minutes of vLLM's largest `/metrics`, scraped every second, with a reserve."""
 
 
 class LogSettings(Settings):

@@ -41,7 +41,7 @@ def _base_url(value: str) -> str:
     host = parts.hostname or ""
     shown = f"[{host}]" if ":" in host else host
     path = parts.path.rstrip("/").removesuffix("/metrics").rstrip("/")
-    # NVIDIA NIM has its metrics at /v1/metrics: accept it if written out.
+    # NVIDIA NIM has its metrics at /v1/metrics: accept this path.
     if path.endswith("/v1") and not parts.path.rstrip("/").endswith("/v1/metrics"):
         remedy = "leave /v1 out: /metrics and /health are at the server's root"
         raise problem(f"{quoted(text)} is the address of the OpenAI API", remedy)
@@ -55,7 +55,7 @@ def _split(text: str) -> tuple[SplitResult, int | None]:
     try:
         parts = urlsplit(text)
         port = parts.port
-    except ValueError:  # hide its text: it may quote a part of a password as the port
+    except ValueError:  # hide the error's text: it may quote a part of a password as the port
         parts, port = SplitResult("", "", "", "", ""), None
     if "@" in text:  # a password may contain a slash
         remedy = "take them out of the URL; put an API key in a file and set api_key_file"
@@ -101,7 +101,7 @@ class TargetConfig(Settings):
     """The server's base URL, without credentials; `/metrics` is appended to its path."""
 
     group: str = Field("", max_length=253)
-    """Group of interchangeable servers: budgets and baselines are per group.
+    """Group of interchangeable servers, which share restart budgets and baselines.
     Default: the target's name"""
 
     namespace: str = Field("", max_length=253)
@@ -114,12 +114,12 @@ class TargetConfig(Settings):
     """Host or Kubernetes node, for labels only."""
 
     peers: tuple[TargetName, ...] = ()
-    """Targets that this one exchanges KV with (prefill and decode); set it on one side. Discovery on
-    Kubernetes and on this host finds them by labels and `--kv-transfer-config`.
+    """Targets that this one exchanges KV cache with (prefill and decode); set the key on one side. Discovery finds them by
+    labels on Kubernetes, and by `--kv-transfer-config` on this host.
     Why: A server that waits for KV is not at fault: the incident is then opened for the stalled peer."""
 
     gang: str = Field("", max_length=253)
-    """Name shared by ranks that step together but have separate addresses.
+    """Name shared by data-parallel ranks that step together but have separate addresses.
     Why: A stalled rank stops the others; a restart then covers all of them, or is refused."""
 
     scrape: ScrapeSettings = ScrapeSettings()
@@ -138,7 +138,7 @@ class TargetConfig(Settings):
     """Overrides of `canary` for this target."""
 
     engine_log: FilePath | None = None
-    """File with this server's output: its incidents then include the reason of a failure."""
+    """File with this server's output, which explains failures in its incidents."""
 
     @model_validator(mode="before")
     @classmethod
@@ -186,19 +186,19 @@ class DiscoverySettings(Sections):
     host: bool = False
     """Find the vLLM servers of this host; they stay targets after they end.
     Default: no; yes for `run` without any target
-    Why: If you list targets, you do not expect others."""
+    Why: Users with listed targets expect no others."""
 
     file_sd: tuple[FilePattern, ...] = Field((), max_length=100)
-    """Prometheus `file_sd` files, JSON or YAML, `*` allowed; relative to the folder of this file."""
+    """Prometheus `file_sd` files, JSON or YAML; `*` is allowed. Paths are relative to the folder of this file."""
 
     kubernetes: tuple[KubernetesDiscovery, ...] = Field((), max_length=20)
-    """Pods of a cluster; [kubernetes.md](kubernetes.md). Changes are seen at once, independent of
+    """Pods of a cluster, see [kubernetes.md](kubernetes.md). Changes are seen at once, independent of
     `refresh_seconds`."""
 
     allow: tuple[Annotated[str, AfterValidator(_host_or_network)], ...] = Field((), max_length=1000)
-    """Allowed hosts: names (`*.example.org` includes all names below it), addresses, networks (`10.0.0.0/8`). Others are never
-    contacted. Targets from files and pods get `scrape.api_key_file` only if listed here.
-    Default: all are scraped; targets from files and pods get no key
+    """Allowed hosts: names (`*.example.org` includes all names below it), addresses, networks (`10.0.0.0/8`). Other hosts are never
+    contacted. Targets from files and pods get the key of `scrape.api_key_file` only if listed here.
+    Default: all are contacted; targets from files and pods get no key
     Why: Otherwise write access to the files, or the right to create pods, could send our key anywhere."""
 
     @property
@@ -213,7 +213,7 @@ def name_of(url: str) -> str:
 
 
 def slug(text: str) -> str:
-    """Return the text as a name; a long text is cut and a digest is appended."""
+    """Return the text as a name; a long text is cut and gets a digest."""
     short = re.sub(r"-{2,}", "-", re.sub(r"[^a-z0-9._-]", "-", text.lower())).strip("-._")
     if len(short) <= _NAME_CHARACTERS_MAX:
         return short

@@ -57,8 +57,8 @@ class TlsConfig(Settings):
     Default: the host of the URL"""
 
     insecure_skip_verify: bool = False
-    """Accept any certificate: a man in the middle could read the API key.
-    Why: Set `ca_file` instead, also for your own CA."""
+    """Accept any certificate; a man in the middle could then read the API key.
+    Why: `ca_file` is safer."""
 
     @model_validator(mode="after")
     def _is_pair(self) -> "TlsConfig":

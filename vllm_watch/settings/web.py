@@ -1,4 +1,4 @@
-"""The web configuration file of Prometheus exporters. Options that Python's TLS cannot honour as Go's does are refused.
+"""The web configuration file of Prometheus exporters. Options that only Go's TLS supports are refused.
 
 Source: github.com/prometheus/exporter-toolkit, docs/web-configuration.md.
 """
@@ -34,7 +34,7 @@ CIPHERS: Mapping[str, str | None] = {
     "TLS_AES_256_GCM_SHA384": None,
     "TLS_CHACHA20_POLY1305_SHA256": None,
 }
-"""Go's names → OpenSSL's. None: TLS 1.3 suites, which are always on. Suites without forward secrecy or
+"""Go's cipher suites → OpenSSL's. None: TLS 1.3 suites, which are always on. Suites without forward secrecy or
 authenticated encryption are not supported."""
 
 _UNVERIFIED = {"RequestClientCert", "RequireClientCert", "RequireAnyClientCert"}
@@ -146,7 +146,7 @@ class TlsSettings(Sections):
 
     @property
     def ciphers(self) -> tuple[str, ...]:
-        """Return the suites by OpenSSL's names; empty means the defaults, or none if only 1.3 suites are listed."""
+        """OpenSSL's names of the suites; empty: the defaults, or none if only TLS 1.3 suites are listed."""
         return tuple(name for each in self.cipher_suites if (name := CIPHERS[each]))
 
 

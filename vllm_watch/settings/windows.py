@@ -15,7 +15,7 @@ _TEXT = re.compile(
     r"(?:(?P<days>[A-Za-z]{3}(?:\s*[-,]\s*[A-Za-z]{3})*)\s+)?"
     r"(?P<from>\d{1,2}:\d{2})\s*-\s*(?P<to>\d{1,2}:\d{2})"
 )
-_SEARCH_DAYS = 8  # a weekly window reopens within these
+_SEARCH_DAYS = 8  # a weekly window reopens within these days
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class Window:
 
 
 def _moments(wall: datetime, zone: tzinfo) -> tuple[float, float]:
-    """Return two Unix times, which differ only at a DST change."""
+    """Return both Unix times of a local time, which differ only at a DST change."""
     return (
         wall.replace(tzinfo=zone, fold=0).timestamp(),
         wall.replace(tzinfo=zone, fold=1).timestamp(),
@@ -81,13 +81,13 @@ def _days(text: str) -> frozenset[int]:
 def open_until(
     windows: Sequence[Window], zone: tzinfo, t: float, *, longer: bool = False
 ) -> float | None:
-    """Return the end (Unix seconds) of the windows that contain `t`; None if none does."""
+    """Return the latest end (Unix seconds) of the windows that contain `t`, or None."""
     ends = [end for begin, end in _spans(windows, zone, t, longer=longer) if begin <= t < end]
     return max(ends, default=None)
 
 
 def next_open(windows: Sequence[Window], zone: tzinfo, t: float) -> float | None:
-    """Return the first time from `t` on at which a window is open; None if there is none."""
+    """Return the first time from `t` on at which a window is open, or None."""
     if open_until(windows, zone, t) is not None:
         return t
     begins = [begin for begin, end in _spans(windows, zone, t, longer=False) if t < begin < end]

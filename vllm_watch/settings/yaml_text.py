@@ -1,4 +1,4 @@
-"""A strict YAML reader with bounds. PyYAML takes the last of two equal keys, and expands nested aliases until memory is exhausted."""
+"""Read YAML strictly, with limits. PyYAML takes the last of two equal keys, and expands nested aliases until memory is exhausted."""
 
 import re
 from pathlib import Path
@@ -10,8 +10,8 @@ from vllm_watch.errors import ConfigError
 from vllm_watch.settings.base import quoted
 from vllm_watch.support import regular_file
 
-_DEPTH_MAX = 20  # the configuration is 4 deep
-# libyaml if PyYAML was built with it: ten times faster, and its scanner does not recurse.
+_DEPTH_MAX = 20  # the configuration has 4
+# libyaml, if PyYAML was built with it, is ten times faster, and its scanner does not recurse.
 _Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 # Python cannot print a number of over 4,300 digits, but parses one from hexadecimal digits.

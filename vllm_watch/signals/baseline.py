@@ -1,4 +1,5 @@
-"""Compares an engine with itself when fresh, block by block. While a slowdown is suspected, nothing is learnt."""
+"""Compares an engine now with the same engine after its start, in blocks of 2 to 8 s. While a slowdown is suspected, nothing is
+learnt."""
 
 from dataclasses import dataclass
 from math import exp, log
@@ -35,8 +36,8 @@ UNHURRIED = 0.5
 """Weight of a slow block while no request waits."""
 
 STARVED_RATIO = 0.85
-"""If requests wait, throughput below this share of the usual is a loss. At saturation, a real engine's throughput
-swings by 20 to 30 % (a peak, then 70 to 80 % of it)."""
+"""If requests wait, throughput below this share of the usual is a loss. At saturation, a real engine's throughput swings by
+20 to 30 %."""
 
 STARVED_DEVIATION = 0.08
 """Scatter of the smoothed log throughput ratio at saturation."""
@@ -51,7 +52,8 @@ STARVED_ALARM_SECONDS = 7.0
 """Shortest time to an alarm, as for slow steps."""
 
 DRAIN_SECONDS = 40.0
-"""An alarm clears after at least this long: while pages are held, requests are admitted in waves."""
+"""An alarm takes at least this long to clear: while pages are held, requests are admitted in waves, so
+throughput fluctuates."""
 
 DOUBT = 0.3
 """From this CUSUM level on, nothing is learnt."""
@@ -75,7 +77,7 @@ RESTORED_LEVEL_MAX = 0.5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
-    """One block compared with the fresh engine; None is unknown."""
+    """One block compared with the baseline; None is unknown."""
 
     block: Block
     known: bool
@@ -224,7 +226,7 @@ class Baseline:
         if self.slow.level <= 0.0 and self.drift < DRIFT:
             self.model.widen(self._excursion)
             self._excursion = []
-        elif self.slow.alarm:  # reported trouble is not a habit
+        elif self.slow.alarm:  # reported trouble does not become normal
             self._excursion = []
         elif len(self._excursion) < EXCURSION_BLOCKS_MAX:
             self._excursion.append(ratio)

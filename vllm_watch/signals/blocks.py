@@ -1,4 +1,4 @@
-"""Joins polls into blocks, the shortest time with reliable means."""
+"""Joins polls into blocks, the shortest times with reliable means."""
 
 from operator import attrgetter
 
@@ -9,7 +9,7 @@ from vllm_watch.signals.long_prompts import LongPrompts
 from vllm_watch.signals.state import requests_awaiting_kv
 
 BLOCK_SECONDS_MIN = 1.9
-"""Two polls at one a second, because prompt tokens are counted when a prefill ends."""
+"""A block lasts at least two polls at one a second, because prompt tokens are counted only when a prefill ends."""
 
 BLOCK_STEPS_MIN = 20.0
 """The mean of this many steps scatters by a few per cent."""
@@ -228,13 +228,13 @@ def _mean(a: Histogram | None, b: Histogram | None) -> float | None:
 
 
 def _latency(a: EngineSample, b: EngineSample, generated: float) -> float | None:
-    """Use the prefill time of a pooling engine, which has no inter-token latency."""
+    """Return the inter-token latency, or a pooling engine's prefill time."""
     between_tokens = _mean(a.inter_token_latency, b.inter_token_latency)
     return between_tokens if generated or between_tokens else _mean(a.prefill_time, b.prefill_time)
 
 
 def _computed_prompt(a: EngineSample, b: EngineSample) -> float | None:
-    """Subtract the prefix cache's share as a ratio, because hits may be counted in blocks."""
+    """Return the computed prompt tokens. The cached share is hits ÷ queries, as both may count blocks."""
     prompt = _grown(a.prompt_tokens, b.prompt_tokens)
     if prompt is None:
         return None
@@ -255,7 +255,7 @@ def _steps(
 def _step_seconds(
     seconds: float, steps: float | None, latency: float | None, *, busy: bool
 ) -> float | None:
-    """Return the lesser of elapsed ÷ steps, which idle time inflates, and latency, which preemptions inflate."""
+    """Return the lesser of elapsed time ÷ steps (idle time inflates it) and latency (preemptions do)."""
     if not steps:
         return None
     elapsed = seconds / steps

@@ -1,4 +1,4 @@
-"""Measures how long an engine waits for a CPU, and the share of a slowdown that this explains (a lower bound).
+"""Measures how long an engine waits for a CPU, and how much of a slowdown the waits explain (a lower bound).
 
 Waiting for the share s of the time makes a step 1 / (1 - s) times as long.
 """
@@ -13,25 +13,25 @@ from vllm_watch.signals import stored
 from vllm_watch.signals.blocks import Block
 
 LOOKS_MAX = 4096
-"""An hour at one poll a second."""
+"""Polls kept: an hour at one a second."""
 
 BLOCK_WINDOW_SECONDS = 60.0
-"""Longer than a block, which lasts 8 s at most, or one interval."""
+"""Polls are kept for longer than a block, which lasts at most 8 s or one interval."""
 
 SAME_SECONDS = 1e-3
 """Closer times belong to one poll: sums are rounded."""
 
 SMOOTHING = 0.3
-"""Weight of a block, the same as for step times, so that both scatter alike."""
+"""Weight of a block, as for step times, so that both scatter alike."""
 
 UNSEEN_SECONDS_MAX = 30.0
 """A finding holds this long without data: readings come late on a host short of CPUs."""
 
 SHARE_MAX = 0.99
-"""Limit of a block's waits: each is counted at its end, so a block may show too much."""
+"""Highest share of a block spent waiting: waits are counted at their end, so a block may show too much."""
 
 USUAL_SECONDS_MIN = 10.0
-"""Healthy steps before the usual wait is known: at least five blocks."""
+"""Healthy steps, at least five blocks, before the usual wait is known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +80,7 @@ class Waits:
 class Waited:
     """Current cost of waiting for a CPU."""
 
-    explained_ratio: float  # of the slowdown's logarithm
+    explained_ratio: float  # share of the slowdown's logarithm that waits explain
     share: float
     usual_share: float
     throttled_share: float | None  # of its CPU limit's periods

@@ -14,8 +14,9 @@ SCORE_OF_ALARM = 8.0
 """Sum of scores that makes the level 1.
 
 If healthy scores are normal with unit variance and a mean of −2 or less, a false alarm takes exp(2 · 2 · 8) blocks on
-average, over 10^13 (Siegmund's approximation). So false alarms come from errors of the model rather than from chance: hence
-the tolerance."""
+average, over 10^13 (Siegmund's approximation). So false alarms come from errors of the model, not from chance: hence the
+tolerance.
+"""
 
 BLOCK_SHARE_MAX = 0.6
 """At least two blocks in a row must agree."""

@@ -14,7 +14,7 @@ from vllm_watch.signals.totals import EngineTotals, Totals
 from vllm_watch.signals.window import Growth, Window
 
 FILLING_RATIO_MIN = 0.01
-"""Below this growth of KV usage, the cache is not filling: single requests move it as much."""
+"""If KV usage grows by less than this, the cache is not filling, because single requests change it as much."""
 
 SKEW_SECONDS = 60.0
 """Tolerance between clocks: unsynchronized hosts drift by seconds a day."""
@@ -185,7 +185,8 @@ class EngineTracker:
         return None if grown is None else grown[0] / grown[1]
 
     def _ratio(self, part: str, whole: str, gauge: float | None) -> float | None:
-        """Return `part` ÷ `whole`, both as growth, else the gauge of vLLM V0 (-1: disabled)."""
+        """Return the growth of `part` ÷ the growth of `whole`; if a counter is missing, the gauge of vLLM V0 (-1:
+        disabled)."""
         a, b = self._window.counter(part), self._window.counter(whole)
         if a is not None and b is not None:
             return a[0] / b[0] if b[0] > 0 else None

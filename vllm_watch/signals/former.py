@@ -10,7 +10,7 @@ FORMER_WORK_SECONDS = 900.0
 """A process with less work met few loads, so its predecessor's models are kept."""
 
 NEAR = 1.2
-"""Memory besides the cache varies this much between releases, and far more between models."""
+"""Cache sizes differ by up to this factor between releases, and far more between models."""
 
 _FOUND_OUT = frozenset(("num_gpu_blocks", "num_cpu_blocks"))
 
@@ -20,7 +20,7 @@ Models = Mapping[frozenset[str], StepModel]
 
 
 class Former:
-    """Keeps a process's models while its successors are configured alike."""
+    """Keeps a process's step models while its successors are configured alike."""
 
     def __init__(self) -> None:
         self.models: Models = {}

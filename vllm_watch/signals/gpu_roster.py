@@ -3,7 +3,7 @@
 from vllm_watch.samples.gpu import GpuSample
 
 GPUS_MAX = 256
-"""16 GPUs of 7 slices each, twice."""
+"""Devices followed: twice 16 GPUs with 7 slices each."""
 
 
 class GpuRoster:

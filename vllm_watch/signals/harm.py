@@ -7,8 +7,8 @@ from vllm_watch.signals import stored
 from vllm_watch.signals.blocks import Block
 
 HARM_TIMES = 1.5
-"""Harmful multiple of the worst usual latencies: at a fifth of its load, an engine twice as slow may serve users as fast
-as at its peak."""
+"""Latencies harm users above this multiple of the worst usual ones: at a fifth of its load, an engine twice as slow may serve
+users as fast as at its peak."""
 
 USUAL = 3
 """A minute is usual if this many were as bad."""

@@ -1,4 +1,4 @@
-"""Follows the inputs of judgement that a target's polls carry."""
+"""Records which inputs of the detectors a target's polls carry."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -35,7 +35,7 @@ def _lengths(sample: EngineSample) -> object:
 
 
 def _prefix_cache(sample: EngineSample) -> object:
-    """V0 exports only a ratio since its start; -1: off."""
+    """V0 exports only a ratio since its start, which is -1 if prefix caching is off."""
     off = (sample.prefix_cache_hit_rate or 0.0) < 0.0
     return True if off else sample.prefix_cache_queries
 
@@ -94,7 +94,7 @@ class Inputs:
         self._last_s: dict[str, float] = {}
         self._pattern: object = None
         self._same = 0
-        self.revision = 0  # grows when an answer may have changed
+        self.revision = 0  # grows when `now` or `missing` may have changed
         self.why_not: str | None = None
 
     @property
@@ -159,7 +159,7 @@ class Inputs:
         return any(self._of(name, engine).now for engine in self._scope(name, engine))
 
     def missing(self, name: str, engine: str | None) -> bool | None:
-        """Return True if unavailable, None if it is too early to know. Without `engine` the worst counts."""
+        """Return True if the input is unavailable, None if this is not known yet. Without `engine`, the worst engine counts."""
         said = [_missing(self._of(name, one)) for one in self._scope(name, engine)]
         if not said:
             return None

@@ -10,7 +10,8 @@ from vllm_watch.samples.observation import ServerSample
 from vllm_watch.signals import stored
 
 UNTOLD_SECONDS = 600.0
-"""Without a start time, growing counters identify a process for this long: later, a new one could have caught up."""
+"""If the start time is unknown, counters that only grew identify a process across a gap of this length. After a longer gap, a
+new process could have caught up."""
 
 _MEASURED = frozenset(("num_gpu_blocks", "num_cpu_blocks"))
 """Labels that vLLM measures at each start."""
@@ -20,7 +21,7 @@ UNKNOWN_SERVER = ServerSample()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Life:
-    """One life of one engine, by its metrics; None is unknown."""
+    """One process of an engine, identified by its metrics; None is unknown."""
 
     created_time: float | None
     process_start_time: float | None
@@ -84,7 +85,7 @@ _COUNTERS = 3
 
 
 def life_of(sample: EngineSample, server: ServerSample = UNKNOWN_SERVER) -> Life:
-    """Return the life that a poll saw."""
+    """Return the identity of the engine's process at one poll."""
     steps = sample.iteration_tokens
     started = sample.process_start_time
     return Life(

@@ -7,13 +7,13 @@ from vllm_watch.samples.observation import Observation, ProcessState
 from vllm_watch.signals import stored
 
 START_SECONDS = 1800.0
-"""Limit for a first start: the largest models take 10 to 20 minutes from network storage."""
+"""Longest first start: the largest models take 10 to 20 minutes from network storage."""
 
 PATIENCE_FACTOR = 1.5
 """A start may take this multiple of the longest start seen: the page cache may be cold, or a disk slower."""
 
 PATIENCE_SECONDS_MIN = 60.0
-"""Least limit, because half of a short start is only seconds."""
+"""Shortest limit: half of a short start is only seconds."""
 
 STARTS_KEPT = 8
 
@@ -124,7 +124,7 @@ class Loading:
 
     def _learn(self, t: float, silent_s: float, start: float | None) -> None:
         if start is None:
-            took_s = silent_s  # an upper bound: it may have been away before
+            took_s = silent_s  # an upper bound: the server may have been away before
         elif self._life_start is not None and same_start(start, self._life_start):
             return  # the same process: its network was broken
         else:
@@ -152,7 +152,7 @@ class Loading:
 
 
 def same_start(a: float, b: float) -> bool:
-    """Return True if both times are of the same start."""
+    """Return True if both times may be one start."""
     return abs(a - b) <= SAME_START_SECONDS
 
 

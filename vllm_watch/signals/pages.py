@@ -1,8 +1,8 @@
 """Finds the part of one engine's KV cache that no running request can hold.
 
-If usage grows but tokens in flight (prompts and outputs, less finished requests) do not, pages leak. Only changes count,
-because aborted requests are never subtracted and shared prefixes count twice.
-Source: vLLM's v1/metrics/stats.py (prompts are counted when computed, requests when they finish).
+If usage grows but tokens in flight (prompts and outputs, less finished requests) do not, pages leak. Only changes of tokens
+count, because aborted requests are never subtracted and shared prefixes count twice. Source: vLLM's v1/metrics/stats.py
+(prompts are counted when computed, requests when they finish).
 """
 
 from collections import deque
@@ -19,7 +19,7 @@ ENTRIES = 180
 """Entries of the fine history: an hour, one per 20 s."""
 
 COARSE_GRAIN_SECONDS = 240.0
-"""Grain of the coarse history, of half a day: reported vLLM leaks take three to eight hours to starvation."""
+"""Interval of the coarse history, of half a day: reported vLLM leaks take three to eight hours to a full cache."""
 
 RECENT_ENTRIES = 40
 """Latest blocks kept, to time sudden changes."""
@@ -62,7 +62,7 @@ class Pages:
         self._coarse = RingBuffer(ENTRIES, len(Entry._fields))
         self._recent: deque[Entry] = deque(maxlen=RECENT_ENTRIES)
         self._moves = [0.0, 0.0]  # squared changes of usage, of tokens in flight
-        self._zeros: tuple[tuple[float, float], ...] = ()  # (cache share of a token, zero)
+        self._zeros: tuple[tuple[float, float], ...] = ()  # (cache share of a token, healthy level)
 
     def note(
         self, block: Block, capacity_tokens: float | None, *, well: bool, awaited: float = 0.0
@@ -134,7 +134,8 @@ class Pages:
         return min(_level(self._recent[-1], share) - zero for share, zero in zeros) - self._awaited
 
     def rise_seconds(self) -> float | None:
-        """Return how long the middle half of the loss took (at least the history's length), or None."""
+        """Return how long the middle half of the loss took, or None. If it began before the history, return the history's
+        length."""
         now = self.unheld()
         if now is None or now <= 0.0:
             return None

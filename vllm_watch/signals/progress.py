@@ -1,6 +1,6 @@
 """Follows one engine's progress: time without output, and time without any change.
 
-Output is a token, a first token or a finished request. Other changes are signs of life. They replace output at most for the
+Output is a token, a first token or a finished request. Other changes are signs of life. They count as output at most for the
 time of the longest prefill, and only until more was computed than the cache holds.
 """
 
@@ -17,7 +17,7 @@ from vllm_watch.signals.capacity import kv_cache_tokens, longest_request_tokens
 from vllm_watch.support.durations import in_words
 
 PATIENCE_SECONDS = 60.0
-"""Signs of life replace output for at least this long; so does a queue without admissions."""
+"""Signs of life count as output for at least this long."""
 
 ATTENTION_TOKENS = 60_000.0
 """Prompt length at which attention costs as much as the rest: an 8B model of Llama's shape takes 16 GFLOP a token, and
@@ -27,7 +27,7 @@ PREFILL_SECONDS_UNKNOWN = 600.0
 """Longest prefill if the engine's rate or longest prompt is unknown: a million tokens at 1,700 a second."""
 
 PROMPTS_MIN = 10.0
-"""Finished prompts needed for a rate: the first ones compile kernels."""
+"""A rate needs this many finished prompts, because the first ones compile kernels."""
 
 TOGETHER_SECONDS = 8.0
 """Clients that leave this soon after the last step leave together; a hang loses them one by one, at their timeouts."""
@@ -40,10 +40,10 @@ CLOSED_MIN, ANSWERED_MIN = 3.0, 10.0
 that polls /v1/models every five seconds gets six responses in two polls of 15 s. If both are fewer, both must agree."""
 
 FOLLOWED_SECONDS = 600.0
-"""After a longer gap nothing counts as unchanged: clock, process and requests may differ."""
+"""After a longer gap between polls nothing counts as unchanged: clock, process and requests may differ."""
 
 PACE_SECONDS = 10.0
-"""Averaging time of the usual rate of closed connections: a pool shrinks after a burst."""
+"""Averaging time of the usual rate of closed connections: a client's pool shrinks after a burst."""
 
 _NUMBERS = (
     "last_s",
@@ -63,7 +63,7 @@ class Poll:
 
     counters: tuple[float | None, ...]
     outputs: tuple[float | None, ...]
-    gauges: tuple[float | None, ...]  # changed only by a scheduler; KV usage last
+    gauges: tuple[float | None, ...]  # only the scheduler changes them; KV usage is last
     waiting: float
     work: float
     finished: float  # without failed and aborted requests
@@ -91,7 +91,7 @@ class Progress:
         self.pause_s = 0.0  # silence that this poll ended
         self.rest_s: float | None = None
         self.waking = False  # no step since it rested
-        # All clients left with the last step, according to every witness, or to one of two.
+        # All clients left with the last step: every witness agrees (`gone`), or one of two does (`doubtful`).
         self.gone = self.doubtful = False
         self.overdue = ""  # a clause: why signs of life no longer replace output
         self._gained = 0.0  # share of the KV cache taken since the last output
@@ -108,7 +108,7 @@ class Progress:
         self, at_s: float, sample: EngineSample, server: ServerSample, engines: int, *,
         restarted: bool = False, at_rest: bool = False,
     ) -> None:  # fmt: skip
-        """`restarted`: counters were reset; `at_rest`: asleep or paused on purpose."""
+        """`restarted`: the counters were reset; `at_rest`: the engine sleeps or is paused on purpose."""
         if at_s - self.last_s > FOLLOWED_SECONDS:
             self.forget()
         before, now = self.poll, _poll(sample, server)
@@ -120,7 +120,7 @@ class Progress:
         self.met = self.met or self.moved
         silent = bool(self.silent_polls and was.work) and not self.gone
         self.pause_s = self.last_s - self.life_s if self.moved and silent else 0.0
-        # The poll after a rest does not count either: its work may just have arrived.
+        # The poll after a rest is not silence either, because its work may just have arrived.
         begins = self.first or restarted or at_rest or self.rest_s is not None
         self.waking = at_rest or (self.waking and not self.served)
         since_s = at_s if self.rest_s is None else self.rest_s
@@ -163,7 +163,7 @@ class Progress:
         self._fds_least = None
         if then is None or (at_s - self.served_s > TOGETHER_SECONDS and self.silent_polls > 1):
             return
-        ended = max(0.0, then.work - now.work)  # these left as usual, with their connections
+        ended = max(0.0, then.work - now.work)  # these ended as usual, with their connections
         usual = 2.0 * max(0.0, self._pace_before) * (at_s - self._before_s)
         closed = _fall(then.fds, now.fds, max(ended, usual))
         answered = _fall(now.responses, then.responses, now.finished - then.finished)
@@ -178,7 +178,7 @@ class Progress:
         self.doubtful = self.doubtful or strong
 
     def _overdue(self, sample: EngineSample, server: ServerSample, engines: int) -> str:
-        silent_s = self.life_s - self.output_s  # does not grow without signs of life
+        silent_s = self.life_s - self.output_s  # grows only with signs of life
         if not sample.requests_running or silent_s < PATIENCE_SECONDS:
             return ""
         if self._gained > 1.0:

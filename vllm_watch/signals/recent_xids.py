@@ -1,6 +1,6 @@
 """Repeats Xid errors, which NVML reports once, until every target has seen them.
 
-Those that need a reset are repeated until the GPU is unused.
+Xids that need a reset are repeated until the GPU is unused.
 """
 
 from dataclasses import replace

@@ -44,7 +44,7 @@ class EngineSignals:
     steps_per_second: float | None = None
     tokens_per_step: float | None = None
     step_time_seconds: float | None = None
-    throughput_ratio: float | None = None  # now ÷ fresh at equal load
+    throughput_ratio: float | None = None  # now ÷ initially, at equal load
     cpu_wait_ratio: float | None = None
     prefix_cache_hit_ratio: float | None = None
     spec_acceptance_ratio: float | None = None
@@ -62,7 +62,7 @@ class EngineSignals:
 
 @dataclass(frozen=True, slots=True)
 class Sight:
-    """Coverage of a detector on a target."""
+    """How well a detector sees a target."""
 
     state: str  # "sees" | "partly" | "blind" | "unknown" (too early)
     text: str

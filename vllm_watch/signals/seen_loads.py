@@ -1,4 +1,4 @@
-"""Keeps the loads met when healthy, which limit a healthy step at any other load.
+"""Keeps the loads met when healthy. They bound the time of a healthy step at any other load.
 
 Twice the tokens and three times the KV cache take at most three times as long.
 """
@@ -16,7 +16,7 @@ GRAIN = log(NEAR)
 BLOCKS_MIN = 2
 
 LOADS_MAX = 64
-"""Eight by eight loads span a factor of 25 either way."""
+"""Eight by eight loads span a factor of 25 in tokens and in KV usage."""
 
 USAGE_MIN, TOKENS_MIN = 0.01, 1.0
 """Lesser loads cost no measurable time."""

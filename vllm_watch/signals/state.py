@@ -22,8 +22,8 @@ STILL_SECONDS = 2.0
 """A shorter pause between steps is normal: a step of a long context takes about a second."""
 
 STALL_NOTICE_COARSE_SECONDS = 30.0
-"""After this time without a step, an engine that shows progress late may be stalled: it lacks a step counter (a prefill is
-one step) or is warming up."""
+"""Time without a step after which an engine that shows progress late may be stalled. Progress shows late without a step
+counter, because a whole prefill is one step, and while warming up."""
 
 WARM_UP_SECONDS = 300.0
 """Until this uptime, kernels may compile on the first requests, shape by shape."""
@@ -36,7 +36,7 @@ _SERVES_NOTHING = frozenset(("down", "stalled", "failing", "starting", "sleeping
 
 _UNREACHABLE = frozenset(("connect_timeout", "read_timeout", "disconnected"))
 _MISSES_UNTIL_DOWN = 2
-"""A busy server may miss one poll."""
+"""Polls missed in a row before a server is down: a busy one may miss one."""
 
 _SERVER_ERROR = 500
 
@@ -99,7 +99,8 @@ def operation(sample: EngineSample, server: ServerSample) -> str | None:
 
 
 def waits_for_kv(sample: EngineSample, *, paired: bool = False) -> bool:
-    """Return True if waiting requests need another server's KV and none runs; own offloaded KV counts only if `paired`."""
+    """Return True if requests wait for another server's KV and none runs. An engine that only offloads its own KV counts only
+    if `paired`."""
     if sample.requests_running or (_offloads_only(sample) and not paired):
         return False
     stages, reasons = sample.num_requests_kv_fetch_by_stage, sample.requests_waiting_by_reason
@@ -107,7 +108,7 @@ def waits_for_kv(sample: EngineSample, *, paired: bool = False) -> bool:
 
 
 def requests_awaiting_kv(sample: EngineSample) -> float:
-    """Return the requests that hold pages for remote KV; a maximum before vLLM 0.20."""
+    """Return how many requests hold pages for remote KV; before vLLM 0.20 an upper bound."""
     if sample.num_requests_kv_fetch_by_stage is not None:
         return sum(sample.num_requests_kv_fetch_by_stage.values())
     if not is_connected(sample):
@@ -198,7 +199,7 @@ def _of_refusal(said: str, loading: Loading, waited_s: float, at_s: float) -> tu
 
 
 def health_ratio(word: str, throughput_ratio: float | None) -> float | None:
-    """Return the share of its work that an engine does, or None."""
+    """Return the engine's work as a share of its normal work, or None."""
     if word == "collapsed":
         return None if throughput_ratio is None else min(1.0, max(0.0, throughput_ratio))
     return 1 if word in _WHOLE else 0 if word in _SERVES_NOTHING else None

@@ -15,10 +15,10 @@ PRIOR = 1e-3
 """Weight of the prior (each part a third of the first step time): it makes the equations solvable, and fades in a minute."""
 
 SCATTER_FIRST = 0.25
-"""Scatter until it is measured: healthy blocks of a real engine differ this much."""
+"""Scatter until it is measured; healthy blocks of a real engine differ this much."""
 
 SCATTER_MIN = 0.05
-"""A model of three numbers is never more exact."""
+"""Lowest scatter: a model of three numbers is never more exact."""
 
 SCATTER_MEMORY_BLOCKS = 150.0
 """Blocks over which the scatter is averaged: 10 minutes at 5 s, enough for two digits."""
@@ -37,7 +37,7 @@ REPEAT_SECONDS = 15.0
 """Blocks this close share requests (an answer takes 10 to 60 s) and count as one."""
 
 FAMILIAR = 2.0
-"""The fit holds at a load if uncertainty widens the deviation by no more than this."""
+"""The fit holds at a load if uncertainty widens the deviation by at most this factor."""
 
 _PARTS = (0, 1, 2)
 _SUBSETS = [subset for size in (3, 2, 1) for subset in combinations(_PARTS, size)]

@@ -1,6 +1,6 @@
-"""Compares an engine's throughput with its healthy one.
+"""Compares an engine's throughput with its usual one.
 
-The better of two ratios counts (generated, prompt tokens), because workload shifts trade one for the other.
+The better of two ratios counts (generated, prompt tokens), because a changed workload raises one and lowers the other.
 """
 
 from math import exp
@@ -19,10 +19,10 @@ READY_SECONDS = 40.0
 """Seconds of work after which the means serve as the reference."""
 
 ALIKE = 1.3
-"""Throughput up to this multiple of the usual is still the usual; likewise KV cache per request."""
+"""Throughput up to this multiple of the usual is usual, too; so is KV cache per request."""
 
 CROWD = 1.5
-"""Requests crowd if more than this multiple of the usual number runs: varying arrivals alone change it less."""
+"""Requests pile up if more than this multiple of the usual number runs: varying arrivals alone change it less."""
 
 
 class Mean:

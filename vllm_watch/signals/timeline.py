@@ -9,8 +9,8 @@ USUAL_OF = 15
 """Intervals that determine the usual one: few, to follow a new scrape interval within a minute."""
 
 STEP_FACTOR = 8.0
-"""No rate crosses a jump of more usual intervals than this: it may be a clock step. Timeouts and retries stretch an interval
-two- to threefold."""
+"""A jump longer than this many usual intervals may be a clock step, so no rate crosses it. Timeouts and retries stretch an
+interval two- to threefold."""
 
 STEP_SECONDS_MIN = 20.0
 """A shorter jump never counts: at one scrape a second, a pause of seconds is not a step."""
@@ -36,7 +36,7 @@ class Timeline:
         self._usual: deque[float] = deque(maxlen=USUAL_OF)
 
     def advance(self, t: float, monotonic_s: float | None) -> tuple[float, bool]:
-        """Return the seconds on the axis, and True if the step is known."""
+        """Return the seconds on the axis, and True if the time passed is known."""
         last_t, last_monotonic_s = self._t, self._monotonic_s
         self._t, self._monotonic_s = t, monotonic_s
         if last_t is None:

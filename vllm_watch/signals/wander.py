@@ -1,4 +1,4 @@
-"""Learns how step times drift from minute to minute without a fault.
+"""Learns how step times drift from minute to minute without a fault (wander).
 
 Request mix, a busy host, adapters and grammars add up like a random walk: k minutes change at most √k times as much as one.
 """
@@ -12,7 +12,7 @@ from vllm_watch.signals import stored
 from vllm_watch.signals.scatter import scatter
 
 MINUTE_SECONDS = 60.0
-"""A minute of work, because idle engines do not wander."""
+"""A minute of work, because step times of idle engines do not drift."""
 
 SMOOTH_SECONDS = 20.0
 """Smoothing time, shorter than a minute to show a change within one."""
@@ -24,7 +24,7 @@ MEMORY_MINUTES = 720.0
 """Minutes over which changes are averaged: half a day of work."""
 
 STRAY_FIRST = 0.08
-"""Assumed and minimum deviation of a minute's level."""
+"""Assumed and lowest deviation of a minute's level (its log ratio)."""
 
 STRAY_MINUTES_MIN = 120.0
 """Minutes of work until the level is judged."""
@@ -33,24 +33,25 @@ STRAY_DEVIATIONS = 5.0
 """A level beyond this many deviations is not wander."""
 
 PENDING_MAX = 60
-"""Pending minutes kept until an excursion heals."""
+"""Minutes kept until a suspected fault ends by itself."""
 
 UNREST_MINUTES = 4
-"""From this many pending changes on, their scatter counts: a fault comes in one move or creeps evenly, but wander goes up and
-down (world `wander_5`, an engine known for ten minutes: a restart was advised in 3 of 150 seeds, and in none since)."""
+"""From this many pending changes on, their scatter counts as wander. A fault comes in one move or creeps evenly, but wander
+goes up and down (world `wander_5`, an engine known for ten minutes: a restart was advised in 3 of 150 seeds, and in none
+since)."""
 
 MOVE = 0.6
-"""A larger change in a minute (1.8 times) is the beginning or end of a fault: if wander has sigma 0.5 over ten minutes, this
-is 2.8 deviations of a change."""
+"""A larger change from minute to minute (1.8 times) begins or ends a fault: if wander has sigma 0.5 over ten minutes, MOVE is
+2.8 deviations of a change."""
 
 LAGS_MINUTES = (1, 2, 4, 8, 16, 32)
 """Lags at which changes are tested."""
 
 OUTLIER = 3.0
-"""A minute is clipped at this many deviations: one cured slowdown is not a habit."""
+"""A minute is clipped at this many deviations: one cured slowdown must not become usual."""
 
 DEVIATIONS = 5.0
-"""A change beyond this many deviations is not wander; high, because six lags are tested each minute, all day."""
+"""A change beyond this many deviations is not wander. The limit is high, because six lags are tested each minute, all day."""
 
 
 class Wander:

@@ -20,7 +20,7 @@ HISTOGRAMS = ("iteration_tokens", "ttft", "inter_token_latency", "queue_time", "
 LABELLED = ("request_success",)
 
 ENTRIES_MAX = 4096
-"""An hour at one poll a second."""
+"""Polls kept: an hour at one a second."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +79,7 @@ class Growth:
 
 
 class Window:
-    """Keeps the last `seconds`, oldest first."""
+    """Keeps polls of the last `seconds`, oldest first."""
 
     def __init__(self, seconds: float) -> None:
         self.seconds = seconds

@@ -33,7 +33,7 @@ SEVERITY = {
 
 @dataclass(frozen=True, slots=True)
 class Xid:
-    """One code."""
+    """One Xid code and its meaning."""
 
     code: int
     text: str

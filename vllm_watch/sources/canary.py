@@ -1,8 +1,8 @@
-"""The canary: a one-token completion that tells a hung engine from an idle one.
+"""The canary: a one-token completion that shows whether an engine is hung or idle.
 
-A hung engine core answers `/health` and `/metrics` with 200 and may report 0 running. An engine that sleeps or is paused gets
-no canary, which might wake or break it. Source: vLLM's OpenAI API; `X-data-parallel-rank` selects one engine (vLLM 0.11 and
-later). vLLM aborts a request when its client hangs up, so canaries do not pile up.
+A hung engine core answers `/health` and `/metrics` with 200 and may report 0 running. An engine that sleeps or is paused
+gets no canary, because this might wake or break it. Source: vLLM's OpenAI API; `X-data-parallel-rank` selects one engine
+(vLLM 0.11 and later). vLLM aborts a request when its client hangs up, so canaries do not pile up.
 """
 
 import asyncio
@@ -154,7 +154,7 @@ class CanarySource:
 
 
 def _request(route: str, model: str | None) -> dict[str, Any]:
-    """`ignore_eos` yields a token even if the text ends at once."""
+    """Return the request's body. With `ignore_eos` a token comes even if the text ends at once."""
     body: dict[str, Any] = {"max_tokens": 1, "temperature": 0, "ignore_eos": True, "stream": False}
     if model is not None:
         body["model"] = model

@@ -1,8 +1,8 @@
 """Measure the CPU waits of an engine's threads.
 
-Each step waits for the slowest thread, so the longest wait of any thread between two polls counts. cpu.stat shows if a cgroup's
-CPU limit caused that wait. Source: proc(5), Documentation/scheduler/sched-stats.rst (second number of schedstat: nanoseconds on a run
-queue), Documentation/admin-guide/cgroup-v2.rst (cpu.stat).
+Each step waits for the slowest thread, so the longest wait of any thread between two polls counts. cpu.stat shows if a
+cgroup's CPU limit caused the wait. Source: proc(5), Documentation/scheduler/sched-stats.rst (second number of schedstat:
+nanoseconds on a run queue), Documentation/admin-guide/cgroup-v2.rst (cpu.stat).
 """
 
 import asyncio
@@ -98,7 +98,7 @@ class _Engine:
         return self.waited_seconds
 
     def core(self) -> str | None:
-        """Return None with vLLM before 0.10.2, which sets no process title."""
+        """Return None for vLLM before 0.10.2: it sets no process title."""
         return next(
             (each.label for each in self.processes if engine_processes.is_core(each.name)), None
         )
@@ -116,7 +116,7 @@ class _Engine:
 
 
 class CpuWaits:
-    """Call `observe` from the event loop."""
+    """Measures CPU waits; call `observe` from the event loop."""
 
     def __init__(
         self,

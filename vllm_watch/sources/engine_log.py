@@ -1,4 +1,4 @@
-"""Follow an engine's log in a thread, also across rotations, and keep the failure it reports."""
+"""Follow an engine's log, also across rotations, and keep the failure that it reports."""
 
 import asyncio
 import os
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 _log = structlog.get_logger()
 
 PIECE_BYTES_MAX = 4 << 20
-"""Reading this takes a thread some 50 ms; vLLM writes some kilobytes a second."""
+"""Reading this much takes a thread some 50 ms; vLLM writes some kilobytes a second."""
 
 BACKLOG_BYTES_MAX = 16 << 20
-"""An engine that logs its requests writes this in hours."""
+"""Longest backlog read: an engine that logs its requests writes this in hours."""
 
 TAIL_BYTES_MAX = 256 << 10
 """The evidence before a restart is some thousand lines, including a traceback per worker."""
@@ -31,7 +31,7 @@ LINE_CHARACTERS_MAX = 500
 
 
 class EngineLog:
-    """Use it from the event loop."""
+    """Reads one log; use it from the event loop."""
 
     def __init__(self, target: str, path: Path) -> None:
         self.path = path
@@ -65,7 +65,7 @@ class EngineLog:
             file.seek(left_out)
             text = file.read(TAIL_BYTES_MAX).decode(errors="replace")
         if left_out:
-            # A secret cut in the middle could not be recognized.
+            # The first line is dropped: a cut secret could not be recognized.
             text = text.partition("\n" if "\n" in text else " ")[2]
         return redacted(text).encode()
 

@@ -11,10 +11,10 @@ from collections.abc import Callable, Collection, Mapping
 from vllm_watch.sources.processes import ProcessFacts
 
 START_TOLERANCE_SECONDS = 2.0
-"""Boot times are in whole seconds, and a clock step moves them."""
+"""Tolerance: boot times are in whole seconds, and a clock step moves them."""
 
 SAME_TICK_SECONDS = 0.02
-"""If servers started together, the right one started in the same 10 ms tick."""
+"""If several processes match, the right one started in the 10 ms tick that /metrics shows."""
 
 PORT_DEFAULT = 8000  # of `vllm serve`
 _GONE = ("Z", "X")
@@ -31,7 +31,7 @@ Processes = Mapping[int, ProcessFacts]
 def find(
     all_: Processes, started: float | None, port: int | None, engines: Collection[str]
 ) -> dict[str, tuple[ProcessFacts, ...]]:
-    """Return engine → its processes, the core first; an engine that is not found for sure is left out. `started`: Unix seconds."""
+    """Return engine → its processes, the core first; an engine with uncertain processes is left out. `started`: Unix seconds."""
     server = _server(all_, started, port)
     if server is None:
         return {}
@@ -54,7 +54,7 @@ def is_core(title: str) -> bool:
 def of_server(
     all_: Processes, started: float | None, port: int | None, engines: Collection[str]
 ) -> list[ProcessFacts]:
-    """Return the server's process and its engines' processes; empty if not found for sure."""
+    """Return the server's process and its engines' processes; empty if uncertain."""
     server = _server(all_, started, port)
     if server is None:
         return []
@@ -92,7 +92,6 @@ def _server(all_: Processes, started: float | None, port: int | None) -> Process
 def _narrowed(
     several: list[ProcessFacts], is_it: Callable[[ProcessFacts], bool]
 ) -> list[ProcessFacts]:
-    """Return the processes that match, or all if none does."""
     return [each for each in several if is_it(each)] or several
 
 

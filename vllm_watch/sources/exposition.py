@@ -1,6 +1,6 @@
 """Parse the Prometheus text format fast: the hot path of the daemon.
 
-Only the numbers change between two scrapes, so the rest of each line (its *head*) is learnt once. A body beyond the plain
+Only the numbers change between two scrapes, so the rest of each line (its *head*) is parsed once. A body beyond the plain
 grammar (timestamps, exemplars, quoted names) goes to prometheus_client, whose results are the same.
 """
 
@@ -16,13 +16,13 @@ from prometheus_client.openmetrics import parser as om
 from vllm_watch.errors import ExpositionError
 
 SERIES_MAX = 25_000
-"""A vLLM with 16 engines has half as many lines; learning those takes a quarter of a second, and 40 MB."""
+"""A vLLM with 16 engines has half as many lines; parsing their heads takes a quarter of a second, and 40 MB."""
 
 LINE_CHARACTERS_MAX, LABELS_MAX = 16 << 10, 128
 """vLLM's longest line, cache_config_info, has 1,000 characters and 40 labels."""
 
 FOREIGN_BODY_CHARS_MAX = 256 * 2**10
-"""A body of this size is five times vLLM's, and takes prometheus_client half a second."""
+"""Limit for prometheus_client, which takes half a second for this size, five times vLLM's."""
 
 _EXCERPT_CHARS = 80
 _NO_AGGREGATOR = "Check that the URL is a vLLM server's and not an aggregator's."
@@ -68,7 +68,7 @@ class Layout:
         self._heads_characters = sum(map(len, heads))
 
     def read(self, body: str, *, lazily: bool) -> "Exposition | None":
-        """Return None if the body has another layout. `lazily`: leave tails as text; converting them may raise ValueError."""
+        """Return None if the body has another layout. `lazily`: leave numbers as text; converting them may raise ValueError."""
         heads = self.heads
         lines = body.split("\n", len(heads))
         if len(lines) != len(heads):
@@ -112,7 +112,8 @@ class Layout:
 
 
 class Exposition:
-    """`values`: None if not converted yet. `tails`: the joined lines without their heads, if these have no spaces; `words`: the tails as a list."""
+    """`values`: None if not converted yet. `tails`: the joined lines without their heads, if no tail has spaces; `words`:
+    the tails as a list."""
 
     __slots__ = ("layout", "tails", "values", "words")
 
@@ -130,8 +131,6 @@ class Exposition:
 
 
 class _ForeignLayout(Layout):
-    """The series of a body that prometheus_client read."""
-
     def __init__(self, series: list[Series]) -> None:
         super().__init__((), b"")
         self.series = series
@@ -157,7 +156,7 @@ _shared: WeakValueDictionary[tuple[str, ...], Layout] = WeakValueDictionary()
 
 
 class TooManyLinesError(ExpositionError):
-    """The body has too many lines to learn."""
+    """The body has too many lines with unknown heads."""
 
 
 class Parser:
@@ -196,7 +195,7 @@ class Parser:
 
     def _foreign(self, samples: list[tuple[Series, float]]) -> Exposition:
         series = [each for each, _ in samples]
-        # If the series are equal, keep the layout, so that readers need not bind again.
+        # If the series are equal, keep the layout, so that Reader keeps its field positions.
         if not isinstance(self._layout, _ForeignLayout) or self._layout.series != series:
             self._layout = _ForeignLayout(series)
         return Exposition(self._layout, [value for _, value in samples])

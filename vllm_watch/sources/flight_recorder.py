@@ -21,7 +21,7 @@ _SHRINK_RATIO = 15 / 16  # shrinking visits every target, so it should be rare
 _GPU_AGE_SECONDS_MAX = 60.0
 _DUMP_LINES = 16  # compressing these takes a thread 20 ms
 _DUMP_LEVEL = 3  # a third of the time of level 6 for an eighth more bytes
-_CLOSE_SECONDS = 2.0  # do not wait for a slower disk
+_CLOSE_SECONDS = 2.0  # a slower disk is not waited for
 _GZIP_MEMBER = 31
 
 # With one key per line, the encoder keeps only the lines that changed.
@@ -59,7 +59,7 @@ class FlightRecorder:
     def observe(
         self, observation: Observation, body: str | None, lines: Lines | None = None
     ) -> None:
-        """Record an observation and its metrics text, but not its GPUs: see `observe_gpus`. `lines`: the same text parsed."""
+        """Record an observation and its metrics text (`lines`: the text parsed). GPUs are recorded by `observe_gpus`."""
         tape = self._tapes.get(observation.target)
         if tape is None:
             tape = self._tapes[observation.target] = self._new_tape()
@@ -139,7 +139,7 @@ class FlightRecorder:
         self._memory[tape] = memory_bytes
 
     def _shrink(self) -> None:
-        """Shrink the largest first, so that similar targets keep similar times."""
+        """Shrink the largest tapes first, so that similar targets keep similar times."""
         for tape in self._memory:
             self._count(tape)  # the disk may have taken some since the last count
         if self._memory_bytes <= self._memory_bytes_max:

@@ -1,8 +1,8 @@
-"""Map NVML's PIDs to processes: never a guess, because the wrong process could be killed.
+"""Map NVML's PIDs to processes without guessing, because a wrong process could be killed.
 
 NVML's PIDs belong to the host's PID namespace or to the caller's, depending on the driver:
 - up to R530: the host's, also for a caller inside a container;
-- 535.0 to 535.112: branches of either kind, so nothing is assumed;
+- 535.0 to 535.112: the numbering differs by branch, so nothing is assumed;
 - from 535.113: the caller's, without processes that have no PID there. In a container memory is unknown until 565, and
   utilization until 570, because the driver still uses the host's PIDs.
 Source: NVIDIA/open-gpu-kernel-modules, src/nvidia/src/kernel/gpu/gpu_rmapi.c (_gpuConvertPid from 535.113.01,
@@ -47,7 +47,7 @@ class GpuPids:
 
     @property
     def numbering(self) -> str | None:
-        """Namespace of NVML's PIDs: "host" or "ours" (they differ only in a container); None: unknown."""
+        """Return the namespace of NVML's PIDs, "host" or "ours" (different only in a container), or None."""
         if not self._own_inside:
             return "host"
         if self._driver is None or _HOSTS_BEFORE <= self._driver < _OURS_FROM:
@@ -71,7 +71,7 @@ class GpuPids:
         return not self._own_inside or self._outside(_HOSTS_BEFORE, _UTILIZATION_TRANSLATED_FROM)
 
     def facts(self, pid: int) -> ProcessFacts | None:
-        """Return None if unknown. State X: the host has no such process any more."""
+        """Return None if unknown. In state X, the host has no such process any more."""
         if self.numbering == "host":
             return self._on_host(pid)
         if self.numbering == "ours":
@@ -105,7 +105,8 @@ class GpuPids:
         return _with(facts, self._kin[self._own].of(facts), pid)
 
     def _with_local(self, facts: ProcessFacts, kin: Kin) -> ProcessFacts:
-        """The number alone could match a process of a sibling container."""
+        """Add the PID in our namespace, if the process there is the same: the number alone could match a sibling
+        container's."""
         level = self._namespaces[self._host].levels_above_ours if self._host else None
         if level == 0:
             return _with(facts, kin, facts.pid)

@@ -1,4 +1,5 @@
-"""Find the vLLM servers of this host in /proc. If a process is hidden or its port unknown, only an answer proves the server."""
+"""Find the vLLM servers of this host in /proc. If a process is hidden or its port unknown, only an HTTP answer proves the
+server."""
 
 import os
 import re
@@ -130,7 +131,7 @@ def _listening(net: Path) -> list[sockets.Listening]:
 def _same_network(
     pid: int, procfs: Path, here: set[int], listening: list[sockets.Listening]
 ) -> bool:
-    """Compare namespaces; if they are unreadable, the sockets."""
+    """Compare network namespaces; if they are unreadable, the sockets."""
     try:
         own = os.stat("/proc/self/ns/net").st_ino
         return os.stat(procfs / str(pid) / "ns" / "net").st_ino == own
@@ -154,7 +155,7 @@ def _address(
 
 
 def _flags(words: tuple[str, ...]) -> Mapping[str, str]:
-    """Return flags with dashes → values; a switch has an empty one."""
+    """Return flags (with dashes) → values; a switch has an empty value."""
     found: dict[str, str] = {}
     for word, after in zip(words, (*words[1:], "--"), strict=False):
         if word.startswith("--"):

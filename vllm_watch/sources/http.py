@@ -17,7 +17,7 @@ CONNECT_SHARE = 0.75
 restart would be advised."""
 
 REDIRECTS_MAX = 2
-"""vLLM 0.3.3 to 0.4.1 redirects /metrics to /metrics/; the second is spare."""
+"""vLLM 0.3.3 to 0.4.1 redirects /metrics to /metrics/; the second redirect is spare."""
 
 _REDIRECTS = frozenset((301, 302, 303, 307, 308))
 _ERROR_CHARS_MAX = 300

@@ -21,13 +21,13 @@ _CLOSED_AFTER_TLS = (
 class Wanted(NamedTuple):
     """Limits of the response."""
 
-    deadline_s: float  # of the loop's clock
+    deadline_s: float  # on the loop's clock
     seconds: float
     body_bytes_max: int
 
 
 class Reply(NamedTuple):
-    """The outcome of a request: an exception would keep the body in its traceback until a garbage collection."""
+    """The outcome of a request, not an exception, which would keep the body in its traceback until a garbage collection."""
 
     outcome: str  # one of samples.observation.OUTCOMES
     error: str | None = None
@@ -58,7 +58,7 @@ class Connection(asyncio.BufferedProtocol):
         self._given_up = False
         self.begun = False
         self.reusable = False
-        self._idle_until_s: float | None = None  # of the loop's clock; None: in use
+        self._idle_until_s: float | None = None  # on the loop's clock; None: in use
         self._idle_timer: asyncio.TimerHandle | None = None
 
     @property

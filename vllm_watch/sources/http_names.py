@@ -9,7 +9,8 @@ from typing import NamedTuple, cast
 from aiohappyeyeballs import AddrInfoType
 
 KEPT_SECONDS = 30.0
-"""Short, as a replaced pod gets another address; most servers are scraped more often than this."""
+"""Addresses are cached only this long, because a replaced pod gets another one; most servers are scraped more often than
+this."""
 
 NAMES_MAX = 1000
 """When full, the cache is cleared."""

@@ -17,7 +17,7 @@ HEAD_BYTES_MAX = 64 << 10
 
 HEADERS_MAX = 128  # including trailers
 INFORMATIONAL_MAX = 16
-"""One head of status 1xx is usual (103)."""
+"""One response of status 1xx is usual (103)."""
 
 FRAMING_BYTES_MAX = 256 << 10
 """Limits everything but the body: one-byte chunks would cost us 40 bytes of memory per byte."""
@@ -27,7 +27,7 @@ _SWITCHING = 101
 
 
 class ResponseReader:
-    """Call `expect` before each response. `status` is 0 until the head is complete."""
+    """Reads responses. Call `expect` before each; `status` is 0 until the head is complete."""
 
     __slots__ = (
         "_body_bytes_left", "_framing_left", "_head_left", "_headers_left", "_informational_left", "_parser", "_parts",
@@ -35,7 +35,7 @@ class ResponseReader:
     )  # fmt: skip
 
     def __init__(self) -> None:
-        # This is a reference cycle: until `close` only the garbage collector could free it.
+        # A reference cycle: without `close`, only the garbage collector could free it.
         self._parser: HttpResponseParser | None = HttpResponseParser(self)
         self.expect(0)
 

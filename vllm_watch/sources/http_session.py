@@ -25,7 +25,7 @@ IDLE_SECONDS = 75.0
 """A connection that is idle for longer is closed: its server is no longer polled."""
 
 KEPT_SECONDS = 5.0
-"""Longest reuse of a connection. Longer reuse would pin us to one process of a server, while others may hang."""
+"""Longest reuse of a connection, which pins us to one process of a server while others may hang."""
 
 HEAD_START_SECONDS = 0.25
 """After this time, the host's next address is tried in parallel (RFC 8305, section 8)."""
@@ -249,7 +249,7 @@ class Session:
 
 def _not_connected(step: str, error: Exception) -> Reply:
     cause, number = str(error), getattr(error, "errno", None)
-    # If several addresses failed differently, one error has all their texts.
+    # If several addresses failed differently, one error joins their texts.
     numbers = [number] if number else [int(each) for each in re.findall(r"\[Errno (\d+)\]", cause)]
     if step == "tcp" and errno.ECONNREFUSED in numbers:
         return Reply("refused", "connection refused: nothing listens on its port")

@@ -14,7 +14,7 @@ from vllm_watch.settings.tls import TlsConfig, TlsFileError
 from vllm_watch.sources import own_trouble
 
 REFUSED_SECONDS = 60.0
-"""The system's CAs may have been unreadable for lack of a file descriptor, so they are reloaded at most this often."""
+"""The system's CAs are reloaded at most this often: they may have been unreadable for lack of a file descriptor."""
 
 CHECK_SECONDS = 5.0
 
@@ -36,7 +36,7 @@ class _Made:
 
 
 class Trust:
-    """Use from one event loop; threads load the files."""
+    """Keeps TLS contexts for one event loop; threads load the files."""
 
     def __init__(self) -> None:
         self._made: dict[TlsConfig, _Made] = {}

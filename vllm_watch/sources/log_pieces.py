@@ -12,11 +12,11 @@ from vllm_watch.support import regular_file
 
 _PIECE_BYTES = 256 << 10
 _UNPACKED_RATIO_MAX, _UNPACKED_BYTES_MIN = 300, 16 << 20
-"""Logs compress to a thirtieth; a 2 MB gzip file can hold 2 GB of line feeds."""
+"""Limits of unpacking: logs compress to a thirtieth, but 2 MB of gzip can hold 2 GB of line feeds."""
 
 
 def pieces(name: str) -> Iterator[bytes]:
-    """'-' is standard input. Raises WatchError if the log cannot be read."""
+    """Yield the log; '-' is standard input. Raises WatchError if the log cannot be read."""
     try:
         if name == "-":
             yield from _read(sys.stdin.buffer)

@@ -39,10 +39,10 @@ class Neighbours:
         self._answered.add(url)
 
     async def explain(self, call: Call, url: str) -> Call:
-        """Add the other servers found here to the call's error, unless the target's own process is visible.
+        """Add the other servers found here to the call's error.
 
-        The error is also unchanged if a local target answered but no server's process is visible (a container without
-        the host's PIDs).
+        Add nothing if the target's own process is visible. Also add nothing if a local target answered while no server's
+        process is visible: then this container does not see the host's processes.
         """
         self._answered.discard(url)
         now_s = time.monotonic()

@@ -1,7 +1,7 @@
-"""Read all GPUs through NVML: in one thread, one query at a time, with a deadline.
+"""Read all GPUs through NVML, one query at a time, with a deadline.
 
-A driver call can block for minutes (a GPU in reset, a dead link) and cannot be cancelled, so it may block one daemon thread,
-which is never replaced. NVML must not be shut down during a call, so that thread also shuts it down.
+A driver call can block for minutes (a GPU in reset, a dead link) and cannot be cancelled, so all calls run in one daemon
+thread, which is never replaced. The thread also shuts NVML down, because no other call may run then.
 """
 
 import asyncio
@@ -50,7 +50,7 @@ class GpuLimits(Protocol):
 
 
 class NvmlSource:
-    """Use from one event loop at a time."""
+    """Use an instance from one event loop at a time."""
 
     def __init__(
         self,
@@ -67,7 +67,7 @@ class NvmlSource:
         self._thread: threading.Thread | None = None
         self._job: _Job | None = None
         self._queued = False  # waiting for another source's hung call
-        self._absent: tuple[float, GpuReading] | None = None  # no driver: when that was seen
+        self._absent: tuple[float, GpuReading] | None = None  # when no driver was seen
         self._status = ""
         self._closed = False
 
@@ -171,7 +171,7 @@ def _from_thread(
 
 
 def _with_late_xids(reading: GpuReading, late: GpuReading | None) -> GpuReading:
-    """NVML reports each Xid once, so those of a late poll would be lost."""
+    """Add the Xids of a late poll: NVML reports each Xid only once."""
     codes = {
         gpu.uuid: gpu.xid_errors for gpu in (late.gpus or () if late else ()) if gpu.xid_errors
     }

@@ -31,7 +31,7 @@ CLOCK_EVENT_REASONS = (
 
 
 class Memory(NamedTuple):
-    """Bytes."""
+    """Memory in bytes."""
 
     total: int | None = None
     used: int | None = None
@@ -75,7 +75,7 @@ def read_sensors(ask: Ask, handle: Any) -> dict[str, Any]:
 
 
 def read_max_clock_hz(ask: Ask, handle: Any) -> float | None:
-    """The highest SM clock is constant while the driver is loaded."""
+    """Return the highest SM clock: constant while the driver is loaded."""
     return _scaled(ask("nvmlDeviceGetMaxClockInfo", handle, _SM_CLOCK), CLOCK_MEGAHERTZ_MAX, 1e6)
 
 
@@ -85,7 +85,7 @@ def ratio(percent: int | None) -> float | None:
 
 
 def _temperature(ask: Ask, handle: Any) -> float | None:
-    # The first is removed in CUDA 14's drivers; the second exists since R565.
+    # The first function is removed in CUDA 14's drivers; the second exists since R565.
     celsius = ask("nvmlDeviceGetTemperature", handle, _GPU_TEMPERATURE)
     if celsius is None:
         celsius = ask("nvmlDeviceGetTemperatureV", handle, _GPU_TEMPERATURE)

@@ -1,6 +1,6 @@
 """Follow the NVIDIA driver's life cycle: absent, loaded, reloaded, replaced, with GPUs that fall off the bus.
 
-Use from one thread only. pynvml takes 5 MB, so it is imported only if there is a library to load.
+Use it from one thread only. pynvml takes 5 MB, so it is imported only if there is a library to load.
 """
 
 import ctypes

@@ -40,10 +40,10 @@ class Utilization:
     last_seen_microseconds: int = 0
 
     def read(self, ask: Ask, handle: Any) -> dict[int, float | None]:
-        """A process without a new sample (idle, or not sampled) is left out."""
+        """Leave out processes without a new sample (idle, or not sampled)."""
         now = time.time_ns() // 1000
         if self.last_seen_microseconds > now:
-            self.last_seen_microseconds = 0  # no sample would be newer
+            self.last_seen_microseconds = 0  # the clock was set back
         first = self.last_seen_microseconds == 0
         after = now - _FIRST_SAMPLE_AGE_MICROSECONDS if first else self.last_seen_microseconds
         samples = ask("nvmlDeviceGetProcessUtilization", handle, self.last_seen_microseconds) or ()

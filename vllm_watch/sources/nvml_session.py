@@ -1,4 +1,5 @@
-"""Find and poll the GPUs between nvmlInit and nvmlShutdown. Use from one thread only. Only a failure of the library raises: if one GPU fails, others stay readable."""
+"""Find and poll the GPUs between nvmlInit and nvmlShutdown. Use it from one thread only. Errors are raised only if the
+library fails: if one GPU fails, others stay readable."""
 
 from collections.abc import Iterator
 from contextlib import suppress
@@ -34,9 +35,9 @@ class Inventory:
 
 
 class Asker:
-    """Calls pynvml functions by name. `calling`: the function now running, shown to other threads.
+    """Calls pynvml functions by name. `calling` names the running function for other threads.
 
-    Returns None if there is no answer. Raises NVMLError if a whole GPU (lost) or the whole library fails.
+    A call without an answer returns None. Raises NVMLError if a whole GPU (lost) or the whole library fails.
     """
 
     def __init__(self, nvml: ModuleType) -> None:
@@ -59,7 +60,6 @@ class Asker:
             return None
 
     def must(self, name: str, *arguments: object) -> Any:
-        """Call the function and raise every NVMLError."""
         self.calling = name
         try:
             return getattr(self._nvml, name)(*arguments)

@@ -22,7 +22,7 @@ BUCKETS_MAX = 200
 
 
 EQUAL_LABELS_MAX = 1_000
-"""If all label sets differ, interning more takes more memory than it saves."""
+"""Equal label sets are shared up to this number; sharing all may take more memory than it saves."""
 
 
 class Row:
@@ -129,7 +129,7 @@ def info_of(rows: list[Row]) -> Take:
 def histogram_of(
     bounded: list[Row], sums: list[Row], counts: list[Row], scale: float, *, buckets: bool
 ) -> Take:
-    """Without `buckets` only count, sum and bounds are read. `scale` multiplies the bounds and the sum."""
+    """Read a histogram; without `buckets`, only count, sum and bounds. `scale` multiplies the bounds and the sum."""
     by_bound: dict[float, list[Row]] = defaultdict(list)
     for row in bounded:
         by_bound[_bound(row.label("le") or "+Inf")].append(row)
@@ -137,7 +137,7 @@ def histogram_of(
     if len(order) > BUCKETS_MAX:
         order = [*order[: BUCKETS_MAX - 1], order[-1]]
     bounds = tuple(bound * scale for bound in order)
-    # If the count was dropped on the way, the last bucket still has it.
+    # If a proxy dropped the count, the last bucket still has it.
     totals = [counts or by_bound[order[-1]], *([sums] if sums else [])]
     numbers = _tuple_of([*totals, *(by_bound[bound] for bound in order if buckets)])
     begin = len(totals)

@@ -24,7 +24,7 @@ class PidNamespace:
 
 
 def of_tree(procfs: Path) -> PidNamespace:
-    """An unreadable file proves nothing."""
+    """Return a tree's namespace; an unreadable file proves nothing."""
     try:
         pids = parse_status((procfs / "self" / "status").read_bytes()).pids
     except OSError:

@@ -24,7 +24,8 @@ class Status:
     """Selected fields of /proc/PID/status."""
 
     uid: int | None  # real
-    pids: tuple[int, ...] | None  # NSpid: outermost (the tree's) first; kernels before 4.1 lack it
+    # NSpid: first the PID in the tree's own PID namespace, the innermost last; kernels before 4.1 lack it.
+    pids: tuple[int, ...] | None
 
 
 def parse_stat(text: bytes) -> Stat | None:

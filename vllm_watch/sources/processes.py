@@ -41,7 +41,7 @@ class ProcessFacts:
     pids: tuple[int, ...] | None = None  # NSpid: from the tree's namespace down to its innermost
     pid_local: int | None = None  # in our own namespace, if proven
     ancestors: tuple[str, ...] | None = None
-    left_behind: bool | None = None  # of a worker: see samples.process
+    left_behind: bool | None = None  # for a worker: see samples.process
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ class _Static:
     cgroup: str | None
     uid: int | None
     pids: tuple[int, ...] | None
-    stable: bool  # two reads agreed: during exec the name is new, the arguments still missing
+    stable: bool  # two reads agreed: during exec the name is new while arguments are missing
 
 
 class ProcReader:
@@ -93,7 +93,7 @@ class ProcReader:
             return False
 
     def has_gpu_open(self, pid: int) -> bool | None:
-        """Return None if its descriptors are unreadable."""
+        """Return None if the process's descriptors are unreadable."""
         static = self._static.get(pid)
         if static and self._gpu_open.get(pid) == static.starttime_ticks:
             return True  # a holder of VRAM keeps its GPU open until it ends
@@ -124,7 +124,7 @@ class ProcReader:
         )  # fmt: skip
 
     def _boot_seconds(self) -> float | None:
-        # Read it once: the kernel derives it from the wall clock, so after a clock step a process would seem replaced.
+        # Read it once: the kernel derives it from the wall clock, so after a clock step all processes would seem replaced.
         if self._boot_time is None:
             try:
                 with (self.procfs / "stat").open("rb") as lines:

@@ -24,7 +24,7 @@ from vllm_watch.sources.vllm_names import FIELDS, Kind
 from vllm_watch.support import json_text
 
 CHUNK_SECONDS = 3600.0
-"""Range of one query: for one target, 240 scrapes of 60 series (400 kB)."""
+"""Time range of one query: 240 scrapes of 60 series (400 kB) for one target."""
 
 CHUNK_SECONDS_MIN = 60.0
 TARGETS_MAX = 2000
@@ -45,7 +45,7 @@ Labels = Mapping[str, str]
 
 @dataclass(frozen=True, slots=True)
 class StoredTarget:
-    """A stored server, with the labels that Prometheus gave it."""
+    """A server with stored metrics, and the labels that Prometheus gave it."""
 
     name: str
     labels: Labels

@@ -1,4 +1,4 @@
-"""Turn a /metrics body into a Reading. Positions of fields are found once per layout (see `exposition`)."""
+"""Turn a /metrics body into a Reading. Fields are located once per layout (names and labels)."""
 
 from collections import defaultdict
 from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
@@ -30,7 +30,7 @@ from vllm_watch.support.redaction import redacted
 
 _ENGINE_IF_UNNAMED = "0"
 ENGINES_MAX = 64
-"""At about 400 lines per engine, a body of SERIES_MAX lines has no more."""
+"""A body of SERIES_MAX lines has no more engines than this, at about 400 lines each."""
 
 NAME_CHARACTERS_MAX = 256
 """Longer names are cut: names are labels of every exported series."""
@@ -63,13 +63,13 @@ class Reader:
     """Reads the bodies of one target."""
 
     def __init__(self, *, judged_only: bool = False) -> None:
-        """`judged_only`: read only `samples.engine.JUDGED`; only check the characters of other numbers."""
+        """`judged_only`: read only `samples.engine.JUDGED`; of other numbers, check only the characters."""
         self._parser = Parser()
         self._judged_only = judged_only
         self.lines: Lines | None = None
 
     def read(self, body: str, *, openmetrics: bool = False, lines_max: int = SERIES_MAX) -> Reading:
-        """Raises ExpositionError if the body is not in the format."""
+        """Raises ExpositionError if the body is not a Prometheus exposition."""
         self.lines = None
         exposition = self._parser.parse(
             body, openmetrics=openmetrics, lazily=self._judged_only, lines_max=lines_max
@@ -136,8 +136,6 @@ _bindings: dict[bool, WeakKeyDictionary[Layout, _Binding]] = {
 
 
 class _AccessRecorder(Sequence[float]):
-    """Records which indices are read."""
-
     def __init__(self, count: int) -> None:
         self._read = bytearray(count)
 
@@ -223,13 +221,13 @@ def _bind_rows(
 
 
 class _engine_keys:  # noqa: N801 - a function with two results
-    """Finds a body's engines, and a row's engine (None: all of them)."""
+    """Finds a body's engines, and the engine of a row (None: all)."""
 
     def __init__(self, rows: Iterable[Row]) -> None:
         replicas = {row.label("ReplicaId") for row in rows} - {None}
-        # Ray's agent exports every replica on its node.
+        # With Ray's agent, each replica on the node is an engine.
         self._by_replica = len(replicas) > 1
-        # vLLM 0.9.2 exports only cache_config_info for all data-parallel engines but the last.
+        # cache_config_info is skipped: vLLM 0.9.2 exports nothing else for data-parallel engines but the last.
         found = {key for row in rows if row.name not in _INFO and (key := self.of(row)) is not None}
         self.all = sorted(found or {_ENGINE_IF_UNNAMED}, key=lambda key: (len(key), key))
 
@@ -300,7 +298,7 @@ def _bind_field(field: Field, rows_of: Callable[[str], list[Row]], *, buckets: b
     candidates = [rows for name in field.names if (rows := _plain_rows(name, rows_of))]
     if not candidates:
         return None
-    # vLLM 0.9.2 with several API servers exports stale KV usage per process; the older name is merged correctly.
+    # vLLM 0.9.2 with several API servers exports stale KV usage per process; only the older name is merged correctly.
     rows = next(
         (c for c in candidates if not any(row.label("pid") is not None for row in c)), candidates[0]
     )
@@ -315,7 +313,7 @@ def _bind_field(field: Field, rows_of: Callable[[str], list[Row]], *, buckets: b
 
 
 def _plain_rows(name: str, rows_of: Callable[[str], list[Row]]) -> list[Row]:
-    # Ray writes counters with or without the suffix, depending on its version.
+    # Ray writes counters with or without the suffix `_total`, depending on its version.
     return rows_of(name) or (
         rows_of(name.removesuffix("_total")) if name.endswith("_total") else []
     )
@@ -348,7 +346,7 @@ def _engine_kind(names: Collection[str], rows: list[Row]) -> str:
 
 
 def _may_be_vllm(by_name: Mapping[str, list[Row]], names: Collection[str]) -> bool:
-    """Return True for a vLLM that exports only (useful) process metrics."""
+    """Return True if this may be a vLLM, even if it exports only process metrics."""
     if _serves_openai(by_name):
         return True
     return bool(names) and all(name.startswith(("python_", "process_")) for name in names)

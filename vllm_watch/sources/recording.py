@@ -149,7 +149,7 @@ def _reading(raw: RawObservation, reader: Reader) -> tuple[Call, Reading | None]
 class Writer:
     """Appends lines to one gzip file. While its older half is cut off, a second file of half the size exists.
 
-    A killed process loses nothing but the gzip trailer.
+    A killed process loses only the gzip trailer.
     """
 
     def __init__(self, path: Path, *, bytes_max: int) -> None:

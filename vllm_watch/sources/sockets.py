@@ -50,7 +50,7 @@ def held(procfs: Path, pid: int) -> set[int]:
 
 
 def lines(path: Path) -> list[str]:
-    """Return no lines if the file does not exist. Raises PermissionError."""
+    """Return the file's lines; none if it does not exist. Raises PermissionError."""
     try:
         with path.open() as file:
             return file.read(_TABLE_BYTES_MAX).splitlines()

@@ -52,7 +52,7 @@ class Spool:
         return self._folder / f"{self._files}{_SUFFIX}"
 
     def write(self, file: Path, chunk: Chunk, offset: int) -> None:
-        """Queue the piece for writing, and set `chunk.offset`, unless the backlog is full."""
+        """Queue the chunk for writing, and set `chunk.offset`, unless the backlog is full."""
         if self._pending_bytes + chunk.length <= _PENDING_BYTES_MAX:
             self._pending_bytes += chunk.length
             chunk.offset = offset
@@ -70,7 +70,7 @@ class Spool:
             self._log_change(error)
 
     def read(self, file: Path, chunks: Sequence[Chunk]) -> "Future[list[bytes | None]]":
-        """Return None for an unreadable piece."""
+        """Return the data; None for an unreadable chunk."""
         places = [(chunk.packed, chunk.offset, chunk.length) for chunk in chunks]
         return self._submit(partial(_read, file, places))
 

@@ -19,17 +19,17 @@ if TYPE_CHECKING:
 PROCESSES_MAX = 32
 ONE_SECONDS = 2.0
 ALL_SECONDS = 7.0
-"""This is shorter than the time limit for one part of the evidence."""
+"""Time limit for all stacks, shorter than the limit for one part of the evidence."""
 
 BYTES_MAX = 256 << 10
-"""A process has some hundred threads."""
+"""Limit of output per process, which has some hundred threads."""
 
 
 class Stacks:
     """Dumps one process at a time across all callers."""
 
     def __init__(self, listing: ProcessListing, program: Callable[[], Path | None]) -> None:
-        """`program`: the configured py-spy; None: stacks are off."""
+        """`program` returns py-spy's path, or None if stacks are off."""
         self._listing = listing
         self._program = program
         self._one = asyncio.Lock()
@@ -44,7 +44,7 @@ class Stacks:
     async def sentence(
         self, started: float | None, port: int | None, engines: Collection[str], engine: str | None
     ) -> str:
-        """Return "" if stacks are off or none was found. `engine`: the hung one; None: the whole server."""
+        """Return a summary; "" if stacks are off or none was found. `engine`: the hung one; None: the whole server."""
         from vllm_watch.diagnosis import stacks  # noqa: PLC0415
 
         program = self._program()

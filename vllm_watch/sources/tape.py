@@ -1,7 +1,7 @@
-"""Keep the last minutes of one series of texts: compressed, lossless, bounded by age and size.
+"""Keep the last minutes of a series of texts, compressed without loss, and bounded by age and size.
 
-Records are packed into chunks, and chunks form groups that begin with a full text, so that a group can be dropped without the
-others. With a spool, each chunk takes the first large enough gap of one bounded file.
+Records are packed into chunks. A group of chunks begins with a full text, so that it can be dropped without the others. With
+a spool, each chunk takes the first large enough gap of one bounded file.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ _READ_TIMEOUT_SECONDS = 30.0  # 8 MB from a disk under load
 
 @dataclass(slots=True)
 class _Group:
-    """Records that build on each other."""
+    """Chunks with records that build on each other."""
 
     first_seconds: float
     last_seconds: float
@@ -38,7 +38,7 @@ class _Group:
 
 
 class Tape:
-    """`seconds` of history in at most `bytes_max` of packed records."""
+    """Keeps `seconds` of history in at most `bytes_max` of packed records."""
 
     def __init__(self, *, seconds: float, bytes_max: int, spool: Spool | None) -> None:
         self._seconds = seconds
@@ -93,7 +93,7 @@ class Tape:
             self._drop(0)
 
     def free_memory(self) -> None:
-        """Pack if a disk takes the records, else drop the oldest in memory."""
+        """Pack the records if a disk takes them, else drop the oldest in memory."""
         if self._spool and (self._open or self._encoder.memory_bytes):
             self._end_group()
             return
@@ -131,7 +131,7 @@ class Tape:
             return True
         if not group.chunks:
             return False
-        # Groups are dropped whole, so each is a small part of memory or disk; but its full first text must not be most of it.
+        # Groups are dropped whole, so each must be a small part of memory or disk, but larger than its full first text.
         bytes_max = self._bytes_max if self._spool else min(self._bytes_max, memory_bytes)
         return group.packed_bytes >= max(bytes_max // _GROUPS, 2 * group.chunks[0].length)
 

@@ -29,7 +29,7 @@ def is_here(host: str, net: Path = NET) -> bool:
 
 
 async def serves_here(url: str, net: Path = NET) -> bool:
-    """Return False if the kernel does not answer in time."""
+    """Return `is_here` for the URL's host; False if the kernel is too slow."""
     host = urlsplit(url).hostname or ""
     try:
         return await threads.run(lambda: is_here(host, net), ADDRESSES_SECONDS)

@@ -121,7 +121,7 @@ def _known(sample: GpuSample | ProcessSample, names: Mapping[str, Convert]) -> d
 
 
 def to_json(gpus: tuple[GpuSample, ...]) -> list[dict[str, Any]]:
-    """Leave out unknown fields."""
+    """Return JSON objects without unknown fields."""
     entries = []
     for gpu in gpus:
         entry = _known(gpu, _GPU)

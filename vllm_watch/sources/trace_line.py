@@ -21,7 +21,7 @@ from vllm_watch.support.redaction import redacted
 
 _encode = json.JSONEncoder(separators=(",", ":")).encode
 _HTTP_OK = range(200, 300)
-# The first match wins. TLS is not matched by "ssl": aiohttp writes "ssl:default" into all of its connection errors.
+# The first match wins. TLS is not matched by "ssl": aiohttp writes "ssl:default" into all its connection errors.
 _OUTCOME_OF_ERROR = (
     ("connect_timeout", ("connect timeout", "connection timeout", "connecttimeout", "connectiontimeout")),
     ("read_timeout", ("timeout", "timed out")),

@@ -25,10 +25,10 @@ from vllm_watch.support.printable import printable
 from vllm_watch.support.redaction import redacted
 
 IDENTIFY_SECONDS = 600.0
-"""LoRA adapters may change without a restart, so version and models are read again."""
+"""Interval to read version and models again: LoRA adapters may change without a restart."""
 
 LOOP_BYTES_MAX, LOOP_LINES_MAX = 128 << 10, 4000
-"""A longer body is parsed outside the event loop, because learning its series may take half a second."""
+"""A longer body is parsed outside the event loop, because parsing new series may take half a second."""
 
 _JSON_BYTES_MAX = 1 << 20
 _NO_SUCH_PATH = (404, 405, 501)
@@ -94,7 +94,7 @@ class VllmSource:
         self._switches: dict[str, str] = {}
 
     async def observe(self) -> Look:
-        """Return an observation with the metrics' time of arrival, or failure."""
+        """Return an observation, dated by the arrival of the metrics or their failure."""
         now_s = time.monotonic()
         health_due = now_s >= self._next_health_s
         calls: list[tuple[str, Call]] = []
@@ -133,7 +133,7 @@ class VllmSource:
         )  # fmt: skip
         if answer.call.outcome == "refused" and self.local and self._neighbours is not None:
             answer.call = await self._neighbours.explain(answer.call, self.target.url)
-        # A busy server answers late, and the response may wait to be read: the counters date from its arrival.
+        # Date the counters by the response's arrival: a busy server answers late, and the response may wait to be read.
         arrived_s = answer.arrived_monotonic_s
         self._arrived = time.time() - (time.monotonic() - arrived_s), arrived_s
         if answer.call.outcome == "ok":
@@ -279,7 +279,7 @@ def _recovering(document: Any) -> Mapping[str, Any]:
 _SWITCHES = {
     "sleeping": "/is_sleeping", "paused": "/is_paused", "recovering": "/fault_tolerance/status",
 }  # fmt: skip
-"""The first two need vLLM's development mode, the third --enable-fault-tolerance."""
+"""The first two paths need vLLM's development mode, the third --enable-fault-tolerance."""
 
 _PARSERS: Mapping[str, Callable[[Any], Mapping[str, Any]]] = {
     "sleeping": lambda document: {"sleeping": bool(document["is_sleeping"])},

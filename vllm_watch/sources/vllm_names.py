@@ -1,7 +1,7 @@
 """Map each field to every name that vLLM has used for it, newest first; the first one in a body is read.
 
-Source: vLLM's metric definitions in releases 0.2.3 to 0.33.0 (`vllm/engine/metrics.py` for V0,
-`vllm/v1/metrics/loggers.py` and nearby files for V1). "V0 to 0.10.2" is inclusive.
+Source: vLLM's metric definitions in releases 0.2.3 to 0.33.0 (`vllm/engine/metrics.py` for V0, `vllm/v1/metrics/loggers.py`
+and nearby files for V1). Ranges of versions include both ends.
 """
 
 from collections.abc import Collection
@@ -22,7 +22,7 @@ class Kind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """`scale` converts the exported unit to seconds."""
+    """A field's series; `scale` converts their unit to seconds."""
 
     kind: Kind
     names: tuple[str, ...]
@@ -60,7 +60,7 @@ FIELDS: dict[str, Field] = {
     "requests_waiting": _sum("vllm:num_requests_waiting"),
     "requests_waiting_by_reason": _by("reason", "vllm:num_requests_waiting_by_reason"),  # 0.20.0+
     "requests_swapped": _sum("vllm:num_requests_swapped"),  # V0, hidden from 0.8.3
-    # kv_cache_usage_perc from 0.9.2; the old name went in 0.12.0. V0 never had the new one.
+    # kv_cache_usage_perc came in 0.9.2; the old name went in 0.12.0. V0 never had the new one.
     "kv_cache_usage": _max("vllm:kv_cache_usage_perc", "vllm:gpu_cache_usage_perc"),
     "cpu_cache_usage": _max("vllm:cpu_cache_usage_perc"),  # V0
     "preemptions": _sum("vllm:num_preemptions_total"),
@@ -188,7 +188,7 @@ NOT_READ = frozenset(
 """Not needed: the failures and the number of KV transfers are read."""
 
 HTTP_REQUESTS = "http_requests_total"
-"""From the FastAPI instrumentator, 0.8.3+."""
+"""From the FastAPI instrumentator (vLLM 0.8.3+)."""
 
 HTTP_TOTALS = {
     "request_duration_seconds": "http_request_duration_seconds",
@@ -222,7 +222,7 @@ _SANITIZED = "ray_vllm_"
 def canonical(name: str) -> str:
     """Return a series' name as in vLLM's own /metrics.
 
-    Ray's agent adds the prefix `ray_`. From vLLM 0.11.0, names reach it with `_` for the colon.
+    Ray's agent adds the prefix `ray_`. From vLLM 0.11.0, names reach the agent with `_` for the colon.
     """
     if not name.startswith("ray_"):
         return name
@@ -234,7 +234,7 @@ def canonical(name: str) -> str:
 _NIM_HAS = {"num_requests_running", "num_requests_waiting"}
 _NIM_OTHER = {"request_finish_total": "vllm:request_success_total"}
 _NIM_OWN = frozenset(("request_success_total", "request_failure_total"))
-"""NVIDIA's own counters. The first counts only stop and length; the sum of both is request_finish_total."""
+"""NIM's own counters. The first counts only stop and length; the sum of both is request_finish_total."""
 
 HISTOGRAM_SUFFIXES = ("_bucket", "_sum", "_count")
 _SUFFIXES = (*HISTOGRAM_SUFFIXES, "_created")

@@ -55,7 +55,7 @@ async def ask(
 
 
 def page(content_type: str, body: bytes) -> str | None:
-    """Return None if this is not an HTML page."""
+    """Return an error for an HTML page, else None."""
     if "html" not in content_type and not body[:200].lstrip().lower().startswith((b"<!doctype", b"<html")):  # fmt: skip
         return None
     found = _TITLE.search(body[:65536])

@@ -5,8 +5,8 @@ States, in order:
     intent ─▶ calling ─▶ verifying ─▶ helped | did_not_help
        │         ├─▶ failed       the hook did nothing
        │         └─▶ uncertain    the watcher died, or the hook's end is unknown: it may have acted
-       │         └─▶ cancelled    the lock was lost, or the disk failed, while the call was written
-       └─▶ cancelled              given up before the hook was called
+       │         └─▶ cancelled    the lock was lost, or the disk failed, while `calling` was written
+       └─▶ cancelled              the attempt was given up before the hook was called
 
 Mode `observe` writes `dry_run`. The hooks of an `uncertain` attempt are never called again: for a day, each start of
 the watcher tries to verify it as `helped` or `did_not_help`.
@@ -35,13 +35,13 @@ class Attempt:
     reason: str
     actor: str
     state: str
-    began_t: float  # Unix seconds: intent written
+    began_t: float  # Unix seconds; intent written
     called_t: float | None = None  # when the hook was first called
     ended_t: float | None = None
     incident_id: str | None = None
     payoff_ratio: float | None = None  # throughput after ÷ before, if known
     text: str = ""  # progress or result
-    address: str = ""  # host:port of the target; "" if it does not identify one
+    address: str = ""  # host:port of the target; "" if it does not identify it
     before: Mapping[str, Any] | None = None  # verify.Before as JSON
     gang: Mapping[str, Any] | None = None  # other members: name → `before`
 
@@ -52,11 +52,11 @@ class Attempt:
 
     @property
     def acted_t(self) -> float:
-        """Time at which it may have touched the server; budget and cooldown count from then."""
+        """When the attempt may have touched the server; budget and cooldown count from then."""
         return self.began_t if self.called_t is None else self.called_t
 
     def helped_since(self, target: str, t: float) -> bool:
-        """Return True if it cured the target and ended after `t`: a request made at `t` is then served."""
+        """Return True if it cured the target and ended after `t`: a request made at `t` is then done."""
         return self.state == "helped" and target in self.names and (self.ended_t or 0.0) >= t
 
     @property

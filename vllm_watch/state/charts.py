@@ -1,4 +1,4 @@
-"""Stored charts, by target and part, in a file of their own: damage or a slow disk affects nothing else."""
+"""Store charts, by target and part, in their own file, so that damage or a slow disk affects nothing else."""
 
 import sqlite3
 import time
@@ -57,7 +57,7 @@ class ChartTable:
     # --- in the worker's thread
 
     def begin(self, db: sqlite3.Connection) -> None:
-        """Create the table. Migrations cover the main file only."""
+        """Create the table: migrations (schema.py) cover the main file only."""
         db.execute(
             "CREATE TABLE IF NOT EXISTS chart (target TEXT NOT NULL, name TEXT NOT NULL, saved_t REAL NOT NULL,"
             " form TEXT NOT NULL, sum INTEGER NOT NULL, data BLOB NOT NULL, PRIMARY KEY (target, name))"

@@ -1,4 +1,4 @@
-"""JSON text in columns."""
+"""JSON text in database columns."""
 
 import json
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""A connection to a folder's file, reopened if the file is replaced. Use from one thread."""
+"""A connection to a folder's state file, reopened if the file is replaced. Use from one thread."""
 
 import contextlib
 import sqlite3
@@ -14,19 +14,19 @@ from vllm_watch.state.seal import Seal
 _log = structlog.get_logger()
 
 HELD_SECONDS = 6.0
-"""At start, retry a locked folder for this long: the previous watcher may take five seconds to release it."""
+"""At start, a locked folder is retried this long: the previous watcher may take five seconds to release it."""
 
 
 class Connection:
     """Connects on demand."""
 
     def __init__(self, folder: Path | None, *, own: bool) -> None:
-        """`folder` None: a file in memory. `own`: lock the folder for this process."""
+        """If `folder` is None, the file is in memory. If `own`, lock the folder."""
         self.folder = folder or Path(":memory:")
-        self.files = 0  # files removed or moved aside so far
+        self.files = 0  # files removed or moved aside
         self.closing = False  # stop waiting for the lock
-        self.loss: str | None = None  # text about lost writes
-        self._seal: Seal | None = None  # after the last durable write
+        self.loss: str | None = None  # text if writes were lost
+        self._seal: Seal | None = None  # the seal (seal.py) after the last durable write
         self._memory = folder is None
         self._own = own and folder is not None
         self._db: sqlite3.Connection | None = None
@@ -60,7 +60,7 @@ class Connection:
     def _in_place(self, db: sqlite3.Connection) -> bool:
         file_inode, wal_inode = self._inodes_now()
         if file_inode != self._inodes[0]:
-            self.files += 1  # moved aside or removed
+            self.files += 1
             return False
         if self._inodes[1] not in (None, wal_inode):
             # Only this connection still has the removed -wal.

@@ -14,7 +14,7 @@ NAME = "vllm-watch.sqlite"
 LOCK_NAME = "vllm-watch.lock"
 
 BUSY_SECONDS = 2.0
-"""Longest wait for other readers, such as an operator's sqlite3."""
+"""Longest wait for other users of the file, such as an operator's sqlite3."""
 
 DAMAGED_KEPT = 2
 
@@ -72,7 +72,7 @@ def _make(path: Path) -> None:
     """Create the file for its owner only: SQLite would make it world-readable, and -wal and -shm inherit its mode.
 
     An existing file is not opened: closing it would release all locks of this process's other connections (fcntl(2)),
-    and the next outside reader would remove the -wal under them.
+    and the next outside reader would remove the -wal that they use.
     """
     with contextlib.suppress(FileExistsError):
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
@@ -86,7 +86,7 @@ def _check(connection: sqlite3.Connection) -> None:
 
 
 def is_damage(error: BaseException) -> bool:
-    """Return True if the file is damaged, not if the disk is full, missing or read-only."""
+    """Return True if the error means a damaged file, not a full, missing or read-only disk."""
     if not isinstance(error, sqlite3.DatabaseError):
         return False
     code = getattr(error, "sqlite_errorcode", None)

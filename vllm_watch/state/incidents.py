@@ -1,4 +1,4 @@
-"""Incidents and learnt state: read at start, written when they change."""
+"""Store incidents and learnt state of detectors: read at start, written when they change."""
 
 import sqlite3
 import time
@@ -26,7 +26,7 @@ from vllm_watch.state.troubles import Trouble
 from vllm_watch.state.worker import Worker
 
 OPEN_SECONDS = 10.0
-"""Longest wait at start: reading 20,000 incidents takes a second, and the previous watcher may take five to release
+"""Longest wait at start: reading 20,000 incidents takes a second, and the previous watcher may need five to release
 the folder."""
 
 ENDED_PER_TARGET_MAX = 1000
@@ -34,7 +34,6 @@ ENDED_MAX = 20_000
 """Ended incidents kept, per target and in total; 2 KB each."""
 
 ENDED_SECONDS_MAX = 30 * 86400.0
-"""Ended incidents are kept for 30 days."""
 
 LEARNT_SECONDS_MAX = 30 * 86400.0
 """A target's learnt state is removed this long after its last update."""
@@ -63,7 +62,7 @@ class IncidentTable:
         try:
             found = await self._worker.do(read, seconds=OPEN_SECONDS, writes=False)
         except StateError:
-            # If the file becomes readable later, first end the open incidents in it: they are not resumed.
+            # If the file becomes readable later, first end its open incidents, which are not resumed.
             self._worker.put("strangers", self._end_leftovers)
             return Contents()
         self._open = {each.id: IncidentEvent(UPDATED, each.updated_t, each) for each in found.open}
@@ -72,10 +71,10 @@ class IncidentTable:
     def put(self, events: Sequence[IncidentEvent] = (), learnt: Learnt | None = None) -> None:
         """Queue events and learnt state.
 
-        Incidents, the state that is put together with them and the fleet's state are on disk before any later writing `Worker.do` runs.
+        A later `Worker.do` writes only after incidents, state put with them and the fleet's state are on disk.
         """
         if learnt is not None:
-            # Without the state that explains it, a restarted watcher would end an incident.
+            # A restarted watcher ends an incident without the state that explains it.
             can_wait = learnt.target != WATCHER and not events
             self._worker.put(
                 ("learnt", learnt.target), partial(_write_learnt, learnt), learnt=can_wait

@@ -26,13 +26,13 @@ KEPT_SECONDS = 400 * 86400.0
 """Rows are kept for a year and a month, as an audit requires."""
 
 KEPT_MAX = 20_000
-"""Limit of attempts, and of actions, 1 KB each."""
+"""Limits of attempts and of actions, 1 KB each."""
 
 LOST = "history_lost"
-"""Standing entry: records were lost, so the spent budget is unknown until a person accepts that."""
+"""Standing entry: records were lost, so the spent budget is unknown until a person accepts the loss."""
 
 _BEGUN = "begun"
-"""Standing entry: when this file was created."""
+"""Standing entry with this file's creation time."""
 
 
 def approval(incident_id: str, target: str) -> str:
@@ -42,7 +42,7 @@ def approval(incident_id: str, target: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """One request or change with its result."""
+    """A request or change, with its result."""
 
     t: float  # Unix seconds
     actor: str
@@ -58,7 +58,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attempted(Entry):
-    """An attempt as an entry."""
+    """A restart attempt as an entry."""
 
     attempt: Attempt
 
@@ -76,9 +76,9 @@ class Attempted(Entry):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Told:
-    """The journal for people to read."""
+    """A part of the journal, for people."""
 
-    lost: str | None  # loss not yet accepted
+    lost: str | None  # loss of records not yet accepted by a person
     older: bool  # older entries were left out
     entries: tuple[Entry, ...]  # oldest first
 
@@ -93,14 +93,14 @@ class Journal:
     """Tables `attempt`, `audit` and `standing`."""
 
     def __init__(self, where: Worker | Path | None) -> None:
-        """`where`: our own folder's worker, or another process's folder; None: in memory."""
+        """`where` is our own folder's worker, or the folder of another process; None: in memory."""
         self._worker = where if isinstance(where, Worker) else Worker(where)
         self._closes = self._worker is not where
         self._worker.tables.append(self)
         self.trouble: str | None = "it was not opened yet"  # why writes fail
 
     async def open(self) -> None:
-        """Test the file; a failure stays in `trouble` until a write succeeds."""
+        """Test a write; a failure stays in `trouble` until a write succeeds."""
         await self.probe()
 
     async def probe(self) -> None:
@@ -114,7 +114,7 @@ class Journal:
             await self._worker.close()
 
     async def write(self, attempt: Attempt) -> None:
-        """Insert or replace the attempt. Once its hook is called, its approval is removed."""
+        """Insert or replace the attempt. Once its hook was called, remove its approval."""
         spent = approval(attempt.incident_id or "", attempt.target) if attempt.spent else None
 
         def changed(db: sqlite3.Connection) -> None:
@@ -137,7 +137,6 @@ class Journal:
         )
 
     async def set(self, name: str, said: Mapping[str, Any] | None) -> None:
-        """Set a standing entry; None removes it."""
         if said is None:
             await self._write("DELETE FROM standing WHERE name = ?", name)
         else:
@@ -148,7 +147,7 @@ class Journal:
         return {name: self._read(said, dict) for name, said in rows}
 
     async def told(self, since_t: float, entries_max: int) -> Told:
-        """Return the latest entries since then, attempts included. Raises JournalError."""
+        """Return the latest entries since `since_t`, attempts included. Raises JournalError."""
         lost = await self.loss()
         entries = await self.entries(since_t, entries_max + 1)
         attempts = map(Attempted.of, await self.attempts(None, since_t))
@@ -156,7 +155,7 @@ class Journal:
         return Told(lost=lost, older=len(every) > entries_max, entries=tuple(every[-entries_max:]))
 
     async def loss(self) -> str | None:
-        """Return the loss that no person has accepted yet."""
+        """Return the loss of records that no person has accepted yet."""
         lost = (await self.standing()).get(LOST)
         return None if lost is None else str(lost.get("why") or f"damaged: {lost.get('file')}")
 
@@ -172,7 +171,6 @@ class Journal:
         return lost
 
     async def attempts(self, group: str | None = None, since_t: float = 0.0) -> tuple[Attempt, ...]:
-        """Return attempts that began since then, oldest first."""
         rows = await self._rows(
             "SELECT said FROM attempt WHERE began_t >= ? AND group_name = coalesce(?, group_name)"
             " ORDER BY began_t, rowid", since_t, group,
@@ -180,14 +178,13 @@ class Journal:
         return tuple(self._read(said, Attempt) for (said,) in rows)
 
     async def entries(self, since_t: float = 0.0, limit: int = 1000) -> tuple[Entry, ...]:
-        """Return the latest actions since then, oldest first."""
         rows = await self._rows(
             "SELECT said FROM audit WHERE t >= ? ORDER BY number DESC LIMIT ?", since_t, limit
         )
         return tuple(self._read(said, Entry) for (said,) in reversed(rows))
 
     def _read(self, said: object, make: Callable[..., _T]) -> _T:
-        """Parse an entry; if it is malformed, the spent budget is unknown."""
+        """Parse an entry. Raises JournalError if malformed, because the spent budget is then unknown."""
         try:
             return make(**unpacked(said))
         except (ValueError, TypeError) as error:
@@ -227,7 +224,7 @@ class Journal:
     # --- in the worker's thread
 
     def begin(self, db: sqlite3.Connection) -> None:
-        """Note if this file lost writes, or replaced a damaged one."""
+        """Set LOST if this file lost writes, or replaced a damaged file."""
         (known,) = db.execute("SELECT count(*) FROM standing WHERE name = ?", (_BEGUN,)).fetchone()
         folder, insert = self._worker.folder, "INSERT OR REPLACE INTO standing VALUES (?, ?)"
         why = self._worker.connection.loss
@@ -253,7 +250,7 @@ class Journal:
 
 
 class PassingJournal(Journal):
-    """In memory, for mode observe without a state folder: nothing may be restarted."""
+    """A journal in memory, for mode observe without a state folder; nothing may be restarted."""
 
     def __init__(self) -> None:
         super().__init__(None)

@@ -1,4 +1,4 @@
-"""One target's learnt state, which also survives a reload without a state folder."""
+"""Detectors' learnt state of one target. It survives a reload even without a state folder."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""The notifiers' ledger: sent and pending notifications, one row per notifier and phase."""
+"""Store sent and pending notifications, one row per notifier, alert and phase."""
 
 import sqlite3
 from collections.abc import Mapping
@@ -17,7 +17,7 @@ Key = tuple[str, str, str]  # notifier, id of the subject, phase
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One phase, for one notifier."""
+    """One phase of an alert, for one notifier."""
 
     t: float  # Unix seconds; due since then
     sent_t: float | None  # None: pending
@@ -46,9 +46,9 @@ class LedgerTable:
         return await self._worker.do(read, seconds=READ_SECONDS, writes=False)
 
     async def write(self, changed: Mapping[Key, Row | None]) -> bool:
-        """Write the rows; None removes one.
+        """Write the rows; None removes a row.
 
-        Returns False without writing if the file is new and lacks the earlier rows. Raises StateError.
+        Return False without writing if the file is new and lacks the earlier rows. Raises StateError.
         """
 
         def write(db: sqlite3.Connection) -> bool:

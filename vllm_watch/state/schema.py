@@ -1,6 +1,6 @@
 """The schema of the state file, as a list of migrations.
 
-Append steps; never change a released one. `PRAGMA user_version` counts the steps taken.
+Append migrations, and never change a released one. `PRAGMA user_version` counts those run.
 """
 
 import sqlite3
@@ -8,7 +8,7 @@ import sqlite3
 from vllm_watch.errors import StateError
 
 APPLICATION_ID = 0x766C6C77
-""""vllw": identifies our files (`PRAGMA application_id`)."""
+"""The letters "vllw" identify our files (`PRAGMA application_id`)."""
 
 MIGRATIONS: tuple[str, ...] = (
     # 1: incidents and learnt state.

@@ -1,4 +1,4 @@
-"""Detects lost writes of the state file.
+"""Detect lost writes of the state file.
 
 SQLite silently accepts an empty file, and a cut or missing -wal. So the file has a generation, a count of durable writes and a
 checksum of the journal's rows. A marker file gets generation and count after each durable write. If the state file is
@@ -19,15 +19,15 @@ NAME = "vllm-watch.generation"
 _BYTES_MAX = 4096
 
 _HELD, _NOTED = ("attempt", "standing"), "audit"
-"""Tables with a checksum: those that the guard reads, and the append-only one. SQLite does not detect a flipped bit."""
+"""Tables with a checksum, because SQLite does not detect a flipped bit: those for the guard, and the append-only one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Seal:
-    """A file's identity and number of writes."""
+    """A state file's generation and number of durable writes."""
 
     generation: str  # "" in an unreadable marker
-    writes: int  # durable ones
+    writes: int
 
     def to_line(self) -> bytes:
         text = f"{self.generation} {self.writes:020d}"
@@ -76,7 +76,7 @@ def count(db: sqlite3.Connection, least: int = 0) -> Seal:
 
 
 def update_sums(db: sqlite3.Connection, *, pruned: bool = False) -> None:
-    """Update the guard's checksum within the transaction; if `pruned`, also the checksum of `audit`."""
+    """Update the checksum of the guard's tables within the transaction; if `pruned`, also that of `audit`."""
     db.execute("UPDATE seal SET held = ?", (_sum(db, *_HELD),))
     if pruned:
         db.execute("UPDATE seal SET noted = ?", (_sum(db, _NOTED),))

@@ -1,7 +1,7 @@
 """The state folder's worker: one thread with one connection, which writes a queue in order.
 
-`put` returns at once, and its row is retried until it is on disk. `do` waits for the result. Before it writes, earlier
-rows are on disk, so that no restart or message is about an incident that a kill -9 would lose.
+`put` returns at once, and its row is retried until it is on disk. `do` waits for the result, and writes only after the
+earlier rows are on disk, so that no restart or message is about an incident that a kill -9 would lose.
 
 A hanging disk blocks neither the event loop nor the exit.
 """
@@ -36,18 +36,18 @@ CLOSE_SECONDS = 3.0
 PRUNE_SECONDS = 3600.0
 
 ROWS_MAX, LEARNT_MAX = 5000, 10_000
-"""Limits of pending rows, some KB each; beyond them the oldest is dropped."""
+"""Limits of pending rows and learnt rows (see `put`), some KB each; beyond a limit, the oldest is dropped."""
 
 Work = Callable[[sqlite3.Connection], object]
 OnWrite = Callable[[str | None, str | None, float], None]
-"""Called with one of troubles.REASONS and the cause (both None after a success), and with the Unix time."""
+"""Gets one of troubles.REASONS and the cause (both None after a success), and the Unix time."""
 
 
 class Table(Protocol):
-    """A part of the file. Its methods run in the worker's thread."""
+    """A table of the state file. Its methods run in the worker's thread."""
 
     def begin(self, db: sqlite3.Connection) -> None:
-        """Prepare a new connection, perhaps to a new file."""
+        """Prepare a new connection; the file may be new."""
 
     def prune(self, db: sqlite3.Connection, t: float) -> None:
         """Remove rows that are too old at Unix time `t`, or too many."""
@@ -61,12 +61,12 @@ class _Job:
 
 
 class Worker:
-    """Reads and writes one folder."""
+    """Reads and writes the state file of one folder."""
 
     def __init__(self, folder: Path | None, on_write: OnWrite | None = None) -> None:
-        """`folder` None: a file in memory. Without `on_write`, the folder is another process's.
+        """If `folder` is None, the file is in memory. Without `on_write`, the folder belongs to another process.
 
-        With it, the folder is our own: it is locked, a damaged file is moved aside, and the event loop calls
+        With `on_write`, the folder is our own: it is locked, a damaged file is moved aside, and the event loop calls
         `on_write` after each write.
         """
         self.connection = Connection(folder, own=on_write is not None)
@@ -81,13 +81,13 @@ class Worker:
         self._closing = False
         # Only used by the thread:
         self._failing: str | None = None  # the cause logged last
-        self._retry_s = 0.0  # monotonic: no retry before
+        self._retry_s = 0.0  # monotonic; nothing is retried before
         self._prune_s = 0.0
 
     def put(self, key: Hashable, write: Work, *, learnt: bool = False) -> None:
         """Queue a row; it replaces a pending one with the same key.
 
-        `learnt` rows may be lost in a power failure, and are written while no request waits.
+        `learnt` rows, such as baselines, may be lost in a power failure, and are written while no job waits.
         """
         with self._wake:
             waits = learnt and key not in self._rows
@@ -103,7 +103,7 @@ class Worker:
     ) -> _T:
         """Run `work` in one transaction, and return its result once the writes are on disk.
 
-        Raises StateError on failure or timeout, and other exceptions of `work`. At a timeout, work not yet begun is dropped.
+        Raises StateError on failure or timeout, and other exceptions of `work`. At a timeout, work that has not begun is dropped.
         """
         self._loop = asyncio.get_running_loop()
         job = _Job(work, writes)
@@ -162,7 +162,7 @@ class Worker:
         self.connection.release()
 
     def _next(self) -> tuple[_Job | None, bool]:
-        """Return the next job (None: write rows), and True at the end."""
+        """Return the next job (None: write rows), and True if the worker must end."""
         with self._wake:
             while not (self._jobs or self._closing):
                 waits = bool(self._rows or self._learnt)
@@ -227,7 +227,7 @@ class Worker:
 
     @contextlib.contextmanager
     def _transaction(self, *, durable: bool = True) -> Iterator[sqlite3.Connection]:
-        """Commit all or nothing. If `durable`, it is on disk at the end."""
+        """Commit all changes or none. If `durable`, they are on disk at the end."""
         db = self._connected()
         db.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
         db.execute("BEGIN IMMEDIATE")

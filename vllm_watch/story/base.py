@@ -20,7 +20,7 @@ LOOK_AT_PEER = "Look at the server that KV comes from (prefill, store) and the n
 WAITED_FOR = "the server that it waits for has the trouble"
 WAITS = "A restart does not help: this engine waits for another server."
 SERVER_PID = "PID, found with pgrep -af 'vllm serve'"
-"""Not a command substitution, which would pick the first of several servers."""
+"""A placeholder: a command substitution would pick the first of several servers."""
 
 ADVISED_AFTER = "restart_advised_after"
 """Name of the evidence with the seconds until a restart is advised."""
@@ -51,9 +51,9 @@ class Cause:
     seen: str
     first_step: str = ""  # one sentence
     restart: str = ""  # why no restart is advised
-    family: str = ""  # causes of one family are the same trouble
+    family: str = ""  # causes of one family share an incident
     cost: str = ""  # one sentence
-    warning: str = ""  # why it is not critical, a clause
+    warning: str = ""  # a clause: why the incident is not critical
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,11 +107,10 @@ class Story:
         return self._cause(cause).restart or waits or self.restart
 
     def warning_of(self, cause: str) -> str:
-        """Return why it is not critical, unless a rule decided it."""
+        """Return why the incident is not critical, unless a rule decided it."""
         return self._cause(cause).warning or self.warning
 
     def cost_of(self, cause: str) -> str:
-        """Return the effect on users."""
         return self._cause(cause).cost or self.cost
 
     @property

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Caller:
-    """The name of a token, and the address that used it."""
+    """The name of the token, and the address that sent it."""
 
     actor: str
     source: str

@@ -8,7 +8,7 @@ import structlog
 _log = structlog.get_logger()
 
 WANTED = 65_536
-"""Enough for tens of thousands of engines. Some programs iterate over all possible descriptors, so it is not higher."""
+"""Enough for tens of thousands of engines. Not higher, because some programs iterate over all possible descriptors."""
 
 OWN = 64
 """State file, logs, pipes of hooks and the GPU driver need about 20, briefly more."""
@@ -19,7 +19,7 @@ PER_TARGET = 2
 
 
 def raise_limit() -> None:
-    """Raise the soft limit as far as the hard one allows."""
+    """Raise the soft limit to WANTED, at most to the hard limit."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = WANTED if hard == resource.RLIM_INFINITY else min(WANTED, hard)
     if soft != resource.RLIM_INFINITY and soft < wanted:

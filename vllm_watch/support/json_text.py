@@ -1,4 +1,4 @@
-"""Parse foreign JSON, in one place: `json.loads` raises RecursionError for deep nesting."""
+"""Parse untrusted JSON, in one place: `json.loads` raises RecursionError for deep nesting."""
 
 import json
 from typing import Any

@@ -1,4 +1,4 @@
-"""Configure logging: text on a terminal, JSON elsewhere, all through one filter for secrets."""
+"""Configure logging: text on a terminal, JSON elsewhere. All logs pass one filter for secrets."""
 
 import logging
 import os
@@ -15,7 +15,7 @@ from vllm_watch.support.visible import visible, visible_lines
 _DEPTH_MAX = 4  # deeper values become text
 _QUIET_LOGGERS = ("aiohttp.access",)  # it logs every scrape of this daemon
 _PRIORITIES = {"critical": 2, "error": 3, "warning": 4, "info": 6, "debug": 7}
-"""syslog's priorities, which begin each line in systemd's journal: `<4>` (sd-daemon(3))."""
+"""syslog's priorities, which begin each line for systemd's journal: `<4>` (sd-daemon(3))."""
 
 
 class LogChoice(Protocol):

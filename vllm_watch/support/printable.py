@@ -1,4 +1,4 @@
-"""Escape control sequences in foreign text, so that a terminal does not execute them."""
+"""Escape control sequences in untrusted text, so that a terminal does not execute them."""
 
 
 def printable(text: str) -> str:

@@ -1,4 +1,4 @@
-"""Remove secrets from all output, by pattern and by value, so that a key from a file is hidden everywhere.
+"""Remove secrets from all output: by pattern, and by value for known secrets such as keys from files.
 
 The text is untrusted, so every expression takes linear time: none backtracks, and each ends even if a quote is never closed.
 """
@@ -28,7 +28,7 @@ _PAIR = re.compile(
     rf"""([^\s,;"']{{4,}}+|(?=["']){_VALUE})""",
     re.IGNORECASE,
 )
-# In a command line, or in a list of its words: "--api-key", "VALUE".
+# In a command line, or a list of its words: "--api-key", "VALUE".
 _OPTION = re.compile(
     r"""((?<![\w-])--[\w-]++)(\s++|["'],\s*+["'])((?!\[hidden\])[^\s"'-][^\s"']*+|(?=["']\w)"""
     rf"{_VALUE})"
@@ -47,16 +47,16 @@ _ISSUED = re.compile(
     r"\b(?:sk-|[rs]k_(?:live|test)_|gsk_|hf_|gh[oprsu]_|github_pat_|glpat-|npm_|xox[abeprs]-|xapp-|nvapi-|ya29\.|GOCSPX-"
     r"|dop_v1_)[\w.-]{8,}+|\b(?:AKIA|ASIA|LTAI)[A-Za-z0-9]{12,}+|\bAIza[\w-]{30,}+|(?<![\w-])eyJ[\w-]++\.[\w.-]{8,}+"
 )
-"""Keys of OpenAI, Stripe, Groq, Hugging Face, GitHub, GitLab, npm, Slack, NVIDIA, AWS, Alibaba, DigitalOcean and Google, and JWTs."""
+"""JWTs and keys of OpenAI, Stripe, Groq, Hugging Face, GitHub, GitLab, npm, Slack, NVIDIA, AWS, Alibaba, DigitalOcean and Google."""
 
 _HOOK_LABELS = frozenset({"hook", "hooks", "webhook"})
 _HOOK_PATH = re.compile(
     r"/(?:api/webhooks|webhook\w*+|with/key)/.|/services/T[A-Z0-9]+/|/(?:integration|workflows|hooks?)/[\w-]{16}|/bot\d+:"
 )
-"""Webhook URLs, where the path is the credential."""
+"""Webhook URLs, whose path is the credential."""
 
 _KNOWN_MAX, _KNOWN_CHARACTERS_MIN = 1000, 8
-"""Shorter secrets would match ordinary text."""
+"""Number of known secrets, and their minimum length: shorter ones would match ordinary text."""
 _known: OrderedDict[str, None] = OrderedDict()
 
 
@@ -75,13 +75,13 @@ def is_secret_name(name: str) -> bool:
 
 
 def excerpt(text: str, characters_max: int) -> str:
-    """Return the redacted beginning of foreign text."""
+    """Return the redacted beginning of an untrusted text."""
     shown = redacted(beginning(text, 2 * characters_max + 200))
     return shown if len(shown) <= characters_max else shown[: characters_max - 1].rstrip() + "…"
 
 
 def beginning(text: str, characters_max: int) -> str:
-    """Return the first whole words: half a secret would not be recognized."""
+    """Return the first whole words, because half a secret would not be recognized."""
     if len(text) <= characters_max:
         return text
     words = text[:characters_max].rsplit(None, 1)
@@ -89,7 +89,7 @@ def beginning(text: str, characters_max: int) -> str:
 
 
 def redacted(text: str) -> str:
-    """Return the text without credentials, known secrets, and userinfo and queries of URLs."""
+    """Return the text without credentials, known secrets, and URLs' userinfo and queries."""
     for secret in _known:
         if secret in text:
             text = text.replace(secret, HIDDEN)
@@ -109,7 +109,7 @@ def redacted(text: str) -> str:
 
 
 def without_path(url: str) -> str:
-    """Return a URL without its path, which is a webhook's secret."""
+    """Return a webhook's URL without its path, which is secret."""
     scheme, mark, rest = url.partition("://")
     host, slash, path = rest.rpartition("@")[2].partition("/")
     return f"{scheme}{mark}{host}{slash}{HIDDEN if path else ''}"

@@ -1,4 +1,4 @@
-"""The only way to read a file that a user names: regular and bounded, because a pipe or an endless device blocks forever.
+"""The only way to read a file that a user names: regular and up to a limit, because a pipe or an endless device blocks forever.
 
 `tests/test_one_way_to_read.py` finds code that reads files otherwise.
 """
@@ -18,7 +18,7 @@ _FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 
 
 IfExposed = Literal["taken", "warned", "refused"]
-"""Policy for a secret that others can read. "refused": the secret grants access to vllm-watch. "warned": vllm-watch only sends it to others, and refusing it would stop restarts and messages."""
+"""Policy for a secret that others can read. "refused": it grants access to vllm-watch. "warned": vllm-watch only sends it to others, and refusing it would stop restarts and messages."""
 
 _REMEDY = "chmod 600 it, or mount the Secret with defaultMode: 0440"
 _warned: dict[str, str] = {}
@@ -44,7 +44,7 @@ def stamp(status: os.stat_result) -> tuple[int, int, int]:
 
 
 def opened(path: Path, *, follow: bool = True, pipes: bool = False) -> BufferedReader:
-    """Open a file for reading. Raises OSError. `pipes` accepts a shell's `<(command)`, in commands that a user can interrupt."""
+    """Open a file for reading. Raises OSError. Set `pipes` in commands that a user can interrupt, for a shell's `<(command)`."""
     # Opening alone wakes the writer of a pipe and rewinds a tape.
     mode = os.stat(path, follow_symlinks=follow).st_mode
     if not (pipes and stat.S_ISFIFO(mode)):
@@ -54,7 +54,7 @@ def opened(path: Path, *, follow: bool = True, pipes: bool = False) -> BufferedR
         mode = os.fstat(descriptor).st_mode
         if pipes and stat.S_ISFIFO(mode):
             os.set_blocking(descriptor, True)
-        else:  # endless files of the kernel, such as /proc/kmsg, are regular files, but without blocking they end
+        else:  # endless files of the kernel, such as /proc/kmsg, are regular, but non-blocking reads of them end
             refuse_odd(path, mode)
         return BufferedReader(FileIO(descriptor))
     except BaseException:
@@ -92,7 +92,7 @@ def _judge(path: Path, status: os.stat_result, if_exposed: IfExposed) -> None:
 
 
 def exposure(status: os.stat_result) -> str | None:
-    """Return why the permissions are unsafe, or None. A group may read root's files: Kubernetes mounts them so (fsGroup)."""
+    """Return why the permissions are unsafe, or None. A group may read root's files, as Kubernetes mounts Secrets (fsGroup)."""
     mode = stat.S_IMODE(status.st_mode)
     by_group = 0 if status.st_uid != 0 else stat.S_IRGRP
     if mode & (stat.S_IRWXG | stat.S_IRWXO) & ~by_group:

@@ -87,14 +87,14 @@ class ServiceManager:
 
 
 def _address(text: str) -> str | None:
-    """Return the address in the kernel's form: an abstract name begins with NUL."""
+    """Return the address as the kernel takes it: an abstract name begins with NUL."""
     if text.startswith("/"):
         return text
     return f"\0{text[1:]}" if text.startswith("@") else None
 
 
 def _watchdog_seconds(environ: Mapping[str, str]) -> float | None:
-    """Return the watchdog's time limit; None if there is none, or it is for another process."""
+    """Return the watchdog's time limit, if there is one for this process."""
     if environ.get("WATCHDOG_PID", str(os.getpid())) != str(os.getpid()):
         return None
     try:

@@ -25,7 +25,7 @@ def begin(work: Callable[[], None]) -> bool:
 
 
 async def compute(work: Callable[[], T]) -> T:
-    """Run `work` in a thread, one at a time so that the loop keeps its CPU. Raises MemoryError if there is no result in time."""
+    """Return the result of `work` in a thread, one at a time so that the event loop keeps its CPU. Raises MemoryError without a result in time."""
 
     def alone() -> T:
         with _one_computes:
@@ -38,12 +38,12 @@ async def compute(work: Callable[[], T]) -> T:
 
 
 async def run(work: Callable[[], T], seconds: float) -> T:
-    """Return the result of `work` in a thread. Raises as `work` does, TimeoutError, or MemoryError if no thread starts."""
+    """Return the result of `work` in a thread. Raises what `work` raises, TimeoutError, or MemoryError if no thread starts."""
     loop = asyncio.get_running_loop()
     done: asyncio.Future[T] = loop.create_future()
 
     def end(result: T | None, error: Exception | None) -> None:
-        if done.done():  # the caller has given up
+        if done.done():
             return
         if error is None:
             done.set_result(result)  # type: ignore[arg-type] # set unless there is an error

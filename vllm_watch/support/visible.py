@@ -1,4 +1,4 @@
-"""Make foreign text safe to display, because terminals execute control sequences."""
+"""Make untrusted text safe to display, because terminals execute control sequences."""
 
 _CONTROLS = (*range(32), *range(127, 160))
 _FORMATS = (0xAD, 0x61C, 0x180E, *range(0x200B, 0x2010), *range(0x2028, 0x202F), *range(0x2060, 0x2070), 0xFEFF)  # fmt: skip

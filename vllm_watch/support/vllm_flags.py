@@ -10,7 +10,7 @@ from importlib.resources import files
 
 _Version = tuple[int, ...]
 SWITCH, SEVERAL = "switch", "several"
-_ALIKE = 0.8  # difflib's ratio: allows one wrong letter, or a moved word
+_ALIKE = 0.8  # minimum ratio of difflib: allows one wrong letter, or a moved word
 
 INSTEAD = {
     "device": "vLLM finds the device itself",
@@ -31,7 +31,7 @@ INSTEAD = {
     "use-v2-block-manager": "there is no other block manager",
     "worker-use-ray": "--distributed-executor-backend ray",
 }
-"""Replacements of flags that vLLM removed."""
+"""Removed flags → their replacements."""
 
 
 class Standing(Enum):
@@ -63,7 +63,7 @@ class Answer:
 
     standing: Standing
     releases: str = ""
-    """The last release with it (REMOVED), the first (NOT_YET), or all (UNSURE)."""
+    """The last release with the flag (REMOVED), the first (NOT_YET), or all (UNSURE)."""
     removed_in: str = ""
     nearest: str | None = None
     instead: str | None = None
@@ -142,7 +142,7 @@ def _stretches(flag: Flag, newest: _Version) -> str:
 
 
 def _neighbours(version: str | None) -> tuple[tuple[_Version, ...], bool]:
-    """Return this release or its neighbours in the table; and False if it is newer than the table."""
+    """Return this release or its neighbours in the table, and False if it is not between two of them."""
     releases = table()[1]
     found = re.match(r"v?(\d{1,4}(?:\.\d{1,4}){1,3})(.*)", version or "")
     if found is None:

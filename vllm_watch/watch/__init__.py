@@ -1,1 +1,1 @@
-"""The judges of targets and hosts, and their loops."""
+"""The judges of targets and hosts, and the loops that drive them."""

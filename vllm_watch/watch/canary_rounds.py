@@ -1,4 +1,4 @@
-"""Send one target's canaries: to idle engines once per interval, to suspected ones at once."""
+"""Send one target's canaries (one-token requests): to idle engines once per interval, to suspected ones at once."""
 
 import asyncio
 import random
@@ -12,16 +12,16 @@ from vllm_watch.sources.canary import Asked, CanarySource
 _log = structlog.get_logger()
 
 GAP_SECONDS_MIN = 10.0
-"""Least time between canaries: at most six tokens a minute."""
+"""Minimum time between canaries: at most six tokens a minute."""
 
 REFUSED_SECONDS = 600.0
-"""Wait after a refusal: only an operator or a restart fixes it (wrong key, model or endpoint)."""
+"""Wait after a refusal, which only an operator or a restart can fix (wrong key, model or endpoint)."""
 
 TRUSTED_SECONDS_MAX = 1.0
-"""By default, a server gets further canaries only if it answers one within this time. An idle engine takes milliseconds for a token."""
+"""By default, a server gets further canaries only if it answers one within this time. An idle engine takes milliseconds."""
 
 UNTRUSTED_SECONDS = 3600.0
-"""An untrusted server is tried again after this: it may have been cold."""
+"""A slower server is tried again after this, because it may have been cold."""
 
 JITTER = 0.1
 """The interval varies by this share, so that canaries do not coincide."""
@@ -49,10 +49,10 @@ class CanaryRounds:
     def send(
         self, wanted: Mapping[str, bool], model: str | None, engines: int, now_s: float
     ) -> None:
-        """Send a canary if one is due. `wanted` maps engines to True if suspected."""
-        least = 0.0 if self._enabled else 0.5  # if on by default, none right after the start
-        first_s = now_s + random.uniform(least, 1.0) * self._interval_seconds  # noqa: S311 - no secret
-        # An engine that was busy for less than an interval keeps its turn.
+        """`wanted` maps engines to True if a hang is suspected."""
+        least = 0.0 if self._enabled else 0.5  # canaries that are on by default begin later
+        first_s = now_s + random.uniform(least, 1.0) * self._interval_seconds  # noqa: S311
+        # An engine that was busy for less than an interval keeps its due time.
         oldest_s = now_s - self._interval_seconds
         kept = {name: due_s for name, due_s in self._due_s.items() if due_s > oldest_s}
         self._due_s = dict.fromkeys(wanted, first_s) | kept
@@ -66,7 +66,7 @@ class CanaryRounds:
             return
         engine = min(due, key=lambda name: (not wanted[name], self._due_s[name]))
         self._not_before_s = now_s + GAP_SECONDS_MIN
-        share = random.uniform(1 - JITTER, 1 + JITTER)  # noqa: S311 - no secret
+        share = random.uniform(1 - JITTER, 1 + JITTER)  # noqa: S311
         self._due_s[engine] = now_s + share * self._interval_seconds
         asked = self._ask(model, engine if engines > 1 else None, now_s)
         self._task = asyncio.create_task(asked, name=f"canary {self._target}")
@@ -93,7 +93,6 @@ class CanaryRounds:
             self._task = None
 
     def _trust(self, asked: Asked | None) -> bool:
-        """Return True if canaries may judge this server."""
         if asked is None:  # it sleeps
             return True
         canary = asked.canary

@@ -15,7 +15,7 @@ from vllm_watch.sources.this_host import serves_here
 _log = structlog.get_logger()
 
 AT_ONCE_MAX = 16
-"""If more incidents than this wait for stacks, the rest get none."""
+"""If more incidents than this wait for stacks, the others get none."""
 
 
 class HangStacks:

@@ -22,7 +22,7 @@ _log = structlog.get_logger()
 
 
 class GpuSource(Protocol):
-    """Polls the GPUs, from NVML or the lab."""
+    """Polls the GPUs, through NVML or simulated."""
 
     async def read(self) -> GpuReading:
         """Poll all GPUs once. Does not raise for driver errors."""
@@ -72,7 +72,7 @@ class HostLoop:
             return
         await self._source.close()
         self._source = self._make_source(config.gpu, config)
-        # Otherwise the disabled source would be shown as stale.
+        # A disabled source would be shown as stale.
         self._board.host_sources.pop("nvml", None)
         self.gpus = None
         if config.gpu.enabled == "off":
@@ -85,7 +85,7 @@ class HostLoop:
         if self._config.gpu.enabled == "off":
             return
         self._board.call("nvml", "", reading.status, reading.duration_s, reading.t)
-        # The board counts new XIDs of this poll, but detectors need them for longer.
+        # The board counts this poll's new Xid errors, but detectors need them for longer.
         standing = self._xids.look(time.monotonic(), reading)
         gpus = trace_gpus.known(standing)
         events = []

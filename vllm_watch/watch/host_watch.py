@@ -1,4 +1,4 @@
-"""Judge the GPUs of one host and the holders of their memory. Pure."""
+"""Judge the GPUs of one host, and the processes that hold their memory. Pure."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -22,7 +22,7 @@ from vllm_watch.signals.timeline import Timeline
 from vllm_watch.support import plugins
 
 VERSION = 1
-"""State of another version is ignored."""
+"""State in another format is ignored."""
 
 _NOWHERE = Place()
 
@@ -62,7 +62,7 @@ def host_detectors(settings: DetectorsSettings) -> dict[str, HostDetector]:
 
 
 class HostWatch:
-    """Follows one host from poll to poll. Its incidents have the target `host:NAME`."""
+    """Judges one host's polls. Its incidents have the target `host:NAME`."""
 
     def __init__(self, name: str, thresholds: DetectorsSettings | None = None) -> None:
         self.target = host_target(name)
@@ -94,7 +94,7 @@ class HostWatch:
         return self._used_gpus - self._places.get(target, _NOWHERE).gpus
 
     def core_of(self, target: str) -> str | None:
-        """Return name and PID of the target's engine core; None unless exactly one is known."""
+        """Return name and PID of the target's engine core, if exactly one is known."""
         pids = self._cores(target, VLLM)
         return _core_name(pids[0]) if len(pids) == 1 else None
 
@@ -168,7 +168,7 @@ class HostWatch:
         }
 
     def restore(self, state: stored.Stored) -> list[str]:
-        """Restore, before the first poll. Return the errors of lost parts."""
+        """Restore before the first poll. Return errors of lost parts."""
         try:
             stored.version(state, VERSION)
             self._timeline.restore(state)

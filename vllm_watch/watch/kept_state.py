@@ -1,4 +1,4 @@
-"""Export and restore a Watch's state for the next run of the watcher. Pure.
+"""Export a Watch's state (watch.py), and restore it in the watcher's next run. Pure.
 
 Facts about a process hold only for that process. Pauses that an engine recovered from hold for its whole group, because
 they only make detectors more patient.
@@ -19,10 +19,10 @@ from vllm_watch.signals.progress import Progress
 from vllm_watch.signals.records import EngineSignals, TargetSignals
 
 VERSION = 1
-"""State of another version is ignored."""
+"""State in another format is ignored."""
 
 LEARNT_SECONDS = 7 * 86400.0
-"""Detectors' state is dropped after this long unwatched: vLLM is released about weekly."""
+"""Detectors' state is dropped after this long without the watcher: vLLM is released about weekly."""
 
 _SERVER = ("version", "engine_kind", "process_start_time", "last_success_timestamp_seconds")
 
@@ -60,7 +60,7 @@ def of_detectors(detectors: Mapping[str, Detector], at_s: float) -> dict[str, An
 
 
 def away_seconds(state: stored.Stored, target: str, t: float) -> float:
-    """Return the seconds unwatched until Unix time `t`. Raises one of stored.DAMAGE for another target's state."""
+    """Return the seconds since the state was saved. Raises one of stored.DAMAGE for another target's state."""
     stored.version(state, VERSION)
     if state["target"] != target:
         raise ValueError(f"it belongs to {state['target']!r}")
@@ -73,7 +73,7 @@ def answered_t(state: stored.Stored) -> float | None:
 
 
 def restored_signals(state: stored.Stored, target: str, away_s: float) -> TargetSignals:
-    """Return the signals to show before the first scrape: names and counts. May raise stored.DAMAGE."""
+    """Return the names and counts to show before the first scrape. May raise stored.DAMAGE."""
     server = state["server"]
     engines = {
         name: EngineSignals(
@@ -135,7 +135,7 @@ def restore_detectors(
 
 
 def inherit(detectors: Mapping[str, Detector], state: stored.Stored) -> list[str]:
-    """Seed each detector from another server of its group; return errors of lost parts."""
+    """Seed each detector with the state of another server of its group; return errors of lost parts."""
     lost = []
     for slug, detector in detectors.items():
         if isinstance(detector, Inherits):
@@ -149,7 +149,7 @@ def inherit(detectors: Mapping[str, Detector], state: stored.Stored) -> list[str
 def resume(
     tracker: EngineTracker, before: stored.Stored, sample: EngineSample, server: ServerSample
 ) -> None:
-    """Continue the counts of an earlier run, including a restart that happened unwatched."""
+    """Continue the counts of an earlier run, including a restart since then."""
     ended = Life.restore(before["life"]).ended_before(life_of(sample, server))
     tracker.resume(int(before["restarts"]) + ended, before["last_progress_t"])
     tracker.progress.restored(None if ended else before.get("progress"))

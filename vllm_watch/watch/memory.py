@@ -1,4 +1,4 @@
-"""Save and restore the state of targets, host and fleet. Without a state folder, it survives reloads only."""
+"""Save and restore the state of targets, host and fleet. Without a state folder, it survives only reloads."""
 
 import asyncio
 import time
@@ -24,7 +24,7 @@ SAVE_SECONDS = 60.0
 """Interval of saves: a lost minute is learned again in a minute."""
 
 ORPHAN_SECONDS = 120.0
-"""A target that is missing this long after the start is gone. Some discovery sources answer late."""
+"""A stored target not found this long after the start is gone; some discovery sources answer late."""
 
 LEARNT_MAX = 10_000
 """The largest number of targets."""
@@ -35,7 +35,7 @@ class Remembered(Protocol):
 
     @property
     def target(self) -> str:
-        """Its name in stored state and incidents."""
+        """Name in stored state and incidents."""
 
     @property
     def incidents(self) -> tuple[Incident, ...]:
@@ -72,7 +72,7 @@ class Memory:
         self._board.incidents.add_resolved(contents.ended)
 
     def recall(self, watch: Watch, target: Target) -> None:
-        """Restore a new Watch from its target's state, or seed it from its group."""
+        """Restore a new Watch from its target's state, else from another server of its group."""
         learnt, watch.address = self._learnt.get(target.name), target.url
         lost: list[str] = []
         if learnt is not None:
@@ -104,7 +104,7 @@ class Memory:
         self, watch: Watch | HostWatch | Fleet,
         shown: Callable[[Incident], Incident] = lambda incident: incident,
     ) -> list[IncidentEvent]:  # fmt: skip
-        """Show restored incidents once the watch is on the board. Return the end events of those that no longer apply."""
+        """Show restored incidents once the target is on the board. Return the end events of those that no longer apply."""
         events = []
         for incident in map(shown, watch.incidents):
             self._open.pop(incident.id, None)
@@ -135,7 +135,7 @@ class Memory:
         return events
 
     def keep(self, watch: Remembered, group: str, events: Sequence[IncidentEvent]) -> None:
-        """Queue incident events for writing at once, other state every SAVE_SECONDS."""
+        """Queue incident events for writing at once, and other state every SAVE_SECONDS."""
         if self._disk is None:
             return
         saved_s = self._saved_s.setdefault(watch.target, time.monotonic())

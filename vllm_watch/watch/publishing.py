@@ -1,6 +1,6 @@
 """Publish each scrape once: to disk, recorder and board, then to the listeners.
 
-The fleet stage (incidents/fleet.py) is the last to change an incident.
+The fleet stage (incidents/fleet.py), which links incidents of many targets, is the last to change an incident.
 """
 
 import time
@@ -33,7 +33,7 @@ class Listener(Protocol):
     """Reads the board after each scrape."""
 
     def saw(self, target: str, events: Sequence[IncidentEvent]) -> None:
-        """Handle a scrape of `target`. Events may concern other targets too."""
+        """Handle a scrape of `target`. Events may concern other targets, too."""
 
 
 class Publisher:
@@ -73,7 +73,7 @@ class Publisher:
         changes = self._fleet.take(look.observation, _host_of(target), events, late_s, explained)
         if changes:
             self._memory.save(self._fleet, "")
-        self._memory.keep(watch, target.group, changes)  # incidents after both states
+        self._memory.keep(watch, target.group, changes)  # written last
         self._recorder.observe(look.observation, look.body, look.lines)
         self._board.publish(
             signals, incidents=map(self._fleet.shown, watch.incidents), events=changes,
@@ -88,7 +88,7 @@ class Publisher:
             self.notify(self._memory.show(watch))
 
     def take_up(self, begun: Mapping[str, tuple[Target, Watch]]) -> None:
-        """Show new targets with their restored incidents, linked by the fleet stage."""
+        """Show new targets' restored incidents, linked by the fleet stage."""
         now_t = time.time()
         changes = self._fleet.take_up(now_t, {
             name: (_host_of(target), watch.answered_t, watch.incidents)
@@ -117,7 +117,7 @@ class Publisher:
         t = watch.signals.t if watch.signals is not None else time.time()
         changes = self._fleet.forget(target, t, watch.close(t))
         self._memory.save(self._fleet, "")
-        self._memory.save(watch, group, changes)  # incidents after both states
+        self._memory.save(watch, group, changes)  # written last
         self._memory.forget_save_time(target)
         self._board.tell(changes)
         self._board.remove_target(target)
@@ -136,7 +136,7 @@ class Publisher:
             self.notify(changes)
 
     def notify(self, events: Sequence[IncidentEvent]) -> None:
-        """Log events that belong to no scrape, and call the listeners."""
+        """Log events without a scrape, and call the listeners."""
         for target in {event.incident.target for event in events}:
             self._notify(target, [each for each in events if each.incident.target == target])
 

@@ -11,12 +11,12 @@ from vllm_watch.watch.watch import Watch
 
 
 def host_of(url: str) -> str:
-    """Return the host; its targets share GPUs."""
+    """Return the URL's host; its targets share GPUs."""
     return urlsplit(url).hostname or url
 
 
 class SiteWatch:
-    """Follows the targets that the observations name."""
+    """Judges the targets that the observations name."""
 
     def __init__(
         self,
@@ -35,7 +35,6 @@ class SiteWatch:
         return {slug: error for each in every for slug, error in each.failures.items()}
 
     def look(self, observation: Observation) -> list[IncidentEvent]:
-        """Judge the GPUs of an observation, then its target."""
         target = observation.target
         if target not in self.watches:
             self.watches[target] = self._make_watch(target)

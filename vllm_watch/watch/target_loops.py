@@ -35,7 +35,7 @@ SPREAD_ABOVE = 16
 
 @dataclass(slots=True)
 class Running:
-    """A target's loop, and the settings that it was built from."""
+    """A target's loop, and the settings behind it."""
 
     made_of: tuple[object, ...]
     watch: Watch
@@ -155,7 +155,7 @@ class TargetLoops:
         self, target: TargetConfig, scrape: ScrapeSettings, session: Session
     ) -> CanaryRounds | None:
         settings = self._config.canary_for(target)
-        # Each side of a KV pair needs the other, so no canary is sent by default.
+        # Prefill and decode servers need each other, so no canary is sent by default.
         if settings.enabled is False or (settings.enabled is None and target.peers):
             return None
         source = CanarySource(target.identity(), settings, scrape, session)

@@ -1,4 +1,4 @@
-"""One target's pipeline from an Observation to signals and incidents. Pure: the daemon and replay run it."""
+"""Turn one target's observations into signals and incidents. Pure: the daemon and replay run it."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -38,7 +38,7 @@ def all_detectors(settings: DetectorsSettings) -> dict[str, Detector]:
 
 
 class Watch:
-    """Follows one target from observation to observation."""
+    """Judges one target's observations."""
 
     def __init__(
         self,
@@ -49,10 +49,10 @@ class Watch:
         attention: AttentionBackend | None = None,
         thresholds: DetectorsSettings | None = None,
     ) -> None:
-        """`detectors` (default: all) hold state of this target, so never share them. `attention` is the backend that its log names."""
+        """`detectors` (default: all) hold state of this target, so never share them. `attention` is the backend in the engine's log."""
         self.target = target
         self.address: str | None = None
-        self.answered_t: float | None = None  # last success in an earlier run of the watcher
+        self.answered_t: float | None = None  # last successful scrape of an earlier run
         self.signals: TargetSignals | None = None
         self.reading: Reading | None = None
         self._signals = signals or SignalsSettings()
@@ -67,7 +67,7 @@ class Watch:
         self._detectors = dict(
             all_detectors(thresholds or DetectorsSettings()) if detectors is None else detectors
         )
-        # A target's page lists the blind spots of host detectors too.
+        # None: host detectors too, as a target's page lists all
         self._sights = Sights(None if detectors is None else self._detectors)
         self._lifecycle = Lifecycle(target)
         self._own_restart = OwnRestart()
@@ -82,7 +82,7 @@ class Watch:
 
     @property
     def canary_wanted(self) -> dict[str, bool]:
-        """Engines that need a canary; True if suspected."""
+        """Engines that need a one-token request; True if a hang is suspected."""
         wanted: dict[str, bool] = {}
         for detector in self._detectors.values():
             wanted |= getattr(detector, "canary_wanted", {})
@@ -116,7 +116,7 @@ class Watch:
         }
 
     def restore(self, state: stored.Stored, t: float) -> list[str]:
-        """Restore, before the first observation. Return the errors of lost parts."""
+        """Restore before the first observation. Return errors of lost parts."""
         try:
             away_s = watch_state.away_seconds(state, self.target, t)
             signals = watch_state.restored_signals(state, self.target, away_s)
@@ -147,7 +147,7 @@ class Watch:
         restart: RestartNews | None = NO_RESTART,
         around: Around = NOTHING_AROUND,
     ) -> list[IncidentEvent]:
-        """Judge one observation and return its events; a late one is ignored. `beside`: incidents of host and peers; `restart` None: not known yet."""
+        """Judge one observation and return its events; a late one is ignored. `beside`: incidents of host and peers. `restart` None: not known yet."""
         if self._is_late(observation):
             return []
         before, observation = self.signals, sanitized(observation)
@@ -249,7 +249,7 @@ class Watch:
             observation.scrape, observation.health, self._misses, self._loading,
             waited_s=at_s - began_s, at_s=at_s,
         )  # fmt: skip
-        # All values but the counts are unknown now.
+        # Without a scrape, all values but the counts are unknown.
         engines = {
             name: EngineSignals(
                 engine=name,

@@ -1,4 +1,4 @@
-"""Advice from a daemon, a recording, or an engine's log."""
+"""Print advice from a daemon, a recording, or an engine's log."""
 
 import asyncio
 import io

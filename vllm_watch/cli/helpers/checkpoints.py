@@ -11,7 +11,7 @@ _FILES_MAX, _REFERENCE_BYTES = 2000, 200
 
 
 def hub_home(environment: Mapping[str, str]) -> Path:
-    """Return the hub client's folder."""
+    """Return the Hugging Face Hub client's folder."""
     cache = Path(environment.get("XDG_CACHE_HOME") or "~/.cache")
     return Path(environment.get("HF_HOME") or cache / "huggingface").expanduser()
 

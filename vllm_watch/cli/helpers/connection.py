@@ -46,7 +46,6 @@ class Connection:
         return made
 
     def headers(self) -> dict[str, str]:
-        """Return the basic auth header. Raises WatchError."""
         if self.credentials_file is None:
             return {}
         text = secret_of("--credentials-file", self.credentials_file)

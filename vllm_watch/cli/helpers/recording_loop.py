@@ -1,4 +1,4 @@
-"""Scrape, write and show progress, in a module that --help does not import."""
+"""Scrape, write and show progress. --help does not import this module."""
 
 import asyncio
 import contextlib
@@ -22,7 +22,7 @@ from vllm_watch.sources.trace_line import to_line
 from vllm_watch.sources.vllm import VllmSource
 from vllm_watch.support import logs
 
-# The daemon's defaults, as detectors use the recorded response times.
+# The daemon's defaults, because detectors use the recorded response times.
 _CONNECT_TIMEOUT_SECONDS = 2.0
 _TIMEOUT_SECONDS = 4.0
 _GPU_DEADLINE_SECONDS_MAX = 4.0  # a hung driver must not delay scrapes

@@ -1,4 +1,4 @@
-"""One target's replay summary."""
+"""Summarize the replay of one target."""
 
 import time
 from collections import Counter
@@ -14,7 +14,7 @@ _GAP_INTERVALS = 3
 
 
 class Summary:
-    """Counts during a replay."""
+    """Collects numbers during a replay."""
 
     def __init__(self, target: str) -> None:
         self._target = target or "(no target named)"

@@ -1,4 +1,4 @@
-"""Judge a recording as the daemon does, in a module that --help does not import."""
+"""Judge a recording as the daemon does. --help does not import this module."""
 
 import json
 import math
@@ -24,7 +24,7 @@ from vllm_watch.watch.host_watch import HostWatch
 from vllm_watch.watch.site_watch import SiteWatch
 from vllm_watch.watch.watch import Watch
 
-_TOLD_EVERY = 200  # observations
+_TOLD_EVERY = 200  # observations per progress update
 
 ENGINES_MAX = 4000
 """Limit for one recording: each engine costs 40 kB of memory but few bytes of the file."""

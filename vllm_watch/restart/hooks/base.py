@@ -1,4 +1,4 @@
-"""The contract of restart hooks: restart one server, once, and report the result honestly."""
+"""The contract of restart hooks: restart one server, once, and report the result."""
 
 import os
 import ssl
@@ -32,7 +32,7 @@ class Tools:
     gates: Gates | None = None  # None outside the daemon
     watcher_url: str = ""
     watcher_headers: Mapping[str, str] = field(default_factory=dict)
-    watcher_tls: ssl.SSLContext | bool = True  # True: trust the system's
+    watcher_tls: ssl.SSLContext | bool = True  # True: trust the system's CAs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +60,7 @@ class HookCall:
         return {**told, "target_url": self.url}
 
     def environment(self) -> dict[str, str]:
-        """Return environment variables, without VLLM_WATCH_URL: a vllm-watch in the command would take it as the daemon's URL."""
+        """Return variables, without VLLM_WATCH_URL, which a vllm-watch in the command would take as the daemon's URL."""
         return {
             ENVIRONMENT_PREFIX + name.upper(): "" if value is None else str(value)
             for name, value in self.payload().items()
@@ -78,7 +78,7 @@ class HookResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """One finding of a rehearsal."""
+    """A finding of a rehearsal, which changes nothing."""
 
     ok: bool
     text: str

@@ -1,7 +1,7 @@
 """Run a hook's command without a shell, with limited time and output, and end all its children (reaper.py).
 
-The output goes to a memory file of fixed size that is rewound in time: closing a pipe would kill processes left running
-on purpose.
+The output goes to a memory file of fixed size that is rewound in time, as closing a pipe would kill processes left
+running on purpose.
 """
 
 import asyncio
@@ -33,8 +33,8 @@ _REAPER = Path(reaper.__file__)
 class Ended:
     """The result of a command."""
 
-    status: int | None = None  # exit status, or minus the signal
-    unable: str | None = None  # if set, certainly nothing was done
+    status: int | None = None  # exit status, or minus the signal's number
+    unable: str | None = None  # why the command did not start
     timed_out: bool = False
     left: int = 0  # processes that could not be ended
     tail: str = ""

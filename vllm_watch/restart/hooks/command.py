@@ -12,7 +12,7 @@ ENDING_SECONDS = 8.0  # after the timeout
 
 
 class Hook:
-    """Runs the command, with the call in its environment."""
+    """Runs the command, with the call's data in its environment."""
 
     def __init__(self, settings: CommandHook, tools: base.Tools) -> None:
         self._settings = settings

@@ -1,4 +1,4 @@
-"""Docker's Engine API, which Podman serves too. Paths carry no version, so that each daemon uses its own.
+"""Docker's Engine API, which Podman serves, too. Paths carry no version, so that each daemon uses its own.
 
 Source: docs.docker.com/engine/api, ContainerInspect and ContainerRestart; docs.podman.io, compat API.
 """
@@ -60,7 +60,7 @@ async def inspect(tools: base.Tools, socket: Path, container: str) -> Container:
 async def restart(
     tools: base.Tools, socket: Path, container_id: str, stop_seconds: float, timeout_seconds: float
 ) -> tuple[int, bytes]:
-    """Restart and return the answer. Raises HookError if nothing was sent; ClientError or TimeoutError if the answer is missing."""
+    """Restart and return the response. Raises HookError if nothing was sent; ClientError or TimeoutError if the response is missing."""
     path = f"{_path(container_id)}/restart?t={round(stop_seconds)}"
     return await _call(tools, socket, "POST", path, timeout_seconds, _ERROR_BYTES_MAX, sure=False)
 

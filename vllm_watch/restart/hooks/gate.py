@@ -1,4 +1,4 @@
-"""Restart by failing the engine's own liveness probe, which needs no rights. Runbook: docs/hooks/gate.md.
+"""Restart an engine by failing its own liveness probe, which needs no rights. Runbook: docs/hooks/gate.md.
 
 Source: kubernetes.io, "Configure Liveness, Readiness and Startup Probes", exec probes.
 """
@@ -116,7 +116,7 @@ class Hook:
                 ) as response,
             ):
                 answer = json_text.read(await http_answer.body(response, _ANSWER_BYTES_MAX))
-                if response.status != 200:  # noqa: PLR2004 - HTTP
+                if response.status != 200:  # noqa: PLR2004
                     raise HookError(str(answer["error"]), str(answer["remedy"]))
                 return _Probe(
                     asked_seconds=answer["liveness_asked_seconds"], starts=tuple(answer["starts"])

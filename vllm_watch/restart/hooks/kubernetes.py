@@ -1,6 +1,6 @@
 """Restart through the Kubernetes API server: evict the pod, or start a rollout of its workload. Runbook: docs/hooks/kubernetes.md.
 
-An eviction respects PodDisruptionBudgets and names the uid of the checked pod.
+An eviction respects PodDisruptionBudgets and names the checked pod's uid.
 Source: kubernetes.io, API-initiated Eviction; kubectl rollout restart; SelfSubjectAccessReview.
 """
 
@@ -19,10 +19,10 @@ POLL_SECONDS = 2.0
 """An engine takes seconds to minutes to end."""
 
 WAIT_SECONDS = 10.0
-"""Wait before retrying an eviction that a budget forbids; the API server's default for Retry-After."""
+"""Wait before retrying an eviction that a PodDisruptionBudget forbids; the API server's default for Retry-After."""
 
 TRIES_MAX = 4
-"""Tries of a patch: it conflicts with any concurrent change of the object's status."""
+"""Tries of a patch: any concurrent change of the object's status conflicts."""
 
 _GRACE_SECONDS = 5.0
 _DRY_RUN = {"dryRun": "All"}
@@ -56,7 +56,7 @@ class Hook:
             outcome = base.UNCERTAIN if act is not None and act.begun else surely
             return base.HookResult(outcome=outcome, text=error.cause)
         except TimeoutError:
-            assert act is not None  # noqa: S101 - only its run is timed
+            assert act is not None  # noqa: S101 - only act.run has a timeout
             return act.at_timeout(self._settings.timeout_seconds)
 
     async def rehearse(self, call: base.HookCall) -> list[base.Finding]:
@@ -205,7 +205,7 @@ class _Act:
             try:
                 answer = await self._api.get(path)
             except KubernetesError:
-                answer = Answer(_SERVER_ERRORS, {})  # already accepted: only this answer is missing
+                answer = Answer(_SERVER_ERRORS, {})  # the eviction was already accepted: poll again
             if answer.status == _GONE:
                 return
             found = answer.document

@@ -13,10 +13,10 @@ from urllib.parse import urlsplit
 CONTROLLERS = frozenset((
     "ReplicaSet", "ReplicationController", "StatefulSet", "DaemonSet", "LeaderWorkerSet", "RayCluster",
 ))  # fmt: skip
-"""Owners that replace a pod however it ended. A Job that has failed does not."""
+"""Owners that replace a pod however it ended. A failed Job does not."""
 
 START_TOLERANCE_SECONDS = 2.0
-"""A server cannot start before its container; the kubelet's times are whole seconds."""
+"""A server may seem to start this much before its container, as the kubelet's times are whole seconds."""
 
 ATTEMPT = "vllm-watch/restart-attempt"
 """Pod template annotation with the attempt's id, so that the same patch sent twice changes nothing."""
@@ -56,7 +56,7 @@ WORKLOADS = {
 
 
 def kind_of(workload: str) -> Workload:
-    """Return the kind of `deployment/NAME`."""
+    """Return the kind of a workload such as `deployment/NAME`."""
     return WORKLOADS[workload.partition("/")[0]]
 
 
@@ -168,7 +168,7 @@ def belongs(kind: Workload, found: Mapping[str, Any], pod: Mapping[str, Any]) ->
 
 
 def rollout(kind: Workload, found: Mapping[str, Any], attempt_id: str) -> dict[str, Any] | None:
-    """Return the merge patch that starts a rollout of this version; None if this attempt already did."""
+    """Return the merge patch that starts a rollout of this version; None if this attempt already has."""
     metadata = found["metadata"]
     patch: dict[str, Any] = {
         "metadata": {"uid": metadata["uid"], "resourceVersion": metadata["resourceVersion"]}

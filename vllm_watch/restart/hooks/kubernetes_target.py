@@ -31,7 +31,7 @@ class KubernetesTarget:
     async def pod(self, *, alone: bool = False) -> Mapping[str, Any]:
         """Return the pod if it may be restarted.
 
-        `alone`: only the pod is restarted, so a controller must replace it. Raises HookError and KubernetesError.
+        If `alone`, only the pod is restarted, so a controller must replace it. Raises HookError and KubernetesError.
         """
         call = self.call
         if not call.pod:

@@ -1,4 +1,4 @@
-"""Find the one process that fits a target's command line, port, address and start time.
+"""Find the process that is a target's server, by command line, port, address and start time.
 
 Source: proc(5); vllm/entrypoints (how servers are started), vllm/utils (process titles "VLLM::…").
 """
@@ -19,7 +19,7 @@ from vllm_watch.sources.processes import ProcessFacts, ProcReader
 from vllm_watch.sources.this_host import NET, is_here
 
 START_TOLERANCE_SECONDS = 2.0
-"""vLLM computes its start from the boot time, which is in whole seconds and moves by one when the clock is set."""
+"""vLLM computes its start from the boot time, which has whole seconds and moves by one when the clock is set."""
 _RESOLVE_SECONDS = 5.0
 _GONE = ("Z", "X")
 _PORT_OF_SCHEME = {"http": 80, "https": 443}
@@ -27,7 +27,7 @@ _PORT_OF_SCHEME = {"http": 80, "https": 443}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Server:
-    """A server, and all processes at that moment by PID."""
+    """A server's process, and all processes at that moment by PID."""
 
     facts: ProcessFacts
     all: dict[int, ProcessFacts]
@@ -113,7 +113,7 @@ def _listens(
     addresses: frozenset[str],
     only_ours: bool,
 ) -> bool | None:
-    """Return whether the process or a descendant holds the target's socket; None if that cannot be read."""
+    """Return whether the process or a descendant holds the target's socket; None if unreadable."""
     try:
         wanted = _listening_sockets(procfs, pid, port)
         if not wanted or (only_ours and not _same_network(procfs, pid)):
@@ -147,7 +147,7 @@ def pid_word(pids: str) -> str:
 
 
 def started_at(facts: ProcessFacts, expected: float) -> bool:
-    """Return True if it certainly started at this Unix time."""
+    """Return True if the process certainly started at this Unix time."""
     return (
         facts.create_time is not None
         and abs(facts.create_time - expected) <= START_TOLERANCE_SECONDS

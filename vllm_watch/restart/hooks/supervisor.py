@@ -1,4 +1,4 @@
-"""Find the supervisor that restarts a server after it ends with status 0, as vLLM does when its engine dies.
+"""Find the supervisor that restarts a server that exits with status 0, as vLLM does when its engine dies.
 
 The server must be the main process of the unit or container. If a script starts the server and
 outlives it, the supervisor sees no end.
@@ -29,7 +29,7 @@ _CONFIRM = "set relaunches: true once you have seen something restart it"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Supervision:
-    """How a server is supervised."""
+    """Whether a supervisor restarts a server."""
 
     relaunches: bool | None  # None: unknown
     text: str

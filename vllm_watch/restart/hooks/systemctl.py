@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from vllm_watch.errors import HookError
 from vllm_watch.restart.hooks import base, child
 
-ASK_SECONDS = 10.0  # a stuck bus times out
+ASK_SECONDS = 10.0  # D-Bus may be stuck
 _PROPERTIES = (
     "LoadState", "ActiveState", "SubState", "Result", "MainPID", "NRestarts", "Restart",
     "InvocationID", "ControlGroup", "CanStart",
 )  # fmt: skip
-# systemctl --user needs these.
+# systemctl --user needs these variables.
 _ENVIRONMENT = ("PATH", "HOME", "XDG_RUNTIME_DIR", "DBUS_SESSION_BUS_ADDRESS")
 
 
@@ -31,7 +31,6 @@ class Unit:
 
     @property
     def waiting(self) -> bool:
-        """True while systemd waits to restart it."""
         return self.sub_state.startswith("auto-restart")
 
 

@@ -9,9 +9,9 @@ from vllm_watch.settings.hooks import PORT, SystemdHook
 from vllm_watch.sources import pid_namespace
 
 _POLL_SECONDS = 0.5
-# Statuses if nothing was started: no permission, not installed, not configured (LSB).
+# systemctl's statuses if nothing was started: no permission, not installed, not configured (LSB).
 _NOT_BEGUN_STATUSES = (4, 5, 6)
-# Messages of status 1 if no job was begun.
+# Its messages with status 1 if no job was begun.
 _NOT_BEGUN_TEXTS = (
     "Access denied", "Interactive authentication required", "not found", "is masked",
     "Failed to connect to bus", "Can't operate", "may be requested by dependency only",

@@ -95,7 +95,7 @@ class Hook:
         return base.Finding(ok=True, text="requests are not signed", remedy=remedy)
 
     async def _reachable(self) -> base.Finding:
-        """Connect without sending a request, because any request might restart the server."""
+        """Send no request, because any might restart the server."""
         why = await signed_post.reachable(self._settings.url)
         if why is not None:
             remedy = "check url, its name and its certificate"

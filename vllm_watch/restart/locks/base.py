@@ -2,8 +2,8 @@
 
 For one TTL after its last write, by its own clock, a holder may begin an action. Others may take its slot after three
 TTLs: the second TTL is for a holder suspended between its last check and the action, the third for the action. So at
-most N holders act at once if no suspension and no action takes longer than a TTL. Another holder's lease expires when
-this watcher has seen no change for three TTLs by its own clock. Clocks are never compared.
+most N holders act at once if no suspension and no action takes longer than a TTL. A watcher counts another holder's TTLs
+by its own clock, from the last change that it saw. Clocks are never compared.
 """
 
 import socket
@@ -23,7 +23,7 @@ class Held:
 
     held: bool | None  # None: no answer, which counts as no
     text: str
-    others: tuple[Attempt, ...] = ()  # of all users of the lock
+    others: tuple[Attempt, ...] = ()  # of other users of the lock
 
 
 class Lock(Protocol):
@@ -35,7 +35,7 @@ class Lock(Protocol):
         """Take a slot, or report its holder; idempotent per attempt id. Some kinds record `attempt` for other watchers (past.py)."""
 
     async def renew(self, attempt: Attempt | None = None) -> Held:
-        """Extend the lease and record the attempt. If `held` is not True, stop before the next acting step."""
+        """Extend the lease and record the attempt. Unless `held` is True, the caller must begin no action."""
 
     def still_ours(self) -> bool:
         """Return True if the lease is certainly still ours. Does no I/O."""
@@ -43,7 +43,7 @@ class Lock(Protocol):
     async def release(
         self, delay_seconds: float = 0.0, *, used: bool = True, ended: Attempt | None = None
     ) -> None:
-        """Free the slot after the delay. Never raises. `used` False: nothing was restarted, so the hourly limit does not count it."""
+        """Free the slot after the delay. Never raises. If `used` is False, nothing was restarted, so the hourly limit does not count it."""
 
 
 def boottime_s() -> float:

@@ -114,7 +114,7 @@ class Lock:
             refusal = self._refusal(others, spent)
             if refusal is not None:
                 return Held(held=False, text=refusal)
-        # Read the clock first: our lease must end before others see the slot expire.
+        # Read the clock first, so that our lease ends before others see the slot expire.
         now_s = boottime_s()
         mine = _Slot(holder, attempt_id, now_s + EXPIRY_TTLS * self.ttl_seconds)
         spent = [each for each in spent if each.attempt_id != attempt_id]

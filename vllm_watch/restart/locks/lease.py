@@ -35,10 +35,10 @@ from vllm_watch.support import json_text
 ANNOTATION = "vllm-watch/lock"
 
 ASK_SECONDS = 20.0
-"""Timeout with all tries: less than a third of the shortest useful TTL."""
+"""Timeout of a change with all tries: less than a third of the shortest useful TTL."""
 
 TRIES_MAX = 6
-"""The last of twenty concurrent writers needs five tries; see the tests."""
+"""In the tests, the last of twenty concurrent writers needs five tries."""
 
 BACKOFF_SECONDS = 0.1
 """Limit of the random wait before the second try; it doubles each time."""
@@ -62,12 +62,12 @@ class Shared:
         self._namespace, self._name = namespace, name
         self._ended: dict[
             str, tuple[float, bool, Past | None]
-        ] = {}  # by attempt id: rest, used, end
+        ] = {}  # attempt id → rest seconds, used, end
 
     def release_later(
         self, attempt_id: str, rest_seconds: float, *, used: bool, ended: Past | None = None
     ) -> None:
-        """Free an ended attempt's slot at the next change, if it is still in the Lease."""
+        """Free an ended attempt's slot with the next change, if it is still in the Lease."""
         self._ended[attempt_id] = (rest_seconds, used, ended)
         for oldest in list(self._ended)[:-LEFT_MAX]:
             del self._ended[oldest]
@@ -78,7 +78,7 @@ class Shared:
         ttl_seconds: float,
         on_write: Callable[[], None],
     ) -> tuple[Change, float]:
-        """Return the change and when it was sent. Raises KubernetesError, or ValueError if the object is not ours."""
+        """Return the change and when it was sent. Raises KubernetesError, or ValueError if vllm-watch did not write the object."""
         answer = Answer(_CONFLICT, {})
         trouble: KubernetesError | None = None
         for tries in range(TRIES_MAX):
@@ -102,17 +102,17 @@ class Shared:
                 trouble, answer = error, Answer(_CONFLICT, {})
                 continue
             if answer.ok:
-                # A write still in transit has an old version, and will be rejected.
+                # A write still in transit has an old version, so the server will reject it.
                 self._ended = {
                     name: how for name, how in self._ended.items() if change.record.of(name)
                 }
                 return change, sent_s
-            # 404 for POST: no such namespace. For PUT: the object was just deleted.
+            # POST gets 404 without the namespace, PUT if the object was just deleted.
             faster = answer.status == _CONFLICT or (answer.status == _GONE and found is not None)
             trouble = None if faster else self._error(answer)
             if not faster and answer.status not in _BUSY:
                 break
-        # The conflict may be with our own write, if its answer was lost.
+        # The conflict may be with our own write, if its response was lost.
         raise trouble or KubernetesError(
             f"{self}: others changed it {TRIES_MAX} times", "it is asked again", sent=True
         )
@@ -218,7 +218,7 @@ class Lock:
         return held
 
     def _release_later(self, attempt_id: str, known: bool) -> None:
-        """Later, free a slot that an interrupted acquire may have taken."""
+        """With the next change, free a slot that an interrupted acquire may have taken."""
         if self._wrote and not known:
             self._shared.release_later(attempt_id, 0.0, used=False)
 
@@ -285,7 +285,7 @@ class Lock:
 def _wait_seconds(tries: int, answer: Answer) -> float:
     if answer.status in _BUSY and answer.retry_after_seconds is not None:
         return min(answer.retry_after_seconds, RETRY_AFTER_SECONDS_MAX)
-    return random.uniform(0, BACKOFF_SECONDS * 2**tries)  # noqa: S311 - not a secret
+    return random.uniform(0, BACKOFF_SECONDS * 2**tries)  # noqa: S311
 
 
 def _document(

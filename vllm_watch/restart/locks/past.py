@@ -1,6 +1,6 @@
 """Recent attempts of all watchers that share a lock, stored in the lock's record. Pure.
 
-A result is recorded when the slot is freed. If the slot is gone without a result, the attempt is `uncertain`.
+A result is recorded when the slot is freed. If the slot expired without a result, the attempt is `uncertain`.
 """
 
 from collections.abc import Collection, Iterable
@@ -13,7 +13,7 @@ PAST_MAX = 500
 """About 100,000 bytes; a Lease can hold two and a half times as much."""
 
 TARGET_PAST_MAX = 50
-"""Limit per target. A larger budget is not enforced across watchers."""
+"""Limit per target. A larger restart budget is not enforced across watchers."""
 
 _LOOPBACK = "localhost:"
 
@@ -26,7 +26,7 @@ class Past:
     target: str
     group: str
     address: str  # host:port; "" for a pod
-    host: str  # of a localhost address; "": any
+    host: str  # of a localhost address; "": any host
     trigger: str
     state: str
     began_t: float  # Unix seconds
@@ -35,7 +35,7 @@ class Past:
 
 
 def past(attempt: Attempt | None, host: str) -> Past | None:
-    """Return the attempt's shared form; `host` is this watcher's."""
+    """Return the attempt in the form that watchers share; `host` is this watcher's."""
     if attempt is None:
         return None
     return Past(
@@ -48,7 +48,7 @@ def past(attempt: Attempt | None, host: str) -> Past | None:
 def others(
     pasts: Iterable[Past], held: Collection[str], host: str, attempt_id: str
 ) -> tuple[Attempt, ...]:
-    """Return the other attempts that matter on `host`. Those in `held` have a slot now."""
+    """Return the other attempts that concern `host`. Those in `held` have a slot."""
     return tuple(
         Attempt(
             id=each.id, target=each.target, group=each.group, address=each.address, trigger=each.trigger,
@@ -87,7 +87,7 @@ def ended(
 
 
 def without_ghosts(pasts: Iterable[Past], held: Collection[str]) -> tuple[Past, ...]:
-    """Remove attempts that lost their slot before their call."""
+    """Remove attempts that lost their slot before they called a hook."""
     return tuple(each for each in pasts if each.state != "intent" or each.id in held)
 
 

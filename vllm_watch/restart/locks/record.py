@@ -1,9 +1,9 @@
-"""The shared record of a lock, and the changes that each user may make. Pure.
+"""The record of a lock that several watchers share, and the changes that each may make. Pure.
 
-A writer replaces the whole latest version, so concurrent writers cannot exceed a limit. A slot is free again once this
-watcher has seen it unchanged for three TTLs (locks/base.py) by its own clock. A released slot may rest before it is
-free. Rests, and the hour of the hourly limit, end by wall clock, with a tolerance of SKEW_SECONDS. If a clock is far
-off, they end once this watcher has seen them for their full length. Source:
+A writer replaces the whole latest version, so concurrent writers cannot exceed a limit. A held slot is free again once
+this watcher has seen it unchanged for three TTLs (locks/base.py) by its own clock. A released slot may rest, that is,
+stay taken for a while. Rests and the hour of the hourly limit end by wall clock, with a tolerance of SKEW_SECONDS, or, if a
+clock is far off, once this watcher has seen them for their full length. Source:
 k8s.io/client-go/tools/leaderelection, observedRenewTime.
 """
 
@@ -17,18 +17,18 @@ from vllm_watch.restart.locks.past import Past
 HOUR_SECONDS = 3600.0
 
 SKEW_SECONDS = 2.0
-"""Tolerated difference between wall clocks: NTP keeps it to milliseconds, at worst to this."""
+"""Tolerated difference between wall clocks, which NTP usually keeps to milliseconds."""
 
 EXPIRY_TTLS = 3
-"""TTLs until a slot expires: to begin an action, to be suspended, to end the action."""
+"""TTLs until a slot expires: one each to begin an action, to be suspended, and to end the action."""
 
 SLOTS_MAX = 100
 SPENT_MAX = 1000
-"""The largest values that settings allow. A longer record is refused as foreign."""
+"""The largest limits that settings allow. A longer record was not written by vllm-watch and is refused."""
 
 
 class Now(NamedTuple):
-    """This watcher's clocks."""
+    """The current time by this watcher's clocks."""
 
     monotonic_s: float
     unix_t: float
@@ -69,7 +69,7 @@ class Record:
 
     @property
     def held(self) -> tuple[Slot, ...]:
-        """The slots that are not resting, including expired ones."""
+        """Slots that are not resting; they may have expired."""
         return tuple(slot for slot in self.slots if slot.rest_t is None)
 
     def to_json(self) -> dict[str, Any]:
@@ -121,7 +121,7 @@ class Sightings:
         self._first_s = {part: self._first_s.get(part, now_s) for part in seen}
 
     def age_seconds(self, part: Slot | Spent, now_s: float) -> float:
-        """Return how long it was seen unchanged; 0 if never seen."""
+        """Return how long the part was seen unchanged; 0 if never seen."""
         return now_s - self._first_s.get(_part(part), now_s)
 
 
@@ -141,7 +141,7 @@ class Limits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """A new record, or a refusal."""
+    """A new record to write, or a refusal."""
 
     record: Record | None  # None: refused
     text: str
@@ -160,7 +160,7 @@ def take(
     if limits.per_hour is not None and len(spent) >= limits.per_hour:
         text = f"{len(spent)} of {limits.per_hour} restarts per hour are spent by all users of the lock"
         return Change(record=None, text=text)
-    # Entries beyond SPENT_MAX can be dropped, because no hourly limit is higher.
+    # No hourly limit exceeds SPENT_MAX, so older entries can be dropped.
     spent = (*spent, Spent(attempt_id=wanted.attempt_id, t=now.unix_t))[-SPENT_MAX:]
     slots = (*kept, wanted)
     past = pasts.without_ghosts(record.past, {slot.attempt_id for slot in slots})
@@ -184,7 +184,7 @@ def _still_spent(
 
 
 def renew(record: Record, attempt_id: str, stands: Past | None = None) -> Change:
-    """Renew the slot and record the attempt; refused if the slot was lost."""
+    """Renew the slot and record the attempt, or refuse if the slot was lost."""
     mine = record.of(attempt_id)
     if mine is None:
         return Change(record=None, text="it was lost: another watcher took it, or it was deleted")

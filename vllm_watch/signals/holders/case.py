@@ -18,7 +18,7 @@ class Case:
     role: str | None
     others: Sequence[ProcessSample]  # vLLM processes on the host's GPUs
     served: bool | None  # a vLLM of this host answers
-    placed: bool  # every vLLM that answers has another engine on these GPUs
+    placed: bool  # every vLLM that answers has a known engine on the host's GPUs
     limits: Limits
     borrowed_here: bool = False  # an engine on this GPU maps another process's memory
 

@@ -11,7 +11,7 @@ from vllm_watch.signals.holders.track import DEAD_STATES, Track, begin, follow, 
 from vllm_watch.signals.holders.unaccounted import Account
 
 TRACKS_MAX = 4096
-"""16 GPUs with 256 processes each; more is a driver error."""
+"""Processes followed: 16 GPUs with 256 each; more is a driver error."""
 
 ABSENT_SECONDS = 60.0
 """A process is forgotten after this time, because one poll may omit it."""
@@ -44,7 +44,7 @@ class HolderJudge:
         *,
         answering: Sequence[frozenset[int]] | None = None,
     ) -> tuple[GpuHolders, ...]:
-        """`t`: Unix time; `answering`: engine PIDs of each answering vLLM of this host, None if not asked."""
+        """`t`: Unix time; `answering`: engine PIDs of each answering vLLM of this host, None if unknown."""
         looked = [self._tracked(at_s, gpu) for gpu in gpus]
         tracks = [track for each in looked for track in each]
         vllms = [track.process for track in tracks if track.role in roles.VLLM_ROLES]

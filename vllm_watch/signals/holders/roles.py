@@ -53,7 +53,7 @@ _REAPERS = re.compile(
 )
 
 COMMANDS_KEPT = 1024
-"""Enough for all ancestors: the workers of a host share a dozen."""
+"""Roles are kept for all ancestors: the workers of a host share a dozen."""
 
 
 def role(process: ProcessSample) -> str | None:
@@ -109,5 +109,5 @@ def is_reaper(command: str) -> bool:
 
 
 def may_serve(process: ProcessSample) -> bool:
-    """Return True for a possible server, which may wait days for requests."""
+    """Return True if the process may serve requests, and so may wait days for one."""
     return bool(_SERVES.search(" ".join(process.cmdline or (process.name or "",))))

@@ -1,4 +1,4 @@
-"""Keeps the history of one holder."""
+"""Keeps the history of one holder of GPU memory."""
 
 from dataclasses import dataclass
 

@@ -1,6 +1,6 @@
 """Finds GPU memory without a process.
 
-A container sees only its own processes (from R535 on), so a lasting excess counts only if the host's are visible.
+A container sees only its own processes (from R535 on), so a lasting excess counts only if the host's processes are visible.
 Source: sgl-project/sglang #30431 (memory without a holder after a crash), llm-d-fast-model-actuation #720.
 """
 
@@ -20,7 +20,7 @@ HOLDER_BYTES = 64 * 2**20
 """Memory of each context that is not charged to its process."""
 
 LEFT_SHARE_MIN = 0.5
-"""Share of an ended holder's memory that must lack an owner to blame that holder."""
+"""An ended process is blamed if at least this share of its memory has no owner."""
 
 
 @dataclass(slots=True)
@@ -36,7 +36,7 @@ class Account:
     def look(
         self, at_s: float, gpu: GpuSample, limits: Limits, *, host_seen: bool, sliced: bool
     ) -> Judged:
-        """`host_seen`: a process outside containers is visible; `sliced`: MIG slices hold the memory."""
+        """`host_seen`: a process outside containers is visible. `sliced`: MIG slices hold the memory."""
         summed = _summed(gpu, sliced=sliced)
         if isinstance(summed, str):
             self.unaccounted_bytes = self._over_s = None

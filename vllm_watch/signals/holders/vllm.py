@@ -7,10 +7,10 @@ from vllm_watch.signals.holders.words import seconds, size
 from vllm_watch.support.counts import cores
 
 LAG_SECONDS = 20.0
-"""The driver's load sample may be a poll old; GPU work after this time was requested after the parent died."""
+"""GPU work this long after the parent's death was requested after it: the driver's load sample may be a poll old."""
 
 SPINNING_FACTOR = 5.0
-"""An orphan that spins on its GPU (in a collective) gets this multiple of the patience, if no server answers."""
+"""An orphan that spins on its GPU (in a collective) is stale after this multiple of the limit, if no server answers."""
 
 GROWN_BYTES_MIN = 2**30
 """vLLM allocates at start; graphs and workspaces of new shapes add only some hundred MiB."""
@@ -33,7 +33,7 @@ def orphan(case: Case) -> Judged | None:
 
 
 def orphaned(case: Case, patience_s: float) -> Judged | None:
-    """Judge a worker of any pool by its parent's fate."""
+    """Judge any program's worker by its parent's fate."""
     track, process = case.track, case.process
     text = orphans.sign(track, case.others, case.limits)
     if text is None:
@@ -51,7 +51,7 @@ def orphaned(case: Case, patience_s: float) -> Judged | None:
     spins = case.served is False and case.at_s - since_s >= SPINNING_FACTOR * patience_s
     if not idle and not spins:
         return None
-    # An answering server may own this engine, unless all of them own others or a younger engine runs.
+    # An answering server may own this engine, unless all servers own other engines or a younger engine runs.
     if case.served and not case.placed and not orphans.is_superseded(process, case.others):
         return None
     evidence = [text, f"it has used no GPU time for {seconds(gpu_idle_s)}"]
@@ -80,7 +80,7 @@ def living(case: Case) -> Judged | None:
 
 
 def _grown(case: Case) -> list[str]:
-    """Growth is not a verdict, because the engine may have woken up."""
+    """Return a remark on growth: it is not a verdict, because the engine may have woken up."""
     track, process = case.track, case.process
     if None in (track.first_bytes, process.used_bytes, process.create_time):
         return []

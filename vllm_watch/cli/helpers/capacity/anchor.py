@@ -1,4 +1,4 @@
-"""Calibrate plans for a GPU: the log of a real start shows its memory beyond the computed parts."""
+"""Calibrate memory plans for a GPU: the log of a real start shows the memory beyond the computed parts."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -24,7 +24,7 @@ _WORDS = ("kv_cache_dtype", "dtype", "quantization")
 
 
 def calibrated(machine: Machine, log: Path, model: str | None, environment: Mapping[str, str]) -> Machine:  # fmt: skip
-    """Return the machine with this start's memory beyond the plan. Raises WatchError."""
+    """Return the machine with the memory that the start used beyond its plan. Raises WatchError."""
     reader = LogReader()
     for piece in pieces(str(log)):
         reader.feed(piece)

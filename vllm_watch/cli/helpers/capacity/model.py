@@ -1,4 +1,4 @@
-"""Find a model's config and checkpoint size. The hub is asked only with --from-hub."""
+"""Find a model's config and checkpoint size. The Hugging Face Hub is asked only with --from-hub."""
 
 import asyncio
 import contextlib

@@ -1,4 +1,4 @@
-"""Judge the holders of GPU memory on this host or in a recording."""
+"""Judge the processes that hold GPU memory, on this host or in a recording."""
 
 import asyncio
 import json
@@ -28,14 +28,14 @@ LOOKS, LOOK_SECONDS = 5, 1.0
 WATCH_SECONDS = 2.0
 
 BRIEF = Limits(dead_seconds=3.0, orphan_seconds=3.0, unaccounted_seconds=3.0)
-"""A process exits sooner than this, except on the largest GPUs."""
+"""A process frees its memory sooner than this, except on the largest GPUs."""
 
 _UNIX_SECONDS_MIN = 1e9  # a smaller `at` counts from the recording's start
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judgement:
-    """The holders at one time."""
+    """The judged processes at one time."""
 
     t: float  # Unix seconds
     gpus: tuple[GpuHolders, ...]

@@ -94,7 +94,7 @@ async def _journal(folder: Path | None) -> AsyncIterator[Journal | None]:
 
 
 async def _asked(looks: Looks, plan: Plan) -> Refusal | None:
-    """Ask, then poll again, as the answer may take a while."""
+    """Ask, then poll again, because the answer may take a while."""
     if not sys.stdin.isatty():
         return Refusal(
             cause="nothing was done: there is no terminal to ask on",

@@ -1,4 +1,4 @@
-"""Format the holders as JSON and text."""
+"""Format the processes that hold GPU memory as JSON and text."""
 
 import pwd
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ from vllm_watch.support.visible import visible
 
 
 def report(gpus: Sequence[GpuHolders], note: str, *, local: bool) -> dict[str, Any]:
-    """Return the JSON. `local` resolves user names."""
+    """Return the JSON. If `local`, user names are resolved."""
     return {
         "gpus": [_gpu(each, local=local) for each in gpus],
         "remarks": list(groups.remarks(gpus)),

@@ -1,4 +1,4 @@
-"""Format the holders as a table at least 60 columns wide."""
+"""Format the processes that hold GPU memory as a table at least 60 columns wide."""
 
 import textwrap
 from collections.abc import Mapping, Sequence

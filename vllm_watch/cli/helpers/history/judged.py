@@ -1,4 +1,4 @@
-"""Keep a target's judged history in bounded memory and compare it with alerts. No I/O."""
+"""Keep a server's judged history in bounded memory and compare it with alerts. No I/O."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -12,7 +12,7 @@ from vllm_watch.sources.prometheus_history import Firing, Labels, StoredTarget
 _IDENTITY = ("job", "instance", "namespace", "group", "target")
 
 INCIDENTS_MAX = 1000
-"""Limit per target: weeks of the worst server have some hundreds."""
+"""Limit per target: the worst server has some hundreds in weeks."""
 
 NEAR_SECONDS = 300.0
 """Alerts this close to an incident belong to it: alert rules have a `for`, and are evaluated at other times."""
@@ -122,12 +122,12 @@ def _concerns(firing: Firing, given: Labels) -> bool:
 
 def _names(labels: Labels, info: Labels) -> bool:
     if "target" not in labels and ("job" not in labels or "instance" in labels):
-        return False  # an alert about the watcher itself, or of another origin
+        return False  # an alert about the watcher, or of another origin
     return all(info.get(name, "") == labels[name] for name in _IDENTITY if name in labels)
 
 
 def _is_at(given: Labels, info: Labels) -> bool:
-    """A loopback address means the watcher's host."""
+    """Return True if both name one server. A loopback address means the watcher's host."""
     if info.get("pod") and "pod" in given:
         return all(info.get(name) == given[name] for name in ("pod", "namespace") if name in given)
     host, port = _host_and_port(info.get("address", ""))

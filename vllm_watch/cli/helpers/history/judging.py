@@ -1,4 +1,4 @@
-"""Judge servers one by one as the daemon does."""
+"""Judge servers by their metrics in Prometheus, as the daemon does."""
 
 import asyncio
 import json
@@ -20,7 +20,7 @@ from vllm_watch.sources.prometheus_history import GONE_SECONDS, History, StoredT
 from vllm_watch.support.visible import visible_lines
 from vllm_watch.watch.watch import Watch
 
-_TOLD_EVERY = 200  # scrapes
+_TOLD_EVERY = 200  # scrapes per progress update
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""Format the history as text."""
+"""Format a history judged from Prometheus as text."""
 
 import time
 from collections import Counter
@@ -27,7 +27,7 @@ def summary(judged: Sequence[Judged], compared: Compared, seconds: float) -> str
 
 
 def blind_spots(judged: Sequence[Judged]) -> list[str]:
-    """Return the limits of this history: unknown is not healthy."""
+    """Return sentences about what this history cannot show: unknown is not healthy."""
     intervals = sorted(each.interval_seconds for each in judged if each.interval_seconds)
     lines = []
     if intervals:
@@ -47,7 +47,7 @@ def blind_spots(judged: Sequence[Judged]) -> list[str]:
 
 
 def incident(found: Found) -> list[str]:
-    """Return time, cause and alerts."""
+    """Return the incident's time, cause and alerts."""
     told, story = found.incident, story_of(found.incident.kind)
     cause = story.causes.get(told.cause)
     until = "still open at the end" if found.until_t is None else f"{clock(found.until_t)}, {duration(found.until_t - found.began_t)}"  # fmt: skip

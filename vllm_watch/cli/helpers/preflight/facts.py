@@ -1,4 +1,4 @@
-"""Gather a launch's flags, files, software and host."""
+"""Gather a `vllm serve` command's flags, files, software and host."""
 
 import argparse
 import os

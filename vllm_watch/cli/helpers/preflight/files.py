@@ -1,4 +1,4 @@
-"""Find a launch's model and check its files."""
+"""Find the model of a `vllm serve` command and check its files."""
 
 import os
 import re
@@ -56,7 +56,7 @@ def _find(command: Command, named: str) -> tuple[ModelFiles | None, Found | None
 
 
 def is_offline(environment: Mapping[str, str]) -> bool:
-    """Return True if the hub is disabled."""
+    """Return True if the Hugging Face Hub is disabled."""
     names = ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE")
     return any(environment.get(name, "").upper() in _TRUE for name in names)
 
@@ -78,7 +78,7 @@ def download_room(command: Command) -> Room | None:
 
 
 def room(path: Path) -> Room | None:
-    """Return the file system of a path, which need not exist."""
+    """Return the free space at a path, which need not exist."""
     here = path
     while not here.exists() and here != here.parent:
         here = here.parent

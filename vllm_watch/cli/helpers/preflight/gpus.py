@@ -63,7 +63,7 @@ async def with_gpus(
         waited_s = time.monotonic() - began_s
         waits_for = memory_missing(facts)
         waits = bool(waits_for) and waited_s < wait_seconds
-        # Judging holders takes several polls. Free memory is known after one.
+        # Judging processes takes several polls. Free memory is known after one.
         if not waits and (not waits_for or seen >= LOOKS):
             if told:
                 tell(f"{'waited in vain' if waits_for else 'the memory is free'} after {waited_s:.0f} s")  # fmt: skip

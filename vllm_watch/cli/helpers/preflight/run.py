@@ -32,7 +32,7 @@ class Order:
 
 
 def preflight(order: Order) -> int:
-    """Return the exit status, unless it execs vLLM."""
+    """Return the exit status, or exec vLLM."""
     # PID 1 ignores SIGTERM without a handler.
     signal.signal(signal.SIGTERM, _ended)
     known = gather(order.words, dict(os.environ))
@@ -112,7 +112,7 @@ def _ended(number: int, frame: object) -> NoReturn:
 
 
 def _become(words: tuple[str, ...]) -> NoReturn:
-    """Reset signals that Python ignores, as vLLM would inherit that."""
+    """Reset signals that Python ignores, because vLLM would inherit that."""
     for ignored in (signal.SIGPIPE, signal.SIGXFSZ):
         signal.signal(ignored, signal.SIG_DFL)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)

@@ -20,7 +20,7 @@ from vllm_watch.errors import WatchError
 
 _INTERVAL_SECONDS = 2.0  # as often as the daemon scrapes
 _PAGE_ROWS = 10
-_LOW_HEIGHT = 16  # lines; lower screens omit the watcher's state
+_LOW_HEIGHT = 16  # lower screens omit the watcher's state
 _GPU_SHARE = 4  # a quarter of the height
 
 
@@ -98,7 +98,7 @@ class TopApp(App[None]):
         yield Static(id="keys")
 
     def on_mount(self) -> None:
-        """Redraw every second, as displayed ages grow."""
+        """Redraw every second, because displayed ages grow."""
         self.run_worker(self._ask_for_ever(), exclusive=True)
         self.set_interval(1.0, self.draw)
 

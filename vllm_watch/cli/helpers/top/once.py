@@ -20,7 +20,7 @@ _PIPE_COLUMNS = 2000  # no line is cut
 _HEADER_COLUMNS = 160  # for header and separators
 _HEIGHT = 200  # enough for all incidents
 _ENGINES_MAX = 40
-# Show details, as the target's address may be wrong.
+# Show details, because the target's address may be wrong.
 _UNSEEN = ("unknown", "starting")
 
 
@@ -71,7 +71,7 @@ def parts(url: str, status: Status, width: int) -> list[Text]:
     rows = top_rows.arranged(top_rows.Curves().rows(status), "urgency", "")
     ill = sum(bool(row.target.incidents) for row in rows)
     shown = rows[: max(ill, _ENGINES_MAX)]
-    # One scrape has no curve, so the untitled column is omitted.
+    # One scrape makes no curve, so its untitled column is omitted.
     columns = [each for each in top_rows.columns_for(width, shown) if each.title]
     engines = [top_rows.titles(columns, width)]
     engines += [top_rows.line(row, columns, selected=False) for row in shown]

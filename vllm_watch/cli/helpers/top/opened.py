@@ -1,4 +1,4 @@
-"""One target with charts and GPU processes, or the keys."""
+"""Draw one target with charts and GPU processes, or the keys."""
 
 from collections.abc import Callable, Iterable, Sequence
 
@@ -14,7 +14,7 @@ _SPAN_SECONDS = 600.0
 _SIDE_BY_SIDE_COLUMNS = 76
 _CHART_LINES = 4
 _LABEL_COLUMNS = 7
-_GAP_POINTS = 3  # scrapes; longer gaps stay empty
+_GAP_POINTS = 3  # longer gaps stay empty
 _EIGHTHS = " ▁▂▃▄▅▆▇█"
 _DEPTH_MAX = 8  # of a process tree
 

@@ -1,4 +1,4 @@
-"""Header, GPUs with holders, and keys."""
+"""Draw the header, GPUs with their processes, and the keys."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -26,7 +26,7 @@ def header(
         return shown
     if status is None:
         return shown.append(f"asking {url} …")
-    states = Counter(target.state for target in status.targets)  # not engines, as on the page
+    states = Counter(target.state for target in status.targets)  # as on the status page
     for state in text.STATES_BY_URGENCY:
         if states[state]:
             shown.append(f" {states[state]} {state} ", text.STATE_STYLES[state])
@@ -41,7 +41,7 @@ def header(
 
 
 def gpus(reading: JudgedReading | None, width: int, lines_max: int) -> Text:
-    """Return a line per GPU, with holders if there is room or stale memory."""
+    """Return a line per GPU, with processes if there is room or stale memory."""
     if reading is None:
         return Text()
     if reading.gpus is None or reading.status != "ok":

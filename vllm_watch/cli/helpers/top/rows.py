@@ -93,7 +93,7 @@ class Curves:
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column. Narrow terminals drop the highest rank first."""
+    """A column. Narrow terminals drop the highest ranks first."""
 
     title: str
     width: int

@@ -1,4 +1,4 @@
-"""Client of a daemon's API."""
+"""Client of a daemon's HTTP API."""
 
 import asyncio
 import ssl
@@ -30,7 +30,7 @@ _BODY_BYTES_MAX = 64 << 20  # for 10,000 targets
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgedProcess(ProcessSample):
-    """A process on a GPU, with the daemon's verdict."""
+    """A process on a GPU, with the daemon's verdict on its memory."""
 
     verdict: str = "unknown"
     reason: str | None = None
@@ -39,7 +39,7 @@ class JudgedProcess(ProcessSample):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgedGpu(GpuSample):
-    """A GPU with its stale memory (None if not judged)."""
+    """A GPU with its stale memory; None: not judged."""
 
     processes: tuple[JudgedProcess, ...] | None = None
     targets: tuple[str, ...] = ()
@@ -120,7 +120,7 @@ class HostStatus(BaseModel):
 
 
 def _signals(said: object) -> object:
-    """Rename a start failure's `class`, which cannot be a field's name."""
+    """Rename the key `class` of a start failure, which cannot be a field."""
     failed = said.get("start_failure") if isinstance(said, Mapping) else None
     if not isinstance(said, Mapping) or not isinstance(failed, Mapping):
         return said
@@ -187,7 +187,7 @@ class _History(BaseModel):
 
 
 class Explanation(BaseModel):
-    """`no_page` and `no_restart` explain why there is no page or no advice to restart; each is "" if there is one."""
+    """`no_page` and `no_restart` explain why the incident is not critical, and why no restart is advised; else they are ""."""
 
     severity: str
     no_page: str
@@ -219,7 +219,7 @@ class _Refused(BaseModel):
 
 
 class Daemon:
-    """A client that keeps its connection open."""
+    """A client that keeps its connection open. Every method raises WatchError."""
 
     def __init__(
         self, url: str, headers: Mapping[str, str] | None = None, tls: ssl.SSLContext | bool = True
@@ -231,28 +231,25 @@ class Daemon:
 
     @classmethod
     def at(cls, connection: Connection) -> "Daemon":
-        """Return the daemon of a command line. Raises WatchError."""
         return cls(connection.url, connection.headers(), connection.tls())
 
     async def status(self) -> Status:
-        """Raises WatchError without an answer within five seconds."""
+        """Fetch the status. It must arrive within five seconds."""
         status = await self._ask("status", Status)
         # The status lacks the watcher's own incidents.
         own = await self._ask(f"incidents?state=open&target={WATCHER}", _Incidents)
         return status.model_copy(update={"incidents": own.incidents})
 
     async def charts(self, target: str) -> Mapping[str, Charted]:
-        """Fetch a target's charts of the last ten minutes. Raises WatchError."""
+        """Fetch a target's charts of the last ten minutes."""
         said = await self._ask(f"history?target={quote(target, safe='')}", _History)
         return said.engines
 
     async def journal(self, since_t: float) -> Told:
-        """Fetch the journal since Unix time `since_t`. Raises WatchError."""
         said = await self._ask(f"journal?since={since_t}", _Journal)
         return Told(lost=said.lost, older=said.older, entries=said.entries)
 
     async def explained(self, name: str) -> Explained:
-        """Fetch an incident. Raises WatchError."""
         return await self._ask(f"incidents/{quote(name, safe='')}?debug=true", Explained)
 
     async def _ask(self, what: str, kind: type[_Answer]) -> _Answer:

@@ -18,7 +18,7 @@ from vllm_watch.support.visible import visible
 
 _WRONG_SHARE = 5  # a fifth of the height
 _DETAIL_SHARE = 4
-_LOW_HEIGHT = 16  # lines; below, the detail is one line
+_LOW_HEIGHT = 16  # with fewer lines, the detail is one line
 _LABEL_WIDTH = 11
 _STALE_INTERVALS = 3  # missed scrapes
 _FINE = frozenset(("", "ok", "no_driver", "http"))  # http: answered with an error
@@ -96,7 +96,7 @@ def detail(row: Row | None, status: Status | None, width: int, height: int) -> T
 
 
 def worst_row(rows: Sequence[Row], status: Status | None) -> int:
-    """Return the row of the worst incident, else 0."""
+    """Return the index of the worst incident's row, else 0."""
     for incident in open_incidents(status) if status else ():
         for place, row in enumerate(rows):
             if row.target.name == incident.target and incident in incidents_of(row):
@@ -132,7 +132,7 @@ def _sentence(row: Row, t: float) -> Text:
 
 
 def _evidence_lines(row: Row, t: float, width: int) -> list[Text]:
-    """Return the first step early: later lines may be cut off."""
+    """Return the first step early, because later lines may be cut off."""
     incidents = incidents_of(row)
     lasting = next((each.id for each in incidents[:1] if not each.recovering), "")
     told = top_restarts.lines(row.target.restart, t, lasting)
@@ -229,7 +229,7 @@ def facts(row: Row, width: int) -> Text:
 
 
 def watcher(status: Status | None, width: int) -> Text:
-    """Return one line, with blind spots and errors first."""
+    """Return one line about the watcher, with blind spots and errors first."""
     if status is None:
         return Text()
     troubles = [*watcher_troubles(status)]

@@ -93,7 +93,7 @@ def gib(value: float | None) -> str:
 
 
 def bar(ratio: float | None, width: int, style: str = "") -> Text:
-    """Return a bar, coloured by fullness unless styled."""
+    """Return a bar, coloured by the ratio unless styled."""
     if ratio is None:
         return Text("·" * width, "bright_black")
     ratio = min(max(ratio, 0.0), 1.0)
@@ -106,7 +106,7 @@ def bar(ratio: float | None, width: int, style: str = "") -> Text:
 
 
 def sparkline(values: Sequence[float | None], width: int) -> str:
-    """Return a curve from zero to the maximum; unknown leaves a gap."""
+    """Return a curve from zero to the maximum; an unknown value leaves a gap."""
     shown = list(values)[-width:]
     top = max((value for value in shown if value is not None), default=0.0)
     steps = len(_SPARKS) - 1
