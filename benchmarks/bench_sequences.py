@@ -85,8 +85,8 @@ def main() -> int:
         *(row(f"every {s:g} s", days[s]) for s in INTERVALS),
         *(row(f"the demo, every {s:g} s", [shown[s]]) for s in INTERVALS),
         "",
-        "Late pages (more than 10 s and two scrapes after a fault's end), restart advice while healthy and pages open while healthy would be listed.",
-        f"On the same days the rules of today {rules_of_today(days)}.",
+        "Lines would also list late pages (more than 10 s and two scrapes after a fault's end), and restart advice or open pages while healthy.",
+        f"On the same days the other rules {rules_of_today(days)}.",
     ]
     print("\n".join(lines))
     if arguments.page:

@@ -20,12 +20,12 @@ HEAD = """\
 
 <!-- Made by docs/generate_cli.py from vllm_watch/cli/. Do not edit. -->
 
-Every command with its options. `vllm-watch COMMAND --help` explains more, with examples. Errors go to stderr, as a cause and a remedy.
+This page lists every command and option, and explains the less obvious ones; `vllm-watch COMMAND --help` explains all, with examples. Errors go to stderr, with cause and remedy.
 
 | exit status | meaning |
 |---|---|
 | 0 | success |
-| 1 | the command found what it looks for, or was refused |
+| 1 | the command found a problem, or was refused |
 | 2 | wrong usage or configuration; a file or server that does not exist |
 | 3 | no-go |
 | 130, 141 | Ctrl-C; the output was closed |
@@ -40,7 +40,7 @@ Connection options are `--url`, `--ca-file`, `--cert-file` and `--credentials-fi
 """
 COMMON_TIMES = 2
 CONNECTION = ("--ca-file", "--cert-file", "--credentials-file")
-WORDS_MIN = 8  # of an option's help: a shorter one adds little to its name, and --help has it
+WORDS_MIN = 12  # of an option's help: a shorter one adds little to its name, and --help has it
 
 
 def text() -> str:

@@ -55,8 +55,8 @@ HEAD = f"""\
 
 <!-- Made by docs/generate_configuration.py from the models in vllm_watch/settings/. Do not edit. -->
 
-Every key of the configuration file, with its default in brackets. No file is needed: `vllm-watch run` finds the vLLM servers of this
-host. A file is YAML, named by `--config FILE` or `VLLM_WATCH_CONFIG`:
+This page lists every key of the configuration file, with its default in brackets. The file is optional: `vllm-watch run` finds the vLLM servers of this
+host. It is YAML, and is named by `--config FILE` or `VLLM_WATCH_CONFIG`:
 
 ```yaml
 {EXAMPLE}```
@@ -66,11 +66,11 @@ the daemon or `POST /-/reload`: an invalid file is refused and the old one stays
 `# yaml-language-server: $schema=vllm-watch.schema.json` into the first line; `vllm-watch check-config --schema > vllm-watch.schema.json` writes the schema.
 
 The command line overrides the environment, which overrides the file. Each key outside of lists has a variable: `VLLM_WATCH_` and its path,
-with two underscores (`VLLM_WATCH_SCRAPE__INTERVAL_SECONDS=1`). `--target` and `VLLM_WATCH_TARGETS` (`[NAME=]URL` with commas) add targets to
-the file's. Other `VLLM_WATCH_` variables are errors, except those of a Kubernetes Service named `vllm-watch`.
+with two underscores (`VLLM_WATCH_SCRAPE__INTERVAL_SECONDS=1`). `--target` and `VLLM_WATCH_TARGETS` (`[NAME=]URL`, separated by commas) add targets to
+those of the file. Other `VLLM_WATCH_` variables are errors, except those of a Kubernetes Service named `vllm-watch`.
 
-A key's name ends in its unit. Sizes are bytes, or text: `16 MiB`. Relative paths start at the file's folder. The schema
-has the whole text of each key and the reasons of thresholds.
+Names of keys end in the unit. Sizes are bytes, or text such as `16 MiB`. Relative paths start at the file's folder. The schema
+has the full text of each key, and the reasons of thresholds.
 """
 
 TITLES = {
@@ -80,11 +80,10 @@ TITLES = {
 }
 MORE = {
     "scrape.tls_config": """\
-The keys of Prometheus' `tls_config` that name files, for targets with an `https` URL; a target's own `tls_config` replaces all of them.
-Renewed files are used within 5 seconds, without a restart. A failed handshake is outcome `tls`, with the reason.
+These are the keys of Prometheus' `tls_config` that name files. Renewed files are used within 5 seconds ([engines over TLS](security.md#engines-over-tls)). A failed handshake is outcome `tls`, with the reason.
 """,
     "discovery": """\
-A server that is found twice is watched once: `targets` before files before pods. At most 10,000 targets are watched.
+A server that is found twice is watched once: `targets` take precedence over files, and files over pods. At most 10,000 targets are watched.
 
 **Files** are Prometheus' `file_sd`; of the labels `name`, `group`, `namespace`, `pod`, `node`, `__scheme__` and `__metrics_path__` are used.
 While a file is invalid, its last valid list holds; a removed file removes its targets.
@@ -140,7 +139,7 @@ def _sections(model: type[BaseModel], path: str) -> Iterator[str]:
 def _rows(model: type[BaseModel], path: str) -> list[str]:
     fields = {name: each for name, each in model.model_fields.items() if not _below(model, name)}
     if path.startswith("detectors."):  # thresholds: the schema and the code have their reasons
-        numbers = ", ".join(f"`{name}={field.default:g}`" for name, field in fields.items())
+        numbers = ", ".join(f"`{name}={field.default:.12g}`" for name, field in fields.items())
         return [f"{numbers}."] if numbers else []
     same = list(_same(model, fields))
     return [*(_row(model, name, field) for name, field in fields.items()), *same]
@@ -202,6 +201,8 @@ def _default(field: FieldInfo) -> str:
         return "as there"
     if isinstance(field.default, bool):
         return f"`{str(field.default).lower()}`"
+    if isinstance(field.default, tuple):
+        return f"`[{', '.join(map(str, field.default))}]`"
     return f"`{field.default:g}`" if isinstance(field.default, float) else f"`{field.default}`"
 
 

@@ -25,8 +25,8 @@ HEAD = """\
 
 <!-- Made by docs/generate_dependencies.py from pyproject.toml, requirements.lock and what is installed. Do not edit. -->
 
-Check what `pip install vllm-watch` installs on Linux, and its licences. `requirements.lock` has versions and hashes for the image, `requirements-build.lock` for
-the wheel's build, `requirements-dev.lock` the versions for tests.
+Check which packages `pip install vllm-watch` installs on Linux, and their licences. `requirements.lock` has versions and hashes for the image, `requirements-build.lock` for
+the wheel's build; `requirements-dev.lock` has the versions for tests.
 
 ## Declared
 
@@ -34,7 +34,7 @@ the wheel's build, `requirements-dev.lock` the versions for tests.
 |---|---|---|
 """
 BROUGHT = """
-## Brought along
+## Transitive
 
 """
 OPTIONAL = """
@@ -46,10 +46,10 @@ OPTIONAL = """
 FOOT = """
 ## How this is kept
 
-- `make lock` writes the lock files (`LOCK_ARGS=--upgrade`: newer versions), `make sbom` `dist/vllm-watch.cdx.json` (CycloneDX).
-- `.github/workflows/release.yml` builds from a tag, with signed provenance: `gh attestation verify FILE --repo OWNER/REPO`. It was
-  checked (schema, zizmor) and has not run, nor has its `pip-audit`: **nothing here says that no vulnerability is known**.
-- Tests check that lock files satisfy `pyproject.toml`, that imports and declarations agree, and each licence.
+- `make lock` writes the lock files (`LOCK_ARGS=--upgrade` updates versions), `make sbom` writes `dist/vllm-watch.cdx.json` (CycloneDX).
+- `.github/workflows/release.yml` builds tagged releases with signed provenance: `gh attestation verify FILE --repo OWNER/REPO`. We
+  checked it (schema, zizmor), but neither it nor its `pip-audit` has run: **we do not claim that there are no known vulnerabilities**.
+- Tests check that lock files satisfy `pyproject.toml`, that imports match declarations, and each licence.
 """
 # As their metadata says it → as SPDX says it, where that differs.
 SPDX = {

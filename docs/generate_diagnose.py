@@ -22,7 +22,7 @@ MEASURED = Path(__file__).parent / "diagnose_reliability.json"
 STEPS = ((0.9, "0.9"), (0.8, "0.8"), (0.6, "0.6 to 0.7"), (0.0, "below 0.6"))
 
 HEAD = """\
-# Why did it not start, and what did it die of
+# Why vLLM did not start, or why it died
 
 <!-- Made by docs/generate_diagnose.py from vllm_watch/diagnosis/. Do not edit. -->
 
@@ -35,18 +35,18 @@ journalctl -u vllm --since -1h | vllm-watch diagnose - --json
 dmesg -T | vllm-watch diagnose -
 ```
 
-It prints one sentence, the line with its number, the reason, and what to do, with numbers from this log. Prefixes of
-journald, kubectl, docker and Ray, colours, interleaved workers, gzip and UTF-16 are fine; hundreds of megabytes take seconds.
+It prints one sentence, the log line with its number, the reason, and the fix, with numbers from this log. It accepts prefixes of
+journald, kubectl, docker and Ray, colours, interleaved workers, gzip and UTF-16; hundreds of megabytes take seconds.
 
-## How the root is found
+## How the root cause is found
 
-The root is the first error of the last start in the log. Lines that only report a death ("EngineCore failed to start."), a worker that does
-not answer, or a failed request are the root only if nothing else is. INFO, WARNING and lines that carry users' prompts are not read.
+The root cause is the first error of the last start in the log. Lines that only report an exit ("EngineCore failed to start."), a worker that does
+not answer, or a failed request count only if there is no other error. INFO and WARNING lines, and lines with users' prompts, are ignored.
 
-It does not guess: an error that fits no class is `unknown`. It prints a cure only if its condition was read in this log.
+It does not guess: an error that matches no class is `unknown`. It prints a fix only if this log shows that its condition holds.
 
-Other results: `healthy` (the log shows that it came up); `unknown` without a line (no error, and nothing shows that it came up); `benign_warning_noise` (errors that did not end it); `not_a_vllm_log`; `engine_hang`, if tokens stop for two minutes while requests run, or a start makes no
-progress for ten.
+Other results: `healthy` (the log shows that the server came up); `unknown` without a line (no error, but nothing shows that it came up); `benign_warning_noise` (errors that did not end the server); `not_a_vllm_log`; `engine_hang` (no tokens for two minutes while requests run, or a start without
+progress for ten).
 
 ## How sure it is
 
@@ -57,14 +57,14 @@ How often each `confidence` was right, over public logs with a known answer:
 ## In JSON
 
 `--json` prints one object: `class`, `confidence` (0 to 1), `root_cause_line`, `line_number`, `explanation`,
-`fixes` (each `what` and `command` or null), `facts` (null is unknown), and `deterministic_start_failure`: true if the same start must fail again and the confidence is 0.6 or more. It is false for a pasted error line, because only the log of a start can show this.
+`fixes` (each with `what`, and `command` or null), `facts` (null if unknown), and `deterministic_start_failure`, which is true if the same start must fail again and the confidence is 0.6 or more. It is false for a pasted error line, because only the log of a start can show this.
 
-Exit status: 0 no error was found, 1 an error was found (`unknown` with a line, too), 2 not a log, empty or unreadable.
+Exit status: 0: no error found; 1: an error found, also `unknown` with a line; 2: not a vLLM log, empty or unreadable.
 
 {live}
 ## The classes
 
-*Fails again*: with nothing changed, the same start fails again.
+*Fails again* means that the same start fails again unless something is changed.
 
 """
 
@@ -72,14 +72,13 @@ LIVE = """\
 ## While it runs
 
 `vllm-watch run --engine-log /var/log/vllm.log` (or `engine_log` of a target) follows a server's log. The error is added to the incident of an engine
-that is down or stalled, and to `/api/v1/status` as `signals.start_failure` of the target, or null:
+that is down or stalled, and `/api/v1/status` has it as `signals.start_failure` of the target (null if none):
 
 ```
 {"class": "kv_cache_too_small", "deterministic": true, "root_cause_line": "…", "explanation": "…"}
 ```
 
-Rotation, by renaming or truncation, is followed; the file may appear later, and must be regular.
-
+It follows rotation by renaming or truncation. The file may appear later, and must be a regular file.
 """
 
 

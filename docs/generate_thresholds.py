@@ -26,16 +26,16 @@ HEAD = """\
 
 <!-- Made by docs/generate_thresholds.py from the code. Do not edit. -->
 
-Look up a number that judgement rests on. None needs tuning: what differs between engines is learnt from each engine. The reasons are
-in the code, below each number. You can set the [detectors' keys](configuration.md#detectors).
+Look up the numbers that detectors use. None needs tuning: values that differ between engines are learnt for each engine. The reasons are
+in the code, below each number. You can change only the [detectors' keys](configuration.md#detectors).
 """
 
-HTTP = ("_SERVER_ERROR",)
+HTTP = ("_SERVER_ERROR", "STATE_VERSION")
 """Numbers that are names, not thresholds."""
 
 TITLES = {
     "detectors": "Detectors",
-    "signals": "What detectors are built on",
+    "signals": "Signals, the input of detectors",
     "incidents": "Incidents over time",
 }
 

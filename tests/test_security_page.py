@@ -70,7 +70,7 @@ def test_its_numbers_are_those_of_the_code() -> None:
         f"{auth.CHANGES_MAX} times a minute",
         f"{auth.FAILURES_MAX} tries a minute",
         f"tokens have {token_file.TOKEN_CHARACTERS_MIN} characters",
-        f"looked at every {web_config.LOOK_SECONDS:g} seconds",
+        f"checked every {web_config.LOOK_SECONDS:g} seconds",
         f"bcrypt hash, cost 4 to {web.BCRYPT_COST_MAX}",
         f"older than {REPLAY_SECONDS} s",
         f"plants {len(PLACES)} of them",

@@ -1,4 +1,4 @@
-"""What people read uses the words of docs/development.md; what colleagues read, ever less unnatural English."""
+"""What people read uses none of the words of tests/words.md; what colleagues read, ever less unnatural English."""
 
 import ast
 import json
@@ -27,7 +27,7 @@ FENCED = re.compile(r"^ *```.*?^ *```|`[^`\n]*`|<!--.*?-->", re.DOTALL | re.MULT
 @cache
 def glossary() -> dict[str, str]:
     """Banned word → what to say."""
-    page = (ROOT / "docs/development.md").read_text().partition("## Words")[2]
+    page = (ROOT / "tests/words.md").read_text()
     rows = re.findall(r"^- (.+): not (`.+)$", page, re.MULTILINE)
     return {word: say for say, banned in rows for word in re.findall(r"`([^`]+)`", banned)}
 
@@ -97,11 +97,9 @@ def of_dashboards() -> Iterator[tuple[Path, str]]:
 
 
 def of_pages() -> Iterator[tuple[Path, str]]:
-    """Prose of the documentation, line by line, less code and the glossary."""
+    """Prose of the documentation, line by line, without code."""
     for file in PAGES:
         text = file.read_text()
-        if file.name == "development.md":
-            text = text.partition("## Words")[0]
         for line in FENCED.sub("", text).splitlines():
             yield file, line
 

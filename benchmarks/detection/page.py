@@ -41,12 +41,12 @@ _SCENARIO_COLUMNS = (
 _NO_ADVICE = frozenset(("advice_right",))  # the rules say nothing of restarts
 
 _HEAD = """\
-# How well trouble is found
+# How well faults are detected
 
 <!-- Made by benchmarks/bench_detection.py --page from benchmarks/detection/. Do not edit. -->
 
-Compare our detectors with today's rules: same labelled recordings, same scorer. `make bench-detection` writes this page
-(`make bench`: a third of the runs). `python benchmarks/bench_detection.py DIR` scores your own
+Compare our detectors with common alert rules, on the same labelled recordings and with the same scoring. `make bench-detection` writes this page
+(`make bench` does a third of the runs). `python benchmarks/bench_detection.py DIR` scores your own
 (`NAME.jsonl.gz` from `vllm-watch record`, with its `NAME.truth.json`); `--write DIR` writes examples.
 
 ## What the figures mean
@@ -54,18 +54,18 @@ Compare our detectors with today's rules: same labelled recordings, same scorer.
 """
 
 _RULES = """\
-- **Event**: one fault; overload is counted apart.
+- **Event**: one fault; overload is counted separately.
 - **Found**: an incident of that kind was open on that engine during the event, and was opened no earlier than two scrapes before it.
-- **False alarm**: such an incident that opened neither during an event nor in the five minutes after one.
-- **Seconds to detection** count from when users felt it.
-- **Restart advice right**: advised if a restart cures the fault, never otherwise.
+- **False alarm**: an incident that opened neither during an event nor in the five minutes after one.
+- **Seconds to detection** count from when users are affected.
+- **Restart advice right**: a restart was advised if it cures the fault, and only then.
 
-Each rule is combined with two others: no answer for 60 s; no token for five minutes while requests run.
+Each other rule is combined with two more: no answer for 60 s, and no token for five minutes while requests run.
 
 ## Limits
 
-The lab's recordings come from our own simulated engines ([lab](real-vllm.md#the-lab)), against which the detectors were developed. They do **not**
-show how often a real fleet would be paged: step costs are linear, faults come one at a time, and all runs together last {days:.1f} days.
+The lab's recordings come from our own simulated engines ([lab](real-vllm.md#the-lab)), with which the detectors were developed. They do **not**
+show how many pages a real fleet would raise: step costs are linear, faults come one at a time, and all runs together last {days:.1f} days.
 """
 
 
@@ -73,16 +73,16 @@ _SEQUENCES = """\
 ## Faults in sequence
 
 `python benchmarks/bench_sequences.py` plays days of hangs, crashes, silent API servers, dead engine cores and slowdowns (20 s to 5 min
-long, 10 s to 10 min apart), and two hours of `vllm-watch demo`, whose leaks are missed because its load wanes. Found: an incident of its
-kind was active during the fault. Only faults of at least 45 s and four scrapes count. By scrape interval:
+long, 10 s to 10 min apart), and two hours of `vllm-watch demo`, whose leaks are missed because its load decreases. A fault of at least 45 s and four scrapes counts
+as found if an incident of its kind was active during it. By scrape interval:
 
 """
 
 _WORLDS = """\
 ## Hard cases
 
-`python benchmarks/bench_worlds.py` plays healthy engines that look unhealthy, and the reverse; the cost of their noisy steps
-depends on the batch. Three seeds each, two or three hours (leaks: seven), scraped every 5 s (ranks: 15 s); medians.
+`python benchmarks/bench_worlds.py` simulates healthy engines that look unhealthy, and the reverse; their step times are noisy, and
+depend on the batch. The figures are medians of three runs of two or three hours (leaks: seven), scraped every 5 s (ranks: 15 s).
 
 """
 
@@ -141,7 +141,7 @@ def table(figures: dict[str, Any]) -> list[str]:
         leave = frozenset[str]() if name == bench.OURS else _NO_ADVICE
         shown = f"**{name}**" if name == bench.OURS else name
         alike.setdefault(_cells(figures["whose"][name], _COLUMNS, leave), []).append(shown)
-    shared = {len(BASELINES): "all rules of today"}
+    shared = {len(BASELINES): "all other rules"}
     rows = [_line([shared.get(len(who), " · ".join(who)), *cells]) for cells, who in alike.items()]
     return [*_titles("", _COLUMNS), *rows]
 
@@ -161,7 +161,7 @@ def scenario_table(figures: dict[str, Any]) -> list[str]:
         else:
             alike += [f"{title} {value}" for value in different]
     lines += [f"- in all: {', '.join(alike)}"]
-    return [*lines, *([f"- no fault and no alarm: {', '.join(quiet)}"] if quiet else [])]
+    return [*lines, *([f"- without faults and without alarms: {', '.join(quiet)}"] if quiet else [])]
 
 
 def _quiet(figures: dict[str, float | None]) -> bool:

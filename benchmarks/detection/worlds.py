@@ -325,7 +325,7 @@ def now_and_then(stage: Stage, steps: Steps) -> Iterator[float]:
 
 
 def kv_leak(stage: Stage, steps: Steps) -> Iterator[float]:
-    """Pages of the KV cache get lost, over six hours."""
+    """KV cache pages leak, over six hours."""
     yield HOUR
     stage.vllm.fault("leak", share=0.97, ramp_seconds=6.0 * HOUR)
     yield 6.0 * HOUR
@@ -399,29 +399,29 @@ _AT_FIRST: dict[str, Any] = {"first_look_s": 900.0, "seconds": 2700.0}
 ILL = (
     World("slow_2.5", "2.5 times slower.", _slow(2.5), _COLLAPSE, True),
     World("slow_1.5", "1.5 times slower at equal load.", _slow(1.5), _COLLAPSE, True),
-    World("slow_1.3", "1.3 times.", _slow(1.3), _COLLAPSE),
-    World("slow_1.15", "1.15 times.", _slow(1.15), _COLLAPSE),
-    World("slow_noisy_3", "2.5 times, steps scatter by 0.3.", _slow(2.5), _COLLAPSE, True, steps={"white": 0.3}),
-    World("slow_noisy_8", "2.5 times, steps scatter by 0.8.", _slow(2.5), _COLLAPSE, steps={"white": 0.8}, run={"load": 0.35}),
-    World("slow_wandering", "2.5 times, step times wander by 0.15.", _slow(2.5), _COLLAPSE, steps={"wander": 0.15}),
+    World("slow_1.3", "1.3 times slower.", _slow(1.3), _COLLAPSE),
+    World("slow_1.15", "1.15 times slower.", _slow(1.15), _COLLAPSE),
+    World("slow_noisy_3", "2.5 times slower, steps scatter by 0.3.", _slow(2.5), _COLLAPSE, True, steps={"white": 0.3}),
+    World("slow_noisy_8", "2.5 times slower, steps scatter by 0.8.", _slow(2.5), _COLLAPSE, steps={"white": 0.8}, run={"load": 0.35}),
+    World("slow_wandering", "2.5 times slower, step times wander by 0.15.", _slow(2.5), _COLLAPSE, steps={"wander": 0.15}),
     World("rank_of_8", "One of eight ranks is 1.3 times slower.", _slow(1.3, 3), _COLLAPSE, run={"engines": 8, "interval_s": 15.0}),
-    World("slow_rank_at_first", "One of four ranks was 2 times slower before the watcher came.", _always(2.0, 2), _COLLAPSE,
+    World("slow_rank_at_first", "One of four ranks was 2 times slower before the watcher started.", _always(2.0, 2), _COLLAPSE,
           run={"engines": 4, "interval_s": 15.0, **_AT_FIRST}, fault_at_s=0.0),
-    World("slow_at_first", "A single engine that was 2.5 times slower before the watcher came.", _always(2.5), (*_COLLAPSE, "overload"), run=_AT_FIRST, fault_at_s=0.0),
+    World("slow_at_first", "A single engine that was 2.5 times slower before the watcher started.", _always(2.5), (*_COLLAPSE, "overload"), run=_AT_FIRST, fault_at_s=0.0),
     World("too_many_long_prompts", "Prompts of 30,000 to 120,000 tokens, one every 40 s: more than it can serve.", _from_fault(_long_prompts(40.0)),
           (*_COLLAPSE, "overload"), False, run={"load": 0.2, "hardware": "70b-4xh100"}, fault_seconds=2.0 * HOUR - FAULT_AT_S),
     World("pooling_slow", "Embeddings, 2.5 times slower.", _slow(2.5), _COLLAPSE, run={"shape": "embed"}),
     World("five_an_hour", "Five requests an hour, and it hangs.", hang_at_five_an_hour, _STALL, True, run={"seconds": 3.0 * HOUR}, fault_seconds=3.0 * FAULT_SECONDS),
     World("stuck", "Some requests are stuck forever.", stuck, (*_COLLAPSE, *_STALL)),
     World("now_and_then", "2.5 times slower for two minutes of every ten.", now_and_then, _COLLAPSE),
-    World("kv_leak", "Pages of the KV cache get lost, over six hours.", kv_leak, _COLLAPSE, True, **_SIX_HOURS),
+    World("kv_leak", "KV cache pages leak, over six hours.", kv_leak, _COLLAPSE, True, **_SIX_HOURS),
     World("host_leak", "The API server's memory grows by 1 GiB an hour, for six hours.", host_leak, ("host_memory_growth",), **_SIX_HOURS),
-    World("dead_at_first", "It hung before the watcher came.", dead_at_first, _STALL, True, run=_AT_FIRST, fault_at_s=0.0),
+    World("dead_at_first", "It hung before the watcher started.", dead_at_first, _STALL, True, run=_AT_FIRST, fault_at_s=0.0),
     World("another_vllm", "Another vLLM computes on the same GPU.", another_vllm, _COLLAPSE, False),
-    World("locked_clocks", "Somebody locked the GPU's clocks low.", locked_clocks, _COLLAPSE, False),
+    World("locked_clocks", "The GPU's clocks were locked low.", locked_clocks, _COLLAPSE, False),
     World("source_gone", "The source of KV blocks is gone.", source_gone, (*_STALL, *_COLLAPSE), False, fault_seconds=FAULT_SECONDS / 3),
-    World("all_fail", "Each answer is an error, at once.", _of(happenings.all_fail, FAULT_AT_S, FAULT_SECONDS), ("engine_failing",), False),
-    World("drafts_miss", "Drafted tokens are not accepted any more.",
+    World("all_fail", "Each answer is an immediate error.", _of(happenings.all_fail, FAULT_AT_S, FAULT_SECONDS), ("engine_failing",), False),
+    World("drafts_miss", "Drafted tokens are no longer accepted.",
           lambda stage, steps: happenings.drafts_miss(stage, steps.fault, FAULT_AT_S, FAULT_SECONDS), _COLLAPSE, False),
     World("stopped", "Its process is stopped (state T).", _of(happenings.stopped("0"), FAULT_AT_S, FAULT_SECONDS), _STALL),
     World("rank_stopped", "One of two ranks is stopped, and the other waits for it.", _of(happenings.stopped("1"), FAULT_AT_S, FAULT_SECONDS), _STALL, run={"engines": 2}),

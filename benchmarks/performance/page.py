@@ -17,15 +17,15 @@ FIGURES = Path(__file__).parent / "figures.json"
 
 _TOP = """# What it costs
 
-Use these figures to size CPU and memory of a watcher. `make bench` prints them; `make bench-page` measures again and writes this page. Each target serves the whole
-`/metrics` of a real vLLM 0.32 (430 series), and nearly all values change at every scrape. The watcher is `vllm-watch run` on one core."""
+Use these figures to size CPU and memory of a watcher. `make bench` prints them; `make bench-page` measures again and writes this page. Each target serves the complete
+`/metrics` of a real vLLM 0.32 (430 series), and nearly all values change between scrapes. The watcher is `vllm-watch run` on one core."""
 
 _MIDDLE = """
 *In minutes* measures memory after half a minute; *Over hours* measures it when recordings and windows are full. A slower or busy machine needs two to
 three times the CPU. Limits are met unless a line says NOT MET.
 
-For the engine, the main cost of a scrape is rendering `/metrics`, for any scraper. In three runs one watcher cost 1.19 ± 0.53 % of throughput, ten at
-once -0.37 ± 0.53 %. So ten watchers are below the limit of 0.5 % each; the figure for one is too imprecise to tell.
+For the engine, the main cost of any scrape is rendering `/metrics`. In three runs one watcher cost 1.19 ± 0.53 % of throughput (too imprecise), and ten at
+once -0.37 ± 0.53 %: less than the limit of 0.5 % each.
 """
 
 

@@ -121,7 +121,7 @@ def _sources() -> list[Panel]:
               "By how they failed. Of a server that is away this is news of the server, not of the watcher.", PER_SECOND,
               nothing="no call has failed"),
         lines("Source call duration", [(f"max by (source) (vllm_watch_source_duration_seconds{{{WATCHERS}}})", "{{source}}")],
-              "The slowest of all targets, whatever it brought.", units.Seconds),
+              "The slowest of all targets, successful or not.", units.Seconds),
     ]  # fmt: skip
 
 

@@ -20,7 +20,7 @@ def replica(number: int, step: float, tokens: float = 64, kv: float = 0.5) -> tu
 PEERS = (*replica(1, 0.02), *replica(2, 0.021), *replica(3, 0.02))
 SLOW = Fired(
     {**CHAT, "severity": "ticket", "target": "chat-0", "engine": "0", "model_name": "m"},
-    "chat-0 engine 0 takes 2.0 times as long for a step as its peers in chat, and has no more to do.",
+    "chat-0 engine 0 takes 2.0 times as long for a step as its peers in chat, at no higher load.",
 )
 
 
@@ -64,7 +64,7 @@ def promise(
 def _broken(objective: str, said: str, severity: str = "page", share: str = "30%") -> Fired:
     return Fired(
         {"job": "vllm-watch", "group": "chat", "objective": objective, "severity": severity},
-        f"chat breaks its promise of {said}: {share} were too slow where 1% may be.",
+        f"chat misses its objective for {said}: {share} were too slow, and 1% may be.",
     )
 
 
@@ -108,7 +108,7 @@ EXPORTED = (
     series("vllm_watch_target_last_observation_timestamp_seconds", "0+15x120", target="a"),
 )
 LOST = "Prometheus does not have the series of the 3 targets that w:9470 watches: alerts on its engines cannot fire, or reach the wrong people."
-FULL = "w:9470 has not written its state folder for ten minutes or longer: full; a restart of it forgets."
+FULL = "w:9470 has not written its state folder for ten minutes or longer: full; a restart of it would lose this data."
 STARTED, KEPT = "process_start_time_seconds", "vllm_watch_store_last_success_timestamp_seconds"
 ERRORS = "vllm_watch_store_errors_total"
 WATCHER = (
@@ -159,9 +159,9 @@ USABLE, TAKEN = (
 WEB = (
     _own("its certificate was renewed in the third minute, and its key was not", "VllmWatchWebConfigNotUsable",
          (series(USABLE, "1x12 0x60"), series(TAKEN, "60x72")), "9m",
-         "w:9470 cannot use its web configuration as the files are now, and serves with the one of 1970-01-01 00:01:00 UTC."),
+         "w:9470 cannot use the current files of its web configuration, and serves with those of 1970-01-01 00:01:00 UTC."),
     _own("the moment of the one before does not arrive", "VllmWatchWebConfigNotUsable", (series(USABLE, "1x12 0x60"),), "9m",
-         "w:9470 cannot use its web configuration as the files are now, and serves with the one before."),
+         "w:9470 cannot use the current files of its web configuration, and serves with those before."),
     _own("quiet - certificate and key come two minutes after each other, and this is between", "VllmWatchWebConfigNotUsable",
          (series(USABLE, "1x12 0x8 1x60"),), "5m"),
     _own("quiet - it is read anew without trouble", "VllmWatchWebConfigNotUsable",

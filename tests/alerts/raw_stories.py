@@ -43,7 +43,7 @@ def _stalled(kind: str) -> Fired:
 
 STOPS = {"tokens": "0+500x10 5000x50", "prompt": "0+90x10 900x50", "steps": "0+20x10 200x50"}
 STALLED = "VllmRawEngineStalled"
-DOWN = Fired(PAGE, "gpu1:8000 does not answer Prometheus any more.")
+DOWN = Fired(PAGE, "gpu1:8000 no longer answers Prometheus.")
 
 
 def slow(kind: str, seconds: str, running: str = "8x300", counts: str = "0+600x300") -> tuple[Series, ...]:  # fmt: skip
@@ -58,7 +58,7 @@ def slow(kind: str, seconds: str, running: str = "8x300", counts: str = "0+600x3
 
 def _slow(kind: str) -> Fired:
     which = " engine 0" if kind == "V1" else ""
-    return Fired({**TICKET, **LABELS[kind]}, f"gpu1:8000{which} takes 60ms from token to token, half as long again as in the hours before.")  # fmt: skip
+    return Fired({**TICKET, **LABELS[kind]}, f"gpu1:8000{which} takes 60ms from token to token, over 1.5 times as long as in the hours before.")  # fmt: skip
 
 
 def queue(kind: str, waiting: str, finished: str = "0+15x60") -> tuple[Series, ...]:
@@ -92,10 +92,10 @@ STORIES = (
             raw("vllm:generation_tokens_total", "_x20 0x6 10+500x33", **V1), raw("vllm:prompt_tokens_total", "_x20 0x6 10+500x33", **V1)), "6m30s"),
 
     _story("three starts in two hours", "VllmRawCrashLoop", (raw("process_start_time_seconds", "0x20 1x20 2x20 3x20"),), "70m",
-           Fired(PAGE, "gpu1:8000 has started 3 times more within two hours."), every="1m"),
+           Fired(PAGE, "gpu1:8000 has restarted 3 times within two hours."), every="1m"),
     _story("several API servers hide the start; the counters begin anew", "VllmRawCrashLoop",
            (raw("vllm:generation_tokens_total", "0+9x20 0+9x20 0+9x20 0+9x20", **V1),), "70m",
-           Fired(PAGE, "gpu1:8000 has started 3 times more within two hours."), every="1m"),
+           Fired(PAGE, "gpu1:8000 has restarted 3 times within two hours."), every="1m"),
     _story("quiet - one restart", "VllmRawCrashLoop", (raw("process_start_time_seconds", "0x20 1x60"),), "70m", every="1m"),
 
     *(_story(f"{kind}: twice as long from token to token as for hours, at the same load", "VllmRawThroughputCollapse",
@@ -108,7 +108,7 @@ STORIES = (
 
     *(_story(f"{kind}: a queue of two minutes that grows", "VllmRawOverloaded", queue(kind, "0x10 101+1x50"), "7m30s",
              Fired({**TICKET, **LABELS[kind]},
-                   f"The queue of gpu1:8000{' engine 0' if kind == 'V1' else ''} takes 2m 0s to work off, and does not shrink."))
+                   f"The queue of gpu1:8000{' engine 0' if kind == 'V1' else ''} takes 2m 0s to drain, and does not shrink."))
       for kind in KINDS),
     _story("quiet - a short queue", "VllmRawOverloaded", queue("V1", "0x10 5x50"), "7m"),
     _story("quiet - a burst that is being worked off", "VllmRawOverloaded", queue("V1", "0x10 400-4x50"), "7m"),

@@ -72,7 +72,7 @@ BREAKERS = tuple(
     )
 )  # fmt: skip
 
-_SPENT = "a (solo) has an incident (engine_stalled, hang) and is not restarted: the restarts that solo may have in an hour or a day are spent."
+_SPENT = "a (solo) has an incident (engine_stalled, hang) and is not restarted: solo has spent its restarts of this hour or day."
 BUDGETS = tuple(
     _told("VllmRestartBudgetSpent", name, *told, fires=fires)
     for name, told, fires in (
@@ -92,7 +92,7 @@ def _ended(outcome: str, trigger: str = "incident") -> dict[str, str]:
     return {**SOLO, **TICKET, "trigger": trigger, "outcome": outcome}
 
 
-_NO_MORE = ": nothing in solo is restarted by itself any more."
+_NO_MORE = ": automatic restarts in solo stop."
 OUTCOMES = (
     _told("VllmRestartDidNotHelp", "it is no better", *SERVES, *restarts(breaker=1, last="did_not_help"),
           fires=(Fired(_ended("did_not_help"), f"a (solo) was restarted and is no better{_NO_MORE}"),)),

@@ -52,13 +52,13 @@ def test_row(
 def test_figures_of_the_text() -> None:
     """The numbers in the sentences are those of the calibration."""
     now, before = SAMPLER_COPIES_UNSORTED.value, SAMPLER_COPIES.value
-    assert f"in float32 about {now:.1f} times over, before 0.21 about {before:.1f} times" in TEXT
+    assert f"{now:.1f} copies of their float32 logits (before 0.21 about {before:.1f})" in TEXT
     sizes = [f"{copies * 1024 * 151936 * 4 / GIB:.1f} GiB" for copies in (now, before)]
     assert (
-        f"1024 sequences take {sizes[0]}, before 0.21 {sizes[1]}, however small the model" in TEXT
+        f"1024 sequences take {sizes[0]} (before 0.21 {sizes[1]}), however small the model" in TEXT
     )
     graphs = plan(LLAMA_31_8B, max_num_seqs=256).graph_bytes / GIB
-    assert f"{graph_count(256)} for 256 sequences, about {graphs:.2f} GiB" in TEXT
-    assert f"{NON_TORCH_PER_RANK_GIB.value} GiB for each rank is the middle" in TEXT
+    assert f"256 sequences need {graph_count(256)} graphs, about {graphs:.2f} GiB" in TEXT
+    assert f"{NON_TORCH_PER_RANK_GIB.value} GiB for each rank" in TEXT
     seen = plan(QWEN35_27B | {"vision_config": VISION}, gpu="H200").activation.encoder_bytes / GIB
     assert f"(16,384 tokens with Qwen: {seen:.1f} GiB)" in TEXT

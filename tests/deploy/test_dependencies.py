@@ -121,7 +121,7 @@ def test_licences_let_it_be_shipped() -> None:
     page = (ROOT / "docs/dependencies.md").read_text()
     said = re.findall(r"^\| .* \| ([^|]+) \|$", page, re.MULTILINE)
     said += re.findall(
-        r"[\w-]+ \(([^)]+)\)[,.]", page.partition("## Brought along")[2].partition("##")[0]
+        r"[\w-]+ \(([^)]+)\)[,.]", page.partition("## Transitive")[2].partition("##")[0]
     )
     named = {part for each in said if each != "licence" for part in re.split(r" (?:AND|OR) ", each)}
     assert len(said) > 20

@@ -16,14 +16,14 @@ HEAD = """\
 
 <!-- Made by tests/faults/matrix.py (make generate). Do not edit. -->
 
-Look up what vllm-watch reports, loses and recovers when an engine, its host, the driver or vllm-watch itself fails. Each row has tests against
-real processes, sockets and files; `make fault-removals` shows that they fail without the row's code.
+Look up what happens when an engine, its host, the driver or vllm-watch itself fails. Each fault is tested with
+real processes, sockets and files; `make fault-removals` shows that these tests fail without the code that handles it.
 
-An acknowledged incident, restart attempt or notification is never lost: it is on disk, or the state folder is reported as not kept. A fault of the
-watcher's host never makes an answering engine dead: the scrape ends as `watcher`
+A reported incident, restart attempt or notification is never lost: it is on disk, or the state folder is reported as unusable. A fault of the
+watcher's host never makes an engine that answers look dead: the scrape ends as `watcher`
 (`vllm_watch_source_errors_total{reason="watcher"}`).
 
-Unless a row differs, the other targets are served, only the failing target's gauges are lost, and it recovers by itself.
+Each entry names the resulting states, log events, incidents and alerts. Unless it differs, other targets are served, only the failing target's gauges are lost, and recovery is automatic.
 """
 
 
@@ -53,9 +53,9 @@ TARGET = (
         BY_ITSELF, "the second failed scrape that a crash takes", (f"{TARGETS}[refuses]", f"{WELL_AGAIN}[refuses]", "sources/test_http.py::test_nobody_listens", "detectors/test_engine_down.py::test_a_story[refused once]")),
     Row("swallows packets (black hole)", "all other targets", "`target_down`; `unreachable`, critical without a restart advised, after 15 s", GAUGES,
         BY_ITSELF, "the share of time that is left to an answer: it was called `api_hang`, with a restart advised", (f"{TARGETS}[black-holes]", f"{WELL_AGAIN}[black-holes]", "sources/test_own_trouble.py::test_who_is_never_reached_is_not_taken_for_one_that_hangs", "test_fleet_live.py::test_a_network_that_swallows_everything_is_one_page_and_who_stays_away_another")),
-    Row("accepts and says nothing", "all other targets", "`target_down`; `api_hang`, critical after three failed scrapes and 5 s", GAUGES,
+    Row("accepts connections and never answers", "all other targets", "`target_down`; `api_hang`, critical after three failed scrapes and 5 s", GAUGES,
         BY_ITSELF, "the time-out of a scrape", (f"{TARGETS}[says nothing]", f"{WELL_AGAIN}[says nothing]", HTTP)),
-    Row("drips a byte a second", "all other targets", "as one that says nothing", GAUGES,
+    Row("drips a byte a second", "all other targets", "as one that never answers", GAUGES,
         BY_ITSELF, "the bound on the whole answer", (f"{TARGETS}[drips]", f"{WELL_AGAIN}[drips]", HTTP)),
     Row("sends 1 GB", "all other targets; memory stays flat", "`target_unknown`, `too_large`; `VllmWatchTargetUnreadable`", GAUGES,
         BY_ITSELF, "the bound on a body", (f"{TARGETS}[floods]", "faults/test_target_faults.py::test_a_gigabyte_is_not_kept")),
@@ -63,26 +63,26 @@ TARGET = (
         BY_ITSELF, "the check of the encoding", (f"{TARGETS}[garbles]", "sources/test_vllm.py::test_a_body_that_cannot_be_read_is_garbled_and_says_how", "sources/test_exposition.py::test_any_text_reads_as_prometheus_client_reads_it_or_is_refused_by_both")),
     Row("truncates its answers", "all other targets", "`target_down`, `disconnected`; `api_hang` after three failed scrapes and 5 s", GAUGES,
         BY_ITSELF, "the outcome of a broken body", (f"{TARGETS}[truncates]", HTTP)),
-    Row("redirects elsewhere", "all other targets", "`target_unknown`, `http` with the status; not one request goes elsewhere", GAUGES,
+    Row("redirects elsewhere", "all other targets", "`target_unknown`, `http` with the status; no request is sent elsewhere", GAUGES,
         BY_ITSELF, "the rule that a redirect stays on its server", (f"{TARGETS}[redirects]", "faults/test_target_faults.py::test_who_redirects_does_not_send_us_elsewhere", "sources/test_http.py::test_a_redirect_to_another_server_is_not_followed")),
-    Row("changes identity between scrapes (two servers behind one address)", ALL, "the state reports the other server, and what to do; no incident", "rates",
+    Row("changes identity between scrapes (two servers behind one address)", ALL, "the target's state names the other server, and what to do; no incident", "rates",
         "by itself, when one server answers", "the sentence, and the rule by which another server is known", (f"{TARGETS}[changes identity]", "faults/test_target_faults.py::test_two_servers_behind_one_address_have_no_rate")),
-    Row("breaks TLS (a stranger's certificate)", "all other targets", "`target_unknown`, `tls` with the reason; `VllmWatchTargetUnreadable`; not critical", GAUGES,
+    Row("breaks TLS (an untrusted certificate)", "all other targets", "`target_unknown`, `tls` with the reason; `VllmWatchTargetUnreadable`; not critical", GAUGES,
         BY_ITSELF, "the outcome of a failed handshake", (f"{TARGETS}[breaks TLS]", f"{WELL_AGAIN}[breaks TLS]", "sources/test_http.py::test_a_certificate_that_nobody_signed")),
-    Row("its name flaps in DNS", ALL, "`dns`; `unreachable`, critical without a restart advised, after 15 s", GAUGES,
+    Row("its DNS name resolves only sometimes", ALL, "`dns`; `unreachable`, critical without a restart advised, after 15 s", GAUGES,
         BY_ITSELF, "the outcome `dns`; three failed scrapes and 15 s", ("faults/test_clock_faults.py::test_a_name_server_that_flaps",)),
-    Row("invents 10,000 series at each scrape", ALL, "nothing", NOTHING,
+    Row("serves 10,000 new series at each scrape", ALL, "nothing", NOTHING,
         "nothing to recover", "the layout that ends with its last user; the bounds of the parser are above it", (f"{TARGETS}[invents series]", "faults/test_target_faults.py::test_ten_thousand_new_series_at_each_look_hide_nothing", "sources/test_exposition.py::test_ten_thousand_new_series_every_time_leave_nothing_behind")),
 )  # fmt: skip
 
 HOST = (
     Row("clock set by an hour, forward or back", ALL, "nothing", NOTHING,
         "nothing to recover", "the monotonic clock of an observation: rates went unknown or wrong", ("faults/test_clock_faults.py::test_a_clock_that_is_set_by_an_hour[forward]", "faults/test_clock_faults.py::test_a_clock_that_is_set_by_an_hour[back]", "signals/test_timeline.py::test_the_axis_never_goes_back")),
-    Row("suspended for ten minutes (SIGSTOP, or the host sleeps)", "nothing meanwhile", "an engine that died meanwhile: warning, critical after half an hour", "scrapes",
+    Row("suspended for ten minutes (SIGSTOP, or the host sleeps)", "nothing meanwhile", "an engine that died meanwhile is a warning, and critical after half an hour", "scrapes",
         "by itself: a time-out that it slept through is asked again", "the second try of a time-out that came late", ("faults/test_clock_faults.py::test_a_watcher_that_was_suspended_for_ten_minutes[SIGSTOP]", "faults/test_clock_faults.py::test_a_watcher_that_was_suspended_for_ten_minutes[SIGSTOP, and its engine too]", "faults/test_clock_faults.py::test_a_watcher_that_was_suspended_for_ten_minutes[the host sleeps]")),
     Row("CPU starved to 5 %", "all, later", "`watcher`; `VllmWatchBlind` after ten intervals without a scrape", "scrapes",
         BY_ITSELF, "the lateness of a time-out: the healthy engine was paged as `api_hang`", ("faults/test_cpu_faults.py::test_a_watcher_with_five_percent_of_a_cpu[evenly]", "faults/test_cpu_faults.py::test_a_watcher_with_five_percent_of_a_cpu[in long pauses]", "faults/test_cpu_faults.py::test_one_that_dies_while_the_watcher_has_no_cpu_is_told")),
-    Row("memory limit reached", "whatever needs no new memory", "`look_failed`, or `watcher`; a cgroup's limit ends it as `kill -9` does", "scrapes",
+    Row("memory limit reached", "everything that needs no new memory", "`look_failed`, or `watcher`; a cgroup's limit kills it like `kill -9`", "scrapes",
         "by itself when there is room; by its supervisor when it was killed", "one scrape that fails is only one scrape; threads that are begun without waiting: the event loop hung forever", ("faults/test_limit_faults.py::test_the_memory_limit_is_reached", "watch/test_target_loop.py::test_looks_that_fail_are_said_once_and_the_next_one_goes_on", "sources/test_own_trouble.py::test_a_thread_is_not_waited_for", "state/test_restarts.py::test_an_open_incident_goes_on_under_its_id")),
     Row("no file descriptor left", "open connections", "`target_unknown` with that reason; `watcher`", "scrapes on new connections",
         BY_ITSELF, "the errors of our own host: every engine was paged as `unreachable`", ("faults/test_limit_faults.py::test_no_file_descriptor_is_left[by address]", "faults/test_limit_faults.py::test_no_file_descriptor_is_left[by name]", "export/test_slow_callers.py::test_the_system_without_a_descriptor_left_is_outlasted")),
@@ -96,7 +96,7 @@ HOST = (
         "nothing to recover", "the queue before the disk: nobody waits for it", ("faults/test_disk_faults.py::test_a_disk_that_is_slow", "sources/test_flight_recorder.py::test_a_disk_that_hangs_holds_nothing_up")),
     Row("state or journal corrupted", ALL, "`state_moved_aside`, `state_not_kept`; restarts wait for an operator", "the damaged file's content; the file is kept",
         "a new file is begun", "the check of the file as it is opened", ("state/test_restarts.py::test_without_memory_watching_goes_on[no SQLite file]", "state/test_worker.py::test_a_damaged_file_is_moved_aside", "state/test_worker.py::test_damage_is_found_before_it_is_read", "state/test_worker.py::test_an_index_that_misses_rows_is_damage", "state/test_journal.py::test_damaged_file_makes_the_history_unknown")),
-    Row("configuration half-written", ALL, "`reload_refused` with every error", "nothing: the old one holds. A half-written file may be valid by chance: write the new one beside it, then rename",
+    Row("configuration half-written", ALL, "`reload_refused` with every error", "nothing: the old one stays in use. A half-written file may be valid by chance, so write to a new file and rename it",
         "at the next reload", "the refusal of an empty file: every target went", ("faults/test_reload_faults.py::test_a_configuration_that_is_half_written", "test_daemon.py::test_a_wrong_new_configuration_is_refused_and_the_old_one_goes_on", "discovery/test_targets.py::test_a_bad_file_keeps_its_last_good_targets")),
 )  # fmt: skip
 
@@ -108,25 +108,25 @@ NVML = (
     Row("the driver is reloaded", ALL, "status `no_driver` while it is gone", "GPU data meanwhile",
         "within a minute", "the new session after void handles", ("sources/nvml/test_faults.py::test_a_reloaded_driver_is_read_on_at_once", "sources/nvml/test_faults.py::test_a_driver_that_goes_and_comes_back")),
     Row("the library is missing", "all but the GPUs", "`no_gpu_driver` in the log, once; not an error", NOTHING,
-        "once it is installed, without a restart", "the missing library as no error", ("sources/nvml/test_deadline.py::test_a_machine_without_the_library_is_a_normal_machine", "sources/nvml/test_deadline.py::test_a_driver_that_is_installed_later_is_found_without_a_restart")),
+        "without a restart, once it is installed", "the missing library as no error", ("sources/nvml/test_deadline.py::test_a_machine_without_the_library_is_a_normal_machine", "sources/nvml/test_deadline.py::test_a_driver_that_is_installed_later_is_found_without_a_restart")),
     Row("absurd values", ALL, "the field is unknown", "that field",
         "at the next sane value", "the bounds of each field", ("sources/nvml/test_fields.py::test_absurd_values_are_unknown", "sources/nvml/test_fields.py::test_values_at_their_edges_stand")),
 )  # fmt: skip
 
 PROCESS = (
-    Row("SIGTERM", "nothing, or everything until a running restart hook ends",
+    Row("SIGTERM", "everything, until a running restart hook ends",
         "`stopping`, `hook_awaited`; exit status 0", "nothing; the supervisor may kill a long hook",
         "the next start continues", "the handler of the signal", ("restart/test_decided_daemons.py::test_a_hook_that_has_begun_may_end", "restart/test_decided_daemons.py::test_nothing_is_called_once_it_stops", "test_daemon.py::test_sigterm_ends_it_at_once_and_frees_the_port", "test_daemon.py::test_sigterm_ends_it_while_a_target_hangs_and_a_viewer_watches", "state/test_restarts.py::test_what_was_learnt_is_kept_as_it_stops")),
-    Row("SIGKILL", NOTHING, "nothing", "the last minute's learning",
+    Row("SIGKILL", NOTHING, "nothing", "baselines learnt in the last minute",
         "the next start continues incidents, notifications and attempts; no hook is called twice", "the write before the word", ("state/test_restarts.py::test_an_open_incident_goes_on_under_its_id", "restart/test_daemon_restarts.py::test_a_killed_daemon_does_not_call_the_hook_again", "notify/test_killed.py::test_killed_at", "state/test_journal.py::test_killed_at_any_moment", "state/test_worker.py::test_killed_after_something_was_done")),
-    Row("storms of SIGHUP", ALL, "a few times `reloaded`", NOTHING,
-        "the last one reads the newest text", "the signals that one waiting reload answers", ("faults/test_reload_faults.py::test_a_storm_of_sighups",)),
+    Row("storms of SIGHUP", ALL, "`reloaded` a few times", NOTHING,
+        "the last reload reads the newest file", "the signals that one waiting reload answers", ("faults/test_reload_faults.py::test_a_storm_of_sighups",)),
     Row("a reload while it starts", ALL, "`reloaded`, once it has started", NOTHING,
         "nothing to recover", "that restarts begin once: schedules would be due twice", ("faults/test_reload_faults.py::test_a_reload_while_it_starts", "restart/test_restarts.py::test_what_is_begun_twice_runs_once")),
     Row("its port is taken", "nothing: it does not start", "cause and remedy in two lines; exit status 2", NOTHING,
-        "by its supervisor's next start", "the error's words", ("test_daemon.py::test_a_taken_port_is_said_in_two_lines", "export/test_server.py::test_port_that_is_taken_is_said_with_a_way_out")),
-    Row("two instances with one state folder", "both watch", "the second: `state_not_kept`, and no restarts", "the second's state",
-        "when the first ends", "the lock on the folder", ("state/test_restarts.py::test_two_watchers_with_one_folder", "state/test_worker.py::test_two_with_one_folder")),
+        "when its supervisor starts it again", "the error's words", ("test_daemon.py::test_a_taken_port_is_said_in_two_lines", "export/test_server.py::test_port_that_is_taken_is_said_with_a_way_out")),
+    Row("two instances with one state folder", "both watch", "the second one: `state_not_kept`, and no restarts", "the second one's state",
+        "when the first one ends", "the lock on the folder", ("state/test_restarts.py::test_two_watchers_with_one_folder", "state/test_worker.py::test_two_with_one_folder")),
 )  # fmt: skip
 
 STRANGER = (
@@ -134,9 +134,9 @@ STRANGER = (
         "nothing to recover", "expressions that take time in proportion to the text", ("support/test_redaction.py::test_no_text_costs_the_square_of_its_length", "support/test_redaction.py::test_an_excerpt_is_cut_before_it_is_redacted")),
     Row("sends 2 MB of new series at each scrape", "all other targets", "`garbled` above 25,000 lines, 16 KiB a line or 128 labels", NOTHING,
         "nothing to recover", "a parser beside the event loop, one body at a time", ("sources/test_vllm.py::test_a_large_body_is_read_beside_the_event_loop[many bytes]", "sources/test_vllm.py::test_a_large_body_is_read_beside_the_event_loop[many lines]", "sources/test_vllm.py::test_what_computes_beside_the_loop_leaves_it_free_and_comes_one_by_one", "sources/test_exposition.py::test_what_is_far_beyond_an_engine_is_refused_in_a_sentence")),
-    Row("logs JSON that nests without end", ALL, "the other lines", "that line",
+    Row("logs JSON that nests endlessly", ALL, "the other lines are read", "that line",
         "at the next line", "an error of one line that is one line", ("sources/test_engine_log.py::test_a_line_that_cannot_be_understood_ends_nothing",)),
-    Row("names things with control characters", ALL, "escapes such as `\\x1b`", NOTHING,
+    Row("uses control characters in names", ALL, "escapes such as `\\x1b`", NOTHING,
         "nothing to recover", "the function that all text for people goes through", ("support/test_visible.py::test_controls_show_as_escapes", "support/test_visible.py::test_commands_show_them", "support/test_visible.py::test_the_log_shows_them")),
     Row("250 half-sent requests with large heads", ALL, "status 400", NOTHING,
         "nothing to recover", "the bounds of a head", ("export/test_slow_callers.py::test_a_head_has_so_many_fields_of_so_many_bytes", "export/test_slow_callers.py::test_one_request_buys_no_half_sent_one")),
@@ -146,13 +146,13 @@ STRANGER = (
         "nothing to recover", "the bounds of all numbers", ("sources/test_recording.py::test_numbers_beyond_all_observations_are_damage", "sources/test_vllm.py::test_a_length_that_no_model_has_is_unknown", "discovery/test_targets.py::test_a_bad_file_keeps_its_last_good_targets[a long number]")),
     Row("a client that is not a probe asks the gate", ALL, "`ok`, not recorded", NOTHING,
         "nothing to recover", "the address that a probe comes from", ("export/test_gate.py::test_only_what_may_be_a_probe_is_heard",)),
-    Row("a bearer in place of a password", ALL, "status 401", NOTHING,
+    Row("a bearer token instead of a password", ALL, "status 401", NOTHING,
         "nothing to recover", "that a token stands for a password only where there are tokens", ("export/test_passwords.py::test_without_tokens_a_bearer_stands_for_no_password",)),
     Row("a password is guessed from the operator's address", ALL, "status 429 to the guesser", NOTHING,
         "nothing to recover", "a check of each password before it is refused", ("export/test_passwords.py::test_guessing_is_slowed_down_and_locks_nobody_out",)),
 )  # fmt: skip
 
-PARTS = {"Targets": TARGET, "Host": HOST, "NVML": NVML, "Process": PROCESS, "Strangers": STRANGER}
+PARTS = {"Targets": TARGET, "Host": HOST, "NVML": NVML, "Process": PROCESS, "Untrusted input": STRANGER}
 
 
 def page() -> str:

@@ -42,7 +42,7 @@ TARGET = {
         "the connection's own share of a look's time",
         (Cut(HTTP, "connect_s = min(limits.connect_timeout_seconds, CONNECT_SHARE * seconds)", "connect_s = 1e9"),),
     ),
-    "accepts and says nothing": Removal(
+    "accepts connections and never answers": Removal(
         "the time-out of a look",
         (Cut(VLLM, "settings.connect_timeout_seconds, settings.timeout_seconds,", "settings.connect_timeout_seconds, 1e9,"),),
     ),
@@ -70,18 +70,18 @@ TARGET = {
         "the rule: another server is a new life of the same one",
         (Cut("signals/engine.py", "before is not None and self._is_another_server(before, sample)", "False"),),
     ),
-    "breaks TLS (a stranger's certificate)": Removal(
+    "breaks TLS (an untrusted certificate)": Removal(
         "the outcome of a failed handshake",
         (Cut(SESSION, 'return Reply("tls", f"the TLS handshake failed: {cause}")', "pass"),),
     ),
-    "its name flaps in DNS": Removal(
+    "its DNS name resolves only sometimes": Removal(
         "the three looks and 15 s: one is enough",
         (
             Cut("detectors/down_settings.py", "unreachable_looks: int = Field(3,", "unreachable_looks: int = Field(1,"),
             Cut("detectors/down_settings.py", "unreachable_seconds: float = Field(15.0,", "unreachable_seconds: float = Field(0.001,"),
         ),
     ),
-    "invents 10,000 series at each scrape": Removal(
+    "serves 10,000 new series at each scrape": Removal(
         "the end of a layout with its last user: all are kept",
         (Cut("sources/exposition.py", "Layout] = WeakValueDictionary()", "Layout] = dict()  # type: ignore"),),
     ),
@@ -209,11 +209,11 @@ STRANGER = {
         "the parser beside the event loop",
         (Cut(VLLM, "LOOP_BYTES_MAX, LOOP_LINES_MAX = 128 << 10, 4000", "LOOP_BYTES_MAX = LOOP_LINES_MAX = 1 << 40"),),
     ),
-    "logs JSON that nests without end": Removal(
+    "logs JSON that nests endlessly": Removal(
         "the error of one line",
         (Cut("support/json_text.py", "    except RecursionError:\n", "    except ZeroDivisionError:\n"),),
     ),
-    "names things with control characters": Removal(
+    "uses control characters in names": Removal(
         "the escapes",
         (Cut("support/visible.py", "return text.translate(_IN_LINES)", "return text"),),
     ),
@@ -233,7 +233,7 @@ STRANGER = {
         "the address that a probe comes from",
         (Cut("export/gate.py", "    return request.remote in {address[0] for *_, address in found}", "    return True"),),
     ),
-    "a bearer in place of a password": Removal(
+    "a bearer token instead of a password": Removal(
         "that there are tokens",
         (Cut("export/signed_in.py", " and guard is not None and guard.takes_tokens", " and guard is not None"),),
     ),

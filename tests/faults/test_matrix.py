@@ -13,8 +13,8 @@ ROWS = [row for rows in PARTS.values() for row in rows]
 
 CELLS = {
     "Targets": (
-        "refuses", "black hole", "says nothing", "drips", "1 GB", "garbage", "truncates", "redirects", "identity",
-        "TLS", "DNS", "10,000 series",
+        "refuses", "black hole", "never answers", "drips", "1 GB", "garbage", "truncates", "redirects", "identity",
+        "TLS", "DNS", "10,000 new series",
     ),
     "Host": (
         "clock", "suspended", "CPU", "memory", "descriptor", "full", "read-only", "fsync", "corrupted", "half-written",

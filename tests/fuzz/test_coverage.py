@@ -15,8 +15,8 @@ from tests.test_conventions import ROOT, SOURCES, tree
 from vllm_watch.clients import http_answer
 from vllm_watch.support import json_text, regular_file
 
-TABLE = "Every input, its limits"
-NO_READER = {"number of engines and callers"}
+TABLE = "every input, its limits"
+NO_READER = {"number of engines and clients"}
 
 ONE_WAY: dict[ModuleType, tuple[str, ...]] = {
     regular_file: ("read", "opened", "check"), http_answer: ("body", "beginning", "lines"), json_text: ("read",),

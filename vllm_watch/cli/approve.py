@@ -14,7 +14,7 @@ examples:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("incident", metavar="INCIDENT", help="the incident's id, as the page, the log and /api/v1/incidents have it")  # fmt: skip
+    parser.add_argument("incident", metavar="INCIDENT", help="the incident's id, from the page, the log or /api/v1/incidents")  # fmt: skip
     daemon_requests.add_daemon(parser)
 
 

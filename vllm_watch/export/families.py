@@ -23,22 +23,22 @@ FAMILIES: tuple[Family, ...] = (
 _HEAD = """\
 # Metrics
 
-Every family on `/metrics`, to query and alert on. The HELP text of a family has the rest, such as when it is absent. This page is made from the code
+Query and alert on these metric families of `/metrics`. Their HELP texts have the rest, such as when a family is absent. This page is generated
 (`python -m vllm_watch.export.families --markdown > docs/metrics.md`).
 
 - Units are base units: seconds, bytes, ratios from 0 to 1, degrees Celsius, hertz, watts. Counters end in `_total`; `_info` is 1;
-  all others without a type are gauges. Braces have the labels beyond those of the section.
-- **Unknown values are absent, never 0**: not exported by this vLLM, driver or GPU, not configured, or not seen yet.
-  To find absent values in a query, use `absent()` or `unless`.
-- Rates, quantiles and shares are over `vllm_watch_signal_window_seconds`: do not put `rate()` around a `_per_second`.
-- Age of a result: `time() - vllm_watch_target_last_observation_timestamp_seconds`.
-- Join identity with `* on (target) group_left (group, pod, node) vllm_watch_target_info`, and for GPUs with
+  all others without a type are gauges. Braces show labels in addition to those of the section.
+- **Unknown values are absent, never 0**: not exported by this vLLM, driver or GPU, not configured, or not observed yet.
+  If a query must distinguish unknown from 0, use `absent()` or `unless`.
+- Rates, quantiles and shares cover `vllm_watch_signal_window_seconds`: do not apply `rate()` to a `_per_second`.
+- The age of a result is `time() - vllm_watch_target_last_observation_timestamp_seconds`.
+- To add identity labels, use `* on (target) group_left (group, pod, node) vllm_watch_target_info`, and for GPUs with
   `* on (gpu) group_left (index, name, host) vllm_watch_gpu_info`.
-- Counters and histograms under "Engines, to add up" begin at 0 when the watcher first sees an engine and never decrease while
-  it runs: `rate()` and `sum()` them over engines. `signals: {totals: false}` removes them.
-- Join with vLLM's own series, if `instance` is the address that Prometheus scrapes:
+- Counters and histograms under "Engine totals" begin at 0 when the watcher first sees an engine, and never decrease while
+  the watcher runs: apply `rate()` and `sum()` over engines. `signals: {totals: false}` removes them.
+- To join with vLLM's own series, if `instance` is the address that Prometheus scrapes:
   `vllm:num_requests_running * on (instance) group_left (target, group) label_replace(vllm_watch_target_info, "instance", "$1", "address", "(.+)")`.
-- A summary has quantiles only. A quantile within the lowest bucket is interpolated; page and `top` show `< 300 ms` there.
+- Summaries have only quantiles. A quantile within the lowest bucket is interpolated; the page and `top` then show `< 300 ms`.
 
 `otlp: {endpoint: "http://collector:4318/v1/metrics"}` ([keys](configuration.md#otlp)) pushes the same to an OpenTelemetry collector, counters as cumulative
 sums, the rest as gauges; the latency histograms also as `gen_ai.server.request.duration`, `gen_ai.server.time_to_first_token` and
@@ -53,10 +53,10 @@ _OF_ALL = re.compile(
 )
 """Phrases that the page drops, because its head states them once."""
 _SECTIONS = (
-    ("The watcher", (*WATCHER_FAMILIES, *WEB_FAMILIES)), ("Its memory", STORE_FAMILIES),
+    ("The watcher", (*WATCHER_FAMILIES, *WEB_FAMILIES)), ("State folder", STORE_FAMILIES),
     ("Notifications", NOTIFIER_FAMILIES), ("Targets", TARGET_FAMILIES), ("Incidents", INCIDENT_FAMILIES),
     ("Restarts", (*RESTART_WATCHER_FAMILIES, *RESTART_FAMILIES)),
-    ("Engines", ENGINE_FAMILIES), ("Engines, to add up", TOTAL_FAMILIES), ("Sources", SOURCE_FAMILIES), ("GPUs", GPU_FAMILIES),
+    ("Engines", ENGINE_FAMILIES), ("Engine totals", TOTAL_FAMILIES), ("Sources", SOURCE_FAMILIES), ("GPUs", GPU_FAMILIES),
 )  # fmt: skip
 
 

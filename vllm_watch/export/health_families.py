@@ -29,7 +29,7 @@ STORE_FAMILIES: tuple[Family, ...] = (
     ),
     Family(
         name="vllm_watch_store_errors_total", kind="counter", scope="watcher", labels=("reason",),
-        help="Attempts to use the state folder that failed, by how: full, not_writable, refused (another "
+        help="Failed uses of the state folder, by reason: full, not_writable, refused (another "
              "vllm-watch holds it, or a newer one wrote it), damaged, entry (one entry could not be used), io.",
         absent="Absent without a state folder; a reason that never occurred is absent.", series=_store_errors,
     ),
@@ -49,13 +49,13 @@ def _web_last_success(board: Any) -> float | None:
 WEB_FAMILIES: tuple[Family, ...] = (
     Family(
         name="vllm_watch_web_config_reload_successful", kind="gauge", scope="watcher",
-        help="1 where the web configuration and its certificates are used as their files are now; 0 where they "
-             "are not usable and the ones before go on.",
+        help="1 if the web configuration and its certificates are those of the current files; 0 if these are "
+             "not usable and the previous ones stay in use.",
         absent="Absent without a web configuration.", value=_web_ok,
     ),
     Family(
         name="vllm_watch_web_config_last_reload_success_timestamp_seconds", kind="gauge", scope="watcher",
-        help="Unix time at which the web configuration or its certificates were last taken over.",
+        help="Unix time at which the web configuration or its certificates were last loaded.",
         absent="Absent without a web configuration.", value=_web_last_success,
     ),
 )  # fmt: skip
@@ -94,8 +94,8 @@ _NO_NOTIFIER = "Absent where no notifier is configured."
 NOTIFIER_FAMILIES: tuple[Family, ...] = (
     Family(
         name=_N + "notifications_total", kind="counter", scope="watcher", labels=("notifier", "outcome"),
-        help="Messages by how they ended: sent, failed (a try; it is tried again), and dropped (given up: "
-             "too old, too many, or refused).",
+        help="Messages by outcome: sent, failed (one try, which is repeated), and dropped (too old, too many, "
+             "or refused).",
         absent=_NO_NOTIFIER, series=_outcomes,
     ),
     Family(
@@ -104,11 +104,11 @@ NOTIFIER_FAMILIES: tuple[Family, ...] = (
     ),
     Family(
         name=_N + "notifier_failing", kind="gauge", scope="watcher", labels=("notifier",),
-        help="1 where the last try failed, else 0.", absent=_NO_NOTIFIER + " Absent until the first try.", series=_failing,
+        help="1 if the last try failed, else 0.", absent=_NO_NOTIFIER + " Absent until the first try.", series=_failing,
     ),
     Family(
         name=_N + "notifications_last_success_timestamp_seconds", kind="gauge", scope="watcher", labels=("notifier",),
-        help="Unix time of the last message that was taken.",
+        help="Unix time of the last message that was delivered.",
         absent=_NO_NOTIFIER + " Absent until one was, since the watcher began.", series=_notifier_last_success,
     ),
 )  # fmt: skip

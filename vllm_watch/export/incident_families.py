@@ -61,19 +61,19 @@ INCIDENT_FAMILIES: tuple[Family, ...] = (
     ),
     Family(
         name="vllm_watch_incident_began_timestamp_seconds", kind="gauge", scope="incidents", labels=_LABELS,
-        help="Unix time since which the trouble of the incident of vllm_watch_incident_open lasts, as the page shows it: "
-             "the first bad scrape, which is before the incident was opened.",
+        help="Unix time of the first bad scrape of the incident of vllm_watch_incident_open, as the page shows it; "
+             "it is before the incident was opened.",
         absent=_NONE_OPEN, series=lambda entry: _oldest(entry, lambda each: each.began_t),
     ),
     Family(
         name="vllm_watch_incident_recovering", kind="gauge", scope="incidents", labels=_LABELS,
-        help="1 while the trouble of the incident of vllm_watch_incident_open is not seen any more and the incident "
-             "closes if it stays away, else 0.",
+        help="1 while the fault of the incident of vllm_watch_incident_open is gone and the incident "
+             "closes unless it returns, else 0.",
         absent=_NONE_OPEN, series=_recovering,
     ),
     Family(
         name="vllm_watch_incident_restart_advised", kind="gauge", scope="incidents", labels=_LABELS,
-        help="1 where a restart is known to cure the cause of the incident of vllm_watch_incident_open, else 0.",
+        help="1 if a restart is known to cure the cause of the incident of vllm_watch_incident_open, else 0.",
         absent=_NONE_OPEN, series=_advised,
     ),
     Family(

@@ -86,7 +86,7 @@ RESTART_FAMILIES: tuple[Family, ...] = (
     ),
     Family(
         name="vllm_watch_restarts_blocked_total", kind="counter", scope="target", labels=("blocker",),
-        help="Times that a check of the guard began to refuse or to hold back a request for a restart, by check; "
+        help="Number of times that a check began to refuse or delay a request for a restart, by check; "
              "approval: it waits for a person.",
         absent="A check that never refused is absent; counted since the watcher began.", series=_blocked,
     ),
@@ -101,7 +101,7 @@ RESTART_FAMILIES: tuple[Family, ...] = (
     ),
     Family(
         name=_R + "breaker_open", kind="gauge", scope="target",
-        help="1 where the last restart did not help and only a person may try again, else 0.",
+        help="1 if the last restart did not help and only a person may try again, else 0.",
         absent=_OFF, value=_breaker,
     ),
     Family(

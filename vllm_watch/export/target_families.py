@@ -92,7 +92,7 @@ TARGET_FAMILIES: tuple[Family, ...] = (
     ),
     Family(
         name=_TARGET + "health_status_code", kind="gauge", scope="target",
-        help="HTTP status of the target's /health when it was last asked; a hung engine still returns 200.",
+        help="HTTP status of the last request to the target's /health; a hung engine still returns 200.",
         absent="Absent where /health did not answer or was not asked.",
         value=lambda entry: _signal("health_status", entry),
     ),
@@ -127,7 +127,7 @@ TARGET_FAMILIES: tuple[Family, ...] = (
     ),
     Family(
         name="vllm_watch_detector_partly_blind", kind="gauge", scope="target", labels=("detector",),
-        help="1 where the detector finds less, or later, for lack of something on this target, else 0.",
+        help="1 if the detector finds less, or later, because this target lacks some data, else 0.",
         absent="Absent until enough scrapes have shown the target's exports.", series=partial(_sight, "partly"), few=True,
     ),
 )  # fmt: skip
@@ -141,17 +141,17 @@ SOURCE_FAMILIES: tuple[Family, ...] = (
     ),
     Family(
         name=_SOURCE + "duration_seconds", kind="gauge", scope="source",
-        help="Seconds that the last call to the source took, whatever it brought.",
+        help="Seconds that the last call to the source took, successful or not.",
         absent="Absent until the first call.", value=attrgetter("duration_seconds"),
     ),
     Family(
         name=_SOURCE + "calls_total", kind="counter", scope="source",
-        help="Calls to the source that ended, well or not.",
+        help="Finished calls to the source, successful or not.",
         absent="Absent until the first call.", value=attrgetter("calls"),
     ),
     Family(
         name=_SOURCE + "errors_total", kind="counter", scope="source", labels=("reason",),
-        help="Calls to the source that failed, by how (the outcomes of vllm_watch_target_scrape_outcome; hung, error).",
+        help="Failed calls to the source, by reason (the outcomes of vllm_watch_target_scrape_outcome; hung, error).",
         absent="A reason that never occurred is absent.", series=by_label("errors"),
     ),
 )  # fmt: skip
