@@ -128,7 +128,7 @@ HOST = {
     "disk fails (EIO)": WAITS,
     "slow fsync": Removal(
         "the queue: rows are written where they are put",
-        (Cut(WORKER, "_bound(rows, LEARNT_MAX if learnt else ROWS_MAX)\n            self._wake_thread()", "write(self._connected())"),),
+        (Cut(WORKER, "_bound(rows, LEARNT_MAX if waits else ROWS_MAX)\n            self._wake_thread()", "write(self._connected())"),),
     ),
     "state or journal corrupted": Removal(
         "the check of the file as it is opened",
