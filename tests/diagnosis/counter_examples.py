@@ -5,6 +5,13 @@ settings and prose as vLLM, its users and the libraries write them.
 """
 
 COUNTER_EXAMPLES: dict[str, str] = {
+    "nccl_init_failure/oneCCL": "oneCCL: CCL_WARN value of CCL_ATL_TRANSPORT changed to be ofi",
+    "nccl_init_failure/Error while creating shared memory segment /dev/shm/nccl": "NCCL INFO Creating shared memory segment /dev/shm/nccl-F9ffgB (size 9637888)",
+    "kv_transfer/NIXL": "INFO 10-16 17:22:56 [nixl_connector.py:815] Remote NIXL agent has the same engine ID",
+    "engine_dead/probe failed: ": "Normal  Started  18s  kubelet  Started container vllm-openai",
+    "unknown/does not exist": "LoRA adapter `sql` does not exist.",
+    "unknown/m vllm.": "CMD: python3 -m vllm.entrypoints.openai.api_server",
+    "unknown/tool choice requires": '"auto" tool choice has been enabled please note that the parallel_tool_calls client option will be ignored.',
     "xid_or_gpu_lost/Engine reset: engine_class": "xe 0000:03:00.0: [drm] GT0: engine_class=ccs is ready",
     "cpu_ram_oom_killed/ray-oom-prevention": "see https://docs.ray.io/en/latest/ray-core/scheduling/resources.html",
     "disk_full/low on resource: ": "The node was low on resource: pids",

@@ -134,6 +134,9 @@ FIRST: dict[str, tuple[str, ...]] = {
         "RuntimeError: [/pytorch/third_party/gloo/gloo/transport/tcp/unbound_buffer.cc:81] Timed out waiting 1800000ms for recv operation to complete",
     ),
     "nccl_init_failure": (
+        "oneCCL: ze_call.cpp:28 do_call: EXCEPTION: ze error at zeMemOpenIpcHandle,",  # vllm #41663
+        "Error while creating shared memory segment /dev/shm/nccl-F9ffgB (size 9637888)",  # production-stack #276
+        "2025-04-23T03:35:43.390Z  INFO dynamo_engine_vllm::worker: VLLM: Failed: /workspace/csrc/custom_all_reduce.cuh:368 'invalid argument'",  # ai-dynamo/dynamo #787
         "torch.distributed.DistNetworkError: Failed to recv, got 0 bytes. Connection was likely closed. Did the remote server shutdown or crash?",
         "[rank1]: EI0009: [PID: 2225827] 2025-09-24-20:59:48.119.066 Transport init error. Reason: [Create][DestLink]Create Dest error!",  # vllm-ascend #3162
         "ERR02200 DIST call hccl api failed.",  # vllm-ascend #1704
@@ -283,6 +286,7 @@ FIRST: dict[str, tuple[str, ...]] = {
         "ValueError: the prompt has 9000 tokens, more than max_model_len=8192",
     ),
     "kv_transfer": (
+        "(Worker_DP0_EP0 pid=2823482) ERROR 10-16 17:22:56 [nixl_connector.py:815] RuntimeError: Remote NIXL agent engine ID mismatch. Expected 46126a31-6b81_dp0,received 96b1c4ff-9edf_dp0.",  # vllm #27083
         "(Worker_TP0_EP0 pid=865) ERROR 05-01 15:00:23 [nixl_connector.py:1263] NIXL transfer failure: handshake_setup_failed | Context: {'failure_type': 'handshake_setup_failed', 'request_id': None, 'engine_id': 'c92321f8', 'remote_engine_id': 'b6b76ae8'}",
         "ERROR 01-09 12:04:06 [nixl_connector.py:2281] NIXL transfer setup/initiation failed for request r1. Marking blocks as invalid.",
         "ERROR 01-09 12:04:08 [nixl_connector.py:1184] Handshake with remote_engine failed",
@@ -308,6 +312,8 @@ FIRST: dict[str, tuple[str, ...]] = {
         "(EngineCore_DP0 pid=3747544) WARNING 09-24 16:35:21 [nixl_connector.py:1048] Releasing expired KV blocks for request cmpl-3da205a6 which were retrieved by 0 decode worker(s) within 120 seconds.",
     ),
     "engine_dead": (
+        'Warning  Unhealthy  3s (x3 over 13s)  kubelet  Startup probe failed: Get "http://10.244.0.13:8000/health": dial tcp 10.244.0.13:8000: connect: connection refused',  # aibrix #1054
+        "11s  Warning  BackOff  pod/workspace-llama-0  Back-off restarting failed container workspace-llama in pod workspace-llama-0_default(9078)",  # kaito #1609
         "Bus error (core dumped)",
         "(EngineCore_DP0 pid=196) ERROR 12-01 15:20:18 [core.py:845] EngineCore encountered a fatal error.",
         "vllm.engine.async_llm_engine.AsyncEngineDeadError: Task finished unexpectedly. This should never happen!",

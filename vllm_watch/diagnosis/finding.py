@@ -30,13 +30,23 @@ class Finding:
     phase: int  # progress of the start
     at: int = 0  # offset in the line
     chain: int = 0  # exceptions that Python links share one number
+    process: str = ""  # its prefix, "" where a line has none
     before: str = ""  # earlier lines, to recognise a failed assertion
+    frames: tuple[str, ...] = ()  # "file function", the innermost first
     tail: list[str] = field(default_factory=list)
     hints: list[str] = field(default_factory=list)
 
     @property
     def text(self) -> str:
         return "\n".join((self.line, *self.tail))
+
+    @property
+    def joined(self) -> str:
+        """The text, where a terminal cut lines with a prefix into pieces."""
+        if not self.tail or self.line[:1] != "(" or self.tail[0][:1] == "(":
+            return self.text
+        end = next((at for at, each in enumerate(self.tail) if each[:1] == "("), None)
+        return "".join((self.line, *self.tail[:end]))
 
     @property
     def order(self) -> tuple[int, int, int]:
@@ -46,7 +56,9 @@ class Finding:
     def says_more_than(self, first: "Finding") -> bool:
         """Return True if it explains the same error in more detail."""
         linked = self.chain == first.chain or (
-            first.rule.header and 0 <= self.number - first.number <= OUTPUT_LINES
+            first.rule.header
+            and self.process == first.process
+            and 0 <= self.number - first.number <= OUTPUT_LINES
         )
         return linked and self.rule.rank < first.rule.rank
 

@@ -35,6 +35,7 @@ class Life:
     traced: tuple[int, str] | None = None  # the first line of a traceback
     warned: tuple[int, str] | None = None  # the first WARNING: line number, line
     progress: tuple[int, str] | None = None  # the last line that showed a phase
+    ended: tuple[int, str] | None = None  # the line before the first that a dead process leaves
     captured: tuple[int, str] | None = None  # the last frame of a CUDA graph capture
     lived_with: tuple[int, str] | None = None  # an error that the engine survived
     progress_lines: int = 0  # reports of tokens since the last finding
@@ -77,8 +78,8 @@ class Life:
         if own is not None:
             facts["memory_is_own" if own else "memory_of_others"] = 1
         log = "\n".join(parts)[:EVIDENCE_CHARACTERS_MAX]
-        message = of.text[:EVIDENCE_CHARACTERS_MAX]
-        return Evidence(message, log, facts, phase, self.ready or self.serving)
+        message = f"{of.text}\n{of.joined}"[:EVIDENCE_CHARACTERS_MAX]
+        return Evidence(message, log, facts, phase, self.ready or self.serving, of.frames)
 
     def add(self, found: Finding) -> bool:
         """Keep the finding, unless its class is full or a requested stop explains it; return True if kept."""
@@ -109,7 +110,7 @@ class Life:
             over = failure == UNKNOWN and not self.dead
             left = [each for each in found if not (over or (healed and each.rule.heals))]
             if left != found:
-                self._live_with(found[0])
+                self._live_with(finding.root(found))
             if left:
                 self.findings[failure] = left
             else:

@@ -32,7 +32,7 @@ IGNORED = ("Exception ignored in", "_report_usage_worker")
 
 MARKS: dict[str, tuple[str, ...]] = {
     "banner": ("vLLM API server version", "  version "),
-    "ready": ("Application startup complete", "Uvicorn running on", "Starting vLLM API server on"),
+    "ready": ("Application startup complete", "Uvicorn running on", "Starting vLLM API server"),
     "serving": ("throughput:", '" 200', "Finished request"),
     "request": ('"POST /v1/', '"POST /generate'),
     "stop": (
@@ -42,6 +42,11 @@ MARKS: dict[str, tuple[str, ...]] = {
         "SIGTERM received",
         "Received SIGTERM",
         "KeyboardInterrupt",
+    ),
+    "end": (
+        "to clean up at shutdown",
+        "destroy_process_group() was not called",
+        "nanobind: leaked",
     ),
     "warning": ("WARNING", "Warning:"),
     "error": ("ERROR", "CRITICAL", "Error", "Exception", "Traceback"),

@@ -144,7 +144,7 @@ FAILURES = (
         why="Whether the model is too large for this GPU, or another process (often the container before this one) still held memory, only the log's own sums can show; where another held it, the same start works unchanged once that is freed.",
         cures=(
             cure("first see whether another process holds GPU memory; if so, free it and start again unchanged", "nvidia-smi --query-compute-apps=pid,used_memory,name --format=csv"),
-            cure("if none does, allow shorter requests (the message names the length that fits)", None, when(r"estimated maximum model length|stored in KV\s+cache\s*\(")),
+            cure("if none does, allow shorter requests (the message names the length that fits)", None, when(r"estimated maximum model length|stored in KV\s+cache\s*\(|Gi?B KV\s+cache is needed")),
         ),
         deterministic=False,
         variants=(
@@ -203,7 +203,7 @@ FAILURES = (
         slug=RUNTIME,
         sentence="GPU memory ran out while requests were served",
         why="The engine came up, and a step needed more than was left outside the KV cache. A restart gives the memory back; if it comes again after hours, something outside the KV cache grows.",
-        cures=(*_LOOK, _SMALLER_STEP, cure("leave more memory outside the KV cache: lower --gpu-memory-utilization by 0.05", None, when(serving=True, facts=("!unified_memory",)))),
+        cures=(*_LOOK, _SMALLER_STEP, cure("leave more memory outside the KV cache: lower --gpu-memory-utilization by 0.05", None, when(facts=("!unified_memory",), phases=(5,)))),
         deterministic=False,
         variants=(_ON_UNIFIED, _NOT_OUT, _WAKING),
         numbers=memory_numbers.out_of_memory,

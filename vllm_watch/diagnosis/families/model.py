@@ -230,6 +230,12 @@ FAILURES = (
                 cures=(cure("take a newer tokenizers (with the Transformers that this vLLM allows)", "python -m pip check", when(r"untagged enum")),),
             ),
             Variant(
+                when=when(r"TokenizersBackend.{0,20}has no attribute|all_special_tokens_extended"),
+                sentence="this vLLM uses an attribute of tokenizers that transformers 5 no longer has",
+                why="The tokenizer's files are not at fault.",
+                cures=(cure("take a vLLM release that runs on transformers 5, or install transformers 4", "pip install 'transformers<5'", when(r"TokenizersBackend|tokens_extended")),),
+            ),
+            Variant(
                 when=when(r"has no attribute"),
                 sentence="the tokenizer lacks a feature that this vLLM (or the model's own code) needs",
                 why="Often an attribute that one version of Transformers removed is used by this vLLM, or by the model's own code.",

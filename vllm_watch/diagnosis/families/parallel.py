@@ -30,11 +30,13 @@ RULES = (
     rule(NCCL_TIMEOUT, "milliseconds before timing out", "Some NCCL operations have failed or timed out", "Heartbeat monitor timed out!", "Timeout at NCCL work", "Timeout waiting for key: default_pg", rank=Rank.GENERAL),
     rule(NCCL_TIMEOUT, "Timed out waiting", "Wait timeout", "wait timeout", pattern=r"[Tt]imed out waiting \d+ ?ms for (?:send|recv) operation|[Ww]ait timeout after \d+ ?ms", rank=Rank.GENERAL),
     rule(NCCL, "ncclUnhandledCudaError", "ncclSystemError", "ncclInternalError", "ncclInvalidUsage", "ncclInvalidArgument", rank=Rank.GENERAL),
-    rule(NCCL, "NCCL error", "NCCL Error", "RCCL error", pattern=r"(?:(?:NCCL|RCCL) [eE]rror(?: in)?:? |NCCL error in:|NCCL Error \d)(?!.{0,300}remote process exited)", rank=Rank.GENERAL),
+    rule(NCCL, "NCCL error", "NCCL Error", "RCCL error", pattern=r"(?:(?:NCCL|RCCL) [eE]rror(?: in)?:? |NCCL error in:|NCCL Error \d)(?!.{0,300}remote process exited)", rank=Rank.GENERAL, header=True),
     rule(NCCL, "ncclCommInitRank", "ncclGetUniqueId", "ncclCommInitRankConfig", pattern=r"nccl(?:CommInitRank|CommInitRankConfig|GetUniqueId)\b.{0,800}(?:fail|error)", rank=Rank.GENERAL),
     rule(NCCL, "EI00", "EJ00", "ERR02200", "HCCL", "hccl", pattern=r"\bE[IJ]00\d\d\b|ERR02200|[Hh][Cc][Cc][Ll](?: \w{1,20}){0,3} (?:error|failed)|call hccl api failed", rank=Rank.GENERAL),
-    rule(NCCL, "Duplicate GPU detected", "DistBackendError", "Error while creating shared memory segment /dev/shm/nccl", "Bootstrap : no socket interface found", "No socket interface found", pattern=r"Duplicate GPU detected|DistBackendError(?!.{0,300}remote process exited)|Error while creating shared memory segment /dev/shm/nccl|[Nn]o socket interface found", rank=Rank.GENERAL),
-    rule(NCCL, "custom_all_reduce.cuh", pattern=r"Cuda error \S{0,200}custom_all_reduce\.cuh:\d+"),
+    rule(NCCL, "oneCCL", "zeMemOpenIpcHandle", "ccl::", pattern=r"oneCCL: .{0,200}(?:EXCEPTION|rror)|zeMem\w{0,40}IpcHandle|ccl::v1::exception"),
+    rule(NCCL, "Error while creating shared memory segment /dev/shm/nccl", "shmOpen", "shm_open", pattern=r"Error while creating shared memory segment /dev/shm/nccl|(?:shmOpen|shm_open).{0,80}(?:failed|[Ee]rror)"),
+    rule(NCCL, "Duplicate GPU detected", "DistBackendError", "Bootstrap : no socket interface found", "No socket interface found", pattern=r"Duplicate GPU detected|DistBackendError(?!.{0,300}remote process exited)|[Nn]o socket interface found", rank=Rank.GENERAL, header=True),
+    rule(NCCL, "custom_all_reduce.cuh", pattern=r"(?:Cuda error|Failed:) \S{0,200}custom_all_reduce\.cuh:\d+", quiet=True),
     rule(NCCL, "NCCL WARN", pattern=r"NCCL WARN .{0,800}(?:[Ff]ailed|[Ee]rror|out of memory|[Tt]imeout|No route|refused)", rank=Rank.SYMPTOM),
     rule(NCCL, "connectFullMesh", "DistStoreError", "DistNetworkError", "RendezvousConnectionError", "waiting for clients", pattern=r"Gloo connectFullMesh failed|DistStoreError|DistNetworkError: (?!.{0,800}(?:EADDRINUSE|Broken pipe|got 0 bytes|reset by peer))|RendezvousConnectionError|waiting for clients\. \d+/\d+ clients joined", rank=Rank.GENERAL),
     rule(NCCL, "ncclRemoteError", "remote process exited", "Connection closed by peer", "reset by peer", "got 0 bytes", "Broken pipe", pattern=r"ncclRemoteError|remote process exited|(?:gloo|TCPStore|DistNetworkError).{0,800}(?:Connection closed by peer|reset by peer|got 0 bytes|Broken pipe)", rank=Rank.SYMPTOM),
@@ -61,10 +63,11 @@ RULES = (
 
 _OTHER_PORT = r"zmq|ZMQ|NIXL|nixl|side.channel|EADDRINUSE|TCPStore|server socket has failed to listen|master.port|rpc.port|ompi|mooncake"
 _ASCEND = r"HCCL|hccl|\bE[IJ]00\d\d|ERR02200|\bNPU|(?:\b|_)npu(?:\b|_)"
+_XPU = r"oneCCL|zeMem\w*IpcHandle|ccl::v1|ZE_RESULT|XPU|xccl"
 _DEBUG = cure(
     "run again with NCCL's own log, and read the first WARN of each rank",
     "NCCL_DEBUG=INFO vllm serve …",
-    when(lacks=_ASCEND),
+    when(lacks=rf"{_ASCEND}|{_XPU}"),
 )
 
 FAILURES = (
@@ -137,6 +140,28 @@ FAILURES = (
                 cures=(cure("let NCCL do it", "--disable-custom-all-reduce", when(r"custom_all_reduce")),),
             ),
             Variant(
+                when=when(r"shared memory segment|shmOpen|shm_open"),
+                sentence="NCCL could not create its shared memory: /dev/shm is full, too small or not there",
+                why="Docker gives a container 64 MiB of it, and each pair of ranks needs some.",
+                cures=(cure("see how large and how full it is, from inside the container", "df -h /dev/shm"), cure("give the container shared memory (Kubernetes: an emptyDir with medium Memory at /dev/shm)", "docker run --ipc=host …   (or --shm-size=16g)", when(r"shared memory segment|shm_?[Oo]pen"))),
+            ),
+            Variant(
+                when=when(_XPU),
+                sentence="oneCCL could not share memory between the Intel GPUs",
+                why="One GPU's memory could not be opened from another's process: a matter of driver, compute runtime and the GPUs' link, not of the size of memory.",
+                cures=(
+                    cure("see the GPUs and the versions of driver and compute runtime", "clinfo -l; dpkg -l | grep -i -E 'level-zero|intel-opencl|libze'"),
+                    cure("try another way to exchange memory handles", "CCL_ZE_IPC_EXCHANGE=sockets   (or pidfd, drmfd)", when(r"(?i)IpcHandle")),
+                    cure("see whether one GPU alone works", "--tensor-parallel-size 1", when(_XPU)),
+                ),
+            ),
+            Variant(
+                when=when(r"HcclGetRootInfo|hccl|HCCL|EJ0003", seen=r"EJ0003|Failed to bind the IP port|bound already|nic listen start failed"),
+                sentence="HCCL could not listen on its port: another process of this host uses it",
+                why="HCCL takes ports from 60000 on; two jobs on one host need ranges of their own.",
+                cures=(cure("see who listens there", "ss -ltnp | grep ':60[0-9][0-9][0-9]'"), cure("give this job a range of its own", "HCCL_IF_BASE_PORT=61000", when(seen=r"EJ0003|bind the IP port|bound already"))),
+            ),
+            Variant(
                 when=when(_ASCEND),
                 sentence="HCCL could not set up (or lost) communication between the NPUs",
                 why="The code (EI…, EJ…, ERR…) names the call; the line after it often has HCCL's own cause and solution.",
@@ -178,6 +203,14 @@ FAILURES = (
             cure("install the same Ray and Python on every node", "ray --version", when(r"Version mismatch")),
         ),
         deterministic=False,
+        variants=(
+            Variant(
+                when=when(r"No available node types.{0,80}'node:\d"),
+                sentence="Ray has no node of the address that vLLM asks for, or that node has too little left",
+                why="vLLM asks for its own node by address: on hosts with several networks, VLLM_HOST_IP and the address with which Ray was started must be the same.",
+                cures=(cure("compare the addresses of Ray's nodes with the one in the line", "ray status; ray list nodes"), cure("start Ray and vLLM with the same address, on every node", "VLLM_HOST_IP=IP ray start --node-ip-address=IP …", when(r"'node:\d"))),
+            ),
+        ),
     ),
     Failure(
         slug=PORT,

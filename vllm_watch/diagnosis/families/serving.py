@@ -34,6 +34,7 @@ RULES = (
     rule(DEAD, "EngineCore", "ngine core", pattern=r"EngineCore encountered (?:a fatal error|an issue)|EngineCore failed to start|EngineCore hit an exception|[Ww]aiting for engine core proc|Engine core initialization failed|EngineCore.{0,40}died|[Ee]ngine core proc .{0,60}died", rank=Rank.DEATH),
     rule(DEAD, "EngineDeadError", "EngineGenerateError", "ngine process", "Engine loop", "ngine is dead", "ngine is already dead", "Task finished unexpectedly", "ackground loop", "Engine iteration timed out", "Engine background task failed", pattern=r"Engine background task failed|\b\w*EngineDeadError|EngineGenerateError|[Ee]ngine process .{0,40}(?:died|failed to start)|Engine loop (?:is not running|has died)|[Ee]ngine is (?:already )?dead|Task finished unexpectedly|[Bb]ackground loop (?:has errored|is not running|is stopped)|Engine iteration timed out", rank=Rank.DEATH),
     rule(DEAD, "failed liveness probe", "failed startup probe", rank=Rank.DEATH, quiet=True),
+    rule(DEAD, "probe failed: ", "Back-off restarting failed container", "CrashLoopBackOff", pattern=r"(?:Startup|Readiness|Liveness) probe failed: |Back-off restarting failed container|CrashLoopBackOff", rank=Rank.DEATH, quiet=True),
     rule(DEAD, "code", "Code", pattern=r"[Ee]xit(?:ed)?(?: with)?(?: exit)? [Cc]ode:? {0,8}13[2-9]\b", rank=Rank.DEATH, quiet=True, numeric=True),
     rule(UNKNOWN, "pciehp", "device inaccessible", "AER: ", "blocked for more than", "Hardware Error", pattern=r"pciehp .{0,80}(?:Link Down|Card not present)|device inaccessible|AER: .{0,60}[Uu]ncorrect|task \S+ blocked for more than \d+ seconds|\[Hardware Error\]", rank=Rank.SYMPTOM, quiet=True),
     rule(UNKNOWN, "NVRM: ", pattern=r"NVRM: .{0,200}(?:[Ff]ailed|[Ee]rror|NV_ERR_)", rank=Rank.SYMPTOM, quiet=True),
@@ -63,6 +64,15 @@ FAILURES = (
                 sentence="the driver reset an engine of the Intel GPU, because a kernel hung on it",
                 why="The process that used it lost its work there.",
                 cures=(cure("see the driver's own report", "dmesg -T | grep -i -E 'xe |i915'"),),
+            ),
+            Variant(
+                when=when(r"HSA_STATUS|Memory access fault by GPU|hipError", seen=r"(?i)aiter"),
+                sentence="a kernel of AITER (AMD's kernel library) failed on the GPU",
+                why="Such a kernel reads or writes memory that is not its own: a bug of this kernel for these shapes, not a lack of memory.",
+                cures=(
+                    cure("compute experts without it", "VLLM_ROCM_USE_AITER_MOE=0", when(seen=r"(?i)aiter\S{0,40}moe")),
+                    cure("serve without AITER, or with another release of it", "VLLM_ROCM_USE_AITER=0", when(seen=r"(?i)aiter")),
+                ),
             ),
             Variant(
                 when=when(r"HSA_STATUS|Memory access fault by GPU|Memory critical error|hipError|amdgpu"),
@@ -124,13 +134,13 @@ FAILURES = (
                 cures=(cure("multiply without DeepGEMM", "VLLM_USE_DEEP_GEMM=0", when(seen=r"jit_kernels|deep_?gemm|fp8_gemm")), cure("search the library's issues for the assertion and its file")),
             ),
             Variant(
-                when=when(seen=r"core/sched/|kv_cache_manager|kv_connector|offload\w{0,40}/|num_new_tokens|schedule\(\)"),
+                when=when(frames=r"core/sched/|kv_cache_manager|kv_connector|kv_transfer|offload"),
                 sentence="an assertion failed in the scheduler or a KV connector: a bug of this release, or of the connector",
                 why="The engine ends with it, and the requests in flight are lost.",
                 cures=(
                     cure("restart the engine", None, when(serving=True)),
                     cure("search vLLM's issues for the assertion and its file"),
-                    cure("if it comes again, serve without the KV connector (offload, LMCache, NIXL)", None, when(seen=r"kv_connector|offload\w{0,40}/|lmcache|nixl")),
+                    cure("if it comes again, serve without the KV connector (offload, LMCache, NIXL)", None, when(frames=r"kv_connector|kv_transfer|offload|lmcache|nixl")),
                 ),
             ),
         ),
@@ -155,6 +165,7 @@ FAILURES = (
                     cure("skip the profiling of images and videos", "--skip-mm-profiling", when(r"Encoder cache will be initialized")),
                     cure("see whether weights are still being read (disk, network)", "iostat -x 5", when(phases=(1,))),
                     cure("see how far the ranks come in connecting to each other", "NCCL_DEBUG=INFO vllm serve …", when(r"parallel_state|world_size|nccl|NCCL|rank \d")),
+                    cure("see whether the GPUs' direct copies are what hangs (IOMMU or ACS on the PCIe path breaks them)", "NCCL_P2P_DISABLE=1 vllm serve … --disable-custom-all-reduce", when(r"world_size=(?!1\b)|nccl==")),
                     cure("see whether a compilation goes on", "top -H -p PID_OF_WORKER", when(r"compil|[Cc]apturing|torch\.compile|[Aa]utotun|Graph")),
                 ),
             ),
@@ -166,7 +177,22 @@ FAILURES = (
         why="These lines are only the consequences; the cause was written by the engine core or a worker, before them.",
         variants=(
             Variant(
-                when=when(r"failed (?:liveness|startup) probe", seen=r"probe failed: HTTP probe failed with statuscode: (?:401|403|404|405)"),
+                when=when(r"Back-off restarting|CrashLoopBackOff"),
+                sentence="Kubernetes starts a container that ends again and again; events do not show why it ends",
+                why="Failed probes beside it follow from that.",
+                cures=(cure("read the log of the container before", "kubectl logs --previous POD"), cure("see its exit code and reason (OOMKilled, Error)", "kubectl describe pod POD")),
+            ),
+            Variant(
+                when=when(r"(?:Startup|Readiness|Liveness) probe failed: ", lacks=r"failed (?:liveness|startup) probe|statuscode: (?:401|403|404|405)"),
+                sentence="Kubernetes asked the server, and it did not answer (yet)",
+                why="While a start loads weights and compiles, that is normal; the events do not show a failure of vLLM.",
+                cures=(
+                    cure("read the container's log: it shows how far the start is, or its error", "kubectl logs POD; kubectl logs --previous POD"),
+                    cure("if Kubernetes ends it before it is up, allow a longer start (startupProbe: failureThreshold × periodSeconds)", None, when(r"probe failed")),
+                ),
+            ),
+            Variant(
+                when=when(r"failed (?:liveness|startup) probe|probe failed: ", seen=r"probe failed: HTTP probe failed with statuscode: (?:401|403|404|405)"),
                 sentence="Kubernetes restarted the container: its probe asks for a path that the server refuses",
                 why="The server answered the probe with 401, 403, 404 or 405: it runs, and the probe is wrong.",
                 cures=(cure("compare the path, port and headers of the probe with the server's: vLLM has /health", "kubectl get pod POD -o jsonpath='{.spec.containers[*].livenessProbe}'"),),

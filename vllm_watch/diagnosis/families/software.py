@@ -5,8 +5,10 @@ and vllm/platforms of vLLM 0.6 to 0.32; flashinfer #5064 (-lcudart), #3493 (head
 #49051 and #43954 (DeepGEMM), #28440 (cache folders), ROCm/TheRock #7472 (HSA).
 """
 
-from vllm_watch.diagnosis.report import UNKNOWN
-from vllm_watch.diagnosis.rule import Failure, Rank, Variant, cure, rule, when
+import re
+
+from vllm_watch.diagnosis.report import UNKNOWN, Fix
+from vllm_watch.diagnosis.rule import Facts, Failure, Rank, Told, Variant, cure, rule, when
 
 QUANTIZATION = "quantization_unsupported"
 DTYPE = "dtype_unsupported"
@@ -38,7 +40,7 @@ RULES = (
     rule(DRIVER, "CUDA initialization: ", pattern=r"CUDA initialization: (?:Unexpected|CUDA|The)", quiet=True),
     rule(COMPILE, "torch._inductor.exc", "torch._dynamo.exc", "BackendCompilerFailed", "InductorError", "CppCompileError", "InvalidCxxCompiler", "TorchRuntimeError", "InternalTorchDynamoError", "ConstraintViolationError", "LoweringException", "FakeTensorError", "DynamicOutputShapeException", pattern=r"(?:torch\._(?:inductor|dynamo)\.exc\.\w+|BackendCompilerFailed|InductorError|CppCompileError|InvalidCxxCompiler|TorchRuntimeError|InternalTorchDynamoError|ConstraintViolationError|LoweringException)\b(?!.{0,200}(?:CUDA|HIP) error: )", rank=Rank.GENERAL, header=True),
     rule(COMPILE, "ptxas", pattern=r"ptxas(?:-\w{1,20})? {0,3}(?:fatal|/\S+|error|info.{0,800}error)|ptxas.{0,60}(?:failed|not found|exit)"),
-    rule(COMPILE, "PTXAS error", rank=Rank.GENERAL, header=True),
+    rule(COMPILE, "PTXAS error", "Internal Triton PTX codegen error", rank=Rank.GENERAL, header=True),
     rule(COMPILE, "C compiler", "C++ compiler", "working compiler", "Python.h", "cuda_runtime.h", "math.h", pattern=r"Failed to find C compiler|(?:Python|cuda_runtime|cuda|math|stdlib|omp)\.h: No such file|[Nn]o working compiler|C\+\+ compiler .{0,40}not found"),
     rule(COMPILE, "No working C++ compiler", rank=Rank.GENERAL),
     rule(COMPILE, "error:", "error #", pattern=r"\.(?:h|hpp|cuh|cu|cpp|cc|c|inl)(?::\d+(?::\d+)?|\(\d+\)): (?:fatal |catastrophic )?error\b"),
@@ -79,6 +81,20 @@ _CACHES = (
 _EAGER = cure("start without torch.compile, to serve meanwhile", "--enforce-eager", when(_BY_INDUCTOR, lacks=rf"C(?:\+\+)? compiler|ptxas|nvcc|gcc|[Tt]riton|{_FLASHINFER}|{_DEEP_GEMM}|[Nn]inja|Python\.h"))  # fmt: skip
 _NOT_CUDA = r"(?i)rocm|hip|amd|npu|ascend|jetson|tegra|xpu|habana|macos|dylib|aarch64|_cpu"
 _CHECK = cure("see which packages do not fit each other", "python -m pip check")
+
+_EXTENSION = re.compile(
+    r"-packages/(?!vllm/|torch\w*/)([A-Za-z]\w{1,60})/\S{0,200}\.so\S{0,80}: undefined symbol"
+)
+
+
+def _built_for_another(text: str, facts: Facts) -> Told:
+    """Name the package whose compiled part does not fit."""
+    found = _EXTENSION.search(text)
+    if found is None:
+        return Told()
+    what = f"install a release of {found[1]} that was built for this PyTorch, or build it in this environment"
+    return Told(f"It is {found[1]}.", (Fix(what, f"python -m pip show {found[1]} torch vllm"),))
+
 
 FAILURES = (
     Failure(
@@ -233,11 +249,21 @@ FAILURES = (
         why="The package is not installed in this environment, or is of another version than its user expects.",
         cures=(_CHECK,),
         deterministic=True,
+        numbers=_built_for_another,
         variants=(
             Variant(
                 when=when(r"undefined symbol|_OpNamespace|torchvision::nms|vllm\._C|GLIBC|numpy\.dtype size|NumPy 1"),
                 sentence="a compiled library was built against another version of PyTorch, CUDA or the system than is installed",
-                cures=(_CHECK, cure("install vLLM into a fresh environment, which brings the versions that fit", "uv venv && uv pip install vllm", when(r"undefined symbol|_OpNamespace|nms|vllm\._C|NumPy|numpy", lacks=_NOT_CUDA))),
+                cures=(_CHECK, cure("install vLLM into a fresh environment, which brings the versions that fit", "uv venv && uv pip install vllm", when(r"undefined symbol|_OpNamespace|nms|vllm\._C|NumPy|numpy", lacks=rf"{_NOT_CUDA}|{_EXTENSION.pattern}"))),
+            ),
+            Variant(
+                when=when(r"lib(?:cudart|cublas\w*|nvrtc|cusparse\w*|cufft|curand|cupti|nvJitLink|cudnn)\.so\.\d+: cannot open"),
+                sentence="a library of the CUDA runtime is missing, of the version for which a package was built",
+                why="A wheel for one CUDA beside a PyTorch for another makes this error: the number after .so is the CUDA (or cuDNN) that the package wants.",
+                cures=(
+                    cure("compare it with the CUDA of the installed PyTorch", "python -c 'import torch; print(torch.__version__, torch.version.cuda)'"),
+                    cure("install vLLM and PyTorch for the same CUDA (a link of another version's name does not help)", "uv pip install vllm --torch-backend=auto", when(r"\.so\.\d+: cannot open", lacks=_NOT_CUDA)),
+                ),
             ),
             Variant(
                 when=when(r"\(deleted\): cannot open"),
