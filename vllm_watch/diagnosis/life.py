@@ -1,6 +1,7 @@
 """One life of an engine in a log, from one start to the next."""
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from vllm_watch.diagnosis import finding, phases
@@ -94,6 +95,11 @@ class Life:
         kept.append(found)
         self.progress_lines = 0
         return True
+
+    def forget(self, of: Callable[[Finding], bool]) -> None:
+        """Drop findings."""
+        left = {slug: [each for each in found if not of(each)] for slug, found in self.findings.items()}  # fmt: skip
+        self.findings = {slug: found for slug, found in left.items() if found}
 
     def came_up(self) -> None:
         """Note that the server survived all earlier errors."""

@@ -43,11 +43,7 @@ MARKS: dict[str, tuple[str, ...]] = {
         "Received SIGTERM",
         "KeyboardInterrupt",
     ),
-    "end": (
-        "to clean up at shutdown",
-        "destroy_process_group() was not called",
-        "nanobind: leaked",
-    ),
+    "end": ("to clean up at shutdown",),
     "warning": ("WARNING", "Warning:"),
     "error": ("ERROR", "CRITICAL", "Error", "Exception", "Traceback"),
     "link": ("During handling of the above", "direct cause of the following", *IGNORED),

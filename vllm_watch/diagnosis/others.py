@@ -12,6 +12,7 @@ _OTHERS = {
     "SGLang": r"[/\\]sglang[/\\]|\bsglang(?:\.\w|::)|sgl-workspace|^\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?: (?:ATTN_)?[A-Z]{2}\d+)+\]",
     "Text Generation Inference": r"\btext[_-]generation[_-](?:launcher|router|server)\b",
     "TensorRT-LLM": r"\[(?:TensorRT|TRT)-LLM\]|\btensorrt_llm[/.:]|\btrtllm-serve\b",
+    "vLLM's router (production stack)": r"\(\w+\.py:\d+:vllm_router\b",
     "LMDeploy": r"[/\\]lmdeploy[/\\]|\blmdeploy(?: serve|\.\w| - )|\[TM\]\[(?:ERROR|FATAL|INFO|WARNING)\]",
 }
 _ANY = re.compile("|".join(f"({each})" for each in _OTHERS.values()))

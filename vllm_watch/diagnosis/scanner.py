@@ -161,6 +161,8 @@ class Scanner:
         self.named = self.named or _NAMES_VLLM.search(text) is not None
         self.of_kernel = self.of_kernel or _OF_KERNEL.search(text) is not None
         self.other = self.other or others.named(text)
+        if self.wrote and self.other is not None:
+            self.life.forget(lambda found: others.named(found.line) is not None)
 
     def _forget(self) -> None:
         if len(self._dull) + len(self._known) > SHAPES_MAX:
@@ -285,7 +287,7 @@ class Scanner:
             life.phase = phases.SERVE  # it reports even without requests
         if "stop" in marks:
             life.asked_to_stop = True
-        if "end" in marks and life.ended is None:
+        if "end" in marks and life.ended is None and self.lines > 1:
             life.ended = self._line_before()
         if "warning" in marks and life.warned is None:
             life.warned = self.lines, lines.shown(text, 0)

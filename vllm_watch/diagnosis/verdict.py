@@ -1,6 +1,7 @@
 """Turn the findings of a log into one diagnosis."""
 
 import re
+from dataclasses import replace
 
 from vllm_watch.diagnosis import others, phases, stillness
 from vllm_watch.diagnosis.catalogue import FAILURES
@@ -135,7 +136,11 @@ def _failed(life: Life, root: Finding, ratio: float = 1.0) -> Diagnosis:
     started = life.ready or life.serving or root.rule.rank >= Rank.SYMPTOM
     unseen = root.rule.failure == memory.OOM and phase is None  # it may have served for hours
     unseen = unseen or not life.of_a_start
-    place = unclassified.raised_in(root.frames, root.line)[0] if slug == serving.BUG else ""
+    place = (
+        unclassified.raised_in(root.frames, root.line, root.source)[0]
+        if slug == serving.BUG
+        else ""
+    )
     parts = (_sentence(sentence), told.explanation, place, why)
     return Diagnosis(
         failure=slug,
@@ -176,13 +181,14 @@ def _fixes(told: Told, cures: tuple[Cure, ...], evidence: Evidence) -> tuple[Fix
 
 
 def _unknown(life: Life, root: Finding) -> Diagnosis:
-    evidence = life.evidence(root, phase=life.phase or None)
+    message = f"{root.joined}\n{root.source}"
+    evidence = replace(life.evidence(root, phase=life.phase or None), message=message)
     known = next((each for each in unclassified.MEANINGS if each.when.holds(evidence)), None)
     if known is not None:
         sentence, text = known.sentence, f"{_sentence(known.sentence)} {known.why}".strip()
         fixes = _fixes(Told(), known.cures, evidence)
     else:
-        place, fixes = unclassified.raised_in(root.frames, root.line)
+        place, fixes = unclassified.raised_in(root.frames, root.line, root.source)
         sentence = "an error that no rule knows"
         text = "No rule knows this error; it is the first of this log" + (
             ", and the engine died." if life.dead else "."
@@ -284,7 +290,7 @@ def _not_up(life: Life) -> Diagnosis:
 
 
 def _ended(life: Life, line: tuple[int, str]) -> Diagnosis:
-    text = "The start never came up: the lines after this one only show that the process has ended, and no line shows why. A process without a last word was most often killed (host memory: see pinned and offloaded buffers of every worker)."  # fmt: skip
+    text = "No line shows that the server came up, and the lines after this one only show that the process has ended. A process without a last word was most often killed (host memory: see pinned and offloaded buffers of every worker)."  # fmt: skip
     return Diagnosis(
         failure=UNKNOWN,
         confidence=_UNKNOWN_CONFIDENCE,

@@ -43,20 +43,22 @@ RULES = (
     rule(SWAP, "Too large swap space"),
     rule(HOST, "in /dev/shm", "Not enough memory on the host", pattern=r"Insufficient (?:memory|space) in /dev/shm|Not enough memory on the host"),
     rule(HOST, "Killed process", pattern=r"(?:Out of memory|[Mm]emory cgroup out of memory).{0,20}Killed process"),
-    rule(HOST, "oom-kill:", "OOMKilled", "oom_kill_process", "invoked oom-killer", quiet=True),
+    rule(HOST, "oom-kill:", "result 'oom-kill'", "by the OOM killer", "OOMKilled", "oom_kill_process", "invoked oom-killer", quiet=True),
     rule(HOST, "low on resource: memory", rank=Rank.SYMPTOM, quiet=True),
     rule(HOST, "ray-oom-prevention", quiet=True),
     rule(HOST, "due to memory pressure", "running low on memory", pattern=r"killed due to (?:memory pressure|the node running low on memory)"),
     rule(HOST, "DefaultCPUAllocator", pattern=r"DefaultCPUAllocator: (?:can't|not enough)"),
     rule(HOST, "Cannot allocate memory", "std::bad_alloc", "MemoryError: Unable to allocate", "_ArrayMemoryError", rank=Rank.GENERAL),
-    rule(HOST, "exit", "Exit", "EXIT", "/KILL", pattern=r"[Ee]xit ?[Cc]ode:?\s*\(?(?:-9|137)\b|\bEXIT:? 137\b|exited with code 137|status=9/KILL", rank=Rank.SYMPTOM, numeric=True),
+    rule(HOST, "exit", "Exit", "EXIT", "/KILL", pattern=r"Exited \(137\)|[Ee]xit ?[Cc]ode:?\s*\(?(?:-9|137)\b|\bEXIT:? 137\b|exited with code 137|status=9/KILL", rank=Rank.SYMPTOM, numeric=True),
     rule(HOST, "SIGKILL", "signal", "Killed", pattern=r"killed by signal:? (?:9|SIGKILL|KILL)|terminated by signal (?:9|SIGKILL)|\(SIGKILL\)|^\s*(?:\S+: line \d+:\s+\d+ )?Killed\b", rank=Rank.SYMPTOM, numeric=True),
 )  # fmt: skip
 
 _HOLDERS = cure(
     "see which processes hold memory on this GPU",
     "nvidia-smi --query-compute-apps=pid,used_memory,name --format=csv",
-    when(lacks=r"\bNPU\b|npu_|\bHIP\b|hipError|\bXPU\b|memory on node|CPU memory"),
+    when(
+        lacks=r"\bNPU\b|npu_|\bHIP\b|hipError|\bXPU\b|\bUR_RESULT|level_zero|ZE_RESULT|\bTPU\b|HBM|memory on node|CPU memory"
+    ),
 )
 _HOLDERS_ELSEWHERE = (
     cure("see which processes hold memory on this NPU", "npu-smi info", when(seen=r"\bNPU\b|npu_")),
@@ -281,13 +283,13 @@ FAILURES = (
                 cures=_HOST_CURES,
             ),
             Variant(
-                when=when(r"Out of memory: Killed|oom_kill_process|invoked oom-killer|oom-kill:"),
+                when=when(r"Out of memory: Killed|oom_kill_process|invoked oom-killer|oom-kill:|result 'oom-kill'|by the OOM killer"),
                 sentence="the host ran out of memory, and the kernel killed a process",
                 why="Which took the memory need not be the one that was killed.",
                 cures=_HOST_CURES,
             ),
             Variant(
-                when=when(r"(?:signal:? |SIG|code:?\s*\(?|status=)(?:-?9\b|KILL|137)|with code 137|Code:\s*137|^\S*: line \d+:\s+\d+ Killed|^\s*Killed", lacks=r"[Oo]ut of memory|oom|OOM|memory pressure|low on memory"),
+                when=when(r"(?:signal:? |SIG|code:?\s*\(?|status=)(?:-?9\b|KILL|137)|with code 137|Exited \(137\)|Code:\s*137|^\S*: line \d+:\s+\d+ Killed|^\s*Killed", lacks=r"[Oo]ut of memory|oom|OOM|memory pressure|low on memory"),
                 sentence="a process was killed (SIGKILL); this log does not show by whom",
                 why="Most often the kernel does that when the host or the container is out of memory; a liveness probe and an operator do it, too.",
                 cures=(cure("ask the kernel whether it killed it", "dmesg -T | grep -i -E 'killed process|out of memory'"), cure("see why the container ended", "kubectl describe pod POD   (or docker inspect)")),

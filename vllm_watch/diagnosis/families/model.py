@@ -56,12 +56,13 @@ RULES = (
     rule(CONFIG, "Tried to load weights of size", "Attempted to load weight", "loaded_weight.shape", "size mismatch for", "vocab_size", pattern=r"assert .{0,80}vocab_sizes?\b|Tried to load weights of size|Attempted to load weight|assert .{0,800}loaded_weight\.shape|size mismatch for", rank=Rank.GENERAL, needs=when(serving=False)),
     rule(UNKNOWN, "shapes cannot be multiplied", "must match the size of tensor", "must match the existing size", "invalid for input of size", rank=Rank.GENERAL),
     rule(CONFIG, "onfig", pattern=r"AttributeError: '?(?!(?:Vllm|Model|Parallel|Cache|Scheduler|Load|Device|Compilation|LoRA|Speculative|KVTransfer)Config)\w*Config'? object has no attribute|text_config extracted from the model config does not have|config\.json.{0,40}(?:JSONDecodeError|is not a valid JSON)", rank=Rank.GENERAL),
+    rule(CONFIG, "No model architectures are specified", rank=Rank.GENERAL),
     rule(CONFIG, "validation error", pattern=r"(?<!\d)\d{1,6} validation errors? for (?:\w{0,80}Config|\w{0,80}Args)\b", rank=Rank.SYMPTOM),
     rule(CONFIG, "Value error, ", rank=Rank.GENERAL, needs=when(seen=r"validation errors? for \w*(?:Config|Args)\b|^(?!.*validation error)")),
     rule(FLAG, "unrecognized arguments:", pattern=r"error: unrecognized arguments: *\S"),
     rule(FLAG, "unexpected keyword argument", pattern=r"(?:Engine|AsyncEngine)Args\.__init__\(\) got an unexpected keyword argument '\w+'|LLM\.__init__\(\) got an unexpected"),
     rule(FLAG, "ambiguous option: ", pattern=r"error: ambiguous option: -"),
-    rule(FLAG_VALUE, "invalid tool call parser", "invalid reasoning parser"),
+    rule(FLAG_VALUE, "invalid tool call parser", "invalid reasoning parser", "--enable-auto-tool-choice requires --tool-call-parser"),
     rule(FLAG_VALUE, "error: argument", "invalid choice:", "mutually exclusive", "arguments are required", pattern=r"error: argument -[^:]{0,80}: \S|invalid choice: '.{0,80}\(choose from|--\w\S*.{0,80}are mutually exclusive|error: the following arguments are required"),
 )  # fmt: skip
 
@@ -366,6 +367,7 @@ FAILURES = (
         why="argparse ends the process, and each start ends in the same way.",
         cures=(
             cure("take one of the values that the message names", None, when(r"invalid choice|parser")),
+            cure("if the value is JSON, see that the shell leaves its quotes: single quotes around, double quotes within", "--FLAG '{\"key\": \"value\"}'", when(r"cannot be converted|JSON|json")),
             cure("see the flag's values", "vllm serve --help=all"),
         ),
         deterministic=True,

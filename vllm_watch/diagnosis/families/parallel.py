@@ -24,7 +24,7 @@ RULES = (
     rule(TP_GPUS, "less than max local gpu count", "cannot be larger than the number of available GPUs", "Current node has no GPU available", "invalid device ordinal", "hipErrorInvalidDevice"),
     rule(TP_GPUS, "is out of range for", "out of bounds", "assert", pattern=r"--device-ids index \d+ is out of range|DP adjusted local rank \d+ is out of bounds|device >= 0 && device < num_gpus"),
     rule(TP_HEADS, "must be divisible by", pattern=r"(?:heads?|layers|vocab\w{0,20}|size|partitions?)\b.{0,40}must be divisible by (?:the )?(?:tensor|pipeline|tp|TP|`?tensor_parallel|num_gpus|world)"),
-    rule(TP_HEADS, "not divisible by", "divisible by tp", pattern=r"(?:AssertionError|ValueError|ShardError).{0,200}\bis not divisible by (?:tp_size|TP|total_num_kv_heads|min_|group_size|weight quantization block|pack_factor)|should be divisible by tp_size"),
+    rule(TP_HEADS, "not divisible by", "divisible by tp", pattern=r"(?:AssertionError|ValueError|ShardError|RuntimeError).{0,200}\bis not divisible by (?:weight tile|tp_size|TP|total_num_kv_heads|min_|group_size|weight quantization block|pack_factor)|should be divisible by tp_size"),
     rule(TP_HEADS, "not divisible by", pattern=r"AssertionError: \d+ is not divisible by \d+(?:\W*$| \[repeated)", rank=Rank.GENERAL),
     rule(NCCL_TIMEOUT, "timeout", pattern=r"Watchdog caught collective operation timeout|collective operation timeout: Work"),
     rule(NCCL_TIMEOUT, "milliseconds before timing out", "Some NCCL operations have failed or timed out", "Heartbeat monitor timed out!", "Timeout at NCCL work", "Timeout waiting for key: default_pg", rank=Rank.GENERAL),
@@ -34,6 +34,7 @@ RULES = (
     rule(NCCL, "ncclCommInitRank", "ncclGetUniqueId", "ncclCommInitRankConfig", pattern=r"nccl(?:CommInitRank|CommInitRankConfig|GetUniqueId)\b.{0,800}(?:fail|error)", rank=Rank.GENERAL),
     rule(NCCL, "EI00", "EJ00", "ERR02200", "HCCL", "hccl", pattern=r"\bE[IJ]00\d\d\b|ERR02200|[Hh][Cc][Cc][Ll](?: \w{1,20}){0,3} (?:error|failed)|call hccl api failed", rank=Rank.GENERAL),
     rule(NCCL, "oneCCL", "zeMemOpenIpcHandle", "ccl::", pattern=r"oneCCL: .{0,200}(?:EXCEPTION|rror)|zeMem\w{0,40}IpcHandle|ccl::v1::exception"),
+    rule(NCCL, "nvshmem", "NVSHMEM", "/transport/ib", "DeepEP error", "deep_ep.cpp", pattern=r"(?:nvshmem|NVSHMEM).{0,200}(?:[Ff]ailed|[Ee]rror|non-zero status|NULL value)|/transport/ib\w{1,20}/\w{1,40}\.cpp.{0,80}(?:[Ff]ailed|[Ee]rror|non-zero|NULL)|DeepEP error|(?:CUDA error|Failed).{0,80}deep_ep\.cpp", rank=Rank.GENERAL),
     rule(NCCL, "Error while creating shared memory segment /dev/shm/nccl", "shmOpen", "shm_open", pattern=r"Error while creating shared memory segment /dev/shm/nccl|(?:shmOpen|shm_open).{0,80}(?:failed|[Ee]rror)"),
     rule(NCCL, "Duplicate GPU detected", "DistBackendError", "Bootstrap : no socket interface found", "No socket interface found", pattern=r"Duplicate GPU detected|DistBackendError(?!.{0,300}remote process exited)|[Nn]o socket interface found", rank=Rank.GENERAL, header=True),
     rule(NCCL, "custom_all_reduce.cuh", pattern=r"(?:Cuda error|Failed:) \S{0,200}custom_all_reduce\.cuh:\d+", quiet=True),
@@ -58,7 +59,7 @@ RULES = (
     rule(RAY, "SYSTEM_ERROR", "unexpectedly exits with a connection error", "A worker died or was killed", "has been marked dead because", "Raylet is terminated", pattern=r"Worker exit type: SYSTEM_ERROR|unexpectedly exits with a connection error|A worker died or was killed while executing|has been marked dead because|Raylet is terminated", rank=Rank.SYMPTOM, quiet=True),
     rule(RAY, "RayTaskError", "ray::", pattern=r"RayTaskError\(", rank=Rank.DEATH),
     rule(PORT, "ddress already in use", "EADDRINUSE", "Address in use", pattern=r"[Aa]ddress already in use(?!\. Retrying)|EADDRINUSE|Address in use"),
-    rule(PORT, "rrno", "ort", pattern=r"\[Errno 98\]|[Pp]ort \d+ is already (?:in use|allocated|being used)", numeric=True),
+    rule(PORT, "rrno", "ort", pattern=r"\[Errno 98\]|[Pp]ort (?:\d+ )?is already (?:in use|allocated|being used)", numeric=True),
 )  # fmt: skip
 
 _OTHER_PORT = r"zmq|ZMQ|NIXL|nixl|side.channel|EADDRINUSE|TCPStore|server socket has failed to listen|master.port|rpc.port|ompi|mooncake"
@@ -113,7 +114,7 @@ FAILURES = (
                 cures=(cure("take a number of stages that divides, or set the split by hand", "VLLM_PP_LAYER_PARTITION=…", when(r"pipeline")),),
             ),
             Variant(
-                when=when(r"(?:min_|group_size|block|pack_factor|partition)"),
+                when=when(r"(?:min_|group_size|block|tile|pack_factor|partition)"),
                 sentence="the parts of a quantized layer are not a multiple of the quantization's group at this tensor parallel size",
                 cures=(cure("take a smaller tensor parallel size (half of it), or an unquantized or otherwise quantized version", None, when(r"divisible")),),
             ),
@@ -146,7 +147,22 @@ FAILURES = (
                 cures=(cure("see how large and how full it is, from inside the container", "df -h /dev/shm"), cure("give the container shared memory (Kubernetes: an emptyDir with medium Memory at /dev/shm)", "docker run --ipc=host …   (or --shm-size=16g)", when(r"shared memory segment|shm_?[Oo]pen"))),
             ),
             Variant(
-                when=when(_XPU),
+                when=when(r"(?i)nvshmem|/transport/ib|DeepEP|deep_ep"),
+                sentence="the exchange between experts on different GPUs (DeepEP, NVSHMEM) could not be set up, or stopped",
+                why="It needs GPUDirect RDMA on every node (a driver with nvidia-peermem or DMA-BUF, IBGDA allowed, the devices in the container), and ranks that all still run.",
+                cures=(
+                    cure("see the RDMA devices and the limit of locked memory, from inside the container", "ls /dev/infiniband; ibv_devices; ulimit -l; lsmod | grep -i -E 'peermem|gdrdrv'"),
+                    cure("see whether it works with another exchange", "--all2all-backend allgather_reducescatter", when(r"(?i)nvshmem|/transport/ib|DeepEP|deep_ep")),
+                ),
+            ),
+            Variant(
+                when=when(r"start_workers|failed to start worker"),
+                sentence="oneCCL, which connects Intel GPUs, could not start its worker threads",
+                why="Their CPUs (CCL_WORKER_AFFINITY) or the limit of threads of this container are the usual reasons.",
+                cures=(cure("see the CPUs and limits that this process has", "taskset -pc $$; ulimit -u; env | grep -E '^CCL_|^I_MPI_'"),),
+            ),
+            Variant(
+                when=when(r"IpcHandle"),
                 sentence="oneCCL could not share memory between the Intel GPUs",
                 why="One GPU's memory could not be opened from another's process: a matter of driver, compute runtime and the GPUs' link, not of the size of memory.",
                 cures=(
@@ -154,6 +170,12 @@ FAILURES = (
                     cure("try another way to exchange memory handles", "CCL_ZE_IPC_EXCHANGE=sockets   (or pidfd, drmfd)", when(r"(?i)IpcHandle")),
                     cure("see whether one GPU alone works", "--tensor-parallel-size 1", when(_XPU)),
                 ),
+            ),
+            Variant(
+                when=when(_XPU),
+                sentence="oneCCL, which connects Intel GPUs, failed",
+                why="Its own message names the call.",
+                cures=(cure("run again with its own log", "CCL_LOG_LEVEL=info vllm serve …", when(_XPU)), cure("see whether one GPU alone works", "--tensor-parallel-size 1", when(_XPU))),
             ),
             Variant(
                 when=when(r"HcclGetRootInfo|hccl|HCCL|EJ0003", seen=r"EJ0003|Failed to bind the IP port|bound already|nic listen start failed"),

@@ -22,7 +22,7 @@ CACHE = "folder_not_writable"
 RULES = (
     rule(QUANTIZATION, "uantiz", pattern=r"different quantization (?:scheme|config)|[Uu]nsupported \w+ quantization|quantization with \w+ .{0,40}not supported|(?:[Uu]nknown|[Ii]nvalid|[Uu]nsupported) quantization|quantization (?:method )?\S{0,60} ?(?:is )?(?:currently )?not supported|[Qq]uantization (?:method|scheme).{0,120}(?:not supported|does not match|is deprecated)|does not support .{0,40}quantization|quantization is (?:currently )?not supported|[Cc]annot find (?:any|the config file) .{0,100}quantiz|weight quantization is supported for|quantization (?:config|method).{0,80}(?:unsupported|not found)|requires? .{0,60}for quantization"),
     rule(QUANTIZATION, "itsAndBytes", "itsandbytes", "GGUF", "gguf", "AWQ", "GPTQ", "awq", "gptq", "arlin", pattern=r"(?:BitsAndBytes|bitsandbytes|AWQ|GPTQ|[Mm]arlin|GGUF|gguf|awq|gptq)\b.{0,80}(?:not supported|does not support|unsupported|only supports?|is not implemented)"),
-    rule(QUANTIZATION, "compute capability", "scaled_mm", "NVFP4", "nvfp4", "MXFP4", "mxfp4", "FP8", "fp8", "No compiled", pattern=r"_scaled_mm is only supported|(?:NVFP4|MXFP4|nvfp4|mxfp4|FP8|fp8|W8A8|w8a8|INT8|int8)\b.{0,100}(?:not supported|unsupported|requires? (?:compute capability|SM)|only supported on|requires Blackwell|requires Hopper)|No (?:compiled|kernel).{0,60}(?:fp8|cutlass_scaled_mm|quant)|No valid quant", rank=Rank.GENERAL),
+    rule(QUANTIZATION, "compute capability", "No kernel", "scaled_mm", "NVFP4", "nvfp4", "MXFP4", "mxfp4", "FP8", "fp8", "No compiled", pattern=r"_scaled_mm is only supported|(?:NVFP4|MXFP4|nvfp4|mxfp4|FP8|fp8|W8A8|w8a8|INT8|int8)\b.{0,100}(?:not supported|unsupported|requires? (?:compute capability|SM)|only supported on|requires Blackwell|requires Hopper)|No (?:compiled|kernel).{0,60}(?:fp[48]|cutlass_scaled_mm|quant)|No valid quant", rank=Rank.GENERAL),
     rule(QUANTIZATION, "Failed to find a kernel that can implement", "weight_scale", "qweight", "qzeros", "g_idx", "Minimum capability", "Min capability", "KeyError: '", "config file for", pattern=r"Failed to find a kernel that can implement|KeyError: '[\w.]{0,200}(?:weight_scale\w{0,40}|weight_zero_point|weight_shape|input_scale|qweight|qzeros|g_idx|scales?|weight_packed|absmax|quant_state\w{0,40})'|[Cc]annot find the config file for \w*(?:awq|gptq|quant)|[Mm]in(?:imum)? capability:? \d+"),
     rule(QUANTIZATION, "MoE backend", pattern=r"No \w{1,40} MoE backend supports the deployment|\w{1,40} MoE backend '\w{1,60}' does not support the deployment"),
     rule(DTYPE, "float16", "float32", "bf16", "Bfloat16", "Half", "fp8e4nv", "dtype", "data type", "expected scalar type", pattern=r"Bfloat16 is only supported on|does not support (?:bfloat16|float16|fp16|bf16)|torch\.b?float(?:16|32) is not supported for|not implemented for '(?:Half|BFloat16|Float8\w*)'|expected scalar type \w+ but found|to have the same dtype, but got|type fp8e4nv not supported|[Uu]nknown dtype|[Uu]nsupported (?:data type|dtype)|dtype .{0,40}(?:is )?not supported|data type .{0,40}not supported|KV cache is not supported by the Triton"),
@@ -31,7 +31,7 @@ RULES = (
     rule(ATTENTION, "ead size", "head_size", "ead dimension", "headdim", pattern=r"[Hh]ead[ _]size:? ?\S{1,6} is not supported|[Uu]nsupported head[ _](?:size|dim)|only supports? head dim|headdim not being"),
     rule(ATTENTION, "backend", "Backend", "does not support attention", pattern=r"No valid (?:MLA )?(?:prefill )?attention backend|[Nn]o valid .{0,20}prefill backend|[Ss]elected .{0,40}backend .{0,60}(?:is not valid|is not MLA type|does not support)|(?:[Ii]nvalid|[Uu]nknown|[Uu]nsupported) (?:MLA )?attention backend|not supported for attention backend|[Aa]ttention backend .{0,60}(?:not supported|has been removed|is not available|does not support|unsupported)|Backend \S+ is not supported for vit attention|(?:SDPA|[Xx]Formers|[Pp]allas|IPEX|PagedAttention|Triton[Aa]ttention|TRITON_\w{1,40}|FLASH\w{1,40})\b.{0,60}(?:does not support(?! the deployment)|doesn't support|is not available|not supported)"),
     rule(ATTENTION, "inks are only supported", "logits_soft_cap", "BatchPrefillWith", "BatchDecodeWith", "xFormers wasn't build", "memory_efficient_attention_forward", "FA3", "MLA is not supported", "Kernel is only supported on", pattern=r"[Ss]inks are only supported|logits_soft_cap.{0,60}(?:not support|Flashinfer)|Batch(?:Prefill|Decode)With\w+ failed|xFormers wasn't build|No operator found for `memory_efficient|FA3 (?:is|not) (?:not )?supported|MLA is not supported|Attention \w{1,20} Kernel is only supported on", rank=Rank.GENERAL),
-    rule(DRIVER, "no kernel image is available", "driver version is insufficient", "NVIDIA driver on your system is too old", "Found no NVIDIA driver on your system", "forward compatibility was attempted", "unsupported toolchain", "orward compatible", "No CUDA GPUs are available", "not compiled with CUDA enabled", "Failed to infer device type", "system not yet initialized", "CUDA unknown error", "Driver/library version mismatch", "driver/library version mismatch", "Can't initialize NVML", "no GPUs found!", "invalid device function", "CUDA_ERROR_NO_BINARY_FOR_GPU", "CUDA_ERROR_SYSTEM_DRIVER_MISMATCH", "unsatisfied condition: cuda", "libcuda.so.1: cannot open", "libcuda.so: cannot open", "HIP error: no kernel", "unsupported display driver"),
+    rule(DRIVER, "no kernel image is available", "driver version is insufficient", "NVIDIA driver on your system is too old", "Found no NVIDIA driver on your system", "forward compatibility was attempted", "unsupported toolchain", "orward compatible", "No CUDA GPUs are available", "not compiled with CUDA enabled", "Failed to infer device type", "system not yet initialized", "CUDA unknown error", "Driver/library version mismatch", "driver/library version mismatch", "Can't initialize NVML", "no GPUs found!", "invalid device function", "CUDA_ERROR_NO_BINARY_FOR_GPU", "CUDA_ERROR_SYSTEM_DRIVER_MISMATCH", "unsatisfied condition: cuda", "libcuda.so.1: cannot open", "libcuda.so: cannot open", "HIP error: no kernel", "unsupported display driver", "No HIP GPUs are available", "No XPU devices are available", "get GPU arch from rocminfo failed"),
     rule(DRIVER, "device kernel image is invalid", needs=when(lacks=r"Capturing .{0,200}device kernel image is invalid")),
     rule(UNKNOWN, "device kernel image is invalid", rank=Rank.GENERAL),
     rule(DRIVER, "HSA_STATUS_ERROR", "hipError", "No compatible code objects", pattern=r"No compatible code objects found|HSA_STATUS_ERROR_(?:OUT_OF_RESOURCES|INVALID_ISA|INCOMPATIBLE\w*|INVALID_CODE_OBJECT)|hipErrorNoBinaryForGpu|hipErrorInvalidImage|hipErrorNoDevice"),
@@ -49,9 +49,10 @@ RULES = (
     rule(COMPILE, "nvcc", "Unsupported gpu architecture", pattern=r"nvcc fatal|nvcc(?:['\"]|:)? {0,4}(?:not found|compilation failed)|[Cc]ould not find nvcc|/nvcc.{0,40}(?:not found|No such)|NVCC compilation failed|NVCC version should be|Unsupported gpu architecture"),
     rule(COMPILE, "inja", "rror building extension", "rror compiling objects", pattern=r"[Nn]inja build failed|ninja: build stopped|Error building extension|Error compiling objects", rank=Rank.GENERAL, header=True),
     rule(COMPILE, "Assertion error (", pattern=r"Assertion error \(\S{0,200}/jit/\w{1,40}\.hpp:\d+\)", rank=Rank.GENERAL),
+    rule(COMPILE, "requires CUDA >=", pattern=r"SM \d+\.\w requires CUDA >= ?\d", rank=Rank.GENERAL),
     rule(COMPILE, "CUDA_HOME", "cuda_home", "cpp_extension", "JIT", "NVRTC", "nvrtc", pattern=r"CUDA_HOME environment variable is not set|JIT compilation failed|NVRTC_ERROR|nvrtc: error"),
     rule(COMPILE, "triton.compiler.errors", "triton.runtime.errors", "OutOfResources", "out of resource: shared memory", "CompilationError", "PassManager::run failed", "failed to legalize operation", "failed to compile the model", "LLVM ERROR", "error: linker", "CompiledKernel", "DSLRuntimeError", "TVMError", "tvm.error", "Triton compilation failed", "is not a recognized processor", "layout conversion is only supported", pattern=r"Triton compilation failed|is not a recognized processor|layout conversion is only supported|triton\.(?:compiler|runtime)\.errors|OutOfResources|out of resource: shared memory|\bCompilationError\b|PassManager::run failed|failed to legalize|vLLM failed to compile the model|LLVM ERROR|error: linker|DSLRuntimeError|(?:tvm\.error|TVMError)(?!.{0,60}Assertion error \()", rank=Rank.GENERAL, header=True),
-    rule(DISK, "No space left", "Errno 28", "isk space", "isk quota", "Errno 122", pattern=r"No space left on device|\[Errno 28\]|[Nn]ot enough (?:free )?disk space|[Dd]isk quota exceeded|\[Errno 122\]"),
+    rule(DISK, "o space left", "Errno 28", "isk space", "isk quota", "Errno 122", pattern=r"[Nn]o space left on device|\[Errno 28\]|[Nn]ot enough (?:free )?disk space|[Dd]isk quota exceeded|\[Errno 122\]"),
     rule(DISK, "low on resource: ", pattern=r"low on resource: (?:ephemeral-storage|nodefs|imagefs|inodes)", rank=Rank.SYMPTOM, quiet=True),
     rule(CACHE, "Permission denied", "Errno 13", "Read-only file system", "Errno 30", "uid not found", pattern=r"PermissionError: \[Errno 13\]|\[Errno 13\] Permission denied|(?:Error|ERROR)\b(?!.{0,200}(?:pidfd|ptrace)).{0,120}Permission denied|\[Errno 30\] Read-only|Read-only file system: '|getpwuid\(\): uid not found"),
     rule(COMPILE, "CalledProcessError", pattern=r"CalledProcessError: .{0,60}(?:gcc|g\+\+|clang|nvcc|ptxas|ninja|/cc)\b"),
@@ -59,7 +60,9 @@ RULES = (
     rule(COMPILE, "torch_compile_cache", "corrupted compilation artifact", pattern=r"corrupted compilation artifact|torch_compile_cache.{0,800}(?:corrupt|EOFError|UnpicklingError|truncated)", deterministic=False),
     rule(IMPORT, "undefined symbol", "cannot open shared object file", pattern=r"undefined symbol: \w+|\.so\S{0,40}(?: \(deleted\))?: cannot open shared object file", rank=Rank.IMPORT),
     rule(IMPORT, "ModuleNotFoundError", "ImportError", "PackageNotFoundError", "No module named", pattern=r"(?:ModuleNotFoundError|ImportError|PackageNotFoundError)\b:? ?\S|No module named ['\w]", rank=Rank.IMPORT),
-    rule(IMPORT, "cannot import name", "partially initialized module", "packages that were not found in your environment", "operator torchvision::nms does not exist", "No package metadata was found", "DistributionNotFound", "is not installed. Please install", rank=Rank.IMPORT),
+    rule(IMPORT, ", but you have ", pattern=r" requires \S{1,80}, but you have \S{1,60} \S{1,40} which is incompatible", rank=Rank.IMPORT),
+    rule(IMPORT, "does not match flashinfer version", "NIXL is not available", "Failed to import kv connector", rank=Rank.IMPORT),
+    rule(IMPORT, "cannot import name", "partially initialized module", "packages that were not found in your environment", "operator torchvision::nms does not exist", "No package metadata was found", "DistributionNotFound", "is not installed. Please install", "is required to load C++ extensions", rank=Rank.IMPORT),
     rule(IMPORT, "has no attribute", pattern=r"AttributeError: (?:partially initialized )?module '[\w.]+' has no attribute|'_OpNamespace' '\w+' object has no attribute", rank=Rank.IMPORT),
     rule(IMPORT, "GLIBC", "GLIBCXX", "numpy.dtype size changed", "compiled using NumPy 1.x", pattern=r"version `GLIBC(?:XX)?_\S+' not found|numpy\.dtype size changed|A module that was compiled using NumPy 1", rank=Rank.IMPORT),
 )  # fmt: skip
@@ -188,7 +191,7 @@ FAILURES = (
         slug=DRIVER,
         sentence="driver, CUDA (or ROCm) and the build of PyTorch or vLLM do not fit this GPU, or no GPU is seen",
         why="",
-        cures=(cure("see driver and GPU as this process does", "nvidia-smi", when(lacks=r"HSA_|hip|HIP|gfx")), cure("see GPU and driver as this process does", "rocminfo | grep -i gfx; rocm-smi", when(seen=r"HSA_|hip|HIP|gfx"))),
+        cures=(cure("see driver and GPU as this process does", "nvidia-smi", when(lacks=r"HSA_|hip|HIP|gfx|rocm|XPU")), cure("see GPU and driver as this process does", "rocminfo | grep -i gfx; rocm-smi", when(seen=r"HSA_|hip|HIP|gfx"))),
         deterministic=True,
         variants=(
             Variant(
@@ -211,6 +214,23 @@ FAILURES = (
                 when=when(r"ibrary version mismatch"),
                 sentence="the NVIDIA driver was renewed while its old kernel module is still loaded",
                 cures=(cure("reload the module, or restart the host", "cat /proc/driver/nvidia/version; nvidia-smi"),),
+            ),
+            Variant(
+                when=when(r"No HIP GPUs|rocminfo failed|hipErrorNoDevice"),
+                sentence="this process sees no AMD GPU, or not which one it is",
+                why="It needs /dev/kfd and /dev/dri, and a user who may use them.",
+                deterministic=False,
+                cures=(
+                    cure("see the GPUs and the rights as this process does", "rocminfo | grep -i gfx; ls -l /dev/kfd /dev/dri; id; env | grep VISIBLE_DEVICES"),
+                    cure("in a container, pass the devices through", "docker run --device /dev/kfd --device /dev/dri --group-add video …", when(r"No HIP GPUs|rocminfo|NoDevice")),
+                ),
+            ),
+            Variant(
+                when=when(r"No XPU devices"),
+                sentence="this process sees no Intel GPU",
+                why="It needs /dev/dri, and a user who may use it.",
+                deterministic=False,
+                cures=(cure("see the devices and the rights as this process does", "ls -l /dev/dri; id; env | grep ZE_AFFINITY_MASK"), cure("in a container, pass them through", "docker run --device /dev/dri …", when(r"No XPU devices"))),
             ),
             Variant(
                 when=when(r"No CUDA GPUs|no NVIDIA driver|Found no NVIDIA|no CUDA-capable|NVML|nvml|libcuda\.so|select device driver|no GPUs found|infer device type|HIP GPUs|hipErrorNoDevice|not compiled with CUDA"),
@@ -266,6 +286,28 @@ FAILURES = (
                 ),
             ),
             Variant(
+                when=when(r", but you have "),
+                sentence="installed packages do not fit each other (pip's report; vLLM may not have been started yet)",
+                cures=(_CHECK, cure("install vLLM into a fresh environment, which brings the versions that fit", "uv venv && uv pip install vllm", when(r"vllm \S+ requires (?:torch|transformers|numpy)"))),
+            ),
+            Variant(
+                when=when(r"does not match flashinfer version"),
+                sentence="FlashInfer's packages are of different versions",
+                why="flashinfer-python, flashinfer-cubin and flashinfer-jit-cache must be of one version.",
+                cures=(cure("see them, and install all in the version that this vLLM requires", "python -m pip list | grep -i flashinfer; python -m pip check"),),
+            ),
+            Variant(
+                when=when(r"NIXL is not available|import kv connector"),
+                sentence="the package of the KV connector is not installed, or cannot be imported",
+                cures=(cure("see whether it can be imported by the Python that runs vLLM (and for which CUDA it was built)", "python -c 'import nixl'; python -m pip list | grep -i -E 'nixl|lmcache|mooncake'"),),
+            ),
+            Variant(
+                when=when(r"lib(?:ascend|hccl|acl|ge_)\w*\.so\S*: cannot open"),
+                sentence="a library of the NPU's driver or of CANN is not found",
+                why="CANN's set_env.sh puts its libraries on the path; those of the driver come from the host.",
+                cures=(cure("load CANN's settings, and see whether the driver is there", "source /usr/local/Ascend/ascend-toolkit/set_env.sh; ls /usr/local/Ascend/driver/lib64"), cure("in a container, mount the driver and the devices", "docker run --device /dev/davinci0 --device /dev/davinci_manager -v /usr/local/Ascend/driver:/usr/local/Ascend/driver …", when(r"cannot open"))),
+            ),
+            Variant(
                 when=when(r"\(deleted\): cannot open"),
                 sentence="a library was replaced or removed while the process that uses it ran",
                 cures=(cure("if packages were installed meanwhile, start vLLM again, from an environment that nothing changes while it runs", None, when(r"deleted")),),
@@ -288,7 +330,7 @@ FAILURES = (
                 cures=(_CHECK, cure("compare the version of the package with the requirements of the one that imports it", "python -m pip show PACKAGE", when(r"No module named"))),
             ),
             Variant(
-                when=when(r"No module named|Please install|not found in your environment|PackageNotFound|No package metadata|ModuleNotFound"),
+                when=when(r"No module named|Please install|is required to load|not found in your environment|PackageNotFound|No package metadata|ModuleNotFound"),
                 sentence="a Python package is not installed in this environment",
                 cures=(cure("see which Python runs vLLM, and install the package that the message names into it", "which -a python vllm"),),
             ),
@@ -328,12 +370,12 @@ FAILURES = (
                 ),
             ),
             Variant(
-                when=when(r"Unsupported gpu architecture|NVCC version should be|sm_\d+a?' is not defined|not defined for option 'gpu-name'|is not a recognized processor"),
+                when=when(r"requires CUDA >=|nvcc fatal {0,3}: Unknown option|Unsupported gpu architecture|NVCC version should be|sm_\d+a?' is not defined|not defined for option 'gpu-name'|is not a recognized processor"),
                 sentence="the CUDA compiler is older than this GPU (or than the library) needs",
                 why="nvcc or ptxas of CUDA_HOME is used, not the CUDA that PyTorch was built with.",
                 cures=(
                     cure("see which compiler is found", "which -a nvcc ptxas; nvcc --version; echo $CUDA_HOME"),
-                    cure("install a CUDA toolkit that knows this GPU, and name it", "export CUDA_HOME=/usr/local/cuda", when(r"Unsupported gpu|NVCC version|not defined|recognized")),
+                    cure("install a CUDA toolkit that knows this GPU, and name it", "export CUDA_HOME=/usr/local/cuda", when(r"requires CUDA|Unknown option|Unsupported gpu|NVCC version|not defined|recognized")),
                     cure("let Triton take that toolkit's ptxas", "export TRITON_PTXAS_PATH=/usr/local/cuda/bin/ptxas", when(r"ptxas")),
                     *_SWITCHES,
                 ),

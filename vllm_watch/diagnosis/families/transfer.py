@@ -12,6 +12,7 @@ RULES = (
     rule(KV_TRANSFER, "UCX", pattern=r"\bUCX +(?:ERROR|FATAL)\b", rank=Rank.GENERAL, heals=True),
     rule(KV_TRANSFER, "Unexpected UCX error: ", "UCX endpoint create failed", rank=Rank.GENERAL, quiet=True, heals=True),
     rule(KV_TRANSFER, "Mooncake transfer failed", "Failed to connect to segment", "Exception: Transfer Return Error", rank=Rank.GENERAL, heals=True),
+    rule(KV_TRANSFER, "rdma_", "transfer_", "transport.cpp", "master_client.cpp", "coro_rpc_client", "no available RDMA devices", "No matched device found", pattern=r"\b[EF]\d{4} [\d:.]+ +\d+ (?:rdma_\w+|transfer_\w+|\w+_transport|master_client)\.(?:cpp|h):\d+\] |ERROR .{0,40}coro_rpc_client\.hpp|no available RDMA devices|No matched device found", rank=Rank.GENERAL, heals=True),
     rule(KV_TRANSFER, "Error from http client, GET", pattern=r"Error from http client, GET \S+/metadata\?key=mooncake", rank=Rank.GENERAL, heals=True),
     rule(KV_TRANSFER, "LMCache WARNING", pattern=r"LMCache WARNING: (?:Remote connection failed|Failed to initialize/re-establish remote connection)", rank=Rank.SYMPTOM, quiet=True, heals=True),
     rule(KV_TRANSFER, "Failed to open segment", "Failed to submit transfer operation", "Failed to mount segment", "Failed to retrieve segment descriptor", "Mooncake Transfer Engine initialization failed", rank=Rank.GENERAL, heals=True),
@@ -64,7 +65,7 @@ FAILURES = (
                 cures=(cure("see which transports this UCX has", "ucx_info -d | grep -i transport"), cure("let UCX log the transport that fails", "UCX_LOG_LEVEL=info", when(seen=r"UCX|NIXL_ERR"))),
             ),
             Variant(
-                when=when(r"initialization failed|Failed to mount segment|ibv_reg_mr|[Ff]ailed to register (?:address|memory)|registerMem"),
+                when=when(r"no available RDMA|No matched device|cannot bind|initialization failed|Failed to mount segment|ibv_reg_mr|[Ff]ailed to register (?:address|memory)|registerMem"),
                 sentence="the KV transfer engine could not be set up on this host",
                 why="An RDMA device, its rights, or the address that it was given is missing, or it cannot register the memory (GPU memory needs GPUDirect RDMA: nvidia-peermem or DMA-BUF); the lines around it have the reason.",
                 cures=(cure("see the RDMA devices and the limit of locked memory, from inside the container", "ls /dev/infiniband; ibv_devices; ulimit -l"),),
