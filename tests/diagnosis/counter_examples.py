@@ -5,6 +5,7 @@ settings and prose as vLLM, its users and the libraries write them.
 """
 
 COUNTER_EXAMPLES: dict[str, str] = {
+    "unknown/Worker failed with error": "INFO 05-05 10:00:00 [x.py:1] Worker 3 is up",
     "missing_dependency_or_import_error/, but you have ": "vllm 0.11.0 requires torch==2.8.0",
     "kv_transfer/rdma_": "I0202 10:11:12.123456   123 rdma_context.cpp:88] Found device mlx5_0",
     "unknown/ErrImagePull": "Normal  Pulled  19s  kubelet  Successfully pulled image vllm/vllm-openai:v0.11.0",
@@ -17,7 +18,7 @@ COUNTER_EXAMPLES: dict[str, str] = {
     "engine_dead/terminate called after throwing": "the workers terminate after the engine",
     "unknown/gaierror": "getaddrinfo of the peer returned two addresses",
     "engine_dead/.service: ": "vllm.service: Main process exited, code=exited, status=0/SUCCESS",
-    "missing_dependency_or_import_error/does not match flashinfer version": "flashinfer-cubin matches flashinfer version 0.5.3",
+    "missing_dependency_or_import_error/is not available or outdated": "flashinfer-cubin matches flashinfer version 0.5.3",
     "nccl_init_failure/nvshmem": "NVSHMEM INFO: using the ibgda transport",
     "compile_failure/requires CUDA >=": "the image requires CUDA >= 12.9",
     "nccl_init_failure/oneCCL": "oneCCL: CCL_WARN value of CCL_ATL_TRANSPORT changed to be ofi",
@@ -107,8 +108,8 @@ COUNTER_EXAMPLES: dict[str, str] = {
     "driver_cuda_mismatch/CUDA initialization: ": "INFO 11-21 03:00:00 [x.py:1] CUDA initialization: done",
     "ray_failure/KeyError: 'bundles'": "KeyError: 'bundle_id'",
     "ray_failure/Could not find any running Ray instance": "Connected to a running Ray instance at 10.0.0.1:6379",
-    "ray_failure/placement group": "INFO 11-21 03:00:00 [x.py:1] No current placement group found. Creating a new placement group.",
-    "ray_failure/Waiting for creating a placement group": "Created a placement group of specs in 2 seconds",
+    "ray_failure/lacement group": "INFO 11-21 03:00:00 [x.py:1] No current placement group found. Creating a new placement group.",
+    "ray_failure/have not registered within the timeout": "Created a placement group of specs in 2 seconds",
     "ray_failure/ray.exceptions.": "import ray.exceptions as errors",
     "ray_failure/SYSTEM_ERROR": "Worker exit type: INTENDED_SYSTEM_EXIT",
     "ray_failure/RayTaskError": "except RayTaskError as error:",

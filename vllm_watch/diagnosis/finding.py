@@ -34,7 +34,7 @@ class Finding:
     phase: int  # progress of the start
     at: int = 0  # offset in the line
     chain: int = 0  # exceptions that Python links share one number
-    process: str = ""  # its prefix, "" where a line has none
+    process: str = ""  # its prefix, "" if the line has none
     before: str = ""  # earlier lines, to recognise a failed assertion
     frames: tuple[str, ...] = ()  # "file function", the innermost first
     tail: list[str] = field(default_factory=list)

@@ -14,7 +14,7 @@ from vllm_watch.diagnosis.report import Fix
 Facts = Mapping[str, str | float | int]
 
 _INNERMOST = 3
-"""The frames of a traceback that show where an error was raised."""
+"""The frames that matter for the place of an error."""
 
 
 class Rank(IntEnum):

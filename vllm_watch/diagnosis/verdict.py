@@ -267,7 +267,7 @@ def _of_no_server(scanner: Scanner) -> Diagnosis:
 
 
 def _cut_short(life: Life) -> Diagnosis | None:
-    """Return the diagnosis of a start whose traceback or process ended without a reason."""
+    """Return the diagnosis of a start that ended without a reason."""
     if life.traced is not None:
         return Diagnosis(failure=UNKNOWN, confidence=_UNKNOWN_CONFIDENCE, sentence="an error whose message is not in this log", root_cause_line=life.traced[1], line_number=life.traced[0], explanation="The exception stands at the end of the traceback: give more of the log.", facts=life.facts.complete())  # fmt: skip
     return None if life.ended is None else _ended(life, life.ended)

@@ -113,6 +113,7 @@ _KV_CPU = Variant(
 
 _HOST_CURES = (
     cure("see which process took it: the kernel's log lists all, with their memory (rss)", "dmesg -T | grep -i -E 'killed process|oom-kill'", when(r"oom|OOM|[Oo]ut of memory|memory pressure|low on memory")),
+    cure("see how much there is, and how much this container may use", "free -g; cat /sys/fs/cgroup/memory.max; ulimit -a", when(r"annot allocate|bad_alloc|MemoryError|DefaultCPUAllocator")),
     cure("raise the memory limit of the container or pod", None, when(r"cgroup|OOMKilled|MEMCG|memory pressure|running low on memory")),
     cure("it was compiling: allow fewer compilers at once", "MAX_JOBS=4", when(r"Killed process \d+ \((?:cicc|ptxas|nvcc|cudafe|cc1plus|ninja)")),
     cure("offload less to host memory", None, when(seen=r"cpu.offload|offload")),
@@ -146,7 +147,7 @@ FAILURES = (
         why="Whether the model is too large for this GPU, or another process (often the container before this one) still held memory, only the log's own sums can show; where another held it, the same start works unchanged once that is freed.",
         cures=(
             cure("first see whether another process holds GPU memory; if so, free it and start again unchanged", "nvidia-smi --query-compute-apps=pid,used_memory,name --format=csv"),
-            cure("if none does, allow shorter requests (the message names the length that fits)", None, when(r"estimated maximum model length|stored in KV\s+cache\s*\(|Gi?B KV\s+cache is needed")),
+            cure("if none does, allow shorter requests: no longer than fits (the numbers are in the message)", None, when(r"estimated maximum model length|stored in KV\s+cache\s*\(|Gi?B KV\s+cache is needed")),
         ),
         deterministic=False,
         variants=(

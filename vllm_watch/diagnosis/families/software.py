@@ -46,7 +46,7 @@ RULES = (
     rule(COMPILE, "error:", "error #", pattern=r"\.(?:h|hpp|cuh|cu|cpp|cc|c|inl)(?::\d+(?::\d+)?|\(\d+\)): (?:fatal |catastrophic )?error\b"),
     rule(COMPILE, "cannot find -l", "ld returned", pattern=r"cannot find -l\w+"),
     rule(COMPILE, "ld returned", pattern=r"ld returned \d+ exit status", rank=Rank.GENERAL),
-    rule(COMPILE, "nvcc", "Unsupported gpu architecture", pattern=r"nvcc fatal|nvcc(?:['\"]|:)? {0,4}(?:not found|compilation failed)|[Cc]ould not find nvcc|/nvcc.{0,40}(?:not found|No such)|NVCC compilation failed|NVCC version should be|Unsupported gpu architecture"),
+    rule(COMPILE, "nvcc", "NVCC", "Unsupported gpu architecture", pattern=r"nvcc fatal|nvcc(?:['\"]|:)? {0,4}(?:not found|compilation failed)|(?:[Cc]ould not|[Ff]ailed to) find nvcc|/nvcc.{0,40}(?:not found|No such)|NVCC compilation failed|NVCC version should be|Unsupported gpu architecture"),
     rule(COMPILE, "inja", "rror building extension", "rror compiling objects", pattern=r"[Nn]inja build failed|ninja: build stopped|Error building extension|Error compiling objects", rank=Rank.GENERAL, header=True),
     rule(COMPILE, "Assertion error (", pattern=r"Assertion error \(\S{0,200}/jit/\w{1,40}\.hpp:\d+\)", rank=Rank.GENERAL),
     rule(COMPILE, "requires CUDA >=", pattern=r"SM \d+\.\w requires CUDA >= ?\d", rank=Rank.GENERAL),
@@ -61,7 +61,7 @@ RULES = (
     rule(IMPORT, "undefined symbol", "cannot open shared object file", pattern=r"undefined symbol: \w+|\.so\S{0,40}(?: \(deleted\))?: cannot open shared object file", rank=Rank.IMPORT),
     rule(IMPORT, "ModuleNotFoundError", "ImportError", "PackageNotFoundError", "No module named", pattern=r"(?:ModuleNotFoundError|ImportError|PackageNotFoundError)\b:? ?\S|No module named ['\w]", rank=Rank.IMPORT),
     rule(IMPORT, ", but you have ", pattern=r" requires \S{1,80}, but you have \S{1,60} \S{1,40} which is incompatible", rank=Rank.IMPORT),
-    rule(IMPORT, "does not match flashinfer version", "NIXL is not available", "Failed to import kv connector", rank=Rank.IMPORT),
+    rule(IMPORT, "is not available or outdated", "does not match flashinfer version", "NIXL is not available", "Failed to import kv connector", rank=Rank.IMPORT),
     rule(IMPORT, "cannot import name", "partially initialized module", "packages that were not found in your environment", "operator torchvision::nms does not exist", "No package metadata was found", "DistributionNotFound", "is not installed. Please install", "is required to load C++ extensions", rank=Rank.IMPORT),
     rule(IMPORT, "has no attribute", pattern=r"AttributeError: (?:partially initialized )?module '[\w.]+' has no attribute|'_OpNamespace' '\w+' object has no attribute", rank=Rank.IMPORT),
     rule(IMPORT, "GLIBC", "GLIBCXX", "numpy.dtype size changed", "compiled using NumPy 1.x", pattern=r"version `GLIBC(?:XX)?_\S+' not found|numpy\.dtype size changed|A module that was compiled using NumPy 1", rank=Rank.IMPORT),
@@ -86,12 +86,12 @@ _NOT_CUDA = r"(?i)rocm|hip|amd|npu|ascend|jetson|tegra|xpu|habana|macos|dylib|aa
 _CHECK = cure("see which packages do not fit each other", "python -m pip check")
 
 _EXTENSION = re.compile(
-    r"-packages/(?!vllm/|torch\w*/)([A-Za-z]\w{1,60})/\S{0,200}\.so\S{0,80}: undefined symbol"
+    r"-packages/(?!vllm/|torch\w*/)([A-Za-z]\w{1,60})(?:/\S{0,200}|\.cpython\S{0,60})\.so\S{0,80}: undefined symbol"
 )
 
 
 def _built_for_another(text: str, facts: Facts) -> Told:
-    """Name the package whose compiled part does not fit."""
+    """Name a package that was built for other versions."""
     found = _EXTENSION.search(text)
     if found is None:
         return Told()
@@ -289,6 +289,11 @@ FAILURES = (
                 when=when(r", but you have "),
                 sentence="installed packages do not fit each other (pip's report; vLLM may not have been started yet)",
                 cures=(_CHECK, cure("install vLLM into a fresh environment, which brings the versions that fit", "uv venv && uv pip install vllm", when(r"vllm \S+ requires (?:torch|transformers|numpy)"))),
+            ),
+            Variant(
+                when=when(r"is not available or outdated"),
+                sentence="a package that this setting needs is not installed, or is too old",
+                cures=(cure("see its version, and the one that this vLLM requires", "python -m pip list | grep -i -E 'gemm|flashinfer|vllm'; python -m pip check"), cure("multiply without DeepGEMM", "VLLM_USE_DEEP_GEMM=0", when(r"DeepGEMM|deep_gemm"))),
             ),
             Variant(
                 when=when(r"does not match flashinfer version"),

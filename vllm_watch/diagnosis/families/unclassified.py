@@ -15,6 +15,7 @@ RULES = (
     rule(UNKNOWN, "tool_parser.py", "tool call from response", pattern=r"tool_parser\.py:\d+\] (?:Error|Exception|Failed)|Error (?:in )?extracting tool call|Error parsing tool", rank=Rank.REQUEST, heals=True),
     rule(UNKNOWN, "gaierror", "Cannot assign requested address", rank=Rank.GENERAL),
     rule(UNKNOWN, "ErrImagePull", "ImagePullBackOff", "Failed to pull image", "Insufficient nvidia.com/gpu", "Insufficient amd.com/gpu", "FailedMount", "command not found", pattern=r"ErrImagePull|ImagePullBackOff|Failed to pull image(?!.{0,300}no space left)|Insufficient (?:nvidia|amd)\.com/gpu|\bFailedMount\b|\bvllm: command not found", rank=Rank.GENERAL, quiet=True),
+    rule(UNKNOWN, "Worker failed with error", rank=Rank.SYMPTOM),
     rule(UNKNOWN, '" 500', pattern=r'"(?:POST|GET) [^"]{1,300}" 500\b', rank=Rank.REQUEST, quiet=True, heals=True),
     rule(UNKNOWN, "HarmonyError", pattern=r"HarmonyError: Unexpected token|HarmonyError: .{0,80}(?:parsing|header)", rank=Rank.REQUEST, heals=True),
 )  # fmt: skip
@@ -118,6 +119,12 @@ MEANINGS = (
         cures=(cure("see whether Transformers is of a version that this vLLM requires", "python -m pip check; python -m pip show vllm transformers"),),
     ),
     Variant(
+        when=when(r"Worker failed with error"),
+        sentence="a worker failed, and this line only passes its message on",
+        why="The worker's own traceback stands before it.",
+        cures=(cure("read the worker's first error"),),
+    ),
+    Variant(
         when=when(r'" 500\b'),
         sentence="requests were answered with an error of the server (500); the reason is not in this log",
         why="The API server writes a traceback before such an answer.",
@@ -193,7 +200,62 @@ MEANINGS = (
         cures=(cure("find the call", "CUDA_LAUNCH_BLOCKING=1 vllm serve …", when(r"CUDA error")), cure("find the call", "HIP_LAUNCH_BLOCKING=1 vllm serve …", when(r"HIP error"))),
     ),
     Variant(
-        when=when(r"(?i)cutlass|gemm|Error Internal|TMA descriptor"),
+        when=when(r"Invalid value '.{0,100}' for VLLM_|VLLM_\w{1,60}\b.{0,100}(?:must be one of|[Vv]alid (?:options|values))"),
+        sentence="an environment variable of vLLM has a value that this release does not take",
+        cures=(cure("leave it out, or take a value that the message names", "env | grep VLLM_", when(r"VLLM_")),),
+    ),
+    Variant(
+        when=when(r"(?i)block_size .{0,40}must be <= max_num_batched_tokens"),
+        sentence="--max-num-batched-tokens is smaller than a block of this hybrid model's state cache",
+        cures=(cure("raise it", "--max-num-batched-tokens 8192", when(r"max_num_batched_tokens")),),
+    ),
+    Variant(
+        when=when(r"(?i)page size|common block size|block size \d+ is not supported|one unified type|unify"),
+        sentence="the KV caches of this model's layers cannot be laid out in common blocks with these settings",
+        why="Hybrid models have layers of several kinds; block size, KV cache type, attention backend and connectors limit what fits together.",
+        cures=(cure("leave --block-size, --kv-cache-dtype and --attention-backend out, if they are set", None, when(r"(?i)page|block|unif")),),
+    ),
+    Variant(
+        when=when(r"\bDCP\b|decode_context_parallel|context parallel"),
+        sentence="context parallelism does not work with this model or another setting",
+        cures=(cure("leave --decode-context-parallel-size out", None, when(r"DCP|context.parallel")),),
+    ),
+    Variant(
+        when=when(r"(?i)(?:not supported|not available|unsupported) on .{0,40}(?:compute capability|\bSM ?\d|this GPU|this device|this platform)"),
+        sentence="this GPU's generation does not have a feature that was asked for; the message names it",
+        cures=(cure("leave the setting that asks for it out, or take a version of the model without it", None, when(r"upported|available")),),
+    ),
+    Variant(
+        when=when(r"must match|shapes cannot be multiplied|exceeds dimension size|invalid for input of size"),
+        sentence="two tensors have sizes that do not fit each other",
+        why="While weights are loaded, checkpoint, quantization and parallel sizes do not fit; in a step, it is a bug for this model and these settings.",
+        cures=(cure("search vLLM's issues for the model and the function in the traceback"),),
+    ),
+    Variant(
+        when=when(r"'/psm_\w+'|/dev/shm/psm_"),
+        sentence="a piece of shared memory between vLLM's processes is gone (or left from before)",
+        why="Another process of the engine has ended first, or something clears /dev/shm.",
+        cures=(cure("read the first error of the other processes; see what is in /dev/shm", "ls -l /dev/shm"),),
+    ),
+    Variant(
+        when=when(r"Errno 111|ConnectionRefusedError|Connection refused"),
+        sentence="a connection was refused: nothing listens at the other end",
+        why="The process that should listen has ended, is not up yet, or listens elsewhere.",
+        cures=(cure("see in the traceback which connection it is, and whether its server runs", "ss -ltnp"),),
+    ),
+    Variant(
+        when=when(r"BrokenPipeError|EOFError|ConnectionResetError"),
+        sentence="the process at the other end of a pipe or connection is gone",
+        why="That follows from its end: its own error, or the kernel's, comes first.",
+        cures=(cure("read the first error of the other processes, and see whether one was killed", "dmesg -T | grep -i -E 'killed process|xid|segfault'"),),
+    ),
+    Variant(
+        when=when(r"Errno (?:5|116)\]|Input/output error|Stale file handle"),
+        sentence="a disk or a network file system failed",
+        cures=(cure("see the kernel's report and the mounts", "dmesg -T | grep -i -E 'i/o error|nfs|nvme|ext4|xfs'; df -h"),),
+    ),
+    Variant(
+        when=when(r"cutlass|CUTLASS|gemm|GEMM|Gemm|Error Internal|TMA descriptor"),
         sentence="a kernel for matrices could not run on this GPU",
         why="The kernel was not made for this GPU's generation, or not for these shapes.",
         cures=(cure("search vLLM's issues for the kernel's name and this GPU; a newer release may choose another kernel"),),
