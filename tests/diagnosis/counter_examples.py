@@ -5,6 +5,8 @@ settings and prose as vLLM, its users and the libraries write them.
 """
 
 COUNTER_EXAMPLES: dict[str, str] = {
+    "compile_failure/No supported CUDA architectures found": "supported CUDA architectures: 9.0 10.0",
+    "unknown/kernel errors might be asynchronously reported": "CUDA errors are reported at once with CUDA_LAUNCH_BLOCKING=1",
     "unknown/Worker failed with error": "INFO 05-05 10:00:00 [x.py:1] Worker 3 is up",
     "missing_dependency_or_import_error/, but you have ": "vllm 0.11.0 requires torch==2.8.0",
     "kv_transfer/rdma_": "I0202 10:11:12.123456   123 rdma_context.cpp:88] Found device mlx5_0",

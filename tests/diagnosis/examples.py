@@ -262,6 +262,8 @@ FIRST: dict[str, tuple[str, ...]] = {
         "OSError: /lib/x86_64-linux-gnu/libc.so.6: version `GLIBC_2.32' not found",
     ),
     "compile_failure": (
+        "RuntimeError: No supported CUDA architectures found for major versions [10].",  # vllm #31740
+        "[rank0]: RuntimeError: Graph compile failed. synStatus=synStatus 26 [Generic failure].",  # vllm-gaudi #1734
         "(EngineCore pid=4140) Failed to get device capability: SM 12.x requires CUDA >= 12.9.",  # vllm #50705
         "ptxas-blackwell fatal   : Value 'sm_121a' is not defined for option 'gpu-name'",  # Triton's own ptxas
         'cuda_toolkit.h:41:8: error: #error "CUDA compiler and CUDA toolkit headers are incompatible, please check your include paths"',  # flashinfer #3493
@@ -319,6 +321,7 @@ FIRST: dict[str, tuple[str, ...]] = {
         "(EngineCore_DP0 pid=3747544) WARNING 09-24 16:35:21 [nixl_connector.py:1048] Releasing expired KV blocks for request cmpl-3da205a6 which were retrieved by 0 decode worker(s) within 120 seconds.",
     ),
     "engine_dead": (
+        "double free or corruption (!prev)",  # kserve #5056
         '(APIServer pid=1) INFO:     10.0.0.1:5555 - "GET /health HTTP/1.1" 503 Service Unavailable',  # vllm, api_server.py of 0.11
         "terminate called after throwing an instance of 'c10::AcceleratorError'",  # libstdc++
         "systemd[1]: vllm.service: Main process exited, code=exited, status=1/FAILURE",  # systemd

@@ -54,7 +54,7 @@ def of_log(scanner: Scanner) -> Diagnosis:
     if life.captured and not life.ready and (root is None or not _says_why(root)):
         return _in_capture(life, life.captured)
     if root is not None and not scanner.of_vllm and root.rule.rank is Rank.MESSAGE:
-        root = None  # "ERROR" in text of another program
+        return _of_no_server(scanner, root)
     if root is not None and root.rule.failure == parallel.SHM and stillness.idle(scanner.reports):
         return _waits_idle(life, root)
     if root is not None:
@@ -71,7 +71,7 @@ def _of_the_host(scanner: Scanner, root: Finding | None) -> bool:
 
 def _of_another(name: str, root: Finding | None) -> Diagnosis:
     text = f"This is a log of {name}, and vLLM's flags and cures do not apply to it."
-    text += "" if root is None else " Its first known error is this line."
+    text += "" if root is None else f" Its first known error is line {root.number}."
     return Diagnosis(failure=NOT_VLLM, confidence=0.9, sentence=f"this is a log of {name}, not of vLLM", root_cause_line=None if root is None else root.line, line_number=None if root is None else root.number, explanation=text)  # fmt: skip
 
 
@@ -260,10 +260,12 @@ def _quiet(scanner: Scanner, life: Life) -> Diagnosis:
     return Diagnosis(failure=HEALTHY, confidence=0.9, sentence="nothing failed", explanation=text, facts=facts, ready=life.ready)  # fmt: skip
 
 
-def _of_no_server(scanner: Scanner) -> Diagnosis:
+def _of_no_server(scanner: Scanner, error: Finding | None = None) -> Diagnosis:
     if scanner.of_kernel:
         return Diagnosis(failure=HEALTHY, confidence=0.5, sentence="no known GPU error and no killed process in this kernel log", explanation="It does not show whether an engine works.")  # fmt: skip
-    return Diagnosis(failure=NOT_VLLM, confidence=0.8, sentence="this is not a log of vLLM", explanation="No line has the format of vLLM, and no known error was found.")  # fmt: skip
+    text = "No line has the format of vLLM, and no known error was found."
+    text += "" if error is None else f" The first line at level ERROR is line {error.number}."
+    return Diagnosis(failure=NOT_VLLM, confidence=0.8, sentence="this is not a log of vLLM", root_cause_line=None if error is None else error.line, line_number=None if error is None else error.number, explanation=text)  # fmt: skip
 
 
 def _cut_short(life: Life) -> Diagnosis | None:

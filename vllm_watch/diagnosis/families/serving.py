@@ -44,7 +44,7 @@ RULES = (
     rule(UNKNOWN, "NVRM: ", pattern=r"NVRM: .{0,200}(?:[Ff]ailed|[Ee]rror|NV_ERR_)", rank=Rank.SYMPTOM, quiet=True),
     rule(DEAD, "segfault at ", " trap ", "general protection", pattern=r"(?:VLLM|vllm|pt_main_thread|python|EngineCor)\S{0,40}\[\d+\]:? (?:segfault at |trap |general protection)", rank=Rank.DEATH, quiet=True),
     rule(DEAD, "orker", "WorkerProc", pattern=r"WorkerProc (?:initialization failed|failed to start|hit an exception)|Worker proc \S+ died unexpectedly|Worker \S+ pid \d+ died|[Oo]ne of the worker processes died|worker process died", rank=Rank.DEATH),
-    rule(DEAD, "RuntimeError: cancelled", "output_handler failed", "Terminating server process", "rror in calling", "Error in model execution", "Segmentation fault", "SIGSEGV", "SIGBUS", "Bus error", "Aborted (core dumped)", "core dumped", "SIGABRT", "Fatal Python error", rank=Rank.DEATH),
+    rule(DEAD, "RuntimeError: cancelled", "output_handler failed", "Terminating server process", "rror in calling", "Error in model execution", "Segmentation fault", "SIGSEGV", "SIGBUS", "Bus error", "Aborted (core dumped)", "core dumped", "SIGABRT", "Fatal Python error", "double free or corruption", "corrupted size vs. prev_size", "free(): invalid", "malloc(): ", "munmap_chunk(): ", rank=Rank.DEATH),
 )  # fmt: skip
 
 _KERNEL = r"illegal memory access|unspecified launch failure|device-side assert|misaligned|illegal instruction|EXECUTION_FAILED|ILLEGAL_ADDRESS|LAUNCH_FAILED|LaunchFailure"
@@ -257,6 +257,12 @@ FAILURES = (
                 sentence="the server answers that its engine is dead (503 on /health)",
                 why="The cause was written before, by the engine core or a worker.",
                 cures=(cure("read the log before this line, from the first traceback on", "kubectl logs --previous POD   (or docker logs, journalctl -u vllm)"),),
+            ),
+            Variant(
+                when=when(r"double free|corrupted size|free\(\): invalid|malloc\(\): |munmap_chunk"),
+                sentence="native code damaged the memory of its process, which was ended",
+                why="A compiled library has a bug, or two that were built for different versions are loaded together.",
+                cures=(cure("see which packages do not fit each other", "python -m pip check"), cure("get the stack of the next crash", "PYTHONFAULTHANDLER=1 vllm serve …", when(r"free|size|alloc|chunk"))),
             ),
             Variant(
                 when=when(r"terminate called after throwing"),

@@ -49,6 +49,7 @@ RULES = (
     rule(COMPILE, "nvcc", "NVCC", "Unsupported gpu architecture", pattern=r"nvcc fatal|nvcc(?:['\"]|:)? {0,4}(?:not found|compilation failed)|(?:[Cc]ould not|[Ff]ailed to) find nvcc|/nvcc.{0,40}(?:not found|No such)|NVCC compilation failed|NVCC version should be|Unsupported gpu architecture"),
     rule(COMPILE, "inja", "rror building extension", "rror compiling objects", pattern=r"[Nn]inja build failed|ninja: build stopped|Error building extension|Error compiling objects", rank=Rank.GENERAL, header=True),
     rule(COMPILE, "Assertion error (", pattern=r"Assertion error \(\S{0,200}/jit/\w{1,40}\.hpp:\d+\)", rank=Rank.GENERAL),
+    rule(COMPILE, "No supported CUDA architectures found", "synStatus", pattern=r"No supported CUDA architectures found|(?:failed|Failed).{0,80}synStatus", rank=Rank.GENERAL),
     rule(COMPILE, "requires CUDA >=", pattern=r"SM \d+\.\w requires CUDA >= ?\d", rank=Rank.GENERAL),
     rule(COMPILE, "CUDA_HOME", "cuda_home", "cpp_extension", "JIT", "NVRTC", "nvrtc", pattern=r"CUDA_HOME environment variable is not set|JIT compilation failed|NVRTC_ERROR|nvrtc: error"),
     rule(COMPILE, "triton.compiler.errors", "triton.runtime.errors", "OutOfResources", "out of resource: shared memory", "CompilationError", "PassManager::run failed", "failed to legalize operation", "failed to compile the model", "LLVM ERROR", "error: linker", "CompiledKernel", "DSLRuntimeError", "TVMError", "tvm.error", "Triton compilation failed", "is not a recognized processor", "layout conversion is only supported", pattern=r"Triton compilation failed|is not a recognized processor|layout conversion is only supported|triton\.(?:compiler|runtime)\.errors|OutOfResources|out of resource: shared memory|\bCompilationError\b|PassManager::run failed|failed to legalize|vLLM failed to compile the model|LLVM ERROR|error: linker|DSLRuntimeError|(?:tvm\.error|TVMError)(?!.{0,60}Assertion error \()", rank=Rank.GENERAL, header=True),
@@ -392,6 +393,18 @@ FAILURES = (
                     cure("install the CUDA toolkit that PyTorch was built for, and name it (a stray colon in CUDA_HOME breaks it)", "export CUDA_HOME=/usr/local/cuda; $CUDA_HOME/bin/nvcc --version", when(r"nvcc|CUDA_HOME")),
                     *_SWITCHES,
                 ),
+            ),
+            Variant(
+                when=when(r"No supported CUDA architectures found"),
+                sentence="FlashInfer has no such kernel for this GPU's generation",
+                why="The setting or the model asks for it, or the installed FlashInfer is too old for this GPU.",
+                cures=(cure("see its version and the GPU's compute capability", "python -m pip list | grep -i flashinfer; nvidia-smi --query-gpu=name,compute_cap --format=csv"), *_SWITCHES),
+            ),
+            Variant(
+                when=when(r"synStatus"),
+                sentence="Gaudi's compiler (Synapse) could not compile a graph of this model",
+                why="Driver, Synapse and vllm-gaudi must be of one release; some models compile only in some of them.",
+                cures=(cure("see the versions", "hl-smi; python -m pip list | grep -i -E 'habana|vllm|torch'"), cure("search vllm-gaudi's issues for the model and the release")),
             ),
             Variant(
                 when=when(r"Failed to find C compiler|Python\.h|[Nn]o working (?:C\+\+ )?compiler|C\+\+ compiler.{0,40}not found|(?:stdlib|math|omp)\.h"),

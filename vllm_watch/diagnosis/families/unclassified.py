@@ -16,6 +16,7 @@ RULES = (
     rule(UNKNOWN, "gaierror", "Cannot assign requested address", rank=Rank.GENERAL),
     rule(UNKNOWN, "ErrImagePull", "ImagePullBackOff", "Failed to pull image", "Insufficient nvidia.com/gpu", "Insufficient amd.com/gpu", "FailedMount", "command not found", pattern=r"ErrImagePull|ImagePullBackOff|Failed to pull image(?!.{0,300}no space left)|Insufficient (?:nvidia|amd)\.com/gpu|\bFailedMount\b|\bvllm: command not found", rank=Rank.GENERAL, quiet=True),
     rule(UNKNOWN, "Worker failed with error", rank=Rank.SYMPTOM),
+    rule(UNKNOWN, "kernel errors might be asynchronously reported", rank=Rank.SYMPTOM),
     rule(UNKNOWN, '" 500', pattern=r'"(?:POST|GET) [^"]{1,300}" 500\b', rank=Rank.REQUEST, quiet=True, heals=True),
     rule(UNKNOWN, "HarmonyError", pattern=r"HarmonyError: Unexpected token|HarmonyError: .{0,80}(?:parsing|header)", rank=Rank.REQUEST, heals=True),
 )  # fmt: skip
@@ -123,6 +124,12 @@ MEANINGS = (
         sentence="a worker failed, and this line only passes its message on",
         why="The worker's own traceback stands before it.",
         cures=(cure("read the worker's first error"),),
+    ),
+    Variant(
+        when=when(r"kernel errors might be asynchronously reported"),
+        sentence="the GPU's runtime reported an error, and the line that names it is not in this log",
+        why="It stands right above this line, in the log of the process that failed.",
+        cures=(cure("give the lines before it"), cure("see whether the GPU reported an error", "dmesg -T | grep -i -E 'xid|nvrm|amdgpu'")),
     ),
     Variant(
         when=when(r'" 500\b'),
