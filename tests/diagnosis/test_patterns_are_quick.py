@@ -13,9 +13,9 @@ from vllm_watch.diagnosis.catalogue import FAILURES, RULES
 from vllm_watch.diagnosis.families import (
     memory_numbers,
     model_numbers,
+    packages,
     parallel_numbers,
     serving_numbers,
-    software,
     unclassified,
 )
 from vllm_watch.diagnosis.rule import Cure, Variant
@@ -58,7 +58,7 @@ PATTERNS = {
     for each in (
         *(rule.pattern for rule in RULES if rule.pattern is not None),
         *(fact.pattern for fact in facts.FACTS),
-        *(each for module in (finding, lines, others, phases, scanner, software, unclassified) for each in _of(module)),
+        *(each for module in (finding, lines, others, phases, scanner, packages, unclassified) for each in _of(module)),
         *(each for module in (memory_numbers, model_numbers, parallel_numbers, serving_numbers) for each in _of(module)),
         *_conditions(),
         *(pattern for pattern, _ in unclassified.AREAS),

@@ -1,8 +1,10 @@
 """All rules and failure classes, joined from the tables in `families/`."""
 
 from vllm_watch.diagnosis.families import (
+    compiling,
     memory,
     model,
+    packages,
     parallel,
     serving,
     software,
@@ -11,7 +13,7 @@ from vllm_watch.diagnosis.families import (
 )
 from vllm_watch.diagnosis.rule import Failure
 
-_FAMILIES = (memory, parallel, transfer, model, software, serving)
+_FAMILIES = (memory, parallel, transfer, model, software, compiling, packages, serving)
 
 RULES = tuple(each for family in (*_FAMILIES, unclassified) for each in family.RULES)
 

@@ -13,7 +13,7 @@ RULES = (
     rule(UNKNOWN, "m vllm.", "'-m', 'vllm.", "raised in subprocess", pattern=r"CalledProcessError: Command '\['[^']{1,200}', '-m', 'vllm\.|Error raised in subprocess:", rank=Rank.SYMPTOM, header=True),
     rule(UNKNOWN, "tool choice requires", "t most ", "is not a multimodal model", pattern=r'"auto" tool choice requires --enable-auto-tool-choice|At most \d+ \w{1,20}(?:\(s\))? may be provided in one|is not a multimodal model', rank=Rank.REQUEST, quiet=True, heals=True),
     rule(UNKNOWN, "tool_parser.py", "tool call from response", pattern=r"tool_parser\.py:\d+\] (?:Error|Exception|Failed)|Error (?:in )?extracting tool call|Error parsing tool", rank=Rank.REQUEST, heals=True),
-    rule(UNKNOWN, "gaierror", "Cannot assign requested address", rank=Rank.GENERAL),
+    rule(UNKNOWN, "gaierror", "Cannot assign requested address", pattern=r"\bgaierror: |Error: .{0,100}Cannot assign requested address", rank=Rank.GENERAL),
     rule(UNKNOWN, "ErrImagePull", "ImagePullBackOff", "Failed to pull image", "Insufficient nvidia.com/gpu", "Insufficient amd.com/gpu", "FailedMount", "command not found", pattern=r"ErrImagePull|ImagePullBackOff|Failed to pull image(?!.{0,300}no space left)|Insufficient (?:nvidia|amd)\.com/gpu|\bFailedMount\b|\bvllm: command not found", rank=Rank.GENERAL, quiet=True),
     rule(UNKNOWN, "Worker failed with error", rank=Rank.SYMPTOM),
     rule(UNKNOWN, "kernel errors might be asynchronously reported", rank=Rank.SYMPTOM),
