@@ -117,7 +117,7 @@ CASES = {
     ),
     "an unknown error names its package": (
         '(EngineCore pid=4) ERROR 04-04 02:11:09 [core.py:866]   File "/app/.venv/lib/python3.11/site-packages/vllm_plugin/utils.py", line 205, in mesh\n(EngineCore pid=4) ERROR 04-04 02:11:09 [core.py:866] LookupError: no mesh',
-        "unknown", "mesh (vllm_plugin/utils.py) raised it", "CUDA",
+        "unknown", "It comes from mesh (vllm_plugin/utils.py)", "CUDA",
     ),
     "minutes without a token are not health": (
         UP + STATS.format(39, "12.5") + "".join(STATS.format(each, "0.0") for each in (40, 41)) + STATS.format(41, "0.0"),

@@ -24,6 +24,9 @@ HARMLESS = (
     "nanobind: leaked",
     "ERR99999 UNKNOWN applic",
     "Failed to load NCCL library from",
+    "encountered while exporting traces",
+    "Failed to export traces to",
+    "Failed to export metrics to",
 )
 """vLLM and its libraries log these as errors and continue."""
 

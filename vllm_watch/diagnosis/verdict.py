@@ -138,7 +138,7 @@ def _failed(life: Life, root: Finding, ratio: float = 1.0) -> Diagnosis:
     unseen = unseen or not life.of_a_start
     place = (
         unclassified.raised_in(root.frames, root.line, root.source)[0]
-        if slug == serving.BUG
+        if slug in (serving.BUG, memory.RUNTIME)
         else ""
     )
     parts = (_sentence(sentence), told.explanation, place, why)

@@ -20,7 +20,7 @@ RULES = (
     rule(IMPORT, "ModuleNotFoundError", "ImportError", "PackageNotFoundError", "No module named", pattern=r"(?:ModuleNotFoundError|ImportError|PackageNotFoundError)\b:? ?\S|No module named ['\w]", rank=Rank.IMPORT),
     rule(IMPORT, ", but you have ", pattern=r" requires \S{1,80}, but you have \S{1,60} \S{1,40} which is incompatible", rank=Rank.IMPORT),
     rule(IMPORT, "is not available or outdated", "does not match flashinfer version", "NIXL is not available", "Failed to import kv connector", rank=Rank.IMPORT),
-    rule(IMPORT, "cannot import name", "partially initialized module", "packages that were not found in your environment", "operator torchvision::nms does not exist", "No package metadata was found", "DistributionNotFound", "is not installed. Please install", "is required to load C++ extensions", rank=Rank.IMPORT),
+    rule(IMPORT, "cannot import name", "partially initialized module", "packages that were not found in your environment", "operator torchvision::nms does not exist", "No package metadata was found", "DistributionNotFound", "is not installed. Please install", "is required to load C++ extensions", "Cannot find a working triton installation", rank=Rank.IMPORT),
     rule(IMPORT, "has no attribute", pattern=r"AttributeError: (?:partially initialized )?module '[\w.]+' has no attribute|'_OpNamespace' '\w+' object has no attribute", rank=Rank.IMPORT),
     rule(IMPORT, "GLIBC", "GLIBCXX", "numpy.dtype size changed", "compiled using NumPy 1.x", pattern=r"version `GLIBC(?:XX)?_\S+' not found|numpy\.dtype size changed|A module that was compiled using NumPy 1", rank=Rank.IMPORT),
 )  # fmt: skip
@@ -115,7 +115,7 @@ FAILURES = (
                 cures=(_CHECK, cure("compare the version of the package with the requirements of the one that imports it", "python -m pip show PACKAGE", when(r"No module named"))),
             ),
             Variant(
-                when=when(r"No module named|Please install|is required to load|not found in your environment|PackageNotFound|No package metadata|ModuleNotFound"),
+                when=when(r"No module named|Please install|is required to load|working triton|not found in your environment|PackageNotFound|No package metadata|ModuleNotFound"),
                 sentence="a Python package is not installed in this environment",
                 cures=(cure("see which Python runs vLLM, and install the package that the message names into it", "which -a python vllm"),),
             ),

@@ -38,7 +38,7 @@ RULES = (
     rule(NCCL, "Error while creating shared memory segment /dev/shm/nccl", "shmOpen", "shm_open", pattern=r"Error while creating shared memory segment /dev/shm/nccl|(?:shmOpen|shm_open).{0,80}(?:failed|[Ee]rror)"),
     rule(NCCL, "Duplicate GPU detected", "DistBackendError", "Bootstrap : no socket interface found", "No socket interface found", pattern=r"Duplicate GPU detected|DistBackendError(?!.{0,300}remote process exited)|[Nn]o socket interface found", rank=Rank.GENERAL, header=True),
     rule(NCCL, "custom_all_reduce.cuh", pattern=r"(?:Cuda error|Failed:) \S{0,200}custom_all_reduce\.cuh:\d+", quiet=True),
-    rule(NCCL, "NCCL WARN", pattern=r"NCCL WARN .{0,800}(?:[Ff]ailed|[Ee]rror|out of memory|[Tt]imeout|No route|refused)", rank=Rank.SYMPTOM),
+    rule(NCCL, "NCCL WARN", pattern=r"NCCL WARN .{0,800}(?:Got completion .{0,80}status=\d|[Ff]ailed|[Ee]rror|out of memory|[Tt]imeout|No route|refused)", rank=Rank.SYMPTOM),
     rule(NCCL, "connectFullMesh", "DistStoreError", "DistNetworkError", "RendezvousConnectionError", "waiting for clients", pattern=r"Gloo connectFullMesh failed|DistStoreError|DistNetworkError: (?!.{0,800}(?:EADDRINUSE|Broken pipe|got 0 bytes|reset by peer))|RendezvousConnectionError|waiting for clients\. \d+/\d+ clients joined", rank=Rank.GENERAL),
     rule(NCCL, "ncclRemoteError", "remote process exited", "Connection closed by peer", "reset by peer", "got 0 bytes", "Broken pipe", "TCPStore server has shut down", pattern=r"ncclRemoteError|TCPStore server has shut down|remote process exited|(?:gloo|TCPStore|DistNetworkError).{0,800}(?:Connection closed by peer|reset by peer|got 0 bytes|Broken pipe)", rank=Rank.SYMPTOM),
     rule(PTRACE, "pidfd_getfd", "pidfd_open", "ptrace", pattern=r"pidfd_(?:getfd|open)\b.{0,200}(?:not permitted|[Dd]enied|failed)|ptrace.{0,80}(?:not permitted|[Dd]enied)"),
@@ -145,6 +145,17 @@ FAILURES = (
                 sentence="NCCL could not create its shared memory: /dev/shm is full, too small or not there",
                 why="Docker gives a container 64 MiB of it, and each pair of ranks needs some.",
                 cures=(cure("see how large and how full it is, from inside the container", "df -h /dev/shm"), cure("give the container shared memory (Kubernetes: an emptyDir with medium Memory at /dev/shm)", "docker run --ipc=host …   (or --shm-size=16g)", when(r"shared memory segment|shm_?[Oo]pen"))),
+            ),
+            Variant(
+                when=when(r"ibv_\w+.{0,80}Cannot allocate memory"),
+                sentence="RDMA could not lock the memory that it needs: the limit of locked memory is too low",
+                cures=(cure("see the limit, from inside the container", "ulimit -l"), cure("lift it (Kubernetes: the IPC_LOCK capability)", "docker run --ulimit memlock=-1 --cap-add=IPC_LOCK …", when(r"ibv_"))),
+            ),
+            Variant(
+                when=when(r"NET/IB|ibv_|libibverbs|Got completion"),
+                sentence="NCCL's RDMA network (InfiniBand, RoCE) failed between two hosts",
+                why="A link, a switch's setting, the chosen devices or the GID index differ; the peer may also just be gone.",
+                cures=(cure("see the links, and which device and GID each host uses", "ibstat; show_gids; env | grep NCCL_IB"), cure("see whether it works without RDMA (much slower)", "NCCL_IB_DISABLE=1", when(r"NET/IB|ibv_|ibverbs"))),
             ),
             Variant(
                 when=when(r"(?i)nvshmem|/transport/ib|DeepEP|deep_ep"),

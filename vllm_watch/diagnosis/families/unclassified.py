@@ -262,6 +262,23 @@ MEANINGS = (
         cures=(cure("see the kernel's report and the mounts", "dmesg -T | grep -i -E 'i/o error|nfs|nvme|ext4|xfs'; df -h"),),
     ),
     Variant(
+        when=when(r"invalid literal for int\(\) with base 10: '(?:GPU|MIG)-"),
+        sentence="CUDA_VISIBLE_DEVICES names GPUs by UUID, and this release reads numbers there",
+        cures=(cure("name them by number", "nvidia-smi -L; export CUDA_VISIBLE_DEVICES=0,1", when(r"GPU-|MIG-")),),
+    ),
+    Variant(
+        when=when(r"runai|RunAI|libstreamer|botocore|NoCredentialsError|s3://"),
+        sentence="the weights could not be read from object storage",
+        why="Credentials, endpoint, bucket or path are wrong, or the store does not answer.",
+        cures=(cure("see the settings that reach this process, and try them", "env | grep -E 'AWS_|RUNAI_'; aws s3 ls s3://BUCKET/PATH"),),
+    ),
+    Variant(
+        when=when(r"CUBLAS_STATUS_(?:INVALID_VALUE|NOT_SUPPORTED|ARCH_MISMATCH)|CUDNN_STATUS|cuDNN error"),
+        sentence="cuBLAS or cuDNN refused a call",
+        why="Often a library of another version than PyTorch's is loaded (LD_LIBRARY_PATH), or memory is out; else it is a bug for these shapes.",
+        cures=(cure("see which are installed and found", "echo $LD_LIBRARY_PATH; python -m pip list | grep -i -E 'cublas|cudnn|^torch'; ldconfig -p | grep -E 'cublas|cudnn'"),),
+    ),
+    Variant(
         when=when(r"cutlass|CUTLASS|gemm|GEMM|Gemm|Error Internal|TMA descriptor"),
         sentence="a kernel for matrices could not run on this GPU",
         why="The kernel was not made for this GPU's generation, or not for these shapes.",
@@ -363,16 +380,16 @@ def raised_in(frames: tuple[str, ...], line: str, source: str) -> tuple[str, tup
     logger = _LOGGER.search(line)
     places = (*frames[:1], *(each for each in frames if "/vllm/" in each), *([logger[1]] if logger else ()))  # fmt: skip
     area = next((words for place in places for pattern, words in AREAS if pattern.search(place)), None)  # fmt: skip
-    found = _PACKAGE.search(frames[0]) if frames else None
+    found = next((each for each in map(_PACKAGE.search, frames) if each and each[1] not in _BELOW - {"vllm"}), None)  # fmt: skip
     said, fixes = [], []
     if found is not None:
         at = f", at `{source}`" if source else ""
-        said.append(f"{found[3]} ({found[1]}/{found[2]}) raised it{at}.")
+        said.append(f"{found[3]} ({found[1]}/{found[2]}{at})")
         package = found[1]
         if package not in _BELOW:
             fixes.append(Fix(f"see whether {package} is of a version that goes with this vLLM, and search its issues for this message", f"python -m pip show {package} vllm"))  # fmt: skip
     if area is not None:
-        said.append(f"It belongs to {area}.")
+        said.append(area)
     if not fixes and (found is not None or area is not None):
         fixes.append(Fix("search vLLM's issues for this message, with the release"))
-    return " ".join(said), tuple(fixes)
+    return f"It comes from {': '.join(said)}." if said else "", tuple(fixes)
