@@ -43,9 +43,9 @@ journald, kubectl, docker and Ray, colours, interleaved workers, gzip and UTF-16
 The root is the first error of the last start in the log. Lines that only report a death ("EngineCore failed to start."), a worker that does
 not answer, or a failed request are the root only if nothing else is. INFO, WARNING and lines that carry users' prompts are not read.
 
-It does not guess: an error that fits no class is `unknown`. It prints a cure only if its condition was read in this log.
+It does not guess: an error that fits no class is `unknown`, with its meaning if a rule has it, the function that raised it and a next step. It prints a cure only if its condition was read in this log.
 
-Other results: `healthy` (the log shows that it came up); `unknown` without a line (no error, and nothing shows that it came up); `benign_warning_noise` (errors that did not end it); `not_a_vllm_log`; `engine_hang`, if tokens stop for two minutes while requests run, or a start makes no
+Other results: `healthy` (the log shows that it came up); `unknown` without a line (no error, and nothing shows that it came up); `benign_warning_noise` (errors that did not end it); `not_a_vllm_log` (also of Ollama, SGLang and others, which get no advice); `engine_hang`, if tokens stop for two minutes while requests run, or a start makes no
 progress for ten.
 
 ## How sure it is
