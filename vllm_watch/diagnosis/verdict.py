@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from vllm_watch.diagnosis import others, phases, stillness
 from vllm_watch.diagnosis.catalogue import FAILURES
-from vllm_watch.diagnosis.families import memory, parallel, serving, unclassified
+from vllm_watch.diagnosis.families import memory, model, parallel, serving, unclassified
 from vllm_watch.diagnosis.finding import Finding
 from vllm_watch.diagnosis.life import Life
 from vllm_watch.diagnosis.report import HEALTHY, NOISE, NOT_VLLM, UNKNOWN, Diagnosis, Fix
@@ -34,6 +34,11 @@ _EARLIER_RATIO = 0.7
 _BY_TRACEBACK = (
     (serving.GRAMMAR, re.compile(r"structured_output/|compile_grammar"), re.compile("")),
     (parallel.SHM, re.compile("acquire_read"), re.compile(r"TimeoutError:?\s*$")),
+    (
+        model.ARCHITECTURE,
+        re.compile(r"\.py load_(?:weights|expert_weights)$", re.MULTILINE),
+        re.compile(r"KeyError: '"),
+    ),
 )
 _TRACEBACK_CONFIDENCE = 0.6
 
@@ -103,7 +108,7 @@ def _in_capture(life: Life, line: tuple[int, str]) -> Diagnosis:
 def _failed(life: Life, root: Finding, ratio: float = 1.0) -> Diagnosis:
     slug, confidence = root.rule.failure, _CONFIDENCE[root.rule.rank]
     if slug == UNKNOWN:
-        named = "\n".join(root.hints)
+        named = "\n".join((*root.frames[:1], *root.hints))
         slug = next((each for each, names, line in _BY_TRACEBACK if names.search(named) and line.search(root.line)), UNKNOWN)  # fmt: skip
         if slug == UNKNOWN or root.rule.rank is Rank.MESSAGE:
             return _unknown(life, root)

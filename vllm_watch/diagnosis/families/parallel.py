@@ -243,6 +243,12 @@ FAILURES = (
                 why="vLLM asks for its own node by address: on hosts with several networks, VLLM_HOST_IP and the address with which Ray was started must be the same.",
                 cures=(cure("compare the addresses of Ray's nodes with the one in the line", "ray status; ray list nodes"), cure("start Ray and vLLM with the same address, on every node", "VLLM_HOST_IP=IP ray start --node-ip-address=IP …", when(r"'node:\d"))),
             ),
+            Variant(
+                when=when(r"Waiting for creating a placement group|No available node types|lacement group.{0,80}(?:not ready|timed out|infeasible|cannot be|creation timed out)"),
+                sentence="Ray waits for resources (GPUs, a node) that its cluster does not have, or not free",
+                why="Other actors and placement groups may hold them, or a node has not joined.",
+                cures=(cure("see what the cluster has, and who holds it", "ray status; ray list nodes; ray list placement-groups"),),
+            ),
         ),
     ),
     Failure(

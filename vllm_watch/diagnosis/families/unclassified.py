@@ -297,6 +297,11 @@ MEANINGS = (
         cures=(cure("serve without the processor's cache", "--mm-processor-cache-gb 0", when(r"cached item")), cure("search vLLM's issues for this message, with the release and the settings (speculative decoding, prefix caching)")),
     ),
     Variant(
+        when=when(r"could not locate .{0,60}tokens in the tokenizer"),
+        sentence="the parser of tool calls or reasoning that was named is not for this model: the tokenizer lacks its tokens",
+        cures=(cure("name the parser of this model, or leave the flag out", "--reasoning-parser NAME   (or --tool-call-parser NAME)", when(r"could not locate")),),
+    ),
+    Variant(
         when=when(r"\bUVA is not available"),
         sentence="the model runner needs pinned host memory that the GPU can address (UVA), and vLLM does not use any here",
         why="vLLM does not pin memory under WSL by default.",
