@@ -297,7 +297,7 @@ def _not_up(life: Life) -> Diagnosis:
 
 
 def _ended(life: Life, line: tuple[int, str]) -> Diagnosis:
-    text = "No line shows that the server came up, and the lines after this one only show that the process has ended. A process without a last word was most often killed (host memory: see pinned and offloaded buffers of every worker)."  # fmt: skip
+    text = "No line shows that the server came up, and the lines after this one only show that the process has ended. A process that ends without an error was most often killed (host memory: see pinned and offloaded buffers of every worker)."  # fmt: skip
     return Diagnosis(
         failure=UNKNOWN,
         confidence=_UNKNOWN_CONFIDENCE,

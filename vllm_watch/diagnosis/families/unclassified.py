@@ -195,6 +195,12 @@ MEANINGS = (
         cures=(cure("spread the model over more chips, or allow shorter requests", "--tensor-parallel-size N   (or a smaller --max-model-len)", when(r"HBM|device buffer")),),
     ),
     Variant(
+        when=when(r"(?i)(?:/dev/(?:vfio|accel)\S*|TPU).{0,120}(?:resource busy|already in use)"),
+        sentence="another process holds the TPU",
+        why="A TPU chip serves one process; the remains of an earlier server keep it.",
+        cures=(cure("see which process holds it, and end it if nothing needs it", "lsof /dev/vfio/* /dev/accel*"),),
+    ),
+    Variant(
         when=when(r"initialize backend 'tpu'|TPU initialization failed|TPU topology"),
         sentence="JAX could not use the TPU",
         why="Another process may hold it, the container may lack its devices or rights, or libtpu does not fit this chip.",
@@ -279,7 +285,7 @@ MEANINGS = (
         cures=(cure("see which are installed and found", "echo $LD_LIBRARY_PATH; python -m pip list | grep -i -E 'cublas|cudnn|^torch'; ldconfig -p | grep -E 'cublas|cudnn'"),),
     ),
     Variant(
-        when=when(r"cutlass|CUTLASS|gemm|GEMM|Gemm|Error Internal|TMA descriptor"),
+        when=when(r"cutlass|CUTLASS|gemm(?!a)|GEMM|Gemm(?!a)|Error Internal|TMA descriptor"),
         sentence="a kernel for matrices could not run on this GPU",
         why="The kernel was not made for this GPU's generation, or not for these shapes.",
         cures=(cure("search vLLM's issues for the kernel's name and this GPU; a newer release may choose another kernel"),),
@@ -309,12 +315,6 @@ MEANINGS = (
             cure("under WSL, allow it", "VLLM_WSL2_ENABLE_PIN_MEMORY=1", when(r"UVA")),
             cure("or take the model runner that does without", "VLLM_USE_V2_MODEL_RUNNER=0", when(r"UVA")),
         ),
-    ),
-    Variant(
-        when=when(r"(?i)(?:/dev/(?:vfio|accel)\S*|TPU).{0,120}(?:resource busy|already in use)"),
-        sentence="another process holds the TPU",
-        why="A TPU chip serves one process; the remains of an earlier server keep it.",
-        cures=(cure("see which process holds it, and end it if nothing needs it", "lsof /dev/vfio/* /dev/accel*"),),
     ),
     Variant(
         when=when(r"memory space vmem"),
