@@ -46,6 +46,9 @@ _UNPROVEN = "This log does not show that the server came up."
 
 _ERROR = re.compile(r"\bERROR\b|\bCRITICAL\b|\b\w*(?:Error|Exception)\b")
 
+_REFUSED = re.compile(rb'"POST [^"]{1,300}" (4\d\d)\b')
+_REFUSALS = {"401": " (no API key, or another than the server's)", "404": " (a path or a model name that is not served)"}  # fmt: skip
+
 _STALLS = 3
 """One report of a silent worker is normal during a start."""
 
@@ -143,7 +146,7 @@ def _failed(life: Life, root: Finding, ratio: float = 1.0) -> Diagnosis:
     unseen = unseen or not life.of_a_start
     place = (
         unclassified.raised_in(root.frames, root.line, root.source)[0]
-        if slug in (serving.BUG, memory.RUNTIME)
+        if root.frames and slug in (serving.BUG, memory.RUNTIME)
         else ""
     )
     parts = (_sentence(sentence), told.explanation, place, why)
@@ -262,7 +265,15 @@ def _quiet(scanner: Scanner, life: Life) -> Diagnosis:
         said = f"It came up, and its last {scanner.reports.idle} reports have running requests and no tokens: one very long prompt, or a hang."
         return Diagnosis(failure=UNKNOWN, confidence=_UNKNOWN_CONFIDENCE, sentence="no error in this log, and no tokens at its end", explanation=said, facts=facts, ready=life.ready)  # fmt: skip
     text = "It came up and answered requests." if life.serving else "It came up."
+    text += _refusals(scanner)
     return Diagnosis(failure=HEALTHY, confidence=0.9, sentence="nothing failed", explanation=text, facts=facts, ready=life.ready)  # fmt: skip
+
+
+def _refusals(scanner: Scanner) -> str:
+    """Name the status of refused requests among the last lines."""
+    found = (_REFUSED.search(each) for each in reversed(scanner.last))
+    code = next((each[1].decode() for each in found if each), None)
+    return "" if code is None else f" Requests among the last lines were refused with {code}{_REFUSALS.get(code, '')}; the client's answer has the reason."  # fmt: skip
 
 
 def _of_no_server(scanner: Scanner, error: Finding | None = None) -> Diagnosis:

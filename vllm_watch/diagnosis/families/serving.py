@@ -259,6 +259,12 @@ FAILURES = (
                 cures=(cure("read the log before this line, from the first traceback on", "kubectl logs --previous POD   (or docker logs, journalctl -u vllm)"),),
             ),
             Variant(
+                when=when(r"Segmentation fault|SIGSEGV|SIGABRT|core dumped|Fatal Python error", lacks=r"Illegal instruction|Bus error|SIGBUS"),
+                sentence="a process crashed in native code, so Python wrote no error",
+                why="A compiled library has a bug or does not fit the others, or an error that was printed before ended it.",
+                cures=(cure("see the lines before it, and the kernel's report with the library", "dmesg -T | tail -50"), cure("get the stack of the next crash", "PYTHONFAULTHANDLER=1 vllm serve …", when(r"fault|SIG|dumped|Fatal"))),
+            ),
+            Variant(
                 when=when(r"double free|corrupted size|free\(\): invalid|malloc\(\): |munmap_chunk"),
                 sentence="native code damaged the memory of its process, which was ended",
                 why="A compiled library has a bug, or two that were built for different versions are loaded together.",
