@@ -247,7 +247,7 @@ FAILURES = (
                 when=when(r"Waiting for creating a placement group|No available node types|lacement group.{0,80}(?:not ready|timed out|infeasible|cannot be|creation timed out)"),
                 sentence="Ray waits for resources (GPUs, a node) that its cluster does not have, or not free",
                 why="Other actors and placement groups may hold them, or a node has not joined.",
-                cures=(cure("see what the cluster has, and who holds it", "ray status; ray list nodes; ray list placement-groups"),),
+                cures=(cure("see the resources of the cluster, and their holders", "ray status; ray list nodes; ray list placement-groups"),),
             ),
         ),
     ),

@@ -169,7 +169,7 @@ FAILURES = (
                     cure("skip the profiling of images and videos", "--skip-mm-profiling", when(r"Encoder cache will be initialized")),
                     cure("see whether weights are still being read (disk, network)", "iostat -x 5", when(phases=(1,))),
                     cure("see how far the ranks come in connecting to each other", "NCCL_DEBUG=INFO vllm serve …", when(r"parallel_state|world_size|nccl|NCCL|rank \d")),
-                    cure("see whether the GPUs' direct copies are what hangs (IOMMU or ACS on the PCIe path breaks them)", "NCCL_P2P_DISABLE=1 vllm serve … --disable-custom-all-reduce", when(r"world_size=(?!1\b)|nccl==")),
+                    cure("see whether direct copies between the GPUs hang (IOMMU or ACS on the PCIe path breaks them)", "NCCL_P2P_DISABLE=1 vllm serve … --disable-custom-all-reduce", when(r"world_size=(?!1\b)|nccl==")),
                     cure("see whether a compilation goes on", "top -H -p PID_OF_WORKER", when(r"compil|[Cc]apturing|torch\.compile|[Aa]utotun|Graph")),
                 ),
             ),

@@ -82,7 +82,7 @@ MEANINGS = (
         when=when(r"Insufficient (?:nvidia|amd)\.com/gpu"),
         sentence="no node has as many free GPUs as the pod asks for, so it was not started",
         why="The GPUs are held by other pods, or the device plugin does not offer them.",
-        cures=(cure("see what nodes offer, and who holds it", "kubectl describe nodes | grep -A8 -i 'allocated resources'; kubectl get pods -A -o wide"),),
+        cures=(cure("see the GPUs of the nodes, and their holders", "kubectl describe nodes | grep -A8 -i 'allocated resources'; kubectl get pods -A -o wide"),),
     ),
     Variant(
         when=when(r"FailedMount"),
@@ -93,7 +93,7 @@ MEANINGS = (
         when=when(r"blocked for more than"),
         sentence="a process waits in the kernel and does not come back",
         why="It waits for a disk, a network file system or a driver; the kernel's lines after this one have its stack.",
-        cures=(cure("see what it waits for, and whether a GPU or disk reported an error", "cat /proc/PID/stack; dmesg -T | grep -i -E 'xid|nvme|nfs|i/o error'"),),
+        cures=(cure("see the cause of the wait, and whether a GPU or disk reported an error", "cat /proc/PID/stack; dmesg -T | grep -i -E 'xid|nvme|nfs|i/o error'"),),
     ),
     Variant(
         when=when(r"APIConnectionError|curl: \(7\)"),
@@ -225,7 +225,7 @@ MEANINGS = (
     Variant(
         when=when(r"(?i)page size|common block size|block size \d+ is not supported|one unified type|unify"),
         sentence="the KV caches of this model's layers cannot be laid out in common blocks with these settings",
-        why="Hybrid models have layers of several kinds; block size, KV cache type, attention backend and connectors limit what fits together.",
+        why="Hybrid models have layers of several kinds; block size, KV cache type, attention backend and connectors must fit together.",
         cures=(cure("leave --block-size, --kv-cache-dtype and --attention-backend out, if they are set", None, when(r"(?i)page|block|unif")),),
     ),
     Variant(
@@ -248,7 +248,7 @@ MEANINGS = (
         when=when(r"'/psm_\w+'|/dev/shm/psm_"),
         sentence="a piece of shared memory between vLLM's processes is gone (or left from before)",
         why="Another process of the engine has ended first, or something clears /dev/shm.",
-        cures=(cure("read the first error of the other processes; see what is in /dev/shm", "ls -l /dev/shm"),),
+        cures=(cure("read the first error of the other processes; list /dev/shm", "ls -l /dev/shm"),),
     ),
     Variant(
         when=when(r"Errno 111|ConnectionRefusedError|Connection refused"),
