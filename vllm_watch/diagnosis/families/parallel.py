@@ -33,7 +33,7 @@ RULES = (
     rule(NCCL, "NCCL error", "NCCL Error", "RCCL error", pattern=r"(?:(?:NCCL|RCCL) [eE]rror(?: in)?:? |NCCL error in:|NCCL Error \d)(?!.{0,300}remote process exited)", rank=Rank.GENERAL, header=True),
     rule(NCCL, "ncclCommInitRank", "ncclGetUniqueId", "ncclCommInitRankConfig", pattern=r"nccl(?:CommInitRank|CommInitRankConfig|GetUniqueId)\b.{0,800}(?:fail|error)", rank=Rank.GENERAL),
     rule(NCCL, "EI00", "EJ00", "ERR02200", "HCCL", "hccl", pattern=r"\bE[IJ]00\d\d\b|ERR02200|[Hh][Cc][Cc][Ll](?: \w{1,20}){0,3} (?:error|failed)|call hccl api failed", rank=Rank.GENERAL),
-    rule(NCCL, "oneCCL", "zeMemOpenIpcHandle", "ccl::", pattern=r"oneCCL: .{0,200}(?:EXCEPTION|rror)|zeMem\w{0,40}IpcHandle|ccl::v1::exception"),
+    rule(NCCL, "oneCCL", "zeMemOpenIpcHandle", "ccl::", pattern=r"oneCCL: .{0,200}(?:EXCEPTION|rror)|zeMem\w{1,20}IpcHandle|ccl::v1::exception"),
     rule(NCCL, "nvshmem", "NVSHMEM", "/transport/ib", "DeepEP error", "deep_ep.cpp", pattern=r"(?:nvshmem|NVSHMEM).{0,200}(?:[Ff]ailed|[Ee]rror|non-zero status|NULL value)|/transport/ib\w{1,20}/\w{1,40}\.cpp.{0,80}(?:[Ff]ailed|[Ee]rror|non-zero|NULL)|DeepEP error|(?:CUDA error|Failed).{0,80}deep_ep\.cpp", rank=Rank.GENERAL),
     rule(NCCL, "Error while creating shared memory segment /dev/shm/nccl", "shmOpen", "shm_open", pattern=r"Error while creating shared memory segment /dev/shm/nccl|(?:shmOpen|shm_open).{0,80}(?:failed|[Ee]rror)"),
     rule(NCCL, "Duplicate GPU detected", "DistBackendError", "Bootstrap : no socket interface found", "No socket interface found", pattern=r"Duplicate GPU detected|DistBackendError(?!.{0,300}remote process exited)|[Nn]o socket interface found", rank=Rank.GENERAL, header=True),
@@ -64,7 +64,7 @@ RULES = (
 
 _OTHER_PORT = r"zmq|ZMQ|NIXL|nixl|side.channel|EADDRINUSE|TCPStore|server socket has failed to listen|master.port|rpc.port|ompi|mooncake"
 _ASCEND = r"HCCL|hccl|\bE[IJ]00\d\d|ERR02200|\bNPU|(?:\b|_)npu(?:\b|_)"
-_XPU = r"oneCCL|zeMem\w*IpcHandle|ccl::v1|ZE_RESULT|XPU|xccl"
+_XPU = r"oneCCL|zeMem\w{1,20}IpcHandle|ccl::v1|ZE_RESULT|XPU|xccl"
 _DEBUG = cure(
     "run again with NCCL's own log, and read the first WARN of each rank",
     "NCCL_DEBUG=INFO vllm serve …",
@@ -147,7 +147,7 @@ FAILURES = (
                 cures=(cure("see how large and how full it is, from inside the container", "df -h /dev/shm"), cure("give the container shared memory (Kubernetes: an emptyDir with medium Memory at /dev/shm)", "docker run --ipc=host …   (or --shm-size=16g)", when(r"shared memory segment|shm_?[Oo]pen"))),
             ),
             Variant(
-                when=when(r"ibv_\w+.{0,80}Cannot allocate memory"),
+                when=when(r"ibv_.{0,100}Cannot allocate memory"),
                 sentence="RDMA could not lock the memory that it needs: the limit of locked memory is too low",
                 cures=(cure("see the limit, from inside the container", "ulimit -l"), cure("lift it (Kubernetes: the IPC_LOCK capability)", "docker run --ulimit memlock=-1 --cap-add=IPC_LOCK …", when(r"ibv_"))),
             ),
