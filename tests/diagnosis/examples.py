@@ -134,6 +134,11 @@ FIRST: dict[str, tuple[str, ...]] = {
         "RuntimeError: [/pytorch/third_party/gloo/gloo/transport/tcp/unbound_buffer.cc:81] Timed out waiting 1800000ms for recv operation to complete",
     ),
     "nccl_init_failure": (
+        "nvshmem_init failed: modules/transport/ibgda/ibgda.cpp: NULL value get_device_list failed",  # vllm #28500
+        "RuntimeError: DeepEP error: CPU recv timeout",  # deepseek-ai/DeepEP
+        "oneCCL: ze_call.cpp:28 do_call: EXCEPTION: ze error at zeMemOpenIpcHandle,",  # vllm #41663
+        "Error while creating shared memory segment /dev/shm/nccl-F9ffgB (size 9637888)",  # production-stack #276
+        "2025-04-23T03:35:43.390Z  INFO dynamo_engine_vllm::worker: VLLM: Failed: /workspace/csrc/custom_all_reduce.cuh:368 'invalid argument'",  # ai-dynamo/dynamo #787
         "torch.distributed.DistNetworkError: Failed to recv, got 0 bytes. Connection was likely closed. Did the remote server shutdown or crash?",
         "[rank1]: EI0009: [PID: 2225827] 2025-09-24-20:59:48.119.066 Transport init error. Reason: [Create][DestLink]Create Dest error!",  # vllm-ascend #3162
         "ERR02200 DIST call hccl api failed.",  # vllm-ascend #1704
@@ -210,6 +215,7 @@ FIRST: dict[str, tuple[str, ...]] = {
         "ValueError: While loading /l, expected target modules in ['q_proj'] but received ['qkv_proj']. Please verify that the loaded LoRA module is correct",
     ),
     "rope_or_config_mismatch": (
+        "ValueError: No model architectures are specified",  # vllm/config of 0.10
         "  Value error, num_speculative_tokens was provided but without speculative model. [type=value_error]",
         "ValueError: User-specified max_model_len (65536) is greater than the derived max_model_len (max_position_embeddings=32768 or model_max_length=None in model's config.json).",
         "ValueError: `rope_scaling` must be a dictionary with two fields, `type` and `factor`, got {'rope_type': 'llama3'}",
@@ -245,6 +251,9 @@ FIRST: dict[str, tuple[str, ...]] = {
         "UserWarning: CUDA initialization: The driver is older than what this build of PyTorch needs (found version 12020).",
     ),
     "missing_dependency_or_import_error": (
+        "vllm 0.11.0 requires torch==2.8.0, but you have torch 2.9.1 which is incompatible.",  # pip
+        "RuntimeError: flashinfer-cubin version (0.5.2) does not match flashinfer version (0.5.3). Please install the same version of both packages.",  # flashinfer/__init__.py of 0.5
+        "RuntimeError: NIXL is not available",  # vllm, nixl_connector.py of 0.10
         "OSError: /x/site-packages/~orchvision.libs/libcudart.faf08d9a.so.13 (deleted): cannot open shared object file: No such file or directory",
         "ImportError: /vllm/_C.abi3.so: undefined symbol: _ZNK3c1011StorageImpl27throw_data_ptr_access_errorEv",
         "ModuleNotFoundError: No module named 'vllm._C'",
@@ -253,6 +262,9 @@ FIRST: dict[str, tuple[str, ...]] = {
         "OSError: /lib/x86_64-linux-gnu/libc.so.6: version `GLIBC_2.32' not found",
     ),
     "compile_failure": (
+        "RuntimeError: No supported CUDA architectures found for major versions [10].",  # vllm #31740
+        "[rank0]: RuntimeError: Graph compile failed. synStatus=synStatus 26 [Generic failure].",  # vllm-gaudi #1734
+        "(EngineCore pid=4140) Failed to get device capability: SM 12.x requires CUDA >= 12.9.",  # vllm #50705
         "ptxas-blackwell fatal   : Value 'sm_121a' is not defined for option 'gpu-name'",  # Triton's own ptxas
         'cuda_toolkit.h:41:8: error: #error "CUDA compiler and CUDA toolkit headers are incompatible, please check your include paths"',  # flashinfer #3493
         "/usr/bin/x86_64-linux-gnu-ld.bfd: cannot find -lcudart: No such file or directory",  # flashinfer #5064
@@ -283,6 +295,7 @@ FIRST: dict[str, tuple[str, ...]] = {
         "ValueError: the prompt has 9000 tokens, more than max_model_len=8192",
     ),
     "kv_transfer": (
+        "(Worker_DP0_EP0 pid=2823482) ERROR 10-16 17:22:56 [nixl_connector.py:815] RuntimeError: Remote NIXL agent engine ID mismatch. Expected 46126a31-6b81_dp0,received 96b1c4ff-9edf_dp0.",  # vllm #27083
         "(Worker_TP0_EP0 pid=865) ERROR 05-01 15:00:23 [nixl_connector.py:1263] NIXL transfer failure: handshake_setup_failed | Context: {'failure_type': 'handshake_setup_failed', 'request_id': None, 'engine_id': 'c92321f8', 'remote_engine_id': 'b6b76ae8'}",
         "ERROR 01-09 12:04:06 [nixl_connector.py:2281] NIXL transfer setup/initiation failed for request r1. Marking blocks as invalid.",
         "ERROR 01-09 12:04:08 [nixl_connector.py:1184] Handshake with remote_engine failed",
@@ -308,6 +321,13 @@ FIRST: dict[str, tuple[str, ...]] = {
         "(EngineCore_DP0 pid=3747544) WARNING 09-24 16:35:21 [nixl_connector.py:1048] Releasing expired KV blocks for request cmpl-3da205a6 which were retrieved by 0 decode worker(s) within 120 seconds.",
     ),
     "engine_dead": (
+        "double free or corruption (!prev)",  # kserve #5056
+        '(APIServer pid=1) INFO:     10.0.0.1:5555 - "GET /health HTTP/1.1" 503 Service Unavailable',  # vllm, api_server.py of 0.11
+        "terminate called after throwing an instance of 'c10::AcceleratorError'",  # libstdc++
+        "systemd[1]: vllm.service: Main process exited, code=exited, status=1/FAILURE",  # systemd
+        "      Exit Code:    1",  # kubectl describe
+        'Warning  Unhealthy  3s (x3 over 13s)  kubelet  Startup probe failed: Get "http://10.244.0.13:8000/health": dial tcp 10.244.0.13:8000: connect: connection refused',  # aibrix #1054
+        "11s  Warning  BackOff  pod/workspace-llama-0  Back-off restarting failed container workspace-llama in pod workspace-llama-0_default(9078)",  # kaito #1609
         "Bus error (core dumped)",
         "(EngineCore_DP0 pid=196) ERROR 12-01 15:20:18 [core.py:845] EngineCore encountered a fatal error.",
         "vllm.engine.async_llm_engine.AsyncEngineDeadError: Task finished unexpectedly. This should never happen!",

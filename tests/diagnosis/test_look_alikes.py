@@ -67,6 +67,58 @@ CASES = {
         "INFO 04-29 15:02:39 [config.py:1] Initializing a V1 LLM engine (v0.8.5) with config\nWARNING 04-29 15:02:40 [logger.py:202] VLLM_TRACE_FUNCTION is enabled.\nKeyboardInterrupt: terminated",
         "unknown", "stopped from outside", "only warnings",
     ),
+    "another server's memory is not vLLM's": (
+        "Feb 21 01:41:02 h ollama[4]: ggml_backend_cuda_buffer_type_alloc_buffer: allocating 81656.95 MiB on device 0: cudaMalloc failed: out of memory\nFeb 21 01:41:16 h ollama[4]: llama_model_load: error loading model: unable to allocate CUDA0 buffer",
+        "not_a_vllm_log", "a log of Ollama", "--",
+    ),
+    "SGLang imports vLLM's code": (
+        '[2026-05-21 16:41:11 TP7] Scheduler hit an exception: Traceback (most recent call last):\n  File "/x/sglang/srt/managers/scheduler.py", line 9, in run\n  File "/x/site-packages/vllm/distributed/parallel_state.py", line 9, in f\ntorch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.',
+        "not_a_vllm_log", "a log of SGLang", "--gpu-memory-utilization",
+    ),
+    "vLLM beside another server in one journal": (
+        "Feb 21 01:41:02 h ollama[4]: ggml_backend_cuda_buffer_type_alloc_buffer: cudaMalloc failed: out of memory\nFeb 21 01:42:02 h vllm[9]: ERROR 02-21 01:42:02 [core.py:390] ValueError: Unknown quantization method: foo. Must be one of [awq]",
+        "quantization_unsupported", "quantization", "memory ran out",
+    ),
+    "what a dead process leaves is no cause": (
+        "(VllmWorker rank=0 pid=247) [2025-06-07 20:33:02,563] LMCache INFO: Creating LMCacheEngine instance vllm-instance (cache_engine.py:783:lmcache.v1.cache_engine)\n/usr/lib/python3.10/multiprocessing/resource_tracker.py:224: UserWarning: resource_tracker: There appear to be 5 leaked shared_memory objects to clean up at shutdown",
+        "unknown", "no line shows that the server came up", "only warnings",
+    ),
+    "NCCL's wrapper is not its reason": (
+        "torch.distributed.DistBackendError: NCCL error in: x.hpp:317, unhandled system error, NCCL version 2.21.5\nncclSystemError: System call failed.\nLast error:\nError while creating shared memory segment /dev/shm/nccl-F9ffgB (size 9637888)",
+        "nccl_init_failure", "/dev/shm is full, too small", "NCCL_SOCKET_IFNAME",
+    ),
+    "a server that is not up yet has not failed": (
+        'Warning  Unhealthy  3s (x3 over 13s)  kubelet  Startup probe failed: Get "http://10.244.0.13:8000/health": dial tcp 10.244.0.13:8000: connect: connection refused',
+        "engine_dead", "do not show a failure", "died",
+    ),
+    "a kernel of AITER is no broken GPU": (
+        "Queue 0x7e aborting with error : HSA_STATUS_ERROR_MEMORY_APERTURE_VIOLATION: beyond the largest legal address. code: 0x29\nKernel Name: _ZN5aiter50fmoe_bf16_blockscaleFp8_g1u1",
+        "xid_or_gpu_lost", "VLLM_ROCM_USE_AITER=0", "AMD_SERIALIZE_KERNEL",
+    ),
+    "a dump of the scheduler is no place of an error": (
+        '(EngineCore pid=2) ERROR 11-10 09:28:06 [dump_input.py:79] Dumping scheduler output: kv_connector_metadata=None\n(EngineCore pid=2) ERROR 11-10 09:28:06 [core.py:827]   File "/x/dist-packages/vllm/v1/attention/backends/mla/common.py", line 1590, in _context\n(EngineCore pid=2) ERROR 11-10 09:28:06 [core.py:827] AssertionError',
+        "assertion_failed", "attention", "KV connector",
+    ),
+    "a compose file is no log": (
+        "services:\n  vllm:\n    image: vllm/vllm-openai:latest\n    volumes:\n    - ./vllm/huggingface:/root/.cache/huggingface\n    command:\n    - serve\n",
+        "not_a_vllm_log", "not a log", "came up",
+    ),
+    "an answer of 500 is not health": (
+        UP + '(APIServer pid=1) INFO:     10.0.0.1:5555 - "POST /v1/chat/completions HTTP/1.1" 500 Internal Server Error\n',
+        "unknown", "error of the server (500)", "nothing failed",
+    ),
+    "words with dashes in a value are no flags": (
+        'vllm: error: unrecognized arguments: --reasoning-config {"reasoning_end_str":" -- Answer now.</think>"}',
+        "unknown_flag", "--reasoning-config", "--additional-config",
+    ),
+    "a worker of vLLM is told from what its parent relays": (
+        "subprocess.CalledProcessError: Command '['/usr/bin/python3', '-m', 'vllm.model_executor.models.registry']' returned non-zero exit status 1.\nKeyError: 'getpwuid(): uid not found: 1000910000'",
+        "folder_not_writable", "/etc/passwd", "architecture",
+    ),
+    "an unknown error names its package": (
+        '(EngineCore pid=4) ERROR 04-04 02:11:09 [core.py:866]   File "/app/.venv/lib/python3.11/site-packages/vllm_plugin/utils.py", line 205, in mesh\n(EngineCore pid=4) ERROR 04-04 02:11:09 [core.py:866] LookupError: no mesh',
+        "unknown", "It comes from mesh (vllm_plugin/utils.py)", "CUDA",
+    ),
     "minutes without a token are not health": (
         UP + STATS.format(39, "12.5") + "".join(STATS.format(each, "0.0") for each in (40, 41)) + STATS.format(41, "0.0"),
         "unknown", "no tokens", "nothing failed",

@@ -8,13 +8,15 @@ from types import ModuleType
 import pytest
 
 from tests.for_each import for_each
-from vllm_watch.diagnosis import facts, lines, phases, scanner
+from vllm_watch.diagnosis import facts, finding, lines, others, phases, scanner
 from vllm_watch.diagnosis.catalogue import FAILURES, RULES
 from vllm_watch.diagnosis.families import (
     memory_numbers,
     model_numbers,
+    packages,
     parallel_numbers,
     serving_numbers,
+    unclassified,
 )
 from vllm_watch.diagnosis.rule import Cure, Variant
 
@@ -39,9 +41,15 @@ def _conditions() -> Iterator[re.Pattern[str]]:
             *failure.variants,
             *(each for variant in failure.variants for each in variant.cures),
         )
+    conditioned += (
+        *unclassified.MEANINGS,
+        *(each for meaning in unclassified.MEANINGS for each in meaning.cures),
+    )
     for condition in (*(each.when for each in conditioned), *(rule.needs for rule in RULES)):
         yield from (
-            each for each in (condition.says, condition.lacks, condition.seen) if each is not None
+            each
+            for each in (condition.says, condition.lacks, condition.seen, condition.frames)
+            if each is not None
         )
 
 
@@ -50,9 +58,10 @@ PATTERNS = {
     for each in (
         *(rule.pattern for rule in RULES if rule.pattern is not None),
         *(fact.pattern for fact in facts.FACTS),
-        *(each for module in (lines, phases, scanner) for each in _of(module)),
+        *(each for module in (finding, lines, others, phases, scanner, packages, unclassified) for each in _of(module)),
         *(each for module in (memory_numbers, model_numbers, parallel_numbers, serving_numbers) for each in _of(module)),
         *_conditions(),
+        *(pattern for pattern, _ in unclassified.AREAS),
     )
 }  # fmt: skip
 

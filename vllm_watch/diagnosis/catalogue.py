@@ -1,11 +1,21 @@
 """All rules and failure classes, joined from the tables in `families/`."""
 
-from vllm_watch.diagnosis.families import memory, model, parallel, serving, software, transfer
+from vllm_watch.diagnosis.families import (
+    compiling,
+    memory,
+    model,
+    packages,
+    parallel,
+    serving,
+    software,
+    transfer,
+    unclassified,
+)
 from vllm_watch.diagnosis.rule import Failure
 
-_FAMILIES = (memory, parallel, transfer, model, software, serving)
+_FAMILIES = (memory, parallel, transfer, model, software, compiling, packages, serving)
 
-RULES = tuple(each for family in _FAMILIES for each in family.RULES)
+RULES = tuple(each for family in (*_FAMILIES, unclassified) for each in family.RULES)
 
 FAILURES: dict[str, Failure] = {
     failure.slug: failure for family in _FAMILIES for failure in family.FAILURES

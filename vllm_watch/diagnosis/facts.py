@@ -57,7 +57,7 @@ FACTS: tuple[Pattern, ...] = (
     *_setting("max_num_batched_tokens", "max_num_batched_tokens", int, _NUMBER),
     *_setting("kv_cache_dtype", "kv_cache_dtype", str, _WORD),
     *_setting("quantization", "quantization", str, r"(?!None|null)" + _WORD),
-    *_setting("dtype", "dtype", lambda text: text.removeprefix("torch."), _WORD),
+    Pattern("dtype", ("dtype=torch.", "--dtype", "'dtype':"), re.compile(r"\bdtype=torch\.(\w+), max_seq_len|--dtype[= ]['\"]?([A-Za-z]\w*)|'dtype': '([A-Za-z]\w*)"), str),
     *_setting("port", "port", int, _NUMBER),
     Pattern("kv_cache_tokens", ("KV cache size:",), re.compile(r"KV cache size: ([\d,]+) tokens"), whole),
     Pattern("num_gpu_blocks", ("blocks:",), re.compile(r"# (?:GPU|CUDA|cuda) blocks: (\d+)"), int),

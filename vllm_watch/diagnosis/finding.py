@@ -16,6 +16,10 @@ OUTPUT_LINES = 60
 
 RAISED_LINES = 6
 
+_BARE = re.compile(r"(?:Error|Exception):?$")
+_PREFIX = re.compile(r"^.{0,160}\[[\w/.]+:\d+\] ?")
+_NO_CODE = re.compile(r"\s*(?:File \"|Traceback|[\^~]|$)|\S")
+
 _RAISED = re.compile(r"\braise [\w.]+\(")
 _TIERS = {Rank.CAUSE: 0, Rank.GENERAL: 0}
 
@@ -30,13 +34,32 @@ class Finding:
     phase: int  # progress of the start
     at: int = 0  # offset in the line
     chain: int = 0  # exceptions that Python links share one number
+    process: str = ""  # its prefix, "" if the line has none
     before: str = ""  # earlier lines, to recognise a failed assertion
+    frames: tuple[str, ...] = ()  # "file function", the innermost first
     tail: list[str] = field(default_factory=list)
     hints: list[str] = field(default_factory=list)
 
     @property
     def text(self) -> str:
         return "\n".join((self.line, *self.tail))
+
+    @property
+    def source(self) -> str:
+        """The code that raised an exception without a message."""
+        if not _BARE.search(self.line):
+            return ""
+        above = (_PREFIX.sub("", each) for each in self.before.split("\n"))
+        codes = [each for each in above if not _NO_CODE.match(each)]
+        return codes[-1].strip() if codes else ""
+
+    @property
+    def joined(self) -> str:
+        """The line; with its other pieces if a terminal cut it."""
+        if not self.tail or self.line[:1] != "(" or self.tail[0][:1] == "(":
+            return self.line
+        end = next((at for at, each in enumerate(self.tail) if each[:1] == "("), None)
+        return "".join((self.line, *self.tail[:end]))
 
     @property
     def order(self) -> tuple[int, int, int]:
@@ -46,7 +69,9 @@ class Finding:
     def says_more_than(self, first: "Finding") -> bool:
         """Return True if it explains the same error in more detail."""
         linked = self.chain == first.chain or (
-            first.rule.header and 0 <= self.number - first.number <= OUTPUT_LINES
+            first.rule.header
+            and self.process == first.process
+            and 0 <= self.number - first.number <= OUTPUT_LINES
         )
         return linked and self.rule.rank < first.rule.rank
 
@@ -61,6 +86,9 @@ def root(findings: list[Finding]) -> Finding | None:
     if best.line.endswith("AssertionError"):  # it has no text, so an error before it explains more
         same = [each for each in findings if each.rule.rank is Rank.REQUEST and not each.rule.quiet and 0 < best.number - each.number <= OUTPUT_LINES]  # fmt: skip
         return same[0] if same else best
+    if best.rule.rank is Rank.MESSAGE:  # such as "Error in preprocessing", with the reason after it
+        reasons = (each for each in findings if each.rule.rank is Rank.REQUEST and each.process == best.process and 0 < each.number - best.number <= OUTPUT_LINES)  # fmt: skip
+        return next(reasons, best)
     if _RAISED.search(best.line):
         after = (each for each in findings if each.rule is best.rule and 0 < each.number - best.number <= RAISED_LINES)  # fmt: skip
         return next(after, best)

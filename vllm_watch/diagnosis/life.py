@@ -1,6 +1,7 @@
 """One life of an engine in a log, from one start to the next."""
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from vllm_watch.diagnosis import finding, phases
@@ -35,6 +36,7 @@ class Life:
     traced: tuple[int, str] | None = None  # the first line of a traceback
     warned: tuple[int, str] | None = None  # the first WARNING: line number, line
     progress: tuple[int, str] | None = None  # the last line that showed a phase
+    ended: tuple[int, str] | None = None  # the line before the first that a dead process leaves
     captured: tuple[int, str] | None = None  # the last frame of a CUDA graph capture
     lived_with: tuple[int, str] | None = None  # an error that the engine survived
     progress_lines: int = 0  # reports of tokens since the last finding
@@ -77,8 +79,8 @@ class Life:
         if own is not None:
             facts["memory_is_own" if own else "memory_of_others"] = 1
         log = "\n".join(parts)[:EVIDENCE_CHARACTERS_MAX]
-        message = of.text[:EVIDENCE_CHARACTERS_MAX]
-        return Evidence(message, log, facts, phase, self.ready or self.serving)
+        message = f"{of.text}\n{of.joined}"[:EVIDENCE_CHARACTERS_MAX]
+        return Evidence(message, log, facts, phase, self.ready or self.serving, of.frames)
 
     def add(self, found: Finding) -> bool:
         """Keep the finding, unless its class is full or a requested stop explains it; return True if kept."""
@@ -93,6 +95,11 @@ class Life:
         kept.append(found)
         self.progress_lines = 0
         return True
+
+    def forget(self, of: Callable[[Finding], bool]) -> None:
+        """Drop findings."""
+        left = {slug: [each for each in found if not of(each)] for slug, found in self.findings.items()}  # fmt: skip
+        self.findings = {slug: found for slug, found in left.items() if found}
 
     def came_up(self) -> None:
         """Note that the server survived all earlier errors."""
@@ -109,7 +116,7 @@ class Life:
             over = failure == UNKNOWN and not self.dead
             left = [each for each in found if not (over or (healed and each.rule.heals))]
             if left != found:
-                self._live_with(found[0])
+                self._live_with(finding.root(found))
             if left:
                 self.findings[failure] = left
             else:

@@ -24,6 +24,9 @@ HARMLESS = (
     "nanobind: leaked",
     "ERR99999 UNKNOWN applic",
     "Failed to load NCCL library from",
+    "encountered while exporting traces",
+    "Failed to export traces to",
+    "Failed to export metrics to",
 )
 """vLLM and its libraries log these as errors and continue."""
 
@@ -32,7 +35,7 @@ IGNORED = ("Exception ignored in", "_report_usage_worker")
 
 MARKS: dict[str, tuple[str, ...]] = {
     "banner": ("vLLM API server version", "  version "),
-    "ready": ("Application startup complete", "Uvicorn running on", "Starting vLLM API server on"),
+    "ready": ("Application startup complete", "Uvicorn running on", "Starting vLLM API server"),
     "serving": ("throughput:", '" 200', "Finished request"),
     "request": ('"POST /v1/', '"POST /generate'),
     "stop": (
@@ -43,6 +46,7 @@ MARKS: dict[str, tuple[str, ...]] = {
         "Received SIGTERM",
         "KeyboardInterrupt",
     ),
+    "end": ("to clean up at shutdown",),
     "warning": ("WARNING", "Warning:"),
     "error": ("ERROR", "CRITICAL", "Error", "Exception", "Traceback"),
     "link": ("During handling of the above", "direct cause of the following", *IGNORED),

@@ -13,6 +13,9 @@ from vllm_watch.diagnosis.report import Fix
 
 Facts = Mapping[str, str | float | int]
 
+_INNERMOST = 3
+"""The frames that matter for the place of an error."""
+
 
 class Rank(IntEnum):
     """How much a message explains. The first error of a life is its root, unless it explains too little."""
@@ -40,6 +43,7 @@ class Evidence:
     facts: Facts
     phase: int | None = None  # None: no line shows it
     serving: bool = False
+    frames: tuple[str, ...] = ()  # of the root's traceback, the innermost first
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +56,7 @@ class When:
     facts: tuple[str, ...] = ()  # must be known; with `!`: unknown
     phases: tuple[int, ...] = ()
     serving: bool | None = None
+    frames: re.Pattern[str] | None = None  # must match one of the innermost frames
 
     def holds(self, evidence: Evidence) -> bool:
         return (
@@ -61,6 +66,7 @@ class When:
             and all((each.lstrip("!") in evidence.facts) != (each[0] == "!") for each in self.facts)
             and (not self.phases or evidence.phase in self.phases)
             and (self.serving is None or self.serving == evidence.serving)
+            and (self.frames is None or any(map(self.frames.search, evidence.frames[:_INNERMOST])))
         )
 
     @property
@@ -76,10 +82,11 @@ def when(
     facts: tuple[str, ...] = (),
     phases: tuple[int, ...] = (),
     serving: bool | None = None,
+    frames: str | None = None,
 ) -> When:
     """Return a condition from patterns."""
-    one, two, three = (each and re.compile(each) for each in (says, lacks, seen))
-    return When(one or None, two or None, three or None, facts, phases, serving)
+    one, two, three, four = (each and re.compile(each) for each in (says, lacks, seen, frames))
+    return When(one or None, two or None, three or None, facts, phases, serving, four or None)
 
 
 @dataclass(frozen=True, slots=True)

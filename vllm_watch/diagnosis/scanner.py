@@ -6,7 +6,7 @@ Lines of one shape (equal but for numbers and ids) are searched once, so only so
 import re
 from collections import Counter, deque
 
-from vllm_watch.diagnosis import keywords, lines, noise, phases, stillness
+from vllm_watch.diagnosis import keywords, lines, noise, others, phases, stillness
 from vllm_watch.diagnosis.finding import HINT_LINES_AFTER, HINT_LINES_BEFORE, TAIL_LINES, Finding
 from vllm_watch.diagnosis.keywords import Interest
 from vllm_watch.diagnosis.life import Life
@@ -28,14 +28,19 @@ _SITE_BYTES, _FILE_BYTES = 200, 12
 _IDS = b"0123456789abcdefABCDEF"
 
 _OF_VLLM = re.compile(
-    r"\b(?:DEBUG|INFO|WARNING|ERROR|CRITICAL) \d\d-\d\d \d\d:\d\d:\d\d|[/\\]vllm[/\\]|\bvllm\.\w|\[vllm"
-    r"|EngineCore|LLMEngine|LMCache (?:ERROR|WARNING|INFO):|API server version|throughput: [\d.]+ tokens/s|\((?:APIServer|(?:Vllm|Ray)?Worker\w*)\b[^()]{0,40}pid=\d"
+    r"\b(?:DEBUG|INFO|WARNING|ERROR|CRITICAL) \d\d-\d\d \d\d:\d\d:\d\d|\[vllm|EngineCore|LLMEngine|LMCache (?:ERROR|WARNING|INFO):"
+    r"|API server version|throughput: [\d.]+ tokens/s|\((?:APIServer|(?:Vllm|Ray)?Worker\w*)\b[^()]{0,40}pid=\d"
 )
+_NAMES_VLLM = re.compile(r"[/\\]vllm[/\\]\S+\.py\b|\bvllm\.\w|::worker: VLLM: ")
+"""Other servers import parts of vLLM."""
+
 _OF_KERNEL = re.compile(
     r"^\[ *\d+\.\d{6}\] |^\[\w{3} \w{3} [ \d]\d \d\d:\d\d:\d\d \d{4}\] |\bkernel: "
 )
 _BANNER = re.compile(r"vLLM API server version|[█▀▄]\s+version v?\d")
-_TOKENS = re.compile(r'generation throughput: (?!0\.0\b)[\d.]+|" 200 OK|Finished request')
+_TOKENS = re.compile(
+    r'generation throughput: (?!0\.0\b)[\d.]+|"(?:POST [^"]*|GET /health[^"]*)" 200 OK|Finished request'
+)
 _EXCEPTION = re.compile(
     r"(?:^|[\s\]:|)>'\"])(?:[A-Za-z_]\w{0,80}\.){0,9}(?:[A-Z]\w{0,80}(?:Error|Exception)|Exception)(?:: ?\S|:?\s*$)"
 )
@@ -54,6 +59,8 @@ _PROSE = re.compile(r"(?: [a-z]{2,}){3}")
 
 _SOURCE = re.compile(r"\b(?:raise|except) \(?[\w., ]+(?:\($|\) |:$| as \w)|\braise [\w.]+$")
 """A source line in a traceback; the exception follows."""
+
+_FRAME = re.compile(r'File "([^"]{1,300})", line \d+, in (\S+)')
 
 _PROCESS = re.compile(r"\([\w ]{0,60}?pid=\d+")
 
@@ -85,8 +92,10 @@ class Scanner:
         self.life = Life()
         self.before: Life | None = None
         self.lines = 0
-        self.of_vllm = False
+        self.wrote = False  # vLLM wrote a line of it
+        self.named = False  # a line names vLLM
         self.of_kernel = False
+        self.other: str | None = None  # the first other server named
         self.statistics: tuple[int, bytes] | None = None  # as in stillness.Reports
         self.idle_reports = 0
         self.idle_from = b""
@@ -140,11 +149,20 @@ class Scanner:
             kept = self._calm if "serving" in interest.marks else self._told
             kept.add(shape)
 
+    @property
+    def of_vllm(self) -> bool:
+        return self.wrote or (self.named and self.other is None)
+
     def _whose(self, line: bytes, interest: Interest | None) -> None:
-        if not self.of_vllm and (interest is not None or self.lines <= _LOOKED_FOR_VLLM):
-            text = lines.clean(line)
-            self.of_vllm = _OF_VLLM.search(text) is not None
-            self.of_kernel = self.of_kernel or _OF_KERNEL.search(text) is not None
+        if self.wrote or (interest is None and self.lines > _LOOKED_FOR_VLLM):
+            return
+        text = lines.clean(line)
+        self.wrote = _OF_VLLM.search(text) is not None
+        self.named = self.named or _NAMES_VLLM.search(text) is not None
+        self.of_kernel = self.of_kernel or _OF_KERNEL.search(text) is not None
+        self.other = self.other or others.named(text)
+        if self.wrote and self.other is not None:
+            self.life.forget(lambda found: others.named(found.line) is not None)
 
     def _forget(self) -> None:
         if len(self._dull) + len(self._known) > SHAPES_MAX:
@@ -185,7 +203,7 @@ class Scanner:
             self._find(text, interest)
         self._mark(text, interest)
         return not (
-            {"hint", "phase", "banner", "stop", "link"} & set(interest.marks)
+            {"hint", "phase", "banner", "stop", "link", "end"} & set(interest.marks)
             or any(rule.numeric or rule.heals for rule in interest.rules)
         )
 
@@ -226,6 +244,8 @@ class Scanner:
             self._add(_NO_RULE if known else _NO_RULE_LINE, text, at.start())
 
     def _add(self, of: Rule, text: str, at: int) -> None:
+        if self.wrote and others.named(text):
+            return
         process = _process(text)
         if of.rank <= Rank.IMPORT:
             if process in self._ignored:
@@ -238,7 +258,7 @@ class Scanner:
         finding = Finding(
             of, lines.shown(text, at), self.lines, self.life.phase, at,
             chain=self._chains.get(process, self.lines) if of.rank <= Rank.IMPORT else self.lines,
-            before="\n".join(lines.clean(each) for each in recent),
+            before="\n".join(lines.clean(each) for each in recent), frames=self._frames(process), process=process,
         )  # fmt: skip
         if self.life.add(finding):
             finding.hints += [
@@ -246,13 +266,19 @@ class Scanner:
             ]
             self._open.append(finding)
 
+    def _frames(self, process: str) -> tuple[str, ...]:
+        """Return the frames of the traceback above, the innermost first."""
+        above = (lines.clean(each) for each in reversed(self.last))
+        found = (_FRAME.search(each) for each in above if _process(each) == process)
+        return tuple(f"{each[1]} {each[2]}" for each in found if each)
+
     def _mark(self, text: str, interest: Interest) -> None:
         life, marks = self.life, interest.marks
         if "request" in marks:
             life.phase = phases.SERVE
         if "phase" in marks:
             life.phase = max(life.phase, *(p for word, p in phases.PROGRESS if word in text), 0)
-            life.progress = self.lines, text
+            life.progress, life.ended = (self.lines, text), None
         if "hint" in marks and not lines.is_quiet(text, len(text)):
             self._hint(text)
         if "serving" in marks and _TOKENS.search(text):
@@ -261,8 +287,15 @@ class Scanner:
             life.phase = phases.SERVE  # it reports even without requests
         if "stop" in marks:
             life.asked_to_stop = True
+        if "end" in marks and life.ended is None and self.lines > 1:
+            life.ended = self._line_before()
         if "warning" in marks and life.warned is None:
             life.warned = self.lines, lines.shown(text, 0)
+
+    def _line_before(self) -> tuple[int, str]:
+        above = list(self.last)[-2::-1]
+        back = next((at for at, each in enumerate(above, 1) if each.strip()), 0)
+        return self.lines - back, lines.shown(lines.clean(self.last[-1 - back]), 0)
 
     def _hint(self, text: str) -> None:
         names = " ".join(name for name in phases.HINTS if name in text)

@@ -1,10 +1,11 @@
 """Turn the findings of a log into one diagnosis."""
 
 import re
+from dataclasses import replace
 
-from vllm_watch.diagnosis import phases, stillness
+from vllm_watch.diagnosis import others, phases, stillness
 from vllm_watch.diagnosis.catalogue import FAILURES
-from vllm_watch.diagnosis.families import memory, parallel, serving
+from vllm_watch.diagnosis.families import memory, model, parallel, serving, unclassified
 from vllm_watch.diagnosis.finding import Finding
 from vllm_watch.diagnosis.life import Life
 from vllm_watch.diagnosis.report import HEALTHY, NOISE, NOT_VLLM, UNKNOWN, Diagnosis, Fix
@@ -33,12 +34,20 @@ _EARLIER_RATIO = 0.7
 _BY_TRACEBACK = (
     (serving.GRAMMAR, re.compile(r"structured_output/|compile_grammar"), re.compile("")),
     (parallel.SHM, re.compile("acquire_read"), re.compile(r"TimeoutError:?\s*$")),
+    (
+        model.ARCHITECTURE,
+        re.compile(r"\.py load_(?:weights|expert_weights)$", re.MULTILINE),
+        re.compile(r"KeyError: '"),
+    ),
 )
 _TRACEBACK_CONFIDENCE = 0.6
 
 _UNPROVEN = "This log does not show that the server came up."
 
 _ERROR = re.compile(r"\bERROR\b|\bCRITICAL\b|\b\w*(?:Error|Exception)\b")
+
+_REFUSED = re.compile(rb'"POST [^"]{1,300}" (4\d\d)\b')
+_REFUSALS = {"401": " (no API key, or another than the server's)", "404": " (a path or a model name that is not served)"}  # fmt: skip
 
 _STALLS = 3
 """One report of a silent worker is normal during a start."""
@@ -48,10 +57,12 @@ def of_log(scanner: Scanner) -> Diagnosis:
     """Return the diagnosis of the lines read so far."""
     life = scanner.life
     root = life.root
+    if scanner.other is not None and not scanner.of_vllm and not _of_the_host(scanner, root):
+        return _of_another(scanner.other, root)
     if life.captured and not life.ready and (root is None or not _says_why(root)):
         return _in_capture(life, life.captured)
     if root is not None and not scanner.of_vllm and root.rule.rank is Rank.MESSAGE:
-        root = None  # "ERROR" in text of another program
+        return _of_no_server(scanner, root)
     if root is not None and root.rule.failure == parallel.SHM and stillness.idle(scanner.reports):
         return _waits_idle(life, root)
     if root is not None:
@@ -60,6 +71,16 @@ def of_log(scanner: Scanner) -> Diagnosis:
     if life.ready or life.serving or scanner.before is None or before is None:
         return _quiet(scanner, life)
     return _failed(scanner.before, before, ratio=_EARLIER_RATIO)
+
+
+def _of_the_host(scanner: Scanner, root: Finding | None) -> bool:
+    return scanner.of_kernel and root is not None and others.named(root.line) is None
+
+
+def _of_another(name: str, root: Finding | None) -> Diagnosis:
+    text = f"This is a log of {name}, and vLLM's flags and cures do not apply to it."
+    text += "" if root is None else f" Its first known error is line {root.number}."
+    return Diagnosis(failure=NOT_VLLM, confidence=0.9, sentence=f"this is a log of {name}, not of vLLM", root_cause_line=None if root is None else root.line, line_number=None if root is None else root.number, explanation=text)  # fmt: skip
 
 
 def _waits_idle(life: Life, root: Finding) -> Diagnosis:
@@ -90,7 +111,7 @@ def _in_capture(life: Life, line: tuple[int, str]) -> Diagnosis:
 def _failed(life: Life, root: Finding, ratio: float = 1.0) -> Diagnosis:
     slug, confidence = root.rule.failure, _CONFIDENCE[root.rule.rank]
     if slug == UNKNOWN:
-        named = "\n".join(root.hints)
+        named = "\n".join((*root.frames[:1], *root.hints))
         slug = next((each for each, names, line in _BY_TRACEBACK if names.search(named) and line.search(root.line)), UNKNOWN)  # fmt: skip
         if slug == UNKNOWN or root.rule.rank is Rank.MESSAGE:
             return _unknown(life, root)
@@ -107,7 +128,11 @@ def _failed(life: Life, root: Finding, ratio: float = 1.0) -> Diagnosis:
             sentence = phases.GUESSED[slug]
     failure = FAILURES[slug]
     evidence = life.evidence(root, phase=phase)
-    told = failure.numbers(root.text, evidence.facts) if failure.numbers is not None else Told()
+    told = Told()
+    if failure.numbers is not None:
+        told = failure.numbers(root.text, evidence.facts)
+        if told == Told():
+            told = failure.numbers(root.joined, evidence.facts)
     variant = next((each for each in failure.variants if each.when.holds(evidence)), None)
     why = FAILURES[memory.OOM].why if sentence else failure.why
     if variant is not None:
@@ -119,7 +144,12 @@ def _failed(life: Life, root: Finding, ratio: float = 1.0) -> Diagnosis:
     started = life.ready or life.serving or root.rule.rank >= Rank.SYMPTOM
     unseen = root.rule.failure == memory.OOM and phase is None  # it may have served for hours
     unseen = unseen or not life.of_a_start
-    parts = (_sentence(sentence), told.explanation, why)
+    place = (
+        unclassified.raised_in(root.frames, root.line, root.source)[0]
+        if root.frames and slug in (serving.BUG, memory.RUNTIME)
+        else ""
+    )
+    parts = (_sentence(sentence), told.explanation, place, why)
     return Diagnosis(
         failure=slug,
         confidence=round(confidence * ratio, 2),
@@ -159,16 +189,27 @@ def _fixes(told: Told, cures: tuple[Cure, ...], evidence: Evidence) -> tuple[Fix
 
 
 def _unknown(life: Life, root: Finding) -> Diagnosis:
-    text = "No rule knows this error; it is the first of this log" + (
-        ", and the engine died." if life.dead else "."
-    )
+    message = f"{root.joined}\n{root.source}"
+    evidence = replace(life.evidence(root, phase=life.phase or None), message=message)
+    known = next((each for each in unclassified.MEANINGS if each.when.holds(evidence)), None)
+    if known is not None:
+        sentence, text = known.sentence, f"{_sentence(known.sentence)} {known.why}".strip()
+        fixes = _fixes(Told(), known.cures, evidence)
+    else:
+        place, fixes = unclassified.raised_in(root.frames, root.line, root.source)
+        sentence = "an error that no rule knows"
+        text = "No rule knows this error; it is the first of this log" + (
+            ", and the engine died." if life.dead else "."
+        )
+        text = f"{text} {place}".strip()
     return Diagnosis(
         failure=UNKNOWN,
-        confidence=_UNKNOWN_CONFIDENCE,
-        sentence="an error that no rule knows",
+        confidence=_UNKNOWN_CONFIDENCE if known is None else _SURE,
+        sentence=sentence,
         root_cause_line=root.line,
         line_number=root.number,
         explanation=text,
+        fixes=fixes,
         facts=life.facts.complete(),
         ready=life.ready,
         fatal=life.dead,
@@ -209,31 +250,76 @@ def _quiet(scanner: Scanner, life: Life) -> Diagnosis:
     facts = life.facts.complete()
     ready = life.ready or life.serving or life.phase >= phases.SERVE
     if not scanner.of_vllm and not ready:
-        if scanner.of_kernel:
-            return Diagnosis(failure=HEALTHY, confidence=0.5, sentence="no known GPU error and no killed process in this kernel log", explanation="It does not show whether an engine works.")  # fmt: skip
-        return Diagnosis(failure=NOT_VLLM, confidence=0.8, sentence="this is not a log of vLLM", explanation="No line has the format of vLLM, and no known error was found.")  # fmt: skip
-    if not life.asked_to_stop and (silent := _silence(scanner, life, ready=ready)) is not None:
-        return silent
+        return _of_no_server(scanner)
+    if not life.asked_to_stop:
+        found = _silence(scanner, life, ready=ready) or (None if ready else _cut_short(life))
+        if found is not None:
+            return found
     waits = not ready and b"Waiting for" in (scanner.last[-1] if scanner.last else b"")
-    if life.traced and not ready and not life.asked_to_stop:
-        return Diagnosis(failure=UNKNOWN, confidence=_UNKNOWN_CONFIDENCE, sentence="an error whose message is not in this log", root_cause_line=life.traced[1], line_number=life.traced[0], explanation="The exception stands at the end of the traceback: give more of the log.", facts=facts)  # fmt: skip
     harmless = life.lived_with or (None if ready or waits or life.asked_to_stop else life.warned)
     if harmless is not None:
         return _harmless(life, harmless, ready=ready)
-    if life.asked_to_stop and not ready:
-        text = f"It was stopped from outside before it came up. {_sentence(phases.IN_WORDS[life.phase])} A startup probe or a timeout that is too short does that."  # fmt: skip
-    elif ready and scanner.reports.idle >= stillness.IDLE_REPORTS_MIN:
+    if not ready:
+        return _not_up(life)
+    if scanner.reports.idle >= stillness.IDLE_REPORTS_MIN:
         said = f"It came up, and its last {scanner.reports.idle} reports have running requests and no tokens: one very long prompt, or a hang."
         return Diagnosis(failure=UNKNOWN, confidence=_UNKNOWN_CONFIDENCE, sentence="no error in this log, and no tokens at its end", explanation=said, facts=facts, ready=life.ready)  # fmt: skip
-    elif ready:
-        text = "It came up and made tokens." if life.serving else "It came up."
-    else:
-        text = (
-            f"{_UNPROVEN} {_sentence(phases.IN_WORDS[life.phase])}" if life.progress else _UNPROVEN
-        )
-    if not ready:
-        return Diagnosis(failure=UNKNOWN, confidence=_UNKNOWN_CONFIDENCE, sentence="no error in this log", explanation=text, facts=facts)  # fmt: skip
+    text = "It came up and answered requests." if life.serving else "It came up."
+    text += _refusals(scanner)
     return Diagnosis(failure=HEALTHY, confidence=0.9, sentence="nothing failed", explanation=text, facts=facts, ready=life.ready)  # fmt: skip
+
+
+def _refusals(scanner: Scanner) -> str:
+    """Name the status of refused requests among the last lines."""
+    found = (_REFUSED.search(each) for each in reversed(scanner.last))
+    code = next((each[1].decode() for each in found if each), None)
+    return "" if code is None else f" Requests among the last lines were refused with {code}{_REFUSALS.get(code, '')}; the client's answer has the reason."  # fmt: skip
+
+
+def _of_no_server(scanner: Scanner, error: Finding | None = None) -> Diagnosis:
+    if scanner.of_kernel:
+        return Diagnosis(failure=HEALTHY, confidence=0.5, sentence="no known GPU error and no killed process in this kernel log", explanation="It does not show whether an engine works.")  # fmt: skip
+    text = "No line has the format of vLLM, and no known error was found."
+    text += "" if error is None else f" The first line at level ERROR is line {error.number}."
+    return Diagnosis(failure=NOT_VLLM, confidence=0.8, sentence="this is not a log of vLLM", root_cause_line=None if error is None else error.line, line_number=None if error is None else error.number, explanation=text)  # fmt: skip
+
+
+def _cut_short(life: Life) -> Diagnosis | None:
+    """Return the diagnosis of a start that ended without a reason."""
+    if life.traced is not None:
+        return Diagnosis(failure=UNKNOWN, confidence=_UNKNOWN_CONFIDENCE, sentence="an error whose message is not in this log", root_cause_line=life.traced[1], line_number=life.traced[0], explanation="The exception stands at the end of the traceback: give more of the log.", facts=life.facts.complete())  # fmt: skip
+    return None if life.ended is None else _ended(life, life.ended)
+
+
+def _not_up(life: Life) -> Diagnosis:
+    """Return the diagnosis of a start without an error: stopped, or still under way."""
+    text = _UNPROVEN
+    fixes: tuple[Fix, ...] = ()
+    phase = _sentence(phases.IN_WORDS[life.phase])
+    if life.asked_to_stop:
+        text = f"It was stopped from outside before it came up. {phase} A startup probe or a timeout that is too short does that."  # fmt: skip
+    elif life.progress is not None:
+        number, line = life.progress
+        text = f"{_UNPROVEN} {phase} Its last step is line {number}; if it stays there, it hangs in this step."
+        evidence = Evidence(line, line, life.facts.complete(), life.phase)
+        start = FAILURES[serving.HANG].variants[0]
+        fixes = _fixes(Told(), tuple(each for each in start.cures if not each.when.empty), evidence)
+    return Diagnosis(failure=UNKNOWN, confidence=_UNKNOWN_CONFIDENCE, sentence="no error in this log", explanation=text, fixes=fixes, facts=life.facts.complete())  # fmt: skip
+
+
+def _ended(life: Life, line: tuple[int, str]) -> Diagnosis:
+    text = "No line shows that the server came up, and the lines after this one only show that the process has ended. A process that ends without an error was most often killed (host memory: see pinned and offloaded buffers of every worker)."  # fmt: skip
+    return Diagnosis(
+        failure=UNKNOWN,
+        confidence=_UNKNOWN_CONFIDENCE,
+        sentence="the process ended while it started, and no line shows why",
+        root_cause_line=line[1],
+        line_number=line[0],
+        explanation=text,
+        fixes=(Fix("see whether it was killed", "dmesg -T | grep -i -E 'killed process|out of memory'"), Fix("see its exit code", "docker inspect CONTAINER   (or kubectl describe pod POD)")),
+        facts=life.facts.complete(),
+        fatal=True,
+    )  # fmt: skip
 
 
 def _harmless(life: Life, found: tuple[int, str], *, ready: bool) -> Diagnosis:

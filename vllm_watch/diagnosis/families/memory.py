@@ -43,20 +43,22 @@ RULES = (
     rule(SWAP, "Too large swap space"),
     rule(HOST, "in /dev/shm", "Not enough memory on the host", pattern=r"Insufficient (?:memory|space) in /dev/shm|Not enough memory on the host"),
     rule(HOST, "Killed process", pattern=r"(?:Out of memory|[Mm]emory cgroup out of memory).{0,20}Killed process"),
-    rule(HOST, "oom-kill:", "OOMKilled", "oom_kill_process", "invoked oom-killer", quiet=True),
+    rule(HOST, "oom-kill:", "result 'oom-kill'", "by the OOM killer", "OOMKilled", "oom_kill_process", "invoked oom-killer", quiet=True),
     rule(HOST, "low on resource: memory", rank=Rank.SYMPTOM, quiet=True),
     rule(HOST, "ray-oom-prevention", quiet=True),
     rule(HOST, "due to memory pressure", "running low on memory", pattern=r"killed due to (?:memory pressure|the node running low on memory)"),
     rule(HOST, "DefaultCPUAllocator", pattern=r"DefaultCPUAllocator: (?:can't|not enough)"),
-    rule(HOST, "Cannot allocate memory", "std::bad_alloc", "MemoryError: Unable to allocate", "_ArrayMemoryError", rank=Rank.GENERAL),
-    rule(HOST, "exit", "Exit", "EXIT", "/KILL", pattern=r"[Ee]xit ?[Cc]ode:?\s*\(?(?:-9|137)\b|\bEXIT:? 137\b|exited with code 137|status=9/KILL", rank=Rank.SYMPTOM, numeric=True),
+    rule(HOST, "Cannot allocate memory", "std::bad_alloc", "MemoryError: Unable to allocate", "_ArrayMemoryError", rank=Rank.GENERAL, needs=when(lacks=r"ibv_.{0,100}Cannot allocate memory")),
+    rule(HOST, "exit", "Exit", "EXIT", "/KILL", pattern=r"Exited \(137\)|[Ee]xit ?[Cc]ode:?\s*\(?(?:-9|137)\b|\bEXIT:? 137\b|exited with code 137|status=9/KILL", rank=Rank.SYMPTOM, numeric=True),
     rule(HOST, "SIGKILL", "signal", "Killed", pattern=r"killed by signal:? (?:9|SIGKILL|KILL)|terminated by signal (?:9|SIGKILL)|\(SIGKILL\)|^\s*(?:\S+: line \d+:\s+\d+ )?Killed\b", rank=Rank.SYMPTOM, numeric=True),
 )  # fmt: skip
 
 _HOLDERS = cure(
     "see which processes hold memory on this GPU",
     "nvidia-smi --query-compute-apps=pid,used_memory,name --format=csv",
-    when(lacks=r"\bNPU\b|npu_|\bHIP\b|hipError|\bXPU\b|memory on node|CPU memory"),
+    when(
+        lacks=r"\bNPU\b|npu_|\bHIP\b|hipError|\bXPU\b|\bUR_RESULT|level_zero|ZE_RESULT|\bTPU\b|HBM|memory on node|CPU memory"
+    ),
 )
 _HOLDERS_ELSEWHERE = (
     cure("see which processes hold memory on this NPU", "npu-smi info", when(seen=r"\bNPU\b|npu_")),
@@ -111,6 +113,7 @@ _KV_CPU = Variant(
 
 _HOST_CURES = (
     cure("see which process took it: the kernel's log lists all, with their memory (rss)", "dmesg -T | grep -i -E 'killed process|oom-kill'", when(r"oom|OOM|[Oo]ut of memory|memory pressure|low on memory")),
+    cure("see how much there is, and how much this container may use", "free -g; cat /sys/fs/cgroup/memory.max; ulimit -a", when(r"annot allocate|bad_alloc|MemoryError|DefaultCPUAllocator")),
     cure("raise the memory limit of the container or pod", None, when(r"cgroup|OOMKilled|MEMCG|memory pressure|running low on memory")),
     cure("it was compiling: allow fewer compilers at once", "MAX_JOBS=4", when(r"Killed process \d+ \((?:cicc|ptxas|nvcc|cudafe|cc1plus|ninja)")),
     cure("offload less to host memory", None, when(seen=r"cpu.offload|offload")),
@@ -144,7 +147,7 @@ FAILURES = (
         why="Whether the model is too large for this GPU, or another process (often the container before this one) still held memory, only the log's own sums can show; where another held it, the same start works unchanged once that is freed.",
         cures=(
             cure("first see whether another process holds GPU memory; if so, free it and start again unchanged", "nvidia-smi --query-compute-apps=pid,used_memory,name --format=csv"),
-            cure("if none does, allow shorter requests (the message names the length that fits)", None, when(r"estimated maximum model length|stored in KV\s+cache\s*\(")),
+            cure("if none does, allow shorter requests: no longer than fits (the numbers are in the message)", None, when(r"estimated maximum model length|stored in KV\s+cache\s*\(|Gi?B KV\s+cache is needed")),
         ),
         deterministic=False,
         variants=(
@@ -203,7 +206,7 @@ FAILURES = (
         slug=RUNTIME,
         sentence="GPU memory ran out while requests were served",
         why="The engine came up, and a step needed more than was left outside the KV cache. A restart gives the memory back; if it comes again after hours, something outside the KV cache grows.",
-        cures=(*_LOOK, _SMALLER_STEP, cure("leave more memory outside the KV cache: lower --gpu-memory-utilization by 0.05", None, when(serving=True, facts=("!unified_memory",)))),
+        cures=(*_LOOK, _SMALLER_STEP, cure("leave more memory outside the KV cache: lower --gpu-memory-utilization by 0.05", None, when(facts=("!unified_memory",), phases=(5,)))),
         deterministic=False,
         variants=(_ON_UNIFIED, _NOT_OUT, _WAKING),
         numbers=memory_numbers.out_of_memory,
@@ -281,13 +284,13 @@ FAILURES = (
                 cures=_HOST_CURES,
             ),
             Variant(
-                when=when(r"Out of memory: Killed|oom_kill_process|invoked oom-killer|oom-kill:"),
+                when=when(r"Out of memory: Killed|oom_kill_process|invoked oom-killer|oom-kill:|result 'oom-kill'|by the OOM killer"),
                 sentence="the host ran out of memory, and the kernel killed a process",
                 why="Which took the memory need not be the one that was killed.",
                 cures=_HOST_CURES,
             ),
             Variant(
-                when=when(r"(?:signal:? |SIG|code:?\s*\(?|status=)(?:-?9\b|KILL|137)|with code 137|Code:\s*137|^\S*: line \d+:\s+\d+ Killed|^\s*Killed", lacks=r"[Oo]ut of memory|oom|OOM|memory pressure|low on memory"),
+                when=when(r"(?:signal:? |SIG|code:?\s*\(?|status=)(?:-?9\b|KILL|137)|with code 137|Exited \(137\)|Code:\s*137|^\S*: line \d+:\s+\d+ Killed|^\s*Killed", lacks=r"[Oo]ut of memory|oom|OOM|memory pressure|low on memory"),
                 sentence="a process was killed (SIGKILL); this log does not show by whom",
                 why="Most often the kernel does that when the host or the container is out of memory; a liveness probe and an operator do it, too.",
                 cures=(cure("ask the kernel whether it killed it", "dmesg -T | grep -i -E 'killed process|out of memory'"), cure("see why the container ended", "kubectl describe pod POD   (or docker inspect)")),

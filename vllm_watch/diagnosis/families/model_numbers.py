@@ -13,7 +13,11 @@ _RANKS = (8, 16, 32, 64, 128, 256, 320, 512)
 """The values that --max-lora-rank takes (vllm/config/lora.py)."""
 
 _FLAGS = re.compile(r"unrecognized arguments: *(.{1,400})")
+_VALUE = re.compile(r"['\"]?[{\[].*[}\]]['\"]?")
+"""JSON may hold words with dashes."""
+
 _AMBIGUOUS = re.compile(r"ambiguous option: (\S{1,80}) could match (.{1,300})")
+_FLAG = re.compile(r"--[A-Za-z]")
 _ONE_DASH = re.compile(r"-[a-z]{2}")
 _KEYWORD = re.compile(r"unexpected keyword argument '(\w{1,80})'")
 _SAMPLING = frozenset(("--temperature", "--top-p", "--top-k", "--min-p", "--max-tokens", "--repetition-penalty"))  # fmt: skip
@@ -40,8 +44,8 @@ def unknown_flag(text: str, facts: Facts) -> Told:
     if found := _AMBIGUOUS.search(text):
         return Told(f"{found[1]} is short for several flags.", (Fix(f"write one of them in full: {found[2]}"),))  # fmt: skip
     found = _FLAGS.search(text)
-    words = found[1].split() if found else []
-    flags = [each.partition("=")[0] for each in words if each.startswith("--")]
+    words = _VALUE.sub(" ", found[1]).split() if found else []
+    flags = [each.partition("=")[0] for each in words if _FLAG.match(each)]
     dashed = [each.partition("=")[0] for each in words if _ONE_DASH.match(each)]
     dashed = [each for each in dashed if each.lstrip("-") in vllm_flags.table()[0]]
     if dashed:

@@ -24,20 +24,23 @@ RULES = (
     rule(TP_GPUS, "less than max local gpu count", "cannot be larger than the number of available GPUs", "Current node has no GPU available", "invalid device ordinal", "hipErrorInvalidDevice"),
     rule(TP_GPUS, "is out of range for", "out of bounds", "assert", pattern=r"--device-ids index \d+ is out of range|DP adjusted local rank \d+ is out of bounds|device >= 0 && device < num_gpus"),
     rule(TP_HEADS, "must be divisible by", pattern=r"(?:heads?|layers|vocab\w{0,20}|size|partitions?)\b.{0,40}must be divisible by (?:the )?(?:tensor|pipeline|tp|TP|`?tensor_parallel|num_gpus|world)"),
-    rule(TP_HEADS, "not divisible by", "divisible by tp", pattern=r"(?:AssertionError|ValueError|ShardError).{0,200}\bis not divisible by (?:tp_size|TP|total_num_kv_heads|min_|group_size|weight quantization block|pack_factor)|should be divisible by tp_size"),
+    rule(TP_HEADS, "not divisible by", "divisible by tp", pattern=r"(?:AssertionError|ValueError|ShardError|RuntimeError).{0,200}\bis not divisible by (?:weight tile|tp_size|TP|total_num_kv_heads|min_|group_size|weight quantization block|pack_factor)|should be divisible by tp_size"),
     rule(TP_HEADS, "not divisible by", pattern=r"AssertionError: \d+ is not divisible by \d+(?:\W*$| \[repeated)", rank=Rank.GENERAL),
     rule(NCCL_TIMEOUT, "timeout", pattern=r"Watchdog caught collective operation timeout|collective operation timeout: Work"),
     rule(NCCL_TIMEOUT, "milliseconds before timing out", "Some NCCL operations have failed or timed out", "Heartbeat monitor timed out!", "Timeout at NCCL work", "Timeout waiting for key: default_pg", rank=Rank.GENERAL),
     rule(NCCL_TIMEOUT, "Timed out waiting", "Wait timeout", "wait timeout", pattern=r"[Tt]imed out waiting \d+ ?ms for (?:send|recv) operation|[Ww]ait timeout after \d+ ?ms", rank=Rank.GENERAL),
     rule(NCCL, "ncclUnhandledCudaError", "ncclSystemError", "ncclInternalError", "ncclInvalidUsage", "ncclInvalidArgument", rank=Rank.GENERAL),
-    rule(NCCL, "NCCL error", "NCCL Error", "RCCL error", pattern=r"(?:(?:NCCL|RCCL) [eE]rror(?: in)?:? |NCCL error in:|NCCL Error \d)(?!.{0,300}remote process exited)", rank=Rank.GENERAL),
+    rule(NCCL, "NCCL error", "NCCL Error", "RCCL error", pattern=r"(?:(?:NCCL|RCCL) [eE]rror(?: in)?:? |NCCL error in:|NCCL Error \d)(?!.{0,300}remote process exited)", rank=Rank.GENERAL, header=True),
     rule(NCCL, "ncclCommInitRank", "ncclGetUniqueId", "ncclCommInitRankConfig", pattern=r"nccl(?:CommInitRank|CommInitRankConfig|GetUniqueId)\b.{0,800}(?:fail|error)", rank=Rank.GENERAL),
     rule(NCCL, "EI00", "EJ00", "ERR02200", "HCCL", "hccl", pattern=r"\bE[IJ]00\d\d\b|ERR02200|[Hh][Cc][Cc][Ll](?: \w{1,20}){0,3} (?:error|failed)|call hccl api failed", rank=Rank.GENERAL),
-    rule(NCCL, "Duplicate GPU detected", "DistBackendError", "Error while creating shared memory segment /dev/shm/nccl", "Bootstrap : no socket interface found", "No socket interface found", pattern=r"Duplicate GPU detected|DistBackendError(?!.{0,300}remote process exited)|Error while creating shared memory segment /dev/shm/nccl|[Nn]o socket interface found", rank=Rank.GENERAL),
-    rule(NCCL, "custom_all_reduce.cuh", pattern=r"Cuda error \S{0,200}custom_all_reduce\.cuh:\d+"),
-    rule(NCCL, "NCCL WARN", pattern=r"NCCL WARN .{0,800}(?:[Ff]ailed|[Ee]rror|out of memory|[Tt]imeout|No route|refused)", rank=Rank.SYMPTOM),
+    rule(NCCL, "oneCCL", "zeMemOpenIpcHandle", "ccl::", pattern=r"oneCCL: .{0,200}(?:EXCEPTION|rror)|zeMem\w{1,20}IpcHandle|ccl::v1::exception"),
+    rule(NCCL, "nvshmem", "NVSHMEM", "/transport/ib", "DeepEP error", "deep_ep.cpp", pattern=r"(?:nvshmem|NVSHMEM).{0,200}(?:[Ff]ailed|[Ee]rror|non-zero status|NULL value)|/transport/ib\w{1,20}/\w{1,40}\.cpp.{0,80}(?:[Ff]ailed|[Ee]rror|non-zero|NULL)|DeepEP error|(?:CUDA error|Failed).{0,80}deep_ep\.cpp", rank=Rank.GENERAL),
+    rule(NCCL, "Error while creating shared memory segment /dev/shm/nccl", "shmOpen", "shm_open", pattern=r"Error while creating shared memory segment /dev/shm/nccl|(?:shmOpen|shm_open).{0,80}(?:failed|[Ee]rror)"),
+    rule(NCCL, "Duplicate GPU detected", "DistBackendError", "Bootstrap : no socket interface found", "No socket interface found", pattern=r"Duplicate GPU detected|DistBackendError(?!.{0,300}remote process exited)|[Nn]o socket interface found", rank=Rank.GENERAL, header=True),
+    rule(NCCL, "custom_all_reduce.cuh", pattern=r"(?:Cuda error|Failed:) \S{0,200}custom_all_reduce\.cuh:\d+", quiet=True),
+    rule(NCCL, "NCCL WARN", pattern=r"NCCL WARN .{0,800}(?:Got completion .{0,80}status=\d|[Ff]ailed|[Ee]rror|out of memory|[Tt]imeout|No route|refused)", rank=Rank.SYMPTOM),
     rule(NCCL, "connectFullMesh", "DistStoreError", "DistNetworkError", "RendezvousConnectionError", "waiting for clients", pattern=r"Gloo connectFullMesh failed|DistStoreError|DistNetworkError: (?!.{0,800}(?:EADDRINUSE|Broken pipe|got 0 bytes|reset by peer))|RendezvousConnectionError|waiting for clients\. \d+/\d+ clients joined", rank=Rank.GENERAL),
-    rule(NCCL, "ncclRemoteError", "remote process exited", "Connection closed by peer", "reset by peer", "got 0 bytes", "Broken pipe", pattern=r"ncclRemoteError|remote process exited|(?:gloo|TCPStore|DistNetworkError).{0,800}(?:Connection closed by peer|reset by peer|got 0 bytes|Broken pipe)", rank=Rank.SYMPTOM),
+    rule(NCCL, "ncclRemoteError", "remote process exited", "Connection closed by peer", "reset by peer", "got 0 bytes", "Broken pipe", "TCPStore server has shut down", pattern=r"ncclRemoteError|TCPStore server has shut down|remote process exited|(?:gloo|TCPStore|DistNetworkError).{0,800}(?:Connection closed by peer|reset by peer|got 0 bytes|Broken pipe)", rank=Rank.SYMPTOM),
     rule(PTRACE, "pidfd_getfd", "pidfd_open", "ptrace", pattern=r"pidfd_(?:getfd|open)\b.{0,200}(?:not permitted|[Dd]enied|failed)|ptrace.{0,80}(?:not permitted|[Dd]enied)"),
     rule(UNKNOWN, "OCI runtime create failed", "executable file not found in $PATH", rank=Rank.GENERAL),
     rule(NCCL, "client socket has timed out", "client socket has failed to connect", rank=Rank.GENERAL),
@@ -50,21 +53,22 @@ RULES = (
     rule(UNKNOWN, "Object creation will fail", rank=Rank.SYMPTOM, quiet=True),
     rule(RAY, "KeyError: 'bundles'", rank=Rank.GENERAL),
     rule(RAY, "Could not find any running Ray instance", "node_ip_address.json", "Can't find a `node_ip_address", "Version mismatch: The cluster was started with", "Failed to connect to GCS", "Every node should have a unique IP", "Ray cluster does not have enough resources", "Failed to start the dashboard", "This node has an IP address of", "Ran into exception when trying to connect to Ray", "ray.init() has not been called", "Unable to connect to GCS", rank=Rank.GENERAL),
-    rule(RAY, "placement group", pattern=r"(?:Cannot|Unable to) (?:provide|create|schedule) (?:a )?placement group|[Pp]lacement group.{0,80}(?:not ready|timed out|infeasible|cannot be (?:scheduled|created)|creation timed out)", rank=Rank.GENERAL),
-    rule(RAY, "Waiting for creating a placement group", "No available node types can fulfill", rank=Rank.SYMPTOM, quiet=True, heals=True),
+    rule(RAY, "lacement group", pattern=r"(?:Cannot|Unable to) (?:provide|create|schedule) (?:a )?placement group|[Pp]lacement group.{0,80}(?:not ready|timed out|infeasible|cannot be (?:scheduled|created)|creation timed out)", rank=Rank.GENERAL),
+    rule(RAY, "have not registered within the timeout", "Waiting for creating a placement group", "No available node types can fulfill", rank=Rank.SYMPTOM, quiet=True, heals=True),
     rule(RAY, "ray.exceptions.", "RayActorError", "ActorDiedError", "The actor died", "The actor is dead", "actor died unexpectedly", pattern=r"ray\.exceptions\.(?!RayTaskError|OutOfMemory)\w+|\b(?:Ray)?Actor(?:Died|Unavailable)?Error\b|[Tt]he actor (?:died|is dead|is temporarily unavailable)|actor died unexpectedly", rank=Rank.SYMPTOM),
     rule(RAY, "SYSTEM_ERROR", "unexpectedly exits with a connection error", "A worker died or was killed", "has been marked dead because", "Raylet is terminated", pattern=r"Worker exit type: SYSTEM_ERROR|unexpectedly exits with a connection error|A worker died or was killed while executing|has been marked dead because|Raylet is terminated", rank=Rank.SYMPTOM, quiet=True),
     rule(RAY, "RayTaskError", "ray::", pattern=r"RayTaskError\(", rank=Rank.DEATH),
     rule(PORT, "ddress already in use", "EADDRINUSE", "Address in use", pattern=r"[Aa]ddress already in use(?!\. Retrying)|EADDRINUSE|Address in use"),
-    rule(PORT, "rrno", "ort", pattern=r"\[Errno 98\]|[Pp]ort \d+ is already (?:in use|allocated|being used)", numeric=True),
+    rule(PORT, "rrno", "ort", pattern=r"\[Errno 98\]|[Pp]ort (?:\d+ )?is already (?:in use|allocated|being used)", numeric=True),
 )  # fmt: skip
 
 _OTHER_PORT = r"zmq|ZMQ|NIXL|nixl|side.channel|EADDRINUSE|TCPStore|server socket has failed to listen|master.port|rpc.port|ompi|mooncake"
 _ASCEND = r"HCCL|hccl|\bE[IJ]00\d\d|ERR02200|\bNPU|(?:\b|_)npu(?:\b|_)"
+_XPU = r"oneCCL|zeMem\w{1,20}IpcHandle|ccl::v1|ZE_RESULT|XPU|xccl"
 _DEBUG = cure(
     "run again with NCCL's own log, and read the first WARN of each rank",
     "NCCL_DEBUG=INFO vllm serve …",
-    when(lacks=_ASCEND),
+    when(lacks=rf"{_ASCEND}|{_XPU}"),
 )
 
 FAILURES = (
@@ -110,7 +114,7 @@ FAILURES = (
                 cures=(cure("take a number of stages that divides, or set the split by hand", "VLLM_PP_LAYER_PARTITION=…", when(r"pipeline")),),
             ),
             Variant(
-                when=when(r"(?:min_|group_size|block|pack_factor|partition)"),
+                when=when(r"(?:min_|group_size|block|tile|pack_factor|partition)"),
                 sentence="the parts of a quantized layer are not a multiple of the quantization's group at this tensor parallel size",
                 cures=(cure("take a smaller tensor parallel size (half of it), or an unquantized or otherwise quantized version", None, when(r"divisible")),),
             ),
@@ -135,6 +139,60 @@ FAILURES = (
                 sentence="vLLM's own all-reduce could not map another worker's GPU memory (CUDA IPC)",
                 why="NCCL may work all the same: it has other ways.",
                 cures=(cure("let NCCL do it", "--disable-custom-all-reduce", when(r"custom_all_reduce")),),
+            ),
+            Variant(
+                when=when(r"shared memory segment|shmOpen|shm_open"),
+                sentence="NCCL could not create its shared memory: /dev/shm is full, too small or not there",
+                why="Docker gives a container 64 MiB of it, and each pair of ranks needs some.",
+                cures=(cure("see how large and how full it is, from inside the container", "df -h /dev/shm"), cure("give the container shared memory (Kubernetes: an emptyDir with medium Memory at /dev/shm)", "docker run --ipc=host …   (or --shm-size=16g)", when(r"shared memory segment|shm_?[Oo]pen"))),
+            ),
+            Variant(
+                when=when(r"ibv_.{0,100}Cannot allocate memory"),
+                sentence="RDMA could not lock the memory that it needs: the limit of locked memory is too low",
+                cures=(cure("see the limit, from inside the container", "ulimit -l"), cure("lift it (Kubernetes: the IPC_LOCK capability)", "docker run --ulimit memlock=-1 --cap-add=IPC_LOCK …", when(r"ibv_"))),
+            ),
+            Variant(
+                when=when(r"NET/IB|ibv_|libibverbs|Got completion"),
+                sentence="NCCL's RDMA network (InfiniBand, RoCE) failed between two hosts",
+                why="A link, a switch's setting, the chosen devices or the GID index differ; the peer may also just be gone.",
+                cures=(cure("see the links, and which device and GID each host uses", "ibstat; show_gids; env | grep NCCL_IB"), cure("see whether it works without RDMA (much slower)", "NCCL_IB_DISABLE=1", when(r"NET/IB|ibv_|ibverbs"))),
+            ),
+            Variant(
+                when=when(r"(?i)nvshmem|/transport/ib|DeepEP|deep_ep"),
+                sentence="the exchange between experts on different GPUs (DeepEP, NVSHMEM) could not be set up, or stopped",
+                why="It needs GPUDirect RDMA on every node (a driver with nvidia-peermem or DMA-BUF, IBGDA allowed, the devices in the container), and ranks that all still run.",
+                cures=(
+                    cure("see the RDMA devices and the limit of locked memory, from inside the container", "ls /dev/infiniband; ibv_devices; ulimit -l; lsmod | grep -i -E 'peermem|gdrdrv'"),
+                    cure("see whether it works with another exchange", "--all2all-backend allgather_reducescatter", when(r"(?i)nvshmem|/transport/ib|DeepEP|deep_ep")),
+                ),
+            ),
+            Variant(
+                when=when(r"start_workers|failed to start worker"),
+                sentence="oneCCL, which connects Intel GPUs, could not start its worker threads",
+                why="Their CPUs (CCL_WORKER_AFFINITY) or the limit of threads of this container are the usual reasons.",
+                cures=(cure("see the CPUs and limits that this process has", "taskset -pc $$; ulimit -u; env | grep -E '^CCL_|^I_MPI_'"),),
+            ),
+            Variant(
+                when=when(r"IpcHandle"),
+                sentence="oneCCL could not share memory between the Intel GPUs",
+                why="One GPU's memory could not be opened from another's process: a matter of driver, compute runtime and the GPUs' link, not of the size of memory.",
+                cures=(
+                    cure("see the GPUs and the versions of driver and compute runtime", "clinfo -l; dpkg -l | grep -i -E 'level-zero|intel-opencl|libze'"),
+                    cure("try another way to exchange memory handles", "CCL_ZE_IPC_EXCHANGE=sockets   (or pidfd, drmfd)", when(r"(?i)IpcHandle")),
+                    cure("see whether one GPU alone works", "--tensor-parallel-size 1", when(_XPU)),
+                ),
+            ),
+            Variant(
+                when=when(_XPU),
+                sentence="oneCCL, which connects Intel GPUs, failed",
+                why="Its own message names the call.",
+                cures=(cure("run again with its own log", "CCL_LOG_LEVEL=info vllm serve …", when(_XPU)), cure("see whether one GPU alone works", "--tensor-parallel-size 1", when(_XPU))),
+            ),
+            Variant(
+                when=when(r"HcclGetRootInfo|hccl|HCCL|EJ0003", seen=r"EJ0003|Failed to bind the IP port|bound already|nic listen start failed"),
+                sentence="HCCL could not listen on its port: another process of this host uses it",
+                why="HCCL takes ports from 60000 on; two jobs on one host need ranges of their own.",
+                cures=(cure("see who listens there", "ss -ltnp | grep ':60[0-9][0-9][0-9]'"), cure("give this job a range of its own", "HCCL_IF_BASE_PORT=61000", when(seen=r"EJ0003|bind the IP port|bound already"))),
             ),
             Variant(
                 when=when(_ASCEND),
@@ -178,6 +236,20 @@ FAILURES = (
             cure("install the same Ray and Python on every node", "ray --version", when(r"Version mismatch")),
         ),
         deterministic=False,
+        variants=(
+            Variant(
+                when=when(r"No available node types.{0,80}'node:\d"),
+                sentence="Ray has no node of the address that vLLM asks for, or that node has too little left",
+                why="vLLM asks for its own node by address: on hosts with several networks, VLLM_HOST_IP and the address with which Ray was started must be the same.",
+                cures=(cure("compare the addresses of Ray's nodes with the one in the line", "ray status; ray list nodes"), cure("start Ray and vLLM with the same address, on every node", "VLLM_HOST_IP=IP ray start --node-ip-address=IP …", when(r"'node:\d"))),
+            ),
+            Variant(
+                when=when(r"Waiting for creating a placement group|No available node types|lacement group.{0,80}(?:not ready|timed out|infeasible|cannot be|creation timed out)"),
+                sentence="Ray waits for resources (GPUs, a node) that its cluster does not have, or not free",
+                why="Other actors and placement groups may hold them, or a node has not joined.",
+                cures=(cure("see the resources of the cluster, and their holders", "ray status; ray list nodes; ray list placement-groups"),),
+            ),
+        ),
     ),
     Failure(
         slug=PORT,

@@ -18,8 +18,8 @@ HANG = "engine_hang"
 DEAD = "engine_dead"
 
 RULES = (
-    rule(XID, "Xid", pattern=r"NVRM: .{0,20}Xid|\bXid \(PCI|XID error|\bXid[ :]+\d+", quiet=True),
-    rule(XID, "Engine reset: engine_class", "GPU HANG: ", quiet=True),
+    rule(XID, "Xid", pattern=r"NVRM: .{0,20}Xid|\bS?Xid \(PCI|XID error|\bXid[ :]+\d+", quiet=True),
+    rule(XID, "Engine reset: engine_class", "GPU HANG: ", "UR_RESULT_ERROR_DEVICE_LOST", "ZE_RESULT_ERROR_DEVICE_LOST", quiet=True),
     rule(XID, "amdgpu", pattern=r"amdgpu\b.{0,80}(?:page fault \(|ring \S{1,40} timeout|GPU reset begin|VRAM is lost)", quiet=True),
     rule(XID, "fallen off the bus", "GPU is lost", "uncorrectable ECC error", "Uncorrectable ECC", "NVML_ERROR_GPU_IS_LOST", "Memory access fault by GPU", "Memory critical error by agent", "HSA_STATUS_ERROR_MEMORY_APERTURE", "HSA_STATUS_ERROR_EXCEPTION", "HSA_STATUS_ERROR_MEMORY_FAULT", "HSA_STATUS_ERROR_ILLEGAL_INSTRUCTION", "GPU reset"),
     rule(XID, "illegal memory access", "unspecified launch failure", "device-side assert", "misaligned address", "illegal instruction was", "launch timed out", "CUBLAS_STATUS_EXECUTION_FAILED", "CUBLAS_STATUS_INTERNAL_ERROR", "CUDA_ERROR_ILLEGAL_ADDRESS", "CUDA_ERROR_LAUNCH_FAILED", "cudaErrorIllegalAddress", "cudaErrorLaunchFailure", "invalid program counter", "hardware stack error", "CUDA_ERROR_ECC", "cudaErrorECC", "NVLink error", "invalid address space", rank=Rank.GENERAL, quiet=True),
@@ -27,19 +27,24 @@ RULES = (
     rule(BUG, "Assertion error csrc", rank=Rank.GENERAL),
     rule(BUG, "Assertion error (", pattern=r"Assertion error \((?!\S{0,200}/jit/\w{1,40}\.hpp)\S{0,200}\.(?:hpp|cuh|cpp|h):\d+\)", rank=Rank.GENERAL),
     rule(BUG, "AssertionError", pattern=r"AssertionError\s*$", rank=Rank.GENERAL, needs=when(r"AssertionError")),
-    rule(GRAMMAR, "rammar", "xgrammar", "outlines", "llguidance", "json_schema", "structured_output", pattern=r"(?:(?<!Import)(?<!ModuleNotFound)(?<!Attribute)(?<!File)Error|Exception): .{0,300}(?:xgrammar|llguidance|outlines|compile_grammar|compile_json_schema|grammar_matcher|EBNF|[Gg]rammar (?:is|has|error|compil|init|rejected)|[Ff]ailed to (?:advance|convert|compile).{0,40}(?:FSM|[Gg]rammar|schema))|(?:xgrammar|grammar)\S{0,80}\.cc:\d+:? .{0,200}(?:[Ee]rror|[Cc]heck failed|EBNF)", rank=Rank.GENERAL),
+    rule(GRAMMAR, "rammar", "xgrammar", "outlines", "llguidance", "json_schema", "structured_output", pattern=r"(?:(?<!Import)(?<!ModuleNotFound)(?<!Attribute)(?<!File)Error|Exception): .{0,300}(?:xgrammar|llguidance|outlines|compile_grammar|compile_json_schema|grammar_matcher|EBNF|[Gg]rammar (?:is|has|error|compil|init|rejected)|[Ff]ailed to (?:advance|convert|compile).{0,40}(?:FSM|[Gg]rammar|schema))|(?:xgrammar|grammar)\S{0,80}\.cc:\d+:? .{0,200}(?:[Ee]rror|[Cc]heck failed|EBNF|[Ii]nvalid|[Uu]nsupported)", rank=Rank.GENERAL),
     rule(GRAMMAR, "Failed to advance FSM", rank=Rank.REQUEST, heals=True),
     rule(CONTEXT, "aximum context length", "maximum model length", "is too long and exceeds", pattern=r"[Tt]his model's maximum context length is|maximum context length (?:of|is|\()|longer than the maximum model length|is too long and exceeds (?:limit of|the capacity)|exceeds? (?:the )?model's maximum (?:context|model) length", rank=Rank.REQUEST, quiet=True),
     rule(CONTEXT, "max_model_len", "max_tokens", "max_completion_tokens", "encoder cache size", "prompt", pattern=r"(?:prompt|input|request)\b.{0,120}(?:exceeds?|longer than|greater than|more than) .{0,30}max_model_len|max_(?:completion_)?tokens\W.{0,60}(?:too large|exceeds)|max_tokens must be at least 1, got -|exceeds the pre-allocated encoder cache size|prompt is too long", rank=Rank.REQUEST, quiet=True),
     rule(DEAD, "EngineCore", "ngine core", pattern=r"EngineCore encountered (?:a fatal error|an issue)|EngineCore failed to start|EngineCore hit an exception|[Ww]aiting for engine core proc|Engine core initialization failed|EngineCore.{0,40}died|[Ee]ngine core proc .{0,60}died", rank=Rank.DEATH),
     rule(DEAD, "EngineDeadError", "EngineGenerateError", "ngine process", "Engine loop", "ngine is dead", "ngine is already dead", "Task finished unexpectedly", "ackground loop", "Engine iteration timed out", "Engine background task failed", pattern=r"Engine background task failed|\b\w*EngineDeadError|EngineGenerateError|[Ee]ngine process .{0,40}(?:died|failed to start)|Engine loop (?:is not running|has died)|[Ee]ngine is (?:already )?dead|Task finished unexpectedly|[Bb]ackground loop (?:has errored|is not running|is stopped)|Engine iteration timed out", rank=Rank.DEATH),
     rule(DEAD, "failed liveness probe", "failed startup probe", rank=Rank.DEATH, quiet=True),
+    rule(DEAD, "probe failed: ", "Back-off restarting failed container", "CrashLoopBackOff", pattern=r"(?:Startup|Readiness|Liveness) probe failed: |Back-off restarting failed container|CrashLoopBackOff", rank=Rank.DEATH, quiet=True),
+    rule(DEAD, "GET /health", pattern=r'"GET /health\S* HTTP/[\d.]+" 503', rank=Rank.DEATH, quiet=True, heals=True),
+    rule(DEAD, ".service: ", pattern=r"\.service: (?:Main process exited, code=(?:exited, status=[1-9]|dumped)|(?:Start operation|State '\S+') timed out|Failed to locate executable|Failed at step)", rank=Rank.DEATH, quiet=True),
+    rule(DEAD, "Exit Code: ", "Exited (", pattern=r"^\s*Exit Code: +[12]\s*$|Exited \((?:[12]|13[2-69])\)", rank=Rank.DEATH, quiet=True, numeric=True),
+    rule(DEAD, "terminate called after throwing", rank=Rank.DEATH),
     rule(DEAD, "code", "Code", pattern=r"[Ee]xit(?:ed)?(?: with)?(?: exit)? [Cc]ode:? {0,8}13[2-9]\b", rank=Rank.DEATH, quiet=True, numeric=True),
-    rule(UNKNOWN, "pciehp", "device inaccessible", "AER: ", "blocked for more than", "Hardware Error", pattern=r"pciehp .{0,80}(?:Link Down|Card not present)|device inaccessible|AER: .{0,60}[Uu]ncorrect|task \S+ blocked for more than \d+ seconds|\[Hardware Error\]", rank=Rank.SYMPTOM, quiet=True),
+    rule(UNKNOWN, "pciehp", "nvidia-modeset", "mlx5_core", "device inaccessible", "AER: ", "blocked for more than", "Hardware Error", pattern=r"nvidia-modeset: ERROR|mlx5_core .{0,200}failed|pciehp .{0,80}(?:Link Down|Card not present)|device inaccessible|AER: .{0,60}[Uu]ncorrect|task \S+ blocked for more than \d+ seconds|\[Hardware Error\]", rank=Rank.SYMPTOM, quiet=True),
     rule(UNKNOWN, "NVRM: ", pattern=r"NVRM: .{0,200}(?:[Ff]ailed|[Ee]rror|NV_ERR_)", rank=Rank.SYMPTOM, quiet=True),
     rule(DEAD, "segfault at ", " trap ", "general protection", pattern=r"(?:VLLM|vllm|pt_main_thread|python|EngineCor)\S{0,40}\[\d+\]:? (?:segfault at |trap |general protection)", rank=Rank.DEATH, quiet=True),
     rule(DEAD, "orker", "WorkerProc", pattern=r"WorkerProc (?:initialization failed|failed to start|hit an exception)|Worker proc \S+ died unexpectedly|Worker \S+ pid \d+ died|[Oo]ne of the worker processes died|worker process died", rank=Rank.DEATH),
-    rule(DEAD, "RuntimeError: cancelled", "output_handler failed", "Terminating server process", "rror in calling", "Error in model execution", "Segmentation fault", "SIGSEGV", "SIGBUS", "Bus error", "Aborted (core dumped)", "core dumped", "SIGABRT", "Fatal Python error", rank=Rank.DEATH),
+    rule(DEAD, "RuntimeError: cancelled", "output_handler failed", "Terminating server process", "rror in calling", "Error in model execution", "Segmentation fault", "SIGSEGV", "SIGBUS", "Bus error", "Aborted (core dumped)", "core dumped", "SIGABRT", "Fatal Python error", "double free or corruption", "corrupted size vs. prev_size", "free(): invalid", "malloc(): ", "munmap_chunk(): ", rank=Rank.DEATH),
 )  # fmt: skip
 
 _KERNEL = r"illegal memory access|unspecified launch failure|device-side assert|misaligned|illegal instruction|EXECUTION_FAILED|ILLEGAL_ADDRESS|LAUNCH_FAILED|LaunchFailure"
@@ -52,17 +57,26 @@ FAILURES = (
         cures=(
             cure("see the driver's own report and its number", "dmesg -T | grep -i -E 'xid|nvrm'", when(lacks=r"HSA_|hip|HIP|Memory access fault by GPU|Memory critical error|amdgpu")),
             cure("most often that is hardware (the GPU, its power, its slot): drain the host, reset the GPU or reboot, and replace it if it comes again", "nvidia-smi -q -d ECC,PAGE_RETIREMENT", when(r"Xid.{0,40}: (?:48|64|79|95)\b|fallen off the bus|GPU is lost|[Uu]ncorrectable ECC|GPU_IS_LOST|CUDA_ERROR_ECC|cudaErrorECC")),
-            cure("reset the GPU once nothing runs on it; where that fails, reboot the host", "nvidia-smi --gpu-reset -i N", when(r"Xid.{0,40}: (?:62|63|94|119|120)\b")),
-            cure("see the links' errors, and the switches'", "nvidia-smi nvlink -e", when(r"Xid.{0,40}: (?:74|14[4-9]|150)\b|previous Xid (?:74|14[4-9]|150)\b")),
+            cure("reset the GPU once nothing runs on it; where that fails, reboot the host", "nvidia-smi --gpu-reset -i N", when(r"Xid.{0,40}: (?:62|63|94|109|119|120|154)\b")),
+            cure("see the links' errors, and the switches'", "nvidia-smi nvlink -e", when(r"SXid|Xid.{0,40}: (?:74|14[4-9]|150)\b|previous Xid (?:74|14[4-9]|150)\b")),
             cure("without an Xid it is usually a bug in a kernel; find which", "CUDA_LAUNCH_BLOCKING=1 vllm serve …", when(_KERNEL, lacks=r"Xid")),
         ),
         deterministic=False,
         variants=(
             Variant(
-                when=when(r"Engine reset: engine_class|GPU HANG: "),
-                sentence="the driver reset an engine of the Intel GPU, because a kernel hung on it",
+                when=when(r"Engine reset: engine_class|GPU HANG: |_RESULT_ERROR_DEVICE_LOST"),
+                sentence="a kernel hung or failed, and the driver reset a part of the Intel GPU",
                 why="The process that used it lost its work there.",
                 cures=(cure("see the driver's own report", "dmesg -T | grep -i -E 'xe |i915'"),),
+            ),
+            Variant(
+                when=when(r"HSA_STATUS|Memory access fault by GPU|hipError", seen=r"(?i)aiter"),
+                sentence="a kernel of AITER (AMD's kernel library) failed on the GPU",
+                why="Such a kernel reads or writes memory that is not its own: a bug of this kernel for these shapes, not a lack of memory.",
+                cures=(
+                    cure("compute experts without it", "VLLM_ROCM_USE_AITER_MOE=0", when(seen=r"(?i)aiter\S{0,40}moe")),
+                    cure("serve without AITER, or with another release of it", "VLLM_ROCM_USE_AITER=0", when(seen=r"(?i)aiter")),
+                ),
             ),
             Variant(
                 when=when(r"HSA_STATUS|Memory access fault by GPU|Memory critical error|hipError|amdgpu"),
@@ -124,13 +138,13 @@ FAILURES = (
                 cures=(cure("multiply without DeepGEMM", "VLLM_USE_DEEP_GEMM=0", when(seen=r"jit_kernels|deep_?gemm|fp8_gemm")), cure("search the library's issues for the assertion and its file")),
             ),
             Variant(
-                when=when(seen=r"core/sched/|kv_cache_manager|kv_connector|offload\w{0,40}/|num_new_tokens|schedule\(\)"),
+                when=when(frames=r"core/sched/|kv_cache_manager|kv_connector|kv_transfer|offload"),
                 sentence="an assertion failed in the scheduler or a KV connector: a bug of this release, or of the connector",
                 why="The engine ends with it, and the requests in flight are lost.",
                 cures=(
                     cure("restart the engine", None, when(serving=True)),
                     cure("search vLLM's issues for the assertion and its file"),
-                    cure("if it comes again, serve without the KV connector (offload, LMCache, NIXL)", None, when(seen=r"kv_connector|offload\w{0,40}/|lmcache|nixl")),
+                    cure("if it comes again, serve without the KV connector (offload, LMCache, NIXL)", None, when(frames=r"kv_connector|kv_transfer|offload|lmcache|nixl")),
                 ),
             ),
         ),
@@ -155,6 +169,7 @@ FAILURES = (
                     cure("skip the profiling of images and videos", "--skip-mm-profiling", when(r"Encoder cache will be initialized")),
                     cure("see whether weights are still being read (disk, network)", "iostat -x 5", when(phases=(1,))),
                     cure("see how far the ranks come in connecting to each other", "NCCL_DEBUG=INFO vllm serve …", when(r"parallel_state|world_size|nccl|NCCL|rank \d")),
+                    cure("see whether direct copies between the GPUs hang (IOMMU or ACS on the PCIe path breaks them)", "NCCL_P2P_DISABLE=1 vllm serve … --disable-custom-all-reduce", when(r"world_size=(?!1\b)|nccl==")),
                     cure("see whether a compilation goes on", "top -H -p PID_OF_WORKER", when(r"compil|[Cc]apturing|torch\.compile|[Aa]utotun|Graph")),
                 ),
             ),
@@ -166,7 +181,22 @@ FAILURES = (
         why="These lines are only the consequences; the cause was written by the engine core or a worker, before them.",
         variants=(
             Variant(
-                when=when(r"failed (?:liveness|startup) probe", seen=r"probe failed: HTTP probe failed with statuscode: (?:401|403|404|405)"),
+                when=when(r"Back-off restarting|CrashLoopBackOff"),
+                sentence="Kubernetes starts a container that ends again and again; events do not show why it ends",
+                why="Failed probes beside it follow from that.",
+                cures=(cure("read the log of the container before", "kubectl logs --previous POD"), cure("see its exit code and reason (OOMKilled, Error)", "kubectl describe pod POD")),
+            ),
+            Variant(
+                when=when(r"(?:Startup|Readiness|Liveness) probe failed: ", lacks=r"failed (?:liveness|startup) probe|statuscode: (?:401|403|404|405)"),
+                sentence="Kubernetes asked the server, and it did not answer (yet)",
+                why="While a start loads weights and compiles, that is normal; the events do not show a failure of vLLM.",
+                cures=(
+                    cure("read the container's log: it shows how far the start is, or its error", "kubectl logs POD; kubectl logs --previous POD"),
+                    cure("if Kubernetes ends it before it is up, allow a longer start (startupProbe: failureThreshold × periodSeconds)", None, when(r"probe failed")),
+                ),
+            ),
+            Variant(
+                when=when(r"failed (?:liveness|startup) probe|probe failed: ", seen=r"probe failed: HTTP probe failed with statuscode: (?:401|403|404|405)"),
                 sentence="Kubernetes restarted the container: its probe asks for a path that the server refuses",
                 why="The server answered the probe with 401, 403, 404 or 405: it runs, and the probe is wrong.",
                 cures=(cure("compare the path, port and headers of the probe with the server's: vLLM has /health", "kubectl get pod POD -o jsonpath='{.spec.containers[*].livenessProbe}'"),),
@@ -179,6 +209,72 @@ FAILURES = (
                     cure("read the log of the container before", "kubectl logs --previous POD"),
                     cure("give the start a startupProbe that waits as long as it takes (failureThreshold × periodSeconds)", None, when(r"failed (?:liveness|startup) probe")),
                 ),
+            ),
+            Variant(
+                when=when(r"core proc\(s\): \{[^}]{0,200}: -9\b"),
+                sentence="the engine core was killed (SIGKILL); this log does not show by whom",
+                why="Most often the kernel does that when the host or the container is out of memory.",
+                cures=(cure("ask the kernel whether it killed it", "dmesg -T | grep -i -E 'killed process|out of memory'"), cure("see why the container ended", "kubectl describe pod POD   (or docker inspect)")),
+            ),
+            Variant(
+                when=when(r"core proc\(s\): \{[^}]{0,200}: -(?:4|6|7|8|11)\b"),
+                sentence="the engine core crashed in native code (a signal), so Python wrote no error",
+                why="The number is the signal: -4 an instruction that the CPU lacks, -6 abort, -7 bus error (often /dev/shm), -11 segmentation fault.",
+                cures=(cure("see the kernel's report, with the library", "dmesg -T | tail -50"), cure("get the stack of the next crash", "PYTHONFAULTHANDLER=1 vllm serve …", when(r"core proc"))),
+            ),
+            Variant(
+                when=when(r"\.service: (?:Start operation|State '\S+') timed out"),
+                sentence="systemd ended the service, because it took longer to start or stop than its unit allows",
+                why="A start of vLLM takes minutes, and requests in flight are finished before a stop.",
+                cures=(cure("allow it more time in the unit", "TimeoutStartSec=30min   TimeoutStopSec=5min", when(r"timed out")), cure("see how far it came", "journalctl -u vllm -n 200")),
+            ),
+            Variant(
+                when=when(r"\.service: Failed (?:to locate|at step)"),
+                sentence="systemd could not run the command of the unit",
+                why="The path of ExecStart is not there, or the unit's user may not run it or enter its folder.",
+                cures=(cure("see the path, and the rights of every folder on it", "systemctl cat vllm; namei -l /path/of/ExecStart"),),
+            ),
+            Variant(
+                when=when(r"\.service: Main process exited"),
+                sentence="the service ended with an error; this line does not show which",
+                why="The process wrote its own lines before this one.",
+                cures=(cure("read them", "journalctl -u vllm -o cat -n 300"),),
+            ),
+            Variant(
+                when=when(r"segfault at |general protection| trap "),
+                sentence="a process crashed (segmentation fault); the kernel's line names the library in which it did",
+                why="That is a bug of this library, or it does not fit the others; memory that is too small does not do that.",
+                cures=(cure("see the versions of the library in the line and of those it goes with", "python -m pip check; nvidia-smi", when(lacks=r"(?i)hip|rocm|amd")), cure("get the stack of the next crash", "PYTHONFAULTHANDLER=1 vllm serve …", when(r"segfault|general protection"))),
+            ),
+            Variant(
+                when=when(r"Timed out waiting for engine core"),
+                sentence="the engine was not up within the time that the API server waits for it",
+                why="Slow disks, large models and long compilations need more; an engine that hangs never comes up.",
+                cures=(cure("see in its log how far it came, and whether it went on"), cure("if it did, wait longer", "VLLM_ENGINE_READY_TIMEOUT_S=SECONDS", when(r"VLLM_ENGINE_READY_TIMEOUT_S|Timed out waiting"))),
+            ),
+            Variant(
+                when=when(r'/health\S* HTTP/[\d.]+" 503'),
+                sentence="the server answers that its engine is dead (503 on /health)",
+                why="The cause was written before, by the engine core or a worker.",
+                cures=(cure("read the log before this line, from the first traceback on", "kubectl logs --previous POD   (or docker logs, journalctl -u vllm)"),),
+            ),
+            Variant(
+                when=when(r"Segmentation fault|SIGSEGV|SIGABRT|core dumped|Fatal Python error", lacks=r"Illegal instruction|Bus error|SIGBUS"),
+                sentence="a process crashed in native code, so Python wrote no error",
+                why="A compiled library has a bug or does not fit the others, or an error that was printed before ended it.",
+                cures=(cure("see the lines before it, and the kernel's report with the library", "dmesg -T | tail -50"), cure("get the stack of the next crash", "PYTHONFAULTHANDLER=1 vllm serve …", when(r"fault|SIG|dumped|Fatal"))),
+            ),
+            Variant(
+                when=when(r"double free|corrupted size|free\(\): invalid|malloc\(\): |munmap_chunk"),
+                sentence="native code damaged the memory of its process, which was ended",
+                why="A compiled library has a bug, or two that were built for different versions are loaded together.",
+                cures=(cure("see which packages do not fit each other", "python -m pip check"), cure("get the stack of the next crash", "PYTHONFAULTHANDLER=1 vllm serve …", when(r"free|size|alloc|chunk"))),
+            ),
+            Variant(
+                when=when(r"terminate called after throwing"),
+                sentence="a process was ended by an exception in C++ code",
+                why="The line `what():` after it has the reason; the process that waits for it only reports its death.",
+                cures=(cure("read the line that begins with what()"), cure("see whether a GPU reported an error", "dmesg -T | grep -i xid", when(r"CUDA|cuda|Accelerator"))),
             ),
             Variant(
                 when=when(r"Illegal instruction|SIGILL"),

@@ -30,14 +30,18 @@ MEANING = {
     92: "many single-bit ECC errors",
     94: "a contained ECC error: restart the program",
     95: "an uncontained ECC error: reset the GPU",
+    109: "a context switch timed out: the GPU hung",
     119: "the GPU's system processor timed out: reset, renew the driver",
     120: "the GPU's system processor failed: reset, renew the driver",
+    154: "the driver asks for a recovery: the line names it (reset, reboot, drain)",
     **dict.fromkeys(range(144, 151), "an NVLink error: links, switches or hardware"),
 }
 
 
 def xid(text: str, facts: Facts) -> Told:
     """Return the Xid and its meaning."""
+    if "SXid" in text:
+        return Told("An SXid is of an NVSwitch, not of a GPU.")
     found = _BEFORE.search(text) or _NVRM.search(text) or _XID.search(text)
     if not found:
         return Told()

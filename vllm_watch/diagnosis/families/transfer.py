@@ -5,12 +5,14 @@ from vllm_watch.diagnosis.rule import Failure, Rank, Variant, cure, rule, when
 KV_TRANSFER = "kv_transfer"
 
 RULES = (
+    rule(KV_TRANSFER, "NIXL", pattern=r"Remote NIXL agent engine ID mismatch|NIXL compatibility (?:hash )?mismatch|NIXL .{0,60}(?:version|block size|block_len|layout|hash) mismatch", rank=Rank.CAUSE),
     rule(KV_TRANSFER, "NIXL transfer", "Handshake with", pattern=r"NIXL transfer failure: \w+|NIXL transfer (?:setup/initiation )?failed|\] Handshake with \S+ failed", rank=Rank.GENERAL, heals=True),
     rule(KV_TRANSFER, "NIXL_ERR_", pattern=r"NIXL_ERR_(?!IN_PROG\b)\w+", rank=Rank.GENERAL, heals=True),
     rule(KV_TRANSFER, "could send the inter-agent notifications", rank=Rank.GENERAL, heals=True),
     rule(KV_TRANSFER, "UCX", pattern=r"\bUCX +(?:ERROR|FATAL)\b", rank=Rank.GENERAL, heals=True),
     rule(KV_TRANSFER, "Unexpected UCX error: ", "UCX endpoint create failed", rank=Rank.GENERAL, quiet=True, heals=True),
     rule(KV_TRANSFER, "Mooncake transfer failed", "Failed to connect to segment", "Exception: Transfer Return Error", rank=Rank.GENERAL, heals=True),
+    rule(KV_TRANSFER, "rdma_", "transfer_", "transport.cpp", "master_client.cpp", "coro_rpc_client", "no available RDMA devices", "No matched device found", pattern=r"\b[EF]\d{4} [\d:.]+ +\d+ (?:rdma_\w+|transfer_\w+|\w+_transport|master_client)\.(?:cpp|h):\d+\] |ERROR .{0,40}coro_rpc_client\.hpp|no available RDMA devices|No matched device found", rank=Rank.GENERAL, heals=True),
     rule(KV_TRANSFER, "Error from http client, GET", pattern=r"Error from http client, GET \S+/metadata\?key=mooncake", rank=Rank.GENERAL, heals=True),
     rule(KV_TRANSFER, "LMCache WARNING", pattern=r"LMCache WARNING: (?:Remote connection failed|Failed to initialize/re-establish remote connection)", rank=Rank.SYMPTOM, quiet=True, heals=True),
     rule(KV_TRANSFER, "Failed to open segment", "Failed to submit transfer operation", "Failed to mount segment", "Failed to retrieve segment descriptor", "Mooncake Transfer Engine initialization failed", rank=Rank.GENERAL, heals=True),
@@ -33,12 +35,27 @@ FAILURES = (
         deterministic=False,
         variants=(
             Variant(
+                when=when(r"engine ID mismatch"),
+                sentence="the handshake of NIXL reached another engine than the one that has the KV",
+                why="Where no side channel is named, each server offers itself at its own default address; a prefill server that was restarted has a new ID, too.",
+                cures=(
+                    cure("name, on each server, the address and port at which the other servers reach it", "VLLM_NIXL_SIDE_CHANNEL_HOST=IP VLLM_NIXL_SIDE_CHANNEL_PORT=5600", when(r"engine ID")),
+                    cure("if one side was restarted, see whether the proxy (or the other side) still holds its old ID and address; restart both"),
+                ),
+            ),
+            Variant(
+                when=when(r"compatibility|mismatch"),
+                sentence="the two servers of a KV transfer were started with settings that do not fit each other",
+                why="Both need the same vLLM, model, types, KV cache layout and attention backend.",
+                cures=(cure("compare the version and the arguments of both servers (the first lines of their logs)"),),
+            ),
+            Variant(
                 when=when(r"expired KV blocks|lease expired"),
                 sentence="KV blocks were released before the decode server fetched them",
                 why="The decode server was too slow, had too long a queue, or is gone, and the time for which a prefill server keeps blocks ended. If a later line names invalid KV blocks, answers of these requests may be wrong.",
                 cures=(
                     cure("see whether the decode server keeps up: its waiting requests and its log", "curl -s http://DECODE:8000/metrics | grep num_requests_waiting"),
-                    cure("if it does, let prefill keep blocks for longer", "VLLM_NIXL_ABORT_REQUEST_TIMEOUT=SECONDS", when(r"expired KV blocks|lease expired")),
+                    cure("if it does, let prefill keep blocks for longer (newer releases: kv_lease_duration in --kv-transfer-config)", "VLLM_NIXL_ABORT_REQUEST_TIMEOUT=SECONDS", when(r"expired KV blocks|lease expired")),
                 ),
             ),
             Variant(
@@ -48,7 +65,7 @@ FAILURES = (
                 cures=(cure("see which transports this UCX has", "ucx_info -d | grep -i transport"), cure("let UCX log the transport that fails", "UCX_LOG_LEVEL=info", when(seen=r"UCX|NIXL_ERR"))),
             ),
             Variant(
-                when=when(r"initialization failed|Failed to mount segment|ibv_reg_mr|[Ff]ailed to register (?:address|memory)|registerMem"),
+                when=when(r"no available RDMA|No matched device|cannot bind|initialization failed|Failed to mount segment|ibv_reg_mr|[Ff]ailed to register (?:address|memory)|registerMem"),
                 sentence="the KV transfer engine could not be set up on this host",
                 why="An RDMA device, its rights, or the address that it was given is missing, or it cannot register the memory (GPU memory needs GPUDirect RDMA: nvidia-peermem or DMA-BUF); the lines around it have the reason.",
                 cures=(cure("see the RDMA devices and the limit of locked memory, from inside the container", "ls /dev/infiniband; ibv_devices; ulimit -l"),),

@@ -1,0 +1,143 @@
+"""Kernels that are compiled at run time.
+
+Sources: PyTorch, Triton, NVCC, FlashInfer's and DeepGEMM's JIT; flashinfer #5064 (-lcudart), #3493 (headers), vllm
+#36077 (nvcc), #49051 and #43954 (DeepGEMM), #50705 and #31740 (FlashInfer's architectures), vllm-gaudi #1734.
+"""
+
+from vllm_watch.diagnosis.rule import Failure, Rank, Variant, cure, rule, when
+
+COMPILE = "compile_failure"
+
+RULES = (
+    rule(COMPILE, "torch._inductor.exc", "torch._dynamo.exc", "BackendCompilerFailed", "InductorError", "CppCompileError", "InvalidCxxCompiler", "TorchRuntimeError", "InternalTorchDynamoError", "ConstraintViolationError", "LoweringException", "FakeTensorError", "DynamicOutputShapeException", pattern=r"(?:torch\._(?:inductor|dynamo)\.exc\.\w+|BackendCompilerFailed|InductorError|CppCompileError|InvalidCxxCompiler|TorchRuntimeError|InternalTorchDynamoError|ConstraintViolationError|LoweringException)\b(?!.{0,200}(?:CUDA|HIP) error: )", rank=Rank.GENERAL, header=True),
+    rule(COMPILE, "ptxas", pattern=r"ptxas(?:-\w{1,20})? {0,3}(?:fatal|/\S+|error|info.{0,800}error)|ptxas.{0,60}(?:failed|not found|exit)"),
+    rule(COMPILE, "PTXAS error", "Internal Triton PTX codegen error", rank=Rank.GENERAL, header=True),
+    rule(COMPILE, "C compiler", "C++ compiler", "working compiler", "Python.h", "cuda_runtime.h", "math.h", pattern=r"Failed to find C compiler|(?:Python|cuda_runtime|cuda|math|stdlib|omp)\.h: No such file|[Nn]o working compiler|C\+\+ compiler .{0,40}not found"),
+    rule(COMPILE, "No working C++ compiler", rank=Rank.GENERAL),
+    rule(COMPILE, "error:", "error #", pattern=r"\.(?:h|hpp|cuh|cu|cpp|cc|c|inl)(?::\d+(?::\d+)?|\(\d+\)): (?:fatal |catastrophic )?error\b"),
+    rule(COMPILE, "cannot find -l", "ld returned", pattern=r"cannot find -l\w+"),
+    rule(COMPILE, "ld returned", pattern=r"ld returned \d+ exit status", rank=Rank.GENERAL),
+    rule(COMPILE, "nvcc", "NVCC", "Unsupported gpu architecture", pattern=r"nvcc fatal|nvcc(?:['\"]|:)? {0,4}(?:not found|compilation failed)|(?:[Cc]ould not|[Ff]ailed to) find nvcc|/nvcc.{0,40}(?:not found|No such)|NVCC compilation failed|NVCC version should be|Unsupported gpu architecture"),
+    rule(COMPILE, "inja", "rror building extension", "rror compiling objects", pattern=r"[Nn]inja build failed|ninja: build stopped|Error building extension|Error compiling objects", rank=Rank.GENERAL, header=True),
+    rule(COMPILE, "Assertion error (", pattern=r"Assertion error \(\S{0,200}/jit/\w{1,40}\.hpp:\d+\)", rank=Rank.GENERAL),
+    rule(COMPILE, "No supported CUDA architectures found", "synStatus", pattern=r"No supported CUDA architectures found|(?:failed|Failed).{0,80}synStatus", rank=Rank.GENERAL),
+    rule(COMPILE, "requires CUDA >=", pattern=r"SM \d+\.\w requires CUDA >= ?\d", rank=Rank.GENERAL),
+    rule(COMPILE, "CUDA_HOME", "cuda_home", "cpp_extension", "JIT", "NVRTC", "nvrtc", pattern=r"CUDA_HOME environment variable is not set|JIT compilation failed|NVRTC_ERROR|nvrtc: error"),
+    rule(COMPILE, "triton.compiler.errors", "triton.runtime.errors", "OutOfResources", "out of resource: shared memory", "CompilationError", "PassManager::run failed", "failed to legalize operation", "failed to compile the model", "LLVM ERROR", "error: linker", "CompiledKernel", "DSLRuntimeError", "TVMError", "tvm.error", "Triton compilation failed", "is not a recognized processor", "layout conversion is only supported", pattern=r"Triton compilation failed|is not a recognized processor|layout conversion is only supported|triton\.(?:compiler|runtime)\.errors|OutOfResources|out of resource: shared memory|\bCompilationError\b|PassManager::run failed|failed to legalize|vLLM failed to compile the model|LLVM ERROR|error: linker|DSLRuntimeError|(?:tvm\.error|TVMError)(?!.{0,60}Assertion error \()", rank=Rank.GENERAL, header=True),
+    rule(COMPILE, "CalledProcessError", pattern=r"CalledProcessError: .{0,60}(?:gcc|g\+\+|clang|nvcc|ptxas|ninja|/cc)\b"),
+    rule(COMPILE, "returned non-zero exit status", pattern=r"Command '\['[^']{0,200}(?:gcc|g\+\+|clang|clang\+\+|nvcc|ninja|/cc)'.{0,8000}returned non-zero exit status", rank=Rank.GENERAL, header=True),
+    rule(COMPILE, "torch_compile_cache", "corrupted compilation artifact", pattern=r"corrupted compilation artifact|torch_compile_cache.{0,800}(?:corrupt|EOFError|UnpicklingError|truncated)", deterministic=False),
+)  # fmt: skip
+
+_FLASHINFER = r"flashinfer|FlashInfer|cached_ops"
+_DEEP_GEMM = r"deep_gemm|DeepGEMM|jit_kernels|fp8_gemm_nt|/jit/(?:compiler|kernel_runtime)\.hpp"
+_BY_INDUCTOR = r"torch\._(?:inductor|dynamo)|BackendCompilerFailed|InductorError|torch_compile_cache|TorchRuntimeError|failed to compile the model|LoweringException|ConstraintViolation"
+_SAMPLER = cure("sample without FlashInfer's kernels (the only ones that failed)", "VLLM_USE_FLASHINFER_SAMPLER=0", when(seen=r"cached_ops/sampling|topk_topp_sampler|_dummy_sampler_run|flashinfer/sampling"))  # fmt: skip
+_SWITCHES = (
+    _SAMPLER,
+    cure("serve with another attention backend", "--attention-backend FLASH_ATTN   (or TRITON_ATTN)", when(seen=r"cached_ops/\w*(?:prefill|decode|mla|attention)|get_batch_(?:prefill|decode)_module|backends/flashinfer")),
+    cure("compute experts without FlashInfer's kernels", "VLLM_USE_FLASHINFER_MOE_FP16=0 VLLM_USE_FLASHINFER_MOE_FP8=0 VLLM_USE_FLASHINFER_MOE_FP4=0", when(seen=r"cached_ops/\w*fused_moe|flashinfer/fused_moe")),
+    cure("multiply without DeepGEMM", "VLLM_USE_DEEP_GEMM=0", when(seen=_DEEP_GEMM)),
+)  # fmt: skip
+_CACHES = (
+    cure("after the toolchain is right, its earlier builds lie in ~/.cache/flashinfer (deleting that alone does not help)", None, when(seen=r"\.cache/flashinfer|cached_ops")),
+    cure("after the toolchain is right, its earlier builds lie in ~/.deep_gemm or ~/.cache/vllm/deep_gemm", None, when(seen=r"\.deep_gemm|cache/\S{0,80}deep_gemm")),
+)  # fmt: skip
+_EAGER = cure("start without torch.compile, to serve meanwhile", "--enforce-eager", when(_BY_INDUCTOR, lacks=rf"C(?:\+\+)? compiler|ptxas|nvcc|gcc|[Tt]riton|{_FLASHINFER}|{_DEEP_GEMM}|[Nn]inja|Python\.h"))  # fmt: skip
+
+FAILURES = (
+    Failure(
+        slug=COMPILE,
+        sentence="compiling kernels failed",
+        why="",
+        cures=(_EAGER, *_SWITCHES, cure("read the compiler's own lines: the first `error` in its output", None, when(seen=r"[Nn]inja|nvcc|g\+\+|gcc|clang|ptxas|error:"))),
+        deterministic=True,
+        variants=(
+            Variant(
+                when=when(r"compiler and CUDA toolkit headers are incompatible|cuda_toolkit\.h"),
+                sentence="the CUDA compiler (nvcc) and the CUDA headers that it finds are of different versions",
+                why="pip may install nvidia-cuda-nvcc of a later minor version than nvidia-cuda-runtime; kernels are compiled at run time with both.",
+                cures=(
+                    cure("install nvcc of the same minor version as the runtime's headers (nvidia-cuda-nvcc, -crt and -nvvm as nvidia-cuda-runtime)", "python -m pip list | grep -i -E 'cuda-(nvcc|crt|runtime|nvvm)|nvvm'", when(r"headers are incompatible|cuda_toolkit")),
+                    *_SWITCHES,
+                    *_CACHES,
+                ),
+            ),
+            Variant(
+                when=when(r"cannot find -lcuda\b"),
+                sentence="the linker does not find libcuda, the driver's library",
+                why="A kernel that is compiled at run time is linked with it; the CUDA toolkit has a stub of it in lib64/stubs.",
+                cures=(cure("see where it is, and add its folder to the linker's path", "ldconfig -p | grep libcuda; ls $CUDA_HOME/lib64/stubs; export LIBRARY_PATH=FOLDER", when(r"-lcuda\b")), *_SWITCHES),
+            ),
+            Variant(
+                when=when(r"cannot find -l"),
+                sentence="the linker does not find a CUDA library that a kernel compiled at run time is linked with",
+                why="CUDA from pip has its libraries in lib/ (not lib64/) and without the plain name (libcudart.so) that the linker searches for.",
+                cures=(
+                    cure("add the folder to the linker's path, with a link of the plain name", "ln -s libcudart.so.13 DIR/libcudart.so; export LIBRARY_PATH=DIR", when(r"-lcudart")),
+                    cure("or install the CUDA toolkit that PyTorch was built for, and name it", "export CUDA_HOME=/usr/local/cuda", when(r"cannot find -l(?:cu|nv)")),
+                    *_SWITCHES,
+                ),
+            ),
+            Variant(
+                when=when(r"requires CUDA >=|nvcc fatal {0,3}: Unknown option|Unsupported gpu architecture|NVCC version should be|sm_\d+a?' is not defined|not defined for option 'gpu-name'|is not a recognized processor"),
+                sentence="the CUDA compiler is older than this GPU (or than the library) needs",
+                why="nvcc or ptxas of CUDA_HOME is used, not the CUDA that PyTorch was built with.",
+                cures=(
+                    cure("see which compiler is found", "which -a nvcc ptxas; nvcc --version; echo $CUDA_HOME"),
+                    cure("install a CUDA toolkit that knows this GPU, and name it", "export CUDA_HOME=/usr/local/cuda", when(r"requires CUDA|Unknown option|Unsupported gpu|NVCC version|not defined|recognized")),
+                    cure("let Triton take that toolkit's ptxas", "export TRITON_PTXAS_PATH=/usr/local/cuda/bin/ptxas", when(r"ptxas")),
+                    *_SWITCHES,
+                ),
+            ),
+            Variant(
+                when=when(r"nvcc.{0,60}(?:not found|No such)|[Cc]ould not find nvcc|CUDA_HOME environment variable is not set|find nvcc"),
+                sentence="a kernel is compiled at run time, and no nvcc is found",
+                cures=(
+                    cure("install the CUDA toolkit that PyTorch was built for, and name it (a stray colon in CUDA_HOME breaks it)", "export CUDA_HOME=/usr/local/cuda; $CUDA_HOME/bin/nvcc --version", when(r"nvcc|CUDA_HOME")),
+                    *_SWITCHES,
+                ),
+            ),
+            Variant(
+                when=when(r"No supported CUDA architectures found"),
+                sentence="FlashInfer has no such kernel for this GPU's generation",
+                why="The setting or the model asks for it, or the installed FlashInfer is too old for this GPU.",
+                cures=(cure("see its version and the GPU's compute capability", "python -m pip list | grep -i flashinfer; nvidia-smi --query-gpu=name,compute_cap --format=csv"), *_SWITCHES),
+            ),
+            Variant(
+                when=when(r"synStatus"),
+                sentence="Gaudi's compiler (Synapse) could not compile a graph of this model",
+                why="Driver, Synapse and vllm-gaudi must be of one release; some models compile only in some of them.",
+                cures=(cure("see the versions", "hl-smi; python -m pip list | grep -i -E 'habana|vllm|torch'"), cure("search vllm-gaudi's issues for the model and the release")),
+            ),
+            Variant(
+                when=when(r"Failed to find C compiler|Python\.h|[Nn]o working (?:C\+\+ )?compiler|C\+\+ compiler.{0,40}not found|(?:stdlib|math|omp)\.h"),
+                sentence="there is no C compiler, or Python's headers are missing",
+                cures=(cure("install them", "apt-get install -y build-essential python3-dev", when(r"compiler|\.h")),),
+            ),
+            Variant(
+                when=when(r"OutOfResources|out of resource: shared memory"),
+                sentence="a Triton kernel needs more shared memory than this GPU has",
+                cures=(cure("if the kernel is one of attention, serve with another attention backend", "--attention-backend NAME", when(seen=r"attention|attn")), cure("search vLLM's issues for the kernel's name in the traceback")),
+            ),
+            Variant(
+                when=when(r"PassManager|Triton compilation failed|triton\.compiler|failed to legalize"),
+                sentence="Triton could not compile a kernel",
+                why="The traceback names it; most often Triton is of another version than vLLM was tried with, or does not know this GPU well.",
+                cures=(cure("see which versions of torch and Triton are installed, and which vLLM requires", "python -m pip check; python -m pip show torch triton"),),
+            ),
+            Variant(
+                when=when(r"corrupted compilation artifact|torch_compile_cache.{0,800}(?:corrupt|EOFError|UnpicklingError|truncated)"),
+                sentence="files compiled by an earlier start cannot be read",
+                cures=(cure("delete it: it is made again", "rm -rf ~/.cache/vllm/torch_compile_cache", when(r"corrupted compilation|torch_compile_cache")),),
+                deterministic=None,
+            ),
+            Variant(
+                when=when(seen=rf"{_FLASHINFER}|{_DEEP_GEMM}"),
+                sentence="a library's kernel could not be compiled at run time (JIT)",
+                why="FlashInfer and DeepGEMM compile with the nvcc that they find; the compiler's own first error has the reason.",
+                cures=(cure("read the compiler's own lines: the first `error` in its output"), cure("see which compiler is found", "which -a nvcc; nvcc --version; echo $CUDA_HOME"), *_SWITCHES, *_CACHES),
+            ),
+        ),
+    ),
+)  # fmt: skip

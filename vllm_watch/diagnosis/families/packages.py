@@ -1,0 +1,159 @@
+"""Packages, disks and folders.
+
+Sources: the loader, pip, huggingface_hub; vllm #28440 (cache folders), #44548 (a user without a name).
+"""
+
+import re
+
+from vllm_watch.diagnosis.report import Fix
+from vllm_watch.diagnosis.rule import Facts, Failure, Rank, Told, Variant, cure, rule, when
+
+IMPORT = "missing_dependency_or_import_error"
+DISK = "disk_full"
+CACHE = "folder_not_writable"
+
+RULES = (
+    rule(DISK, "o space left", "Errno 28", "isk space", "isk quota", "Errno 122", pattern=r"[Nn]o space left on device|\[Errno 28\]|[Nn]ot enough (?:free )?disk space|[Dd]isk quota exceeded|\[Errno 122\]"),
+    rule(DISK, "low on resource: ", pattern=r"low on resource: (?:ephemeral-storage|nodefs|imagefs|inodes)", rank=Rank.SYMPTOM, quiet=True),
+    rule(CACHE, "Permission denied", "Errno 13", "Read-only file system", "Errno 30", "uid not found", pattern=r"PermissionError: \[Errno 13\]|\[Errno 13\] Permission denied|(?:Error|ERROR)\b(?!.{0,200}(?:pidfd|ptrace)).{0,120}Permission denied|\[Errno 30\] Read-only|Read-only file system: '|getpwuid\(\): uid not found"),
+    rule(IMPORT, "undefined symbol", "cannot open shared object file", pattern=r"undefined symbol: \w+|\.so\S{0,40}(?: \(deleted\))?: cannot open shared object file", rank=Rank.IMPORT),
+    rule(IMPORT, "ModuleNotFoundError", "ImportError", "PackageNotFoundError", "No module named", pattern=r"(?:ModuleNotFoundError|ImportError|PackageNotFoundError)\b:? ?\S|No module named ['\w]", rank=Rank.IMPORT),
+    rule(IMPORT, ", but you have ", pattern=r" requires \S{1,80}, but you have \S{1,60} \S{1,40} which is incompatible", rank=Rank.IMPORT),
+    rule(IMPORT, "is not available or outdated", "does not match flashinfer version", "NIXL is not available", "Failed to import kv connector", rank=Rank.IMPORT),
+    rule(IMPORT, "cannot import name", "partially initialized module", "packages that were not found in your environment", "operator torchvision::nms does not exist", "No package metadata was found", "DistributionNotFound", "is not installed. Please install", "is required to load C++ extensions", "Cannot find a working triton installation", rank=Rank.IMPORT),
+    rule(IMPORT, "has no attribute", pattern=r"AttributeError: (?:partially initialized )?module '[\w.]+' has no attribute|'_OpNamespace' '\w+' object has no attribute", rank=Rank.IMPORT),
+    rule(IMPORT, "GLIBC", "GLIBCXX", "numpy.dtype size changed", "compiled using NumPy 1.x", pattern=r"version `GLIBC(?:XX)?_\S+' not found|numpy\.dtype size changed|A module that was compiled using NumPy 1", rank=Rank.IMPORT),
+)  # fmt: skip
+
+NOT_CUDA = r"(?i)rocm|hip|amd|npu|ascend|jetson|tegra|xpu|habana|macos|dylib|aarch64|_cpu"
+_CHECK = cure("see which packages do not fit each other", "python -m pip check")
+
+_EXTENSION = re.compile(
+    r"-packages/(?!vllm/|torch\w*/)([A-Za-z]\w{1,60})(?:/\S{0,200}|\.cpython\S{0,60})\.so\S{0,80}: undefined symbol"
+)
+
+
+def _built_for_another(text: str, facts: Facts) -> Told:
+    """Name a package that was built for other versions."""
+    found = _EXTENSION.search(text)
+    if found is None:
+        return Told()
+    what = f"install a release of {found[1]} that was built for this PyTorch, or build it in this environment"
+    return Told(f"It is {found[1]}.", (Fix(what, f"python -m pip show {found[1]} torch vllm"),))
+
+
+FAILURES = (
+    Failure(
+        slug=IMPORT,
+        sentence="a Python package or library is missing or of the wrong version",
+        why="The package is not installed in this environment, or is of another version than its user expects.",
+        cures=(_CHECK,),
+        deterministic=True,
+        numbers=_built_for_another,
+        variants=(
+            Variant(
+                when=when(r"undefined symbol|_OpNamespace|torchvision::nms|vllm\._C|GLIBC|numpy\.dtype size|NumPy 1"),
+                sentence="a compiled library was built against another version of PyTorch, CUDA or the system than is installed",
+                cures=(_CHECK, cure("install vLLM into a fresh environment, which brings the versions that fit", "uv venv && uv pip install vllm", when(r"undefined symbol|_OpNamespace|nms|vllm\._C|NumPy|numpy", lacks=rf"{NOT_CUDA}|{_EXTENSION.pattern}"))),
+            ),
+            Variant(
+                when=when(r"lib(?:cudart|cublas\w*|nvrtc|cusparse\w*|cufft|curand|cupti|nvJitLink|cudnn)\.so\.\d+: cannot open"),
+                sentence="a library of the CUDA runtime is missing, of the version for which a package was built",
+                why="A wheel for one CUDA beside a PyTorch for another makes this error: the number after .so is the CUDA (or cuDNN) that the package wants.",
+                cures=(
+                    cure("compare it with the CUDA of the installed PyTorch", "python -c 'import torch; print(torch.__version__, torch.version.cuda)'"),
+                    cure("install vLLM and PyTorch for the same CUDA (a link of another version's name does not help)", "uv pip install vllm --torch-backend=auto", when(r"\.so\.\d+: cannot open", lacks=NOT_CUDA)),
+                ),
+            ),
+            Variant(
+                when=when(r", but you have "),
+                sentence="installed packages do not fit each other (pip's report; vLLM may not have been started yet)",
+                cures=(_CHECK, cure("install vLLM into a fresh environment, which brings the versions that fit", "uv venv && uv pip install vllm", when(r"vllm \S+ requires (?:torch|transformers|numpy)"))),
+            ),
+            Variant(
+                when=when(r"is not available or outdated"),
+                sentence="a package that this setting needs is not installed, or is too old",
+                cures=(cure("see its version, and the one that this vLLM requires", "python -m pip list | grep -i -E 'gemm|flashinfer|vllm'; python -m pip check"), cure("multiply without DeepGEMM", "VLLM_USE_DEEP_GEMM=0", when(r"DeepGEMM|deep_gemm"))),
+            ),
+            Variant(
+                when=when(r"does not match flashinfer version"),
+                sentence="FlashInfer's packages are of different versions",
+                why="flashinfer-python, flashinfer-cubin and flashinfer-jit-cache must be of one version.",
+                cures=(cure("see them, and install all in the version that this vLLM requires", "python -m pip list | grep -i flashinfer; python -m pip check"),),
+            ),
+            Variant(
+                when=when(r"NIXL is not available|import kv connector"),
+                sentence="the package of the KV connector is not installed, or cannot be imported",
+                cures=(cure("see whether it can be imported by the Python that runs vLLM (and for which CUDA it was built)", "python -c 'import nixl'; python -m pip list | grep -i -E 'nixl|lmcache|mooncake'"),),
+            ),
+            Variant(
+                when=when(r"lib(?:ascend|hccl|acl|ge_)\w*\.so\S*: cannot open"),
+                sentence="a library of the NPU's driver or of CANN is not found",
+                why="CANN's set_env.sh puts its libraries on the path; those of the driver come from the host.",
+                cures=(cure("load CANN's settings, and see whether the driver is there", "source /usr/local/Ascend/ascend-toolkit/set_env.sh; ls /usr/local/Ascend/driver/lib64"), cure("in a container, mount the driver and the devices", "docker run --device /dev/davinci0 --device /dev/davinci_manager -v /usr/local/Ascend/driver:/usr/local/Ascend/driver …", when(r"cannot open"))),
+            ),
+            Variant(
+                when=when(r"\(deleted\): cannot open"),
+                sentence="a library was replaced or removed while the process that uses it ran",
+                cures=(cure("if packages were installed meanwhile, start vLLM again, from an environment that nothing changes while it runs", None, when(r"deleted")),),
+                deterministic=False,
+            ),
+            Variant(
+                when=when(r"cannot open shared object file"),
+                sentence="a shared library is not found",
+                cures=(cure("see which libraries are missing", "ldd $(python -c 'import torch,os; print(os.path.dirname(torch.__file__))')/lib/libtorch_cuda.so | grep 'not found'", when(r"cuda|cu\w*\.so|nccl|torch")), cure("install the package that has it, or add its folder to LD_LIBRARY_PATH", None, when(r"cannot open shared"))),
+            ),
+            Variant(
+                when=when(r"cannot import name|has no attribute|partially initialized"),
+                sentence="an installed package lacks a name that its user imports: it is of another version, often a newer one",
+                why="Installing the newest of everything makes such errors; the version that fits is named in the requirements of the package that imports it.",
+                cures=(_CHECK, cure("install the version that this vLLM requires", "python -m pip show vllm; python -m pip install 'PACKAGE==VERSION'", when(r"cannot import name|has no attribute"))),
+            ),
+            Variant(
+                when=when(r"No module named '\w+\.[\w.]+'"),
+                sentence="an installed package lacks a module that its user imports: it is of another version, or only partly installed",
+                cures=(_CHECK, cure("compare the version of the package with the requirements of the one that imports it", "python -m pip show PACKAGE", when(r"No module named"))),
+            ),
+            Variant(
+                when=when(r"No module named|Please install|is required to load|working triton|not found in your environment|PackageNotFound|No package metadata|ModuleNotFound"),
+                sentence="a Python package is not installed in this environment",
+                cures=(cure("see which Python runs vLLM, and install the package that the message names into it", "which -a python vllm"),),
+            ),
+        ),
+    ),
+    Failure(
+        slug=DISK,
+        sentence="a disk (or its quota) is full",
+        why="Weights, compiled kernels, /dev/shm and /tmp are written at the start.",
+        cures=(
+            cure("see which", "df -h / /tmp /dev/shm ~/.cache; df -i ~/.cache"),
+            cure("put Hugging Face's cache where there is room", "HF_HOME=/data/huggingface", when(seen=r"huggingface|hub/|snapshot|safetensors|download|hf_|xet")),
+            cure("put compiled files on a disk with room", "VLLM_CACHE_ROOT=/data/vllm TRITON_CACHE_DIR=/data/triton", when(seen=r"torch_compile_cache|inductor|triton|\.cache/vllm|flashinfer")),
+            cure("give the container shared memory", "docker run --ipc=host …   (or --shm-size=16g)", when(seen=r"[/]dev/shm|psm_|shared memory|shm")),
+        ),
+        deterministic=False,
+    ),
+    Failure(
+        slug=CACHE,
+        sentence="a file or folder may not be written (or read) by the user that vLLM runs as",
+        why="",
+        cures=(
+            cure("see user and rights, from inside the container", "id; ls -ld PATH"),
+            cure("give it a home that it may write", "HOME=/tmp/vllm", when(seen=r"'/\.\w|/root/|\.cache|\.triton|\.config")),
+            cure("name cache folders that it may write", "HF_HOME=… VLLM_CACHE_ROOT=… TRITON_CACHE_DIR=… TORCHINDUCTOR_CACHE_DIR=… FLASHINFER_WORKSPACE_BASE=…", when(seen=r"cache|triton|inductor|flashinfer|huggingface")),
+        ),
+        deterministic=True,
+        variants=(
+            Variant(
+                when=when(r"ZMQError|\bin bind\b|attempting to bind"),
+                sentence="this user may not listen on this address or port",
+                cures=(cure("listen on a port of 1024 or more", "--port 8000", when(r"bind|:\d{1,3}\b")),),
+            ),
+            Variant(
+                when=when(r"uid not found"),
+                sentence="the user that vLLM runs as has no entry in /etc/passwd, and PyTorch asks for its name",
+                cures=(cure("name it, or give it an entry", "USER=vllm LOGNAME=vllm TORCHINDUCTOR_CACHE_DIR=/tmp/inductor", when(r"uid not found")),),
+            ),
+        ),
+    ),
+)  # fmt: skip

@@ -1,0 +1,400 @@
+"""Errors without a class of their own: the meaning of known messages, and the part of the software that raised the others.
+
+Sources: vllm/entrypoints, vllm/multimodal, vllm/utils of vLLM 0.10 to 0.32; tpu-inference; CPython's multiprocessing.
+"""
+
+import re
+
+from vllm_watch.diagnosis.report import UNKNOWN, Fix
+from vllm_watch.diagnosis.rule import Rank, Variant, cure, rule, when
+
+RULES = (
+    rule(UNKNOWN, "does not exist", pattern=r"[Tt]he model `[^`]{1,300}` does not exist", rank=Rank.REQUEST, quiet=True, heals=True),
+    rule(UNKNOWN, "m vllm.", "'-m', 'vllm.", "raised in subprocess", pattern=r"CalledProcessError: Command '\['[^']{1,200}', '-m', 'vllm\.|Error raised in subprocess:", rank=Rank.SYMPTOM, header=True),
+    rule(UNKNOWN, "tool choice requires", "t most ", "is not a multimodal model", pattern=r'"auto" tool choice requires --enable-auto-tool-choice|At most \d+ \w{1,20}(?:\(s\))? may be provided in one|is not a multimodal model', rank=Rank.REQUEST, quiet=True, heals=True),
+    rule(UNKNOWN, "tool_parser.py", "tool call from response", pattern=r"tool_parser\.py:\d+\] (?:Error|Exception|Failed)|Error (?:in )?extracting tool call|Error parsing tool", rank=Rank.REQUEST, heals=True),
+    rule(UNKNOWN, "gaierror", "Cannot assign requested address", pattern=r"\bgaierror: |Error: .{0,100}Cannot assign requested address", rank=Rank.GENERAL),
+    rule(UNKNOWN, "ErrImagePull", "ImagePullBackOff", "Failed to pull image", "Insufficient nvidia.com/gpu", "Insufficient amd.com/gpu", "FailedMount", "command not found", pattern=r"ErrImagePull|ImagePullBackOff|Failed to pull image(?!.{0,300}no space left)|Insufficient (?:nvidia|amd)\.com/gpu|\bFailedMount\b|\bvllm: command not found", rank=Rank.GENERAL, quiet=True),
+    rule(UNKNOWN, "Worker failed with error", rank=Rank.SYMPTOM),
+    rule(UNKNOWN, "kernel errors might be asynchronously reported", rank=Rank.SYMPTOM),
+    rule(UNKNOWN, '" 500', pattern=r'"(?:POST|GET) [^"]{1,300}" 500\b', rank=Rank.REQUEST, quiet=True, heals=True),
+    rule(UNKNOWN, "HarmonyError", pattern=r"HarmonyError: Unexpected token|HarmonyError: .{0,80}(?:parsing|header)", rank=Rank.REQUEST, heals=True),
+)  # fmt: skip
+
+_REQUEST = "One request was refused; the server works."
+
+MEANINGS = (
+    Variant(
+        when=when(r"[Tt]he model `[^`]+` does not exist"),
+        sentence="a client asked for a model name that this server does not serve",
+        why=_REQUEST,
+        cures=(cure("compare the client's name with those that are served", "curl -s http://HOST:8000/v1/models"), cure("use that name, or serve under the client's", "--served-model-name NAME", when(r"does not exist"))),
+    ),
+    Variant(
+        when=when(r"tool choice requires --enable-auto-tool-choice"),
+        sentence="a client asked for tool calls, and this server was started without them",
+        why=_REQUEST,
+        cures=(cure("start with both flags, and the parser of this model", "--enable-auto-tool-choice --tool-call-parser NAME", when(r"enable-auto-tool-choice")),),
+    ),
+    Variant(
+        when=when(r"may be provided in one"),
+        sentence="a request has more images, videos or sounds than this server allows",
+        why=_REQUEST,
+        cures=(cure("send fewer, or allow more (each takes memory)", "--limit-mm-per-prompt …", when(r"may be provided")),),
+    ),
+    Variant(
+        when=when(r"is not a multimodal model"),
+        sentence="a request has images, video or sound, and this model reads only text",
+        why=_REQUEST,
+        cures=(cure("send text only, or serve a model that reads them", None, when(r"multimodal")),),
+    ),
+    Variant(
+        when=when(r"Attempted to assign .{0,60}multimodal tokens|Mismatch in `\w{1,40}` token count|Failed to apply \w{1,60}Processor|(?:image|video|audio|multimodal)s? (?:tokens|placeholders?)\b.{0,80}(?:do(?:es)? not match|mismatch|found)"),
+        sentence="the images, video or sound of a request could not be turned into tokens",
+        why="The model's processor failed on this input, or cut its tokens off; only this request fails, unless the log shows that it came while the server started.",
+        cures=(cure("send fewer or smaller ones, or limit their size", "--mm-processor-kwargs '{\"max_pixels\": N}'", when(r"token count|tokens")), cure("see whether the versions of vLLM and Transformers are those that the model's page asks for", "python -m pip show vllm transformers")),
+    ),
+    Variant(
+        when=when(r"tool_parser\.py|extracting tool call|parsing tool"),
+        sentence="the model's output could not be read as a tool call",
+        why="One answer is affected; the server lives on.",
+        cures=(cure("see whether --tool-call-parser is the one of this model, and its chat template knows tools", None, when(r"tool")),),
+    ),
+    Variant(
+        when=when(r"gaierror|name resolution|Name or service not known"),
+        sentence="a host name could not be resolved",
+        why="The traceback shows whose: the hub's, a peer's or this host's own.",
+        cures=(cure("see how this container resolves it", "cat /etc/resolv.conf /etc/hosts; getent hosts NAME; hostname -i"),),
+    ),
+    Variant(
+        when=when(r"Cannot assign requested address"),
+        sentence="an address was named that this host (or container) does not have",
+        why="--host, VLLM_HOST_IP, --master-addr on the first node and side channels must name an address of this host.",
+        cures=(cure("compare it with the addresses here", "ip -br addr; env | grep -E 'HOST|ADDR'"),),
+    ),
+    Variant(
+        when=when(r"ErrImagePull|ImagePullBackOff|Failed to pull image"),
+        sentence="the container's image could not be pulled, so vLLM did not start",
+        why="The line names the reason: a tag that does not exist, no access to the registry, or no network.",
+        cures=(cure("see the whole message", "kubectl describe pod POD"),),
+    ),
+    Variant(
+        when=when(r"Insufficient (?:nvidia|amd)\.com/gpu"),
+        sentence="no node has as many free GPUs as the pod asks for, so it was not started",
+        why="The GPUs are held by other pods, or the device plugin does not offer them.",
+        cures=(cure("see the GPUs of the nodes, and their holders", "kubectl describe nodes | grep -A8 -i 'allocated resources'; kubectl get pods -A -o wide"),),
+    ),
+    Variant(
+        when=when(r"FailedMount"),
+        sentence="a volume of the pod could not be mounted, so vLLM did not start",
+        cures=(cure("see the volume and its claim", "kubectl describe pod POD; kubectl get pvc"),),
+    ),
+    Variant(
+        when=when(r"blocked for more than"),
+        sentence="a process waits in the kernel and does not come back",
+        why="It waits for a disk, a network file system or a driver; the kernel's lines after this one have its stack.",
+        cures=(cure("see the cause of the wait, and whether a GPU or disk reported an error", "cat /proc/PID/stack; dmesg -T | grep -i -E 'xid|nvme|nfs|i/o error'"),),
+    ),
+    Variant(
+        when=when(r"APIConnectionError|curl: \(7\)"),
+        sentence="a client could not connect: nothing listens at the address that it was given",
+        why="The server is not up (yet), listens elsewhere, or the container's port is not published.",
+        cures=(cure("see whether and where the server listens", "ss -ltnp | grep -E 'python|vllm'; docker ps"), cure("read the server's own log")),
+    ),
+    Variant(
+        when=when(r"command not found"),
+        sentence="the shell does not find vllm",
+        why="It is not installed, or the environment that has it is not active.",
+        cures=(cure("see which Python has it", "which -a python python3; python -m pip show vllm"),),
+    ),
+    Variant(
+        when=when(r"OCI runtime create failed|executable file not found"),
+        sentence="the container could not be started; vLLM did not run",
+        why="The end of the message names the reason: NVIDIA's hook, a command that the image lacks, or a mount.",
+        cures=(cure("see whether the host itself sees its GPUs", "nvidia-smi; nvidia-ctk --version", when(r"nvidia|hook|legacy|cdi|CDI")), cure("compare the command with the image's entrypoint", "docker inspect IMAGE", when(r"executable file not found"))),
+    ),
+    Variant(
+        when=when(r"Processor' object has no attribute|Processor\.__init__"),
+        sentence="the model's processor (images, sound) lacks a part that this vLLM uses",
+        why="The processor comes with Transformers, or with the model's own code: one of them is of another version.",
+        cures=(cure("see whether Transformers is of a version that this vLLM requires", "python -m pip check; python -m pip show vllm transformers"),),
+    ),
+    Variant(
+        when=when(r"Worker failed with error"),
+        sentence="a worker failed, and this line only passes its message on",
+        why="The worker's own traceback stands before it.",
+        cures=(cure("read the worker's first error"),),
+    ),
+    Variant(
+        when=when(r"kernel errors might be asynchronously reported"),
+        sentence="the GPU's runtime reported an error, and the line that names it is not in this log",
+        why="It stands right above this line, in the log of the process that failed.",
+        cures=(cure("give the lines before it"), cure("see whether the GPU reported an error", "dmesg -T | grep -i -E 'xid|nvrm|amdgpu'")),
+    ),
+    Variant(
+        when=when(r'" 500\b'),
+        sentence="requests were answered with an error of the server (500); the reason is not in this log",
+        why="The API server writes a traceback before such an answer.",
+        cures=(cure("read the lines before the first of them", "docker logs CONTAINER 2>&1 | grep -B60 -m1 '\" 500'"),),
+    ),
+    Variant(
+        when=when(r"HarmonyError: (?!error downloading)"),
+        sentence="the output of a gpt-oss model did not follow its format (Harmony), and its parser refused it",
+        why="One request failed; the server lives on.",
+        cures=(cure("see whether a newer vLLM and openai-harmony parse it", "python -m pip show vllm openai-harmony"),),
+    ),
+    Variant(
+        when=when(r"error downloading or loading vocab file"),
+        sentence="the vocabulary of gpt-oss (Harmony) could not be downloaded, and is not in the cache",
+        why="It does not come with the model's files: openai-harmony downloads it from openaipublic.blob.core.windows.net.",
+        cures=(cure("download o200k_base.tiktoken where there is network, and name its folder", "TIKTOKEN_ENCODINGS_BASE=/path/to/encodings", when(r"vocab file")),),
+    ),
+    Variant(
+        when=when(r"VLLM_PORT.{0,80}appears to be a URI|invalid literal for int\(\) with base 10: 'tcp://"),
+        sentence="Kubernetes set VLLM_PORT to an address, because a Service is called vllm",
+        why="Kubernetes gives each pod variables for each Service of its namespace; vLLM reads VLLM_PORT as a number.",
+        cures=(cure("give the Service another name, or turn the variables off in the pod's spec", "enableServiceLinks: false", when(r"tcp://|URI")),),
+    ),
+    Variant(
+        when=when(r"Unsupported connector type|[Cc]onnector \S{1,80} (?:is )?not (?:registered|found|supported)"),
+        sentence="this vLLM does not know the KV connector that --kv-transfer-config names",
+        why="Each release has its own list; others come with a package (kv_connector_module_path).",
+        cures=(cure("compare the name with the connectors of this release (vllm/distributed/kv_transfer/kv_connector/factory.py)"),),
+    ),
+    Variant(
+        when=when(r"(?i)async scheduling is (?:not|only|currently)|async.scheduling.{0,80}not.{0,20}supported"),
+        sentence="asynchronous scheduling does not work with another setting of this server",
+        why="The message names the setting.",
+        cures=(cure("turn it off", "--no-async-scheduling", when(r"(?i)async.scheduling")),),
+    ),
+    Variant(
+        when=when(r"(?i)(?:speculative|draft model|eagle|medusa|\bMTP\b).{0,160}(?:not (?:yet )?supported|does not support|must|should have|requires|only supports?)"),
+        sentence="speculative decoding does not work with this model, this draft model or another setting",
+        why="The message names which.",
+        cures=(cure("serve without it meanwhile: leave --speculative-config out", None, when(r"(?i)specul|draft|eagle|medusa|MTP")), cure("compare vocabulary, layers and architecture of the draft model with the model's", None, when(r"(?i)draft|vocab"))),
+    ),
+    Variant(
+        when=when(r"(?i)\beplb\b.{0,120}(?:not supported|only supported|requires|not a Mixture)|num_redundant_experts"),
+        sentence="the balancing of experts (EPLB) does not work with this model or these settings",
+        cures=(cure("leave --enable-eplb and its settings out", None, when(r"(?i)eplb|redundant_experts")),),
+    ),
+    Variant(
+        when=when(r"SymmDeviceMemory|[Ss]ymmetricMemory|multicast"),
+        sentence="the GPUs could not share memory for fast all-reduce (symmetric memory, multicast)",
+        why="Multicast needs NVSwitch with a running fabric manager, and containers may hide it.",
+        cures=(
+            cure("see the fabric's state", "nvidia-smi -q | grep -A3 Fabric; systemctl status nvidia-fabricmanager"),
+            cure("do without it", "VLLM_ALLREDUCE_USE_SYMM_MEM=0", when(r"SymmetricMemory")),
+            cure("do without the fused all-reduce", "--compilation-config '{\"pass_config\": {\"fuse_allreduce_rms\": false}}'", when(r"SymmDeviceMemory")),
+        ),
+    ),
+    Variant(
+        when=when(r"(?:HBM|RESOURCE_EXHAUSTED).{0,300}(?:HBM|device buffer)"),
+        sentence="the TPU's memory (HBM) ran out",
+        why="Weights, KV cache and the largest step share it.",
+        cures=(cure("spread the model over more chips, or allow shorter requests", "--tensor-parallel-size N   (or a smaller --max-model-len)", when(r"HBM|device buffer")),),
+    ),
+    Variant(
+        when=when(r"(?i)(?:/dev/(?:vfio|accel)\S*|TPU).{0,120}(?:resource busy|already in use)"),
+        sentence="another process holds the TPU",
+        why="A TPU chip serves one process; the remains of an earlier server keep it.",
+        cures=(cure("see which process holds it, and end it if nothing needs it", "lsof /dev/vfio/* /dev/accel*"),),
+    ),
+    Variant(
+        when=when(r"initialize backend 'tpu'|TPU initialization failed|TPU topology"),
+        sentence="JAX could not use the TPU",
+        why="Another process may hold it, the container may lack its devices or rights, or libtpu does not fit this chip.",
+        cures=(cure("see devices and holders", "ls /dev/vfio /dev/accel*; lsof /dev/vfio/* /dev/accel*; python -m pip list | grep -i -E 'jax|libtpu'"),),
+    ),
+    Variant(
+        when=when(r"CUDA error: (?:operation not supported|invalid (?:argument|resource handle|value))|HIP error: (?:invalid|operation)"),
+        sentence="a call of the GPU's runtime was refused",
+        why="Such an error is often reported late, at another call than the one that failed.",
+        cures=(cure("find the call", "CUDA_LAUNCH_BLOCKING=1 vllm serve …", when(r"CUDA error")), cure("find the call", "HIP_LAUNCH_BLOCKING=1 vllm serve …", when(r"HIP error"))),
+    ),
+    Variant(
+        when=when(r"Invalid value '.{0,100}' for VLLM_|VLLM_\w{1,60}\b.{0,100}(?:must be one of|[Vv]alid (?:options|values))"),
+        sentence="an environment variable of vLLM has a value that this release does not take",
+        cures=(cure("leave it out, or take a value that the message names", "env | grep VLLM_", when(r"VLLM_")),),
+    ),
+    Variant(
+        when=when(r"(?i)block_size .{0,40}must be <= max_num_batched_tokens"),
+        sentence="--max-num-batched-tokens is smaller than a block of this hybrid model's state cache",
+        cures=(cure("raise it", "--max-num-batched-tokens 8192", when(r"max_num_batched_tokens")),),
+    ),
+    Variant(
+        when=when(r"(?i)page size|common block size|block size \d+ is not supported|one unified type|unify"),
+        sentence="the KV caches of this model's layers cannot be laid out in common blocks with these settings",
+        why="Hybrid models have layers of several kinds; block size, KV cache type, attention backend and connectors must fit together.",
+        cures=(cure("leave --block-size, --kv-cache-dtype and --attention-backend out, if they are set", None, when(r"(?i)page|block|unif")),),
+    ),
+    Variant(
+        when=when(r"\bDCP\b|decode_context_parallel|context parallel"),
+        sentence="context parallelism does not work with this model or another setting",
+        cures=(cure("leave --decode-context-parallel-size out", None, when(r"DCP|context.parallel")),),
+    ),
+    Variant(
+        when=when(r"(?i)(?:not supported|not available|unsupported) on .{0,40}(?:compute capability|\bSM ?\d|this GPU|this device|this platform)"),
+        sentence="this GPU's generation does not have a feature that was asked for; the message names it",
+        cures=(cure("leave the setting that asks for it out, or take a version of the model without it", None, when(r"upported|available")),),
+    ),
+    Variant(
+        when=when(r"must match|shapes cannot be multiplied|exceeds dimension size|invalid for input of size"),
+        sentence="two tensors have sizes that do not fit each other",
+        why="While weights are loaded, checkpoint, quantization and parallel sizes do not fit; in a step, it is a bug for this model and these settings.",
+        cures=(cure("search vLLM's issues for the model and the function in the traceback"),),
+    ),
+    Variant(
+        when=when(r"'/psm_\w+'|/dev/shm/psm_"),
+        sentence="a piece of shared memory between vLLM's processes is gone (or left from before)",
+        why="Another process of the engine has ended first, or something clears /dev/shm.",
+        cures=(cure("read the first error of the other processes; list /dev/shm", "ls -l /dev/shm"),),
+    ),
+    Variant(
+        when=when(r"Errno 111|ConnectionRefusedError|Connection refused"),
+        sentence="a connection was refused: nothing listens at the other end",
+        why="The process that should listen has ended, is not up yet, or listens elsewhere.",
+        cures=(cure("see in the traceback which connection it is, and whether its server runs", "ss -ltnp"),),
+    ),
+    Variant(
+        when=when(r"BrokenPipeError|EOFError|ConnectionResetError"),
+        sentence="the process at the other end of a pipe or connection is gone",
+        why="That follows from its end: its own error, or the kernel's, comes first.",
+        cures=(cure("read the first error of the other processes, and see whether one was killed", "dmesg -T | grep -i -E 'killed process|xid|segfault'"),),
+    ),
+    Variant(
+        when=when(r"Errno (?:5|116)\]|Input/output error|Stale file handle"),
+        sentence="a disk or a network file system failed",
+        cures=(cure("see the kernel's report and the mounts", "dmesg -T | grep -i -E 'i/o error|nfs|nvme|ext4|xfs'; df -h"),),
+    ),
+    Variant(
+        when=when(r"invalid literal for int\(\) with base 10: '(?:GPU|MIG)-"),
+        sentence="CUDA_VISIBLE_DEVICES names GPUs by UUID, and this release reads numbers there",
+        cures=(cure("name them by number", "nvidia-smi -L; export CUDA_VISIBLE_DEVICES=0,1", when(r"GPU-|MIG-")),),
+    ),
+    Variant(
+        when=when(r"runai|RunAI|libstreamer|botocore|NoCredentialsError|s3://"),
+        sentence="the weights could not be read from object storage",
+        why="Credentials, endpoint, bucket or path are wrong, or the store does not answer.",
+        cures=(cure("see the settings that reach this process, and try them", "env | grep -E 'AWS_|RUNAI_'; aws s3 ls s3://BUCKET/PATH"),),
+    ),
+    Variant(
+        when=when(r"CUBLAS_STATUS_(?:INVALID_VALUE|NOT_SUPPORTED|ARCH_MISMATCH)|CUDNN_STATUS|cuDNN error"),
+        sentence="cuBLAS or cuDNN refused a call",
+        why="Often a library of another version than PyTorch's is loaded (LD_LIBRARY_PATH), or memory is out; else it is a bug for these shapes.",
+        cures=(cure("see which are installed and found", "echo $LD_LIBRARY_PATH; python -m pip list | grep -i -E 'cublas|cudnn|^torch'; ldconfig -p | grep -E 'cublas|cudnn'"),),
+    ),
+    Variant(
+        when=when(r"cutlass|CUTLASS|gemm(?!a)|GEMM|Gemm(?!a)|Error Internal|TMA descriptor"),
+        sentence="a kernel for matrices could not run on this GPU",
+        why="The kernel was not made for this GPU's generation, or not for these shapes.",
+        cures=(cure("search vLLM's issues for the kernel's name and this GPU; a newer release may choose another kernel"),),
+    ),
+    Variant(
+        when=when(r"level_zero backend failed|Native API failed|UR_RESULT_ERROR"),
+        sentence="the Intel GPU's runtime (Level Zero) failed a call",
+        why="Driver, compute runtime and PyTorch's XPU build must fit each other.",
+        cures=(cure("see the versions of driver and compute runtime, and the kernel's own report", "dpkg -l | grep -i -E 'level-zero|intel-opencl'; dmesg -T | grep -i -E 'xe |i915'"),),
+    ),
+    Variant(
+        when=when(r"Expected a cached item for mm_hash|Encoder cache miss for"),
+        sentence="the caches of processed images, video or sound in the server's processes disagree",
+        why="That is a bug of this release with these settings; requests with such input fail, or the engine ends.",
+        cures=(cure("serve without the processor's cache", "--mm-processor-cache-gb 0", when(r"cached item")), cure("search vLLM's issues for this message, with the release and the settings (speculative decoding, prefix caching)")),
+    ),
+    Variant(
+        when=when(r"could not locate .{0,60}tokens in the tokenizer"),
+        sentence="the parser of tool calls or reasoning that was named is not for this model: the tokenizer lacks its tokens",
+        cures=(cure("name the parser of this model, or leave the flag out", "--reasoning-parser NAME   (or --tool-call-parser NAME)", when(r"could not locate")),),
+    ),
+    Variant(
+        when=when(r"\bUVA is not available"),
+        sentence="the model runner needs pinned host memory that the GPU can address (UVA), and vLLM does not use any here",
+        why="vLLM does not pin memory under WSL by default.",
+        cures=(
+            cure("under WSL, allow it", "VLLM_WSL2_ENABLE_PIN_MEMORY=1", when(r"UVA")),
+            cure("or take the model runner that does without", "VLLM_USE_V2_MODEL_RUNNER=0", when(r"UVA")),
+        ),
+    ),
+    Variant(
+        when=when(r"memory space vmem"),
+        sentence="a TPU kernel needs more of the chip's scratch memory (vmem) than there is",
+        why="The TPU's main memory (HBM) is not full: the kernel's blocks are too large for this chip.",
+        cures=(cure("try smaller shapes", "a smaller --max-model-len or --max-num-batched-tokens", when(r"vmem")), cure("search tpu-inference's issues for this kernel and chip")),
+    ),
+    Variant(
+        when=when(r"Device' object has no attribute 'coords'|Error\n.{0,80}\.coords\b"),
+        sentence="JAX's devices here are no TPUs as tpu_inference expects them",
+        why="A device without coordinates is a CPU, or of another JAX than tpu_inference was made for.",
+        cures=(cure("see the devices and versions", "python -c 'import jax; print(jax.devices())'; python -m pip list | grep -i -E 'jax|libtpu|tpu'"),),
+    ),
+    Variant(
+        when=when(r"Cannot re-initialize CUDA in forked subprocess"),
+        sentence="CUDA was used in the parent process before vLLM forked its workers",
+        why="A forked process cannot use CUDA again.",
+        cures=(cure("start workers as new processes", "VLLM_WORKER_MULTIPROCESSING_METHOD=spawn", when(r"forked")), cure("in a script, use no CUDA before LLM(…)", None, when(r"forked"))),
+    ),
+    Variant(
+        when=when(r"current process has finished its\s*$|bootstrapping phase|freeze_support\(\)"),
+        sentence="the script starts vLLM outside `if __name__ == \"__main__\"`",
+        why="Workers are started as new processes, which import the script again.",
+        cures=(cure("put the code that makes LLM(…) under if __name__ == \"__main__\":", None, when(r"bootstrapping|finished its|freeze_support")),),
+    ),
+    Variant(
+        when=when(r"Too many open files|\[Errno 24\]"),
+        sentence="this process may not open more files",
+        why="Each connection and each shard takes a file descriptor.",
+        cures=(cure("see the limit and raise it (systemd: LimitNOFILE, docker: --ulimit nofile=…)", "ulimit -n", when(r"open files|Errno 24")),),
+    ),
+    Variant(
+        when=when(r"can't start new thread|pthread_create failed|(?:fork|BlockingIOError|clone|thread).{0,80}Resource temporarily unavailable|[Tt]hread creation failed"),
+        sentence="this process may not start more threads or processes",
+        why="A limit of the user, the container or the pod (pids) is reached.",
+        cures=(cure("see the limits (docker: --pids-limit, Kubernetes: the kubelet's podPidsLimit)", "ulimit -u; cat /sys/fs/cgroup/pids.max; cat /sys/fs/cgroup/pids.current"), cure("let each process start fewer threads", "OMP_NUM_THREADS=1", when(r"thread"))),
+    ),
+)  # fmt: skip
+
+AREAS = tuple((re.compile(pattern), words) for pattern, words in (
+    (r"nixl|mooncake|lmcache|kv_transfer|kv_connector|/kv_offload", "the transfer or offload of KV (a KV connector)"),
+    (r"/vllm/(?:multimodal|transformers_utils/processors)|mm_processor|preprocess", "the processing of images, video or sound"),
+    (r"structured_output|xgrammar|llguidance|outlines", "structured output"),
+    (r"spec_decode|eagle|medusa|draft_model|/mtp", "speculative decoding"),
+    (r"/lora/|punica", "LoRA"),
+    (r"/eplb", "the balancing of experts (EPLB)"),
+    (r"tool_parser|reasoning_parser|/reasoning/", "the parser of tool calls or reasoning"),
+    (r"layers/quantization|compressed_tensors", "the quantization"),
+    (r"fused_moe|deep_ep|all2all", "the mixture of experts"),
+    (r"/attention/|flash_attn|flashinfer", "attention"),
+    (r"/vllm/compilation|torch/_(?:inductor|dynamo)", "torch.compile"),
+    (r"model_loader|weight_utils", "the loading of weights"),
+    (r"model_executor/models", "this model's implementation"),
+    (r"transformers_utils|/transformers/|/vllm/config", "the reading of the model's config or of settings"),
+    (r"/core/sched|kv_cache_manager|kv_cache_utils|block_pool", "the scheduler or the KV cache"),
+    (r"/vllm/distributed|torch/distributed|parallel_state", "the communication between workers"),
+    (r"/vllm/platforms", "the choice of the platform"),
+    (r"/entrypoints/|serving_\w+\.py|api_server", "the API server"),
+    (r"model_runner|gpu_worker|/v1/worker", "a step of the model, or its preparation"),
+))  # fmt: skip
+_PACKAGE = re.compile(r"(?:site|dist)-packages/([A-Za-z]\w{1,60})/(\S+) (\S+)")
+_LOGGER = re.compile(r"\[([\w/]{1,80}\.py):\d+\]")
+_BELOW = frozenset(("torch", "vllm", "asyncio", "uvloop", "pydantic", "numpy"))
+
+
+def raised_in(frames: tuple[str, ...], line: str, source: str) -> tuple[str, tuple[Fix, ...]]:
+    """Return a sentence on the place of an error, and the fixes that the place allows."""
+    logger = _LOGGER.search(line)
+    places = (*frames[:1], *(each for each in frames if "/vllm/" in each), *([logger[1]] if logger else ()))  # fmt: skip
+    area = next((words for place in places for pattern, words in AREAS if pattern.search(place)), None)  # fmt: skip
+    found = next((each for each in map(_PACKAGE.search, frames) if each and each[1] not in _BELOW - {"vllm"}), None)  # fmt: skip
+    said, fixes = [], []
+    if found is not None:
+        at = f", at `{source}`" if source else ""
+        said.append(f"{found[3]} ({found[1]}/{found[2]}{at})")
+        package = found[1]
+        if package not in _BELOW:
+            fixes.append(Fix(f"see whether {package} is of a version that goes with this vLLM, and search its issues for this message", f"python -m pip show {package} vllm"))  # fmt: skip
+    if area is not None:
+        said.append(area)
+    if not fixes and (found is not None or area is not None):
+        fixes.append(Fix("search vLLM's issues for this message, with the release"))
+    return f"It comes from {': '.join(said)}." if said else "", tuple(fixes)
