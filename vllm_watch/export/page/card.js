@@ -67,7 +67,7 @@ export class Card {
     this.drawRelated(incident, all, now);
     const plan = this.page.planOf(incident.target);
     this.outlook = outlook(plan, incident, this.page.targets.has(incident.target));
-    setText(this.restart.text, `${this.outlook} ${incident.restart_outcome}`);
+    setText(this.restart.text, this.outlook);
     this.plan.draw(plan, incident.id, now);
     if (this.evidence.open) this.drawNow(incident, now);
     if (!this.own) this.links.draw(this.page, incident.target, incident, now);
@@ -113,7 +113,7 @@ export class Card {
     const lines = incident.engine === null ? alone : row.lines?.get(incident.engine) ?? null;
     this.charts.element.hidden = lines === undefined; // of several engines no chart shows all
     const marks = row.marksNow().filter(({ key }) => key === incident.id);
-    if (lines !== undefined) this.charts.draw(lines, { ...row.view(now), marks });
+    if (lines !== undefined) this.charts.draw(lines, { ...row.view(now, incident.engine), marks });
   }
 
   drawRelated(incident, all, now) {

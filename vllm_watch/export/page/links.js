@@ -78,7 +78,7 @@ export function markdown(incident, { restart = [], earlier = [], where = "" } = 
     sentence(incident.summary), ...(most ? [most] : []), ...(incident.stacks ? [incident.stacks] : []), "",
     ...(where ? [`- Where: ${where}`] : []),
     `- Since: ${opened === null ? "before the watcher started" : utc(from)}${to === null ? ` (as of ${utc(updated).slice(11)})` : `, until ${utc(to)}`}${often(incident)}`,
-    ...(to === null ? [`- Cost: ${incident.cost}`, `- Do: ${incident.first_step}`, `- Restart: ${[...restart, incident.restart_outcome].join(" ")}`] : []),
+    ...(to === null ? [`- Cost: ${incident.cost}`, `- Do: ${incident.first_step}`, `- Restart: ${restart.join(" ")}`] : []),
     ...(earlier.length ? [`- Earlier on this target: ${earlier.map((each) => `${each.title} (${utc(each.from)}, lasted ${age(each.to - each.from)})`).join("; ")}`] : []),
     `- [Incident](${at(anchorOf(id))}) · [Runbook](${at(runbookOf(incident))})`,
     ...listed(`Evidence${to === null ? "" : ` as of ${utc(to).slice(11)}`}`, withoutNextRule(evidence.for)), ...listed("Contradicting evidence", evidence.against), "",
