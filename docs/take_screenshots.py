@@ -51,7 +51,7 @@ def card(title: str) -> str:
 PICTURES = {
     "status-page": Picture("stalled", card("Stalled")),
     "status-page-healthy": Picture("healthy", '#verdict[data-tone="good"]'),
-    "status-page-collapsed": Picture("collapsed", card("Collapsed"), scheme="dark"),
+    "status-page-collapsed": Picture("collapsed", card("Collapsed: KV cache leak"), scheme="dark"),
     "status-page-down": Picture("down", card("Down")),
     "status-page-stale-vram": Picture(
         "stale-vram", card("Stale GPU memory"), size=(1280, 760), scroll_to="#gpus"

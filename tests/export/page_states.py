@@ -3,7 +3,8 @@
 import time
 from dataclasses import replace
 
-from tests.export.demo_board import STORIES, event, fill, reading, signals, step
+from tests.export.demo_board import STORIES as DEMO
+from tests.export.demo_board import event, fill, reading, signals, step
 from tests.told import made
 from vllm_watch.board.board import Board
 from vllm_watch.board.health import NotifierHealth, StoreHealth
@@ -19,6 +20,7 @@ from vllm_watch.board.restarts import (
 from vllm_watch.samples.target import WATCHER, Target
 from vllm_watch.signals.holders.judge import HolderJudge
 from vllm_watch.signals.records import Quantiles
+from vllm_watch.story.kinds import STORIES
 
 TROUBLES = {
     "collapsed": ("throughput_collapse", "kv_leak", "page"),
@@ -207,6 +209,76 @@ def refused() -> Board:
     return board
 
 
+def restarted(state: str, text: str) -> Board:
+    """A restart is under way, or has ended without effect."""
+    board = ill("collapsed")
+    now = time.time()
+    (incident,) = board.targets["chat-1"].incidents.open
+    attempt = AttemptShown(
+        id="9", state=state, trigger="incident", reason="", actor="vllm-watch", hook="h", text=text, incident_id=incident,
+        began_timestamp_seconds=now - 50, called_timestamp_seconds=now - 45, ended_timestamp_seconds=None if state == "verifying" else now - 5,
+    )  # fmt: skip
+    plan = RestartPlan(mode="auto", hook="h", budget_remaining=0)
+    if attempt.ended_timestamp_seconds is None:
+        plan = replace(plan, under_way=attempt, draining=True)
+    else:
+        plan = replace(plan, last=attempt, past=(attempt,), breaker="the last one did not help")
+    board.restarts = RestartState(people=True)
+    board.show_restart("chat-1", plan, RestartCounts())
+    return board
+
+
+def paused() -> Board:
+    """Restarts are paused for all of them."""
+    board = ill("collapsed")
+    pause = Paused(actor="anna", reason="we move the rack, OPS-4711", until_timestamp_seconds=time.time() + 3000)  # fmt: skip
+    board.restarts = RestartState(people=True, paused=pause)
+    for name in board.targets:
+        board.show_restart(name, RestartPlan(mode="auto", hook="h", paused=pause, budget_remaining=1), RestartCounts())  # fmt: skip
+    return board
+
+
+def recurring() -> Board:
+    """It was stalled before, three times, and lost requests."""
+    board = ill("stalled")
+    now = time.time()
+    for ago in (7000, 4000, 1500):
+        begun = event("chat-1", {"engine": "0", "kind": "engine_stalled", "cause": "hang", "severity": "page", "summary": "No step for 60 s."}, now - ago)  # fmt: skip
+        end = {"event": "resolved", "t": now - ago + 120, "resolution": "superseded", "ended": now - ago + 100, "requests_lost": 1421}  # fmt: skip
+        board.tell(made(begun, begun | end))
+    return board
+
+
+def stale() -> Board:
+    """Nothing has come for two minutes, while the watcher answers."""
+    board = Board()
+    now = time.time()
+    for n in range(3):
+        board.add_target(Target(name=f"chat-{n}", url="http://h:8000", group="chat"), 5.0)
+        board.publish(signals(f"chat-{n}", "serving", "38 running, 0 waiting", now - 120, n))
+    return board
+
+
+def storm() -> Board:
+    """Many crash at once."""
+    board = well(30)
+    down = {"engine": None, "kind": "engine_down", "cause": "crash", "severity": "page", "summary": "its port refuses connections"}  # fmt: skip
+    for n in range(25):
+        board.tell(made(event(f"chat-{n}", down, time.time() - 40)))
+    return board
+
+
+def each_cause() -> Board:
+    """Each kind and cause, in each severity in turn."""
+    told = [(kind, cause) for kind, story in STORIES.items() for cause in story.causes or ("unknown",)]  # fmt: skip
+    board = well(len(told))
+    for n, (kind, cause) in enumerate(told):
+        severities = STORIES[kind].severities
+        about = {"engine": "0", "kind": kind, "cause": cause, "severity": severities[n % len(severities)], "summary": "No scheduler step for 30 s with 4 requests running, 17 waiting; no earlier pause known"}  # fmt: skip
+        board.tell(made(event(f"chat-{n}", about, time.time() - n)))
+    return board
+
+
 def gpu_fault() -> Board:
     """A GPU is lost, and an engine on the host is down."""
     board = stale_vram()
@@ -243,7 +315,7 @@ def everything() -> Board:
 def many(count: int = 500) -> Board:
     """A fleet in which some are ill."""
     board = Board()
-    fill(board, extra=count - len(STORIES), now=time.time(), back_seconds=10)
+    fill(board, extra=count - len(DEMO), now=time.time(), back_seconds=10)
     return board
 
 
@@ -263,6 +335,12 @@ STATES = {
     "idle": idle,
     "fresh": fresh,
     "refused": refused,
+    "restart under way": lambda: restarted("verifying", "the new process loads its weights"),
+    "restart did not help": lambda: restarted("did_not_help", "the new process hangs again"),
+    "paused": paused,
+    "recurring": recurring,
+    "stale": stale,
+    "storm": storm,
     "gpu fault": gpu_fault,
     "long names": long_names,
     "one": lambda: well(1),

@@ -174,6 +174,13 @@ async def test_target_that_is_down_still_shows_what_it_did_before(opened, server
     board.publish(signals("llama-70b-a", "down", "Connection refused.", now + 20))
     await expect(row.locator(".chart-value").first).to_have_text(UNKNOWN)
     await expect(row.locator(".callout")).to_contain_text("connection refused")
+    uptime = row.locator(".identity > div", has_text="Process uptime")
+    await expect(uptime.locator("dd")).to_have_text(UNKNOWN)
+    told = signals("llama-70b-a", "down", "connection refused; it was serving", now + 40)
+    board.publish(replace(told, why_not="connection refused", process_start_time=now - 900))
+    await expect(row.locator(".sentence")).to_contain_text("it was serving")
+    await expect(row.locator(".callout")).to_be_hidden()
+    await expect(uptime.locator("dd")).to_have_text(UNKNOWN)
 
 
 async def test_says_what_is_not_seen_of_a_target(opened, server):
@@ -257,6 +264,7 @@ async def test_target_that_is_not_looked_at_any_more_is_stale(opened, server, bo
     row = tab.row("embeddings")
     await expect(row.locator(".badge").first).to_have_text("stale")
     await expect(row.locator(".sentence")).to_contain_text("No news for 5\u202fmin")
+    assert await row.locator("summary .cell-value").all_text_contents() == [UNKNOWN] * 5
 
 
 @pytest.mark.parametrize("size", [PHONE, (768, 1024), LAPTOP, WALL], ids=str)

@@ -1,12 +1,14 @@
-"""Nothing overlaps on the page: every text is measured, in every state, on a phone, laptops and a wide screen."""
+"""Nothing overlaps on the page and no word is broken: every text is measured, in every state, on a phone, laptops and a
+wide screen, light and dark."""
 
 import time
 
 import pytest
 from playwright.async_api import expect
 
-from tests.export.page_states import STATES
+from tests.export.page_states import STATES, each_cause
 from tests.export.serving import serving
+from vllm_watch.export import page_files
 
 pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="module")]
 
@@ -20,12 +22,19 @@ COLLISIONS = """() => {
   const CARDS = ".incident, .target, .gpu, .chart, .history-list, .watcher-card, .restarts-card, .bar, footer, main";
   const hides = (element) => getComputedStyle(element).overflowX !== "visible" || getComputedStyle(element).clipPath !== "none";
   const boxes = [];
+  const found = new Set();
   const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
   while (walker.nextNode()) {
     const node = walker.currentNode;
     const owner = node.parentElement;
     if (!node.data.trim() || owner.closest("script, style, noscript, option, .sr, .skip") || !owner.checkVisibility({ visibilityProperty: true })) continue;
     const range = document.createRange();
+    for (const { 0: word, index } of node.data.matchAll(/(?<=^|\\s)\\p{L}{2,20}(?=[\\s,.;:)]|$)/gu)) {
+      range.setStart(node, index);
+      range.setEnd(node, index + word.length);
+      const lines = [...range.getClientRects()];
+      if (lines.length > 1 && lines.at(-1).top > lines[0].top + 3) found.add(`"${word}" is broken`);
+    }
     range.selectNodeContents(node);
     for (const shown of range.getClientRects()) {
       let box = { left: shown.left, right: shown.right, top: shown.top + scrollY, bottom: shown.bottom + scrollY };
@@ -40,7 +49,6 @@ COLLISIONS = """() => {
       boxes.push({ ...box, owner, text: node.data.trim().slice(0, 40), clipped });
     }
   }
-  const found = new Set();
   for (const each of boxes) {
     const card = (each.owner.closest(CARDS) ?? document.body).getBoundingClientRect();
     if (each.left < card.left - 1 || each.right > card.right + 1) found.add(`"${each.text}" leaves its card`);
@@ -59,11 +67,13 @@ COLLISIONS = """() => {
 
 
 async def measured(page, state) -> None:
-    """Nothing overlaps at any width."""
+    """Nothing overlaps at any width, in either theme."""
     for width, height in SIZES:
         await page.set_viewport_size({"width": width, "height": height})
         await page.wait_for_timeout(150)
-        assert await page.evaluate(COLLISIONS) == [], f"{state} at {width} px"
+        for scheme in ("light", "dark"):
+            await page.emulate_media(color_scheme=scheme)
+            assert await page.evaluate(COLLISIONS) == [], f"{state}, {scheme}, at {width} px"
 
 
 @pytest.mark.parametrize("state", [state for state in STATES if state != "500 targets"])
@@ -74,6 +84,17 @@ async def test_no_text_overlaps_another_or_leaves_its_card(opened, state):
         await tab.page.evaluate(UNFOLD)
         await expect(tab.page.locator("details:not([open])")).to_have_count(0)
         await measured(tab.page, state)
+        await tab.page.close()
+
+
+async def test_nothing_overlaps_in_a_card_of_any_kind_and_cause(opened):
+    """All of them below each other."""
+    async with serving(each_cause()) as server:
+        tab = await opened(server, SIZES[0])
+        await tab.page.locator("#incidents-more").click()
+        await expect(tab.page.locator("#incidents-more")).to_be_hidden()
+        await tab.page.evaluate("document.getElementById('targets').hidden = true")
+        await measured(tab.page, "each cause")
         await tab.page.close()
 
 
@@ -99,18 +120,19 @@ async def test_nothing_overlaps_when_the_watcher_is_gone(opened):
         await measured(tab.page, "disconnected")
 
 
-@pytest.mark.parametrize(
-    "path", ["public", "runbooks/engine_stalled", "runbooks/alerts", "runbooks/restart"]
-)
-async def test_nothing_overlaps_on_the_other_pages(browser, path):
-    """The public view, with names as long as they get, and runbooks."""
+PAGES = ["public", *(f"runbooks/{name.removesuffix('.html')}" for name in page_files.runbooks())]
+
+
+async def test_nothing_overlaps_on_the_other_pages(browser):
+    """The public view, with names as long as they get, and the runbooks."""
     async with (
         serving(STATES["long names"](), public=True) as server,
         await browser.new_context() as context,
     ):
         page = await context.new_page()
-        await page.goto(f"http://127.0.0.1:{server.port}/{path}")
-        await measured(page, path)
+        for path in PAGES:
+            await page.goto(f"http://127.0.0.1:{server.port}/{path}")
+            await measured(page, path)
 
 
 async def test_nothing_overlaps_in_a_span_that_is_zoomed_into(opened):

@@ -14,7 +14,7 @@ from tests.export.demo_board import (
     fill,
     signals,
 )
-from tests.export.page_states import ill, well
+from tests.export.page_states import gpu_fault, ill, well
 from tests.export.serving import serving
 from tests.told import made
 from vllm_watch.board.board import Board
@@ -375,6 +375,7 @@ async def test_a_storm_of_incidents_is_one_card(opened):
     await expect(tab.page.locator(".incident")).to_have_count(6)
     storm = tab.page.locator(".incident").first
     await expect(storm.locator("h3")).to_have_text("Down: unreachable")
+    await expect(storm.locator(".incident-cost")).to_have_text("Cost: Unknown: users may reach it by another way.")  # fmt: skip
     await expect(storm.locator(".incident-where")).to_have_text("491 targets at once of chat")
     await expect(storm.locator(".storm-names li")).to_have_count(5)
     await expect(storm.locator(".storm-names")).to_have_attribute("data-more", "and 486 more")
@@ -394,3 +395,12 @@ async def test_a_storm_of_incidents_is_one_card(opened):
     assert tab.complaints == []
     await tab.page.close()
     await server.stop()
+
+
+async def test_the_headline_leaves_numbers_to_the_card(opened):
+    """UUIDs and PIDs make nobody act sooner."""
+    async with serving(gpu_fault()) as server:
+        tab = await opened(server)
+        await expect(tab.page.locator("#verdict-more")).to_contain_text("Also: GPU 3: the driver has lost it · ")  # fmt: skip
+        fault = card(tab, "GPU fault: GPU lost")
+        await expect(fault.locator(".incident-summary")).to_contain_text("(Xid 79)")

@@ -1,5 +1,6 @@
 """The page's answers beside the incidents: what witnesses say, what restarts did, how the watcher is; and its buttons."""
 
+import re
 import time
 from dataclasses import replace
 
@@ -98,6 +99,12 @@ async def test_a_dead_engine_behind_a_live_server_does_not_look_at_work(opened):
             "0\u202ftok/s",
             *[UNKNOWN] * 4,
         ]  # running, waiting, KV cache, TTFT
+        await tab.row("chat-1").locator("summary").click()
+        for charts, count in ((down, 3), (tab.row("chat-1"), 7)):
+            told = charts.locator(".chart-value")
+            await expect(told).to_have_text(["0\u202ftok/s", *[UNKNOWN] * (count - 1)])
+        waiting = tab.row("chat-1").locator(".facts > div", has_text="Waiting, by reason")
+        await expect(waiting.locator("dd")).to_have_text(re.compile(r"^(none|capacity \d+)$"))
     assert min(rates) > 0
 
 
@@ -132,6 +139,9 @@ async def test_what_the_restarts_did(opened):
             ["chat-2: restart did not help", "it serves again · requested by anna", "2 h ago"],
             ["chat-0: restart advised and left to you (mode observe)", "slow · for Collapsed: KV cache leak", "3 h ago"],
         ]  # fmt: skip
+        title = tab.page.locator("dt", has_text=re.compile("^Restarts$"))
+        modes = tab.page.locator(".watcher-card .facts > div", has=title).locator("dd")
+        await expect(modes).to_have_text("approve: 1 · auto: 1 · observe: 1")
         await done.locator(".attempt a").first.click()
         await expect(tab.row("chat-1")).to_have_attribute("open", "")
 

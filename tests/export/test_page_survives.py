@@ -57,6 +57,7 @@ async def test_the_watcher_is_gone_and_comes_back(opened):
     await expect(more).to_contain_text(
         re.compile(r"Last update \d+\u202fs ago: chat-1 is stalled: hang\.")
     )
+    await expect(tab.page.locator(".watcher-text")).to_contain_text("does not answer.")
     before = await more.inner_text()
     await expect(more).not_to_have_text(before, timeout=5000)  # it ages
     assert (await tab.page.title()).startswith("(1) Disconnected")

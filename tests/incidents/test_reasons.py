@@ -38,12 +38,13 @@ def incident(
         ({"change": f"{LOWERED}its peer is down"}, "its peer is down"),
         ({"kind": "overload", "cause": "demand"}, "more requests arrive than it can serve, and it is not known to be slower than usual"),
         ({"kind": "engine_stalled", "cause": "peer_wait"}, "the server that it waits for has the trouble"),
-        ({"kind": "engine_down", "cause": "crash", "against": [("few", None, "", None, "few requests were in flight")]}, "few requests were in flight"),
+        ({"kind": "engine_down", "cause": "crash", "against": [("few", None, "", None, "few requests were in flight.")]}, "few requests were in flight"),
     ],
 )  # fmt: skip
 def test_why_a_warning_is_not_critical(given, why):
     """By the next rule, by the change that lowered it, by its evidence, by its cause and kind."""
     assert reasons.of_severity(incident(**given)) == f"A warning, not critical: {why}."
+    assert reasons.of_severity(incident(**given, severity="info")) == f"Info only: {why}."
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ _STYLE = """:root { color-scheme: light dark; }
 body { max-width: 60rem; margin: 2rem auto; padding: 0 1rem; font: 1rem/1.5 system-ui, sans-serif; }
 table { width: 100%; border-collapse: collapse; }
 th, td { padding: 0.5rem 0.75rem 0.5rem 0; border-bottom: 1px solid; text-align: left; vertical-align: top; overflow-wrap: anywhere; }
-thead th { font-size: 0.875rem; } tbody th { font-weight: 650; } th:first-child { min-width: 10rem; }
+thead th { font-size: 0.875rem; } tbody th { font-weight: 650; } th:first-child { min-width: 10rem; } td[data-title] { overflow-wrap: normal; }
 @media (max-width: 40rem) { thead { display: none; } tr { display: block; padding: 0.5rem 0; border-bottom: 1px solid; } th, td { display: block; padding: 0; border: 0; } td[data-title]::before { content: attr(data-title) ": "; } }
 """
 _PAGE = """<!doctype html>

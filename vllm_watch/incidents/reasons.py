@@ -28,7 +28,8 @@ def of_severity(incident: Incident) -> str:
         return "It is recovering, and closes if the engine stays healthy."
     if incident.severity == "page":
         return f"Critical: {_critical(incident)}.{_not_notified(incident)}"
-    return f"A warning, not critical: {_warning(incident)}."
+    rank = "Info only" if incident.severity == "info" else "A warning, not critical"
+    return f"{rank}: {_warning(incident)}."
 
 
 def on_card(incident: Incident) -> str:
@@ -64,7 +65,7 @@ def _warning(incident: Incident) -> str:
     if following := _rule(incident, NEXT_RULE, "page"):
         return f"it {following}"
     if incident.kind == "engine_down" and incident.evidence_against:
-        return incident.evidence_against[0].text
+        return incident.evidence_against[0].text.removesuffix(".")
     if incident.kind == "throughput_collapse" and incident.family == "stuck":
         return "the other requests are served"
     if incident.related and incident.kind == "gpu_fault":

@@ -314,7 +314,7 @@ class Page {
     if (this.connection === "lost") setText($("verdict-more"), cutOff(this.before, silence).more);
     setText($("gpus-note"), gpus.note(this.gpus, now));
     if (this.watcher) setText($("about"), `vllm-watch ${this.watcher.version}. Latencies and rates of requests are over the last ${format.age(this.watcher.window_seconds)}.`);
-    this.health.draw({ watcher: this.watcher, rows: this.list.sorted(), silence, skew: this.clock.ahead(), own: this.incidents.activeOf(OF_THE_WATCHER).map(({ summary }) => summary), now });
+    this.health.draw({ watcher: this.watcher, rows: this.list.sorted(), lost: this.connection === "lost", silence, skew: this.clock.ahead(), own: this.incidents.activeOf(OF_THE_WATCHER).map(({ summary }) => summary), now });
     this.incidents.tick(now);
     for (const row of this.targets.values()) {
       if (row.state !== shownState(row.data, now) || row.state === "stale" || (row.isOpen && row.visible)) {

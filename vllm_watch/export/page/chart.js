@@ -169,7 +169,7 @@ export class Chart {
       h("span", { class: "rule rule-max" }), h("span", { class: "rule rule-mid" }),
       this.svg, this.chosen, this.cross, this.dot, this.max, this.mid, this.missing);
     this.element = h("figure", { class: "chart" },
-      h("figcaption", {}, h("span", { class: "chart-title" }, signal.title, this.note), this.value),
+      h("figcaption", {}, h("span", { class: "chart-title" }, signal.title), this.value, this.note),
       this.plot, h("div", { class: "times", "aria-hidden": "true" }, this.ago, this.half, this.until));
     this.listen();
   }
@@ -254,10 +254,10 @@ export class Chart {
     this.said = [note, of].filter(Boolean).join(", ");
   }
 
-  /** Draw what `all` held in the `span` seconds before `end`, and `marks`: when something was wrong. `frozen`: `end` is not now. */
-  draw(all, end, span, interval, marks, frozen) {
+  /** Draw what `all` held in the `span` seconds before `end`, and `marks`: when something was wrong. `frozen`: `end` is not now; `old`: its newest value holds no more. */
+  draw(all, end, span, interval, marks, frozen, old) {
     const line = frozen ? all.between(end - span, end) : all;
-    Object.assign(this, { line, end, span, gap: interval * GAP_INTERVALS });
+    Object.assign(this, { line, end, span, old: old && !frozen, gap: interval * GAP_INTERVALS });
     const seen = line.values.filter((value) => value !== null);
     this.top = this.signal.top ?? roundUp(Math.max(0, ...seen), this.signal.least);
     const d = path(line, end, span, this.top, this.gap);
@@ -297,7 +297,7 @@ export class Chart {
 
   /** What holds now; null: not known. */
   now() {
-    return this.line.values[this.newest()] ?? null;
+    return this.old ? null : this.line.values[this.newest()] ?? null;
   }
 
   /** The value at the pointer, else the newest. */

@@ -143,9 +143,9 @@ export const outdated = (told, now) => told !== null && now > told.t + CELLS * t
 export function uptimeOf(shares) {
   const one = ({ seconds, up_ratio: up, unknown_ratio: unknown }) => {
     const nothing = up === null || unknown >= 0.995; // as the public view
-    const share = nothing ? "unknown" : `${(Math.floor(up * 1e5) / 1e3).toFixed(up < 1 ? 3 : 0)}\u202f%`;
+    const share = nothing ? "unknown" : `${(Math.floor(up * 1e5) / 1e3).toFixed(up > 0 && up < 1 ? 3 : 0)}\u202f%`;
     const lacks = nothing || unknown < 0.005 ? "" : ` (${ratio(unknown)} of the time unknown)`;
-    return `${seconds > 86400 ? age(seconds) : "24\u202fh"} ${share}${lacks}`;
+    return `${seconds > 86400 ? age(seconds) : "24\u202fh"}\u00a0${share}${lacks}`;
   };
   return shares.length ? `Uptime: ${shares.map(one).join(" · ")}` : "";
 }

@@ -33,11 +33,11 @@ export class ChartSet {
     this.element = h("div", { class: "charts" }, ...this.parts.map(({ chart }) => chart.element));
   }
 
-  draw(lines, { t, span, ring = span, interval, marks, windowSeconds, pinned = null, frozen = false }) {
+  draw(lines, { t, span, ring = span, interval, marks, windowSeconds, pinned = null, frozen = false, old = () => false }) {
     this.group.pinned = pinned;
     for (const { signal, chart } of this.parts) {
       chart.over(windowSeconds, ring);
-      chart.draw(lines?.of.get(signal.name) ?? new Line(), t, span, interval, marks, frozen);
+      chart.draw(lines?.of.get(signal.name) ?? new Line(), t, span, interval, marks, frozen, old(signal));
     }
   }
 }

@@ -3,7 +3,7 @@
 import { h, icon, keyed, setAttribute, setText } from "./dom.js";
 import * as format from "./format.js";
 import { ask } from "./people.js";
-import { endedWords, table } from "./words.js";
+import { endedWords, stepAfter, table } from "./words.js";
 
 export const TRIGGERS = table({ incident: "for this incident", schedule: "on schedule", manual: "by hand", alertmanager: "for an alert" });
 const SIGNS = table({ helped: "good", did_not_help: "bad", failed: "bad", uncertain: "bad", cancelled: "quiet", dry_run: "again" });
@@ -24,7 +24,7 @@ function past({ state, text, ended_timestamp_seconds: t, payoff_ratio: payoff },
   const gave = payoff === null ? "" : payoff > 0 ? ` It recovered ${format.ratio(payoff)} of baseline throughput.` : " It recovered no throughput.";
   const why = text ? ` (${text})` : "";
   const when = t === null ? "" : ` (${format.moment(t, now)})`;
-  const said = state === "dry_run" ? "Observe mode: vllm-watch will not restart it; vllm-watch restart does." : `The last restart${when} ${words}${why}.${gave}`;
+  const said = state === "dry_run" ? `A restart was advised${when} and left to you (observe mode).` : `The last restart${when} ${words}${why}.${gave}`;
   return { sign: tone, tone: toneOfSign(tone), text: said };
 }
 
@@ -37,19 +37,26 @@ function wished(wish, incident, now) {
   return [{ sign: "info", tone: "quiet", text: `No restart ${who} now${approved}: ${ended(wish.text)}${until(wish, now)}` }, ...more];
 }
 
-/** Will the watcher restart the incident's target? `watched`: it is a target, not the host or the watcher. */
-export function outlook(plan, { id, target, restart_advised: advised }, watched) {
+/** Will the watcher restart the incident's target, and does that help? `watched`: it is a target, not the host or the watcher. */
+export function outlook(plan, incident, watched) {
+  if (watched && plan?.under_way) return "A restart is under way.";
+  if (watched && plan?.breaker) return `vllm-watch will not restart it again: ${ended(plan.breaker)}`;
+  return `${willRestart(plan, incident, watched)} ${incident.restart_outcome}`;
+}
+
+function willRestart(plan, { id, target, restart_advised: advised }, watched) {
   const never = "vllm-watch will not restart it";
   if (!watched) return "vllm-watch restarts nothing because of this.";
   if (!plan || plan.mode === "off") return `${never} (restarts are off).`;
-  if (plan.under_way) return "A restart is under way.";
   if (plan.mode === "observe") return `${never} (observe mode).${advised ? ` To do it yourself: vllm-watch restart ${target} --reason TEXT.` : ""}`;
   if (plan.paused) return `${never} now (restarts are paused).`;
-  if (plan.breaker) return `${never} again: ${ended(plan.breaker)}`;
   const wish = plan.waiting.find((each) => each.incident_id === id);
   if (plan.mode === "approve" && !wish?.approved_by) return `vllm-watch restarts it only after your approval${advised ? "" : ", and asks for that once a restart is advised"}.`;
   return wish ? `${never} before every check passes.` : `vllm-watch restarts it${advised ? "" : " once that is advised and"} when every check passes.`;
 }
+
+/** What to do first: of an incident for which a restart did not help, not another one. */
+export const firstStep = (plan, { id, first_step: step }) => (plan?.breaker && plan.last?.incident_id === id && stepAfter(plan.last.state)) || step;
 
 /** What there is to say of a target's restarts; with an incident only what concerns it. */
 export function lines(plan, incident, now) {
@@ -134,6 +141,6 @@ export function planFacts(plan, now) {
     ["Next on schedule", plan.next_scheduled_timestamp_seconds === null ? "none" : format.moment(plan.next_scheduled_timestamp_seconds, now)],
     ["Last payoff", plan.payoff_ratio === null ? format.UNKNOWN : format.ratio(plan.payoff_ratio)],
     ["Readiness gate", plan.draining ? "closed: requests finish" : "open"],
-    ...(plan.breaker ? [["Breaker", "open: needs a person"]] : []),
+    ...(plan.breaker ? [["Breaker", "open: needs an operator"]] : []),
   ];
 }

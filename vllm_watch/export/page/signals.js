@@ -16,7 +16,11 @@ export const CHARTED = [
 const tokensPerSecond = format.rate("tok/s");
 const perSecond = format.rate("/s");
 const tokens = (value) => (value === null ? format.UNKNOWN : `${format.number(value)} tokens`);
-const split = (mapping, each) => (mapping && Object.keys(mapping).length ? Object.entries(mapping).map(([name, value]) => `${name} ${each(value)}`).join(" · ") : format.UNKNOWN);
+const split = (mapping, each) => (Object.keys(mapping ?? {}).length ? Object.entries(mapping).map(([name, value]) => `${name} ${each(value)}`).join(" · ") : format.UNKNOWN);
+const parts = (mapping, each) => {
+  const some = Object.entries(mapping ?? {}).filter(([, value]) => value !== 0);
+  return some.length || !Object.keys(mapping ?? {}).length ? split(Object.fromEntries(some), each) : "none";
+};
 
 /** [title, quantiles of an engine's signals]. */
 export const LATENCIES = [
@@ -30,7 +34,7 @@ export const LATENCIES = [
 export const LISTED = [
   ["Prompt tokens", (e) => tokensPerSecond(e.prompt_tokens_per_second)],
   ["Requests finished", (e) => perSecond(e.requests_finished_per_second)],
-  ["… by reason", (e) => split(e.requests_finished_by_reason_per_second, perSecond)],
+  ["… by reason", (e) => parts(e.requests_finished_by_reason_per_second, perSecond)],
   ["Preemptions", (e) => perSecond(e.preemptions_per_second)],
   ["Steps", (e) => perSecond(e.steps_per_second)],
   ["Tokens per step", (e) => format.number(e.tokens_per_step)],
@@ -39,7 +43,7 @@ export const LISTED = [
   ["KV cache full in", (e) => (e.kv_cache_time_to_full_seconds === null ? "not filling" : format.seconds(e.kv_cache_time_to_full_seconds)), (e) => e.kv_cache_usage_ratio !== null],
   ["Prefix cache hits", (e) => format.ratio(e.prefix_cache_hit_ratio)],
   ["Drafts accepted", (e) => format.ratio(e.spec_acceptance_ratio), (e) => e.spec_acceptance_ratio !== null],
-  ["Waiting, by reason", (e) => split(e.requests_waiting_by_reason, format.count)],
+  ["Waiting, by reason", (e) => parts(e.requests_waiting_by_reason, format.count)],
   ["Objectives met", (e) => split(e.slo_attainment_ratio, format.ratio), (e) => Object.keys(e.slo_attainment_ratio).length > 0],
   ["Goodput, at most", (e) => perSecond(e.goodput_requests_per_second), (e) => e.goodput_requests_per_second !== null],
   ["Last progress", (e, now) => (e.last_progress_timestamp_seconds === null ? "none seen" : format.ago(now - e.last_progress_timestamp_seconds))],
@@ -56,6 +60,9 @@ export const OF_WINDOW = new Set([...RATES, "Prefix cache hits", "Drafts accepte
 
 /** Does an engine do nothing now? Its rates of the last minute would look like work. */
 export const isStill = (target, engine) => engine?.state === "stalled" || target.state === "down";
+
+/** Is a chart's newest value that of an engine that worked? A dead one goes on exporting what it had. */
+export const isOld = (target, engine) => ({ windowed, rate }) => (windowed ? isStill(target, engine) : !rate && target.state === "down");
 
 /** A target's row: totals of its engines, the fullest cache, the worst latency; null where no engine says. */
 export function summary(target) {

@@ -33,14 +33,15 @@ export class Storm {
     this.names = h("ul", { class: "storm-names" });
     this.runbook = runbookLink();
     setAttribute(this.runbook, "href", runbookOf(first));
-    const [step, restart] = [labelled("Do", "first-step"), labelled("Restart", "restart")];
+    const [cost, step, restart] = [labelled("Cost", "incident-cost"), labelled("Do", "first-step"), labelled("Restart", "restart")];
+    setText(cost.text, first.cost);
     setText(step.text, first.first_step);
     setText(restart.text, first.restart_outcome);
     const list = h("button", { type: "button", class: "act" }, "Filter the list");
     list.addEventListener("click", () => page.list.find(first.title));
     this.element = h("article", { class: "incident storm", "aria-labelledby": id, tabindex: "-1", "data-tone": tone, "data-severity": first.severity },
       h("header", {}, h("span", { class: "severity", title: meaning }, icon(sign), word), this.title, h("p", { class: "incident-where" }, this.count), h("p", { class: "incident-time" }, this.age, this.since)),
-      h("div", { class: "incident-body" }, this.summary, step.element, restart.element, this.names,
+      h("div", { class: "incident-body" }, this.summary, cost.element, step.element, restart.element, this.names,
         h("footer", {}, list, h("p", { class: "runbook" }, this.runbook))));
   }
 

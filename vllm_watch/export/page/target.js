@@ -10,7 +10,7 @@ import { Links } from "./links.js";
 import { history } from "./live.js";
 import { Recording } from "./recording.js";
 import { Plan, planFacts } from "./restart.js";
-import { isStill, modelOf, summary } from "./signals.js";
+import { isOld, isStill, modelOf, summary } from "./signals.js";
 import { Witnesses } from "./witnesses.js";
 import { isRecovering, markOf, OUTCOMES, shownState, standingOf, stateOf, toneOf } from "./words.js";
 
@@ -175,7 +175,7 @@ export class Target {
     this.drawFlags();
     setText(this.sentence, state === "stale" ? `No news for ${format.age(now - data.signals.t)}; it was ${data.state}: ${data.state_text}` : format.brief(data.state_text));
     setText(this.model, modelOf(data) === this.name ? "" : modelOf(data));
-    const sums = summary(data);
+    const sums = state === "stale" ? {} : summary(data); // what it had then does not hold now
     setText(this.numbers.generation, format.rate("tok/s")(sums.generation));
     setText(this.numbers.running, format.count(sums.running));
     setText(this.numbers.waiting, format.count(sums.waiting));
@@ -196,10 +196,10 @@ export class Target {
   }
 
   /** What its charts show: the time that they end at, their span, how far apart points lie, what values are taken over. */
-  view(now) {
+  view(now, label) {
     const zoom = this.page.spans.zoomOf(this.name);
     const shown = zoom === null ? { t: this.end(now), span: this.page.span } : { t: zoom.to, span: zoom.to - zoom.from, frozen: true };
-    return { ...shown, ring: this.page.span, interval: this.interval(), windowSeconds: this.page.watcher.window_seconds, pinned: this.page.spans.pinnedOf(this.name) };
+    return { ...shown, old: isOld(this.data, this.data.signals?.engines[label]), ring: this.page.span, interval: this.interval(), windowSeconds: this.page.watcher.window_seconds, pinned: this.page.spans.pinnedOf(this.name) };
   }
 
   marksNow() {
@@ -273,7 +273,7 @@ class Body {
     const { signals } = data;
     this.day.draw(day);
     setText(this.uptime, uptimeOf(this.row.uptime));
-    this.callout.hidden = !signals?.why_not;
+    this.callout.hidden = !signals?.why_not || data.state_text.startsWith(signals.why_not); // its row says it
     setText(this.callout, signals?.why_not ?? "");
     this.drawCases(now);
     this.drawBlind(data);
@@ -309,7 +309,7 @@ class Body {
     const marks = row.marksNow();
     keyed(this.engineList, labels, (label) => label, (label) => new Engine(label, (t) => row.page.spans.pin(row.name, t), (from, to) => row.page.spans.zoom(row.name, from, to)),
       (engine, label) => engine.draw(signals?.engines[label] ?? null, lines?.get(label) ?? null, {
-        ...row.view(now), now, still: isStill(row.data, signals?.engines[label]), alone: labels.length === 1,
+        ...row.view(now, label), now, still: isStill(row.data, signals?.engines[label]), alone: labels.length === 1,
         marks: marks.filter((mark) => mark.engine === null || mark.engine === label) }));
   }
 
@@ -371,7 +371,7 @@ function identityOf(data, now) {
   if (!signals) return rows;
   return [...rows,
     ["/health", signals.health_status === null ? format.UNKNOWN : `HTTP ${signals.health_status}`],
-    ["Process uptime", signals.process_start_time === null ? format.UNKNOWN : format.age(now - signals.process_start_time)],
+    ["Process uptime", !signals.up || signals.process_start_time === null ? format.UNKNOWN : format.age(now - signals.process_start_time)],
     ["Open file descriptors", format.count(signals.process_open_fds)],
     ...(signals.unknown_families.length ? [["Unknown metrics", signals.unknown_families.join(", ")]] : []),
   ];

@@ -24,7 +24,8 @@ const isCritical = ({ row, incident }) => row.tone() === "bad" || incident?.seve
 const summaries = (incidents) => incidents.map(({ summary }) => summary);
 const one = (text) => ({ count: 1, text });
 const capital = (text) => (/^(a|the|an) /.test(text) ? `${text.charAt(0).toUpperCase()}${text.slice(1)}` : text);
-const withoutStop = (text) => format.brief(text.replace(/\.$/, ""));
+/** Without what only its card needs: PIDs and UUIDs in brackets, and the full stop. */
+const withoutStop = (text) => format.brief(text.replace(/ \([^()]*\)/g, "").replace(/\.$/, ""));
 
 /** One sentence for each row; a storm of one trouble is one sentence, and comes first. */
 function grouped(bad) {
@@ -47,7 +48,7 @@ function also(others) {
 
 /** How many need attention in all. */
 function total(rows, bad, own, gpus) {
-  const all = [bad.length && `${bad.length} of ${rows.length} targets`, gpus.length && "a GPU", own.length && "the watcher"].filter(Boolean);
+  const all = [bad.length && (rows.length === 1 ? "the target" : `${bad.length} of ${rows.length} targets`), gpus.length && "a GPU", own.length && "the watcher"].filter(Boolean);
   if (rows.length === 1 && all.length === 1) return "";
   const text = all.length === 3 ? `${all[0]}, ${all[1]} and ${all[2]}` : all.join(" and ");
   return capital(`${text} ${all.length === 1 && bad.length < 2 ? "needs" : "need"} attention.`);

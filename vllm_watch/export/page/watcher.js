@@ -35,8 +35,12 @@ function factsOf(watcher, rows, silence, skew, now) {
   ];
 }
 
-/** In which modes restarts are. */
-const modesOf = (rows) => [...new Set(rows.map(({ data }) => data.restart?.mode ?? "off"))].sort().map((mode) => `mode ${mode}`).join(", ");
+/** How many targets are in which mode of restarts. */
+function modesOf(rows) {
+  const modes = rows.map(({ data }) => data.restart?.mode ?? "off");
+  const told = [...new Set(modes)].sort();
+  return told.length === 1 ? `mode ${told[0]}` : told.map((mode) => `${mode}: ${modes.filter((each) => each === mode).length}`).join(" · ");
+}
 
 /** On which target, or on how many, which detectors are blind. */
 function blindness(rows) {
@@ -89,12 +93,12 @@ export class Watcher {
     return { element: h("li", {}, sign, text, test), sign, text, test, shown: {} };
   }
 
-  draw({ watcher, rows, silence, skew, own, now }) {
+  draw({ watcher, rows, lost, silence, skew, own, now }) {
     this.section.hidden = !watcher;
     if (!watcher) return;
-    const wrong = [...own, ...troubles(watcher)];
-    setAttribute(this.card, "data-tone", wrong.length ? "bad" : "good");
-    setText(this.text, `vllm-watch ${watcher.version} ${wrong.length ? "needs attention." : watcher.not_ready ? `is not ready: ${watcher.not_ready}.` : "is healthy."}`);
+    const wrong = lost ? [] : [...own, ...troubles(watcher)];
+    setAttribute(this.card, "data-tone", wrong.length || lost ? "bad" : "good");
+    setText(this.text, `vllm-watch ${watcher.version} ${lost ? "does not answer." : wrong.length ? "needs attention." : watcher.not_ready ? `is not ready: ${watcher.not_ready}.` : "is healthy."}`);
     keyed(this.troubles, wrong, (text) => text, (text) => h("li", {}, text), () => undefined);
     facts(this.list, factsOf(watcher, rows, silence, skew, now));
     keyed(this.sinks, Object.entries(watcher.notifiers ?? {}), ([name]) => name, ([name]) => this.sink(name), ({ sign, text, test, shown }, [name, sink]) => {

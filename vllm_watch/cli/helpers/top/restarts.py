@@ -55,7 +55,7 @@ def _until(said: str, t: float | None) -> str:
 
 def _past(attempt: AttemptShown, t: float) -> str:
     if attempt.state == "dry_run":
-        return "Observe mode: vllm-watch will not restart it; vllm-watch restart does."
+        return "A restart was advised and left to you (observe mode)."
     ended_t, payoff = attempt.ended_timestamp_seconds, attempt.payoff_ratio
     when = "" if ended_t is None else f", {text.age(max(0.0, t - ended_t))} ago,"
     why = f" ({attempt.text})" if attempt.text else ""
