@@ -85,7 +85,7 @@ def main() -> int:
         *(row(f"every {s:g} s", days[s]) for s in INTERVALS),
         *(row(f"the demo, every {s:g} s", [shown[s]]) for s in INTERVALS),
         "",
-        "Lines would also list late pages (more than 10 s and two scrapes after a fault's end), and restart advice or open pages while healthy.",
+        "There were no late pages (more than 10 s and two scrapes after a fault's end), and no restart advice or open pages while healthy; the lines above would list them.",
         f"On the same days the other rules {rules_of_today(days)}.",
     ]
     print("\n".join(lines))

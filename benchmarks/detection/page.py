@@ -45,7 +45,7 @@ _HEAD = """\
 
 <!-- Made by benchmarks/bench_detection.py --page from benchmarks/detection/. Do not edit. -->
 
-Compare our detectors with common alert rules, on the same labelled recordings and with the same scoring. `make bench-detection` writes this page
+This page compares our detectors with common alert rules, on the same labelled recordings and with the same scoring. `make bench-detection` writes this page
 (`make bench` does a third of the runs). `python benchmarks/bench_detection.py DIR` scores your own
 (`NAME.jsonl.gz` from `vllm-watch record`, with its `NAME.truth.json`); `--write DIR` writes examples.
 
@@ -60,7 +60,7 @@ _RULES = """\
 - **Seconds to detection** count from when users are affected.
 - **Restart advice right**: a restart was advised if it cures the fault, and only then.
 
-Each other rule is combined with two more: no answer for 60 s, and no token for five minutes while requests run.
+Every rule but ours also gets two more conditions: no answer for 60 s, and no token for five minutes while requests run.
 
 ## Limits
 

@@ -162,5 +162,5 @@ def test_page_says_every_key_of_a_message():
 
     batch = Batch(items=(Item(phase="opened", alert=incident()),))
     payload = message("k", batch, Links(), dropped=0, t=1.0).payload
-    table = PAGE.partition("| key | is |")[2].partition("```python")[0]
+    table = PAGE.partition("| key | value |")[2].partition("```python")[0]
     assert {*payload, *payload["items"][0]} <= set(re.findall(r"`(\w+)`", table))

@@ -354,7 +354,7 @@ def test_a_dry_run_is_told_beside_its_own_incident():
     dry = replace(ATTEMPT, state="dry_run", incident_id="i-1")
     plan, helped = RestartPlan(mode="observe", hook="c", last=dry), replace(dry, state="helped")
     (said,) = top_restarts.lines(plan, NOON, "i-1")
-    assert said.startswith("Observe mode: vllm-watch will not restart it")
+    assert said == "A restart was advised and left to you (observe mode)."
     assert top_restarts.lines(plan, NOON) == [said]
     assert top_restarts.lines(plan, NOON, "i-2") == top_restarts.lines(plan, NOON, "") == []
     assert top_restarts.lines(replace(plan, last=helped), NOON, "i-2") != []
