@@ -30,6 +30,8 @@ COUNTER_EXAMPLES: dict[str, str] = {
     "unknown/does not exist": "LoRA adapter `sql` does not exist.",
     "unknown/m vllm.": "CMD: python3 -m vllm.entrypoints.openai.api_server",
     "unknown/tool choice requires": '"auto" tool choice has been enabled please note that the parallel_tool_calls client option will be ignored.',
+    "xid_or_gpu_lost/device critical error": "habanalabs hl2: no device critical error since the last reset",
+    "xid_or_gpu_lost/.cu:": "/build/kernels.cu:88: run: block: [0,0,0], thread: [0,0,0] Assertion `x == y` failed.",
     "xid_or_gpu_lost/Engine reset: engine_class": "xe 0000:03:00.0: [drm] GT0: engine_class=ccs is ready",
     "cpu_ram_oom_killed/ray-oom-prevention": "see https://docs.ray.io/en/latest/ray-core/scheduling/resources.html",
     "disk_full/low on resource: ": "The node was low on resource: pids",

@@ -119,6 +119,22 @@ CASES = {
         '(EngineCore pid=4) ERROR 04-04 02:11:09 [core.py:866]   File "/app/.venv/lib/python3.11/site-packages/vllm_plugin/utils.py", line 205, in mesh\n(EngineCore pid=4) ERROR 04-04 02:11:09 [core.py:866] LookupError: no mesh',
         "unknown", "It comes from mesh (vllm_plugin/utils.py)", "CUDA",
     ),
+    "a critical error at the end is not health": (
+        UP + STATS.format(39, "12.5") + "tpu_driver: unrecoverable error on chip 3, killing process\n",
+        "unknown", "a critical error was reported right before the log ends", "nothing failed",
+    ),
+    "a critical error before answers is not the end": (
+        UP + "tpu_driver: unrecoverable error on chip 3, killing process\n" + STATS.format(39, "12.5"),
+        "healthy", "nothing failed", "critical",
+    ),
+    "a Gaudi that failed is no NVIDIA GPU": (
+        UP + STATS.format(39, "12.5") + "Synapse detected a device critical error that requires a restart. Killing process in 5 seconds (hl: 1) 19:39:11 [No progress error]\n",
+        "xid_or_gpu_lost", "critical error of the device", "xid",
+    ),
+    "an index that is out of range is no broken GPU": (
+        UP + STATS.format(39, "12.5") + "/pytorch/aten/src/ATen/native/cuda/Indexing.cu:1289: indexSelectLargeIndex: block: [7,0,0], thread: [3,0,0] Assertion `srcIndex < srcSelectDimSize` failed.\n(EngineCore pid=4) ERROR 06-22 19:40:00 [core.py:9] torch.AcceleratorError: CUDA error: device-side assert triggered\n",
+        "xid_or_gpu_lost", "index that is out of range", "xid",
+    ),
     "minutes without a token are not health": (
         UP + STATS.format(39, "12.5") + "".join(STATS.format(each, "0.0") for each in (40, 41)) + STATS.format(41, "0.0"),
         "unknown", "no tokens", "nothing failed",

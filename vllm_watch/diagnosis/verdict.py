@@ -3,7 +3,7 @@
 import re
 from dataclasses import replace
 
-from vllm_watch.diagnosis import others, phases, stillness
+from vllm_watch.diagnosis import lines, noise, others, phases, stillness
 from vllm_watch.diagnosis.catalogue import FAILURES
 from vllm_watch.diagnosis.families import memory, model, parallel, serving, unclassified
 from vllm_watch.diagnosis.finding import Finding
@@ -48,6 +48,10 @@ _ERROR = re.compile(r"\bERROR\b|\bCRITICAL\b|\b\w*(?:Error|Exception)\b")
 
 _REFUSED = re.compile(rb'"POST [^"]{1,300}" (4\d\d)\b')
 _REFUSALS = {"401": " (no API key, or another than the server's)", "404": " (a path or a model name that is not served)"}  # fmt: skip
+
+_CRITICAL = re.compile(
+    r"(?i)\b(?:critical|fatal|unrecoverable) (?:\w{1,20} )?(?:error|failure|exception)\b|\bkilling (?:this |the )?process\b|\bFATAL\b(?=[ :\]])"
+)
 
 _STALLS = 3
 """One report of a silent worker is normal during a start."""
@@ -255,6 +259,8 @@ def _quiet(scanner: Scanner, life: Life) -> Diagnosis:
         found = _silence(scanner, life, ready=ready) or (None if ready else _cut_short(life))
         if found is not None:
             return found
+    if ready and not life.asked_to_stop and (critical := _critical_at_the_end(scanner)) is not None:
+        return _ended_critically(life, critical)
     waits = not ready and b"Waiting for" in (scanner.last[-1] if scanner.last else b"")
     harmless = life.lived_with or (None if ready or waits or life.asked_to_stop else life.warned)
     if harmless is not None:
@@ -264,9 +270,68 @@ def _quiet(scanner: Scanner, life: Life) -> Diagnosis:
     if scanner.reports.idle >= stillness.IDLE_REPORTS_MIN:
         said = f"It came up, and its last {scanner.reports.idle} reports have running requests and no tokens: one very long prompt, or a hang."
         return Diagnosis(failure=UNKNOWN, confidence=_UNKNOWN_CONFIDENCE, sentence="no error in this log, and no tokens at its end", explanation=said, facts=facts, ready=life.ready)  # fmt: skip
+    if not life.asked_to_stop and (queue := stillness.of_queue(scanner.reports)) is not None:
+        return _queue(life, queue)
     text = "It came up and answered requests." if life.serving else "It came up."
+    if life.asked_to_stop:
+        return _stopped(life, text)
     text += _refusals(scanner)
     return Diagnosis(failure=HEALTHY, confidence=0.9, sentence="nothing failed", explanation=text, facts=facts, ready=life.ready)  # fmt: skip
+
+
+def _critical_at_the_end(scanner: Scanner) -> tuple[int, str] | None:
+    """Return the first critical error among the last lines, if no answer came after it."""
+    found = None
+    for back, raw in enumerate(reversed(scanner.last)):
+        text = lines.clean(raw)
+        if stillness.SERVED.search(text):
+            break
+        at = _CRITICAL.search(text)
+        harmless = any(each in text for each in (*noise.HARMLESS, *noise.USERS_TEXT))
+        if at is not None and not harmless and not lines.is_quiet(text, at.start()):
+            found = scanner.lines - back, lines.shown(text, at.start())
+    return found
+
+
+def _ended_critically(life: Life, line: tuple[int, str]) -> Diagnosis:
+    text = "It came up, and no line after this one shows an answer. No rule knows this error."
+    return Diagnosis(
+        failure=UNKNOWN,
+        confidence=_UNKNOWN_CONFIDENCE,
+        sentence="a critical error was reported right before the log ends",
+        root_cause_line=line[1],
+        line_number=line[0],
+        explanation=text,
+        fixes=(
+            Fix(
+                "see whether the process still runs, and the driver's own report",
+                "dmesg -T | tail -50",
+            ),
+        ),
+        facts=life.facts.complete(),
+        ready=life.ready,
+    )
+
+
+def _queue(life: Life, found: Silence) -> Diagnosis:
+    text = f"{found.running} requests are running and {found.waiting} waiting in the last report, and none was admitted since {found.since} ({(found.seconds or 0) / 60:.0f} minutes). The engine works, and this log does not show why they wait: long answers may hold all places or the KV cache."  # fmt: skip
+    return Diagnosis(
+        failure=UNKNOWN,
+        confidence=_UNKNOWN_CONFIDENCE,
+        sentence="no error in this log, but requests wait and none is admitted",
+        root_cause_line=found.line,
+        line_number=found.number,
+        explanation=text,
+        fixes=(Fix("see whether the running requests have a limit of tokens (max_tokens), and how many may run at once (--max-num-seqs)"), Fix("watch the queue and the KV cache", "curl -s http://HOST:8000/metrics | grep -E 'num_requests_|cache_usage'")),
+        facts=life.facts.complete(),
+        ready=life.ready,
+    )  # fmt: skip
+
+
+def _stopped(life: Life, text: str) -> Diagnosis:
+    text = f"{text} It was stopped on request (line {life.stopped})."
+    text += " The errors after it follow from the stop." if life.failed_after_stop else ""
+    return Diagnosis(failure=HEALTHY, confidence=0.9, sentence="nothing failed; it was stopped on request", explanation=text, facts=life.facts.complete(), ready=life.ready)  # fmt: skip
 
 
 def _refusals(scanner: Scanner) -> str:
