@@ -92,7 +92,8 @@ class Life:
             self.failed_after_stop = True
             return False
         kept = self.findings.setdefault(found.rule.failure, [])
-        if len(kept) >= FINDINGS_PER_CLASS_MAX:
+        full = len(kept) >= FINDINGS_PER_CLASS_MAX
+        if full and any(each.rule is found.rule for each in kept):
             return False
         self.serving = self.serving or "EngineCore encountered a fatal error" in found.line
         kept.append(found)

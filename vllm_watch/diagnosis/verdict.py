@@ -120,7 +120,7 @@ def _failed(life: Life, root: Finding, ratio: float = 1.0) -> Diagnosis:
         if slug == UNKNOWN or root.rule.rank is Rank.MESSAGE:
             return _unknown(life, root)
         confidence = _TRACEBACK_CONFIDENCE
-    if slug == parallel.SHM and (silent := _start_stalled(life)) is not None:
+    if slug == parallel.SHM and root.rule.quiet and (silent := _start_stalled(life)) is not None:
         return silent
     facts = life.facts.complete()
     phase, sentence = (life.phase or None), None

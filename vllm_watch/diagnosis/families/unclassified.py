@@ -15,6 +15,8 @@ RULES = (
     rule(UNKNOWN, "tool_parser.py", "tool call from response", pattern=r"tool_parser\.py:\d+\] (?:Error|Exception|Failed)|Error (?:in )?extracting tool call|Error parsing tool", rank=Rank.REQUEST, heals=True),
     rule(UNKNOWN, "gaierror", "Cannot assign requested address", pattern=r"\bgaierror: |Error: .{0,100}Cannot assign requested address", rank=Rank.GENERAL),
     rule(UNKNOWN, "ErrImagePull", "ImagePullBackOff", "Failed to pull image", "Insufficient nvidia.com/gpu", "Insufficient amd.com/gpu", "FailedMount", "command not found", pattern=r"ErrImagePull|ImagePullBackOff|Failed to pull image(?!.{0,300}no space left)|Insufficient (?:nvidia|amd)\.com/gpu|\bFailedMount\b|\bvllm: command not found", rank=Rank.GENERAL, quiet=True),
+    rule(UNKNOWN, "invalid runtime name", pattern=r"[Ee]rror response from daemon: .{0,80}invalid runtime name", rank=Rank.GENERAL),
+    rule(UNKNOWN, "RESOURCE_EXHAUSTED: ", pattern=r"RESOURCE_EXHAUSTED: .{0,300}Attempting to (?:reserve|allocate)", rank=Rank.GENERAL),
     rule(UNKNOWN, "Worker failed with error", rank=Rank.SYMPTOM),
     rule(UNKNOWN, "kernel errors might be asynchronously reported", rank=Rank.SYMPTOM),
     rule(UNKNOWN, '" 500', pattern=r'"(?:POST|GET) [^"]{1,300}" 500\b', rank=Rank.REQUEST, quiet=True, heals=True),
@@ -49,9 +51,15 @@ MEANINGS = (
         cures=(cure("send text only, or serve a model that reads them", None, when(r"multimodal")),),
     ),
     Variant(
-        when=when(r"Attempted to assign .{0,60}multimodal tokens|Mismatch in `\w{1,40}` token count|Failed to apply \w{1,60}Processor|(?:image|video|audio|multimodal)s? (?:tokens|placeholders?)\b.{0,80}(?:do(?:es)? not match|mismatch|found)"),
+        when=when(r"Attempted to assign .{0,60}multimodal tokens"),
+        sentence="a request has another number of placeholders for images, video or sound in its prompt than of embeddings",
+        why="The message has both numbers. Either the prompt or the chat template adds a placeholder of its own, or the processor and the model's code are of different versions.",
+        cures=(cure("see whether the client's text itself has such a token (<image>, <|image_pad|> or the like), and leave it out", None, when(r"multimodal tokens")), cure("see whether the versions of vLLM and Transformers are those that the model's page asks for", "python -m pip show vllm transformers")),
+    ),
+    Variant(
+        when=when(r"Mismatch in `\w{1,40}` token count|Failed to apply \w{1,60}Processor|(?:image|video|audio|multimodal)s? (?:tokens|placeholders?)\b.{0,80}(?:do(?:es)? not match|mismatch|found)"),
         sentence="the images, video or sound of a request could not be turned into tokens",
-        why="The model's processor failed on this input, or cut its tokens off; only this request fails, unless the log shows that it came while the server started.",
+        why="The model's processor failed on this input, or cut its tokens off.",
         cures=(cure("send fewer or smaller ones, or limit their size", "--mm-processor-kwargs '{\"max_pixels\": N}'", when(r"token count|tokens")), cure("see whether the versions of vLLM and Transformers are those that the model's page asks for", "python -m pip show vllm transformers")),
     ),
     Variant(
@@ -106,6 +114,12 @@ MEANINGS = (
         sentence="the shell does not find vllm",
         why="It is not installed, or the environment that has it is not active.",
         cures=(cure("see which Python has it", "which -a python python3; python -m pip show vllm"),),
+    ),
+    Variant(
+        when=when(r"invalid runtime name"),
+        sentence="Docker does not know the runtime that was named, so the container was not started",
+        why="The runtime nvidia comes with NVIDIA's container toolkit, and Docker must be configured for it; vLLM did not run.",
+        cures=(cure("see the runtimes that Docker knows", "docker info | grep -i runtime"), cure("install the toolkit, and configure Docker for it", "sudo nvidia-ctk runtime configure --runtime=docker && sudo systemctl restart docker", when(r"name: nvidia"))),
     ),
     Variant(
         when=when(r"OCI runtime create failed|executable file not found"),
@@ -189,10 +203,10 @@ MEANINGS = (
         ),
     ),
     Variant(
-        when=when(r"(?:HBM|RESOURCE_EXHAUSTED).{0,300}(?:HBM|device buffer)"),
+        when=when(r"(?:HBM|RESOURCE_EXHAUSTED).{0,300}(?:HBM|device buffer|Attempting to (?:reserve|allocate))"),
         sentence="the TPU's memory (HBM) ran out",
-        why="Weights, KV cache and the largest step share it.",
-        cures=(cure("spread the model over more chips, or allow shorter requests", "--tensor-parallel-size N   (or a smaller --max-model-len)", when(r"HBM|device buffer")),),
+        why="Weights, KV cache, the compiled programs and the largest step share it.",
+        cures=(cure("leave more of it to programs", "a smaller --gpu-memory-utilization", when(r"loading program")), cure("spread the model over more chips, or allow shorter requests", "--tensor-parallel-size N   (or a smaller --max-model-len)", when(r"HBM|device buffer|Attempting")),),
     ),
     Variant(
         when=when(r"(?i)(?:/dev/(?:vfio|accel)\S*|TPU).{0,120}(?:resource busy|already in use)"),
@@ -364,7 +378,8 @@ AREAS = tuple((re.compile(pattern), words) for pattern, words in (
     (r"tool_parser|reasoning_parser|/reasoning/", "the parser of tool calls or reasoning"),
     (r"layers/quantization|compressed_tensors", "the quantization"),
     (r"fused_moe|deep_ep|all2all", "the mixture of experts"),
-    (r"/attention/|flash_attn|flashinfer", "attention"),
+    (r"/sample/|flashinfer/sampling", "the choice of the next token (sampling)"),
+    (r"/attention/|flash_attn|backends/flashinfer|flashinfer/(?:attention|decode|prefill|mla|cascade)", "attention"),
     (r"/vllm/compilation|torch/_(?:inductor|dynamo)", "torch.compile"),
     (r"model_loader|weight_utils", "the loading of weights"),
     (r"model_executor/models", "this model's implementation"),
