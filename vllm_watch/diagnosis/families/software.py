@@ -169,7 +169,7 @@ FAILURES = (
             ),
             Variant(
                 when=when(r"infer device type", facts=("missing_library",)),
-                sentence="vLLM found no device, and a library that this build of it needs is missing (missing_library in the facts)",
+                sentence="no device was found, and a library that this build of vLLM needs is missing (missing_library in the facts)",
                 why="Most often the installed vLLM is a build for another platform or version than this machine has: libcudart.so.N is of CUDA N, and an AMD or Intel GPU needs a build of its own.",
                 cures=(
                     cure("compare it with the GPU here, and with the PyTorch that is installed", "python -c 'import torch; print(torch.__version__, torch.version.cuda, torch.version.hip)'; lspci | grep -i -E 'nvidia|amd|intel'"),
