@@ -10,7 +10,7 @@ from vllm_watch.diagnosis.stillness import Silence
 
 UNKNOWN_CONFIDENCE = 0.3
 
-_REFUSED = re.compile(rb'"POST [^"]{1,300}" (4\d\d)\b')
+_REFUSED = re.compile(r'"POST [^"]{1,300}" (4\d\d)\b')
 _REFUSALS = {"401": " (no API key, or another than the server's)", "404": " (a path or a model name that is not served)"}  # fmt: skip
 
 _CRITICAL = re.compile(
@@ -20,8 +20,8 @@ _CRITICAL = re.compile(
 
 def refusals(scanner: Scanner) -> str:
     """Name the status of refused requests among the last lines."""
-    found = (_REFUSED.search(each) for each in reversed(scanner.last))
-    code = next((each[1].decode() for each in found if each), None)
+    found = (_REFUSED.search(lines.clean(each)) for each in reversed(scanner.last))
+    code = next((each[1] for each in found if each), None)
     return "" if code is None else f" Requests among the last lines were refused with {code}{_REFUSALS.get(code, '')}; the client's answer has the reason."  # fmt: skip
 
 
