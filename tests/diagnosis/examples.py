@@ -134,6 +134,7 @@ FIRST: dict[str, tuple[str, ...]] = {
         "RuntimeError: [/pytorch/third_party/gloo/gloo/transport/tcp/unbound_buffer.cc:81] Timed out waiting 1800000ms for recv operation to complete",
     ),
     "nccl_init_failure": (
+        "host:17:19 [0] misc/ibvwrap.cc:206 NCCL WARN Call to ibv_modify_qp failed with error No such device errno 19",
         "nvshmem_init failed: modules/transport/ibgda/ibgda.cpp: NULL value get_device_list failed",  # vllm #28500
         "RuntimeError: DeepEP error: CPU recv timeout",  # deepseek-ai/DeepEP
         "oneCCL: ze_call.cpp:28 do_call: EXCEPTION: ze error at zeMemOpenIpcHandle,",  # vllm #41663
@@ -210,6 +211,7 @@ FIRST: dict[str, tuple[str, ...]] = {
         "RuntimeError: Failed to load the tokenizer. If the tokenizer is a custom tokenizer",
     ),
     "lora_mismatch": (
+        "RuntimeError: Loading lora /a/notes failed",
         "ValueError: LoRA rank 64 is greater than max_lora_rank 16.",
         "ValueError: MiniMaxM2ForCausalLM does not support LoRA yet.",
         "ValueError: While loading /l, expected target modules in ['q_proj'] but received ['qkv_proj']. Please verify that the loaded LoRA module is correct",
@@ -282,6 +284,8 @@ FIRST: dict[str, tuple[str, ...]] = {
         "RuntimeError: vLLM failed to load it: a previous compilation failed, leading to a corrupted compilation artifact.",
     ),
     "xid_or_gpu_lost": (
+        "Synapse detected a device critical error that requires a restart. Killing process in 5 seconds (hl: 2) 09:11:31 [No progress error]",
+        "/pytorch/aten/src/ATen/native/cuda/Indexing.cu:1289: indexSelectLargeIndex: block: [7,0,0], thread: [3,0,0] Assertion `srcIndex < srcSelectDimSize` failed.",
         "xe 0000:03:00.0: [drm] GT0: Engine reset: engine_class=ccs, logical_mask: 0x1, guc_id=24",  # Intel xe
         "i915 0000:00:02.0: [drm] GPU HANG: ecode 12:1:84dffffb, in python3 [4242]",  # Intel i915
         "Memory critical error by agent node-0 (Agent handle: 0x55d0c0) on address 0x7f5e00000000. Reason: Memory in use.",

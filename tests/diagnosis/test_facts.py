@@ -6,6 +6,11 @@ from tests.diagnosis.whole_log import diagnose
 from vllm_watch.diagnosis.report import FACTS, to_json
 
 LOGS = {
+    "a CPU, and a build that does not fit": (
+        "INFO 06-08 09:01:02 [cpu_worker.py:118] OMP threads binding of Process 2288: 0-95\n"
+        "WARNING 11-20 18:31:55 [_custom_ops.py:20] Failed to import from vllm._C with ImportError('libcudart.so.13: cannot open shared object file: No such file or directory')\n",
+        {"device": "cpu", "missing_library": "libcudart.so.13"},
+    ),
     "0.2": (
         "INFO 01-21 01:28:30 llm_engine.py:70] Initializing an LLM engine with config: model='a/b', tokenizer='a/b', dtype=torch.bfloat16, max_seq_len=32768, tensor_parallel_size=2, quantization=None, seed=0)\n"
         "INFO 01-21 01:28:57 llm_engine.py:275] # GPU blocks: 10974, # CPU blocks: 4096\n",

@@ -119,6 +119,54 @@ CASES = {
         '(EngineCore pid=4) ERROR 04-04 02:11:09 [core.py:866]   File "/app/.venv/lib/python3.11/site-packages/vllm_plugin/utils.py", line 205, in mesh\n(EngineCore pid=4) ERROR 04-04 02:11:09 [core.py:866] LookupError: no mesh',
         "unknown", "It comes from mesh (vllm_plugin/utils.py)", "CUDA",
     ),
+    "an adapter's error below the report": (
+        "ERROR 10-11 18:33:12 engine.py:157] RuntimeError('Error in model execution: Loading lora /a/notes failed')\nERROR 10-11 18:33:12 engine.py:157] Traceback (most recent call last):\nERROR 10-11 18:33:12 engine.py:157] ValueError: base_model.model.lm_head.weight is unsupported LoRA weight",
+        "lora_mismatch", "no LoRA matrices", "stands",
+    ),
+    "a build for another platform is no missing GPU": (
+        "WARNING 11-20 18:31:55 [_custom_ops.py:20] Failed to import from vllm._C with ImportError('libcudart.so.12: cannot open shared object file: No such file or directory')\nRuntimeError: Failed to infer device type",
+        "driver_cuda_mismatch", "build for another platform", "--gpus",
+    ),
+    "sampling is no attention": (
+        '(Worker pid=9) ERROR 09-26 11:20:11 [x.py:6]   File "/x/dist-packages/flashinfer/sampling.py", line 980, in top_k\n(Worker pid=9) ERROR 09-26 11:20:11 [x.py:6] ValueError: odd logits',
+        "unknown", "sampling", "attention",
+    ),
+    "a compiler that is missing is no missing model": (
+        "(Worker pid=9) ERROR 09-26 11:20:11 [x.py:6] FileNotFoundError: [Errno 2] No such file or directory: '/usr/bin/nvcc'",
+        "compile_failure", "no nvcc is found", "model",
+    ),
+    "a call that was given up is no wait, and a CPU has no Xid": (
+        "INFO 06-08 09:01:02 [cpu_worker.py:118] OMP threads binding of Process 2288: 0-95\n" + "(EngineCore pid=2) INFO 06-08 09:09:12 [shm_broadcast.py:698] No available shared memory broadcast block found in 60 seconds.\n" * 12 + "(EngineCore pid=2) ERROR 06-08 09:12:15 [core.py:1138] EngineCore encountered a fatal error.\n(EngineCore pid=2) ERROR 06-08 09:12:15 [core.py:1138] TimeoutError: RPC call to execute_model timed out.",
+        "shm_broadcast_hang", "did not answer a call", "xid",
+    ),
+    "an engine that died has not lost one request only": (
+        "ERROR 08-20 10:55:31 [core.py:515] EngineCore encountered a fatal error.\nERROR 08-20 10:55:31 [core.py:515] ValueError: Attempted to assign 40 = 40 multimodal tokens to 41 placeholders",
+        "unknown", "number of placeholders", "only this request",
+    ),
+    "NCCL's own log is on, and has the reason": (
+        "h:17:19 [0] NCCL INFO Connect res=0\nh:17:19 [0] misc/ibvwrap.cc:206 NCCL WARN Call to ibv_modify_qp failed with error No such device errno 19\nh:17:19 [0] NCCL INFO transport/net_ib.cc:937 -> 2\nERROR 03-23 23:10:38 [engine.py:448] RuntimeError: NCCL error: unhandled system error (run with NCCL_DEBUG=INFO for details)",
+        "nccl_init_failure", "RDMA network", "NCCL_DEBUG",
+    ),
+    "a TPU's memory is not a GPU's": (
+        "RESOURCE_EXHAUSTED: Error loading program 'jit_step': Attempting to reserve 3.02G at the bottom of memory. That was not possible.",
+        "unknown", "a smaller --gpu-memory-utilization", "nvidia",
+    ),
+    "a critical error at the end is not health": (
+        UP + STATS.format(39, "12.5") + "tpu_driver: unrecoverable error on chip 3, killing process\n",
+        "unknown", "a critical error was reported right before the log ends", "nothing failed",
+    ),
+    "a critical error before answers is not the end": (
+        UP + "tpu_driver: unrecoverable error on chip 3, killing process\n" + STATS.format(39, "12.5"),
+        "healthy", "nothing failed", "critical",
+    ),
+    "a Gaudi that failed is no NVIDIA GPU": (
+        UP + STATS.format(39, "12.5") + "Synapse detected a device critical error that requires a restart. Killing process in 5 seconds (hl: 1) 19:39:11 [No progress error]\n",
+        "xid_or_gpu_lost", "critical error of the device", "xid",
+    ),
+    "an index that is out of range is no broken GPU": (
+        UP + STATS.format(39, "12.5") + "/pytorch/aten/src/ATen/native/cuda/Indexing.cu:1289: indexSelectLargeIndex: block: [7,0,0], thread: [3,0,0] Assertion `srcIndex < srcSelectDimSize` failed.\n(EngineCore pid=4) ERROR 06-22 19:40:00 [core.py:9] torch.AcceleratorError: CUDA error: device-side assert triggered\n",
+        "xid_or_gpu_lost", "index that is out of range", "xid",
+    ),
     "minutes without a token are not health": (
         UP + STATS.format(39, "12.5") + "".join(STATS.format(each, "0.0") for each in (40, 41)) + STATS.format(41, "0.0"),
         "unknown", "no tokens", "nothing failed",

@@ -15,6 +15,8 @@ EXAMPLES: dict[str, str] = {
     'a request has more images, videos or sounds than this server allows': 'ValueError: At most 1 image(s) may be provided in one prompt.',
     'a request has images, video or sound, and this model reads only text': 'ValueError: /models/x is not a multimodal model',
     'the images, video or sound of a request could not be turned into tokens': "(APIServer pid=1) ERROR 09-01 10:10:10 [serving.py:311] ValueError: Failed to apply Qwen2VLProcessor on data={'text': '...', 'images': [...]} with kwargs={}",
+    'a request has another number of placeholders for images, video or sound in its prompt than of embeddings': 'ERROR 08-01 10:00:00 [core.py:515] ValueError: Attempted to assign 120 = 120 multimodal tokens to 121 placeholders',
+    'Docker does not know the runtime that was named, so the container was not started': 'docker: Error response from daemon: unknown or invalid runtime name: nvidia.',
     "the model's output could not be read as a tool call": '(APIServer pid=1) ERROR 09-01 10:10:10 [hermes_tool_parser.py:120] Error in extracting tool call from response.',
     'a host name could not be resolved': 'httpx.ConnectError: [Errno -3] Temporary failure in name resolution',
     'an address was named that this host (or container) does not have': 'OSError: [Errno 99] Cannot assign requested address',

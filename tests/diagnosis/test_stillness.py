@@ -32,6 +32,9 @@ STORIES = {
     "nothing is scheduled": (WORKS + "".join(report(f"10:0{n // 6}:{n % 6}5", 0.0, 0.0, 0, 3) for n in range(15)), "engine_hang"),
     "idle": (WORKS + report("10:00:10", 0.0, 1.0, 0) + PROBE * 400 + LATER.format("59"), "healthy"),
     "slow": ((report("22:54:32", 0.0, 5.4, 1, 14) + PROBE * 2) * 5 + PROBE * 8, "healthy"),  # llm-scaler #391
+    "a queue that stands still": (WORKS + "".join(report(f"10:{n}:00", 0.0, 5.4, 1, 14) for n in range(10, 60, 10)), "unknown"),
+    "a queue of some minutes": (WORKS + "".join(report(f"10:0{n}:00", 0.0, 5.4, 1, 14) for n in range(2, 9)), "healthy"),
+    "a queue that moves": (WORKS + "".join(report(f"10:{n}:00", float(n == 30), 5.4, 1, 14) for n in range(25, 40)), "healthy"),
     "the log ends while it works": (WORKS, "healthy"),
     "one report of nothing": (HUNG, "healthy"),
     "it was asked to stop": (HUNG + STOP + LATER.format("09"), "healthy"),
@@ -74,3 +77,22 @@ def test_a_start_that_was_stopped_from_outside():
     found = diagnose((STARTED + LOADED + STOP).encode())
     assert (found.failure, found.found) == ("unknown", False)
     assert "stopped from outside before it came up" in found.explanation
+
+
+def test_a_queue_that_stands_still_is_shown_with_its_numbers():
+    """The engine makes tokens for one request, and admits none of the others."""
+    log = WORKS + "".join(report(f"10:{n}:00", 0.0, 5.4, 1, 14) for n in range(10, 60, 10))
+    found = diagnose(log.encode())
+    assert "1 requests are running and 14 waiting" in found.explanation
+    assert "(40 minutes)" in found.explanation
+    assert (found.found, found.fatal) == (True, False)
+
+
+def test_a_server_that_was_stopped():
+    """An error after the request to stop follows from it."""
+    failed = "(APIServer pid=1) ERROR 03-07 10:05:01 [async_llm.py:704] vllm.v1.engine.exceptions.EngineDeadError: EngineCore encountered an issue. See stack trace (above) for the root cause.\n"
+    for log, errors in ((WORKS + STOP, False), (WORKS + STOP + failed, True)):
+        found = diagnose(log.encode())
+        assert (found.failure, found.found) == ("healthy", False)
+        assert "It was stopped on request (line 3)." in found.explanation
+        assert ("follow from the stop" in found.explanation) == errors

@@ -83,6 +83,10 @@ def root(findings: list[Finding]) -> Finding | None:
         return None
     same = [each for each in findings if each.says_more_than(first)]
     best = min(same, key=lambda each: (each.rule.rank, each.number, each.at), default=first)
+    if (
+        best.rule.quiet and best.rule.rank is Rank.SYMPTOM
+    ):  # a warning; the error that it ended in explains more
+        return next((each for each in findings if each.rule.failure == best.rule.failure and each.rule.rank is Rank.SYMPTOM and not each.rule.quiet and not each.rule.heals), best)  # fmt: skip
     if best.line.endswith("AssertionError"):  # it has no text, so an error before it explains more
         same = [each for each in findings if each.rule.rank is Rank.REQUEST and not each.rule.quiet and 0 < best.number - each.number <= OUTPUT_LINES]  # fmt: skip
         return same[0] if same else best

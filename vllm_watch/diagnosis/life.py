@@ -32,6 +32,8 @@ class Life:
     ready: bool = False
     serving: bool = False
     asked_to_stop: bool = False
+    stopped: int = 0  # the line that shows the request to stop
+    failed_after_stop: bool = False  # an error that the requested stop explains
     begun: bool = False  # its banner was read
     traced: tuple[int, str] | None = None  # the first line of a traceback
     warned: tuple[int, str] | None = None  # the first WARNING: line number, line
@@ -87,9 +89,11 @@ class Life:
         if self.asked_to_stop and (
             Rank.MESSAGE <= found.rule.rank <= Rank.DEATH or found.rule.failure == UNKNOWN
         ):
+            self.failed_after_stop = True
             return False
         kept = self.findings.setdefault(found.rule.failure, [])
-        if len(kept) >= FINDINGS_PER_CLASS_MAX:
+        full = len(kept) >= FINDINGS_PER_CLASS_MAX
+        if full and any(each.rule is found.rule for each in kept):
             return False
         self.serving = self.serving or "EngineCore encountered a fatal error" in found.line
         kept.append(found)

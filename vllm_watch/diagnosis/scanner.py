@@ -99,6 +99,7 @@ class Scanner:
         self.statistics: tuple[int, bytes] | None = None  # as in stillness.Reports
         self.idle_reports = 0
         self.idle_from = b""
+        self.queued_from = b""
         self.report_lines = 0
         self.last: deque[bytes] = deque(maxlen=_LAST_LINES)
         self._dull: set[bytes] = set()  # shapes
@@ -119,7 +120,7 @@ class Scanner:
     @property
     def reports(self) -> Reports:
         after = 0 if self.statistics is None else self.lines - self.statistics[0]
-        return Reports(self.statistics, self.idle_reports, self.idle_from, self.report_lines, after)
+        return Reports(self.statistics, self.idle_reports, self.idle_from, self.report_lines, after, self.queued_from)  # fmt: skip
 
     def feed(self, line: bytes) -> None:
         self.lines += 1
@@ -176,6 +177,10 @@ class Scanner:
         self.idle_reports = self.idle_reports + 1 if stillness.no_tokens(line) else 0
         if self.idle_reports <= 1:
             self.idle_from = self.statistics[1]
+        if not stillness.queued(line):
+            self.queued_from = b""
+        elif not self.queued_from:
+            self.queued_from = self.statistics[1]
 
     def _follow(self, line: bytes) -> None:
         text = lines.clean(line)
@@ -218,7 +223,7 @@ class Scanner:
         self._chains.clear()
         self._linked.clear()
         self._ignored.clear()
-        self.statistics, self.idle_reports = None, 0
+        self.statistics, self.idle_reports, self.queued_from = None, 0, b""
 
     def _find(self, text: str, interest: Interest) -> None:
         if _SOURCE.search(text):
@@ -287,6 +292,7 @@ class Scanner:
             life.phase = phases.SERVE  # it reports even without requests
         if "stop" in marks:
             life.asked_to_stop = True
+            life.stopped = life.stopped or self.lines
         if "end" in marks and life.ended is None and self.lines > 1:
             life.ended = self._line_before()
         if "warning" in marks and life.warned is None:

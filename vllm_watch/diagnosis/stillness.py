@@ -21,6 +21,9 @@ IDLE_REPORTS = 12
 
 _IDLE_SECONDS, IDLE_REPORTS_MIN = 120.0, 3
 
+QUEUED_SECONDS = 600.0
+"""Long answers may hold all places for minutes."""
+
 REPORTS = 6
 """Access log lines have no time: this many times the lines between two reports take a minute."""
 
@@ -31,7 +34,7 @@ _TIME = re.compile(
     r"\b(\d\d)-(\d\d) (\d\d):(\d\d):(\d\d)\b|\b\d{4}-(\d\d)-(\d\d)[T ](\d\d):(\d\d):(\d\d)"
 )
 _COUNTS = re.compile(r"Running: (\d{1,6}) reqs.{0,80}?(?:Waiting|Pending): (\d{1,6}) reqs")
-_SERVED = re.compile(r'"POST /\S+ HTTP/[\d.]+" 200|generation throughput')
+SERVED = re.compile(r'"POST /\S+ HTTP/[\d.]+" 200|generation throughput')
 _DAY, _MONTH_DAYS = 86_400, 31
 
 
@@ -44,6 +47,9 @@ class Reports:
     idle_from: bytes  # the first of them
     lines: int  # most lines from one report to the next
     after: int  # lines since the last report
+    queued_from: bytes = (
+        b""  # the first of the latest consecutive reports of a queue that stands still
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +71,28 @@ def no_tokens(line: bytes) -> bool:
         return False
     counts = _COUNTS.search(lines.clean(line))
     return counts is not None and counts[1] + counts[2] != "00"
+
+
+def queued(line: bytes) -> bool:
+    """Return True if the statistics show waiting requests, and none that was admitted."""
+    if b"prompt throughput: 0.0 " not in line:
+        return False
+    counts = _COUNTS.search(lines.clean(line))
+    return counts is not None and counts[2] != "0"
+
+
+def of_queue(reports: Reports) -> Silence | None:
+    """Return the last report, if requests waited for long and none was admitted."""
+    if reports.last is None or not reports.queued_from:
+        return None
+    number, raw = reports.last
+    text = lines.clean(raw)
+    first = lines.clean(reports.queued_from)
+    seconds = _between(first, [text])
+    counts = _COUNTS.search(text)
+    if counts is None or seconds is None or seconds < QUEUED_SECONDS:
+        return None
+    return Silence(number, lines.shown(text, 0), _when(first), seconds, int(counts[1]), int(counts[2]))  # fmt: skip
 
 
 def idle(reports: Reports) -> bool:
@@ -91,7 +119,7 @@ def of_statistics(reports: Reports, last: Iterable[bytes]) -> Silence | None:
         after = after[len(after) - after[::-1].index(text) :]
     seconds = _between(text, after)
     if seconds is None:
-        served = reports.idle == 0 and any(_SERVED.search(each) for each in after)
+        served = reports.idle == 0 and any(SERVED.search(each) for each in after)
         if served or reports.after < (REPORTS * reports.lines or PROBES):
             return None
     elif seconds < SILENT_SECONDS:

@@ -3,9 +3,9 @@
 import re
 from dataclasses import replace
 
-from vllm_watch.diagnosis import others, phases, stillness
+from vllm_watch.diagnosis import alive, others, phases, stillness
 from vllm_watch.diagnosis.catalogue import FAILURES
-from vllm_watch.diagnosis.families import memory, model, parallel, serving, unclassified
+from vllm_watch.diagnosis.families import memory, model, parallel, places, serving, unclassified
 from vllm_watch.diagnosis.finding import Finding
 from vllm_watch.diagnosis.life import Life
 from vllm_watch.diagnosis.report import HEALTHY, NOISE, NOT_VLLM, UNKNOWN, Diagnosis, Fix
@@ -24,7 +24,6 @@ _CONFIDENCE = {
 }
 """How often a message of each rank named the cause (measured: docs/diagnose.md)."""
 
-_UNKNOWN_CONFIDENCE = 0.3
 _SILENCE_CONFIDENCE = 0.7
 
 _SURE = 0.6
@@ -46,8 +45,6 @@ _UNPROVEN = "This log does not show that the server came up."
 
 _ERROR = re.compile(r"\bERROR\b|\bCRITICAL\b|\b\w*(?:Error|Exception)\b")
 
-_REFUSED = re.compile(rb'"POST [^"]{1,300}" (4\d\d)\b')
-_REFUSALS = {"401": " (no API key, or another than the server's)", "404": " (a path or a model name that is not served)"}  # fmt: skip
 
 _STALLS = 3
 """One report of a silent worker is normal during a start."""
@@ -63,7 +60,8 @@ def of_log(scanner: Scanner) -> Diagnosis:
         return _in_capture(life, life.captured)
     if root is not None and not scanner.of_vllm and root.rule.rank is Rank.MESSAGE:
         return _of_no_server(scanner, root)
-    if root is not None and root.rule.failure == parallel.SHM and stillness.idle(scanner.reports):
+    stalled = root is not None and root.rule.failure == parallel.SHM and root.rule.quiet
+    if root is not None and stalled and stillness.idle(scanner.reports):
         return _waits_idle(life, root)
     if root is not None:
         return _failed(life, root)
@@ -96,7 +94,7 @@ def _in_capture(life: Life, line: tuple[int, str]) -> Diagnosis:
     text = "A traceback goes through the capture of CUDA graphs, and its last line, with the reason, is missing."  # fmt: skip
     return Diagnosis(
         failure=UNKNOWN,
-        confidence=_UNKNOWN_CONFIDENCE,
+        confidence=alive.UNKNOWN_CONFIDENCE,
         sentence="the capture of CUDA graphs failed",
         root_cause_line=line[1],
         line_number=line[0],
@@ -116,7 +114,7 @@ def _failed(life: Life, root: Finding, ratio: float = 1.0) -> Diagnosis:
         if slug == UNKNOWN or root.rule.rank is Rank.MESSAGE:
             return _unknown(life, root)
         confidence = _TRACEBACK_CONFIDENCE
-    if slug == parallel.SHM and (silent := _start_stalled(life)) is not None:
+    if slug == parallel.SHM and root.rule.quiet and (silent := _start_stalled(life)) is not None:
         return silent
     facts = life.facts.complete()
     phase, sentence = (life.phase or None), None
@@ -145,7 +143,7 @@ def _failed(life: Life, root: Finding, ratio: float = 1.0) -> Diagnosis:
     unseen = root.rule.failure == memory.OOM and phase is None  # it may have served for hours
     unseen = unseen or not life.of_a_start
     place = (
-        unclassified.raised_in(root.frames, root.line, root.source)[0]
+        places.raised_in(root.frames, root.line, root.source)[0]
         if root.frames and slug in (serving.BUG, memory.RUNTIME)
         else ""
     )
@@ -196,7 +194,7 @@ def _unknown(life: Life, root: Finding) -> Diagnosis:
         sentence, text = known.sentence, f"{_sentence(known.sentence)} {known.why}".strip()
         fixes = _fixes(Told(), known.cures, evidence)
     else:
-        place, fixes = unclassified.raised_in(root.frames, root.line, root.source)
+        place, fixes = places.raised_in(root.frames, root.line, root.source)
         sentence = "an error that no rule knows"
         text = "No rule knows this error; it is the first of this log" + (
             ", and the engine died." if life.dead else "."
@@ -204,7 +202,7 @@ def _unknown(life: Life, root: Finding) -> Diagnosis:
         text = f"{text} {place}".strip()
     return Diagnosis(
         failure=UNKNOWN,
-        confidence=_UNKNOWN_CONFIDENCE if known is None else _SURE,
+        confidence=alive.UNKNOWN_CONFIDENCE if known is None else _SURE,
         sentence=sentence,
         root_cause_line=root.line,
         line_number=root.number,
@@ -255,6 +253,12 @@ def _quiet(scanner: Scanner, life: Life) -> Diagnosis:
         found = _silence(scanner, life, ready=ready) or (None if ready else _cut_short(life))
         if found is not None:
             return found
+    if (
+        ready
+        and not life.asked_to_stop
+        and (critical := alive.critical_at_the_end(scanner)) is not None
+    ):
+        return alive.ended_critically(life, critical)
     waits = not ready and b"Waiting for" in (scanner.last[-1] if scanner.last else b"")
     harmless = life.lived_with or (None if ready or waits or life.asked_to_stop else life.warned)
     if harmless is not None:
@@ -263,17 +267,14 @@ def _quiet(scanner: Scanner, life: Life) -> Diagnosis:
         return _not_up(life)
     if scanner.reports.idle >= stillness.IDLE_REPORTS_MIN:
         said = f"It came up, and its last {scanner.reports.idle} reports have running requests and no tokens: one very long prompt, or a hang."
-        return Diagnosis(failure=UNKNOWN, confidence=_UNKNOWN_CONFIDENCE, sentence="no error in this log, and no tokens at its end", explanation=said, facts=facts, ready=life.ready)  # fmt: skip
+        return Diagnosis(failure=UNKNOWN, confidence=alive.UNKNOWN_CONFIDENCE, sentence="no error in this log, and no tokens at its end", explanation=said, facts=facts, ready=life.ready)  # fmt: skip
+    if not life.asked_to_stop and (queue := stillness.of_queue(scanner.reports)) is not None:
+        return alive.queue(life, queue)
     text = "It came up and answered requests." if life.serving else "It came up."
-    text += _refusals(scanner)
+    if life.asked_to_stop:
+        return alive.stopped(life, text)
+    text += alive.refusals(scanner)
     return Diagnosis(failure=HEALTHY, confidence=0.9, sentence="nothing failed", explanation=text, facts=facts, ready=life.ready)  # fmt: skip
-
-
-def _refusals(scanner: Scanner) -> str:
-    """Name the status of refused requests among the last lines."""
-    found = (_REFUSED.search(each) for each in reversed(scanner.last))
-    code = next((each[1].decode() for each in found if each), None)
-    return "" if code is None else f" Requests among the last lines were refused with {code}{_REFUSALS.get(code, '')}; the client's answer has the reason."  # fmt: skip
 
 
 def _of_no_server(scanner: Scanner, error: Finding | None = None) -> Diagnosis:
@@ -287,7 +288,7 @@ def _of_no_server(scanner: Scanner, error: Finding | None = None) -> Diagnosis:
 def _cut_short(life: Life) -> Diagnosis | None:
     """Return the diagnosis of a start that ended without a reason."""
     if life.traced is not None:
-        return Diagnosis(failure=UNKNOWN, confidence=_UNKNOWN_CONFIDENCE, sentence="an error whose message is not in this log", root_cause_line=life.traced[1], line_number=life.traced[0], explanation="The exception stands at the end of the traceback: give more of the log.", facts=life.facts.complete())  # fmt: skip
+        return Diagnosis(failure=UNKNOWN, confidence=alive.UNKNOWN_CONFIDENCE, sentence="an error whose message is not in this log", root_cause_line=life.traced[1], line_number=life.traced[0], explanation="The exception stands at the end of the traceback: give more of the log.", facts=life.facts.complete())  # fmt: skip
     return None if life.ended is None else _ended(life, life.ended)
 
 
@@ -304,14 +305,14 @@ def _not_up(life: Life) -> Diagnosis:
         evidence = Evidence(line, line, life.facts.complete(), life.phase)
         start = FAILURES[serving.HANG].variants[0]
         fixes = _fixes(Told(), tuple(each for each in start.cures if not each.when.empty), evidence)
-    return Diagnosis(failure=UNKNOWN, confidence=_UNKNOWN_CONFIDENCE, sentence="no error in this log", explanation=text, fixes=fixes, facts=life.facts.complete())  # fmt: skip
+    return Diagnosis(failure=UNKNOWN, confidence=alive.UNKNOWN_CONFIDENCE, sentence="no error in this log", explanation=text, fixes=fixes, facts=life.facts.complete())  # fmt: skip
 
 
 def _ended(life: Life, line: tuple[int, str]) -> Diagnosis:
     text = "No line shows that the server came up, and the lines after this one only show that the process has ended. A process that ends without an error was most often killed (host memory: see pinned and offloaded buffers of every worker)."  # fmt: skip
     return Diagnosis(
         failure=UNKNOWN,
-        confidence=_UNKNOWN_CONFIDENCE,
+        confidence=alive.UNKNOWN_CONFIDENCE,
         sentence="the process ended while it started, and no line shows why",
         root_cause_line=line[1],
         line_number=line[0],

@@ -17,7 +17,7 @@ RULES = (
     rule(COMPILE, "error:", "error #", pattern=r"\.(?:h|hpp|cuh|cu|cpp|cc|c|inl)(?::\d+(?::\d+)?|\(\d+\)): (?:fatal |catastrophic )?error\b"),
     rule(COMPILE, "cannot find -l", "ld returned", pattern=r"cannot find -l\w+"),
     rule(COMPILE, "ld returned", pattern=r"ld returned \d+ exit status", rank=Rank.GENERAL),
-    rule(COMPILE, "nvcc", "NVCC", "Unsupported gpu architecture", pattern=r"nvcc fatal|nvcc(?:['\"]|:)? {0,4}(?:not found|compilation failed)|(?:[Cc]ould not|[Ff]ailed to) find nvcc|/nvcc.{0,40}(?:not found|No such)|NVCC compilation failed|NVCC version should be|Unsupported gpu architecture"),
+    rule(COMPILE, "nvcc", "NVCC", "Unsupported gpu architecture", pattern=r"nvcc fatal|nvcc(?:['\"]|:)? {0,4}(?:not found|compilation failed)|(?:[Cc]ould not|[Ff]ailed to) find nvcc|/nvcc.{0,40}(?:not found|No such)|No such file or directory: '(?:[^']{0,200}/)?nvcc'|NVCC compilation failed|NVCC version should be|Unsupported gpu architecture"),
     rule(COMPILE, "inja", "rror building extension", "rror compiling objects", pattern=r"[Nn]inja build failed|ninja: build stopped|Error building extension|Error compiling objects", rank=Rank.GENERAL, header=True),
     rule(COMPILE, "Assertion error (", pattern=r"Assertion error \(\S{0,200}/jit/\w{1,40}\.hpp:\d+\)", rank=Rank.GENERAL),
     rule(COMPILE, "No supported CUDA architectures found", "synStatus", pattern=r"No supported CUDA architectures found|(?:failed|Failed).{0,80}synStatus", rank=Rank.GENERAL),
@@ -91,7 +91,7 @@ FAILURES = (
                 ),
             ),
             Variant(
-                when=when(r"nvcc.{0,60}(?:not found|No such)|[Cc]ould not find nvcc|CUDA_HOME environment variable is not set|find nvcc"),
+                when=when(r"nvcc.{0,60}(?:not found|No such)|directory: '[^']{0,200}nvcc'|[Cc]ould not find nvcc|CUDA_HOME environment variable is not set|find nvcc"),
                 sentence="a kernel is compiled at run time, and no nvcc is found",
                 cures=(
                     cure("install the CUDA toolkit that PyTorch was built for, and name it (a stray colon in CUDA_HOME breaks it)", "export CUDA_HOME=/usr/local/cuda; $CUDA_HOME/bin/nvcc --version", when(r"nvcc|CUDA_HOME")),

@@ -48,7 +48,8 @@ RULES = (
     rule(TOKENIZER, "Tokenizer", pattern=r"AttributeError: (?:'?\w{0,80}Tokenizer\w{0,80}'? (?:object )?has no attribute|.{0,800}tokenizer.{0,800}has no attribute)|TypeError: not a string.{0,800}|sentencepiece.{0,800}(?:RuntimeError|TypeError)", rank=Rank.GENERAL),
     rule(TOKENIZER, "ailed to load the tokenizer", rank=Rank.GENERAL),
     rule(LORA, "LoRA rank", "lora_rank", pattern=r"LoRA rank \S+ is greater than max_lora_rank|max_lora_rank \(\d+\) must be"),
-    rule(LORA, "LoRA", "Lora", "lora", "LORA", "No suitable kernel. h_in", pattern=r"No suitable kernel\. h_in|does not support (?:LoRA|LORA|lora)|not supported for (?:LoRA|LORA)|LoRA (?:is|was) not (?:enabled|supported)|LoRA is not enabled|no support for LORA|is unsupported LoRA weight|[Uu]nsupported LoRA weight|Loading lora \S+ failed|No adapter found for|LoRA added vocab size|[Nn]o free (?:LoRA|lora) slots|greater than the number of GPU LoRA slots|Adapter bias cannot be used|LoRA adapter .{0,80}(?:not found|does not exist|contains)|The lora adapter .{0,80}(?:does not exist|not found)|When using LoRA, vocab|max_cpu_loras \(\d+\) must be|[Pp]unica LoRA kernels|Long LoRA scaling factor|supported LoRA modules found|LoRA path must be"),
+    rule(LORA, "LoRA", "Lora", "lora", "LORA", "No suitable kernel. h_in", pattern=r"No suitable kernel\. h_in|does not support (?:LoRA|LORA|lora)|not supported for (?:LoRA|LORA)|LoRA (?:is|was) not (?:enabled|supported)|LoRA is not enabled|no support for LORA|is unsupported LoRA weight|[Uu]nsupported LoRA weight|No adapter found for|LoRA added vocab size|[Nn]o free (?:LoRA|lora) slots|greater than the number of GPU LoRA slots|Adapter bias cannot be used|LoRA adapter .{0,80}(?:not found|does not exist|contains)|The lora adapter .{0,80}(?:does not exist|not found)|When using LoRA, vocab|max_cpu_loras \(\d+\) must be|[Pp]unica LoRA kernels|Long LoRA scaling factor|supported LoRA modules found|LoRA path must be"),
+    rule(LORA, "Loading lora", pattern=r"Loading lora \S+ failed(?!: No adapter)", rank=Rank.SYMPTOM),
     rule(LORA, "expected target modules in", "adapter_config.json", "vLLM only supports modules_to_save", "vLLM does not yet support DoRA", "Adapter rank", pattern=r"expected target modules in|(?:Error|error|not|No)\b.{0,200}adapter_config\.json|adapter_config\.json.{0,80}(?:not|missing)|vLLM only supports modules_to_save|vLLM does not yet support DoRA"),
     rule(CONFIG, "User-specified max_model_len", pattern=r"User-specified max_model_len \(\d+\) is greater"),
     rule(CONFIG, "rope", "Rope", "RoPE", "ROPE", "longrope", "mrope", pattern=r"(?:Error|error|assert|must|Unrecognized|Unknown|missing|invalid)\b.{0,200}\b(?:rope_(?:scaling|type|parameters|theta)|RoPE scaling|mrope_section|RoPE type)|\brope_(?:scaling|parameters)`?(?:'s)? .{0,60}(?:must|should|Missing|field|dictionary)|KeyError: '(?:rope_\w+|original_max_position_embeddings|short_factor|long_factor|mrope_section|rope_scaling)'"),
@@ -281,6 +282,12 @@ FAILURES = (
                 cures=(cure("merge the adapter into the model's weights before serving (peft: merge_and_unload)", None, when(r"support")),),
             ),
             Variant(
+                when=when(r"is unsupported LoRA weight|vLLM only supports modules_to_save"),
+                sentence="the adapter has weights that are no LoRA matrices, and vLLM does not serve them",
+                why="Such are whole copies of a module (PEFT's modules_to_save, or lm_head and embeddings among target_modules); the message names the weight.",
+                cures=(cure("see which modules it saves whole", "grep -A4 -E 'modules_to_save|target_modules' adapter_config.json"), cure("train it without modules_to_save, or merge it into the model's weights (peft: merge_and_unload)", None, when(r"LoRA weight|modules_to_save"))),
+            ),
+            Variant(
                 when=when(r"expected target modules|[Uu]nsupported LoRA weight|modules_to_save|supported LoRA modules|DoRA|Adapter bias|nsupported LoRA"),
                 sentence="the adapter changes modules that this vLLM cannot serve as LoRA",
                 why="Its rank has nothing to do with it: the names in target_modules are not among those of this model's implementation.",
@@ -289,8 +296,8 @@ FAILURES = (
             Variant(
                 when=when(r"Loading lora (?!.{0,200}No adapter found).{1,200} failed"),
                 sentence="an adapter could not be loaded; this line has no reason",
-                why="The exception that it was raised from stands before it.",
-                cures=(cure("read that exception; see whether the adapter's files are there, seen from inside the container", "ls -l /path/to/adapter"),),
+                why="The exception that it was raised from stands in the traceback that belongs to it.",
+                cures=(cure("read that exception; if it names a file, see whether the adapter's files are there, seen from inside the container", "ls -l /path/to/adapter"),),
             ),
             Variant(
                 when=when(r"No adapter found|does not exist|not found|path must be|adapter_config\.json"),

@@ -38,6 +38,7 @@ RULES = (
     rule(NCCL, "Error while creating shared memory segment /dev/shm/nccl", "shmOpen", "shm_open", pattern=r"Error while creating shared memory segment /dev/shm/nccl|(?:shmOpen|shm_open).{0,80}(?:failed|[Ee]rror)"),
     rule(NCCL, "Duplicate GPU detected", "DistBackendError", "Bootstrap : no socket interface found", "No socket interface found", pattern=r"Duplicate GPU detected|DistBackendError(?!.{0,300}remote process exited)|[Nn]o socket interface found", rank=Rank.GENERAL, header=True),
     rule(NCCL, "custom_all_reduce.cuh", pattern=r"(?:Cuda error|Failed:) \S{0,200}custom_all_reduce\.cuh:\d+", quiet=True),
+    rule(NCCL, "ibv_", pattern=r"NCCL WARN .{0,200}\bibv_\w{1,40} failed", rank=Rank.GENERAL),
     rule(NCCL, "NCCL WARN", pattern=r"NCCL WARN .{0,800}(?:Got completion .{0,80}status=\d|[Ff]ailed|[Ee]rror|out of memory|[Tt]imeout|No route|refused)", rank=Rank.SYMPTOM),
     rule(NCCL, "connectFullMesh", "DistStoreError", "DistNetworkError", "RendezvousConnectionError", "waiting for clients", pattern=r"Gloo connectFullMesh failed|DistStoreError|DistNetworkError: (?!.{0,800}(?:EADDRINUSE|Broken pipe|got 0 bytes|reset by peer))|RendezvousConnectionError|waiting for clients\. \d+/\d+ clients joined", rank=Rank.GENERAL),
     rule(NCCL, "ncclRemoteError", "remote process exited", "Connection closed by peer", "reset by peer", "got 0 bytes", "Broken pipe", "TCPStore server has shut down", pattern=r"ncclRemoteError|TCPStore server has shut down|remote process exited|(?:gloo|TCPStore|DistNetworkError).{0,800}(?:Connection closed by peer|reset by peer|got 0 bytes|Broken pipe)", rank=Rank.SYMPTOM),
@@ -68,7 +69,7 @@ _XPU = r"oneCCL|zeMem\w{1,20}IpcHandle|ccl::v1|ZE_RESULT|XPU|xccl"
 _DEBUG = cure(
     "run again with NCCL's own log, and read the first WARN of each rank",
     "NCCL_DEBUG=INFO vllm serve …",
-    when(lacks=rf"{_ASCEND}|{_XPU}"),
+    when(lacks=rf"{_ASCEND}|{_XPU}|NCCL INFO"),
 )
 
 FAILURES = (
@@ -219,10 +220,23 @@ FAILURES = (
         why="The engine waits on the shared-memory queue to its workers. Once is normal during a long compilation or load; repeated while requests wait, a worker is dead or hangs.",
         cures=(
             cure("see where the workers are", "py-spy dump --pid PID_OF_WORKER"),
-            cure("see whether a GPU reported an error", "dmesg -T | grep -i xid", when(lacks=_ASCEND)),
+            cure("see whether a GPU reported an error", "dmesg -T | grep -i xid", when(lacks=_ASCEND, facts=("!device",))),
             cure("if no tokens come for minutes while requests run, restart the engine", None, when(serving=True)),
         ),
         deterministic=False,
+        variants=(
+            Variant(
+                when=when(r"RPC call to \w+ timed out"),
+                sentence="a worker did not answer a call of the engine in time, and the call was given up",
+                why="The worker hangs, has ended or is far too slow for this step; the lines of the engine do not show which.",
+                cures=(
+                    cure("read the last lines of the workers, and see where they are if they still run", "py-spy dump --pid PID_OF_WORKER"),
+                    cure("see whether a GPU reported an error", "dmesg -T | grep -i xid", when(lacks=_ASCEND, facts=("!device",))),
+                    cure("see whether smaller steps are answered", "--max-num-seqs 8   (or a smaller --max-num-batched-tokens)", when(r"execute_model|sample_tokens")),
+                    cure("if it is only slow, allow it more time", "VLLM_EXECUTE_MODEL_TIMEOUT_SECONDS=SECONDS", when(r"execute_model|sample_tokens")),
+                ),
+            ),
+        ),
     ),
     Failure(
         slug=RAY,

@@ -20,6 +20,8 @@ DEAD = "engine_dead"
 RULES = (
     rule(XID, "Xid", pattern=r"NVRM: .{0,20}Xid|\bS?Xid \(PCI|XID error|\bXid[ :]+\d+", quiet=True),
     rule(XID, "Engine reset: engine_class", "GPU HANG: ", "UR_RESULT_ERROR_DEVICE_LOST", "ZE_RESULT_ERROR_DEVICE_LOST", quiet=True),
+    rule(XID, "device critical error", pattern=r"detected a device critical error", rank=Rank.GENERAL),
+    rule(XID, ".cu:", pattern=r"\.cuh?:\d+: .{0,400}Assertion `\w*(?:[Ii]ndex|[Ii]dx|ind)\w* .{0,120}failed", rank=Rank.GENERAL),
     rule(XID, "amdgpu", pattern=r"amdgpu\b.{0,80}(?:page fault \(|ring \S{1,40} timeout|GPU reset begin|VRAM is lost)", quiet=True),
     rule(XID, "fallen off the bus", "GPU is lost", "uncorrectable ECC error", "Uncorrectable ECC", "NVML_ERROR_GPU_IS_LOST", "Memory access fault by GPU", "Memory critical error by agent", "HSA_STATUS_ERROR_MEMORY_APERTURE", "HSA_STATUS_ERROR_EXCEPTION", "HSA_STATUS_ERROR_MEMORY_FAULT", "HSA_STATUS_ERROR_ILLEGAL_INSTRUCTION", "GPU reset"),
     rule(XID, "illegal memory access", "unspecified launch failure", "device-side assert", "misaligned address", "illegal instruction was", "launch timed out", "CUBLAS_STATUS_EXECUTION_FAILED", "CUBLAS_STATUS_INTERNAL_ERROR", "CUDA_ERROR_ILLEGAL_ADDRESS", "CUDA_ERROR_LAUNCH_FAILED", "cudaErrorIllegalAddress", "cudaErrorLaunchFailure", "invalid program counter", "hardware stack error", "CUDA_ERROR_ECC", "cudaErrorECC", "NVLink error", "invalid address space", rank=Rank.GENERAL, quiet=True),
@@ -63,6 +65,22 @@ FAILURES = (
         ),
         deterministic=False,
         variants=(
+            Variant(
+                when=when(r"Assertion `\w*(?:[Ii]ndex|[Ii]dx|ind)\w* "),
+                sentence="a kernel on the GPU got an index that is out of range",
+                why="That is no sign of a broken GPU: a token, position or block of a step had a number that its table does not have. This log does not show where the number came from; often it is a bug of vLLM for this model and these settings, or ids beyond the model's vocabulary.",
+                cures=(
+                    cure("serve without speculative decoding, and see whether it comes again: leave --speculative-config out", None, when(seen=r"(?i)spec_?decod|speculative")),
+                    cure("find the call", "CUDA_LAUNCH_BLOCKING=1 vllm serve …", when(r"Assertion `")),
+                    cure("search vLLM's issues for this assertion, with the model and the settings"),
+                ),
+            ),
+            Variant(
+                when=when(r"device critical error"),
+                sentence="the accelerator's runtime reported a critical error of the device, and ended the process",
+                why="The reason is in the line or in the driver's report; only a new process can use the device again.",
+                cures=(cure("see the driver's own report, and the state of the devices", "dmesg -T | tail -50; hl-smi", when(r"Synapse|hl:")), cure("see the driver's own report", "dmesg -T | tail -50", when(lacks=r"Synapse|hl:"))),
+            ),
             Variant(
                 when=when(r"Engine reset: engine_class|GPU HANG: |_RESULT_ERROR_DEVICE_LOST"),
                 sentence="a kernel hung or failed, and the driver reset a part of the Intel GPU",

@@ -168,6 +168,15 @@ FAILURES = (
                 cures=(cure("see the devices and the rights as this process does", "ls -l /dev/dri; id; env | grep ZE_AFFINITY_MASK"), cure("in a container, pass them through", "docker run --device /dev/dri …", when(r"No XPU devices"))),
             ),
             Variant(
+                when=when(r"infer device type", facts=("missing_library",)),
+                sentence="no device was found, and a library that this build of vLLM needs is missing (missing_library in the facts)",
+                why="Most often the installed vLLM is a build for another platform or version than this machine has: libcudart.so.N is of CUDA N, and an AMD or Intel GPU needs a build of its own.",
+                cures=(
+                    cure("compare it with the GPU here, and with the PyTorch that is installed", "python -c 'import torch; print(torch.__version__, torch.version.cuda, torch.version.hip)'; lspci | grep -i -E 'nvidia|amd|intel'"),
+                    cure("install the vLLM that is built for this GPU and this CUDA or ROCm", None, when(r"device type")),
+                ),
+            ),
+            Variant(
                 when=when(r"No CUDA GPUs|no NVIDIA driver|Found no NVIDIA|no CUDA-capable|NVML|nvml|libcuda\.so|select device driver|no GPUs found|infer device type|HIP GPUs|hipErrorNoDevice|not compiled with CUDA|Driver Not Loaded|set to empty string|accelerator device when none"),
                 sentence="this process sees no GPU, or no driver",
                 deterministic=False,

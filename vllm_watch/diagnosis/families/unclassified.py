@@ -1,11 +1,9 @@
-"""Errors without a class of their own: the meaning of known messages, and the part of the software that raised the others.
+"""Errors without a class of their own: the meaning of known messages.
 
 Sources: vllm/entrypoints, vllm/multimodal, vllm/utils of vLLM 0.10 to 0.32; tpu-inference; CPython's multiprocessing.
 """
 
-import re
-
-from vllm_watch.diagnosis.report import UNKNOWN, Fix
+from vllm_watch.diagnosis.report import UNKNOWN
 from vllm_watch.diagnosis.rule import Rank, Variant, cure, rule, when
 
 RULES = (
@@ -15,6 +13,8 @@ RULES = (
     rule(UNKNOWN, "tool_parser.py", "tool call from response", pattern=r"tool_parser\.py:\d+\] (?:Error|Exception|Failed)|Error (?:in )?extracting tool call|Error parsing tool", rank=Rank.REQUEST, heals=True),
     rule(UNKNOWN, "gaierror", "Cannot assign requested address", pattern=r"\bgaierror: |Error: .{0,100}Cannot assign requested address", rank=Rank.GENERAL),
     rule(UNKNOWN, "ErrImagePull", "ImagePullBackOff", "Failed to pull image", "Insufficient nvidia.com/gpu", "Insufficient amd.com/gpu", "FailedMount", "command not found", pattern=r"ErrImagePull|ImagePullBackOff|Failed to pull image(?!.{0,300}no space left)|Insufficient (?:nvidia|amd)\.com/gpu|\bFailedMount\b|\bvllm: command not found", rank=Rank.GENERAL, quiet=True),
+    rule(UNKNOWN, "invalid runtime name", pattern=r"[Ee]rror response from daemon: .{0,80}invalid runtime name", rank=Rank.GENERAL),
+    rule(UNKNOWN, "RESOURCE_EXHAUSTED: ", pattern=r"RESOURCE_EXHAUSTED: .{0,300}Attempting to (?:reserve|allocate)", rank=Rank.GENERAL),
     rule(UNKNOWN, "Worker failed with error", rank=Rank.SYMPTOM),
     rule(UNKNOWN, "kernel errors might be asynchronously reported", rank=Rank.SYMPTOM),
     rule(UNKNOWN, '" 500', pattern=r'"(?:POST|GET) [^"]{1,300}" 500\b', rank=Rank.REQUEST, quiet=True, heals=True),
@@ -49,9 +49,15 @@ MEANINGS = (
         cures=(cure("send text only, or serve a model that reads them", None, when(r"multimodal")),),
     ),
     Variant(
-        when=when(r"Attempted to assign .{0,60}multimodal tokens|Mismatch in `\w{1,40}` token count|Failed to apply \w{1,60}Processor|(?:image|video|audio|multimodal)s? (?:tokens|placeholders?)\b.{0,80}(?:do(?:es)? not match|mismatch|found)"),
+        when=when(r"Attempted to assign .{0,60}multimodal tokens"),
+        sentence="a request has another number of placeholders for images, video or sound in its prompt than of embeddings",
+        why="The message has both numbers. Either the prompt or the chat template adds a placeholder of its own, or the processor and the model's code are of different versions.",
+        cures=(cure("see whether the client's text itself has such a token (<image>, <|image_pad|> or the like), and leave it out", None, when(r"multimodal tokens")), cure("see whether the versions of vLLM and Transformers are those that the model's page asks for", "python -m pip show vllm transformers")),
+    ),
+    Variant(
+        when=when(r"Mismatch in `\w{1,40}` token count|Failed to apply \w{1,60}Processor|(?:image|video|audio|multimodal)s? (?:tokens|placeholders?)\b.{0,80}(?:do(?:es)? not match|mismatch|found)"),
         sentence="the images, video or sound of a request could not be turned into tokens",
-        why="The model's processor failed on this input, or cut its tokens off; only this request fails, unless the log shows that it came while the server started.",
+        why="The model's processor failed on this input, or cut its tokens off.",
         cures=(cure("send fewer or smaller ones, or limit their size", "--mm-processor-kwargs '{\"max_pixels\": N}'", when(r"token count|tokens")), cure("see whether the versions of vLLM and Transformers are those that the model's page asks for", "python -m pip show vllm transformers")),
     ),
     Variant(
@@ -106,6 +112,12 @@ MEANINGS = (
         sentence="the shell does not find vllm",
         why="It is not installed, or the environment that has it is not active.",
         cures=(cure("see which Python has it", "which -a python python3; python -m pip show vllm"),),
+    ),
+    Variant(
+        when=when(r"invalid runtime name"),
+        sentence="Docker does not know the runtime that was named, so the container was not started",
+        why="The runtime nvidia comes with NVIDIA's container toolkit, and Docker must be configured for it; vLLM did not run.",
+        cures=(cure("see the runtimes that Docker knows", "docker info | grep -i runtime"), cure("install the toolkit, and configure Docker for it", "sudo nvidia-ctk runtime configure --runtime=docker && sudo systemctl restart docker", when(r"name: nvidia"))),
     ),
     Variant(
         when=when(r"OCI runtime create failed|executable file not found"),
@@ -189,10 +201,10 @@ MEANINGS = (
         ),
     ),
     Variant(
-        when=when(r"(?:HBM|RESOURCE_EXHAUSTED).{0,300}(?:HBM|device buffer)"),
+        when=when(r"(?:HBM|RESOURCE_EXHAUSTED).{0,300}(?:HBM|device buffer|Attempting to (?:reserve|allocate))"),
         sentence="the TPU's memory (HBM) ran out",
-        why="Weights, KV cache and the largest step share it.",
-        cures=(cure("spread the model over more chips, or allow shorter requests", "--tensor-parallel-size N   (or a smaller --max-model-len)", when(r"HBM|device buffer")),),
+        why="Weights, KV cache, the compiled programs and the largest step share it.",
+        cures=(cure("leave more of it to programs", "a smaller --gpu-memory-utilization", when(r"loading program")), cure("spread the model over more chips, or allow shorter requests", "--tensor-parallel-size N   (or a smaller --max-model-len)", when(r"HBM|device buffer|Attempting")),),
     ),
     Variant(
         when=when(r"(?i)(?:/dev/(?:vfio|accel)\S*|TPU).{0,120}(?:resource busy|already in use)"),
@@ -353,48 +365,3 @@ MEANINGS = (
         cures=(cure("see the limits (docker: --pids-limit, Kubernetes: the kubelet's podPidsLimit)", "ulimit -u; cat /sys/fs/cgroup/pids.max; cat /sys/fs/cgroup/pids.current"), cure("let each process start fewer threads", "OMP_NUM_THREADS=1", when(r"thread"))),
     ),
 )  # fmt: skip
-
-AREAS = tuple((re.compile(pattern), words) for pattern, words in (
-    (r"nixl|mooncake|lmcache|kv_transfer|kv_connector|/kv_offload", "the transfer or offload of KV (a KV connector)"),
-    (r"/vllm/(?:multimodal|transformers_utils/processors)|mm_processor|preprocess", "the processing of images, video or sound"),
-    (r"structured_output|xgrammar|llguidance|outlines", "structured output"),
-    (r"spec_decode|eagle|medusa|draft_model|/mtp", "speculative decoding"),
-    (r"/lora/|punica", "LoRA"),
-    (r"/eplb", "the balancing of experts (EPLB)"),
-    (r"tool_parser|reasoning_parser|/reasoning/", "the parser of tool calls or reasoning"),
-    (r"layers/quantization|compressed_tensors", "the quantization"),
-    (r"fused_moe|deep_ep|all2all", "the mixture of experts"),
-    (r"/attention/|flash_attn|flashinfer", "attention"),
-    (r"/vllm/compilation|torch/_(?:inductor|dynamo)", "torch.compile"),
-    (r"model_loader|weight_utils", "the loading of weights"),
-    (r"model_executor/models", "this model's implementation"),
-    (r"transformers_utils|/transformers/|/vllm/config", "the reading of the model's config or of settings"),
-    (r"/core/sched|kv_cache_manager|kv_cache_utils|block_pool", "the scheduler or the KV cache"),
-    (r"/vllm/distributed|torch/distributed|parallel_state", "the communication between workers"),
-    (r"/vllm/platforms", "the choice of the platform"),
-    (r"/entrypoints/|serving_\w+\.py|api_server", "the API server"),
-    (r"model_runner|gpu_worker|/v1/worker", "a step of the model, or its preparation"),
-))  # fmt: skip
-_PACKAGE = re.compile(r"(?:site|dist)-packages/([A-Za-z]\w{1,60})/(\S+) (\S+)")
-_LOGGER = re.compile(r"\[([\w/]{1,80}\.py):\d+\]")
-_BELOW = frozenset(("torch", "vllm", "asyncio", "uvloop", "pydantic", "numpy"))
-
-
-def raised_in(frames: tuple[str, ...], line: str, source: str) -> tuple[str, tuple[Fix, ...]]:
-    """Return a sentence on the place of an error, and the fixes that the place allows."""
-    logger = _LOGGER.search(line)
-    places = (*frames[:1], *(each for each in frames if "/vllm/" in each), *([logger[1]] if logger else ()))  # fmt: skip
-    area = next((words for place in places for pattern, words in AREAS if pattern.search(place)), None)  # fmt: skip
-    found = next((each for each in map(_PACKAGE.search, frames) if each and each[1] not in _BELOW - {"vllm"}), None)  # fmt: skip
-    said, fixes = [], []
-    if found is not None:
-        at = f", at `{source}`" if source else ""
-        said.append(f"{found[3]} ({found[1]}/{found[2]}{at})")
-        package = found[1]
-        if package not in _BELOW:
-            fixes.append(Fix(f"see whether {package} is of a version that goes with this vLLM, and search its issues for this message", f"python -m pip show {package} vllm"))  # fmt: skip
-    if area is not None:
-        said.append(area)
-    if not fixes and (found is not None or area is not None):
-        fixes.append(Fix("search vLLM's issues for this message, with the release"))
-    return f"It comes from {': '.join(said)}." if said else "", tuple(fixes)

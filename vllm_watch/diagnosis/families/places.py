@@ -1,0 +1,51 @@
+"""The part of the software that raised an error, by the frames of its traceback."""
+
+import re
+
+from vllm_watch.diagnosis.report import Fix
+
+AREAS = tuple((re.compile(pattern), words) for pattern, words in (
+    (r"nixl|mooncake|lmcache|kv_transfer|kv_connector|/kv_offload", "the transfer or offload of KV (a KV connector)"),
+    (r"/vllm/(?:multimodal|transformers_utils/processors)|mm_processor|preprocess", "the processing of images, video or sound"),
+    (r"structured_output|xgrammar|llguidance|outlines", "structured output"),
+    (r"spec_decode|eagle|medusa|draft_model|/mtp", "speculative decoding"),
+    (r"/lora/|punica", "LoRA"),
+    (r"/eplb", "the balancing of experts (EPLB)"),
+    (r"tool_parser|reasoning_parser|/reasoning/", "the parser of tool calls or reasoning"),
+    (r"layers/quantization|compressed_tensors", "the quantization"),
+    (r"fused_moe|deep_ep|all2all", "the mixture of experts"),
+    (r"/sample/|flashinfer/sampling", "the choice of the next token (sampling)"),
+    (r"/attention/|flash_attn|backends/flashinfer|flashinfer/(?:attention|decode|prefill|mla|cascade)", "attention"),
+    (r"/vllm/compilation|torch/_(?:inductor|dynamo)", "torch.compile"),
+    (r"model_loader|weight_utils", "the loading of weights"),
+    (r"model_executor/models", "this model's implementation"),
+    (r"transformers_utils|/transformers/|/vllm/config", "the reading of the model's config or of settings"),
+    (r"/core/sched|kv_cache_manager|kv_cache_utils|block_pool", "the scheduler or the KV cache"),
+    (r"/vllm/distributed|torch/distributed|parallel_state", "the communication between workers"),
+    (r"/vllm/platforms", "the choice of the platform"),
+    (r"/entrypoints/|serving_\w+\.py|api_server", "the API server"),
+    (r"model_runner|gpu_worker|/v1/worker", "a step of the model, or its preparation"),
+))  # fmt: skip
+_PACKAGE = re.compile(r"(?:site|dist)-packages/([A-Za-z]\w{1,60})/(\S+) (\S+)")
+_LOGGER = re.compile(r"\[([\w/]{1,80}\.py):\d+\]")
+_BELOW = frozenset(("torch", "vllm", "asyncio", "uvloop", "pydantic", "numpy"))
+
+
+def raised_in(frames: tuple[str, ...], line: str, source: str) -> tuple[str, tuple[Fix, ...]]:
+    """Return a sentence on the place of an error, and the fixes that the place allows."""
+    logger = _LOGGER.search(line)
+    places = (*frames[:1], *(each for each in frames if "/vllm/" in each), *([logger[1]] if logger else ()))  # fmt: skip
+    area = next((words for place in places for pattern, words in AREAS if pattern.search(place)), None)  # fmt: skip
+    found = next((each for each in map(_PACKAGE.search, frames) if each and each[1] not in _BELOW - {"vllm"}), None)  # fmt: skip
+    said, fixes = [], []
+    if found is not None:
+        at = f", at `{source}`" if source else ""
+        said.append(f"{found[3]} ({found[1]}/{found[2]}{at})")
+        package = found[1]
+        if package not in _BELOW:
+            fixes.append(Fix(f"see whether {package} is of a version that goes with this vLLM, and search its issues for this message", f"python -m pip show {package} vllm"))  # fmt: skip
+    if area is not None:
+        said.append(area)
+    if not fixes and (found is not None or area is not None):
+        fixes.append(Fix("search vLLM's issues for this message, with the release"))
+    return f"It comes from {': '.join(said)}." if said else "", tuple(fixes)
