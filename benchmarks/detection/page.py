@@ -161,7 +161,10 @@ def scenario_table(figures: dict[str, Any]) -> list[str]:
         else:
             alike += [f"{title} {value}" for value in different]
     lines += [f"- in all: {', '.join(alike)}"]
-    return [*lines, *([f"- without faults and without alarms: {', '.join(quiet)}"] if quiet else [])]
+    return [
+        *lines,
+        *([f"- without faults and without alarms: {', '.join(quiet)}"] if quiet else []),
+    ]
 
 
 def _quiet(figures: dict[str, float | None]) -> bool:

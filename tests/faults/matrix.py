@@ -152,7 +152,13 @@ STRANGER = (
         "nothing to recover", "a check of each password before it is refused", ("export/test_passwords.py::test_guessing_is_slowed_down_and_locks_nobody_out",)),
 )  # fmt: skip
 
-PARTS = {"Targets": TARGET, "Host": HOST, "NVML": NVML, "Process": PROCESS, "Untrusted input": STRANGER}
+PARTS = {
+    "Targets": TARGET,
+    "Host": HOST,
+    "NVML": NVML,
+    "Process": PROCESS,
+    "Untrusted input": STRANGER,
+}
 
 
 def page() -> str:

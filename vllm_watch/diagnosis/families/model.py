@@ -283,7 +283,7 @@ FAILURES = (
             ),
             Variant(
                 when=when(r"is unsupported LoRA weight|vLLM only supports modules_to_save"),
-                sentence="the adapter has weights that are no LoRA matrices, and vLLM does not serve them",
+                sentence="the adapter has weights other than LoRA matrices, which vLLM does not serve",
                 why="Such are whole copies of a module (PEFT's modules_to_save, or lm_head and embeddings among target_modules); the message names the weight.",
                 cures=(cure("see which modules it saves whole", "grep -A4 -E 'modules_to_save|target_modules' adapter_config.json"), cure("train it without modules_to_save, or merge it into the model's weights (peft: merge_and_unload)", None, when(r"LoRA weight|modules_to_save"))),
             ),
