@@ -121,7 +121,7 @@ CASES = {
     ),
     "an adapter's error below the report": (
         "ERROR 10-11 18:33:12 engine.py:157] RuntimeError('Error in model execution: Loading lora /a/notes failed')\nERROR 10-11 18:33:12 engine.py:157] Traceback (most recent call last):\nERROR 10-11 18:33:12 engine.py:157] ValueError: base_model.model.lm_head.weight is unsupported LoRA weight",
-        "lora_mismatch", "no LoRA matrices", "stands",
+        "lora_mismatch", "other than LoRA matrices", "stands",
     ),
     "a build for another platform is no missing GPU": (
         "WARNING 11-20 18:31:55 [_custom_ops.py:20] Failed to import from vllm._C with ImportError('libcudart.so.12: cannot open shared object file: No such file or directory')\nRuntimeError: Failed to infer device type",

@@ -68,7 +68,7 @@ FAILURES = (
             Variant(
                 when=when(r"Assertion `\w*(?:[Ii]ndex|[Ii]dx|ind)\w* "),
                 sentence="a kernel on the GPU got an index that is out of range",
-                why="The GPU itself is not broken: a token, position or block of a step had a number that its table does not have. This log does not show where the number came from; often it is a bug of vLLM for this model and these settings, or ids beyond the model's vocabulary.",
+                why="This does not mean that the GPU is broken: a token, position or block of a step had a number that its table does not have. This log does not show where the number came from; often it is a bug of vLLM for this model and these settings, or ids beyond the model's vocabulary.",
                 cures=(
                     cure("serve without speculative decoding, and see whether it comes again: leave --speculative-config out", None, when(seen=r"(?i)spec_?decod|speculative")),
                     cure("find the call", "CUDA_LAUNCH_BLOCKING=1 vllm serve …", when(r"Assertion `")),
