@@ -46,7 +46,7 @@ class TargetEntry:
     restart: RestartPlan | None = None  # None: restarts are off
     restart_counts: RestartCounts = field(default_factory=RestartCounts)
     restart_news: RestartNews | None = None
-    revision: int = 0  # grows with each change
+    revision: int = 0
 
 
 @dataclass(slots=True)
@@ -112,7 +112,7 @@ class Board:
         looked: Looked | None = None,
         late_seconds: float | None = None,
     ) -> None:
-        """`incidents` are the target's open ones; `events` may concern other targets. `late_seconds` is None if unscheduled."""
+        """`incidents` are the target's open ones. `late_seconds` is None if unscheduled."""
         entry = self._targets.get(signals.target)
         if entry is not None:
             for source, call in calls:
@@ -239,7 +239,6 @@ class Board:
 
 
 def _charts(entry: TargetEntry, incident: Incident) -> Charts:
-    """Return the affected engines' charts from before the incident to its end or now."""
     last_t = entry.signals.t if entry.signals else incident.updated_t
     t = last_t if incident.resolved_t is None else incident.resolved_t
     seconds = ring_seconds(t - incident.began_t + BEFORE_SECONDS)

@@ -78,7 +78,7 @@ class NotifierHealth:
     kind: str
     ok: bool | None = None  # None: not tried yet
     because: str | None = None
-    queue: int = 0  # unsent notifications
+    queue: int = 0
     last_success_timestamp_seconds: float | None = None
     outcomes: dict[str, int] = field(default_factory=lambda: dict.fromkeys(NOTIFIER_OUTCOMES, 0))
 

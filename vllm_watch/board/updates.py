@@ -19,7 +19,7 @@ class Changes:
     targets: list[str]  # added or updated
     gone: list[str]
     incidents: list[str]  # opened, changed or ended
-    gpus: bool  # new reading
+    gpus: bool
 
 
 class Updates:
@@ -30,7 +30,7 @@ class Updates:
         self.gone: set[str] = set()
         self.incidents: set[str] = set()
         self.gpus = False
-        self.closed = asyncio.Event()  # at shutdown
+        self.closed = asyncio.Event()
         self.urgent = asyncio.Event()
         self._marked = asyncio.Event()
 

@@ -28,7 +28,6 @@ class LayerCache:
     state_bytes: int = 0
     """Bytes per request, whatever its length."""
     checkpoints: int = 0
-    """Additional states that prefix caching keeps; the usual number is two."""
     latent: bool = False
 
 

@@ -114,7 +114,6 @@ def _call(target: TargetConfig, process_start_time: float | None) -> HookCall:
 
 
 async def _observed(target: TargetConfig, config: Config) -> tuple[float | None, Finding]:
-    """Return the server's start time, by which hooks identify it."""
     async with http.new_session() as session:
         source = VllmSource(target.identity(), config.scrape_for(target), session)
         observation = (await source.observe()).observation

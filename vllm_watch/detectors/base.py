@@ -30,7 +30,7 @@ class Around:
     ranks: tuple[str, ...] = ()  # targets that step together with this one
     stalled_ranks: tuple[str, ...] = ()
     held_up_by: tuple[str, ...] = ()  # failed ranks that stall it
-    others_gpus: frozenset[str] = frozenset()  # GPUs that only other servers use
+    others_gpus: frozenset[str] = frozenset()
     core: str | None = None  # title and PID of the only engine core on its GPUs
     left_core: str | None = None  # title and PID of an earlier server's stale engine core
 

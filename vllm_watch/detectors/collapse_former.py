@@ -20,7 +20,8 @@ SLOW_SECONDS = 15.0
 """A finding needs slow blocks of this total duration, without a normal one between them."""
 
 DEVIATIONS = 2.0
-"""Steps must also exceed the predecessor's by this many of its deviations."""
+"""Step time must also exceed the predecessor's by this many of the predecessor's standard deviations (of the
+logarithm)."""
 
 NORMAL_LOG_RATIO = log(1.25)
 """A block below this is normal; two in a row end a finding."""

@@ -184,7 +184,7 @@ def _trees(processes: Sequence[ProcessSample]) -> list[list[ProcessSample]]:
 
 
 def _are_kin(a: ProcessSample, b: ProcessSample) -> bool:
-    """Return True if both belong to one engine. Processes of two vLLM servers have the same names, so parents decide."""
+    """Processes of two vLLM servers have the same names, so parents decide."""
     if a.cgroup is not None and b.cgroup is not None:
         if a.cgroup != b.cgroup:
             return False

@@ -58,7 +58,7 @@ _LATER = ("_lately", "_step_s", "_blind_s")  # absent in older states
 
 @dataclass(slots=True)
 class Demand:
-    """Follows the demand on one server, not counting canaries (our one-token requests)."""
+    """Follows the demand on one server, not counting canaries."""
 
     in_flight: float = 0.0
     waiting: float = 0.0

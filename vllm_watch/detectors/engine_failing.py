@@ -97,7 +97,7 @@ class Detector:
         if len(samples) > 1:
             ends[None] = None, failures.of_server(samples)
         self._followed = {name: self._followed.get(name) or Failures() for name in ends}
-        if samples:  # a server that has just started does not show its engines yet
+        if samples:
             self._answers = {name: each for name, each in self._answers.items() if name in ends}
         return [self._judge(view, name, *told) for name, told in ends.items()]
 
@@ -157,7 +157,7 @@ class Detector:
         )  # fmt: skip
 
     def _cause(self, followed: Failures, log: StartFailure | None) -> str:
-        """Return the cause. An Xid does not count, because it may concern another engine's GPU."""
+        """An Xid does not count, because it may concern another engine's GPU."""
         said = None if log is None else log.failure
         if said == _CUDA:
             return "cuda_error"

@@ -94,7 +94,6 @@ class Detector:
         # model → usual pauses of an earlier run or another server
         self._inherited: dict[str, Habits] = {}
         self.canary_wanted: dict[str, bool] = {}
-        """Engines that need a one-token request; True if the engine is suspected to hang."""
 
     def update(self, view: View) -> Sequence[Verdict]:
         self._gpus.look(view)
@@ -333,7 +332,6 @@ class Detector:
         harms = (cause != OPERATION or progress.work) and (believed or engine.fds is None)
         harms = harms and (cause != "hang" or still_s >= PAGE_SECONDS)
         helps = cause in _RESTART_CURES and (engine.canary_failures > 0 or not unsure)
-        # A restart does not bring back a lost GPU.
         helps = helps and not self._gpus.needs_hands
         return Verdict(
             state=FIRING,

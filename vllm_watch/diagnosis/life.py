@@ -72,7 +72,6 @@ class Life:
         )
 
     def evidence(self, of: Finding, *, phase: int | None) -> Evidence:
-        """Return the evidence that conditions search."""
         parts = [of.before, of.text, *of.hints, *(each.line for each in self.every)]
         facts = self.facts.complete()
         own = memory_numbers.is_own(facts)
@@ -101,7 +100,6 @@ class Life:
         return True
 
     def forget(self, of: Callable[[Finding], bool]) -> None:
-        """Drop findings."""
         left = {slug: [each for each in found if not of(each)] for slug, found in self.findings.items()}  # fmt: skip
         self.findings = {slug: found for slug, found in left.items() if found}
 

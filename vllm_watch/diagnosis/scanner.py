@@ -93,9 +93,9 @@ class Scanner:
         self.before: Life | None = None
         self.lines = 0
         self.wrote = False  # vLLM wrote a line of it
-        self.named = False  # a line names vLLM
+        self.named = False
         self.of_kernel = False
-        self.other: str | None = None  # the first other server named
+        self.other: str | None = None
         self.statistics: tuple[int, bytes] | None = None  # as in stillness.Reports
         self.idle_reports = 0
         self.idle_from = b""
@@ -272,7 +272,6 @@ class Scanner:
             self._open.append(finding)
 
     def _frames(self, process: str) -> tuple[str, ...]:
-        """Return the frames of the traceback above, the innermost first."""
         above = (lines.clean(each) for each in reversed(self.last))
         found = (_FRAME.search(each) for each in above if _process(each) == process)
         return tuple(f"{each[1]} {each[2]}" for each in found if each)

@@ -286,14 +286,12 @@ def _of_no_server(scanner: Scanner, error: Finding | None = None) -> Diagnosis:
 
 
 def _cut_short(life: Life) -> Diagnosis | None:
-    """Return the diagnosis of a start that ended without a reason."""
     if life.traced is not None:
         return Diagnosis(failure=UNKNOWN, confidence=alive.UNKNOWN_CONFIDENCE, sentence="an error whose message is not in this log", root_cause_line=life.traced[1], line_number=life.traced[0], explanation="The exception stands at the end of the traceback: give more of the log.", facts=life.facts.complete())  # fmt: skip
     return None if life.ended is None else _ended(life, life.ended)
 
 
 def _not_up(life: Life) -> Diagnosis:
-    """Return the diagnosis of a start without an error: stopped, or still under way."""
     text = _UNPROVEN
     fixes: tuple[Fix, ...] = ()
     phase = _sentence(phases.IN_WORDS[life.phase])

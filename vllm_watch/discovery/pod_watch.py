@@ -1,7 +1,7 @@
 """Follow the pods of one namespace, or of all: one list, then a resumable watch.
 
-An outage of the API server must not end the watching of engines, so the last pods are kept.
-Source: kubernetes.io/docs/reference/using-api/api-concepts, "Efficient detection of changes", "410 Gone", "Watch bookmarks".
+Source: kubernetes.io/docs/reference/using-api/api-concepts, "Efficient detection of changes", "410 Gone",
+"Watch bookmarks".
 """
 
 import asyncio
@@ -19,7 +19,7 @@ PODS_MAX = 2000
 """Several times as many as one watcher can scrape. Each takes less than a KB."""
 
 PAGE_PODS = 100
-"""Pods per page: each takes some 20 KB, and a response may have 4 MiB."""
+"""Pods per page: each takes some 20 KB of JSON, and a response may have 4 MiB."""
 
 PAGES_MAX = 100
 """A list that the server never ends is cut at 10,000 pods."""
@@ -70,7 +70,7 @@ class PodWatch:
             return  # watches break off now and then; the next one resumes
         kept = f"; the last known pods ({len(self.pods)}) are kept" if self._listed else ""
         self._set_problem(f"{error.cause}{kept}; {error.remedy}")
-        self._version = None  # list again, for the changes in between
+        self._version = None
 
     def _set_problem(self, problem: str | None) -> None:
         if problem != self.problem:

@@ -73,7 +73,7 @@ def _throttle_reasons(row: GpuRow) -> Series | None:
 
 
 def distinct_holders(processes: tuple[ProcessSample, ...]) -> list[ProcessSample]:
-    """Return each process once, largest first. NVML lists a process once per kind of context."""
+    """Return each process once, largest first."""
     by_pid: dict[int, ProcessSample] = {}
     for process in processes:
         known = by_pid.get(process.pid)

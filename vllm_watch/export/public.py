@@ -109,7 +109,7 @@ def _row(number: int, entry: TargetEntry, t: float) -> str:
 
 
 def _now(entry: TargetEntry) -> str:
-    """Return the worst incident or the state; neither contains an address or a process."""
+    """Return the worst incident or the state."""
     if active := _active(entry):
         worst = active[0]
         title = story_of(worst.kind, worst.target).title_of(worst.cause)

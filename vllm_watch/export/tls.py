@@ -46,7 +46,6 @@ def _certify(made: ssl.SSLContext, settings: TlsSettings) -> None:
     try:
         regular_file.check(settings.cert_file)
         regular_file.check(settings.key_file, if_exposed="warned")
-        # Never prompt for an encrypted key's password.
         made.load_cert_chain(settings.cert_file, settings.key_file, password=lambda: b"")
     except OSError as error:
         files = f"{settings.cert_file} with {settings.key_file}"

@@ -1,10 +1,10 @@
 """Many targets that fall silent at once share one cause, most likely the watcher's own network, proxy or host.
 
-Restarting them would be the worst response, so one incident pages for all, and the `engine_down` incidents of that minute
-become linked tickets without advice. A target that stays silent after most are back pages on its own. A server that answers,
-even with an error, is not a member.
+Restarting them would be the worst response, so one incident pages for all, and the `engine_down` incidents of
+that minute become linked tickets without advice. A target that stays silent after most are back pages on its
+own. A server that answers, even with an error, is not a member.
 
-This is the last stage that changes incidents. After a restart of the watcher, members not scraped yet count as silent.
+After a restart of the watcher, members not scraped yet count as silent.
 """
 
 from collections.abc import Collection, Iterable, Mapping

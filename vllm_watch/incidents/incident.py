@@ -59,7 +59,7 @@ class Incident:
     ended_t: float | None = None  # first good poll
     closes_t: float | None = None  # expected end if it stays clear
     phase: str = ACTIVE  # ACTIVE | RECOVERING
-    firing: bool = True  # the last poll found it
+    firing: bool = True
     times: int = 1  # occurrences, each within a day of the last
     recurring: Recurring | None = None
     worst: Worst | None = None

@@ -1,8 +1,8 @@
 """Turn verdicts into incidents: one problem is one incident, from its first sign to its end.
 
-A verdict that fires opens an incident at once, unless an active incident explains it. At the first poll without it, the
-incident is recovering. It resolves once the recovery has lasted, or if an incident of another kind replaces it. A verdict
-`unknown` changes nothing.
+A verdict that fires opens an incident at once, unless an active incident explains it. At the first poll without
+it, the incident is recovering. It resolves once the recovery has lasted, or if an incident of another kind
+replaces it.
 """
 
 from collections.abc import Container, Iterable, Mapping, Sequence

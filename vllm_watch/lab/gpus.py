@@ -35,8 +35,6 @@ class GpuModel:
 
 
 class _Placement:
-    """One server on its GPUs, and its engines' recent busy share."""
-
     def __init__(self, vllm: SimulatedVllm, indices: tuple[int, ...], first_pid: int) -> None:
         self.vllm = vllm
         self.indices = indices

@@ -115,7 +115,7 @@ class SimulatedVllm:
         self.api_hung = self.dead = self.paused = self.draining = False
         self.sleep_level = 0
         for request in known:
-            if request.arrival_t > self.t:  # not sent yet
+            if request.arrival_t > self.t:
                 self._refuse(request, request.arrival_t)
                 continue
             request.finish_reason = "error"
@@ -276,7 +276,6 @@ class SimulatedVllm:
         )
         for engine in self.engines:
             wanted = int(total * min(share, 1.0)) - engine.kv.leaked_blocks
-            # Only free blocks can leak.
             engine.kv.leaked_blocks += max(0, min(wanted, engine.kv.free_blocks))
 
     def _note_loras(self) -> None:

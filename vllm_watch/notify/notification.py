@@ -24,7 +24,7 @@ class Notification:
     t: float  # when it fell due
     alert: Alert
     sent_t: float | None = None  # None: queued
-    message: str | None = None  # key of its message
+    message: str | None = None
 
     @property
     def key(self) -> Key:

@@ -11,7 +11,7 @@ from vllm_watch.preflight.visible_gpus import ranks_here
 CHUNKS = 10  # vLLM's MessageQueue is a ring of ten chunks
 CHUNK_MIB = 16  # default of VLLM_MQ_MAX_CHUNK_BYTES_MB; 24 in releases without this variable
 NCCL_BYTES_PER_RANK = 10 * MIB
-"""For GPUs without peer access, NCCL takes 4 to 10 MiB of /dev/shm per rank and channel."""
+"""Allowance for one channel per rank: without peer access, NCCL takes 4 to 10 MiB of /dev/shm for each channel."""
 
 # CUDA major release → oldest driver that runs it. Source: NVIDIA's CUDA compatibility guide.
 _DRIVERS = {11: (450, 80), 12: (525, 60), 13: (580, 65)}

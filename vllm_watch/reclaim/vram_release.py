@@ -79,7 +79,7 @@ class Release:
 
 
 def claims(gpus: Sequence[GpuSample], pids: Collection[int]) -> tuple[Claim, ...]:
-    """Return the memory of `pids` (as in NVML). Memory on MIG slices is not counted for the parent GPU."""
+    """Return the memory of `pids` (as in NVML)."""
     found = [
         Claim(
             index=gpu.index, uuid=gpu.uuid, name=gpu.name, used_bytes=gpu.memory_used_bytes,

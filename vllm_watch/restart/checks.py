@@ -1,6 +1,6 @@
 """The guard's checks: each returns why a server must not be restarted now, or None. Pure.
 
-Each function's name is a value of the metric label `blocker`. Sources: kured (windows, alerts that fail closed, lock), Home
+Sources: kured (windows, alerts that fail closed, lock), Home
 Assistant's supervisor (budget), medik8s (minimum healthy), NVSentinel (dry run, breaker).
 """
 

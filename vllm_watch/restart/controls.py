@@ -37,7 +37,6 @@ class Controls:
                     entries[name] = self._entries[name]
             self._entries = entries
             first_t = self.version_first_t
-            # A clock a year ahead must not block restarts for a year.
             if first_t is None or first_t > now_t:
                 await self._set(self._version, {"t": now_t})
             await self._forget_void()

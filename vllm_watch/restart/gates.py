@@ -1,7 +1,8 @@
-"""Answer the exec probes in the engines' containers: "ok", "kill" (liveness) or "no" (readiness). Anything unknown is "ok".
+"""Answer the exec probes in the engines' containers: "ok", "kill" (liveness) or "no" (readiness). Anything unknown
+is "ok".
 
-"kill" and "no" carry the start time of the server that must fail, and the probe compares it with its container's. So a
-late or repeated answer is harmless.
+"kill" and "no" carry the start time of the server that must fail, which the probe compares, so a late or repeated
+answer is harmless.
 """
 
 import asyncio

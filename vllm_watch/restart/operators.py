@@ -27,7 +27,7 @@ OK, ACCEPTED, NOT_FOUND, REFUSED = 200, 202, 404, 409
 _REMEDY = "See /api/v1/status for targets and waiting requests"
 
 Reply = tuple[int, Mapping[str, Any]]
-"""HTTP status and JSON document."""
+"""HTTP status and JSON."""
 
 
 class Operators:

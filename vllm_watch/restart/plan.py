@@ -46,7 +46,7 @@ class PlanPublisher:
         self, board: Board, targets: Targets, dispatcher: Dispatcher, controls: Controls,
         journal: Journal, schedule: Schedule,
     ) -> None:  # fmt: skip
-        self.people = False  # tokens exist, so people can send requests
+        self.people = False
         self.attempts: tuple[Attempt, ...] | None = None
         self._board = board
         self._targets = targets

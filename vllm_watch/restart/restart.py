@@ -3,10 +3,9 @@
     intent (on disk) ─▶ evidence ─▶ drain ─▶ a scrape, the guard again ─▶ calling (on disk) ─▶ hook
         ─▶ verifying (on disk) ─▶ helped | did_not_help (on disk)
 
-Each state is on disk before the next action. After a crash, `intent` means that no hook was called; `calling` means
-that one may have been called, so none is called again. A scrape after the drain must still find the process to be
-restarted. After the call, a disk error does not end the attempt (pending_writes.py). A gang's ranks wait for each other at start, so
-their hooks are called together.
+Each state is on disk before the next action. After a crash, `intent` means that no hook was called; `calling`
+means that one may have been called, so none is called again. A scrape after the drain must still find the
+process to be restarted. A gang's ranks wait for each other at start, so their hooks are called together.
 """
 
 import asyncio
@@ -202,7 +201,7 @@ class Restart:
     async def _recheck(
         self, befores: Mapping[str, verify.Before], recheck: Recheck, changed: Changed
     ) -> str | None:
-        """Scrape all members and ask the guard again. A missing scrape is a refusal."""
+        """A missing scrape is a refusal."""
         began_s = time.monotonic()
         waits = (self._targets.scraped_since(name, began_s) for name in self._names)
         seen = dict(zip(self._names, await asyncio.gather(*waits), strict=True))

@@ -95,7 +95,7 @@ class Schedule:
 def condition(schedule: ScheduleSettings, signals: TargetSignals | None) -> str | None:
     """Return why the schedule's conditions do not hold, or None. Unknown values fail them."""
     if schedule.uptime_seconds_min:
-        # While nothing answers, the start may be a dead process's.
+        # While nothing answers, process_start_time may be that of a dead process.
         if signals is None or not signals.up or signals.process_start_time is None:
             return "the server's uptime is unknown"
         uptime_s = signals.t - signals.process_start_time

@@ -112,7 +112,7 @@ class Baseline:
         self.reset()
 
     def reset(self) -> None:
-        self._lacks: frozenset[str] = frozenset()  # missing inputs
+        self._lacks: frozenset[str] = frozenset()
         self._models = {self._lacks: StepModel()}
         self.throughput = Throughput()
         self.slow = Cusum(SLOW_ALARM_SECONDS, DRAIN_SECONDS)

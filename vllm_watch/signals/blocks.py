@@ -234,7 +234,7 @@ def _latency(a: EngineSample, b: EngineSample, generated: float) -> float | None
 
 
 def _computed_prompt(a: EngineSample, b: EngineSample) -> float | None:
-    """Return the computed prompt tokens. The cached share is hits ÷ queries, as both may count blocks."""
+    """The cached share is hits ÷ queries, as both may count blocks."""
     prompt = _grown(a.prompt_tokens, b.prompt_tokens)
     if prompt is None:
         return None

@@ -1,9 +1,9 @@
 """Sums up evidence in a one-sided CUSUM over blocks of uneven length.
 
-A score is the number of deviations by which a block exceeds the tolerance (negative below it). The level is the sum of
-the scores ÷ SCORE_OF_ALARM; an alarm begins at level 1. A block raises the level by at most its seconds ÷
-`alarm_seconds`, and never by more than BLOCK_SHARE_MAX, so that one odd block never alarms.
-Source: Page, "Continuous Inspection Schemes", Biometrika 41 (1954); bounded scores make it robust (Huber).
+A score is the number of deviations by which a block exceeds the tolerance (negative below it). The level is the
+sum of the scores ÷ SCORE_OF_ALARM. A block raises the level by at most its seconds ÷ `alarm_seconds`, and never
+by more than BLOCK_SHARE_MAX, so that one odd block never alarms. Source: Page, "Continuous Inspection Schemes",
+Biometrika 41 (1954); bounded scores make it robust (Huber).
 """
 
 from typing import Any

@@ -142,7 +142,6 @@ class Progress:
             self._gained = 0.0
         self._gained += max(0.0, (now.gauges[-1] or 0.0) - (was.gauges[-1] or 0.0))
         self.poll, self.last_s = now, at_s
-        # Connections belong to the whole server.
         if now.work and not self.served and not begins and engines == 1:
             self._note_clients(at_s, now)
         self.overdue = self._overdue(sample, server, engines)

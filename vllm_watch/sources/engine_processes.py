@@ -41,7 +41,7 @@ def find(
         return _titled(cores, all_, engines)
     if len(engines) != 1:
         return {}
-    # vLLM before 0.10.2 sets no titles; an engine without its own processes runs in the server's.
+    # An engine without its own processes runs in the server's.
     unnamed = tuple(each for each in parts if _is_unnamed_part(each)) or (server,)
     return {next(iter(engines)): unnamed}
 

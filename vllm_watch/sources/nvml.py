@@ -89,7 +89,6 @@ class NvmlSource:
         return reading
 
     async def close(self) -> None:
-        """A hung call is abandoned until the process ends."""
         self._closed = True
         thread = self._thread
         if thread is None or not thread.is_alive():

@@ -1,5 +1,5 @@
-"""Find and poll the GPUs between nvmlInit and nvmlShutdown. Use it from one thread only. Errors are raised only if the
-library fails: if one GPU fails, others stay readable."""
+"""Find and poll the GPUs between nvmlInit and nvmlShutdown. Errors are raised only if the library fails: if one
+GPU fails, others stay readable."""
 
 from collections.abc import Iterator
 from contextlib import suppress
@@ -35,7 +35,7 @@ class Inventory:
 
 
 class Asker:
-    """Calls pynvml functions by name. `calling` names the running function for other threads.
+    """Calls pynvml functions by name.
 
     A call without an answer returns None. Raises NVMLError if a whole GPU (lost) or the whole library fails.
     """

@@ -24,7 +24,7 @@ class Status:
     """Selected fields of /proc/PID/status."""
 
     uid: int | None  # real
-    # NSpid: first the PID in the tree's own PID namespace, the innermost last; kernels before 4.1 lack it.
+    # NSpid; kernels before 4.1 lack it.
     pids: tuple[int, ...] | None
 
 

@@ -205,7 +205,7 @@ _NAMES = _names()
 
 
 def _given(labels: Labels) -> dict[str, str]:
-    """Return the target's labels. If a label of vLLM collides, Prometheus renames it to exported_…."""
+    """If a label of vLLM collides, Prometheus renames it to exported_…."""
     return {
         name: value for name, value in labels.items()
         if name != "__name__" and not name.startswith("exported_")

@@ -94,8 +94,6 @@ class Reader:
 
 @dataclass(frozen=True, slots=True)
 class _EngineBinding:
-    """Reads one engine's sample: constants, plain numbers at known positions, and computed fields."""
-
     fixed: dict[str, Any]
     plain: tuple[str, ...]
     pick: Callable[[Values], tuple[float, ...]]

@@ -74,7 +74,7 @@ class Stacks:
         texts: list[str] = []
         async with self._one:
             until_s = time.monotonic() + ALL_SECONDS
-            try:  # reading the command line of a process stuck in the kernel may block
+            try:
                 all_ = await threads.run(
                     lambda: self._listing.processes(time.monotonic()), ALL_SECONDS
                 )

@@ -21,8 +21,6 @@ _READ_TIMEOUT_SECONDS = 30.0  # 8 MB from a disk under load
 
 @dataclass(slots=True)
 class _Group:
-    """Chunks with records that build on each other."""
-
     first_seconds: float
     last_seconds: float
     chunks: list[Chunk] = field(default_factory=list)

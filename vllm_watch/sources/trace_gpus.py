@@ -85,7 +85,6 @@ _GPU: Mapping[str, Convert] = {
 
 
 def _fields(value: Any, known: Mapping[str, Convert]) -> dict[str, Any]:
-    """Ignore unknown keys, which are a newer writer's."""
     if not isinstance(value, dict):
         raise TypeError("not an object")
     fields = {}

@@ -13,11 +13,11 @@ class Kind(Enum):
     """How a field's value is computed from its series."""
 
     SUM = "sum"
-    MAX = "max"  # ratios cannot be added
+    MAX = "max"
     HISTOGRAM = "histogram"
     LABELLED = "labelled"
     FAMILIES = "families"  # each family's number, or its histogram's count
-    INFO = "info"  # the labels of the series with the highest value (vLLM: a time)
+    INFO = "info"
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +101,7 @@ FIELDS: dict[str, Field] = {
     "request_prefill_kv_computed_tokens": _histogram("vllm:request_prefill_kv_computed_tokens"),
     "prefix_cache_hit_rate": _max("vllm:gpu_prefix_cache_hit_rate"),  # V0 0.5.5+; -1: off
     "cpu_prefix_cache_hit_rate": _max("vllm:cpu_prefix_cache_hit_rate"),
-    # blocks up to 0.8.5.post1, tokens from 0.9.0; renamed in 0.9.2, like the KV usage
+    # renamed in 0.9.2, like the KV usage
     "prefix_cache_queries": _sum(
         "vllm:prefix_cache_queries_total", "vllm:gpu_prefix_cache_queries_total"
     ),

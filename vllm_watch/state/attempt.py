@@ -8,8 +8,7 @@ States, in order:
        │         └─▶ cancelled    the lock was lost, or the disk failed, while `calling` was written
        └─▶ cancelled              the attempt was given up before the hook was called
 
-Mode `observe` writes `dry_run`. The hooks of an `uncertain` attempt are never called again: for a day, each start of
-the watcher tries to verify it as `helped` or `did_not_help`.
+Mode `observe` writes `dry_run`. The hooks of an `uncertain` attempt are never called again.
 """
 
 from collections.abc import Mapping

@@ -21,7 +21,7 @@ class Connection:
     """Connects on demand."""
 
     def __init__(self, folder: Path | None, *, own: bool) -> None:
-        """If `folder` is None, the file is in memory. If `own`, lock the folder."""
+        """If `own`, lock the folder."""
         self.folder = folder or Path(":memory:")
         self.files = 0  # files removed or moved aside
         self.closing = False  # stop waiting for the lock

@@ -69,10 +69,7 @@ class IncidentTable:
         return found
 
     def put(self, events: Sequence[IncidentEvent] = (), learnt: Learnt | None = None) -> None:
-        """Queue events and learnt state.
-
-        A later `Worker.do` writes only after incidents, state put with them and the fleet's state are on disk.
-        """
+        """Queue events and learnt state."""
         if learnt is not None:
             # A restarted watcher ends an incident without the state that explains it.
             can_wait = learnt.target != WATCHER and not events

@@ -1,6 +1,6 @@
 """The restart journal: attempts, operators' actions, and standing entries such as a pause.
 
-Each write is on disk before it returns. If a write or read fails, JournalError is raised, and nothing is restarted.
+Each write is on disk before it returns. If a write or read fails, JournalError is raised.
 """
 
 import contextlib
@@ -79,7 +79,7 @@ class Told:
     """A part of the journal, for people."""
 
     lost: str | None  # loss of records not yet accepted by a person
-    older: bool  # older entries were left out
+    older: bool
     entries: tuple[Entry, ...]  # oldest first
 
 
@@ -217,7 +217,7 @@ class Journal:
         except (ValueError, TypeError) as error:
             self.trouble = f"an entry cannot be written: {error}"
             raise JournalError(self.trouble, "Report it") from error
-        if writes:  # a full disk is still readable
+        if writes:
             self.trouble = None
         return done
 

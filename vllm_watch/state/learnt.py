@@ -1,4 +1,4 @@
-"""Detectors' learnt state of one target. It survives a reload even without a state folder."""
+"""Detectors' learnt state of one target."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

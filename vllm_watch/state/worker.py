@@ -1,7 +1,7 @@
 """The state folder's worker: one thread with one connection, which writes a queue in order.
 
-`put` returns at once, and its row is retried until it is on disk. `do` waits for the result, and writes only after the
-earlier rows are on disk, so that no restart or message is about an incident that a kill -9 would lose.
+`put` returns at once, and its row is retried until it is on disk. `do` writes only after the earlier rows are
+on disk, so that no restart or message is about an incident that a kill -9 would lose.
 
 A hanging disk blocks neither the event loop nor the exit.
 """
@@ -66,8 +66,7 @@ class Worker:
     def __init__(self, folder: Path | None, on_write: OnWrite | None = None) -> None:
         """If `folder` is None, the file is in memory. Without `on_write`, the folder belongs to another process.
 
-        With `on_write`, the folder is our own: it is locked, a damaged file is moved aside, and the event loop calls
-        `on_write` after each write.
+        With `on_write`, the folder is our own, and the event loop calls `on_write` after each write.
         """
         self.connection = Connection(folder, own=on_write is not None)
         self.tables: list[Table] = []
@@ -227,7 +226,7 @@ class Worker:
 
     @contextlib.contextmanager
     def _transaction(self, *, durable: bool = True) -> Iterator[sqlite3.Connection]:
-        """Commit all changes or none. If `durable`, they are on disk at the end."""
+        """If `durable`, the changes are on disk at the end."""
         db = self._connected()
         db.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
         db.execute("BEGIN IMMEDIATE")

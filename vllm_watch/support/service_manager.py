@@ -94,7 +94,6 @@ def _address(text: str) -> str | None:
 
 
 def _watchdog_seconds(environ: Mapping[str, str]) -> float | None:
-    """Return the watchdog's time limit, if there is one for this process."""
     if environ.get("WATCHDOG_PID", str(os.getpid())) != str(os.getpid()):
         return None
     try:

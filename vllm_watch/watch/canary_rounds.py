@@ -1,4 +1,4 @@
-"""Send one target's canaries (one-token requests): to idle engines once per interval, to suspected ones at once."""
+"""Send one target's canaries: to idle engines once per interval, to suspected ones at once."""
 
 import asyncio
 import random
@@ -49,7 +49,6 @@ class CanaryRounds:
     def send(
         self, wanted: Mapping[str, bool], model: str | None, engines: int, now_s: float
     ) -> None:
-        """`wanted` maps engines to True if a hang is suspected."""
         least = 0.0 if self._enabled else 0.5  # canaries that are on by default begin later
         first_s = now_s + random.uniform(least, 1.0) * self._interval_seconds  # noqa: S311
         # An engine that was busy for less than an interval keeps its due time.

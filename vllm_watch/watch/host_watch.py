@@ -94,7 +94,6 @@ class HostWatch:
         return self._used_gpus - self._places.get(target, _NOWHERE).gpus
 
     def core_of(self, target: str) -> str | None:
-        """Return name and PID of the target's engine core, if exactly one is known."""
         pids = self._cores(target, VLLM)
         return _core_name(pids[0]) if len(pids) == 1 else None
 

@@ -65,7 +65,7 @@ class TargetLoops:
         self._neighbours = Neighbours(self.processes, config.procfs)
         self._peers = Peers(board)
         self.running: dict[str, Running] = {}
-        self.unseen: set[str] = set()  # not scraped yet
+        self.unseen: set[str] = set()
         self.logs: dict[str, EngineLog] = {}
 
     def __len__(self) -> int:

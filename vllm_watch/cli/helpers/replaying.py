@@ -1,4 +1,4 @@
-"""Judge a recording as the daemon does. --help does not import this module."""
+"""Judge a recording as the daemon does."""
 
 import json
 import math

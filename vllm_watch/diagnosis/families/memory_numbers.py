@@ -1,4 +1,4 @@
-"""Numbers of out-of-memory messages."""
+"""Extract the numbers in out-of-memory messages, and suggest settings from them."""
 
 import math
 import re

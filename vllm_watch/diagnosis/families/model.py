@@ -1,8 +1,8 @@
 """The model, its files, tokenizer, adapters and settings.
 
-Sources: vllm/config, vllm/lora, vllm/transformers_utils of vLLM 0.6 to
-0.32; huggingface_hub's errors; huggingface_hub #3158 (429 of the Xet store), vllm #24541; QwenPaw #3084
-(TokenizersBackend); vllm #22072 (not a flag).
+Sources: vllm/config, vllm/lora, vllm/transformers_utils of vLLM 0.6 to 0.32; huggingface_hub's errors;
+huggingface_hub #3158 (429 of the Xet store), vllm #24541; QwenPaw #3084 (TokenizersBackend); vllm #22072 (an
+argument that is not a flag).
 """
 
 from vllm_watch.diagnosis.families import model_numbers

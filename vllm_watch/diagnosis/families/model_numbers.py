@@ -53,7 +53,7 @@ def unknown_flag(text: str, facts: Facts) -> Told:
         return Told(f"It does not know {', '.join(dashed)}.", tuple(fixes))
     if (
         not flags or words[0][0] != "-"
-    ):  # words after a positional belong to it: flags count only if one comes first
+    ):  # If the first unknown word is not a flag, the words after it belong to it, flags included.
         positional = " ".join(words[:3])
         return Told(
             f"{positional} is not a flag, and nothing that this command takes there.",

@@ -34,7 +34,6 @@ _EXTENSION = re.compile(
 
 
 def _built_for_another(text: str, facts: Facts) -> Told:
-    """Name a package that was built for other versions."""
     found = _EXTENSION.search(text)
     if found is None:
         return Told()

@@ -78,7 +78,7 @@ class HookResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """A finding of a rehearsal, which changes nothing."""
+    """A finding of a rehearsal."""
 
     ok: bool
     text: str

@@ -1,7 +1,8 @@
-"""Restart through the Kubernetes API server: evict the pod, or start a rollout of its workload. Runbook: docs/hooks/kubernetes.md.
+"""Restart through the Kubernetes API server: evict the pod, or start a rollout of its workload. Runbook:
+docs/hooks/kubernetes.md.
 
-An eviction respects PodDisruptionBudgets and names the checked pod's uid.
-Source: kubernetes.io, API-initiated Eviction; kubectl rollout restart; SelfSubjectAccessReview.
+An eviction respects PodDisruptionBudgets. Source: kubernetes.io, API-initiated Eviction; kubectl rollout
+restart; SelfSubjectAccessReview.
 """
 
 import asyncio

@@ -1,6 +1,6 @@
 """Recent attempts of all watchers that share a lock, stored in the lock's record. Pure.
 
-A result is recorded when the slot is freed. If the slot expired without a result, the attempt is `uncertain`.
+If a slot expired without a result, the attempt is `uncertain`.
 """
 
 from collections.abc import Collection, Iterable

@@ -1,10 +1,9 @@
 """The record of a lock that several watchers share, and the changes that each may make. Pure.
 
-A writer replaces the whole latest version, so concurrent writers cannot exceed a limit. A held slot is free again once
-this watcher has seen it unchanged for three TTLs (locks/base.py) by its own clock. A released slot may rest, that is,
-stay taken for a while. Rests and the hour of the hourly limit end by wall clock, with a tolerance of SKEW_SECONDS, or, if a
-clock is far off, once this watcher has seen them for their full length. Source:
-k8s.io/client-go/tools/leaderelection, observedRenewTime.
+A writer replaces the whole latest version, so concurrent writers cannot exceed a limit. A released slot may
+rest, that is, stay taken for a while. Rests and the hour of the hourly limit end by wall clock, with a
+tolerance of SKEW_SECONDS, or, if a clock is far off, once this watcher has seen them for their full length.
+Source: k8s.io/client-go/tools/leaderelection, observedRenewTime.
 """
 
 from collections.abc import Mapping
@@ -150,7 +149,7 @@ class Change:
 def take(
     record: Record, sightings: Sightings, limits: Limits, now: Now, wanted: Slot, begins: Past | None = None
 ) -> Change:  # fmt: skip
-    """Take a slot for an attempt, or report the holder if none is free. An attempt that has a slot renews it."""
+    """Take a slot for an attempt, or report the holder if none is free."""
     if record.of(wanted.attempt_id) is not None:
         return renew(record, wanted.attempt_id)
     kept = tuple(slot for slot in record.slots if not _free(slot, sightings, now))

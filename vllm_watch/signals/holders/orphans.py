@@ -14,7 +14,8 @@ from vllm_watch.signals.holders.records import Limits
 from vllm_watch.signals.holders.track import SAME_START_SECONDS, Track
 
 SUCCESSOR_FACTOR = 5.0
-"""If ancestors are unknown, a core that is older than another must have been idle for this many times the limit."""
+"""If ancestors are unknown, a core older than another is reported only after it was idle for this many times the
+limit."""
 
 
 def sign(track: Track, others: Sequence[ProcessSample], limits: Limits) -> str | None:
@@ -38,7 +39,7 @@ def sign(track: Track, others: Sequence[ProcessSample], limits: Limits) -> str |
 
 
 def is_superseded(process: ProcessSample, others: Sequence[ProcessSample]) -> bool:
-    """Return True if another engine may be the one that answers."""
+    """Return True if a younger engine with another parent may have taken over serving."""
     return any(
         other.pid != process.pid
         and other.ppid != process.ppid

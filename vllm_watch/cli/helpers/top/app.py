@@ -76,13 +76,13 @@ class TopApp(App[None]):
         self._curves = top_rows.Curves()
         self._rows: list[top_rows.Row] = []
         self._shown: list[top_rows.Row] = []
-        self._selected: str = ""  # name of the cursor's row
+        self._selected: str = ""
         self._chosen = False  # False: the cursor follows the worst row
         self._drawn: dict[str, tuple[object, ...]] = {}
         self._sort = "urgency"
         self._wanted = ""
         self._first = 0
-        self._opened = ""  # name of the opened row
+        self._opened = ""
         self._helps = False
         self._scrolled = 0
         self._charts: Mapping[str, Charted] = {}

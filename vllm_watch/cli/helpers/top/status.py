@@ -66,9 +66,9 @@ class ToldIncident(Incident):
 
     title: str = ""  # "Stalled: hang"
     first_step: str = ""
-    cost: str = ""  # the effect on users
+    cost: str = ""
     severity_reason: str = ""  # why it is not critical
-    restart_outcome: str = ""  # whether a restart helps
+    restart_outcome: str = ""
     runbook: str = ""
     runbook_url: str = ""
 
@@ -276,7 +276,7 @@ class Daemon:
             await self._session.close()
 
     async def _get(self, session: aiohttp.ClientSession, what: str) -> bytes:
-        if session.closed:  # closed between two polls
+        if session.closed:
             raise WatchError(f"{self.url} is not asked any more", "start vllm-watch top again")
         url = f"{self.url}/api/v1/{what}"
         async with session.get(
