@@ -167,6 +167,8 @@ DAMAGES = {
     "another target": (damaged("target", "b"), "all"),
     "no time": (damaged("t", None), "all"),
     "engines are a list": (damaged("engines", []), "all"),
+    "one gauge": (damaged("engines.0.progress.poll.gauges", 1.0), "all"),
+    "several queues": (damaged("engines.0.progress.poll.waiting", [1]), "all"),
     "incidents are a text": (damaged("lifecycle.followed", "x"), "lifecycle"),
     "a life that is none": (damaged("lifecycle.recurrence", [["k", "0", "", "soon", 1.0, 1, 0.0, None, None]]), "lifecycle"),
     "no detectors": (damaged("detectors", {}), "throughput_collapse"),

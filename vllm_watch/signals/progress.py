@@ -45,6 +45,7 @@ FOLLOWED_SECONDS = 600.0
 PACE_SECONDS = 10.0
 """Averaging time of the usual rate of closed connections: a client's pool shrinks after a burst."""
 
+_SEVERAL = ("counters", "outputs", "gauges")
 _NUMBERS = (
     "last_s",
     "life_s",
@@ -286,10 +287,12 @@ def _restored(state: Mapping[str, Any] | None) -> Poll | None:
     told: dict[str, Any] = {}
     for each in fields(Poll):
         value = state[each.name]
-        several = isinstance(value, list | tuple)
-        told[each.name] = (
-            tuple(map(stored.number_or_none, value)) if several else stored.number_or_none(value)
-        )
+        if each.name in _SEVERAL:
+            told[each.name] = stored.numbers_or_none(value, 1)
+        elif each.type is float:
+            told[each.name] = stored.number(value)
+        else:
+            told[each.name] = stored.number_or_none(value)
     return Poll(**told)
 
 

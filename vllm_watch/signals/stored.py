@@ -38,6 +38,14 @@ def numbers(value: Any, count: int | None = None) -> list[float]:
     return found
 
 
+def numbers_or_none(value: Any, least: int) -> tuple[float | None, ...]:
+    """Return finite numbers or None, `least` of them or more."""
+    found = tuple(number_or_none(each) for each in _list(value))
+    if len(found) < least:
+        raise ValueError(f"{len(found)} numbers in place of {least} or more")
+    return found
+
+
 def count(value: Any) -> int:
     """Return an integer, 0 or more."""
     return int(number(value, 0.0))
