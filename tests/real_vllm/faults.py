@@ -14,8 +14,8 @@ TRIES = 30
 
 
 @contextlib.contextmanager
-def stopped_at_work(vllm: RealVllm, role: str) -> Iterator[None]:
-    """Stop one process (not the API server) at a moment when the gauges say that a request runs.
+def stopped_at_work(vllm: RealVllm, role: str, least: int = 1) -> Iterator[None]:
+    """Stop one process (not the API server) at a moment when the gauges say that `least` requests run.
 
     All clients may be between two requests at once, on a busy machine above all: then let it go on,
     and try again.
@@ -23,11 +23,11 @@ def stopped_at_work(vllm: RealVllm, role: str) -> Iterator[None]:
     for _ in range(TRIES):
         with vllm.stopped(role):
             time.sleep(0.5)  # what it had sent before is with the API server now
-            if moment(vllm.url).running > 0:
+            if moment(vllm.url).running >= least:
                 yield
                 return
         time.sleep(1)
-    raise AssertionError("at no moment did a request run")
+    raise AssertionError(f"at no moment did {least} requests run")
 
 
 @contextlib.contextmanager
