@@ -4,11 +4,9 @@ import re
 
 from vllm_watch.diagnosis import lines, noise, stillness
 from vllm_watch.diagnosis.life import Life
-from vllm_watch.diagnosis.report import HEALTHY, UNKNOWN, Diagnosis, Fix
+from vllm_watch.diagnosis.report import HEALTHY, Diagnosis, Fix
 from vllm_watch.diagnosis.scanner import Scanner
 from vllm_watch.diagnosis.stillness import Silence
-
-UNKNOWN_CONFIDENCE = 0.3
 
 _REFUSED = re.compile(r'"POST [^"]{1,300}" (4\d\d)\b')
 _REFUSALS = {"401": " (no API key, or another than the server's)", "404": " (a path or a model name that is not served)"}  # fmt: skip
@@ -42,42 +40,19 @@ def critical_at_the_end(scanner: Scanner) -> tuple[int, str] | None:
 def ended_critically(life: Life, line: tuple[int, str]) -> Diagnosis:
     """Return the diagnosis of a critical error that no answer follows."""
     text = "It came up, and no line after this one shows an answer. No rule knows this error."
-    return Diagnosis(
-        failure=UNKNOWN,
-        confidence=UNKNOWN_CONFIDENCE,
-        sentence="a critical error was reported right before the log ends",
-        root_cause_line=line[1],
-        line_number=line[0],
-        explanation=text,
-        fixes=(
-            Fix(
-                "see whether the process still runs, and the driver's own report",
-                "dmesg -T | tail -50",
-            ),
-        ),
-        facts=life.facts.complete(),
-        ready=life.ready,
-    )
+    see = Fix("see whether the process still runs, and the driver's own report", "dmesg -T | tail -50")  # fmt: skip
+    return life.unknown("a critical error was reported right before the log ends", text, line, (see,))  # fmt: skip
 
 
 def queue(life: Life, found: Silence) -> Diagnosis:
     """Return the diagnosis of requests that wait while none is admitted."""
     text = f"{found.running} requests are running and {found.waiting} waiting in the last report, and none was admitted since {found.since} ({(found.seconds or 0) / 60:.0f} minutes). The engine works, and this log does not show why they wait: long answers may hold all places or the KV cache."  # fmt: skip
-    return Diagnosis(
-        failure=UNKNOWN,
-        confidence=UNKNOWN_CONFIDENCE,
-        sentence="no error in this log, but requests wait and none is admitted",
-        root_cause_line=found.line,
-        line_number=found.number,
-        explanation=text,
-        fixes=(Fix("see whether the running requests have a limit of tokens (max_tokens), and how many may run at once (--max-num-seqs)"), Fix("watch the queue and the KV cache", "curl -s http://HOST:8000/metrics | grep -E 'num_requests_|cache_usage'")),
-        facts=life.facts.complete(),
-        ready=life.ready,
-    )  # fmt: skip
+    fixes = (Fix("see whether the running requests have a limit of tokens (max_tokens), and how many may run at once (--max-num-seqs)"), Fix("watch the queue and the KV cache", "curl -s http://HOST:8000/metrics | grep -E 'num_requests_|cache_usage'"))  # fmt: skip
+    return life.unknown("no error in this log, but requests wait and none is admitted", text, (found.number, found.line), fixes)  # fmt: skip
 
 
 def stopped(life: Life, text: str) -> Diagnosis:
     """Return the diagnosis of a server that was stopped on request."""
     text = f"{text} It was stopped on request (line {life.stopped})."
     text += " The errors after it follow from the stop." if life.failed_after_stop else ""
-    return Diagnosis(failure=HEALTHY, confidence=0.9, sentence="nothing failed; it was stopped on request", explanation=text, facts=life.facts.complete(), ready=life.ready)  # fmt: skip
+    return life.diagnosis(HEALTHY, 0.9, "nothing failed; it was stopped on request", text)

@@ -8,8 +8,10 @@ from vllm_watch.diagnosis import finding, phases
 from vllm_watch.diagnosis.facts import Facts
 from vllm_watch.diagnosis.families import memory_numbers
 from vllm_watch.diagnosis.finding import Finding
-from vllm_watch.diagnosis.report import UNKNOWN
+from vllm_watch.diagnosis.report import UNKNOWN, Diagnosis, Fix
 from vllm_watch.diagnosis.rule import Evidence, Rank
+
+UNKNOWN_CONFIDENCE = 0.3
 
 FINDINGS_PER_CLASS_MAX = 8
 
@@ -98,6 +100,36 @@ class Life:
         kept.append(found)
         self.progress_lines = 0
         return True
+
+    def diagnosis(
+        self,
+        failure: str,
+        confidence: float,
+        sentence: str,
+        explanation: str,
+        at: tuple[int, str] | None = None,
+        fixes: tuple[Fix, ...] = (),
+        *,
+        fatal: bool = False,
+    ) -> Diagnosis:
+        """Return a diagnosis with this life's facts. `at`: number and text of the root line."""
+        number, line = at or (None, None)
+        return Diagnosis(
+            failure=failure, confidence=confidence, sentence=sentence, explanation=explanation,
+            root_cause_line=line, line_number=number, fixes=fixes, facts=self.facts.complete(), ready=self.ready, fatal=fatal,
+        )  # fmt: skip
+
+    def unknown(
+        self,
+        sentence: str,
+        explanation: str,
+        at: tuple[int, str] | None = None,
+        fixes: tuple[Fix, ...] = (),
+        *,
+        fatal: bool = False,
+    ) -> Diagnosis:
+        """Return the diagnosis of a log whose cause is unknown."""
+        return self.diagnosis(UNKNOWN, UNKNOWN_CONFIDENCE, sentence, explanation, at, fixes, fatal=fatal)  # fmt: skip
 
     def forget(self, of: Callable[[Finding], bool]) -> None:
         left = {slug: [each for each in found if not of(each)] for slug, found in self.findings.items()}  # fmt: skip

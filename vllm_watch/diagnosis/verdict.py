@@ -7,7 +7,7 @@ from vllm_watch.diagnosis import alive, others, phases, stillness
 from vllm_watch.diagnosis.catalogue import FAILURES
 from vllm_watch.diagnosis.families import memory, model, parallel, places, serving, unclassified
 from vllm_watch.diagnosis.finding import Finding
-from vllm_watch.diagnosis.life import Life
+from vllm_watch.diagnosis.life import UNKNOWN_CONFIDENCE, Life
 from vllm_watch.diagnosis.report import HEALTHY, NOISE, NOT_VLLM, UNKNOWN, Diagnosis, Fix
 from vllm_watch.diagnosis.rule import Cure, Evidence, Failure, Rank, Told
 from vllm_watch.diagnosis.scanner import Scanner
@@ -83,7 +83,7 @@ def _of_another(name: str, root: Finding | None) -> Diagnosis:
 
 def _waits_idle(life: Life, root: Finding) -> Diagnosis:
     text = "No request was running or waiting in the last statistics: an engine without work waits like this."  # fmt: skip
-    return Diagnosis(failure=NOISE, confidence=0.6, sentence="nothing failed; the line is harmless", root_cause_line=root.line, line_number=root.number, explanation=text, facts=life.facts.complete(), ready=life.ready)  # fmt: skip
+    return life.diagnosis(NOISE, 0.6, "nothing failed; the line is harmless", text, (root.number, root.line))  # fmt: skip
 
 
 def _says_why(root: Finding) -> bool:
@@ -92,18 +92,8 @@ def _says_why(root: Finding) -> bool:
 
 def _in_capture(life: Life, line: tuple[int, str]) -> Diagnosis:
     text = "A traceback goes through the capture of CUDA graphs, and its last line, with the reason, is missing."  # fmt: skip
-    return Diagnosis(
-        failure=UNKNOWN,
-        confidence=alive.UNKNOWN_CONFIDENCE,
-        sentence="the capture of CUDA graphs failed",
-        root_cause_line=line[1],
-        line_number=line[0],
-        explanation=text,
-        fixes=(Fix("get the whole log: the line with the reason is missing"),),
-        facts=life.facts.complete(),
-        ready=life.ready,
-        fatal=True,
-    )
+    fix = Fix("get the whole log: the line with the reason is missing")
+    return life.unknown("the capture of CUDA graphs failed", text, line, (fix,), fatal=True)
 
 
 def _failed(life: Life, root: Finding, ratio: float = 1.0) -> Diagnosis:
@@ -200,18 +190,8 @@ def _unknown(life: Life, root: Finding) -> Diagnosis:
             ", and the engine died." if life.dead else "."
         )
         text = f"{text} {place}".strip()
-    return Diagnosis(
-        failure=UNKNOWN,
-        confidence=alive.UNKNOWN_CONFIDENCE if known is None else _SURE,
-        sentence=sentence,
-        root_cause_line=root.line,
-        line_number=root.number,
-        explanation=text,
-        fixes=fixes,
-        facts=life.facts.complete(),
-        ready=life.ready,
-        fatal=life.dead,
-    )
+    confidence = UNKNOWN_CONFIDENCE if known is None else _SURE
+    return life.diagnosis(UNKNOWN, confidence, sentence, text, (root.number, root.line), fixes, fatal=life.dead)  # fmt: skip
 
 
 def _start_stalled(life: Life) -> Diagnosis | None:
@@ -230,22 +210,13 @@ def _silent(life: Life, slug: str, last: Silence, said: str, shown: Finding | No
     evidence = Evidence(last.line, last.line, life.facts.complete(), life.phase, serves)
     variant = next((each for each in failure.variants if each.when.holds(evidence)), None)
     sentence = failure.sentence if variant is None else f"{variant.sentence}: {phases.IN_WORDS[life.phase]}"  # fmt: skip
-    return Diagnosis(
-        failure=slug,
-        confidence=_SILENCE_CONFIDENCE,
-        sentence=sentence,
-        root_cause_line=last.line if shown is None else shown.line,
-        line_number=last.number if shown is None else shown.number,
-        explanation=f"{_sentence(sentence)} {said} {(variant or failure).why}",
-        fixes=_fixes(Told(), (variant or failure).cures, evidence),
-        facts=life.facts.complete(),
-        ready=life.ready,
-        fatal=shown is not None,
-    )
+    at = (last.number, last.line) if shown is None else (shown.number, shown.line)
+    explanation = f"{_sentence(sentence)} {said} {(variant or failure).why}"
+    fixes = _fixes(Told(), (variant or failure).cures, evidence)
+    return life.diagnosis(slug, _SILENCE_CONFIDENCE, sentence, explanation, at, fixes, fatal=shown is not None)  # fmt: skip
 
 
 def _quiet(scanner: Scanner, life: Life) -> Diagnosis:
-    facts = life.facts.complete()
     ready = life.ready or life.serving or life.phase >= phases.SERVE
     if not scanner.of_vllm and not ready:
         return _of_no_server(scanner)
@@ -267,14 +238,14 @@ def _quiet(scanner: Scanner, life: Life) -> Diagnosis:
         return _not_up(life)
     if scanner.reports.idle >= stillness.IDLE_REPORTS_MIN:
         said = f"It came up, and its last {scanner.reports.idle} reports have running requests and no tokens: one very long prompt, or a hang."
-        return Diagnosis(failure=UNKNOWN, confidence=alive.UNKNOWN_CONFIDENCE, sentence="no error in this log, and no tokens at its end", explanation=said, facts=facts, ready=life.ready)  # fmt: skip
+        return life.unknown("no error in this log, and no tokens at its end", said)
     if not life.asked_to_stop and (queue := stillness.of_queue(scanner.reports)) is not None:
         return alive.queue(life, queue)
     text = "It came up and answered requests." if life.serving else "It came up."
     if life.asked_to_stop:
         return alive.stopped(life, text)
     text += alive.refusals(scanner)
-    return Diagnosis(failure=HEALTHY, confidence=0.9, sentence="nothing failed", explanation=text, facts=facts, ready=life.ready)  # fmt: skip
+    return life.diagnosis(HEALTHY, 0.9, "nothing failed", text)
 
 
 def _of_no_server(scanner: Scanner, error: Finding | None = None) -> Diagnosis:
@@ -287,7 +258,8 @@ def _of_no_server(scanner: Scanner, error: Finding | None = None) -> Diagnosis:
 
 def _cut_short(life: Life) -> Diagnosis | None:
     if life.traced is not None:
-        return Diagnosis(failure=UNKNOWN, confidence=alive.UNKNOWN_CONFIDENCE, sentence="an error whose message is not in this log", root_cause_line=life.traced[1], line_number=life.traced[0], explanation="The exception stands at the end of the traceback: give more of the log.", facts=life.facts.complete())  # fmt: skip
+        text = "The exception stands at the end of the traceback: give more of the log."  # fmt: skip
+        return life.unknown("an error whose message is not in this log", text, life.traced)
     return None if life.ended is None else _ended(life, life.ended)
 
 
@@ -303,27 +275,17 @@ def _not_up(life: Life) -> Diagnosis:
         evidence = Evidence(line, line, life.facts.complete(), life.phase)
         start = FAILURES[serving.HANG].variants[0]
         fixes = _fixes(Told(), tuple(each for each in start.cures if not each.when.empty), evidence)
-    return Diagnosis(failure=UNKNOWN, confidence=alive.UNKNOWN_CONFIDENCE, sentence="no error in this log", explanation=text, fixes=fixes, facts=life.facts.complete())  # fmt: skip
+    return life.unknown("no error in this log", text, fixes=fixes)
 
 
 def _ended(life: Life, line: tuple[int, str]) -> Diagnosis:
     text = "No line shows that the server came up, and the lines after this one only show that the process has ended. A process that ends without an error was most often killed (host memory: see pinned and offloaded buffers of every worker)."  # fmt: skip
-    return Diagnosis(
-        failure=UNKNOWN,
-        confidence=alive.UNKNOWN_CONFIDENCE,
-        sentence="the process ended while it started, and no line shows why",
-        root_cause_line=line[1],
-        line_number=line[0],
-        explanation=text,
-        fixes=(Fix("see whether it was killed", "dmesg -T | grep -i -E 'killed process|out of memory'"), Fix("see its exit code", "docker inspect CONTAINER   (or kubectl describe pod POD)")),
-        facts=life.facts.complete(),
-        fatal=True,
-    )  # fmt: skip
+    fixes = (Fix("see whether it was killed", "dmesg -T | grep -i -E 'killed process|out of memory'"), Fix("see its exit code", "docker inspect CONTAINER   (or kubectl describe pod POD)"))  # fmt: skip
+    return life.unknown("the process ended while it started, and no line shows why", text, line, fixes, fatal=True)  # fmt: skip
 
 
 def _harmless(life: Life, found: tuple[int, str], *, ready: bool) -> Diagnosis:
-    number, line = found
-    error = _ERROR.search(line) is not None
+    error = _ERROR.search(found[1]) is not None
     text, sentence = f"There are only warnings. {_UNPROVEN}", "no error in this log, only warnings"
     if life.lived_with:
         text = "The server went on after this line."
@@ -338,7 +300,7 @@ def _harmless(life: Life, found: tuple[int, str], *, ready: bool) -> Diagnosis:
             if error
             else "nothing failed; the line is harmless"
         )
-    return Diagnosis(failure=NOISE, confidence=0.8 if ready else 0.5, sentence=sentence, root_cause_line=line, line_number=number, explanation=text, facts=life.facts.complete(), ready=life.ready)  # fmt: skip
+    return life.diagnosis(NOISE, 0.8 if ready else 0.5, sentence, text, found)
 
 
 def _silence(scanner: Scanner, life: Life, *, ready: bool) -> Diagnosis | None:
