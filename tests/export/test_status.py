@@ -5,6 +5,7 @@ from dataclasses import fields, replace
 
 import pytest
 
+from tests.export.page_states import STATES
 from tests.export.small_board import DOWN, ENGINE, GPU, SERVING, T, small_board
 from tests.told import made, told
 from vllm_watch.board.board import Board
@@ -236,3 +237,19 @@ def test_same_gpu_reading_says_the_counts_of_the_board():
     board.publish_gpus(GpuReading(status="ok", t=T, gpus=(replace(GPU, xid_errors=()),)))
     gpu = status_of(board)["gpus"]["gpus"][0]
     assert (gpu["xid_errors"], gpu["xid_errors_total"]) == ([], {"79": 1})
+
+
+@pytest.mark.parametrize(
+    ("state", "outcome", "step"),
+    [
+        ("restart under way", "A restart is under way.", "Take it out of the load balancer"),
+        ("restart did not help", "vllm-watch will not restart it again: the last one did not help.", "Do not restart it again: "),
+    ],
+)  # fmt: skip
+def test_a_restart_that_runs_or_failed_replaces_the_advice_to_restart(state, outcome, step):
+    """For page, `top` and `explain` alike."""
+    (one,) = [
+        each for target in status_of(STATES[state]())["targets"] for each in target["incidents"]
+    ]
+    assert one["restart_outcome"] == outcome
+    assert one["first_step"].startswith(step)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from vllm_watch import __version__
 from vllm_watch.board.board import Board, TargetEntry
 from vllm_watch.board.history import SPANS, Charts, ring_seconds
+from vllm_watch.board.restarts import RestartPlan
 from vllm_watch.export import page_files
 from vllm_watch.export.gpu_families import distinct_holders
 from vllm_watch.incidents import reasons, recurrence, way
@@ -19,7 +20,7 @@ from vllm_watch.samples.gpu import GpuReading, GpuSample
 from vllm_watch.signals.holders.records import UNKNOWN, GpuHolders, Holder, Judged
 from vllm_watch.signals.records import TargetSignals
 from vllm_watch.story.kinds import KINDS, STORIES, story_of
-from vllm_watch.story.restart_steps import STEPS
+from vllm_watch.story.restart_steps import STEPS, step_of
 from vllm_watch.support.redaction import safe_arguments
 
 if TYPE_CHECKING:
@@ -183,17 +184,13 @@ class Status:
     def _incident(self, incident: Incident) -> dict[str, object]:
         said = {name: plain(getattr(incident, name)) for name in _INCIDENT}
         story, cause = story_of(incident.kind, incident.target), incident.cause
-        return said | {
+        advised, after_s = incident.restart_advised, incident.advised_after_s
+        said |= {
             "title": story.title_of(cause),
             "says": story.says_of(cause),
-            "first_step": story.first_step_of(
-                cause, advised=incident.restart_advised, known=incident.texts
-            ),
+            "first_step": story.first_step_of(cause, advised=advised, known=incident.texts),
             "restart_outcome": reasons.of_restart(
-                incident,
-                story.restart_of(
-                    cause, advised=incident.restart_advised, after_s=incident.advised_after_s
-                ),
+                incident, story.restart_of(cause, advised=advised, after_s=after_s)
             ),
             "cost": reasons.of_cost(incident),
             "severity_reason": reasons.on_card(incident),
@@ -211,6 +208,22 @@ class Status:
             "recurring": plain(recurrence.plain(incident.recurring)),
             "state": _state(incident),
         }
+        entry = self._board.targets.get(incident.target)
+        return said if entry is None else said | _tried(entry.restart, incident)
+
+
+def _tried(plan: RestartPlan | None, incident: Incident) -> dict[str, str]:
+    """Return the texts that a restart under way, or one that only an operator may repeat, replaces."""
+    if plan is None or not incident.open:
+        return {}
+    if plan.under_way is not None:
+        return {"restart_outcome": "A restart is under way."}
+    if plan.breaker is None:
+        return {}
+    said = {"restart_outcome": f"vllm-watch will not restart it again: {plan.breaker.rstrip('.')}."}
+    if plan.last is None or plan.last.incident_id != incident.id:
+        return said
+    return said | {"first_step": step_of(plan.last.state).first_step}
 
 
 def _charts(target: str, charts: Charts, entry: TargetEntry | None = None, t: float = 0.0) -> str:

@@ -7,7 +7,7 @@ import * as format from "./format.js";
 import { anchorOf, copyButton, Links, permalink, whereOf } from "./links.js";
 import { earlier, lasted, often, worst } from "./before.js";
 import { Recording } from "./recording.js";
-import { firstStep, outlook, Plan } from "./restart.js";
+import { outlook, Plan } from "./restart.js";
 import { Witnesses } from "./witnesses.js";
 import { isRecovering, OF_THE_WATCHER, runbookLink, runbookOf, standingOf, storyOf } from "./words.js";
 
@@ -51,7 +51,7 @@ export class Card {
       h("header", {}, this.badge, this.title, h("p", { class: "incident-where" }, this.who, this.engine), h("p", { class: "incident-time" }, this.age, this.since)),
       h("div", { class: "incident-body" }, this.recovery, this.summary, this.worst, this.cost.element, this.step.element, this.restart.element, this.plan.element, this.reason, this.meanwhile, this.stacks, this.evidence, this.earlier, this.related,
         h("footer", {}, ofGpus ? h("p", {}, h("a", { href: "#gpus" }, "GPU memory holders")) : null,
-          this.own ? null : new Recording(target).element, h("p", { class: "runbook" }, this.runbook, " · ", permalink(id)), this.links.element, copyButton(() => this.incident, () => ({ where: whereOf(page, target), step: this.step.text.textContent, restart: [this.outlook, ...this.plan.told], earlier: earlier(this.incident, page.incidents) })))));
+          this.own ? null : new Recording(target).element, h("p", { class: "runbook" }, this.runbook, " · ", permalink(id)), this.links.element, copyButton(() => this.incident, () => ({ where: whereOf(page, target), restart: [this.outlook, ...this.plan.told], earlier: earlier(this.incident, page.incidents) })))));
   }
 
   /** Does it need the lines of its target's charts? */
@@ -68,7 +68,6 @@ export class Card {
     const plan = this.page.planOf(incident.target);
     this.outlook = outlook(plan, incident, this.page.targets.has(incident.target));
     setText(this.restart.text, this.outlook);
-    setText(this.step.text, firstStep(plan, incident));
     this.plan.draw(plan, incident.id, now);
     if (this.evidence.open) this.drawNow(incident, now);
     if (!this.own) this.links.draw(this.page, incident.target, incident, now);
@@ -89,6 +88,7 @@ export class Card {
     setText(this.stacks, incident.stacks);
     setText(this.worst, worst(incident, (t) => format.moment(t, now)));
     setText(this.cost.text, incident.cost);
+    setText(this.step.text, incident.first_step);
     for (const [element, shown] of [[this.recovery, recovering], [this.stacks, incident.stacks], [this.meanwhile, incident.meanwhile], [this.step.element, !recovering], [this.restart.element, !recovering], [this.reason, incident.severity_reason], [this.worst, !recovering && this.worst.textContent], [this.cost.element, incident.cost]]) element.hidden = !shown;
     setText(this.reason, incident.severity_reason);
     const pro = withoutNextRule(incident.evidence.for), contra = incident.evidence.against;

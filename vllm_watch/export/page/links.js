@@ -68,7 +68,7 @@ const home = ({ runbook_url: url }) => (url.startsWith("/") ? location.href.repl
 const listed = (title, items) => (items.length ? ["", `${title}:`, ...items.map((item) => `- ${inALine(item)}`)] : []);
 
 /** An incident as Markdown: what, where, since when, what to do, why, and links. */
-export function markdown(incident, { step = "", restart = [], earlier = [], where = "" } = {}) {
+export function markdown(incident, { restart = [], earlier = [], where = "" } = {}) {
   const { id, target, engine, opened_timestamp_seconds: opened, began_timestamp_seconds: began, ended_timestamp_seconds: ended, resolved_timestamp_seconds: closed, updated_timestamp_seconds: updated, evidence } = incident;
   const [from, to] = [began ?? opened, ended ?? closed];
   const most = to === null ? worst(incident, utc) : "";
@@ -78,7 +78,7 @@ export function markdown(incident, { step = "", restart = [], earlier = [], wher
     sentence(incident.summary), ...(most ? [most] : []), ...(incident.stacks ? [incident.stacks] : []), "",
     ...(where ? [`- Where: ${where}`] : []),
     `- Since: ${opened === null ? "before the watcher started" : utc(from)}${to === null ? ` (as of ${utc(updated).slice(11)})` : `, until ${utc(to)}`}${often(incident)}`,
-    ...(to === null ? [`- Cost: ${incident.cost}`, `- Do: ${step}`, `- Restart: ${restart.join(" ")}`] : []),
+    ...(to === null ? [`- Cost: ${incident.cost}`, `- Do: ${incident.first_step}`, `- Restart: ${restart.join(" ")}`] : []),
     ...(earlier.length ? [`- Earlier on this target: ${earlier.map((each) => `${each.title} (${utc(each.from)}, lasted ${age(each.to - each.from)})`).join("; ")}`] : []),
     `- [Incident](${at(anchorOf(id))}) · [Runbook](${at(runbookOf(incident))})`,
     ...listed(`Evidence${to === null ? "" : ` as of ${utc(to).slice(11)}`}`, withoutNextRule(evidence.for)), ...listed("Contradicting evidence", evidence.against), "",

@@ -3,7 +3,7 @@
 import { h, icon, keyed, setAttribute, setText } from "./dom.js";
 import * as format from "./format.js";
 import { ask } from "./people.js";
-import { endedWords, stepAfter, table } from "./words.js";
+import { endedWords, table } from "./words.js";
 
 export const TRIGGERS = table({ incident: "for this incident", schedule: "on schedule", manual: "by hand", alertmanager: "for an alert" });
 const SIGNS = table({ helped: "good", did_not_help: "bad", failed: "bad", uncertain: "bad", cancelled: "quiet", dry_run: "again" });
@@ -39,8 +39,7 @@ function wished(wish, incident, now) {
 
 /** Will the watcher restart the incident's target, and does that help? `watched`: it is a target, not the host or the watcher. */
 export function outlook(plan, incident, watched) {
-  if (watched && plan?.under_way) return "A restart is under way.";
-  if (watched && plan?.breaker) return `vllm-watch will not restart it again: ${ended(plan.breaker)}`;
+  if (watched && (plan?.under_way || plan?.breaker)) return incident.restart_outcome;
   return `${willRestart(plan, incident, watched)} ${incident.restart_outcome}`;
 }
 
@@ -54,9 +53,6 @@ function willRestart(plan, { id, target, restart_advised: advised }, watched) {
   if (plan.mode === "approve" && !wish?.approved_by) return `vllm-watch restarts it only after your approval${advised ? "" : ", and asks for that once a restart is advised"}.`;
   return wish ? `${never} before every check passes.` : `vllm-watch restarts it${advised ? "" : " once that is advised and"} when every check passes.`;
 }
-
-/** What to do first: of an incident for which a restart did not help, not another one. */
-export const firstStep = (plan, { id, first_step: step }) => (plan?.breaker && plan.last?.incident_id === id && stepAfter(plan.last.state)) || step;
 
 /** What there is to say of a target's restarts; with an incident only what concerns it. */
 export function lines(plan, incident, now) {

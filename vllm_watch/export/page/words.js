@@ -82,9 +82,6 @@ export const storyOf = ({ kind }) => kinds[kind] ?? { charts: [], of_gpus: false
 /** How a restart ended: "helped". */
 export const endedWords = (state) => steps[state]?.ended || state;
 
-/** What to do after a restart that ended so. */
-export const stepAfter = (state) => steps[state]?.first_step;
-
 /** Where its runbook is, from the page: as it was reached, whatever other people call it. */
 export const runbookOf = ({ runbook_url: url }) => url.slice(url.indexOf("/runbooks/") + 1);
 
