@@ -93,5 +93,5 @@ def test_a_look_alike_has_another(line: str, sentence: str) -> None:
 
 
 def test_every_meaning_has_a_message() -> None:
-    """A meaning that no message has is one that nobody has seen work."""
+    """Each meaning has a message that it fits."""
     assert {each.sentence for each in MEANINGS} == set(EXAMPLES)

@@ -398,7 +398,7 @@ async def test_a_storm_of_incidents_is_one_card(opened):
 
 
 async def test_the_headline_leaves_numbers_to_the_card(opened):
-    """UUIDs and PIDs make nobody act sooner."""
+    """The headline has no UUIDs and PIDs; the card has them."""
     async with serving(gpu_fault()) as server:
         tab = await opened(server)
         await expect(tab.page.locator("#verdict-more")).to_contain_text("Also: GPU 3: the driver has lost it · ")  # fmt: skip

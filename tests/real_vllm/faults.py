@@ -15,7 +15,7 @@ TRIES = 30
 
 @contextlib.contextmanager
 def stopped_at_work(vllm: RealVllm, role: str, least: int = 1) -> Iterator[None]:
-    """Stop one process (not the API server) at a moment when the gauges say that `least` requests run.
+    """Stop one process (not the API server) at a moment when at least `least` requests run.
 
     All clients may be between two requests at once, on a busy machine above all: then let it go on,
     and try again.

@@ -218,9 +218,9 @@ def assert_stall_is_seen(vllm: RealVllm, role: str, watch: Daemon) -> None:
     # One that has made a few steps only may be compiling, and is given half a minute.
     comes_to(vllm.url, lambda now: now.last.steps >= WARM_STEPS, WARM_SECONDS_MAX)
     eventually(watch, is_serving)
-    # One that was never seen to move is unknown when it stops: two scrapes must have met it at work.
+    # The watcher must see progress before the stop; else the engine is unknown.
     eventually(watch, lambda m: m.get(PREFIX + "last_progress_timestamp_seconds", target=TARGET) is not None)  # fmt: skip
-    with stopped_at_work(vllm, role, least=2):  # one alone is believed after 20 s only
+    with stopped_at_work(vllm, role, least=2):  # a hang with one request is reported after 20 s
         metrics = seen(watch, lambda _: True, since=time.time(), looks=1)
         last_progress = of_engine(metrics, "last_progress_timestamp_seconds")
         metrics = seen(watch, lambda m: state(m) == "stalled", since=last_progress)

@@ -453,7 +453,7 @@ def test_an_old_file_takes_the_steps_it_lacks(tmp_path, monkeypatch):
 
 
 async def test_an_incident_is_never_on_disk_without_the_state_that_explains_it(tmp_path):
-    """A restart is journaled next, and the watcher may be killed then; newer state replaces what still waits."""
+    """The watcher may be killed right after the restart's journal entry. Newer state replaces state that is not written yet."""
     async with Told(tmp_path) as told:
         told.incidents.put([], learnt(blob="old"))
         told.incidents.put([incident("one")], learnt(blob="new"))
