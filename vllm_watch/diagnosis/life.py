@@ -128,7 +128,7 @@ class Life:
         *,
         fatal: bool = False,
     ) -> Diagnosis:
-        """Return the diagnosis of a log whose cause is unknown."""
+        """Return a diagnosis without a cause."""
         return self.diagnosis(UNKNOWN, UNKNOWN_CONFIDENCE, sentence, explanation, at, fixes, fatal=fatal)  # fmt: skip
 
     def forget(self, of: Callable[[Finding], bool]) -> None:
