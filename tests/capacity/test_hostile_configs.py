@@ -126,12 +126,13 @@ def test_odd_files_beside_a_config(tmp_path: Path, capsys: pytest.CaptureFixture
     _itself(tmp_path, "model-1.safetensors")
     (tmp_path / "model-2.safetensors").symlink_to(tmp_path / "nowhere")
     for total in (10**400, -1, "x", [1]):
-        index = {"metadata": {"total_size": total}, "weight_map": {"a": "model-1.safetensors"}}
+        weights = {"a": "model-1.safetensors", "b": "x" * 300}  # no file has a name this long
+        index = {"metadata": {"total_size": total}, "weight_map": weights}
         (tmp_path / "model.safetensors.index.json").write_text(json.dumps(index))
         assert main(["capacity", str(tmp_path), "--gpu-name", "H100", "--json"]) == 0
         assert json.loads(capsys.readouterr().out)["weights_bytes_per_gpu"] == pytest.approx(16.06e9, rel=0.001)  # fmt: skip
         assert main(["preflight", "--", "vllm", "serve", str(tmp_path)]) == 3
-        assert "weights are missing" in capsys.readouterr().out
+        assert "2 of 2 files of weights are missing" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("text", ["{", "[]", "7", '{"num_hidden_layers": 1e999}', '{"num_hidden_layers": 1000000000}', "[" * 100_000])  # fmt: skip

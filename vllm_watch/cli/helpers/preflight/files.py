@@ -113,13 +113,14 @@ def _looked_at(
     if repository is None and "/" in origin and _REPOSITORY.fullmatch(origin):
         repository = origin
     expected, total = _index(folder)
-    present = [folder / name for name in expected if (folder / name).is_file()]
+    missing = tuple(name for name in expected if not _is_file(folder / name))
+    present = [folder / name for name in expected if name not in missing]
     present = present if expected else checkpoints.weights(folder)
     size = sum(map(checkpoints.size, present))
     return ModelFiles(
         kind=kind, path=str(folder), config=config, config_error=error, weights=len(present),
         bytes_total=total or size or None, bytes_here=size,
-        missing=tuple(name for name in expected if not (folder / name).is_file()),
+        missing=missing,
         damaged=tuple(text for each in present if (text := _damage(each)) is not None),
         tokenizer=any(any(folder.glob(pattern)) for pattern in _TOKENIZERS), repository=repository,
     ), found  # fmt: skip
@@ -138,6 +139,13 @@ def _index(folder: Path) -> tuple[tuple[str, ...], int | None]:
             return (), None
         return tuple(sorted(named))[:_FILES_MAX], total if is_size(total, BYTES_MAX) else None
     return (), None
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except OSError:  # e.g. a name that is too long for a file
+        return False
 
 
 def _damage(path: Path) -> str | None:
