@@ -228,7 +228,7 @@ async def test_gpus_show_who_holds_their_memory(opened, server):
         "14\u202fh 26\u202fmin",
         "stale",
     ]
-    await expect(zombie.locator(".reason")).to_contain_text("has ended (a zombie)")
+    await expect(zombie.locator(".reason")).to_contain_text("has been a zombie")
     await expect(zombie.locator(".reason")).to_contain_text("Do:")
     await expect(shared.locator(".chips")).to_contain_text("GiB held by stale processes")
     await expect(shared).to_have_attribute("data-tone", "warn")

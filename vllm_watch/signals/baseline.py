@@ -36,14 +36,14 @@ UNHURRIED = 0.5
 """Weight of a slow block while no request waits."""
 
 STARVED_RATIO = 0.85
-"""If requests wait, throughput below this share of the usual is a loss. At saturation, a real engine's throughput swings by
-20 to 30 %."""
+"""If requests wait, less than this share of the usual throughput is a loss. At saturation, a real
+engine's throughput swings by 20 to 30 %."""
 
 STARVED_DEVIATION = 0.08
-"""Scatter of the smoothed log throughput ratio at saturation."""
+"""Standard deviation of the smoothed log(throughput ratio) at saturation."""
 
 STARVED_RUNNING = 0.7
-"""An engine starves if fewer than this share of the usual requests run at equal KV usage."""
+"""An engine is starved if it runs fewer than this share of its usual requests at equal KV usage."""
 
 STARVED_USAGE_MIN = 0.7
 """At a lower KV usage, requests do not wait for the cache (one huge request may wait for a third of it)."""
@@ -69,7 +69,7 @@ EXCURSION_BLOCKS_MAX = 240
 """Blocks of a slowdown kept until it ends by itself: 20 minutes at 5 s."""
 
 ALARM_KEPT_SECONDS = 60.0
-"""An alarm survives a shorter absence of the watcher: its incident cannot have ended."""
+"""An alarm survives a shorter absence of the watcher, in which its incident cannot have ended."""
 
 RESTORED_LEVEL_MAX = 0.5
 """Highest CUSUM level after a longer absence: no alarm holds, but nothing is learnt until new blocks decide."""

@@ -234,7 +234,7 @@ def _latency(a: EngineSample, b: EngineSample, generated: float) -> float | None
 
 
 def _computed_prompt(a: EngineSample, b: EngineSample) -> float | None:
-    """The cached share is hits ÷ queries, as both may count blocks."""
+    """Return the prompt tokens less the cached share (hits ÷ queries: both may count blocks)."""
     prompt = _grown(a.prompt_tokens, b.prompt_tokens)
     if prompt is None:
         return None
@@ -255,7 +255,8 @@ def _steps(
 def _step_seconds(
     seconds: float, steps: float | None, latency: float | None, *, busy: bool
 ) -> float | None:
-    """Return the lesser of elapsed time ÷ steps (idle time inflates it) and latency (preemptions do)."""
+    """Return the lesser of elapsed time ÷ steps (inflated by idle time) and latency (by
+    preemptions)."""
     if not steps:
         return None
     elapsed = seconds / steps

@@ -16,7 +16,7 @@ LOOKS_MAX = 4096
 """Polls kept: an hour at one a second."""
 
 BLOCK_WINDOW_SECONDS = 60.0
-"""Polls are kept for longer than a block, which lasts at most 8 s or one interval."""
+"""Polls are kept for longer than a block, which lasts at most 8 s or one poll interval."""
 
 SAME_SECONDS = 1e-3
 """Closer times belong to one poll: sums are rounded."""
@@ -31,11 +31,11 @@ SHARE_MAX = 0.99
 """Highest share of a block spent waiting: waits are counted at their end, so a block may show too much."""
 
 USUAL_SECONDS_MIN = 10.0
-"""Healthy steps, at least five blocks, before the usual wait is known."""
+"""The usual wait is known after this long in healthy steps (at least five blocks)."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Look:
+class _Poll:
     at_s: float
     cpu: EngineCpu
 
@@ -45,25 +45,25 @@ class Waits:
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
-        self._looks: deque[_Look] = deque(maxlen=LOOKS_MAX)
+        self._polls: deque[_Poll] = deque(maxlen=LOOKS_MAX)
         self._at_s = float("-inf")
 
     def clear(self) -> None:
-        self._looks.clear()
+        self._polls.clear()
 
     def add(self, at_s: float, cpu: EngineCpu | None) -> None:
         self._at_s = at_s
         if cpu is not None:
-            if self._looks and cpu.waited_seconds < self._looks[-1].cpu.waited_seconds:
-                self._looks.clear()
-            self._looks.append(_Look(at_s, cpu))
-        while self._looks and self._looks[0].at_s < at_s - self._seconds:
-            self._looks.popleft()
+            if self._polls and cpu.waited_seconds < self._polls[-1].cpu.waited_seconds:
+                self._polls.clear()
+            self._polls.append(_Poll(at_s, cpu))
+        while self._polls and self._polls[0].at_s < at_s - self._seconds:
+            self._polls.popleft()
 
     def ratio(self) -> float | None:
-        if len(self._looks) < 2 or self._looks[-1].at_s != self._at_s:  # noqa: PLR2004
+        if len(self._polls) < 2 or self._polls[-1].at_s != self._at_s:  # noqa: PLR2004
             return None
-        first, last = self._looks[0], self._looks[-1]
+        first, last = self._polls[0], self._polls[-1]
         waited = last.cpu.waited_seconds - first.cpu.waited_seconds
         return min(1.0, waited / (last.at_s - first.at_s))
 
@@ -72,7 +72,7 @@ class Waits:
         return None if begin is None or end is None else (begin, end)
 
     def _at(self, at_s: float) -> EngineCpu | None:
-        near = (look.cpu for look in self._looks if abs(look.at_s - at_s) < SAME_SECONDS)
+        near = (poll.cpu for poll in self._polls if abs(poll.at_s - at_s) < SAME_SECONDS)
         return next(near, None)
 
 
@@ -83,7 +83,7 @@ class Waited:
     explained_ratio: float  # share of the slowdown's logarithm that waits explain
     share: float
     usual_share: float
-    throttled_share: float | None  # of its CPU limit's periods
+    throttled_share: float | None  # of the CPU limit's periods
     who: str
 
 

@@ -7,17 +7,17 @@ from vllm_watch.signals import stored
 from vllm_watch.signals.blocks import Block
 
 HARM_TIMES = 1.5
-"""Latencies harm users above this multiple of the worst usual ones: at a fifth of its load, an engine twice as slow may serve
-users as fast as at its peak."""
+"""Above this multiple of the worst usual latencies, users are harmed. At a fifth of its load, an
+engine twice as slow may still be as fast as at peak load."""
 
 USUAL = 3
-"""A minute is usual if this many were as bad."""
+"""A latency is usual if this many minutes were as bad."""
 
 MINUTE_SECONDS = 60.0
 """Harm is measured by the minute, because waiting users remember minutes."""
 
 SMOOTH_SECONDS = 20.0
-"""Smoothing time of the current experience: a few answers."""
+"""Smoothing time of the current latencies: a few answers."""
 
 
 class Harm:

@@ -8,8 +8,8 @@ LONG_TOKENS = 16_384.0
 chunks."""
 
 DONE_SHARE = 0.25
-"""A prompt is done once at most this share of its tokens is uncounted; not at 0, because pages that other requests free
-meanwhile blur the sum."""
+"""A prompt is done once at most this share of its tokens is uncounted. It is not 0, because other
+requests free pages meanwhile."""
 
 LONGEST_SECONDS = 300.0
 """A prompt takes no longer: after this time, uncounted tokens are due to leaks or preemptions."""

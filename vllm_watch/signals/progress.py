@@ -1,7 +1,7 @@
 """Follows one engine's progress: time without output, and time without any change.
 
 Output is a token, a first token or a finished request. Other changes are signs of life. They count as output at most for the
-time of the longest prefill, and only until more was computed than the cache holds.
+time of the longest prefill, and only until more was computed than the KV cache holds.
 """
 
 from collections.abc import Mapping
@@ -36,8 +36,9 @@ GONE_SHARE = 0.9
 """This share of the requests in flight counts as all: a scraper may connect meanwhile."""
 
 CLOSED_MIN, ANSWERED_MIN = 3.0, 10.0
-"""This many closed connections, or HTTP responses, prove alone that clients left: a scraper closes one or two, and a gateway
-that polls /v1/models every five seconds gets six responses in two polls of 15 s. If both are fewer, both must agree."""
+"""If only closed connections or only HTTP responses are known, this many prove that clients left: a
+scraper closes one or two, and a gateway that polls /v1/models every five seconds gets six responses
+in two polls of 15 s. If both are known, both must agree."""
 
 FOLLOWED_SECONDS = 600.0
 """After a longer gap between polls nothing counts as unchanged: clock, process and requests may differ."""

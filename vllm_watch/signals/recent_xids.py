@@ -22,18 +22,18 @@ class RecentXids:
     """Follows the Xids of one host's GPUs."""
 
     def __init__(self) -> None:
-        self._told: dict[str, dict[int, float]] = {}  # UUID → code → last report
+        self._reported: dict[str, dict[int, float]] = {}  # UUID → code → last report
 
     def look(self, at_s: float, reading: GpuReading) -> GpuReading:
         if reading.gpus is None:
             return reading
         gpus = tuple(self._gpu(at_s, gpu) for gpu in reading.gpus)
-        for uuid in self._told.keys() - {gpu.uuid for gpu in gpus}:
-            del self._told[uuid]
+        for uuid in self._reported.keys() - {gpu.uuid for gpu in gpus}:
+            del self._reported[uuid]
         return replace(reading, gpus=gpus)
 
     def _gpu(self, at_s: float, gpu: GpuSample) -> GpuSample:
-        told = self._told.setdefault(gpu.uuid, {})
+        told = self._reported.setdefault(gpu.uuid, {})
         for code in gpu.xid_errors or ():
             if code in told or len(told) < CODES_MAX:
                 told[code] = at_s

@@ -54,7 +54,7 @@ class EngineSignals:
     e2e_latency_seconds: Quantiles = Quantiles()
     # Share of observations within each of the user's objectives.
     slo_attainment_ratio: Mapping[str, float] = field(default_factory=dict)
-    goodput_requests_per_second: float | None = None  # an upper bound: finished × least attainment
+    goodput_requests_per_second: float | None = None  # upper bound: finished × lowest attainment
     last_progress_timestamp_seconds: float | None = None
     restarts: int = 0
     totals: EngineTotals = EngineTotals()  # for /metrics only

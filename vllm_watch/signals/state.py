@@ -22,8 +22,8 @@ STILL_SECONDS = 2.0
 """A shorter pause between steps is normal: a step of a long context takes about a second."""
 
 STALL_NOTICE_COARSE_SECONDS = 30.0
-"""Time without a step after which an engine that shows progress late may be stalled. Progress shows late without a step
-counter, because a whole prefill is one step, and while warming up."""
+"""Time without progress after which an engine may be stalled, if it is warming up or has no step
+counter (then a whole prefill shows no progress)."""
 
 WARM_UP_SECONDS = 300.0
 """Until this uptime, kernels may compile on the first requests, shape by shape."""
@@ -58,16 +58,16 @@ def of_engine(
         )
         return "idle", left if progress.gone else "no request runs or waits"
     if progress.output_s == progress.last_s:
-        return "serving", load + ", at first sight" * progress.first
+        return "serving", load + " (first scrape)" * progress.first
     if progress.moved:
-        return "prefilling", f"{load}; it computes, and has given no token since the last scrape"
+        return "prefilling", f"{load}; it computes, but no token came since the last scrape"
     if waits_for_kv(sample):
         return "prefilling", f"{load}; they wait for KV from another server"
     still = progress.last_s - progress.life_s
     if still < STILL_SECONDS:
         return "serving", load
     if not progress.met:
-        return "unknown", f"{load} by its gauges; nothing of it was ever seen to move"
+        return "unknown", f"{load} by its gauges; no progress has been seen yet"
     return (
         "prefilling",
         f"{load}; no step has ended for {in_words(still)}: one long step, or the start of a stall",

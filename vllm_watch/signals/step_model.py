@@ -118,7 +118,7 @@ class StepModel:
             self._begin(step_seconds, tokens_per_step, kv_usage)
         else:
             self._measure(step_seconds, tokens_per_step, kv_usage)
-        # A short step's error is relative to the expected time: otherwise it would weigh more.
+        # Scale a short step by the expected time: otherwise its error would weigh more.
         scale = max(step_seconds, self.seconds_of(tokens_per_step, kv_usage) or 0.0)
         row = (1.0 / scale, tokens_per_step / scale, kv_usage / scale)
         for i in _PARTS:

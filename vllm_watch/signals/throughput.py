@@ -19,10 +19,11 @@ READY_SECONDS = 40.0
 """Seconds of work after which the means serve as the reference."""
 
 ALIKE = 1.3
-"""Throughput up to this multiple of the usual is usual, too; so is KV cache per request."""
+"""Throughput and KV cache per request are usual up to this multiple of their means."""
 
 CROWD = 1.5
-"""Requests pile up if more than this multiple of the usual number runs: varying arrivals alone change it less."""
+"""Requests pile up if their number exceeds this multiple of the usual one: varying arrivals alone
+change it less."""
 
 
 class Mean:

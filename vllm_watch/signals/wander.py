@@ -36,9 +36,9 @@ PENDING_MAX = 60
 """Minutes kept until a suspected fault ends by itself."""
 
 UNREST_MINUTES = 4
-"""From this many pending changes on, their scatter counts as wander. A fault comes in one move or creeps evenly, but wander
-goes up and down (world `wander_5`, an engine known for ten minutes: a restart was advised in 3 of 150 seeds, and in none
-since)."""
+"""From this many pending changes on, their scatter counts as wander. A fault comes in one move or
+creeps evenly, but wander goes up and down. Without this, a restart was advised in 3 of 150 seeds of
+the benchmark `wander_5`."""
 
 MOVE = 0.6
 """A larger change from minute to minute (1.8 times) begins or ends a fault: if wander has sigma 0.5 over ten minutes, MOVE is

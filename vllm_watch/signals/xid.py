@@ -17,7 +17,7 @@ ADVICE = {
     REBOOT: "drain the host and reboot it; check seat, power and risers; if it comes again, have the GPU replaced",
     LINK: "drain the host, check NVLink (nvidia-smi nvlink -s) and the fabric manager, reset all GPUs together; if it comes again, have it replaced",
     SUPPORT: "drain the GPU when you can and ask NVIDIA's or the vendor's support",
-    NOTE: "nothing now: other codes beside it decide; watch whether it comes again",
+    NOTE: "nothing now: act on the codes reported with it; watch whether it returns",
 }
 """Advice for the on-call engineer, by NVIDIA's immediate action."""
 

@@ -21,7 +21,7 @@ GROUPS = {
     "alike": (ranks((70, 70, 70, 69.5), (0.9,) * 4), []),
     "one lags at load": (
         ranks((12, 70, 69, 70), (0.0,) * 4),
-        ["GPU 0 holds 12.0 GiB of its group, another 70.0 GiB: the ranks load unevenly, or not all got as much"],
+        ["GPU 0 holds 12.0 GiB of its group, another 70.0 GiB: the ranks load at different speeds, or got unequal shares"],
     ),
     "one does not take part": (
         ranks((70,) * 4, (1.0, 1.0, 0.0, 1.0)),
@@ -49,7 +49,7 @@ def test_a_steady_engine_that_takes_more(gib, told):
     (one,) = look_on(lambda s: gpu(core(gib=40 if s < 600 else gib)), seconds=3600, step=60)
     judged = one.holders[0].judged
     assert judged.verdict == "vllm"
-    assert any("3.0 GiB more than 60 min ago" in text for text in judged.evidence) is told
+    assert any("it grew by 3.0 GiB in 60 min" in text for text in judged.evidence) is told
 
 
 def test_an_engine_that_loads_is_not_said_to_grow():

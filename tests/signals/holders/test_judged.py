@@ -36,7 +36,7 @@ def busy(make):
 
 
 UNREAD = {"cpu_seconds": None, "sm_utilization_ratio": None}
-OBSERVED = ", which is as long as it was observed"
+OBSERVED = " (since it was first seen)"
 SAID = {  # it, at second → verdict and what is said, at that second
     "a kernel that never worked": (
         lambda _: kernel(), 1800, "stale", ("a notebook's kernel", f"no CPU or GPU work for 30 min{OBSERVED}")),
@@ -48,13 +48,13 @@ SAID = {  # it, at second → verdict and what is said, at that second
     "a kernel that draws": (
         lambda _: kernel(type="graphics"), 1800, "stale", ("a notebook's kernel", f"no CPU or GPU work for 30 min{OBSERVED}")),
     "a kernel of which nothing is read": (
-        lambda _: kernel(**UNREAD), 3600, "unknown", ("whether it works cannot be read",)),
+        lambda _: kernel(**UNREAD), 3600, "unknown", ("its CPU and GPU work cannot be read",)),
     "a shell's program": (
-        lambda _: script(), 3600, "stale", ("started in a user's session, no service", f"no CPU or GPU work for 60 min{OBSERVED}")),
+        lambda _: script(), 3600, "stale", ("started in a user's session, not as a service", f"no CPU or GPU work for 60 min{OBSERVED}")),
     "a shell's program, so far": (
         lambda _: script(), 3300, "unknown", ("no work was seen in 55 min; that is significant only after 60 min",)),
     "a shell's program that worked once": (
-        at_300(script()), 3900, "stale", ("started in a user's session, no service", "no CPU or GPU work for 60 min")),
+        at_300(script()), 3900, "stale", ("started in a user's session, not as a service", "no CPU or GPU work for 60 min")),
     "a shell's program that a debugger holds": (lambda _: script(state="t"), 3600, "unknown", ("no work was seen in 60 min",)),
     "a shell's program that looks like a server": (
         lambda _: script(cmdline=("python3", "serve.py")), 3600, "unknown",
@@ -65,7 +65,7 @@ SAID = {  # it, at second → verdict and what is said, at that second
     "a desktop": (lambda _: process(7, "Xorg"), 3600, "active", ("it draws on a display",)),
     "a program that draws": (lambda _: script(type="graphics"), 3600, "active", ("it draws on a display",)),
     "the MPS server": (
-        lambda _: process(7, "nvidia-cuda-mps-server"), 3600, "active", ("the MPS server, which others compute through",)),
+        lambda _: process(7, "nvidia-cuda-mps-server"), 3600, "active", ("the MPS server, which other processes use",)),
     "a pool's worker without its program": (pool, 900, "stale", (SERVED, "it has used no GPU time for 15 min")),
     "a pool's worker without its program for less than ten minutes": (
         pool, 600, "unknown", ("no work was seen in 10 min; that is significant only after 60 min",)),
@@ -112,7 +112,7 @@ def test_so_many_processes_are_remembered():
     judge.look(0.0, T, (many, two))
     (one,) = judge.look(60.0, T + 60, (two,))
     words = [each.judged.evidence[0].partition(";")[0] for each in one.holders]
-    assert words == ["no work was seen in 60 s", "whether it works cannot be read"]
+    assert words == ["no work was seen in 60 s", "its CPU and GPU work cannot be read"]
 
 
 def test_the_account_of_a_gpu_that_is_gone_goes_with_it():

@@ -23,13 +23,13 @@ def signed(one, others=(), *, idle_s=300.0, reparented_s=None):
 SIGNS = {
     "it had a parent until now": (core(ppid=4700), 60.0, "its parent, process 4700, died; it is now a child of process 4700"),
     "... and its server is above it": (core(ancestors=("bash", SERVER)), 60.0, None),
-    "nothing is above it": (core(ancestors=()), None, "none of its ancestors is a server"),
-    "a reaper alone is above it": (core(ancestors=("systemd",)), None, "there is only “systemd”"),
-    "a reaper above other parts of it": (core(ancestors=("VLLM::EngineCore", "systemd")), None, "only “systemd”"),
+    "nothing is above it": (core(ancestors=()), None, "it has no parent process left"),
+    "a reaper alone is above it": (core(ancestors=("systemd",)), None, "now runs under “systemd”"),
+    "a reaper above other parts of it": (core(ancestors=("VLLM::EngineCore", "systemd")), None, "now runs under “systemd”"),
     "only other parts of it": (core(ancestors=("VLLM::EngineCore",)), None, None),
     "a launcher": (core(ancestors=("python3 launcher.py", "systemd")), None, None),
     "a launcher that took it over": (
-        core(ancestors=("python3 launcher.py", "systemd"), left_behind=True), None, "taken over by “python3 launcher.py”"),
+        core(ancestors=("python3 launcher.py", "systemd"), left_behind=True), None, "now runs under “python3 launcher.py”"),
     "nothing is known": (core(), None, None),
 }  # fmt: skip
 

@@ -205,7 +205,7 @@ class TestUnaccounted:
         assert self.state(at, 170) == ("unknown", 5 * GIB)
         assert self.state(at, 190) == ("stale", 5 * GIB)
         (one,) = look_on(at, seconds=190)
-        assert "it stayed when process 9 went" in one.unaccounted.evidence
+        assert "it stayed in use after process 9 ended" in one.unaccounted.evidence
         assert (one.unaccounted.reason, one.stale_bytes) == ("unaccounted", 0)
 
     def test_what_was_there_before_we_looked(self):

@@ -55,7 +55,7 @@ def test_what_cannot_be_summed_up(fields, words):
     assert (said.verdict, account.unaccounted_bytes) == ("unknown", None)
     assert words in said.evidence[0]
     _, said = looked(over, replace(over, **fields), over, step=150.0)
-    assert (said.verdict, said.evidence[-1]) == ("unknown", "it may be on its way back")
+    assert (said.verdict, said.evidence[-1]) == ("unknown", "the driver may be freeing it")
 
 
 def test_a_process_that_is_listed_twice_holds_its_memory_once():
@@ -98,7 +98,7 @@ def test_what_is_said_of_it():
     sizes = (5, 4, 6)
     _, said = looked(*(gpu(core(), index=2, extra_gib=extra) for extra in sizes))
     assert (said.verdict, said.reason, said.since_s) == ("stale", "unaccounted", 0.0)
-    assert said.evidence == ("4.0 GiB are used that no process holds, for 3 min",)
+    assert said.evidence == ("4.0 GiB in use for 3 min, held by no process",)
     assert "fuser -v /dev/nvidia2" in said.remedy
 
 
@@ -111,10 +111,10 @@ def test_it_must_last():
 
 
 LEFT = {  # who was there, how much nobody holds then → is it shown to be left behind by them?
-    "all of what one held": ((process(9, "python", gib=5),), 5, "process 9 went"),
-    "half of it": ((process(9, "python", gib=10),), 5, "process 9 went"),
+    "all of what one held": ((process(9, "python", gib=5),), 5, "process 9 ended"),
+    "half of it": ((process(9, "python", gib=10),), 5, "process 9 ended"),
     "less than half of it": ((process(9, "python", gib=11),), 5, None),
-    "what two held": ((process(11, "python", gib=3), process(9, "python", gib=3)), 5, "process 9, 11 went"),
+    "what two held": ((process(11, "python", gib=3), process(9, "python", gib=3)), 5, "process 9, 11 ended"),
     "nobody went": ((), 5, None),
 }  # fmt: skip
 

@@ -51,7 +51,7 @@ def _uneven(members: Sequence[Member]) -> list[str]:
         return []
     return [
         f"GPU {where} holds {size(least)} of its group, another {size(most)}: "
-        "the ranks load unevenly, or not all got as much"
+        "the ranks load at different speeds, or got unequal shares"
     ]
 
 

@@ -18,7 +18,7 @@ def stands_by(case: Case) -> Judged | None:
     if case.role == roles.DISPLAY or (case.process.type == "graphics" and case.role is None):
         return Judged(verdict=ACTIVE, evidence=("it draws on a display",))
     if case.role == roles.MPS:
-        return Judged(verdict=ACTIVE, evidence=("the MPS server, which others compute through",))
+        return Judged(verdict=ACTIVE, evidence=("the MPS server, which other processes use",))
     return None
 
 
@@ -36,7 +36,7 @@ def stopped(case: Case) -> Judged | None:
     stopped_s = case.at_s - max(case.track.state_s, case.track.idle_s)
     if case.process.state != "T" or stopped_s < case.limits.stopped_seconds:
         return None
-    text = f"stopped (state T) for {seconds(stopped_s)}: nothing will happen in it until it is continued"
+    text = f"stopped (state T) for {seconds(stopped_s)}: it does nothing until it is continued"
     remedy = f"ask its user; continue it (kill -CONT {case.process.pid}) or end it (kill -9 {case.process.pid})"
     return Judged(
         verdict=STALE, reason=IDLE_PROCESS, evidence=(text,), remedy=remedy,
@@ -54,13 +54,13 @@ def notebook(case: Case) -> Judged | None:
 
 def process(case: Case) -> Judged | None:
     """Judge a program left in a user's session."""
-    in_hand = case.process.state == "t"  # traced by a debugger
-    if in_hand or not place.in_user_session(case.process.cgroup):
+    debugged = case.process.state == "t"
+    if debugged or not place.in_user_session(case.process.cgroup):
         return None
     if roles.may_serve(case.process):
         return None
     remedy = f"ask its user, or end it: kill {case.process.pid}"
-    what = "started in a user's session, no service"
+    what = "started in a user's session, not as a service"
     return _idle(case, case.limits.process_seconds, IDLE_PROCESS, what, remedy)
 
 
@@ -71,7 +71,7 @@ def _idle(case: Case, limit_s: float, reason: str, what: str, remedy: str) -> Ju
         return None
     evidence = [what, f"no CPU or GPU work for {seconds(idle_s)}"]
     if not track.worked:
-        evidence[-1] += ", which is as long as it was observed"
+        evidence[-1] += " (since it was first seen)"
     return Judged(
         verdict=STALE, reason=reason, evidence=tuple(evidence), remedy=remedy, since_s=track.idle_s
     )
@@ -89,7 +89,7 @@ def works(case: Case) -> Judged:
         return Judged(verdict=ACTIVE, evidence=(last,))
     text = f"no work was seen in {seconds(idle_s)}"
     if not track.work_known:
-        text = "whether it works cannot be read"
+        text = "its CPU and GPU work cannot be read"
     elif roles.may_serve(case.process):
         text += "; it seems to be a server, which may wait for requests"
     elif idle_s < limit_s:

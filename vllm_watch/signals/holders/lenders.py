@@ -15,9 +15,7 @@ from vllm_watch.signals.holders.records import ACTIVE, UNKNOWN, Judged
 
 _BORROWS = re.compile(r"--load[-_]format[= ](ipc_cache|gms)\b|--gms-shadow-mode\b")
 
-_LENDS = (
-    "it holds GPU memory for engines, which map it: to end it ends every engine that serves from it"
-)
+_LENDS = "it holds GPU memory that engines map: ending it ends all of these engines"
 _MAY_LEND = "an engine on this GPU maps memory of another process (--load-format ipc_cache or gms), which may be this one"
 _REMEDY = "stop the engines that map its memory first, then stop it where it was started"
 

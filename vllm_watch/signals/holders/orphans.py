@@ -14,8 +14,8 @@ from vllm_watch.signals.holders.records import Limits
 from vllm_watch.signals.holders.track import SAME_START_SECONDS, Track
 
 SUCCESSOR_FACTOR = 5.0
-"""If ancestors are unknown, a core older than another is reported only after it was idle for this many times the
-limit."""
+"""If ancestors are unknown, a core older than another is reported only after this multiple of the
+limit without GPU work."""
 
 
 def sign(track: Track, others: Sequence[ProcessSample], limits: Limits) -> str | None:
@@ -27,8 +27,8 @@ def sign(track: Track, others: Sequence[ProcessSample], limits: Limits) -> str |
         return (
             f"its parent, process {track.ppid}, died; it is now a child of process {process.ppid}"
         )
-    if (told := _by_ancestors(process)) is not None:
-        return told
+    if (text := _by_ancestors(process)) is not None:
+        return text
     younger = _successor(process, others)
     if younger is None or track.gpu_idle_for_s() < SUCCESSOR_FACTOR * limits.orphan_seconds:
         return None
@@ -54,11 +54,11 @@ def _by_ancestors(process: ProcessSample) -> str | None:
         return None
     outside = next((each for each in ancestors if not roles.is_vllm_part(each)), None)
     if outside is None:
-        return "none of its ancestors is a server, and none is left" if not ancestors else None
+        return "it has no parent process left" if not ancestors else None
     if roles.is_reaper(outside):
-        return f"its server is gone: above it there is only “{outside[:60]}”, which starts no engine core"
+        return f"its server is gone: it now runs under “{outside[:60]}”, which does not start engine cores"
     if process.left_behind:
-        return f"the program that started it is gone; it was taken over by “{outside[:60]}”"
+        return f"the program that started it is gone; it now runs under “{outside[:60]}”"
     return None
 
 

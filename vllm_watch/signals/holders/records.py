@@ -37,7 +37,7 @@ class Limits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judged:
-    """A verdict with reasons, which hold since `since_s`."""
+    """A verdict with reasons, true since `since_s`."""
 
     verdict: str  # VLLM | ACTIVE | STALE | UNKNOWN
     reason: str | None = None

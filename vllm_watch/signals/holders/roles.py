@@ -45,7 +45,7 @@ _SERVES = re.compile(
     re.IGNORECASE,
 )
 
-# Adoptive parents and launchers: only a Python program starts an engine core.
+# Launchers and adopters of orphans; only a Python program starts an engine core.
 _REAPERS = re.compile(
     r"^\(?(systemd|init|s6-\S*|runit|runsv\S*|tini(-static)?|dumb-init|docker-init|catatonit|pause|"
     r"containerd-shim\S*|conmon|sh|bash|dash|zsh|fish|tmux\S*|screen|SCREEN|sshd\S*|login|sudo|su|supervisord|"

@@ -106,7 +106,7 @@ def follow(
 
 
 def _name(track: Track, process: ProcessSample) -> None:
-    """Titles are set after the start, and a dead process keeps its last one."""
+    """Update role and place: titles are set after the start. A dead process keeps its title."""
     if process.cmdline or process.name:
         known = ProcessSample(
             pid=process.pid,

@@ -55,7 +55,7 @@ class Account:
         return self._judge(at_s - self._over_s, gpu, limits, host_seen=host_seen)
 
     def _judge(self, lasted_s: float, gpu: GpuSample, limits: Limits, *, host_seen: bool) -> Judged:
-        text = f"{size(self._least)} are used that no process holds, for {seconds(lasted_s)}"
+        text = f"{size(self._least)} in use for {seconds(lasted_s)}, held by no process"
         complete = host_seen if gpu.processes_complete is None else gpu.processes_complete
         if not self._left and not complete:
             why = "other containers may hold it: they are not shown to this one"
@@ -65,12 +65,14 @@ class Account:
                 verdict=UNKNOWN, evidence=(text, "MPS clients share memory through their server")
             )
         if lasted_s < limits.unaccounted_seconds:
-            return Judged(verdict=UNKNOWN, evidence=(text, "it may be on its way back"))
+            return Judged(verdict=UNKNOWN, evidence=(text, "the driver may be freeing it"))
         evidence = [text]
         if self._left:
-            evidence.append(f"it stayed when process {', '.join(map(str, self._left))} went")
+            evidence.append(
+                f"it stayed in use after process {', '.join(map(str, self._left))} ended"
+            )
         remedy = (
-            f"see who has the GPU open (fuser -v /dev/nvidia{gpu.index}); if none has, stop its processes, then "
+            f"see which other process has the GPU open (fuser -v /dev/nvidia{gpu.index}); if none, stop its known processes, then "
             f"reset it (nvidia-smi --gpu-reset -i {gpu.index}) or reboot"
         )
         return Judged(
@@ -83,7 +85,7 @@ def _summed(gpu: GpuSample, *, sliced: bool) -> tuple[int, dict[int, int]] | str
     if gpu.lost or used is None or processes is None:
         return "the used memory, or its holders, are unknown"
     if sliced:
-        return "its memory is its MIG slices'"
+        return "its memory belongs to its MIG slices"
     held: dict[int, int] = {}
     for p in processes:
         if p.used_bytes is None:

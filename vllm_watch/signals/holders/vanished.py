@@ -41,13 +41,13 @@ def dead(case: Case) -> Judged | None:
         return None
     gone = process.state == "X"
     if track.idle_s > track.state_s and not gone:
-        text = "its first thread has ended, but others work on"
+        text = "its first thread has ended, but others still work"
         return Judged(verdict=ACTIVE, evidence=(text,))
     dead_s = case.at_s - track.state_s
-    what = "the process is gone" if gone else "the process has ended (a zombie)"
-    text = f"{what} for {seconds(dead_s)} at least, and the driver still counts its memory as held"
+    what = "the process has been gone" if gone else "the process has been a zombie"
+    text = f"{what} for at least {seconds(dead_s)}, and the driver still counts its memory as held"
     if dead_s < case.limits.dead_seconds:
-        return Judged(verdict=UNKNOWN, evidence=(text, "it may be giving it back just now"))
+        return Judged(verdict=UNKNOWN, evidence=(text, "the driver may be freeing it"))
     child = not gone and process.ppid not in (None, 0, 1)
     remedy = _PARENT_REMEDY.format(ppid=process.ppid) if child else _REMEDY
     return _stale(ZOMBIE_CONTEXT, (text,), remedy, track.state_s)
@@ -77,9 +77,7 @@ def container_gone(case: Case) -> Judged | None:
     idle_s = track.gpu_idle_for_s()
     if idle_s < case.limits.orphan_seconds:
         return None
-    text = (
-        f"its {place.describe(process.cgroup) or 'control group'} has been removed, and it lives on"
-    )
+    text = f"its {place.describe(process.cgroup) or 'control group'} has been removed, but it still runs"
     if case.role in roles.VLLM_ROLES:
         text += "; no server can reach it"
     remedy = f"end it: vllm-watch gpus --reclaim {process.pid}, or kill {process.pid}, and kill -9 {process.pid} if it stays"

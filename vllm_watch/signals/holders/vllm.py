@@ -7,7 +7,8 @@ from vllm_watch.signals.holders.words import seconds, size
 from vllm_watch.support.counts import cores
 
 LAG_SECONDS = 20.0
-"""GPU work this long after the parent's death was requested after it: the driver's load sample may be a poll old."""
+"""GPU work seen this soon after the parent's death may be from before: the driver's load sample may
+be a poll old."""
 
 SPINNING_FACTOR = 5.0
 """An orphan that spins on its GPU (in a collective) is stale after this multiple of the limit, if no server answers."""
@@ -56,7 +57,7 @@ def orphaned(case: Case, patience_s: float) -> Judged | None:
         return None
     evidence = [text, f"it has used no GPU time for {seconds(gpu_idle_s)}"]
     if gpu_idle_s < patience_s:
-        evidence[-1] = "it keeps its GPU busy, though no server has answered since"
+        evidence[-1] = "it keeps its GPU busy, although no server answers"
     if track.cpu_share is not None and track.cpu_share > 0.5:  # noqa: PLR2004 - half a core is not sleep
         evidence.append(f"it uses {cores(track.cpu_share)}")
     remedy = f"end it: vllm-watch gpus --reclaim {process.pid}, or kill {process.pid}, and kill -9 {process.pid} if it stays; no request can reach it"
@@ -89,6 +90,4 @@ def _grown(case: Case) -> list[str]:
     steady = case.t - watched_s - (process.create_time or 0.0) >= STEADY_SECONDS
     if grown < GROWN_BYTES_MIN or not steady:
         return []
-    return [
-        f"it holds {size(grown)} more than {seconds(watched_s)} ago, when it was steady already"
-    ]
+    return [f"it grew by {size(grown)} in {seconds(watched_s)}, long after it was loaded"]
