@@ -108,7 +108,7 @@ def pairs(ours, strangers):
     ("version", "outcome", "words"),
     [
         (ssl.TLSVersion.TLSv1_2, "connect_timeout", "broke off in the TLS handshake"),
-        (ssl.TLSVersion.TLSv1_3, "tls", "does it ask for a certificate"),
+        (ssl.TLSVersion.TLSv1_3, "tls", "it may require a client certificate"),
     ],
 )
 async def test_a_client_certificate_is_shown_where_it_is_demanded(

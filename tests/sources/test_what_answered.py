@@ -77,7 +77,7 @@ SCALES = (
     "HTTP 503: vLLM reports that it is scaling",
 )
 BODIES = [
-    ("vllm_watch_build_info{version=\"1\"} 1\n", "vllm-watch, not of vLLM: name the engine"),
+    ("vllm_watch_build_info{version=\"1\"} 1\n", "vllm-watch, not of vLLM: give the URL"),
     ("go_goroutines 3\nprometheus_build_info{version=\"3\"} 1\n", "the metrics of Prometheus"),
     ("sglang:num_running_reqs 1\n", "the metrics of SGLang"),
     ("tgi_queue_size 1\n", "the metrics of Text Generation Inference"),

@@ -3,7 +3,7 @@
 from vllm_watch.sources.processes import ProcessFacts, ProcReader
 
 ANCESTORS_MAX = 12
-"""Worker, core, server, two shells, a container's shim and systemd make seven."""
+"""A long chain: worker, core, server, two shells, a container's shim and systemd."""
 
 ARGUMENTS_MAX = 6
 """In `python -u -m vllm.entrypoints.openai.api_server` the program comes before its options."""
@@ -13,7 +13,7 @@ DEAD_STATES = ("Z", "X")
 
 _TITLES = ("vllm", "worker", "multiprocessing")
 
-Kin = tuple[tuple[str, ...] | None, bool | None]  # commands of the ancestors; orphaned?
+Kin = tuple[tuple[str, ...] | None, bool | None]  # ancestors' commands; True if orphaned
 
 
 class Ancestry:
@@ -53,13 +53,13 @@ class Ancestry:
         return tuple(commands)
 
     def _left_behind(self, facts: ProcessFacts) -> bool | None:
-        """Judge the topmost vLLM process: the workers of an orphaned core are orphaned too."""
+        """Return True if the topmost vLLM process is an orphan: its workers are orphans, too."""
         parent = self._facts(facts.ppid or 0)
         for _ in range(ANCESTORS_MAX):
             if parent is None or not is_titled(parent):
                 break
             facts, parent = parent, self._facts(parent.ppid or 0)
-        if parent is None or not facts.pgid:  # 0: a group of another namespace
+        if parent is None or not facts.pgid:  # 0: the group is in another namespace
             return None
         if facts.pgid in (facts.pid, parent.pgid):
             return False

@@ -6,8 +6,9 @@ A record is a head line, a line with its kind, and its data:
     -           no text, no data
     =           the same text as before, no data
     N           a text of N lines
-    ~flags      for each line of the previous text one character, U+0001 if the line changed; then for each changed
-                line its new last word or, if more than that changed, a space and the whole line
+    ~flags      one character per line of the previous text, U+0001 if that line changed; the data
+                has, for each changed line, its new last word or, if more changed, a space
+                and the line
     @           the last word of each line, changed or not; empty for a comment
 """
 
@@ -18,7 +19,8 @@ from operator import add, ne
 from typing import NamedTuple
 
 UNCOMPARED = 15
-"""Comparing is skipped for this many records after one in which most values changed: it would take longer than it saves."""
+"""If most values changed, this many records are not compared: comparing takes longer than it
+saves."""
 
 
 class Lines(NamedTuple):

@@ -154,7 +154,7 @@ class CanarySource:
 
 
 def _request(route: str, model: str | None) -> dict[str, Any]:
-    """With `ignore_eos` a token comes even if the text ends at once."""
+    """`ignore_eos` makes vLLM send a token even if the text ends at once."""
     body: dict[str, Any] = {"max_tokens": 1, "temperature": 0, "ignore_eos": True, "stream": False}
     if model is not None:
         body["model"] = model

@@ -23,7 +23,8 @@ from vllm_watch.sources.processes import ProcessFacts, ProcReader
 from vllm_watch.support import threads
 
 THREADS_MAX = 512
-"""Threads read per engine, divided evenly among its processes. An engine core has some hundreds; reading one takes 7 µs."""
+"""Threads read per engine, divided evenly among its processes. A core has some hundred threads;
+reading one takes 7 µs."""
 
 PROCESSES_MAX = 64
 """An engine has a core and its workers; the largest hosts have 16 GPUs."""
@@ -32,13 +33,13 @@ SEARCH_SECONDS = 60.0
 """A missing engine is searched for, and a known one verified, at this interval."""
 
 LOST_SECONDS = 5.0
-"""Delay before ended processes are searched for again: a supervisor may restart them."""
+"""After processes end, wait this long before searching: a supervisor may restart them."""
 
 READ_SECONDS_MAX = 1.0
-"""A poll takes milliseconds; the result of a longer one is dropped."""
+"""A poll takes milliseconds; if slower than this, it is dropped."""
 
 CGROUP_LEVELS_MAX = 8
-"""A container, its pod and its slice may have a CPU limit."""
+"""A container, its pod and its slice may each have a CPU limit."""
 
 TITLE_CHARACTERS_MAX = 60
 
@@ -48,7 +49,7 @@ _PORT_OF_SCHEME = {"http": 80, "https": 443}
 
 @dataclass(slots=True)
 class _Process:
-    """One process. Its open folder in /proc never shows a later process with its PID."""
+    """One process. Its /proc folder stays open: it never shows a later process with this PID."""
 
     pid: int
     name: str
@@ -98,7 +99,7 @@ class _Engine:
         return self.waited_seconds
 
     def core(self) -> str | None:
-        """Return None for vLLM before 0.10.2: it sets no process title."""
+        """Return title and PID of the core; None before vLLM 0.10.2, which sets no title."""
         return next(
             (each.label for each in self.processes if engine_processes.is_core(each.name)), None
         )

@@ -41,7 +41,7 @@ def find(
         return _titled(cores, all_, engines)
     if len(engines) != 1:
         return {}
-    # An engine without its own processes runs in the server's.
+    # An engine without its own processes runs in the server's process.
     unnamed = tuple(each for each in parts if _is_unnamed_part(each)) or (server,)
     return {next(iter(engines)): unnamed}
 
@@ -140,7 +140,7 @@ def _ancestors(facts: ProcessFacts, all_: Processes) -> set[int]:
 
 
 def descendants(pid: int, all_: Processes) -> list[ProcessFacts]:
-    """Return all children, grandchildren and so on; the nearest first."""
+    """Return children, grandchildren and so on, nearest first."""
     children: dict[int | None, list[ProcessFacts]] = {}
     for facts in all_.values():
         children.setdefault(facts.ppid, []).append(facts)

@@ -16,13 +16,13 @@ from prometheus_client.openmetrics import parser as om
 from vllm_watch.errors import ExpositionError
 
 SERIES_MAX = 25_000
-"""A vLLM with 16 engines has half as many lines; parsing their heads takes a quarter of a second, and 40 MB."""
+"""A vLLM with 16 engines has half as many lines. Parsing those heads takes 0.25 s and 40 MB."""
 
 LINE_CHARACTERS_MAX, LABELS_MAX = 16 << 10, 128
 """vLLM's longest line, cache_config_info, has 1,000 characters and 40 labels."""
 
 FOREIGN_BODY_CHARS_MAX = 256 * 2**10
-"""Limit for prometheus_client, which takes half a second for this size, five times vLLM's."""
+"""Limit for prometheus_client: it parses this size, five times vLLM's, in 0.5 s."""
 
 _EXCERPT_CHARS = 80
 _NO_AGGREGATOR = "Check that the URL is a vLLM server's and not an aggregator's."
@@ -75,7 +75,7 @@ class Layout:
             return None
         tails = list(map(str.removeprefix, lines, heads))
         joined = "\n".join(tails)
-        # removeprefix does not shorten a line with another head, so the joined tails would be longer.
+        # removeprefix keeps a line with another head whole, so the joined tails would be too long.
         if len(joined) != len(body) - self._heads_characters:
             return None
         # float() accepts 1_000; the exposition formats do not.
@@ -93,7 +93,7 @@ class Layout:
         )
 
     def lines_of(self, places: list[int]) -> list[int]:
-        """Return the line numbers of these series; empty for a body that prometheus_client read."""
+        """Return the line numbers of these series; empty if prometheus_client parsed the body."""
         lines = [index for index, sample in enumerate(self._is_sample) if sample]
         return [lines[place] for place in places] if lines else []
 

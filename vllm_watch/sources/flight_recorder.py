@@ -139,9 +139,9 @@ class FlightRecorder:
         self._memory[tape] = memory_bytes
 
     def _shrink(self) -> None:
-        """Shrink the largest tapes first, so that similar targets keep similar times."""
+        """Shrink the largest tapes first, so that similar targets keep equally long histories."""
         for tape in self._memory:
-            self._count(tape)  # the disk may have taken some since the last count
+            self._count(tape)  # some data may have moved to disk since the last count
         if self._memory_bytes <= self._memory_bytes_max:
             return
         while self._memory_bytes > self._memory_bytes_max * _SHRINK_RATIO:

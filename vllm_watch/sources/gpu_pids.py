@@ -3,8 +3,8 @@
 NVML's PIDs belong to the host's PID namespace or to the caller's, depending on the driver:
 - up to R530: the host's, also for a caller inside a container;
 - 535.0 to 535.112: the numbering differs by branch, so nothing is assumed;
-- from 535.113: the caller's, without processes that have no PID there. In a container memory is unknown until 565, and
-  utilization until 570, because the driver still uses the host's PIDs.
+- from 535.113: the caller's, without processes that have no PID there. In a container, memory is
+  unknown before 565 and utilization before 570, because the driver reports both by the host's PIDs.
 Source: NVIDIA/open-gpu-kernel-modules, src/nvidia/src/kernel/gpu/gpu_rmapi.c (_gpuConvertPid from 535.113.01,
 _gpuMatchClientPid from 565.57.01) and gpu/perf/kern_perf_ctrl.c (osFindNsPid from 570.86.15).
 """
@@ -105,8 +105,8 @@ class GpuPids:
         return _with(facts, self._kin[self._own].of(facts), pid)
 
     def _with_local(self, facts: ProcessFacts, kin: Kin) -> ProcessFacts:
-        """Add the PID in our namespace, if the process there is the same: the number alone could match a sibling
-        container's."""
+        """Add the PID in our namespace after checking that it is the same process: a sibling
+        container may use the same number."""
         level = self._namespaces[self._host].levels_above_ours if self._host else None
         if level == 0:
             return _with(facts, kin, facts.pid)

@@ -12,7 +12,7 @@ from vllm_watch.sources.engine_processes import PORT_DEFAULT, Processes, descend
 from vllm_watch.sources.processes import ProcessFacts
 from vllm_watch.support import json_text
 
-SERVERS_MAX = 64  # a host has 16 GPUs; a server may use a part of one
+SERVERS_MAX = 64  # a host has up to 16 GPUs, which servers may share
 
 _MODULES = ("vllm.entrypoints.openai.api_server", "vllm.entrypoints.api_server")
 _CLI_MODULES = ("vllm", "vllm.entrypoints.cli.main")
@@ -131,7 +131,7 @@ def _listening(net: Path) -> list[sockets.Listening]:
 def _same_network(
     pid: int, procfs: Path, here: set[int], listening: list[sockets.Listening]
 ) -> bool:
-    """Compare network namespaces; if they are unreadable, the sockets."""
+    """Return True if the process shares our network namespace or, if unreadable, a socket of ours."""
     try:
         own = os.stat("/proc/self/ns/net").st_ino
         return os.stat(procfs / str(pid) / "ns" / "net").st_ino == own

@@ -109,7 +109,7 @@ def _held_up(late_s: float) -> Reply:
 
 
 def _on_same_server(url: str, location: str) -> str | None:
-    """Return None if the redirect leaves the server: keys and trust end at the configured origin."""
+    """Return the new URL; None on another server: the API key is only for the configured one."""
     try:
         target = urljoin(url, location)
         if location and len(target) <= URL_CHARS_MAX and urlsplit(target)[:2] == urlsplit(url)[:2]:

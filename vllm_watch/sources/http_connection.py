@@ -10,11 +10,11 @@ from vllm_watch.sources import own_trouble
 from vllm_watch.sources.http_response import OK, ResponseReader
 
 REFUSAL_BYTES_MAX = 2048
-"""This is enough for the reason of a refused POST."""
+"""Enough for the reason why a POST was refused."""
 
 _CLOSED_AFTER_TLS = (
-    "the server closed the connection after the TLS handshake, without a word: does it ask for a certificate "
-    "(tls_config.cert_file), or refuse the one that it is shown?"
+    "the server closed the connection right after the TLS handshake: it may require a client certificate "
+    "(tls_config.cert_file), or refuse the one that was sent"
 )
 
 
@@ -27,7 +27,7 @@ class Wanted(NamedTuple):
 
 
 class Reply(NamedTuple):
-    """The outcome of a request, not an exception, which would keep the body in its traceback until a garbage collection."""
+    """The outcome of a request; not an exception, because a traceback would keep the body."""
 
     outcome: str  # one of samples.observation.OUTCOMES
     error: str | None = None
@@ -166,9 +166,9 @@ class Connection(asyncio.BufferedProtocol):
         reader, seconds = self._reader, self._wanted.seconds
         late_s = self._loop.time() - self._wanted.deadline_s
         if reader.status:
-            received = f"its head came, and {reader.body_bytes} bytes of the body"
+            received = f"the head and {reader.body_bytes} bytes of the body came"
         else:
-            received = "its head did not end" if self.begun else "not a byte came"
+            received = "its head is incomplete" if self.begun else "not a byte came"
         cause = f"connected, but no complete answer within {seconds:g} s: {received}"
         self._end(Reply("read_timeout", cause, late_s=late_s))
 
@@ -189,7 +189,7 @@ class Connection(asyncio.BufferedProtocol):
         return Reply("disconnected", f"the connection broke off: {cause}")
 
     def _end(self, reply: Reply) -> None:
-        """A begun error response replaces `reply`."""
+        """Set the outcome: an error response with a complete head replaces `reply`."""
         waiter, reader = self._waiter, self._reader
         if waiter is None or waiter.done():
             return

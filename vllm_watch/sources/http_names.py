@@ -9,8 +9,8 @@ from typing import NamedTuple, cast
 from aiohappyeyeballs import AddrInfoType
 
 KEPT_SECONDS = 30.0
-"""Addresses are cached only this long, because a replaced pod gets another one; most servers are scraped more often than
-this."""
+"""Addresses are cached only this long, because a replacement pod has a new one. Most servers are
+scraped more often."""
 
 NAMES_MAX = 1000
 """When full, the cache is cleared."""
@@ -20,7 +20,7 @@ Resolve = Callable[[str, int], Awaitable[list[AddrInfoType]]]
 
 class _Lookup(NamedTuple):
     task: "asyncio.Task[list[AddrInfoType]]"
-    until_s: float  # of the loop's clock
+    until_s: float  # on the loop's clock
 
 
 class Names:

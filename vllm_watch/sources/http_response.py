@@ -13,7 +13,7 @@ from httptools import (
 )
 
 HEAD_BYTES_MAX = 64 << 10
-"""Servers send hundreds of bytes, proxies with long policies some thousands."""
+"""Servers send hundreds of bytes; proxies that add long policies send thousands."""
 
 HEADERS_MAX = 128  # including trailers
 INFORMATIONAL_MAX = 16
@@ -66,7 +66,7 @@ class ResponseReader:
         return self.status not in (0, OK) and self._body_bytes_left <= 0
 
     def feed(self, data: bytes | memoryview) -> None:
-        """Raises MemoryError."""
+        """Parse `data`. Raises MemoryError."""
         if self._parser is None or self.error is not None:
             return
         before = self.body_bytes

@@ -25,7 +25,7 @@ IDLE_SECONDS = 75.0
 """A connection that is idle for longer is closed: its server is no longer polled."""
 
 KEPT_SECONDS = 5.0
-"""Longest reuse of a connection, which pins us to one process of a server while others may hang."""
+"""Longest reuse of a connection: it reaches only one process of a server, and others may hang."""
 
 HEAD_START_SECONDS = 0.25
 """After this time, the host's next address is tried in parallel (RFC 8305, section 8)."""
@@ -33,9 +33,8 @@ HEAD_START_SECONDS = 0.25
 ROOM_BYTES = 256 << 10
 """Size of the receive buffer: more than a usual /metrics, so one turn of the event loop suffices."""
 
-_CLOSE_TURNS = (
-    4  # turns of the loop: an aborted connection ends in the next one, with TLS two later
-)
+# An aborted connection ends in the next turn of the event loop, with TLS two turns later.
+_CLOSE_TURNS = 4
 
 
 class Bounds(NamedTuple):
@@ -263,5 +262,5 @@ def _not_connected(step: str, error: Exception) -> Reply:
     if isinstance(error, ssl.SSLError | ValueError):
         return Reply("tls", f"the TLS handshake failed: {cause}")
     if step == "handshake":  # a dead server behind a load balancer fails here, too
-        cause = f"it broke off in the TLS handshake {cause}".rstrip()
+        cause = f"the server broke off in the TLS handshake {cause}".rstrip()
     return Reply("connect_timeout", f"no connection: {getattr(error, 'strerror', None) or cause}")

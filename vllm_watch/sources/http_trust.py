@@ -1,4 +1,4 @@
-"""Load TLS contexts (trusted CAs, own certificate) from files, again when these change."""
+"""Load TLS contexts (trusted CAs, own certificate) from files, and reload changed ones."""
 
 import asyncio
 import errno
@@ -14,7 +14,8 @@ from vllm_watch.settings.tls import TlsConfig, TlsFileError
 from vllm_watch.sources import own_trouble
 
 REFUSED_SECONDS = 60.0
-"""The system's CAs are reloaded at most this often: they may have been unreadable for lack of a file descriptor."""
+"""After failed handshakes, the system's CAs are reloaded at most this often: they may have been
+unreadable (no free file descriptor)."""
 
 CHECK_SECONDS = 5.0
 

@@ -36,7 +36,7 @@ class Driver:
 
     @property
     def calling(self) -> str:
-        """Return the running NVML function, which may hang, for other threads; "" between calls."""
+        """Return the NVML function now running, "" between calls. Usable from any thread."""
         session = self._session
         return session.ask.calling if session else ""
 

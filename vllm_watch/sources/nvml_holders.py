@@ -20,7 +20,7 @@ LISTS = (
     ("graphics", "nvmlDeviceGetGraphicsRunningProcesses_v3"),
 )
 _NO_INSTANCE = 0xFFFFFFFF
-# The driver keeps old samples: at the first poll only younger ones are current.
+# The driver keeps old samples: at the first poll, only those younger than this count.
 _FIRST_SAMPLE_AGE_MICROSECONDS = 10_000_000
 
 

@@ -1,4 +1,5 @@
-"""Recognize failed calls that are this host's fault: mistaken for silent engines, they would page for every engine."""
+"""Recognize failed calls that are this host's fault: otherwise every engine would seem silent, and
+page."""
 
 import errno
 import os
@@ -8,7 +9,8 @@ OUTCOME = "watcher"
 """One of samples.observation.OUTCOMES."""
 
 LATE_SECONDS, LATE_SHARE = 0.5, 0.25
-"""A timeout that fires later than this, and than this share of its length, is not trusted: a running loop's timers are late by milliseconds, p99 below half a second with 1,000 targets."""
+"""A timeout is not trusted if it fires late by both this time and this share of its length. A
+running loop's timers are late by milliseconds (p99 below 0.5 s with 1,000 targets)."""
 
 _ERRNOS = {
     errno.EMFILE: "no file descriptor is left to this process (raise LimitNOFILE or ulimit -n)",
@@ -20,7 +22,7 @@ _ERRNOS = {
 
 
 NO_PLACE = (
-    "no connection may be opened within the time: too many are (raise LimitNOFILE or ulimit -n)"
+    "no connection could be opened in time: too many are open (raise LimitNOFILE or ulimit -n)"
 )
 
 
@@ -31,7 +33,7 @@ def of_error(error: BaseException) -> str | None:
     cause = getattr(error, "os_error", error)
     number = cause.errno if isinstance(cause, OSError) else None
     if isinstance(cause, socket.gaierror):
-        # The resolver reports the lack of a descriptor as an unknown name.
+        # Without a free descriptor, the resolver reports an unknown name.
         number = _lacking()
     return _ERRNOS.get(number) if number is not None else None
 

@@ -47,7 +47,7 @@ class Row:
 
 
 def make_rows(series: Iterable[tuple[int, str, dict[str, str]]]) -> tuple[list[int], list[Row]]:
-    """Return the positions of series among all numbers, and their rows, from (place, name, labels)."""
+    """Split (place, name, labels) into places (positions among all numbers) and rows."""
     places: list[int] = []
     rows: list[Row] = []
     one: dict[tuple[str, ...], tuple[str, ...]] = {}

@@ -36,5 +36,5 @@ class ProcessListing:
             return {}
         read = ((pid, self._reader.read(pid)) for pid in map(int, islice(names, LISTED_MAX)))
         found = {pid: facts for pid, facts in read if facts is not None}
-        self._reader.forget_others(())  # rarely read: not worth the memory
+        self._reader.forget_others(())  # listed too rarely to keep a cache
         return found

@@ -72,7 +72,7 @@ class ProcReader:
         except OSError:
             self._forget(pid)
             return None
-        # The open folder cannot be confused with a successor that has the same PID.
+        # An open folder never shows a later process with the same PID.
         try:
             return self._read(pid, folder)
         except (*_GONE, PermissionError):
@@ -124,7 +124,8 @@ class ProcReader:
         )  # fmt: skip
 
     def _boot_seconds(self) -> float | None:
-        # Read it once: the kernel derives it from the wall clock, so after a clock step all processes would seem replaced.
+        # Read the boot time once: the kernel derives it from the wall clock, so after a clock step
+        # all processes would seem replaced.
         if self._boot_time is None:
             try:
                 with (self.procfs / "stat").open("rb") as lines:

@@ -20,6 +20,6 @@ _PREFIXES = (
 
 
 def product_of(names: Iterable[str]) -> str | None:
-    """Return the product's name; None if unknown."""
+    """Return the product's name."""
     names = tuple(names)
     return next((product for prefix, product in _PREFIXES if any(name.startswith(prefix) for name in names)), None)  # fmt: skip

@@ -29,7 +29,7 @@ CHUNK_SECONDS = 3600.0
 CHUNK_SECONDS_MIN = 60.0
 TARGETS_MAX = 2000
 GONE_SECONDS = 300.0
-"""An alert absent for longer (Prometheus' lookback) has ended."""
+"""An alert absent for longer than Prometheus' lookback has ended."""
 
 _ANSWER_BYTES_MAX = 256 << 20
 _TIMEOUT_SECONDS = 120.0
@@ -277,7 +277,7 @@ def _observation(t: float, target: str, chunk: _Chunk, reader: Reader) -> Observ
     took_s = chunk.took_s.get(t, 0.0)
     if rows is None and not chunk.up.get(t, True):
         hung = took_s >= _HUNG_SECONDS
-        error = f"the scrape failed after {took_s:.1f} s; Prometheus does not keep why"
+        error = f"the scrape failed after {took_s:.1f} s; Prometheus does not store the reason"
         call = Call(outcome="read_timeout" if hung else "refused", error=error, latency_s=took_s)
         return Observation(t=t, target=target, scrape=call)
     call = Call(outcome="ok", status=200, latency_s=took_s)

@@ -63,7 +63,8 @@ class Reader:
     """Reads the bodies of one target."""
 
     def __init__(self, *, judged_only: bool = False) -> None:
-        """`judged_only`: read only `samples.engine.JUDGED`; of other numbers, check only the characters."""
+        """`judged_only`: read only `samples.engine.JUDGED`; check only the characters of other
+        numbers."""
         self._parser = Parser()
         self._judged_only = judged_only
         self.lines: Lines | None = None
@@ -225,7 +226,8 @@ class _engine_keys:  # noqa: N801 - a function with two results
         replicas = {row.label("ReplicaId") for row in rows} - {None}
         # With Ray's agent, each replica on the node is an engine.
         self._by_replica = len(replicas) > 1
-        # cache_config_info is skipped: vLLM 0.9.2 exports nothing else for data-parallel engines but the last.
+        # Skip cache_config_info, the only series of all data-parallel engines but the last in
+        # vLLM 0.9.2.
         found = {key for row in rows if row.name not in _INFO and (key := self.of(row)) is not None}
         self.all = sorted(found or {_ENGINE_IF_UNNAMED}, key=lambda key: (len(key), key))
 
@@ -359,7 +361,7 @@ def _why_not_vllm(by_name: Mapping[str, list[Row]], names: Collection[str]) -> s
     if not names:
         return "the body has no series at all"
     if (product := products.product_of(names)) is not None:
-        engine = ": name the engine that it watches" if product == products.OURS else ""
+        engine = ": give the URL of the engine that it watches" if product == products.OURS else ""
         return f"these are the metrics of {product}, not of vLLM{engine}"
     if _serves_openai(by_name):
         return (

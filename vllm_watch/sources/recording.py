@@ -27,7 +27,7 @@ TARGETS_MAX = 1000
 """Each target costs some 20 kB of memory, however short its lines."""
 
 _GZIP_MEMBER = 31  # zlib's wbits: a 32 KB window, with gzip header and trailer
-_MEMBERS = 16  # per full file: the cut is exact to 1/16 of the bound
+_MEMBERS = 16  # members per full file: a cut is exact to 1/16 of the bound
 _LEVEL = 6
 
 

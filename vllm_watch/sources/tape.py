@@ -1,7 +1,7 @@
 """Keep the last minutes of a series of texts, compressed without loss, and bounded by age and size.
 
 Records are packed into chunks. A group of chunks begins with a full text, so that it can be dropped without the others. With
-a spool, each chunk takes the first large enough gap of one bounded file.
+a spool, each chunk goes into the first large enough gap of one bounded file.
 """
 
 import asyncio

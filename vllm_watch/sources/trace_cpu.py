@@ -8,7 +8,7 @@ _NUMBERS = ("quota_periods", "throttled_periods")
 
 
 def from_json(entries: Any) -> tuple[EngineCpu, ...] | None:
-    """Raises ValueError if the value is invalid."""
+    """Raises ValueError."""
     if entries is None:
         return None
     if not isinstance(entries, list):

@@ -234,7 +234,8 @@ def canonical(name: str) -> str:
 _NIM_HAS = {"num_requests_running", "num_requests_waiting"}
 _NIM_OTHER = {"request_finish_total": "vllm:request_success_total"}
 _NIM_OWN = frozenset(("request_success_total", "request_failure_total"))
-"""NIM's own counters. The first counts only stop and length; the sum of both is request_finish_total."""
+"""NIM's own counters. request_success_total counts only stop and length; request_finish_total also
+has the failures."""
 
 HISTOGRAM_SUFFIXES = ("_bucket", "_sum", "_count")
 _SUFFIXES = (*HISTOGRAM_SUFFIXES, "_created")

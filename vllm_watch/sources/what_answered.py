@@ -14,7 +14,7 @@ from vllm_watch.sources.http_session import Session
 from vllm_watch.support import regular_file
 from vllm_watch.support.redaction import redact_always, redacted
 
-# Up to vLLM 0.8.4 any mention of OpenMetrics selects it, which costs the server more.
+# Do not mention OpenMetrics: vLLM up to 0.8.4 would always choose it, at a higher cost.
 ACCEPT_TEXT = "text/plain;version=0.0.4"
 
 _API_KEY_BYTES_MAX = 8192
@@ -89,7 +89,7 @@ def _explain(answer: http.Answer) -> str | None:
         return SCALING
     if status is not None and 300 <= status < 400:  # noqa: PLR2004
         location = answer.headers.get("location")
-        return f"HTTP {status}: it redirects to {location}: if vLLM is there, name that" if location else None  # fmt: skip
+        return f"HTTP {status}: it redirects to {location}: if vLLM is there, use that URL" if location else None  # fmt: skip
     if status == 404:  # noqa: PLR2004
         path = urlsplit(answer.url).path
         return f"HTTP 404: nothing at {path}: wrong server, or wrong path in the URL"
