@@ -79,7 +79,7 @@ def _groups(path: str) -> list[tuple[list[Any], dict[str, str]]]:
             data = json_text.read(text)
         except ValueError as error:
             raise ConfigError(
-                f"{path}: is not JSON: {error}", "write it whole, then rename it"
+                f"{path}: is not JSON: {error}", "write a new file, then rename it"
             ) from None
     else:
         data, _ = yaml_text.parse(text, path)

@@ -25,8 +25,8 @@ _ROLES = {
     "nvidia.com/dynamo-sub-component-type": ("nvidia.com/dynamo-graph-deployment-name",),
     "disaggregatedset.x-k8s.io/role": ("disaggregatedset.x-k8s.io/name", "disaggregatedset.x-k8s.io/slice"),
 }  # fmt: skip
-"""Role label → labels that must agree for two pods to exchange KV cache: in llm-d, NVIDIA Dynamo, and LeaderWorkerSet's
-DisaggregatedSet (its slices exchange none)."""
+"""Role label → labels that must agree for two pods to exchange KV cache, in llm-d, NVIDIA Dynamo
+and LeaderWorkerSet's DisaggregatedSet (not between its slices)."""
 
 PREFILL, DECODE = "prefill", "decode"
 _MODEL, _RELEASE = "model", "helm-release-name"
@@ -82,7 +82,7 @@ class Pod:
     address: str  # IPv6 without brackets
     group: str  # name of the owner that outlives the pod
     role: str = ""  # PREFILL, DECODE; "": both, or unknown
-    pairs_in: tuple[str, ...] = ()  # prefill and decode pods with one value exchange KV cache
+    pairs_in: tuple[str, ...] = ()  # prefill and decode pods that share a value exchange KV
     gang: str = ""  # Target.gang
     annotations: Mapping[str, str]
     invalid: tuple[str, ...] = ()  # messages about invalid annotations
@@ -100,7 +100,7 @@ def pod_of(document: Mapping[str, Any]) -> Pod | None:
         return None  # being deleted, finished, or not scheduled yet
     is_rank = _is_rank(document.get("spec") or {})
     if labels.get(_WORKER, "0") != "0" and not is_rank:
-        return None  # only the leader of a server over several nodes answers
+        return None  # of a multi-node server, only the leader answers
     annotations, invalid = _annotations(metadata.get("annotations") or {})
     role, pairs_in = _role(labels)
     return Pod(

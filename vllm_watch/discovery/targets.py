@@ -84,7 +84,7 @@ class Discovery:
 
     @property
     def nothing_found(self) -> str | None:
-        """Text if this host was searched and nothing is watched, else None."""
+        """Return a text if this host was searched and nothing is watched."""
         return (
             f"{NONE_FOUND}: {REMEDY}"
             if self._host and self._host.found_none and not self._targets
@@ -165,7 +165,7 @@ class Discovery:
         if found and self._config.scrape.api_key_file is not None and not self._key_warned:
             self._key_warned = True
             remedy = "list their hosts in discovery.allow"
-            _log.warning("api_key_withheld", targets=len(found), because="others named them", remedy=remedy)  # fmt: skip
+            _log.warning("api_key_withheld", targets=len(found), because="files or pods named them", remedy=remedy)  # fmt: skip
         return without_key(found)
 
     def _joined(

@@ -36,7 +36,7 @@ class EngineSample:
     kv_cache_usage: float | None = None
     cpu_cache_usage: float | None = None
     preemptions: float | None = None
-    engine_sleep_state: Labelled | None = None  # 1: awake, weights_offloaded, discard_all
+    engine_sleep_state: Labelled | None = None  # 0 or 1 for awake, weights_offloaded, discard_all
     prompt_tokens: float | None = None  # grows when a prefill completes; includes prefix cache hits
     generation_tokens: float | None = None
     total_tokens: float | None = None

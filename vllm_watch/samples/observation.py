@@ -27,7 +27,7 @@ class Call:
     status: int | None = None
     error: str | None = None
     latency_s: float = 0.0  # from the call to the last byte, or to the failure
-    kept: bool = False  # on a reused connection: the same process of the server answered
+    kept: bool = False  # answered on a reused connection, so by the same process
 
     @property
     def scaling(self) -> bool:
@@ -72,8 +72,9 @@ class ProcessState:
 
 
 CANARY_OUTCOMES = ("ok", "unanswered", "busy", "refused", "failed", "unreached")
-"""Only "unanswered" (accepted, but no answer in time) shows a hang: "busy" is an answer (429, 503), "refused" our
-mistake or the server's limit, "failed" an error of the server, and "unreached" never got there."""
+"""Only "unanswered" (accepted, but no answer in time) shows a hang. "busy": status 429 or 503;
+"refused": our mistake or the server's limit; "failed": a server error; "unreached": the request
+never arrived."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
