@@ -46,7 +46,8 @@ STARVED_RUNNING = 0.7
 """An engine is starved if it runs fewer than this share of its usual requests at equal KV usage."""
 
 STARVED_USAGE_MIN = 0.7
-"""At a lower KV usage, requests do not wait for the cache (one huge request may wait for a third of it)."""
+"""At a lower KV usage, requests do not wait for the cache: even a huge one fits in a
+third of it."""
 
 STARVED_ALARM_SECONDS = 7.0
 """Shortest time to an alarm, as for slow steps."""
@@ -66,7 +67,7 @@ DRIFT_BLOCKS = 8.0
 """Blocks over which the ratio for DRIFT is smoothed."""
 
 EXCURSION_BLOCKS_MAX = 240
-"""Blocks of a slowdown kept until it ends by itself: 20 minutes at 5 s."""
+"""Blocks of a slowdown, kept in case it ends by itself: 20 minutes at 5 s."""
 
 ALARM_KEPT_SECONDS = 60.0
 """An alarm survives a shorter absence of the watcher, in which its incident cannot have ended."""
@@ -87,7 +88,7 @@ class Comparison:
     throughput_ratio: float | None
     running_expected: float | None
     familiar: bool
-    sure: bool  # slow, and not because KV pages are lacking
+    sure: bool  # slow, and not for lack of KV pages
     slow: bool
     slow_now: bool
     starved: bool

@@ -32,7 +32,7 @@ class Cusum:
     """A level from 0 to CEILING; an alarm begins at 1 and holds until `clear_at`."""
 
     def __init__(self, alarm_seconds: float, drain_seconds: float, clear_at: float = 0.25) -> None:
-        """`alarm_seconds`: least time to an alarm; `drain_seconds`: least time to clear it."""
+        """`alarm_seconds`: shortest time to an alarm; `drain_seconds`: shortest time to clear."""
         self._alarm_seconds = alarm_seconds
         self._drain_seconds = drain_seconds
         self._clear_at = clear_at

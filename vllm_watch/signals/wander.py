@@ -33,7 +33,7 @@ STRAY_DEVIATIONS = 5.0
 """A level beyond this many deviations is not wander."""
 
 PENDING_MAX = 60
-"""Minutes kept until a suspected fault ends by itself."""
+"""Minutes kept in case a suspected fault ends by itself."""
 
 UNREST_MINUTES = 4
 """From this many pending changes on, their scatter counts as wander. A fault comes in one move or

@@ -13,11 +13,11 @@ APPLICATION, RESET, REBOOT, LINK, SUPPORT, NOTE = (
 
 ADVICE = {
     APPLICATION: "start the program that caused this error again (its supervisor normally does); the GPU is healthy",
-    RESET: "drain the GPU, end all processes on it and reset it (nvidia-smi --gpu-reset -i INDEX); if it comes again, have it replaced",
-    REBOOT: "drain the host and reboot it; check seat, power and risers; if it comes again, have the GPU replaced",
-    LINK: "drain the host, check NVLink (nvidia-smi nvlink -s) and the fabric manager, reset all GPUs together; if it comes again, have it replaced",
+    RESET: "drain the GPU, end all processes on it and reset it (nvidia-smi --gpu-reset -i INDEX); if it recurs, have it replaced",
+    REBOOT: "drain the host and reboot it; check seat, power and risers; if it recurs, have the GPU replaced",
+    LINK: "drain the host, check NVLink (nvidia-smi nvlink -s) and the fabric manager, reset all GPUs together; if it recurs, have it replaced",
     SUPPORT: "drain the GPU when you can and ask NVIDIA's or the vendor's support",
-    NOTE: "nothing now: act on the codes reported with it; watch whether it returns",
+    NOTE: "nothing now: act on the codes reported with it; watch whether it recurs",
 }
 """Advice for the on-call engineer, by NVIDIA's immediate action."""
 

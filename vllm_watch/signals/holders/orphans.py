@@ -1,9 +1,8 @@
 """Finds an engine core or worker without its server.
 
-A healthy core may be a child of process 1, and an idle engine computes nothing for hours, so a sign is needed that the
-parent died.
-Source: vLLM #55510, #42017, #34643, #43060: the API server was killed; the core survived as a child of vLLM's
-launcher, spinning on its queue or asleep.
+A healthy core may be a child of process 1, and an idle engine computes nothing for hours, so
+evidence of the parent's death is needed. Source: vLLM #55510, #42017, #34643, #43060: the API
+server was killed; the core survived as a child of vLLM's launcher, spinning on its queue or asleep.
 """
 
 from collections.abc import Sequence
