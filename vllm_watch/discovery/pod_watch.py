@@ -25,7 +25,7 @@ PAGES_MAX = 100
 """A list that the server never ends is cut at 10,000 pods."""
 
 PAUSE_SECONDS = 1.0
-"""The pause between watches is doubled after each further failure."""
+"""Pause between watches; doubled after each failure but the first."""
 
 PAUSE_SECONDS_MAX = 30.0
 """Many watchers must not overload a recovered API server."""

@@ -83,7 +83,7 @@ class Pod:
     group: str  # name of the owner that outlives the pod
     role: str = ""  # PREFILL, DECODE; "": both, or unknown
     pairs_in: tuple[str, ...] = ()  # prefill and decode pods that share a value exchange KV
-    gang: str = ""  # Target.gang
+    gang: str = ""  # see Target.gang
     annotations: Mapping[str, str]
     invalid: tuple[str, ...] = ()  # messages about invalid annotations
 

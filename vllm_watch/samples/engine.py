@@ -116,7 +116,8 @@ JUDGED = frozenset((
     "kv_transfers", "operations_in_flight", "num_requests_kv_fetch_by_stage", "admission_rejections", "http_responses",
     "lora_requests_info", "engine_steps", "last_engine_iteration", "estimated_flops_per_gpu",
 ))  # fmt: skip
-"""Only these are read from a watched engine: the other histograms would be half of the sample. `vllm-watch read` reads all."""
+"""Only these are read from a watched engine: the other histograms would double the sample's
+size. `vllm-watch read` reads all."""
 
 COUNTED = frozenset(("iteration_tokens", "prefill_time", "decode_time"))
 """Histograms judged by count and sum only: `cumulative` is empty for a watched engine."""

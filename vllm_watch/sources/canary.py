@@ -1,8 +1,9 @@
 """The canary: a one-token completion that shows whether an engine is hung or idle.
 
-A hung engine core answers `/health` and `/metrics` with 200 and may report 0 running. An engine that sleeps or is paused
-gets no canary, because this might wake or break it. Source: vLLM's OpenAI API; `X-data-parallel-rank` selects one engine
-(vLLM 0.11 and later). vLLM aborts a request when its client hangs up, so canaries do not pile up.
+A hung engine core answers `/health` and `/metrics` with 200 and may report 0 running. Sleeping and
+paused engines get no canary, because it might wake or break them. Source: vLLM's OpenAI API;
+`X-data-parallel-rank` selects one engine (vLLM 0.11 and later). vLLM aborts a request when its
+client hangs up, so canaries do not pile up.
 """
 
 import asyncio

@@ -14,15 +14,14 @@ START_TOLERANCE_SECONDS = 2.0
 """Tolerance: boot times are in whole seconds, and a clock step moves them."""
 
 SAME_TICK_SECONDS = 0.02
-"""If several processes match, the right one started in the 10 ms tick that /metrics shows."""
+"""If several processes match, the right one started in the same 10 ms tick as in /metrics."""
 
 PORT_DEFAULT = 8000  # of `vllm serve`
 _GONE = ("Z", "X")
 _CORE = re.compile(r"\S*::EngineCore(?:_DP(\d+))?\b")
 _TITLED = re.compile(r"\S+::[A-Z]")
-_VLLM = re.compile(
-    r"vllm(?![-_]watch)", re.IGNORECASE
-)  # vllm-watch may start at the same moment in the pod
+# Not vllm-watch, which may start at the same moment in the pod.
+_VLLM = re.compile(r"vllm(?![-_]watch)", re.IGNORECASE)
 _PORT = re.compile(r"--port[= ](\d+)")
 
 Processes = Mapping[int, ProcessFacts]

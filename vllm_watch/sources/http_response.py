@@ -174,7 +174,7 @@ class ResponseReader:
         self._give_up("garbled", f"the answer is not HTTP: {why}")
 
     def _give_up(self, outcome: str, why: str) -> None:
-        """Free the body at once: one that was too large must not wait for the garbage collector."""
+        """Free the body at once: if too large, it must not wait for the garbage collector."""
         if self.error is None:
             self.error = outcome, why
             self._parts.clear()
