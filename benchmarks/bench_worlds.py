@@ -95,7 +95,7 @@ def table(told: list[Told]) -> list[str]:
             )
         else:
             quiet.append(slug)
-    lines += ["", f"None of the three: {', '.join(quiet)}.", ""]
+    lines += ["", f"No false alert, restart advice or warning for: {', '.join(quiet)}.", ""]
     lines += ["| unhealthy engine | found after | critical after | cause |", "|---|---|---|---|"]
     for slug in dict.fromkeys(each.slug for each in ill):
         mine = [each for each in ill if each.slug == slug]

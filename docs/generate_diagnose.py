@@ -40,10 +40,10 @@ journald, kubectl, docker and Ray, colours, interleaved workers, gzip and UTF-16
 
 ## How the root cause is found
 
-The root cause is the first error of the last start in the log. Lines that only report an exit ("EngineCore failed to start."), a worker that does
-not answer, or a failed request count only if there is no other error. INFO and WARNING lines, and lines with users' prompts, are ignored.
+The root cause is the first error of the last start in the log. Reports of an exit ("EngineCore failed to start."), of a worker that does
+not answer, or of a failed request count only if there is no other error. INFO and WARNING lines, and lines with users' prompts, are ignored.
 
-It does not guess: an error that matches no class is `unknown`, with its meaning if a rule knows it, the function that raised it, and a next step. It prints a fix only if this log shows that its condition holds.
+It does not guess: an error that matches no class is `unknown`, with its meaning (if known), the function that raised it, and a next step. It prints a fix only if this log shows that the fix applies.
 
 Other results: `healthy` (the log shows that the server came up); `unknown` without a line (no error, but nothing shows that it came up); `benign_warning_noise` (errors that did not end the server); `not_a_vllm_log` (also logs of Ollama, SGLang and others, which get no advice); `engine_hang` (no tokens for two minutes while requests run, or a start without
 progress for ten).

@@ -45,8 +45,8 @@ _HEAD = """\
 
 <!-- Made by benchmarks/bench_detection.py --page from benchmarks/detection/. Do not edit. -->
 
-This page compares our detectors with common alert rules, on the same labelled recordings and with the same scoring. `make bench-detection` writes this page
-(`make bench` does a third of the runs). `python benchmarks/bench_detection.py DIR` scores your own
+This page compares our detectors with common alert rules, on the same labelled recordings and with the same scoring. `make bench-detection` writes this page.
+`python benchmarks/bench_detection.py DIR` scores your own recordings
 (`NAME.jsonl.gz` from `vllm-watch record`, with its `NAME.truth.json`); `--write DIR` writes examples.
 
 ## What the figures mean
@@ -55,12 +55,12 @@ This page compares our detectors with common alert rules, on the same labelled r
 
 _RULES = """\
 - **Event**: one fault; overload is counted separately.
-- **Found**: an incident of that kind was open on that engine during the event, and was opened no earlier than two scrapes before it.
+- **Found**: an incident of that kind was open on that engine during the event, and opened at most two scrapes before it.
 - **False alarm**: an incident that opened neither during an event nor in the five minutes after one.
 - **Seconds to detection** count from when users are affected.
 - **Restart advice right**: a restart was advised if it cures the fault, and only then.
 
-Every rule but ours also gets two more conditions: no answer for 60 s, and no token for five minutes while requests run.
+Each rule except ours also gets two more conditions: no answer for 60 s, and no token for five minutes while requests run.
 
 ## Limits
 

@@ -35,9 +35,9 @@ def rows() -> list[Row]:
     rate = f"{TARGETS} targets at {INTERVAL_SECONDS:g} s"
     return [
         Row(f"CPU per scrape, whole path ({rate})", ours, "ms", LIMIT_MS, f"HTTP, parser, judgement, recorder, export; best of {each}"),
-        Row("the same ÷ Prometheus' CPU in the same run", ours / theirs, "", 1.0, f"Prometheus {theirs:.2f} ms"),
-        Row("the same ÷ prometheus_client's parser alone", ours / parsed, "", None, f"parser {parsed:.2f} ms"),
-        Row("the same ÷ a bare GET by aiohttp", ours / bare, "", None, f"GET {bare:.2f} ms"),
+        Row("CPU per scrape ÷ Prometheus' in the same run", ours / theirs, "", 1.0, f"Prometheus {theirs:.2f} ms"),
+        Row("CPU per scrape ÷ prometheus_client's parser alone", ours / parsed, "", None, f"parser {parsed:.2f} ms"),
+        Row("CPU per scrape ÷ a bare GET by aiohttp", ours / bare, "", None, f"GET {bare:.2f} ms"),
         Row("a GET by our HTTP client ÷ aiohttp's", get / bare, "", 1.0, f"ours {get:.2f} ms"),
     ]  # fmt: skip
 

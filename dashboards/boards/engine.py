@@ -58,10 +58,10 @@ def _verdict() -> list[Panel]:
     return [
         word("Verdict", [(f"max({promql.ranked_incidents(ONE_TARGET)} or {none})", "")],
              "The worst of its open incidents; which they are stands beside. The evidence is on the watcher's own page. "
-             + runbook("alerts.md"), VERDICTS, nothing="Nobody is looking"),
+             + runbook("alerts.md"), VERDICTS, nothing="No data from a watcher"),
         word("Engine state", [(promql.states(ENGINES), ENGINE)],
              "One state at a time. Unknown does not mean healthy: the watcher has no data.",
-             STATE_WORDS, nothing="Nobody is looking"),
+             STATE_WORDS, nothing="No data from a watcher"),
         number("Throughput ÷ baseline", f"min(vllm_watch_engine_throughput_ratio{{{ENGINES}}})",
                "At equal load; 100 % = unchanged. Lower with work waiting is a collapse, whatever the load. "
                + runbook("detectors/throughput_collapse.md"), units.PercentUnit,

@@ -42,7 +42,7 @@ VERDICTS: Words = (
     (0, "Nothing is wrong", WELL),
     (1, "Something to look at", SOON),
     (2, "Not everything can be seen", UNKNOWN),
-    (3, "Users are hurt: act now", NOW),
+    (3, "Users are affected: act now", NOW),
 )
 
 
@@ -60,7 +60,7 @@ def _verdict() -> Panel:
         "The worst that is so now: an open incident that pages, a target that was not scraped for "
         f"{BLIND_INTERVALS} intervals or an engine of which nothing is known, an open warning. The rows below show which. "
         + runbook("alerts.md"),
-        VERDICTS, nothing="Nobody is looking",
+        VERDICTS, nothing="No data from a watcher",
     )  # fmt: skip
 
 

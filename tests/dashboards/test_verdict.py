@@ -81,9 +81,9 @@ FLEETS: dict[str, tuple[Said, str | None]] = {
     "a ticket is open": (seen("a") | ill("a", "ticket"), "Something to look at"),
     "nobody looked at one for minutes": (seen("a") | seen("b", stopped=True) | ill("a", "ticket"), "Not everything can be seen"),
     "of an engine nothing is known": (seen("a") | series("engine_state", "1x60", target="b", engine="0", state="unknown"), "Not everything can be seen"),
-    "an incident pages": (seen("a") | seen("b", stopped=True) | ill("a", "page"), "Users are hurt: act now"),
-    "most fell silent at once": (seen("a") | ill("vllm-watch", "page"), "Users are hurt: act now"),
-    "a GPU of a host is lost": (seen("a") | ill("host:gpu-1", "page", kind="gpu_fault", cause="gpu_lost"), "Users are hurt: act now"),
+    "an incident pages": (seen("a") | seen("b", stopped=True) | ill("a", "page"), "Users are affected: act now"),
+    "most fell silent at once": (seen("a") | ill("vllm-watch", "page"), "Users are affected: act now"),
+    "a GPU of a host is lost": (seen("a") | ill("host:gpu-1", "page", kind="gpu_fault", cause="gpu_lost"), "Users are affected: act now"),
     "for your information only": (seen("a") | ill("a", "info"), "Nothing is wrong"),
     "another group's trouble": (seen("a") | seen("z") | ill("z", "page"), "Nothing is wrong"),
     "no watcher at all": ({}, None),
@@ -99,7 +99,7 @@ def test_one_word_for_the_fleet(tmp_path: Path, said: Said, expected: str | None
     assert bool(samples) == (expected is not None)
     answered(tmp_path, query("overview.json", panel), said, samples)
     (stat,) = [each for each in grafana.panels(BOARDS["overview.json"]) if each["title"] == panel]
-    assert stat["fieldConfig"]["defaults"]["noValue"] == "Nobody is looking"
+    assert stat["fieldConfig"]["defaults"]["noValue"] == "No data from a watcher"
 
 
 def test_who_has_it_names_the_group_and_what_is_of_none(tmp_path: Path) -> None:

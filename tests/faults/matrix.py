@@ -23,7 +23,7 @@ A reported incident, restart attempt or notification is never lost: it is on dis
 watcher's host never makes an engine that answers look dead: the scrape ends as `watcher`
 (`vllm_watch_source_errors_total{reason="watcher"}`).
 
-Each entry names the resulting states, log events, incidents and alerts. Unless it differs, other targets are served, only the failing target's gauges are lost, and recovery is automatic.
+Each entry names the resulting states, log events, incidents and alerts. Unless an entry states otherwise, other targets are served, only the failing target's gauges are lost, and recovery is automatic.
 """
 
 
@@ -49,13 +49,13 @@ GAUGES = "that target's gauges while it fails"
 HTTP = "sources/test_http.py::test_each_way_to_fail_has_its_own_outcome"
 
 TARGET = (
-    Row("refuses connections", "all other targets", "`target_down`; `crash`, critical if it was at work, after two failed scrapes", GAUGES,
+    Row("refuses connections", "all other targets", "`target_down`; `crash`, critical if it had requests, after two failed scrapes", GAUGES,
         BY_ITSELF, "the second failed scrape that a crash takes", (f"{TARGETS}[refuses]", f"{WELL_AGAIN}[refuses]", "sources/test_http.py::test_nobody_listens", "detectors/test_engine_down.py::test_a_story[refused once]")),
     Row("swallows packets (black hole)", "all other targets", "`target_down`; `unreachable`, critical without a restart advised, after 15 s", GAUGES,
         BY_ITSELF, "the share of time that is left to an answer: it was called `api_hang`, with a restart advised", (f"{TARGETS}[black-holes]", f"{WELL_AGAIN}[black-holes]", "sources/test_own_trouble.py::test_who_is_never_reached_is_not_taken_for_one_that_hangs", "test_fleet_live.py::test_a_network_that_swallows_everything_is_one_page_and_who_stays_away_another")),
     Row("accepts connections and never answers", "all other targets", "`target_down`; `api_hang`, critical after three failed scrapes and 5 s", GAUGES,
         BY_ITSELF, "the time-out of a scrape", (f"{TARGETS}[says nothing]", f"{WELL_AGAIN}[says nothing]", HTTP)),
-    Row("drips a byte a second", "all other targets", "as one that never answers", GAUGES,
+    Row("drips a byte a second", "all other targets", "as a target that never answers", GAUGES,
         BY_ITSELF, "the bound on the whole answer", (f"{TARGETS}[drips]", f"{WELL_AGAIN}[drips]", HTTP)),
     Row("sends 1 GB", "all other targets; memory stays flat", "`target_unknown`, `too_large`; `VllmWatchTargetUnreadable`", GAUGES,
         BY_ITSELF, "the bound on a body", (f"{TARGETS}[floods]", "faults/test_target_faults.py::test_a_gigabyte_is_not_kept")),
@@ -65,38 +65,38 @@ TARGET = (
         BY_ITSELF, "the outcome of a broken body", (f"{TARGETS}[truncates]", HTTP)),
     Row("redirects elsewhere", "all other targets", "`target_unknown`, `http` with the status; no request is sent elsewhere", GAUGES,
         BY_ITSELF, "the rule that a redirect stays on its server", (f"{TARGETS}[redirects]", "faults/test_target_faults.py::test_who_redirects_does_not_send_us_elsewhere", "sources/test_http.py::test_a_redirect_to_another_server_is_not_followed")),
-    Row("changes identity between scrapes (two servers behind one address)", ALL, "the target's state names the other server, and what to do; no incident", "rates",
+    Row("changes identity between scrapes (two servers behind one address)", ALL, "the target's state names the other server and the remedy; no incident", "rates",
         "by itself, when one server answers", "the sentence, and the rule by which another server is known", (f"{TARGETS}[changes identity]", "faults/test_target_faults.py::test_two_servers_behind_one_address_have_no_rate")),
     Row("breaks TLS (an untrusted certificate)", "all other targets", "`target_unknown`, `tls` with the reason; `VllmWatchTargetUnreadable`; not critical", GAUGES,
         BY_ITSELF, "the outcome of a failed handshake", (f"{TARGETS}[breaks TLS]", f"{WELL_AGAIN}[breaks TLS]", "sources/test_http.py::test_a_certificate_that_nobody_signed")),
     Row("its DNS name resolves only sometimes", ALL, "`dns`; `unreachable`, critical without a restart advised, after 15 s", GAUGES,
         BY_ITSELF, "the outcome `dns`; three failed scrapes and 15 s", ("faults/test_clock_faults.py::test_a_name_server_that_flaps",)),
-    Row("serves 10,000 new series at each scrape", ALL, "nothing", NOTHING,
+    Row("serves 10,000 new series at each scrape", ALL, "no effect", NOTHING,
         "nothing to recover", "the layout that ends with its last user; the bounds of the parser are above it", (f"{TARGETS}[invents series]", "faults/test_target_faults.py::test_ten_thousand_new_series_at_each_look_hide_nothing", "sources/test_exposition.py::test_ten_thousand_new_series_every_time_leave_nothing_behind")),
 )  # fmt: skip
 
 HOST = (
-    Row("clock set by an hour, forward or back", ALL, "nothing", NOTHING,
+    Row("clock set by an hour, forward or back", ALL, "no effect", NOTHING,
         "nothing to recover", "the monotonic clock of an observation: rates went unknown or wrong", ("faults/test_clock_faults.py::test_a_clock_that_is_set_by_an_hour[forward]", "faults/test_clock_faults.py::test_a_clock_that_is_set_by_an_hour[back]", "signals/test_timeline.py::test_the_axis_never_goes_back")),
     Row("suspended for ten minutes (SIGSTOP, or the host sleeps)", "nothing meanwhile", "an engine that died meanwhile is a warning, and critical after half an hour", "scrapes",
         "by itself: a time-out that it slept through is asked again", "the second try of a time-out that came late", ("faults/test_clock_faults.py::test_a_watcher_that_was_suspended_for_ten_minutes[SIGSTOP]", "faults/test_clock_faults.py::test_a_watcher_that_was_suspended_for_ten_minutes[SIGSTOP, and its engine too]", "faults/test_clock_faults.py::test_a_watcher_that_was_suspended_for_ten_minutes[the host sleeps]")),
-    Row("CPU starved to 5 %", "all, later", "`watcher`; `VllmWatchBlind` after ten intervals without a scrape", "scrapes",
+    Row("CPU starved to 5 %", "all, but later", "`watcher`; `VllmWatchBlind` after ten intervals without a scrape", "scrapes",
         BY_ITSELF, "the lateness of a time-out: the healthy engine was paged as `api_hang`", ("faults/test_cpu_faults.py::test_a_watcher_with_five_percent_of_a_cpu[evenly]", "faults/test_cpu_faults.py::test_a_watcher_with_five_percent_of_a_cpu[in long pauses]", "faults/test_cpu_faults.py::test_one_that_dies_while_the_watcher_has_no_cpu_is_told")),
     Row("memory limit reached", "everything that needs no new memory", "`look_failed`, or `watcher`; a cgroup's limit kills it like `kill -9`", "scrapes",
         "by itself when there is room; by its supervisor when it was killed", "one scrape that fails is only one scrape; threads that are begun without waiting: the event loop hung forever", ("faults/test_limit_faults.py::test_the_memory_limit_is_reached", "watch/test_target_loop.py::test_looks_that_fail_are_said_once_and_the_next_one_goes_on", "sources/test_own_trouble.py::test_a_thread_is_not_waited_for", "state/test_restarts.py::test_an_open_incident_goes_on_under_its_id")),
     Row("no file descriptor left", "open connections", "`target_unknown` with that reason; `watcher`", "scrapes on new connections",
         BY_ITSELF, "the errors of our own host: every engine was paged as `unreachable`", ("faults/test_limit_faults.py::test_no_file_descriptor_is_left[by address]", "faults/test_limit_faults.py::test_no_file_descriptor_is_left[by name]", "export/test_slow_callers.py::test_the_system_without_a_descriptor_left_is_outlasted")),
-    Row("disk full", ALL, "`state_not_kept` with a remedy; `vllm_watch_store_errors_total`; `VllmWatchStateNotKept`", "nothing: it waits in memory",
+    Row("disk full", ALL, "`state_not_kept` with a remedy; `vllm_watch_store_errors_total`; `VllmWatchStateNotKept`", "nothing: writes wait in memory",
         "by itself, every 10 s", "what waits after a failed write", ("faults/test_disk_faults.py::test_a_disk_that_is[full]", "state/test_worker.py::test_a_full_disk_loses_nothing", "restart/test_failing_disk.py::test_nothing_is_done_that_is_not_written")),
     Row("disk read-only", ALL, "as a full disk; no engine is restarted meanwhile", "nothing, as above",
         "by itself, every 10 s", "what waits after a failed write", ("faults/test_disk_faults.py::test_a_disk_that_is[read-only]", "state/test_restarts.py::test_without_memory_watching_goes_on[a folder that cannot be made]", "restart/test_failing_disk.py::test_read_only_at_the_start")),
     Row("disk fails (EIO)", ALL, "as a full disk", "nothing, as above",
         "by itself, every 10 s", "what waits after a failed write", ("faults/test_disk_faults.py::test_a_disk_that_is[failing]", "sources/test_flight_recorder.py::test_a_disk_that_fails_is_said_once_and_memory_takes_over")),
-    Row("slow fsync", ALL, "nothing", NOTHING,
+    Row("slow fsync", ALL, "no effect", NOTHING,
         "nothing to recover", "the queue before the disk: nobody waits for it", ("faults/test_disk_faults.py::test_a_disk_that_is_slow", "sources/test_flight_recorder.py::test_a_disk_that_hangs_holds_nothing_up")),
     Row("state or journal corrupted", ALL, "`state_moved_aside`, `state_not_kept`; restarts wait for an operator", "the damaged file's content; the file is kept",
         "a new file is begun", "the check of the file as it is opened", ("state/test_restarts.py::test_without_memory_watching_goes_on[no SQLite file]", "state/test_worker.py::test_a_damaged_file_is_moved_aside", "state/test_worker.py::test_damage_is_found_before_it_is_read", "state/test_worker.py::test_an_index_that_misses_rows_is_damage", "state/test_journal.py::test_damaged_file_makes_the_history_unknown")),
-    Row("configuration half-written", ALL, "`reload_refused` with every error", "nothing: the old one stays in use. A half-written file may be valid by chance, so write to a new file and rename it",
+    Row("configuration half-written", ALL, "`reload_refused` with every error", "nothing: the old configuration stays in use. A half-written file may be valid by chance, so write to a new file and rename it",
         "at the next reload", "the refusal of an empty file: every target went", ("faults/test_reload_faults.py::test_a_configuration_that_is_half_written", "test_daemon.py::test_a_wrong_new_configuration_is_refused_and_the_old_one_goes_on", "discovery/test_targets.py::test_a_bad_file_keeps_its_last_good_targets")),
 )  # fmt: skip
 
@@ -117,7 +117,7 @@ PROCESS = (
     Row("SIGTERM", "everything, until a running restart hook ends",
         "`stopping`, `hook_awaited`; exit status 0", "nothing; the supervisor may kill a long hook",
         "the next start continues", "the handler of the signal", ("restart/test_decided_daemons.py::test_a_hook_that_has_begun_may_end", "restart/test_decided_daemons.py::test_nothing_is_called_once_it_stops", "test_daemon.py::test_sigterm_ends_it_at_once_and_frees_the_port", "test_daemon.py::test_sigterm_ends_it_while_a_target_hangs_and_a_viewer_watches", "state/test_restarts.py::test_what_was_learnt_is_kept_as_it_stops")),
-    Row("SIGKILL", NOTHING, "nothing", "baselines learnt in the last minute",
+    Row("SIGKILL", NOTHING, "no log event", "baselines learnt in the last minute",
         "the next start continues incidents, notifications and attempts; no hook is called twice", "the write before the word", ("state/test_restarts.py::test_an_open_incident_goes_on_under_its_id", "restart/test_daemon_restarts.py::test_a_killed_daemon_does_not_call_the_hook_again", "notify/test_killed.py::test_killed_at", "state/test_journal.py::test_killed_at_any_moment", "state/test_worker.py::test_killed_after_something_was_done")),
     Row("storms of SIGHUP", ALL, "`reloaded` a few times", NOTHING,
         "the last reload reads the newest file", "the signals that one waiting reload answers", ("faults/test_reload_faults.py::test_a_storm_of_sighups",)),
@@ -125,7 +125,7 @@ PROCESS = (
         "nothing to recover", "that restarts begin once: schedules would be due twice", ("faults/test_reload_faults.py::test_a_reload_while_it_starts", "restart/test_restarts.py::test_what_is_begun_twice_runs_once")),
     Row("its port is taken", "nothing: it does not start", "cause and remedy in two lines; exit status 2", NOTHING,
         "when its supervisor starts it again", "the error's words", ("test_daemon.py::test_a_taken_port_is_said_in_two_lines", "export/test_server.py::test_port_that_is_taken_is_said_with_a_way_out")),
-    Row("two instances with one state folder", "both watch", "the second one: `state_not_kept`, and no restarts", "the second one's state",
+    Row("two instances with one state folder", "both watch", "the second instance logs `state_not_kept` and restarts nothing", "the second instance's state",
         "when the first one ends", "the lock on the folder", ("state/test_restarts.py::test_two_watchers_with_one_folder", "state/test_worker.py::test_two_with_one_folder")),
 )  # fmt: skip
 

@@ -23,11 +23,11 @@ FAMILIES: tuple[Family, ...] = (
 _HEAD = """\
 # Metrics
 
-Query and alert on these metric families of `/metrics`. Their HELP texts have the rest, such as when a family is absent. This page is generated
+Query and alert on these metric families of `/metrics`. Their HELP texts have details, such as when a family is absent. This page is generated
 (`python -m vllm_watch.export.families --markdown > docs/metrics.md`).
 
 - Units are base units: seconds, bytes, ratios from 0 to 1, degrees Celsius, hertz, watts. Counters end in `_total`; `_info` is 1;
-  all others without a type are gauges. Braces show labels in addition to those of the section.
+  families without a type are gauges. Braces show labels in addition to those of the section.
 - **Unknown values are absent, never 0**: not exported by this vLLM, driver or GPU, not configured, or not observed yet.
   If a query must distinguish unknown from 0, use `absent()` or `unless`.
 - Rates, quantiles and shares cover `vllm_watch_signal_window_seconds`: do not apply `rate()` to a `_per_second`.
@@ -40,8 +40,8 @@ Query and alert on these metric families of `/metrics`. Their HELP texts have th
   `vllm:num_requests_running * on (instance) group_left (target, group) label_replace(vllm_watch_target_info, "instance", "$1", "address", "(.+)")`.
 - Summaries have only quantiles. A quantile within the lowest bucket is interpolated; the page and `top` then show `< 300 ms`.
 
-`otlp: {endpoint: "http://collector:4318/v1/metrics"}` ([keys](configuration.md#otlp)) pushes the same to an OpenTelemetry collector, counters as cumulative
-sums, the rest as gauges; the latency histograms also as `gen_ai.server.request.duration`, `gen_ai.server.time_to_first_token` and
+`otlp: {endpoint: "http://collector:4318/v1/metrics"}` ([keys](configuration.md#otlp)) pushes the families to an OpenTelemetry collector: counters as cumulative
+sums, the rest as gauges. Latency histograms are also pushed as `gen_ai.server.request.duration`, `gen_ai.server.time_to_first_token` and
 `gen_ai.server.time_per_output_token`. It needs `pip install 'vllm-watch[otlp]'`.
 """
 _Value = TypeVar("_Value", bound=Hashable)
@@ -49,7 +49,7 @@ _USUAL = 3
 _CLAUSE = re.compile(r"(?<=[.)]) (?=[A-Z])|[,:] 1 for the|; (?![^(]*\))|: (?=the w)")
 _OF_ALL = re.compile(
     r",? over the signal window|: the quantiles of what was observed within the signal window|, else 0(?=\.)|, in seconds|, 0 to 1|, as vLLM gave them last"
-    r"|, since the watcher first saw the engine"
+    r"|,? since the watcher first saw the engine"
 )
 """Phrases that the page drops, because its head states them once."""
 _SECTIONS = (

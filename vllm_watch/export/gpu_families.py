@@ -125,11 +125,11 @@ GPU_FAMILIES: tuple[Family, ...] = (
         help="Identity of the GPU; `gpu` is its UUID, as in every other series.",
         absent="Unknown or inapplicable values are empty.", series=_identity,
     ),
-    _gauge("memory_total_bytes", "memory_total_bytes", "Bytes of memory that the GPU has."),
+    _gauge("memory_total_bytes", "memory_total_bytes", "Bytes of GPU memory in total."),
     _gauge("memory_used_bytes", "memory_used_bytes",
            "Bytes of GPU memory in use, without the driver's own reserve."),
     _gauge("memory_reserved_bytes", "memory_reserved_bytes",
-           "Bytes of GPU memory that the driver and the firmware reserve for themselves.",
+           "Bytes of GPU memory that driver and firmware reserve.",
            "Absent with drivers older than 510, where it is part of used."),
     Family(
         name=_PREFIX + "memory_stale_bytes", kind="gauge", scope="gpu",
@@ -147,13 +147,13 @@ GPU_FAMILIES: tuple[Family, ...] = (
     _gauge("temperature_celsius", "temperature_celsius", "Core temperature in degrees Celsius."),
     _gauge("fan_ratio", "fan_ratio", "Share of the fan's full speed.", "Absent without a fan, as on data-centre GPUs."),
     _gauge("power_watts", "power_watts", "Power drawn, in watts."),
-    _gauge("power_limit_watts", "power_limit_watts", "Power limit that is enforced, in watts."),
+    _gauge("power_limit_watts", "power_limit_watts", "Enforced power limit, in watts."),
     _gauge("sm_clock_hertz", "sm_clock_hz", "Clock of the streaming multiprocessors, in hertz."),
     _gauge("sm_clock_max_hertz", "sm_clock_max_hz",
            "Highest clock of the streaming multiprocessors, in hertz."),
     Family(
         name=_PREFIX + "throttle_reason", kind="gauge", scope="gpu", labels=("reason",),
-        help="Why the clocks are where they are (NVML's clock event reasons): 1 for each that holds, else 0.",
+        help="1 for each reason that now sets the GPU's clocks (NVML's clock event reasons), else 0.",
         absent=_SENSOR, series=_throttle_reasons,
     ),
     Family(
@@ -163,7 +163,7 @@ GPU_FAMILIES: tuple[Family, ...] = (
     ),
     Family(
         name=_PREFIX + "ecc_uncorrected_errors_total", kind="counter", scope="gpu",
-        help="Memory errors that ECC could not correct, since the driver was loaded.",
+        help="Uncorrectable ECC errors since the driver was loaded.",
         absent="Absent without ECC.", value=attrgetter("gpu.ecc_uncorrected"),
     ),
     _flag("remapped_rows_pending", "remapped_rows_pending",

@@ -49,7 +49,7 @@ def _web_last_success(board: Any) -> float | None:
 WEB_FAMILIES: tuple[Family, ...] = (
     Family(
         name="vllm_watch_web_config_reload_successful", kind="gauge", scope="watcher",
-        help="1 if the web configuration and its certificates are those of the current files; 0 if these are "
+        help="1 if the current files of the web configuration and its certificates are in use; 0 if they are "
              "not usable and the previous ones stay in use.",
         absent="Absent without a web configuration.", value=_web_ok,
     ),
@@ -108,7 +108,7 @@ NOTIFIER_FAMILIES: tuple[Family, ...] = (
     ),
     Family(
         name=_N + "notifications_last_success_timestamp_seconds", kind="gauge", scope="watcher", labels=("notifier",),
-        help="Unix time of the last message that was delivered.",
+        help="Unix time of the last delivered message.",
         absent=_NO_NOTIFIER + " Absent until one was, since the watcher began.", series=_notifier_last_success,
     ),
 )  # fmt: skip

@@ -67,8 +67,8 @@ INCIDENT_FAMILIES: tuple[Family, ...] = (
     ),
     Family(
         name="vllm_watch_incident_recovering", kind="gauge", scope="incidents", labels=_LABELS,
-        help="1 while the fault of the incident of vllm_watch_incident_open is gone and the incident "
-             "closes unless it returns, else 0.",
+        help="1 while the incident of vllm_watch_incident_open recovers: its fault is gone, and it "
+             "closes unless the fault returns; else 0.",
         absent=_NONE_OPEN, series=_recovering,
     ),
     Family(
@@ -78,7 +78,7 @@ INCIDENT_FAMILIES: tuple[Family, ...] = (
     ),
     Family(
         name="vllm_watch_incidents_total", kind="counter", scope="incidents", labels=("kind",),
-        help="Incidents of this kind that were opened, those that have ended included.",
+        help="Incidents of this kind that were opened, including closed ones.",
         series=by_label("incidents.opened"),
     ),
 )  # fmt: skip

@@ -80,13 +80,13 @@ _OFF = "Absent where restarts are off."
 RESTART_FAMILIES: tuple[Family, ...] = (
     Family(
         name="vllm_watch_restarts_total", kind="counter", scope="target", labels=("trigger", "outcome"),
-        help="Attempts to restart that ended, by trigger and outcome: helped, did_not_help, failed, "
+        help="Finished restart attempts, by trigger and outcome: helped, did_not_help, failed, "
              "uncertain, cancelled (before the hook was called), dry_run (mode observe).",
         absent="Absent until there was one; counted since the watcher began.", series=_outcomes,
     ),
     Family(
         name="vllm_watch_restarts_blocked_total", kind="counter", scope="target", labels=("blocker",),
-        help="Number of times that a check began to refuse or delay a request for a restart, by check; "
+        help="Times that a check began to refuse or delay a requested restart; "
              "approval: it waits for a person.",
         absent="A check that never refused is absent; counted since the watcher began.", series=_blocked,
     ),
@@ -96,7 +96,7 @@ RESTART_FAMILIES: tuple[Family, ...] = (
     ),
     Family(
         name=_R + "budget_remaining", kind="gauge", scope="target",
-        help="Restarts that the budgets of hour and day leave to the target's group now.",
+        help="Restarts left in the hourly and daily budgets of the target's group.",
         absent=_OFF + " Absent while the journal cannot be read.", value=_of_plan("budget_remaining"),
     ),
     Family(
@@ -116,7 +116,7 @@ RESTART_FAMILIES: tuple[Family, ...] = (
     ),
     Family(
         name=_R + "payoff_ratio", kind="gauge", scope="target",
-        help="Share of its fresh throughput that the last measured restart gave back, from -1 to 1.",
+        help="Throughput that the last measured restart regained ÷ throughput of a fresh engine, from -1 to 1.",
         absent="Absent until a restart was measured; one without traffic measures nothing.",
         value=_of_plan("payoff_ratio"),
     ),
@@ -127,17 +127,17 @@ RESTART_FAMILIES: tuple[Family, ...] = (
     ),
     Family(
         name=_R + "under_way", kind="gauge", scope="target",
-        help="1 while an attempt to restart is under way, verification included, else 0.",
+        help="1 while a restart attempt is under way, including verification, else 0.",
         absent=_OFF, value=_under_way,
     ),
     Family(
         name=_R + "waiting", kind="gauge", scope="target", labels=("for",),
-        help="Requests for a restart that wait: for a person's approval, or for a check of the guard to pass.",
+        help="Requested restarts that wait for a person's approval or for a check to pass.",
         absent=_OFF, series=_waiting,
     ),
     Family(
         name=_R + "kept_back", kind="gauge", scope="target", labels=("gate",),
-        help="Requests for a restart that this check of the guard refuses or holds back now; approval: they wait for a person.",
+        help="Requested restarts that this check refuses or delays now; approval: they wait for a person.",
         absent="A check that lets everything through is absent.", series=_kept_back,
     ),
 )  # fmt: skip
@@ -150,7 +150,7 @@ RESTART_WATCHER_FAMILIES: tuple[Family, ...] = (
     ),
     Family(
         name=_R + "journal_ok", kind="gauge", scope="watcher",
-        help="1 if the journal of restarts could last be read and written, else 0: then nothing is restarted.",
+        help="1 if the restart journal can be read and written, else 0: then nothing is restarted.",
         absent="Absent where restarts are off everywhere.", value=_journal_ok,
     ),
 )  # fmt: skip

@@ -159,11 +159,11 @@ SOURCE_FAMILIES: tuple[Family, ...] = (
 WATCHER_FAMILIES: tuple[Family, ...] = (
     Family(
         name="vllm_watch_build_info", kind="info", scope="watcher", labels=("version",),
-        help="The version of vllm-watch that runs.", series=lambda _: (((__version__,), 1),),
+        help="Version of the running vllm-watch.", series=lambda _: (((__version__,), 1),),
     ),
     Family(
         name="vllm_watch_external_url_info", kind="info", scope="watcher", labels=("url",),
-        help="The address of the status page for people (external_url); links in alerts begin with it.",
+        help="Address of the status page (external_url); links in alerts begin with it.",
         absent="Absent where external_url is not set.",
         series=lambda board: None if board.external_url is None else (((board.external_url,), 1),),
     ),
@@ -174,7 +174,7 @@ WATCHER_FAMILIES: tuple[Family, ...] = (
     ),
     Family(
         name="vllm_watch_targets", kind="gauge", scope="watcher",
-        help="Targets that are watched.", value=lambda board: len(board.targets),
+        help="Watched targets.", value=lambda board: len(board.targets),
     ),
     Family(
         name="vllm_watch_gpu_reading_status", kind="gauge", scope="watcher", labels=("status",),
