@@ -27,7 +27,7 @@ This page lists every command and option, and explains the less obvious ones; `v
 | 0 | success |
 | 1 | the command found a problem, or was refused |
 | 2 | wrong usage or configuration; a file or server that does not exist |
-| 3 | no-go |
+| 3 | the launch would fail, the model does not fit, no GPU driver |
 | 130, 141 | Ctrl-C; the output was closed |
 """
 

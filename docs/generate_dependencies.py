@@ -44,7 +44,7 @@ OPTIONAL = """
 |---|---|---|
 """
 FOOT = """
-## How this is kept
+## How this is maintained
 
 - `make lock` writes the lock files (`LOCK_ARGS=--upgrade` updates versions), `make sbom` writes `dist/vllm-watch.cdx.json` (CycloneDX).
 - `.github/workflows/release.yml` builds tagged releases with signed provenance: `gh attestation verify FILE --repo OWNER/REPO`. We

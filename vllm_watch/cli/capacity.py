@@ -64,11 +64,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--gpus",
         metavar="N",
         type=int,
-        help="how many there are (default: this machine's, else as many as the flags need)",
+        help="number (default: this machine's, else as many as the flags need)",
     )
     parser.add_argument("--weights-gib", metavar="X", type=float, help="weights per GPU, if known")
     parser.add_argument("--from-log", metavar="FILE", type=Path, help="the log of a real start of any model on this GPU, as calibration")  # fmt: skip
-    parser.add_argument("--from-log-model", metavar="MODEL", help="the model of that log, if it is not in the local hub cache")  # fmt: skip
+    parser.add_argument("--from-log-model", metavar="MODEL", help="that log's model, if not in the local hub cache")  # fmt: skip
     add_engine_flags(parser)
     parser.add_argument("--json", action="store_true", help="one JSON object")
 

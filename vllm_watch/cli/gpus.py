@@ -47,11 +47,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--reclaim", metavar="PID", type=_pid, help="end this process, if it is stale, and confirm that its memory came back")  # fmt: skip
     add("--yes", action="store_true", help="with --reclaim: do not ask")
     add("--look", metavar="SECONDS", type=_seconds, default=LOOK_SECONDS,
-        help="with --reclaim: poll this long before it is refused (default and least %(default)g; a notebook is called idle after 1800)")  # fmt: skip
+        help="with --reclaim: poll for at most this long before refusing (default and minimum %(default)g; a notebook counts as idle after 1800)")  # fmt: skip
     add("--term-wait", metavar="SECONDS", type=_seconds, default=TERM_SECONDS,
         help="with --reclaim: from SIGTERM to SIGKILL (default %(default)g)")  # fmt: skip
     add("--state-dir", metavar="DIR", type=Path,
-        help="with --reclaim: where the journal is (default: the state_dir of the configuration that VLLM_WATCH_CONFIG names, else ~/.local/state/vllm-watch)")  # fmt: skip
+        help="with --reclaim: the journal's folder (default: state_dir in $VLLM_WATCH_CONFIG, else ~/.local/state/vllm-watch)")  # fmt: skip
     add("--no-journal", action="store_true", help="with --reclaim: do not write to the journal")
 
 

@@ -48,9 +48,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--reason", metavar="TEXT", default="", help="the reason, for the journal")
     add("--json", action="store_true", help="one JSON object an entry")
     add("--since", metavar="T", type=partial(moments.moment, now_t=time.time()), default=0.0,
-        help="from then on: 90s, 30m, 2h or 7d ago, a date (2026-03-01T12:00, local time), or Unix seconds")  # fmt: skip
+        help="show entries since then: 90s, 30m, 2h or 7d ago, a date (2026-03-01T12:00, local time), or Unix seconds")  # fmt: skip
     add("--state-dir", metavar="DIR", type=Path,
-        help="where it is (default: the state_dir of the configuration that VLLM_WATCH_CONFIG names, else ~/.local/state/vllm-watch)")  # fmt: skip
+        help="the journal's folder (default: state_dir in $VLLM_WATCH_CONFIG, else ~/.local/state/vllm-watch)")  # fmt: skip
     connection.add_daemon(parser, url_help="ask the daemon there instead of reading a folder")
 
 

@@ -28,7 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--exec", action="store_true", help="become vLLM if no problem is found")  # fmt: skip
     parser.add_argument(
         "--wait-for-vram", metavar="SECONDS", type=_seconds, default=0.0,
-        help="wait up to this long for the GPU memory that the launch needs, such as that of an engine that is ending",
+        help="wait up to this long until the GPU memory that the launch needs is free",
     )  # fmt: skip
     parser.add_argument("command", metavar="COMMAND", nargs=argparse.REMAINDER, help="after --: the launch, word by word")  # fmt: skip
 

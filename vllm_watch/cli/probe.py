@@ -41,7 +41,7 @@ _BYTES_MAX = 4096
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--url", metavar="URL",
-        help=f"the watcher's address (default: {URL_VARIABLE}, else {DEFAULT_URL}, with TLS where it speaks that)",
+        help=f"the watcher's address (default: {URL_VARIABLE}, else {DEFAULT_URL}, then the same over https)",
     )  # fmt: skip
 
 

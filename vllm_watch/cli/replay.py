@@ -42,14 +42,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--prometheus", metavar="URL", help="its address, with its path if it has one")
     moment = partial(moments.moment, now_t=time.time())
     parser.set_defaults(moment=moment)
-    add("--since", metavar="T", type=moment, help="from then on: 12h or 7d ago, a date (local time), or Unix seconds (default: 7d)")  # fmt: skip
-    add("--until", metavar="T", type=moment, help="up to then (default: now)")
+    add("--since", metavar="T", type=moment, help="start: 12h or 7d ago, a date (local time), or Unix seconds (default: 7d)")  # fmt: skip
+    add("--until", metavar="T", type=moment, help="end (default: now)")
     add("--match", metavar="SELECTOR", help="only servers with these labels, such as '{namespace=\"chat\"}'")  # fmt: skip
     add("--report", metavar="FILE", type=Path, help="write one HTML file")
     add("--header", metavar="NAME: VALUE", action="append", default=[], help="send this header; repeatable")  # fmt: skip
-    add(
-        "--ca-file", metavar="FILE", type=Path, help="authorities that sign its certificate, in PEM"
-    )
+    add("--ca-file", metavar="FILE", type=Path, help="CAs that sign its certificate, in PEM")
     add("--cert-file", metavar="FILE", type=Path, help="your certificate with its key, in PEM")
     add("--credentials-file", metavar="FILE", type=Path, help="file with USER:PASSWORD")
 

@@ -64,11 +64,11 @@ def add_daemon(
     add("--url", metavar="URL",
         help=url_help or f"the daemon's address (default: {URL_VARIABLE}, else {default_url})")  # fmt: skip
     add("--ca-file", metavar="FILE", type=Path,
-        help=f"authorities that sign its certificate, in PEM (default: {CA_VARIABLE}, else the system's)")  # fmt: skip
+        help=f"CAs that sign the daemon's certificate, in PEM (default: {CA_VARIABLE}, else the system's)")  # fmt: skip
     add("--cert-file", metavar="FILE", type=Path,
-        help=f"your certificate with its key, in PEM, if it requires one (default: {CERT_VARIABLE})")  # fmt: skip
+        help=f"your certificate with its key, in PEM, if the daemon requires one (default: {CERT_VARIABLE})")  # fmt: skip
     add("--credentials-file", metavar="FILE", type=Path,
-        help=f"file with USER:PASSWORD, if it requires them (default: {CREDENTIALS_VARIABLE})")  # fmt: skip
+        help=f"file with USER:PASSWORD, if the daemon requires a password (default: {CREDENTIALS_VARIABLE})")  # fmt: skip
 
 
 def of(
