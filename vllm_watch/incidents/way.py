@@ -25,7 +25,7 @@ _CHANGED_BY = {
     "missed_by": f"{RAISED}others wait for it",
     "restart": "critical without advice, because our own restart did not bring it back",
 }
-"""Name of later evidence → the change that it made."""
+"""Name of evidence added later → the change that it caused."""
 
 
 @dataclass(frozen=True, slots=True)
