@@ -31,8 +31,8 @@ NEEDS = Needs(
         Need(("steps",), "step times are estimated from latencies"),
         Need(("latency",), "only periods without a pause are judged"),
         Need(("prefix_cache",), "an engine whose prefix cache went cold may be called slow"),
-        Need(("lengths",), "requests that grew too long are taken for pinned pages"),
-        Need(("preemptions",), "requests that grew too long are taken for pinned pages"),
+        Need(("lengths",), "requests that grew too long are mistaken for pinned pages"),
+        Need(("preemptions",), "requests that grew too long are mistaken for pinned pages"),
         Need(("gpus",), "heat, a neighbour on the GPU and a slow engine look alike"),
     ),
 )  # fmt: skip
@@ -245,7 +245,7 @@ def earlier(evidence: Evidence) -> Evidence:
 _PREFILLING = Evidence(
     name="prefill",
     value=None,
-    text="a long prompt under way takes pages before it is counted; unclear for some seconds",
+    text="a long prompt takes pages before its tokens are counted: the cause is unclear for some seconds",
 )
 
 
@@ -266,7 +266,7 @@ def _held_by_few(facts: Starvation, unheld: float) -> Cause:
         open_ = Evidence(
             name="request_length_ratio",
             value=None,
-            text="requests push each other out, and too few have finished to know whether all became long",
+            text="requests preempt each other, and too few have finished to know whether all became long",
         )
         return Cause(UNKNOWN, (held,), (open_,))
     return Cause(KV_PINNING, (held,))

@@ -27,7 +27,7 @@ GRAIN = log(1.5)
 """Tokens per second this close (in log) count as one rate."""
 
 RATES_MAX = 32
-"""This many rates cover a factor of 400,000."""
+"""Rates kept, which span a factor of 400,000."""
 
 USUAL_SECONDS = 4 * 3600.0
 """Time over which the usual cost of a rate is averaged."""

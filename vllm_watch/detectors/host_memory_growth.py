@@ -1,8 +1,10 @@
 """Detects a memory leak of the API server, before the kernel kills the server.
 
-A leak keeps its pace but caches and pools level off, so the growth in the three thirds of half an hour is compared.
+A leak keeps its pace, while caches and pools level off, so growth is compared between the thirds of
+half an hour.
 
-Source: vLLM #50150 (production pods grew to 64 GiB), #52089, #44175 (linear for 8 hours); allocators: vLLM-Omni #6462.
+Source: vLLM #50150 (production pods grew to 64 GiB), #52089, #44175 (linear for 8 hours);
+allocators: vLLM-Omni #6462.
 """
 
 from collections import deque
