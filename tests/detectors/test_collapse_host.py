@@ -137,22 +137,23 @@ def test_it_says_who_waited_how_long_and_how_long_before():
     assert slow.name == "step_time_ratio"
     assert (round(waited.value, 2), round(waited.expected, 2)) == (0.5, 0.01)
     assert waited.text == (
-        "VLLM::EngineCore (PID 77) waited for a CPU 50% of the time of its steps; 1% after the start. "
+        "VLLM::EngineCore (PID 77) waited for a CPU during 50% of its step time (1% after the start). "
         "That explains 99% of the slowdown"
     )
-    assert host.verdict.summary.endswith("; most of that it waits for a CPU of its host")
-    assert whose.text.startswith("no CPU limit of its own is seen: others have the CPUs")
+    assert host.verdict.summary.endswith("; most of the delay is waiting for a CPU of its host")
+    assert whose.text.startswith("no CPU limit of its own is seen: other processes use the CPUs")
 
     slow = Host().part(600, waits=0.01).part(120, waits=0.01, slow=2.0)
     assert any(
-        "waited for a CPU 1% of the time" in text for text in texts(slow.verdict.evidence_for)
+        "waited for a CPU during 1% of its step time" in text
+        for text in texts(slow.verdict.evidence_for)
     )
 
 
 LIMITS = {
     "its limit is used up": (0.8, "its CPU limit was used up in 80% of the periods: raise"),
-    "its limit is not reached": (0.0, "its own CPU limit is not the cause: others have the CPUs"),
-    "it has no limit": (None, "no CPU limit of its own is seen: others have the CPUs"),
+    "its limit is not reached": (0.0, "its own CPU limit is not the cause: other processes use the CPUs"),
+    "it has no limit": (None, "no CPU limit of its own is seen: other processes use the CPUs"),
 }  # fmt: skip
 
 

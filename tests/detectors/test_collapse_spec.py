@@ -39,7 +39,7 @@ def test_it_is_told_after_two_minutes_and_over_when_drafts_are_accepted_again():
     incident = opened.incident
     assert (incident.kind, incident.cause, incident.severity) == ("throughput_collapse", "spec_acceptance", "ticket")  # fmt: skip
     assert not incident.restart_advised
-    assert incident.summary.startswith("Engine 0: 20% of drafted tokens are accepted, where 6")
+    assert incident.summary.startswith("Engine 0: 20% of drafted tokens are accepted, usually 6")
     drafting.run(300, 0.7)
     assert drafting.watch.incidents == ()
 

@@ -162,7 +162,7 @@ def test_it_says_what_it_rests_on():
     texts = [each["text"] for each in told["evidence"]["for"]]
     assert texts[1] == (
         "it last answered 25 min before that, to an earlier run of the watcher; "
-        "a server that starts has refused connections here"
+        "a starting server has refused connections here"
     )
 
 

@@ -40,7 +40,7 @@ def test_one_that_was_emptied_and_then_lost_from_sight_was_stopped():
     way = [*gone("connect_timeout", 660, 960), *gone("refused", 960, 1100)]
     refused = [v for s, (v,) in downs([*used(), *emptied(60), *way]) if s >= 960]
     assert {v.state for v in refused} == {"unknown"}
-    assert all("nothing new had come" in v.summary for v in refused[1:])
+    assert all("no request had arrived" in v.summary for v in refused[1:])
 
 
 def test_an_absence_before_grants_no_time_to_one_that_is_in_use():

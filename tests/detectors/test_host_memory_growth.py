@@ -324,7 +324,7 @@ def test_why_no_restart_is_advised_yet():
     found = evidence(first_firing(said)[1])
     assert found["grown"].expected == 1024 * MIB
     assert 300 * MIB < found["grown"].value < 500 * MIB
-    assert "grown by 1 GiB: for less none is worth its aborted requests" in found["grown"].text
+    assert "grown by 1 GiB: a smaller gain is not worth aborted requests" in found["grown"].text
     against = [each for each in first_firing(said)[1].evidence_against if each.name == "time_left"]
     assert [each.expected for each in against] == [86_400.0]
     assert against[0].value == pytest.approx((32 - 1.1) / 0.7 * 3600, rel=0.02)

@@ -81,7 +81,7 @@ def test_what_a_demand_does_not_exclude_is_said():
     """Neither why they wait nor what the cache was; and when both are known, nothing."""
     (open_,) = Shown().part(120, **FULL).verdict.evidence_against
     assert open_.text == (
-        "it is unknown whether requests wait for something else than capacity (this vLLM does not report it) "
+        "it is unknown whether requests wait for something other than capacity (this vLLM does not report it) "
         "and whether the KV cache was larger before the last restart, so that may be the cause"
     )
     known = Queue(

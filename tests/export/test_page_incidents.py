@@ -375,7 +375,7 @@ async def test_a_storm_of_incidents_is_one_card(opened):
     await expect(tab.page.locator(".incident")).to_have_count(6)
     storm = tab.page.locator(".incident").first
     await expect(storm.locator("h3")).to_have_text("Down: unreachable")
-    await expect(storm.locator(".incident-cost")).to_have_text("Cost: Unknown: users may reach it by another way.")  # fmt: skip
+    await expect(storm.locator(".incident-cost")).to_have_text("Cost: Unknown: users may reach it by another route.")  # fmt: skip
     await expect(storm.locator(".incident-where")).to_have_text("491 targets at once of chat")
     await expect(storm.locator(".storm-names li")).to_have_count(5)
     await expect(storm.locator(".storm-names")).to_have_attribute("data-more", "and 486 more")

@@ -219,7 +219,7 @@ async def test_a_broken_file_keeps_the_old_one_and_says_so(tmp_path: Path, text:
             async with session.get(f"https://localhost:{server.port}/metrics") as said:
                 metrics = await said.text()
         assert ready.startswith("ready\nbut the web configuration: ")
-        assert "The one before goes on" in ready
+        assert "The previous configuration stays in use" in ready
         assert "vllm_watch_web_config_reload_successful 0.0" in metrics
         site.configure(min_version="TLS13")
 

@@ -455,10 +455,10 @@ def test_what_is_said_when_all_on_one_host_refuse():
     assert texts(told, "for") == [
         "8 of the 8 targets that had answered: t0, t1, t2, t3, t4, t5, t6, t7",
         "how their last scrapes ended: 8 refused",
-        "all of them are on 10.0.0.7: it may be that host, or the way to it",
+        "all of them are on 10.0.0.7: it may be that host, or the network to it",
     ]
     assert texts(told, "against") == [
-        "every connection is refused: something there lives and is reached, so the servers went, or a proxy before them"
+        "every connection is refused: the hosts are reachable, so the servers or a proxy before them stopped"
     ]
     newest = [e for e in told if e["target"] == WATCHER][-1]
     assert newest["summary"] == (
@@ -474,7 +474,7 @@ def test_what_is_said_when_we_were_held_up_and_others_answer():
     many.lose(5)
     told = many.until(200, late_s=7.0)
     assert texts(told, "for")[-2:] == [
-        "they are on 5 hosts, which share no more than the way to them",
+        "they are on 5 hosts, which share only the network to them",
         "vllm-watch itself was delayed: a scrape began 7 s later than planned",
     ]
     assert texts(told, "against") == ["3 targets still answer"]
@@ -523,7 +523,7 @@ def test_what_is_said_of_many_that_are_silent_as_the_watcher_comes_back():
     told = many.until(BACK + 400)
     newest = [e for e in told if e["target"] == WATCHER][-1]
     assert newest["summary"] == (
-        "6 of 8 targets have not answered since the watcher began (6 read_timeout): "
+        "6 of 8 targets have not answered since the watcher started (6 read_timeout): "
         "most likely a shared cause, this watcher's host or network included"
     )
     assert len(newest["related"]) == 6

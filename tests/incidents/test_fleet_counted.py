@@ -265,7 +265,7 @@ def test_whether_those_that_answer_share_a_host_with_the_silent():
     assert common["evidence"]["against"][0]["value"] == 2.0
     assert common["summary"].startswith("5 of 8 targets fell silent")
     where = {each["name"]: each["text"] for each in common["evidence"]["for"]}["hosts"]
-    assert where == "they are on 2 hosts, which share no more than the way to them"
+    assert where == "they are on 2 hosts, which share only the network to them"
 
 
 def test_one_that_joins_is_waited_for():

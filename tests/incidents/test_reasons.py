@@ -37,7 +37,7 @@ def incident(
         ({}, "no user is known to wait longer or to get less than before"),
         ({"change": f"{LOWERED}its peer is down"}, "its peer is down"),
         ({"kind": "overload", "cause": "demand"}, "more requests arrive than it can serve, and it is not known to be slower than usual"),
-        ({"kind": "engine_stalled", "cause": "peer_wait"}, "the server that it waits for has the trouble"),
+        ({"kind": "engine_stalled", "cause": "peer_wait"}, "the server that it waits for is at fault"),
         ({"kind": "engine_down", "cause": "crash", "against": [("few", None, "", None, "few requests were in flight.")]}, "few requests were in flight"),
     ],
 )  # fmt: skip
@@ -79,7 +79,7 @@ def test_a_restart_that_is_not_advised_yet_says_when_it_is():
     """Only where it can still be: a slow engine, and not a neighbour that stays."""
     one = incident(severity="page", shift=CRITICAL)
     yet = "No restart is advised yet: check the host first."
-    assert reasons.of_restart(one, yet) == f"{yet} A restart is advised when it has lasted 2 min and it is slower than the slowdowns that ended by themselves."  # fmt: skip
+    assert reasons.of_restart(one, yet) == f"{yet} A restart is advised when it has lasted 2 min and the slowdown is worse than those that ended by themselves."  # fmt: skip
     never, curable = "A restart does not help: the neighbour stays.", {"curable": False}
     one = replace(one, evidence_for=explained(CRITICAL, fulfilled(CRITICAL), **curable))
     assert reasons.of_restart(one, never) == never
@@ -90,7 +90,7 @@ def test_the_incident_that_is_its_cause_is_named():
     """A GPU that is critical already, or another rank."""
     story = Story().look(gpu_fault(), collapse())
     effect, cause = sorted(story.lifecycle.incidents, key=lambda each: each.kind == "gpu_fault")
-    assert reasons.of_severity(effect).startswith("A warning, not critical: its cause is an incident of its own: ")  # fmt: skip
+    assert reasons.of_severity(effect).startswith("A warning, not critical: its cause is a separate incident: ")  # fmt: skip
     assert cause.id in reasons.of_severity(effect)
     first, second = Story().look(*ranks("0", "1"), moment=FOUR).lifecycle.incidents
     assert "another rank has the same trouble" in reasons.of_severity(second)

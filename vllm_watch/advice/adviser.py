@@ -14,10 +14,10 @@ from vllm_watch.samples.observation import Observation
 from vllm_watch.signals.records import Advice, TargetSignals
 
 SCRAPE_SECONDS = 5.0
-"""Scrapes that come sooner are skipped: shares of scrapes do not need them."""
+"""Minimum interval between counted scrapes: more would not change the shares."""
 
 GPU_SECONDS = 30.0
-"""Interval of recording GPU holders, which change slowly."""
+"""Minimum interval between records of GPU holders, which change slowly."""
 
 JUDGE_SECONDS = 60.0
 """Interval of judging: operators do not act on advice within a minute."""
@@ -49,7 +49,7 @@ class Adviser:
     def look(
         self, at_s: float, observation: Observation, signals: TargetSignals
     ) -> tuple[Advice, ...]:
-        """Add a scrape at `at_s` on the timeline, and return the current advice."""
+        """Add a scrape taken at monotonic `at_s`, and return the current advice."""
         reading = observation.reading
         if reading is None or not reading.vllm or at_s - self._scraped_s < SCRAPE_SECONDS:
             return self._advice

@@ -1,4 +1,5 @@
-"""Find free memory and idle GPUs of the engine's host, if all processes are listed and vLLM's belong to one server."""
+"""Find free memory and idle GPUs of the engine's host. Requires a complete process list and a
+single vLLM server."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -51,7 +52,7 @@ def _is_idle(gpu: GpuSample) -> bool:
 
 
 class HostGpusSeen:
-    """Keeps the least free memory and the GPUs that were always idle."""
+    """Keeps the minimum free memory and the GPUs that were always idle."""
 
     def __init__(self) -> None:
         self._worst: HostGpus | None = None

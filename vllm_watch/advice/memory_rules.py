@@ -20,13 +20,16 @@ GAIN_RATIO = 0.05
 """Share of the GPU's memory: a smaller gain is not worth a restart."""
 
 PREEMPTIONS_MIN, PREEMPTED_RATIO = 20.0, 0.02
-"""A preemption discards the work on a request. Users notice it from one request in fifty."""
+"""Minimum preemptions, in all and per finished request: users notice if one request in fifty starts
+over."""
 
 HEADROOM_RATIO = 0.9
-"""Advise this share of the requests that ran with a full cache, as all grow until they end."""
+"""Suggested limit ÷ requests that ran with a full cache: below 1, because requests grow until they
+end."""
 
 FEW_RATIO = 0.5
-"""Below this share of the requests that fit at mean length, a few long ones fill the cache."""
+"""If fewer run than this share of those that fit at mean length, a few long requests fill the
+cache."""
 
 _STEPS = 100
 _RUNNING_MIN = 2.0
@@ -79,7 +82,8 @@ def _is_short(evidence: Evidence) -> bool:
 
 
 def _fitting(evidence: Evidence) -> int | None:
-    """Return how many requests fit: 90 % of those that ran while the cache was full, but at least the number that fits at mean final length."""
+    """Return how many requests fit: 90 % of those that ran with a full cache, or more if more fit
+    at mean final length."""
     prompts, generations = evidence.prompts, evidence.generations
     if prompts is None or generations is None or evidence.capacity_tokens is None:
         return None

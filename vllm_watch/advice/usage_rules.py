@@ -24,8 +24,8 @@ HIT_RATIO = 0.2
 """Hits ÷ lookups of another cache: this ratio proves that prompts repeat."""
 
 ALIKE_TOKENS, FEW_RATIO, ALIKE_RATIO = 500.0, 0.01, 0.5
-"""Prompts probably share instructions if all but FEW_RATIO of them are longer than ALIKE_TOKENS and than ALIKE_RATIO of their
-mean length."""
+"""Prompts probably share instructions if all but FEW_RATIO of them exceed both ALIKE_TOKENS and
+ALIKE_RATIO × their mean length."""
 
 _ROUND_TOKENS = 1024
 

@@ -26,7 +26,7 @@ from vllm_watch.signals.records import TargetSignals
 BEFORE_SECONDS = 120.0
 
 FROZEN_ENGINES_MAX = 4
-"""Limit of charts, 4.3 KB each, kept with an incident of a whole server."""
+"""Maximum charts (4.3 KB each) kept with an incident of a whole server."""
 
 
 @dataclass(slots=True)
@@ -59,7 +59,7 @@ class Past:
 
 
 class Board:
-    """The latest results. `window_seconds`, of rates and quantiles, is only displayed."""
+    """The latest results. `window_seconds`, the averaging time of rates, is only displayed."""
 
     def __init__(self, window_seconds: float = 60.0, host: str = "localhost") -> None:
         self.window_seconds = window_seconds
@@ -134,7 +134,7 @@ class Board:
                 self.listeners.mark(incident=incident.id)
 
     def _remember(self, entry: TargetEntry, signals: TargetSignals) -> None:
-        """A target that is down has no engines, but keeps its charts, which show the fall."""
+        """Keep the charts of a target that is down, although it reports no engines."""
         for gone in entry.history.keys() - signals.engines.keys() if signals.engines else ():
             del entry.history[gone]
         for engine, now in signals.engines.items():
@@ -205,7 +205,8 @@ class Board:
         events: Iterable[IncidentEvent] = (),
         looked: Looked | None = None,
     ) -> None:
-        """Show a GPU reading, and drop the Xid counts of GPUs that it lacks, unless its `gpus` is None."""
+        """Store a GPU reading. Unless its `gpus` is None, drop the Xid counts of GPUs missing from
+        it."""
         self.gpus, self.host.looked = reading, looked
         self.holders = {each.gpu.uuid: each for each in holders}
         if reading.gpus is not None:

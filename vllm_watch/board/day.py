@@ -1,4 +1,5 @@
-"""Hold a target's worst state in each of the last day's CELLS spans. A span is healthy only if half of it was."""
+"""Keep a target's worst state in each of the last day's CELLS spans. A span is healthy only if over
+half of it was."""
 
 from array import array
 from collections.abc import Iterable
@@ -17,7 +18,7 @@ _OF_SEVERITY = {"page": _CRITICAL, "ticket": _WARNING}
 
 
 def rank(signals: TargetSignals, incidents: Iterable[Incident]) -> int:
-    """Return the index into STATES. Only an answer makes a target healthy."""
+    """Return the index into STATES. A target must answer to be healthy."""
     found = _HEALTHY if signals.up and signals.state != "unknown" else _UNKNOWN
     for incident in incidents:
         if incident.recovering:

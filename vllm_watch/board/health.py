@@ -65,7 +65,7 @@ class WebHealth:
     def because(self) -> str | None:
         if self.problem is None:
             return None
-        return f"{self.problem}. {self.remedy}. The one before goes on"
+        return f"{self.problem}. {self.remedy}. The previous configuration stays in use"
 
 
 NOTIFIER_OUTCOMES = ("sent", "failed", "dropped")

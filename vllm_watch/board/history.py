@@ -24,7 +24,7 @@ CHARTED: Mapping[str, str] = {
 
 _charted_of = attrgetter(*CHARTED.values())
 SPANS = (600.0, 3600.0, 21600.0)
-POINTS = 120  # 10 minutes have a point per 5 s: finer than a phone's pixels
+POINTS = 120  # 10 minutes have a point per 5 s, finer than a phone's pixels
 _UNKNOWN = math.nan
 
 FORM = f"1 {sys.byteorder} {POINTS} {SPANS} {' '.join(CHARTED)}"
@@ -74,7 +74,7 @@ class History:
         for ring in history._rings:
             data = ring.restore(data)
         if data:
-            raise ValueError("it is longer than its points")
+            raise ValueError("it has bytes after its last point")
         return history
 
 
@@ -104,14 +104,14 @@ class Ring:
         return bytes((len(times),)) + times.tobytes() + values.tobytes()
 
     def restore(self, data: bytes) -> bytes:
-        """Return the rest of `data`. Raises ValueError."""
+        """Read this ring from `data` and return the rest. Raises ValueError."""
         size, width = data[0] if data else 0, len(CHARTED)
         ends = 1, 1 + 8 * size, 1 + (8 + 4 * width) * size
         times, values = array("d", data[ends[0] : ends[1]]), array("f", data[ends[1] : ends[2]])
         if not data or size > POINTS or len(values) != size * width:
             raise ValueError("it is not a ring")
         if not all(map(math.isfinite, times)) or list(times) != sorted(times):
-            raise ValueError("its times are in no order")
+            raise ValueError("its times are not sorted")
         self._clear()
         self._times, self._values = times, values
         if size:

@@ -7,7 +7,8 @@ FRESH_SECONDS_MIN = 1.0
 """At five scrapes a second, a busy watcher may be this late."""
 
 STEP_SECONDS = 1.0
-"""The clocks drift by milliseconds a minute. A larger difference means that the clock was set or the host slept."""
+"""Normal drift between the clocks is milliseconds a minute; beyond this, the clock was set or the
+host slept."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -73,7 +73,7 @@ class RestartPlan:
     past: tuple[AttemptShown, ...] = ()  # last PAST_MAX, newest first
     draining: bool = False
     paused: Paused | None = None
-    journal_trouble: str | None = None  # nothing is restarted then
+    journal_trouble: str | None = None  # if set, nothing is restarted
     breaker: str | None = None  # why only an operator may retry
     budget_remaining: int | None = None  # of the target's group; None: unknown
     payoff_ratio: float | None = None  # of the last measured restart
@@ -94,4 +94,4 @@ class RestartState:
 
     paused: Paused | None = None
     journal_trouble: str | None = None
-    people: bool = False  # tokens are configured
+    people: bool = False  # operators have API tokens

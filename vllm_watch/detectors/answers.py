@@ -14,23 +14,24 @@ ALL_RATIO, STILL_RATIO = 0.9, 0.5
 """A finding begins when ALL_RATIO of the answers are affected, and lasts until fewer than STILL_RATIO are."""
 
 SURE = 14.0
-"""Least log odds against chance (one in a million), because a busy engine has a million windows in a year."""
+"""Minimum log odds against chance (one in a million): a busy engine has a million windows a
+year."""
 
 LEARNT_ANSWERS, LEARNT_SECONDS = 50.0, 600.0
-"""Number of answers, and seconds, before earlier answers serve as a reference."""
+"""Answers, and seconds, needed before earlier answers serve as a reference."""
 
 PAST_HALF_SECONDS = 3 * 3600.0
-"""Half-life of earlier answers: changes within minutes do not become usual."""
+"""Half-life of earlier answers, so that changes within minutes do not become usual."""
 
 ALIKE_FACTOR = 2.0
-"""If mean request sizes differ by more, the requests come from other clients."""
+"""If mean request sizes differ by more than this factor, other clients sent the requests."""
 
 ADOPT_SECONDS = 3600.0
-"""Requests of another kind become the usual after this long."""
+"""After this time, requests of another kind become the new reference."""
 
 
 PRIOR_ANSWERS, PRIOR_RATIO = 5.0, 0.2
-"""Prior: PRIOR_ANSWERS answers, of which one in five was affected."""
+"""Bayesian prior: PRIOR_ANSWERS answers, one in five of them affected."""
 
 
 @record

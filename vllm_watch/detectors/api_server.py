@@ -13,13 +13,13 @@ from vllm_watch.support import counts
 CAUSE = "api_overloaded"
 
 LIMIT_SECONDS = 10.0
-"""Longest mean latency: users leave after about ten seconds (Nielsen, 1993)."""
+"""Maximum mean latency: users leave after about ten seconds (Nielsen, 1993)."""
 
 USUAL_FACTOR = 2.0
 """Page only above this multiple of the usual latency: a captioning job may always spend seconds on images."""
 
 HOLD_SECONDS = 180.0
-"""Least duration: a one-minute burst takes a minute to drain, and its requests another to finish."""
+"""Minimum duration: after a one-minute burst, the queue and its last requests take two minutes."""
 
 BLOCK_SECONDS, BLOCK_SECONDS_MAX = 30.0, 600.0
 BLOCK_REQUESTS = 10.0

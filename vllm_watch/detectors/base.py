@@ -135,10 +135,9 @@ class Remembers(Protocol):
         """Return plain values."""
 
     def restore(self, state: stored.Stored, away_seconds: float) -> None:
-        """Restore the state exported `away_seconds` ago. Raises one of stored.DAMAGE, and then changes nothing.
-
-        Another process may run now, so state of a process counts only after the first scrape.
-        """
+        """Restore the state exported `away_seconds` ago, or raise one of stored.DAMAGE and change
+        nothing. vLLM may have restarted since, so the first scrape decides if state of a process
+        counts."""
 
 
 @runtime_checkable

@@ -21,7 +21,7 @@ class Alarm:
         return self._normal_blocks >= NORMAL_BLOCKS
 
     def follow(self, block: Block, level: float, *, alarm: bool, reason: bool) -> None:
-        """Add a block. `level`: the CUSUM's level; `reason`: this block raises it."""
+        """Add a block. `level`: the CUSUM's level; `reason`: the block raises that level."""
         self._normal_blocks = self._normal_blocks + 1 if alarm and not reason else 0
         if not alarm:
             self.cause = None

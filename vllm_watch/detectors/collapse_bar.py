@@ -17,14 +17,14 @@ from vllm_watch.signals.baseline import Comparison
 from vllm_watch.signals.wander import Wander
 
 RECOVERED_MARGIN = log(1.2)
-"""A restart needs a slowdown this much worse than any that ended by itself."""
+"""A restart is advised only if the slowdown is this much worse than any that ended by itself."""
 
 
 LASTING_LOG_RATIO = log(1.12)
 """Steps this much longer for LASTING_MINUTES deserve a ticket, even if no single block is odd."""
 
 LASTING_MINUTES = 20
-"""A lasting loss takes this many minutes of work at familiar loads, each slower than usual."""
+"""A loss is lasting after this many minutes of work at familiar loads, each slower than usual."""
 
 LASTING_DEVIATIONS = 2.5
 """The mean of LASTING_MINUTES must also exceed this many standard deviations of one minute."""
@@ -33,7 +33,8 @@ KNOWN_MINUTES = 30.0
 """Minutes of work needed to know a minute's standard deviation."""
 
 _MINUTE_SECONDS = 60.0
-"""Step times are averaged over this much work: requests come and go within it, but a lasting loss does not."""
+"""Step times are averaged over this much work: requests come and go meanwhile, but a lasting loss
+stays."""
 
 _PAGE = rule(PAGE, OWN_PAST)
 

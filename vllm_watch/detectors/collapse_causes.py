@@ -20,19 +20,19 @@ SLOW, CACHE, STUCK = "slow", "cache", "stuck"
 
 NEEDS = Needs(
     must=(
-        Need(("steps", "latency"), "the time of a step is not known"),
+        Need(("steps", "latency"), "step times are unknown"),
         Need(("generated",), "throughput is unknown"),
-        Need(("running",), "idle and slow look alike"),
+        Need(("running",), "an idle engine and a slow one look alike"),
         Need(("prompted",), "long prompts look like slow steps"),
-        Need(("kv_cache_usage",), "long contexts look like slow steps, and engines that starve of KV pages are not found"),
+        Need(("kv_cache_usage",), "long contexts look like slow steps, and engines that lack KV pages are not found"),
     ),
     sharpens=(
-        Need(("waiting",), "engines that starve of KV pages are not found, and slow ones later"),
-        Need(("steps",), "steps are reckoned from latencies"),
-        Need(("latency",), "only stretches without a pause are judged"),
+        Need(("waiting",), "engines that lack KV pages are not found, and slow ones later"),
+        Need(("steps",), "step times are estimated from latencies"),
+        Need(("latency",), "only periods without a pause are judged"),
         Need(("prefix_cache",), "an engine whose prefix cache went cold may be called slow"),
-        Need(("lengths",), "requests that grew too long are taken for pinned pages"),
-        Need(("preemptions",), "requests that grew too long are taken for pinned pages"),
+        Need(("lengths",), "requests that grew too long are mistaken for pinned pages"),
+        Need(("preemptions",), "requests that grew too long are mistaken for pinned pages"),
         Need(("gpus",), "heat, a neighbour on the GPU and a slow engine look alike"),
     ),
 )  # fmt: skip
@@ -55,7 +55,7 @@ LEAK_RISE_SECONDS = 20.0
 """A leak takes longer than this to build up; pages taken at once appear within one or two scrapes."""
 
 CREEP_SECONDS = 240.0
-"""A creeping leak builds up for longer; a few prefills pin pages within a minute."""
+"""A creeping leak takes longer than this to build up; a few prefills pin pages within a minute."""
 
 CREEP_FROM, CREEP_TO = 0.25, 0.75
 """The rise is timed between these shares of the current unexplained usage."""
@@ -65,13 +65,13 @@ CREEP_SAMPLES = 180
 """Unexplained usage is kept for an hour, once per CREEP_SAMPLE_SECONDS."""
 
 RECOVERING_RATIO = 0.9
-"""From this share of the baseline's throughput, the last scrape may show a recovery."""
+"""At this share of the baseline's throughput, the last scrape may show a recovery."""
 
 LONG_REQUESTS = 2.5
-"""Requests this many times longer than after the engine's start fill the cache themselves."""
+"""Requests this many times longer than after the engine's start fill the cache by themselves."""
 
 PREEMPTED_SHARE_MIN = 0.1
-"""From this many preemptions per finished request on, the cause is called thrashing."""
+"""At this many preemptions per finished request, the cause is called thrashing."""
 
 LONG_PROMPTS_SHARE = 0.4
 """Long prompts that hold this share of the cache cause the shortage."""
@@ -143,7 +143,7 @@ class Starvation:
     awaited: float = 0.0  # upper bound of the cache share of requests that wait for KV
     unheld: float | None  # share of the cache that no request holds
     unheld_rise_seconds: float | None
-    unheld_surely: bool  # for longer than a prompt takes
+    unheld_surely: bool  # `unheld` for longer than a prompt takes
 
 
 def of_starvation(facts: Starvation) -> Cause:
@@ -238,14 +238,14 @@ def crowded(running: float, usage: float, expected: float | None) -> Evidence:
 
 
 def earlier(evidence: Evidence) -> Evidence:
-    """Mark evidence from before recovery."""
+    """Mark evidence found before the recovery."""
     return replace(evidence, text=f"earlier: {evidence.text}")
 
 
 _PREFILLING = Evidence(
     name="prefill",
     value=None,
-    text="a long prompt under way takes pages before it is counted; unclear for some seconds",
+    text="a long prompt takes pages before its tokens are counted: the cause is unclear for some seconds",
 )
 
 
@@ -266,7 +266,7 @@ def _held_by_few(facts: Starvation, unheld: float) -> Cause:
         open_ = Evidence(
             name="request_length_ratio",
             value=None,
-            text="requests push each other out, and too few have finished to know whether all became long",
+            text="requests preempt each other, and too few have finished to know whether all became long",
         )
         return Cause(UNKNOWN, (held,), (open_,))
     return Cause(KV_PINNING, (held,))

@@ -29,13 +29,14 @@ from vllm_watch.support.counts import requests
 KIND = "throughput_collapse"
 
 CAUSE_HOLD_SECONDS = 20.0
-"""Another cause replaces the first only after it has lasted this long, because one long request among few can mislead."""
+"""A new cause must last this long to replace the first, because one long request among few can
+mislead."""
 
 QUEUE_GROWTH, QUEUE_REQUESTS_MIN = 2.0, 5.0
 """A cause in `collapse_causes.OF_OTHERS` pages once the queue exceeds 2 × (its length when the alarm began + 5)."""
 
 PASSES_SECONDS = 120.0
-"""A shortage due to long prompts pages only after this time: computing one takes 10 to 60 s."""
+"""A shortage due to long prompts pages only after this time: a long prompt takes 10 to 60 s."""
 
 
 class EngineJudge:

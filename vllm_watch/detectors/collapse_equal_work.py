@@ -20,14 +20,14 @@ CONTEXT_RATIO_MAX = 1.3
 """Requests count as alike up to this ratio of KV cache per running request."""
 
 SIBLINGS_TIMES_MIN = 2.0
-"""Compared with siblings, a finding needs this many times their running requests and step time: a high factor, because
-routers spread requests unevenly."""
+"""A finding against siblings needs this many times their running requests and step time. The factor
+is high, because routers spread requests unevenly."""
 
 GRAIN = log(1.5)
 """Tokens per second this close (in log) count as one rate."""
 
 RATES_MAX = 32
-"""This many rates cover a factor of 400,000."""
+"""Rates kept, which span a factor of 400,000."""
 
 USUAL_SECONDS = 4 * 3600.0
 """Time over which the usual cost of a rate is averaged."""
@@ -37,14 +37,16 @@ TIMES_MIN = 3.0
 half more, and the resulting larger batch as much again."""
 
 LEARNT_TIMES = 1.5
-"""A cost above this multiple of the usual is ignored, so that a growing slowdown does not become usual."""
+"""A cost above this multiple of the usual is not learnt, so that a growing slowdown does not become
+usual."""
 
 PRESENT_TIMES, PRESENT_SECONDS = 2.0, 30.0
-"""The last half minute must also cost (in requests and step time) this many times the usual: the mean stays high while a
-recovered engine drains its queue."""
+"""Running requests and step time of the last half minute must also be this many times the usual:
+the mean stays high while a recovered engine drains its queue."""
 
 HELD_TIMES, HELD_WORK_RATIO = 1.5, 1.5
-"""A finding holds while the last half minute costs over HELD_TIMES the usual, with up to HELD_WORK_RATIO of the usual work."""
+"""A finding lasts while the last half minute costs at least HELD_TIMES × the usual, for at most
+HELD_WORK_RATIO × the usual work."""
 
 
 class Work(NamedTuple):

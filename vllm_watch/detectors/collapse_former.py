@@ -1,7 +1,5 @@
-"""Compares a new process that is slow from its start with its predecessor at equal load.
-
-Its GPU or a flag may differ without our knowledge, so no restart is advised.
-"""
+"""Finds a new process that, from its start, is slower than its predecessor at equal load. Its GPU
+or a flag may have changed unnoticed, so no restart is advised."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -30,7 +28,8 @@ WARM_SECONDS = 20.0
 """A younger process is not judged: the first request of each shape compiles or loads something."""
 
 FORMER_SECONDS = 3600.0
-"""A finding must begin this soon after the start of the process, because the mix of requests changes with the time of day."""
+"""A finding must begin within this time of the process start, because the mix of requests changes
+with the time of day."""
 
 UNSEEN_SECONDS = 60.0
 """Without a comparable block for this long the verdict is unknown."""
@@ -43,7 +42,7 @@ class _Life:
     former: Models
     process: int
     began_s: float
-    versions: tuple[str | None, str | None]  # vLLM's
+    versions: tuple[str | None, str | None]  # of vLLM, before and now
     at_s: float = 0.0
     compared_s: float = 0.0
     worked_s: float = 0.0

@@ -16,7 +16,8 @@ THROTTLES = frozenset(
 """NVML clock event reasons that show trouble; a software power cap is normal for a busy GPU."""
 
 CLOCK_SHARE_MAX = 0.8
-"""Below this share of the maximum (or usual) SM clock, the clock is lowered: boost clocks of a busy GPU vary by a tenth."""
+"""An SM clock below this share of its maximum (or usual) counts as lowered: boost clocks of a busy
+GPU vary by a tenth."""
 
 CAPPED_SHARE = 0.69
 """Usual clock share at the power limit, if unknown: a healthy H100 in continuous matrix multiplication reaches its power
@@ -32,7 +33,7 @@ START_SECONDS_MAX = 900.0
 """An engine core starts within this time of its server."""
 
 SKEW_SECONDS = 5.0
-"""Tolerance between two clocks of one host that count ticks."""
+"""Tolerance between start times of server and process, which come from different clocks."""
 
 _UNSEEN = Evidence(
     name="gpu",
@@ -143,7 +144,7 @@ def _lowered(gpu: GpuSample, fresh: float | None) -> Evidence | None:
     if share is None or share >= CLOCK_SHARE_MAX * (1.0 if fresh is None else fresh):
         return None
     text = (
-        f"GPU {gpu.index} runs at {share:.0%} of its SM clock without heat or a power cap: it was set so "
+        f"GPU {gpu.index} runs at {share:.0%} of its SM clock without heat or a power cap: it was set by hand "
         "(nvidia-smi -q -d CLOCK; nvidia-smi -rgc and -rac undo it)"
     )
     return Evidence(
@@ -184,7 +185,7 @@ def _trees(processes: Sequence[ProcessSample]) -> list[list[ProcessSample]]:
 
 
 def _are_kin(a: ProcessSample, b: ProcessSample) -> bool:
-    """Processes of two vLLM servers have the same names, so parents decide."""
+    """Compare cgroups or parents, because processes of two vLLM servers have the same names."""
     if a.cgroup is not None and b.cgroup is not None:
         if a.cgroup != b.cgroup:
             return False

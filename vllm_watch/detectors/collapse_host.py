@@ -8,12 +8,12 @@ from vllm_watch.signals.baseline import Comparison
 from vllm_watch.signals.cpu_waits import Waited
 
 EXPLAINS_RATIO = 0.5
-"""Minimum explained share of the slowdown's logarithm (e.g. 1.4 of 2.0 times). It seldom reaches 1, because only one
-thread's waits count."""
+"""CPU waits must explain this share of the slowdown's logarithm (e.g. 1.4 of 2.0 times). They
+seldom explain all, because only one thread's waits count."""
 
 HINTS_RATIO = 0.2
-"""From this share on, no restart is advised, because a fresh engine would wait too. Less may be an effect of a slow engine:
-clients retry and requests pile up."""
+"""From this share on, no restart is advised, because a fresh engine would wait too. A smaller share
+may be an effect of slow steps: clients retry and requests pile up."""
 
 THROTTLED_SHARE_MIN = 0.05
 """Minimum share of throttled CPU periods: the start of a prefill may exhaust a period now and then."""
@@ -44,27 +44,29 @@ def judged(found: Cause, waited: Waited | None) -> Cause:
     """Combine the GPUs' cause with the CPU waits."""
     if waited is None or found.name == THERMAL:
         return found
-    told = _told(waited)
+    wait = _cpu_wait(waited)
     if waited.explained_ratio >= EXPLAINS_RATIO:
         beside = found.evidence_for if found.name == NEIGHBOUR else ()
-        return Cause(NEIGHBOUR, (told, _whose(waited), *beside))
+        return Cause(NEIGHBOUR, (wait, _cpu_limit(waited), *beside))
     if found.name == NEIGHBOUR:
         return found
     if found.name == SLOW_ENGINE and waited.explained_ratio >= HINTS_RATIO:
-        return Cause(UNKNOWN, found.evidence_for, (*found.evidence_against, told, _whose(waited)))
-    return replace(found, evidence_for=(*found.evidence_for, told))
+        return Cause(
+            UNKNOWN, found.evidence_for, (*found.evidence_against, wait, _cpu_limit(waited))
+        )
+    return replace(found, evidence_for=(*found.evidence_for, wait))
 
 
 def in_short(cause: Cause) -> str:
     """Return the cause as a clause for the summary."""
     waits = cause.name == NEIGHBOUR and any(each.name == _WAIT for each in cause.evidence_for)
-    return "; most of that it waits for a CPU of its host" if waits else ""
+    return "; most of the delay is waiting for a CPU of its host" if waits else ""
 
 
-def _told(waited: Waited) -> Evidence:
+def _cpu_wait(waited: Waited) -> Evidence:
     text = (
-        f"{waited.who} waited for a CPU {waited.share:.0%} of the time of its steps; "
-        f"{waited.usual_share:.0%} after the start. That explains {waited.explained_ratio:.0%} of the slowdown"
+        f"{waited.who} waited for a CPU during {waited.share:.0%} of its step time "
+        f"({waited.usual_share:.0%} after the start). That explains {waited.explained_ratio:.0%} of the slowdown"
     )
     return Evidence(
         name=_WAIT,
@@ -75,7 +77,7 @@ def _told(waited: Waited) -> Evidence:
     )
 
 
-def _whose(waited: Waited) -> Evidence:
+def _cpu_limit(waited: Waited) -> Evidence:
     share = waited.throttled_share
     if share is not None and share >= THROTTLED_SHARE_MIN:
         text = f"its CPU limit was used up in {share:.0%} of the periods: raise the limit of its container or service"
@@ -85,5 +87,5 @@ def _whose(waited: Waited) -> Evidence:
     whose = (
         "no CPU limit of its own is seen" if share is None else "its own CPU limit is not the cause"
     )
-    text = f"{whose}: others have the CPUs; `top` on the host names them, and more CPUs for the engine cure it"
+    text = f"{whose}: other processes use the CPUs; find them with `top` on the host, or give the engine more CPUs"
     return Evidence(name="cpu_throttled_ratio", value=share, unit="ratio", expected=0.0, text=text)

@@ -21,13 +21,14 @@ SIBLINGS_MIN = 2
 """With one sibling, neither engine can be the reference."""
 
 SIBLINGS_MAX = 8
-"""Limits the cost of a scrape. Siblings are chosen across all ranks, because one node's do not suffice."""
+"""Maximum siblings per comparison. They are spread over all ranks, because one node's ranks may
+share a fault."""
 
 SPREAD_DEVIATIONS = 5.0
-"""A loss must also exceed this many deviations among the siblings."""
+"""A loss must also exceed this many standard deviations among siblings."""
 
 SMOOTH_SECONDS = 300.0
-"""This averaging time evens out differences between requests."""
+"""Averaging time, which evens out differences between requests."""
 
 KNOWN_SECONDS = 600.0
 """Seconds of work before a finding: two smoothing times."""
@@ -100,7 +101,7 @@ class Siblings:
         ]
         if beside is None or beside.seconds < KNOWN_SECONDS or len(others) < SIBLINGS_MIN:
             return verdict
-        # One slow engine makes its siblings seem fast, so their median counts only if it is slow.
+        # One slow engine makes its siblings seem fast, so only a slow median counts.
         beyond = beside.log_ratio - max(0.0, median(others))
         limit = _limit(others) * (1.0 if beside.since_s is None else 0.5)
         if beyond < limit:

@@ -15,14 +15,15 @@ HALF_LIFE_SECONDS = 3600.0
 """The usual share follows the mix of requests within hours."""
 
 FALLEN = 0.5
-"""A share below this part of the usual one is abnormal: another mix of requests cost no more than a third."""
+"""A share is abnormal below this part of the usual one: another mix of requests lowered it by at
+most a third."""
 
 USUAL_MIN = 0.2
 """If the usual share is lower, nothing is judged: an n-gram drafter that rarely hits has nothing to lose."""
 
 HOLD_SECONDS = 120.0
-"""Least duration: a batch of odd prompts ends sooner. If the engine is slow as well, the finding does not wait: otherwise a
-restart would be advised, which does not cure it."""
+"""Minimum duration: a batch of odd prompts ends sooner. If the engine is also slow, the finding
+does not wait: otherwise a useless restart would be advised."""
 
 ACCEPTED_SECONDS = 6 * 3600.0
 """A lower share that lasts this long becomes the usual one."""
@@ -52,7 +53,7 @@ class Acceptance:
             return None
         return Evidence(
             name="spec_acceptance_ratio", value=round(share, 3), unit="ratio", expected=round(self.usual, 3),
-            text=f"{share:.0%} of drafted tokens are accepted, where {self.usual:.0%} were usual",
+            text=f"{share:.0%} of drafted tokens are accepted, usually {self.usual:.0%}",
         )  # fmt: skip
 
     def _learn(self, passed_s: float, share: float) -> None:

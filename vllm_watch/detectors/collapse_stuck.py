@@ -1,6 +1,7 @@
 """Finds requests that run for minutes without getting a token, while others come and go.
 
-Running requests that neither decode (one token each per step) nor are prefilled (by Little's law) are stuck.
+Stuck requests are those that run, less those that decode (one token per step) or prefill (by
+Little's law).
 """
 
 from collections import deque
@@ -10,16 +11,18 @@ from vllm_watch.detectors.base import Evidence
 from vllm_watch.signals.blocks import Block
 
 STUCK_MIN, STUCK_SHARE_MIN = 3.0, 0.2
-"""Minimum of stuck requests, and of their share beyond the usual (which is not 0, as polls meet long steps more often)."""
+"""Minimum stuck requests, and minimum excess over their usual share (above 0, because polls meet
+long steps more often)."""
 
 USUAL_MINUTES_MIN, USUAL_MINUTES = 10, 60
 """The usual share is the median of the last hour's minutes."""
 
 MINUTES = 10
-"""Minutes in a row with stuck requests: no healthy request waits this long for a token, or for its prompt."""
+"""Minutes in a row with stuck requests: no healthy request waits this long for a token."""
 
 TOKENS_MAX = 1.1
-"""More tokens per request and step mean speculative decoding, which is not judged because its yield varies."""
+"""More tokens per request and step indicate speculative decoding, which is not judged because its
+yield varies."""
 
 _MINUTE_SECONDS = 60.0
 """In a minute of work every healthy request gets many tokens."""

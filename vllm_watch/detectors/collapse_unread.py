@@ -1,4 +1,4 @@
-"""Measures for how long running requests have held too few of the used pages."""
+"""Measures how long running requests have explained too few of the used pages."""
 
 from math import exp
 

@@ -8,7 +8,7 @@ from vllm_watch.detectors.base import Evidence
 from vllm_watch.support.durations import in_words
 
 OWN_PAST, SIBLINGS, FORMER = "its own past", "its siblings", "the process before"
-_AS = {
+_COMPARED_WITH = {
     OWN_PAST: "as usual",
     SIBLINGS: "as those of the other engines",
     FORMER: "as before the restart",
@@ -39,13 +39,15 @@ RULES = (
     Rule(PAGE, SIBLINGS, 1.45, 600.0),
     Rule(PAGE, FORMER, 3.0, 180.0, harm=False),
 )
-"""Grouped by yardstick (the reference for step times), mildest first. A rule applies only if the rule before it does.
+"""Grouped by yardstick (the reference for step times), mildest first. A rule applies only if the
+rule before it does.
 
-Against the engine's own past: adapters, grammars and encoders cost up to 1.6 times (test worlds `lora_bursts`: six false
-pages a day at 1.45, one at 1.6, none at 1.7 in 24 seeds). A burst of images ends within 40 s. A restart costs minutes of
-loading and every request in flight, hence 120 s. Against siblings, 1.45 suffices, because they share load and hardware; 600
-s are needed to know them. Against the predecessor: all users are harmed, no other flag or GPU of a fleet costs 3.0 times,
-and no warm-up takes 180 s.
+Against the engine's own past: adapters, grammars and encoders cost up to 1.6 times (test worlds
+`lora_bursts`: six false pages a day at 1.45, one at 1.6, none at 1.7 in 24 seeds). A burst of
+images ends within 40 s. A restart costs minutes of loading and every request in flight, hence 120
+s. Against siblings, 1.45 suffices, because they share load and hardware; 600 s are needed to know
+them. Against the predecessor: all users are harmed, no change of flag or GPU costs 3.0 times, and
+no warm-up takes 180 s.
 """
 
 
@@ -81,17 +83,18 @@ def fulfilled(shift: Shift) -> Sequence[str]:
 def explained(
     shift: Shift, reached: Sequence[str], *, curable: bool = True
 ) -> tuple[Evidence, ...]:
-    """Return the rule that applies, and the next with its unmet condition, as clauses about the engine.
+    """Return the rule that applies, and the next with its unmet condition, as clauses about the
+    engine.
 
-    `curable`: a restart can become advised.
+    `curable`: a restart may help.
     """
     times, took, lasts = exp(shift.log_ratio), "steps take", "for"
     if shift.yardstick == SIBLINGS:
         lasts = "on average over"
-    elif reached:  # the slowdown was at least the rule's for all that time
+    elif reached:  # for all that time the slowdown was at least the rule's
         times, took = rule(reached[0], shift.yardstick).times, "steps have taken at least"
     over = f" {lasts} {in_words(shift.seconds)}" if shift.seconds else ""
-    text = f"{took} {times:.3g} times as long {_AS[shift.yardstick]}{over}"
+    text = f"{took} {times:.3g} times as long {_COMPARED_WITH[shift.yardstick]}{over}"
     spoke = Evidence(name="rule", value=reached[-1] if reached else "ticket", text=text)
     for each in RULES:
         later = each.yardstick == shift.yardstick and each.consequence not in reached
@@ -114,7 +117,7 @@ def _lacking(rule: Rule, shift: Shift) -> Sequence[str]:
         ),
         (
             rule.curable and not shift.curable,
-            "it is slower than the slowdowns that ended by themselves",
+            "the slowdown is worse than those that ended by themselves",
         ),
     )
     return [text for lacking, text in lacks if lacking]

@@ -12,13 +12,14 @@ from vllm_watch.signals import stored
 from vllm_watch.support.durations import in_words
 
 ARRIVALS_MISSED_MIN = 7.0
-"""Chance (Poisson) explains this many missed arrivals once in a thousand."""
+"""If this many arrivals are expected, the chance (Poisson) of none is one in a thousand."""
 
 DRAIN_SECONDS_MIN = 5.0
 """Shorter silences come from the timing of clients and scrapes; orchestrators wait longer between draining and stopping."""
 
 ARRIVALS_MISSED_USUAL = 3.0
-"""Chance explains this many missed arrivals once in twenty, so fewer do not show that requests stopped."""
+"""If this many are expected, the chance of none is one in twenty, so fewer do not prove that
+requests stopped."""
 
 AT_WORK_SECONDS = 60.0
 RATE_SECONDS = 300.0
@@ -36,11 +37,12 @@ RUNNING_SHARE = 0.3
 
 ABORTS_MIN = 2.0
 ABORTED_SHARE_MAX = 0.05
-"""Aborts show a drain only if clients aborted at most this share before. A server that must stop (SIGTERM with
---shutdown-timeout: vLLM 0.18 and later) aborts several requests at once."""
+"""A stopping server (SIGTERM with --shutdown-timeout: vLLM 0.18 and later) aborts several requests
+at once. That shows a drain only if clients aborted at most this share before."""
 
 GAP_SECONDS, GAP_LOOKS = 60.0, 4.0
-"""Without polls or a route for this time, or this many usual intervals, the last demand is unknown."""
+"""If the server is not polled or not reached for this time, or this many usual intervals, the last
+demand is unknown."""
 
 
 Counts = tuple[float | None, float | None, float, float]
@@ -130,7 +132,7 @@ class Demand:
             b is not None and a is not None and b < a for a, b in zip(before, now, strict=True)
         )  # fmt: skip
         if fresh or before is None or passed_s is None:
-            self._began_anew(view.at_s)
+            self._reset(view.at_s)
             return
         self._step_s = passed_s
         self._lately += (1.0 - exp(-passed_s / AT_WORK_SECONDS)) * (self.in_flight - self._lately)
@@ -169,7 +171,7 @@ class Demand:
     def _gap_s(self) -> float:
         return max(GAP_SECONDS, GAP_LOOKS * self._usual_s)
 
-    def _began_anew(self, at_s: float) -> None:
+    def _reset(self, at_s: float) -> None:
         self._idle_since_s = self._admitted_s = at_s
         self.idle_s = self.silence_s = 0.0
         self.aborting, self._running_usual = False, self._running
@@ -190,7 +192,7 @@ class Demand:
         self.idle_s = at_s - self._idle_since_s
 
     def _silence(self, at_s: float, prompted: float | None, finished: float | None) -> None:
-        # Prompts to an idle engine are canaries. Without prompt counts, finished requests stand for arrivals.
+        # Prompts to an idle engine are canaries. Without prompt counts, finished requests count.
         came = self.idle_s <= 0.0 and (finished if prompted is None else prompted) != 0.0
         if self._admitted_s is None or came or finished is None:
             if self.silence_s >= DRAIN_SECONDS_MIN:
@@ -221,7 +223,7 @@ class Demand:
         if not self.known:
             return None
         if self.aborting:
-            text = "it aborted new requests and finished the others before it went"
+            text = "it aborted new requests and finished the others before it stopped"
             return Evidence(name="aborting", value=1.0, expected=0.0, text=text)
         missed = self._missed
         ends = self._served and self._running <= DRAINED_SHARE * self._running_usual
@@ -233,8 +235,8 @@ class Demand:
         ):
             return None
         text = (
-            f"for {in_words(self.silence_s)} nothing new had come, where {missed:.0f} requests were to be "
-            f"expected; {self._running:.0f} still ran"
+            f"for {in_words(self.silence_s)} no request had arrived, though {missed:.0f} were expected; "
+            f"{self._running:.0f} were still running"
         )
         return Evidence(
             name="seconds_without_arrival", value=round(self.silence_s), unit="s", text=text

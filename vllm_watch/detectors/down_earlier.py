@@ -1,8 +1,9 @@
-"""Judges a server that accepts connections but does not respond, and last responded to an earlier run of the watcher.
+"""Judges a server that accepts connections but does not respond, and last responded to an earlier
+run of the watcher.
 
-A starting vLLM refuses connections: `setup_server` binds the port early, but uvicorn listens only when the engine is up.
-It is the same with several API servers (`run_multi_api_server`). So a server that accepts connections hangs, or a proxy
-holds its requests.
+A starting vLLM refuses connections: `setup_server` binds the port early, but uvicorn listens only
+when the engine is up. The same holds for several API servers (`run_multi_api_server`). So a server
+that accepts connections hangs, or a proxy holds its requests.
 """
 
 from dataclasses import dataclass
@@ -23,7 +24,7 @@ class Earlier:
 
     answered_s: float | None = None
     life_start: float | None = None  # Unix time
-    refuses: bool = False  # the address refused while no server was up
+    refuses: bool = False  # it refused while no server was up
 
     @classmethod
     def restored(cls, told: Any) -> "Earlier":
@@ -42,8 +43,8 @@ class Earlier:
 
     def is_up(self, process: ProcessState | None) -> str | None:
         if lives_on(process, self.life_start):
-            return "the process that answered then still lives"
-        return "a server that starts has refused connections here" if self.refuses else None
+            return "the process that answered then is still alive"
+        return "a starting server has refused connections here" if self.refuses else None
 
     def patience_s(self, since_s: float, up: str | None, usual_s: float) -> float | None:
         if self.answered_s is None or since_s - self.answered_s > EARLIER_SECONDS_MAX:

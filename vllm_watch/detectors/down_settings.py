@@ -48,9 +48,10 @@ class Settings(BaseModel):
     before this time."""
 
     idle_seconds: float = Field(60.0, gt=0)
-    """A server that ends after this long without requests does not page: it was scaled to zero, or moved at night, which harms
-    no users. If it has outlived longer times without requests, an autoscaler would have stopped it then, so its end may page.
-    Autoscalers wait this long or longer (Knative 60 s, KEDA 300 s)."""
+    """A server that ends after this long without requests does not page: it was scaled to zero, or
+    moved at night, which harms no users. If it once stayed up through a longer idle time, an
+    autoscaler is unlikely, so its end may page. Autoscalers wait this long or longer (Knative 60 s,
+    KEDA 300 s)."""
 
     away_factor: float = Field(2.0, ge=1)
     """A server that ends when unused, and starts again on demand, may stay away for this many times its longest absence so

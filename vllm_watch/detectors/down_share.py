@@ -19,16 +19,17 @@ HUNG_SHARE, USUAL_SHARE = 1 / 8, 1 / 80
 """Share of calls lost if one process of eight hangs, and if all are healthy (at most 8 of 622 scrapes were)."""
 
 SILENCE, ANSWER = log(HUNG_SHARE / USUAL_SHARE), log((1.0 - HUNG_SHARE) / (1.0 - USUAL_SHARE))
-"""Log odds of a call with no answer, and with one; consecutive calls without an answer count as one silence."""
+"""Log odds that a call adds, without and with an answer. Consecutive calls without an answer count
+as one silence."""
 
 EXCUSE = -2.0 * SILENCE
-"""Log odds of a late answer, or of a call that did not arrive. A lossy network or a busy event loop delays more
-calls than it loses, so one such call cancels two silences."""
+"""Log odds of a late answer, or of a call that never arrived. A lossy network or busy event loop
+delays more calls than it loses, so one such call cancels two silences."""
 
 CLOSE_SECONDS = 8.0
-"""Longest interval of close polls: a call waits 4 s, so at least every other one sees a passing silence end. Polls further
-apart cannot distinguish a passing silence from one hanging process, so a restart is advised only if /metrics was answered at
-once while a simultaneous /health was not."""
+"""Maximum interval of close polls: calls wait 4 s, so every second one sees a passing silence end.
+Polls further apart cannot distinguish it from a hanging process, so a restart is advised only if
+/metrics was answered at once while a simultaneous /health was not."""
 
 SURE, ADVISE = log(1e4), log(1e6)
 """Log odds needed for a page, and for advising a restart, which also cuts off the users of other processes."""
@@ -103,14 +104,14 @@ class Share:
             return found
         text = (
             f"{self.unanswered} of {self.calls} scrapes in {in_words(at_s - self.began_s)} got no answer, "
-            f"those between were answered at once"
+            f"the others were answered at once"
         )
         ratio = 1.0 - self.unanswered / self.calls
         what = "one of its API server processes hangs"
         if not (self._close or self.is_advised):
             what = f"{what}, or it stops now and then"
         share = Evidence(name="answered_ratio", value=ratio, unit="ratio", expected=1.0, text=text)
-        others = "the other processes serve their users, whom a restart cuts off"
+        others = "a restart would cut off the users of the other processes"
         return Verdict(
             state=FIRING,
             kind=KIND,

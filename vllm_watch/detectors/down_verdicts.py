@@ -10,8 +10,8 @@ KIND = "engine_down"
 
 NEEDS = Needs(
     sharpens=(
-        Need(("health",), "an engine core that died behind a living API server is found when that ends, too"),
-        Need(("running", "waiting"), "a crash under load resembles the end of an idle server, and pages late"),
+        Need(("health",), "an engine core that dies is found only when its API server ends too"),
+        Need(("running", "waiting"), "a crash under load resembles the end of an idle server, so it pages late"),
         Need(("finished",), "a server that was drained before it was stopped seems crashed"),
         Need(("prompted",), "a server that was emptied before it was stopped may look crashed"),
     ),
@@ -58,7 +58,7 @@ def alive_after_all(failed_looks: int) -> Verdict:
         cause="engine_dead",
         severity="page",
         present=False,
-        summary=f"/health failed {failed_looks} times in a row, and tokens moved",
+        summary=f"/health failed {failed_looks} times in a row, but tokens flowed",
     )
 
 

@@ -29,8 +29,8 @@ SLOW_ANSWER_SECONDS = 0.5
 """Slower answers mean a busy API server; an idle one takes 30 ms for /metrics."""
 
 ACCEPTED_LOOKS_MIN = 2
-"""Accepted connections without a response that show a hang: a single one, among failures to connect, may be a failing
-route."""
+"""This many accepted connections without a response show a hang; a single one may be due to a
+failing route."""
 
 _ACCEPTED = frozenset(("read_timeout", "disconnected"))
 _UNREACHED = frozenset(("connect_timeout", "dns"))
@@ -57,7 +57,7 @@ class Run:
         if self._is_reached_again(call):
             self.began_s, self.looks, self.mute, self.reached_again = at_s, 0, 0, True
         self.looks += 1
-        self.said = _in_plain(call)
+        self.said = _plain_result(call)
         self.refused += call.outcome == "refused"
         if call.outcome != "refused" and call.outcome not in _ACCEPTED | _UNREACHED:
             self.mute = self.silent = self.held = 0
@@ -83,8 +83,8 @@ class Run:
         return self.held > 0 and self.held == self.silent
 
 
-def _in_plain(call: Call) -> str:
-    """Return the result without the error class of an HTTP client."""
+def _plain_result(call: Call) -> str:
+    """Return the call's result without the HTTP client's exception name."""
     said = call.error or call.outcome
     plain, (what, colon, why) = _PLAIN.get(call.outcome), said.partition(": ")
     if plain is None:
@@ -132,7 +132,7 @@ def planned(demand: Demand, *, told_to_end: bool) -> tuple[Evidence, ...]:
     drained = demand.drained
     said = [drained] if drained is not None else []
     if told_to_end:
-        text = "its port was closed while its process lived on: it was asked to end"
+        text = "its port closed while its process kept running: it was asked to stop"
         said.append(Evidence(name="process_alive", value=1.0, text=text))
     return tuple(said)
 

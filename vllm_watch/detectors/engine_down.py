@@ -140,8 +140,8 @@ class Detector:
             run = self._run = Run(began_s=view.at_s)
         mute = self._is_mute(run, call, view.at_s)
         if run.refused and mute:
-            # After one refusal, silence counts as refused too: a starting server's port opens and closes, and a stopped one's
-            # address may vanish.
+            # After one refusal, silence counts as refused too: the port of a starting server opens
+            # and closes, and the address of a stopped one may vanish.
             return self._refused(view, run)
         if mute:
             return self._silent(view, run)
@@ -168,11 +168,13 @@ class Detector:
             process is not None and process.alive is True and process.start_time is None
         )
         if lives and down_s < loading.patience_s(START_SECONDS):
-            return unknown(f"refused for {in_words(down_s)}; its process lives: it starts or ends")
+            return unknown(
+                f"refused for {in_words(down_s)}; its process is alive: it is starting or stopping"
+            )
         gone = process is not None and process.alive is False
         signs = (*down_witnesses.signs(view, self._health.failed_s), *self._gpus.evidence)
         if run.looks < self._settings.refused_looks and not (signs or gone):
-            return unknown("refused at one look")
+            return unknown("refused by one scrape")
         if loading.attempts >= self._settings.loop_starts:
             self._looping = True
         planned = down_witnesses.planned(self._demand, told_to_end=run.told_to_end)
@@ -209,7 +211,7 @@ class Detector:
             kind=KIND,
             cause="crash",
             severity="page" if self._demand.in_flight >= IN_FLIGHT_MIN and cut_off else "ticket",
-            summary=f"stopped {down_s / 60:.0f} min ago, as it seems on purpose, and not back",
+            summary=f"stopped {down_s / 60:.0f} min ago, apparently on purpose, and is not back",
             since_seconds=down_s,
             measure=down_s,
             evidence_for=(
@@ -268,7 +270,7 @@ class Detector:
 
     def _absent(self, view: View, run: Run) -> Verdict:
         down_s, scaling = view.at_s - run.began_s, view.observation.scrape.scaling
-        summary = f"/metrics and /health have been turned away for {in_words(down_s)}: {run.said}"
+        summary = f"/metrics and /health have been rejected for {in_words(down_s)}: {run.said}"
         patience_s = self._loading.patience_s(self._settings.page_after_seconds)
         if down_s < (down_witnesses.SCALING_SECONDS if scaling else patience_s):
             return unknown(summary)

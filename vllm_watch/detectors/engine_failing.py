@@ -157,7 +157,7 @@ class Detector:
         )  # fmt: skip
 
     def _cause(self, followed: Failures, log: StartFailure | None) -> str:
-        """An Xid does not count, because it may concern another engine's GPU."""
+        """Ignore Xid errors, because they may concern another engine's GPU."""
         said = None if log is None else log.failure
         if said == _CUDA:
             return "cuda_error"

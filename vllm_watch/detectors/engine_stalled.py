@@ -39,7 +39,7 @@ NEEDS = Needs(
         Need(("open_fds", "canary"), "a hang of an engine whose gauges read idle is not detected"),
         Need(("canary",), "a hang of an idle engine is not covered yet"),
         Need(("process_start",), "an engine that compiles its kernels may be called stalled"),
-        Need(("gpus",), "a single silent request is believed later, and a lost GPU is not named"),
+        Need(("gpus",), "a hang with a single request is reported later, and a lost GPU is not named"),
     ),
 )  # fmt: skip
 
@@ -59,10 +59,12 @@ PAGE_SECONDS = 15.0
 """A shorter hang opens a ticket: stops of 9 to 14 s end by themselves."""
 
 FDS_GROWN_UNSEEN_MIN = 8.0
-"""Minimum of new connections if they are the only sign of demand: idle proxies open a few spare ones."""
+"""Minimum new connections if they are the only sign of demand: idle proxies open a few spare
+ones."""
 
 FINISHES_MISSED_MIN = 10.0
-"""This many finishes missed at the usual rate prove a hang: chance explains 10 once in 20,000 (e^-10)."""
+"""This many finishes missed at the usual rate prove a hang: by chance, that happens once in 20,000
+(e^-10)."""
 
 FDS_SHARE_MISSED_MIN = 0.5
 """New connections per missed finish that prove that requests still arrive."""
@@ -74,7 +76,7 @@ FDS_RISES_UNSEEN_MIN = 4
 """Replaces FDS_RISES_MISSED_MIN if too few finishes are missed: an idle client's pool opens all its connections at once."""
 
 
-_WHAT = {
+_SUMMARIES = {
     "hang": "Engine hung: no scheduler step",
     "admission_deadlock": "Scheduler admits no request",
     LIVELOCK: "Engine computes and gives no token",
@@ -184,7 +186,7 @@ class Detector:
         if not any(value is not None for value in work_done(sample)):
             return Verdict(
                 state=UNKNOWN, kind=KIND, engine=sample.engine,
-                summary="this vLLM shows no counter of its work",
+                summary="this vLLM exports no counter of its work",
             )  # fmt: skip
         stall_witnesses.hear_canary(
             engine, progress, view, sample.engine, alone=len(self._engines) == 1
@@ -372,12 +374,12 @@ def _summary(view: View, engine: Engine, sample: EngineSample, cause: str, still
     running, waiting = sample.requests_running or 0.0, sample.requests_waiting or 0.0
     if cause == PEER_WAIT:
         return f"{requests(waiting)} wait{'s' * (round(waiting) == 1)} for KV from another server; none has run for {long}"
-    what = _WHAT.get(cause, seen[0].upper() + seen[1:])
+    what = _SUMMARIES.get(cause, seen[0].upper() + seen[1:])
     if cause == "hang" and not view.progress[sample.engine].work:
         asked = f"{engine.unserved:.0f} clients in turn waited over a minute and got no token"
         if engine.unseen_s is not None:
             asked = f"{engine.fds_grown:.0f} more connections are open than when the steps stopped"
         return f"{what} for {long}; {asked}"
     load = f"{requests(running)} running" + (f", {waiting:.0f} waiting" if waiting else "")
-    doubt = "" if view.progress[sample.engine].met else "; it was never seen to make one"
+    doubt = "" if view.progress[sample.engine].met else "; it was never seen to make progress"
     return f"{what} for {long} with {load}{doubt}"

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from vllm_watch.samples.engine import EngineSample, Histogram
 
 WINDOW_SECONDS = 30.0
-"""Failures are counted over this time; new errors fill half of it within 15 s."""
+"""Failures are counted over this time, or longer until enough requests have ended."""
 
 ENDS_MIN = 10.0
 """Minimum ended requests in the window."""
@@ -34,7 +34,7 @@ class Ends(NamedTuple):
     stop: float = 0.0
     length: float = 0.0
     aborted: float = 0.0
-    repeated: float = 0.0  # stopped by a check that the client asked for
+    repeated: float = 0.0  # ended by a repetition check that the client requested
     tokens: float = 0.0
     prompts: float = 0.0  # this and the next five come from histograms
     prompt_tokens: float = 0.0
@@ -128,7 +128,7 @@ class Failures:
     ) -> None:
         """`sample`: None for a server of several engines."""
         then = self._looks[-1][1] if self._looks else None
-        # The other counters fall only at a reset: `api` may dip, and this class counts the last three itself.
+        # A fall of these counters is a reset. `api` may dip, and the last three are counted here.
         if then is None or asleep or restarts != self._restarts or not all(map(ge, ends[1:-3], then[1:-3])):  # fmt: skip
             self._begin(at_s, ends, sample, restarts)
             return
@@ -205,7 +205,7 @@ class Failures:
         now = self.window
         failed, how = (now.failed, "failed") if now.failed else (now.doubtful, "ended without an answer")  # fmt: skip
         none = ", and no token was generated" if not now.tokens else ""
-        return f"{failed:.0f} of {failed + now.done:.0f} requests {how} of late{none}"
+        return f"{failed:.0f} of {failed + now.done:.0f} recent requests {how}{none}"
 
 
 def _short_and_cut(

@@ -9,7 +9,7 @@ LENGTH_HALF_SECONDS = 120.0
 """Averaging time of finished requests' lengths."""
 
 LENGTH_REQUESTS_MIN = 8.0
-"""Requests needed for a mean length: the first to finish were nearly done when counting began."""
+"""Minimum requests for a mean length: the first to finish were nearly done when counting began."""
 
 LATE_REQUESTS_MIN = 3.0
 """Fewer requests suffice if all of them began after the change."""
@@ -24,7 +24,7 @@ PREEMPTED_MIN = 0.5
 """Above this decayed count, the engine is preempting; one preemption decays to it in LENGTH_HALF_SECONDS."""
 
 LONG_PROMPT = 5.0
-"""A prompt is long at this multiple of a usual request's whole length."""
+"""A prompt is long at this multiple of a usual request's total length."""
 
 
 class Finished:

@@ -113,7 +113,7 @@ class HostDetector:
             grown = seen.ecc_grown[1]
             text = f"{grown} more memory errors that ECC could not correct"
             remedy = (
-                "the reader of that memory has ended or is wrong: see Xid 48, 63, 94, 95 in the kernel's log; drain it and "
+                "the process that read that memory has ended or has wrong data: see Xid 48, 63, 94, 95 in the kernel's log; drain it and "
                 "reset it, and have it replaced if they come again"
             )
             found.append(_Finding("ecc", "ecc", "ticket", gpu, text, remedy, grown))

@@ -1,8 +1,10 @@
 """Detects a memory leak of the API server, before the kernel kills the server.
 
-A leak keeps its pace but caches and pools level off, so the growth in the three thirds of half an hour is compared.
+A leak keeps its pace, while caches and pools level off, so growth is compared between the thirds of
+half an hour.
 
-Source: vLLM #50150 (production pods grew to 64 GiB), #52089, #44175 (linear for 8 hours); allocators: vLLM-Omni #6462.
+Source: vLLM #50150 (production pods grew to 64 GiB), #52089, #44175 (linear for 8 hours);
+allocators: vLLM-Omni #6462.
 """
 
 from collections import deque
@@ -58,8 +60,9 @@ class Settings(BaseModel):
     """The finding ends below this share of the leak's slope."""
 
     media_cache_bytes: float = Field(5 * 2**30, gt=0)
-    """A server of images, audio or video may grow by this: vLLM gives its multi-modal cache 4 GiB in each process
-    (--mm-processor-cache-gb), and an allocator loses up to a quarter. A restart would only empty the cache."""
+    """A server for images, audio or video may grow by this: vLLM gives its multi-modal cache 4 GiB
+    in each process (--mm-processor-cache-gb), and an allocator loses up to a quarter. A restart
+    would only empty the cache."""
 
     restart_growth_bytes: float = Field(2**30, gt=0)
     """A restart must free this much: some hundred MiB are not worth aborted requests."""
@@ -73,7 +76,7 @@ class Settings(BaseModel):
 
 
 BIN_SECONDS = 60.0
-"""Length of a bin. Its minimum counts, because momentary needs of requests are not growth."""
+"""Length of a bin. Only its minimum counts, because temporary memory of requests is not growth."""
 
 BINS_SHARE_MIN = 0.8
 """Minimum share of the window's minutes that polls must cover."""
@@ -82,10 +85,10 @@ BYTES_PER_CONNECTION = 128 * 1024.0
 """Growth that one more connection explains: a server with 2,000 waiting clients held 45 to 60 KiB more for each."""
 
 EDGE_BINS = 3
-"""The value at an edge of a third is the median of this many minutes."""
+"""Memory at the edges of each third is the median of this many minutes."""
 
 YOUNG_SECONDS = 600.0
-"""A younger server is not judged, because it still allocates memory for good."""
+"""A younger server is not judged, because it still allocates permanent memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,11 +125,11 @@ class Detector:
         if server.process_start_time != self._started:
             again = self._started is not None
             self._started = server.process_start_time
-            self._begin_anew()
+            self._reset_growth()
             self._forget(Verdict(state=CLEAR if again else UNKNOWN, kind=KIND))
         elif not view.known:
             if self._started is None:
-                self._begin_anew()  # it may be another process
+                self._reset_growth()  # it may be another process
             self._forget(Verdict(state=UNKNOWN, kind=KIND))
         self._media = _serves_media(reading)
         if self._started is None or view.observation.t - self._started >= YOUNG_SECONDS:
@@ -157,7 +160,7 @@ class Detector:
         self._first, self._fds_most = first, fds_most
         self._minutes.extend(minutes)
 
-    def _begin_anew(self) -> None:
+    def _reset_growth(self) -> None:
         self._slope, self._advised = 0.0, False
         self._first, self._fds_most = None, 0.0
 
@@ -264,7 +267,7 @@ class Detector:
 
     def _against_restart(self, since: float, left_s: float) -> tuple[Evidence, ...]:
         settings = self._settings
-        needed, why = settings.restart_growth_bytes, "for less none is worth its aborted requests"
+        needed, why = settings.restart_growth_bytes, "a smaller gain is not worth aborted requests"
         if self._media is not False:
             needed, why = settings.media_cache_bytes, "a multi-modal cache may fill up to that"
         said = []

@@ -1,6 +1,6 @@
 """Matches the inputs that detectors declare in `NEEDS` with those of a target.
 
-Without an input in `must` a detector is blind, without one in `sharpens` it sees partly.
+Without an input in `must` a detector is blind; without one in `sharpens` it sees less.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -16,7 +16,7 @@ from vllm_watch.support import plugins
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """Inputs of which one suffices, and the loss without any of them."""
+    """Alternative inputs, and the loss if all are missing."""
 
     any_of: tuple[str, ...]
     without: str
@@ -52,7 +52,7 @@ def sight(needs: Needs, inputs: Inputs) -> Sight:
 
 
 def can_clear(needs: Needs, inputs: Inputs, engine: str | None) -> bool:
-    """Return True if the last poll carried enough to report health."""
+    """Return True if the last poll had enough inputs to report health."""
     return all(any(inputs.now(name, engine) for name in need.any_of) for need in needs.must)
 
 

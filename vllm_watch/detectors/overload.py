@@ -25,7 +25,7 @@ KIND = "overload"
 NEEDS = Needs(
     must=(
         Need(("waiting",), "the queue is not seen"),
-        Need(("finished",), "how fast the queue is worked off is not known"),
+        Need(("finished",), "how fast the queue drains is unknown"),
     ),
 )  # fmt: skip
 
@@ -34,19 +34,21 @@ FOLLOWED_SECONDS = 60.0
 
 RATE_SECONDS = 60.0
 USUAL_SECONDS = 3600.0
-"""Averaging times of the recent and usual rates of finished requests: after an idle time, a minute's rate is uncertain."""
+"""Averaging times of the recent and the usual rate of finished requests. After an idle time, the
+recent rate is uncertain."""
 
 STANDS_SECONDS, SHRINKS_SECONDS = 60.0, 600.0
 """A shrinking queue counts as lasting if it has existed for STANDS_SECONDS and, at its pace, needs SHRINKS_SECONDS to
 drain."""
 
 DRAIN_SHARE = 0.3
-"""The incident ends when a new request would wait only this share of `delay_seconds`."""
+"""The incident ends when a new request would wait less than this share of `delay_seconds`."""
 
 
 DEFERRED_SECONDS, DEFERRED_MIN, DEFERRED_TIMES = 120.0, 3.0, 4.0
-"""Deferred requests (waiting for a grammar, for example) are stuck if, for DEFERRED_SECONDS, there are at least DEFERRED_MIN
-of them and DEFERRED_TIMES the usual number: compiling takes seconds, and vLLM's clients give up within two minutes."""
+"""Deferred requests (e.g. waiting for a grammar) are stuck if their number stays above DEFERRED_MIN
+and DEFERRED_TIMES the usual for DEFERRED_SECONDS: compiling takes seconds, and vLLM's clients give
+up within two minutes."""
 
 DEFERRED_KNOWN_SECONDS = 600.0
 """Time to learn the usual number of deferred requests."""

@@ -92,7 +92,7 @@ def _longer(queue: Queue) -> tuple[Evidence, ...]:
 
 def _not_excluded(queue: Queue) -> tuple[Evidence, ...]:
     unknown = {
-        "requests wait for something else than capacity (this vLLM does not report it)": queue.deferred,
+        "requests wait for something other than capacity (this vLLM does not report it)": queue.deferred,
         "the KV cache was larger before the last restart": queue.cache_ratio,
         "requests are longer than usual": queue.length_ratio,
     }

@@ -26,7 +26,7 @@ memory."""
 
 
 class Settings(BaseModel):
-    """Least size and unused time of memory to warn of."""
+    """Minimum size and unused time of reported memory."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
@@ -38,7 +38,8 @@ class Settings(BaseModel):
     longer."""
 
     stuck_seconds: float = Field(_LIMITS.stuck_seconds, gt=0)
-    """A process is stuck after this time in state D without interruption. Slow disks and network file systems take less."""
+    """A process is stuck after this time of uninterrupted state D. Slow disks and network file
+    systems take less."""
 
     orphan_seconds: float = Field(_LIMITS.orphan_seconds, gt=0)
     """A worker is stale this long after its parent's death: unless it hangs, it exits within 40 s."""

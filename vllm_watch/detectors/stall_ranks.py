@@ -12,13 +12,13 @@ from vllm_watch.support.durations import in_words
 STOPPED, RANK_WAIT = "stopped", "rank_wait"
 
 STOPPED_SECONDS = 20.0
-"""Least duration of a stop: a debugger takes a second or two for a stack."""
+"""Minimum duration of a stop: a debugger needs a second or two to read a stack."""
 
 STOPPED_OF_SEVERAL_SECONDS = 5.0
 """With several ranks, a stopped one is reported before the others stall (after eight seconds)."""
 
 IN_USE_SECONDS = 60.0
-"""Users wait for a stopped rank if it was active this recently before."""
+"""Users wait for a rank if it was active within this time before its stop."""
 
 _VICTIMS = ("hang", "admission_deadlock")
 
@@ -39,7 +39,7 @@ class Ranks:
                 told = self._on_stopped(view, verdict, stopped[verdict.engine or ""], verdicts)
             elif verdict.state == FIRING and verdict.cause in _VICTIMS and culprits:
                 told = _waiting(verdict, culprits)
-            found.append(_of_all_or_none(told, view))
+            found.append(_restart_all_or_none(told, view))
         return found
 
     def _stopped(self, view: View) -> dict[str, str]:
@@ -84,7 +84,7 @@ def _waiting(verdict: Verdict, culprits: Sequence[str]) -> Verdict:
     )  # fmt: skip
 
 
-def _of_all_or_none(verdict: Verdict, view: View) -> Verdict:
+def _restart_all_or_none(verdict: Verdict, view: View) -> Verdict:
     """Advise restarting all or none: the others would wait forever for one restarted rank."""
     ranks = view.around.ranks
     if verdict.state != FIRING or not verdict.restart_advised or not ranks:

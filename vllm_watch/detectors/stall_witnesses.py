@@ -14,7 +14,7 @@ from vllm_watch.support.counts import requests
 from vllm_watch.support.durations import in_words
 
 PAUSES_KEPT = 16
-"""Number of survived pauses kept: the longest delays a restart, the usual ones a first report."""
+"""Number of survived pauses kept. The longest delays a restart; the usual ones delay a report."""
 
 PAUSE_SECONDS_MIN = 2.0
 """A shorter pause may be a step."""
@@ -26,7 +26,8 @@ FDS_GROWN_MIN = 3.0
 """Net growth of connections during the silence: one or two may be a scraper's or a browser's."""
 
 CANARY_SECONDS_MIN = 2.0
-"""If a canary (a one-token request) without an outcome failed faster, it was refused (wrong key or model name)."""
+"""A canary (one-token request) that fails faster without an outcome was refused (wrong key or model
+name)."""
 
 GPU_IDLE_RATIO = 0.05
 """A GPU that runs kernels for less than this share of the time computes no long step."""
@@ -40,9 +41,9 @@ def _last() -> "deque[float]":
 
 @dataclass(slots=True)
 class Habits:
-    """Seconds of pauses during work that ended by themselves."""
+    """Durations of pauses from which a working engine recovered."""
 
-    usual: deque[float] = field(default_factory=_last)  # without long reported stalls
+    usual: deque[float] = field(default_factory=_last)  # excludes long reported stalls
     survived: deque[float] = field(default_factory=_last)
 
     def add(self, other: "Habits") -> None:
@@ -62,7 +63,7 @@ class Engine:
     fds_rises: int = 0
     fds_idle: float = 0.0
     unseen_s: float | None = None
-    asked_s: float | None = None  # since when additional connections are open
+    asked_s: float | None = None  # when additional connections were opened
     unserved: float = 0.0
     unserved_idle: float = 0.0
     finish_rate: float = 0.0
@@ -100,7 +101,7 @@ def begin(engine: Engine, view: View) -> None:
 
 
 def served(engine: Engine, view: View, name: str) -> None:
-    """Drop signs of a stall."""
+    """Forget the signs of a stall."""
     engine.canary_failures = 0
     signals = view.signals.engines.get(name)
     engine.finish_rate = (signals and signals.requests_finished_per_second) or 0.0
@@ -188,10 +189,10 @@ def witnesses(view: View, engine: Engine, name: str) -> list[tuple[bool, Evidenc
         text = f"{engine.unserved:.0f} times a client connected, waited for a minute or longer, and left without a token"
         found.append((True, Evidence(name="clients_unserved", value=engine.unserved, expected=0.0, text=text)))  # fmt: skip
     if progress.doubtful:
-        text = "the clients of many of its requests left together with the last step; no answer to a one-token request is known yet"
+        text = "many of its clients left with the last step; no one-token request has been answered yet"
         found.append((False, Evidence(name="clients_left", value="with the last step", text=text)))
     if not progress.met:
-        text = "nothing of it was ever seen to move: its gauges may be those of clients that left"
+        text = "it was never seen to make progress: its gauges may count clients that left"
         found.append((False, Evidence(name="ever_moved", value="no", expected="yes", text=text)))
     if engine.canary_failures:
         text = (
@@ -206,7 +207,7 @@ def witnesses(view: View, engine: Engine, name: str) -> list[tuple[bool, Evidenc
         other for other, each in view.progress.items() if other != name and each.served
     )
     if others:
-        text = f"other engines of this server go on: {others}"
+        text = f"other engines of this server keep working: {others}"
         found.append((True, Evidence(name="engines_that_go_on", value=others, text=text)))
     reading = view.observation.reading
     if reading is not None and reading.server.paused is False:

@@ -1,8 +1,9 @@
-"""Many targets that fall silent at once share one cause, most likely the watcher's own network, proxy or host.
+"""Targets that fall silent together probably share one cause, such as the watcher's own network,
+proxy or host.
 
-Restarting them would be the worst response, so one incident pages for all, and the `engine_down` incidents of
-that minute become linked tickets without advice. A target that stays silent after most are back pages on its
-own. A server that answers, even with an error, is not a member.
+Restarting them would be the worst response, so one incident pages for all, and the `engine_down`
+incidents of that minute become linked tickets without advice. A target that stays silent after most
+are back pages on its own. A server that answers, even with an error, is not a member.
 
 After a restart of the watcher, members not scraped yet count as silent.
 """
@@ -35,10 +36,11 @@ WINDOW_SECONDS = 60.0
 timeouts spread over half a minute."""
 
 KNOWN_SECONDS = 600.0
-"""A target counts as answering until this long after its last answer."""
+"""A target counts as answering for this long after its last answer."""
 
 SETTLED_SECONDS = 30.0
-"""Most members must be back this long before a silent one is reported alone: each returns at its own poll."""
+"""Most members must be back for this time before others are reported separately: each is polled at
+its own time."""
 
 _SILENT = frozenset(("refused", "connect_timeout", "read_timeout", "disconnected", "dns", "tls"))
 
@@ -235,8 +237,8 @@ class Fleet:
         return [IncidentEvent(OPENED, t, common.incident), *softened, self._shown(event)]
 
     def _since(self, name: str, now_s: float) -> tuple[float, str]:
-        """Return the time around which other targets may have fallen silent, and the call's outcome if the silence began
-        before this run, else ""."""
+        """Return the time near which others must fall silent to share a cause, and the call's
+        outcome if that was before this run, else ""."""
         target = self._targets.get(name)
         if target is None or target.silent_s is None:
             return now_s, ""

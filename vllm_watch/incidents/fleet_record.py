@@ -34,7 +34,7 @@ class Common:
     """The open common incident."""
 
     incident: Incident
-    moment_s: float  # when the silence began, or the incident opened
+    moment_s: float  # start of the silence, or of the incident
     unseen: str  # outcome of the scrapes, if silent before this run
     known: int  # targets that had answered
     members: dict[str, None]
@@ -65,7 +65,7 @@ def described(
     how = _counted(each.outcome for each in members.values())
     unwatched = (each.fell_s < (each.silent_s or 0.0) for each in members.values())
     fell = (
-        "have not answered since the watcher began"
+        "have not answered since the watcher started"
         if common.unseen or all(unwatched)
         else "fell silent within a minute"
     )
@@ -86,9 +86,9 @@ def _evidence_for(
     hosts = sorted({each.host for each in members.values() if each.host})
     shown = ", ".join(list(members)[:NAMES_SHOWN]) + (", …" if len(members) > NAMES_SHOWN else "")
     where = (
-        f"all of them are on {hosts[0]}: it may be that host, or the way to it"
+        f"all of them are on {hosts[0]}: it may be that host, or the network to it"
         if len(hosts) == 1
-        else f"they are on {len(hosts)} hosts, which share no more than the way to them"
+        else f"they are on {len(hosts)} hosts, which share only the network to them"
     )
     found = [
         Evidence(
@@ -109,7 +109,7 @@ def _evidence_for(
 def _evidence_against(members: Sequence[Target], others: Sequence[Target]) -> tuple[Evidence, ...]:
     found = []
     if all(each.outcome == "refused" for each in members):
-        text = "every connection is refused: something there lives and is reached, so the servers went, or a proxy before them"
+        text = "every connection is refused: the hosts are reachable, so the servers or a proxy before them stopped"
         found.append(Evidence(name="refused", value=float(len(members)), text=text))
     if others:
         same = {each.host for each in members} & {each.host for each in others}

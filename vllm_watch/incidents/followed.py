@@ -12,10 +12,11 @@ from vllm_watch.story.base import UNKNOWN
 from vllm_watch.story.kinds import story_of
 
 SETTLED_LOOKS = 3
-"""Cause or advice changes only after this many verdicts in a row, because near a boundary causes alternate."""
+"""Cause or advice changes after this many equal verdicts in a row, because causes alternate near a
+limit."""
 
 RETURNED_SECONDS = 10.0
-"""A shorter absence is flicker, not a return."""
+"""A finding absent for a shorter time is flicker, not a return."""
 
 Life = tuple[float | None, int]  # process start, counter resets
 

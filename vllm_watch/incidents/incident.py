@@ -290,14 +290,14 @@ def _or(value: float | None, other: float) -> float:
 def _evidence(state: stored.Stored) -> Evidence:
     return Evidence(
         name=stored.text(state["name"]),
-        value=_told(state["value"]),
+        value=_value(state["value"]),
         unit=stored.text(state["unit"]),
-        expected=_told(state["expected"]),
+        expected=_value(state["expected"]),
         text=stored.text(state["text"]),
     )
 
 
-def _told(value: Any) -> float | str | None:
+def _value(value: Any) -> float | str | None:
     return value if isinstance(value, str) else stored.number_or_none(value)
 
 

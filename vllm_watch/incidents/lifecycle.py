@@ -193,7 +193,7 @@ class Lifecycle:
             now, now.severity, (*self.incidents, *self._beside)
         )
         now = replace(now, severity=severity)
-        changed = _told(now) != _told(known)
+        changed = _notified_fields(now) != _notified_fields(known)
         if changed:
             milder = verdict.severity != "page" == severity
             keeps = "stays critical: people were notified, and it has not ended" if milder else ""
@@ -275,8 +275,8 @@ class Lifecycle:
         }
 
     def restore(self, state: stored.Stored, kinds: Container[str]) -> None:
-        """Restore incidents of `kinds`; unwatched time does not count as quiet. Raises one of stored.DAMAGE; then nothing
-        changes."""
+        """Restore incidents of `kinds`, or raise one of stored.DAMAGE and change nothing. Unwatched
+        time does not count as quiet."""
         stored.version(state, STATE_VERSION)
         followed = [Followed.restored(each) for each in state["followed"]]
         since = {_key_of(each): stored.number(each[2]) for each in state["found_since_s"]}
@@ -303,7 +303,7 @@ def _rank(verdict: Verdict) -> int:
     return relations.rank(verdict.kind)
 
 
-def _told(known: Incident) -> Sequence[object]:
+def _notified_fields(known: Incident) -> Sequence[object]:
     return known.phase, known.cause, known.severity, known.restart_advised, known.restart_targets
 
 

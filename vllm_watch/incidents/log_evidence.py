@@ -7,7 +7,7 @@ from vllm_watch.detectors.base import FIRING, Evidence, Verdict
 from vllm_watch.samples.engine_log import StartFailure
 
 _KINDS = frozenset(("engine_down", "engine_failing", "engine_stalled"))
-"""Without collapses: a log does not explain slowness."""
+"""Collapses are excluded, because a log does not explain slowness."""
 
 
 def added(verdicts: Sequence[Verdict], failed: StartFailure | None) -> Sequence[Verdict]:

@@ -23,7 +23,7 @@ PAST_MAX = 32
 
 
 class Counted(NamedTuple):
-    """Requests of one engine since it is watched."""
+    """Requests of one engine since watching began."""
 
     at_s: float
     failed: float  # by an error or an abort

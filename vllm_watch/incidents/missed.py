@@ -9,7 +9,7 @@ _STANDS_STILL = {
     "engine_down": ("crash", "crash_loop", "unreachable", "api_hang", "unknown"),
     "engine_stalled": ("stopped", "idle_wedged", "operation_stuck"),
 }
-"""Causes that others can wait for."""
+"""Causes that can leave peers waiting."""
 
 
 def paged(verdicts: Iterable[Verdict], around: Around) -> list[Verdict]:

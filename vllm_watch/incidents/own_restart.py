@@ -29,7 +29,7 @@ class RestartNews:
 NO_RESTART = RestartNews()
 
 RESUME_SECONDS = 60.0
-"""Time in which the journal may still report an earlier run's restart."""
+"""During this time, the journal may still report an earlier run's restart."""
 
 
 class OwnRestart:
@@ -41,10 +41,10 @@ class OwnRestart:
         self._missing: str | None = None
 
     def follow(
-        self, news: RestartNews | None, before: TargetSignals | None, began_s: float = 0.0
+        self, news: RestartNews | None, before: TargetSignals | None, age_s: float = 0.0
     ) -> None:
-        """Process the news; None: the journal is not read yet. `began_s` is the watcher's age."""
-        if news is None and began_s > RESUME_SECONDS:
+        """Process the news; None: the journal is not read yet. `age_s`: of the watcher."""
+        if news is None and age_s > RESUME_SECONDS:
             news = NO_RESTART
         if news is None or news == self._news:
             return

@@ -69,7 +69,7 @@ def _warning(incident: Incident) -> str:
     if incident.kind == "throughput_collapse" and incident.family == "stuck":
         return "the other requests are served"
     if incident.related and incident.kind == "gpu_fault":
-        return "its effect on the engine is reported as an incident of its own"
+        return "its effect on the engine is reported as a separate incident"
     return story_of(incident.kind, incident.target).warning_of(incident.cause)
 
 
@@ -92,8 +92,8 @@ def _not_notified(incident: Incident) -> str:
     if recurring is None or not recurring.told:
         return ""
     return (
-        f" People are not notified again ({recurring.text}): they were of {recurring.earlier}, and are again when it has"
-        f" happened {DOUBLED:.0f} times as often or lasted {DOUBLED:.0f} times as long, or lasts {in_words(UNTOLD_SECONDS_MAX)}."
+        f" People are not notified again ({recurring.text}): incident {recurring.earlier} notified them. The next notification"
+        f" comes after {DOUBLED:.0f} times as many occurrences or {DOUBLED:.0f} times the duration, or once it lasts {in_words(UNTOLD_SECONDS_MAX)}."
     )
 
 

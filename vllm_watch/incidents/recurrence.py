@@ -21,7 +21,7 @@ QUIET_SECONDS_MAX = 240.0
 """Longest quiet time, which doubles with each occurrence: an end must be reported within five minutes."""
 
 FORGOTTEN_SECONDS = 86_400.0
-"""After a day the trouble is new: periodic causes have at most a day's period."""
+"""After a day the trouble counts as new: periodic causes recur at least daily."""
 
 DOUBLED = 2.0
 """Notify again at this multiple of the occurrences, or of the total duration."""

@@ -36,7 +36,8 @@ _STALL_OVER_COLLAPSE_SECONDS = 30.0
 """A stall must last this long to replace a collapse, because a collapsed engine makes few steps."""
 
 _DOWN_OVER_COLLAPSE_SECONDS = 60.0
-"""A collapsed server must be down this long to count as down: before, it is probably being restarted, as advised."""
+"""A collapsed server counts as down after this time: until then, it is probably being restarted, as
+advised."""
 
 _HOLD_SECONDS = {
     ("engine_stalled", "throughput_collapse"): _STALL_OVER_COLLAPSE_SECONDS,
@@ -49,10 +50,11 @@ AFTERMATH_SECONDS = {"overload": 150.0, "throughput_collapse": 20.0}
 EXPLAINED_BY: dict[str, tuple[str, ...]] = {
     "slow_engine": ("thermal_throttle", "neighbour_contention"),
 }
-"""These causes of slow steps are kept for a while after they end: a GPU cools down before the delay has left the averages."""
+"""Causes of slow steps that are kept for a while after they end: averages lag behind the GPU's
+temperature."""
 
 EXPLAINED_SECONDS = 300.0
-"""A cause in EXPLAINED_BY is dropped after the engine was slow this long without it."""
+"""A cause in EXPLAINED_BY is dropped if the engine stays slow this long without it."""
 
 
 def rank(kind: str) -> int:
@@ -148,7 +150,7 @@ def severity_beside(
             who = (
                 "another rank has the same trouble and is critical"
                 if of_ranks(incident, each)
-                else "its cause is an incident of its own"
+                else "its cause is a separate incident"
             )
             return "ticket", f"{LOWERED}{who}: {each.summary.rstrip('.')} ({each.id})"
     return severity, ""

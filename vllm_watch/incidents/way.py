@@ -25,7 +25,7 @@ _CHANGED_BY = {
     "missed_by": f"{RAISED}others wait for it",
     "restart": "critical without advice, because our own restart did not bring it back",
 }
-"""Name of later evidence → the change that it made."""
+"""Name of evidence added later → the change that it caused."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ def extended(one: "Incident", t: float, event: str, *changes: str) -> tuple[Step
     named = {each.name: each.text[:TEXT_MAX] for each in every if each.name in (RULE, NEXT_RULE)}
     after = [f"{why}: {each.text[:TEXT_MAX]}" for each in one.evidence_for if (why := _CHANGED_BY.get(each.name))]  # fmt: skip
     told = one.recurring and one.recurring.told
-    repeated = [f"not notified again: {one.recurring.earlier} was ({one.recurring.text})"] if one.recurring and told else []  # fmt: skip
+    repeated = [f"not notified again: {one.recurring.earlier} notified people ({one.recurring.text})"] if one.recurring and told else []  # fmt: skip
     step = Step(
         t, event, one.severity, one.cause, one.restart_advised, one.summary[:TEXT_MAX],
         named.get(RULE, ""), named.get(NEXT_RULE, ""), _texts(one.evidence_for), _texts(one.evidence_against),

@@ -25,7 +25,7 @@ STORY = Story(
             "unreachable", "it cannot be reached",
             first_step="Query it from its own host: if it answers there, the network is at fault.",
             restart="No restart is advised: the network may be at fault, not the server.",
-            cost="Unknown: users may reach it by another way.",
+            cost="Unknown: users may reach it by another route.",
         ),
         "engine_dead": Cause(
             "engine dead behind a live API server", "its API server reports a dead engine",
@@ -33,8 +33,8 @@ STORY = Story(
             restart="No restart is advised: a GPU needs repair first.",
         ),
         "health_failing": Cause(
-            "health check fails while it serves", "its health check fails, and tokens flow",
-            first_step="Ask /health by hand and read the API server's log; users are still served.",
+            "health check fails while it serves", "its health check fails, but tokens flow",
+            first_step="Query /health yourself and read the API server's log; users are still served.",
             restart="No restart is advised: it serves, and a restart would cut its requests off.",
             cost="No request so far: tokens flow.",
         ),

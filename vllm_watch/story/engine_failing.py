@@ -7,7 +7,7 @@ _UNSURE = "No restart is advised: weights, template and settings would be the sa
 STORY = Story(
     title="Requests fail",
     says="is failing requests",
-    about="The engine answers /health with 200 and fails the requests that it is given, or returns unusable answers; a router that counts open requests sends it more.",
+    about="The engine answers /health with 200 and fails its requests or returns unusable answers; a router that counts open requests sends it more.",
     cost="Requests fail or get unusable answers.",
     warning="other requests are answered",
     is_not="clients that hang up, ask for one token or send invalid requests (4xx), or a full queue that rejects requests",
@@ -17,7 +17,7 @@ STORY = Story(
         "kv_transfer": Cause(
             "KV transfers fail",
             "KV does not arrive from another server",
-            "Look at the server that KV comes from (prefill, store) and the network between; take this one out of the load balancer meanwhile.",
+            "Check the server that sends the KV (prefill, store) and the network between; meanwhile take this one out of the load balancer.",
             "A restart does not help: the other side of the transfer is gone or cannot be reached.",
         ),
         "cuda_error": Cause(
@@ -29,13 +29,13 @@ STORY = Story(
         "empty_answers": Cause(
             "empty answers",
             "answers end after at most one token",
-            "Ask it one prompt yourself; if the answer is empty, take it out of the load balancer and compare weights, chat template and quantization with a replica that answers.",
+            "Send it one prompt yourself; if the answer is empty, take it out of the load balancer and compare weights, chat template and quantization with a replica that answers.",
             _UNSURE,
         ),
         "truncated_answers": Cause(
             "truncated answers",
             "answers end with length far below the max_tokens of their requests",
-            "Ask it one prompt with max_tokens 100; if the answer is cut, take it out of the load balancer and compare its flags and its proxy's with a replica that answers.",
+            "Send it one prompt with max_tokens 100; if the answer is cut, take it out of the load balancer and compare its flags and its proxy's with those of a replica that answers.",
             _UNSURE,
         ),
         "endless_answers": Cause(

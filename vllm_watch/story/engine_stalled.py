@@ -25,7 +25,7 @@ STORY = Story(
         "admission_deadlock": Cause("admission deadlock", "the scheduler admits no request"),
         "livelock": Cause(
             "livelock",
-            "it computes, and no token comes out",
+            "it computes, but no token comes out",
             "Find the request that runs without an answer (a very long prompt) and cancel it at its client; then lower "
             "--max-model-len if such prompts fill the KV cache.",
             "No restart is advised: the livelock ends with that request, and comes back if the request is sent again.",
@@ -46,13 +46,13 @@ STORY = Story(
         "rank_wait": Cause(
             "waits for another rank",
             "another rank of its group is stalled",
-            "Look at the rank that the evidence names, and fix that one.",
+            "Fix the rank that the evidence names.",
             "A restart does not help: this rank waits for another one.",
-            warning="the rank that it waits for has the trouble",
+            warning="the rank that it waits for is at fault",
         ),
         "operation_stuck": Cause(
             "an operation does not end",
-            "an operation that was begun on purpose does not end",
+            "an operation that was started on purpose does not end",
             "Find who put it to sleep, woke it or sent it weights; end that operation, or restart the engine by hand.",
             "No restart is advised: the operation may still be in progress.",
         ),

@@ -5,11 +5,11 @@ from vllm_watch.story.base import LOOK_AT_PEER, WAITED_FOR, WAITS, Cause, Story
 STORY = Story(
     title="Overloaded",
     says="has a standing queue",
-    about="Requests wait for long, and no fewer do: in the engine's queue, or in the API server before it.",
+    about="Requests wait long in a queue that does not shrink, in the engine or in the API server before it.",
     cost="New requests wait in a queue.",
     warning="more requests arrive than it can serve, and it is not known to be slower than usual",
     is_not="a stall or a collapse",
-    first_step="Check the cause in the evidence: a replica helps only where slots or pages are used up.",
+    first_step="Check the cause in the evidence: a replica helps only if slots or pages are used up.",
     restart="Do not restart it: that drops the queued requests, and their clients send them again.",
     causes={
         "demand": Cause(
@@ -28,7 +28,7 @@ STORY = Story(
             "requests are deferred",
             "requests wait for a grammar or a LoRA slot, while slots and pages are free",
             "Read its log for the grammar or the adapter that it waits for; turn such requests away at the gateway.",
-            "No restart is advised: others are served, and the same requests would come back.",
+            "No restart is advised: other requests are served, and the deferred ones would come back.",
         ),
         "small_cache": Cause(
             "smaller KV cache than before",
@@ -38,7 +38,7 @@ STORY = Story(
         ),
         "paused": Cause(
             "a pause does not end",
-            "its pause was never ended",
+            "it was paused and never resumed",
             "Ask the person who paused it; then POST /resume.",
             "A restart does not help: it drops the requests that wait for the end of the pause.",
         ),

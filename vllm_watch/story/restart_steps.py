@@ -19,7 +19,7 @@ STEPS = {
                     "advised and left to you (mode observe)"),
     "approval": Step("waits for approval of its restart", "Check it, then approve the restart on the status page or with vllm-watch "
                      "approve INCIDENT (vllm-watch silence refuses it)."),
-    "refused": Step("is not restarted", "See the status page for every gate that refuses it."),
+    "refused": Step("is not restarted", "See the status page for every gate that refuses the restart."),
     "breaker": Step("is not restarted automatically any more",
                     "See how the last attempt ended (vllm-watch journal); vllm-watch resume allows another one."),
     "begun": Step("is being restarted", "Nothing to do yet: its result will be reported."),

@@ -2,16 +2,16 @@
 
 from vllm_watch.story.base import Cause, Story
 
-_ASK = "Ask whose it is before you end it: unsaved work is lost."
+_ASK = "Ask its owner before you end it: unsaved work is lost."
 
 STORY = Story(
     title="Stale GPU memory",
     says="has stale GPU memory",
-    about="GPU memory is held but not used: users notice nothing yet, but the next start of an engine fails on it.",
+    about="GPU memory is held but not used: users notice nothing yet, but the next start of an engine may lack it.",
     cost="Users notice nothing yet; the next start of an engine may lack this memory.",
     warning="users notice nothing until an engine starts and lacks this memory",
     is_not="memory that a loading or idle vLLM has reserved",
-    first_step="Run vllm-watch gpus: it names who holds the memory, and the command for each.",
+    first_step="Run vllm-watch gpus: it lists the holders of the memory, with a command for each.",
     restart="Restarting vLLM does not free it: end the process that holds the memory.",
     causes={
         "orphaned_worker": Cause(
@@ -30,14 +30,14 @@ STORY = Story(
             first_step="End it with vllm-watch gpus --reclaim PID: its container was removed without it.",
         ),
         "sleeping_engine": Cause(
-            "an engine that sleeps", "an engine that sleeps has not given it back",
+            "an engine that sleeps", "a sleeping engine has not freed it",
             first_step="Wake the engine and put it to sleep again (level 1); if it keeps the memory, restart vLLM with --enable-sleep-mode.",
-            restart="It sleeps on purpose: a restart would free the memory and wake it; that is for you to decide.",
+            restart="It sleeps on purpose: a restart would free the memory and wake it; you decide.",
         ),
         "unaccounted": Cause(
-            "no visible process", "no process that can be seen holds it",
-            first_step="Run fuser -v /dev/nvidia* to see who has the GPU open; if no process has, reset it when it is idle, or reboot.",
-            restart="Restarting vLLM does not free it: no process that can be seen holds it.",
+            "no visible process", "no visible process holds it",
+            first_step="Run fuser -v /dev/nvidia* to see which processes have the GPU open; if none has, reset the GPU when it is idle, or reboot.",
+            restart="Restarting vLLM does not free it: no visible process holds it.",
         ),
     },
     severities=("ticket",),

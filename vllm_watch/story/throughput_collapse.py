@@ -20,7 +20,7 @@ STORY = Story(
     causes={
         "kv_pinning": Cause(
             "pinned KV cache", "a few requests, or none, hold the KV cache",
-            first_step=f"Find who sends long requests (API log), disconnect them at the gateway, and limit max_tokens and prompt length{ELSE_IF_ADVISED}",
+            first_step=f"Find the clients that send long requests (API log), disconnect them at the gateway, and limit max_tokens and prompt length{ELSE_IF_ADVISED}",
             restart="No restart is advised: the long requests would come back.",
             family="cache",
         ),
@@ -47,8 +47,8 @@ STORY = Story(
             family="slow",
         ),
         "slow_release": Cause(
-            "a slower release", "each step takes longer since another vLLM release",
-            first_step="Roll back to the release that the incident names as the one before, and report it to vLLM with both versions.",
+            "a slower release", "each step takes longer since the vLLM release changed",
+            first_step="Roll back to the previous release (the incident names it), and report the slowdown to vLLM with both versions.",
             restart="A restart does not help: the same release comes back.",
             family="slow",
         ),
@@ -73,7 +73,7 @@ STORY = Story(
         ),
         "unknown": Cause(
             "cause unknown", "the cause is not known yet",
-            first_step="If requests are stuck (evidence), find them in the API log and cancel them at their clients; else compare the engine with its peers on the status page before you restart it.",
+            first_step="If the evidence shows stuck requests, find them in the API log and cancel them at their clients; else compare the engine with its peers on the status page before you restart it.",
         ),
     },
     charts=("current_generation_tokens_per_second", "kv_cache_usage_ratio", "step_time_seconds"),
