@@ -1,4 +1,4 @@
-"""The configuration: from file, environment and command line, of which later ones override earlier ones. docs/configuration.md is generated from it."""
+"""The configuration from file, environment and command line; each overrides those before it. docs/configuration.md is generated from it."""
 
 import os
 import re

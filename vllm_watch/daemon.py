@@ -183,7 +183,7 @@ class Daemon:
         return self._config.url_here(self._server.port, self._server.scheme)
 
     async def stop(self) -> None:
-        """Stop everything. May be called at any time."""
+        """May be called at any time."""
         tasks = [*self._tasks, *self._loops.stop(), *self._hangs.stop()]
         for task in tasks:
             task.cancel()

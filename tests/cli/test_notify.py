@@ -50,7 +50,7 @@ async def test_a_test_message_is_sent(tmp_path):
         "notifier oncall (webhook)",
         "  note   messages are not signed: anyone who knows the URL can send them",
         "         → set secret_file",
-        f"  ok     the test message was taken: {it.url.removesuffix('/told')} answered 200",
+        f"  ok     the test message was accepted: {it.url.removesuffix('/told')} answered 200",
     ]
 
 
@@ -65,7 +65,7 @@ async def test_through_the_library(tmp_path):
     assert (status, said["notifier"], said["kind"], said["ok"]) == (0, "chat", "apprise", True)
     assert [each["text"] for each in said["findings"]] == [
         "URL 1 is for json",
-        "the test message was taken: 1 taken",
+        "the test message was accepted: 1 taken",
     ]
 
 
@@ -76,7 +76,7 @@ async def test_a_message_that_is_not_taken(tmp_path):
         file = config(tmp_path, {"webhook": [{"name": "oncall", "url": it.url}]})
         status, out, _ = await vllm_watch("notify", "test", "oncall", "--config", file)
     assert status == 1
-    assert out.splitlines()[-1].startswith("  WRONG  it was not taken: ")
+    assert out.splitlines()[-1].startswith("  WRONG  it was not accepted: ")
 
 
 async def test_a_name_that_there_is_not(tmp_path):
@@ -117,7 +117,7 @@ async def test_check_config_looks_at_notifiers(tmp_path):
 WRONG = {
     "a file that others may read": (lambda f: f.chmod(0o644), "urls_file cannot be read: others may read it: chmod 600 it, or mount the Secret with defaultMode: 0440", "name a file"),
     "a file that is gone": (lambda f: f.unlink(), "urls_file cannot be read: No such file or directory", "name a file"),
-    "a service that there is not": (lambda f: f.write_text("nosuch://s3cr3t"), "URL 1 (nosuch) is none that apprise takes", "see https://"),
+    "a service that there is not": (lambda f: f.write_text("nosuch://s3cr3t"), "apprise does not accept URL 1 (nosuch)", "see https://"),
 }  # fmt: skip
 
 

@@ -79,7 +79,7 @@ async def test_why_not_now(opened, tmp_path, size):
         await one.journal.write(Attempt(
             id="x", target="a", group="g", trigger="incident", hook="h", reason="", actor="vllm-watch",
             state="did_not_help", began_t=now_t - 60, called_t=now_t - 50, ended_t=now_t - 20,
-            text="the new process has it again",
+            text="the new process has the fault again",
         ))  # fmt: skip
         one.incident()
         await one.decided()
@@ -89,7 +89,9 @@ async def test_why_not_now(opened, tmp_path, size):
         texts = await said.all_inner_texts()
         assert "last restarted" in texts[0]
         assert texts[1].strip().startswith("Also: 1 of 1 restarts in the last hour are spent")
-        assert "did not help (the new process has it again); a person must decide" in texts[2]
+        assert (
+            "did not help (the new process has the fault again); a person must decide" in texts[2]
+        )
         assert await tab.page.evaluate(
             "document.documentElement.scrollWidth <= document.documentElement.clientWidth"
         )

@@ -121,7 +121,7 @@ async def test_a_receiver_that_hangs_is_cut_off():
     async with receiver() as it, desk(settings(it.url, timeout_seconds=0.5)) as one:
         it.statuses = [0, 200]
         one.offer(now())
-        assert "has not answered within" in (await one.heard("failed")).because
+        assert "but not answered within" in (await one.heard("failed")).because
         await one.heard("sent")
 
 

@@ -98,7 +98,7 @@ def test_what_recurs_says_how_often_and_how_long():
 def test_what_could_not_be_told_while_it_lasted_says_so():
     """A notifier that was away tells of both ends at once."""
     made = said(item("resolved", late=True, ended_t=T + 240, resolution="healthy"))
-    assert "UTC. It recovered. It could not be sent while it lasted." in made.text
+    assert "UTC. It recovered. This could not be sent earlier." in made.text
 
 
 def test_many_are_a_count_and_the_worst_five():

@@ -113,7 +113,7 @@ async def test_one_at_a_time(run: Run) -> None:
     await run.begin("a1")
     assert await run.on_disk() == {"a1": "intent"}
     assert run.attempts.busy("chat-0") == "a1"
-    with pytest.raises(RuntimeError, match="not over"):
+    with pytest.raises(RuntimeError, match="not ended"):
         await run.begin("a2")
     assert (await run.ended()).state == "helped"
     assert await run.on_disk() == {"a1": "helped"}
@@ -128,7 +128,7 @@ async def test_a_gang_waits_for_each_of_its_ranks(run: Run) -> None:
     both = replace(
         REQUEST.attempt("a2", "intent", "script", 1.0), target=MATE, gang={"chat-0": None}
     )
-    with pytest.raises(RuntimeError, match="not over"):
+    with pytest.raises(RuntimeError, match="not ended"):
         await run.attempts.begin(both, [], run.world.settings, None, _agrees)
     await run.ended()
     assert await run.on_disk() == {"a1": "helped"}
@@ -387,7 +387,7 @@ async def test_target_that_is_never_found_does_not_hold_it_open(
     clock.now_s += 1.0
     await run.attempts.retry()
     (attempt,) = await run.journal.attempts()
-    assert (attempt.state, attempt.text) == ("uncertain", "its target is not watched any more")
+    assert (attempt.state, attempt.text) == ("uncertain", "its target is no longer watched")
     assert [outcome for _, _, outcome in run.attempts.outcomes] == ["uncertain"]
 
 

@@ -18,7 +18,7 @@ from tests.support.test_service_manager import systemd
 
 ANOTHER = (
     "another process serves since",
-    "the process decided on does not answer any more",
+    "the process to be restarted no longer answers",
 )
 """As the next one serves, or is on its way."""
 
@@ -66,7 +66,7 @@ def under_way(status):
 
 
 def drains(status):
-    return "may finish" in under_way(status).get("text", "")
+    return "waiting at most" in under_way(status).get("text", "")
 
 
 def has_request(status):
@@ -122,8 +122,8 @@ def mended(config):
 
 
 RELOADS = {
-    "its URL": (moved, "a", "a is a different target by now: http://localhost:1, not http"),
-    "its name": (gone, "b", "a is not watched any more"),
+    "its URL": (moved, "a", "a is now a different target: http://localhost:1, not http"),
+    "its name": (gone, "b", "a is no longer watched"),
     "its hook": (mended, "a", "the hook of a has changed"),
 }
 
@@ -187,9 +187,7 @@ async def test_twins_that_began_in_the_same_tick_are_two(site, tmp_path):
             await until(process, lambda s: waiting(s) and plan(s, "b")["waiting"])
             assert (await ask(process, "/api/v1/resume"))[0] == 200
             status = await until(process, lambda s: waiting(s) and waiting(s)[0]["gate"] == "peers")
-            assert waiting(status)[0]["text"].startswith(
-                "0 of 2 in the group would be left healthy"
-            )
+            assert waiting(status)[0]["text"].startswith("0 of 2 in the group would stay healthy")
             assert site.calls == []
 
 

@@ -111,7 +111,7 @@ async def test_what_was_found_to_serve_and_is_gone_is_left_alone(server: Server)
         in_the_drain(story, ended)
         attempt = await attempted(story, PERSON)
         assert (attempt.state, attempt.text) == (
-            "cancelled", "the process decided on does not answer any more; ask again",
+            "cancelled", "the process to be restarted no longer answers; ask again",
         )  # fmt: skip
         assert server.lines("called") == []
 
@@ -173,9 +173,7 @@ async def test_a_schedule_asks_its_conditions_each_time(server: Server) -> None:
         (pending,) = story.dispatcher.waiting(TARGET.name)
         await story.until(lambda: pending.decision and pending.decision.check == "trigger")
         assert pending.decision is not None
-        assert (
-            pending.decision.text == "it reaches 100% of a fresh engine's throughput, more than 50%"
-        )
+        assert pending.decision.text == "its throughput is 100% of a fresh engine's, more than 50%"
 
         def recovers(_: Server) -> None:
             story.world.fresh_ratio = 1.0
@@ -185,7 +183,7 @@ async def test_a_schedule_asks_its_conditions_each_time(server: Server) -> None:
         await story.until(lambda: story.dispatcher.attempts.outcomes)
         attempt = await story.over()
         assert (attempt.state, attempt.text) == (
-            "cancelled", "trigger: it reaches 100% of a fresh engine's throughput, more than 50%",
+            "cancelled", "trigger: its throughput is 100% of a fresh engine's, more than 50%",
         )  # fmt: skip
         assert server.lines("called") == []
 
@@ -201,7 +199,7 @@ async def test_a_schedule_that_a_reload_removed_is_due_no_more(server: Server) -
         (pending,) = story.dispatcher.waiting(TARGET.name)
         await story.until(lambda: pending.decision and pending.decision.check == "trigger")
         assert pending.decision is not None
-        assert pending.decision.text == "the schedule is not configured any more"
+        assert pending.decision.text == "the schedule is no longer configured"
 
 
 async def test_a_schedule_does_not_restart_what_has_just_begun(tmp_path):
@@ -251,11 +249,11 @@ async def test_a_restart_that_did_not_help_leaves_other_requests(server: Server)
 RELOADS: dict[str, tuple[Callable[[Story], Any], str]] = {
     "its URL": (
         lambda story: move(story, replace(TARGET, url="http://127.0.0.1:7")),
-        "chat-0 is a different target by now: http://127.0.0.1:7, not http://127.0.0.1:9"),
+        "chat-0 is now a different target: http://127.0.0.1:7, not http://127.0.0.1:9"),
     "its group": (
-        lambda story: move(story, replace(TARGET, group="other")), "chat-0 is a different target by now"),
+        lambda story: move(story, replace(TARGET, group="other")), "chat-0 is now a different target"),
     "it is gone": (
-        lambda story: story.world.targets.managed.clear(), "chat-0 is not watched any more"),
+        lambda story: story.world.targets.managed.clear(), "chat-0 is no longer watched"),
     "its hook": (lambda story: setattr(story, "script", "does nothing"), "the hook of chat-0 has changed"),
     "its hook is gone": (lambda story: setattr(story, "known", False), "the hook of chat-0 has changed"),
 }  # fmt: skip

@@ -35,14 +35,14 @@ WORK: dict[str, tuple[TargetSignals, float | None]] = {
 @pytest.mark.parametrize(("signals", "left"), WORK.values(), ids=WORK)
 def test_work(signals: TargetSignals, left: float | None) -> None:
     """How many requests are in hand."""
-    assert drain.requests_in_hand(signals) == left
+    assert drain.requests_in_flight(signals) == left
 
 
 STORIES: dict[str, tuple[list[TargetSignals | None], str]] = {
     # looks, one a second; the last one ends it, and how it went
-    "nothing in hand": ([serving((0, 0))], "no request was in hand after 0 s"),
-    "they finish": ([serving((2, 1)), serving((1, 0)), serving((0, 0))], "no request was in hand after 2 s"),
-    "they do not finish": ([serving((5, 0))] * 4, "5 requests were still in hand after 3 s"),
+    "nothing in hand": ([serving((0, 0))], "no request was in flight after 0 s"),
+    "they finish": ([serving((2, 1)), serving((1, 0)), serving((0, 0))], "no request was in flight after 2 s"),
+    "they do not finish": ([serving((5, 0))] * 4, "5 requests were still in flight after 3 s"),
     "it hangs": ([replace(SERVING, state="stalled")], "the engine makes no progress"),
     "it is down": ([replace(SERVING, up=False, state="down")], "makes no progress"),
     "it is loading": ([replace(SERVING, state="starting")], "makes no progress"),
@@ -60,7 +60,7 @@ def test_story(looks: list[TargetSignals | None], words: str) -> None:
         drain.progress(DrainSettings(deadline_seconds=3), look, s) for s, look in enumerate(looks)
     ]
     assert [over for over, _ in told] == [False] * (len(looks) - 1) + [True]
-    assert all("may finish, for" in text for _, text in told[:-1])
+    assert all("waiting at most" in text for _, text in told[:-1])
     assert words in told[-1][1]
 
 

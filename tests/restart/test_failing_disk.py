@@ -142,7 +142,7 @@ def test_request_waits_for_the_disk_and_it_is_said(troubles: list[Trouble]) -> N
     for trouble in troubles:
         if not trouble.called and trouble.fault != "ENOSPC":
             assert trouble.broken["waiting"] == 1, trouble
-            said = ("restart_not_possible", "gate=journal", "not written down")
+            said = ("restart_not_possible", "gate=journal", "not written to the journal")
             assert any(each in trouble.log for each in said), trouble
 
 

@@ -25,8 +25,8 @@ REFUSALS: dict[str, tuple[dict[str, Any], str, str]] = {
         {"facts": {"hook": Answer(name="signal", allows=False, text="nothing starts it again")}},
         "hook", "the hook signal refuses: nothing starts it again"),
     "trigger switched off": (
-        {"settings": {"triggers": ()}}, "trigger", "by incident is switched off"),
-    "incident forgotten": ({"facts": {"incident": None}}, "trigger", "not known any more"),
+        {"settings": {"triggers": ()}}, "trigger", "the trigger incident is disabled"),
+    "incident forgotten": ({"facts": {"incident": None}}, "trigger", "no longer known"),
     "incident ended": (
         {"facts": {"incident": replace(INCIDENT, resolved_t=NOW)}}, "trigger", "ended"),
     "a GPU's fault that is not its own": (
@@ -39,9 +39,9 @@ REFUSALS: dict[str, tuple[dict[str, Any], str, str]] = {
         "trigger", "silenced"),
     "the trouble is over": (
         {"facts": {"incident": replace(INCIDENT, phase="recovering", firing=False, ended_t=NOW - 16)}},
-        "trigger", "the trouble is over since 2026-09-21 14:13:04Z; the incident only recovers"),
-    "the last scrape did not find it": (
-        {"facts": {"incident": replace(INCIDENT, firing=False)}}, "trigger", "the last scrape did not find it"),
+        "trigger", "the trouble is over since 2026-09-21 14:13:04Z; the incident is recovering"),
+    "the last scrape no longer shows the incident": (
+        {"facts": {"incident": replace(INCIDENT, firing=False)}}, "trigger", "the last scrape no longer shows the incident"),
     "the last scrape is old": (
         {"facts": {"stale": "the last scrape is 45 s old"}}, "trigger", "the last scrape is 45 s old"),
     "a schedule, and the last scrape is old": (
@@ -52,13 +52,13 @@ REFUSALS: dict[str, tuple[dict[str, Any], str, str]] = {
          "request": {"approved_by": "ana"}}, "trigger", "the trouble is over"),
     "a yes to what the last scrape did not find": (
         {"facts": {"incident": replace(INCIDENT, firing=False)}, "request": {"approved_by": "ana"}},
-        "trigger", "the last scrape did not find it"),
+        "trigger", "the last scrape no longer shows the incident"),
     "an alert about another process": (
         {"facts": {"replaced": "another process serves"}, "request": {"trigger": "alertmanager", "incident_id": None}},
         "trigger", "another process serves"),
     "a schedule whose conditions do not hold": (
-        {"facts": {"condition": "it runs for 8 s, less than 1000"}, "request": {"trigger": "schedule", "incident_id": None}},
-        "trigger", "it runs for 8 s, less than 1000"),
+        {"facts": {"condition": "it has run for 8 s, less than 1000"}, "request": {"trigger": "schedule", "incident_id": None}},
+        "trigger", "it has run for 8 s, less than 1000"),
     "paused": (
         {"facts": {"pause": Pause(actor="ana", reason="migration")}}, "pause",
         "paused by ana: migration"),
@@ -76,19 +76,19 @@ REFUSALS: dict[str, tuple[dict[str, Any], str, str]] = {
         "dp-1 of its gang: it is loading"),
     "asked for by another rank, and at work": (
         {"facts": {"asker": "chat-0", "state": "serving"}}, "engine_state",
-        "the gang does not stand still"),
+        "the gang is not stuck"),
     "starting": ({"facts": {"state": "starting"}}, "engine_state", "still loading"),
     "asleep": ({"facts": {"state": "sleeping"}}, "engine_state", "serves no requests on purpose"),
     "state unknown": ({"facts": {"state": None}}, "engine_state", "not known"),
     "disk full": ({"facts": {"journal_refusal": "no space left"}}, "journal", "no space left"),
     "journal unread": ({"facts": {"attempts": None}}, "journal", "cannot be read"),
     "under way": (
-        {"facts": {"attempts": (attempt(60, "verifying", target="chat-0"),)}, "settings": {"budget_per_hour": 9, "cooldown_seconds": 0, "cooldown_load_times": 0}}, "under_way", "a60 is under way"),
+        {"facts": {"attempts": (attempt(60, "verifying", target="chat-0"),)}, "settings": {"budget_per_hour": 9, "cooldown_seconds": 0, "cooldown_load_times": 0}}, "under_way", "a60 has been under way"),
     "one is still verified": (
         {"facts": {"busy": "a9"}}, "under_way", "a9 is not verified yet"),
     "cooldown": (
         {"facts": {"attempts": (attempt(1700, "helped"),)}, "settings": {"budget_per_hour": 9}},
-        "cooldown", "the next may come"),
+        "cooldown", "the next restart is allowed from"),
     "an intent holds its part of the budget": (
         {"facts": {"attempts": (attempt(60, "intent", called_t=None),)},
          "settings": {"cooldown_seconds": 0, "cooldown_load_times": 0}}, "budget", "1 of 1"),
@@ -112,17 +112,17 @@ REFUSALS: dict[str, tuple[dict[str, Any], str, str]] = {
     "served in vain, and a peer's helped since": (
         {"facts": {"attempts": (
             attempt(50_000, "did_not_help", target="chat-0", incident_id="i1"), attempt(40_000, "helped"))}},
-        "breaker", "a person must decide on another"),
+        "breaker", "only a person may order another"),
     "can not start": (
         {"facts": {"start_failure": "max_model_len is too large"}}, "start_failure", "too large"),
     "new version": ({"facts": {"version_first_t": NOW - 60}}, "new_version", "only observes until"),
-    "version unknown": ({"facts": {"version_first_t": None}}, "new_version", "not known"),
+    "version unknown": ({"facts": {"version_first_t": None}}, "new_version", "first run of this version is unknown"),
     "unprotected": (
         {"settings": {"blockers": BlockersSettings(), "lock": LockSettings()}}, "protection", "explicit peers: none"),
-    "peers unknown": ({"facts": {"peers": None}}, "peers", "not known how its peers are"),
+    "peers unknown": ({"facts": {"peers": None}}, "peers", "health of its peers is unknown"),
     "too few peers": (
         {"facts": {"peers": Peers(healthy=1, total=4, unknown=2)}}, "peers",
-        "1 of 4 in the group would be left healthy, 2 unknown; 50% must be"),
+        "1 of 4 in the group would stay healthy, 2 unknown; 50% must"),
     "alert fires": (
         {"facts": {"blockers": (Answer(name="alerts", allows=False, text="NodeDown fires"),)}},
         "blockers", "alerts: NodeDown fires"),
@@ -325,7 +325,7 @@ RANKS: dict[str, tuple[dict[str, Any], str | None]] = {
 
 @pytest.mark.parametrize(("change", "check"), RANKS.values(), ids=RANKS)
 def test_a_rank_that_another_asks_for(change: dict[str, Any], check: str | None) -> None:
-    """What works shows that the gang does not stand still; that is nothing against who does not ask for that."""
+    """What works shows that the gang is not stuck; that is nothing against who does not ask for that."""
     assert asked(**change).check == check
 
 

@@ -185,7 +185,7 @@ async def test_watcher_that_slept_over_the_call_does_not_make_it(
     monkeypatch.setattr(story.journal, "write", slept)
     attempt = await story.run()
     assert (attempt.state, story.seen_up) == ("cancelled", [])
-    assert attempt.text == "there was no scrape since vllm-watch was suspended"
+    assert attempt.text == "there has been no scrape since vllm-watch was suspended"
     assert not attempt.spent
 
 
@@ -193,7 +193,7 @@ OUTCOMES: dict[str, tuple[dict[str, Any], str, str, int, int]] = {
     # what is different; state at last, words, calls, servers ended
     "it helps": ({}, "helped", "a new process reaches 100%", 1, 1),
     "the new one stalls as well": (
-        {"script": "stalls again"}, "did_not_help", "has it again: engine_stalled", 1, 1),
+        {"script": "stalls again"}, "did_not_help", "has the fault again: engine_stalled", 1, 1),
     "nothing comes up": ({"script": "never starts"}, "did_not_help", "nothing answers", 1, 1),
     "the hook did nothing and said otherwise": (
         {"script": "does nothing"}, "did_not_help", "the old process still serves", 1, 0),

@@ -76,7 +76,7 @@ async def test_restart_that_cannot_help_opens_the_breaker_after_one(server: Serv
         for _ in range(10):
             decision, _ = await story.dispatcher.decide_now(REQUEST)
             assert decision.check == "breaker"
-            assert "has it again: engine_stalled" in decision.text
+            assert "has the fault again: engine_stalled" in decision.text
         assert len(server.lines("ended")) == 1
 
         await story.resumed()

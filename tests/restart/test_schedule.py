@@ -116,12 +116,12 @@ async def test_reload_keeps_what_did_not_change_and_drops_what_is_gone() -> None
 CONDITIONS: dict[str, tuple[dict[str, Any], TargetSignals | None, str | None]] = {
     "none set": ({}, None, None),
     "up long enough": ({"uptime_seconds_min": 86_400}, SIGNALS, None),
-    "up too short": ({"uptime_seconds_min": 86_401}, SIGNALS, "runs for 86400 s, less than 86401"),
+    "up too short": ({"uptime_seconds_min": 86_401}, SIGNALS, "it has run for 86400 s, less than 86401"),
     "uptime unknown": ({"uptime_seconds_min": 60}, OLD, "uptime is unknown"),
     "never seen": ({"uptime_seconds_min": 60}, None, "uptime is unknown"),
     "gone, or loading": ({"uptime_seconds_min": 60}, replace(SIGNALS, up=False), "uptime is unknown"),
     "the worst engine is slow": ({"throughput_ratio_max": 0.8}, SIGNALS, None),
-    "no engine is slow": ({"throughput_ratio_max": 0.6}, SIGNALS, "70% of a fresh engine's throughput"),
+    "no engine is slow": ({"throughput_ratio_max": 0.6}, SIGNALS, "its throughput is 70% of a fresh engine's"),
     "ratio unknown": ({"throughput_ratio_max": 0.8}, OLD, "is unknown"),
     "both must hold": (
         {"throughput_ratio_max": 0.8, "uptime_seconds_min": 90_000}, SIGNALS, "less than 90000"),
@@ -252,8 +252,8 @@ def test_a_day_that_never_comes_is_not_searched_for_until_the_year_9999(
 
 
 MISSED = {
-    "in time to be made up for": (1800.0, "asked for now", 1),
-    "too late": (5400.0, "left out: later than 3600 s", 0),
+    "in time to be made up for": (1800.0, "requested now", 1),
+    "too late": (5400.0, "skipped: later than 3600 s", 0),
 }
 
 

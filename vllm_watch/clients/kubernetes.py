@@ -1,7 +1,7 @@
 """Call the Kubernetes API server, with limits of time and size.
 
 Tokens are rotated, so the pod's credentials are read for each call. Calls are minutes apart, so each has its own
-connection. Source: kubernetes.io/docs/tasks/run-application/access-api-from-pod, "Directly accessing the REST API".
+connection. Source: kubernetes.io/docs/tasks/run-application/access-api-from-pod.
 """
 
 import asyncio

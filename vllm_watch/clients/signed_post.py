@@ -111,11 +111,13 @@ async def post(
     except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
         return Posted(NOT_REACHED, f"{place} cannot be reached: {redacted(str(error))}")
     except TimeoutError:
-        text = f"{place} was asked and has not answered within {seconds:.0f} s"
+        text = f"the request was sent to {place}, but not answered within {seconds:.0f} s"
         return Posted(NO_ANSWER, text)
     except (aiohttp.ClientError, OSError, ValueError) as error:
         cause = excerpt(str(error) or type(error).__name__, _EXCERPT_BYTES_MAX)
-        return Posted(CUT_OFF, f"{place} was asked; its answer was cut off: {cause}")
+        return Posted(
+            CUT_OFF, f"the request was sent to {place}, but the answer was cut off: {cause}"
+        )
 
 
 async def reachable(url: str) -> str | None:

@@ -19,7 +19,7 @@ INCIDENT, RESTART, UNREADABLE = "incident", "restart", "unreadable"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Alert:
-    """An incident to notify. A restart step has the kind `restart`, an unreadable target `target_unreadable`."""
+    """An incident, a restart step (kind `restart`) or an unreadable target (kind `target_unreadable`) to report."""
 
     incident: Incident
     about: str = INCIDENT  # INCIDENT | RESTART | UNREADABLE

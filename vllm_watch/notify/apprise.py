@@ -37,7 +37,7 @@ _TYPES = {"page": "failure", "ticket": "warning", "info": "info"}
 
 
 class Notifier:
-    """Sends each message to all URLs, until all have accepted it."""
+    """Sends each message to every URL; retries skip those that accepted it."""
 
     def __init__(self, settings: AppriseNotifier, tools: base.Tools) -> None:
         self._settings = settings
@@ -56,7 +56,7 @@ class Notifier:
             try:
                 sent = self._send(message)
             except Exception as error:  # noqa: BLE001 - its text may hold a token
-                text = f"apprise broke: {type(error).__name__}"
+                text = f"apprise failed: {type(error).__name__}"
                 sent = base.Sent(outcome=base.UNSURE, text=text)
             self._busy = False
             with contextlib.suppress(RuntimeError):
@@ -81,11 +81,11 @@ class Notifier:
             return [base.Finding(ok=False, text=error.cause, remedy=error.remedy)]
         found = []
         for number, url in enumerate(urls, 1):
-            with _Said(urls):
+            with _LogCapture(urls):
                 service = _service(url)
             name = _scheme(url)
             if service is None:
-                text = f"URL {number} ({name}) is none that apprise takes"
+                text = f"apprise does not accept URL {number} ({name})"
                 remedy = "see https://github.com/caronc/apprise/wiki for the form of each service"
                 found.append(base.Finding(ok=False, text=text, remedy=remedy))
             else:
@@ -106,7 +106,7 @@ class Notifier:
         for number, url in enumerate(urls, 1):
             if url in taken:
                 continue
-            with _Said(urls) as said:
+            with _LogCapture(urls) as said:
                 service = _service(url)
                 ok = service is not None and _notify(service, message)
             if ok:
@@ -175,7 +175,7 @@ def _several(value: Any) -> Sequence[Any]:
     return value if isinstance(value, tuple | list) else (value,)
 
 
-class _Said(logging.Handler):
+class _LogCapture(logging.Handler):
     """Captures apprise's log, without any part of the URLs."""
 
     def __init__(self, urls: Sequence[str]) -> None:
@@ -183,7 +183,7 @@ class _Said(logging.Handler):
         self._pieces = sorted({piece for url in urls for piece in _pieces(url)}, key=len)[::-1]
         self._lines: list[str] = []
 
-    def __enter__(self) -> "_Said":
+    def __enter__(self) -> "_LogCapture":
         for name in _TALKATIVE:
             logging.getLogger(name).propagate = False
         logging.getLogger("apprise").addHandler(self)
@@ -197,7 +197,7 @@ class _Said(logging.Handler):
             self._lines.append(record.getMessage()[:2000])
 
     def text(self) -> str:
-        line = self._lines[-1] if self._lines else "it was not taken"
+        line = self._lines[-1] if self._lines else "it was not accepted"
         for piece in self._pieces:
             line = line.replace(piece, HIDDEN)
         return clean(line, SAID_MAX)

@@ -11,7 +11,7 @@ from vllm_watch.settings.notifications import NotifierSettings
 HOUR_SECONDS = 3600.0
 
 READY_MAX = 5
-"""More causes or groups at once are probably one fault and become a digest."""
+"""More causes or groups at once are probably one fault, so they become a digest."""
 
 DIGEST_SECONDS = 300.0
 """At the hourly limit, a digest with a critical alert is sent this long after the last message."""
@@ -54,7 +54,7 @@ def choose(
     sent_t: Sequence[float],
     now_t: float,
 ) -> tuple[Batch | None, float | None]:
-    """Return the batch to send now, or when to ask again. `sent_t` has the last hour's messages."""
+    """Return the batch to send now, or when to ask again. `sent_t`: times of the last hour's messages."""
     groups = _groups(waiting)
     # A time in the future is from before the clock was set back.
     ready = [
@@ -79,7 +79,7 @@ def choose(
 
 
 def again(waiting: Sequence[Notification]) -> Batch:
-    """Return the batch of a message that was begun."""
+    """Return the batch of a message that may have been sent."""
     return _batch(_groups(waiting))
 
 

@@ -27,7 +27,7 @@ _STEP_OF_VERDICT = {"approve": "approval", "refuse": "refused", "wait": "refused
 
 
 class BoardAlerts:
-    """`silenced` returns True for a silenced incident's id."""
+    """Reads alerts from the board. `silenced` returns True for a silenced incident's id."""
 
     def __init__(
         self, board: Board, silenced: Callable[[str], bool], unreadable_seconds: float
@@ -48,7 +48,7 @@ class BoardAlerts:
         for entry in board.all_entries():
             for each in entry.incidents.open.values():
                 inhibited = each.severity != "page" and not common.isdisjoint(each.related)
-                # A message was sent, and the trouble has not doubled since.
+                # The recurring fault was already reported, and its count has not doubled since.
                 inhibited |= each.recurring is not None and each.recurring.told
                 found.append(Alert(
                     incident=each, group=entry.target.group, restart=self._restart(each),
@@ -115,7 +115,7 @@ def _why_unreadable(entry: TargetEntry, now_t: float) -> tuple[str, str] | None:
     if seen_t is not None and now_t - seen_t > BLIND_INTERVALS * entry.interval_seconds:
         return (
             "not_looked_at",
-            "vllm-watch itself does not scrape it: it hangs, fails or has no CPU",
+            "vllm-watch does not scrape this target: the watcher hangs, fails or has no CPU",
         )
     if signals is None or signals.up or signals.state in _QUIET:
         return None

@@ -122,7 +122,7 @@ class Delivery:
             async with asyncio.timeout(self._settings.timeout_seconds + GRACE_SECONDS):
                 sent = await self._notifier.send(made)
         except TimeoutError:
-            sent = Sent(outcome=base.UNSURE, text="it did not end in its time")
+            sent = Sent(outcome=base.UNSURE, text="it exceeded its time limit")
         if sent.outcome == base.SENT:
             self._ledger.sent(of_it, dropped, key, time.time())
             await self._ledger.flush()

@@ -42,16 +42,16 @@ class Events:
         self._tools = tools
         self._tell = tell
         self._queue: asyncio.Queue[tuple[IncidentEvent, Pod]] = asyncio.Queue(QUEUE_MAX)
-        self._told: dict[str, tuple[str, str]] = {}  # incident id → cause, severity
+        self._reported: dict[str, tuple[str, str]] = {}  # incident id → cause, severity
         self._failing: str | None = None
         self._task = asyncio.create_task(self._run(), name=f"events {settings.name}")
 
     def put(self, event: IncidentEvent, targets: Iterable[Target]) -> None:
         incident = event.incident
         named = incident.cause, incident.severity
-        before = self._told.pop(incident.id, None)
+        before = self._reported.pop(incident.id, None)
         if incident.open:
-            self._told[incident.id] = named
+            self._reported[incident.id] = named
         wanted = incident.severity in self._settings.severities
         if not wanted or (event.event == UPDATED and before in (None, named)):
             return
@@ -183,7 +183,7 @@ async def send_test(settings: KubernetesEvents, tools: base.Tools, t: float) -> 
     if answer.ok:
         return Finding(ok=True, text=f"kubectl describe pod {pod} shows the test")
     remedy = "see deploy/kubernetes/rights/events" if answer.status != _NOT_FOUND else "name our pod in `pod`"  # fmt: skip
-    return Finding(ok=False, text=f"it was not taken: {answer.said()}", remedy=remedy)
+    return Finding(ok=False, text=f"it was not accepted: {answer.said()}", remedy=remedy)
 
 
 def _own_pod(settings: KubernetesEvents, tools: base.Tools) -> str:

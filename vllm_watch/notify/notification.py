@@ -10,7 +10,7 @@ OPENED, WORSE, CHANGED, REMINDER, RESOLVED, SAID = (
 """CHANGED: the recommended first step changed. Steps of restarts have only SAID."""
 
 DROPPED = "dropped"
-"""Replaces the message's key. The key of the message that reported the drop is appended."""
+"""Stands in for the message's key; later, the key of the message reporting the drop is appended."""
 
 Key = tuple[str, str, str]  # notifier, alert id, name of the phase
 

@@ -34,7 +34,7 @@ SETTLE_SECONDS = 0.2
 PRUNE_SECONDS = 3600.0
 
 STOP_SECONDS = 2.0
-"""Longest wait for a message in flight; the next run sends it again, and then the queue."""
+"""Longest wait for a message in flight; the next run resends it, then the queue."""
 
 
 @dataclass(slots=True)

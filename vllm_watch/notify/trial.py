@@ -47,5 +47,7 @@ async def send_test(settings: NotificationsSettings, one: AnyNotifier) -> list[b
     links = Links(settings.page_url, settings.runbooks_url)
     sent = await kinds.make(one, tools).send(trial_message(one.name, links, t))
     ok = sent.outcome == base.SENT
-    text = f"the test message was taken: {sent.text}" if ok else f"it was not taken: {sent.text}"
+    text = (
+        f"the test message was accepted: {sent.text}" if ok else f"it was not accepted: {sent.text}"
+    )
     return [*findings, base.Finding(ok=ok, text=text)]

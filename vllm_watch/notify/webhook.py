@@ -13,7 +13,7 @@ from vllm_watch.settings.notifications import WebhookNotifier
 from vllm_watch.support import regular_file
 
 _BAD_MESSAGE = (400, 413, 415, 422)
-"""Statuses of a bad message. The cause of others (401, 404 …) can be fixed."""
+"""Statuses that reject the message itself. The cause of others (401, 404 …) can be fixed."""
 
 
 class Notifier:
@@ -77,6 +77,6 @@ def _judged(posted: Posted) -> base.Sent:
     if 200 <= status < 300:  # noqa: PLR2004
         return base.Sent(outcome=base.SENT, text=text)
     if 300 <= status < 400:  # noqa: PLR2004
-        text = f"{text}: redirects are not followed, set url to where it is"
+        text = f"{text}: redirects are not followed; set url to the final address"
     outcome = base.REFUSED if status in _BAD_MESSAGE else base.UNSENT
     return base.Sent(outcome=outcome, text=text, retry_after_seconds=again)

@@ -214,7 +214,7 @@ def _sentence(item: Item) -> str:
     ended = ENDED.get(incident.resolution or "", "it ended")
     over_t = incident.ended_t or incident.resolved_t
     until = "" if over_t is None else f" until {clock(over_t)}"
-    late = " It could not be sent while it lasted." if item.late else ""
+    late = " This could not be sent earlier." if item.late else ""
     cost = f" Requests lost: {incident.requests_lost}." if incident.requests_lost else ""
     what = _story(incident).title_of(incident.cause)
     return f"{place}: {what}, from {clock(incident.began_t)}{until}. {_capital(ended)}.{cost}{late}"
@@ -252,7 +252,7 @@ def clock(t: float) -> str:
 
 
 def page(url: str, target: str) -> str:
-    """Return the URL of the target on the status page."""
+    """Return the target's page URL."""
     return f"{url.rstrip('/')}/#{quote(f'target-{target}', safe='')}"
 
 

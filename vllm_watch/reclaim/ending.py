@@ -56,10 +56,10 @@ class Pinned:
 
     def state(self, procfs: Path = Path("/proc")) -> str | None:
         facts = ProcReader(procfs).read(self.pid)
-        return facts.state if facts is not None and self._is_there() else None
+        return facts.state if facts is not None and self._is_unreaped() else None
 
-    def _is_there(self) -> bool:
-        """Return True until it is reaped; before that, no other process gets its PID."""
+    def _is_unreaped(self) -> bool:
+        """Return True until the process is reaped; until then, its PID is not reused."""
         try:
             return self.send(0)
         except PermissionError:
@@ -80,10 +80,10 @@ def pin(pid: int, create_time: float | None, procfs: Path = Path("/proc")) -> Pi
     except OSError as error:
         raise WatchError(
             f"process {pid} cannot be pinned: {error}",
-            "a Linux of 5.3 or later is needed, and a sandbox that lets pidfd_open pass; end it by hand",
+            "it needs Linux 5.3 or later, and a sandbox that allows pidfd_open; else end the process by hand",
         ) from error
     facts = ProcReader(procfs).read(pid)
-    # If it is alive after the read, the facts are its own.
+    # If the pinned process is alive after the read, the facts are its own.
     pinned = None if facts is None else Pinned(descriptor, facts)
     if pinned is None or not pinned.lives() or not _started(pinned.facts, create_time):
         os.close(descriptor)

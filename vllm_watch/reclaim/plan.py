@@ -132,7 +132,7 @@ def plan(pid: int, gpus: Sequence[GpuHolders], around: Surroundings) -> Plan | R
     if working and victim.holder.judged.reason in _IDLE:
         return Refusal(
             cause=f"process {pid} is idle, but process {working[0].pid}, which it started, works",
-            remedy="it would lose its parent: ask its user",
+            remedy="that one would lose its parent: ask its user",
         )
     ours = {victim.pid, *(each.pid for each in below)}
     others = [each for each in found.values() if each.pid not in ours]

@@ -88,7 +88,7 @@ class Reclaim:
         try:
             await self._note(OUTCOME, self.plan.victims[0], after=said(outcome))
         except JournalError as error:
-            self.tell(f"the outcome could not be written down: {error.cause}")
+            self.tell(f"the outcome could not be written to the journal: {error.cause}")
             return replace(outcome, journaled=False)
         return outcome
 

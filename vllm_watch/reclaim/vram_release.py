@@ -15,7 +15,7 @@ from vllm_watch.signals.holders.words import size
 from vllm_watch.sources import trace_gpus
 
 DEADLINE_SECONDS = 30.0
-"""A driver releases the largest GPU within seconds of the process's end."""
+"""A driver frees even the largest GPU's memory within seconds of the process's end."""
 
 INTERVAL_SECONDS = 0.5
 """A sample costs some milliseconds, and a person waits."""
@@ -161,7 +161,7 @@ def _of(gpu: GpuSample, pids: Collection[int]) -> tuple[ProcessSample, ...]:
 
 
 def _is_claimed(process: ProcessSample, claim: Claim) -> bool:
-    """Another process may have the same PID."""
+    """Return True if it is in the claim; another process may have the same PID."""
     if process.used_bytes == 0:
         return False  # listed without memory
     return any(each.pid == process.pid and track.is_same(each, process) for each in claim.held)

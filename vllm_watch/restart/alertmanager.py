@@ -1,4 +1,4 @@
-"""Turn alerts from Alertmanager's webhook (payload version 4) into restart requests, one per episode (fingerprint and startsAt)."""
+"""Turn alerts from Alertmanager's webhook (payload version 4) into restart requests, one per fingerprint and startsAt."""
 
 import math
 import time
@@ -39,7 +39,7 @@ class Alert:
 
     @property
     def began_t(self) -> float:
-        """Unix seconds; infinity if it cannot be parsed."""
+        """Unix seconds; infinity if `began` cannot be parsed."""
         try:
             return datetime.fromisoformat(self.began).timestamp()
         except (ValueError, OverflowError, OSError):
@@ -156,7 +156,7 @@ class AlertRequests:
         return "cancelled"
 
     async def _was_restarted(self, target: Target, alert: Alert) -> bool:
-        """Return True if any trigger restarted the target since the alert began, as it fires a while longer."""
+        """Return True if a restart has helped since the alert began, or this alert already requested one."""
         attempts = await self._journal.attempts(target.group, time.time() - HISTORY_SECONDS)
         return any(
             each.helped_since(target.name, alert.began_t)

@@ -28,7 +28,7 @@ RENEW_SHARE = 1 / 3
 """A lock is renewed after this share of its TTL, so two renewals may fail."""
 
 UNCERTAIN_SECONDS = 86400.0
-"""Each start of the watcher verifies an uncertain attempt again, up to this age."""
+"""At its start, the watcher verifies uncertain attempts again, up to this age."""
 
 AHEAD_SECONDS = 60.0
 """An attempt dated further in the future was written under a wrong clock."""
@@ -75,7 +75,7 @@ class Attempts:
     async def without_future(
         self, attempts: Iterable[Attempt], now_t: float
     ) -> tuple[Attempt, ...]:
-        """Set the times of attempts from the future to now: a clock a year ahead would block restarts for a year."""
+        """Replace future times of attempts with `now_t`: an attempt dated a year ahead would block restarts for a year."""
         known = []
         for attempt in attempts:
             ahead_s = attempt.acted_t - now_t
@@ -118,9 +118,9 @@ class Attempts:
         self, attempt: Attempt, calls: Sequence[tuple[HookCall, Hook]], settings: RestartSettings,
         lock: Lock | None, recheck: Recheck, changed: Changed = unchanged,
     ) -> None:  # fmt: skip
-        """Write the intent, then run the attempt in the background. The first call must be the target's own. Raises JournalError."""
+        """Write the intent, then run the attempt in the background. In `calls`, the target's own comes first. Raises JournalError."""
         if any(name in self._running for name in attempt.names):
-            raise RuntimeError(f"{attempt.target} has an attempt that is not over")
+            raise RuntimeError(f"{attempt.target} has an attempt that has not ended")
         restart = self._restart(attempt, settings)
         self._ours.add(attempt.id)
         self._set_last(attempt)
@@ -169,9 +169,7 @@ class Attempts:
             elif time.monotonic() - since_s < UNWATCHED_SECONDS:
                 self._unwatched.append((attempt, since_s))
             else:
-                self._count(
-                    await self._set_uncertain(attempt, "its target is not watched any more")
-                )
+                self._count(await self._set_uncertain(attempt, "its target is no longer watched"))
 
     async def _resume_one(self, attempt: Attempt, *, last: bool) -> None:
         if last:
@@ -257,7 +255,7 @@ class Attempts:
             self._ended(await work())
         except Exception as error:  # noqa: BLE001 - otherwise the attempt would stay open forever
             _log.exception("restart_broke", target=name, attempt=restart.attempt.id)
-            self._ended(await restart.give_up(f"vllm-watch itself broke: {type(error).__name__}"))
+            self._ended(await restart.give_up(f"vllm-watch itself failed: {type(error).__name__}"))
         finally:
             renewing.cancel()
             await asyncio.gather(renewing, return_exceptions=True)
@@ -266,7 +264,7 @@ class Attempts:
             for each in attempt.names:
                 self._running.pop(each, None)
                 self._targets.restarting(each, attempt)
-            # An attempt interrupted after the call keeps its lock, because the server may be loading. The next run resumes both.
+            # An attempt interrupted after the call keeps its lock, because the server may be loading. The next run resumes attempt and lock.
             if lock is not None and not (attempt.open and attempt.spent):
                 rest_seconds = settings.lock.release_delay_seconds
                 await lock.release(rest_seconds, used=attempt.spent, ended=attempt)

@@ -38,7 +38,7 @@ async def _query(settings: BlockersSettings, session: aiohttp.ClientSession, que
             raise TypeError("the result is not a list")
         labels = [json.dumps(each["metric"], sort_keys=True) for each in series]
     except _TROUBLE as error:
-        return _unasked(name, error)
+        return _no_answer(name, error)
     if not labels:
         return Answer(name=name, allows=True, text="returns nothing")
     return Answer(name=name, allows=False, text=f"returns {_some(labels)}")
@@ -57,7 +57,7 @@ async def _alerts(settings: BlockersSettings, session: aiohttp.ClientSession) ->
             }
         )
     except (*_TROUBLE, re.error) as error:
-        return _unasked(name, error)
+        return _no_answer(name, error)
     if not firing:
         return Answer(name=name, allows=True, text="none fires")
     return Answer(name=name, allows=False, text=f"{_some(firing)} fires")
@@ -101,7 +101,7 @@ _TROUBLE = (
 )
 
 
-def _unasked(name: str, error: Exception) -> Answer:
+def _no_answer(name: str, error: Exception) -> Answer:
     text = "timed out" if isinstance(error, TimeoutError) else f"{type(error).__name__}: {error}"
     return Answer(name=name, allows=None, text=f"gave no usable answer ({text[:200]})")
 

@@ -1,6 +1,6 @@
 """The guard's checks: each returns why a server must not be restarted now, or None. Pure.
 
-Sources: kured (windows, alerts that fail closed, lock), Home
+Sources: kured (windows, alerts, lock), Home
 Assistant's supervisor (budget), medik8s (minimum healthy), NVSentinel (dry run, breaker).
 """
 
@@ -18,14 +18,14 @@ from vllm_watch.state.attempt import Attempt
 HOUR_SECONDS, DAY_SECONDS = 3600.0, 86400.0
 
 NOT_RESTARTABLE = {
-    "starting": "it is still loading; a restart would begin that again",
+    "starting": "it is still loading; a restart would begin the load again",
     "sleeping": "it serves no requests on purpose, or until an operation in progress ends",
     "unknown": "its state is not known",
 }
 """States in which a restart does not help; a person may override only `unknown`."""
 
 WORKS = frozenset(("serving", "prefilling", "overloaded", "collapsed"))
-"""States in which an engine makes progress. `idle` is not one: an idle rank proves nothing about the ranks it steps with."""
+"""States in which an engine makes progress. `idle` is excluded: an idle rank proves nothing about the rest of its gang."""
 
 NOT_URGENT_KINDS = frozenset({"host_memory_growth"})
 """Kinds of incidents that do no harm for hours, so their restart waits for a window."""
@@ -63,7 +63,7 @@ def trigger(request: RestartRequest, settings: RestartSettings, facts: Facts) ->
         return None if facts.revoked is None else Refusal(facts.revoked)
     text = facts.stale
     if request.trigger not in settings.triggers:
-        text = f"a restart by {request.trigger} is switched off (restart.triggers)"
+        text = f"the trigger {request.trigger} is disabled (restart.triggers)"
     elif request.trigger == "incident":
         text = _incident_refusal(request, facts) or text
     else:
@@ -74,12 +74,12 @@ def trigger(request: RestartRequest, settings: RestartSettings, facts: Facts) ->
 def _incident_refusal(request: RestartRequest, facts: Facts) -> str | None:
     incident = facts.incident
     if incident is None:
-        return "the incident is not known any more"
+        return "the incident is no longer known"
     over = trouble_over(incident)
     if over is not None:
         return over
     if not incident.firing:
-        return "the last scrape did not find it"
+        return "the last scrape no longer shows the incident"
     if request.person is not None:
         return None
     if not incident.advises_restart_of(facts.asker or request.target):
@@ -96,7 +96,7 @@ def trouble_over(incident: Incident) -> str | None:
     if incident.phase == ACTIVE:
         return None
     since = "" if incident.ended_t is None else f" since {clock(incident.ended_t)}"
-    return f"the trouble is over{since}; the incident only recovers"
+    return f"the trouble is over{since}; the incident is recovering"
 
 
 def _what(request: RestartRequest) -> str:
@@ -166,7 +166,7 @@ def engine_state(
         and state in WORKS
     ):
         return Refusal(
-            f"it is {state}: the gang does not stand still, and a restart ends its requests"
+            f"it is {state}: the gang is not stuck, and a restart would abort its requests"
         )
     if state not in NOT_RESTARTABLE or (state == "unknown" and request.person is not None):
         return None
@@ -178,7 +178,7 @@ def journal(request: RestartRequest, settings: RestartSettings, facts: Facts) ->
     if facts.journal_refusal is not None:
         return Refusal(f"the journal cannot be written: {facts.journal_refusal}")
     if facts.attempts is None:
-        return Refusal("the journal of former attempts cannot be read")
+        return Refusal("the journal of earlier attempts cannot be read")
     return None
 
 
@@ -188,7 +188,9 @@ def under_way(request: RestartRequest, settings: RestartSettings, facts: Facts) 
         return Refusal(f"attempt {facts.busy} is not verified yet")
     for attempt in facts.attempts or ():
         if attempt.open and request.target in attempt.names:
-            return Refusal(f"attempt {attempt.id} is under way since {clock(attempt.began_t)}")
+            return Refusal(
+                f"attempt {attempt.id} has been under way since {clock(attempt.began_t)}"
+            )
     return None
 
 
@@ -201,7 +203,10 @@ def cooldown(request: RestartRequest, settings: RestartSettings, facts: Facts) -
     until_t = last_t + max(settings.cooldown_seconds, startups)
     if facts.t >= until_t:
         return None
-    return Refusal(f"last restarted {clock(last_t)}; the next may come {clock(until_t)}", until_t)
+    return Refusal(
+        f"last restarted {clock(last_t)}; the next restart is allowed from {clock(until_t)}",
+        until_t,
+    )
 
 
 def budget(request: RestartRequest, settings: RestartSettings, facts: Facts) -> Refusal | None:
@@ -220,7 +225,7 @@ def budget(request: RestartRequest, settings: RestartSettings, facts: Facts) -> 
 
 
 def breaker(request: RestartRequest, settings: RestartSettings, facts: Facts) -> Refusal | None:
-    """After a restart that did not help, or one for the same incident, only a person may retry."""
+    """After a restart that did not help, or was for the same incident, only a person may retry."""
     ended = [each for each in facts.attempts or () if each.spent and not each.open]
     if not ended or request.person is not None:
         return None
@@ -230,7 +235,7 @@ def breaker(request: RestartRequest, settings: RestartSettings, facts: Facts) ->
         return Refusal(f"the last restart ({clock(last.acted_t)}) {how}; a person must decide")
     served = [each for each in ended if _served(request, each)]
     if served and served[-1].acted_t > facts.breaker_reset_t:
-        text = f"this incident has already had a restart ({clock(served[-1].acted_t)}); a person must decide on another"
+        text = f"this incident has already had a restart ({clock(served[-1].acted_t)}); only a person may order another"
         return Refusal(text)
     return None
 
@@ -246,7 +251,7 @@ def start_failure(
     """The last start must not have failed for a lasting reason."""
     if facts.start_failure is None:
         return None
-    return Refusal(f"it cannot start as it is configured: {facts.start_failure}")
+    return Refusal(f"it cannot start with its configuration: {facts.start_failure}")
 
 
 def new_version(request: RestartRequest, settings: RestartSettings, facts: Facts) -> Refusal | None:
@@ -254,7 +259,7 @@ def new_version(request: RestartRequest, settings: RestartSettings, facts: Facts
     if request.person is not None or settings.mode != "auto":
         return None
     if facts.version_first_t is None:
-        return Refusal("it is not known since when this version runs")
+        return Refusal("the time of the first run of this version is unknown")
     until_t = facts.version_first_t + settings.new_version_seconds
     if facts.t >= until_t:
         return None
@@ -275,12 +280,14 @@ def peers(request: RestartRequest, settings: RestartSettings, facts: Facts) -> R
         return None
     seen = facts.peers
     if seen is None:
-        return Refusal("it is not known how its peers are")
+        return Refusal("the health of its peers is unknown")
     least = settings.peers_healthy_ratio_min
     if seen.total <= 1 or seen.healthy >= least * seen.total:
         return None
     unknown = f", {seen.unknown} unknown" if seen.unknown else ""
-    text = f"{seen.healthy} of {seen.total} in the group would be left healthy{unknown}; {least:.0%} must be"
+    text = (
+        f"{seen.healthy} of {seen.total} in the group would stay healthy{unknown}; {least:.0%} must"
+    )
     return Refusal(text)
 
 
@@ -301,7 +308,7 @@ def blockers(request: RestartRequest, settings: RestartSettings, facts: Facts) -
 
 
 def gang(request: RestartRequest, settings: RestartSettings, facts: Facts) -> Refusal | None:
-    """No member of the gang (ranks that step together) may be refused."""
+    """Every other member of the gang (ranks that step together) must pass, too."""
     for answer in facts.gang or ():
         if answer.allows is not True:
             return Refusal(f"{answer.name} of its gang: {answer.text}")
@@ -320,11 +327,11 @@ CHECKS: tuple[Check, ...] = (
     breaker, start_failure, new_version, protection, peers,
 )  # fmt: skip
 ASKED: tuple[Check, ...] = (hook, blockers, gang, lock)
-"""Checks that call other programs, after all others passed."""
+"""Checks that call other programs. They run after all others have passed."""
 
 
 def _counted(facts: Facts) -> list[Attempt]:
-    """Return attempts that called a hook, and open ones, so that two servers of a group cannot pass at once."""
+    """Return attempts that called a hook or are open. Open ones keep a second server of the group from passing."""
     return [attempt for attempt in facts.attempts or () if attempt.spent or attempt.open]
 
 

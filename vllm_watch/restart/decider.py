@@ -30,7 +30,7 @@ ASK_HOOK_SECONDS = 15.0
 """Timeout of a hook's check, which changes nothing."""
 
 AHEAD_MAX = 1000
-"""Remember this many attempts from clocks ahead of ours; one lock holds half as many."""
+"""Limit of remembered attempts from clocks ahead of ours; one lock holds 500."""
 
 
 class Decider:
@@ -51,13 +51,13 @@ class Decider:
         self, request: RestartRequest, managed: ManagedTarget, attempt_id: str, lock: Lock | None,
         asker: str | None = None,
     ) -> Decision:  # fmt: skip
-        """Decide on a request. `asker` is the gang member that holds the lock and restarts this one, too."""
+        """Decide on a request. `asker` is the gang member that holds the lock and restarts this target, too."""
         request = self.without_revoked(request)
         hook: Answer | None = None
         blockers: tuple[Answer, ...] | None = None
         alone = asker is not None or not self._targets.gang(request.target)
         gang: tuple[Answer, ...] | None = () if alone else None
-        held = None if asker is None else Held(held=True, text=f"it is that of {asker}")
+        held = None if asker is None else Held(held=True, text=f"{asker} holds it")
         befores: dict[str, Before] = {}
         while True:
             others = () if held is None else held.others
@@ -164,13 +164,13 @@ class Decider:
             return None
         schedule = next((s for s in settings.schedules if s.name == request.schedule), None)
         if schedule is None:
-            return "the schedule is not configured any more"
+            return "the schedule is no longer configured"
         return condition(schedule, self._targets.signals(request.target))
 
     async def _others(
         self, name: str, now_t: float, attempt_id: str, shared: tuple[Attempt, ...]
     ) -> tuple[Attempt, ...] | None:
-        """Return the target's attempts, with `shared` ones of other lock users; None if unreadable."""
+        """Return the target's attempts, including other lock users' (`shared`); None if unreadable."""
         since_t = self._targets.history_since_t(now_t)
         try:
             stored = await self._journal.attempts(None, since_t)
@@ -183,7 +183,7 @@ class Decider:
         return self._targets.history(name, (*ours, *self._dated(theirs, now_t)))
 
     def _dated(self, shared: list[Attempt], now_t: float) -> list[Attempt]:
-        """Date attempts from clocks ahead of ours when we first saw them."""
+        """Replace future times of attempts with the time at which we first saw them."""
         ahead = {each.id for each in shared if each.acted_t > now_t + AHEAD_SECONDS}
         for name in ahead:
             self._ahead_t.setdefault(name, now_t)
@@ -209,7 +209,7 @@ class Decider:
     async def _ask_hook(self, name: str, call: HookCall) -> Answer:
         hook = self._backends.hook(name)
         if hook is None:
-            return Answer(name=name, allows=False, text="it is not configured (any more)")
+            return Answer(name=name, allows=False, text="it is not configured")
         try:
             async with asyncio.timeout(ASK_HOOK_SECONDS):
                 refusal = await hook.refusal(call)
@@ -217,14 +217,14 @@ class Decider:
             return Answer(name=name, allows=None, text="its check timed out")
         except Exception as error:  # noqa: BLE001 - the hook is not called then
             _log.exception("hook_broke", target=call.target, hook=name)
-            return Answer(name=name, allows=None, text=f"it broke: {type(error).__name__}")
+            return Answer(name=name, allows=None, text=f"its check failed: {type(error).__name__}")
         return Answer(name=name, allows=refusal is None, text=printable(refusal or "it can"))
 
     async def _take(
         self, request: RestartRequest, managed: ManagedTarget, attempt_id: str, lock: Lock | None
     ) -> Held:
         if lock is None:
-            return Held(held=None, text="it could not be made")
+            return Held(held=None, text="it could not be created")
         hook, address = managed.settings.hook, managed.target.address
         begins = request.attempt(attempt_id, "intent", hook, time.time(), address)
         return await lock.acquire(self._backends.holder, attempt_id, begins)

@@ -140,7 +140,7 @@ class Dispatcher:
         managed = self._targets.managed.get(request.target)
         if managed is None:
             void = True
-            decision = Decision(guard.REFUSE, "trigger", "it is not watched any more")
+            decision = Decision(guard.REFUSE, "trigger", "it is no longer watched")
         elif request.expires_t is not None and time.time() >= request.expires_t:
             void = True
             decision = Decision(
@@ -174,7 +174,7 @@ class Dispatcher:
                         pending.request, managed, attempt_id, lock, decision.befores
                     )
                 elif lock is not None and lock.still_ours():
-                    # The guard refused because of attempts in the lock, so do not take it again soon.
+                    # The guard refused because of attempts recorded in the lock, so retry later.
                     pending.after_s = time.monotonic() + AGAIN_SECONDS
         except JournalError as error:
             _log.error("restart_not_possible", target=pending.request.target, cause=error.cause)
@@ -209,7 +209,7 @@ class Dispatcher:
 
         async def recheck() -> str | None:
             if lock is not None:
-                # Record the call for other users of the lock first. If it is not made, the release corrects the record.
+                # First record the call in the lock. If no hook is called, the release corrects the record.
                 held = await lock.renew(replace(attempt, state="calling", called_t=time.time()))
                 if held.held is not True or not lock.still_ours():
                     return f"the lock was lost: {held.text}"
@@ -224,10 +224,10 @@ class Dispatcher:
     def _changed(self, target: Target, hook: Hook) -> str | None:
         now = self._targets.managed.get(target.name)
         if now is None:
-            return f"{target.name} is not watched any more"
+            return f"{target.name} is no longer watched"
         if now.target != target:
             urls = f": {now.target.url}, not {target.url}" if now.target.url != target.url else ""
-            return f"{target.name} is a different target by now{urls}"
+            return f"{target.name} is now a different target{urls}"
         if self._backends.hook(now.settings.hook) is not hook:
             return f"the hook of {target.name} has changed"
         return None
@@ -243,7 +243,7 @@ class Dispatcher:
         return self._decider.hook_call(replace(request, target=name), managed, own_id, before), hook
 
     def _attempt_ended(self, attempt: Attempt) -> None:
-        """Queue the request of a cancelled attempt again. If it helped, drop all requests for its engine."""
+        """Queue the request again if the attempt was cancelled. If it helped, drop all requests for its engine."""
         if attempt.spent and attempt.incident_id is not None:
             self._controls.void_approvals(attempt.incident_id, attempt.target)
         served = {each for name in attempt.names for each in self._targets.same_engine(name)}

@@ -11,21 +11,21 @@ def progress(
 ) -> tuple[bool, str]:
     """Return whether the wait is over, and a status text."""
     if not settings.enabled:
-        return True, "requests in hand were not waited for (restart.drain.enabled)"
+        return True, "did not wait for requests in flight (restart.drain.enabled)"
     if signals is None or signals.state in STUCK:
-        return True, "requests in hand were not waited for: the engine makes no progress"
-    left = requests_in_hand(signals)
+        return True, "did not wait for requests in flight: the engine makes no progress"
+    left = requests_in_flight(signals)
     if left is None:
-        return True, "requests in hand were not waited for: their number is not known"
+        return True, "did not wait for requests in flight: their number is not known"
     if left == 0:
-        return True, f"no request was in hand after {waited_s:.0f} s"
+        return True, f"no request was in flight after {waited_s:.0f} s"
     if waited_s >= settings.deadline_seconds:
-        return True, f"{left:.0f} requests were still in hand after {waited_s:.0f} s"
+        return True, f"{left:.0f} requests were still in flight after {waited_s:.0f} s"
     more_s = settings.deadline_seconds - waited_s
-    return False, f"{left:.0f} requests in hand may finish, for {more_s:.0f} s more"
+    return False, f"waiting at most {more_s:.0f} s more for {left:.0f} requests in flight"
 
 
-def requests_in_hand(signals: TargetSignals) -> float | None:
+def requests_in_flight(signals: TargetSignals) -> float | None:
     """Return the number of running and waiting requests; None if unknown."""
     if not signals.up or not signals.engines:
         return None

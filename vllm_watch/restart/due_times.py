@@ -11,11 +11,11 @@ from vllm_watch.settings.restart_times import ScheduleSettings
 
 _ANCHOR_T = datetime(2026, 1, 5, tzinfo=UTC).timestamp()  # a Monday
 
-_CHANGE = timedelta(hours=3)
+_CLOCK_CHANGE_MAX = timedelta(hours=3)
 """Largest clock change in one night: the search starts this far back."""
 
-_SEARCHED = timedelta(days=366 * 45)
-"""Search this far ahead: within 40 years, 29 February falls on every weekday, so a later due time never comes."""
+_SEARCH_SPAN = timedelta(days=366 * 45)
+"""Search this far ahead: within 40 years, 29 February falls on every weekday, so no first due time lies further ahead."""
 
 
 def next_due(schedule: ScheduleSettings, zone: str, after_t: float) -> float | None:
@@ -26,9 +26,9 @@ def next_due(schedule: ScheduleSettings, zone: str, after_t: float) -> float | N
     from apscheduler.triggers.cron import CronTrigger  # noqa: PLC0415 - takes memory
 
     trigger = CronTrigger.from_crontab(schedule.cron, timezone=UTC)
-    trigger.end_date = datetime.fromtimestamp(after_t, UTC) + _SEARCHED
+    trigger.end_date = datetime.fromtimestamp(after_t, UTC) + _SEARCH_SPAN
     local = ZoneInfo(zone)
-    wall = datetime.fromtimestamp(after_t, local).replace(tzinfo=UTC) - _CHANGE
+    wall = datetime.fromtimestamp(after_t, local).replace(tzinfo=UTC) - _CLOCK_CHANGE_MAX
     while True:
         found: datetime | None = trigger.get_next_fire_time(None, wall)
         if found is None:

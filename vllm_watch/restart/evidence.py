@@ -18,10 +18,10 @@ BYTES_MAX = 64 << 20
 """A recording of ten minutes takes a few megabytes."""
 
 PART_SECONDS = 10.0
-"""Longest wait for one part, so that the others follow if it hangs."""
+"""Timeout of one part, so that a hanging one does not block the others."""
 
 ALL_SECONDS = 20.0
-"""Below a restart's EVIDENCE_SECONDS, so that the archive can still be written."""
+"""Timeout of all parts: below EVIDENCE_SECONDS, to leave time for the write."""
 
 _WHY_CHARACTERS_MAX = 300
 

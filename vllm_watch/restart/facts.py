@@ -58,4 +58,4 @@ class Facts:
     blockers: tuple[Answer, ...] | None = None
     gang: tuple[Answer, ...] | None = ()  # of other members
     lock: Answer | None = None
-    asker: str | None = None  # gang member that restarts this one, too
+    asker: str | None = None  # gang member that restarts this target, too

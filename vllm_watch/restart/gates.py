@@ -1,8 +1,8 @@
-"""Answer the exec probes in the engines' containers: "ok", "kill" (liveness) or "no" (readiness). Anything unknown
-is "ok".
+"""Answer the exec probes in the engines' containers: "ok", "kill" (liveness) or "no" (readiness). If anything is
+unknown, the answer is "ok".
 
-"kill" and "no" carry the start time of the server that must fail, which the probe compares, so a late or repeated
-answer is harmless.
+"kill" and "no" carry the start time of the server that must fail. The probe compares it with its own server's, so a late
+or repeated answer is harmless.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ OK = "ok"
 WORDS = {LIVENESS: "kill", READINESS: "no"}
 
 ASKED_SECONDS = 60.0
-"""A probe that has not asked for this long is gone. Kubernetes probes every 10 s by default."""
+"""A probe counts as gone after this time without a request. Kubernetes probes every 10 s by default."""
 
 SAME_START_SECONDS = 2.0
 """Start times that differ by less are the same: each may be off by a second."""

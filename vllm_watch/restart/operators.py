@@ -72,7 +72,7 @@ class Operators:
         if pending is None:
             return self._nothing_to_approve(incident_id)
         approved = replace(pending.request, approved_by=caller.actor)
-        # Write the approval first: the hook's call removes it, and a confirmed one must survive this process.
+        # Write the approval first, so that it survives this process once confirmed. The hook's call removes it.
         await self._controls.approve(incident_id, approved.target, caller.actor, time.time())
         status, reply = await self._decide_now(caller, "approve", approved, approved.reason)
         waits = reply.get("verdict") == guard.WAIT

@@ -27,7 +27,7 @@ class RestartRequest:
     approved_by: str | None = None
     expires_t: float | None = None  # Unix seconds
     schedule: str | None = None
-    process: Process | None = None  # to be restarted; None: not compared
+    process: Process | None = None  # to be restarted; None: any
     override_reason: str | None = None  # overrides freezes and windows
 
     @property

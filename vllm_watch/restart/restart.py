@@ -130,16 +130,14 @@ class Restart:
                 return await self._end("cancelled", against)
             results = await self._call_hooks(calls, lock, recheck_all)
         finally:
-            # Verification needs requests: an idle new process cannot show progress.
+            # Admit requests again: verification needs them to measure the new process.
             for name in self._names:
                 self._targets.draining(name, on=False)
         idle = {name: each.text for name, each in results.items() if each.outcome in _DID_NOTHING}
         if len(idle) == len(results):
             return await self._end("failed", self._joined(idle))
         if idle:
-            self._not_restarted = (
-                f"of its gang {', '.join(idle)} was not restarted: {self._joined(idle)}; "
-            )
+            self._not_restarted = f"not restarted: {self._joined(idle)}; "
         await self._move_if_possible("verifying", self._joined(
             {name: _result_text(each) for name, each in results.items()}
         ))  # fmt: skip
@@ -167,7 +165,7 @@ class Restart:
     async def _prepare(
         self, calls: Sequence[tuple[HookCall, Hook]], changed: Changed
     ) -> Sequence[tuple[HookCall, Hook]]:
-        self._show("evidence is gathered")
+        self._show("collecting evidence")
         paths = await asyncio.gather(*map(self._keep_evidence, self._names))
         await self._drain(changed)
         return [
@@ -201,7 +199,7 @@ class Restart:
     async def _recheck(
         self, befores: Mapping[str, verify.Before], recheck: Recheck, changed: Changed
     ) -> str | None:
-        """A missing scrape is a refusal."""
+        """Check again after a new scrape; refuse without one."""
         began_s = time.monotonic()
         waits = (self._targets.scraped_since(name, began_s) for name in self._names)
         seen = dict(zip(self._names, await asyncio.gather(*waits), strict=True))
@@ -215,7 +213,7 @@ class Restart:
             return await recheck()
         except Exception as error:  # noqa: BLE001 - any error is a refusal
             _log.exception("objection_broke", attempt=self.attempt.id)
-            return f"the last check broke: {type(error).__name__}"
+            return f"the last check failed: {type(error).__name__}"
 
     def _changed_since(self, befores: Mapping[str, verify.Before], changed: Changed) -> str | None:
         against = changed()
@@ -237,9 +235,9 @@ class Restart:
         try:
             await self._move(called, "calling", "the hook is called")
         except JournalError as error:
-            return f"not written down: {error.cause}"
+            return f"not written to the journal: {error.cause}"
         if lock is not None and not lock.still_ours():
-            return "the lock was lost while the call was written down"
+            return "the lock was lost while the call was being written"
         return None
 
     async def _call_hooks(
@@ -284,11 +282,11 @@ class Restart:
             async with asyncio.timeout(limit):
                 result = await hook.restart(call)
         except TimeoutError:
-            text = f"the hook was cut off after {limit:g} s"
+            text = f"the hook was cancelled after {limit:g} s"
             result = HookResult(outcome=UNCERTAIN, text=text)
         except Exception as error:  # noqa: BLE001 - it may have acted
             _log.exception("hook_broke", attempt=call.attempt_id, target=call.target)
-            text = f"the hook broke: {type(error).__name__}"
+            text = f"the hook failed: {type(error).__name__}"
             result = HookResult(outcome=UNCERTAIN, text=text)
         result = replace(result, text=printable(result.text))
         self._show(self._joined({call.target: result.text}))
@@ -336,7 +334,7 @@ class Restart:
         self._show(text)
 
     async def _move_if_possible(self, state: str, text: str) -> None:
-        """Change the state, in memory if the disk fails, which is only logged."""
+        """Change the state. If the write fails, log it and change memory only."""
         try:
             await self._move(self.attempt, state, text)
         except JournalError as error:

@@ -82,7 +82,7 @@ class Restarts:
         """Resume attempts and start the loops, once, when targets are known."""
         if self._started:
             return
-        self._started = True  # set now: a reload may call this during the reads
+        self._started = True  # first, because a reload may call this during the reads
         await self.open()
         await self.dispatcher.resume()
         self._schedule.start()
@@ -146,7 +146,7 @@ class Restarts:
         for name in incident.restart_targets or (incident.target,):
             managed = self.targets.managed.get(name)
             if name in self.targets.gang(incident.target):
-                continue  # the incident's own target requests it for all members
+                continue  # the incident's own target requests the restart for all members
             if managed is None or managed.restarting or not incident.advises_restart_of(name):
                 continue
             mode = managed.settings.mode

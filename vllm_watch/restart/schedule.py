@@ -93,14 +93,14 @@ class Schedule:
 
 
 def condition(schedule: ScheduleSettings, signals: TargetSignals | None) -> str | None:
-    """Return why the schedule's conditions do not hold, or None. Unknown values fail them."""
+    """Return why a condition of the schedule does not hold, or None. Unknown values fail it."""
     if schedule.uptime_seconds_min:
         # While nothing answers, process_start_time may be that of a dead process.
         if signals is None or not signals.up or signals.process_start_time is None:
             return "the server's uptime is unknown"
         uptime_s = signals.t - signals.process_start_time
         if uptime_s < schedule.uptime_seconds_min:
-            return f"it runs for {uptime_s:.0f} s, less than {schedule.uptime_seconds_min:.0f}"
+            return f"it has run for {uptime_s:.0f} s, less than {schedule.uptime_seconds_min:.0f}"
     limit = schedule.throughput_ratio_max
     if limit is not None:
         engines = signals.engines.values() if signals is not None else ()
@@ -108,5 +108,5 @@ def condition(schedule: ScheduleSettings, signals: TargetSignals | None) -> str 
         if not ratios:
             return "its throughput relative to a fresh engine is unknown"
         if min(ratios) > limit:
-            return f"it reaches {min(ratios):.0%} of a fresh engine's throughput, more than {limit:.0%}"
+            return f"its throughput is {min(ratios):.0%} of a fresh engine's, more than {limit:.0%}"
     return None

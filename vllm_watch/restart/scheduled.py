@@ -1,4 +1,4 @@
-"""Remember due times across restarts of the watcher. A missed one is reported, and made up for or skipped."""
+"""Remember due times across restarts of the watcher. A missed one is logged, and requested late or skipped."""
 
 import contextlib
 from collections.abc import Iterable
@@ -19,7 +19,7 @@ LATE_SECONDS = 60.0
 
 
 def reason(schedule: ScheduleSettings) -> str:
-    """Return the reason of a schedule's requests, the same each time."""
+    """Return the constant reason of a schedule's requests."""
     return f"the schedule {schedule.name} is due"
 
 
@@ -52,7 +52,7 @@ class Scheduled:
     async def note(
         self, target: str, schedule: ScheduleSettings, due_t: float, now_t: float
     ) -> None:
-        """Record a due time. If it was missed, report whether it is made up for."""
+        """Record a due time. If it was missed, log whether it is requested late."""
         late_s = now_t - due_t
         with contextlib.suppress(JournalError):
             await self._controls.set_scheduled(target, schedule.name, due_t)
@@ -60,7 +60,7 @@ class Scheduled:
                 return
             kept = late_s <= schedule.misfire_seconds
             after = (
-                "asked for now" if kept else f"left out: later than {schedule.misfire_seconds:g} s"
+                "requested now" if kept else f"skipped: later than {schedule.misfire_seconds:g} s"
             )
             missed = f"{reason(schedule)} since {clock(due_t)}, {late_s / 60:.0f} min late"
             _log.warning("schedule_missed", target=target, because=missed, after=after)

@@ -26,7 +26,7 @@ FRESH_SCRAPES, FRESH_SECONDS_MIN = 3.0, 30.0
 
 
 HISTORY_SECONDS = 7 * 86400.0
-"""How far attempts are read before the oldest open incident: budgets need a day, breakers the last attempt."""
+"""Read attempts from this long before the oldest open incident: budgets need a day, breakers the last attempt."""
 
 SCRAPE_SECONDS = 60.0
 """Longest wait for a scrape beyond two intervals: a hanging server takes up to 30 s, and the scrape in progress may have begun too early."""
@@ -124,11 +124,11 @@ class Targets:
         now = self.process(name)
         same = decided.is_same(now)
         if same is None:
-            return "it is unknown whether the answering process is the one decided on"
+            return "it is unknown whether the same process still serves"
         if not same:
             return another(now)
         if silence_counts and decided.up and not now.up:
-            return "the process decided on does not answer any more"
+            return "the process to be restarted no longer answers"
         return None
 
     async def tick(self) -> None:
@@ -151,9 +151,9 @@ class Targets:
         for entry in entries:
             looked = None if entry is None else entry.looked
             if looked is None:
-                return "there was no scrape since vllm-watch started"
+                return "there has been no scrape since vllm-watch started"
             if looked.monotonic_s < self._resumed_s:
-                return "there was no scrape since vllm-watch was suspended"
+                return "there has been no scrape since vllm-watch was suspended"
             against = looked.stale()
             if against is not None:
                 return against
@@ -265,7 +265,7 @@ class Targets:
         return min((now_t, *opened)) - HISTORY_SECONDS
 
     def history(self, name: str, attempts: Iterable[Attempt]) -> tuple[Attempt, ...]:
-        """Return attempts of the target's group and engine. Attempts on its engine under another name get this name."""
+        """Return attempts of the target's group and engine. Attempts on its engine under other names get this name."""
         own, engine = self.managed.get(name), self.same_engine(name)
         if own is None:
             return ()
@@ -291,13 +291,13 @@ class Targets:
         if managed is not None:
             managed.restarting = attempt is None
         if attempt is not None:
-            self._tell_judgement(name, RestartNews(missing=_missing(attempt)))
+            self._set_restart_news(name, RestartNews(missing=_missing(attempt)))
 
     def acting(self, name: str, *, on: bool) -> None:
         """While `on`, the detectors expect the server's silence."""
-        self._tell_judgement(name, RestartNews(under_way=on))
+        self._set_restart_news(name, RestartNews(under_way=on))
 
-    def _tell_judgement(self, name: str, news: RestartNews) -> None:
+    def _set_restart_news(self, name: str, news: RestartNews) -> None:
         entry = self._board.targets.get(name)
         if name in self.managed and entry is not None:
             entry.restart_news = news

@@ -154,7 +154,7 @@ class Verification:
                 return self._ended(HELPED, text, ratio)
             return Progress(f"a new process has served for {served_s:.0f} s")
         if ill:
-            text = f"the new process has it again: {', '.join(again) or signals.state_text}"
+            text = f"the new process has the fault again: {', '.join(again) or signals.state_text}"
             return self._ended(DID_NOT_HELP, text, ratio)
         if ratio is not None and not fresh:
             text = f"the new process reaches only {ratio:.0%} of a fresh engine's throughput"

@@ -24,7 +24,7 @@ ROWS_MAX = 2000
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One engine's chart buffers, or one target's day, in format `form`."""
+    """One engine's chart buffers, or one target's last day, in format `form`."""
 
     target: str
     name: str

@@ -69,9 +69,8 @@ class IncidentTable:
         return found
 
     def put(self, events: Sequence[IncidentEvent] = (), learnt: Learnt | None = None) -> None:
-        """Queue events and learnt state."""
         if learnt is not None:
-            # A restarted watcher ends an incident without the state that explains it.
+            # An incident without its state is ended at the next start, so write incident and state together.
             can_wait = learnt.target != WATCHER and not events
             self._worker.put(
                 ("learnt", learnt.target), partial(_write_learnt, learnt), learnt=can_wait

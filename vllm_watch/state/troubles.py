@@ -30,7 +30,7 @@ _DENIED_BY_SQLITE = frozenset(
 
 
 def of(error: BaseException, folder: Path) -> Trouble:
-    """Return the trouble that an error shows."""
+    """Return the trouble behind an error."""
     if isinstance(error, StateError):
         return Trouble("refused", error.cause, error.remedy)
     if file.is_damage(error):

@@ -1,6 +1,6 @@
 """Make glibc return large freed blocks to the system.
 
-glibc returns only freed blocks above a threshold, and each of them raises the threshold, up to 32 MB. After the first body of 4 MB, bodies share the heap with small objects, and the memory between them stays with the process. With another C library, nothing is done.
+glibc returns only freed blocks above a threshold, and each of them raises the threshold, up to 32 MB. After the first response of 4 MB, responses share the heap with small objects, and freed memory between those is kept. With another C library, nothing is done.
 """
 
 import ctypes

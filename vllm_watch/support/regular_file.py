@@ -1,6 +1,6 @@
-"""The only way to read a file that a user names: regular and up to a limit, because a pipe or an endless device blocks forever.
+"""Read a file that a user names: only a regular one up to a limit, because a pipe or an endless device blocks forever.
 
-`tests/test_one_way_to_read.py` finds code that reads files otherwise.
+`tests/test_one_way_to_read.py` finds code that reads files another way.
 """
 
 import errno

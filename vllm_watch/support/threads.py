@@ -25,7 +25,7 @@ def begin(work: Callable[[], None]) -> bool:
 
 
 async def compute(work: Callable[[], T]) -> T:
-    """Return the result of `work` in a thread, one at a time so that the event loop keeps its CPU. Raises MemoryError without a result in time."""
+    """Return the result of `work` in a thread, one at a time so that the event loop keeps its CPU. Raises MemoryError after a timeout."""
 
     def alone() -> T:
         with _one_computes:

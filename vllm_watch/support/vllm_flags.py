@@ -10,7 +10,7 @@ from importlib.resources import files
 
 _Version = tuple[int, ...]
 SWITCH, SEVERAL = "switch", "several"
-_ALIKE = 0.8  # minimum ratio of difflib: allows one wrong letter, or a moved word
+_SIMILARITY_MIN = 0.8  # minimum ratio of difflib: allows one wrong letter, or a moved word
 
 INSTEAD = {
     "device": "vLLM finds the device itself",
@@ -117,7 +117,7 @@ def look_up(name: str, version: str | None) -> Answer:
         return Answer(Standing.KNOWN)
     if not mine:
         names = {each.name for each in flags.values() if not near or any(map(each.within, near))}
-        close = get_close_matches(name, sorted(names), n=1, cutoff=_ALIKE)
+        close = get_close_matches(name, sorted(names), n=1, cutoff=_SIMILARITY_MIN)
         return Answer(Standing.NEVER, nearest=close[0] if close else None, exact=exact)
     flag = mine[0]
     first, last = flag.spans[0][0], flag.spans[-1][1]
@@ -142,7 +142,7 @@ def _stretches(flag: Flag, newest: _Version) -> str:
 
 
 def _neighbours(version: str | None) -> tuple[tuple[_Version, ...], bool]:
-    """Return this release or its neighbours in the table, and False if it is not between two of them."""
+    """Return this release if the table has it, else its neighbours, and True if the release lies within the table."""
     releases = table()[1]
     found = re.match(r"v?(\d{1,4}(?:\.\d{1,4}){1,3})(.*)", version or "")
     if found is None:
@@ -153,7 +153,7 @@ def _neighbours(version: str | None) -> tuple[tuple[_Version, ...], bool]:
         return (asked,), True
     before = [each for each in releases if each < asked][-1:]
     after = [each for each in releases if each >= asked][:1]
-    # A build between two releases has only flags that one of them has.
+    # Every flag of a build between two releases is in one of them.
     return (*before, *after), bool(before and after)
 
 

@@ -49,7 +49,7 @@ class CanaryRounds:
     def send(
         self, wanted: Mapping[str, bool], model: str | None, engines: int, now_s: float
     ) -> None:
-        least = 0.0 if self._enabled else 0.5  # canaries that are on by default begin later
+        least = 0.0 if self._enabled else 0.5  # unless enabled explicitly, wait half an interval
         first_s = now_s + random.uniform(least, 1.0) * self._interval_seconds  # noqa: S311
         # An engine that was busy for less than an interval keeps its due time.
         oldest_s = now_s - self._interval_seconds
@@ -92,7 +92,7 @@ class CanaryRounds:
             self._task = None
 
     def _trust(self, asked: Asked | None) -> bool:
-        if asked is None:  # it sleeps
+        if asked is None:  # the engine sleeps
             return True
         canary = asked.canary
         if not self._trusted:

@@ -19,7 +19,7 @@ _DAY, _ENGINE = "day", "engine "
 
 
 def _is_ours(part: Part) -> bool:
-    """Return True if this version can read it. A day has no points, so only its tag and byte order matter."""
+    """Return True if this version can read the part. A day's format has no chart points, so only tag and byte order matter."""
     if part.name == _DAY:
         return part.form.split()[:2] == FORM.split()[:2]
     return part.form == (uptime.FORM if part.name == UPTIME else FORM)

@@ -72,7 +72,7 @@ class HostLoop:
             return
         await self._source.close()
         self._source = self._make_source(config.gpu, config)
-        # A disabled source would be shown as stale.
+        # Remove it, because a disabled source would be shown as stale.
         self._board.host_sources.pop("nvml", None)
         self.gpus = None
         if config.gpu.enabled == "off":

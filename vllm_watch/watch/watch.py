@@ -67,7 +67,7 @@ class Watch:
         self._detectors = dict(
             all_detectors(thresholds or DetectorsSettings()) if detectors is None else detectors
         )
-        # None: host detectors too, as a target's page lists all
+        # None: host detectors too, because a target's page lists all detectors
         self._sights = Sights(None if detectors is None else self._detectors)
         self._lifecycle = Lifecycle(target)
         self._own_restart = OwnRestart()

@@ -199,7 +199,7 @@ async def test_refuses_what_cannot_be_run_and_what_nothing_would_start_again():
     assert await missing.refusal(CALL) == "/no/such is not there"
     ends_only = hook("", relaunches=False)
     nobody = call(url="http://127.0.0.1:1", process_start_time=1.0)
-    assert "no vLLM server is found by port 1" in await ends_only.refusal(nobody)
+    assert "no vLLM server was found on port 1" in await ends_only.refusal(nobody)
 
 
 async def test_rehearsal_runs_nothing(tmp_path):

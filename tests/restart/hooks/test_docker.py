@@ -178,7 +178,7 @@ async def test_rehearsal_says_what_is_wrong(daemon, tmp_path):
         False,
         "container vllm does not run: it is exited",
     )
-    assert container.remedy == "name the container that runs this server, and see that it runs"
+    assert container.remedy == "name the container of this server, and check that it is running"
     [unreachable] = await hook(tmp_path / "none.sock").rehearse(CALL)
     assert not unreachable.ok
     assert "docs/hooks/docker.md" in unreachable.remedy

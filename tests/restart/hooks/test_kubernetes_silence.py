@@ -238,7 +238,7 @@ async def test_rollout_that_meets_newer_versions_ends_after_four_tries(cluster):
 
 
 @pytest.mark.parametrize(("answer", "words"), [
-    (status(500, "InternalError", "oh"), "whether we may get pods in default is not stated: HTTP 500 oh"),
+    (status(500, "InternalError", "oh"), "it is unknown whether we may get pods in default: HTTP 500 oh"),
     (answered("{}"), "we may not get pods in default"),
     (answered('{"status": {"allowed": "yes"}}'), "we may not get pods in default"),
 ])  # fmt: skip

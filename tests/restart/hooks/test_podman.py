@@ -177,5 +177,5 @@ async def test_server_in_a_container_is_found_and_its_supervisor_seen(container)
 async def test_server_in_a_container_of_unknown_start_is_not_taken(container):
     """The port of our own network is another one's: without the start nothing shows that it is this server."""
     told = call(url=f"http://127.0.0.1:{PORT}", process_start_time=None)
-    with pytest.raises(HookError, match="no vLLM server is found"):
+    with pytest.raises(HookError, match="no vLLM server was found"):
         await server_process.find(base.Tools(), told)

@@ -179,7 +179,7 @@ async def test_rehearsal_says_what_to_do_about_another_unit(machine):
     (found, *_) = await hook(machine({"LoadState": "masked"})).rehearse(CALL)
     assert not found.ok
     assert "masked" in found.text
-    assert found.remedy == "name the unit that runs this server, and see that it runs"
+    assert found.remedy == "name the unit of this server, and check that it is active"
 
 
 def test_it_takes_as_long_as_systemd_and_the_unit():
@@ -286,7 +286,7 @@ async def test_unit_of_another_server_is_neither_restarted_nor_found_fit(
         replace(UNIT, invocation="b"),
     )
     told = call(process_start_time=observed)
-    words = "no process of vllm.service started when the observed server did: it is a different one"
+    words = "no process of vllm.service has the start time of the observed server: it is a different one"
     asking = hook(base.Tools())
     assert await asking.refusal(told) == (words if another else None)
     [found, *_] = await asking.rehearse(told)

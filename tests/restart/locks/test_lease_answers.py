@@ -100,7 +100,10 @@ async def test_it_is_asked_again_where_that_may_help(
         assert tries.waited.seconds == pytest.approx(waited)
         assert all(least == 0 for least, _ in tries.bounds)
         if case == "others are faster each time":
-            assert answer.text == "Lease default/gpu: others changed it 6 times; it is asked again"
+            assert (
+                answer.text
+                == "Lease default/gpu: others changed it 6 times; vllm-watch will try again"
+            )
         if "forbidden" in case:
             assert "docs/locks.md" in answer.text
 
@@ -177,7 +180,9 @@ async def test_namespace(
         (here.folder / "namespace").write_text(account)
         settings = LockSettings(kind="lease", name="gpu", namespace=set_)
         if where is None:
-            with pytest.raises(KubernetesError, match="not known in which namespace") as raised:
+            with pytest.raises(
+                KubernetesError, match="the namespace of the Lease is unknown"
+            ) as raised:
                 lease.make(settings, tools)
             assert not raised.value.sent
         else:

@@ -75,7 +75,7 @@ def test_silence_is_told() -> None:
     early, ghost = Watcher("w2"), one_held()
     early.see(ghost, 0)
     text = early.take(ghost, 90, "a2", Limits(slots=1)).text
-    assert text == "held by w1 (a1), without a sign for 90 s; free in 90 s without one"
+    assert text == "held by w1 (a1), not renewed for 90 s; free in 90 s unless renewed"
 
 
 def test_renewing_begins_the_three_ttls_anew() -> None:

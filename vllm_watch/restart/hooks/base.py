@@ -14,7 +14,7 @@ from vllm_watch.clients.signed_post import new_session
 from vllm_watch.restart.gates import Gates
 
 DONE, REFUSED, FAILED, UNCERTAIN = "done", "refused", "failed", "uncertain"
-"""`refused` and `failed` certainly had no effect; only `failed` is retried. `uncertain` may have acted."""
+"""REFUSED, FAILED: certainly no effect; only FAILED is retried. UNCERTAIN: perhaps restarted."""
 
 ENVIRONMENT_PREFIX = "VLLM_WATCH_"
 
@@ -60,7 +60,7 @@ class HookCall:
         return {**told, "target_url": self.url}
 
     def environment(self) -> dict[str, str]:
-        """Return variables, without VLLM_WATCH_URL, which a vllm-watch in the command would take as the daemon's URL."""
+        """Return environment variables. VLLM_WATCH_URL is omitted: to a vllm-watch command it means the daemon's URL."""
         return {
             ENVIRONMENT_PREFIX + name.upper(): "" if value is None else str(value)
             for name, value in self.payload().items()

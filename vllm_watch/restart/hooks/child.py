@@ -1,7 +1,7 @@
 """Run a hook's command without a shell, with limited time and output, and end all its children (reaper.py).
 
-The output goes to a memory file of fixed size that is rewound in time, as closing a pipe would kill processes left
-running on purpose.
+The output goes to a memory file of fixed size, rewound before it is full. Closing a pipe would kill processes that
+the command leaves running.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ from vllm_watch.support.printable import printable
 from vllm_watch.support.redaction import redacted
 
 OUTPUT_BYTES_MAX = 16 << 20
-"""More output within one poll makes a write fail; no command that restarts a server writes this much."""
+"""If the command writes more than this between two polls, the write fails; no restart command writes this much."""
 TAIL_BYTES = 2000
 _REWIND_BYTES = 1 << 20
 _POLL_SECONDS = 0.05
@@ -101,7 +101,7 @@ async def _end(process: asyncio.subprocess.Process) -> None:
 
 
 def _spec(argv: Sequence[str], environment: Mapping[str, str]) -> int:
-    # A memory file, because other users can read arguments, and Python adds variables to its environment.
+    # A memory file: other users can read arguments, and Python adds variables to the environment.
     descriptor = os.memfd_create("vllm-watch-spec")
     spec = {"argv": list(argv), "environment": dict(environment), "parent": os.getpid()}
     with os.fdopen(os.dup(descriptor), "w") as file:

@@ -8,7 +8,7 @@ from vllm_watch.restart.hooks import base, child, supervisor
 from vllm_watch.settings.hooks import CommandHook
 
 TRY_AGAIN_STATUS = 75  # EX_TEMPFAIL of sysexits.h
-ENDING_SECONDS = 8.0  # after the timeout
+ENDING_SECONDS = 8.0  # to end all children after the timeout
 
 
 class Hook:

@@ -7,7 +7,7 @@ from vllm_watch.restart.hooks import base, engine_api
 from vllm_watch.settings.hooks import DockerHook
 
 START_TOLERANCE_SECONDS = 2.0
-"""A server may seem to start this much before its container: the two clocks are read at different moments."""
+"""A server's start time may be this much earlier than its container's: the two clocks are read at different moments."""
 _DONE = 204
 
 
@@ -54,7 +54,7 @@ class Hook:
             return [base.Finding(ok=False, text=error.cause, remedy=error.remedy)]
         wrong = _unfit(container, call)
         text = f"container {container.name} ({container.id[:12]}) is {container.status}"
-        remedy = "name the container that runs this server, and see that it runs"
+        remedy = "name the container of this server, and check that it is running"
         return [
             base.Finding(ok=wrong is None, text=wrong or text, remedy=wrong and remedy),
             _relaunch(container),
@@ -84,9 +84,8 @@ def _relaunch(container: engine_api.Container) -> base.Finding:
         return base.Finding(ok=True, text=text)
     return base.Finding(
         ok=False,
-        text="this hook restarts the container, but with restart policy "
-        f"{container.restart_policy} nothing does when the server exits by itself: vLLM exits with "
-        "status 0 after its engine died",
+        text=f"with restart policy {container.restart_policy}, nothing restarts the container if the "
+        "server exits by itself: vLLM exits with status 0 when its engine dies",
         remedy=f"docker update --restart unless-stopped {container.name}",
     )
 

@@ -66,7 +66,9 @@ class Hook:
 
     def _gates(self) -> Gates:
         if self._tools.gates is None:
-            raise HookError("only the running daemon can do this", "see that vllm-watch run runs")
+            raise HookError(
+                "only the running daemon can do this", "start the daemon: vllm-watch run"
+            )
         return self._tools.gates
 
     async def _kill(self, gates: Gates, target: str, started_t: float) -> base.HookResult:
@@ -127,7 +129,7 @@ class Hook:
 
 
 def _identity(call: base.HookCall, probe: _Probe) -> float:
-    """Return the start time that the probe will compare. Raises HookError if no probe, or the wrong one, would match."""
+    """Return the start time that the probe will compare. Raises HookError if no probe, or a wrong one, is asking."""
     if probe.asked_seconds is None:
         raise HookError(f"no liveness probe of {call.target} has ever asked", _READ_PAGE)
     if not -SAME_START_SECONDS <= probe.asked_seconds <= ASKED_SECONDS:

@@ -102,7 +102,7 @@ class Hook:
                 },
             )  # fmt: skip
             if not answer.ok:
-                raise HookError(f"whether we may {what} is not stated: {answer.said()}", REMEDY)
+                raise HookError(f"it is unknown whether we may {what}: {answer.said()}", REMEDY)
             allowed = part(answer.document, "status").get("allowed") is True
             remedy = "give the service account the Role of docs/hooks/kubernetes.md"
             text = f"we may {'' if allowed else 'not '}{what}"

@@ -16,7 +16,7 @@ CONTROLLERS = frozenset((
 """Owners that replace a pod however it ended. A failed Job does not."""
 
 START_TOLERANCE_SECONDS = 2.0
-"""A server may seem to start this much before its container, as the kubelet's times are whole seconds."""
+"""A server's start time may be this much earlier than its container's, as the kubelet's times are whole seconds."""
 
 ATTEMPT = "vllm-watch/restart-attempt"
 """Pod template annotation with the attempt's id, so that the same patch sent twice changes nothing."""
@@ -130,7 +130,7 @@ def not_started_again(pod: Mapping[str, Any]) -> str | None:
         return f"nothing replaces {name}: it has no controller"
     kind = str(owners[0].get("kind"))
     if kind not in CONTROLLERS:
-        return f"nothing is known to replace {name}: its controller is a {kind}"
+        return f"perhaps nothing replaces {name}: its controller is a {kind}"
     return None
 
 
@@ -168,7 +168,7 @@ def belongs(kind: Workload, found: Mapping[str, Any], pod: Mapping[str, Any]) ->
 
 
 def rollout(kind: Workload, found: Mapping[str, Any], attempt_id: str) -> dict[str, Any] | None:
-    """Return the merge patch that starts a rollout of this version; None if this attempt already has."""
+    """Return the merge patch that starts a rollout; None if this attempt has already started one."""
     metadata = found["metadata"]
     patch: dict[str, Any] = {
         "metadata": {"uid": metadata["uid"], "resourceVersion": metadata["resourceVersion"]}

@@ -40,7 +40,7 @@ class KubernetesTarget:
         own = self._environ.get("POD_NAME") or self._environ.get("HOSTNAME")
         ours = (call.pod, self.namespace) == (own, self.api.access.namespace)
         if ours and not self._settings.state_outlives_pod:
-            cause = "it is the pod in which vllm-watch runs, and the journal may go with it"
+            cause = "it is the pod in which vllm-watch runs, and the journal may be lost with it"
             remedy = "put state_dir on a volume that outlives the pod and set state_outlives_pod, or use gate"
             raise HookError(cause, remedy)
         answer = await self.api.get(f"/api/v1/namespaces/{self.namespace}/pods/{call.pod}")

@@ -12,7 +12,7 @@ import signal
 import sys
 import time
 
-KILL_SECONDS = 3.0  # processes left then hang in the kernel
+KILL_SECONDS = 3.0  # processes that outlast this hang in the kernel
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36  # linux/prctl.h
 _POLL_SECONDS = 0.01
 

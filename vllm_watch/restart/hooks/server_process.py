@@ -19,7 +19,7 @@ from vllm_watch.sources.processes import ProcessFacts, ProcReader
 from vllm_watch.sources.this_host import NET, is_here
 
 START_TOLERANCE_SECONDS = 2.0
-"""vLLM computes its start from the boot time, which has whole seconds and moves by one when the clock is set."""
+"""vLLM computes its start time from the boot time, which is in whole seconds and may shift by one when the clock is set."""
 _RESOLVE_SECONDS = 5.0
 _GONE = ("Z", "X")
 _PORT_OF_SCHEME = {"http": 80, "https": 443}
@@ -94,7 +94,7 @@ def _find(
             raise HookError(cause, remedy)
     if not candidates:
         remedy = "check that it runs on this host and listens on that port"
-        raise HookError(f"no vLLM server is found by port {port} of {call.url}", remedy)
+        raise HookError(f"no vLLM server was found on port {port} ({call.url})", remedy)
     return Server(facts=_observed(call, [all_[pid] for pid in candidates]), all=all_)
 
 
@@ -132,12 +132,12 @@ def _observed(call: base.HookCall, found: list[ProcessFacts]) -> ProcessFacts:
         same = [facts for facts in found if started_at(facts, expected)]
         if not same:
             pids = ", ".join(str(facts.pid) for facts in found)
-            cause = f"process {pid_word(pids)} did not start when the observed server did: it is a different one"
+            cause = f"the start time of process {pid_word(pids)} is not that of the observed server"
             raise HookError(cause, "wait for the next scrape; it may have been restarted already")
         found = same
     if len(found) > 1:
         pids = ", ".join(str(facts.pid) for facts in found)
-        raise HookError(f"several servers are found by its port: {pids}", "stop the other one")
+        raise HookError(f"several servers were found on its port: {pids}", "stop the other one")
     return found[0]
 
 

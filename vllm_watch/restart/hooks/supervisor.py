@@ -1,7 +1,7 @@
-"""Find the supervisor that restarts a server that exits with status 0, as vLLM does when its engine dies.
+"""Find the supervisor that restarts a server after exit status 0, which vLLM returns when its engine dies.
 
 The server must be the main process of the unit or container. If a script starts the server and
-outlives it, the supervisor sees no end.
+outlives it, the supervisor does not notice the server's end.
 Source: systemd.service(5) Restart=; docs.docker.com, restart policies; kubernetes.io, pod lifecycle.
 """
 
@@ -51,9 +51,7 @@ async def finding(tools: base.Tools, call: base.HookCall) -> base.Finding:
     found = await of(tools, server)
     if found.relaunches:
         return base.Finding(ok=True, text=found.text)
-    return base.Finding(
-        ok=False, text=f"nothing is known to restart it: {found.text}", remedy=found.remedy
-    )
+    return base.Finding(ok=False, text=f"it may stay down: {found.text}", remedy=found.remedy)
 
 
 async def of(tools: base.Tools, server: Server, sockets: tuple[Path, ...] = SOCKETS) -> Supervision:
@@ -120,7 +118,7 @@ def _if_main(server: Server, supervision: Supervision) -> Supervision:
         return supervision
     for above in _above(server):
         if above.name not in _INITS:
-            text = f"{supervision.text}; but {above.name} ({above.pid}), which runs it, may keep running without it"
+            text = f"{supervision.text}; but its ancestor {above.name} ({above.pid}) may keep running without it"
             remedy = "end the script with exec vllm serve …, or " + _CONFIRM
             return Supervision(relaunches=None, text=text, remedy=remedy)
     return supervision

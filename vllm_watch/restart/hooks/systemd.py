@@ -11,7 +11,7 @@ from vllm_watch.sources import pid_namespace
 _POLL_SECONDS = 0.5
 # systemctl's statuses if nothing was started: no permission, not installed, not configured (LSB).
 _NOT_BEGUN_STATUSES = (4, 5, 6)
-# Its messages with status 1 if no job was begun.
+# systemctl's messages with status 1 if no job was begun.
 _NOT_BEGUN_TEXTS = (
     "Access denied", "Interactive authentication required", "not found", "is masked",
     "Failed to connect to bus", "Can't operate", "may be requested by dependency only",
@@ -61,13 +61,13 @@ class Hook:
             return [base.Finding(ok=False, text=error.cause, remedy=error.remedy)]
         wrong = _unfit(unit) or await self._replaced(unit, call)
         state = f"{unit.name} is {unit.active_state} ({unit.sub_state})"
-        remedy = "name the unit that runs this server, and see that it runs"
+        remedy = "name the unit of this server, and check that it is active"
         return [
             base.Finding(ok=wrong is None, text=wrong or state, remedy=wrong and remedy),
             _relaunch(unit),
             base.Finding(
                 ok=True,
-                text="the right to restart it is not tested: that would restart it",
+                text="the right to restart it was not tested, because a test would restart it",
                 remedy="users other than root need a polkit rule: docs/hooks/systemd.md",
             ),
         ]
@@ -99,9 +99,7 @@ class Hook:
         server = server_process.Server(facts=main, all=all_)
         if any(server_process.started_at(each, started) for each in [main, *server.descendants()]):
             return None
-        return (
-            f"no process of {unit.name} started when the observed server did: it is a different one"
-        )
+        return f"no process of {unit.name} has the start time of the observed server: it is a different one"
 
 
 def _unfit(unit: systemctl.Unit) -> str | None:
@@ -124,8 +122,8 @@ def _relaunch(unit: systemctl.Unit) -> base.Finding:
         return base.Finding(ok=True, text=text)
     return base.Finding(
         ok=False,
-        text=f"this hook restarts {unit.name}, but with Restart={unit.restart} nothing does when the "
-        "server exits by itself: vLLM exits with status 0 after its engine died",
+        text=f"with Restart={unit.restart}, nothing restarts {unit.name} if the server exits by itself: "
+        "vLLM exits with status 0 when its engine dies",
         remedy="set Restart=always in the unit",
     )
 

@@ -17,7 +17,7 @@ from vllm_watch.settings.hooks import WebhookHook
 
 WAIT_SECONDS_FIRST = 0.5  # doubled each time
 WAIT_SECONDS_MAX = 30.0
-"""The attempt holds a lock meanwhile, so a longer Retry-After is cut."""
+"""Limit of Retry-After, because the attempt holds a lock during the wait."""
 _TRY_AGAIN = (429, 503)
 
 
@@ -120,7 +120,9 @@ def _judged(posted: Posted) -> _Try:
             base.FAILED, text, again_seconds=min(posted.retry_after_seconds, WAIT_SECONDS_MAX)
         )
     if 300 <= status < 400:  # noqa: PLR2004
-        return _Try(base.REFUSED, f"{text}: redirects are not followed, set url to where it is")
+        return _Try(
+            base.REFUSED, f"{text}: redirects are not followed; set url to the final address"
+        )
     if 400 <= status < 500:  # noqa: PLR2004
         return _Try(base.REFUSED, text)
     return _Try(base.UNCERTAIN, text)

@@ -1,9 +1,9 @@
 """The contract of locks: at most N holders at once, and a holder that cannot renew stops before it acts.
 
-For one TTL after its last write, by its own clock, a holder may begin an action. Others may take its slot after three
+A holder may begin an action until one TTL after its last write. Others may take its slot after three
 TTLs: the second TTL is for a holder suspended between its last check and the action, the third for the action. So at
-most N holders act at once if no suspension and no action takes longer than a TTL. A watcher counts another holder's TTLs
-by its own clock, from the last change that it saw. Clocks are never compared.
+most N holders act at once if no suspension and no action takes longer than a TTL. Each watcher counts
+TTLs by its own clock, those of other holders from the last change that it saw, so clocks are never compared.
 """
 
 import socket

@@ -1,7 +1,7 @@
 """A lock between watchers of one host: a small file with slots, holders and expiry times.
 
 Times are CLOCK_BOOTTIME, which all processes of a host share; a file from before a reboot counts as empty. Attempts are
-not recorded here: each watcher keeps them in its own state folder.
+recorded in each watcher's state folder.
 """
 
 import asyncio
@@ -125,7 +125,7 @@ class Lock:
 
     def _refusal(self, others: list[_Slot], spent: list[_Spent]) -> str | None:
         if len(others) >= self._limits.slots:
-            return _in_the_way(others)
+            return _taken_text(others)
         limit = self._limits.per_hour
         if limit is not None and len(spent) >= limit:
             return f"{len(spent)} of {limit} restarts per hour are spent by all users of the lock"
@@ -195,7 +195,7 @@ class Lock:
         new.rename(self._file)
 
 
-def _in_the_way(slots: list[_Slot]) -> str:
+def _taken_text(slots: list[_Slot]) -> str:
     first = min(slots, key=lambda slot: slot.expires_s)
     rest = f" and {len(slots) - 1} more" if len(slots) > 1 else ""
     left_s = first.expires_s - boottime_s()

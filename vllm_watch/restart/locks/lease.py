@@ -2,7 +2,7 @@
 
 The API server compares the version of one object only, so one annotation holds all slots, the restarts of the last hour
 and the last attempts.
-Source: kubernetes.io/docs/concepts/architecture/leases; kured keeps its semaphore in an annotation too.
+Source: kubernetes.io/docs/concepts/architecture/leases.
 """
 
 import asyncio
@@ -44,7 +44,7 @@ BACKOFF_SECONDS = 0.1
 """Limit of the random wait before the second try; it doubles each time."""
 
 RETRY_AFTER_SECONDS_MAX = 5.0
-"""Limit of the API server's Retry-After; the guard asks again anyway."""
+"""Limit of the API server's Retry-After."""
 
 LEFT_MAX = 1000
 
@@ -107,14 +107,14 @@ class Shared:
                     name: how for name, how in self._ended.items() if change.record.of(name)
                 }
                 return change, sent_s
-            # POST gets 404 without the namespace, PUT if the object was just deleted.
+            # POST returns 404 if the namespace is missing, PUT if the object was just deleted.
             faster = answer.status == _CONFLICT or (answer.status == _GONE and found is not None)
             trouble = None if faster else self._error(answer)
             if not faster and answer.status not in _BUSY:
                 break
         # The conflict may be with our own write, if its response was lost.
         raise trouble or KubernetesError(
-            f"{self}: others changed it {TRIES_MAX} times", "it is asked again", sent=True
+            f"{self}: others changed it {TRIES_MAX} times", "vllm-watch will try again", sent=True
         )
 
     def _changed(
@@ -179,7 +179,7 @@ def make(settings: LockSettings, tools: Tools) -> "Lock":
     namespace = settings.namespace or access.namespace or tools.namespace
     if not namespace:
         remedy = "set restart.lock.namespace"
-        raise KubernetesError("it is not known in which namespace the Lease is", remedy, sent=False)
+        raise KubernetesError("the namespace of the Lease is unknown", remedy, sent=False)
     shared = _shared(access, tools.session, namespace, settings.name)
     limits = Limits(slots=settings.slots, per_hour=settings.restarts_per_hour_max)
     return Lock(shared, limits, settings.ttl_seconds)

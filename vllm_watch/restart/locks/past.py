@@ -10,7 +10,7 @@ from typing import Any
 from vllm_watch.state.attempt import ENDED_STATES, OPEN_STATES, Attempt
 
 PAST_MAX = 500
-"""About 100,000 bytes; a Lease can hold two and a half times as much."""
+"""About 100,000 bytes; a Lease can hold 250,000."""
 
 TARGET_PAST_MAX = 50
 """Limit per target. A larger restart budget is not enforced across watchers."""
@@ -48,7 +48,7 @@ def past(attempt: Attempt | None, host: str) -> Past | None:
 def others(
     pasts: Iterable[Past], held: Collection[str], host: str, attempt_id: str
 ) -> tuple[Attempt, ...]:
-    """Return the other attempts that concern `host`. Those in `held` have a slot."""
+    """Return the other attempts that concern `host`. `held` has ids of slot holders."""
     return tuple(
         Attempt(
             id=each.id, target=each.target, group=each.group, address=each.address, trigger=each.trigger,

@@ -1,8 +1,8 @@
 """The record of a lock that several watchers share, and the changes that each may make. Pure.
 
 A writer replaces the whole latest version, so concurrent writers cannot exceed a limit. A released slot may
-rest, that is, stay taken for a while. Rests and the hour of the hourly limit end by wall clock, with a
-tolerance of SKEW_SECONDS, or, if a clock is far off, once this watcher has seen them for their full length.
+rest, that is, stay taken for a while. A rest and the hour of a spent restart end by wall clock, with a tolerance of
+SKEW_SECONDS. If a clock is far off, they end once this watcher has seen them for their full length.
 Source: k8s.io/client-go/tools/leaderelection, observedRenewTime.
 """
 
@@ -154,7 +154,7 @@ def take(
         return renew(record, wanted.attempt_id)
     kept = tuple(slot for slot in record.slots if not _free(slot, sightings, now))
     if len(kept) >= limits.slots:
-        return Change(record=None, text=_in_the_way(kept, sightings, now))
+        return Change(record=None, text=_taken_text(kept, sightings, now))
     spent = _still_spent(record, kept, sightings, now)
     if limits.per_hour is not None and len(spent) >= limits.per_hour:
         text = f"{len(spent)} of {limits.per_hour} restarts per hour are spent by all users of the lock"
@@ -228,7 +228,7 @@ def _over(began_t: float, seconds: float, seen_s: float, now: Now) -> bool:
     return now.unix_t - began_t > seconds + SKEW_SECONDS or seen_s > seconds
 
 
-def _in_the_way(slots: tuple[Slot, ...], sightings: Sightings, now: Now) -> str:
+def _taken_text(slots: tuple[Slot, ...], sightings: Sightings, now: Now) -> str:
     first = min(slots, key=lambda slot: slot.rest_t is not None)
     more = f" and {len(slots) - 1} more" if len(slots) > 1 else ""
     if first.rest_t is not None:
@@ -240,5 +240,5 @@ def _in_the_way(slots: tuple[Slot, ...], sightings: Sightings, now: Now) -> str:
         return text
     left_s = EXPIRY_TTLS * first.ttl_seconds - seen_s
     return (
-        f"{text}, without a sign for {seen_s:.0f} s; free in {max(0.0, left_s):.0f} s without one"
+        f"{text}, not renewed for {seen_s:.0f} s; free in {max(0.0, left_s):.0f} s unless renewed"
     )
