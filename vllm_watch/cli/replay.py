@@ -16,8 +16,8 @@ whatever it finds; an empty or unreadable recording is an error (2).
 For a log of vLLM use `vllm-watch diagnose vllm.log`.
 
 With --prometheus it judges the stored history of every vLLM that a Prometheus (Thanos, Mimir, VictoriaMetrics)
-scrapes: the incidents, the alerts that fired then and in healthy times, and the faults that scrapes that far apart
-cannot show. --report writes the same as one HTML file.
+scrapes: the incidents, the alerts that fired during them and at healthy times, and the faults that are too short
+for the scrape interval. --report writes the same as one HTML file.
 
 examples:
   vllm-watch replay incident.jsonl.gz                  # a summary for people
@@ -47,9 +47,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--match", metavar="SELECTOR", help="only servers with these labels, such as '{namespace=\"chat\"}'")  # fmt: skip
     add("--report", metavar="FILE", type=Path, help="write one HTML file")
     add("--header", metavar="NAME: VALUE", action="append", default=[], help="send this header; repeatable")  # fmt: skip
-    add(
-        "--ca-file", metavar="FILE", type=Path, help="authorities that sign its certificate, in PEM"
-    )
+    add("--ca-file", metavar="FILE", type=Path, help="CA certificates, in PEM")
     add("--cert-file", metavar="FILE", type=Path, help="your certificate with its key, in PEM")
     add("--credentials-file", metavar="FILE", type=Path, help="file with USER:PASSWORD")
 

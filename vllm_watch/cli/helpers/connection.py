@@ -36,7 +36,7 @@ class Connection:
                 regular_file.check(self.ca_file)
             made = ssl.create_default_context(cafile=self.ca_file)
         except OSError as error:
-            raise _unusable("--ca-file", self.ca_file, error, "certificates of authorities") from None  # fmt: skip
+            raise _unusable("--ca-file", self.ca_file, error, "CA certificates") from None  # fmt: skip
         if self.cert_file is not None:
             try:
                 regular_file.check(self.cert_file, if_exposed="refused")
@@ -64,7 +64,7 @@ def add_daemon(
     add("--url", metavar="URL",
         help=url_help or f"the daemon's address (default: {URL_VARIABLE}, else {default_url})")  # fmt: skip
     add("--ca-file", metavar="FILE", type=Path,
-        help=f"authorities that sign its certificate, in PEM (default: {CA_VARIABLE}, else the system's)")  # fmt: skip
+        help=f"CA certificates, in PEM (default: {CA_VARIABLE}, else the system's)")  # fmt: skip
     add("--cert-file", metavar="FILE", type=Path,
         help=f"your certificate with its key, in PEM, if it requires one (default: {CERT_VARIABLE})")  # fmt: skip
     add("--credentials-file", metavar="FILE", type=Path,

@@ -10,7 +10,7 @@ _KEYS = ("ca_file", "cert_file", "key_file", "server_name", "insecure_skip_verif
 def add(parser: argparse.ArgumentParser) -> None:
     """Add the arguments."""
     group = parser.add_argument_group("an https URL")
-    group.add_argument("--ca-file", metavar="FILE", help="authorities that sign its certificate, in PEM (default: this host's)")  # fmt: skip
+    group.add_argument("--ca-file", metavar="FILE", help="CA certificates, in PEM (default: this host's)")  # fmt: skip
     group.add_argument("--cert-file", metavar="FILE", help="client certificate, in PEM")
     group.add_argument("--key-file", metavar="FILE", help="the key of --cert-file, in PEM")
     group.add_argument("--server-name", metavar="NAME", help="the name that its certificate must have (default: the URL's host)")  # fmt: skip
