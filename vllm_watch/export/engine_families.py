@@ -63,20 +63,20 @@ ENGINE_FAMILIES: tuple[Family, ...] = (
     Family(
         name=_PREFIX + "health_ratio", kind="gauge", scope="engine",
         help="Health for routers: share of normal capacity, 0 to 1. 1: nothing is wrong with it; between: collapsed, to this share "
-             "of its fresh throughput; 0: down, stalled, failing, starting or asleep. Load is not in it.",
-        absent="Absent while it is not known, which is never 1. `engine` is empty for a target that shows no engine.",
+             "of its fresh throughput; 0: down, stalled, failing, starting or asleep. Load is not included.",
+        absent="Absent while it is unknown, which is never 1. `engine` is empty for a target that shows no engine.",
         value=_health,
     ),
-    _gauge("requests_running", "Requests in the running batch, as vLLM gave them last."),
-    _gauge("requests_waiting", "Requests that wait to be scheduled, as vLLM gave them last."),
-    _reasons("requests_waiting_by_reason", "Requests that wait, by why (capacity, deferred).",
+    _gauge("requests_running", "Requests in the running batch, as vLLM last reported them."),
+    _gauge("requests_waiting", "Requests that wait to be scheduled, as vLLM last reported them."),
+    _reasons("requests_waiting_by_reason", "Requests that wait, by reason (capacity, deferred).",
              "Absent before vLLM 0.20."),
     _gauge("kv_cache_usage_ratio", "Share of the KV cache's blocks in use, 0 to 1.",
            "Absent while the engine cannot be read, and for models without a KV cache."),
     _gauge("kv_cache_capacity_tokens", "Tokens that the KV cache of this engine can hold.",
            "Absent before vLLM 0.3.3 and on V1 0.8, which do not export the number of blocks."),
     _gauge("kv_cache_free_tokens", "Tokens for which the KV cache has room now.",
-           "Absent where the capacity is unknown."),
+           "Absent if the capacity is unknown."),
     _gauge("kv_cache_time_to_full_seconds", f"Seconds until the KV cache is full, at the rate at which it fills {_WINDOW}.",
            "Absent while the cache is not filling, which is good news, or its usage is unknown."),
     Family(
@@ -93,7 +93,7 @@ ENGINE_FAMILIES: tuple[Family, ...] = (
            f"Prompt tokens per second {_WINDOW}, counted as prefills complete, prefix cache hits included.",
            "Absent until two scrapes of the same engine lie in the window."),
     _gauge("requests_finished_per_second",
-           f"Requests that ended per second {_WINDOW}, for any reason but an error of the engine's: aborts are in it too.",
+           f"Requests that ended per second {_WINDOW}, for any reason except an engine error; includes aborts.",
            "Absent before vLLM 0.4.2 (V1: 0.7.2)."),
     _reasons("requests_finished_by_reason_per_second",
              f"Requests that ended per second {_WINDOW}, by reason (stop, length, abort, error, repetition).",
@@ -108,7 +108,7 @@ ENGINE_FAMILIES: tuple[Family, ...] = (
            "Absent for the first minute or two of work, while idle, and while the engine cannot be read."),
     _gauge("cpu_wait_ratio",
            f"Share of the time in which the engine's most delayed thread was ready but had no CPU, {_WINDOW}.",
-           "Absent where the engine's processes are not seen: on another host, or in a /proc that hides them."),
+           "Absent if the engine's processes are not seen: on another host, or in a /proc that hides them."),
     _gauge("prefix_cache_hit_ratio", f"Share of looked-up prompt tokens found in the prefix cache {_WINDOW}, 0 to 1.",
            "Absent with prefix caching off, without look-ups, and on V0 before 0.5.5."),
     _gauge("spec_acceptance_ratio", f"Share of drafted tokens accepted {_WINDOW}, 0 to 1.",
@@ -120,10 +120,10 @@ ENGINE_FAMILIES: tuple[Family, ...] = (
     _latency("queue_time_seconds", "Waiting to be scheduled", "vLLM has it from 0.6.4 (V1: 0.7.3)."),
     _latency("e2e_latency_seconds", "From a request's arrival to its end", "vLLM has it from 0.3.1 (V1: 0.7.3)."),
     _reasons("slo_attainment_ratio", "Share of the window's observations that met the objective you set, 0 to 1.",
-             "Absent where no objective is set, or nothing was observed in the window.", label="objective"),
+             "Absent if no objective is set, or nothing was observed in the window.", label="objective"),
     _gauge("goodput_requests_per_second",
            "Finished requests per second times the lowest attainment: an upper bound for requests that met all objectives.",
-           "Absent where no objective is set, or nothing was observed in the window."),
+           "Absent if no objective is set, or nothing was observed in the window."),
     _gauge("last_progress_timestamp_seconds", "Unix time of the last scrape that saw a token or a finished request.",
            "Absent until the first progress was seen."),
     Family(
@@ -135,7 +135,7 @@ ENGINE_FAMILIES: tuple[Family, ...] = (
 
 
 _SINCE_FIRST_SEEN = "since the watcher first saw the engine"
-_NOT_EXPORTED = "Absent where this vLLM does not export it."
+_NOT_EXPORTED = "Absent if this vLLM does not export it."
 
 
 def _total(attribute: str, what: str) -> Family:

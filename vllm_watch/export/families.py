@@ -48,10 +48,10 @@ _Value = TypeVar("_Value", bound=Hashable)
 _USUAL = 3
 _CLAUSE = re.compile(r"(?<=[.)]) (?=[A-Z])|[,:] 1 for the|; (?![^(]*\))|: (?=the w)")
 _OF_ALL = re.compile(
-    r",? over the signal window|: the quantiles of what was observed within the signal window|, else 0(?=\.)|, in seconds|, 0 to 1|, as vLLM gave them last"
+    r",? over the signal window|: the quantiles of what was observed within the signal window|, else 0(?=\.)|, in seconds|, 0 to 1|, as vLLM last reported them"
     r"|, since the watcher first saw the engine"
 )
-"""Phrases that the page drops, because its head states them once."""
+"""Phrases that the page drops, because its introduction contains them."""
 _SECTIONS = (
     ("The watcher", (*WATCHER_FAMILIES, *WEB_FAMILIES)), ("State folder", STORE_FAMILIES),
     ("Notifications", NOTIFIER_FAMILIES), ("Targets", TARGET_FAMILIES), ("Incidents", INCIDENT_FAMILIES),
