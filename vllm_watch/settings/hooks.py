@@ -108,7 +108,7 @@ class GateHook(HookSettings):
     """Kubernetes restarts the container when its exec probe, which polls vllm-watch, fails; vllm-watch needs no rights."""
 
     timeout_seconds: Seconds = Field(120.0, le=3600)
-    """Maximum time for which probes get the answer `kill`, until the server has ended.
+    """Probes get the answer `kill` until the server ends, but at most this long.
     Why: Kubernetes needs three failed probes (30 s by default) and a grace period of 30 s."""
 
 

@@ -93,7 +93,7 @@ class NotifierSettings(Settings):
     Why: Scrapes of many targets are spread over seconds."""
 
     messages_per_hour_max: int = Field(20, ge=1, le=1000)
-    """Maximum messages per hour. The rest is collected in a digest, sent within five minutes if one is critical.
+    """Maximum messages per hour. The rest is collected in a digest, sent within five minutes if any is critical.
     Why: People do not read more, and services block frequent senders."""
 
     timeout_seconds: Seconds = Field(15.0, le=120)

@@ -54,7 +54,7 @@ class VerifySettings(Settings):
     """Verification that a restart helped."""
 
     start_seconds: Seconds = Field(1800.0, le=4 * 3600)
-    """Timeout of a start. Once starts have been measured: twice the longest, but at least 3 minutes.
+    """Timeout of a start while none has been measured. Later, it is twice the longest measured start (at least 3 minutes).
     Why: Large models load for 10 to 20 minutes."""
 
     settle_seconds: Seconds = Field(300.0, le=4 * 3600)
@@ -85,7 +85,7 @@ class RestartSettings(Sections):
     """Allowed times, such as `Mon-Fri 01:00-05:00`; empty: any time, but automatic restarts for non-urgent incidents need a window."""
 
     deny_windows: tuple[WindowText, ...] = Field((), max_length=50)
-    """Forbidden times."""
+    """Times when restarts are forbidden."""
 
     freezes: tuple[FreezeSettings, ...] = Field((), max_length=200)
     cooldown_seconds: Seconds = 1800.0

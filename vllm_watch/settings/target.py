@@ -180,7 +180,7 @@ class DiscoverySettings(Sections):
     """Discovery of targets without a reload."""
 
     refresh_seconds: Seconds = Field(30.0, ge=1, le=3600)
-    """Interval between reads of the `file_sd` files and searches of this host.
+    """Interval at which the `file_sd` files are read and this host is searched.
     Why: A new server is found while it still loads its weights."""
 
     host: bool = False
