@@ -14,7 +14,7 @@ from vllm_watch.diagnosis.report import Fix
 Facts = Mapping[str, str | float | int]
 
 _INNERMOST = 3
-"""Number of frames that show the place of an error."""
+"""Number of frames that show an error's place."""
 
 
 class Rank(IntEnum):

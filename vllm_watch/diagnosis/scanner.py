@@ -1,6 +1,6 @@
 """Read a log of any size line by line, and keep the relevant parts.
 
-Lines of one shape (equal but for numbers and ids) are searched once, so only a few hundred of millions are decoded.
+Lines of one shape (equal but for numbers and ids) are searched once, so only a few hundred out of millions are decoded.
 """
 
 import re

@@ -77,7 +77,7 @@ class Passwords:
         return None
 
     def _digest(self, name: str, known: str, password: bytes) -> bytes:
-        """Return the cache key. It includes the configured hash, so that old passwords are not found."""
+        """Return the cache key. It includes the configured hash, so that old passwords fail."""
         said = b"\0".join((name.encode(), known.encode(), password))
         return hmac.new(self._key, said, hashlib.sha256).digest()
 

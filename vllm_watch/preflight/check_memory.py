@@ -39,7 +39,7 @@ def is_short(facts: Facts, judged: GpuHolders) -> bool:
 
 
 def memory_missing(facts: Facts) -> str:
-    """Name the GPUs with too little free memory and its holders, or return ""."""
+    """Name the GPUs with too little free memory and the memory's holders, or return ""."""
     if not facts.gpus or len(taken(facts)) < ranks_here(facts):
         return ""
     short = []

@@ -23,12 +23,12 @@ from vllm_watch.sources.processes import ProcReader
 from vllm_watch.support import logs
 
 LOOKS, LOOK_SECONDS = 5, 1.0
-"""In this time, the driver samples the load of each process twice."""
+"""The driver samples each process's load twice in this time."""
 
 WATCH_SECONDS = 2.0
 
 BRIEF = Limits(dead_seconds=3.0, orphan_seconds=3.0, unaccounted_seconds=3.0)
-"""An ending process frees its memory sooner, except on the largest GPUs."""
+"""An ending process frees its memory within this time, except on the largest GPUs."""
 
 _UNIX_SECONDS_MIN = 1e9  # a smaller `at` counts from the recording's start
 
