@@ -67,7 +67,7 @@ async def test_a_broken_web_configuration_stops_the_start(folder: Path) -> None:
 
 WRONG = {
     "a key that is unknown": ("tls: {}", "web.yaml: tls: unknown key"),
-    "a key of another certificate": (TLS, "the key is not that of the certificate"),
+    "a key of another certificate": (TLS, "the key does not match the certificate"),
     "no file": (None, "web.yaml: no such file"),
 }
 

@@ -97,6 +97,6 @@ def test_one_real_start_is_calibration_for_others(
     said = json.loads(out)
     assert status == 0
     assert said["memory_bytes_per_gpu"]["kv_cache"] / GIB == pytest.approx(plain - 1.5, abs=0.01)
-    assert any("took +1.50 GiB of the counted size" in each for each in said["assumptions"])
+    assert any("used +1.50 GiB compared with its plan" in each for each in said["assumptions"])
     status, _, err = run(capsys, llama, *gpu, "--from-log", log)
     assert (status, "--from-log-model" in err) == (2, True)

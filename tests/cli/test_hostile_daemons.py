@@ -155,4 +155,4 @@ def test_a_hub_that_drips_is_left(capsys, other, monkeypatch, tmp_path) -> None:
     other.pieces = (b"HTTP/1.1 200 OK\r\nContent-Length: 9000\r\n\r\n", *([b" "] * 9000))
     other.pause_s = 0.1
     status = main(["capacity", "org/model", "--gpu-name", "H100", "--from-hub"])
-    assert (status, "not whole within 0.5 s" in capsys.readouterr().err) == (2, True)
+    assert (status, "incomplete after 0.5 s" in capsys.readouterr().err) == (2, True)

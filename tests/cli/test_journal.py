@@ -105,7 +105,7 @@ def test_from_when_on(folder, capsys, since, count):
 def test_where_nothing_was_done(folder, capsys, tmp_path):
     """Said, not shown as an empty screen."""
     status, out, _ = run(capsys, "--state-dir", folder, "--since", "1s")
-    assert (status, out) == (0, f"nothing was written down in that time in {tmp_path}\n")
+    assert (status, out) == (0, f"no entries of that time in {tmp_path}\n")
 
 
 def test_the_folder_of_run(folder, capsys, monkeypatch):

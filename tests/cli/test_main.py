@@ -63,7 +63,7 @@ TARGET           GROUP            URL                   INTERVAL  TIMEOUT  API K
 chat-0           chat             http://10.0.0.7:8000  1 s       2 s      none     none                              TTFT 1.5 s
 llm.example-443  llm.example-443  https://llm.example   10 s      4 s      none     this host's authorities, for llm  TTFT 1.5 s, E2E 30 s
 
-discovered targets, looked for every 30 s:
+discovered targets, searched every 30 s:
   file_sd  /etc/targets/*.json
   pods     app=vllm, in our own namespace, port 9000
   pods     a in (b,c), in x, y, port 8000

@@ -272,7 +272,7 @@ async def test_stale_memory_and_who_to_ask_come_first(server, board):
     async with watching(server).run_test(size=(110, 24)) as pilot:
         await first_look(pilot)
         shown = part(pilot, "gpus").splitlines()
-        assert "2 of 8: a higher terminal shows more" in shown[0]
+        assert "2 of 8: a taller terminal shows more" in shown[0]
         assert shown[1] == " 7 lost: fell off the bus"
         assert shown[2].startswith(" 1 H100")
         assert "23.0 GiB stale" in shown[2]

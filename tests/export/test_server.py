@@ -178,7 +178,7 @@ async def test_reload():
         assert status == 500
         assert json.loads(text) == {
             "error": "targets[0].url: 'x' is no URL",
-            "remedy": "Write http://HOST:PORT. The old configuration goes on",
+            "remedy": "Write http://HOST:PORT. The old configuration stays in use",
         }
         assert (await ask("GET", f"{url}/-/reload"))[0] == 405
         assert len(ran) == 2
@@ -556,7 +556,7 @@ async def test_recording_is_a_download():
             400,
             "minutes='x' is not a number above 0 and up to 60",
         ),
-        (empty, {"target": "chat"}, 404, "Nothing of target 'chat' was recorded yet"),
+        (empty, {"target": "chat"}, 404, "There is no recording of target 'chat' yet"),
         (broken, {"target": "chat"}, 404, "state/chat: no space left on device"),
     ],
 )

@@ -248,7 +248,7 @@ async def test_a_new_certificate_may_come_before_its_key(tmp_path: Path) -> None
 
         await until(told)
         assert board.web is not None
-        assert "the key is not that of the certificate" in (board.web.problem or "")
+        assert "the key does not match the certificate" in (board.web.problem or "")
         assert await serial_of(server, site) == before
         site.server.key.write_bytes(new.key.read_bytes())
 
@@ -265,7 +265,7 @@ async def test_a_start_with_a_broken_file_is_refused(site: Site) -> None:
         async with encrypted(site.configure(key_file="client.key")):
             pytest.fail("served")
     assert str(site.file) in refused.value.cause
-    assert "the key is not that of the certificate" in refused.value.cause
+    assert "the key does not match the certificate" in refused.value.cause
     assert isinstance(refused.value, WatchError)
     assert refused.value.remedy
 

@@ -68,10 +68,10 @@ WRONG = {
     "no suite is left": (
         TLS + "  max_version: TLS12\n  cipher_suites: [TLS_AES_128_GCM_SHA256]\n", "holds none of TLS 1.2"),
     "a weak suite": (
-        TLS + "  cipher_suites: [TLS_RSA_WITH_RC4_128_SHA]\n", "is not among the cipher suites that are served"),
+        TLS + "  cipher_suites: [TLS_RSA_WITH_RC4_128_SHA]\n", "is not a supported cipher suite"),
     "curves": (TLS + "  curve_preferences: [X25519]\n", "the order of curves cannot be set"),
     "a header of another kind": (
-        "http_server_config: {headers: {Server: x}}", "'Server' is not among the headers that can be set"),
+        "http_server_config: {headers: {Server: x}}", "'Server' is not a header that can be set"),
     "a header of two lines": (
         'http_server_config: {headers: {X-Frame-Options: "a\\nB: c"}}', "X-Frame-Options is not a line of text"),
     "a password in place of its hash": (

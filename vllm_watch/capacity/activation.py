@@ -25,7 +25,7 @@ _MOE_CHUNK_TOKENS = 32768  # more tokens than this pass the experts in chunks
 
 @dataclass(frozen=True, slots=True)
 class Activation:
-    """Peak bytes on the GPU that samples, overall and of the encoder alone."""
+    """Peak bytes on the GPU that runs the sampler: total, and encoder alone."""
 
     encoder_bytes: int
     peak_bytes: int

@@ -22,7 +22,7 @@ def assumptions(plan: Plan) -> tuple[str, ...]:
     ]
     if plan.machine.beyond_source:
         said.append(
-            f"measured: {plan.machine.beyond_source} took {plan.machine.beyond_bytes / GIB:+.2f} GiB of the counted size, and so will this one"
+            f"measured: {plan.machine.beyond_source} used {plan.machine.beyond_bytes / GIB:+.2f} GiB compared with its plan; this plan includes the same difference"
         )
     if flags.max_model_len is None and plan.model.max_position_embeddings is None:
         said.append(f"max_model_len {LENGTH_UNSAID}: the config names no limit")

@@ -49,7 +49,7 @@ def read_encoder(config: Mapping[str, Any]) -> Encoder | None:
 
 
 def peak_bytes(encoder: Encoder, tokens: int, element: int) -> int:
-    """Return the peak for images of this many tokens. Each of two ranks takes as much as a single one: exchange buffers replace the saved MLP."""
+    """Return the peak for images of this many tokens. Each of two ranks takes as much as one GPU: exchange buffers offset the split of the MLP."""
     width = _STREAMS * encoder.hidden_size + _WIDEST * encoder.intermediate_size
     return tokens * encoder.patches_per_token * width * element
 

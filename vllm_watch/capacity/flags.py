@@ -15,7 +15,7 @@ _LONG_CONTEXT = 32768  # tokens: V0 chunks prefills for longer contexts
 _LARGE_GPU_BYTES, _HUGE_GPU_BYTES = 70 * GIB, 160 * GIB  # as in vLLM's get_batch_defaults
 _MULTIMODAL_BATCH = 5120  # V0's floor for models with an encoder
 _BEFORE_AMPERE = ("T4", "V100", "V100 32GB", "P100")
-_READS_FP8 = ("H100", "H200", "H20", "GH200")  # Hopper: FlashAttention 3 has an fp8 cache
+_FP8_KV_GPUS = ("H100", "H200", "H20", "GH200")  # Hopper: FlashAttention 3 has an fp8 cache
 _CPU_NAMES = ("cpu",)
 _UTILIZATION_OLD, _UTILIZATION_NEW = 0.9, 0.92
 
@@ -155,7 +155,7 @@ def _defaults_to_v0(flags: Flags, model: Model, gpu: Gpu | None) -> bool:
     unable = (
         flags.quantization == "gguf",
         flags.drafter is not None,
-        flags.kv_cache_dtype != "auto" and not name.startswith(_READS_FP8),
+        flags.kv_cache_dtype != "auto" and not name.startswith(_FP8_KV_GPUS),
         dtype_bytes(dtype) > 2,  # noqa: PLR2004 - FlashAttention reads 16 bits
         any(kind in (LayerKind.STATE, LayerKind.STATE_AND_FULL) for kind in model.layer_kinds),
         flags.pipeline_parallel_size > 1,  # unless it uses Ray

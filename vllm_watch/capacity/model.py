@@ -43,7 +43,7 @@ class RecurrentState:
     """None: the model's dtype."""
     projected_channels: int
     checkpoints: int = 0
-    """Additional states that prefix caching keeps in some releases; the usual number is two."""
+    """States that prefix caching keeps in some releases, beyond the usual two."""
     grouped_channels: int = 0
     """The part of `conv_channels` for Mamba's B and C. Tensor parallelism does not split their groups."""
     groups: int = 0
@@ -97,7 +97,7 @@ class Model:
     encoder: Encoder | None = None
     quantization: Quantization | None = None
     unread_cache: str | None = None
-    """A config key that reveals a KV cache of a size unknown to us."""
+    """A config key that reveals a KV cache of unknown size."""
     notes: tuple[str, ...] = ()
 
     @property

@@ -169,7 +169,7 @@ def with_flags(plan: Plan, flags: Flags, checkpoint: Checkpoint | None = None) -
 
 
 def _fullest_pool(model: Model, settings: Settings) -> Pool:
-    """Return the stage's pool with the largest blocks: all stages get its number of blocks."""
+    """Return the pool of the stage with the largest blocks; its number of blocks applies to all stages."""
     parts = stage_layers(model, min(settings.flags.pipeline_parallel_size, model.num_layers))
     pools = []
     for index, kinds in enumerate(parts):

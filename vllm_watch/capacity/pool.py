@@ -14,7 +14,7 @@ from vllm_watch.capacity.units import ceil_div
 
 _LATENT_ALIGNMENT = 128  # with states, MLA's kernels need blocks of a multiple of 128 tokens
 _KERNEL_BLOCK, _CPU_KERNEL_BLOCK = 16, 32
-# vLLM puts equally many layers into each group. If the more frequent of two kinds of cache has fewer than this many times
+# All groups have the same number of layers. If the more frequent of two kinds of cache has fewer than this many times
 # the layers of the other, the other kind's group is padded. Otherwise the more frequent kind is split into several groups.
 _PAD_RATHER_THAN_SPLIT = 1.5
 
@@ -164,7 +164,7 @@ def _keeps_prefix_states(settings: Settings) -> bool:
 
 
 def _batches_in_flight(settings: Settings) -> int:
-    """Return the number of steps in flight: windows keep the blocks of all."""
+    """Return the number of steps in flight: sliding windows keep each one's blocks."""
     stages, asked = settings.flags.pipeline_parallel_size, settings.flags.async_scheduling
     if settings.release < releases.WINDOW_KEEPS_IN_FLIGHT:
         return 1

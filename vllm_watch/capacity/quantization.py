@@ -94,7 +94,7 @@ def find_quantization(flag: str | None, checkpoint: Quantization | None) -> Quan
 
 
 def read_quantization(config: Mapping[str, Any], *, expert_dtype: Any, layers: int) -> Quantization:
-    """Read `quantization_config` and DeepSeek's `expert_dtype`; raises an error for nonsense."""
+    """Read `quantization_config` and DeepSeek's `expert_dtype`; invalid values raise an error."""
     found = _of_method(config)
     if expert_dtype is not None:
         word = str(expert_dtype).lower()

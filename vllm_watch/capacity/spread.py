@@ -11,7 +11,7 @@ from vllm_watch.capacity.units import GIB
 # Observed errors: files hold tensors that are not loaded or loaded twice, and some matrices of a quantized
 # checkpoint are not quantized.
 _CHECKPOINT, _COUNTED, _QUANTIZED = 0.01, 0.02, 0.06
-_FORWARD = 0.25  # share of the peak, if the layers reach it and not the sampler
+_FORWARD = 0.25  # share of the peak, if the layers, not the sampler, cause it
 
 
 def tokens_spread(plan: Plan) -> tuple[int, int]:

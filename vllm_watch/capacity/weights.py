@@ -34,7 +34,7 @@ def weights_on_gpu(
     if given_gib is not None:
         said = f"{given_gib:g} GiB per GPU as given"
         given = int(given_gib * GIB)
-        rest = flags.cpu_offload_bytes > 0 or _is_a_rest(model, settings, given)
+        rest = flags.cpu_offload_bytes > 0 or _is_partial(model, settings, given)
         better = None if rest else impossible(model, settings, given)
         if better is None:
             return Weights(given, said, offloaded=rest)
@@ -67,7 +67,7 @@ def _loaded(model: Model, settings: Settings, checkpoint_bytes: int) -> tuple[in
     return int(checkpoint_bytes * small / large), f", made {flag} while it is loaded"
 
 
-def _is_a_rest(model: Model, settings: Settings, given: int) -> bool:
+def _is_partial(model: Model, settings: Settings, given: int) -> bool:
     """Return True if the size is too small for the whole model in any format."""
     ranks = settings.flags.tensor_parallel_size * settings.flags.pipeline_parallel_size
     return model.sized and given * ranks < count_parameters(model).total * _LEAST_BYTES

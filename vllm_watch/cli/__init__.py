@@ -1,1 +1,1 @@
-"""The commands, one file each. They implement `helpers.commands.Command`: arguments, output and exit status only."""
+"""The commands, one file each. Each implements `helpers.commands.Command`."""

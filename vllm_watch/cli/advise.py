@@ -8,9 +8,9 @@ from vllm_watch.cli.helpers import advising, connection
 HELP = """\
 Finds vLLM's settings that do not suit the observed work: a KV cache starved by a low utilization,
 preemptions that a limit would cure, GPUs that lie idle, prefix caching that is off, a context that no request
-uses, slow attention kernels. Asks a running vllm-watch, or judges a recording. Each advice has its numbers,
-the flag to set, and why. It takes ten minutes of scrapes at least; what is not known is left out. Advice is no
-alarm: the exit status is 0 whatever is found.
+uses, slow attention kernels. Asks a running vllm-watch, or judges a recording. Each suggestion
+names the flag to set, the numbers and the reason. At least ten minutes of scrapes are required; unknown values are
+left out. The exit status is 0 even if something is suggested.
 
 examples:
   vllm-watch advise

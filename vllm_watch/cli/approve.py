@@ -5,8 +5,8 @@ import argparse
 from vllm_watch.cli.helpers import daemon_requests
 
 HELP = f"""\
-Approves the restart that an incident waits for. It begins at once; where a window or a cooldown holds it
-back, the approval holds until then, or until the incident ends.
+Approves the restart that an incident waits for. The restart begins at once. If a window or a
+cooldown delays it, the approval stays valid until then, or until the incident ends.
 
 examples:
   vllm-watch approve engine_stalled-1764633600-1a2b3c4d --token-file ~/.config/vllm-watch.token

@@ -26,9 +26,9 @@ from vllm_watch.errors import WatchError
 
 HELP = """\
 Checks whether a model fits on these GPUs under these engine flags, before vLLM is started: tokens of KV
-cache, concurrency, the longest context, and the smallest change that makes it fit. Works from config.json
-alone; weights are taken from the checkpoint beside it, else counted. The log of one real start on this GPU, of any
-model, makes the answer for the others exact. Exit status 0: fits, 3: does not.
+cache, concurrency, the longest context, and the smallest change that makes it fit. Needs only
+config.json; the size of the weights is read from the checkpoint next to it, else computed. The log of a real start on
+this GPU, of any model, makes the results for other models exact. Exit status 0: fits, 3: does not.
 
 examples:
   vllm-watch capacity ./Llama-3.1-8B-Instruct

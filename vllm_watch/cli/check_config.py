@@ -151,7 +151,7 @@ def _in_words(file: Path, config: Config) -> str:
         for each in config.discovery.kubernetes
     ]
     if found:
-        every = f"looked for every {config.discovery.refresh_seconds:g} s"
+        every = f"searched every {config.discovery.refresh_seconds:g} s"
         blocks.append("\n".join([f"discovered targets, {every}:", *found]))
     blocks += [_schedules(config), _set(config)]
     return "\n\n".join(block for block in blocks if block)

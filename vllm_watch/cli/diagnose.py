@@ -14,16 +14,16 @@ from vllm_watch.support.redaction import redacted
 from vllm_watch.support.visible import visible_lines
 
 HELP = """\
-Reads a log of vLLM, of its start or of its end, and shows the failure, the line that shows it, the cause, and what
-to do. The log may come from a file (gzip too) or from standard input, with the prefixes of journalctl,
-kubectl, docker and Ray, colours, several workers interleaved, and of any size.
+Reads a log of vLLM (of a failed start or a crash) and shows the failure, the line that shows it, the cause, and the
+fixes. The log is a file (also gzip) or standard input, of any size. It may contain prefixes of journalctl, kubectl,
+docker and Ray, colours, and lines of several workers.
 
 examples:
   vllm-watch diagnose vllm.log
   kubectl logs --previous vllm-0 | vllm-watch diagnose -
   journalctl -u vllm --since -1h | vllm-watch diagnose - --json
 
-A single line, or the kernel's log (dmesg), is judged as such.
+A single line, or the kernel's log (dmesg), is accepted, too.
 
 exit status: 0 no error found, 1 an error found (of a known class or not), 2 not a log, empty, or unreadable"""
 

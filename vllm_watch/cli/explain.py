@@ -69,7 +69,7 @@ def _text(one: Explained) -> str:
         *_wrapped("  Restart:  ", why.no_restart or CURES, columns),
     ]  # fmt: skip
     steps = [line for step in one.explanation.way for line in _step(step, columns, bold, end)]
-    return "\n".join([*head, *(steps or ["", "How it came about was not kept."])])
+    return "\n".join([*head, *(steps or ["", "Its history was not kept."])])
 
 
 def _step(step: Step, columns: int, bold: str, end: str) -> Iterator[str]:

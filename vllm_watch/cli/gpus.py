@@ -19,13 +19,13 @@ SECONDS_MAX = 86_400.0
 HELP = """\
 Shows who holds the memory of this host's GPUs, with a verdict and its reasons for each holder:
 vllm (of a living engine), active, stale (with what to do about it) or unknown. It polls for a few
-seconds to see which processes work; an idle notebook is recognized only after a long silence: by --watch, the
-daemon, or a recording. The exit status is 1 if something is stale, and 3 if there is no NVIDIA driver.
+seconds to see which processes work; an idle notebook is recognized only after a long time without work: by
+--watch, the daemon, or a recording. The exit status is 1 if something is stale, and 3 if there is no NVIDIA driver.
 
 With --reclaim it ends one stale process and the stale ones that it started: it polls again, shows what
 would be freed and whose it is, asks, sends SIGTERM, after a while SIGKILL, and asks the driver whether the
-memory came back. What is not stale is refused. Each step is in the journal (vllm-watch journal) before
-it is done. The exit status is 0 if all was freed, 1 if not or refused.
+memory came back. A process that is not stale is refused. Each step is written to the journal (vllm-watch journal)
+before it is done. The exit status is 0 if all memory was freed, 1 if not, or if refused.
 
 examples:
   vllm-watch gpus                                   # polls for four seconds
@@ -49,7 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--look", metavar="SECONDS", type=_seconds, default=LOOK_SECONDS,
         help="with --reclaim: poll for at most this long before refusing (default and minimum %(default)g; a notebook counts as idle after 1800)")  # fmt: skip
     add("--term-wait", metavar="SECONDS", type=_seconds, default=TERM_SECONDS,
-        help="with --reclaim: from SIGTERM to SIGKILL (default %(default)g)")  # fmt: skip
+        help="with --reclaim: time from SIGTERM to SIGKILL (default %(default)g)")  # fmt: skip
     add("--state-dir", metavar="DIR", type=Path,
         help="with --reclaim: the journal's folder (default: state_dir in $VLLM_WATCH_CONFIG, else ~/.local/state/vllm-watch)")  # fmt: skip
     add("--no-journal", action="store_true", help="with --reclaim: do not write to the journal")
@@ -90,7 +90,7 @@ def _reclaim(arguments: argparse.Namespace) -> int:
 
 
 def _refuse_without_reclaim(arguments: argparse.Namespace) -> None:
-    """After --yes alone, an operator would believe that a process was ended."""
+    """With --yes alone, an operator would think that a process was ended."""
     if arguments.yes:
         raise WatchError("--yes without --reclaim", "name the process: --reclaim PID")
 

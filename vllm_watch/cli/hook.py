@@ -66,7 +66,7 @@ def _targets(config: Config, name: str, wanted: str | None) -> list[TargetConfig
     if wanted is not None:
         found = [target for target in config.targets if target.name == wanted]
         if not found:
-            known = ", ".join(target.name for target in config.targets) or "none is written out"
+            known = ", ".join(target.name for target in config.targets) or "no target is listed"
             raise WatchError(f"there is no target '{wanted}'", f"write the name of one: {known}")
         return found
     found = [target for target in config.targets if config.restart_for(target).hook == name]

@@ -23,8 +23,8 @@ from vllm_watch.support.visible import visible
 
 HELP = """\
 Shows the journal: every attempt to restart a server and how it ended; every request and the decision;
-every reload; every step to end a process (gpus --reclaim). Each with who requested it, from where, why, and the
-result. Oldest first.
+every reload; every step to end a process (gpus --reclaim). Each entry shows who requested it, from where,
+why, and the result. The oldest comes first.
 
 If entries are lost (files cut, removed or damaged), it reports that, and nothing is restarted until someone has
 checked and run accept-loss. With --url it asks a running daemon, on any host, which returns its last 2,000 entries.
@@ -46,7 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("action", nargs="?", choices=("accept-loss",),
         help="continue without the lost entries: restarts are possible again")  # fmt: skip
     add("--reason", metavar="TEXT", default="", help="the reason, for the journal")
-    add("--json", action="store_true", help="one JSON object an entry")
+    add("--json", action="store_true", help="one JSON object per entry")
     add("--since", metavar="T", type=partial(moments.moment, now_t=time.time()), default=0.0,
         help="show entries since then: 90s, 30m, 2h or 7d ago, a date (2026-03-01T12:00, local time), or Unix seconds")  # fmt: skip
     add("--state-dir", metavar="DIR", type=Path,
@@ -92,7 +92,7 @@ def _remote(arguments: argparse.Namespace) -> int:
 def _show(told: Told, where: str, *, as_json: bool) -> None:
     if told.lost is not None:
         print(
-            f"a part of the history is lost: {visible(told.lost)}; vllm-watch journal accept-loss to go on",
+            f"a part of the history is lost: {visible(told.lost)}; to continue: vllm-watch journal accept-loss",
             file=sys.stderr,
         )
     if told.older:
@@ -125,7 +125,7 @@ async def _read(folder: Path, since_t: float) -> Told:
 
 def _text(entries: Sequence[Entry], where: str) -> str:
     if not entries:
-        return f"nothing was written down in that time in {where}"
+        return f"no entries of that time in {where}"
     columns = terminal.columns(_COLUMNS_MIN, _COLUMNS_MAX) - 1
     bold, plain = ("\033[1m", "\033[0m") if terminal.takes_colours(sys.stdout) else ("", "")
     lines: list[str] = []

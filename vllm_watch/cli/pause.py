@@ -5,7 +5,7 @@ import argparse
 from vllm_watch.cli.helpers import daemon_requests
 
 HELP = f"""\
-Stops all restarts, those requested by hand included. A restart that is under way continues.
+Stops all restarts, including those requested by hand. A restart that is under way continues.
 
 examples:
   vllm-watch pause --reason "we move the rack" --minutes 240

@@ -10,7 +10,7 @@ SECONDS_MAX = 86_400.0
 HELP = """\
 Checks a vLLM launch before it starts: flags, model files, GPUs and who holds their memory, whether the
 model fits, driver, shared memory, port. Every problem is a line with numbers, its cause and the command that
-fixes it. Facts that cannot be read here are shown as unknown and do not stop it. Write the command as you
+fixes it. Facts that cannot be read here are shown as unknown and do not stop the launch. Write the command as you
 would start it: `vllm serve` or `python -m vllm.entrypoints.openai.api_server`, with its configuration file
 and environment. Exit status 0: go, 3: no-go.
 
@@ -30,7 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--wait-for-vram", metavar="SECONDS", type=_seconds, default=0.0,
         help="wait up to this long until the GPU memory that the launch needs is free",
     )  # fmt: skip
-    parser.add_argument("command", metavar="COMMAND", nargs=argparse.REMAINDER, help="after --: the launch, word by word")  # fmt: skip
+    parser.add_argument("command", metavar="COMMAND", nargs=argparse.REMAINDER, help="after --: the command that starts vLLM")  # fmt: skip
 
 
 def run(arguments: argparse.Namespace) -> int:

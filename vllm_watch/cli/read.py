@@ -59,7 +59,7 @@ def run(arguments: argparse.Namespace) -> int:
         return _read(arguments.source, arguments)
     found = asyncio.run(neighbours.servers(ProcessListing(), Path("/proc")))
     if found is None:
-        raise WatchError("the processes of this host cannot be looked through", "name a URL")
+        raise WatchError("the processes of this host cannot be listed", "name a URL")
     if not found:
         raise WatchError(neighbours.NONE_FOUND, "start vLLM, or name its URL")
     worst = exit_status.FINE

@@ -16,8 +16,8 @@ whatever it finds; an empty or unreadable recording is an error (2).
 For a log of vLLM use `vllm-watch diagnose vllm.log`.
 
 With --prometheus it judges the stored history of every vLLM that a Prometheus (Thanos, Mimir, VictoriaMetrics)
-scrapes: the incidents, the alerts that fired then and in healthy times, and the faults that scrapes that far apart
-cannot show. --report writes the same as one HTML file.
+scrapes: the incidents, the alerts that fired during them and at healthy times, and the faults that are too short
+for the scrape interval. --report writes the same as one HTML file.
 
 examples:
   vllm-watch replay incident.jsonl.gz                  # a summary for people

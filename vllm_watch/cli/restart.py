@@ -5,9 +5,9 @@ import argparse
 from vllm_watch.cli.helpers import daemon_requests
 
 HELP = f"""\
-Asks the daemon to restart a target now, with the hook that is configured for it. It goes through the same
-checks as one for an incident; but a person needs no approval, may try again after a restart that did not help, and may open windows
-and freezes with --override-freeze.
+Asks the daemon to restart a target now, with the hook that is configured for it. The same checks
+apply as to a restart for an incident, but it needs no approval, it is allowed after a restart that did not help, and
+--override-freeze overrides windows and freezes.
 
 examples:
   vllm-watch restart llama --reason "driver update" --token-file ~/.config/vllm-watch.token

@@ -5,7 +5,7 @@ import argparse
 from vllm_watch.cli.helpers import daemon_requests
 
 HELP = f"""\
-Ends a pause and closes every breaker: where the last restart did not help, another may be tried. It also
+Ends a pause and closes every circuit breaker: another restart is allowed after one that did not help. It also
 accepts the lost entries of a damaged journal. Budgets and cooldowns stay as they are.
 
 examples:

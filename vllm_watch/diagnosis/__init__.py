@@ -1,1 +1,1 @@
-"""Diagnose a failed start or a death of vLLM from its log, with pure functions."""
+"""Diagnose a failed start or a death of vLLM from its log."""

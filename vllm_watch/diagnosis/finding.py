@@ -55,7 +55,7 @@ class Finding:
 
     @property
     def joined(self) -> str:
-        """The line; with its other pieces if a terminal cut it."""
+        """The line, joined with the next ones if a terminal wrapped it."""
         if not self.tail or self.line[:1] != "(" or self.tail[0][:1] == "(":
             return self.line
         end = next((at for at, each in enumerate(self.tail) if each[:1] == "("), None)

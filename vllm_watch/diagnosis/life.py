@@ -22,7 +22,7 @@ _STARTING = re.compile(
 )
 
 HEALED_LINES = 30
-"""Reports of throughput: five minutes of work end a stall."""
+"""Throughput reports (five minutes of work) after which a stall is over."""
 
 
 @dataclass(slots=True)

@@ -20,6 +20,6 @@ _ANY = re.compile("|".join(f"({each})" for each in _OTHERS.values()))
 
 
 def named(text: str) -> str | None:
-    """Return the server that wrote this line, if it is another than vLLM."""
+    """Return the server that wrote this line, if it is not vLLM."""
     found = _ANY.search(text)
     return None if found is None else tuple(_OTHERS)[(found.lastindex or 1) - 1]

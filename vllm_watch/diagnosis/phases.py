@@ -1,4 +1,4 @@
-"""The phase in which memory ran out: by functions in the traceback, else by the progress of the start, else by numbers."""
+"""Find the phase in which memory ran out, from functions in the traceback, else progress of the start, else numbers."""
 
 import re
 from collections.abc import Sequence

@@ -25,7 +25,7 @@ _MAGIC = (
 
 
 def _is_binary(piece: bytes) -> bool:
-    """Old encodings are invalid UTF-8, too, but have no control bytes."""
+    """Old encodings are also invalid UTF-8 but have no control bytes."""
     controls = len(piece) - len(piece.translate(None, _CONTROLS))
     strange = controls + piece.decode("utf-8", "replace").count("\ufffd")
     few = max(_BINARY_RATIO * len(piece) / 5, 1)
@@ -33,7 +33,7 @@ def _is_binary(piece: bytes) -> bool:
 
 
 class LogReader:
-    """Reads a log's bytes in any pieces."""
+    """Accepts a log's bytes in pieces of any size."""
 
     def __init__(self) -> None:
         self._scanner = Scanner()

@@ -19,7 +19,7 @@ FACTS = (
 
 @dataclass(frozen=True, slots=True)
 class Fix:
-    """One thing to do, and its command or flag."""
+    """One step, with its command or flag."""
 
     what: str
     command: str | None = None

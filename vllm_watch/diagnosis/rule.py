@@ -14,7 +14,7 @@ from vllm_watch.diagnosis.report import Fix
 Facts = Mapping[str, str | float | int]
 
 _INNERMOST = 3
-"""The frames that matter for the place of an error."""
+"""Number of frames that show an error's place."""
 
 
 class Rank(IntEnum):
@@ -98,7 +98,7 @@ class Cure:
 
 
 def cure(what: str, command: str | None = None, on: When = When()) -> Cure:
-    """Return a cure; without a condition it may inspect but not change."""
+    """Return a cure; a command without a condition may only inspect."""
     return Cure(Fix(what, command), on)
 
 

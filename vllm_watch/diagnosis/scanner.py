@@ -1,6 +1,6 @@
 """Read a log of any size line by line, and keep the relevant parts.
 
-Lines of one shape (equal but for numbers and ids) are searched once, so only some hundreds in millions are decoded.
+Lines of one shape (equal but for numbers and ids) are searched once, so only a few hundred out of millions are decoded.
 """
 
 import re
@@ -15,7 +15,7 @@ from vllm_watch.diagnosis.rule import Rank, Rule, rule
 from vllm_watch.diagnosis.stillness import Reports
 
 SHAPES_MAX = 40_000
-"""Each takes about 100 bytes; if a log has more, all are forgotten."""
+"""Limit of remembered shapes, about 100 bytes each; beyond it, all are forgotten."""
 
 DULL_LINES_PER_SITE = 50
 """After this many irrelevant lines of one call site the rest are skipped."""

@@ -1,4 +1,4 @@
-"""Describe the position of a vLLM process from the output of `py-spy dump`. Pure.
+"""Describe the position of a vLLM process from the output of `py-spy dump`.
 
 Source: py-spy 0.4 (src/dump.rs); vllm/distributed/device_communicators/shm_broadcast.py, vllm/v1/executor/multiproc_executor.py,
 vllm/v1/engine/core.py of vLLM 0.32.
@@ -68,7 +68,7 @@ def threads(text: str) -> tuple[Thread, ...]:
 
 
 def where(text: str, state: str | None = None) -> str:
-    """Describe a process by its main thread; `state` is the kernel's letter."""
+    """Describe a process by its main thread; `state` is its state letter in the kernel."""
     found = threads(text)
     main = next((each for each in found if each.name == "MainThread"), found[0] if found else None)
     words = _place(main.frames) if main is not None and main.frames else NOT_READ

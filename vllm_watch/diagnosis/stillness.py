@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from vllm_watch.diagnosis import lines
 
 SILENT_SECONDS = 60.0
-"""Six missing reports show a hang."""
+"""Six missing reports: a hang."""
 
 START_SECONDS = 600.0
 """Compiling, and reading from a slow disk, may take minutes."""
@@ -25,10 +25,10 @@ QUEUED_SECONDS = 600.0
 """Long answers may hold all places for minutes."""
 
 REPORTS = 6
-"""Access log lines have no time: this many times the lines between two reports take a minute."""
+"""Access log lines have no time: the lines between this many reports count as a minute."""
 
 PROBES = 60
-"""Lines per minute after a single report."""
+"""Lines that count as a minute after a single report."""
 
 _TIME = re.compile(
     r"\b(\d\d)-(\d\d) (\d\d):(\d\d):(\d\d)\b|\b\d{4}-(\d\d)-(\d\d)[T ](\d\d):(\d\d):(\d\d)"

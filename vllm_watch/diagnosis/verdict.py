@@ -158,7 +158,7 @@ def _sentence(text: str) -> str:
 
 
 def _is_fatal(life: Life, root: Finding, failure: Failure) -> bool:
-    """While serving, a start's errors end only one request, unless the engine is reported dead."""
+    """While serving, the errors of a start end only a request, unless the engine is reported dead."""
     if root.rule.rank is Rank.REQUEST and not life.dead:
         return False
     started = life.ready or life.serving

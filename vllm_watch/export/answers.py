@@ -17,7 +17,7 @@ _GZIP_BYTES_MIN = 1024  # smaller bodies fit one packet
 _GZIP_INLINE_BYTES_MAX = 256 * 1024  # more would block the loop for over 1-2 ms
 
 _SERVED = (
-    "Served are /, /metrics, /-/healthy, /-/ready, POST /-/reload, "
+    "The paths are /, /metrics, /-/healthy, /-/ready, POST /-/reload, "
     "and status, incidents, history, journal, events and recording under /api/v1/; for probes /gate/liveness "
     "and /gate/readiness"
 )
@@ -94,7 +94,7 @@ async def errors_as_json(request: web.Request, handler: Handler) -> web.StreamRe
     try:
         return await handler(request)
     except (ConnectionError, web.RequestPayloadError):
-        return refusal(400, "The body did not come whole", "Send it again")
+        return refusal(400, "The body is incomplete", "Send it again")
     except web.HTTPException as error:
         response = refusal(
             error.status, f"{request.method} {request.path}: {error.reason}", _SERVED
@@ -112,5 +112,5 @@ async def small_bodies(request: web.Request, handler: Handler) -> web.StreamResp
             async with asyncio.timeout(BODY_SECONDS):
                 await request.read()
         except TimeoutError:
-            return refusal(408, f"The body did not come within {BODY_SECONDS:g} s", "Send none")
+            return refusal(408, f"The body did not arrive within {BODY_SECONDS:g} s", "Send none")
     return await handler(request)

@@ -96,7 +96,7 @@ class Api:
             async with asyncio.timeout(RELOAD_SECONDS):
                 await asyncio.shield(self._reload(caller.actor, caller.source))
         except WatchError as error:
-            return refusal(500, error.cause, f"{error.remedy}. The old configuration goes on")
+            return refusal(500, error.cause, f"{error.remedy}. The old configuration stays in use")
         except TimeoutError:
             return refusal(
                 500,
@@ -222,7 +222,9 @@ async def _download(
         _cut_off(request)
     if not response.prepared:
         return refusal(
-            404, f"Nothing of target {target!r} was recorded yet", "Ask again after its next scrape"
+            404,
+            f"There is no recording of target {target!r} yet",
+            "Ask again after its next scrape",
         )
     return response
 

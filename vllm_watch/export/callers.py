@@ -32,7 +32,7 @@ def is_this_host(request: web.Request) -> bool:
 
 
 def is_proxied(request: web.Request) -> bool:
-    """Return True for HTTP/1.0 (nginx's default), and for headers that clients do not send: proxies' headers are too many to list."""
+    """Return True for HTTP/1.0 (nginx's default), or if a header is not from `_OF_CLIENTS`: proxies' headers are too many to list."""
     names = (name.lower() for name in request.headers)
     return request.version < HttpVersion11 or not all(map(_OF_CLIENTS.fullmatch, names))
 
@@ -48,7 +48,7 @@ def allowed_hosts(bound: str, names: Collection[str]) -> frozenset[str] | None:
 def only_from(bound: str, names: Collection[str], port: Callable[[], int]) -> Middleware:
     """Return the middleware that checks Host and Origin."""
     hosts = allowed_hosts(bound, names)
-    # A Host with an IP address is safe; anyone can point a DNS name at us.
+    # An IP address as Host is safe, but anyone can point a DNS name at us.
     by_address = not is_loopback(bound)
 
     @web.middleware
@@ -86,7 +86,7 @@ def _foreign(request: web.Request) -> web.Response | None:
             "Ask from the watcher's own page, or from a shell",
         )
     if request.can_read_body and request.content_type in _FORMS and request.headers.get("Content-Type"):  # fmt: skip
-        return refusal(415, f"A body of the type {request.content_type} is not taken",
+        return refusal(415, f"The content type {request.content_type} is not accepted",
                        "Send JSON, with Content-Type: application/json")  # fmt: skip
     return None
 

@@ -63,8 +63,8 @@ ENGINE_FAMILIES: tuple[Family, ...] = (
     Family(
         name=_PREFIX + "health_ratio", kind="gauge", scope="engine",
         help="Health for routers: share of normal capacity, 0 to 1. 1: nothing is wrong with it; between: collapsed, to this share "
-             "of its fresh throughput; 0: down, stalled, failing, starting or asleep. Load is not in it.",
-        absent="Absent while it is not known, which is never 1. `engine` is empty for a target that shows no engine.",
+             "of its fresh throughput; 0: down, stalled, failing, starting or asleep. Load is not included.",
+        absent="Absent while it is unknown, which is never 1. `engine` is empty for a target that shows no engine.",
         value=_health,
     ),
     _gauge("requests_running", "Requests in the running batch, as vLLM gave them last."),
@@ -76,7 +76,7 @@ ENGINE_FAMILIES: tuple[Family, ...] = (
     _gauge("kv_cache_capacity_tokens", "Tokens that the engine's KV cache can hold.",
            "Absent before vLLM 0.3.3 and on V1 0.8, which do not export the number of blocks."),
     _gauge("kv_cache_free_tokens", "Tokens for which the KV cache has room now.",
-           "Absent where the capacity is unknown."),
+           "Absent if the capacity is unknown."),
     _gauge("kv_cache_time_to_full_seconds", f"Seconds until the KV cache is full, at the rate at which it fills {_WINDOW}.",
            "Absent while the cache is not filling, which is good news, or its usage is unknown."),
     Family(
@@ -120,7 +120,7 @@ ENGINE_FAMILIES: tuple[Family, ...] = (
     _latency("queue_time_seconds", "Time that requests wait to be scheduled", "vLLM has it from 0.6.4 (V1: 0.7.3)."),
     _latency("e2e_latency_seconds", "Time from a request's arrival to its end", "vLLM has it from 0.3.1 (V1: 0.7.3)."),
     _reasons("slo_attainment_ratio", "Share of the window's observations that met the objective you set, 0 to 1.",
-             "Absent where no objective is set, or nothing was observed in the window.", label="objective"),
+             "Absent if no objective is set, or nothing was observed in the window.", label="objective"),
     _gauge("goodput_requests_per_second",
            "Finished requests per second × the lowest slo_attainment_ratio: an upper bound for requests that met all objectives.",
            "Absent where no objective is set, or nothing was observed in the window."),
@@ -135,7 +135,7 @@ ENGINE_FAMILIES: tuple[Family, ...] = (
 
 
 _SINCE_FIRST_SEEN = "since the watcher first saw the engine"
-_NOT_EXPORTED = "Absent where this vLLM does not export it."
+_NOT_EXPORTED = "Absent if this vLLM does not export it."
 
 
 def _total(attribute: str, what: str) -> Family:

@@ -57,7 +57,7 @@ class Evidence:
 
 
 async def _here(url: str, stacks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-    """Raises LookupError for a server on another host, as the process on its port here is a different one."""
+    """Raises LookupError for a server on another host: the same port here belongs to another process."""
     if not await serves_here(url):
         raise LookupError("it runs on another host")
     async for chunk in stacks:

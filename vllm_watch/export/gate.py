@@ -1,6 +1,6 @@
 """Answer exec probes: HTTP 200 with "ok", or with a word ("kill", "no") and the start time of the server to kill or avoid.
 
-A probe must compare both. Do not configure an httpGet probe: it would restart engines when the watcher is down.
+A probe must check word and time. Do not configure an httpGet probe: it would restart engines when the watcher is down.
 """
 
 import asyncio
@@ -72,7 +72,7 @@ class GateApi:
                 400, "asked is not a short word", "Send letters and digits, or leave it out"
             )
         meant_t = None
-        if await _stands_beside(request, self._targets[target].target.url):
+        if await _is_at_engine(request, self._targets[target].target.url):
             meant_t = await self._gatekeeper.answer(
                 target, which, _unix(request.query.get("started", "")), request.remote or "unknown"
             )
@@ -91,7 +91,7 @@ class GateApi:
         return TimedResponse(body=to_json(document).encode(), content_type="application/json")
 
 
-async def _stands_beside(request: web.Request, url: str) -> bool:
+async def _is_at_engine(request: web.Request, url: str) -> bool:
     """Return True for requests from this host or the engine's address."""
     if is_this_host(request):
         return True

@@ -24,7 +24,7 @@ THROTTLE_REASONS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuRow:
-    """A GPU and the board's data about it."""
+    """A GPU with the board's data on it."""
 
     gpu: GpuSample
     host: str = ""
@@ -138,7 +138,7 @@ GPU_FAMILIES: tuple[Family, ...] = (
     ),
     Family(
         name=_PREFIX + "memory_unaccounted_bytes", kind="gauge", scope="gpu",
-        help="Bytes of GPU memory in use that no listed process holds. Some hundred MiB are the driver's own.",
+        help="Bytes of GPU memory in use that no listed process holds. A few hundred MiB are the driver's own.",
         absent="Absent if the driver hides the memory of processes, and on a GPU with MIG slices.",
         value=_unaccounted_bytes,
     ),
@@ -173,13 +173,13 @@ GPU_FAMILIES: tuple[Family, ...] = (
           "1 if a memory row could not be remapped: the GPU should be replaced. Else 0.",
           "Absent before the Ampere generation."),
     _flag("lost", "lost", "1 if the GPU fell off the bus; its other series are then absent. Else 0.",
-          "Absent where the driver was not asked."),
+          "Absent if the driver was not asked."),
     Family(
         name=_PREFIX + "holder_memory_bytes", kind="gauge", scope="gpu",
         labels=("pid", "verdict", "uid", "command"),
         help=f"Bytes of GPU memory that a process holds: the {HOLDERS_MAX} largest by pid, "
              "the rest summed as pid=\"other\". `verdict`: vllm, active, stale or unknown. `command` is the process title.",
-        absent="Absent where the driver hides it (some containers, MIG): that is unknown, not 0.",
+        absent="Absent if the driver hides it (some containers, MIG): that is unknown, not 0.",
         series=_holders,
     ),
 )  # fmt: skip

@@ -47,7 +47,7 @@ class Guarded:
             status = response.status
         except TimeoutError:
             response = refusal(
-                504, "There was no answer in time", "See the journal for whether it was done"
+                504, "There was no answer in time", "The journal shows whether it was done"
             )
             status = response.status
         finally:

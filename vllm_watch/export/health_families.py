@@ -89,7 +89,7 @@ def _notifier_last_success(board: Any) -> Series:
     ]
 
 
-_NO_NOTIFIER = "Absent where no notifier is configured."
+_NO_NOTIFIER = "Absent if no notifier is configured."
 
 NOTIFIER_FAMILIES: tuple[Family, ...] = (
     Family(

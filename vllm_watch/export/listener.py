@@ -189,18 +189,18 @@ class Listener:
 
 
 HEAD_BYTES_MAX = 32 << 10
-"""250 connections without a password then hold at most 16 MB."""
+"""With this limit, 250 unauthenticated connections hold at most 16 MB."""
 
 _END = b"\r\n\r\n"
 
 
 class HeadBound(asyncio.Protocol):
-    """Limits the bytes of a request's head. `answers` returns how many responses are in progress and have ended."""
+    """Limits the bytes of a request's head. `answers` returns the numbers of responses in progress and ended."""
 
     def __init__(self, handler: asyncio.Protocol, answers: Callable[[], tuple[int, int]]) -> None:
         self._handler = handler
         self._answers = answers
-        # Ended responses when the head was complete; a body may follow.
+        # Number of ended responses when a head was complete; its body may follow.
         self._over: int | None = None
         self._transport: asyncio.Transport | None = None
         self._bytes = 0  # of an incomplete head

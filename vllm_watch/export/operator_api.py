@@ -195,4 +195,4 @@ async def _bounded(request: web.Request) -> bytes:
         cause = f"The body is larger than {ALERTS_BYTES_MAX >> 20} MiB"
         raise WatchError(cause, "Send smaller groups") from None
     except TimeoutError:
-        raise WatchError("The body did not come in time", "Send it again") from None
+        raise WatchError("The body did not arrive in time", "Send it again") from None

@@ -1,7 +1,7 @@
 """Basic auth for readers, checked against the users in the web configuration.
 
 bcrypt is slow on purpose, so one thread hashes, and verified credentials are cached as a keyed digest. A valid password
-is always accepted, if only after a wait.
+is always accepted, sometimes after a wait.
 """
 
 import asyncio
@@ -77,7 +77,7 @@ class Passwords:
         return None
 
     def _digest(self, name: str, known: str, password: bytes) -> bytes:
-        """Return the cache key. It includes the configured hash, so that an old password misses."""
+        """Return the cache key. It includes the configured hash, so that old passwords fail."""
         said = b"\0".join((name.encode(), known.encode(), password))
         return hmac.new(self._key, said, hashlib.sha256).digest()
 

@@ -75,7 +75,7 @@ def _journal_ok(board: Any) -> float | None:
 
 
 _R = "vllm_watch_restart_"
-_OFF = "Absent where restarts are off."
+_OFF = "Absent if restarts are off."
 
 RESTART_FAMILIES: tuple[Family, ...] = (
     Family(
@@ -107,12 +107,12 @@ RESTART_FAMILIES: tuple[Family, ...] = (
     Family(
         name=_R + "last_info", kind="info", scope="target", labels=("trigger", "outcome"),
         help="Outcome of the target's last finished attempt, by trigger; from the journal, so that it outlives the watcher.",
-        absent=_OFF + " Absent until one ended, and a week after.", series=_last,
+        absent=_OFF + " Absent until one has ended, and again after a week.", series=_last,
     ),
     Family(
         name=_R + "last_timestamp_seconds", kind="gauge", scope="target", labels=("trigger", "outcome"),
         help="Unix time at which the attempt of vllm_watch_restart_last_info ended.",
-        absent=_OFF + " Absent until one ended, and a week after.", series=_last_ended,
+        absent=_OFF + " Absent until one has ended, and again after a week.", series=_last_ended,
     ),
     Family(
         name=_R + "payoff_ratio", kind="gauge", scope="target",
@@ -146,7 +146,7 @@ RESTART_WATCHER_FAMILIES: tuple[Family, ...] = (
     Family(
         name=_R + "paused", kind="gauge", scope="watcher",
         help="1 while a person has paused all restarts, else 0.",
-        absent="Absent where restarts are off everywhere.", value=_paused,
+        absent="Absent if restarts are off everywhere.", value=_paused,
     ),
     Family(
         name=_R + "journal_ok", kind="gauge", scope="watcher",

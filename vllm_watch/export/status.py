@@ -213,7 +213,7 @@ class Status:
 
 
 def _tried(plan: RestartPlan | None, incident: Incident) -> dict[str, str]:
-    """Return the texts that a restart under way, or one that only an operator may repeat, replaces."""
+    """Return replacement texts during a restart, or if only an operator may restart again."""
     if plan is None or not incident.open:
         return {}
     if plan.under_way is not None:

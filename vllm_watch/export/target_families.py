@@ -93,7 +93,7 @@ TARGET_FAMILIES: tuple[Family, ...] = (
     Family(
         name=_TARGET + "health_status_code", kind="gauge", scope="target",
         help="HTTP status of the last request to the target's /health; a hung engine still returns 200.",
-        absent="Absent where /health did not answer or was not asked.",
+        absent="Absent if /health did not answer or was not asked.",
         value=lambda entry: _signal("health_status", entry),
     ),
     Family(
@@ -105,13 +105,13 @@ TARGET_FAMILIES: tuple[Family, ...] = (
     Family(
         name=_TARGET + "process_open_fds", kind="gauge", scope="target",
         help="Open file descriptors of the API server: the one sign of demand while an engine hangs.",
-        absent="Absent where vLLM does not export process_*: V0 from 0.5.5, several API servers.",
+        absent="Absent if vLLM does not export process_*: V0 from 0.5.5, several API servers.",
         value=lambda entry: _signal("process_open_fds", entry),
     ),
     Family(
         name=_TARGET + "process_start_timestamp_seconds", kind="gauge", scope="target",
         help="Unix time at which the API server's process (not the engine's) started.",
-        absent="Absent where vLLM does not export process_*: V0 from 0.5.5, several API servers.",
+        absent="Absent if vLLM does not export process_*: V0 from 0.5.5, several API servers.",
         value=lambda entry: _signal("process_start_time", entry),
     ),
     Family(

@@ -13,7 +13,7 @@ _MODES = {
     "RequireAndVerifyClientCert": ssl.CERT_REQUIRED,
 }
 _REMEDY = "give a certificate and its own key, both in PEM and readable by vllm-watch"
-_NO_CIPHERS = "ECDHE+AESGCM:ECDHE+CHACHA20"  # default for TLS 1.2
+_DEFAULT_CIPHERS = "ECDHE+AESGCM:ECDHE+CHACHA20"  # default for TLS 1.2
 
 
 def context(settings: TlsSettings) -> ssl.SSLContext | None:
@@ -27,7 +27,7 @@ def context(settings: TlsSettings) -> ssl.SSLContext | None:
     made.options |= ssl.OP_NO_COMPRESSION | ssl.OP_NO_RENEGOTIATION
     if not settings.prefer_server_cipher_suites:
         made.options &= ~ssl.OP_CIPHER_SERVER_PREFERENCE
-    made.set_ciphers(":".join(settings.ciphers) or _NO_CIPHERS)
+    made.set_ciphers(":".join(settings.ciphers) or _DEFAULT_CIPHERS)
     made.set_alpn_protocols(["http/1.1"])
     _certify(made, settings)
     if settings.client_ca_file is not None:
@@ -36,7 +36,7 @@ def context(settings: TlsSettings) -> ssl.SSLContext | None:
             made.load_verify_locations(cafile=settings.client_ca_file)
         except OSError as error:
             cause = f"tls_server_config.client_ca_file: {settings.client_ca_file}: {_why(error)}"
-            raise ConfigError(cause, "give certificates of authorities, in PEM") from None
+            raise ConfigError(cause, "give CA certificates, in PEM") from None
         made.verify_mode = _MODES[settings.client_auth_type]
     return made
 
@@ -56,7 +56,7 @@ def _certify(made: ssl.SSLContext, settings: TlsSettings) -> None:
 
 def _why(error: OSError) -> str:
     if isinstance(error, ssl.SSLError):
-        reasons = {"KEY_VALUES_MISMATCH": "the key is not that of the certificate"}
+        reasons = {"KEY_VALUES_MISMATCH": "the key does not match the certificate"}
         return reasons.get(error.reason or "", f"cannot be used ({error.reason or 'no PEM'})")
     return (error.strerror or str(error)).lower()
 

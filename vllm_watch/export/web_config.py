@@ -1,4 +1,4 @@
-"""The web configuration in use. A reload never removes a protection, as a file being written is empty for a moment."""
+"""The web configuration in use. A reload never removes a protection, because a file is empty for a moment while it is written."""
 
 import asyncio
 import os
@@ -74,7 +74,7 @@ class WebConfig:
 
     def look(self) -> None:
         """Apply changed files. Blocks on the disk."""
-        if self._path is None or (self._well and self._stamp_now() == self._seen):
+        if self._path is None or (self._accepted and self._stamp_now() == self._seen):
             return
         try:
             found = _load(self._path)
@@ -86,8 +86,8 @@ class WebConfig:
             _log.info("web_config_reloaded", file=str(self._path))
 
     @property
-    def _well(self) -> bool:
-        """False after a refused configuration: its files have no stamps, so each check reads them."""
+    def _accepted(self) -> bool:
+        """False after a refused configuration: each check reads it again, as its files have no stamps."""
         return self.health is None or self.health.problem is None
 
     def _use(self, found: _Used) -> None:
@@ -127,8 +127,8 @@ def _refuse_less(used: _Used, found: _Used) -> None:
     }  # fmt: skip
     for what, is_lost in lost.items():
         if is_lost:
-            cause = f"it asks for no {what} any more, which is not taken away while we serve"
-            raise ConfigError(cause, "restart vllm-watch if that is meant")
+            cause = f"it no longer requires {what}, and a reload must not remove a protection"
+            raise ConfigError(cause, "restart vllm-watch if this is intended")
 
 
 def _stamp(files: tuple[Path, ...]) -> _Stamp:

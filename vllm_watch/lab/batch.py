@@ -97,7 +97,7 @@ class Batch:
     def _held_tokens(self, request: Request) -> int:
         """Return the prompt tokens that are cached, or come from another instance.
 
-        A prefix is cached only after this engine has computed as many tokens; the last token is always computed.
+        A prefix is cached only after this engine has computed at least as many tokens. The last token is always computed.
         """
         if request.scheduled_t < 0.0:
             cached = request.cached_tokens

@@ -15,11 +15,11 @@ _KV_BYTES_PER_TOKEN = 131_072  # 32 layers, 8 KV heads of 128, keys and values, 
 _OVERHEAD_BYTES = 2_600_000_000  # CUDA context, graphs and activations
 _ASLEEP_BYTES = 1_700_000_000
 # Shares of the power limit, measured on an H100 (700 W, driver 580.159): 70 W idle; 117 W with a CUDA context, which
-# alone keeps the clock up; 140 W while kernels as small as a collective's spin: busy in NVML, yet cool.
+# alone keeps the clock up; 140 W while tiny kernels spin, as in a collective: busy in NVML, but cool.
 _IDLE_WATTS_SHARE = 0.10
 _HELD_WATTS_SHARE = 0.17
 _BUSY_WATTS_SHARE = 0.9
-_SPIN_SHARE = 0.04  # of the step from held to busy power
+_SPIN_SHARE = 0.04  # of the difference between held and busy power
 _MIN_WINDOW_SECONDS = 0.2  # shorter windows are noisy
 
 

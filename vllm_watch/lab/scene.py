@@ -15,7 +15,7 @@ START_SECONDS = 0.1
 
 
 class Scene:
-    """Time begins at 0; `begin_at` sets the Unix time of 0, before anything happens."""
+    """Time begins at 0. Call `begin_at` first to set its Unix time."""
 
     def __init__(
         self,

@@ -26,7 +26,7 @@ class Sizes:
         external: bool = False,
         loras: Sequence[str] = (),
     ) -> None:
-        """Tokens are medians, `spread` the sigma of their logarithm; 0 output tokens mean pooling."""
+        """Tokens are medians, `spread` is the sigma of their logarithm; `output_tokens` is 0 for pooling."""
         self._rng = rng
         self._handlers = (POOLING,) if output_tokens == 0 else (COMPLETIONS, CHAT, CHAT)
         self._max_tokens = 1 if output_tokens == 1 else max_tokens  # as a proxy requests a prefill
@@ -122,7 +122,7 @@ class ClosedLoop(Workload):
 def bursty(
     rng: Random, low: float = 0.15, burst_seconds: float = 20.0, calm_seconds: float = 60.0
 ) -> Callable[[float], float]:
-    """Return a shape of bursts at full rate and calm spells at `low`."""
+    """Return a shape that alternates between full rate and `low`."""
     bursting, change_t = False, rng.expovariate(1.0 / calm_seconds)
 
     def share(t: float) -> float:

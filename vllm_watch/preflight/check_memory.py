@@ -19,7 +19,7 @@ CONTEXT_BYTES = GIB // 2
 """vLLM reads free memory after it creates its CUDA context (and NCCL), which takes 0.3 to 0.6 GiB by card and driver."""
 
 UNSURE_RATIO = 0.02
-"""The plan's error, as a share of the GPU (on public start-up logs some per cent of the KV cache). A launch that lacks less is not stopped."""
+"""The plan's error, as a share of the GPU (on public start-up logs some per cent of the KV cache). A launch that lacks less memory is not stopped."""
 
 _HOLDERS_NAMED = 3
 _UTILIZATION_LEAST = 0.05  # below, no model's weights fit
@@ -39,7 +39,7 @@ def is_short(facts: Facts, judged: GpuHolders) -> bool:
 
 
 def memory_missing(facts: Facts) -> str:
-    """Name the GPUs that lack memory for the launch, and the memory's holders; "" if none does."""
+    """Name the GPUs with too little free memory and the memory's holders, or return ""."""
     if not facts.gpus or len(taken(facts)) < ranks_here(facts):
         return ""
     short = []
@@ -192,7 +192,7 @@ def _elsewhere(facts: Facts) -> Iterator[Fix]:
     if len(good) >= needed and len(every) > len(taken(facts)):
         numbers = ",".join(str(each.gpu.index) for each in good[:needed])
         if not any(each.gpu.mig_parent_uuid for each in good):
-            yield Fix("take GPUs that are free", facts.command.shown({VARIABLE: numbers}))  # fmt: skip
+            yield Fix("use GPUs that are free", facts.command.shown({VARIABLE: numbers}))  # fmt: skip
 
 
 def _enough(facts: Facts, gpus: list[GpuHolders]) -> Finding:
@@ -207,7 +207,7 @@ def _why_no_plan(facts: Facts) -> str:
     if facts.model is None:
         return facts.model_error or "the model's config is not here"
     if facts.files is not None and facts.files.kind == "remote":
-        return "the model is not in files that can be looked at"
+        return "the model's files cannot be read here"
     if facts.model.unread_cache is not None:
         return f"the model keeps its tokens compressed ({facts.model.unread_cache}), and its size in vLLM is not known here"
     if sizing.release(facts) < releases.OLDEST:

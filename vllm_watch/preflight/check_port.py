@@ -25,7 +25,7 @@ def check_port(facts: Facts) -> Iterator[Finding]:
         return
     port = port_of(command.text("port"))
     if port is None:
-        yield Finding("port", PROBLEM, f"--port {command.text('port')} is not a port from 1 to {_PORT_MAX}", "wrong_flag", (Fix("take vLLM's usual one", command.shown(port=str(DEFAULT_PORT))),))  # fmt: skip
+        yield Finding("port", PROBLEM, f"--port {command.text('port')} is not a port from 1 to {_PORT_MAX}", "wrong_flag", (Fix("use vLLM's default", command.shown(port=str(DEFAULT_PORT))),))  # fmt: skip
     elif facts.listeners is None:
         yield Finding("port", UNKNOWN, f"who listens on port {port} cannot be read from /proc/net")
     elif in_the_way := [each for each in facts.listeners if _collides(each, facts, port)]:
@@ -35,10 +35,10 @@ def check_port(facts: Facts) -> Iterator[Finding]:
 
 
 def _taken(facts: Facts, listener: Listener) -> Finding:
-    who = "a process that is not seen from here"
+    who = "a process that is not visible here"
     fixes = []
     if facts.free_port is not None:
-        fixes.append(Fix("take a port that is free", facts.command.shown(port=str(facts.free_port))))  # fmt: skip
+        fixes.append(Fix("use a free port", facts.command.shown(port=str(facts.free_port))))  # fmt: skip
     if listener.pid is not None:
         who = f"process {listener.pid} ({listener.command or 'name unknown'})"
         fixes.append(

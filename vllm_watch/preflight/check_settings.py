@@ -61,13 +61,13 @@ def check_length(facts: Facts) -> Iterator[Finding]:
         "length", PROBLEM, f"--max-model-len {flags.max_model_len} is more than the {limit:,} tokens that the model's config allows",
         "context_length_exceeded", (
             Fix("take the model's own limit", facts.command.shown(max_model_len=str(limit))),
-            Fix("or override it, at the risk of nonsense beyond that length", facts.command.shown({"VLLM_ALLOW_LONG_MAX_MODEL_LEN": "1"})),
+            Fix("or override it, but the output may be garbage beyond that length", facts.command.shown({"VLLM_ALLOW_LONG_MAX_MODEL_LEN": "1"})),
         ),
     )  # fmt: skip
 
 
 def check_dtype(facts: Facts) -> Iterator[Finding]:
-    """Find an explicit bfloat16 on cards without it; by default vLLM uses half there."""
+    """Find an explicit bfloat16 on cards without it; by default vLLM uses float16 there."""
     if facts.command.text("dtype") != "bfloat16" or not facts.gpus:
         return
     for judged in taken(facts):

@@ -21,7 +21,7 @@ _HOST = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9_.-]*[A-Za-z0-9_])?")
 
 
 class TokenSettings(Settings):
-    """A bearer token of one person or program; its name appears in the journal."""
+    """A bearer token for one person or program; the journal shows its `name`."""
 
     name: Name
     """The owner's name: a unique slug."""
@@ -32,14 +32,14 @@ class TokenSettings(Settings):
     may: tuple[Right, ...] = RIGHTS
     """Rights of the token.
     Default: all
-    Why: A person needs all; a program needs one."""
+    Why: People need all rights; a program usually needs only one."""
 
 
 class ApiSettings(Sections):
     """Access to the HTTP API. Endpoints that change something exist only if tokens are configured."""
 
     hosts: tuple[str, ...] = Field((), max_length=100)
-    """Host names that requests may use, besides loopback names and IP addresses. Unset: any name, if `listen` is a network address.
+    """Host names accepted in requests, besides loopback names and IP addresses. Unset: any name, if `listen` is a network address.
     Why: This prevents DNS rebinding."""
 
     public: bool = False

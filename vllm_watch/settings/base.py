@@ -37,7 +37,7 @@ class Settings(BaseModel):
 
 
 class Sections(Settings):
-    """A part with subsections; a part with all lines commented out counts as absent."""
+    """A section with subsections; it counts as absent if all its lines are commented out."""
 
     @model_validator(mode="before")
     @classmethod
@@ -61,7 +61,7 @@ def problems(found: Sequence[Problem]) -> PydanticCustomError:
 
 
 def problem(cause: str, remedy: str) -> PydanticCustomError:
-    """Return the exception about the validator's own value."""
+    """Return the exception about the value that the validator checks."""
     return problems([Problem((), cause, remedy)])
 
 

@@ -22,13 +22,13 @@ from vllm_watch.settings.base import (
 )
 
 _DOCKER_ANSWER_SECONDS = 10.0  # for Docker to start the container after the stop
-# Characters that systemd allows in unit names, without templates. A leading - would begin an option.
+# Names of systemd units, but not of templates (`vllm@.service`). A leading - would begin an option.
 _UNIT = re.compile(r"[A-Za-z0-9:_.\\][A-Za-z0-9:_.\\-]*(@[A-Za-z0-9:_.\\-]+)?\.service")
 
 PORT = "{port}"
 """Placeholder in a unit's name for the restarted target's port."""
 
-# A kind that has rollouts, then a DNS subdomain; both become parts of a URL.
+# KIND/NAME: a kind that has rollouts, and a DNS subdomain. Both become parts of a URL.
 _WORKLOAD = re.compile(r"(deployment|statefulset|daemonset|leaderworkerset)/[a-z0-9][a-z0-9.-]*")
 
 
@@ -71,12 +71,12 @@ class HookSettings(Settings):
     """Name of the hook in `restart.hook`: a slug, unique among all hooks."""
 
     timeout_seconds: Seconds = Field(60.0, le=3600)
-    """Timeout of one call; then the call and all processes that it started are ended.
+    """Timeout of one call. After that, the call and all its processes are ended.
     Why: A supervisor answers in seconds; a shutdown that drains takes a minute."""
 
 
 class CommandHook(HookSettings):
-    """A command, without a shell. Its environment holds all data about the restart (`VLLM_WATCH_*`)."""
+    """A command, run without a shell. Its environment contains all data about the restart (`VLLM_WATCH_*`)."""
 
     argv: Annotated[tuple[str, ...], AfterValidator(_argv)] = Field(min_length=1, max_length=100)
     """The program (absolute path) and its arguments."""
@@ -105,10 +105,10 @@ class WebhookHook(HookSettings):
 
 
 class GateHook(HookSettings):
-    """An exec probe in the engine's container polls vllm-watch, and Kubernetes restarts the container; vllm-watch needs no rights."""
+    """Kubernetes restarts the container when its exec probe, which polls vllm-watch, fails; vllm-watch needs no rights."""
 
     timeout_seconds: Seconds = Field(120.0, le=3600)
-    """Longest time that probes get the answer `kill`; it ends when the server does.
+    """Probes get the answer `kill` until the server ends, but at most this long.
     Why: Kubernetes needs three failed probes (30 s by default) and a grace period of 30 s."""
 
 
@@ -120,7 +120,7 @@ class SystemdHook(HookSettings):
     target's port."""
 
     user: bool = False
-    """Whether the unit belongs to the user manager, not to the system manager.
+    """Whether it is a user unit (`systemctl --user`).
     Why: Engines usually run as system units."""
 
 

@@ -27,7 +27,7 @@ def _namespace(value: str) -> str:
 
 
 class KubernetesDiscovery(Settings):
-    """Pods that match a label selector, listed with the service account of our own pod."""
+    """Pods that match a label selector, listed with vllm-watch's service account."""
 
     selector: str = Field(min_length=1, max_length=1000)
     """Label selector in the syntax of `kubectl get pods -l`: `app=vllm`, `app in (a,b),!canary`."""
@@ -35,7 +35,7 @@ class KubernetesDiscovery(Settings):
     namespaces: tuple[Annotated[str, AfterValidator(_namespace)], ...] = Field(
         (), max_length=NAMESPACES_MAX
     )
-    """Namespaces of the pods; `*` alone for the whole cluster, which needs a ClusterRole.
+    """Namespaces of the pods; `*` alone: the whole cluster (needs a ClusterRole).
     Default: vllm-watch's own"""
 
     node_name: str = Field("", max_length=253)

@@ -26,11 +26,11 @@ class LockSettings(Settings):
     Why: One restart at a time is safest."""
 
     restarts_per_hour_max: Annotated[int, Field(ge=1, le=1000)] | None = 6
-    """Limit of restarts per hour of all watchers that share the lock; `null`: no limit.
-    Why: If one at a time is verified for ten minutes, six fit."""
+    """Maximum restarts per hour by all watchers that share the lock; `null`: no limit.
+    Why: If each restart is verified for ten minutes, six fit into an hour."""
 
     ttl_seconds: Seconds = Field(300.0, ge=15, le=86400)
-    """A holder must renew the lock within this time; others may take it after three times this. It must exceed the hook's timeout.
+    """The holder must renew the lock within this time; others may take it after three times as long. Must exceed the hook's timeout.
     Why: Hooks take less, and a dead watcher's lock is free after a quarter of an hour."""
 
     release_delay_seconds: Annotated[float, Field(ge=0, le=86400)] = 0.0
@@ -48,8 +48,8 @@ class LockSettings(Settings):
         found: list[Problem] = []
         least = hook_seconds + HOOK_GRACE_SECONDS
         if self.kind != "none" and self.ttl_seconds < least:
-            cause = f"{self.ttl_seconds:g} is less than a call of the hook may take ({hook_seconds:g} s and a little)"
-            remedy = f"set it to {least:g} or more, or the hook's timeout_seconds lower"
+            cause = f"{self.ttl_seconds:g} is too short: one call of the hook may take {least:g} s"
+            remedy = f"set it to {least:g} or more, or lower the hook's timeout_seconds"
             found.append(Problem(("lock", "ttl_seconds"), cause, remedy))
         if self.kind == "file" and self.path is None and not has_state_dir:
             remedy = "name a folder that all watchers of the host share"

@@ -64,7 +64,7 @@ class NotifierSettings(Settings):
     groups: tuple[Annotated[str, Field(min_length=1, max_length=253)], ...] = Field(
         (), max_length=1000
     )
-    """Send only messages about these groups. Incidents common to all targets go to every notifier.
+    """Send only messages about these groups. Incidents that affect all targets go to every notifier.
     Default: all
     Why: A team can have its own channel."""
 
@@ -81,20 +81,20 @@ class NotifierSettings(Settings):
     Why: Actions and requests for approval need attention; refusals are normal."""
 
     resolved: bool = True
-    """Whether to send a message when an incident ends, too.
+    """Whether to send another message when an incident ends.
     Why: The on-call engineer may already be on the way."""
 
     reminder_hours: Annotated[float, Field(ge=0, le=168, allow_inf_nan=False)] = 4.0
-    """Repeat interval of an open critical incident; 0: never.
+    """Repeat interval for an open critical incident; 0: never repeat.
     Why: It is Alertmanager's default repeat_interval."""
 
     group_seconds: Annotated[float, Field(ge=0, le=600, allow_inf_nan=False)] = 20.0
-    """Events of one group and cause within this time become one message.
+    """Events of one group with the same cause within this time become one message.
     Why: Scrapes of many targets are spread over seconds."""
 
     messages_per_hour_max: int = Field(20, ge=1, le=1000)
-    """Further messages in an hour form a digest, which is sent within five minutes if it has a critical one.
-    Why: More are not read, and services block such senders."""
+    """Maximum messages per hour. The rest is collected in a digest, sent within five minutes if any is critical.
+    Why: People do not read more, and services block frequent senders."""
 
     timeout_seconds: Seconds = Field(15.0, le=120)
     """Timeout of one attempt to send.
@@ -138,7 +138,7 @@ class AppriseNotifier(NotifierSettings):
 
 
 class KubernetesEvents(Settings):
-    """Incidents as Events of the engine's pod (`kubectl describe pod`), sent with our own pod's service account."""
+    """Incidents as Events of the engine's pod (`kubectl describe pod`), sent with vllm-watch's service account."""
 
     name: Name
     """A slug, unique among all notifiers."""
@@ -149,7 +149,7 @@ class KubernetesEvents(Settings):
     Why: This is every notifier's default."""
 
     pod: str = Field("", max_length=253, pattern=r"^(\$[A-Za-z_][A-Za-z0-9_]*|[a-z0-9.-]*)$")
-    """Pod for Events of targets that discovery did not find; in a sidecar, `$POD_NAME`."""
+    """Pod that gets the Events of targets not found by discovery; in a sidecar, `$POD_NAME`."""
 
 
 AnyNotifier = NotifierSettings | KubernetesEvents
@@ -170,7 +170,7 @@ class NotificationsSettings(Sections):
 
     unreadable_seconds: Seconds = Field(300.0, ge=30, le=86400)
     """Send a warning if a target cannot be scraped for this long.
-    Why: Starts, restarts and moves take less time."""
+    Why: Starts, restarts and rescheduling take less time."""
 
     webhook: tuple[WebhookNotifier, ...] = Field((), max_length=NOTIFIERS_MAX)
     apprise: tuple[AppriseNotifier, ...] = Field((), max_length=NOTIFIERS_MAX)

@@ -27,7 +27,7 @@ HOOK_VARIABLES = frozenset(
 CLIENT_VARIABLES = frozenset(
     f"{PREFIX}{word}" for word in ("URL", "TOKEN_FILE", "CA_FILE", "CERT_FILE", "CREDENTIALS_FILE")
 )
-# Without this variable, no hook set VLLM_WATCH_TARGET: it is a mistake for VLLM_WATCH_TARGETS.
+# If this variable is unset, VLLM_WATCH_TARGET is not from a hook but a typo of VLLM_WATCH_TARGETS.
 _IN_A_HOOK = f"{PREFIX}ATTEMPT_ID"
 # Kubernetes sets these in every pod if a Service is named vllm-watch.
 _SERVICE_LINK = re.compile(

@@ -27,11 +27,11 @@ class BlockersSettings(Settings):
     """PromQL queries; any result blocks the restart."""
 
     alerts: str = Field("", max_length=500)
-    """Regular expression; a firing alert with a fully matching name blocks the restart."""
+    """Regular expression for whole alert names; a matching alert that fires blocks the restart."""
 
     timeout_seconds: Seconds = Field(5.0, le=60)
     """Timeout of each query.
-    Why: A slower Prometheus is itself in trouble, so it blocks."""
+    Why: A slower Prometheus has a problem itself, so the restart is blocked."""
 
     @property
     def any(self) -> bool:
@@ -39,14 +39,14 @@ class BlockersSettings(Settings):
 
 
 class DrainSettings(Settings):
-    """Waiting for requests to finish before a restart. A server without progress is restarted at once."""
+    """Waiting for requests to finish before a restart. A server that makes no progress is restarted at once."""
 
     enabled: bool = True
     """Whether to let requests finish.
     Why: Draining costs a minute and saves requests."""
 
     deadline_seconds: Seconds = Field(60.0, le=3600)
-    """The longest wait until no request runs or waits.
+    """Maximum wait until no request runs or waits.
     Why: This wait and the hook's own time must fit into the termination grace period."""
 
 
@@ -54,7 +54,7 @@ class VerifySettings(Settings):
     """Verification that a restart helped."""
 
     start_seconds: Seconds = Field(1800.0, le=4 * 3600)
-    """Start timeout until a start was measured; then twice the longest measured start, at least 3 minutes.
+    """Timeout of a start while none has been measured. Later, it is twice the longest measured start (at least 3 minutes).
     Why: Large models load for 10 to 20 minutes."""
 
     settle_seconds: Seconds = Field(300.0, le=4 * 3600)
@@ -67,7 +67,7 @@ class RestartSettings(Sections):
 
     mode: Mode = "off"
     """`off`: no restarts; `observe`: only report would-be restarts; `approve`: an operator confirms each; `auto`: restart.
-    Why: Trust grows in that order."""
+    Why: Restarts must be enabled explicitly."""
 
     hook: str = Field("", max_length=63)
     """Name of one of `hooks`."""
@@ -82,15 +82,15 @@ class RestartSettings(Sections):
     Why: UTC has no DST."""
 
     windows: tuple[WindowText, ...] = Field((), max_length=50)
-    """Allowed times, such as `Mon-Fri 01:00-05:00`; empty: any time, except for non-urgent incidents, which need a window."""
+    """Allowed times, such as `Mon-Fri 01:00-05:00`; empty: any time, but automatic restarts for non-urgent incidents need a window."""
 
     deny_windows: tuple[WindowText, ...] = Field((), max_length=50)
-    """Times without restarts."""
+    """Times when restarts are forbidden."""
 
     freezes: tuple[FreezeSettings, ...] = Field((), max_length=200)
     cooldown_seconds: Seconds = 1800.0
     """Minimum time between two restarts in a group.
-    Why: Only then is it known whether the last restart helped."""
+    Why: Earlier, it is unknown whether the last restart helped."""
 
     cooldown_load_times: Annotated[float, Field(ge=0, le=100)] = 2.0
     """Minimum cooldown as a multiple of this engine's start time.
@@ -109,7 +109,7 @@ class RestartSettings(Sections):
     Why: Restarting without peers needs an explicit decision."""
 
     peers_healthy_ratio_min: Annotated[float, Field(ge=0, le=1)] = 0.5
-    """Share of the group that must be healthy without the restarted target.
+    """Minimum healthy share of the group, with the restarted target counted as unhealthy.
     Why: If half of a group is unhealthy at once, the cause is seldom in one engine."""
 
     new_version_seconds: Annotated[float, Field(ge=0, le=7 * 86400)] = 3600.0
@@ -128,7 +128,7 @@ class RestartSettings(Sections):
 
     @property
     def protected(self) -> bool:
-        """True if something prevents two restarts at once, or `peers: none` accepts them."""
+        """True if something prevents two restarts at once, or `peers: none` allows them."""
         return self.blockers.any or self.lock.kind != "none" or self.peers == "none"
 
     def unusable(self, hooks: Mapping[str, float], has_state_dir: bool) -> list[Problem]:
@@ -144,7 +144,7 @@ class RestartSettings(Sections):
                 found.append(Problem(("hook",), "is missing", remedy))
             if not has_state_dir:
                 cause = f"{self.mode} needs a journal on disk"
-                found.append(Problem(("mode",), cause, "set state_dir, or take observe"))
+                found.append(Problem(("mode",), cause, "set state_dir, or use observe"))
         if self.mode == "auto" and not self.protected:
             cause = "auto needs a guard against two restarts at once"
             remedy = "set blockers.queries or blockers.alerts, lock.kind, or peers: none"

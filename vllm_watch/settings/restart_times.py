@@ -102,7 +102,7 @@ class ScheduleSettings(Settings):
     Why: A single server needs none."""
 
     misfire_seconds: Seconds = 3600.0
-    """Longest delay after the scheduled time.
+    """Maximum delay after the scheduled time.
     Why: A missed night window must not cause a restart at noon."""
 
     uptime_seconds_min: Annotated[float, Field(ge=0)] = 0.0
@@ -110,7 +110,7 @@ class ScheduleSettings(Settings):
     Why: By default a schedule has no conditions."""
 
     throughput_ratio_max: Annotated[float, Field(gt=0, le=1)] | None = None
-    """Restart only if throughput is at most this share of a fresh engine's at equal load."""
+    """Restart only if throughput is at most this share of a freshly started engine's at equal load."""
 
     @model_validator(mode="after")
     def _has_times(self) -> "ScheduleSettings":

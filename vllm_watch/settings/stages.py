@@ -8,7 +8,7 @@ from vllm_watch.settings.base import Bytes, FilePath, Minutes, Seconds, Settings
 from vllm_watch.settings.tls import TlsConfig
 
 _TIMEOUT_SECONDS = 4.0
-_TIMEOUT_SECONDS_MIN = 2.0  # shorter scrape intervals would otherwise time out on a busy API server
+_TIMEOUT_SECONDS_MIN = 2.0  # else short scrape intervals would time out on a busy API server
 _CONNECT_TIMEOUT_SECONDS = 2.0
 _INTERVAL_SECONDS_MIN = 0.1
 
@@ -16,7 +16,9 @@ _INTERVAL_SECONDS_MIN = 0.1
 def _interval(value: float) -> float:
     if value < _INTERVAL_SECONDS_MIN:
         cause = f"{value:g} is below {_INTERVAL_SECONDS_MIN}"
-        raise problem(cause, "a scrape costs the engine's API server milliseconds: take 1 or more")
+        raise problem(
+            cause, "set it to 1 or more: each scrape takes milliseconds of the engine's API server"
+        )
     return value
 
 
@@ -32,7 +34,7 @@ class ScrapeSettings(Settings):
     """Scrapes of targets. A target can override each key."""
 
     interval_seconds: Interval = 5.0
-    """Interval of scrapes of `/metrics`.
+    """Scrape interval of `/metrics`.
     Why: Three scrapes show a change of state within 15 seconds; an interval of 1 works, too."""
 
     timeout_seconds: Seconds = Field(default_factory=_timeout_seconds, le=30)
@@ -58,7 +60,7 @@ class ScrapeSettings(Settings):
 
     api_key_file: FilePath | None = None
     """File with the key of vLLM's `--api-key`, reread when it changes.
-    Why: `/v1/models` needs the key if vLLM has one. `/metrics` does not, but a proxy may: the key is sent after a 401 or 403."""
+    Why: vLLM requires the key for `/v1/models`, and a proxy may for `/metrics`. It is sent only after a 401 or 403."""
 
     tls_config: TlsConfig = TlsConfig()
 
@@ -67,8 +69,8 @@ class CanarySettings(Settings):
     """One-token requests that detect hangs of idle engines. A target can override each key."""
 
     enabled: bool | None = None
-    """`false`: off. `true`: on, and a server's refusals are logged. Unset: on for servers without `peers` that answer the first
-    canary within a second; others get another canary after an hour.
+    """`false`: off. `true`: on, and refusals are logged. Unset: on for servers without `peers` that answer the
+    first canary within a second; others are tried again after an hour.
     Default: unset
     Why: Only a request detects a hang of an idle engine."""
 
@@ -87,14 +89,14 @@ class CanarySettings(Settings):
 
 
 class FleetSettings(Settings):
-    """Many targets that become unreachable at once are one incident."""
+    """Report many targets that become unreachable at once as one incident."""
 
     targets_min: int = Field(3, ge=2)
-    """At least this many targets become unreachable within a minute.
+    """Minimum number of targets that become unreachable within a minute.
     Why: Two may be chance, or two data-parallel ranks of one deployment."""
 
     share: float = Field(0.5, gt=0, lt=1)
-    """The unreachable targets must exceed this share of those that answered before.
+    """More than this share of the targets that answered before must be unreachable.
     Why: If most are gone, one shared cause is likelier than many separate ones."""
 
 
@@ -144,7 +146,7 @@ class RecorderSettings(Settings):
 
     minutes: Minutes = Field(10.0, le=24 * 60)
     """Length of the recording.
-    Why: It reaches from before the first sign of most incidents until the on-call engineer reacts."""
+    Why: It covers most incidents from before the first sign until the on-call engineer reacts."""
 
     bytes_max: Bytes = Field(8 << 20, ge=64 << 10)
     """Maximum compressed size of one target's recording; the oldest data is dropped first.
@@ -161,4 +163,4 @@ class LogSettings(Settings):
 
     level: Literal["debug", "info", "warning", "error"] = "info"
     """Minimum level.
-    Why: One line per change of state is little enough to keep."""
+    Why: `info` logs only one line per change of state."""

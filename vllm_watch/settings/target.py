@@ -27,7 +27,7 @@ from vllm_watch.settings.restart import RestartSettings
 from vllm_watch.settings.stages import CanarySettings, ScrapeSettings, SloSettings
 from vllm_watch.settings.tls import TlsConfig
 
-TARGETS_MAX = 10_000  # bounds memory; one process keeps up with some hundreds
+TARGETS_MAX = 10_000  # limits memory; one process keeps up with a few hundred
 _NAME_CHARACTERS_MAX = 63  # a DNS label
 _HOST_PORT = re.compile(r"([A-Za-z0-9_.-]+|\[[0-9A-Fa-f:.]+\]):\d{1,5}(/[^?#@\s]*)?")  # no scheme
 _PORT_OF_SCHEME = {"http": 80, "https": 443}
@@ -116,10 +116,10 @@ class TargetConfig(Settings):
     peers: tuple[TargetName, ...] = ()
     """Targets that this one exchanges KV cache with (prefill and decode); set the key on one side. Discovery finds them by
     labels on Kubernetes, and by `--kv-transfer-config` on this host.
-    Why: A server that waits for KV is not at fault: the incident is then opened for the stalled peer."""
+    Why: If a server waits for KV, the incident is opened for the stalled peer, which is at fault."""
 
     gang: str = Field("", max_length=253)
-    """Name shared by data-parallel ranks that step together but have separate addresses.
+    """Common name of data-parallel ranks that step together but have separate addresses.
     Why: A stalled rank stops the others; a restart then covers all of them, or is refused."""
 
     scrape: ScrapeSettings = ScrapeSettings()
@@ -180,7 +180,7 @@ class DiscoverySettings(Sections):
     """Discovery of targets without a reload."""
 
     refresh_seconds: Seconds = Field(30.0, ge=1, le=3600)
-    """Interval of reading the files and searching this host.
+    """Interval at which the `file_sd` files are read and this host is searched.
     Why: A new server is found while it still loads its weights."""
 
     host: bool = False
@@ -248,7 +248,7 @@ def refuse_duplicates(targets: Sequence[TargetConfig]) -> None:
         for key, value in (("name", target.name), ("url", target.url)):
             first = seen.setdefault((key, value), number) if value else number
             if first != number:
-                cause = f"{quoted(value)} is the {key} of targets[{first}] too"
+                cause = f"{quoted(value)} is also the {key} of targets[{first}]"
                 found.append(Problem((number, key), cause, f"give each target its own {key}"))
     if found:
         raise problems(found)

@@ -13,7 +13,7 @@ from vllm_watch.support import regular_file
 FILE_BYTES_MAX = 4 << 20
 """Limit per file; all CA certificates of a system take a quarter of a megabyte."""
 
-_CA_REMEDY = "name a file with the certificates of authorities, in PEM, readable by vllm-watch"
+_CA_REMEDY = "name a file with CA certificates, in PEM, readable by vllm-watch"
 _PAIR_REMEDY = "name a certificate and its own key, without a passphrase, both in PEM and readable by vllm-watch"
 
 
@@ -93,7 +93,7 @@ class TlsConfig(Settings):
         try:
             return ssl.create_default_context(cadata=text)
         except (OSError, ValueError) as error:
-            cause = f"{quoted(str(self.ca_file))} holds no certificates that can be used: {error}"
+            cause = f"{quoted(str(self.ca_file))} contains no usable certificates: {error}"
             raise TlsFileError("ca_file", cause, _CA_REMEDY) from None
 
 

@@ -65,7 +65,7 @@ def _version(value: Any) -> Any:
 def _ciphers(value: Any) -> Any:
     unknown = [each for each in value if each not in CIPHERS] if isinstance(value, list) else []
     if unknown:
-        cause = f"{quoted(unknown[0])} is not among the cipher suites that are served"
+        cause = f"{quoted(unknown[0])} is not a supported cipher suite"
         raise problem(cause, f"leave the list out, or write some of {', '.join(CIPHERS)}")
     return value
 
@@ -94,7 +94,7 @@ def _headers(value: Any) -> Any:
         raise problem(f"{quoted(value)} is not a group of keys", "write NAME: VALUE lines there")
     for name, text in value.items():
         if name not in _HEADERS:
-            cause = f"{quoted(name)} is not among the headers that can be set"
+            cause = f"{quoted(name)} is not a header that can be set"
             raise problem(cause, f"write some of {', '.join(_HEADERS)}")
         if not isinstance(text, str) or not text.isascii() or not text.isprintable():
             raise problem(f"{name} is not a line of text", "put its value in quotes, on one line")
@@ -130,7 +130,7 @@ class TlsSettings(Sections):
             cause = "clients are not asked for a certificate"
             found.append(Problem(("client_ca_file",), cause, remedy))
         if self.client_ca_file is None and self.client_auth_type != "NoClientCert":
-            remedy = "name the file of the authorities that sign clients' certificates"
+            remedy = "name the file with the CAs that sign clients' certificates"
             found.append(Problem(("client_ca_file",), "is missing", remedy))
         if self.client_allowed_sans and self.client_auth_type != "RequireAndVerifyClientCert":
             remedy = "set client_auth_type to RequireAndVerifyClientCert"
@@ -146,7 +146,7 @@ class TlsSettings(Sections):
 
     @property
     def ciphers(self) -> tuple[str, ...]:
-        """OpenSSL's names of the suites; empty: the defaults, or none if only TLS 1.3 suites are listed."""
+        """Return OpenSSL's names of the listed TLS 1.2 suites, if any."""
         return tuple(name for each in self.cipher_suites if (name := CIPHERS[each]))
 
 

@@ -15,7 +15,7 @@ _TEXT = re.compile(
     r"(?:(?P<days>[A-Za-z]{3}(?:\s*[-,]\s*[A-Za-z]{3})*)\s+)?"
     r"(?P<from>\d{1,2}:\d{2})\s*-\s*(?P<to>\d{1,2}:\d{2})"
 )
-_SEARCH_DAYS = 8  # a weekly window reopens within these days
+_SEARCH_DAYS = 8  # a weekly window reopens within this many days
 
 
 @dataclass(frozen=True, slots=True)

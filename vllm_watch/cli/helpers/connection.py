@@ -36,7 +36,7 @@ class Connection:
                 regular_file.check(self.ca_file)
             made = ssl.create_default_context(cafile=self.ca_file)
         except OSError as error:
-            raise _unusable("--ca-file", self.ca_file, error, "certificates of authorities") from None  # fmt: skip
+            raise _unusable("--ca-file", self.ca_file, error, "CA certificates") from None  # fmt: skip
         if self.cert_file is not None:
             try:
                 regular_file.check(self.cert_file, if_exposed="refused")

@@ -31,7 +31,7 @@ ENGINES_MAX = 4000
 
 
 def replay(trace: Path, config_file: Path | None, prints: str) -> None:
-    """Print, as `prints` selects, the "incidents" or final "state" as JSON, or a "summary". Raises ConfigError or RecordingError."""
+    """`prints` selects the output: "incidents" or the final "state" (JSON), or a "summary". Raises ConfigError or RecordingError."""
     config = configuration.load(config_file, environ=os.environ)
     site = SiteWatch(
         partial(_watch, config), make_host=partial(HostWatch, thresholds=config.detectors)

@@ -14,7 +14,7 @@ _RANKS = (8, 16, 32, 64, 128, 256, 320, 512)
 
 _FLAGS = re.compile(r"unrecognized arguments: *(.{1,400})")
 _VALUE = re.compile(r"['\"]?[{\[].*[}\]]['\"]?")
-"""JSON may hold words with dashes."""
+"""JSON may contain words with dashes."""
 
 _AMBIGUOUS = re.compile(r"ambiguous option: (\S{1,80}) could match (.{1,300})")
 _FLAG = re.compile(r"--[A-Za-z]")

@@ -32,7 +32,7 @@ _BELOW = frozenset(("torch", "vllm", "asyncio", "uvloop", "pydantic", "numpy"))
 
 
 def raised_in(frames: tuple[str, ...], line: str, source: str) -> tuple[str, tuple[Fix, ...]]:
-    """Return a sentence on the place of an error, and the fixes that the place allows."""
+    """Return a sentence on the place of an error, and the fixes for this place."""
     logger = _LOGGER.search(line)
     places = (*frames[:1], *(each for each in frames if "/vllm/" in each), *([logger[1]] if logger else ()))  # fmt: skip
     area = next((words for place in places for pattern, words in AREAS if pattern.search(place)), None)  # fmt: skip

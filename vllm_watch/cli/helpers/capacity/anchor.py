@@ -1,4 +1,4 @@
-"""Calibrate memory plans for a GPU: the log of a real start shows the memory beyond the computed parts."""
+"""Calibrate memory plans for a GPU by the log of a real start, which shows memory that the plan misses."""
 
 from collections.abc import Mapping
 from dataclasses import replace

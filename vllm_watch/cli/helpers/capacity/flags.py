@@ -46,9 +46,9 @@ def add_engine_flags(parser: argparse.ArgumentParser) -> None:
             "ranks that share each token's cache",
         ),
         (("--max-num-seqs",), "N", _tokens, "requests at once"),
-        (("--max-num-batched-tokens",), "N", _tokens, "tokens of one step"),
+        (("--max-num-batched-tokens",), "N", _tokens, "maximum tokens per step"),
         (("--kv-cache-dtype",), "TYPE", str, "auto, fp8, int8_per_token_head, nvfp4 and others"),
-        (("--block-size",), "N", int, "tokens to a block"),
+        (("--block-size",), "N", int, "tokens per block"),
         (("--dtype",), "TYPE", str, "auto, bfloat16, half, float32"),
         (
             ("--quantization", "-q"),
@@ -76,12 +76,14 @@ def add_engine_flags(parser: argparse.ArgumentParser) -> None:
         parser.add_argument(*names, metavar=metavar, type=kind, help=said)
     parser.add_argument("--enforce-eager", action="store_true", help="no CUDA graphs")
     parser.add_argument(
-        "--language-model-only", action="store_true", help="without its encoder, if it has one"
+        "--language-model-only",
+        action="store_true",
+        help="leave out the encoder of a multimodal model",
     )
     parser.add_argument("--enable-lora", action="store_true", help="enable LoRA")
     for name, default, said in (
-        ("--enable-prefix-caching", True, "states are kept for prefixes too"),
-        ("--async-scheduling", None, "the next step is scheduled while one runs"),
+        ("--enable-prefix-caching", True, "keep recurrent states for prefixes, too"),
+        ("--async-scheduling", None, "schedule the next step while one runs"),
     ):
         parser.add_argument(name, action=argparse.BooleanOptionalAction, default=default, help=said)
 
@@ -169,7 +171,7 @@ def _drafter(text: str | None, model: Model) -> Drafter | None:
     if not is_size(tokens, LAYERS_MAX):
         raise WatchError(
             f"num_speculative_tokens: {shown(tokens)} is not a whole number above 0 and up to {LAYERS_MAX:,}",
-            "give how many tokens are drafted at once",
+            "give the number of tokens drafted at once",
         )
     if method in _NO_LAYERS:
         return Drafter(method, tokens, 0)

@@ -27,10 +27,10 @@ async def _fetched(session: aiohttp.ClientSession, url: str, bytes_max: int) -> 
         async with session.get(url) as answer:
             if answer.ok:
                 return await http_answer.body(answer, bytes_max)
-            remedy = "check the name; of a gated model give a local copy of its config.json"
+            remedy = "check the name; for a gated model, give a local copy of its config.json"
             return WatchError(f"{url} answers {answer.status}", remedy)
     except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
         timed_out = isinstance(error, TimeoutError)
-        why = f"not whole within {SECONDS:g} s" if timed_out else str(error)
+        why = f"incomplete after {SECONDS:g} s" if timed_out else str(error)
         remedy = "give the model's folder or its config.json instead"
         return WatchError(f"{url} cannot be reached: {why}", remedy)

@@ -21,7 +21,7 @@ def find_machine(
 ) -> Machine:
     """Return the named GPUs, else this machine's. Raises WatchError."""
     if count is not None and count < 1:
-        raise WatchError(f"--gpus {count} is not above 0", "give how many GPUs there are")
+        raise WatchError(f"--gpus {count} is not above 0", "give the number of GPUs")
     if name is None and memory_gib is None:
         return _this_machine(count, procfs)
     gpu = find_gpu(name, memory_gib)
@@ -57,7 +57,7 @@ def _this_machine(count: int | None, procfs: Path) -> Machine:
 
 
 def _offered(gpu: GpuSample) -> int:
-    """CUDA offers all but the driver's reserved part."""
+    """Return the memory that CUDA offers: all except the driver's."""
     return (gpu.memory_total_bytes or 0) - (gpu.memory_reserved_bytes or 0)
 
 

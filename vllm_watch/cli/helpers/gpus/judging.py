@@ -28,7 +28,7 @@ LOOKS, LOOK_SECONDS = 5, 1.0
 WATCH_SECONDS = 2.0
 
 BRIEF = Limits(dead_seconds=3.0, orphan_seconds=3.0, unaccounted_seconds=3.0)
-"""A process frees its memory sooner than this, except on the largest GPUs."""
+"""An ending process frees its memory within this time, except on the largest GPUs."""
 
 _UNIX_SECONDS_MIN = 1e9  # a smaller `at` counts from the recording's start
 

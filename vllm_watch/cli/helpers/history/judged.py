@@ -15,7 +15,7 @@ INCIDENTS_MAX = 1000
 """Limit per target: the worst server has some hundreds in weeks."""
 
 NEAR_SECONDS = 300.0
-"""Alerts this close to an incident belong to it: alert rules have a `for`, and are evaluated at other times."""
+"""Alerts this close to an incident belong to it: alert rules have a `for`, and are not evaluated at scrape times."""
 
 
 @dataclass(slots=True)
@@ -54,7 +54,7 @@ class Judged:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """One incident, its end (None if open), and its time without alerts."""
+    """One incident with its end (None if open) and its seconds without an alert."""
 
     target: str
     incident: Incident
@@ -69,7 +69,7 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """The incidents, all alerts, and the alerts at healthy times."""
+    """The incidents, all alerts, and those that fired while nothing was wrong."""
 
     found: tuple[Found, ...]
     firings: tuple[Firing, ...]
@@ -102,7 +102,7 @@ def compared(
 
 
 def _about(given: Labels, firings: Sequence[Firing], watched: Sequence[Labels]) -> list[Firing]:
-    """vllm_watch_target_info maps vllm-watch's own alerts to targets."""
+    """Return the server's alerts; vllm-watch's own are found by `watched`."""
     its = [info for info in watched if _is_at(given, info)]
     return [
         each for each in firings
@@ -127,7 +127,7 @@ def _names(labels: Labels, info: Labels) -> bool:
 
 
 def _is_at(given: Labels, info: Labels) -> bool:
-    """Return True if both name one server. A loopback address means the watcher's host."""
+    """Return True if both name the same server. A loopback address means the watcher's host."""
     if info.get("pod") and "pod" in given:
         return all(info.get(name) == given[name] for name in ("pod", "namespace") if name in given)
     host, port = _host_and_port(info.get("address", ""))

@@ -77,7 +77,7 @@ async def _judge(order: Order, config: configuration.Config) -> None:
     if found.needless:
         lines += ["", "alerts at healthy times:"]
         lines += [f"  {text.clock(each.begin_t)}  {each.name}, {text.duration(each.end_t - each.begin_t)}" for each in found.needless]  # fmt: skip
-    lines += ["", "not to be seen there:", *(f"  {each}" for each in text.blind_spots(judged))]
+    lines += ["", "cannot be seen there:", *(f"  {each}" for each in text.blind_spots(judged))]
     print(visible_lines("\n".join(lines)))
 
 

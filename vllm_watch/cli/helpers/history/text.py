@@ -37,7 +37,7 @@ def blind_spots(judged: Sequence[Judged]) -> list[str]:
             if slowest > _LIVE_SECONDS
             else ""
         )
-        lines.append(f"Scraped every {slowest:g} s: events shorter than {3 * slowest:g} s is not seen{later}.")  # fmt: skip
+        lines.append(f"Scraped every {slowest:g} s: events shorter than {3 * slowest:g} s are not seen{later}.")  # fmt: skip
     lines.append("Why a scrape failed is not stored: one that failed at once is taken for refused, one that took over 5 s for a hang.")  # fmt: skip
     lines.append("GPUs and who holds their memory, processes, logs, /health and canaries are not stored: faults of GPUs, stale memory and an engine that seems idle and does not answer are not seen.")  # fmt: skip
     empty = [each.target.name for each in judged if not each.looks]

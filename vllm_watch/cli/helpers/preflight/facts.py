@@ -50,7 +50,7 @@ class _Parser(argparse.ArgumentParser):
 
 
 def gather(words: Sequence[str], environment: Mapping[str, str]) -> Facts:
-    """Return all facts but the GPUs. Raises WatchError for programs other than vLLM, or an unreadable config file."""
+    """Return all facts except the GPUs. Raises WatchError for programs other than vLLM, or an unreadable config file."""
     try:
         parts = split(words, environment)
     except WatchError:

@@ -98,7 +98,7 @@ def _end(verdict: Verdict, *, colours: bool) -> str:
     if count:
         text, status = f"NO-GO: {count} {'problem' if count == 1 else 'problems'}", PROBLEM
     else:
-        text, status = "GO: nothing that is known stands in the way", OK
+        text, status = "GO: no problem found", OK
     text += f" ({unknown} unknown)" if unknown else ""
     return f"{_COLOURS[status]}{text}{_END}" if colours else text
 
@@ -112,7 +112,7 @@ def _ended(number: int, frame: object) -> NoReturn:
 
 
 def _become(words: tuple[str, ...]) -> NoReturn:
-    """Reset signals that Python ignores, because vLLM would inherit that."""
+    """Reset the signals that Python ignores: vLLM would ignore them, too."""
     for ignored in (signal.SIGPIPE, signal.SIGXFSZ):
         signal.signal(ignored, signal.SIG_DFL)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)

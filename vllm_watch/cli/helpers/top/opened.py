@@ -55,7 +55,7 @@ def help_lines(status: Status | None, width: int) -> list[Text]:
 def lines(
     row: top_rows.Row, status: Status, charted: Charted | None, told: Text, width: int
 ) -> list[Text]:
-    """Return `told` (the texts on the target), then its charts, then its GPUs with their processes."""
+    """Return `told` (the target's texts), its charts, and its GPUs with their processes."""
     gpus = [gpu for gpu in (status.gpus.gpus if status.gpus else None) or () if row.target.name in gpu.targets]  # fmt: skip
     found = [*told.split("\n"), rule(" Last 10 minutes ", width), *_charts(charted, width)]
     found.append(rule(" GPUs ", width))
@@ -106,7 +106,7 @@ def _cell(value: float | None, top: float, level: int) -> str:
 
 
 def _columns(charted: Charted, name: str, width: int) -> list[float | None]:
-    """A short gap repeats the last value."""
+    """Fill short gaps with the last value."""
     end_t, step = charted.t[-1], _SPAN_SECONDS / width
     inside: list[list[float | None]] = [[] for _ in range(width)]
     for t, value in zip(charted.t, charted.series.get(name, ()), strict=False):

@@ -59,7 +59,7 @@ def gpus(reading: JudgedReading | None, width: int, lines_max: int) -> Text:
         lines += of_gpu
         shown += 1
     if len(reading.gpus) > shown:
-        title = f" GPUs  {shown} of {len(reading.gpus)}: a higher terminal shows more "
+        title = f" GPUs  {shown} of {len(reading.gpus)}: a taller terminal shows more "
         lines[0] = rule(title, width)
     return Text("\n", no_wrap=True, overflow="crop").join(lines[: max(2, lines_max)])
 

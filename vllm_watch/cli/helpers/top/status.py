@@ -120,7 +120,7 @@ class HostStatus(BaseModel):
 
 
 def _signals(said: object) -> object:
-    """Rename the key `class` of a start failure, which cannot be a field."""
+    """Rename a start failure's `class`: a field cannot have this name."""
     failed = said.get("start_failure") if isinstance(said, Mapping) else None
     if not isinstance(said, Mapping) or not isinstance(failed, Mapping):
         return said
