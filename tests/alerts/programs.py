@@ -124,18 +124,23 @@ class Evaluated:
         self._url, self._interval_seconds = f"http://{address}/api/v1", interval_seconds
 
     async def alerts(self) -> list[dict[str, Any]]:
-        """Every alert, pending ones too, of rules that were evaluated over a scrape that began after this call."""
+        """Return every alert, pending ones too, of rules evaluated twice over a scrape that began after this call.
+
+        An alert outlives its series by one evaluation, which begins `keep_firing_for`, however short that is.
+        """
         scraped_after = time.time()
         async with aiohttp.ClientSession() as session, asyncio.timeout(READY_SECONDS_MAX):
             while (scraped := await self._scraped(session)) <= scraped_after:
                 await asyncio.sleep(self._interval_seconds / 4)
+            done: dict[str, set[float]] = {}
             while True:
-                # Evaluated at a time of its own after the scrape, and done with it: the next has begun.
                 groups = (await self._ask(session, "rules?type=alert"))["groups"]
-                if all(
-                    _seconds(each["lastEvaluation"]) > scraped + 2 * self._interval_seconds
-                    for each in groups
-                ):
+                for each in groups:
+                    began = _seconds(each["lastEvaluation"])  # of the last that has ended
+                    # It is evaluated at its due time, at most an interval before it begins.
+                    if began > scraped + self._interval_seconds:
+                        done.setdefault(each["name"], set()).add(began)
+                if all(len(done.get(each["name"], ())) > 1 for each in groups):
                     return [
                         alert
                         for each in groups

@@ -1,13 +1,14 @@
 """Two cycles of the demo: page, `top`, API, /metrics and the alerts of a real Prometheus never say different things of one fact.
 
-All of it happens in virtual time. What has no browser is compared at every scrape, the page at every third, at other
-moments in the second cycle, with a real Prometheus: virtual time stands still until it has scraped the same board and
-evaluated the shipped rules, so only their waits are left out. Waits are promtool's part: over the whole of /metrics.
+All of it happens in virtual time: the engines are scraped and everything is compared at each second. At each change of
+an incident virtual time stands still until a real Prometheus has scraped the same board and evaluated the shipped
+rules, so only their waits are left out. Promtool evaluates those, over the whole of /metrics.
 """
 
 import json
 import re
 import time
+from typing import Any
 
 import pytest
 from playwright.async_api import expect
@@ -31,8 +32,7 @@ from vllm_watch.story.severities import severity_word
 
 pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="module")]
 
-SCRAPE_SECONDS, CYCLE_SECONDS = 5, 585
-PAGE_EVERY = 3  # scrapes
+CYCLE_SECONDS = 585
 RULES_EVERY_SECONDS = 60  # and at every change of an incident
 INTERVAL, INTERVAL_SECONDS = "200ms", 0.2  # of the real Prometheus
 HEIGHT = 5000  # what is out of sight is not drawn
@@ -132,14 +132,16 @@ def differences(told: Told, play: DemoHour) -> list[str]:
     return found
 
 
-def wrong_alerts(alerts, play: DemoHour, seen: list[tuple[float, Told]]) -> list[str]:
-    """Alerts of which the lab knows nothing, or that the incidents of their time do not tell."""
+def wrong_alerts(alerts, play: DemoHour, seen: list[tuple[float, set[Any], set[Any]]]) -> list[str]:  # fmt: skip
+    """Return alerts of which the lab knows nothing, or that the incidents of their time do not tell.
+
+    `seen`: the incidents and those that ask for somebody, by the second.
+    """
     found = []
     for alert in (each for each in alerts if each.name in ALERTS):
         labels = alert.labels
         begins, ends = alert.first_s - ALERT_LATE_SECONDS, alert.last_s
-        around = [told for t, told in seen if begins <= t <= ends]
-        incidents = {each[:2] for told in around for each in told.incidents()["API"]}
+        incidents = {each[:2] for t, told, _ in seen if begins <= t <= ends for each in told}
         if (labels["target"], ALERTS[alert.name]) not in incidents:
             found.append(
                 f"{alert.name} of {labels['target']} at {alert.first_s} s, and no incident"
@@ -151,9 +153,9 @@ def wrong_alerts(alerts, play: DemoHour, seen: list[tuple[float, Told]]) -> list
             for each in play.told.troubles
         ):
             found.append(f"{alert.name} at {alert.first_s} s: nothing of the kind was wrong")
-    for t, _ in seen:
-        before = [known for at_s, known in seen if t - ALERT_EARLY_SECONDS <= at_s <= t]
-        for key in set.intersection(*(known.asking() for known in before)):
+    for t, *_ in seen:
+        before = [asking for at_s, _, asking in seen if t - ALERT_EARLY_SECONDS <= at_s <= t]
+        for key in set.intersection(*before):
             if not any(_key(each.labels) == key and each.first_s <= t <= each.last_s + chain.SCRAPE_SECONDS for each in alerts):  # fmt: skip
                 found.append(f"{key} at {t} s, and no alert")
     return found
@@ -196,7 +198,7 @@ async def test_two_cycles_of_the_demo_are_told_alike_everywhere(browser, monkeyp
     found: list[str] = []
     scraped, seen = chain.Exported(began_t=EPOCH), []
     async with (
-        DemoHour(monkeypatch, SCRAPE_SECONDS) as play,
+        DemoHour(monkeypatch, interval_s=1.0) as play,
         serving(play.board) as server,
         await browser.new_context(viewport={"width": LAPTOP[0], "height": HEIGHT}) as context,
         prometheus(
@@ -209,29 +211,25 @@ async def test_two_cycles_of_the_demo_are_told_alike_everywhere(browser, monkeyp
         tab = Tab(await context.new_page(), f"http://127.0.0.1:{server.port}/")
         await tab.page.goto(tab.url)
         await expect(tab.page.locator("#live")).to_have_attribute("data-state", "polled")
-        for scrape in range(1, 2 * CYCLE_SECONDS // SCRAPE_SECONDS + 1):
-            at_s = scrape * SCRAPE_SECONDS
+        for at_s in range(1, 2 * CYCLE_SECONDS + 1):
             await play.advance(at_s)
             told = Told(play)
-            seen.append((at_s, told))
+            seen.append((at_s, told.incidents()["API"], told.asking()))
             while at_s >= scraped.scrapes * chain.SCRAPE_SECONDS:
                 scraped.scrape(told.body)
             found += [f"{at_s} s: {each}" for each in differences(told, play)]
-            if scrape % PAGE_EVERY == (at_s > CYCLE_SECONDS):
-                shown = await Seen.of(tab.page)
-                found += [f"{at_s} s: page: {each}" for each in contradictions(shown, play)]
-                now = told.incidents()["API"]
-                if now != before or at_s % RULES_EVERY_SECONDS < PAGE_EVERY * SCRAPE_SECONDS:
-                    alerts, before = await rules.alerts(), now
-                    fired |= {each["labels"]["alertname"] for each in alerts}
-                    found += [
-                        f"{at_s} s: {each}" for each in alert_differences(alerts, told, shown)
-                    ]
-                of_api = {target: sum(v for (name, _), v in told.rates(NOW)["API"].items() if name == target) for target, _ in told.rates(NOW)["API"]}  # fmt: skip
-                for name, number in await tab.page.evaluate(SHOWN):
-                    rate = of_api.get(name)
-                    if (number == "") != (rate is None) or (number and abs(float(number) - rate) > 0.006 * rate + 0.01):  # fmt: skip
-                        found.append(f"{at_s} s: page: {name} generates {number}, API {rate}")
+            shown = await Seen.of(tab.page)
+            found += [f"{at_s} s: page: {each}" for each in contradictions(shown, play)]
+            now = told.incidents()["API"]
+            if now != before or at_s % RULES_EVERY_SECONDS == 0:
+                alerts, before = await rules.alerts(), now
+                fired |= {each["labels"]["alertname"] for each in alerts}
+                found += [f"{at_s} s: {each}" for each in alert_differences(alerts, told, shown)]
+            of_api = {target: sum(v for (name, _), v in told.rates(NOW)["API"].items() if name == target) for target, _ in told.rates(NOW)["API"]}  # fmt: skip
+            for name, number in await tab.page.evaluate(SHOWN):
+                rate = of_api.get(name)
+                if (number == "") != (rate is None) or (number and abs(float(number) - rate) > 0.006 * rate + 0.01):  # fmt: skip
+                    found.append(f"{at_s} s: page: {name} generates {number}, API {rate}")
     alerts = chain.alerts(scraped, tmp_path)
     assert {each.name for each in alerts} >= {"VllmEngineStalled", "VllmEngineDown"}
     assert fired >= {"VllmEngineStalled", "VllmEngineDown", "VllmThroughputCollapse"}
