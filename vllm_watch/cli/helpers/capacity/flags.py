@@ -78,7 +78,7 @@ def add_engine_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--language-model-only",
         action="store_true",
-        help="leave out the encoder of a multimodal model",
+        help="without a multimodal model's encoder",
     )
     parser.add_argument("--enable-lora", action="store_true", help="enable LoRA")
     for name, default, said in (
