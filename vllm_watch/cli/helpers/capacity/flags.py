@@ -76,9 +76,7 @@ def add_engine_flags(parser: argparse.ArgumentParser) -> None:
         parser.add_argument(*names, metavar=metavar, type=kind, help=said)
     parser.add_argument("--enforce-eager", action="store_true", help="no CUDA graphs")
     parser.add_argument(
-        "--language-model-only",
-        action="store_true",
-        help="without a multimodal model's encoder",
+        "--language-model-only", action="store_true", help="without the encoder of images"
     )
     parser.add_argument("--enable-lora", action="store_true", help="enable LoRA")
     for name, default, said in (
