@@ -5,6 +5,8 @@ vllm/v1/kv_offload of vLLM 0.8 to 0.32; vllm #51080, #55428 (pinning), #48140 (u
 blocks), #13941 (waking up); PyTorch's CUDACachingAllocator.
 """
 
+import re
+
 from vllm_watch.diagnosis.families import memory_numbers
 from vllm_watch.diagnosis.report import UNKNOWN
 from vllm_watch.diagnosis.rule import Failure, Rank, Variant, cure, rule, when
@@ -52,6 +54,8 @@ RULES = (
     rule(HOST, "exit", "Exit", "EXIT", "/KILL", pattern=r"Exited \(137\)|[Ee]xit ?[Cc]ode:?\s*\(?(?:-9|137)\b|\bEXIT:? 137\b|exited with code 137|status=9/KILL", rank=Rank.SYMPTOM, numeric=True),
     rule(HOST, "SIGKILL", "signal", "Killed", pattern=r"killed by signal:? (?:9|SIGKILL|KILL)|terminated by signal (?:9|SIGKILL)|\(SIGKILL\)|^\s*(?:\S+: line \d+:\s+\d+ )?Killed\b", rank=Rank.SYMPTOM, numeric=True),
 )  # fmt: skip
+
+KILLED = re.compile(r"Killed process (\d{1,10} \([^()]{1,80}\))")
 
 _HOLDERS = cure(
     "see which processes hold memory on this GPU",
@@ -232,6 +236,12 @@ FAILURES = (
                 sentence="less memory of this host is free than the CPU backend was configured to take",
                 why="On the CPU, --gpu-memory-utilization is a share of the memory of one NUMA node.",
                 cures=(cure("see which processes hold it", "free -g; ps aux --sort=-rss | head"), cure("if the model and its KV cache fit, ask for a smaller share, or name the size of the KV cache in GiB", "VLLM_CPU_KVCACHE_SPACE=N", when(r"CPU memory"))),
+            ),
+            Variant(
+                when=when(r"out of memory", seen=r"init_device", facts=("!unified_memory",)),
+                sentence="GPU memory ran out before anything was loaded: something else holds it",
+                why="The first use of the GPU failed, so no setting of memory or length of this server had an effect yet. Where GPU and CPU share one memory, files in the page cache count, too.",
+                cures=(*_LOOK, cure("see the memory of the page cache and other processes", "free -g")),
             ),
             Variant(
                 when=when(facts=("nearly_free", "!unified_memory")),
