@@ -7,6 +7,14 @@ from tests.diagnosis.whole_log import diagnose
 UP = "INFO 06-22 19:30:00 [api_server.py:1] Starting vLLM API server 0 on http://0.0.0.0:8000\nINFO:     Application startup complete.\n"
 STATS = "(APIServer pid=1) INFO 06-22 19:{0}:09 [v1/metrics/loggers.py:273] Engine 000: Avg prompt throughput: 0.0 tokens/s, Avg generation throughput: {1} tokens/s, Running: 1 reqs, Waiting: 0 reqs, GPU KV cache usage: 1.3%, Prefix cache hit rate: 0.0%\n"
 CASES = {
+    "a package written for another vLLM": (
+        'Traceback (most recent call last):\n  File "/x/site-packages/trainer/rollout.py", line 9, in <module>\nImportError: cannot import name \'OldParams\' from \'vllm.sampling_params\' (/x/site-packages/vllm/sampling_params.py)',
+        "missing_dependency_or_import_error", "vLLM itself is whole", "version that this vLLM requires",
+    ),
+    "a driver's line proves no failed step": (
+        STATS.format(39, "12.5") + "kernel: NVRM: nvCheckOkFailedNoLog: Check failed: Out of memory [NV_ERR_NO_MEMORY] (0x00000051) returned from _memdescAllocInternal(pMemDesc) @ mem_desc.c:1359",
+        "oom_runtime", "does not show that the engine failed", "while requests were served",
+    ),
     "workers that go on were busy": (
         "(EngineCore pid=3) INFO 02-22 23:21:42 [shm_broadcast.py:548] No available shared memory broadcast block found in 60 seconds.\n(Worker_TP1 pid=9) INFO 02-22 23:22:09 [monitor.py:35] torch.compile takes 70.1 s in total",
         "benign_warning_noise", "busy, not stuck", "py-spy",

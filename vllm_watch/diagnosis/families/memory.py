@@ -80,6 +80,16 @@ _SMALLER_STEP = cure(
     when(r"[Tt]ried to allocate [\d.]+ G", facts=("!unified_memory",), phases=(2, 5)),
 )
 _UNIFIED = "GPU and CPU share one memory here (unified memory): files that the page cache holds count as used, until they are dropped."
+_OF_DRIVER = Variant(
+    when=when(r"NVRM: .{0,200}NV_ERR_NO_MEMORY"),
+    sentence="the driver could not allocate memory; its line alone does not show that the engine failed of it",
+    why="Such lines also come while all goes well. Where GPU and CPU share one memory, the host may even reset.",
+    cures=(
+        cure("see how the engine's own log and the host went on", "journalctl --list-boots; journalctl -b -1 -n 50"),
+        *_LOOK,
+        cure("if it goes with failures, leave more memory: a smaller --gpu-memory-utilization or --max-num-batched-tokens", None, when(r"NO_MEMORY", phases=(5,))),
+    ),
+)  # fmt: skip
 _NOT_OUT = Variant(
     when=when(r"[Tt]ried to allocate [\d.]+ [KM]iB\.? .{0,80}of which (?:[2-9]|\d\d{1,3})\.\d+ GiB is free"),
     sentence="an allocation on the GPU failed, but the GPU was not out of memory",
@@ -212,7 +222,7 @@ FAILURES = (
         why="The engine came up, and a step needed more than was left outside the KV cache. A restart gives the memory back; if it comes again after hours, something outside the KV cache grows.",
         cures=(*_LOOK, _SMALLER_STEP, cure("leave more memory outside the KV cache: lower --gpu-memory-utilization by 0.05", None, when(facts=("!unified_memory",), phases=(5,)))),
         deterministic=False,
-        variants=(_ON_UNIFIED, _NOT_OUT, _WAKING),
+        variants=(_OF_DRIVER, _ON_UNIFIED, _NOT_OUT, _WAKING),
         numbers=memory_numbers.out_of_memory,
     ),
     Failure(
@@ -221,7 +231,7 @@ FAILURES = (
         why="The fix differs between loading, profiling, capturing graphs and serving, and no line shows which it was.",
         cures=(*_LOOK, cure("give the lines before it, from the start on", "kubectl logs --previous POD   (or docker logs, journalctl -u vllm)")),
         deterministic=False,
-        variants=(_ON_UNIFIED, _NOT_OUT, _WAKING),
+        variants=(_OF_DRIVER, _ON_UNIFIED, _NOT_OUT, _WAKING),
         numbers=memory_numbers.out_of_memory,
     ),
     Failure(

@@ -103,6 +103,12 @@ FAILURES = (
                 cures=(cure("see which libraries are missing", "ldd $(python -c 'import torch,os; print(os.path.dirname(torch.__file__))')/lib/libtorch_cuda.so | grep 'not found'", when(r"cuda|cu\w*\.so|nccl|torch")), cure("install the package that has it, or add its folder to LD_LIBRARY_PATH", None, when(r"cannot open shared"))),
             ),
             Variant(
+                when=when(r"cannot import name .{1,100} from '(?:partially initialized module )?'?vllm\b", frames=r"-packages/(?!vllm/)"),
+                sentence="another package imports from vLLM a name that this vLLM does not have",
+                why="The traceback shows which package: it was written for another release of vLLM, and vLLM itself is whole.",
+                cures=(cure("see which vLLM that package supports", "python -m pip show vllm PACKAGE"), cure("install releases of the two that fit each other", None, when(r"cannot import name"))),
+            ),
+            Variant(
                 when=when(r"cannot import name|has no attribute|partially initialized"),
                 sentence="an installed package lacks a name that its user imports: it is of another version, often a newer one",
                 why="Installing the newest of everything makes such errors; the version that fits is named in the requirements of the package that imports it.",
