@@ -57,7 +57,7 @@ _NOT_A_MESSAGE = re.compile(
 _PROSE = re.compile(r"(?: [a-z]{2,}){3}")
 """After such prose, an exception's name is only text about an error."""
 
-_SOURCE = re.compile(r"\b(?:raise|except) \(?[\w., ]+(?:\($|\) |:$| as \w)|\braise [\w.]+$")
+_SOURCE = re.compile(r"\b(?:raise|except) \(?[\w., ]{1,200}(?:\($|\) |:$| as \w)|\braise [\w.]+$")
 """A source line in a traceback; the exception follows."""
 
 _FRAME = re.compile(r'File "([^"]{1,300})", line \d+, in (\S+)')
