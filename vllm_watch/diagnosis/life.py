@@ -21,7 +21,7 @@ _STARTING = re.compile(
     r"failed to start|initialization failed|Failed core proc|error: .{0,40}argument"
 )
 
-_TIMED_OUT = re.compile(r"(?i)\btimed out (?:connect|wait)|failed.{0,80}timed out")
+_TIMED_OUT = re.compile(r"Worker[^()]{0,60}pid=\d+\) WARNING .{0,300}\b[Tt]imed out\b")
 
 HEALED_LINES = 30
 """Reports of throughput: five minutes of work end a stall."""
@@ -42,7 +42,9 @@ class Life:
     begun: bool = False  # its banner was read
     traced: tuple[int, str] | None = None  # the first line of a traceback
     warned: tuple[int, str] | None = None  # the first WARNING: line number, line
-    timed_out: tuple[int, str] | None = None  # the first WARNING of a time-out while it started
+    timed_out: tuple[int, str] | None = (
+        None  # the first that a worker warned of, before the server was up
+    )
     progress: tuple[int, str] | None = None  # the last line that showed a phase
     ended: tuple[int, str] | None = None  # the line before the first that a dead process leaves
     captured: tuple[int, str] | None = None  # the last frame of a CUDA graph capture

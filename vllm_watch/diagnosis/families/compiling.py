@@ -91,7 +91,7 @@ FAILURES = (
                 ),
             ),
             Variant(
-                when=when(r"(?<![^\s'\"])[^\s'\"]{0,100}:/\S{0,100}/nvcc\b.{0,40}(?:not found|No such)"),
+                when=when(r"(?<![^\s'\"])[^\s'\"]{0,100}:/\S{0,100}/nvcc\b.{0,40}(?:not found|No such)|directory: '[^']{0,100}:/[^']{0,100}/nvcc'"),
                 sentence="CUDA_HOME is not the name of one folder: it has a colon",
                 why="PATH joins folders with colons, CUDA_HOME does not; the nvcc after the colon may well be there.",
                 cures=(cure("set it to one folder", "export CUDA_HOME=/usr/local/cuda; $CUDA_HOME/bin/nvcc --version", when(r"nvcc")), *_CACHES),

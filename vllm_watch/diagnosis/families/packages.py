@@ -139,7 +139,7 @@ FAILURES = (
         deterministic=False,
         variants=(
             Variant(
-                when=when(r"[/]dev/shm\S*.{0,120}(?:No space|Errno 28)|(?:No space|Errno 28).{0,80}[/]dev/shm"),
+                when=when(r"[/]dev/shm\S*.{0,120}(?:No space|Errno 28)|No space left on device\S{0,8}: '[/]dev/shm"),
                 sentence="the shared memory (/dev/shm) is full, not a disk",
                 why="It is too small, or segments of earlier processes that crashed are still in it: a pod keeps them when only its container restarts.",
                 cures=(
