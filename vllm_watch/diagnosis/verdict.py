@@ -117,7 +117,6 @@ def _failed(life: Life, root: Finding, ratio: float = 1.0) -> Diagnosis:
         and (silent := _start_stalled(life)) is not None
     ):
         return silent
-    facts = life.facts.complete()
     phase, sentence = (life.phase or None), None
     if slug == memory.OOM:
         served = life.ready or life.serving
@@ -141,13 +140,9 @@ def _failed(life: Life, root: Finding, ratio: float = 1.0) -> Diagnosis:
     answers = (told.deterministic, of_variant, root.rule.deterministic)
     sure = next((each for each in answers if each is not None), failure.deterministic)
     started = life.ready or life.serving or root.rule.rank >= Rank.SYMPTOM
-    unseen = root.rule.failure == memory.OOM and phase is None  # it may have served for hours
-    unseen = unseen or not life.of_a_start
-    place = (
-        places.raised_in(root.frames, root.line, root.source)[0]
-        if root.frames and slug in (serving.BUG, memory.RUNTIME)
-        else ""
-    )
+    unseen = (root.rule.failure == memory.OOM and phase is None) or not life.of_a_start
+    placed = root.frames and slug in (serving.BUG, memory.RUNTIME)
+    place = places.raised_in(root.frames, root.line, root.source)[0] if placed else ""
     at = (root.number, root.line) if warned is None else warned
     before = f"Line {root.number} reports it; the time-out at line {at[0]} came first." if warned else ""  # fmt: skip
     parts = (_sentence(sentence), before, told.explanation, place, why)
@@ -159,7 +154,7 @@ def _failed(life: Life, root: Finding, ratio: float = 1.0) -> Diagnosis:
         line_number=at[0],
         explanation=" ".join(part for part in parts if part),
         fixes=_fixes(told, failure.cures if variant is None else variant.cures, evidence),
-        facts=facts,
+        facts=life.facts.complete(),
         ready=life.ready,
         fatal=_is_fatal(life, root, failure),
         deterministic_start_failure=sure and not (started or unseen) and confidence >= _SURE,

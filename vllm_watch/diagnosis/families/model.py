@@ -171,10 +171,7 @@ FAILURES = (
                 when=when(r"[Aa]rchitectures? \[?'(?:Eagle|Medusa|MLPSpeculator|DFlash|\w*MTP)"),
                 sentence="this vLLM does not have the architecture of the draft model (speculative decoding)",
                 why="Such a model only drafts for another. If --model names it, name the model that it drafts for.",
-                cures=(
-                    cure("serve without it: leave --speculative-config out", None, when(r"rchitecture")),
-                    cure("or take a draft model (or method) that vLLM's page on speculative decoding lists for this release"),
-                ),
+                cures=(cure("serve without it: leave --speculative-config out", None, when(r"rchitecture")), cure("or take a draft model (or method) that vLLM's page on speculative decoding lists for this release")),
             ),
             Variant(
                 when=when(r"no module or parameter named|KeyError: '", frames=r"(?:update|sync|receive)_weights"),

@@ -196,11 +196,7 @@ MEANINGS = (
         when=when(r"SymmDeviceMemory|[Ss]ymmetricMemory|multicast"),
         sentence="the GPUs could not share memory for fast all-reduce (symmetric memory, multicast)",
         why="Multicast needs NVSwitch with a running fabric manager, and containers may hide it.",
-        cures=(
-            cure("see the fabric's state", "nvidia-smi -q | grep -A3 Fabric; systemctl status nvidia-fabricmanager"),
-            cure("do without it", "VLLM_ALLREDUCE_USE_SYMM_MEM=0", when(r"SymmetricMemory")),
-            cure("do without the fused all-reduce", "--compilation-config '{\"pass_config\": {\"fuse_allreduce_rms\": false}}'", when(r"SymmDeviceMemory")),
-        ),
+        cures=(cure("see the fabric's state", "nvidia-smi -q | grep -A3 Fabric; systemctl status nvidia-fabricmanager"), cure("do without it", "VLLM_ALLREDUCE_USE_SYMM_MEM=0", when(r"SymmetricMemory")), cure("do without the fused all-reduce", "--compilation-config '{\"pass_config\": {\"fuse_allreduce_rms\": false}}'", when(r"SymmDeviceMemory"))),
     ),
     Variant(
         when=when(r"(?:HBM|RESOURCE_EXHAUSTED).{0,300}(?:HBM|device buffer|Attempting to (?:reserve|allocate))"),
@@ -361,10 +357,7 @@ MEANINGS = (
         when=when(r"\bUVA is not available"),
         sentence="the model runner needs pinned host memory that the GPU can address (UVA), and vLLM does not use any here",
         why="vLLM does not pin memory under WSL by default.",
-        cures=(
-            cure("under WSL, allow it", "VLLM_WSL2_ENABLE_PIN_MEMORY=1", when(r"UVA")),
-            cure("or take the model runner that does without", "VLLM_USE_V2_MODEL_RUNNER=0", when(r"UVA")),
-        ),
+        cures=(cure("under WSL, allow it", "VLLM_WSL2_ENABLE_PIN_MEMORY=1", when(r"UVA")), cure("or take the model runner that does without", "VLLM_USE_V2_MODEL_RUNNER=0", when(r"UVA"))),
     ),
     Variant(
         when=when(r"memory space vmem"),
