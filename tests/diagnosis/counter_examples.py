@@ -5,6 +5,11 @@ settings and prose as vLLM, its users and the libraries write them.
 """
 
 COUNTER_EXAMPLES: dict[str, str] = {
+    "driver_cuda_mismatch/of bin package does not match": "[INFO] the socversion Ascend910B1 of bin package is read",
+    "unknown/ error: ": "tensors with an absolute error: 0.5 were found",
+    "unknown/CUDA error (": "CUDA error (see the log) is reported late",
+    "tp_exceeds_gpus/local_world_size (": "INFO local_world_size (8) of node 0",
+    "tp_exceeds_gpus/VISIBLE_DEVICES:": "set ASCEND_RT_VISIBLE_DEVICES:0,1 for this worker",
     "compile_failure/No supported CUDA architectures found": "supported CUDA architectures: 9.0 10.0",
     "unknown/kernel errors might be asynchronously reported": "CUDA errors are reported at once with CUDA_LAUNCH_BLOCKING=1",
     "unknown/Worker failed with error": "INFO 05-05 10:00:00 [x.py:1] Worker 3 is up",

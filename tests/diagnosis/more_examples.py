@@ -5,6 +5,9 @@ MORE: dict[str, tuple[str, ...]] = {
         'RuntimeError: Assertion error (/workspace/.deps/deepgemm-src/csrc/apis/layout.hpp:59): Unknown SF transformation',
     ),
     "driver_cuda_mismatch": (
+        'This kernel only supports sm100f.',
+        '[ERROR] the socversion Ascend310P1 of bin package does not match the current device socverison Ascend910B4.',
+        'RuntimeError: Get GPU arch from rocminfo failed "Unknown GPU architecture: gfx1036. Supported architectures: [\'native\', \'gfx942\']"',
         'torch.AcceleratorError: CUDA error: device kernel image is invalid',
         'RuntimeError: Unexpected error from cudaGetDeviceCount(). Did you run some cuda functions before calling NumCudaDevices() that might have already set an error? Error 803: system has unsupported display driver / cuda driver combination',
         'RuntimeError: Unexpected error from cudaGetDeviceCount(). Error 804: forward compatibility was attempted on non supported HW',
@@ -33,6 +36,7 @@ MORE: dict[str, tuple[str, ...]] = {
         'ray.exceptions.OutOfMemoryError: Task was killed due to the node running low on memory.',
     ),
     "quantization_unsupported": (
+        'NotImplementedError: No compiled cutlass_moe_mm: no cutlass_scaled_mm kernel for CUDA device capability: 121. Required capability: 90, 100, or 120',
         'NotImplementedError: No MXFP4 MoE backend supports the deployment configuration.',
         "ValueError: NvFp4 MoE backend 'FLASHINFER_CUTLASS' does not support the deployment configuration since kernel does not support MoEActivation.SWIGLUSTEP activation.",
         "KeyError: 'layers.32.self_attn.qkv_proj.k_scale'",
@@ -150,6 +154,8 @@ MORE: dict[str, tuple[str, ...]] = {
         'ValueError: Unsupported LoRA weight name',
     ),
     "xid_or_gpu_lost": (
+        'amdgpu 0000:03:00.0: amdgpu: MES failed to respond to msg=MISC (WAIT_REG_MEM)',
+        'amdgpu 0000:03:00.0: amdgpu: failed to remove hardware queue from MES, doorbell=0x1202',
         '[ 1234.500001] amdgpu 0000:bd:00.0: amdgpu: [gfxhub] page fault (src_id:0 ring:153 vmid:8 pasid:2634)',
         'RuntimeError: CUDA error: device-side assert triggered',
         'RuntimeError: CUDA error: unspecified launch failure',
@@ -168,6 +174,8 @@ MORE: dict[str, tuple[str, ...]] = {
         'terminate called after throwing: [PG ID 2 Rank 1] Heartbeat monitor timed out! Process will be terminated after dumping debug info.',
     ),
     "tp_exceeds_gpus": (
+        'AssertionError: local_world_size (4) must be less than or equal to the number of visible devices (2).',
+        'EE1001: The argument is invalid.Reason: set ASCEND_RT_VISIBLE_DEVICES:8 error, input data rang[0-8)',
         'ValueError: Tensor parallel size (4) cannot be larger than the number of available GPUs (2).',
         'AssertionError: assert device >= 0 && device < num_gpus',
     ),

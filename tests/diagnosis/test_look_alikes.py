@@ -7,6 +7,122 @@ from tests.diagnosis.whole_log import diagnose
 UP = "INFO 06-22 19:30:00 [api_server.py:1] Starting vLLM API server 0 on http://0.0.0.0:8000\nINFO:     Application startup complete.\n"
 STATS = "(APIServer pid=1) INFO 06-22 19:{0}:09 [v1/metrics/loggers.py:273] Engine 000: Avg prompt throughput: 0.0 tokens/s, Avg generation throughput: {1} tokens/s, Running: 1 reqs, Waiting: 0 reqs, GPU KV cache usage: 1.3%, Prefix cache hit rate: 0.0%\n"
 CASES = {
+    "a time-out of something else does not silence the workers": (
+        "WARNING 06-22 19:29:00 [x.py:1] Failed to fetch the usage: timed out\n(EngineCore pid=3) INFO 08-13 11:14:02 [shm_broadcast.py:802] No available shared memory broadcast block found in 60 seconds.",
+        "shm_broadcast_hang", "py-spy", "came first",
+    ),
+    "a colon in the path of a program that Python starts": (
+        "FileNotFoundError: [Errno 2] No such file or directory: ':/usr/local/cuda/bin/nvcc'",
+        "compile_failure", "it has a colon", "install the CUDA toolkit",
+    ),
+    "a full disk beside NCCL's shared memory": (
+        "(APIServer pid=1) ERROR 03-10 15:23:29 [x.py:1] OSError: [Errno 28] No space left on device: '/root/.cache/x'\n[0] misc/shmutils.cc:88 NCCL INFO /dev/shm/nccl-1 opened",
+        "disk_full", "a disk (or its quota) is full", "not a disk",
+    ),
+    "a package written for another vLLM": (
+        'Traceback (most recent call last):\n  File "/x/site-packages/trainer/rollout.py", line 9, in <module>\nImportError: cannot import name \'OldParams\' from \'vllm.sampling_params\' (/x/site-packages/vllm/sampling_params.py)',
+        "missing_dependency_or_import_error", "vLLM itself is whole", "version that this vLLM requires",
+    ),
+    "a driver's line proves no failed step": (
+        STATS.format(39, "12.5") + "kernel: NVRM: nvCheckOkFailedNoLog: Check failed: Out of memory [NV_ERR_NO_MEMORY] (0x00000051) returned from _memdescAllocInternal(pMemDesc) @ mem_desc.c:1359",
+        "oom_runtime", "does not show that the engine failed", "while requests were served",
+    ),
+    "workers that go on were busy": (
+        "(EngineCore pid=3) INFO 02-22 23:21:42 [shm_broadcast.py:548] No available shared memory broadcast block found in 60 seconds.\n(Worker_TP1 pid=9) INFO 02-22 23:22:09 [monitor.py:35] torch.compile takes 70.1 s in total",
+        "benign_warning_noise", "busy, not stuck", "py-spy",
+    ),
+    "workers that stay silent after their progress are not": (
+        "(Worker_TP1 pid=9) INFO 02-22 23:22:09 [monitor.py:35] torch.compile takes 70.1 s in total\n(EngineCore pid=3) INFO 02-22 23:23:42 [shm_broadcast.py:548] No available shared memory broadcast block found in 60 seconds.",
+        "shm_broadcast_hang", "py-spy", "busy",
+    ),
+    "a time-out that was warned of comes before the silence": (
+        "(Worker_TP4 pid=5) WARNING 08-13 11:11:59 [x.py:85] Failed to set up the exchange: timed out connecting to 10.0.0.2:7000\n(EngineCore pid=3) INFO 08-13 11:14:02 [shm_broadcast.py:802] No available shared memory broadcast block found in 60 seconds.",
+        "shm_broadcast_hang", "the time-out at line 1 came first", "fuse_allreduce",
+    ),
+    "a tool call that could not be read is named although the server went on": (
+        UP + "(APIServer pid=1) ERROR 06-22 19:39:54 [pythonic_tool_parser.py:101] Error in extracting tool call from response.\n(APIServer pid=1) ERROR 06-22 19:39:54 [pythonic_tool_parser.py:101] ValueError: not a list\n" + STATS.format(40, "12.5"),
+        "benign_warning_noise", "--tool-call-parser", "restart",
+    ),
+    "the kernel killed another process": (
+        "[Thu Aug 27 00:39:44 2026] Out of memory: Killed process 812 (redis-server) total-vm:81kB\n" + UP + STATS.format(40, "12.5"),
+        "benign_warning_noise", "killed process 812 (redis-server)", "harmless",
+    ),
+    "a step of an engine that sleeps is no broken GPU": (
+        UP + STATS.format(39, "12.5") + "(EngineCore pid=4) INFO 06-22 19:40:00 [executor_base.py:211] It took 1.5 seconds to fall asleep.\n(EngineCore pid=4) ERROR 06-22 19:40:00 [core.py:9] EngineCore encountered a fatal error.\n(EngineCore pid=4) ERROR 06-22 19:40:00 [core.py:9] torch.AcceleratorError: CUDA error: an illegal memory access was encountered",
+        "xid_or_gpu_lost", "before POST /sleep", "CUDA_LAUNCH_BLOCKING",
+    ),
+    "one that was woken up sleeps no more": (
+        UP + STATS.format(39, "12.5") + "(EngineCore pid=4) INFO 06-22 19:40:00 [executor_base.py:211] It took 1.5 seconds to fall asleep.\n(EngineCore pid=4) INFO 06-22 19:41:00 [executor_base.py:228] It took 0.5 seconds to wake up tags {'weights', 'kv_cache'}.\n(EngineCore pid=4) ERROR 06-22 19:50:00 [core.py:9] EngineCore encountered a fatal error.\n(EngineCore pid=4) ERROR 06-22 19:50:00 [core.py:9] torch.AcceleratorError: CUDA error: an illegal memory access was encountered",
+        "xid_or_gpu_lost", "CUDA_LAUNCH_BLOCKING", "sleep",
+    ),
+    "an error that a library printed before the death": (
+        "(EngineCore pid=4) INFO 05-01 21:14:15 [core.py:105] Initializing a V1 LLM engine (v0.19.0) with config: model='m'\nJIT error: No device found\n(APIServer pid=1) RuntimeError: Engine core initialization failed. See root cause above. Failed core proc(s): {'EngineCore': 255}",
+        "unknown", "the engine died", "does not show why",
+    ),
+    "a checkpoint's names are not a trainer's": (
+        'Traceback (most recent call last):\n  File "/x/vllm/model_executor/model_loader/default_loader.py", line 300, in load_model\n  File "/x/vllm/model_executor/models/qwen3_moe.py", line 642, in load_weights\nKeyError: \'layers.0.mlp.w.bias\'',
+        "unsupported_architecture", "safetensors.index.json", "trainer",
+    ),
+    "a trainer's names are not the checkpoint's": (
+        'Traceback (most recent call last):\n  File "/x/trainer/worker.py", line 30, in update_weights\n  File "/x/vllm/model_executor/models/qwen3_moe.py", line 642, in load_weights\nKeyError: \'layers.0.mlp.w.bias\'',
+        "unsupported_architecture", "from the trainer", "safetensors.index.json",
+    ),
+    "a colon in CUDA_HOME is no missing toolkit": (
+        "/bin/sh: 1: /usr/local/cuda:/usr/local/cuda-13.0/bin/nvcc: not found\nninja: build stopped: subcommand failed.",
+        "compile_failure", "it has a colon", "install the CUDA toolkit",
+    ),
+    "a missing toolkit is no colon": (
+        "/bin/sh: 1: /usr/local/cuda/bin/nvcc: not found\nninja: build stopped: subcommand failed.",
+        "compile_failure", "install the CUDA toolkit", "colon",
+    ),
+    "a model named by place to a program of flags": (
+        "api_server.py: error: unrecognized arguments: /models/m",
+        "unknown_flag", "--model MODEL", "give the model once",
+    ),
+    "no GPU at all is not one too few": (
+        "AssertionError: local_world_size (2) must be less than or equal to the number of visible devices (0).",
+        "tp_exceeds_gpus", "sees no GPU", "--tensor-parallel-size",
+    ),
+    "a full /dev/shm is no full disk": (
+        "OSError: [Errno 28] No space left on device: '/dev/shm/psm_1'",
+        "disk_full", "not a disk", "HF_HOME",
+    ),
+    "memory that ran out before anything was loaded": (
+        'Traceback (most recent call last):\n  File "/x/vllm/v1/worker/gpu_worker.py", line 284, in init_device\n  File "/x/torch/cuda/memory.py", line 894, in mem_get_info\ntorch.AcceleratorError: CUDA error: out of memory',
+        "gpu_occupied_by_other_process", "before anything was loaded", "--gpu-memory-utilization",
+    ),
+    "a draft model is not the model": (
+        "ValueError: Model architectures ['Eagle3MistralForCausalLM'] are not supported for now.",
+        "unsupported_architecture", "draft model", "made after the model",
+    ),
+    "a GPU newer than the build is not too old": (
+        "NotImplementedError: No compiled cutlass_moe_mm: no cutlass_scaled_mm kernel for CUDA device capability: 121.",
+        "quantization_unsupported", "newer than the build", "this GPU does not compute",
+    ),
+    "a torchrun's port is not the server's": (
+        'Traceback (most recent call last):\n  File "/x/torch/distributed/elastic/rendezvous/static_tcp_rendezvous.py", line 67, in next_rendezvous\ntorch.distributed.DistNetworkError: The server socket has failed to listen on any local network address. port: 29500, code: -98, name: EADDRINUSE',
+        "port_in_use", "sport = :29500", "NIXL",
+    ),
+    "parts of 80 in groups of 128, at a known size": (
+        "INFO 05-05 10:00:00 [u.py:1] non-default args: {'tensor_parallel_size': 8}\nValueError: The output_size of gate's and up's weight = 80 is not divisible by weight quantization block_n = 128.",
+        "tp_not_dividing_heads", "--tensor-parallel-size 1", "divide --tensor",
+    ),
+    "no smaller size gives groups of 128": (
+        "INFO 05-05 10:00:00 [u.py:1] non-default args: {'tensor_parallel_size': 2}\nValueError: The input_size of down's weight = 720 is not divisible by weight quantization block_k = 128.",
+        "tp_not_dividing_heads", "no smaller tensor parallel size", "take a smaller",
+    ),
+    "NPUs of a Ray cluster are not asked of nvidia-smi": (
+        "WARNING 01-06 02:10:13 [ray_utils.py:351] The number of required NPUs exceeds the total number of available NPUs in the placement group.",
+        "tp_exceeds_gpus", "ray status", "nvidia-smi",
+    ),
+    "a number of an NPU that a container lacks": (
+        "RuntimeError: init:x.cpp:292 NPU function error: aclrtGetDeviceCount(&device_count), error code is 207004\nEE1001: The argument is invalid.Reason: set ASCEND_RT_VISIBLE_DEVICES:8 error, input data rang[0-8)",
+        "tp_exceeds_gpus", "names an NPU", "driver, CANN",
+    ),
+    "an image for a newer CUDA than the driver's": (
+        "docker: Error response from daemon: failed to create task: OCI runtime create failed: error running prestart hook\nnvidia-container-cli: requirement error: unsatisfied condition: cuda>=12.9, please update your driver to a newer version",
+        "driver_cuda_mismatch", "driver is older", "nvidia-ctk",
+    ),
     "an image's libcuda is not an old driver": (
         "RuntimeError: Unexpected error from cudaGetDeviceCount(). Error 803: system has unsupported display driver / cuda driver combination",
         "driver_cuda_mismatch", "does not belong to the host's kernel driver", "older than",

@@ -10,6 +10,12 @@ from vllm_watch.diagnosis.families.unclassified import MEANINGS
 from vllm_watch.diagnosis.report import UNKNOWN
 
 EXAMPLES: dict[str, str] = {
+    'host memory could not be pinned': 'Traceback (most recent call last):\n  File "/x/pool.py", line 12, in __init__\n    self.host = torch.empty(size, dtype=torch.uint8, pin_memory=True)\nRuntimeError: CUDA error: invalid argument',
+    'a compiled kernel library could not run its kernel on this GPU': 'CUDA error (/build/flash-attention/hopper/flash_fwd_launch_template.h:166): invalid argument',
+    'a kernel did something that is not allowed while CUDA graphs are captured, such as being loaded for the first time': 'RuntimeError: Triton Error [CUDA]: operation not permitted when stream is capturing',
+    'a Gaudi module could not be had; most often another process holds it': 'RuntimeError: synStatus=8 [Device not found] Device acquire failed.',
+    'an image, video or sound of a request could not be fetched from its address': 'Traceback (most recent call last):\n  File "/x/vllm/multimodal/media/connector.py", line 150, in load_from_url_async\n  File "/x/vllm/connections.py", line 93, in async_get_bytes\naiohttp.client_exceptions.ClientResponseError: 403, message=\'Forbidden\', url=\'https://x.test/a.png\'',
+    'another cuDNN is loaded than the one that came with this PyTorch': 'RuntimeError: cuDNN version incompatibility: PyTorch was compiled  against (9, 10, 2) but found runtime version (9, 8, 0). Looks like your LD_LIBRARY_PATH contains incompatible version of cudnn.',
     'a client asked for a model name that this server does not serve': "ERROR 03-18 09:02:03 [serving_chat.py:133] Error with model object='error' message='The model `QwQ` does not exist.' type='NotFoundError' param=None code=404",
     'a client asked for tool calls, and this server was started without them': 'ERROR 05-05 10:00:00 [serving_chat.py:9] Error in preprocessing: "auto" tool choice requires --enable-auto-tool-choice and --tool-call-parser to be set',
     'a request has more images, videos or sounds than this server allows': 'ValueError: At most 1 image(s) may be provided in one prompt.',
@@ -70,6 +76,9 @@ EXAMPLES: dict[str, str] = {
 }  # fmt: skip
 
 LOOK_ALIKES = {
+    "RuntimeError: CUDA error: invalid argument": "host memory could not be pinned",
+    "RuntimeError: operation not permitted on a stream": "a kernel did something that is not allowed while CUDA graphs are captured, such as being loaded for the first time",
+    "PIL.UnidentifiedImageError: cannot identify image file": "an image, video or sound of a request could not be fetched from its address",
     "RuntimeError: Gemma4 has no such layer": "a kernel for matrices could not run on this GPU",
     "zmq.error.Again: Resource temporarily unavailable": "this process may not start more threads or processes",
     "INFO 05-05 10:00:00 [x.py:1] speculative decoding must be fast": "speculative decoding does not work with this model, this draft model or another setting",

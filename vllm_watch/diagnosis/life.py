@@ -21,6 +21,8 @@ _STARTING = re.compile(
     r"failed to start|initialization failed|Failed core proc|error: .{0,40}argument"
 )
 
+_TIMED_OUT = re.compile(r"Worker[^()]{0,60}pid=\d+\) WARNING .{0,300}\b[Tt]imed out\b")
+
 HEALED_LINES = 30
 """Throughput reports (five minutes of work) after which a stall is over."""
 
@@ -33,16 +35,20 @@ class Life:
     phase: int = phases.START
     ready: bool = False
     serving: bool = False
+    asleep: bool = False  # by POST /sleep
     asked_to_stop: bool = False
     stopped: int = 0  # the line that shows the request to stop
     failed_after_stop: bool = False  # an error that the requested stop explains
     begun: bool = False  # its banner was read
     traced: tuple[int, str] | None = None  # the first line of a traceback
     warned: tuple[int, str] | None = None  # the first WARNING: line number, line
+    timed_out: tuple[int, str] | None = (
+        None  # the first that a worker warned of, before the server was up
+    )
     progress: tuple[int, str] | None = None  # the last line that showed a phase
     ended: tuple[int, str] | None = None  # the line before the first that a dead process leaves
     captured: tuple[int, str] | None = None  # the last frame of a CUDA graph capture
-    lived_with: tuple[int, str] | None = None  # an error that the engine survived
+    lived_with: Finding | None = None  # an error that the engine survived
     progress_lines: int = 0  # reports of tokens since the last finding
     findings: dict[str, list[Finding]] = field(default_factory=dict)
 
@@ -74,11 +80,19 @@ class Life:
         )
 
     def evidence(self, of: Finding, *, phase: int | None) -> Evidence:
-        parts = [of.before, of.text, *of.hints, *(each.line for each in self.every)]
+        parts = [
+            of.before,
+            of.text,
+            *of.hints,
+            *((self.timed_out or ())[1:] if of.rule.quiet else ()),
+            *(each.line for each in self.every),
+        ]
         facts = self.facts.complete()
         own = memory_numbers.is_own(facts)
         if memory_numbers.is_nearly_free(of.text):
             facts["nearly_free"] = 1
+        if self.asleep:
+            facts["asleep"] = 1
         if own is not None:
             facts["memory_is_own" if own else "memory_of_others"] = 1
         log = "\n".join(parts)[:EVIDENCE_CHARACTERS_MAX]
@@ -135,15 +149,20 @@ class Life:
         left = {slug: [each for each in found if not of(each)] for slug, found in self.findings.items()}  # fmt: skip
         self.findings = {slug: found for slug, found in left.items() if found}
 
+    def warn(self, number: int, line: str) -> None:
+        self.warned = self.warned or (number, line)
+        if self.timed_out is None and _TIMED_OUT.search(line):
+            self.timed_out = number, line
+
     def came_up(self) -> None:
         """Note that the server survived all earlier errors."""
-        self.ready, self.phase = True, phases.SERVE
+        self.ready, self.phase, self.timed_out = True, phases.SERVE, None
         self._live_with(self.root)
         self.findings.clear()
 
     def made_tokens(self, *, reported: bool) -> None:
         """Drop unknown errors and, after enough reports, errors that heal."""
-        self.serving, self.phase = True, phases.SERVE
+        self.serving, self.phase, self.timed_out = True, phases.SERVE, None
         self.progress_lines += reported
         healed = self.progress_lines >= HEALED_LINES
         for failure, found in list(self.findings.items()):
@@ -158,4 +177,4 @@ class Life:
 
     def _live_with(self, found: Finding | None) -> None:
         if self.lived_with is None and found is not None:
-            self.lived_with = found.number, found.line
+            self.lived_with = found

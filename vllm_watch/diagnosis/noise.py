@@ -38,6 +38,7 @@ MARKS: dict[str, tuple[str, ...]] = {
     "ready": ("Application startup complete", "Uvicorn running on", "Starting vLLM API server"),
     "serving": ("throughput:", '" 200', "Finished request"),
     "request": ('"POST /v1/', '"POST /generate'),
+    "sleep": ("to fall asleep", "to wake up"),
     "stop": (
         "shutdown triggered",
         "received signal=SIGTERM",

@@ -28,7 +28,7 @@ _SITE_BYTES, _FILE_BYTES = 200, 12
 _IDS = b"0123456789abcdefABCDEF"
 
 _OF_VLLM = re.compile(
-    r"\b(?:DEBUG|INFO|WARNING|ERROR|CRITICAL) \d\d-\d\d \d\d:\d\d:\d\d|\[vllm|EngineCore|LLMEngine|LMCache (?:ERROR|WARNING|INFO):"
+    r"\b(?:DEBUG|INFO|WARNING|ERROR|CRITICAL) \d\d-\d\d \d\d:\d\d:\d\d|\[vllm|EngineCore|Engine core initialization failed|LLMEngine|LMCache (?:ERROR|WARNING|INFO):"
     r"|API server version|throughput: [\d.]+ tokens/s|\((?:APIServer|(?:Vllm|Ray)?Worker\w*)\b[^()]{0,40}pid=\d"
 )
 _NAMES_VLLM = re.compile(r"[/\\]vllm[/\\]\S+\.py\b|\bvllm\.\w|::worker: VLLM: ")
@@ -57,7 +57,7 @@ _NOT_A_MESSAGE = re.compile(
 _PROSE = re.compile(r"(?: [a-z]{2,}){3}")
 """After such prose, an exception's name is only text about an error."""
 
-_SOURCE = re.compile(r"\b(?:raise|except) \(?[\w., ]+(?:\($|\) |:$| as \w)|\braise [\w.]+$")
+_SOURCE = re.compile(r"\b(?:raise|except) \(?[\w., ]{1,200}(?:\($|\) |:$| as \w)|\braise [\w.]+$")
 """A source line in a traceback; the exception follows."""
 
 _FRAME = re.compile(r'File "([^"]{1,300})", line \d+, in (\S+)')
@@ -208,7 +208,7 @@ class Scanner:
             self._find(text, interest)
         self._mark(text, interest)
         return not (
-            {"hint", "phase", "banner", "stop", "link", "end"} & set(interest.marks)
+            {"hint", "phase", "banner", "sleep", "stop", "link", "end"} & set(interest.marks)
             or any(rule.numeric or rule.heals for rule in interest.rules)
         )
 
@@ -289,13 +289,15 @@ class Scanner:
             life.made_tokens(reported="throughput" in text)
         elif "serving" in marks and "tokens/s" in text:
             life.phase = phases.SERVE  # it reports even without requests
+        if "sleep" in marks:
+            life.asleep = "asleep" in text
         if "stop" in marks:
             life.asked_to_stop = True
             life.stopped = life.stopped or self.lines
         if "end" in marks and life.ended is None and self.lines > 1:
             life.ended = self._line_before()
-        if "warning" in marks and life.warned is None:
-            life.warned = self.lines, lines.shown(text, 0)
+        if "warning" in marks:
+            life.warn(self.lines, lines.shown(text, 0))
 
     def _line_before(self) -> tuple[int, str]:
         above = list(self.last)[-2::-1]

@@ -35,6 +35,10 @@ _TIME = re.compile(
 )
 _COUNTS = re.compile(r"Running: (\d{1,6}) reqs.{0,80}?(?:Waiting|Pending): (\d{1,6}) reqs")
 SERVED = re.compile(r'"POST /\S+ HTTP/[\d.]+" 200|generation throughput')
+_NOTICE = "block found in"
+_WORKS = re.compile(
+    r"\((?:\w* )?(?:Vllm|Ray)?Worker[^()]{0,60}pid=\d+\) INFO (?!.{0,80}(?:[Ss]hut|[Ee]xit|[Tt]erminat|signal))"
+)
 _DAY, _MONTH_DAYS = 86_400, 31
 
 
@@ -99,6 +103,14 @@ def idle(reports: Reports) -> bool:
     """Return True if the last statistics show no requests."""
     counts = None if reports.last is None else _COUNTS.search(lines.clean(reports.last[1]))
     return counts is not None and counts[1] == counts[2] == "0"
+
+
+def went_on(last: Iterable[bytes]) -> bool:
+    """Return True if a worker reported progress after the last notice of its silence."""
+    after = False
+    for text in map(lines.clean, last):
+        after = _NOTICE not in text and (after or _WORKS.search(text) is not None)
+    return after
 
 
 def of_statistics(reports: Reports, last: Iterable[bytes]) -> Silence | None:

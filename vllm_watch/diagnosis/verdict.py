@@ -9,7 +9,7 @@ from vllm_watch.diagnosis.families import memory, model, parallel, places, servi
 from vllm_watch.diagnosis.finding import Finding
 from vllm_watch.diagnosis.life import UNKNOWN_CONFIDENCE, Life
 from vllm_watch.diagnosis.report import HEALTHY, NOISE, NOT_VLLM, UNKNOWN, Diagnosis, Fix
-from vllm_watch.diagnosis.rule import Cure, Evidence, Failure, Rank, Told
+from vllm_watch.diagnosis.rule import Cure, Evidence, Failure, Rank, Told, Variant
 from vllm_watch.diagnosis.scanner import Scanner
 from vllm_watch.diagnosis.stillness import Silence
 
@@ -62,7 +62,9 @@ def of_log(scanner: Scanner) -> Diagnosis:
         return _of_no_server(scanner, root)
     stalled = root is not None and root.rule.failure == parallel.SHM and root.rule.quiet
     if root is not None and stalled and stillness.idle(scanner.reports):
-        return _waits_idle(life, root)
+        return _only_waited(life, root, _IDLE)
+    if root is not None and stalled and not life.serving and stillness.went_on(scanner.last):
+        return _only_waited(life, root, _WENT_ON)
     if root is not None:
         return _failed(life, root)
     before = None if scanner.before is None else scanner.before.root
@@ -81,8 +83,11 @@ def _of_another(name: str, root: Finding | None) -> Diagnosis:
     return Diagnosis(failure=NOT_VLLM, confidence=0.9, sentence=f"this is a log of {name}, not of vLLM", root_cause_line=None if root is None else root.line, line_number=None if root is None else root.number, explanation=text)  # fmt: skip
 
 
-def _waits_idle(life: Life, root: Finding) -> Diagnosis:
-    text = "No request was running or waiting in the last statistics: an engine without work waits like this."  # fmt: skip
+_IDLE = "No request was running or waiting in the last statistics: an engine without work waits like this."
+_WENT_ON = "The workers were busy, not stuck: one of them reported progress after this line. The log does not show whether the server came up."
+
+
+def _only_waited(life: Life, root: Finding, text: str) -> Diagnosis:
     return life.diagnosis(NOISE, 0.6, "nothing failed; the line is harmless", text, (root.number, root.line))  # fmt: skip
 
 
@@ -104,9 +109,14 @@ def _failed(life: Life, root: Finding, ratio: float = 1.0) -> Diagnosis:
         if slug == UNKNOWN or root.rule.rank is Rank.MESSAGE:
             return _unknown(life, root)
         confidence = _TRACEBACK_CONFIDENCE
-    if slug == parallel.SHM and root.rule.quiet and (silent := _start_stalled(life)) is not None:
+    warned = life.timed_out if slug == parallel.SHM and root.rule.quiet else None
+    if (
+        slug == parallel.SHM
+        and root.rule.quiet
+        and warned is None
+        and (silent := _start_stalled(life)) is not None
+    ):
         return silent
-    facts = life.facts.complete()
     phase, sentence = (life.phase or None), None
     if slug == memory.OOM:
         served = life.ready or life.serving
@@ -130,23 +140,21 @@ def _failed(life: Life, root: Finding, ratio: float = 1.0) -> Diagnosis:
     answers = (told.deterministic, of_variant, root.rule.deterministic)
     sure = next((each for each in answers if each is not None), failure.deterministic)
     started = life.ready or life.serving or root.rule.rank >= Rank.SYMPTOM
-    unseen = root.rule.failure == memory.OOM and phase is None  # it may have served for hours
-    unseen = unseen or not life.of_a_start
-    place = (
-        places.raised_in(root.frames, root.line, root.source)[0]
-        if root.frames and slug in (serving.BUG, memory.RUNTIME)
-        else ""
-    )
-    parts = (_sentence(sentence), told.explanation, place, why)
+    unseen = (root.rule.failure == memory.OOM and phase is None) or not life.of_a_start
+    placed = root.frames and slug in (serving.BUG, memory.RUNTIME)
+    place = places.raised_in(root.frames, root.line, root.source)[0] if placed else ""
+    at = (root.number, root.line) if warned is None else warned
+    before = f"Line {root.number} reports it; the time-out at line {at[0]} came first." if warned else ""  # fmt: skip
+    parts = (_sentence(sentence), before, told.explanation, place, why)
     return Diagnosis(
         failure=slug,
         confidence=round(confidence * ratio, 2),
         sentence=sentence,
-        root_cause_line=root.line,
-        line_number=root.number,
+        root_cause_line=at[1],
+        line_number=at[0],
         explanation=" ".join(part for part in parts if part),
         fixes=_fixes(told, failure.cures if variant is None else variant.cures, evidence),
-        facts=facts,
+        facts=life.facts.complete(),
         ready=life.ready,
         fatal=_is_fatal(life, root, failure),
         deterministic_start_failure=sure and not (started or unseen) and confidence >= _SURE,
@@ -176,10 +184,14 @@ def _fixes(told: Told, cures: tuple[Cure, ...], evidence: Evidence) -> tuple[Fix
     return (*told.fixes, *general)
 
 
-def _unknown(life: Life, root: Finding) -> Diagnosis:
+def _meaning(life: Life, root: Finding) -> tuple[Variant | None, Evidence]:
     message = f"{root.joined}\n{root.source}"
     evidence = replace(life.evidence(root, phase=life.phase or None), message=message)
-    known = next((each for each in unclassified.MEANINGS if each.when.holds(evidence)), None)
+    return next((each for each in unclassified.MEANINGS if each.when.holds(evidence)), None), evidence  # fmt: skip
+
+
+def _unknown(life: Life, root: Finding) -> Diagnosis:
+    known, evidence = _meaning(life, root)
     if known is not None:
         sentence, text = known.sentence, f"{_sentence(known.sentence)} {known.why}".strip()
         fixes = _fixes(Told(), known.cures, evidence)
@@ -231,9 +243,8 @@ def _quiet(scanner: Scanner, life: Life) -> Diagnosis:
     ):
         return alive.ended_critically(life, critical)
     waits = not ready and b"Waiting for" in (scanner.last[-1] if scanner.last else b"")
-    harmless = life.lived_with or (None if ready or waits or life.asked_to_stop else life.warned)
-    if harmless is not None:
-        return _harmless(life, harmless, ready=ready)
+    if (harmless := _harmless(life, ready=ready, waits=waits)) is not None:
+        return harmless
     if not ready:
         return _not_up(life)
     if scanner.reports.idle >= stillness.IDLE_REPORTS_MIN:
@@ -284,23 +295,31 @@ def _ended(life: Life, line: tuple[int, str]) -> Diagnosis:
     return life.unknown("the process ended while it started, and no line shows why", text, line, fixes, fatal=True)  # fmt: skip
 
 
-def _harmless(life: Life, found: tuple[int, str], *, ready: bool) -> Diagnosis:
-    error = _ERROR.search(found[1]) is not None
-    text, sentence = f"There are only warnings. {_UNPROVEN}", "no error in this log, only warnings"
-    if life.lived_with:
-        text = "The server went on after this line."
-        text += (
-            " The error may have ended a request: the lines after it have the reason."
-            if error
-            else ""
-        )
-    if ready:
-        sentence = (
-            "the server went on after this error"
-            if error
-            else "nothing failed; the line is harmless"
-        )
-    return life.diagnosis(NOISE, 0.8 if ready else 0.5, sentence, text, found)
+def _harmless(life: Life, *, ready: bool, waits: bool) -> Diagnosis | None:
+    if life.lived_with is not None:
+        return _survived(life, life.lived_with, ready=ready)
+    if life.warned is None or ready or waits or life.asked_to_stop:
+        return None
+    text = f"There are only warnings. {_UNPROVEN}"
+    return life.diagnosis(NOISE, 0.5, "no error in this log, only warnings", text, life.warned)
+
+
+def _survived(life: Life, found: Finding, *, ready: bool) -> Diagnosis:
+    error = _ERROR.search(found.line) is not None
+    text, fixes = "The server went on after this line.", tuple[Fix, ...]()
+    known, evidence = _meaning(life, found)
+    if found.rule.failure == UNKNOWN and known is not None:
+        text += f" {_sentence(known.sentence)} {known.why}"
+        fixes = _fixes(Told(), known.cures, evidence)
+    elif killed := memory.KILLED.search(found.text):
+        text += f" {_sentence(f'the host ran out of memory, and the kernel killed process {killed[1]}')} If the server needs that process, its requests wait or fail."
+        fixes = (Fix("see which process took the memory: the kernel's log lists all", "dmesg -T | grep -i -E 'killed process|oom-kill'"),)  # fmt: skip
+    elif error:
+        text += " The error may have ended a request: the lines after it have the reason."
+    harmless = not error and not fixes
+    sentence = "nothing failed; the line is harmless" if harmless else "the server went on after this error"  # fmt: skip
+    at = found.number, found.line
+    return life.diagnosis(NOISE, 0.8 if ready else 0.5, sentence, text.strip(), at, fixes)
 
 
 def _silence(scanner: Scanner, life: Life, *, ready: bool) -> Diagnosis | None:

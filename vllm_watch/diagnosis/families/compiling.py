@@ -91,10 +91,16 @@ FAILURES = (
                 ),
             ),
             Variant(
+                when=when(r"(?<![^\s'\"])[^\s'\"]{0,100}:/\S{0,100}/nvcc\b.{0,40}(?:not found|No such)|directory: '[^']{0,100}:/[^']{0,100}/nvcc'"),
+                sentence="CUDA_HOME is not the name of one folder: it has a colon",
+                why="PATH joins folders with colons, CUDA_HOME does not; the nvcc after the colon may well be there.",
+                cures=(cure("set it to one folder", "export CUDA_HOME=/usr/local/cuda; $CUDA_HOME/bin/nvcc --version", when(r"nvcc")), *_CACHES),
+            ),
+            Variant(
                 when=when(r"nvcc.{0,60}(?:not found|No such)|directory: '[^']{0,200}nvcc'|[Cc]ould not find nvcc|CUDA_HOME environment variable is not set|find nvcc"),
                 sentence="a kernel is compiled at run time, and no nvcc is found",
                 cures=(
-                    cure("install the CUDA toolkit that PyTorch was built for, and name it (a stray colon in CUDA_HOME breaks it)", "export CUDA_HOME=/usr/local/cuda; $CUDA_HOME/bin/nvcc --version", when(r"nvcc|CUDA_HOME")),
+                    cure("install the CUDA toolkit that PyTorch was built for, and name it", "export CUDA_HOME=/usr/local/cuda; $CUDA_HOME/bin/nvcc --version", when(r"nvcc|CUDA_HOME")),
                     *_SWITCHES,
                 ),
             ),

@@ -5,6 +5,8 @@ vllm/v1/kv_offload of vLLM 0.8 to 0.32; vllm #51080, #55428 (pinning), #48140 (u
 blocks), #13941 (waking up); PyTorch's CUDACachingAllocator.
 """
 
+import re
+
 from vllm_watch.diagnosis.families import memory_numbers
 from vllm_watch.diagnosis.report import UNKNOWN
 from vllm_watch.diagnosis.rule import Failure, Rank, Variant, cure, rule, when
@@ -53,6 +55,8 @@ RULES = (
     rule(HOST, "SIGKILL", "signal", "Killed", pattern=r"killed by signal:? (?:9|SIGKILL|KILL)|terminated by signal (?:9|SIGKILL)|\(SIGKILL\)|^\s*(?:\S+: line \d+:\s+\d+ )?Killed\b", rank=Rank.SYMPTOM, numeric=True),
 )  # fmt: skip
 
+KILLED = re.compile(r"Killed process (\d{1,10} \([^()]{1,80}\))")
+
 _HOLDERS = cure(
     "see which processes hold memory on this GPU",
     "nvidia-smi --query-compute-apps=pid,used_memory,name --format=csv",
@@ -76,6 +80,16 @@ _SMALLER_STEP = cure(
     when(r"[Tt]ried to allocate [\d.]+ G", facts=("!unified_memory",), phases=(2, 5)),
 )
 _UNIFIED = "GPU and CPU share one memory here (unified memory): files that the page cache holds count as used, until they are dropped."
+_OF_DRIVER = Variant(
+    when=when(r"NVRM: .{0,200}NV_ERR_NO_MEMORY"),
+    sentence="the driver could not allocate memory; its line alone does not show that the engine failed of it",
+    why="Such lines also come while all goes well. Where GPU and CPU share one memory, the host may even reset.",
+    cures=(
+        cure("see how the engine's own log and the host went on", "journalctl --list-boots; journalctl -b -1 -n 50"),
+        *_LOOK,
+        cure("if it goes with failures, leave more memory: a smaller --gpu-memory-utilization or --max-num-batched-tokens", None, when(r"NO_MEMORY", phases=(5,))),
+    ),
+)  # fmt: skip
 _NOT_OUT = Variant(
     when=when(r"[Tt]ried to allocate [\d.]+ [KM]iB\.? .{0,80}of which (?:[2-9]|\d\d{1,3})\.\d+ GiB is free"),
     sentence="an allocation on the GPU failed, but the GPU was not out of memory",
@@ -208,7 +222,7 @@ FAILURES = (
         why="The engine came up, and a step needed more than was left outside the KV cache. A restart gives the memory back; if it comes again after hours, something outside the KV cache grows.",
         cures=(*_LOOK, _SMALLER_STEP, cure("leave more memory outside the KV cache: lower --gpu-memory-utilization by 0.05", None, when(facts=("!unified_memory",), phases=(5,)))),
         deterministic=False,
-        variants=(_ON_UNIFIED, _NOT_OUT, _WAKING),
+        variants=(_OF_DRIVER, _ON_UNIFIED, _NOT_OUT, _WAKING),
         numbers=memory_numbers.out_of_memory,
     ),
     Failure(
@@ -217,7 +231,7 @@ FAILURES = (
         why="The fix differs between loading, profiling, capturing graphs and serving, and no line shows which it was.",
         cures=(*_LOOK, cure("give the lines before it, from the start on", "kubectl logs --previous POD   (or docker logs, journalctl -u vllm)")),
         deterministic=False,
-        variants=(_ON_UNIFIED, _NOT_OUT, _WAKING),
+        variants=(_OF_DRIVER, _ON_UNIFIED, _NOT_OUT, _WAKING),
         numbers=memory_numbers.out_of_memory,
     ),
     Failure(
@@ -232,6 +246,12 @@ FAILURES = (
                 sentence="less memory of this host is free than the CPU backend was configured to take",
                 why="On the CPU, --gpu-memory-utilization is a share of the memory of one NUMA node.",
                 cures=(cure("see which processes hold it", "free -g; ps aux --sort=-rss | head"), cure("if the model and its KV cache fit, ask for a smaller share, or name the size of the KV cache in GiB", "VLLM_CPU_KVCACHE_SPACE=N", when(r"CPU memory"))),
+            ),
+            Variant(
+                when=when(r"out of memory", seen=r"init_device", facts=("!unified_memory",)),
+                sentence="GPU memory ran out before anything was loaded: something else holds it",
+                why="The first use of the GPU failed, so no setting of memory or length of this server had an effect yet. Where GPU and CPU share one memory, files in the page cache count, too.",
+                cures=(*_LOOK, cure("see the memory of the page cache and other processes", "free -g")),
             ),
             Variant(
                 when=when(facts=("nearly_free", "!unified_memory")),

@@ -168,6 +168,18 @@ FAILURES = (
                 cures=(cure("use tensor parallelism alone", "--pipeline-parallel-size 1", when(r"Pipeline parallelism")),),
             ),
             Variant(
+                when=when(r"[Aa]rchitectures? \[?'(?:Eagle|Medusa|MLPSpeculator|DFlash|\w*MTP)"),
+                sentence="this vLLM does not have the architecture of the draft model (speculative decoding)",
+                why="Such a model only drafts for another. If --model names it, name the model that it drafts for.",
+                cures=(cure("serve without it: leave --speculative-config out", None, when(r"rchitecture")), cure("or take a draft model (or method) that vLLM's page on speculative decoding lists for this release")),
+            ),
+            Variant(
+                when=when(r"no module or parameter named|KeyError: '", frames=r"(?:update|sync|receive)_weights"),
+                sentence="weights that a trainer sends to the running engine have names that vLLM's model does not have",
+                why="The names come from the trainer (verl, TRL, OpenRLHF …), LoRA's among them; the checkpoint on the disk is not at fault.",
+                cures=(cure("see whether the trainer's release goes with this vLLM, and how it maps or merges LoRA weights", "python -m pip show vllm verl trl openrlhf", when(frames=r"_weights")),),
+            ),
+            Variant(
                 when=when(r"no module or parameter named|were not initialized from checkpoint|are not initialized from checkpoints|KeyError: '"),
                 sentence="the names of the checkpoint's weights are not those that this vLLM's implementation of the model has",
                 why="The implementation is older or newer than the checkpoint, or the checkpoint is a variant (an adapter, another quantization) that it does not read.",

@@ -55,6 +55,8 @@ def unknown_flag(text: str, facts: Facts) -> Told:
         not flags or words[0][0] != "-"
     ):  # If the first unknown word is not a flag, the words after it belong to it, flags included.
         positional = " ".join(words[:3])
+        if "api_server.py: error:" in text:  # unlike `vllm serve`, it takes flags only
+            return Told(f"{positional} is not a flag, and this program takes only flags.", (Fix("if it is the model, name it by flag", "--model MODEL"),))  # fmt: skip
         return Told(
             f"{positional} is not a flag, and nothing that this command takes there.",
             (Fix("give the model once; the official image already runs vllm serve, so leave those words out of its arguments"),),

@@ -103,6 +103,12 @@ FAILURES = (
                 cures=(cure("see which libraries are missing", "ldd $(python -c 'import torch,os; print(os.path.dirname(torch.__file__))')/lib/libtorch_cuda.so | grep 'not found'", when(r"cuda|cu\w*\.so|nccl|torch")), cure("install the package that has it, or add its folder to LD_LIBRARY_PATH", None, when(r"cannot open shared"))),
             ),
             Variant(
+                when=when(r"cannot import name .{1,100} from '(?:partially initialized module )?'?vllm\b", frames=r"-packages/(?!vllm/)"),
+                sentence="another package imports from vLLM a name that this vLLM does not have",
+                why="The traceback shows which package: it was written for another release of vLLM, and vLLM itself is whole.",
+                cures=(cure("see which vLLM that package supports", "python -m pip show vllm PACKAGE"), cure("install releases of the two that fit each other", None, when(r"cannot import name"))),
+            ),
+            Variant(
                 when=when(r"cannot import name|has no attribute|partially initialized"),
                 sentence="an installed package lacks a name that its user imports: it is of another version, often a newer one",
                 why="Installing the newest of everything makes such errors; the version that fits is named in the requirements of the package that imports it.",
@@ -131,6 +137,18 @@ FAILURES = (
             cure("give the container shared memory", "docker run --ipc=host …   (or --shm-size=16g)", when(seen=r"[/]dev/shm|psm_|shared memory|shm")),
         ),
         deterministic=False,
+        variants=(
+            Variant(
+                when=when(r"[/]dev/shm\S*.{0,120}(?:No space|Errno 28)|No space left on device\S{0,8}: '[/]dev/shm"),
+                sentence="the shared memory (/dev/shm) is full, not a disk",
+                why="It is too small, or segments of earlier processes that crashed are still in it: a pod keeps them when only its container restarts.",
+                cures=(
+                    cure("see how large it is, and what fills it, from inside the container", "df -h /dev/shm; ls -l /dev/shm"),
+                    cure("if no process uses them, delete the old segments, or delete the pod instead of restarting its container", None, when(r"[/]dev/shm")),
+                    cure("give the container more (Kubernetes: an emptyDir with medium Memory at /dev/shm)", "docker run --ipc=host …   (or --shm-size=16g)", when(r"[/]dev/shm")),
+                ),
+            ),
+        ),
     ),
     Failure(
         slug=CACHE,

@@ -19,6 +19,8 @@ PTRACE = "ptrace_denied"
 
 RULES = (
     rule(TP_GPUS, "World size (", pattern=r"World size \(\d+\) is larger than the number of available GPUs"),
+    rule(TP_GPUS, "local_world_size (", pattern=r"local_world_size \(\d+\) must be less than or equal to the number of visible devices"),
+    rule(TP_GPUS, "VISIBLE_DEVICES:", pattern=r"set ASCEND_RT_VISIBLE_DEVICES:\S{1,80} error, input data rang"),
     rule(TP_GPUS, "number of required", pattern=r"number of required \w+ exceeds the total number of available", quiet=True),
     rule(TP_GPUS, "but only", pattern=r"tensor_parallel_size ?= ?\d+ but only \d+ GPUs? (?:are )?available"),
     rule(TP_GPUS, "less than max local gpu count", "cannot be larger than the number of available GPUs", "Current node has no GPU available", "invalid device ordinal", "hipErrorInvalidDevice"),
@@ -43,7 +45,7 @@ RULES = (
     rule(NCCL, "connectFullMesh", "DistStoreError", "DistNetworkError", "RendezvousConnectionError", "waiting for clients", pattern=r"Gloo connectFullMesh failed|DistStoreError|DistNetworkError: (?!.{0,800}(?:EADDRINUSE|Broken pipe|got 0 bytes|reset by peer))|RendezvousConnectionError|waiting for clients\. \d+/\d+ clients joined", rank=Rank.GENERAL),
     rule(NCCL, "ncclRemoteError", "remote process exited", "Connection closed by peer", "reset by peer", "got 0 bytes", "Broken pipe", "TCPStore server has shut down", pattern=r"ncclRemoteError|TCPStore server has shut down|remote process exited|(?:gloo|TCPStore|DistNetworkError).{0,800}(?:Connection closed by peer|reset by peer|got 0 bytes|Broken pipe)", rank=Rank.SYMPTOM),
     rule(PTRACE, "pidfd_getfd", "pidfd_open", "ptrace", pattern=r"pidfd_(?:getfd|open)\b.{0,200}(?:not permitted|[Dd]enied|failed)|ptrace.{0,80}(?:not permitted|[Dd]enied)"),
-    rule(UNKNOWN, "OCI runtime create failed", "executable file not found in $PATH", rank=Rank.GENERAL),
+    rule(UNKNOWN, "OCI runtime create failed", "executable file not found in $PATH", rank=Rank.GENERAL, header=True),
     rule(NCCL, "client socket has timed out", "client socket has failed to connect", rank=Rank.GENERAL),
     rule(SHM, "No available", pattern=r"No available (?:shared memory broadcast )?block found in \d+ ?(?:second|s\b)", rank=Rank.SYMPTOM, quiet=True, heals=True),
     rule(SHM, "RPC call to", pattern=r"RPC call to \w+ timed out", rank=Rank.SYMPTOM),
@@ -78,8 +80,9 @@ FAILURES = (
         sentence="more GPUs were asked for than this process sees",
         why="tensor × pipeline parallel size is the number of GPUs one engine takes, and this process (or the Ray cluster) sees fewer.",
         cures=(
-            cure("see which GPUs this process sees", "nvidia-smi -L; echo $CUDA_VISIBLE_DEVICES", when(lacks=r"hipError|HIP")),
-            cure("in a container, pass the GPUs through", "docker run --gpus all …", when(r"\(0\)|no GPU available|only 0 GPU", lacks=r"hipError|HIP")),
+            cure("see which GPUs this process sees", "nvidia-smi -L; echo $CUDA_VISIBLE_DEVICES", when(lacks=rf"hipError|HIP|{_ASCEND}")),
+            cure("see which NPUs this process sees", "npu-smi info; echo $ASCEND_RT_VISIBLE_DEVICES", when(seen=_ASCEND)),
+            cure("in a container, pass the GPUs through", "docker run --gpus all …", when(r"\(0\)|no GPU available|only 0 GPU", lacks=rf"hipError|HIP|{_ASCEND}")),
             cure("with Ray, see which GPUs the cluster has", "ray status", when(seen=r"[Rr]ay|placement group")),
         ),
         deterministic=True,
@@ -90,6 +93,28 @@ FAILURES = (
                 why="The node has no GPU, or other actors and placement groups of this Ray cluster hold them all: the resources in the line lack GPU.",
                 cures=(cure("see which GPUs the cluster has, and who holds them", "ray status; ray list placement-groups; ray list actors"),),
                 deterministic=False,
+            ),
+            Variant(
+                when=when(r"placement group"),
+                sentence="more GPUs (or NPUs) were asked for than the Ray cluster has",
+                why="Only nodes that have joined count. A vLLM that finds no cluster starts one of this host alone (\"Started a local Ray instance\").",
+                cures=(
+                    cure("see the nodes of the cluster, and their devices", "ray status; ray list nodes"),
+                    cure("if a node is missing, join it first, and let vLLM find the cluster", "ray start --address=HEAD:PORT; export RAY_ADDRESS=HEAD:PORT", when(r"placement group")),
+                ),
+            ),
+            Variant(
+                when=when(r"visible devices \(0\)"),
+                sentence="this process sees no GPU (or NPU) at all",
+                why="No tensor parallel size helps. Check the driver, the devices of the container, and the variables that hide devices.",
+                deterministic=False,
+                cures=(cure("see the devices as this process does", "nvidia-smi -L || npu-smi info || rocm-smi; env | grep VISIBLE_DEVICES"),),
+            ),
+            Variant(
+                when=when(r"ASCEND_RT_VISIBLE_DEVICES"),
+                sentence="ASCEND_RT_VISIBLE_DEVICES names an NPU that this process does not have",
+                why="A container numbers its own NPUs from 0, whatever their numbers on the host; the line has the range.",
+                cures=(cure("see the NPUs of this container", "npu-smi info; ls /dev/davinci*"), cure("name numbers within the range, or unset it", "unset ASCEND_RT_VISIBLE_DEVICES", when(r"input data rang"))),
             ),
             Variant(
                 when=when(r"invalid device ordinal|hipErrorInvalidDevice|out of range for|out of bounds|device >= 0"),
@@ -117,7 +142,11 @@ FAILURES = (
             Variant(
                 when=when(r"(?:min_|group_size|block|tile|pack_factor|partition)"),
                 sentence="the parts of a quantized layer are not a multiple of the quantization's group at this tensor parallel size",
-                cures=(cure("take a smaller tensor parallel size (half of it), or an unquantized or otherwise quantized version", None, when(r"divisible")),),
+                cures=(
+                    cure("keep each expert whole: spread the experts over the GPUs instead of cutting them", "--enable-expert-parallel", when(r"(?i)gate's and up's|down's weight|moe|expert")),
+                    cure("take a smaller tensor parallel size, or an unquantized or otherwise quantized version", None, when(r"divisible by (?!weight quantization block)")),
+                    cure("or take an unquantized or otherwise quantized version", None, when(r"weight quantization block")),
+                ),
             ),
         ),
         numbers=parallel_numbers.not_dividing,
@@ -222,6 +251,7 @@ FAILURES = (
             cure("see where the workers are", "py-spy dump --pid PID_OF_WORKER"),
             cure("see whether a GPU reported an error", "dmesg -T | grep -i xid", when(lacks=_ASCEND, facts=("!device",))),
             cure("if no tokens come for minutes while requests run, restart the engine", None, when(serving=True)),
+            cure("start without the fused all-reduce of FlashInfer, whose workspace could not be set up", "--compilation-config '{\"pass_config\": {\"fuse_allreduce_rms\": false}}'", when(seen=r"FlashInfer All Reduce workspace")),
         ),
         deterministic=False,
         variants=(
@@ -268,10 +298,16 @@ FAILURES = (
     Failure(
         slug=PORT,
         sentence="the port is taken by another process",
-        why="vLLM could not bind: another server, or the remains of an earlier vLLM, listen there.",
+        why="This process could not bind: another server, or the remains of an earlier one, listen there.",
         cures=(cure("see who listens", "ss -ltnp"), cure("end it, or serve on another port", "--port N", when(r"rrno 98|already allocated|attempting to bind", lacks=_OTHER_PORT)), cure("if it is not the port of the API: the side channel of NIXL, the data parallel RPC and torch's rendezvous have ports of their own", "VLLM_NIXL_SIDE_CHANNEL_PORT=N   (or --data-parallel-rpc-port N, --master-port N)", when(seen=_OTHER_PORT))),
         deterministic=False,
         variants=(
+            Variant(
+                when=when(frames=r"torch/distributed/elastic/"),
+                sentence="the port at which torchrun's processes meet is taken by another process",
+                why="It is not a port of vLLM: each torchrun on a host needs its own (29500 by default), and a job that still runs keeps it.",
+                cures=(cure("see who listens", "ss -ltnp"), cure("give this job a port of its own", "torchrun --master-port N …", when(r"in use|EADDRINUSE"))),
+            ),
             Variant(
                 when=when(seen=r"get_open_port|bind\(\(\S{0,20}, 0\)\)"),
                 sentence="no free port was left for vLLM, which asked for any",

@@ -19,17 +19,21 @@ _SIZE = re.compile(
 _DIVIDES = re.compile(
     rf"\(?({WHOLE})\)? (?:must be divisible by tensor parallel size \(|is not divisible by )({WHOLE})"
 )
+_LOCAL = re.compile(
+    rf"local_world_size \(({WHOLE})\) must be .{{0,60}}visible devices \(({WHOLE})\)"
+)
+_GROUPS = re.compile(rf"= ({WHOLE}) is not divisible by weight quantization block_[nk] = ({WHOLE})")
 _HEADS = re.compile(
     rf"\(({WHOLE})\) must be divisible by (?:the )?tensor[ -]parallel (?:world )?size \(({WHOLE})"
 )
 _PORT = re.compile(
-    r"(?:'[^']*', |(?:[\d.]{7,15}|\]|(?<!\.p)[a-z*]):)(\d{2,5})\b\)?(?=[)':\]]|: |$)|[Pp]ort (\d{2,5})\b"
+    r"(?:'[^']*', |(?:[\d.]{7,15}|\]|(?<!\.p)[a-z*]):)(\d{2,5})\b\)?(?=[)':\]]|: |$)|[Pp]ort:? (\d{2,5})\b"
 )
 
 
 def too_few_gpus(text: str, facts: Facts) -> Told:
     """Return the requested and the available GPUs."""
-    found = _WORLD.search(text) or _SIZE.search(text)
+    found = _WORLD.search(text) or _SIZE.search(text) or _LOCAL.search(text)
     if not found:
         return Told()
     wanted, there = found.groups()
@@ -45,6 +49,8 @@ def not_dividing(text: str, facts: Facts) -> Told:
 
     The size must divide the model's other dimensions too, and those are usually multiples of powers of two.
     """
+    if groups := _GROUPS.search(text):
+        return _whole_groups(int(groups[1]), int(groups[2]), facts.get("tensor_parallel_size"))
     found = _HEADS.search(text) or _DIVIDES.search(text)
     if not found:
         return Told()
@@ -56,6 +62,21 @@ def not_dividing(text: str, facts: Facts) -> Told:
     if facts.get("tensor_parallel_size", parts) != parts or not possible:
         return Told(said)
     return Told(said, (Fix("if the model fits on fewer GPUs, take a size that divides", f"--tensor-parallel-size {possible}"),))  # fmt: skip
+
+
+def _whole_groups(part: int, group: int, size: str | float | None) -> Told:
+    if not 0 < part <= group * PARTS_MAX or not group:
+        return Told()
+    less = group // math.gcd(part, group)
+    said = f"Each GPU would get {part}, which is not a multiple of {group}"
+    if size is None:
+        fix = Fix(f"divide --tensor-parallel-size by {less}, if it can be")
+        return Told(
+            f"{said}; a tensor parallel size {less} times smaller gives a multiple.", (fix,)
+        )
+    if not isinstance(size, int) or size % less:
+        return Told(f"{said}, and no smaller tensor parallel size gives one.")
+    return Told(f"{said}.", (Fix("take a size that gives one", f"--tensor-parallel-size {size // less}"),))  # fmt: skip
 
 
 def _power_of_two(most: int) -> int:

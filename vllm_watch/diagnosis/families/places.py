@@ -23,7 +23,7 @@ AREAS = tuple((re.compile(pattern), words) for pattern, words in (
     (r"/core/sched|kv_cache_manager|kv_cache_utils|block_pool", "the scheduler or the KV cache"),
     (r"/vllm/distributed|torch/distributed|parallel_state", "the communication between workers"),
     (r"/vllm/platforms", "the choice of the platform"),
-    (r"/entrypoints/|serving_\w+\.py|api_server", "the API server"),
+    (r"/entrypoints/|serving_\w{1,60}\.py|api_server", "the API server"),
     (r"model_runner|gpu_worker|/v1/worker", "a step of the model, or its preparation"),
 ))  # fmt: skip
 _PACKAGE = re.compile(r"(?:site|dist)-packages/([A-Za-z]\w{1,60})/(\S+) (\S+)")

@@ -22,10 +22,10 @@ RULES = (
     rule(XID, "Engine reset: engine_class", "GPU HANG: ", "UR_RESULT_ERROR_DEVICE_LOST", "ZE_RESULT_ERROR_DEVICE_LOST", quiet=True),
     rule(XID, "device critical error", pattern=r"detected a device critical error", rank=Rank.GENERAL),
     rule(XID, ".cu:", pattern=r"\.cuh?:\d+: .{0,400}Assertion `\w*(?:[Ii]ndex|[Ii]dx|ind)\w* .{0,120}failed", rank=Rank.GENERAL),
-    rule(XID, "amdgpu", pattern=r"amdgpu\b.{0,80}(?:page fault \(|ring \S{1,40} timeout|GPU reset begin|VRAM is lost)", quiet=True),
+    rule(XID, "amdgpu", pattern=r"amdgpu\b.{0,80}(?:MES (?:failed|might be)|failed to remove hardware queue|page fault \(|ring \S{1,40} timeout|GPU reset begin|VRAM is lost)", quiet=True),
     rule(XID, "fallen off the bus", "GPU is lost", "uncorrectable ECC error", "Uncorrectable ECC", "NVML_ERROR_GPU_IS_LOST", "Memory access fault by GPU", "Memory critical error by agent", "HSA_STATUS_ERROR_MEMORY_APERTURE", "HSA_STATUS_ERROR_EXCEPTION", "HSA_STATUS_ERROR_MEMORY_FAULT", "HSA_STATUS_ERROR_ILLEGAL_INSTRUCTION", "GPU reset"),
     rule(XID, "illegal memory access", "unspecified launch failure", "device-side assert", "misaligned address", "illegal instruction was", "launch timed out", "CUBLAS_STATUS_EXECUTION_FAILED", "CUBLAS_STATUS_INTERNAL_ERROR", "CUDA_ERROR_ILLEGAL_ADDRESS", "CUDA_ERROR_LAUNCH_FAILED", "cudaErrorIllegalAddress", "cudaErrorLaunchFailure", "invalid program counter", "hardware stack error", "CUDA_ERROR_ECC", "cudaErrorECC", "NVLink error", "invalid address space", rank=Rank.GENERAL, quiet=True),
-    rule(NPU, "aclnn", "acl", "ERR0", "EZ", "EE", "EH", "EK", "E19999", "507", "NPU function error", "ACL stream", "Inner error is reported", pattern=r"Inner error is reported as above|NPU function error|ACL stream synchronize failed|operator name is aclnn\w+|\baclnn\w{1,60}.{0,80}(?:fail|error)|call (?:aclnn|acl) ?\w{0,60} (?:api )?failed|\bERR0[01]\d\d\d\b|\bE[ZEHK]\d{4}\b:|\bE19999\b|aclrt\w{1,40}.{0,60}error code|error code is (?:507|161|561|207)\d{3}", rank=Rank.GENERAL, numeric=True),
+    rule(NPU, "aclnn", "acl", "ERR0", "EZ", "EE", "EH", "EK", "E19999", "507", "NPU function error", "ACL stream", "Inner error is reported", pattern=r"Inner error is reported as above|NPU function error|ACL stream synchronize failed|operator name is aclnn\w+|\baclnn\w{1,60}.{0,80}(?:fail|error)|call (?:aclnn|acl) ?\w{0,60} (?:api )?failed|\bERR0[01]\d\d\d\b|\bE[ZEHK]\d{4}\b:|\bE19999\b|aclrt\w{1,40}.{0,60}error code|error code is (?:507|161|561|207)\d{3}", rank=Rank.GENERAL, numeric=True, header=True),
     rule(BUG, "Assertion error csrc", rank=Rank.GENERAL),
     rule(BUG, "Assertion error (", pattern=r"Assertion error \((?!\S{0,200}/jit/\w{1,40}\.hpp)\S{0,200}\.(?:hpp|cuh|cpp|h):\d+\)", rank=Rank.GENERAL),
     rule(BUG, "AssertionError", pattern=r"AssertionError\s*$", rank=Rank.GENERAL, needs=when(r"AssertionError")),
@@ -65,6 +65,12 @@ FAILURES = (
         ),
         deterministic=False,
         variants=(
+            Variant(
+                when=when(r"illegal memory access|ILLEGAL_ADDRESS|IllegalAddress", facts=("asleep",)),
+                sentence="the engine was put to sleep, and then a step read memory that sleep had freed",
+                why="Sleep takes weights and KV cache off the GPU until the engine is woken up; the GPU is not broken.",
+                cures=(cure("let the running requests end (or abort them) before POST /sleep, and send none before POST /wake_up", None, when(facts=("asleep",))), cure("restart the engine", None, when(serving=True))),
+            ),
             Variant(
                 when=when(r"Assertion `\w*(?:[Ii]ndex|[Ii]dx|ind)\w* "),
                 sentence="a kernel on the GPU got an index that is out of range",
@@ -141,6 +147,18 @@ FAILURES = (
             cure("restart the engine: it died of one request, not of its state", None, when(seen=r"EngineDead|fatal error|EngineCore encountered|Engine loop|died")),
         ),
         deterministic=False,
+        variants=(
+            Variant(
+                when=when(r"[Ff]ailed to advance FSM"),
+                sentence="tokens of a request do not follow its grammar, so its output may break the format that was asked for",
+                why="The grammar itself was accepted. Most often that is a bug of this release with these settings (such as asynchronous scheduling or speculative decoding).",
+                cures=(
+                    cure("see whether it goes without asynchronous scheduling", "--no-async-scheduling", when(r"advance FSM")),
+                    cure("see whether it goes without speculative decoding: leave --speculative-config out", None, when(seen=r"(?i)spec_?decod|speculative")),
+                    cure("search vLLM's issues for this message, with the release and the settings"),
+                ),
+            ),
+        ),
     ),
     Failure(
         slug=BUG,

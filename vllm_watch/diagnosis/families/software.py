@@ -24,7 +24,8 @@ RULES = (
     rule(ATTENTION, "ead size", "head_size", "ead dimension", "headdim", pattern=r"[Hh]ead[ _]size:? ?\S{1,6} is not supported|[Uu]nsupported head[ _](?:size|dim)|only supports? head dim|headdim not being"),
     rule(ATTENTION, "backend", "Backend", "does not support attention", pattern=r"No valid (?:MLA )?(?:prefill )?attention backend|[Nn]o valid .{0,20}prefill backend|[Ss]elected .{0,40}backend .{0,60}(?:is not valid|is not MLA type|does not support)|(?:[Ii]nvalid|[Uu]nknown|[Uu]nsupported) (?:MLA )?attention backend|not supported for attention backend|[Aa]ttention backend .{0,60}(?:not supported|has been removed|is not available|does not support|unsupported)|Backend \S+ is not supported for vit attention|(?:SDPA|[Xx]Formers|[Pp]allas|IPEX|PagedAttention|Triton[Aa]ttention|TRITON_\w{1,40}|FLASH\w{1,40})\b.{0,60}(?:does not support(?! the deployment)|doesn't support|is not available|not supported)"),
     rule(ATTENTION, "inks are only supported", "logits_soft_cap", "BatchPrefillWith", "BatchDecodeWith", "xFormers wasn't build", "memory_efficient_attention_forward", "FA3", "MLA is not supported", "Kernel is only supported on", pattern=r"[Ss]inks are only supported|logits_soft_cap.{0,60}(?:not support|Flashinfer)|Batch(?:Prefill|Decode)With\w+ failed|xFormers wasn't build|No operator found for `memory_efficient|FA3 (?:is|not) (?:not )?supported|MLA is not supported|Attention \w{1,20} Kernel is only supported on", rank=Rank.GENERAL),
-    rule(DRIVER, "no kernel image is available", "driver version is insufficient", "NVIDIA driver on your system is too old", "Found no NVIDIA driver on your system", "forward compatibility was attempted", "unsupported toolchain", "orward compatible", "No CUDA GPUs are available", "not compiled with CUDA enabled", "Failed to infer device type", "system not yet initialized", "CUDA unknown error", "Driver/library version mismatch", "driver/library version mismatch", "Can't initialize NVML", "no GPUs found!", "invalid device function", "CUDA_ERROR_NO_BINARY_FOR_GPU", "CUDA_ERROR_SYSTEM_DRIVER_MISMATCH", "unsatisfied condition: cuda", "libcuda.so.1: cannot open", "libcuda.so: cannot open", "HIP error: no kernel", "unsupported display driver", "No HIP GPUs are available", "No XPU devices are available", "get GPU arch from rocminfo failed", "Driver Not Loaded", "CUDA_VISIBLE_DEVICES is set to empty string", "Unexpected error from hipGetDeviceCount", "Incompatible kernel and userspace", "Cannot access accelerator device when none is available"),
+    rule(DRIVER, "no kernel image is available", "driver version is insufficient", "NVIDIA driver on your system is too old", "Found no NVIDIA driver on your system", "forward compatibility was attempted", "unsupported toolchain", "orward compatible", "No CUDA GPUs are available", "not compiled with CUDA enabled", "Failed to infer device type", "system not yet initialized", "CUDA unknown error", "Driver/library version mismatch", "driver/library version mismatch", "Can't initialize NVML", "no GPUs found!", "invalid device function", "CUDA_ERROR_NO_BINARY_FOR_GPU", "CUDA_ERROR_SYSTEM_DRIVER_MISMATCH", "unsatisfied condition: cuda", "libcuda.so.1: cannot open", "libcuda.so: cannot open", "HIP error: no kernel", "unsupported display driver", "No HIP GPUs are available", "No XPU devices are available", "get GPU arch from rocminfo failed", "Unknown GPU architecture: gfx", "This kernel only supports sm", "Driver Not Loaded", "CUDA_VISIBLE_DEVICES is set to empty string", "Unexpected error from hipGetDeviceCount", "Incompatible kernel and userspace", "Cannot access accelerator device when none is available"),
+    rule(DRIVER, "of bin package does not match", pattern=r"socversion \S{1,40} of bin package does not match"),
     rule(DRIVER, "device kernel image is invalid", needs=when(lacks=r"Capturing .{0,200}device kernel image is invalid")),
     rule(UNKNOWN, "device kernel image is invalid", rank=Rank.GENERAL),
     rule(DRIVER, "HSA_STATUS_ERROR", "hipError", "No compatible code objects", pattern=r"No compatible code objects found|HSA_STATUS_ERROR_(?:OUT_OF_RESOURCES|INVALID_ISA|INCOMPATIBLE\w*|INVALID_CODE_OBJECT)|hipErrorNoBinaryForGpu|hipErrorInvalidImage|hipErrorNoDevice"),
@@ -60,9 +61,18 @@ FAILURES = (
                 cures=(cure("keep the KV cache in the model's own type", "--kv-cache-dtype auto", when(r"(?i)kv.?cache")),),
             ),
             Variant(
+                when=when(r"[Nn]o compiled .{0,80}for CUDA device capability"),
+                sentence="this build of vLLM has no kernel of this quantization for this GPU's generation",
+                why="The GPU may be older than the kernels need, or newer than the build; the number in the line is its compute capability without the point.",
+                cures=(
+                    cure("if the GPU is newer than this vLLM, take a release (or an image) that was built for it", "python -c 'import torch; print(torch.cuda.get_device_capability(), torch.cuda.get_arch_list())'", when(r"capability")),
+                    cure("take a version of the model in another format", None, when(r"capability")),
+                ),
+            ),
+            Variant(
                 when=when(r"capability|Blackwell|Hopper|_scaled_mm|is not supported on this GPU|for the current GPU|current platform|SM ?\d\d"),
                 sentence="this GPU does not compute this quantization",
-                why="The kernels need a newer generation than this GPU's.",
+                why="The kernels were made for other generations of GPUs, most often newer ones.",
                 cures=(cure("take a version of the model in a format that this GPU computes (AWQ or GPTQ run from compute capability 7.5 or 8.0 on)", None, when(r"capability|Blackwell|Hopper|_scaled_mm|GPU|platform|SM", lacks=NOT_CUDA)),),
             ),
             Variant(
@@ -129,6 +139,27 @@ FAILURES = (
         cures=(cure("see driver and GPU as this process does", "nvidia-smi", when(lacks=r"HSA_|hip|HIP|gfx|rocm|XPU")), cure("see GPU and driver as this process does", "rocminfo | grep -i gfx; rocm-smi", when(seen=r"HSA_|hip|HIP|gfx"))),
         deterministic=True,
         variants=(
+            Variant(
+                when=when(r"This kernel only supports sm"),
+                sentence="a kernel of this build was compiled for another GPU generation, and stops on this one",
+                why="The kernel's own line names the generation; the launch failure after it follows from that.",
+                cures=(
+                    cure("compare it with this GPU", "nvidia-smi --query-gpu=name,compute_cap --format=csv"),
+                    cure("take a vLLM (an image) that was built for this GPU, or let another kernel do this work (the traceback names it)", None, when(r"only supports")),
+                ),
+            ),
+            Variant(
+                when=when(r"Unknown GPU architecture: gfx"),
+                sentence="a library of this image (such as AITER) does not know this AMD GPU",
+                why="The driver named the GPU; the line has the list of those that the library knows.",
+                cures=(cure("take an image or a release of the library that knows this GPU"), cure("see whether it goes without AITER", "VLLM_ROCM_USE_AITER=0", when(frames=r"aiter/"))),
+            ),
+            Variant(
+                when=when(r"of bin package does not match"),
+                sentence="the image was built for another Ascend chip than this one",
+                why="Its operators are compiled for the chip that the line names first; weights may load all the same.",
+                cures=(cure("take vllm-ascend's image for this chip (310P and A3 have tags of their own), or build it with its SOC_VERSION", "npu-smi info", when(r"bin package")),),
+            ),
             Variant(
                 when=when(r"no kernel image|not compatible with the current PyTorch|device kernel image is invalid|NO_BINARY|invalid device function|NoBinaryForGpu|No compatible code objects|INVALID_ISA|InvalidImage|HIP error: no kernel"),
                 sentence="the installed build of PyTorch or vLLM has no code for this GPU",

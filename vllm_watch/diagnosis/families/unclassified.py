@@ -15,6 +15,8 @@ RULES = (
     rule(UNKNOWN, "ErrImagePull", "ImagePullBackOff", "Failed to pull image", "Insufficient nvidia.com/gpu", "Insufficient amd.com/gpu", "FailedMount", "command not found", pattern=r"ErrImagePull|ImagePullBackOff|Failed to pull image(?!.{0,300}no space left)|Insufficient (?:nvidia|amd)\.com/gpu|\bFailedMount\b|\bvllm: command not found", rank=Rank.GENERAL, quiet=True),
     rule(UNKNOWN, "invalid runtime name", pattern=r"[Ee]rror response from daemon: .{0,80}invalid runtime name", rank=Rank.GENERAL),
     rule(UNKNOWN, "RESOURCE_EXHAUSTED: ", pattern=r"RESOURCE_EXHAUSTED: .{0,300}Attempting to (?:reserve|allocate)", rank=Rank.GENERAL),
+    rule(UNKNOWN, "CUDA error (", pattern=r"\bCUDA error \(\S{1,300}\.\w{1,4}:\d+\): (?:invalid|operation not|too many|named symbol)", rank=Rank.GENERAL),
+    rule(UNKNOWN, " error: ", pattern=r"^[A-Z]\w{1,20} error: [A-Z]", rank=Rank.MESSAGE),
     rule(UNKNOWN, "Worker failed with error", rank=Rank.SYMPTOM),
     rule(UNKNOWN, "kernel errors might be asynchronously reported", rank=Rank.SYMPTOM),
     rule(UNKNOWN, '" 500', pattern=r'"(?:POST|GET) [^"]{1,300}" 500\b', rank=Rank.REQUEST, quiet=True, heals=True),
@@ -194,11 +196,7 @@ MEANINGS = (
         when=when(r"SymmDeviceMemory|[Ss]ymmetricMemory|multicast"),
         sentence="the GPUs could not share memory for fast all-reduce (symmetric memory, multicast)",
         why="Multicast needs NVSwitch with a running fabric manager, and containers may hide it.",
-        cures=(
-            cure("see the fabric's state", "nvidia-smi -q | grep -A3 Fabric; systemctl status nvidia-fabricmanager"),
-            cure("do without it", "VLLM_ALLREDUCE_USE_SYMM_MEM=0", when(r"SymmetricMemory")),
-            cure("do without the fused all-reduce", "--compilation-config '{\"pass_config\": {\"fuse_allreduce_rms\": false}}'", when(r"SymmDeviceMemory")),
-        ),
+        cures=(cure("see the fabric's state", "nvidia-smi -q | grep -A3 Fabric; systemctl status nvidia-fabricmanager"), cure("do without it", "VLLM_ALLREDUCE_USE_SYMM_MEM=0", when(r"SymmetricMemory")), cure("do without the fused all-reduce", "--compilation-config '{\"pass_config\": {\"fuse_allreduce_rms\": false}}'", when(r"SymmDeviceMemory"))),
     ),
     Variant(
         when=when(r"(?:HBM|RESOURCE_EXHAUSTED).{0,300}(?:HBM|device buffer|Attempting to (?:reserve|allocate))"),
@@ -217,6 +215,36 @@ MEANINGS = (
         sentence="JAX could not use the TPU",
         why="Another process may hold it, the container may lack its devices or rights, or libtpu does not fit this chip.",
         cures=(cure("see devices and holders", "ls /dev/vfio /dev/accel*; lsof /dev/vfio/* /dev/accel*; python -m pip list | grep -i -E 'jax|libtpu'"),),
+    ),
+    Variant(
+        when=when(r"CUDA error: (?:invalid argument|out of memory)", seen=r"pin_memory ?= ?True|pin_memory\(\)"),
+        sentence="host memory could not be pinned",
+        why="The call that failed asks for host memory that the GPU can address. The limit of locked memory, the memory of the host or container, or WSL bounds it; GPU memory does not.",
+        cures=(cure("see the limit, and how much there is", "ulimit -l; free -g; cat /sys/fs/cgroup/memory.max"), cure("ask for a smaller buffer in host memory", "LMCACHE_MAX_LOCAL_CPU_SIZE=GIB", when(frames=r"(?i)lmcache/")), cure("ask for a smaller buffer in host memory", "--kv-offloading-size GIB", when(frames=r"kv_offload"))),
+    ),
+    Variant(
+        when=when(r"CUDA error \(\S{1,300}\): (?:invalid|named symbol)"),
+        sentence="a compiled kernel library could not run its kernel on this GPU",
+        why="The path in the line names the library, and often the GPU generation that the kernel is for. The kernel does not fit this GPU, or not these shapes.",
+        cures=(cure("compare that with this GPU, and see the library's version", "nvidia-smi --query-gpu=name,compute_cap --format=csv; python -m pip list | grep -i -E 'xformers|flash|vllm'"), cure("take releases that know this GPU, or another attention backend if the path names attention", None, when(r"CUDA error"))),
+    ),
+    Variant(
+        when=when(r"operation not permitted when stream is capturing"),
+        sentence="a kernel did something that is not allowed while CUDA graphs are captured, such as being loaded for the first time",
+        why="That is a bug of this release for this model and these settings; it is no lack of memory.",
+        cures=(cure("serve without CUDA graphs meanwhile (slower decoding)", "--enforce-eager", when(r"capturing")), cure("search vLLM's issues for the function in the traceback")),
+    ),
+    Variant(
+        when=when(r"Device acquire failed"),
+        sentence="a Gaudi module could not be had; most often another process holds it",
+        why="A module serves one process, and the remains of an earlier one keep it.",
+        cures=(cure("see the modules and their holders", "hl-smi; lsof /dev/accel/*; env | grep HABANA_VISIBLE"),),
+    ),
+    Variant(
+        when=when(r"Client\w{0,20}Error|HTTPError|HTTPStatusError|Timeout\w{0,5}|Connection\w{0,10}Error", frames=r"fetch_(?:image|video|audio)|load_from_url"),
+        sentence="an image, video or sound of a request could not be fetched from its address",
+        why="The line has the answer of that address. Only this request failed.",
+        cures=(cure("see whether the server (its container) reaches the address, or send the data itself (base64)", "curl -sI URL", when(r"Error|Timeout")),),
     ),
     Variant(
         when=when(r"CUDA error: (?:operation not supported|invalid (?:argument|resource handle|value))|HIP error: (?:invalid|operation)"),
@@ -291,6 +319,12 @@ MEANINGS = (
         cures=(cure("see the settings that reach this process, and try them", "env | grep -E 'AWS_|RUNAI_'; aws s3 ls s3://BUCKET/PATH"),),
     ),
     Variant(
+        when=when(r"cuDNN version incompat"),
+        sentence="another cuDNN is loaded than the one that came with this PyTorch",
+        why="The line has both versions. Most often LD_LIBRARY_PATH names a folder with a cuDNN of its own.",
+        cures=(cure("see which folder that is", "echo $LD_LIBRARY_PATH; ldconfig -p | grep cudnn"), cure("start without that folder in it", "env -u LD_LIBRARY_PATH vllm serve …", when(r"LD_LIBRARY_PATH"))),
+    ),
+    Variant(
         when=when(r"CUBLAS_STATUS_(?:INVALID_VALUE|NOT_SUPPORTED|ARCH_MISMATCH)|CUDNN_STATUS|cuDNN error"),
         sentence="cuBLAS or cuDNN refused a call",
         why="Often a library of another version than PyTorch's is loaded (LD_LIBRARY_PATH), or memory is out; else it is a bug for these shapes.",
@@ -323,10 +357,7 @@ MEANINGS = (
         when=when(r"\bUVA is not available"),
         sentence="the model runner needs pinned host memory that the GPU can address (UVA), and vLLM does not use any here",
         why="vLLM does not pin memory under WSL by default.",
-        cures=(
-            cure("under WSL, allow it", "VLLM_WSL2_ENABLE_PIN_MEMORY=1", when(r"UVA")),
-            cure("or take the model runner that does without", "VLLM_USE_V2_MODEL_RUNNER=0", when(r"UVA")),
-        ),
+        cures=(cure("under WSL, allow it", "VLLM_WSL2_ENABLE_PIN_MEMORY=1", when(r"UVA")), cure("or take the model runner that does without", "VLLM_USE_V2_MODEL_RUNNER=0", when(r"UVA"))),
     ),
     Variant(
         when=when(r"memory space vmem"),
