@@ -226,18 +226,18 @@ MEANINGS = (
         when=when(r"CUDA error \(\S{1,300}\): (?:invalid|named symbol)"),
         sentence="a compiled kernel library could not run its kernel on this GPU",
         why="The path in the line names the library, and often the GPU generation that the kernel is for. The kernel does not fit this GPU, or not these shapes.",
-        cures=(cure("compare that with this GPU, and see the library's version", "nvidia-smi --query-gpu=name,compute_cap --format=csv; python -m pip list | grep -i -E 'xformers|flash|vllm'"), cure("take releases that know this GPU, or another attention backend if the path names attention", None, when(r"CUDA error"))),
+        cures=(cure("compare that with this GPU, and see the library's version", "nvidia-smi --query-gpu=name,compute_cap --format=csv; python -m pip list | grep -i -E 'xformers|flash|vllm'"), cure("use releases that support this GPU, or another attention backend if the path names attention", None, when(r"CUDA error"))),
     ),
     Variant(
         when=when(r"operation not permitted when stream is capturing"),
         sentence="a kernel did something that is not allowed while CUDA graphs are captured, such as being loaded for the first time",
-        why="That is a bug of this release for this model and these settings; it is no lack of memory.",
+        why="That is a bug of this release for this model and these settings; memory is not the cause.",
         cures=(cure("serve without CUDA graphs meanwhile (slower decoding)", "--enforce-eager", when(r"capturing")), cure("search vLLM's issues for the function in the traceback")),
     ),
     Variant(
         when=when(r"Device acquire failed"),
-        sentence="a Gaudi module could not be had; most often another process holds it",
-        why="A module serves one process, and the remains of an earlier one keep it.",
+        sentence="a Gaudi module could not be acquired; usually another process holds it",
+        why="A module serves one process; remains of an earlier process may hold it.",
         cures=(cure("see the modules and their holders", "hl-smi; lsof /dev/accel/*; env | grep HABANA_VISIBLE"),),
     ),
     Variant(
@@ -321,7 +321,7 @@ MEANINGS = (
     Variant(
         when=when(r"cuDNN version incompat"),
         sentence="another cuDNN is loaded than the one that came with this PyTorch",
-        why="The line has both versions. Most often LD_LIBRARY_PATH names a folder with a cuDNN of its own.",
+        why="The line has both versions. Usually LD_LIBRARY_PATH names a folder with another cuDNN.",
         cures=(cure("see which folder that is", "echo $LD_LIBRARY_PATH; ldconfig -p | grep cudnn"), cure("start without that folder in it", "env -u LD_LIBRARY_PATH vllm serve …", when(r"LD_LIBRARY_PATH"))),
     ),
     Variant(
@@ -357,7 +357,7 @@ MEANINGS = (
         when=when(r"\bUVA is not available"),
         sentence="the model runner needs pinned host memory that the GPU can address (UVA), and vLLM does not use any here",
         why="vLLM does not pin memory under WSL by default.",
-        cures=(cure("under WSL, allow it", "VLLM_WSL2_ENABLE_PIN_MEMORY=1", when(r"UVA")), cure("or take the model runner that does without", "VLLM_USE_V2_MODEL_RUNNER=0", when(r"UVA"))),
+        cures=(cure("under WSL, allow it", "VLLM_WSL2_ENABLE_PIN_MEMORY=1", when(r"UVA")), cure("or use the model runner that does not need it", "VLLM_USE_V2_MODEL_RUNNER=0", when(r"UVA"))),
     ),
     Variant(
         when=when(r"memory space vmem"),
