@@ -59,6 +59,6 @@ def test_figures_of_the_text() -> None:
     )
     graphs = plan(LLAMA_31_8B, max_num_seqs=256).graph_bytes / GIB
     assert f"256 sequences need {graph_count(256)} graphs, about {graphs:.2f} GiB" in TEXT
-    assert f"{NON_TORCH_PER_RANK_GIB.value} GiB for each rank" in TEXT
+    assert f"{NON_TORCH_PER_RANK_GIB.value} GiB per rank" in TEXT
     seen = plan(QWEN35_27B | {"vision_config": VISION}, gpu="H200").activation.encoder_bytes / GIB
     assert f"(16,384 tokens with Qwen: {seen:.1f} GiB)" in TEXT

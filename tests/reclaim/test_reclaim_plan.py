@@ -184,8 +184,8 @@ def test_a_weight_daemon_is_refused_with_the_reason():
         seconds=7200,
     )
     assert found == Refusal(
-        cause="process 7 is not stale but active: it holds GPU memory for engines, which map it: "
-        "to end it ends every engine that serves from it",
+        cause="process 7 is not stale but active: it holds GPU memory that engines map: "
+        "ending it ends all of these engines",
         remedy="stop the engines that map its memory first, then stop it where it was started",
     )
 

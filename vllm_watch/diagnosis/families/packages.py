@@ -143,7 +143,7 @@ FAILURES = (
                 sentence="the shared memory (/dev/shm) is full, not a disk",
                 why="It is too small, or segments of earlier processes that crashed are still in it: a pod keeps them when only its container restarts.",
                 cures=(
-                    cure("see how large it is, and what fills it, from inside the container", "df -h /dev/shm; ls -l /dev/shm"),
+                    cure("check its size and its files from inside the container", "df -h /dev/shm; ls -l /dev/shm"),
                     cure("if no process uses them, delete the old segments, or delete the pod instead of restarting its container", None, when(r"[/]dev/shm")),
                     cure("give the container more (Kubernetes: an emptyDir with medium Memory at /dev/shm)", "docker run --ipc=host …   (or --shm-size=16g)", when(r"[/]dev/shm")),
                 ),
