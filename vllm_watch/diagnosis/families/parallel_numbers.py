@@ -43,7 +43,7 @@ def too_few_gpus(text: str, facts: Facts) -> Told:
 def not_dividing(text: str, facts: Facts) -> Told:
     """Suggest the largest smaller power of two that divides this dimension.
 
-    The size must divide the model's other dimensions too, and those are usually multiples of powers of two.
+    It usually divides the model's other dimensions, too.
     """
     found = _HEADS.search(text) or _DIVIDES.search(text)
     if not found:
