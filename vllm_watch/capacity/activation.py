@@ -1,6 +1,6 @@
 """Peak memory of the profiling run, on top of weights and KV cache.
 
-It is the highest of three moments: the encoder reads the largest images, the MLP holds its widest intermediates, or the
+It is reached when the encoder reads the largest images, the MLP holds its widest intermediates, or the
 sampler holds float32 copies of all logits.
 """
 
@@ -17,20 +17,20 @@ from vllm_watch.capacity.parameters import count_parameters
 from vllm_watch.capacity.release import Release
 from vllm_watch.capacity.units import ceil_div
 
-_LOGIT_BYTES = 4  # float32
+_LOGIT_BYTES = 4
 _STREAMS = 3  # hidden states, residual, and the layer's output
 _USUAL_RATIO = 3.5  # intermediate size / hidden size, if neither config nor weights give it
-_MOE_CHUNK_TOKENS = 32768  # more tokens than this pass the experts in chunks
+_MOE_CHUNK_TOKENS = 32768  # larger batches pass the experts in chunks
 
 
 @dataclass(frozen=True, slots=True)
 class Activation:
-    """Peak bytes on the GPU that runs the sampler: total, and encoder alone."""
+    """Peak bytes on the GPU that runs the sampler."""
 
     encoder_bytes: int
     peak_bytes: int
     logits_bytes: int = 0
-    """One copy of the logits; 0 if the sampler is not the peak."""
+    """Bytes of one copy of the logits; 0 if the sampler does not cause the peak."""
 
 
 def activation(
@@ -72,7 +72,7 @@ def _encoder(model: Model, settings: Settings, element: int) -> tuple[int, int, 
 
 
 def _fetched(model: Model, settings: Settings) -> int:
-    """Return one layer's bytes: V0 copies an offloaded layer to the GPU; V1 reads it in place."""
+    """Return the bytes of one offloaded layer, which V0 copies to the GPU. V1 reads it in place."""
     ranks = settings.tensor_parallel_size * model.num_layers
     return count_parameters(model).matrices * dtype_bytes(settings.dtype) // ranks
 
@@ -85,9 +85,9 @@ def sampler_copies(release: Release) -> calibration.Figure:
 
 
 def _held(model: Model, settings: Settings, width: int, stream: int) -> int:
-    """Return all memory that the allocator has reserved, free or not: releases before 0.6.4 count it.
+    """Return the memory that the allocator has reserved, used or not. Releases before 0.6.4 count all of it.
 
-    The MLP's first output is too large for the block that attention has freed; its second output may fit there.
+    The MLP's first output is too large for the block that attention has freed, but the second output may fit.
     The sampler fits into the MLP's blocks.
     """
     tokens, ranks = settings.max_num_batched_tokens, settings.tensor_parallel_size
@@ -108,8 +108,8 @@ def _held(model: Model, settings: Settings, width: int, stream: int) -> int:
 def _unpacked(model: Model, latent: LatentAttention, ranks: int) -> int:
     """Return MLA's elements per token in releases before it had its own cache.
 
-    The allocator holds each of these in its own block: queries; keys with values; keys; all three and the output, padded; the
-    unpadded output.
+    The allocator holds separate blocks for queries, keys with values, keys, padded copies of all three, and the output with
+    and without padding.
     Source: deepseek_v2.py of 0.6.4.
     """
     head = latent.nope_dim + latent.rope_dim

@@ -1,4 +1,4 @@
-"""Measured figures that no formula gives, from public start-up logs. Increase VERSION with every change of a figure."""
+"""Figures that no formula gives, measured in public start-up logs. Increase VERSION with every change of a figure."""
 
 from dataclasses import dataclass
 

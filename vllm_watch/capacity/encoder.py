@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 _LARGEST_ITEM_TOKENS = 16384
-"""Assumed for encoders that take any image size: max_pixels of Qwen2-VL (28² per token) to Qwen3.8 (32²)."""
+"""Tokens of the largest image, for encoders that take any size. Source: max_pixels of Qwen2-VL (28² per token) to Qwen3.8 (32²)."""
 
 # Streams: the image, the residual and a norm's output. Widest: the MLP before and after its activation. Measured:
 # 1.4 to 1.5 GiB for 16,384 tokens of Qwen3.8-27B on one RTX 5090 (vLLM 0.26), 1.3 to 1.6 on two cards.
@@ -18,7 +18,7 @@ _STREAMS, _WIDEST = 3, 2
 
 @dataclass(frozen=True, slots=True)
 class Encoder:
-    """A vision tower. Sizes in elements."""
+    """A vision tower, with sizes in elements."""
 
     parameters: int
     hidden_size: int
@@ -29,7 +29,7 @@ class Encoder:
 
 
 def read_encoder(config: Mapping[str, Any]) -> Encoder | None:
-    """Read `vision_config`; None if it gives no sizes of layers."""
+    """Read `vision_config`; return None if it lacks the layers' sizes."""
     vision = config.get("vision_config")
     if not isinstance(vision, Mapping):
         return None
@@ -49,7 +49,7 @@ def read_encoder(config: Mapping[str, Any]) -> Encoder | None:
 
 
 def peak_bytes(encoder: Encoder, tokens: int, element: int) -> int:
-    """Return the peak for images of this many tokens. Each of two ranks takes as much as one GPU: exchange buffers offset the split of the MLP."""
+    """Return the peak for images of this many tokens. Two ranks take as much each as one GPU would: exchange buffers offset the split of the MLP."""
     width = _STREAMS * encoder.hidden_size + _WIDEST * encoder.intermediate_size
     return tokens * encoder.patches_per_token * width * element
 

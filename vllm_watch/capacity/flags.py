@@ -22,13 +22,13 @@ _UTILIZATION_OLD, _UTILIZATION_NEW = 0.9, 0.92
 
 @dataclass(frozen=True, slots=True)
 class Drafter:
-    """Speculative decoding; `layers` counts the drafter's cached layers."""
+    """Speculative decoding. `layers` is the number of drafter layers with a KV cache."""
 
     method: str
     tokens: int
     layers: int
     model: Model | None = None
-    """None: layers shaped like the target's full attention."""
+    """None if its layers are shaped like the target's full attention."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,6 @@
-"""Per-layer cache on one GPU: bytes per token, a window of tokens, or a state per request.
+"""Each layer's cache on one GPU: for all tokens, a window of tokens, or one state per request.
 
-Source: vLLM's attention specs (kv_cache_interface.py) and Mamba state shapes; before V1 its CacheEngine.
+Source: vLLM's kv_cache_interface.py and Mamba state shapes; CacheEngine before V1.
 """
 
 from dataclasses import dataclass, replace
@@ -11,7 +11,7 @@ from vllm_watch.capacity.kv_types import DS_MLA_ROW_BYTES, dtype_bytes, head_byt
 from vllm_watch.capacity.model import LayerKind, Model
 from vllm_watch.capacity.units import ceil_div, round_up
 
-_V0_PAD_ELEMENTS = 128  # 0.7.1 and 0.7.2 rounded MLA's 576 elements up to a multiple of this, 640
+_V0_PAD_ELEMENTS = 128  # 0.7.1 and 0.7.2 pad MLA's elements to a multiple of this
 PLAIN_MLA_HEAD = 256  # before MLA's own cache, heads of 192 were padded to the kernel's next size
 _INDEXER_SCALE_BYTES = 4
 _PLAIN_EDGE = 2  # layers at either end that TurboQuant skips
@@ -23,7 +23,7 @@ class LayerCache:
 
     bytes_per_token: int
     window_tokens: int | None = None
-    """Tokens kept; None: all."""
+    """Tokens kept; None if all are."""
     chunked: bool = False
     state_bytes: int = 0
     """Bytes per request, whatever its length."""
@@ -36,7 +36,7 @@ def stage_layers(model: Model, stages: int) -> tuple[tuple[LayerKind, ...], ...]
     count = model.num_layers
     sizes = [count // stages] * stages
     rest = count % stages
-    # Extra layers go to the second-last stage and backwards: the last one holds the head.
+    # Extra layers go to the stages before the last one, which also holds the head.
     for index in range(rest):
         sizes[(stages - 2 - index) % stages] += 1
     cut, parts = 0, []
@@ -71,7 +71,7 @@ def _kept_plain(kinds: tuple[LayerKind, ...], settings: Settings) -> frozenset[i
 
 
 def draft_caches(model: Model, settings: Settings) -> list[LayerCache]:
-    """Return the drafter's caches; without a draft model they are shaped like full attention."""
+    """Return the drafter's caches; without a draft model, each is like a full-attention layer's."""
     drafter = settings.flags.drafter
     if drafter is None:
         return []

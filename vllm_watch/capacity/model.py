@@ -40,7 +40,7 @@ class RecurrentState:
     state_heads: int
     state_elements_per_head: int
     state_dtype: str | None
-    """None: the model's dtype."""
+    """None if it is the model's dtype."""
     projected_channels: int
     checkpoints: int = 0
     """States that prefix caching keeps in some releases, beyond the usual two."""

@@ -27,7 +27,7 @@ from vllm_watch.capacity.suggestions import (
 from vllm_watch.capacity.units import GIB
 
 _DEAR = {"--max-model-len", "--tensor-parallel-size", "--quantization"}
-"""Flags that cost length, hardware or quality."""
+"""Flags that cost context length, hardware or quality."""
 _LARGER_STEP, _LARGER_STEPS = 1.02, 200
 _CHECKPOINTS = (
     ("an 8-bit", Quantization("8 bits", 1.0, 1.0, 1.0)),
@@ -44,7 +44,7 @@ class Way:
 
 
 def other_ways(plan: Plan, found: tuple[Suggestion, ...]) -> tuple[Way, ...]:
-    """Return the ways; empty if the plan fits or a suggestion is cheap."""
+    """Return the ways; none if the plan fits or a suggested flag is not in `_DEAR`."""
     alone = {each.flag for each in found}
     if plan.fits or alone - _DEAR:
         return ()
@@ -99,7 +99,7 @@ def _changed(before: Flags, after: Flags) -> dict[str, Any]:
 
 
 def _typed(plan: Plan, after: Flags) -> str:
-    """Return the changed flags as typed, with the weights' new size per GPU if it was given."""
+    """Return the changed flags as text, with the new size of the weights per GPU if a size was given."""
     changed = _changed(plan.settings.flags, after)
     given = _share(plan, after).given_gib
     if given != plan.checkpoint.given_gib:
@@ -135,7 +135,7 @@ def _together(plan: Plan, start: Flags, *, may_shorten: bool) -> Iterator[Way]:
         options = list(ways(now))
         if not options:
             continue
-        then = with_flags(now, options[-1][1])  # the one that frees most
+        then = with_flags(now, options[-1][1])  # frees the most
         if then.fits or _roomier(then, now):
             now = then
     if not now.fits:
@@ -176,7 +176,7 @@ def _larger_gpus(plan: Plan, start: Flags) -> Iterator[Way]:
     size = now.machine.memory_bytes + missing / now.settings.gpu_memory_utilization
     for _ in range(_LARGER_STEPS):
         gib = math.ceil(size / GIB * 10) / 10
-        gib += 0.1 if gib in CATALOGUE_SIZES else 0.0  # a catalogue size would mean a card
+        gib += 0.1 if gib in CATALOGUE_SIZES else 0.0  # a catalogue size would be read as nominal
         memory, source = cuda_memory_bytes(gib, None)
         machine = Machine(memory, source, count=plan.machine.count)
         if _split(plan, start, machine).fits:

@@ -22,14 +22,14 @@ _NO_LIMIT = 1 << 24  # tokens, if the config names no limit
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """The GPUs, all alike."""
+    """Identical GPUs."""
 
     memory_bytes: int
     memory_source: str
     gpu: Gpu | None = None
     gpu_name: str | None = None
     count: int | None = None
-    """None: as many as the flags need."""
+    """None if there are as many as the flags need."""
     beyond_bytes: int = 0
     """Memory that a real start took beyond the plan; may be negative."""
     beyond_source: str = ""
@@ -79,7 +79,7 @@ class Plan:
 
     @property
     def lacks_state_blocks(self) -> bool:
-        """True if sequences outnumber the blocks for their states: vLLM then captures no graphs."""
+        """True if there are more sequences than blocks for their states: vLLM then captures no graphs."""
         settings = self.settings
         return (
             settings.release >= releases.STATE_BLOCK_PER_SEQUENCE
@@ -118,7 +118,7 @@ class Plan:
 
     @property
     def bytes_per_token(self) -> float:
-        """KV cache bytes per GPU for each token that vLLM logs."""
+        """KV cache bytes per GPU, divided by the tokens that vLLM logs."""
         many = 1 << 20
         tokens = self.pool.logged_tokens(many, self.settings.max_model_len)
         return self.pool.bytes_per_block * many / tokens if tokens else 0.0
@@ -169,7 +169,7 @@ def with_flags(plan: Plan, flags: Flags, checkpoint: Checkpoint | None = None) -
 
 
 def _fullest_pool(model: Model, settings: Settings) -> Pool:
-    """Return the pool of the stage with the largest blocks; its number of blocks applies to all stages."""
+    """Return the pool of the stage with the largest blocks, because all stages get as many blocks as fit there."""
     parts = stage_layers(model, min(settings.flags.pipeline_parallel_size, model.num_layers))
     pools = []
     for index, kinds in enumerate(parts):

@@ -1,6 +1,6 @@
 """One GPU's pool of KV blocks. Groups of layers with the same kind of cache share it, so all their blocks have one size.
 
-Source: vLLM's kv_cache_utils.py, of the releases in `release.py`.
+Source: vLLM's kv_cache_utils.py.
 """
 
 import math
@@ -14,8 +14,8 @@ from vllm_watch.capacity.units import ceil_div
 
 _LATENT_ALIGNMENT = 128  # with states, MLA's kernels need blocks of a multiple of 128 tokens
 _KERNEL_BLOCK, _CPU_KERNEL_BLOCK = 16, 32
-# All groups have the same number of layers. If the more frequent of two kinds of cache has fewer than this many times
-# the layers of the other, the other kind's group is padded. Otherwise the more frequent kind is split into several groups.
+# All groups have the same number of layers. If the most frequent kind of cache has at least this many times the layers of
+# the rarest, it is split into several groups. Otherwise the groups of the rarer kinds are padded.
 _PAD_RATHER_THAN_SPLIT = 1.5
 
 
@@ -25,7 +25,7 @@ class Group:
 
     layers: int
     block_tokens: int
-    """Tokens per block; 0: a block holds one state."""
+    """Tokens per block; 0 if a block holds one state."""
     window_tokens: int | None = None
     chunked: bool = False
     checkpoints: int = 0
@@ -117,7 +117,7 @@ def _uniform_pool(caches: list[LayerCache], settings: Settings) -> Pool:
 
 
 def _aligned_block(states: list[LayerCache], tokens: list[LayerCache], settings: Settings) -> int:
-    """Return a block size at which a page of tokens holds one state."""
+    """Return a block size at which a page of tokens is as large as one state."""
     kernel = _CPU_KERNEL_BLOCK if settings.cpu else _KERNEL_BLOCK
     step = max(kernel, settings.block_size)
     if tokens[0].latent:
@@ -164,7 +164,7 @@ def _keeps_prefix_states(settings: Settings) -> bool:
 
 
 def _batches_in_flight(settings: Settings) -> int:
-    """Return the number of steps in flight: sliding windows keep each one's blocks."""
+    """Return the number of steps in flight. Sliding windows keep the blocks of each step."""
     stages, asked = settings.flags.pipeline_parallel_size, settings.flags.async_scheduling
     if settings.release < releases.WINDOW_KEEPS_IN_FLIGHT:
         return 1

@@ -1,6 +1,6 @@
 """Published shapes of well-known models, to complete a handwritten config that gives only a shape.
 
-If models share a shape and differ only in context length, the entry omits it. If they differ in more, they have no entry. Source: each model's config.json.
+Models of one shape that differ only in context length share an entry without it; others have none. Source: each model's config.json.
 """
 
 from collections.abc import Mapping

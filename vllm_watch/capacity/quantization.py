@@ -18,7 +18,7 @@ _SMALL_SCALE_GROUPS = (16, 32)  # NVFP4, then MXFP4 and MXFP8
 
 @dataclass(frozen=True, slots=True)
 class Quantization:
-    """Bytes per weight of the layers' matrices; None: the model's dtype."""
+    """Bytes per weight of the layers' matrices; None if they have the model's dtype."""
 
     name: str
     dense: float | None
@@ -54,7 +54,7 @@ _BY_NAME: dict[str, float] = {
 }  # fmt: skip
 _FOUR_BIT = ("awq", "awq_marlin", "gptq", "gptq_marlin", "gptq_marlin_24", "auto-round", "inc", "hqq",
              "marlin", "squeezellm", "moe_wna16", "quark", "aqlm", "w4a16")  # fmt: skip
-# Names that contain a format but are not vLLM's own.
+# Formats in names other than vLLM's own.
 _PATTERNS = (
     (r"mxfp8", _MXFP8),
     (r"mxfp4|mx_?fp4", _MXFP4),
@@ -143,7 +143,7 @@ def _of_method(config: Mapping[str, Any]) -> Quantization:
 
 
 def _compressed(method: str, groups: Mapping[str, Any]) -> Quantization:
-    """Read groups by their targets: "Linear" means all modules, others contain a module's name."""
+    """Read the groups. The target "Linear" means all modules; any other contains a module's name."""
     sizes: dict[str, float] = {}
     names: list[str] = []
     for group in groups.values():

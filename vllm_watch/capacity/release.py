@@ -20,28 +20,28 @@ class Release(NamedTuple):
 OLDEST = Release(0, 6, 0)  # earlier ones are refused
 NEWEST = Release(0, 32, 0)  # the rules below were checked against it
 
-# The peak is measured from an emptied cache, and all used memory counts (PR 9352).
+# The peak is measured from an emptied cache, and includes all used memory (PR 9352).
 PROFILES_CLEAN_DEVICE = Release(0, 6, 4)
-LEAVES_OUT_CONTEXT = Release(0, 6, 5)  # only the memory's growth while profiling counts
+LEAVES_OUT_CONTEXT = Release(0, 6, 5)  # the peak includes only memory allocated while profiling
 CHUNK_OF_2048 = Release(0, 6, 4)  # before: 512
 MLA_LATENT_CACHE = Release(0, 7, 1)  # before: MLA models are cached as if they had plain heads
 MLA_UNPADDED = Release(0, 7, 3)  # 0.7.1 and 0.7.2 pad 576 to 640 elements (PR 13022 and after)
 V1_BY_DEFAULT = Release(0, 8, 0)
 BATCH_DEFAULTS_BY_GPU = Release(0, 8, 3)  # large GPUs take 8192 tokens and 1024 sequences
-MOE_SHARES_BUFFER = Release(0, 9, 0)  # before: the experts' three buffers lay side by side
+MOE_SHARES_BUFFER = Release(0, 9, 0)  # before: the experts' three buffers shared no memory
 SMALL_BATCH_OF_A100 = Release(0, 9, 0)  # the A100 takes the small defaults (PR 17885)
 HYBRID_POOL = Release(0, 9, 2)  # sliding windows and states get pages of their own (PR 17996)
 V0_IS_GONE = Release(0, 11, 0)
 LARGE_BATCH_OF_160_GIB = Release(0, 21, 0)
-STATE_PAGES_FOR_PREFIXES = Release(0, 20, 0)  # by default, hybrids keep two states a request
-STATE_BLOCK_PER_SEQUENCE = Release(0, 20, 0)  # max_num_seqs above the blocks is refused
+STATE_PAGES_FOR_PREFIXES = Release(0, 20, 0)  # hybrids keep two states per request by default
+STATE_BLOCK_PER_SEQUENCE = Release(0, 20, 0)  # max_num_seqs may not exceed the blocks
 STATE_CHECKPOINTS = Release(0, 32, 0)  # observed: Mamba 2 and KDA keep one more state for prefixes
 TOKENS_FROM_CONCURRENCY = Release(0, 21, 0)  # the log prints concurrency × max_model_len (PR 40694)
 SAMPLER_DOES_NOT_SORT = Release(0, 21, 0)  # FlashInfer and Triton sample (PRs 40376, 33538)
-GRAPHS_IN_BUDGET = Release(0, 21, 0)  # CUDA graphs are profiled and count (PR 30515)
+GRAPHS_IN_BUDGET = Release(0, 21, 0)  # CUDA graphs are profiled and included (PR 30515)
 UTILIZATION_92 = Release(0, 20, 0)  # before: 0.90 by default
 WINDOW_KEEPS_IN_FLIGHT = Release(0, 26, 0)  # windows reserve for two batches under async scheduling
-NULL_BLOCK_RESERVED = Release(0, 26, 0)  # one block is kept back when fitting is checked
+NULL_BLOCK_RESERVED = Release(0, 26, 0)  # the check whether a request fits excludes one block
 
 
 # A minor release without a patch means the last one, which pip installs.

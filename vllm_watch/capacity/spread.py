@@ -1,4 +1,4 @@
-"""Uncertainty of the KV cache's size: counted and calibrated parts are not exact."""
+"""Uncertainty of the KV cache's size, because counts and calibration are not exact."""
 
 from vllm_watch.capacity import calibration
 from vllm_watch.capacity.activation import sampler_copies
@@ -11,7 +11,7 @@ from vllm_watch.capacity.units import GIB
 # Observed errors: files hold tensors that are not loaded or loaded twice, and some matrices of a quantized
 # checkpoint are not quantized.
 _CHECKPOINT, _COUNTED, _QUANTIZED = 0.01, 0.02, 0.06
-_FORWARD = 0.25  # share of the peak, if the layers, not the sampler, cause it
+_FORWARD = 0.25  # of the peak, if the layers cause it and not the sampler
 
 
 def tokens_spread(plan: Plan) -> tuple[int, int]:

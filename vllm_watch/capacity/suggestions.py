@@ -157,7 +157,7 @@ def _eager(plan: Plan) -> Iterator[Change]:
 
 
 def _tensor_parallel(plan: Plan) -> Iterator[Change]:
-    """Suggest more ranks, unless the weights' size is given per GPU: that size would change."""
+    """Suggest more ranks, unless the weights' size was given for one GPU: it would no longer be valid."""
     flags = plan.settings.flags
     if plan.checkpoint.given_gib is not None:
         return

@@ -9,9 +9,9 @@ from vllm_watch.capacity.parameters import count_parameters
 from vllm_watch.capacity.quantization import NONE, ONLINE, Quantization, find_quantization
 from vllm_watch.capacity.units import GIB, ceil_div
 
-_SAME = 0.03  # sizes this close are equal: model cards round billions
-_LEAST_BYTES = 0.2  # per parameter: nothing below 2 bits is served
-_FEWEST_OF_ALL = 0.45  # bytes per parameter: with fewer, some weights are elsewhere
+_SAME = 0.03  # relative difference that rounding on model cards explains
+_LEAST_BYTES = 0.2  # per parameter; vLLM serves no format below 2 bits
+_FEWEST_OF_ALL = 0.45  # bytes per parameter; with fewer, some weights are elsewhere
 _LEAST = Quantization("4 bits", 0.5, 0.5, 0.5)  # without any scales
 _FOUR_BITS = Quantization("4 bits", 0.53125, 0.53125, 0.53125)
 _BELOW_FOUR_BITS = ("gguf", "aqlm", "hqq")  # also exist in two and three bits
@@ -74,7 +74,7 @@ def _is_partial(model: Model, settings: Settings, given: int) -> bool:
 
 
 def impossible(model: Model, settings: Settings, given: int) -> tuple[int, str] | None:
-    """If vLLM cannot have printed the given size, return the counted size and the reason, else None.
+    """Return the counted size and the reason if vLLM cannot have printed the given size, else None.
 
     A quantized checkpoint has fewer than 16 bits per parameter, but more than four: embeddings, output head and encoder keep
     16 bits.
@@ -99,7 +99,7 @@ def impossible(model: Model, settings: Settings, given: int) -> tuple[int, str] 
 
 
 def _copies(model: Model, settings: Settings, quantization: Quantization | None = None) -> int:
-    """Return the bytes of matrices that each rank keeps whole."""
+    """Return the bytes that copies on all ranks add to an even split."""
     ranks, stages = settings.tensor_parallel_size, settings.flags.pipeline_parallel_size
     how = quantization or find_quantization(settings.flags.quantization, model.quantization)
     size = how.attention or dtype_bytes(settings.dtype)

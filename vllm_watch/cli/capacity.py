@@ -118,7 +118,6 @@ def _positive(value: float | None, flag: str) -> float | None:
 
 
 def report(plan: Plan) -> dict[str, Any]:
-    """Return the published JSON."""
     settings, found = plan.settings, suggestions(plan)
     concurrency = plan.concurrency if plan.num_blocks else 0.0
     return {

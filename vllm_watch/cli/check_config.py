@@ -70,7 +70,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    logs.configure(LogSettings(level="warning"))  # to stderr
+    logs.configure(LogSettings(level="warning"))
     if arguments.schema:
         print(_SCHEMA.read_text(), end="")
         return exit_status.FINE
@@ -231,7 +231,7 @@ def _tls(tls: TlsConfig) -> str:
 
 
 def _set(config: Config) -> str:
-    left_out = {"targets", "discovery"}  # shown above
+    left_out = {"targets", "discovery"}
     usual = _leaves(Config().model_dump(mode="json", exclude=left_out), "")
     lines = [
         line

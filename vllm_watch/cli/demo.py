@@ -29,7 +29,7 @@ examples:
   vllm-watch demo --scenario cold_start --speed 60"""
 
 DEFAULT_LISTEN = "127.0.0.1:9470"
-_INTERVAL_SECONDS = 1.0  # short, as a demo lasts minutes
+_INTERVAL_SECONDS = 1.0
 
 
 class Demo:

@@ -44,7 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    logs.configure(LogSettings(level="warning"))  # to stderr
+    logs.configure(LogSettings(level="warning"))
     config = load(arguments.config, environ=os.environ)
     targets = _targets(config, arguments.name, arguments.target)
     daemon = connection.of(arguments, _watcher_url(config))

@@ -32,7 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    logs.configure(LogSettings(level="warning"))  # to stderr
+    logs.configure(LogSettings(level="warning"))
     config = load(arguments.config, environ=os.environ)
     kind, settings = named(config.notifications, arguments.name)
     findings = asyncio.run(send_test(config.notifications_linked, settings))

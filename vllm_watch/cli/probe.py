@@ -1,7 +1,7 @@
 """Check the local watcher, for a container's health check or exec probe.
 
-The probe reads no configuration, so it must detect TLS. It sends no secrets, so it verifies no certificate. If the
-server requires a client certificate, its part of the handshake is enough: it proves that the event loop runs.
+The probe reads no configuration, so it must detect TLS. It sends no secrets, so it verifies no certificate. A
+server that requires a client certificate passes if it answers the TLS handshake, because its event loop then runs.
 """
 
 import argparse

@@ -16,7 +16,7 @@ examples:
   vllm-watch record --target http://10.0.0.7:8000 --out slow.jsonl.gz --interval 5 --duration 600
   vllm-watch replay today.jsonl.gz"""
 
-_INTERVAL_SECONDS = 1.0  # vLLM answers in milliseconds
+_INTERVAL_SECONDS = 1.0
 _INTERVAL_SECONDS_MIN = 0.1  # shorter would load the server
 _FILE_BYTES_MAX = 256 << 20
 

@@ -1,4 +1,4 @@
-"""Answers for an engine that came up, from a log without a known error."""
+"""Diagnoses of an engine that came up, from a log without a known error."""
 
 import re
 
@@ -17,7 +17,7 @@ _CRITICAL = re.compile(
 
 
 def refusals(scanner: Scanner) -> str:
-    """Name the status of refused requests among the last lines."""
+    """Return a sentence with the status of the last refused request; "" without one."""
     found = (_REFUSED.search(lines.clean(each)) for each in reversed(scanner.last))
     code = next((each[1] for each in found if each), None)
     return "" if code is None else f" Requests among the last lines were refused with {code}{_REFUSALS.get(code, '')}; the client's answer has the reason."  # fmt: skip

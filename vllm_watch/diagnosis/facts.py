@@ -79,7 +79,7 @@ FACTS: tuple[Pattern, ...] = (
     Pattern("device", ("cpu_worker", "cpu_model_runner", "platform cpu"), re.compile(r"\bcpu_worker\.py|cpu_model_runner\.py|detected platform (?=cpu\b)"), lambda _: "cpu"),
     Pattern("architecture", ("architecture:",), re.compile(r"Resolved architectures?: (\w+)"), str),
 )  # fmt: skip
-"""Only the first match of each fact in a life counts."""
+"""The first match of each fact in a life is kept."""
 
 
 @dataclass(slots=True)
@@ -89,7 +89,6 @@ class Facts:
     known: dict[str, Value] = field(default_factory=dict)
 
     def read(self, pattern: Pattern, text: str) -> None:
-        """Read a fact from a line, unless it is known."""
         if pattern.name in self.known:
             return
         found = pattern.pattern.search(text)

@@ -6,13 +6,13 @@ from dataclasses import dataclass, field
 from vllm_watch.diagnosis.rule import Rank, Rule
 
 TAIL_LINES = 8
-"""Terminals wrap long messages."""
+"""Lines kept after a message, because terminals wrap long ones."""
 
 HINT_LINES_BEFORE, HINT_LINES_AFTER = 80, 40
-"""Range for hints: a traceback of vLLM is 30 to 60 lines long."""
+"""Lines searched for hints. A traceback of vLLM is 30 to 60 lines long."""
 
 OUTPUT_LINES = 60
-"""A compiler's own error is this close to the report of its failure."""
+"""Maximum lines between an error and one that explains it, such as a compiler's."""
 
 RAISED_LINES = 6
 
@@ -33,8 +33,8 @@ class Finding:
     number: int  # 1-based
     phase: int  # progress of the start
     at: int = 0  # offset in the line
-    chain: int = 0  # exceptions that Python links share one number
-    process: str = ""  # its prefix, "" if the line has none
+    chain: int = 0  # the same for exceptions that Python links
+    process: str = ""  # the line's prefix "(Worker pid=12"; "" without one
     before: str = ""  # earlier lines, to recognise a failed assertion
     frames: tuple[str, ...] = ()  # "file function", the innermost first
     tail: list[str] = field(default_factory=list)
@@ -67,7 +67,7 @@ class Finding:
         return _TIERS.get(self.rule.rank, self.rule.rank), self.number, self.at
 
     def says_more_than(self, first: "Finding") -> bool:
-        """Return True if it explains the same error in more detail."""
+        """Return True if this finding explains the error of `first` in more detail."""
         linked = self.chain == first.chain or (
             first.rule.header
             and self.process == first.process

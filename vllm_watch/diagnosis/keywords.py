@@ -1,4 +1,4 @@
-"""Keywords that make a line worth reading, grouped by short substrings, so that a few dozen searches dismiss most lines."""
+"""Keywords of lines worth reading. Keywords that contain the same substring form a group, so a few dozen searches dismiss most lines."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -72,7 +72,7 @@ _ALL, _CALM = _table(calm=False), _table(calm=True)
 _REQUEST = Interest(marks=["request"])
 
 _LEVEL_BYTES = 160
-"""The level comes after prefixes of pods, journals and workers."""
+"""Bytes searched for a line's level, which follows prefixes of pods, journals and workers."""
 
 _READ_BYTES_MAX = 16 << 10
 

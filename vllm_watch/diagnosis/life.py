@@ -24,7 +24,7 @@ _STARTING = re.compile(
 _TIMED_OUT = re.compile(r"Worker[^()]{0,60}pid=\d+\) WARNING .{0,300}\b[Tt]imed out\b")
 
 HEALED_LINES = 30
-"""Throughput reports (five minutes of work) after which a stall is over."""
+"""Throughput reports with tokens (five minutes) that show that a stall is over."""
 
 
 @dataclass(slots=True)
@@ -38,7 +38,7 @@ class Life:
     asleep: bool = False  # by POST /sleep
     asked_to_stop: bool = False
     stopped: int = 0  # the line that shows the request to stop
-    failed_after_stop: bool = False  # an error that the requested stop explains
+    failed_after_stop: bool = False  # an error followed, which the stop explains
     begun: bool = False  # its banner was read
     traced: tuple[int, str] | None = None  # the first line of a traceback
     warned: tuple[int, str] | None = None  # the first WARNING: line number, line
@@ -46,7 +46,7 @@ class Life:
         None  # the first that a worker warned of, before the server was up
     )
     progress: tuple[int, str] | None = None  # the last line that showed a phase
-    ended: tuple[int, str] | None = None  # the line before the first that a dead process leaves
+    ended: tuple[int, str] | None = None  # the last line before a dead process's clean-up
     captured: tuple[int, str] | None = None  # the last frame of a CUDA graph capture
     lived_with: Finding | None = None  # an error that the engine survived
     progress_lines: int = 0  # reports of tokens since the last finding

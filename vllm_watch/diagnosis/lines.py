@@ -5,7 +5,7 @@ import re
 from vllm_watch.support import json_text
 
 LINE_BYTES_MAX = 16 << 10
-"""The rest is cut off: messages precede prompts and dumps."""
+"""Bytes read of a line. Messages precede prompts and dumps."""
 
 SHOWN_CHARACTERS_MAX = 8000
 _SHOWN_BEFORE = 2000
@@ -59,7 +59,7 @@ def is_quiet(text: str, at: int) -> bool:
 
 
 def shown(text: str, at: int) -> str:
-    """Return the text around `at`, up to the next carriage returns and of limited length."""
+    """Return the text around `at` between two carriage returns, cut to a limited length."""
     begin = text.rfind("\r", 0, at) + 1
     end = text.find("\r", at)
     piece, at = text[begin : None if end < 0 else end], at - begin

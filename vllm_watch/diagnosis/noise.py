@@ -31,7 +31,7 @@ HARMLESS = (
 """vLLM and its libraries log these as errors and continue."""
 
 IGNORED = ("Exception ignored in", "_report_usage_worker")
-"""The process that logs this survives its next exception."""
+"""A process that logs one of these survives its next exception."""
 
 MARKS: dict[str, tuple[str, ...]] = {
     "banner": ("vLLM API server version", "  version "),

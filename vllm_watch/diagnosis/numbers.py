@@ -1,4 +1,4 @@
-"""Patterns of numbers in messages, short enough to be converted safely: damaged lines contain longer numbers."""
+"""Patterns of numbers in messages. They limit the digits, because damaged lines contain numbers too long to convert."""
 
 DECIMAL = r"(?<![\d.])\d{1,12}(?:\.\d{1,12})?(?![\d.])"
 """As in "14.99 GiB"."""

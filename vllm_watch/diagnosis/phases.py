@@ -90,13 +90,13 @@ _OWN = re.compile(rf"this process has ({DECIMAL}) GiB memory in use")
 _CAPACITY = re.compile(rf"total capacity of ({DECIMAL}) GiB")
 
 LOADING_SPARE_GIB = 64 / 1024
-"""Loading frees nothing and leaves only parts of PyTorch's 20 MiB segments unused; a step leaves more."""
+"""Maximum unused memory that PyTorch reserves while weights load (parts of 20 MiB segments). Steps leave more unused."""
 
 LARGE_GIB = 4.0
-"""KV caches and the profiling run's logits are this large; weights and steps are not."""
+"""Minimum size of an allocation for the KV cache or the profiling run's logits. Weights and steps allocate less."""
 
 OTHERS_RATIO = 0.3
-"""Other processes that hold more of a GPU are the cause."""
+"""Share of a GPU. Other processes that hold more, and more than the engine, are the cause."""
 
 
 def of_out_of_memory(

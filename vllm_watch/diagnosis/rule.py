@@ -18,13 +18,13 @@ _INNERMOST = 3
 
 
 class Rank(IntEnum):
-    """How much a message explains. The first error of a life is its root, unless it explains too little."""
+    """How much a message explains, most first. The root is the first message of rank CAUSE or GENERAL, else of the next rank."""
 
     CAUSE = 0
     GENERAL = 1
-    """An error; the error that caused it may explain more."""
+    """An error that a more specific error may explain."""
     IMPORT = 2
-    """A failed import ends a start, but is also often caught."""
+    """A failed import. It ends a start unless it is caught."""
     MESSAGE = 3
     """A line at level ERROR that matches no rule and is not an exception."""
     SYMPTOM = 4
@@ -41,7 +41,7 @@ class Evidence:
     message: str  # the root line and the lines after it
     log: str  # every kept line, and the functions named in tracebacks
     facts: Facts
-    phase: int | None = None  # None: no line shows it
+    phase: int | None = None  # None if no line shows it
     serving: bool = False
     frames: tuple[str, ...] = ()  # of the root's traceback, the innermost first
 
@@ -53,7 +53,7 @@ class When:
     says: re.Pattern[str] | None = None  # must match the message
     lacks: re.Pattern[str] | None = None  # must not match the log
     seen: re.Pattern[str] | None = None  # must match the log
-    facts: tuple[str, ...] = ()  # must be known; with `!`: unknown
+    facts: tuple[str, ...] = ()  # must be known, or unknown if written with `!`
     phases: tuple[int, ...] = ()
     serving: bool | None = None
     frames: re.Pattern[str] | None = None  # must match one of the innermost frames
@@ -108,17 +108,17 @@ class Rule:
 
     failure: str
     literals: tuple[str, ...]
-    """Each match contains one of them."""
+    """Each match contains one of these."""
     pattern: re.Pattern[str] | None
-    """None: a literal suffices."""
+    """None if a literal suffices."""
     rank: Rank
     quiet: bool
-    """True if vLLM logs it as INFO or WARNING; other rules skip such lines, as vLLM survives them."""
+    """True if vLLM logs the message as INFO or WARNING. Other rules skip these levels, because vLLM survives such lines."""
     heals: bool
     """True if new tokens show that the failure is over."""
     numeric: bool
-    """True if digits decide the match; otherwise lines that differ only in numbers are read once."""
-    deterministic: bool | None  # None: its class decides
+    """True if digits decide the match. Other rules read one of the lines that differ only in digits."""
+    deterministic: bool | None  # None if its class decides
     header: bool
     """True if the message announces an error in the lines after it."""
     needs: When
@@ -182,4 +182,4 @@ class Failure:
     deterministic: bool
     variants: tuple[Variant, ...] = ()  # the first whose condition holds applies
     numbers: Callable[[str, Facts], Told] | None = None
-    """Reads the message and the facts; its fixes come first."""
+    """Derives text and fixes from the message and facts; these fixes come first."""

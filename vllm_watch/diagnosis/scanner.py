@@ -15,7 +15,7 @@ from vllm_watch.diagnosis.rule import Rank, Rule, rule
 from vllm_watch.diagnosis.stillness import Reports
 
 SHAPES_MAX = 40_000
-"""Limit of remembered shapes, about 100 bytes each; beyond it, all are forgotten."""
+"""Maximum remembered shapes, about 100 bytes each. With more, all are forgotten."""
 
 DULL_LINES_PER_SITE = 50
 """After this many irrelevant lines of one call site the rest are skipped."""
@@ -32,7 +32,7 @@ _OF_VLLM = re.compile(
     r"|API server version|throughput: [\d.]+ tokens/s|\((?:APIServer|(?:Vllm|Ray)?Worker\w*)\b[^()]{0,40}pid=\d"
 )
 _NAMES_VLLM = re.compile(r"[/\\]vllm[/\\]\S+\.py\b|\bvllm\.\w|::worker: VLLM: ")
-"""Other servers import parts of vLLM."""
+"""Signs of vLLM, unless another server is recognised: some servers import parts of vLLM."""
 
 _OF_KERNEL = re.compile(
     r"^\[ *\d+\.\d{6}\] |^\[\w{3} \w{3} [ \d]\d \d\d:\d\d:\d\d \d{4}\] |\bkernel: "
@@ -55,7 +55,7 @@ _NOT_A_MESSAGE = re.compile(
 """Tracebacks, which vLLM logs line by line at level ERROR."""
 
 _PROSE = re.compile(r"(?: [a-z]{2,}){3}")
-"""After such prose, an exception's name is only text about an error."""
+"""A line with such prose before an exception's name only describes an error."""
 
 _SOURCE = re.compile(r"\b(?:raise|except) \(?[\w., ]{1,200}(?:\($|\) |:$| as \w)|\braise [\w.]+$")
 """A source line in a traceback; the exception follows."""
@@ -92,7 +92,7 @@ class Scanner:
         self.life = Life()
         self.before: Life | None = None
         self.lines = 0
-        self.wrote = False  # vLLM wrote a line of it
+        self.wrote = False  # vLLM wrote a line of the log
         self.named = False
         self.of_kernel = False
         self.other: str | None = None
@@ -112,7 +112,7 @@ class Scanner:
         self._open: list[Finding] = []  # findings whose following lines are still kept
         self._hints: deque[tuple[int, str]] = deque(maxlen=_HINTS_KEPT)
         self._chains: dict[str, int] = {}  # by process: the chain of its last exception
-        self._linked: set[str] = set()  # processes whose next exception belongs to that chain
+        self._linked: set[str] = set()  # processes whose next exception belongs to the same chain
         self._ignored: set[str] = (
             set()
         )  # processes whose next exception Python ignores (in __del__)
@@ -190,7 +190,7 @@ class Scanner:
         self._open = [each for each in self._open if self.lines - each.number < HINT_LINES_AFTER]
 
     def _read(self, text: str, interest: Interest) -> bool:
-        """Return True if lines of this shape add nothing more in this life."""
+        """Read a line. Return True if further lines of its shape may be skipped in this life."""
         life = self.life
         if "banner" in interest.marks and _BANNER.search(text):
             self._begin()
@@ -288,7 +288,7 @@ class Scanner:
         if "serving" in marks and _TOKENS.search(text):
             life.made_tokens(reported="throughput" in text)
         elif "serving" in marks and "tokens/s" in text:
-            life.phase = phases.SERVE  # it reports even without requests
+            life.phase = phases.SERVE  # the server reports even without requests
         if "sleep" in marks:
             life.asleep = "asleep" in text
         if "stop" in marks:

@@ -1,7 +1,7 @@
 """Hangs in logs without an error: statistics stop while requests run, or a start never completes.
 
-LoggingStatLogger (vllm/v1/metrics/loggers.py) writes every ten seconds until one line shows no work; so a line with
-running requests is followed by another, unless the engine hangs.
+While requests run, LoggingStatLogger (vllm/v1/metrics/loggers.py) writes a report every ten seconds. If none follows a
+report with running requests, the engine hangs.
 """
 
 import re
@@ -11,24 +11,24 @@ from dataclasses import dataclass
 from vllm_watch.diagnosis import lines
 
 SILENT_SECONDS = 60.0
-"""Six missing reports: a hang."""
+"""Seconds without a report after which a hang is diagnosed."""
 
 START_SECONDS = 600.0
-"""Compiling, and reading from a slow disk, may take minutes."""
+"""Seconds without progress after which a start is hung. Compiling or a slow disk may take minutes."""
 
 IDLE_REPORTS = 12
-"""Two minutes of reports with requests but without tokens."""
+"""Reports with requests but without tokens (two minutes) after which a hang is diagnosed."""
 
 _IDLE_SECONDS, IDLE_REPORTS_MIN = 120.0, 3
 
 QUEUED_SECONDS = 600.0
-"""Long answers may hold all places for minutes."""
+"""Seconds without an admission after which a queue is reported. Long answers may occupy all slots for minutes."""
 
 REPORTS = 6
-"""Access log lines have no time: the lines between this many reports count as a minute."""
+"""Missing reports after which a hang is diagnosed. If lines have no time, as in access logs, they are counted instead."""
 
 PROBES = 60
-"""Lines that count as a minute after a single report."""
+"""Lines after which a hang is diagnosed in a log with only one report."""
 
 _TIME = re.compile(
     r"\b(\d\d)-(\d\d) (\d\d):(\d\d):(\d\d)\b|\b\d{4}-(\d\d)-(\d\d)[T ](\d\d):(\d\d):(\d\d)"
@@ -52,21 +52,21 @@ class Reports:
     lines: int  # most lines from one report to the next
     after: int  # lines since the last report
     queued_from: bytes = (
-        b""  # the first of the latest consecutive reports of a queue that stands still
+        b""  # the first of the latest consecutive reports of a queue without admissions
     )
 
 
 @dataclass(frozen=True, slots=True)
 class Silence:
-    """The last line before a silence, and how long it lasts."""
+    """A period without progress; `line` is the last report or the last progress of a start."""
 
     number: int
     line: str
     since: str
-    seconds: float | None  # None: the lines after it have no time
+    seconds: float | None  # None if the lines after `line` have no time
     running: int = 0
     waiting: int = 0
-    reports: int = 0  # consecutive reports of no tokens
+    reports: int = 0  # consecutive reports without tokens
 
 
 def no_tokens(line: bytes) -> bool:
@@ -78,7 +78,7 @@ def no_tokens(line: bytes) -> bool:
 
 
 def queued(line: bytes) -> bool:
-    """Return True if the statistics show waiting requests, and none that was admitted."""
+    """Return True if requests wait and none was admitted."""
     if b"prompt throughput: 0.0 " not in line:
         return False
     counts = _COUNTS.search(lines.clean(line))
@@ -86,7 +86,7 @@ def queued(line: bytes) -> bool:
 
 
 def of_queue(reports: Reports) -> Silence | None:
-    """Return the last report, if requests waited for long and none was admitted."""
+    """Return the time without admissions if requests waited for QUEUED_SECONDS."""
     if reports.last is None or not reports.queued_from:
         return None
     number, raw = reports.last
@@ -114,7 +114,7 @@ def went_on(last: Iterable[bytes]) -> bool:
 
 
 def of_statistics(reports: Reports, last: Iterable[bytes]) -> Silence | None:
-    """Return the silence, or the time without tokens, after statistics with requests."""
+    """Return the hang if no report follows one with requests, or if reports show requests but no tokens."""
     if reports.last is None:
         return None
     number, raw = reports.last
@@ -140,7 +140,7 @@ def of_statistics(reports: Reports, last: Iterable[bytes]) -> Silence | None:
 
 
 def of_start(progress: tuple[int, str] | None, last: Iterable[bytes]) -> Silence | None:
-    """Return a long silence after the last progress of a start."""
+    """Return the hang of a start without progress for START_SECONDS."""
     if progress is None:
         return None
     number, text = progress
@@ -164,7 +164,7 @@ def _between(text: str, after: Iterable[str]) -> float | None:
 
 
 def _seconds(text: str) -> int | None:
-    """Return seconds in a year of 31-day months; differences within a month are exact."""
+    """Return a date in seconds as if all months had 31 days. Differences within a month are exact."""
     found = _TIME.search(text)
     if found is None:
         return None

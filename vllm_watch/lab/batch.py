@@ -15,7 +15,7 @@ class EngineConfig:
     """The defaults approximate an 8B model in 16 bits on an 80 GB GPU."""
 
     num_gpu_blocks: int = 27_880
-    block_size: int = 16  # tokens
+    block_size: int = 16
     max_num_seqs: int = 256
     max_num_batched_tokens: int = 8192
     step_base_seconds: float = 0.008  # every step reads the weights once
@@ -95,9 +95,9 @@ class Batch:
         return tokens
 
     def _held_tokens(self, request: Request) -> int:
-        """Return the prompt tokens that are cached, or come from another instance.
+        """Return the number of prompt tokens that are cached or come from another instance.
 
-        A prefix is cached only after this engine has computed at least as many tokens. The last token is always computed.
+        A prefix is cached once this engine has computed at least that many tokens. The last token is always computed.
         """
         if request.scheduled_t < 0.0:
             cached = request.cached_tokens

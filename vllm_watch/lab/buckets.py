@@ -34,7 +34,7 @@ class Buckets:
         self._snapshot = None
 
     def observe_ramp(self, first: float, slope: float, steps: int, times: int) -> None:
-        """Observe `steps` values from `first` on, `slope` apart, each `times` times."""
+        """Observe `steps` values, each `times` times. They begin at `first` and grow by `slope`."""
         bounds, counts = self.bounds, self.counts
         last = first + slope * (steps - 1)
         low = bisect_left(bounds, first)

@@ -273,6 +273,6 @@ class Engine:
 
 
 def _steps_in(seconds: float, first: float, slope: float) -> float:
-    """Return how many steps fit: the first takes `first`, each further one `slope` more."""
+    """Return how many steps fit. The first takes `first`, and each takes `slope` more than the step before."""
     half = first - slope * 0.5
     return 2.0 * seconds / (half + sqrt(max(0.0, half * half + 2.0 * slope * seconds)))

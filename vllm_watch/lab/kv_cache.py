@@ -1,4 +1,4 @@
-"""The paged KV cache of a simulated engine. A request takes a block once per cycle of steps, so requests are counted per step of the cycle."""
+"""The paged KV cache of a simulated engine. A request needs a new block every N steps, so requests are counted by their step in this cycle."""
 
 
 class KvCache:
@@ -21,7 +21,7 @@ class KvCache:
         self.used_blocks = 0  # without the leaked ones
         self.leaked_blocks = 0
         self._cycle = block_size // step_tokens
-        # Each count is stored twice, so that a window is a slice.
+        # All counts are stored twice in a row, so that any window is one slice.
         self._due_twice = [0] * (2 * self._cycle)
 
     @property
@@ -63,7 +63,7 @@ class KvCache:
         self.step += steps
 
     def begin_decoding(self, kv_tokens: int) -> int:
-        """Return the step of the cycle in which the request takes blocks."""
+        """Return the step of the cycle at which the request takes a block."""
         slack = -kv_tokens % self.block_size
         phase = (self.step + slack // self.step_tokens) % self._cycle
         self._count(phase, 1)

@@ -10,7 +10,7 @@ _FLUSH_REQUESTS = 1000  # bounds the buffer if nothing scrapes
 
 
 class Ledger:
-    """Finished requests are counted together at the next read."""
+    """Counters and histograms; finished requests are added at the next read."""
 
     __slots__ = (
         "_finished", "_histograms", "drafts", "external_hits", "external_queries",
@@ -40,7 +40,7 @@ class Ledger:
     def decode_steps(
         self, requests: int, step_tokens: int, steps: int, seconds: float, slope_seconds: float
     ) -> None:
-        """Count steps; the first took `seconds`, each next one `slope_seconds` more."""
+        """Count steps. The first took `seconds`, and each took `slope_seconds` more than the step before."""
         tokens = requests * step_tokens
         self.generation_tokens += tokens * steps
         self.iteration_tokens.observe(tokens, steps)
@@ -49,7 +49,7 @@ class Ledger:
             self.drafts += requests * steps
 
     def decode_beside_prefill(self, requests: int, step_tokens: int, seconds: float) -> int:
-        """Return the tokens; the caller adds them to `iteration_tokens`."""
+        """Count one step; return its tokens, which the caller adds to `iteration_tokens`."""
         tokens = requests * step_tokens
         self.generation_tokens += tokens
         self.inter_token_latency.observe(seconds, requests)
@@ -69,7 +69,7 @@ class Ledger:
             self.external_hits += request.external_tokens
 
     def prompt_done(self, request: Request, now: float) -> int:
-        """Return the tokens that vLLM counts: a prompt counts only the first time that it is computed."""
+        """Return the tokens that vLLM counts. It counts a prompt only when first computed."""
         tokens = 0
         if request.first_token_t < 0.0:
             request.first_token_t = now

@@ -12,7 +12,7 @@ _TICK_SECONDS = 0.05
 
 
 class Live:
-    """Runs a scene at `speed` times real time. A scene that was played up to now continues from there."""
+    """Runs a scene at `speed` times real time. A scene with an `epoch` in the past continues at the present."""
 
     def __init__(self, scene: Scene, speed: float = 1.0, host: str = "127.0.0.1") -> None:
         self.scene = scene
@@ -31,7 +31,7 @@ class Live:
         await self.stop()
 
     async def start(self) -> list[Target]:
-        """Raises ServeError if a port is taken; then none stays open."""
+        """Raises ServeError if a port is taken, and leaves none open."""
         if not self.scene.epoch:
             self.scene.begin_at(time.time())
         self._began_s = time.monotonic() - (time.time() - self.scene.epoch) / self.speed

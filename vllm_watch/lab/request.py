@@ -32,7 +32,7 @@ class Request:
         finish_reason: str = "stop",
         on_finish: Callable[["Request"], None] | None = None,
     ) -> None:
-        """`output_tokens` is 0 for pooling; another instance computed `external_tokens`."""
+        """`output_tokens` is 0 for pooling; `external_tokens` were computed by another instance."""
         self.prompt_tokens = prompt_tokens
         self.output_tokens = output_tokens
         self.cached_tokens = cached_tokens
@@ -46,7 +46,7 @@ class Request:
 
         self.client: Workload | None = None  # sends the next request
         self.queued_t = arrival_t
-        self.scheduled_t = -1.0  # first time; -1: never
+        self.scheduled_t = -1.0  # when first scheduled; -1 before
         self.first_token_t = -1.0
         self.last_token_t = -1.0
         self.finish_t = -1.0

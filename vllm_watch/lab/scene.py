@@ -11,11 +11,11 @@ Script = Callable[["Scene"], Iterator[float]]
 _NEVER = float("inf")
 
 START_SECONDS = 0.1
-"""Time between two process starts: restart logic identifies an engine by its start time."""
+"""Seconds between two process starts, because restart logic identifies an engine by its start time."""
 
 
 class Scene:
-    """Time begins at 0. Call `begin_at` first to set its Unix time."""
+    """Time begins at 0. Call `begin_at` first to set the Unix time of that moment."""
 
     def __init__(
         self,

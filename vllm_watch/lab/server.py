@@ -20,9 +20,9 @@ from vllm_watch.lab.vllm import SimulatedVllm
 _METRICS_TYPE = "text/plain; version=1.0.0; charset=utf-8"
 _GZIP_LEVEL = 6
 _CHARACTERS_PER_TOKEN = 4
-_DEFAULT_MAX_TOKENS = 16  # vLLM's default
+_DEFAULT_MAX_TOKENS = 16
 _COMPLETION_SECONDS_MAX = 3600.0
-_CLOSE_SECONDS = 0.01  # aiohttp takes 0 as no limit
+_CLOSE_SECONDS = 0.01  # for aiohttp, 0 means no limit
 _BODY_BYTES_MAX = 8 << 20
 
 

@@ -11,13 +11,13 @@ from vllm_watch.lab.release import Release
 from vllm_watch.lab.release_v1 import V1
 from vllm_watch.lab.request import Request, Workload
 
-_BYTES_PER_TOKEN = 4  # of English text
+_BYTES_PER_TOKEN = 4
 _RESTART_SECONDS = 20.0  # an 8B model from the page cache
 _LORA_SETS_MAX = 64  # vLLM has no limit
 
 
 class SimulatedVllm:
-    """Times are seconds on the simulation's clock; `epoch` is the Unix time of its 0."""
+    """Times are seconds since `epoch`, the Unix time at which the simulation began."""
 
     host_leak_bytes_per_second = 0.0
 

@@ -29,7 +29,7 @@ class Sizes:
         """Tokens are medians, `spread` is the sigma of their logarithm; `output_tokens` is 0 for pooling."""
         self._rng = rng
         self._handlers = (POOLING,) if output_tokens == 0 else (COMPLETIONS, CHAT, CHAT)
-        self._max_tokens = 1 if output_tokens == 1 else max_tokens  # as a proxy requests a prefill
+        self._max_tokens = 1 if output_tokens == 1 else max_tokens  # 1 is a proxy's prefill
         self._external = external
         self._loras: Sequence[str | None] = loras or (None,)
         self._shapes = []

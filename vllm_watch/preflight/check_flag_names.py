@@ -8,7 +8,7 @@ from vllm_watch.support.vllm_flags import Answer, Standing, look_up, table
 
 
 def check_flag_names(facts: Facts) -> Iterator[Finding]:
-    """If the release is unknown, a flag passes if any release has it."""
+    """Find unknown flags. Without a known release, a flag of any release passes."""
     version = facts.software.vllm
     for name in facts.command.flags:
         found = look_up(name, version)

@@ -8,10 +8,10 @@ from vllm_watch.preflight.facts import Facts
 from vllm_watch.preflight.findings import OK, PROBLEM, UNKNOWN, WARNING, Finding, Fix
 from vllm_watch.preflight.visible_gpus import ranks_here
 
-CHUNKS = 10  # vLLM's MessageQueue is a ring of ten chunks
+CHUNKS = 10  # in the ring of vLLM's MessageQueue
 CHUNK_MIB = 16  # default of VLLM_MQ_MAX_CHUNK_BYTES_MB; 24 in releases without this variable
 NCCL_BYTES_PER_RANK = 10 * MIB
-"""Allowance for one channel per rank: without peer access, NCCL takes 4 to 10 MiB of /dev/shm for each channel."""
+"""Part of /dev/shm for one channel per rank. Without peer access, NCCL takes 4 to 10 MiB for each channel."""
 
 # CUDA major release → oldest driver that runs it. Source: NVIDIA's CUDA compatibility guide.
 _DRIVERS = {11: (450, 80), 12: (525, 60), 13: (580, 65)}

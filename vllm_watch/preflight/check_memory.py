@@ -16,13 +16,13 @@ from vllm_watch.signals.holders.track import DEAD_STATES
 from vllm_watch.signals.holders.words import seconds
 
 CONTEXT_BYTES = GIB // 2
-"""vLLM reads free memory after it creates its CUDA context (and NCCL), which takes 0.3 to 0.6 GiB by card and driver."""
+"""Memory that vLLM takes before it reads free memory: its CUDA context (and NCCL), 0.3 to 0.6 GiB by card and driver."""
 
 UNSURE_RATIO = 0.02
-"""The plan's error, as a share of the GPU (on public start-up logs some per cent of the KV cache). A launch that lacks less memory is not stopped."""
+"""The plan's error, as a share of the GPU. A launch that lacks less memory is not stopped. Source: public start-up logs."""
 
 _HOLDERS_NAMED = 3
-_UTILIZATION_LEAST = 0.05  # below, no model's weights fit
+_UTILIZATION_LEAST = 0.05  # with less, no model fits
 _STEPS = 100
 
 

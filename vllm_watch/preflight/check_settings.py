@@ -102,5 +102,5 @@ def _scale(config: Mapping[str, Any]) -> float | None:
 
 
 def _is_number(cause: str) -> bool:
-    """Return True for an invalid number: vLLM refuses it, too. An unknown type may be newer than our rules."""
+    """Return True for an invalid number, which vLLM refuses, too. An unknown type may be newer than our rules."""
     return any(each in cause for each in ("is not a number", "is not above", "does not divide", "invalid"))  # fmt: skip

@@ -64,7 +64,7 @@ class Command:
         return default if value is None else value.lower() not in ("false", "0", "no")
 
     def whole(self, name: str, default: int) -> int:
-        """Return a flag as an integer; for an invalid number, which another check reports, return the default."""
+        """Return a flag as an integer, or the default if it is absent or invalid; another check reports invalid numbers."""
         value = self.flags.get(name, "")
         return int(value) if is_whole(value) else default
 
@@ -75,7 +75,7 @@ class Command:
             return None
 
     def shown(self, environment: Mapping[str, str] | None = None, /, **changes: str) -> str:
-        """Return the command to copy, with changed flags (underscores for dashes) and without secrets."""
+        """Return the command for copying, without secrets. `changes` has flags with underscores for dashes."""
         words = list(self.argv)
         for name, value in changes.items():
             _change(words, name.replace("_", "-"), value)
@@ -195,7 +195,7 @@ def _read(words: Sequence[str]) -> tuple[dict[str, str], str | None]:
 
 
 def _named(word: str) -> tuple[str, str, str]:
-    """Return the long name with dashes, "=" if the word includes a value, and the value."""
+    """Split "--name=value" into the long name with dashes, "=" and the value; without "=", both are ""."""
     option, equals, value = word.partition("=")
     if option.startswith("-O") and len(option) > len("-O"):
         return "optimization-level", "=", option[2:] or value

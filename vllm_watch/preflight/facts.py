@@ -62,7 +62,7 @@ class Software:
     torch: str | None = None
     cuda: tuple[int, int] | None = None
     plugins: bool = False  # vLLM has plugins, which may add flags
-    device: str | None = None  # "cuda" | "cpu" | "rocm" | "xpu" | …; None: unknown
+    device: str | None = None  # "cuda" | "cpu" | "rocm" | "xpu" | …; None if unknown
     driver: str | None = None
     forward_compatible: bool = False  # a cuda-compat library is installed
 
@@ -83,7 +83,7 @@ class Facts:
     checkpoint: Checkpoint = field(default_factory=Checkpoint)
     flags: Flags | None = None
     flags_error: tuple[str, str] | None = None
-    release: Release | None = None  # None: unknown, so the newest is assumed
+    release: Release | None = None  # None if unknown; then the newest is assumed
     shared_memory: Room | None = None
     download_room: Room | None = None
     software: Software = field(default_factory=Software)

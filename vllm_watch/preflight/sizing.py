@@ -17,10 +17,10 @@ _SHARE_OLD, _SHARE_NEW = 0.9, 0.92  # vLLM's default; 0.92 since 0.20
 
 CHECKS_FREE_MEMORY = Release(0, 9, 1)
 """From this release on, V1 refuses to start if free memory < utilization × total. In earlier releases and in V0, memory held
-by others shrinks the KV cache instead. Source: vLLM's request_memory; first seen in logs of 0.9.1."""
+by others shrinks the KV cache instead. Source: vLLM's request_memory."""
 
 _UNIFIED = ("gb10", "orin", "thor", "jetson")
-"""These GPUs share the host's memory, and CUDA's free memory excludes memory that the kernel would reclaim."""
+"""GPUs that share the host's memory. CUDA's free memory omits memory that the kernel would reclaim."""
 
 
 def release(facts: Facts) -> Release:

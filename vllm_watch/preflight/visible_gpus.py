@@ -17,7 +17,7 @@ class Visible:
 
     gpus: tuple[GpuHolders, ...]
     hidden: int  # GPUs hidden by the variable
-    not_there: str | None = None  # the first word that is not a GPU
+    not_there: str | None = None  # the first entry that is not a GPU
 
 
 def visible(facts: Facts) -> Visible:

@@ -37,7 +37,7 @@ class Settings(BaseModel):
 
 
 class Sections(Settings):
-    """A section with subsections; it counts as absent if all its lines are commented out."""
+    """A section with subsections; a subsection with only commented-out keys counts as absent."""
 
     @model_validator(mode="before")
     @classmethod
@@ -107,7 +107,7 @@ def _bytes(value: Any) -> Any:
 
 
 def _switch(value: Any) -> Any:
-    # YAML 1.1 reads a bare on or off as a boolean before we see it.
+    # YAML 1.1 reads a bare on or off as a boolean.
     return {True: "on", False: "off"}[value] if isinstance(value, bool) else value
 
 

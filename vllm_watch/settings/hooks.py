@@ -65,7 +65,7 @@ def _argv(value: tuple[str, ...]) -> tuple[str, ...]:
 
 
 class HookSettings(Settings):
-    """Keys of every kind."""
+    """Keys of all kinds of hooks."""
 
     name: Name
     """Name of the hook in `restart.hook`: a slug, unique among all hooks."""
@@ -105,7 +105,7 @@ class WebhookHook(HookSettings):
 
 
 class GateHook(HookSettings):
-    """Kubernetes restarts the container when its exec probe, which polls vllm-watch, fails; vllm-watch needs no rights."""
+    """The container's exec probe polls vllm-watch and fails on the answer `kill`; then Kubernetes restarts the container. vllm-watch needs no rights."""
 
     timeout_seconds: Seconds = Field(120.0, le=3600)
     """Probes get the answer `kill` until the server ends, but at most this long.

@@ -7,7 +7,7 @@ from pydantic import Field
 from vllm_watch.settings.base import FilePath, Name, Problem, Seconds, Settings
 
 HOOK_GRACE_SECONDS = 5.0
-"""A hook that exceeds its own timeout is cancelled this much later."""
+"""Seconds from a hook's own timeout to its cancellation."""
 
 
 class LockSettings(Settings):
@@ -30,8 +30,8 @@ class LockSettings(Settings):
     Why: If each restart is verified for ten minutes, six fit into an hour."""
 
     ttl_seconds: Seconds = Field(300.0, ge=15, le=86400)
-    """The holder must renew the lock within this time; others may take it after three times as long. Must exceed the hook's timeout.
-    Why: Hooks take less, and a dead watcher's lock is free after a quarter of an hour."""
+    """The holder must renew the lock within this time; others may take it after three times this period. The period must exceed the hook's timeout.
+    Why: Hooks take less time, and a dead watcher's lock is free after a quarter of an hour."""
 
     release_delay_seconds: Annotated[float, Field(ge=0, le=86400)] = 0.0
     """How long the lock stays taken after a restart.

@@ -47,7 +47,7 @@ def _variable(value: str) -> str:
 
 
 class NotifierSettings(Settings):
-    """Keys of every notifier: its name, its filters and its rate limits."""
+    """Keys of all notifiers."""
 
     name: Name
     """A slug, unique among all notifiers."""

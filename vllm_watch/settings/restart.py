@@ -54,11 +54,11 @@ class VerifySettings(Settings):
     """Verification that a restart helped."""
 
     start_seconds: Seconds = Field(1800.0, le=4 * 3600)
-    """Timeout of a start while none has been measured. Later, it is twice the longest measured start (at least 3 minutes).
+    """Timeout of a start until one has been measured; then twice the longest measured start (at least 3 minutes).
     Why: Large models load for 10 to 20 minutes."""
 
     settle_seconds: Seconds = Field(300.0, le=4 * 3600)
-    """After the first tokens, throughput must reach a freshly started engine's within this time.
+    """Maximum time from the first tokens until throughput must be that of a freshly started engine.
     Why: Caches are cold and the queue is long right after a start."""
 
 
@@ -90,7 +90,7 @@ class RestartSettings(Sections):
     freezes: tuple[FreezeSettings, ...] = Field((), max_length=200)
     cooldown_seconds: Seconds = 1800.0
     """Minimum time between two restarts in a group.
-    Why: Earlier, it is unknown whether the last restart helped."""
+    Why: Before that, it is unknown whether the last restart helped."""
 
     cooldown_load_times: Annotated[float, Field(ge=0, le=100)] = 2.0
     """Minimum cooldown as a multiple of this engine's start time.
@@ -102,7 +102,7 @@ class RestartSettings(Sections):
 
     budget_per_day: int = Field(3, ge=0, le=1000)
     """Maximum restarts of a group per day.
-    Why: Restarts do not cure a fault that needs more of them."""
+    Why: A fault that needs more restarts is not cured by them."""
 
     peers: Literal["watched", "none"] = "watched"
     """`watched`: enough other targets of the group must be healthy; `none`: others are not checked.

@@ -35,19 +35,19 @@ class ScrapeSettings(Settings):
 
     interval_seconds: Interval = 5.0
     """Scrape interval of `/metrics`.
-    Why: Three scrapes show a change of state within 15 seconds; an interval of 1 works, too."""
+    Why: Three scrapes show a change of state within 15 seconds."""
 
     timeout_seconds: Seconds = Field(default_factory=_timeout_seconds, le=30)
     """Timeout of one complete response.
     Default: 4, or the interval if shorter, but at least 2
-    Why: vLLM answers in milliseconds; a busy API server was measured to need seconds."""
+    Why: A busy API server was measured to need seconds."""
 
     connect_timeout_seconds: Seconds = Field(
         default_factory=lambda seen: min(_CONNECT_TIMEOUT_SECONDS, seen.get("timeout_seconds", 4.0))
     )
     """Connect timeout; at most `timeout_seconds`.
     Default: 2, or `timeout_seconds` if shorter
-    Why: A healthy host accepts in time even after one lost packet (retransmitted after 1 second)."""
+    Why: A healthy host accepts in time even after one lost packet."""
 
     body_bytes_max: Bytes = 2 << 20
     """Maximum size of `/metrics`, after decompression.
@@ -70,13 +70,13 @@ class CanarySettings(Settings):
 
     enabled: bool | None = None
     """`false`: off. `true`: on, and refusals are logged. Unset: on for servers without `peers` that answer the
-    first canary within a second; others are tried again after an hour.
+    first canary within a second; slower ones are tried again after an hour.
     Default: unset
     Why: Only a request detects a hang of an idle engine."""
 
     interval_seconds: Seconds = Field(180.0, ge=10, le=86400)
     """Interval of canaries to each idle engine. Busy engines get none.
-    Why: A hang is detected within four minutes, for 20 tokens an hour."""
+    Why: Canaries detect a hang within four minutes and cost 20 tokens an hour."""
 
     timeout_seconds: Seconds = Field(10.0, ge=2, le=300)
     """Timeout of a canary.
@@ -151,7 +151,7 @@ class RecorderSettings(Settings):
     bytes_max: Bytes = Field(8 << 20, ge=64 << 10)
     """Maximum compressed size of one target's recording; the oldest data is dropped first.
     Default: 8 MiB
-    Why: It holds ten minutes of vLLM's largest `/metrics`, scraped every second, with a reserve."""
+    Why: It holds ten minutes of vLLM's largest `/metrics`, scraped every second."""
 
 
 class LogSettings(Settings):

@@ -116,7 +116,7 @@ class TargetConfig(Settings):
     peers: tuple[TargetName, ...] = ()
     """Targets that this one exchanges KV cache with (prefill and decode); set the key on one side. Discovery finds them by
     labels on Kubernetes, and by `--kv-transfer-config` on this host.
-    Why: If a server waits for KV, the incident is opened for the stalled peer, which is at fault."""
+    Why: If a server waits for KV, the incident is opened for the stalled peer."""
 
     gang: str = Field("", max_length=253)
     """Common name of data-parallel ranks that step together but have separate addresses.

@@ -19,7 +19,7 @@ FILE_BYTES_MAX = 1 << 20
 USERS_MAX = 1000
 
 BCRYPT_COST_MAX = 14
-"""A check takes 50 ms at cost 10 and a second at 14; each step doubles the time, and 31 would take a day."""
+"""Maximum cost of a password hash. A check takes a second at 14, and each step doubles the time."""
 
 _BCRYPT = re.compile(r"\$2[abxy]\$(\d\d)\$[./A-Za-z0-9]{53}")
 
@@ -34,7 +34,7 @@ CIPHERS: Mapping[str, str | None] = {
     "TLS_AES_256_GCM_SHA384": None,
     "TLS_CHACHA20_POLY1305_SHA256": None,
 }
-"""Go's cipher suites → OpenSSL's. None: TLS 1.3 suites, which are always on. Suites without forward secrecy or
+"""Go's cipher suites → OpenSSL's. None for TLS 1.3 suites, which are always on. Suites without forward secrecy or
 authenticated encryption are not supported."""
 
 _UNVERIFIED = {"RequestClientCert", "RequireClientCert", "RequireAnyClientCert"}

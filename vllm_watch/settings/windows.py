@@ -1,4 +1,4 @@
-"""Weekly windows in a time zone, which allow or forbid restarts. Source: kured's time windows; the rules for DST are our own.
+"""Weekly windows in a time zone, which allow or forbid restarts. Source: kured's time windows.
 
 A window belongs to the day on which it begins: `Fri 22:00-04:00` ends on Saturday. At a DST change, windows that
 allow restarts get shorter, and windows that forbid them longer.
@@ -25,7 +25,7 @@ class Window:
     days: frozenset[int]  # 0 is Monday
     begin: time
     end: time  # on the next day unless after `begin`
-    text: str  # as written
+    text: str
 
     def span(self, day: date, zone: tzinfo, *, longer: bool) -> tuple[float, float]:
         """Return begin and end of the window on `day` in Unix seconds."""

@@ -10,7 +10,7 @@ from vllm_watch.errors import ConfigError
 from vllm_watch.settings.base import quoted
 from vllm_watch.support import regular_file
 
-_DEPTH_MAX = 20  # the configuration has 4
+_DEPTH_MAX = 20  # the configuration uses 4
 # libyaml, if PyYAML was built with it, is ten times faster, and its scanner does not recurse.
 _Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 

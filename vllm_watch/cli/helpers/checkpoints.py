@@ -6,7 +6,7 @@ from pathlib import Path
 from vllm_watch.support import regular_file
 
 INDEXES = ("model.safetensors.index.json", "pytorch_model.bin.index.json")
-_WEIGHTS = ("*.safetensors", "*.bin", "*.pt", "*.gguf")  # only the first kind found counts
+_WEIGHTS = ("*.safetensors", "*.bin", "*.pt", "*.gguf")  # only the first kind found is used
 _FILES_MAX, _REFERENCE_BYTES = 2000, 200
 
 
@@ -54,7 +54,7 @@ def _modified(path: Path) -> float:
 
 
 def weights(folder: Path) -> list[Path]:
-    """Return the weight files. Mistral's own copy (`consolidated`) counts only if alone."""
+    """Return the weight files. Mistral's second copy (`consolidated`) is left out if other files exist."""
     for pattern in _WEIGHTS:
         files = sorted(folder.glob(pattern))[:_FILES_MAX]
         own = [each for each in files if not each.name.startswith("consolidated")] or files

@@ -21,7 +21,7 @@ from vllm_watch.support import json_text
 from vllm_watch.support.visible import visible_lines
 
 TIMEOUT_SECONDS = 45.0
-"""The daemon itself waits up to 30 s."""
+"""Timeout of a request. The daemon may take 30 s to answer."""
 
 _REFUSED = 409
 _ANSWER_BYTES_MAX = 4 << 20

@@ -9,7 +9,7 @@ from vllm_watch.samples.observation import Observation
 from vllm_watch.signals.records import EngineSignals, TargetSignals
 from vllm_watch.story.severities import severity_word
 
-_CHANGES_SHOWN = 8  # half a screen
+_CHANGES_SHOWN = 8
 _GAP_INTERVALS = 3
 
 
@@ -18,7 +18,7 @@ class Summary:
 
     def __init__(self, target: str) -> None:
         self._target = target or "(no target named)"
-        self._times: list[float] = []  # Unix seconds
+        self._times: list[float] = []
         self._outcomes: Counter[str] = Counter()
         self._seconds_in: dict[str, float] = {}  # by state
         self._changes: list[tuple[float, str, str]] = []  # Unix seconds, state, reason

@@ -27,7 +27,7 @@ from vllm_watch.watch.watch import Watch
 _TOLD_EVERY = 200  # observations per progress update
 
 ENGINES_MAX = 4000
-"""Limit for one recording: each engine costs 40 kB of memory but few bytes of the file."""
+"""Maximum engines in a recording. Each costs 40 kB of memory, but only a few bytes of the file."""
 
 
 def replay(trace: Path, config_file: Path | None, prints: str) -> None:

@@ -22,7 +22,7 @@ def find(given: Path | None, environ: Mapping[str, str]) -> Path:
 
 
 def make(folder: Path) -> None:
-    """Create the folder; if run as root, also an empty state file for the folder's owner. Raises JournalError."""
+    """Create the folder. As root, also create an empty state file that the folder's owner owns. Raises JournalError."""
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         path = folder / file.NAME

@@ -11,10 +11,10 @@ BLOCK_TOKENS = 16
 """vLLM's usual block on GPUs."""
 
 UTILIZATION_MAX = 0.95
-"""The driver, NCCL and graphs need the rest."""
+"""Largest GPU share to suggest. The driver, NCCL and graphs need the rest."""
 
 UTILIZATION_MARGIN = 0.01
-"""Free memory varies a little."""
+"""Share of a GPU to leave free, because free memory varies."""
 
 _LENGTH = re.compile(rf"max seq len\s*\(?({GROUPED})")
 _GIB = re.compile(
@@ -37,13 +37,13 @@ _OWN = re.compile(
 )
 
 OWN_RATIO = 0.85
-"""If a process holds this share of a GPU, others are not the cause."""
+"""Share of a GPU. If one process or the weights need it, other processes are not the cause."""
 
 OVERHEAD_RATIO = 0.2
 """Peak, graphs and contexts take at most this share of a GPU."""
 
 NEARLY_FREE_RATIO = 0.93
-"""Only the driver and a display hold the rest."""
+"""Minimum free share of a GPU that only the driver and a display use."""
 
 CLOSE_RATIO = 0.85
 """If this share of the requested memory is free, a lower utilization costs little."""

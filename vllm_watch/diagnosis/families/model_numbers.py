@@ -14,7 +14,7 @@ _RANKS = (8, 16, 32, 64, 128, 256, 320, 512)
 
 _FLAGS = re.compile(r"unrecognized arguments: *(.{1,400})")
 _VALUE = re.compile(r"['\"]?[{\[].*[}\]]['\"]?")
-"""JSON may contain words with dashes."""
+"""A JSON value, which may contain words with dashes."""
 
 _AMBIGUOUS = re.compile(r"ambiguous option: (\S{1,80}) could match (.{1,300})")
 _FLAG = re.compile(r"--[A-Za-z]")
@@ -53,7 +53,7 @@ def unknown_flag(text: str, facts: Facts) -> Told:
         return Told(f"It does not know {', '.join(dashed)}.", tuple(fixes))
     if (
         not flags or words[0][0] != "-"
-    ):  # If the first unknown word is not a flag, the words after it belong to it, flags included.
+    ):  # If the first unknown word is not a flag, the words after it are part of the mistake, even flags.
         positional = " ".join(words[:3])
         if "api_server.py: error:" in text:  # unlike `vllm serve`, it takes flags only
             return Told(f"{positional} is not a flag, and this program takes only flags.", (Fix("if it is the model, name it by flag", "--model MODEL"),))  # fmt: skip

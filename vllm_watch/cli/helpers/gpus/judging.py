@@ -23,12 +23,12 @@ from vllm_watch.sources.processes import ProcReader
 from vllm_watch.support import logs
 
 LOOKS, LOOK_SECONDS = 5, 1.0
-"""The driver samples each process's load twice in this time."""
+"""Number of polls, and seconds between them. In this time, the driver samples each load twice."""
 
 WATCH_SECONDS = 2.0
 
 BRIEF = Limits(dead_seconds=3.0, orphan_seconds=3.0, unaccounted_seconds=3.0)
-"""An ending process frees its memory within this time, except on the largest GPUs."""
+"""Limits for short checks. An ending process frees its memory within three seconds, except on the largest GPUs."""
 
 _UNIX_SECONDS_MIN = 1e9  # a smaller `at` counts from the recording's start
 
@@ -37,7 +37,7 @@ _UNIX_SECONDS_MIN = 1e9  # a smaller `at` counts from the recording's start
 class Judgement:
     """The judged processes at one time."""
 
-    t: float  # Unix seconds
+    t: float
     gpus: tuple[GpuHolders, ...]
     note: str = ""
     no_driver: bool = False

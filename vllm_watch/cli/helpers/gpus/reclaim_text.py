@@ -13,7 +13,7 @@ from vllm_watch.signals.holders.words import seconds, size
 _COLUMNS_MIN, _COLUMNS_MAX = 60, 120
 _LABEL = 9
 
-OTHERS_SHOWN = 8  # as many as a server has workers
+OTHERS_SHOWN = 8
 
 
 def block(plan: Plan, patience: Patience, folder: Path | None) -> str:

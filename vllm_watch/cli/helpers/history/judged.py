@@ -15,7 +15,7 @@ INCIDENTS_MAX = 1000
 """Limit per target: the worst server has some hundreds in weeks."""
 
 NEAR_SECONDS = 300.0
-"""Alerts this close to an incident belong to it: alert rules have a `for`, and are not evaluated at scrape times."""
+"""Maximum seconds between an incident and its alerts. Alert rules have a `for`, and are not evaluated at scrape times."""
 
 
 @dataclass(slots=True)
@@ -25,7 +25,7 @@ class Judged:
     target: StoredTarget
     looks: int = 0
     failed: int = 0
-    first_t: float | None = None  # Unix seconds
+    first_t: float | None = None
     last_t: float | None = None
     left_out: int = 0  # incidents beyond INCIDENTS_MAX
     incidents: dict[str, Incident] = field(default_factory=dict)  # last states by id
@@ -54,7 +54,7 @@ class Judged:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """One incident with its end (None if open) and its seconds without an alert."""
+    """One incident. `until_t` is None while the incident is open; for `unseen_seconds`, no alert fired."""
 
     target: str
     incident: Incident
@@ -102,7 +102,7 @@ def compared(
 
 
 def _about(given: Labels, firings: Sequence[Firing], watched: Sequence[Labels]) -> list[Firing]:
-    """Return the server's alerts; vllm-watch's own are found by `watched`."""
+    """Return alerts about the server; `watched` identifies those on vllm-watch's metrics."""
     its = [info for info in watched if _is_at(given, info)]
     return [
         each for each in firings

@@ -144,7 +144,7 @@ def _index(folder: Path) -> tuple[tuple[str, ...], int | None]:
 def _is_file(path: Path) -> bool:
     try:
         return path.is_file()
-    except OSError:  # e.g. a name that is too long for a file
+    except OSError:  # e.g. a name too long
         return False
 
 

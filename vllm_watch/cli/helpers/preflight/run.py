@@ -18,7 +18,7 @@ from vllm_watch.preflight.findings import OK, PROBLEM, UNKNOWN, WARNING, Finding
 from vllm_watch.preflight.judge import Verdict, as_json, judge
 from vllm_watch.support.visible import visible, visible_lines
 
-_TERMINATED = 128 + signal.SIGTERM  # as in shells
+_TERMINATED = 128 + signal.SIGTERM
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ from vllm_watch.cli.helpers.top import story as top_story
 from vllm_watch.cli.helpers.top.status import Charted, Status
 from vllm_watch.errors import WatchError
 
-_INTERVAL_SECONDS = 2.0  # as often as the daemon scrapes
+_INTERVAL_SECONDS = 2.0
 _PAGE_ROWS = 10
 _LOW_HEIGHT = 16  # lower screens omit the watcher's state
 _GPU_SHARE = 4  # a quarter of the height
@@ -72,7 +72,7 @@ class TopApp(App[None]):
         self._interval_seconds = interval_seconds
         self._status: Status | None = None
         self._problem: str | None = None
-        self._answered_s: float | None = None  # monotonic
+        self._answered_s: float | None = None
         self._curves = top_rows.Curves()
         self._rows: list[top_rows.Row] = []
         self._shown: list[top_rows.Row] = []

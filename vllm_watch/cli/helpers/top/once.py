@@ -17,8 +17,8 @@ from vllm_watch.cli.helpers.top.status import Daemon, Status
 from vllm_watch.signals.holders.records import STALE
 
 _PIPE_COLUMNS = 2000  # no line is cut
-_HEADER_COLUMNS = 160  # for header and separators
-_HEIGHT = 200  # enough for all incidents
+_HEADER_COLUMNS = 160
+_HEIGHT = 200
 _ENGINES_MAX = 40
 # Show details, because the target's address may be wrong.
 _UNSEEN = ("unknown", "starting")

@@ -93,7 +93,7 @@ class Curves:
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column. Narrow terminals drop the highest ranks first."""
+    """A column. On narrow terminals, the highest ranks are left out first."""
 
     title: str
     width: int

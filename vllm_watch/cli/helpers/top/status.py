@@ -39,7 +39,7 @@ class JudgedProcess(ProcessSample):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgedGpu(GpuSample):
-    """A GPU with its stale memory; None: not judged."""
+    """A GPU with its stale memory, or with None if not judged."""
 
     processes: tuple[JudgedProcess, ...] | None = None
     targets: tuple[str, ...] = ()
@@ -64,7 +64,7 @@ class JudgedReading(GpuReading):
 class ToldIncident(Incident):
     """An incident in the API."""
 
-    title: str = ""  # "Stalled: hang"
+    title: str = ""
     first_step: str = ""
     cost: str = ""
     severity_reason: str = ""  # why it is not critical
@@ -141,7 +141,7 @@ class TargetStatus(BaseModel):
     detectors: dict[str, Sight] = {}
     sources: dict[str, SourceStatus] = {}
     incidents: Incidents = ()  # open ones, worst first
-    restart: RestartPlan | None = None  # None: restarts are off
+    restart: RestartPlan | None = None  # None if restarts are off
 
 
 class Status(BaseModel):
@@ -154,9 +154,9 @@ class Status(BaseModel):
     nothing_watched: str | None = None
     uptime_seconds: float | None = None
     sources: dict[str, SourceStatus] = {}  # of the daemon's host
-    store: StoreStatus | None = None  # None: no state folder
-    restarts: RestartState | None = None  # None: restarts are off everywhere
-    gpus: JudgedReading | None = None  # None: not read yet
+    store: StoreStatus | None = None  # None without a state folder
+    restarts: RestartState | None = None  # None if restarts are off everywhere
+    gpus: JudgedReading | None = None  # None until the first reading
     targets: list[TargetStatus]
     host: HostStatus = HostStatus()
     incidents: Incidents = ()  # of the watcher, or shared by several targets
@@ -187,7 +187,7 @@ class _History(BaseModel):
 
 
 class Explanation(BaseModel):
-    """`no_page` and `no_restart` explain why the incident is not critical, and why no restart is advised; else they are ""."""
+    """`no_page` explains why the incident is not critical, `no_restart` why no restart is advised; "" if nothing needs explaining."""
 
     severity: str
     no_page: str
