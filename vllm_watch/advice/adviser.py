@@ -1,4 +1,4 @@
-"""Advise on one target's settings. Counts restart every few hours, so advice follows the current load."""
+"""Advises on one target's settings. Counting restarts every few hours, so advice follows the current load."""
 
 from collections.abc import Callable, Iterator, Mapping
 
@@ -14,19 +14,19 @@ from vllm_watch.samples.observation import Observation
 from vllm_watch.signals.records import Advice, TargetSignals
 
 SCRAPE_SECONDS = 5.0
-"""Minimum interval between counted scrapes: more would not change the shares."""
+"""Minimum seconds between two counted scrapes. More scrapes would not change the shares."""
 
 GPU_SECONDS = 30.0
 """Minimum interval between records of GPU holders, which change slowly."""
 
 JUDGE_SECONDS = 60.0
-"""Interval of judging: operators do not act on advice within a minute."""
+"""Seconds between two evaluations: operators do not act on advice within a minute."""
 
 SPAN_SECONDS = 6 * 3600.0
-"""Counts restart after this time: yesterday's load does not predict today's."""
+"""Seconds after which counting restarts: yesterday's load does not predict today's."""
 
 SETTLED_SECONDS = 1800.0
-"""The advice from the earlier counts stays until the new counts cover this time."""
+"""Seconds that the new counts must cover before they replace the earlier advice."""
 
 
 RULES: tuple[Callable[[Evidence], Iterator[Advice]], ...] = (
@@ -35,7 +35,7 @@ RULES: tuple[Callable[[Evidence], Iterator[Advice]], ...] = (
 
 
 class Adviser:
-    """Advises on one target. Each Watch needs its own."""
+    """Advises on one target. Each Watch needs its own Adviser."""
 
     def __init__(self, attention: AttentionBackend | None = None) -> None:
         self._attention = attention
@@ -62,7 +62,7 @@ class Adviser:
         for gone in self._tallies.keys() - here if here else ():
             self._forget(gone)
         for sample in reading.engines:
-            if sample.engine in signals.engines:  # the others exceed the limit of followed engines
+            if sample.engine in signals.engines:  # engines above the limit are not followed
                 self._tally(at_s, sample).add(at_s, sample)
         if at_s - self._judged_s >= JUDGE_SECONDS:
             self._judged_s = at_s

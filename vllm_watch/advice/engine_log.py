@@ -25,7 +25,7 @@ def backend_name(word: str) -> str:
 
 
 def attention_of(lines: Iterable[str]) -> AttentionBackend | None:
-    """Return the backend of the last start in the log, or None."""
+    """Return the last backend that the log names, or None."""
     name, reason = None, None
     for line in lines:
         refused = _REASON.search(line)

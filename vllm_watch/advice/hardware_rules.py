@@ -8,18 +8,18 @@ from vllm_watch.signals.holders.words import seconds
 from vllm_watch.signals.records import Advice
 
 WAITING_RATIO = 0.5
-"""Share of scrapes with requests waiting: an engine with a queue half of the time needs more capacity."""
+"""Minimum share of scrapes with requests waiting: an engine with a queue half of the time needs more capacity."""
 
 _RANKS = (2, 4, 8, 16)
 _FALLBACKS = ("XFORMERS", "TORCH_SDPA", "FLEX_ATTENTION")
-"""vLLM uses these without FlashAttention, at a fraction of its speed in long contexts."""
+"""Slow backends that vLLM falls back to if it cannot use FlashAttention."""
 
 _BEFORE_AMPERE = ("T4", "V100", "P100", "P40", "P4", "RTX 20", "GTX")
 """Cards that FlashAttention does not support."""
 
 
 def gpus_idle(evidence: Evidence) -> Iterator[Advice]:
-    """Advise if requests wait for a single GPU while others of its host are idle."""
+    """Advise if requests wait for a single GPU while other GPUs of the host are idle."""
     gpus, waits = evidence.gpus, evidence.waiting_ratio
     if gpus is None or waits is None or evidence.seconds < MINUTES_SECONDS:
         return

@@ -1,5 +1,4 @@
-"""Find free memory and idle GPUs of the engine's host. Requires a complete process list and a
-single vLLM server."""
+"""Finds free memory and idle GPUs of the engine's host. Requires a complete process list and a single vLLM server."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -9,7 +8,7 @@ from vllm_watch.samples.gpu import GpuSample
 from vllm_watch.signals.holders import roles
 
 IDLE_RATIO = 0.02
-"""A GPU with less of its memory in use is idle: the driver alone takes a few hundred MiB."""
+"""Maximum share of memory in use on an idle GPU: the driver alone takes a few hundred MiB."""
 
 
 def host_gpus(gpus: Sequence[GpuSample] | None) -> tuple[HostGpus, frozenset[str]] | None:

@@ -11,13 +11,14 @@ MINUTES_SECONDS = 600.0
 """Minimum observation time: a one-minute burst does not justify a restart with other flags."""
 
 SHORT_RATIO = 0.1
-"""Share of scrapes with a full cache and requests waiting: a tenth costs users time every day."""
+"""Minimum share of scrapes that find a full cache and waiting requests: a tenth costs users time every day."""
 
 UTILIZATION_MAX = 0.92
-"""vLLM's default since 0.20: above it, CUDA graphs and fragmentation have no space."""
+"""Highest --gpu-memory-utilization that is advised (vLLM's default since 0.20): CUDA graphs and fragmentation need
+the rest."""
 
 GAIN_RATIO = 0.05
-"""Share of the GPU's memory: a smaller gain is not worth a restart."""
+"""Minimum gain as a share of the GPU's memory: less is not worth a restart."""
 
 PREEMPTIONS_MIN, PREEMPTED_RATIO = 20.0, 0.02
 """Minimum preemptions, in all and per finished request: users notice if one request in fifty starts
@@ -28,8 +29,7 @@ HEADROOM_RATIO = 0.9
 end."""
 
 FEW_RATIO = 0.5
-"""If fewer run than this share of those that fit at mean length, a few long requests fill the
-cache."""
+"""If fewer requests run than this share of those that would fit at mean length, a few long ones fill the cache."""
 
 _STEPS = 100
 _RUNNING_MIN = 2.0
@@ -82,8 +82,8 @@ def _is_short(evidence: Evidence) -> bool:
 
 
 def _fitting(evidence: Evidence) -> int | None:
-    """Return how many requests fit: 90 % of those that ran with a full cache, or more if more fit
-    at mean final length."""
+    """Return the larger estimate of the requests that fit: by mean length, or 90 % of those that ran with a full
+    cache."""
     prompts, generations = evidence.prompts, evidence.generations
     if prompts is None or generations is None or evidence.capacity_tokens is None:
         return None

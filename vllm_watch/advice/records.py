@@ -19,7 +19,7 @@ class Sizes:
 
     @property
     def longest(self) -> float | None:
-        """Return the upper bound of the longest request, or None beyond the last finite bound."""
+        """Return the upper bound of the longest request, or None if only the infinite bucket covers it."""
         for bound, below in zip(self.bounds, self.cumulative, strict=True):
             if below >= self.count > 0:
                 return bound if bound != float("inf") else None

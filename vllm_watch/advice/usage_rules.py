@@ -9,19 +9,19 @@ from vllm_watch.signals.holders.words import seconds
 from vllm_watch.signals.records import Advice
 
 HALF_HOUR_SECONDS = 1800.0
-"""Minimum observation time: long requests are rare, so a shorter absence proves little."""
+"""Minimum observation time: long requests are rare, so their absence for a few minutes proves little."""
 
 REQUESTS_MIN = 200.0
 """Fewer requests prove little about users."""
 
 FAR_BEYOND = 8.0
-"""Minimum of max_model_len ÷ longest request: below it, tomorrow's requests may need that length."""
+"""Minimum ratio of max_model_len to the longest request: tomorrow's requests may be several times longer."""
 
 HELD_RATIO = 0.25
 """Minimum share of the KV cache that one request of full length would hold: a smaller share does no harm."""
 
 HIT_RATIO = 0.2
-"""Hits ÷ lookups of another cache: this ratio proves that prompts repeat."""
+"""Minimum hit ratio of another cache (multi-modal or external) that proves that prompts repeat."""
 
 ALIKE_TOKENS, FEW_RATIO, ALIKE_RATIO = 500.0, 0.01, 0.5
 """Prompts probably share instructions if all but FEW_RATIO of them exceed both ALIKE_TOKENS and
@@ -31,7 +31,8 @@ _ROUND_TOKENS = 1024
 
 
 def context_unused(evidence: Evidence) -> Iterator[Advice]:
-    """Advise if max_model_len is far beyond use, and one such request would hold much of the cache."""
+    """Advise if max_model_len is far above all requests, and a request of that length would hold much of the
+    cache."""
     limit, capacity = evidence.max_model_len, evidence.capacity_tokens
     prompts, generations = evidence.prompts, evidence.generations
     if limit is None or capacity is None or prompts is None or generations is None:

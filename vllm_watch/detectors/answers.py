@@ -18,16 +18,16 @@ SURE = 14.0
 year."""
 
 LEARNT_ANSWERS, LEARNT_SECONDS = 50.0, 600.0
-"""Answers, and seconds, needed before earlier answers serve as a reference."""
+"""Minimum answers, and minimum seconds, before earlier answers serve as a reference."""
 
 PAST_HALF_SECONDS = 3 * 3600.0
-"""Half-life of earlier answers, so that changes within minutes do not become usual."""
+"""Half-life of earlier answers in the reference: a change must not become usual within minutes."""
 
 ALIKE_FACTOR = 2.0
-"""If mean request sizes differ by more than this factor, other clients sent the requests."""
+"""If mean request sizes differ by more than this factor, the clients have changed."""
 
 ADOPT_SECONDS = 3600.0
-"""After this time, requests of another kind become the new reference."""
+"""Seconds after which a finding that is only a ticket becomes the new reference."""
 
 
 PRIOR_ANSWERS, PRIOR_RATIO = 5.0, 0.2
@@ -95,7 +95,7 @@ class Answers:
         return self._found
 
     def _learn(self, newest: Ends, seconds: float) -> None:
-        """Add a poll. Earlier answers do not fade while no request ends."""
+        """Add a poll. An idle time ages earlier answers by at most LEARNT_SECONDS."""
         self._quiet_s += seconds
         passed_s = min(self._quiet_s, LEARNT_SECONDS) if newest.ended else 0.0
         self._quiet_s = 0.0 if newest.ended else self._quiet_s
@@ -122,9 +122,9 @@ class Answers:
         return "page" if cause == ENDLESS else self._in_place_of_others(cause, now)
 
     def _in_place_of_others(self, cause: str, now: Ends) -> str | None:
-        """Return the severity of short answers; None if they are not more frequent than usual.
+        """Return the severity of short answers, or None if their rate is usual.
 
-        They may be intended (classification needs one token), unless about as many other answers are missing.
+        They may be intended (classification needs one token), unless they replace about as many longer answers.
         """
         usual, is_now = (
             _count(cause, self._past) / self._seconds,

@@ -19,21 +19,21 @@ USUAL_FACTOR = 2.0
 """Page only above this multiple of the usual latency: a captioning job may always spend seconds on images."""
 
 HOLD_SECONDS = 180.0
-"""Minimum duration: after a one-minute burst, the queue and its last requests take two minutes."""
+"""Minimum duration: the requests of a one-minute burst finish within three minutes."""
 
 BLOCK_SECONDS, BLOCK_SECONDS_MAX = 30.0, 600.0
 BLOCK_REQUESTS = 10.0
 """A block needs this many requests, so that one huge prompt does not dominate the mean."""
 
 MEDIA_MIN = 0.1
-"""Images, audio or video clips per request; fewer do not explain a long mean latency."""
+"""Images, audio or video clips per request, above USUAL_FACTOR × the usual, that explain a long latency."""
 
 PAST_SECONDS, LEARNT_SECONDS = 6 * 3600.0, 600.0
 """The usual latency is averaged over PAST_SECONDS, and known after LEARNT_SECONDS."""
 
 CPU_BOUND_CORES = 0.8
-"""A slow API server that uses less CPU than this waits for an engine that accepts no requests. Python uses at most one
-core."""
+"""Minimum CPU cores that an overloaded API server uses, because Python uses at most one. With less, a slow server
+waits for its engine."""
 
 
 class _Totals(NamedTuple):

@@ -29,7 +29,7 @@ class Around:
     peers: tuple[str, ...] = ()  # targets that exchange KV with this one
     ranks: tuple[str, ...] = ()  # targets that step together with this one
     stalled_ranks: tuple[str, ...] = ()
-    held_up_by: tuple[str, ...] = ()  # failed ranks that stall it
+    held_up_by: tuple[str, ...] = ()  # failed ranks that stall this target
     others_gpus: frozenset[str] = frozenset()
     core: str | None = None  # title and PID of the only engine core on its GPUs
     left_core: str | None = None  # title and PID of an earlier server's stale engine core
@@ -59,7 +59,7 @@ class HostServer:
 
     name: str
     up: bool
-    gpus: frozenset[str]  # known to be its own; empty: unknown
+    gpus: frozenset[str]  # UUIDs known to be its own; empty if unknown
     workers: Mapping[str, str] = field(default_factory=dict)  # UUID → names of its processes
     asleep: bool = False  # no engine has weights or cache on the GPU
 
@@ -94,13 +94,14 @@ class Evidence:
 
 @record
 class Verdict:
-    """One detector's judgement of an engine, or of the server. While it is unknown, incidents neither open nor close."""
+    """One detector's judgement of an engine, or of the server. While the state is UNKNOWN, incidents neither open nor
+    close."""
 
     state: str  # FIRING | CLEAR | UNKNOWN
     kind: str
     engine: str | None = None
     cause: str = "unknown"  # only from the published list
-    family: str = ""  # family of an unknown cause: story.base.Cause
+    family: str = ""  # as story.base.Cause.family, for an unknown cause
     severity: str = "ticket"  # "page" | "ticket" | "info"
     restart_advised: bool = False
     summary: str = ""
@@ -135,9 +136,10 @@ class Remembers(Protocol):
         """Return plain values."""
 
     def restore(self, state: stored.Stored, away_seconds: float) -> None:
-        """Restore the state exported `away_seconds` ago, or raise one of stored.DAMAGE and change
-        nothing. vLLM may have restarted since, so the first scrape decides if state of a process
-        counts."""
+        """Restore the state exported `away_seconds` ago, or raise one of stored.DAMAGE and change nothing.
+
+        vLLM may have restarted since: use a process's state only if the first scrape shows the same process.
+        """
 
 
 @runtime_checkable

@@ -5,7 +5,7 @@ from vllm_watch.signals import stored
 from vllm_watch.signals.blocks import Block
 
 NORMAL_BLOCKS = 2
-"""The alarm ends after this many blocks in a row without a reason; a single one may be chance."""
+"""Normal blocks in a row after which the alarm is over; a single one may be chance."""
 
 
 class Alarm:
@@ -21,7 +21,7 @@ class Alarm:
         return self._normal_blocks >= NORMAL_BLOCKS
 
     def follow(self, block: Block, level: float, *, alarm: bool, reason: bool) -> None:
-        """Add a block. `level`: the CUSUM's level; `reason`: the block raises that level."""
+        """Add a block. `level` is the CUSUM's level; `reason` is True if the block raises it."""
         self._normal_blocks = self._normal_blocks + 1 if alarm and not reason else 0
         if not alarm:
             self.cause = None

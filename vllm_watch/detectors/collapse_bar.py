@@ -1,6 +1,6 @@
 """Decides when a slow engine pages, and when a restart is advised.
 
-Both need more proof than a ticket: adapters, grammars and images slow steps down but are not measured, and step times
+Both need more proof than a ticket: adapters, grammars and images lengthen steps but are not measured, and step times
 drift.
 """
 
@@ -21,13 +21,13 @@ RECOVERED_MARGIN = log(1.2)
 
 
 LASTING_LOG_RATIO = log(1.12)
-"""Steps this much longer for LASTING_MINUTES deserve a ticket, even if no single block is odd."""
+"""Steps that are this much longer than usual for LASTING_MINUTES deserve a ticket, even if no block is abnormal."""
 
 LASTING_MINUTES = 20
-"""A loss is lasting after this many minutes of work at familiar loads, each slower than usual."""
+"""Minutes of work, all slower than usual, after which a loss is lasting. Only familiar loads count."""
 
 LASTING_DEVIATIONS = 2.5
-"""The mean of LASTING_MINUTES must also exceed this many standard deviations of one minute."""
+"""The mean over LASTING_MINUTES must also exceed this many standard deviations of one minute."""
 
 KNOWN_MINUTES = 30.0
 """Minutes of work needed to know a minute's standard deviation."""
@@ -74,7 +74,7 @@ class Bar:
         self._recovered = 0.0  # worst slowdown that ended by itself
 
     def follow(self, comparison: Comparison, *, doubt: bool, harmed: bool) -> None:
-        """Add a block. `doubt`: a fault is possible; `harmed`: users notice it."""
+        """Add a block. `doubt` is True if a fault is possible, `harmed` if users notice it."""
         block, log_ratio, alarm = comparison.block, comparison.slow_log_ratio, comparison.slow
         if log_ratio is None or block.long_prompts:
             return

@@ -49,7 +49,8 @@ UNREAD_SHARE = 0.5
 """If this share of the used cache is unexplained, running requests are not the cause."""
 
 LEAK_SHARE_MIN = 0.2
-"""A leak is at least this share of the cache: prompts in progress and preempted requests blur the count by less."""
+"""Minimum share of the cache lost to a leak: prompts in progress and preempted requests distort the estimate by
+less."""
 
 LEAK_RISE_SECONDS = 20.0
 """A leak takes longer than this to build up; pages taken at once appear within one or two scrapes."""
@@ -58,20 +59,20 @@ CREEP_SECONDS = 240.0
 """A creeping leak takes longer than this to build up; a few prefills pin pages within a minute."""
 
 CREEP_FROM, CREEP_TO = 0.25, 0.75
-"""The rise is timed between these shares of the current unexplained usage."""
+"""Shares of the current unexplained usage between which its rise is timed."""
 
 CREEP_SAMPLE_SECONDS = 20.0
 CREEP_SAMPLES = 180
 """Unexplained usage is kept for an hour, once per CREEP_SAMPLE_SECONDS."""
 
 RECOVERING_RATIO = 0.9
-"""At this share of the baseline's throughput, the last scrape may show a recovery."""
+"""Minimum throughput, as a share of the baseline's, of an engine that may be recovering."""
 
 LONG_REQUESTS = 2.5
-"""Requests this many times longer than after the engine's start fill the cache by themselves."""
+"""Requests fill the cache by themselves at this multiple of their length after the engine's start."""
 
 PREEMPTED_SHARE_MIN = 0.1
-"""At this many preemptions per finished request, the cause is called thrashing."""
+"""Minimum preemptions per finished request for the cause thrashing."""
 
 LONG_PROMPTS_SHARE = 0.4
 """Long prompts that hold this share of the cache cause the shortage."""
@@ -119,7 +120,7 @@ class Cause:
 
 
 def of_strange_load(found: Cause) -> Cause:
-    """Return the cause as unknown: a few long contexts may explain it."""
+    """Return the cause as unknown, because a few long contexts may explain the slow steps."""
     text = "requests wait while few of them hold many pages, so the expected step time is a guess"
     strange = Evidence(name="load", value="few hold many pages", text=text)
     return Cause(UNKNOWN, found.evidence_for, (*found.evidence_against, strange))
@@ -127,7 +128,7 @@ def of_strange_load(found: Cause) -> Cause:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Starvation:
-    """Facts about a lack of KV pages; None is unknown."""
+    """Facts about a lack of KV pages, None if unknown."""
 
     running: float
     usage: float
@@ -228,7 +229,7 @@ _UNHELD = "{:.0%} of the KV cache belongs to no running request"
 
 
 def crowded(running: float, usage: float, expected: float | None) -> Evidence:
-    """Describe the cache's usage. `expected`: usual requests at this usage."""
+    """Describe the cache's usage, at which `expected` requests usually run."""
     one = round(running) == 1
     text = f"{running:.0f} {'request runs' if one else 'requests run'} with {usage:.0%} of the KV cache in use"
     usual = min(1.0, usage * running / expected) if expected else None
@@ -238,7 +239,7 @@ def crowded(running: float, usage: float, expected: float | None) -> Evidence:
 
 
 def earlier(evidence: Evidence) -> Evidence:
-    """Mark evidence found before the recovery."""
+    """Mark evidence as found before the recovery."""
     return replace(evidence, text=f"earlier: {evidence.text}")
 
 

@@ -275,7 +275,7 @@ class EngineJudge:
         )
         sharper = open_ and comparison.slow_now and found.name != causes.UNKNOWN
         if collapse_gpus.is_excused(alarm.cause) and found.name == causes.SLOW_ENGINE:
-            sharper = False  # an idle GPU does not disprove the cause
+            sharper = False  # the clock of an idle GPU is not judged
         if alarm.cause is None or sharper or collapse_gpus.is_excused(found):
             alarm.cause = found
         cause = alarm.cause

@@ -14,43 +14,43 @@ from vllm_watch.detectors.collapse_siblings import KNOWN_SECONDS, SIBLINGS_MIN, 
 from vllm_watch.signals.blocks import Block
 
 WORK_RATIO_MAX = 1.15
-"""Two amounts of work count as equal up to this ratio of tokens per second."""
+"""Maximum ratio of tokens per second to usual: an engine above it does more work."""
 
 CONTEXT_RATIO_MAX = 1.3
-"""Requests count as alike up to this ratio of KV cache per running request."""
+"""Maximum ratio of KV usage per running request to usual: above it, requests are longer than usual."""
 
 SIBLINGS_TIMES_MIN = 2.0
-"""A finding against siblings needs this many times their running requests and step time. The factor
-is high, because routers spread requests unevenly."""
+"""Minimum ratio of running requests, and of step time, to the siblings'. It is high, because routers spread requests
+unevenly."""
 
 GRAIN = log(1.5)
-"""Tokens per second this close (in log) count as one rate."""
+"""Rates (tokens per second) are grouped in steps of this log ratio."""
 
 RATES_MAX = 32
 """Rates kept, which span a factor of 400,000."""
 
 USUAL_SECONDS = 4 * 3600.0
-"""Time over which the usual cost of a rate is averaged."""
+"""Seconds over which running requests and step time at each rate are averaged."""
 
 TIMES_MIN = 3.0
-"""A finding needs this many times the usual running requests and step time: adapters, grammars and images cost up to
-half more, and the resulting larger batch as much again."""
+"""Minimum ratio of running requests, and of step time, to usual: adapters, grammars and images lengthen steps by up
+to half, and so does the larger batch that results."""
 
 LEARNT_TIMES = 1.5
-"""A cost above this multiple of the usual is not learnt, so that a growing slowdown does not become
-usual."""
+"""Running requests and step time above this multiple of usual are not learnt, so that a growing slowdown does not
+become usual."""
 
 PRESENT_TIMES, PRESENT_SECONDS = 2.0, 30.0
 """Running requests and step time of the last half minute must also be this many times the usual:
 the mean stays high while a recovered engine drains its queue."""
 
 HELD_TIMES, HELD_WORK_RATIO = 1.5, 1.5
-"""A finding lasts while the last half minute costs at least HELD_TIMES × the usual, for at most
-HELD_WORK_RATIO × the usual work."""
+"""A finding lasts while running requests and step time are HELD_TIMES × the usual, at no more than HELD_WORK_RATIO ×
+the usual tokens per second."""
 
 
 class Work(NamedTuple):
-    """An engine's mean work and its cost."""
+    """An engine's mean load, tokens per second and step time."""
 
     running: float = 0.0
     generated: float = 0.0
@@ -109,7 +109,7 @@ class OwnWork:
 def beside_siblings(
     verdict: Verdict, works: Mapping[str, OwnWork], siblings: Sequence[str]
 ) -> Verdict:
-    """Judge an engine by its siblings' cost of the same work."""
+    """Compare an engine with its siblings at the same tokens per second."""
     own = works.get(verdict.engine or "")
     others = [each.now for name in siblings if (each := works.get(name)) and each.known]
     if own is None or not own.known or len(others) < SIBLINGS_MIN or verdict.state == FIRING:

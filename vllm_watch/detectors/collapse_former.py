@@ -11,28 +11,27 @@ from vllm_watch.signals.baseline import Baseline
 from vllm_watch.signals.former import Models
 
 SLOW_LOG_RATIO = log(2.2)
-"""A finding needs steps this much slower: warming up (cold caches, kernel selection) makes a healthy process up to twice as
+"""A finding needs steps this much slower than the predecessor's: warming up makes a healthy process up to twice as
 slow for minutes."""
 
 SLOW_SECONDS = 15.0
 """A finding needs slow blocks of this total duration, without a normal one between them."""
 
 DEVIATIONS = 2.0
-"""Step time must also exceed the predecessor's by this many of the predecessor's standard deviations (of the
-logarithm)."""
+"""The log ratio must also exceed this many standard deviations of the predecessor's log step time."""
 
 NORMAL_LOG_RATIO = log(1.25)
 """A block below this is normal; two in a row end a finding."""
 
 WARM_SECONDS = 20.0
-"""A younger process is not judged: the first request of each shape compiles or loads something."""
+"""Seconds of work before a process is judged: the first request of each shape compiles or loads something."""
 
 FORMER_SECONDS = 3600.0
 """A finding must begin within this time of the process start, because the mix of requests changes
 with the time of day."""
 
 UNSEEN_SECONDS = 60.0
-"""Without a comparable block for this long the verdict is unknown."""
+"""The verdict is unknown after this many seconds without a comparable block."""
 
 _PAGE = rule(PAGE, FORMER)
 

@@ -20,8 +20,8 @@ CLOCK_SHARE_MAX = 0.8
 GPU vary by a tenth."""
 
 CAPPED_SHARE = 0.69
-"""Usual clock share at the power limit, if unknown: a healthy H100 in continuous matrix multiplication reaches its power
-limit of 700 W at 1367 of 1980 MHz (measured, driver 580.159)."""
+"""Assumed clock share at the power limit until it is learnt: a healthy H100 in matrix multiplication reaches its
+limit of 700 W at 1367 of 1980 MHz (measured)."""
 
 CLOCK_NEWS = 0.05
 """Weight of a healthy scrape in the usual clock; small, because clocks drop before steps are found slow."""
@@ -49,7 +49,7 @@ _CLEAR = Evidence(
 
 @record
 class Fresh:
-    """The GPUs of a healthy engine."""
+    """Processes and usual clocks of a healthy engine's GPUs."""
 
     pids: frozenset[int] = frozenset()
     clocks: Mapping[str, float] = field(default_factory=dict)  # UUID → share of its maximum

@@ -8,19 +8,19 @@ from vllm_watch.signals.baseline import Comparison
 from vllm_watch.signals.cpu_waits import Waited
 
 EXPLAINS_RATIO = 0.5
-"""CPU waits must explain this share of the slowdown's logarithm (e.g. 1.4 of 2.0 times). They
-seldom explain all, because only one thread's waits count."""
+"""Minimum share of the slowdown (of its logarithm) that CPU waits explain. They seldom explain all, because only one
+thread's waits are measured."""
 
 HINTS_RATIO = 0.2
-"""From this share on, no restart is advised, because a fresh engine would wait too. A smaller share
-may be an effect of slow steps: clients retry and requests pile up."""
+"""If CPU waits explain this share, no restart is advised, because a fresh engine would wait too. A smaller share may
+result from slow steps: clients retry and requests pile up."""
 
 THROTTLED_SHARE_MIN = 0.05
-"""Minimum share of throttled CPU periods: the start of a prefill may exhaust a period now and then."""
+"""Minimum share of throttled CPU periods: a prefill may use up a period's quota now and then."""
 
 OUTLIVED_SECONDS = 20.0
-"""If steps stay long for this time after the neighbour left, they have another cause: smoothed waits fade in five
-blocks."""
+"""Seconds that steps must stay long after the neighbour left before another cause is named: smoothed waits fade in
+five blocks."""
 
 _WAIT = "cpu_wait_ratio"
 
@@ -41,7 +41,7 @@ class Outlived:
 
 
 def judged(found: Cause, waited: Waited | None) -> Cause:
-    """Combine the GPUs' cause with the CPU waits."""
+    """Combine the cause found on the GPUs with the CPU waits."""
     if waited is None or found.name == THERMAL:
         return found
     wait = _cpu_wait(waited)

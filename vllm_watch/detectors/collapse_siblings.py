@@ -15,7 +15,7 @@ ALIKE = 1.2
 """An engine is slow above this multiple of its step time after the start; request mixes differ by less."""
 
 LOSS_LOG_RATIO = log(1.12)
-"""Steps this much longer than the siblings' for minutes are a loss."""
+"""Minimum log ratio of smoothed step time to the siblings' that is a loss."""
 
 SIBLINGS_MIN = 2
 """With one sibling, neither engine can be the reference."""
@@ -89,7 +89,8 @@ class Siblings:
         beside.seconds = min(KNOWN_SECONDS, beside.seconds + block.seconds)
 
     def judge(self, verdict: Verdict, ratios: Mapping[str, float], *, waits: bool) -> Verdict:
-        """`ratios`: step time ÷ its value after the start; `waits`: the engine's requests wait."""
+        """Compare with the siblings. `ratios` are step times ÷ those after the start; `waits` is True if requests
+        wait."""
         siblings = self.of(verdict.engine)
         if verdict.state == FIRING:
             return _beside(verdict, ratios, siblings)
@@ -101,7 +102,7 @@ class Siblings:
         ]
         if beside is None or beside.seconds < KNOWN_SECONDS or len(others) < SIBLINGS_MIN:
             return verdict
-        # One slow engine makes its siblings seem fast, so only a slow median counts.
+        # A slow engine makes its siblings seem fast, so a negative median is ignored.
         beyond = beside.log_ratio - max(0.0, median(others))
         limit = _limit(others) * (1.0 if beside.since_s is None else 0.5)
         if beyond < limit:

@@ -9,10 +9,10 @@ from vllm_watch.detectors.collapse_causes import VAGUE
 SPEC_ACCEPTANCE = "spec_acceptance"
 
 LEARN_SECONDS = 300.0
-"""Drafting time until the usual share is known: prompts differ from minute to minute."""
+"""Seconds of drafting before the usual share of accepted drafts is known: prompts differ from minute to minute."""
 
 HALF_LIFE_SECONDS = 3600.0
-"""The usual share follows the mix of requests within hours."""
+"""Half-life of the usual share, which follows the mix of requests."""
 
 FALLEN = 0.5
 """A share is abnormal below this part of the usual one: another mix of requests lowered it by at
@@ -22,8 +22,8 @@ USUAL_MIN = 0.2
 """If the usual share is lower, nothing is judged: an n-gram drafter that rarely hits has nothing to lose."""
 
 HOLD_SECONDS = 120.0
-"""Minimum duration: a batch of odd prompts ends sooner. If the engine is also slow, the finding
-does not wait: otherwise a useless restart would be advised."""
+"""Minimum duration: a batch of odd prompts ends sooner. If the engine is also slow, the finding is reported at once,
+so that no useless restart is advised."""
 
 ACCEPTED_SECONDS = 6 * 3600.0
 """A lower share that lasts this long becomes the usual one."""

@@ -1,7 +1,6 @@
 """Finds requests that run for minutes without getting a token, while others come and go.
 
-Stuck requests are those that run, less those that decode (one token per step) or prefill (by
-Little's law).
+Their number is that of running requests, less those that decode (one token per step) or prefill (by Little's law).
 """
 
 from collections import deque
@@ -11,11 +10,11 @@ from vllm_watch.detectors.base import Evidence
 from vllm_watch.signals.blocks import Block
 
 STUCK_MIN, STUCK_SHARE_MIN = 3.0, 0.2
-"""Minimum stuck requests, and minimum excess over their usual share (above 0, because polls meet
-long steps more often)."""
+"""Minimum stuck requests, and minimum excess of their share over the usual. Polls meet long steps too often, so the
+usual share is above 0."""
 
 USUAL_MINUTES_MIN, USUAL_MINUTES = 10, 60
-"""The usual share is the median of the last hour's minutes."""
+"""Minutes needed, and minutes kept, to learn the usual share, which is their median."""
 
 MINUTES = 10
 """Minutes in a row with stuck requests: no healthy request waits this long for a token."""

@@ -8,13 +8,13 @@ from vllm_watch.signals.pages import none_prefilling
 from vllm_watch.signals.step_model import StepModel
 
 UNHELD_SECONDS = 15.0
-"""Pages that no request holds and no prefill explains justify a restart after this time."""
+"""Seconds after which pages that no request holds and no prefill explains justify a restart."""
 
 BLIND_SECONDS = 60.0
 """Replaces UNHELD_SECONDS if the usual step time is unknown: one prompt among many may be hidden for this long."""
 
 UNREAD_LOG_RATIO = 0.1
-"""Without token counts, steps must be this much shorter (log) than the pages in use imply."""
+"""Without token counts, steps must be shorter by this log ratio than the pages in use imply."""
 
 UNREAD_DEVIATIONS = 1.5
 """Steps must also be shorter by this many deviations, because the model may not know this load."""

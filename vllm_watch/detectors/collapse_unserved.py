@@ -1,4 +1,4 @@
-"""Finds an engine that crawls, or serves none of its clients, without knowledge of its past."""
+"""Finds an engine that crawls or serves none of its clients. Does not need the engine's past."""
 
 from vllm_watch.detectors.base import Evidence
 from vllm_watch.samples.engine import EngineSample
@@ -6,14 +6,14 @@ from vllm_watch.signals.blocks import Block
 from vllm_watch.support.durations import in_words
 
 CRAWL_STEP_SECONDS = 1.0
-"""A longer step for few tokens is a crawl: such a step only reads the weights once. GPUs read all memory in 20 to 60 ms, GPUs with
-shared host memory in 0.5 s."""
+"""Minimum step time of an engine that crawls: a step for few tokens only reads the weights once. GPUs read all memory
+in 20 to 60 ms, GPUs with shared host memory in 0.5 s."""
 
 CRAWL_TOKENS_MAX = 16.0
-"""Up to this many tokens cost nothing compared with reading the weights."""
+"""Maximum tokens that cost nothing compared with reading the weights."""
 
 CRAWL_SECONDS = 60.0
-"""The engine must crawl for this much work, without a break."""
+"""Seconds of work that the engine must crawl without a break."""
 
 LEFT_MIN, LEFT_SECONDS = 10.0, 300.0
 """No client is served if, for LEFT_SECONDS, LEFT_MIN requests abort and none finishes: some clients hang up by chance, but

@@ -1,4 +1,4 @@
-"""Decides which slowdowns have consequences beyond a ticket."""
+"""Decides which slowdowns lead to a page, or to advice to restart."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -39,15 +39,12 @@ RULES = (
     Rule(PAGE, SIBLINGS, 1.45, 600.0),
     Rule(PAGE, FORMER, 3.0, 180.0, harm=False),
 )
-"""Grouped by yardstick (the reference for step times), mildest first. A rule applies only if the
-rule before it does.
+"""Grouped by yardstick (the reference for step times), mildest first. A rule applies only if the rule before it does.
 
-Against the engine's own past: adapters, grammars and encoders cost up to 1.6 times (test worlds
-`lora_bursts`: six false pages a day at 1.45, one at 1.6, none at 1.7 in 24 seeds). A burst of
-images ends within 40 s. A restart costs minutes of loading and every request in flight, hence 120
-s. Against siblings, 1.45 suffices, because they share load and hardware; 600 s are needed to know
-them. Against the predecessor: all users are harmed, no change of flag or GPU costs 3.0 times, and
-no warm-up takes 180 s.
+Against the engine's own past: adapters, grammars and encoders cost up to 1.6 times (test worlds `lora_bursts`: one
+false page a day at 1.6, none at 1.7). A burst of images ends within 40 s. A restart costs minutes of loading, hence
+120 s. Against siblings, 1.45 suffices, because they share load and hardware; 600 s are needed to know them. Against
+the predecessor, no change of flag or GPU costs 3.0 times, and no warm-up takes 180 s.
 """
 
 
@@ -83,15 +80,14 @@ def fulfilled(shift: Shift) -> Sequence[str]:
 def explained(
     shift: Shift, reached: Sequence[str], *, curable: bool = True
 ) -> tuple[Evidence, ...]:
-    """Return the rule that applies, and the next with its unmet condition, as clauses about the
-    engine.
+    """Return clauses about the rule that applies, and about the next one with its unmet conditions.
 
     `curable`: a restart may help.
     """
     times, took, lasts = exp(shift.log_ratio), "steps take", "for"
     if shift.yardstick == SIBLINGS:
         lasts = "on average over"
-    elif reached:  # for all that time the slowdown was at least the rule's
+    elif reached:  # the slowdown was at least the rule's for all that time
         times, took = rule(reached[0], shift.yardstick).times, "steps have taken at least"
     over = f" {lasts} {in_words(shift.seconds)}" if shift.seconds else ""
     text = f"{took} {times:.3g} times as long {_COMPARED_WITH[shift.yardstick]}{over}"

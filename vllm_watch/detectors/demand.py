@@ -15,11 +15,12 @@ ARRIVALS_MISSED_MIN = 7.0
 """If this many arrivals are expected, the chance (Poisson) of none is one in a thousand."""
 
 DRAIN_SECONDS_MIN = 5.0
-"""Shorter silences come from the timing of clients and scrapes; orchestrators wait longer between draining and stopping."""
+"""Minimum seconds without arrivals that show a drain. Orchestrators wait longer, and scrape timing explains shorter
+times."""
 
 ARRIVALS_MISSED_USUAL = 3.0
-"""If this many are expected, the chance of none is one in twenty, so fewer do not prove that
-requests stopped."""
+"""If fewer arrivals are expected, their absence does not prove that requests stopped: at this number, its chance is
+one in twenty."""
 
 AT_WORK_SECONDS = 60.0
 RATE_SECONDS = 300.0
@@ -27,10 +28,10 @@ RATE_SECONDS = 300.0
 
 SILENCES_KEPT = 64
 SILENCES_USUAL = 3
-"""A silence is usual if this many recent ones were as long."""
+"""A time without arrivals is usual if this many recent ones were at least as long."""
 
 DRAINED_SHARE = 0.5
-"""A draining server runs at most this share of the requests that ran at its last admissions."""
+"""A draining server runs at most this share of the requests that ran when the last ones arrived."""
 
 RUNNING_SHARE = 0.3
 """Weight of one scrape in the running requests: about three scrapes are averaged."""
@@ -68,7 +69,7 @@ class Demand:
     silence_s: float = 0.0
     known: bool = False  # the server was polled shortly before it ended
     aborting: bool = False
-    _rate: float = 0.0  # requests per second, in use
+    _rate: float = 0.0  # finished requests per second while in use
     _rate_weight: float = 0.0
     _idle_since_s: float | None = None
     _admitted_s: float | None = None
@@ -81,7 +82,7 @@ class Demand:
     _lately: float = 0.0
     _step_s: float = 0.0
     _blind_s: float = 0.0
-    _canaries: float = 0.0  # not yet counted
+    _canaries: float = 0.0  # not in the counters yet
     _counts: Counts | None = None
     _silences: deque[float] = field(default_factory=lambda: deque(maxlen=SILENCES_KEPT))
 
@@ -192,7 +193,7 @@ class Demand:
         self.idle_s = at_s - self._idle_since_s
 
     def _silence(self, at_s: float, prompted: float | None, finished: float | None) -> None:
-        # Prompts to an idle engine are canaries. Without prompt counts, finished requests count.
+        # Prompts to an idle engine are canaries. Without prompt counts, finished requests show arrivals.
         came = self.idle_s <= 0.0 and (finished if prompted is None else prompted) != 0.0
         if self._admitted_s is None or came or finished is None:
             if self.silence_s >= DRAIN_SECONDS_MIN:

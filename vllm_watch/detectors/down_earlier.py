@@ -1,9 +1,7 @@
-"""Judges a server that accepts connections but does not respond, and last responded to an earlier
-run of the watcher.
+"""Judges a server that accepts connections but does not respond, and last responded to an earlier run of the watcher.
 
-A starting vLLM refuses connections: `setup_server` binds the port early, but uvicorn listens only
-when the engine is up. The same holds for several API servers (`run_multi_api_server`). So a server
-that accepts connections hangs, or a proxy holds its requests.
+A starting vLLM refuses connections: `setup_server` and `run_multi_api_server` bind the port early, but uvicorn
+listens only when the engine is up. So a server that accepts connections hangs, or a proxy holds its requests.
 """
 
 from dataclasses import dataclass

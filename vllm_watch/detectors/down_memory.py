@@ -1,4 +1,4 @@
-"""Keeps the state of `engine_down` across restarts."""
+"""Keeps the state of `engine_down` across restarts of the watcher."""
 
 from collections import deque
 from collections.abc import Mapping
@@ -16,15 +16,15 @@ from vllm_watch.signals.loading import Loading
 STATE_VERSION = 1
 
 AWAY_SECONDS_MAX = 600.0
-"""Longest absence of the watcher after which its state counts: updates and restarts take less. During a longer absence, the
-server may have been stopped, moved or scaled to zero."""
+"""Longest absence of the watcher after which the stored state is used: updates and restarts take less. During a
+longer absence, the server may have been stopped or moved."""
 
 ABSENCE_SECONDS_MAX = 7 * 86_400.0
-"""Longest learnt absence of a server: a week covers a weekend."""
+"""Maximum learnt absence of a server: a week covers a weekend."""
 
 LIVES_KEPT = 8
 SILENCES_KEPT = 8
-"""Number of lives (times up) and silences kept; older ones are weak evidence about today's server."""
+"""Number of uptimes and of survived hangs kept; older ones are weak evidence about today's server."""
 
 OF_ADDRESS = ("earlier",)
 """State that holds only for the server's address."""

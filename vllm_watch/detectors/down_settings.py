@@ -4,14 +4,14 @@ from pydantic import BaseModel, ConfigDict, Field
 
 
 class Settings(BaseModel):
-    """Silences are counted in scrapes and in seconds since the last answer."""
+    """A silence is a time without an answer, counted in scrapes and in seconds."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     refused_looks: int = Field(2, ge=1)
-    """A server is down after this many refused scrapes in a row. One refusal only proves that nothing listens at that moment;
-    a second one excludes a proxy or Service that points nowhere for an instant. With other evidence (a failed health check, a
-    lost GPU, a dead process) one suffices."""
+    """A server is down after this many refused scrapes in a row: a single refusal may come from a proxy or Service
+    that points nowhere for an instant. With other evidence (a failed health check, a lost GPU, a dead process) one
+    suffices."""
 
     silent_looks: int = Field(3, ge=1)
     """A server is silent after this many scrapes without a response. Healthy servers miss one scrape in 200; three in a row
@@ -25,8 +25,8 @@ class Settings(BaseModel):
     """Replaces silent_seconds for busy servers: one with a thousand connections recovered after 16 s of silence."""
 
     silent_page_seconds: float = Field(30.0, gt=0)
-    """A shorter silence is only a warning: tokenizing a large prompt or writing megabytes of JSON takes seconds. If a server
-    has recovered from longer silences, it pages after twice the longest of them."""
+    """A shorter silence is only a warning: tokenizing a large prompt takes seconds. If a server has recovered from a
+    longer silence, it pages after twice the longest."""
 
     silent_page_seconds_max: float = Field(120.0, gt=0)
     """Upper bound of the time before a page: by then clients have given up."""
@@ -35,23 +35,21 @@ class Settings(BaseModel):
     """A server is unreachable after this many failed attempts to connect in a row."""
 
     unreachable_seconds: float = Field(15.0, gt=0)
-    """The attempts must also fail for this long. Failover of a switch or name server takes seconds; TCP resends its first
-    packet after 1, 2, 4 and 8 s."""
+    """The attempts must also fail for this long: TCP resends its first packet after 1, 2, 4 and 8 s."""
 
     dead_looks: int = Field(2, ge=1)
     """/health returns 503 when the engine core is dead, and the server usually exits within a second. This many failures in
     a row mean a dead engine, unless new tokens show that it lives."""
 
     page_after_seconds: float = Field(180.0, gt=0)
-    """A server that ended while (almost) unused pages only after this time, because it may have been restarted on purpose.
-    Most models load in one to three minutes; a server that loads longer gets more time. A drained server is not reported
-    before this time."""
+    """The end of an (almost) unused server leads to a page only after this time, because it may have been restarted
+    on purpose. Most models load in one to three minutes; a server that loads longer gets more time. A drained server
+    is not reported before this time."""
 
     idle_seconds: float = Field(60.0, gt=0)
-    """A server that ends after this long without requests does not page: it was scaled to zero, or
-    moved at night, which harms no users. If it once stayed up through a longer idle time, an
-    autoscaler is unlikely, so its end may page. Autoscalers wait this long or longer (Knative 60 s,
-    KEDA 300 s)."""
+    """The end of a server that had no requests for this long does not page: an autoscaler may have removed it
+    (Knative after 60 s, KEDA after 300 s). If the server once stayed up through a longer idle time, its end may
+    page."""
 
     away_factor: float = Field(2.0, ge=1)
     """A server that ends when unused, and starts again on demand, may stay away for this many times its longest absence so
@@ -61,8 +59,8 @@ class Settings(BaseModel):
     """A restart of a silent server is advised after this time, or after twice the longest silence from which it recovered."""
 
     exit_seconds: float = Field(3.0, gt=0)
-    """A process that lives this long after closing its port was asked to stop, and finishes its requests (seen: 40 s after
-    SIGTERM). After a crash of the engine core, the API server exits within a second."""
+    """A process that lives this long after closing its port was asked to stop, and finishes its requests. After a
+    crash of the engine core, the API server exits within a second."""
 
     loop_starts: int = Field(3, ge=2)
     """A crash loop is this many processes in a row that never answered."""

@@ -16,20 +16,20 @@ from vllm_watch.signals import stored
 from vllm_watch.support.durations import in_words
 
 HUNG_SHARE, USUAL_SHARE = 1 / 8, 1 / 80
-"""Share of calls lost if one process of eight hangs, and if all are healthy (at most 8 of 622 scrapes were)."""
+"""Share of calls lost if one process of eight hangs, and if all are healthy (at most 8 of 622 scrapes were lost)."""
 
 SILENCE, ANSWER = log(HUNG_SHARE / USUAL_SHARE), log((1.0 - HUNG_SHARE) / (1.0 - USUAL_SHARE))
-"""Log odds that a call adds, without and with an answer. Consecutive calls without an answer count
-as one silence."""
+"""Log odds that a call without an answer adds, and a call with one. Consecutive calls without an answer count as one
+silence."""
 
 EXCUSE = -2.0 * SILENCE
 """Log odds of a late answer, or of a call that never arrived. A lossy network or busy event loop
 delays more calls than it loses, so one such call cancels two silences."""
 
 CLOSE_SECONDS = 8.0
-"""Maximum interval of close polls: calls wait 4 s, so every second one sees a passing silence end.
-Polls further apart cannot distinguish it from a hanging process, so a restart is advised only if
-/metrics was answered at once while a simultaneous /health was not."""
+"""Maximum seconds between polls that distinguish a hanging process from a server that stops now and then: calls wait
+4 s, so half of such stops end during a call. With longer intervals, a restart is advised only if /metrics was
+answered at once and a simultaneous /health was not."""
 
 SURE, ADVISE = log(1e4), log(1e6)
 """Log odds needed for a page, and for advising a restart, which also cuts off the users of other processes."""

@@ -1,4 +1,4 @@
-"""Classifies a server's silence."""
+"""Collects evidence about an unresponsive server."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,15 +11,15 @@ from vllm_watch.support.counts import requests
 from vllm_watch.support.durations import in_words
 
 _GATEWAY = frozenset((502, 503, 504))
-"""Statuses of a proxy without its server. vLLM itself returns 503 on every path while it scales elastically, and 500
-for a failed /metrics."""
+"""Statuses of a proxy that cannot reach its server. vLLM itself returns 503 on every path while it scales
+elastically, and 500 for a failed /metrics."""
 
 SCALING_SECONDS = 600.0
 """Longest elastic scaling: vLLM drains requests for two minutes (`drain_timeout`), then moves ranks in seconds to
 minutes. If that fails, it returns 503 forever."""
 
 SIGN_SECONDS = 60.0
-"""A failed health check at most this long ago belongs to the silence."""
+"""Maximum seconds since a failed health check that may explain why the server does not answer."""
 
 BUSY_WAITING = 300.0
 BUSY_FDS = 500.0
@@ -84,7 +84,6 @@ class Run:
 
 
 def _plain_result(call: Call) -> str:
-    """Return the call's result without the HTTP client's exception name."""
     said = call.error or call.outcome
     plain, (what, colon, why) = _PLAIN.get(call.outcome), said.partition(": ")
     if plain is None:
@@ -119,7 +118,7 @@ def health_failed(looks: int) -> Evidence:
 
 
 def signs(view: View, dead_s: float | None) -> tuple[Evidence, ...]:
-    """Return evidence of an unintended end. `dead_s`: last failed health check."""
+    """Return evidence of an unintended end. `dead_s` is when /health last failed."""
     found = []
     if dead_s is not None and view.at_s - dead_s < SIGN_SECONDS:
         text = "/health reported a dead engine core, just before"

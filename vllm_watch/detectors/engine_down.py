@@ -1,10 +1,10 @@
 """Detects a server that does not answer: crashed, hung, unreachable, in a crash loop, or without its engine core.
 
-vLLM's API server exits when its engine core dies, so a crashed server refuses connections. A starting one refuses them too,
-for up to 20 minutes. A stopped or blocked server accepts connections without a response; a very busy server does so for some
-seconds.
+vLLM's API server exits when its engine core dies, so a crashed server refuses connections. A starting one refuses
+them too, for up to 20 minutes. A stopped or blocked server accepts connections without a response; a very busy server
+does so for some seconds.
 
-Source: recordings of a real vLLM 0.32 (EngineCore killed: refused within a second; API server stopped: time-outs only).
+Source: recordings of a real vLLM 0.32.
 """
 
 from collections import deque
@@ -140,7 +140,7 @@ class Detector:
             run = self._run = Run(began_s=view.at_s)
         mute = self._is_mute(run, call, view.at_s)
         if run.refused and mute:
-            # After one refusal, silence counts as refused too: the port of a starting server opens
+            # After one refusal, every poll without a response counts as refused: the port of a starting server opens
             # and closes, and the address of a stopped one may vanish.
             return self._refused(view, run)
         if mute:
@@ -225,7 +225,7 @@ class Detector:
         if self._up_since_s is not None:
             self._lives.append(max(0.0, run.began_s - self._up_since_s))
         last = list(self._lives)[1:][-self._settings.loop_lives :]
-        # The first life is ignored: its start was not seen, or it was long.
+        # The first uptime is ignored: its start was not seen, or it was long.
         short = len(last) >= self._settings.loop_lives and sum(last) < self._settings.loop_seconds
         self._looping = short or self._loading.attempts >= self._settings.loop_starts
 

@@ -44,22 +44,24 @@ class Settings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     most_ratio: float = Field(0.5, gt=0, le=1)
-    """An incident pages if this share of the ended requests failed: then every client is affected."""
+    """Minimum share of failed requests, among those that ended, for a page: every client is then affected."""
 
     most_seconds: float = Field(15.0, gt=0)
-    """`most_ratio` must last this long: a restarted peer or worker fails only the requests in flight, at one moment."""
+    """Seconds that failures at `most_ratio` must last: a restart of a peer or worker fails only the requests in
+    flight."""
 
     some_ratio: float = Field(0.1, gt=0, le=1)
-    """A lower share that also pages, after some_seconds: if one request in ten fails, clients that retry may fail again."""
+    """Minimum share of failed requests for a page after some_seconds: if one request in ten fails, even a retry may
+    fail."""
 
     some_seconds: float = Field(60.0, gt=0)
-    """`some_ratio` and `few_ratio` must last this long: a passing fault ends sooner."""
+    """Seconds that failures at `few_ratio` or more must last: a passing fault ends sooner."""
 
     few_ratio: float = Field(0.02, gt=0, le=1)
-    """From this share on, an incident opens as a warning: two failures in a hundred requests deserve one."""
+    """Minimum share of failed requests for a warning: two failures in a hundred requests deserve one."""
 
     failures_min: int = Field(3, ge=1)
-    """Fewer failures may be one odd request that a client retries."""
+    """Minimum failed requests: fewer may be retries of one odd request."""
 
     advise_seconds: float = Field(60.0, gt=0)
     """A restart after CUDA errors is advised after this time: usually the error kills the process sooner."""

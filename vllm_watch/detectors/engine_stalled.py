@@ -1,7 +1,6 @@
 """Detects an engine that has work but completes no step, or waits forever, while `/health` answers 200.
 
-Source: vLLM #37729, #39863, #46811 (`num_requests_running` was 0 in one hang); recordings of a real vLLM 0.32 with its
-EngineCore stopped.
+Source: vLLM #37729, #39863, #46811; recordings of a real vLLM 0.32 with its EngineCore stopped.
 """
 
 from collections.abc import Iterable, Sequence
@@ -47,16 +46,16 @@ NEEDS = Needs(
 STATE_VERSION = 3
 
 PAUSES_USUAL = 3
-"""A pause is usual if this many recent pauses were as long."""
+"""The usual pause is the longest that this many recent pauses reached or exceeded."""
 
 NOTICE_FACTOR = 1.5
-"""A pause this many times longer than usual is suspicious."""
+"""A stall is reported after this multiple of the usual pause."""
 
 ADVISE_FACTOR = 2.0
 """A restart is advised after this multiple of the longest pause that the engine survived."""
 
 PAGE_SECONDS = 15.0
-"""A shorter hang opens a ticket: stops of 9 to 14 s end by themselves."""
+"""A hang pages only after this time, because stops of 9 to 14 s end by themselves."""
 
 FDS_GROWN_UNSEEN_MIN = 8.0
 """Minimum new connections if they are the only sign of demand: idle proxies open a few spare

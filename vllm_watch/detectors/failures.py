@@ -8,16 +8,16 @@ from typing import NamedTuple
 from vllm_watch.samples.engine import EngineSample, Histogram
 
 WINDOW_SECONDS = 30.0
-"""Failures are counted over this time, or longer until enough requests have ended."""
+"""Seconds over which failures are counted. The window grows until enough requests have ended."""
 
 ENDS_MIN = 10.0
 """Minimum ended requests in the window."""
 
 RUN_MIN = 3.0
-"""This many ends suffice if all of them failed."""
+"""This many ended requests suffice if all of them failed."""
 
 WINDOW_SECONDS_MAX = 300.0
-"""Older ends are dropped; if no request ends for this long, clients have stopped."""
+"""Maximum length of the window. If no request ends for this long, clients have stopped."""
 
 PRESENT_SECONDS = 15.0
 """After this time without a failure, a served request shows recovery."""
@@ -44,7 +44,7 @@ class Ends(NamedTuple):
     asked_tokens: float = 0.0
     doubtful: float = 0.0  # aborted without a token, or repeated
     short: float = 0.0  # at most one token, though more were allowed
-    cut: float = 0.0  # `length` far below their max_tokens
+    cut: float = 0.0  # finished as `length` far below their max_tokens
 
     @property
     def done(self) -> float:
@@ -126,9 +126,9 @@ class Failures:
     def look(
         self, at_s: float, ends: Ends, sample: EngineSample | None, restarts: int, *, asleep: bool
     ) -> None:
-        """`sample`: None for a server of several engines."""
+        """Add a poll. `sample` is None for a server of several engines."""
         then = self._looks[-1][1] if self._looks else None
-        # A fall of these counters is a reset. `api` may dip, and the last three are counted here.
+        # If these counters fall, they were reset. `api` may dip, and the last three are counted here.
         if then is None or asleep or restarts != self._restarts or not all(map(ge, ends[1:-3], then[1:-3])):  # fmt: skip
             self._begin(at_s, ends, sample, restarts)
             return
@@ -211,7 +211,7 @@ class Failures:
 def _short_and_cut(
     grown: Ends, before: EngineSample | None, now: EngineSample | None
 ) -> tuple[float, float]:
-    """Return lower bounds of both counts."""
+    """Return lower bounds of short and cut answers."""
     if before is None or now is None or not grown.done or not now.generation_tokens:
         return 0.0, 0.0  # a pooling model
     got = _at_most(before.request_generation_tokens, now.request_generation_tokens)

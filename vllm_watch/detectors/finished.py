@@ -6,7 +6,7 @@ from vllm_watch.signals import stored
 from vllm_watch.signals.blocks import Block
 
 LENGTH_HALF_SECONDS = 120.0
-"""Averaging time of finished requests' lengths."""
+"""Half-life of finished requests in their mean length."""
 
 LENGTH_REQUESTS_MIN = 8.0
 """Minimum requests for a mean length: the first to finish were nearly done when counting began."""
@@ -21,7 +21,8 @@ LATE_SECONDS_MIN, LATE_SECONDS_MAX = 15.0, 90.0
 """Bounds of LATE_LIVES in seconds: preemptions and longer steps delay requests."""
 
 PREEMPTED_MIN = 0.5
-"""Above this decayed count, the engine is preempting; one preemption decays to it in LENGTH_HALF_SECONDS."""
+"""Decayed count of preemptions above which the engine is preempting: one preemption stays above it for
+LENGTH_HALF_SECONDS."""
 
 LONG_PROMPT = 5.0
 """A prompt is long at this multiple of a usual request's total length."""

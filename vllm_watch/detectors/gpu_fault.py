@@ -19,12 +19,12 @@ NEEDS = Needs(must=(Need(("gpus",), "the GPUs and their driver's errors are not 
 
 
 class Settings(BaseModel):
-    """How long a sign of a fault counts."""
+    """How long signs of a fault are taken into account."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     lost_looks: int = Field(2, ge=1)
-    """A GPU counts as lost if the driver's list omits it this many times in a row without an error."""
+    """A GPU counts as lost if the driver's list, read without an error, omits it this many times in a row."""
 
     xid_seconds: float = Field(60.0, ge=0)
     """An Xid error, which NVML reports once, counts for this long. Its consequences (a crash, more codes) follow within a
@@ -147,7 +147,7 @@ class HostDetector:
 
 
 EVIDENCE_MAX = 12
-"""Longer lists are not readable; metrics have the other findings."""
+"""Maximum findings in a readable list; metrics have the others."""
 
 
 def _lost(gpu: GpuSample) -> _Finding:

@@ -1,10 +1,8 @@
 """Detects a memory leak of the API server, before the kernel kills the server.
 
-A leak keeps its pace, while caches and pools level off, so growth is compared between the thirds of
-half an hour.
+A leak keeps its pace, while caches and pools level off, so growth is compared between the thirds of half an hour.
 
-Source: vLLM #50150 (production pods grew to 64 GiB), #52089, #44175 (linear for 8 hours);
-allocators: vLLM-Omni #6462.
+Source: vLLM #50150, #52089, #44175; allocators: vLLM-Omni #6462.
 """
 
 from collections import deque
@@ -41,17 +39,18 @@ class Settings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     window_seconds: float = Field(1800.0, ge=300)
-    """Growth is compared over this time: long enough to see it slow down if it levels off within hours."""
+    """Seconds over which growth is compared: enough to see a slowdown of growth that levels off within hours."""
 
     growth_bytes_min: float = Field(256 * 2**20, gt=0)
     """Minimum growth: healthy servers under steady load move by 10 to 60 MiB in half an hour."""
 
     growth_ratio_min: float = Field(0.02, ge=0)
-    """Minimum share of the resident memory: a server with 100 GiB of weights cached in host memory fluctuates more."""
+    """Minimum growth as a share of resident memory: a server that caches 100 GiB of weights fluctuates by more than
+    growth_bytes_min."""
 
     steadiness_min: float = Field(0.85, gt=0, le=1)
-    """Minimum of growth in the last third ÷ growth in the first; caches with time constants under two hours stay below.
-    Measured: leaks 0.95 to 1.1, filling caches 0.3 to 0.75."""
+    """Minimum ratio of growth in the last third to growth in the first. Measured: leaks 0.95 to 1.1, filling caches
+    0.3 to 0.75."""
 
     part_share_min: float = Field(0.2, gt=0, lt=1)
     """Minimum share of the growth in each third: a single jump is not a leak."""
@@ -60,9 +59,8 @@ class Settings(BaseModel):
     """The finding ends below this share of the leak's slope."""
 
     media_cache_bytes: float = Field(5 * 2**30, gt=0)
-    """A server for images, audio or video may grow by this: vLLM gives its multi-modal cache 4 GiB
-    in each process (--mm-processor-cache-gb), and an allocator loses up to a quarter. A restart
-    would only empty the cache."""
+    """A server for images, audio or video may grow by this: vLLM gives its multi-modal cache 4 GiB in each process
+    (--mm-processor-cache-gb), and an allocator loses up to a quarter."""
 
     restart_growth_bytes: float = Field(2**30, gt=0)
     """A restart must free this much: some hundred MiB are not worth aborted requests."""
@@ -71,18 +69,19 @@ class Settings(BaseModel):
     """A restart is advised if memory runs out within this time: most services have a quiet hour once a day."""
 
     host_bytes: float = Field(32 * 2**30, gt=0)
-    """Assumed host memory, because it and the container's limit are unknown: hosts of one small data-centre GPU (L4, A10)
+    """Assumed memory of the host, because its real limits are unknown: hosts of one small data-centre GPU (L4, A10)
     begin at 16 to 32 GiB. A process above half of this is assumed to have room to double."""
 
 
 BIN_SECONDS = 60.0
-"""Length of a bin. Only its minimum counts, because temporary memory of requests is not growth."""
+"""Seconds per bin. A bin keeps the minimum of memory, because temporary memory of requests is not growth."""
 
 BINS_SHARE_MIN = 0.8
 """Minimum share of the window's minutes that polls must cover."""
 
 BYTES_PER_CONNECTION = 128 * 1024.0
-"""Growth that one more connection explains: a server with 2,000 waiting clients held 45 to 60 KiB more for each."""
+"""Bytes per additional connection that are not growth: a server with 2,000 waiting clients held 45 to 60 KiB for
+each."""
 
 EDGE_BINS = 3
 """Memory at the edges of each third is the median of this many minutes."""

@@ -63,8 +63,8 @@ class Settings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     delay_seconds: float = Field(default=45.0, gt=0)
-    """Longest acceptable wait of a new request: well beyond the ten seconds after which users leave (Nielsen, 1993), and beyond
-    bursts on an engine with enough capacity."""
+    """Longest acceptable wait of a new request. Users leave after ten seconds (Nielsen, 1993), but short bursts cause
+    longer waits."""
 
     hold_seconds: float = Field(default=20.0, gt=0)
     """The queue must last this long without shrinking: a burst ends before an operator could act."""

@@ -12,12 +12,12 @@ DEMAND, PEER_WAIT, DEFERRED, SMALL_CACHE, PAUSED, UNKNOWN = (
 )  # fmt: skip
 
 SMALL_SHARE = 0.75
-"""Below this share of the previous process's cache, the cache is small: starts usually differ by less."""
+"""The KV cache is small below this share of the previous process's: two starts usually differ by less."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Queue:
-    """Facts about a lasting queue; None is unknown."""
+    """Facts about a lasting queue, None if unknown."""
 
     waiting: float
     running: float
@@ -49,7 +49,7 @@ def of_queue(queue: Queue) -> Cause:
 
 
 def deferred(count: float) -> Cause:
-    """Return the cause if requests do not wait for capacity."""
+    """Return the cause of deferred requests, which do not wait for capacity."""
     text = f"{requests(count)} deferred: they wait for a grammar to compile or a LoRA slot, and not for capacity"
     return Cause(DEFERRED, (Evidence(name="requests_deferred", value=count, text=text),))
 

@@ -1,4 +1,4 @@
-"""Judges each engine of a server alone."""
+"""Judges each engine of a server separately."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Generic, Protocol, TypeVar

@@ -21,12 +21,11 @@ _LIMITS = Limits()
 
 KEPT_SHARE_MIN = 0.5
 """A sleeping engine that holds more than this share of its usual memory has not freed it: asleep, engines keep either
-everything or less than a tenth (contexts and CUDA graphs). For an engine never seen awake, the whole GPU counts as its
-memory."""
+everything or less than a tenth. For an engine never seen awake, the whole GPU counts as its memory."""
 
 
 class Settings(BaseModel):
-    """Minimum size and unused time of reported memory."""
+    """Minimum size of reported GPU memory, and minimum time without use."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
@@ -38,18 +37,18 @@ class Settings(BaseModel):
     longer."""
 
     stuck_seconds: float = Field(_LIMITS.stuck_seconds, gt=0)
-    """A process is stuck after this time of uninterrupted state D. Slow disks and network file
-    systems take less."""
+    """A process that stays in state D for this long is stuck. Slow disks and network file systems take less."""
 
     orphan_seconds: float = Field(_LIMITS.orphan_seconds, gt=0)
     """A worker is stale this long after its parent's death: unless it hangs, it exits within 40 s."""
 
     notebook_seconds: float = Field(_LIMITS.notebook_seconds, gt=0)
-    """A notebook kernel is stale after this time without work. Its user comes back sooner after a pause to read, think or
-    talk."""
+    """A notebook kernel is stale after this time without work. Its user returns sooner after a pause to read or
+    think."""
 
     process_seconds: float = Field(_LIMITS.process_seconds, gt=0)
-    """Another program is stale after this time without work. Training waits for data, ranks or a disk, but not for an hour."""
+    """Any other program is stale after this time without work. Training waits for data, ranks or a disk, but not for
+    an hour."""
 
     stopped_seconds: float = Field(_LIMITS.stopped_seconds, gt=0)
     """A process stopped by a signal is stale after this time: a debugging session ends or resumes sooner."""

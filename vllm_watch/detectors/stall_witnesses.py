@@ -23,10 +23,10 @@ HABIT_SECONDS_MAX = 20.0
 """A longer stall does not become usual: an engine that hangs for a minute is unhealthy each time."""
 
 FDS_GROWN_MIN = 3.0
-"""Net growth of connections during the silence: one or two may be a scraper's or a browser's."""
+"""Minimum net growth of connections since the last step: one or two may be a scraper's or a browser's."""
 
 CANARY_SECONDS_MIN = 2.0
-"""A canary (one-token request) that fails faster without an outcome was refused (wrong key or model
+"""A canary (one-token request) that fails faster than this, with an unknown outcome, was refused (wrong key or model
 name)."""
 
 GPU_IDLE_RATIO = 0.05
@@ -84,7 +84,7 @@ def export_state(engine: Engine) -> dict[str, Any]:
 
 
 def restore(state: stored.Stored) -> Engine:
-    """Raises one of stored.DAMAGE."""
+    """Restore an engine. Raises one of stored.DAMAGE."""
     told: dict[str, Any] = {}
     for each in (each for each in fields(Engine) if each.name != "habits"):
         value = state.get(each.name, each.default)
@@ -135,7 +135,7 @@ def canary_outcome(canary: CanaryCall) -> str:
 
 
 def learn(engine: Engine, progress: Progress, *, young: bool) -> None:
-    """Learn from a silence that has ended."""
+    """Learn from a pause that has ended."""
     if progress.pause_s >= PAUSE_SECONDS_MIN and not young:
         engine.habits.survived.append(progress.pause_s)
         if engine.told_s is None or progress.pause_s <= HABIT_SECONDS_MAX:
@@ -180,7 +180,7 @@ def gpus_idle(view: View) -> bool:
 
 
 def witnesses(view: View, engine: Engine, name: str) -> list[tuple[bool, Evidence]]:
-    """Return evidence, each with True if it supports a hang."""
+    """Return pairs: True if the evidence supports a hang, and the evidence."""
     progress, found = view.progress[name], []
     if engine.fds_grown >= FDS_GROWN_MIN:
         text = f"{engine.fds_grown:.0f} more connections than when the steps stopped: more requests, which vLLM does not count as waiting"

@@ -20,10 +20,10 @@ LOOK_AT_PEER = "Find and fix the fault in the server that sends the KV (prefill,
 WAITED_FOR = "the server that it waits for is at fault"
 WAITS = "A restart does not help: this engine waits for another server."
 SERVER_PID = "PID, found with pgrep -af 'vllm serve'"
-"""A placeholder: a command substitution would pick the first of several servers."""
+"""A placeholder, because a command substitution would pick the first of several servers."""
 
 ADVISED_AFTER = "restart_advised_after"
-"""Name of the evidence with the seconds until a restart is advised."""
+"""Name of the evidence that holds the seconds after which a restart is advised."""
 
 _PIDS = {
     CORE_PID: re.compile(r"::EngineCore\S{0,40} \(PID (\d{1,10})\)"),
@@ -45,7 +45,7 @@ def runbook_path(page: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """The texts of one cause. If `first_step`, `restart`, `cost` or `warning` is empty, the kind's applies."""
+    """The texts of one cause. If `first_step`, `restart`, `cost` or `warning` is empty, the kind's text applies."""
 
     title: str
     seen: str
@@ -107,7 +107,7 @@ class Story:
         return self._cause(cause).restart or waits or self.restart
 
     def warning_of(self, cause: str) -> str:
-        """Return why the incident is not critical, unless a rule decided it."""
+        """Return why the incident is not critical."""
         return self._cause(cause).warning or self.warning
 
     def cost_of(self, cause: str) -> str:
