@@ -1,4 +1,5 @@
-"""The configuration from file, environment and command line; each overrides those before it. docs/configuration.md is generated from it."""
+"""The configuration. The environment overrides the file, and the command line overrides both.
+docs/configuration.md is generated from it."""
 
 import os
 import re
@@ -73,16 +74,16 @@ class Config(Sections):
 
     web_config: FilePath | None = None
     """Web configuration file as for Prometheus exporters: TLS, passwords, headers ([security.md](security.md)); reread when it changes.
-    Default: none: plain HTTP without authentication"""
+    Default: none (plain HTTP without authentication)"""
 
     external_url: Annotated[HttpUrl, AfterValidator(_base)] | None = None
     """Public URL of the status page for links, such as `https://watch.example.org/gpu-7`.
-    Default: none: messages have no links
+    Default: none (messages have no links)
     Why: It usually differs from `listen`."""
 
     state_dir: FilePath | None = None
     """Folder for data that survives a restart of the watcher.
-    Default: none: all stays in memory
+    Default: none (all data stays in memory)
     Why: A sidecar may have no disk."""
 
     procfs: FilePath = Path("/proc")
@@ -91,8 +92,8 @@ class Config(Sections):
 
     py_spy: FilePath | None = None
     """Path of py-spy, which adds stacks of hung processes on this host to incidents.
-    Default: none: no stacks
-    Why: It reads another process's memory, which needs that process's user or CAP_SYS_PTRACE."""
+    Default: none (no stacks)
+    Why: Reading another process's memory requires that process's user or CAP_SYS_PTRACE."""
 
     engine_log: FilePath | None = None
     """File with the server's output; with several targets, set `engine_log` of each target instead.
@@ -324,7 +325,6 @@ def _unusable_files(config: Config, label: Callable[[KeyPath], str]) -> list[Con
     for path, scrape in places:
         file = scrape.api_key_file
         if file is not None and not _readable(file):
-            # The value may be the key itself.
             cause = f"{label((*path, 'api_key_file'))}: the value (not shown) names no file that can be read"
             remedy = "name a file that holds the key, readable by vllm-watch"
             errors.append(ConfigError(cause, remedy))

@@ -45,7 +45,7 @@ if TYPE_CHECKING:  # imported late: only some configurations need it
 _log = structlog.get_logger()
 
 STOP_SECONDS = 5.0
-"""Tasks that still run after this are abandoned; hooks have already ended."""
+"""Seconds to wait at exit for tasks, which are then abandoned. Hooks have already ended."""
 
 
 class Daemon:

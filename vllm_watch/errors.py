@@ -15,15 +15,15 @@ class ConfigError(WatchError):
 
 
 class ExpositionError(WatchError):
-    """A /metrics body that is not the Prometheus text format; `cause` names the line."""
+    """A /metrics body is not in the Prometheus text format; `cause` names the line."""
 
 
 class RecordingError(WatchError):
-    """A trace file that cannot be read; `cause` names the file and the line."""
+    """A trace file cannot be read or written; `cause` names the file, and any damaged line."""
 
 
 class HookError(WatchError):
-    """A restart hook that cannot act and has not restarted anything."""
+    """A restart hook cannot act, and has not restarted anything."""
 
 
 class ServeError(WatchError):

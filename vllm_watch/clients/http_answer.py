@@ -1,7 +1,4 @@
-"""Read HTTP bodies to their end, within a size limit.
-
-`tests/test_one_way_to_read.py` fails if a body is read elsewhere.
-"""
+"""Read HTTP bodies to their end, within a size limit."""
 
 import asyncio
 import os
@@ -41,7 +38,7 @@ async def body(message: Message, bytes_max: int) -> bytes:
 
 
 async def beginning(message: Message, bytes_max: int, seconds: float) -> bytes:
-    """Return up to `bytes_max` of the body received within `seconds`. Raises as `body` does."""
+    """Return the part of the body received within `seconds`, at most `bytes_max`. Raises as `body` does."""
     part = bytearray()
     try:
         async with asyncio.timeout(seconds):

@@ -1,4 +1,4 @@
-"""Call the Kubernetes API server, with limits of time and size.
+"""Call the Kubernetes API server, with limits on time and size.
 
 Tokens are rotated, so the pod's credentials are read for each call. Calls are minutes apart, so each has its own
 connection. Source: kubernetes.io/docs/tasks/run-application/access-api-from-pod.
@@ -56,7 +56,7 @@ class Answer(NamedTuple):
 
     status: int
     document: dict[str, Any]
-    retry_after_seconds: float | None = None  # requested with 429 and 503
+    retry_after_seconds: float | None = None  # as requested in a 429 or 503
 
     @property
     def ok(self) -> bool:
@@ -79,8 +79,8 @@ class Access:
 
     url: str
     token_file: Path | None = None
-    ca_file: Path | None = None  # None: the system's CAs
-    namespace: str = ""  # of our own pod; "": unknown
+    ca_file: Path | None = None  # None for the system's CAs
+    namespace: str = ""  # of our own pod, or "" if unknown
 
 
 def in_cluster(environ: Mapping[str, str], folder: Path | None = None) -> Access:
@@ -196,7 +196,7 @@ class Api:
                 return headers, True
             ca = None if self.access.ca_file is None else _content(self.access.ca_file)
             return headers, ssl.create_default_context(cadata=ca)
-        except (OSError, ValueError) as error:  # an SSLError is an OSError
+        except (OSError, ValueError) as error:
             cause = f"the service account's files cannot be used: {redacted(str(error))}"
             remedy = "check the volume that Kubernetes mounts into the pod"
             raise KubernetesError(cause, remedy, sent=False) from None

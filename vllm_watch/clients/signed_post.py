@@ -1,4 +1,4 @@
-"""Send a signed POST of JSON, for the restart hook and the notifier that call webhooks. Both do their own retries."""
+"""Send JSON in a signed POST. The webhook hook and the webhook notifier call this, and retry by themselves."""
 
 import asyncio
 import hashlib
@@ -19,9 +19,9 @@ from vllm_watch.errors import WatchError
 from vllm_watch.support import regular_file
 from vllm_watch.support.redaction import excerpt, redact_always, redacted
 
-CONNECT_SECONDS = 10.0  # three SYNs; a host that answers none is down
+CONNECT_SECONDS = 10.0  # time for three SYNs
 REPLAY_SECONDS = 300
-"""Receivers should accept a timestamp of this age: clocks differ, and a queue delays requests."""
+"""Receivers should accept timestamps up to this age, because clocks differ and queues delay requests."""
 _SECRET_BYTES_MAX = 4096
 _EXCERPT_BYTES_MAX = 500
 _EXCERPT_SECONDS = 1.0
@@ -29,7 +29,7 @@ _EXCERPT_SECONDS = 1.0
 ANSWERED, UNTRUSTED, NOT_REACHED, NO_ANSWER, CUT_OFF = (
     "answered", "untrusted", "not_reached", "no_answer", "cut_off",
 )  # fmt: skip
-"""With `untrusted` and `not_reached` nothing was sent."""
+"""Nothing was sent if the outcome is `untrusted` or `not_reached`."""
 
 NewSession = Callable[[aiohttp.BaseConnector | None], aiohttp.ClientSession]
 
@@ -92,7 +92,7 @@ async def post(
 ) -> Posted:  # fmt: skip
     """Send the request once. Raises only CancelledError."""
     place = origin(url)
-    # Connecting times out earlier, so if the total timeout expires, the request was sent.
+    # The connect timeout is shorter, so if the total timeout expires, the request was sent.
     connect = min(CONNECT_SECONDS, seconds / 2)
     timeout = aiohttp.ClientTimeout(total=seconds, connect=connect, sock_connect=connect)
     try:
@@ -147,7 +147,7 @@ async def _excerpt(response: aiohttp.ClientResponse) -> str:
 
 
 def retry_after_seconds(header: str, now: float) -> float:
-    """Parse Retry-After, seconds or a date; return 0 if invalid."""
+    """Return the seconds that Retry-After requests, or 0 if it is invalid."""
     text = header.strip()
     if text.isascii() and text.isdigit():
         return float(text[:9])

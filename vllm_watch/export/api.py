@@ -92,7 +92,7 @@ class Api:
         if self._reload is None:
             return refusal(404, "There is no configuration to reload", "Start with --config FILE")
         try:
-            # An interrupted reload would leave neither configuration in use.
+            # An interrupted reload would be applied only in part.
             async with asyncio.timeout(RELOAD_SECONDS):
                 await asyncio.shield(self._reload(caller.actor, caller.source))
         except WatchError as error:
@@ -196,7 +196,7 @@ def _number(text: str, most: float) -> float | None:
 async def _download(
     request: web.Request, target: str, chunks: AsyncIterator[bytes]
 ) -> web.StreamResponse:
-    """Before the first chunk, an error gets a response; later, it aborts the connection."""
+    """Before the first chunk, answer an error with a status. Later, abort the connection."""
     response = web.StreamResponse(
         headers={
             "Content-Type": "application/gzip",
@@ -230,7 +230,7 @@ async def _download(
 
 
 def _cut_off(request: web.Request) -> None:
-    """Abort: the client must not take the download for complete."""
+    """Abort the connection, so that the client does not take the download as complete."""
     if request.transport is not None:
         request.transport.abort()
 

@@ -23,10 +23,10 @@ CHANGES_MAX, CHANGES_SECONDS = 60, 60.0
 """Allowed requests per token and minute, far more than people send."""
 
 ALERTS_MAX = 600
-"""Per minute: Alertmanager sends some hundred groups in an outage."""
+"""Allowed requests per minute from Alertmanager, which sends some hundred groups in an outage."""
 
 CALLERS_MAX = 1024
-"""Limit of addresses with counted failures."""
+"""Maximum number of addresses for which failures are counted."""
 
 
 class Auth:

@@ -32,13 +32,14 @@ def is_this_host(request: web.Request) -> bool:
 
 
 def is_proxied(request: web.Request) -> bool:
-    """Return True for HTTP/1.0 (nginx's default), or if a header is not from `_OF_CLIENTS`: proxies' headers are too many to list."""
+    """Return True for HTTP/1.0 (nginx's default) or a header not in `_OF_CLIENTS`. Proxies send too
+    many headers to list."""
     names = (name.lower() for name in request.headers)
     return request.version < HttpVersion11 or not all(map(_OF_CLIENTS.fullmatch, names))
 
 
 def allowed_hosts(bound: str, names: Collection[str]) -> frozenset[str] | None:
-    """Return the accepted Host names, or None for any: the names of a network address are unknown."""
+    """Return the accepted Host names. None if any is accepted, because the names of a network address are unknown."""
     if not is_loopback(bound) and not names:
         return None
     literal = f"[{bound}]" if ":" in bound else bound
@@ -75,7 +76,8 @@ def only_from(bound: str, names: Collection[str], port: Callable[[], int]) -> Mi
 
 
 def _foreign(request: web.Request) -> web.Response | None:
-    """Refuse a cross-site change. Browsers mark it by Origin or Sec-Fetch-Site; older browsers can send only a form."""
+    """Refuse cross-site changes. Browsers mark them by Origin or Sec-Fetch-Site. Older browsers
+    send forms, which are refused."""
     origin = request.headers.get("Origin", "")
     own = origin.partition("://")[2].lower() == request.headers.get("Host", "").lower()
     site = request.headers.get("Sec-Fetch-Site", "same-origin")

@@ -38,7 +38,7 @@ def _reasons(attribute: str, help_: str, absent: str, label: str = "reason") -> 
 
 
 def _restarts(row: EngineSignals) -> float | None:
-    """Return None without engines: no counters can be reset."""
+    """Return None for a target without engines."""
     return row.restarts if row.engine else None
 
 

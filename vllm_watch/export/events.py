@@ -14,9 +14,9 @@ from vllm_watch.board.updates import TooManyListenersError, Updates
 from vllm_watch.export.answers import refusal
 from vllm_watch.export.status import Status, to_json
 
-BATCH_SECONDS = 1.0  # bounds the work per page
+BATCH_SECONDS = 1.0  # limits the work per page
 URGENT_SECONDS = 0.1  # so that a storm of incidents makes few batches
-BEAT_SECONDS = 4.0  # the page allows 10 s of silence
+BEAT_SECONDS = 4.0  # the page allows 10 s without data
 WRITE_SECONDS = 10.0  # slower clients are disconnected
 _EVENTS_PER_WRITE = 32  # about 64 KB
 

@@ -11,7 +11,7 @@ from vllm_watch.sources.stacks import Stacks
 from vllm_watch.sources.this_host import serves_here
 
 RECORDING_SECONDS = 600.0
-"""Covers the time before the incident."""
+"""Long enough to begin before the incident."""
 
 
 class Evidence:

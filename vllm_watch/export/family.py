@@ -25,13 +25,13 @@ LABEL_VALUES_MAX = 32
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Family:
-    """One metric. `value` returns a single series, `series` several; None exports none."""
+    """One metric. `value` returns a single series, `series` several. Returning None exports no series."""
 
     name: str
     kind: Kind
     scope: Scope
     help: str
-    absent: str = ""  # when there is no series, and why
+    absent: str = ""  # when and why no series is exported
     labels: tuple[str, ...] = ()
     value: Callable[[Any], float | None] | None = None
     series: Callable[[Any], Series | None] = lambda _: None

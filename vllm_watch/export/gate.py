@@ -96,14 +96,14 @@ async def _is_at_engine(request: web.Request, url: str) -> bool:
     if is_this_host(request):
         return True
     loop, host = asyncio.get_running_loop(), urlsplit(url).hostname
-    if host is not None and is_loopback(host):  # a sidecar, perhaps called at the pod's address
+    if host is not None and is_loopback(host):  # a sidecar; the probe may use the pod's address
         own = request.transport and request.transport.get_extra_info("sockname")
         same = bool(own and own[0] == request.remote and not is_loopback(own[0]))
         return same and not is_proxied(request)
     try:
         async with asyncio.timeout(_NAME_SECONDS):
             found = await loop.getaddrinfo(host, None)
-    except (OSError, UnicodeError):  # includes the timeout
+    except (OSError, UnicodeError):
         return False
     return request.remote in {address[0] for *_, address in found}
 

@@ -130,7 +130,7 @@ class Listener:
     def _begun(self, one: _Connection) -> None:
         if one.handshake is not None and one.handshake.cancelled():
             self._forget(one)
-        if one.taken is not None:  # cancelled before it ran
+        if one.taken is not None:  # the handshake was cancelled before it began
             one.taken.close()
         one.handshake = None
 
@@ -200,7 +200,7 @@ class HeadBound(asyncio.Protocol):
     def __init__(self, handler: asyncio.Protocol, answers: Callable[[], tuple[int, int]]) -> None:
         self._handler = handler
         self._answers = answers
-        # Number of ended responses when a head was complete; its body may follow.
+        # Number of ended responses when the head was complete. None while a head is read.
         self._over: int | None = None
         self._transport: asyncio.Transport | None = None
         self._bytes = 0  # of an incomplete head

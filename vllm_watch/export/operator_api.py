@@ -28,7 +28,7 @@ Reply = tuple[int, Mapping[str, Any]]
 
 
 class Operators(Protocol):
-    """WatchError refuses a request (400); after JournalError (503) the client may retry."""
+    """A WatchError is answered with 400, and a JournalError with 503, so that the client may retry."""
 
     async def restart(
         self, caller: Caller, target: str, reason: str, override_reason: str | None

@@ -32,7 +32,7 @@ from vllm_watch.support import regular_file
 from vllm_watch.support.redaction import excerpt, redact_always
 
 TRY_SECONDS = 10.0
-"""Time for a push with retries: less than two intervals."""
+"""Maximum seconds for one push with retries, less than the default interval."""
 
 BATCH_POINTS_MAX = 10_000
 """About 2 MiB. By default, collectors accept 4 MiB over gRPC and 20 MiB over HTTP."""
@@ -42,7 +42,7 @@ GEN_AI = {
     "vllm_watch_engine_ttft_seconds": "gen_ai.server.time_to_first_token",
     "vllm_watch_engine_itl_seconds": "gen_ai.server.time_per_output_token",
 }
-"""Our histogram → its name in OpenTelemetry's semantic conventions for generative AI (v1.37, status: development).
+"""Our histogram → its name in OpenTelemetry's conventions (v1.37, in development).
 Source: https://opentelemetry.io/docs/specs/semconv/gen-ai/gen-ai-metrics/#generative-ai-model-server-metrics"""
 
 # The convention requires an operation, but vLLM does not distinguish APIs.
@@ -51,8 +51,8 @@ _CHARACTERS_MAX = 300
 _FILE_BYTES_MAX = 16384
 
 
-class _Said(logging.Handler):
-    """Keeps the last log line of the exporter, which reports failures only there."""
+class _LastLine(logging.Handler):
+    """Keeps the last line that the exporter logged, because only its log reports failures."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -70,7 +70,7 @@ class Exporter:
         self._started_ns = time.time_ns()
         names = {"service.name": "vllm-watch", "service.version": __version__}
         self._resource = Resource({**names, "service.instance.id": host, "host.name": host})
-        self._said = _Said()
+        self._said = _LastLine()
         logger = logging.getLogger("opentelemetry")
         logger.addHandler(self._said)
         logger.propagate = False

@@ -1,7 +1,7 @@
 """Basic auth for readers, checked against the users in the web configuration.
 
-bcrypt is slow on purpose, so one thread hashes, and verified credentials are cached as a keyed digest. A valid password
-is always accepted, sometimes after a wait.
+bcrypt is slow, so one thread hashes, and verified credentials are cached as a keyed digest. A valid
+password is always accepted, sometimes after a wait.
 """
 
 import asyncio

@@ -213,7 +213,7 @@ class Status:
 
 
 def _tried(plan: RestartPlan | None, incident: Incident) -> dict[str, str]:
-    """Return replacement texts during a restart, or if only an operator may restart again."""
+    """Return texts that replace the incident's own during a restart, or when only an operator may restart again."""
     if plan is None or not incident.open:
         return {}
     if plan.under_way is not None:

@@ -17,10 +17,10 @@ from vllm_watch.settings.web import WebSettings
 from vllm_watch.support import regular_file
 
 LOOK_SECONDS = 5.0
-"""A renewed certificate applies within this time."""
+"""Seconds between checks for changed files, such as a renewed certificate."""
 
 STAT_SECONDS = 2.0
-"""Longest wait for a check, which may hang with a network folder."""
+"""Maximum seconds to wait for a check, which may hang on a network folder."""
 
 _log = structlog.get_logger()
 _Stamp = tuple[tuple[int, int, int] | None, ...]
@@ -87,7 +87,7 @@ class WebConfig:
 
     @property
     def _accepted(self) -> bool:
-        """False after a refused configuration: each check reads it again, as its files have no stamps."""
+        """False after a refused configuration. Each check reads it again, because its files have no stamps yet."""
         return self.health is None or self.health.problem is None
 
     def _use(self, found: _Used) -> None:

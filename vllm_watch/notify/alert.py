@@ -1,4 +1,4 @@
-"""Alerts: incidents, steps of restarts, and targets that cannot be scraped."""
+"""Alerts and their stored form."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

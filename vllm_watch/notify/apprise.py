@@ -1,4 +1,4 @@
-"""Send messages through the library apprise, in threads, because it blocks. See docs/notifications.md."""
+"""Send messages through the library apprise, in threads, because it blocks."""
 
 import asyncio
 import contextlib
@@ -204,7 +204,7 @@ class _LogCapture(logging.Handler):
 
 
 def _scheme(url: str) -> str:
-    """Return the scheme, or "no URL" for a line without one, which may be a secret."""
+    """Return the scheme or "no URL", because a line without a scheme may be a secret."""
     found = re.match(r"([a-z0-9]{1,30})://", url)
     return found[1] if found else "no URL"
 

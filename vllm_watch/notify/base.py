@@ -10,7 +10,7 @@ from vllm_watch.clients.signed_post import NewSession, new_session
 from vllm_watch.notify.words import Message
 
 SENT, UNSENT, UNSURE, REFUSED = "sent", "unsent", "unsure", "refused"
-"""SENT: accepted. UNSENT: certainly not sent. UNSURE: perhaps accepted. REFUSED: this message will never be accepted."""
+"""SENT: accepted. UNSENT: certainly not sent. UNSURE: perhaps accepted. REFUSED: never accepted."""
 
 FAILED, DROPPED = "failed", "dropped"
 

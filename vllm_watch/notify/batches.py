@@ -11,16 +11,16 @@ from vllm_watch.settings.notifications import NotifierSettings
 HOUR_SECONDS = 3600.0
 
 READY_MAX = 5
-"""More causes or groups at once are probably one fault, so they become a digest."""
+"""Above this number of causes or groups, alerts become a digest, because one fault probably caused them."""
 
 DIGEST_SECONDS = 300.0
-"""At the hourly limit, a digest with a critical alert is sent this long after the last message."""
+"""Seconds after the last message until a digest with a critical alert is sent despite the hourly limit."""
 
 EXPIRE_SECONDS = {"page": 24 * 3600.0, "ticket": 4 * 3600.0, "info": 3600.0}
 """Unsent notifications are dropped at this age. A page is still news after a night."""
 
 CLOCK_SECONDS = 1.0
-"""Smaller steps of the clock are ignored."""
+"""Clock steps smaller than this many seconds are ignored."""
 
 WAITING_MAX = 500
 """Above this, the oldest notifications of the lowest severity are dropped."""
@@ -32,7 +32,7 @@ class Item:
 
     phase: str
     alert: Alert
-    late: bool = False  # it ended before its opening was sent
+    late: bool = False  # the alert ended before its opening was sent
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,7 +120,7 @@ def _groups(waiting: Iterable[Notification]) -> list[_Group]:
 
 
 def _folded(phases: Sequence[Notification]) -> Item:
-    """Fold an alert's unsent phases into one: an opening stays an opening, or becomes a late end."""
+    """Combine an alert's unsent phases. An opening stays an opening, or becomes a late end if the alert has ended."""
     last, names = phases[-1], {each.phase for each in phases}
     if OPENED not in names or last.phase == OPENED:
         return Item(phase=last.phase, alert=last.alert)

@@ -16,7 +16,8 @@ BLIND_INTERVALS = 10.0
 """If a target is not scraped for this many intervals, the watcher itself has failed."""
 
 FORGOTTEN_SECONDS = 600.0
-"""An incident not on the board this long after the start counts as over: targets are found within two minutes."""
+"""Seconds after the start until an incident missing from the board is considered ended. Targets are
+found within two minutes."""
 
 _QUIET = frozenset(("starting", "sleeping", "down"))
 """States without metrics that are normal or have their own incident."""
@@ -38,7 +39,7 @@ class BoardAlerts:
         self._began_t = time.time()
 
     def now(self, lasting: Iterable[Alert]) -> list[Alert]:
-        """Return all current alerts. `lasting`: those last reported as open."""
+        """Return all current alerts. `lasting`: the alerts last reported as open."""
         now_t, board = time.time(), self._board
         common = {each.id for each in board.own.incidents.open.values() if each.kind == FLEET_KIND}
         unreadable = {

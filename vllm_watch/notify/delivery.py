@@ -20,16 +20,16 @@ from vllm_watch.settings.notifications import NotifierSettings
 _log = structlog.get_logger()
 
 AGAIN_SECONDS_FIRST, AGAIN_SECONDS_MAX = 1.0, 300.0
-"""Wait before a retry. It doubles, with jitter so that watchers do not retry together."""
+"""First and longest wait before a retry. The wait doubles, with jitter so that watchers do not retry together."""
 
 RETRY_AFTER_SECONDS_MAX = 3600.0
 """Limit of the receiver's Retry-After."""
 
 GRACE_SECONDS = 5.0
-"""A notifier is cancelled this much after timeout_seconds."""
+"""Seconds after timeout_seconds until a notifier is cancelled."""
 
 REFUSALS_MAX = 3
-"""Tries of a refused message (400, 413, 415, 422), which must not block the queue."""
+"""Tries of a refused message (400, 413, 415, 422), which is then dropped."""
 
 
 class Delivery:

@@ -1,4 +1,4 @@
-"""Report incidents as Events of the engine's pod (`kubectl describe pod`). See docs/notifications.md.
+"""Report incidents as Events of the engine's pod.
 
 Events are hints that expire, so none is kept on disk. An Event's name is a hash of its content, so each exists once.
 """

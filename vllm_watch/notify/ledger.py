@@ -20,7 +20,7 @@ KEPT_SECONDS = 86400.0
 """Notifications are kept this long after their alert's last message."""
 
 KEPT_MAX = 5000
-"""Limit over all notifiers, at 2 KB each."""
+"""Maximum number of notifications for all notifiers together, at 2 KB each."""
 
 
 class Ledger:
@@ -31,7 +31,7 @@ class Ledger:
         self._of: dict[
             str, dict[str, dict[str, Notification]]
         ] = {}  # notifier → alert id → name of the phase
-        self._dirty: dict[Key, Notification | None] = {}  # to be written; None: deleted
+        self._dirty: dict[Key, Notification | None] = {}  # to be written, or deleted if None
         self._writing = asyncio.Lock()
 
     async def open(self) -> None:
@@ -95,7 +95,7 @@ class Ledger:
                 self._hold(replace(each, alert=alert))
 
     def bind(self, notifications: Iterable[Notification], message: str | None) -> None:
-        """Bind notifications to a message that was begun, or to None if it was certainly not sent."""
+        """Record the message that contains these notifications, or None if it was certainly not sent."""
         self._put(replace(each, message=message) for each in notifications)
 
     def sent(

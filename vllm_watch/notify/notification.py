@@ -7,10 +7,11 @@ from vllm_watch.notify.alert import Alert
 OPENED, WORSE, CHANGED, REMINDER, RESOLVED, SAID = (
     "opened", "worse", "changed", "reminder", "resolved", "said",
 )  # fmt: skip
-"""CHANGED: the recommended first step changed. Steps of restarts have only SAID."""
+"""CHANGED: the recommended first step changed. A restart step has only the phase SAID."""
 
 DROPPED = "dropped"
-"""Stands in for the message's key; later, the key of the message reporting the drop is appended."""
+"""A dropped notification has this instead of a message's key. The key of the message that reports
+the drop is appended later."""
 
 Key = tuple[str, str, str]  # notifier, alert id, name of the phase
 
@@ -23,7 +24,7 @@ class Notification:
     name: str  # such as "reminder 2"
     t: float  # when it fell due
     alert: Alert
-    sent_t: float | None = None  # None: queued
+    sent_t: float | None = None  # None while queued
     message: str | None = None
 
     @property

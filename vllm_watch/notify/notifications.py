@@ -34,7 +34,7 @@ SETTLE_SECONDS = 0.2
 PRUNE_SECONDS = 3600.0
 
 STOP_SECONDS = 2.0
-"""Longest wait for a message in flight; the next run resends it, then the queue."""
+"""Seconds to wait at exit for a message in flight. The next run sends it again, then the queue."""
 
 
 @dataclass(slots=True)

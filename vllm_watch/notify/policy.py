@@ -17,7 +17,7 @@ from vllm_watch.settings.notifications import NotifierSettings
 from vllm_watch.story.base import UNKNOWN
 
 RECENT_SECONDS = 3600.0
-"""An older step of a restart is not news: the notifier is new, or was off."""
+"""Maximum age of a restart step to report. Only a notifier that is new or was off finds older ones."""
 
 
 def due(
@@ -65,7 +65,7 @@ def _is_of(settings: NotifierSettings, alert: Alert) -> bool:
 
 
 def _is_news(alert: Alert, known: Sequence[Notification]) -> bool:
-    """Return True if restart advice or the cause is new, so that the last message misleads."""
+    """Return True if the alert has restart advice or a cause that all earlier messages lack."""
     told, now = [each.alert.incident for each in known], alert.incident
     advised = now.restart_advised and not any(each.restart_advised for each in told)
     named = now.cause != UNKNOWN and all(each.cause == UNKNOWN for each in told)

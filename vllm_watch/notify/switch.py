@@ -22,7 +22,6 @@ class NotifySwitch:
         silenced: Callable[[str], bool],
         table: "LedgerTable | None",
     ) -> None:
-        """`table` is None without a state folder."""
         self._config = config
         self._board = board
         self._silenced = silenced

@@ -1,4 +1,4 @@
-"""Send messages as a signed POST of JSON. See docs/notifications.md."""
+"""Send messages as a signed POST of JSON."""
 
 import asyncio
 import json
@@ -13,7 +13,7 @@ from vllm_watch.settings.notifications import WebhookNotifier
 from vllm_watch.support import regular_file
 
 _BAD_MESSAGE = (400, 413, 415, 422)
-"""Statuses that reject the message itself. The cause of others (401, 404 …) can be fixed."""
+"""Statuses that reject the message itself, unlike 401 or 404."""
 
 
 class Notifier:

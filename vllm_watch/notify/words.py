@@ -21,7 +21,7 @@ from vllm_watch.story.restart_steps import RUNBOOK, step_of
 from vllm_watch.story.severities import severity_word
 
 ITEMS_SHOWN = 5
-"""Alerts per message; the status page shows all."""
+"""Maximum number of alerts in a message. The status page shows all."""
 
 EVIDENCE_SHOWN = 3
 NAME_MAX, ID_MAX, SENTENCE_MAX, TITLE_MAX = 80, 200, 400, 160
@@ -247,7 +247,7 @@ def _story(incident: Incident) -> Story:
 
 
 def clock(t: float) -> str:
-    """Format a time with its day, as messages are read late."""
+    """Format a time with its day, because messages may be read days later."""
     return datetime.fromtimestamp(t, UTC).strftime("%a %d %b %H:%M UTC")
 
 

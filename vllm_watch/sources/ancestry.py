@@ -3,13 +3,14 @@
 from vllm_watch.sources.processes import ProcessFacts, ProcReader
 
 ANCESTORS_MAX = 12
-"""A long chain: worker, core, server, two shells, a container's shim and systemd."""
+"""A long chain has seven processes: worker, core, server, two shells, a container's shim and systemd."""
 
 ARGUMENTS_MAX = 6
-"""In `python -u -m vllm.entrypoints.openai.api_server` the program comes before its options."""
+"""Number of arguments to read. In `python -u -m vllm.entrypoints.openai.api_server` the program
+comes before its options."""
 
 DEAD_STATES = ("Z", "X")
-"""A leader that has ended but was not reaped no longer supervises its children."""
+"""A group leader in these states has ended, so it no longer supervises its children."""
 
 _TITLES = ("vllm", "worker", "multiprocessing")
 
@@ -53,7 +54,7 @@ class Ancestry:
         return tuple(commands)
 
     def _left_behind(self, facts: ProcessFacts) -> bool | None:
-        """Return True if the topmost vLLM process is an orphan: its workers are orphans, too."""
+        """Return True if the topmost vLLM process is an orphan, because its workers are then orphans, too."""
         parent = self._facts(facts.ppid or 0)
         for _ in range(ANCESTORS_MAX):
             if parent is None or not is_titled(parent):

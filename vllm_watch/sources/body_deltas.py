@@ -1,4 +1,4 @@
-"""Encode a sequence of texts as the first text and then only the changes; lossless for any text.
+"""Encode a sequence of texts losslessly as the first text and then only the changes.
 
 From scrape to scrape a /metrics body keeps its lines and most values, so ten minutes of changes fit into memory.
 
@@ -19,8 +19,8 @@ from operator import add, ne
 from typing import NamedTuple
 
 UNCOMPARED = 15
-"""If most values changed, this many records are not compared: comparing takes longer than it
-saves."""
+"""Number of texts stored without comparison after one in which most values changed, because
+comparing takes longer than it saves."""
 
 
 class Lines(NamedTuple):

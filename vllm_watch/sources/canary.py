@@ -1,9 +1,9 @@
 """The canary: a one-token completion that shows whether an engine is hung or idle.
 
 A hung engine core answers `/health` and `/metrics` with 200 and may report 0 running. Sleeping and
-paused engines get no canary, because it might wake or break them. Source: vLLM's OpenAI API;
-`X-data-parallel-rank` selects one engine (vLLM 0.11 and later). vLLM aborts a request when its
-client hangs up, so canaries do not pile up.
+paused engines get no canary, because it might wake or break them. `X-data-parallel-rank` selects
+one engine (vLLM 0.11 and later). vLLM aborts a request when its client hangs up, so canaries do not
+pile up.
 """
 
 import asyncio
@@ -83,7 +83,7 @@ class CanarySource:
         self._route = COMPLETIONS
 
     async def ask(self, model: str | None, engine: str | None) -> Asked | None:
-        """Request one token; return None if the server sleeps or is paused. `engine`: None if there is only one."""
+        """Request one token; return None if the server sleeps or is paused. `engine` is None if there is only one."""
         if await self._at_rest():
             return None
         try:

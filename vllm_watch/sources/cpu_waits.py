@@ -1,8 +1,8 @@
 """Measure the CPU waits of an engine's threads.
 
-Each step waits for the slowest thread, so the longest wait of any thread between two polls counts. cpu.stat shows if a
-cgroup's CPU limit caused the wait. Source: proc(5), Documentation/scheduler/sched-stats.rst (second number of schedstat:
-nanoseconds on a run queue), Documentation/admin-guide/cgroup-v2.rst (cpu.stat).
+Each step waits for the slowest thread, so each poll adds the longest wait of any thread since the
+last poll. cpu.stat shows if a cgroup's CPU limit caused the wait. Source: proc(5),
+Documentation/scheduler/sched-stats.rst, Documentation/admin-guide/cgroup-v2.rst.
 """
 
 import asyncio
@@ -30,13 +30,13 @@ PROCESSES_MAX = 64
 """An engine has a core and its workers; the largest hosts have 16 GPUs."""
 
 SEARCH_SECONDS = 60.0
-"""A missing engine is searched for, and a known one verified, at this interval."""
+"""Seconds between searches for a missing engine, and between checks of a known one."""
 
 LOST_SECONDS = 5.0
 """After processes end, wait this long before searching: a supervisor may restart them."""
 
 READ_SECONDS_MAX = 1.0
-"""A poll takes milliseconds; if slower than this, it is dropped."""
+"""Maximum seconds of a poll, which usually takes milliseconds. A slower one is dropped."""
 
 CGROUP_LEVELS_MAX = 8
 """A container, its pod and its slice may each have a CPU limit."""
@@ -49,7 +49,7 @@ _PORT_OF_SCHEME = {"http": 80, "https": 443}
 
 @dataclass(slots=True)
 class _Process:
-    """One process. Its /proc folder stays open: it never shows a later process with this PID."""
+    """One process. Its open /proc folder never shows a later process with the same PID."""
 
     pid: int
     name: str
@@ -252,7 +252,7 @@ def thread_waits(folder: int, threads_max: int) -> Iterator[tuple[str, int]]:
 
 
 def _limited_cgroup(root: Path, path: str | None) -> Path | None:
-    """Return None if the cgroup is outside our view ("/../..")."""
+    """Return the nearest cgroup with a CPU limit, or None if our view has none."""
     parts = [] if path is None else path.strip("/").split("/")
     if ".." in parts:
         return None

@@ -22,10 +22,10 @@ PIECE_BYTES_MAX = 4 << 20
 """Reading this much takes a thread some 50 ms; vLLM writes some kilobytes a second."""
 
 BACKLOG_BYTES_MAX = 16 << 20
-"""Longest backlog read: an engine that logs its requests writes this in hours."""
+"""Maximum bytes of an existing log to read. An engine that logs its requests takes hours to write this."""
 
 TAIL_BYTES_MAX = 256 << 10
-"""The evidence before a restart is some thousand lines, including a traceback per worker."""
+"""Maximum bytes of evidence: some thousand lines, including a traceback per worker."""
 
 LINE_CHARACTERS_MAX = 500
 
@@ -90,7 +90,7 @@ class EngineLog:
             with suppress(RuntimeError):
                 loop.call_soon_threadsafe(self._done, found)
 
-        # Read in a daemon thread: a lost network mount may block it forever, but must not block our exit.
+        # Read in a daemon thread, because a lost network mount may block it forever.
         self._busy = threads.begin(work)
 
     def _done(self, found: StartFailure | None) -> None:
@@ -129,7 +129,7 @@ class EngineLog:
         if len(piece) < budget and self._replaced():
             self._file.close()
             self._file = None
-            # A rotation is not a restart: keep the findings until a new start begins.
+            # Keep the findings: a rotation is not a restart.
             self._file = self._open(from_end=False)
             self._reader.feed(b"\n" + self._file.read(budget - len(piece)))
 

@@ -1,8 +1,7 @@
 """Find the processes of an engine on this host: its core, and the workers that the core started.
 
 The server is the process whose start time matches /metrics, or the only one whose command line has the target's port.
-Source: vllm/utils/system_utils.py (set_process_title: "VLLM::EngineCore_DP1", "VLLM::Worker_TP0"), vllm/v1/engine/core.py (one
-core per data-parallel rank), proc(5).
+Source: vllm/utils/system_utils.py (set_process_title), vllm/v1/engine/core.py, proc(5).
 """
 
 import re
@@ -11,10 +10,11 @@ from collections.abc import Callable, Collection, Mapping
 from vllm_watch.sources.processes import ProcessFacts
 
 START_TOLERANCE_SECONDS = 2.0
-"""Tolerance: boot times are in whole seconds, and a clock step moves them."""
+"""Seconds by which a process's start time may differ from the one in /metrics. Boot times are in
+whole seconds, and clock steps move them."""
 
 SAME_TICK_SECONDS = 0.02
-"""If several processes match, the right one started in the same 10 ms tick as in /metrics."""
+"""Limit if several processes match: the two start times are in the same 10 ms tick."""
 
 PORT_DEFAULT = 8000  # of `vllm serve`
 _GONE = ("Z", "X")
@@ -30,7 +30,7 @@ Processes = Mapping[int, ProcessFacts]
 def find(
     all_: Processes, started: float | None, port: int | None, engines: Collection[str]
 ) -> dict[str, tuple[ProcessFacts, ...]]:
-    """Return engine → its processes, the core first; an engine with uncertain processes is left out. `started`: Unix seconds."""
+    """Return engine → its processes, the core first. Engines with uncertain processes are left out. `started` is in Unix seconds."""
     server = _server(all_, started, port)
     if server is None:
         return {}
@@ -80,7 +80,7 @@ def _server(all_: Processes, started: float | None, port: int | None) -> Process
     if started is not None and with_core:
         above = set[int]().union(*(_ancestors(all_[pid], all_) for pid in with_core))
         found = [all_[pid] for pid in with_core - above]
-    else:  # untitled parts look like servers: take the one that started the others
+    else:  # untitled cores and workers resemble servers: take the process that started the others
         found = [all_[pid] for pid in fits if not _ancestors(all_[pid], all_) & (fits - {pid})]
     if started is not None:
         found = _narrowed(found, lambda each: _is_near(each, started, SAME_TICK_SECONDS))

@@ -16,13 +16,13 @@ from prometheus_client.openmetrics import parser as om
 from vllm_watch.errors import ExpositionError
 
 SERIES_MAX = 25_000
-"""A vLLM with 16 engines has half as many lines. Parsing those heads takes 0.25 s and 40 MB."""
+"""Maximum number of series, twice that of a vLLM with 16 engines. Parsing their heads takes 0.25 s and 40 MB."""
 
 LINE_CHARACTERS_MAX, LABELS_MAX = 16 << 10, 128
 """vLLM's longest line, cache_config_info, has 1,000 characters and 40 labels."""
 
 FOREIGN_BODY_CHARS_MAX = 256 * 2**10
-"""Limit for prometheus_client: it parses this size, five times vLLM's, in 0.5 s."""
+"""Largest body for prometheus_client, which parses it in 0.5 s. It is five times as large as vLLM's."""
 
 _EXCERPT_CHARS = 80
 _NO_AGGREGATOR = "Check that the URL is a vLLM server's and not an aggregator's."
@@ -75,7 +75,7 @@ class Layout:
             return None
         tails = list(map(str.removeprefix, lines, heads))
         joined = "\n".join(tails)
-        # removeprefix keeps a line with another head whole, so the joined tails would be too long.
+        # removeprefix returns a line with another head unchanged, which makes the joined tails longer.
         if len(joined) != len(body) - self._heads_characters:
             return None
         # float() accepts 1_000; the exposition formats do not.
@@ -112,7 +112,7 @@ class Layout:
 
 
 class Exposition:
-    """`values`: None if not converted yet. `tails`: the joined lines without their heads, if no tail has spaces; `words`:
+    """`values` is None until converted. `tails`: the joined lines without their heads, if no tail has spaces; `words`:
     the tails as a list."""
 
     __slots__ = ("layout", "tails", "values", "words")

@@ -59,7 +59,7 @@ class FlightRecorder:
     def observe(
         self, observation: Observation, body: str | None, lines: Lines | None = None
     ) -> None:
-        """Record an observation and its metrics text (`lines`: the text parsed). GPUs are recorded by `observe_gpus`."""
+        """Record an observation and its metrics text (`lines`: the text parsed)."""
         tape = self._tapes.get(observation.target)
         if tape is None:
             tape = self._tapes[observation.target] = self._new_tape()

@@ -5,8 +5,8 @@ NVML's PIDs belong to the host's PID namespace or to the caller's, depending on 
 - 535.0 to 535.112: the numbering differs by branch, so nothing is assumed;
 - from 535.113: the caller's, without processes that have no PID there. In a container, memory is
   unknown before 565 and utilization before 570, because the driver reports both by the host's PIDs.
-Source: NVIDIA/open-gpu-kernel-modules, src/nvidia/src/kernel/gpu/gpu_rmapi.c (_gpuConvertPid from 535.113.01,
-_gpuMatchClientPid from 565.57.01) and gpu/perf/kern_perf_ctrl.c (osFindNsPid from 570.86.15).
+Source: NVIDIA/open-gpu-kernel-modules, src/nvidia/src/kernel/gpu/gpu_rmapi.c (_gpuConvertPid,
+_gpuMatchClientPid) and gpu/perf/kern_perf_ctrl.c (osFindNsPid).
 """
 
 import re
@@ -61,7 +61,7 @@ class GpuPids:
 
     @property
     def all_are_listed(self) -> bool | None:
-        """Return True if NVML lists the processes of all containers; None: unknown."""
+        """Return True if NVML lists the processes of all containers, or None if unknown."""
         numbering = self.numbering
         return None if numbering is None else numbering == "host"
 
@@ -71,7 +71,7 @@ class GpuPids:
         return not self._own_inside or self._outside(_HOSTS_BEFORE, _UTILIZATION_TRANSLATED_FROM)
 
     def facts(self, pid: int) -> ProcessFacts | None:
-        """Return None if unknown. In state X, the host has no such process any more."""
+        """Return None if unknown, or state X if the host no longer has this process."""
         if self.numbering == "host":
             return self._on_host(pid)
         if self.numbering == "ours":

@@ -131,7 +131,7 @@ def _listening(net: Path) -> list[sockets.Listening]:
 def _same_network(
     pid: int, procfs: Path, here: set[int], listening: list[sockets.Listening]
 ) -> bool:
-    """Return True if the process shares our network namespace or, if unreadable, a socket of ours."""
+    """Return True if the process shares our network namespace, or a listening socket if the namespace is unreadable."""
     try:
         own = os.stat("/proc/self/ns/net").st_ino
         return os.stat(procfs / str(pid) / "ns" / "net").st_ino == own

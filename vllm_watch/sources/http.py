@@ -13,7 +13,7 @@ from vllm_watch.sources.http_request import URL_CHARS_MAX
 from vllm_watch.sources.http_session import Bounds, Session
 
 CONNECT_SHARE = 0.75
-"""Connecting may take at most this share of the whole time limit. If both limits expired at once, an unreachable server would seem to hang, and a
+"""Connecting may take at most this share of the time limit. If both limits expired at once, an unreachable server would seem to hang, and a
 restart would be advised."""
 
 REDIRECTS_MAX = 2
@@ -26,7 +26,7 @@ _SYSTEM_TLS = TlsConfig()
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """`timeout_seconds`: until the last byte."""
+    """`timeout_seconds` ends with the last byte."""
 
     connect_timeout_seconds: float
     timeout_seconds: float
@@ -109,7 +109,7 @@ def _held_up(late_s: float) -> Reply:
 
 
 def _on_same_server(url: str, location: str) -> str | None:
-    """Return the new URL; None on another server: the API key is only for the configured one."""
+    """Return the new URL, or None if it is on another server, because the API key is only for the configured one."""
     try:
         target = urljoin(url, location)
         if location and len(target) <= URL_CHARS_MAX and urlsplit(target)[:2] == urlsplit(url)[:2]:

@@ -37,7 +37,7 @@ class Reply(NamedTuple):
     arrived_monotonic_s: float = 0.0  # of the last byte, possibly long before it is read
     late_s: float = 0.0  # how late our own timer fired when it ended the request
     kept: bool = False
-    waited_s: float = 0.0  # in our own queue to connect
+    waited_s: float = 0.0  # for one of our own permits to connect
 
 
 class Connection(asyncio.BufferedProtocol):
@@ -58,7 +58,7 @@ class Connection(asyncio.BufferedProtocol):
         self._given_up = False
         self.begun = False
         self.reusable = False
-        self._idle_until_s: float | None = None  # on the loop's clock; None: in use
+        self._idle_until_s: float | None = None  # on the loop's clock; None while in use
         self._idle_timer: asyncio.TimerHandle | None = None
 
     @property
@@ -92,7 +92,7 @@ class Connection(asyncio.BufferedProtocol):
             self._reader.expect(0)
 
     def keep_idle(self, seconds: float | None = None) -> None:
-        """Close the connection after `seconds` unless it is used again; None: never."""
+        """Close the connection after `seconds` unless it is used again, or never if `seconds` is None."""
         self._idle_until_s = self._loop.time() + seconds if seconds else None
         if seconds and self._idle_timer is None:
             self._idle_timer = self._loop.call_later(seconds, self._idle_end)

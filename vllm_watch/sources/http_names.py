@@ -9,8 +9,7 @@ from typing import NamedTuple, cast
 from aiohappyeyeballs import AddrInfoType
 
 KEPT_SECONDS = 30.0
-"""Addresses are cached only this long, because a replacement pod has a new one. Most servers are
-scraped more often."""
+"""Addresses are cached only this long, because a replacement pod has a new one."""
 
 NAMES_MAX = 1000
 """When full, the cache is cleared."""
@@ -58,7 +57,7 @@ class Names:
             found = await self._resolve(*key)
         except UnicodeError as error:
             raise OSError("it is not a valid host name") from error
-        except RuntimeError as error:  # no thread could be started: out of memory, or a limit
+        except RuntimeError as error:  # no thread could be started
             raise OSError(errno.ENOMEM, str(error)) from error
         if not found:
             raise OSError("it has no address")

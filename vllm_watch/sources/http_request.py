@@ -10,10 +10,10 @@ from urllib.parse import SplitResult, quote, unquote, urlsplit
 from vllm_watch import __version__
 
 URL_CHARS_MAX = 2048
-"""An engine's URL has under a hundred characters and proxies accept 8 kB, but a redirect may have any length."""
+"""An engine's URL has under a hundred characters, but a redirect may have any length."""
 
 PLACES_MAX = 4096
-"""Parsed URLs kept (1 kB each, 10 kB at worst): two for each of 1,000 targets, and spare ones."""
+"""Maximum number of cached URLs (1 to 10 kB each). A thousand targets need two each."""
 
 _DEFAULTS = {
     "Accept": "*/*",

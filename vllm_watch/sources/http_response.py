@@ -1,6 +1,6 @@
 """Parse HTTP/1.x responses. llhttp (through httptools) has no size limits: they are enforced here.
 
-Source: RFC 9112 (messages, framing, chunks), RFC 9110 (fields, status codes).
+Source: RFC 9112 and 9110.
 """
 
 import zlib
@@ -17,10 +17,10 @@ HEAD_BYTES_MAX = 64 << 10
 
 HEADERS_MAX = 128  # including trailers
 INFORMATIONAL_MAX = 16
-"""One response of status 1xx is usual (103)."""
+"""Maximum number of 1xx responses before the final one; one (103) is usual."""
 
 FRAMING_BYTES_MAX = 256 << 10
-"""Limits everything but the body: one-byte chunks would cost us 40 bytes of memory per byte."""
+"""Maximum bytes of a response without its body. One-byte chunks would cost us 40 bytes of memory per byte."""
 
 OK = 200
 _SWITCHING = 101

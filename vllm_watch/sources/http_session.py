@@ -1,6 +1,6 @@
 """Share reusable connections, addresses and TLS contexts between HTTP calls.
 
-Servers close idle connections (uvicorn after 5 s), so a GET is retried once if a reused connection was closed before
+Servers close idle connections, so a GET is retried once if a reused connection was closed before
 any byte of the response. Other methods always use a new connection.
 """
 
@@ -22,10 +22,10 @@ from vllm_watch.sources.http_trust import Trust
 from vllm_watch.support import descriptors
 
 IDLE_SECONDS = 75.0
-"""A connection that is idle for longer is closed: its server is no longer polled."""
+"""Seconds after which an idle connection is closed, because its server is no longer polled."""
 
 KEPT_SECONDS = 5.0
-"""Longest reuse of a connection: it reaches only one process of a server, and others may hang."""
+"""Maximum seconds of reuse of a connection, which reaches only one of a server's processes, while others may hang."""
 
 HEAD_START_SECONDS = 0.25
 """After this time, the host's next address is tried in parallel (RFC 8305, section 8)."""
@@ -38,7 +38,7 @@ _CLOSE_TURNS = 4
 
 
 class Bounds(NamedTuple):
-    """Limits of a call; `seconds`: until the last byte."""
+    """Limits of a call. `seconds` ends with the last byte."""
 
     connect_seconds: float
     seconds: float

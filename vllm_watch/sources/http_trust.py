@@ -14,13 +14,13 @@ from vllm_watch.settings.tls import TlsConfig, TlsFileError
 from vllm_watch.sources import own_trouble
 
 REFUSED_SECONDS = 60.0
-"""After failed handshakes, the system's CAs are reloaded at most this often: they may have been
-unreadable (no free file descriptor)."""
+"""Minimum seconds between reloads of the system's CAs after failed handshakes. The CAs may have
+been unreadable (no free file descriptor)."""
 
 CHECK_SECONDS = 5.0
 
 CONTEXTS_MAX = 200
-"""A system's CAs take a megabyte per context."""
+"""With a system's CAs, each context takes a megabyte."""
 
 _log = structlog.get_logger()
 
@@ -51,7 +51,7 @@ class Trust:
             if made is None:
                 return await asyncio.to_thread(self._current, tls)
             if tls.files and now_s - made.checked_s >= CHECK_SECONDS:
-                # Threads may be busy resolving names, and this context still works.
+                # Do not wait: threads may be busy resolving names, and this context still works.
                 made.checked_s = now_s
                 loop = asyncio.get_running_loop()
                 made.checking = loop.run_in_executor(None, self._current, tls)
@@ -62,7 +62,7 @@ class Trust:
         return made.context
 
     def refused(self, tls: TlsConfig) -> None:
-        """Forget the system's CAs: file stamps do not show their changes."""
+        """Drop a context with the system's CAs, because their files are not checked for changes."""
         made = self._made.get(tls)
         if made is None or tls.ca_file is not None:
             return

@@ -18,7 +18,7 @@ from vllm_watch.support import threads
 NONE_FOUND = "no vLLM server runs on this host"
 REMEDY = "start vLLM, or name a server: vllm-watch run --target HOST:PORT"
 
-_SEARCH_SECONDS = 5.0  # reading the command line of a process stuck in the kernel may block
+_SEARCH_SECONDS = 5.0  # reading a process stuck in the kernel may block
 _NEIGHBOURS_SECONDS = 30.0
 _ASK = http.Limits(1.0, 3.0, 8 << 20)
 

@@ -1,6 +1,6 @@
 """Read all GPUs through NVML, one query at a time, with a deadline.
 
-A driver call can block for minutes (a GPU in reset, a dead link) and cannot be cancelled, so all calls run in one daemon
+A driver call can block for minutes and cannot be cancelled, so all calls run in one daemon
 thread, which is never replaced. The thread also shuts NVML down, because no other call may run then.
 """
 
@@ -19,7 +19,7 @@ from vllm_watch.samples.gpu import GpuReading
 from vllm_watch.sources.nvml_driver import Driver
 from vllm_watch.sources.processes import ProcReader
 
-# The driver may be loaded later (by an operator on a Kubernetes node).
+# The driver may be loaded later .
 NO_DRIVER_RECHECK_SECONDS = 60.0
 # A working driver shuts down in milliseconds; a hung one is left until the process ends.
 CLOSE_SECONDS = 5.0

@@ -1,6 +1,6 @@
 """Read one GPU or MIG slice from NVML, in base units; missing or absurd values are None.
 
-Some drivers answer with all ones, with 65535 °C, or with more used memory than there is. Source: nvml.h and the NVML API reference.
+Some drivers answer with all ones, with 65535 °C, or with more used memory than there is. Source: nvml.h.
 """
 
 from collections.abc import Callable
@@ -80,7 +80,7 @@ def read_max_clock_hz(ask: Ask, handle: Any) -> float | None:
 
 
 def ratio(percent: int | None) -> float | None:
-    """Return 0 to 1; None for an invalid percentage."""
+    """Return a number from 0 to 1, or None for an invalid percentage."""
     return percent / 100 if percent is not None and 0 <= percent <= _PERCENT_MAX else None
 
 

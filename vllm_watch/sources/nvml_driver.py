@@ -1,4 +1,4 @@
-"""Follow the NVIDIA driver's life cycle: absent, loaded, reloaded, replaced, with GPUs that fall off the bus.
+"""Follow the NVIDIA driver's life cycle: absent, loaded, reloaded or replaced.
 
 Use it from one thread only. pynvml takes 5 MB, so it is imported only if there is a library to load.
 """

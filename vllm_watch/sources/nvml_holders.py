@@ -20,7 +20,7 @@ LISTS = (
     ("graphics", "nvmlDeviceGetGraphicsRunningProcesses_v3"),
 )
 _NO_INSTANCE = 0xFFFFFFFF
-# The driver keeps old samples: at the first poll, only those younger than this count.
+# The driver keeps old samples, so the first poll uses only samples younger than this.
 _FIRST_SAMPLE_AGE_MICROSECONDS = 10_000_000
 
 
@@ -40,7 +40,7 @@ class Utilization:
     last_seen_microseconds: int = 0
 
     def read(self, ask: Ask, handle: Any) -> dict[int, float | None]:
-        """Leave out processes without a new sample (idle, or not sampled)."""
+        """Leave out processes without a new sample."""
         now = time.time_ns() // 1000
         if self.last_seen_microseconds > now:
             self.last_seen_microseconds = 0  # the clock was set back

@@ -72,7 +72,7 @@ class _Gpu:
     identity: Identity
     handle: Any
     sm_clock_max_hz: float | None
-    mig_devices_max: int  # 0: no MIG
+    mig_devices_max: int  # 0 without MIG
     utilization: nvml_holders.Utilization = field(default_factory=nvml_holders.Utilization)
 
 

@@ -1,7 +1,7 @@
 """Read Xid errors: the driver's reports of failures of a GPU, its memory, a link or a program on it.
 
 Each poll takes the events that NVML has queued, without waiting. Errors from before the subscription are only in the
-kernel's log. Source: NVML API reference, event handling; https://docs.nvidia.com/deploy/xid-errors/.
+kernel's log. Source: https://docs.nvidia.com/deploy/xid-errors/.
 """
 
 import ctypes
@@ -12,7 +12,7 @@ from typing import Any
 from vllm_watch.sources.nvml_device import Ask
 
 _XID_EVENT = 0x8  # nvmlEventTypeXidCriticalError
-# A bound, because a failing GPU can repeat an Xid for every program on it.
+# Limited, because a failing GPU can repeat an Xid for every program on it.
 EVENTS_PER_POLL_MAX = 100
 
 

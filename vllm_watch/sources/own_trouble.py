@@ -1,5 +1,4 @@
-"""Recognize failed calls that are this host's fault: otherwise every engine would seem silent, and
-page."""
+"""Recognize failed calls that are this host's fault. Otherwise every engine would seem to be down."""
 
 import errno
 import os
@@ -27,7 +26,7 @@ NO_PLACE = (
 
 
 def of_error(error: BaseException) -> str | None:
-    """Return the resource that this host lacks; None if the error is not our own."""
+    """Return the resource that this host lacks, or None if the error has another cause."""
     if isinstance(error, MemoryError):
         return "no memory is left for the answer (raise the limit that vllm-watch runs under)"
     cause = getattr(error, "os_error", error)
@@ -39,7 +38,7 @@ def of_error(error: BaseException) -> str | None:
 
 
 def is_late(late_s: float, seconds: float) -> bool:
-    """Return True if a timeout of `seconds` fired so late that we cannot have been running."""
+    """Return True if a timeout of `seconds` fired so late that the watcher must have been suspended."""
     return late_s >= max(LATE_SECONDS, LATE_SHARE * seconds)
 
 

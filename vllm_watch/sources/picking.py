@@ -1,4 +1,4 @@
-"""Pick a field out of a body's numbers, by positions resolved once per layout."""
+"""Make functions that pick a field out of a body's numbers, by positions resolved once per layout."""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
@@ -18,7 +18,7 @@ LABEL_VALUES_MAX = 64
 OTHER_LABEL_VALUES = "other"
 
 BUCKETS_MAX = 200
-"""vLLM's histograms have at most 40 buckets, and those of each scrape are kept for minutes."""
+"""Maximum number of buckets, which are kept for minutes. vLLM's histograms have at most 40."""
 
 
 EQUAL_LABELS_MAX = 1_000
@@ -26,7 +26,7 @@ EQUAL_LABELS_MAX = 1_000
 
 
 class Row:
-    """Labels are stored flat (name, value, name, value): a dictionary of two is three times as large."""
+    """Stores labels flat (name, value, name, value), in a third of a dictionary's memory."""
 
     __slots__ = ("_labels", "index", "name")
 
@@ -80,7 +80,7 @@ def tuple_at(indices: list[int]) -> Callable[[Sequence[T]], tuple[T, ...]]:
 
 
 def sum_of(rows: list[Row]) -> Take:
-    """Sum these series."""
+    """Return a function that sums these series."""
     if len(rows) == 1:
         return At(rows[0].index)
     pick = itemgetter(*(row.index for row in rows))
@@ -88,7 +88,7 @@ def sum_of(rows: list[Row]) -> Take:
 
 
 def max_of(rows: list[Row]) -> Take:
-    """Take the largest: ratios cannot be added."""
+    """Return a function that takes the largest value, because ratios cannot be added."""
     if len(rows) == 1:
         return At(rows[0].index)
     pick = itemgetter(*(row.index for row in rows))
@@ -96,7 +96,7 @@ def max_of(rows: list[Row]) -> Take:
 
 
 def labelled(rows: list[Row], label: str) -> Take:
-    """Return a number per label value; those beyond LABEL_VALUES_MAX are summed as "other"."""
+    """Return a function that maps label values to numbers, with values beyond LABEL_VALUES_MAX summed as "other"."""
     groups: dict[str, list[Row]] = defaultdict(list)
     for row in rows:
         value = row.label(label) or ""
@@ -106,13 +106,13 @@ def labelled(rows: list[Row], label: str) -> Take:
 
 
 def by_group(groups: dict[str, list[Row]]) -> Take:
-    """Return a number per group."""
+    """Return a function that maps groups to numbers."""
     keys, numbers = tuple(groups), _tuple_of(list(groups.values()))
     return lambda values: dict(zip(keys, numbers(values), strict=True))
 
 
 def info_of(rows: list[Row]) -> Take:
-    """Return the labels of the series with the highest value, which is a time in vLLM."""
+    """Return a function that takes the labels of the series with the highest value, which is a time in vLLM."""
     labels = [{k: v for k, v in row.labels.items() if k != "engine"} for row in rows]
     if len(rows) == 1:
         only = labels[0]
@@ -129,7 +129,8 @@ def info_of(rows: list[Row]) -> Take:
 def histogram_of(
     bounded: list[Row], sums: list[Row], counts: list[Row], scale: float, *, buckets: bool
 ) -> Take:
-    """Read a histogram; without `buckets`, only count, sum and bounds. `scale` multiplies the bounds and the sum."""
+    """Return a function that reads a histogram; without `buckets`, only count, sum and bounds.
+    `scale` multiplies the bounds and the sum."""
     by_bound: dict[float, list[Row]] = defaultdict(list)
     for row in bounded:
         by_bound[_bound(row.label("le") or "+Inf")].append(row)

@@ -20,7 +20,7 @@ class PidNamespace:
     """The namespace of the PIDs in a procfs tree."""
 
     initial: bool  # proven to be the host's
-    levels_above_ours: int | None  # 0: ours; None: we are not in it, or unknown
+    levels_above_ours: int | None  # 0 if ours; None if we are not in it, or unknown
 
 
 def of_tree(procfs: Path) -> PidNamespace:

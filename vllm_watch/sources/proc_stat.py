@@ -1,4 +1,4 @@
-"""Parse /proc/PID files. Source: proc(5); Linux fs/proc/array.c (do_task_stat, task_state), kernel/cgroup/cgroup.c."""
+"""Parse /proc/PID files. Source: proc(5); Linux fs/proc/array.c, kernel/cgroup/cgroup.c."""
 
 from dataclasses import dataclass
 

@@ -10,7 +10,7 @@ from vllm_watch.sources.processes import ProcessFacts, ProcReader
 LISTED_MAX = 65_536
 
 FRESH_SECONDS = 1.0
-"""A server answers long after its processes started, so a cached listing has them."""
+"""Maximum age of a cached listing, which has the processes of any server that already answers."""
 
 
 class ProcessListing:
@@ -23,7 +23,7 @@ class ProcessListing:
         self._listed_s = float("-inf")
 
     def processes(self, at_s: float) -> dict[int, ProcessFacts]:
-        """`at_s`: monotonic. Return nothing if /proc is unreadable."""
+        """Return nothing if /proc is unreadable. `at_s` is monotonic time."""
         with self._lock:
             if at_s - self._listed_s > FRESH_SECONDS:
                 self._listed, self._listed_s = self._list(), at_s

@@ -86,7 +86,7 @@ class ProcReader:
             self._forget(pid)
 
     def sees_all(self) -> bool:
-        """Return False if hidepid hides process 1: then a missing PID may be hidden, not gone."""
+        """Return False if hidepid hides process 1, because a missing PID may then be hidden, not gone."""
         try:
             return bool(_read_file(self.procfs / "1" / "stat"))
         except OSError:

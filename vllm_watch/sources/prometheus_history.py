@@ -1,7 +1,7 @@
 """Rebuild observations from the vLLM metrics stored in a Prometheus.
 
-All series of one scrape share its timestamp, so a range selector in an instant query returns each body as it was, also in
-Thanos, Mimir and VictoriaMetrics. `up` shows the failed scrapes.
+All series of one scrape share its timestamp, so a range selector in an instant query returns each
+body as it was. `up` shows the failed scrapes.
 """
 
 import asyncio
@@ -29,12 +29,13 @@ CHUNK_SECONDS = 3600.0
 CHUNK_SECONDS_MIN = 60.0
 TARGETS_MAX = 2000
 GONE_SECONDS = 300.0
-"""An alert absent for longer than Prometheus' lookback has ended."""
+"""Maximum seconds between two samples of one alert, as in Prometheus' lookback."""
 
 _ANSWER_BYTES_MAX = 256 << 20
 _TIMEOUT_SECONDS = 120.0
 _HUNG_SECONDS = 5.0
-"""A failed scrape that took longer was not a refused connection; Prometheus times out after 10 s by default."""
+"""A scrape that failed after this many seconds is treated as a timeout, because a refused connection fails at once.
+Prometheus times out after 10 s by default."""
 
 _PREFIX = re.compile(r"(?:ray_)?vllm[:_]")
 _OWN = frozenset(("engine", "model_name", "ReplicaId", "WorkerId", "SessionName", "Version", "Component", "pid"))  # fmt: skip
@@ -214,7 +215,7 @@ def _given(labels: Labels) -> dict[str, str]:
 
 
 def _of_scrape(labels: Labels) -> Labels:
-    """Return the labels that `up` certainly has: the others may come from metric relabelling."""
+    """Return the labels that `up` certainly has, because metric relabelling may have added others."""
     sure = {name: labels[name] for name in ("job", "instance") if name in labels}
     return sure if "instance" in sure else labels
 

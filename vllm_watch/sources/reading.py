@@ -63,8 +63,8 @@ class Reader:
     """Reads the bodies of one target."""
 
     def __init__(self, *, judged_only: bool = False) -> None:
-        """`judged_only`: read only `samples.engine.JUDGED`; check only the characters of other
-        numbers."""
+        """With `judged_only`, read only `samples.engine.JUDGED`, and check other numbers only for
+        invalid characters."""
         self._parser = Parser()
         self._judged_only = judged_only
         self.lines: Lines | None = None
@@ -220,7 +220,7 @@ def _bind_rows(
 
 
 class _engine_keys:  # noqa: N801 - a function with two results
-    """Finds a body's engines, and the engine of a row (None: all)."""
+    """Finds a body's engines, and the engine of a row (None for all)."""
 
     def __init__(self, rows: Iterable[Row]) -> None:
         replicas = {row.label("ReplicaId") for row in rows} - {None}
@@ -298,7 +298,7 @@ def _bind_field(field: Field, rows_of: Callable[[str], list[Row]], *, buckets: b
     candidates = [rows for name in field.names if (rows := _plain_rows(name, rows_of))]
     if not candidates:
         return None
-    # vLLM 0.9.2 with several API servers exports stale KV usage per process; only the older name is merged correctly.
+    # With several API servers, vLLM 0.9.2 exports stale KV usage per process. Only the older name is merged correctly.
     rows = next(
         (c for c in candidates if not any(row.label("pid") is not None for row in c)), candidates[0]
     )

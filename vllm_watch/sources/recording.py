@@ -21,13 +21,13 @@ from vllm_watch.support.private_files import opener
 _GZIP_MAGIC = b"\x1f\x8b"
 _LINE_BYTES_MAX = 16 << 20  # a body has up to 2 MiB, and JSON doubles some of its characters
 BLANK_LINES_MAX = 10_000
-"""A few kilobytes of gzip can unpack to millions of blank lines."""
+"""Maximum number of blank lines. A few kilobytes of gzip can unpack to millions."""
 
 TARGETS_MAX = 1000
-"""Each target costs some 20 kB of memory, however short its lines."""
+"""Maximum number of targets, each of which costs some 20 kB of memory."""
 
 _GZIP_MEMBER = 31  # zlib's wbits: a 32 KB window, with gzip header and trailer
-_MEMBERS = 16  # members per full file: a cut is exact to 1/16 of the bound
+_MEMBERS = 16  # members per full file: a cut is exact to 1/16 of the limit
 _LEVEL = 6
 
 
@@ -147,7 +147,7 @@ def _reading(raw: RawObservation, reader: Reader) -> tuple[Call, Reading | None]
 
 
 class Writer:
-    """Appends lines to one gzip file. While its older half is cut off, a second file of half the size exists.
+    """Appends lines to one gzip file. Cutting off its older half briefly needs a second file of half the size.
 
     A killed process loses only the gzip trailer.
     """
@@ -187,7 +187,7 @@ class Writer:
     def write(self, line: bytes) -> None:
         """Raises RecordingError if the disk fails."""
         try:
-            # A flush per line costs a few bytes: lines hardly repeat within the window.
+            # Flushing each line costs few bytes, because lines hardly repeat within zlib's window.
             self._append(self._deflate.compress(line) + self._deflate.flush(zlib.Z_SYNC_FLUSH))
             if self._bytes - self._members[-1] >= self._bytes_max // _MEMBERS:
                 self._begin_member()

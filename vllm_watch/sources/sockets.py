@@ -1,4 +1,4 @@
-"""Read TCP sockets from /proc. Source: proc(5), Linux Documentation/networking/proc_net_tcp.rst, net/ipv4/fib_trie.c (fib_trie_seq_show)."""
+"""Read TCP sockets from /proc. Source: proc(5), Linux Documentation/networking/proc_net_tcp.rst, net/ipv4/fib_trie.c ."""
 
 import ipaddress
 import os

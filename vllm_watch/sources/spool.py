@@ -15,7 +15,7 @@ import structlog
 from vllm_watch.support.private_files import opener, own_folder, refuse_odd
 
 _log = structlog.get_logger()
-# A thousand targets may send a piece at the same time; beyond this backlog pieces are not written.
+# A thousand targets may send a piece at once. Beyond this backlog, pieces are not written.
 _PENDING_BYTES_MAX = 16 << 20
 _SUFFIX = ".flight"
 _T = TypeVar("_T")

@@ -91,7 +91,7 @@ class Tape:
             self._drop(0)
 
     def free_memory(self) -> None:
-        """Pack the records if a disk takes them, else drop the oldest in memory."""
+        """Pack the open records if there is a spool. Otherwise drop the oldest in memory."""
         if self._spool and (self._open or self._encoder.memory_bytes):
             self._end_group()
             return

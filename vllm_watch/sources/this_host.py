@@ -33,7 +33,7 @@ async def serves_here(url: str, net: Path = NET) -> bool:
     host = urlsplit(url).hostname or ""
     try:
         return await threads.run(lambda: is_here(host, net), ADDRESSES_SECONDS)
-    except (OSError, MemoryError):  # a TimeoutError is an OSError
+    except (OSError, MemoryError):
         return False
 
 

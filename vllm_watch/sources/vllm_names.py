@@ -1,7 +1,7 @@
 """Map each field to every name that vLLM has used for it, newest first; the first one in a body is read.
 
-Source: vLLM's metric definitions in releases 0.2.3 to 0.33.0 (`vllm/engine/metrics.py` for V0, `vllm/v1/metrics/loggers.py`
-and nearby files for V1). Ranges of versions include both ends.
+Source: vLLM's metric definitions in releases 0.2.3 to 0.33.0 (`vllm/engine/metrics.py`,
+`vllm/v1/metrics/loggers.py`). Ranges of versions include both ends.
 """
 
 from collections.abc import Collection
@@ -185,7 +185,7 @@ NOT_READ = frozenset(
         "vllm:mooncake_store_operation_time_seconds",
     )
 )  # fmt: skip
-"""Not needed: the failures and the number of KV transfers are read."""
+"""Not needed, because the failures and the number of KV transfers are read."""
 
 HTTP_REQUESTS = "http_requests_total"
 """From the FastAPI instrumentator (vLLM 0.8.3+)."""

@@ -33,7 +33,7 @@ async def ask(
 ) -> http.Answer:  # fmt: skip
     """GET /metrics; send the API key only after a 401 or 403, and explain a failed call.
 
-    `known`: the server has answered before, so a disconnect is not probed for TLS.
+    If `known`, the server has answered before, and a disconnect is not probed for TLS.
     """
     answer = await http.get(session, url, limits, headers)
     call = answer.call

@@ -1,6 +1,8 @@
 """Make glibc return large freed blocks to the system.
 
-glibc returns only freed blocks above a threshold, and each of them raises the threshold, up to 32 MB. After the first response of 4 MB, responses share the heap with small objects, and freed memory between those is kept. With another C library, nothing is done.
+glibc returns a freed block only if it exceeds a threshold, and then raises the threshold to the
+block's size, up to 32 MB. After the first response of 4 MB, responses share the heap with small
+objects, and glibc keeps the freed memory between these.
 """
 
 import ctypes
@@ -10,7 +12,7 @@ LARGE_BYTES = 128 << 10
 """glibc's initial threshold."""
 
 TRIM_SECONDS = 2.0
-"""Trimming a heap of 100 MB takes milliseconds."""
+"""Minimum seconds between trims, which take milliseconds for a heap of 100 MB."""
 
 _trimmed_monotonic_s = float("-inf")
 

@@ -5,7 +5,7 @@ _UNITS = (("d", 86_400), ("h", 3600), ("min", 60), ("s", 1))
 
 
 def in_words(seconds: float) -> str:
-    """Return seconds, or the two largest units, as the status page does: "88 s", "2 min 5 s", "1 h 57 min"."""
+    """Return seconds, or the two largest units, as the status page does: "88 s", "1 h 57 min"."""
     if seconds < _SECONDS_BELOW:
         return f"{seconds:.0f} s"
     rest, found = round(seconds), []

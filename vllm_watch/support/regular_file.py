@@ -1,7 +1,5 @@
-"""Read a file that a user names: only a regular one up to a limit, because a pipe or an endless device blocks forever.
-
-`tests/test_one_way_to_read.py` finds code that reads files another way.
-"""
+"""Read a file that a user names: only a regular one up to a limit, because a pipe or an endless
+device blocks forever."""
 
 import errno
 import os
@@ -18,7 +16,8 @@ _FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 
 
 IfExposed = Literal["taken", "warned", "refused"]
-"""Policy for a secret that others can read. "refused": it grants access to vllm-watch. "warned": vllm-watch only sends it to others, and refusing it would stop restarts and messages."""
+"""Policy for a secret that others can read. "refused" is for secrets that grant access to vllm-watch.
+"warned" is for secrets that it only sends, because refusing these would stop restarts and messages."""
 
 _REMEDY = "chmod 600 it, or mount the Secret with defaultMode: 0440"
 _warned: dict[str, str] = {}
@@ -44,7 +43,8 @@ def stamp(status: os.stat_result) -> tuple[int, int, int]:
 
 
 def opened(path: Path, *, follow: bool = True, pipes: bool = False) -> BufferedReader:
-    """Open a file for reading. Raises OSError. Set `pipes` in commands that a user can interrupt, for a shell's `<(command)`."""
+    """Open a file for reading. Raises OSError. With `pipes`, also open a shell's `<(command)`, in
+    commands that a user can interrupt."""
     # Opening alone wakes the writer of a pipe and rewinds a tape.
     mode = os.stat(path, follow_symlinks=follow).st_mode
     if not (pipes and stat.S_ISFIFO(mode)):

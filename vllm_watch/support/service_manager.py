@@ -18,7 +18,7 @@ STATUS_SECONDS = 5.0
 """Longest age of the status in `systemctl status`: one poll at the default interval."""
 
 BEATS_PER_WATCHDOG = 2
-"""sd_watchdog_enabled(3) recommends half of the time limit."""
+"""Watchdog messages per WatchdogSec, as sd_watchdog_enabled(3) recommends."""
 
 
 class ServiceManager:

@@ -12,7 +12,8 @@ T = TypeVar("T")
 _one_computes = threading.Lock()
 
 COMPUTED_SECONDS_MAX = 30.0
-"""A thread can die without a result if memory is short. The largest body takes a second."""
+"""Seconds to wait for a thread, which can die without a result if memory is short. The largest body
+takes one second."""
 
 
 def begin(work: Callable[[], None]) -> bool:

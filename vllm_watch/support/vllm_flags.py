@@ -142,7 +142,7 @@ def _stretches(flag: Flag, newest: _Version) -> str:
 
 
 def _neighbours(version: str | None) -> tuple[tuple[_Version, ...], bool]:
-    """Return this release if the table has it, else its neighbours, and True if the release lies within the table."""
+    """Return the release, or its neighbours if the table lacks it, and True if it lies within the table."""
     releases = table()[1]
     found = re.match(r"v?(\d{1,4}(?:\.\d{1,4}){1,3})(.*)", version or "")
     if found is None:
@@ -153,7 +153,7 @@ def _neighbours(version: str | None) -> tuple[tuple[_Version, ...], bool]:
         return (asked,), True
     before = [each for each in releases if each < asked][-1:]
     after = [each for each in releases if each >= asked][:1]
-    # Every flag of a build between two releases is in one of them.
+    # Each flag of a build between two releases exists in at least one of these.
     return (*before, *after), bool(before and after)
 
 
