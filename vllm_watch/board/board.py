@@ -43,7 +43,7 @@ class TargetEntry:
     day: Day = field(default_factory=Day)
     uptime: Uptime = field(default_factory=Uptime)
     incidents: TargetIncidents = field(default_factory=TargetIncidents)
-    restart: RestartPlan | None = None  # None: restarts are off
+    restart: RestartPlan | None = None  # None if restarts are off
     restart_counts: RestartCounts = field(default_factory=RestartCounts)
     restart_news: RestartNews | None = None
     revision: int = 0
@@ -68,17 +68,17 @@ class Board:
         self.host_sources: dict[str, SourceHealth] = {}
         self.external_url: str | None = None
         self.links: Mapping[str, str] = {}  # name → URL template
-        self.store: StoreHealth | None = None  # None: no state folder
+        self.store: StoreHealth | None = None  # None without a state folder
         self.web: WebHealth | None = None
         self.takes_tokens = False
         self.nothing_watched: str | None = None
-        self.restarts: RestartState | None = None  # None: restarts are off everywhere
+        self.restarts: RestartState | None = None  # None if restarts are off everywhere
         self.notifiers: dict[str, NotifierHealth] = {}
         self.xid_errors: dict[str, dict[int, int]] = {}  # GPU UUID → Xid code → count
         self.incidents = Incidents()
         self.past: dict[str, Past] = {}
         self.own = TargetEntry(Target(name=WATCHER, url=""), 0.0)
-        """Incidents of the watcher itself or common to all targets."""
+        """Incidents of the watcher itself, or common to many targets."""
         self.host = TargetEntry(Target(name=host_target(host), url="", node=host), 0.0)
         """Incidents of the host's GPUs."""
         self.listeners = Listeners()
@@ -112,7 +112,7 @@ class Board:
         looked: Looked | None = None,
         late_seconds: float | None = None,
     ) -> None:
-        """`incidents` are the target's open ones. `late_seconds` is None if unscheduled."""
+        """`incidents` are the target's open ones. `late_seconds` is None for an unscheduled scrape."""
         entry = self._targets.get(signals.target)
         if entry is not None:
             for source, call in calls:
@@ -205,8 +205,7 @@ class Board:
         events: Iterable[IncidentEvent] = (),
         looked: Looked | None = None,
     ) -> None:
-        """Store a GPU reading. Unless its `gpus` is None, drop the Xid counts of GPUs missing from
-        it."""
+        """Store a GPU reading. If it lists GPUs, count their Xid errors and forget all other GPUs."""
         self.gpus, self.host.looked = reading, looked
         self.holders = {each.gpu.uuid: each for each in holders}
         if reading.gpus is not None:

@@ -1,5 +1,5 @@
-"""Keep a target's worst state in each of the last day's CELLS spans. A span is healthy only if over
-half of it was."""
+"""Keep a target's worst state in each of the last day's CELLS spans. A span is healthy only if the
+target was healthy for over half of it."""
 
 from array import array
 from collections.abc import Iterable
@@ -64,7 +64,7 @@ class Day:
         return day
 
     def push(self, t: float, found: int, seconds: float) -> None:
-        """`seconds` is how long the state holds."""
+        """Record that the state `found` lasted `seconds`."""
         number = int(t // CELL_SECONDS)
         cell = number % CELLS
         if self._numbers[cell] != number:

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-# A missing driver is neither an error nor a reading.
+# A missing driver is neither an error nor a success.
 _NEITHER = frozenset({"no_driver"})
 
 
@@ -47,7 +47,7 @@ class StoreHealth:
             self.errors[reason] = self.errors.get(reason, 0) + 1
 
     def count_charts(self, reason: str | None, _because: str | None, _t: float) -> None:
-        """Count damaged charts. Failed writes are counted only for the state file."""
+        """Count only damaged charts. Failed writes are counted for the state file."""
         if reason in ("damaged", "entry"):
             self.errors[reason] = self.errors.get(reason, 0) + 1
 
@@ -76,7 +76,7 @@ class NotifierHealth:
     """One notifier since the start."""
 
     kind: str
-    ok: bool | None = None  # None: not tried yet
+    ok: bool | None = None  # None if not tried yet
     because: str | None = None
     queue: int = 0
     last_success_timestamp_seconds: float | None = None

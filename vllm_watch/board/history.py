@@ -1,4 +1,4 @@
-"""Keep the last hours of one engine's charted signals, in 4.8 KB for each of SPANS."""
+"""Keep the last hours of one engine's charted signals, for each of SPANS."""
 
 import copy
 import math
@@ -24,7 +24,7 @@ CHARTED: Mapping[str, str] = {
 
 _charted_of = attrgetter(*CHARTED.values())
 SPANS = (600.0, 3600.0, 21600.0)
-POINTS = 120  # 10 minutes have a point per 5 s, finer than a phone's pixels
+POINTS = 120  # a point per 5 s in 10 minutes
 _UNKNOWN = math.nan
 
 FORM = f"1 {sys.byteorder} {POINTS} {SPANS} {' '.join(CHARTED)}"

@@ -4,11 +4,11 @@ import time
 from dataclasses import dataclass
 
 FRESH_SECONDS_MIN = 1.0
-"""At five scrapes a second, a busy watcher may be this late."""
+"""Minimum seconds for which a scrape is fresh: a busy watcher may be this late."""
 
 STEP_SECONDS = 1.0
-"""Normal drift between the clocks is milliseconds a minute; beyond this, the clock was set or the
-host slept."""
+"""If one clock gains more than this on the other, it was set or the host slept. Normal drift is
+milliseconds a minute."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +27,7 @@ class Looked:
     def ended(
         self, interval_seconds: float, timeout_seconds: float, pids: frozenset[int] = frozenset()
     ) -> "Looked":
-        """A scrape is fresh for two intervals and the duration of two scrapes."""
+        """The scrape is fresh for twice the sum of the interval and its duration."""
         took_s = min(time.monotonic() - self.monotonic_s, timeout_seconds)
         fresh_s = max(FRESH_SECONDS_MIN, 2.0 * (interval_seconds + took_s))
         return Looked(self.t, self.monotonic_s, fresh_s, pids)

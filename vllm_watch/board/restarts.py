@@ -75,7 +75,7 @@ class RestartPlan:
     paused: Paused | None = None
     journal_trouble: str | None = None  # if set, nothing is restarted
     breaker: str | None = None  # why only an operator may retry
-    budget_remaining: int | None = None  # of the target's group; None: unknown
+    budget_remaining: int | None = None  # of the target's group; None if unknown
     payoff_ratio: float | None = None  # of the last measured restart
     next_scheduled_timestamp_seconds: float | None = None
 

@@ -1,4 +1,4 @@
-"""Collect changes of the board until a listener reads them. Sets of names bound the memory."""
+"""Collect changes of the board until a listener reads them."""
 
 import asyncio
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Measure uptime over 24 hours, 7 and 30 days in about 900 bytes per target."""
+"""Measure uptime over 24 hours, 7 and 30 days."""
 
 import math
 from array import array
@@ -19,7 +19,8 @@ _UP = frozenset(map(STATES.index, ("healthy", "warning")))
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """`up_ratio` is a share of the known time (None: nothing known), `unknown_ratio` of the whole time."""
+    """`up_ratio` is a share of the known time, or None if no time is known. `unknown_ratio` is a
+    share of the whole time."""
 
     seconds: float
     up_ratio: float | None
@@ -27,7 +28,7 @@ class Share:
 
 
 class _Ring:
-    """Counts seconds up and down in the last `size` spans."""
+    """Sums the seconds up and down in each of the last `size` spans."""
 
     __slots__ = ("_down", "_numbers", "_up", "span_s")
 

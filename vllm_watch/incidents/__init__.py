@@ -1,1 +1,1 @@
-"""From verdicts to incidents. Pure."""
+"""Turns verdicts into incidents. Pure."""

@@ -1,11 +1,12 @@
-"""Targets that fall silent together probably share one cause, such as the watcher's own network,
-proxy or host.
+"""Targets that stop answering ("fall silent") together probably share a cause, such as the
+watcher's network, proxy or host.
 
-Restarting them would be the worst response, so one incident pages for all, and the `engine_down`
-incidents of that minute become linked tickets without advice. A target that stays silent after most
-are back pages on its own. A server that answers, even with an error, is not a member.
+Restarting them would be the worst response. So one common incident pages for all these targets,
+its members, and their own `engine_down` incidents become linked tickets without advice. A member
+still silent after most have answered again gets a page of its own. A server that answers, even
+with an error, is not a member.
 
-After a restart of the watcher, members not scraped yet count as silent.
+After a restart of the watcher, members count as silent until they are scraped.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -32,27 +33,27 @@ KIND, CAUSE = "engine_down", "unreachable"
 STATE_VERSION = 1
 
 WINDOW_SECONDS = 60.0
-"""Targets that fall silent within this time share a cause: at intervals of 15 s, the polls of 200 targets with their
-timeouts spread over half a minute."""
+"""Targets that fall silent within this many seconds of each other share a cause. At intervals of
+15 s, the polls of 200 targets and their timeouts take half a minute."""
 
 KNOWN_SECONDS = 600.0
 """A target counts as answering for this long after its last answer."""
 
 SETTLED_SECONDS = 30.0
-"""Most members must be back for this time before others are reported separately: each is polled at
-its own time."""
+"""Seconds from the time when most members answer again until those still silent are reported
+separately. Targets are polled at different times."""
 
 _SILENT = frozenset(("refused", "connect_timeout", "read_timeout", "disconnected", "dns", "tls"))
 
 _ANSWERS = frozenset(("engine_dead", "health_failing", "crash_loop"))
-"""Causes that prove an answer, so the path to the server is not broken."""
+"""Causes found only if the server answers, which shows that the network works."""
 
 
 class Fleet:
-    """Changes incidents after judgement, before publishing."""
+    """Links the incidents of silent targets before they are published."""
 
     def __init__(self, share: float = 0.5, targets_min: int = 3) -> None:
-        """A silence is common if more than `share` of the known targets, and at least `targets_min`, are silent."""
+        """Open a common incident if more than `share` of the known targets, and at least `targets_min`, are silent."""
         self.target = WATCHER
         self.opened: dict[str, int] = {}  # by kind
         self._share = share
@@ -61,12 +62,12 @@ class Fleet:
         self._singles: dict[str, Incident] = {}
         self._links: dict[str, str] = {}  # single incident → common incident (IDs)
         self._unscraped: dict[str, None] = {}
-        self._waiting: dict[str, None] = {}  # single incidents that may become common
+        self._waiting: dict[str, None] = {}  # single incidents that may get linked
         self._common: Common | None = None
         self._explained: Collection[str] = ()
         self._clock_s: float | None = None  # offset from the observations' clock to Unix seconds
         self._began_s = float("inf")
-        self._late = 0.0, 0.0  # the last late poll's time and delay
+        self._late = 0.0, 0.0  # time and length of the longest recent delay
 
     @property
     def incidents(self) -> tuple[Incident, ...]:
@@ -142,7 +143,8 @@ class Fleet:
         late_s: float = 0.0,
         explained: Collection[str] = (),
     ) -> list[IncidentEvent]:
-        """Process one poll and return all events to publish, in order. `explained` targets have another page already."""
+        """Process one poll and return all events to publish, in order. A host's page already covers
+        the `explained` targets."""
         self._explained = explained
         t = observation.t
         now_s = t if observation.monotonic_s is None else observation.monotonic_s
@@ -156,7 +158,8 @@ class Fleet:
         return told + self._judged_again(t, now_s) + self._follow(t, now_s)
 
     def shown(self, incident: Incident) -> Incident:
-        """Return the incident as published: linked, and milder while a common cause is suspected."""
+        """Return the incident as published: linked and, while a common cause is suspected, at most
+        a ticket without advice."""
         common, link = self._common, self._links.get(incident.id)
         if link is not None:
             incident = replace(incident, related=(*incident.related, link))
@@ -173,7 +176,7 @@ class Fleet:
         target.dead = process is not None and process.alive is False
         heard = health is not None and health.status is not None
         if observation.scrape.outcome == "watcher" and not heard:
-            return  # neither an answer nor silence
+            return  # the watcher failed, not the target
         target.host, target.outcome = host, observation.scrape.outcome
         if target.outcome not in _SILENT or heard:
             target.answered_s, target.silent_s = now_s, None
@@ -192,7 +195,7 @@ class Fleet:
             return [told]
         self._singles[name] = incident
         if common is not None and incident.cause in _ANSWERS:
-            common.held.pop(name, None)  # the server answered: another problem
+            common.held.pop(name, None)  # the server answered: a separate problem
         if name in self._waiting:
             return [self._shown(event)]
         if common is None:
@@ -237,8 +240,7 @@ class Fleet:
         return [IncidentEvent(OPENED, t, common.incident), *softened, self._shown(event)]
 
     def _since(self, name: str, now_s: float) -> tuple[float, str]:
-        """Return the time near which others must fall silent to share a cause, and the call's
-        outcome if that was before this run, else ""."""
+        """Return the time near which others must fall silent to share a cause, and the value for `Common.unseen`."""
         target = self._targets.get(name)
         if target is None or target.silent_s is None:
             return now_s, ""
@@ -248,7 +250,7 @@ class Fleet:
         return target.silent_s, unseen
 
     def _unseen(self, target: Target) -> str:
-        """Return the call's outcome if the silence did not follow an answer, else ""."""
+        """Return the scrape's outcome if no recent answer preceded the silence, else ""."""
         if target.answered_s is None or target.silent_s is None:
             return target.outcome
         return "" if target.silent_s - target.answered_s <= KNOWN_SECONDS else target.outcome

@@ -1,4 +1,4 @@
-"""The common incident of silent targets, and its description."""
+"""The incident that silent targets have in common."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -11,10 +11,10 @@ from vllm_watch.incidents.incident import Incident
 from vllm_watch.signals import stored
 
 LATE_SECONDS = 2.0
-"""Polls start within milliseconds of their time; a longer delay is the watcher's fault."""
+"""A poll that starts this many seconds late shows that the watcher was delayed. Most start within milliseconds."""
 
 NAMES_SHOWN = 8
-"""Names in a text; the related incidents name all targets."""
+"""Maximum targets or hosts named in a text."""
 
 
 @dataclass(slots=True)
@@ -31,14 +31,14 @@ class Target:
 
 @dataclass(slots=True)
 class Common:
-    """The open common incident."""
+    """The open incident of all silent targets."""
 
     incident: Incident
     moment_s: float  # start of the silence, or of the incident
-    unseen: str  # outcome of the scrapes, if silent before this run
-    known: int  # targets that had answered
+    unseen: str  # scrape outcome if no recent answer preceded the silence
+    known: int  # targets with a recent answer, and members
     members: dict[str, None]
-    back_s: float | None = None  # most members are back since then
+    back_s: float | None = None  # when most members answered again
     held: dict[str, None] = field(default_factory=dict)  # ids of single incidents
 
     def export_state(self) -> dict[str, Any]:

@@ -12,11 +12,10 @@ from vllm_watch.story.base import UNKNOWN
 from vllm_watch.story.kinds import story_of
 
 SETTLED_LOOKS = 3
-"""Cause or advice changes after this many equal verdicts in a row, because causes alternate near a
-limit."""
+"""Equal verdicts in a row that change an incident's cause or advice. Near a limit, causes alternate."""
 
 RETURNED_SECONDS = 10.0
-"""A finding absent for a shorter time is flicker, not a return."""
+"""Minimum seconds that a finding must be absent to be a new occurrence. A shorter absence is flicker."""
 
 Life = tuple[float | None, int]  # process start, counter resets
 
@@ -40,7 +39,7 @@ class Followed:
             self.incident = replace(self.incident, firing=False)
 
     def recover(self, t: float, at_s: float) -> bool:
-        """Note a poll without the finding. Return True if it is the first."""
+        """Note a poll without the finding. Return True for the first such poll."""
         self.unseen()
         if self.incident.phase == RECOVERING:
             return False

@@ -26,7 +26,7 @@ Trouble = tuple[str, str | None, str]  # kind, engine, family of causes
 
 @dataclass(frozen=True, slots=True)
 class Worst:
-    """The main evidence when it was worst."""
+    """The main evidence at an incident's worst moment."""
 
     t: float  # Unix seconds
     measure: float
@@ -63,7 +63,7 @@ class Incident:
     times: int = 1  # occurrences, each within a day of the last
     recurring: Recurring | None = None
     worst: Worst | None = None
-    requests_lost: int | None = None  # None: unknown
+    requests_lost: int | None = None  # None if unknown
     resolved_t: float | None = None
     way: tuple[Step, ...] = ()
     resolution: str | None = None  # "healthy" | "restarted" | "target_gone" | "superseded"
@@ -86,7 +86,7 @@ class Incident:
 
     @property
     def hangs(self) -> bool:
-        """Return True if thread stacks may explain it."""
+        """Return True if thread stacks may explain the incident."""
         return self.kind == "engine_stalled" or self.cause == "api_hang"
 
     @property
@@ -188,7 +188,8 @@ def published(event: IncidentEvent) -> dict[str, Any]:
 
 
 def from_published(said: stored.Stored, opened_t: float | None) -> Incident:
-    """Make an incident from a published event. `opened_t`: None if no other event is known. Raises one of stored.DAMAGE."""
+    """Make an incident from a published event. `opened_t` is None if this is the only known event.
+    Raises one of stored.DAMAGE."""
     t = stored.number(said["t"])
     over = said["event"] == RESOLVED
     first_t = t if opened_t is None else opened_t

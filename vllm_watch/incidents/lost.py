@@ -10,13 +10,13 @@ from vllm_watch.samples.engine import EngineSample
 from vllm_watch.signals import stored
 
 USUAL_SECONDS = 1800.0
-"""The usual rate is averaged over this much time without incidents."""
+"""Half-life, in seconds without incidents, of the average failure rate (the usual rate)."""
 
 USUAL_SECONDS_MIN = 60.0
-"""With less time, the usual rate is unknown."""
+"""Minimum seconds without incidents before the usual rate is known."""
 
 CHANCE_DEVIATIONS = 3.0
-"""Failures count if they exceed the usual rate by this many standard deviations (Poisson)."""
+"""Failures belong to the incident if they exceed the usual number by this many standard deviations (Poisson)."""
 
 PAST_MAX = 32
 """Counter steps kept, because incidents begin some polls before they open."""
@@ -31,7 +31,7 @@ class Counted(NamedTuple):
 
 
 KEPT_MAX = 128
-"""Limit of absent engines: a hostile server may report new names each time."""
+"""Above this many engines, absent ones are forgotten: a hostile server may report new names each time."""
 
 Mark = Mapping[str, Counted]
 """Counts by engine when the incident began."""
@@ -76,7 +76,7 @@ class LostRequests:
     def look(
         self, at_s: float, samples: Sequence[EngineSample], restarts: Mapping[str, int], *, well: bool
     ) -> None:  # fmt: skip
-        """Process one poll. `well`: no incident is open."""
+        """`well` is True if no incident is open."""
         self._heard = bool(samples)
         for sample in samples:
             self._see(at_s, sample, restarts.get(sample.engine, 0), well=well)

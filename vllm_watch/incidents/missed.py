@@ -1,4 +1,4 @@
-"""Page for a down or hung server that seems unused, if its peers wait for it."""
+"""Raise a down or hung server's ticket to a page if peers or ranks wait for it."""
 
 from collections.abc import Iterable
 from dataclasses import replace

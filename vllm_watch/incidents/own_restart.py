@@ -1,7 +1,7 @@
-"""During our own restart, a server's end is not new trouble, unless the server stays away. Pure.
+"""Report no incident while vllm-watch itself restarts a server. Pure.
 
-`engine_down` and `engine_stalled` are unknown until a new process is polled. A server that does not come back pages at once,
-because the watcher itself stopped it.
+Until a new process answers, `engine_down` and `engine_stalled` are unknown. A server that does
+not come back pages at once, because the watcher itself stopped it.
 """
 
 from collections.abc import Iterable
@@ -23,13 +23,13 @@ class RestartNews:
     """State of our own restart at one poll."""
 
     under_way: bool = False
-    missing: str | None = None  # why the server should be back by now
+    missing: str | None = None  # set if the server should be back by now
 
 
 NO_RESTART = RestartNews()
 
 RESUME_SECONDS = 60.0
-"""During this time, the journal may still report an earlier run's restart."""
+"""Seconds after the watcher's start in which the journal may still report an earlier run's restart."""
 
 
 class OwnRestart:
@@ -43,7 +43,7 @@ class OwnRestart:
     def follow(
         self, news: RestartNews | None, before: TargetSignals | None, age_s: float = 0.0
     ) -> None:
-        """Process the news; None: the journal is not read yet. `age_s`: of the watcher."""
+        """Process the news, which is None until the journal has been read. `age_s` is the watcher's age."""
         if news is None and age_s > RESUME_SECONDS:
             news = NO_RESTART
         if news is None or news == self._news:
@@ -64,7 +64,7 @@ class OwnRestart:
 
     @classmethod
     def restored(cls, state: Any) -> "OwnRestart":
-        """Restore; None comes from a version without this state. Raises one of stored.DAMAGE."""
+        """`state` is None if an older version saved it. Raises one of stored.DAMAGE."""
         own = cls()
         if state is not None:
             under_way, news_missing, life, missing = state

@@ -1,6 +1,6 @@
 """The cost of an incident, its severity and whether a restart helps, in one sentence each. Pure.
 
-The page, `top`, `explain`, messages and the API use these sentences, so that they cannot disagree.
+The page, `top`, `explain`, messages and the API share these sentences.
 """
 
 from vllm_watch.incidents.incident import Incident
@@ -21,7 +21,7 @@ def of_cost(incident: Incident) -> str:
 
 
 def of_severity(incident: Incident) -> str:
-    """Return why the incident is critical or a warning and, if people are not notified again, the reason for that."""
+    """Return why the incident is critical or a warning and, if so, why people are not notified again."""
     if not incident.open:
         return "It is over."
     if incident.recovering:
@@ -45,7 +45,7 @@ def notifies(incident: Incident) -> bool:
 
 
 def of_restart(incident: Incident, story: str) -> str:
-    """Return whether a restart helps. `story`: the sentence for this kind and cause while an incident is active."""
+    """Return whether a restart helps. `story` is the sentence for an active incident of this kind and cause."""
     if not incident.open:
         return "It is over: no restart is needed."
     if incident.recovering:
@@ -79,7 +79,7 @@ def _critical(incident: Incident) -> str:
 
 
 def _decided_by(incident: Incident) -> str:
-    """Return the rule, or the change after the detector, that made the incident critical; "" if its kind alone did."""
+    """Return the rule, or the later change, that made the incident critical; "" if its kind alone did."""
     changes = incident.way[-1].changes if incident.way else ()
     raised = [each.removeprefix(RAISED) for each in changes if each.startswith(RAISED)]
     return (

@@ -1,4 +1,4 @@
-"""Decides when recurring trouble notifies again: once it has doubled. Pure."""
+"""Decide when recurring trouble notifies again, for example when its occurrences have doubled. Pure."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, astuple, dataclass
@@ -12,19 +12,20 @@ if TYPE_CHECKING:
     from vllm_watch.incidents.incident import Incident, Trouble
 
 QUIET_SECONDS = 30.0
-"""An incident ends after this long without a finding: retries and drained queues flicker for seconds."""
+"""Minimum seconds without a finding before an incident ends. Retries and drained queues flicker for seconds."""
 
 QUIET_SECONDS_OF: Mapping[str, float] = {"throughput_collapse": 60.0}
-"""Kinds with a longer quiet time: one-minute rates cross any limit by chance."""
+"""QUIET_SECONDS for kinds judged by one-minute rates, which cross any limit by chance."""
 
 QUIET_SECONDS_MAX = 240.0
-"""Longest quiet time, which doubles with each occurrence: an end must be reported within five minutes."""
+"""The seconds without a finding double with each occurrence, up to this many. An end must be
+reported within five minutes."""
 
 FORGOTTEN_SECONDS = 86_400.0
-"""After a day the trouble counts as new: periodic causes recur at least daily."""
+"""Trouble that returns after this many seconds is new. Periodic causes recur at least daily."""
 
 DOUBLED = 2.0
-"""Notify again at this multiple of the occurrences, or of the total duration."""
+"""Notify again at this multiple of the last notification's occurrences or total duration."""
 
 UNTOLD_SECONDS_MAX = 300.0
 """A page that lasts this long is notified, however often it recurred."""
@@ -35,10 +36,10 @@ class Recurring:
     """Occurrences of one problem within a day."""
 
     times: int
-    within_seconds: float  # until now or the last end
+    within_seconds: float  # from the first beginning to the last end, or now
     ill_seconds: float  # in total
     text: str
-    earlier: str = ""  # incident that notified people; "": this one
+    earlier: str = ""  # incident that notified people; "" if this one did
 
     @property
     def told(self) -> bool:
@@ -74,7 +75,7 @@ class Recurrence:
         self._past: dict[Trouble, _Past] = {}
 
     def begun(self, key: "Trouble", at_s: float, lasted_s: float = 0.0) -> tuple[int, float]:
-        """Count an occurrence. Return the occurrences, and the quiet time before the end."""
+        """Count an occurrence. Return the number of occurrences, and the seconds without a finding before the end."""
         for each in [each for each, past in self._past.items() if _forgotten(past, at_s)]:
             del self._past[each]
         began_s, past = at_s - lasted_s, self._past.get(key)
@@ -119,8 +120,8 @@ class Recurrence:
         return [[*key, *astuple(past)] for key, past in self._past.items()]
 
     def restore(self, state: Sequence[Any]) -> None:
-        """Raises one of stored.DAMAGE; then nothing changes."""
-        if not isinstance(state, list):  # of an earlier release
+        """Raises one of stored.DAMAGE, and then changes nothing."""
+        if not isinstance(state, list):  # saved by an earlier release
             return
         past = {}
         for kind, engine, family, first_s, began_s, times, ill_s, ended_s, told in state:

@@ -16,13 +16,13 @@ SUBSUMES: dict[str, tuple[str, ...]] = {
     "engine_failing": ("throughput_collapse", "overload"),
     "throughput_collapse": ("overload",),
 }
-"""Effects on the same engine: one that is dead or stalled generates nothing and grows a queue."""
+"""Effects of each kind on the same engine."""
 
 ORDER = tuple(STATE_OF)
-"""Causes open before their effects."""
+"""Order in which incidents open: causes before effects."""
 
 CAUSES_BESIDE = ("gpu_fault", "stale_vram", "host_memory_growth")
-"""Causes that stay open with their effects: they have their own end and remedy."""
+"""Causes that stay open when their effects open, because they end separately."""
 
 _EFFECTS = ("engine_down", "engine_stalled", "engine_failing", "throughput_collapse")
 
@@ -33,11 +33,11 @@ WAITS_FOR_A_PEER = (
 """Findings that a peer's incident explains (`targets[].peers`, `targets[].gang`)."""
 
 _STALL_OVER_COLLAPSE_SECONDS = 30.0
-"""A stall must last this long to replace a collapse, because a collapsed engine makes few steps."""
+"""Minimum seconds that a stall must last before it replaces a collapse. A collapsed engine makes few steps."""
 
 _DOWN_OVER_COLLAPSE_SECONDS = 60.0
-"""A collapsed server counts as down after this time: until then, it is probably being restarted, as
-advised."""
+"""Minimum seconds that a collapsed server must be down before `engine_down` opens. Until then, it
+is probably being restarted, as advised."""
 
 _HOLD_SECONDS = {
     ("engine_stalled", "throughput_collapse"): _STALL_OVER_COLLAPSE_SECONDS,
@@ -45,16 +45,16 @@ _HOLD_SECONDS = {
 }
 
 AFTERMATH_SECONDS = {"overload": 150.0, "throughput_collapse": 20.0}
-"""A queue or slowness this soon after a stall or crash is the same problem: clients return at once."""
+"""Seconds after a stall or crash in which a queue or slowness is part of it, because all clients return together."""
 
 EXPLAINED_BY: dict[str, tuple[str, ...]] = {
     "slow_engine": ("thermal_throttle", "neighbour_contention"),
 }
-"""Causes of slow steps that are kept for a while after they end: averages lag behind the GPU's
-temperature."""
+"""Causes that `slow_engine` replaces only after EXPLAINED_SECONDS, because averages lag behind the
+GPU's temperature."""
 
 EXPLAINED_SECONDS = 300.0
-"""A cause in EXPLAINED_BY is dropped if the engine stays slow this long without it."""
+"""Seconds that an engine must stay slow without a cause of EXPLAINED_BY before another replaces it."""
 
 
 def rank(kind: str) -> int:
@@ -77,7 +77,7 @@ def _effects_of(incident: Incident) -> tuple[str, ...]:
 def held_by(
     kind: str, engine: str | None, seen: Iterable[Incident], lasted_s: float
 ) -> Incident | None:
-    """Return the active incident that delays a finding of age `lasted_s`."""
+    """Return the active incident because of which a finding of age `lasted_s` must wait."""
     for each in seen:
         hold_seconds = _HOLD_SECONDS.get((kind, each.kind), 0.0)
         if lasted_s < hold_seconds and (engine is None or each.engine in (None, engine)):
@@ -104,12 +104,12 @@ def waits(incident: Incident) -> bool:
 
 
 def is_cause(incident: Incident) -> bool:
-    """Return True if the incident stays open with its effects."""
+    """Return True if the incident stays open when its effects open."""
     return incident.kind in CAUSES_BESIDE
 
 
 def outlives(opened: Incident, other: Incident) -> bool:
-    """Return True if `opened` is the cause of `other`, or `other` is only recovering."""
+    """Return True if `opened` ends `other`: its effect, or its cause that is only recovering."""
     if other.kind in _effects_of(opened) and opened.engine in (None, other.engine):
         return True
     return other.phase == RECOVERING and covers(other, opened.kind, opened.engine)

@@ -1,5 +1,6 @@
-"""The state that an engine shows, from incidents or else from signals. An incident's state ends RETURNED_SECONDS after its
-last finding. Pure."""
+"""Choose the state to show for each engine: an incident's, else that of the signals. After its last
+finding, an incident's state is shown for RETURNED_SECONDS in the first recovery, else for
+QUIET_SECONDS_MAX. Pure."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -24,7 +25,7 @@ class _Given:
 
 
 class States:
-    """States that incidents gave to a target's engines."""
+    """Remembers which incident gave each engine its state."""
 
     def __init__(self) -> None:
         self._given: dict[str, _Given] = {}

@@ -11,13 +11,13 @@ if TYPE_CHECKING:
     from vllm_watch.incidents.incident import Incident
 
 LOWERED, RAISED = "critical → warning: ", "raised to critical, because "
-"""Beginnings of `Step.changes`; the reason follows."""
+"""Prefixes of the reasons in `Step.changes`."""
 
 RULE, NEXT_RULE = "rule", "next_rule"
 """Evidence names: the rule that fired, and the next one with its missing condition."""
 
 STEPS_MAX = 24
-"""Steps kept: about 20 KB for each open incident, and for each of the last 200 that ended."""
+"""Maximum steps kept, about 20 KB for each incident."""
 
 EVIDENCE_MAX, TEXT_MAX = 3, 400
 

@@ -28,13 +28,14 @@ RENEW_SHARE = 1 / 3
 """A lock is renewed after this share of its TTL, so two renewals may fail."""
 
 UNCERTAIN_SECONDS = 86400.0
-"""At its start, the watcher verifies uncertain attempts again, up to this age."""
+"""Maximum age of an uncertain attempt that the watcher verifies again at its start."""
 
 AHEAD_SECONDS = 60.0
-"""An attempt dated further in the future was written under a wrong clock."""
+"""An attempt dated more than this far in the future was written while the clock was wrong."""
 
 UNWATCHED_SECONDS = 3600.0
-"""A resumed attempt waits this long for its target: discovery takes minutes, but an evicted pod never comes back."""
+"""Maximum seconds that a resumed attempt waits for its target. Discovery takes minutes, but an
+evicted pod never comes back."""
 
 
 class Attempts:
@@ -75,7 +76,7 @@ class Attempts:
     async def without_future(
         self, attempts: Iterable[Attempt], now_t: float
     ) -> tuple[Attempt, ...]:
-        """Replace future times of attempts with `now_t`: an attempt dated a year ahead would block restarts for a year."""
+        """Replace future times of attempts with `now_t`: one dated a year ahead would block restarts that long."""
         known = []
         for attempt in attempts:
             ahead_s = attempt.acted_t - now_t
@@ -118,7 +119,8 @@ class Attempts:
         self, attempt: Attempt, calls: Sequence[tuple[HookCall, Hook]], settings: RestartSettings,
         lock: Lock | None, recheck: Recheck, changed: Changed = unchanged,
     ) -> None:  # fmt: skip
-        """Write the intent, then run the attempt in the background. In `calls`, the target's own comes first. Raises JournalError."""
+        """Write the intent, then run the attempt in the background. The first of `calls` is for the
+        attempt's own target. Raises JournalError."""
         if any(name in self._running for name in attempt.names):
             raise RuntimeError(f"{attempt.target} has an attempt that has not ended")
         restart = self._restart(attempt, settings)
@@ -264,7 +266,7 @@ class Attempts:
             for each in attempt.names:
                 self._running.pop(each, None)
                 self._targets.restarting(each, attempt)
-            # An attempt interrupted after the call keeps its lock, because the server may be loading. The next run resumes attempt and lock.
+            # An attempt interrupted after the call keeps its lock for the next run, because the server may be loading.
             if lock is not None and not (attempt.open and attempt.spent):
                 rest_seconds = settings.lock.release_delay_seconds
                 await lock.release(rest_seconds, used=attempt.spent, ended=attempt)

@@ -1,6 +1,6 @@
 """Ask Prometheus whether a query or an alert blocks a restart.
 
-A missing answer also blocks it. Source: kured's alert gate.
+A missing answer also blocks the restart. Source: kured's alert gate.
 """
 
 import asyncio

@@ -1,7 +1,6 @@
 """The guard's checks: each returns why a server must not be restarted now, or None. Pure.
 
-Sources: kured (windows, alerts, lock), Home
-Assistant's supervisor (budget), medik8s (minimum healthy), NVSentinel (dry run, breaker).
+Sources: kured, Home Assistant's supervisor, medik8s, NVSentinel.
 """
 
 from collections.abc import Callable
@@ -225,7 +224,7 @@ def budget(request: RestartRequest, settings: RestartSettings, facts: Facts) -> 
 
 
 def breaker(request: RestartRequest, settings: RestartSettings, facts: Facts) -> Refusal | None:
-    """After a restart that did not help, or was for the same incident, only a person may retry."""
+    """Only a person may order another restart for the same incident, or after one that is not known to have helped."""
     ended = [each for each in facts.attempts or () if each.spent and not each.open]
     if not ended or request.person is not None:
         return None
@@ -331,7 +330,8 @@ ASKED: tuple[Check, ...] = (hook, blockers, gang, lock)
 
 
 def _counted(facts: Facts) -> list[Attempt]:
-    """Return attempts that called a hook or are open. Open ones keep a second server of the group from passing."""
+    """Return attempts that called a hook or have not ended. Counting the latter keeps a second
+    server of the group from passing."""
     return [attempt for attempt in facts.attempts or () if attempt.spent or attempt.open]
 
 

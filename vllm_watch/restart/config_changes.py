@@ -1,4 +1,4 @@
-"""Write the settings that a reload changed to the journal."""
+"""Journal the settings that a reload changed."""
 
 import time
 from collections.abc import Iterator, Mapping

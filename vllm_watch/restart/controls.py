@@ -1,6 +1,6 @@
 """Hold state that outlives the watcher: pause, silences, approvals, breaker resets, versions seen.
 
-While it cannot be read, `known` is False and the guard refuses.
+While this state cannot be read, `known` is False and the guard refuses.
 """
 
 from collections.abc import Mapping
@@ -16,13 +16,13 @@ SILENCES_MAX = 1000
 
 
 class Controls:
-    """The journal's standing entries, cached. Every writer raises JournalError."""
+    """The journal's lasting entries, cached. Methods that write raise JournalError."""
 
     def __init__(self, journal: Journal, version: str) -> None:
         self._journal = journal
         self._version = f"version {version}"
         self._entries: dict[str, dict[str, Any]] = {}
-        self.tokens: Mapping[str, TokenFile] | None = None  # by person; None: unknown
+        self.tokens: Mapping[str, TokenFile] | None = None  # by person; None if unknown
         self._void: set[str] = set()  # revoked entries that are still in the journal
         self.known = False
 
@@ -68,7 +68,7 @@ class Controls:
         return Pause(actor=actor, reason=reason, until_t=until_t)
 
     async def set_pause(self, pause: Pause | None) -> None:
-        """Pause restarts, or resume them with None. Raises JournalError, as an unwritten pause would not last."""
+        """Pause restarts, or resume them with None."""
         entry = None if pause is None else {
             "actor": pause.actor, "reason": pause.reason, "until_t": pause.until_t,
         }  # fmt: skip
@@ -134,7 +134,7 @@ class Controls:
         return self._number("resumed", "t") or 0.0
 
     async def reset_breakers(self, now_t: float) -> None:
-        """Close every breaker, and accept the losses of a damaged journal."""
+        """Close every breaker, and accept that a damaged journal lost entries."""
         await self._set("resumed", {"t": now_t})
         if LOST in self._entries:
             await self._set(LOST, None)

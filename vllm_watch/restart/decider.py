@@ -1,4 +1,4 @@
-"""Collect the input of the guard (guard.py): facts, and the answers of hook, blockers and lock."""
+"""Collect the input of the guard (guard.py): facts, and the answers of hook, blockers, gang and lock."""
 
 import asyncio
 import time
@@ -30,7 +30,7 @@ ASK_HOOK_SECONDS = 15.0
 """Timeout of a hook's check, which changes nothing."""
 
 AHEAD_MAX = 1000
-"""Limit of remembered attempts from clocks ahead of ours; one lock holds 500."""
+"""Maximum remembered attempts that other watchers' clocks date in the future. One lock holds 500."""
 
 
 class Decider:
@@ -45,13 +45,13 @@ class Decider:
         self._controls = controls
         self._backends = backends
         self._attempts = attempts
-        self._ahead_t: dict[str, float] = {}  # attempt id → Unix time when it was first seen
+        self._ahead_t: dict[str, float] = {}  # attempt id → Unix time first seen
 
     async def decide(
         self, request: RestartRequest, managed: ManagedTarget, attempt_id: str, lock: Lock | None,
         asker: str | None = None,
     ) -> Decision:  # fmt: skip
-        """Decide on a request. `asker` is the gang member that holds the lock and restarts this target, too."""
+        """`asker` is the gang member that holds the lock and restarts this target along with itself."""
         request = self.without_revoked(request)
         hook: Answer | None = None
         blockers: tuple[Answer, ...] | None = None
@@ -170,7 +170,7 @@ class Decider:
     async def _others(
         self, name: str, now_t: float, attempt_id: str, shared: tuple[Attempt, ...]
     ) -> tuple[Attempt, ...] | None:
-        """Return the target's attempts, including other lock users' (`shared`); None if unreadable."""
+        """Return the target's attempts, including those of the lock's other users (`shared`); None if unreadable."""
         since_t = self._targets.history_since_t(now_t)
         try:
             stored = await self._journal.attempts(None, since_t)

@@ -34,7 +34,8 @@ ASK_SECONDS = 5.0
 """Interval between decisions on a waiting request."""
 
 AGAIN_SECONDS = 60.0
-"""Wait after an attempt that was cancelled before its call, so that the readiness probe does not flap."""
+"""Seconds before a request is tried again after its attempt was cancelled, so that the readiness
+probe does not flap."""
 
 REQUESTS_MAX = 1000
 
@@ -65,7 +66,7 @@ class Dispatcher:
         self._backends = backends
         self._requests: dict[str, PendingRequest] = {}
         self._woken = asyncio.Event()
-        # Held until the intent is on disk, so that two requests cannot both find no attempt under way.
+        # Held until the intent is on disk. Otherwise, two requests might both find no attempt under way.
         self._deciding = asyncio.Lock()
 
     def submit(self, request: RestartRequest) -> None:
@@ -243,7 +244,6 @@ class Dispatcher:
         return self._decider.hook_call(replace(request, target=name), managed, own_id, before), hook
 
     def _attempt_ended(self, attempt: Attempt) -> None:
-        """Queue the request again if the attempt was cancelled. If it helped, drop all requests for its engine."""
         if attempt.spent and attempt.incident_id is not None:
             self._controls.void_approvals(attempt.incident_id, attempt.target)
         served = {each for name in attempt.names for each in self._targets.same_engine(name)}

@@ -1,7 +1,8 @@
 """Compute when a schedule falls due in local time. Pure.
 
-If a local time comes twice because clocks go back, the first counts; if it is skipped, the schedule runs one hour later.
-Intervals count from a fixed moment, so that restarts of the watcher do not postpone them.
+If clocks go back and a local time occurs twice, only the first is due. If they go forward and
+skip it, the schedule is due one hour later. Intervals count from a fixed moment, so that
+restarts of the watcher do not postpone them.
 """
 
 from datetime import UTC, datetime, timedelta
@@ -12,10 +13,11 @@ from vllm_watch.settings.restart_times import ScheduleSettings
 _ANCHOR_T = datetime(2026, 1, 5, tzinfo=UTC).timestamp()  # a Monday
 
 _CLOCK_CHANGE_MAX = timedelta(hours=3)
-"""Largest clock change in one night: the search starts this far back."""
+"""The search starts this much earlier, because no clock change is larger."""
 
 _SEARCH_SPAN = timedelta(days=366 * 45)
-"""Search this far ahead: within 40 years, 29 February falls on every weekday, so no first due time lies further ahead."""
+"""How far ahead to search. Within 40 years, 29 February falls on every weekday, so a schedule not
+due by then never is."""
 
 
 def next_due(schedule: ScheduleSettings, zone: str, after_t: float) -> float | None:

@@ -15,13 +15,13 @@ BUNDLES_MAX = 20
 """Archives kept: enough for the restarts of a bad week."""
 
 BYTES_MAX = 64 << 20
-"""A recording of ten minutes takes a few megabytes."""
+"""Maximum size of an archive. A recording of ten minutes takes a few megabytes."""
 
 PART_SECONDS = 10.0
 """Timeout of one part, so that a hanging one does not block the others."""
 
 ALL_SECONDS = 20.0
-"""Timeout of all parts: below EVIDENCE_SECONDS, to leave time for the write."""
+"""Timeout of all parts together. The rest of EVIDENCE_SECONDS is for the write."""
 
 _WHY_CHARACTERS_MAX = 300
 

@@ -29,7 +29,7 @@ class Answer:
     """The answer of a hook, blocker or lock."""
 
     name: str
-    allows: bool | None  # None: no answer
+    allows: bool | None  # None if not answered
     text: str
 
 
@@ -39,7 +39,7 @@ class Facts:
 
     t: float  # Unix seconds
     state: str | None  # of the server's worst engine
-    attempts: tuple[Attempt, ...] | None  # of the group, oldest first; None: unreadable
+    attempts: tuple[Attempt, ...] | None  # of the group, oldest first; None if unreadable
     busy: str | None = None  # id of the attempt under way
     breaker_reset_t: float = 0.0
     journal_refusal: str | None = None

@@ -1,8 +1,8 @@
 """Answer the exec probes in the engines' containers: "ok", "kill" (liveness) or "no" (readiness). If anything is
 unknown, the answer is "ok".
 
-"kill" and "no" carry the start time of the server that must fail. The probe compares it with its own server's, so a late
-or repeated answer is harmless.
+"kill" and "no" carry the start time of the server that must fail. Probes of other servers ignore
+the answer, so a late or repeated one is harmless.
 """
 
 import asyncio
@@ -24,13 +24,14 @@ OK = "ok"
 WORDS = {LIVENESS: "kill", READINESS: "no"}
 
 ASKED_SECONDS = 60.0
-"""A probe counts as gone after this time without a request. Kubernetes probes every 10 s by default."""
+"""Seconds without a request after which a probe is considered gone. Kubernetes probes every 10 s by default."""
 
 SAME_START_SECONDS = 2.0
-"""Start times that differ by less are the same: each may be off by a second."""
+"""Start times that differ by at most this belong to the same start, because each may be off by a second."""
 
 NOTE_SECONDS = 1.5
-"""A changed answer waits this long for the journal, because a probe times out after 2 s. An answer that is not on disk is not sent."""
+"""Maximum seconds to write a changed answer to the journal, because a probe times out after 2 s. An
+answer that is not on disk is not sent."""
 
 _PROBES_MAX = 16
 
@@ -39,8 +40,8 @@ _PROBES_MAX = 16
 class Probes:
     """The probes of one server."""
 
-    liveness_asked_seconds: float | None  # since the last request; None: never
-    starts: tuple[float, ...] = ()  # Unix seconds; of containers with a recent probe request
+    liveness_asked_seconds: float | None  # since the last request; None if there was none
+    starts: tuple[float, ...] = ()  # Unix seconds when the probing containers started
     scraped_start_t: float | None = None
 
 
@@ -48,9 +49,9 @@ class Probes:
 class Kill:
     """A server to be killed."""
 
-    started_t: float  # Unix seconds
+    started_t: float
     until_s: float
-    refused_before: bool  # it refused connections before, so a refusal proves nothing
+    refused_before: bool  # if so, a refused connection does not prove the end
     answers: int = 0
     ended: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -58,7 +59,7 @@ class Kill:
 @dataclass(slots=True)
 class _Gate:
     kill: Kill | None = None
-    drained_t: float | None = None  # start of the server to drain
+    drained_t: float | None = None  # when the server to drain started
     asked_s: dict[str, float] = field(default_factory=dict)
     starts: dict[float, float] = field(default_factory=dict)  # container's start → last request
     written: dict[str, str] = field(default_factory=dict)  # kind of probe → journaled answer
@@ -176,7 +177,7 @@ class Gates:
         return self._gates.setdefault(target, _Gate())
 
     def _identity(self, gate: _Gate) -> float | None:
-        """Return the server's start from vLLM, else from the only container that asks."""
+        """Return the server's start from vLLM, else from the only container that probes."""
         if gate.scraped_start_t is not None:
             return gate.scraped_start_t
         recent = _recent(gate)

@@ -1,7 +1,7 @@
-"""Decide whether a server may be restarted now. Pure: unknown means no.
+"""Decide whether a server may be restarted now. Pure. It refuses if a fact is unknown.
 
-The first refusal decides, but all are reported. If `decide` needs an answer of hook, blockers or lock, it returns ASK
-and is called again with the answer.
+The first refusal decides, but all are reported. If `decide` returns ASK, it must be called again
+with the answer of the hook, blockers, gang or lock.
 """
 
 from collections.abc import Mapping
@@ -24,11 +24,11 @@ class Decision:
     """The guard's decision on a request."""
 
     verdict: str  # ACT | OBSERVE | APPROVE | ASK | WAIT | REFUSE
-    check: str | None  # which decided; for ASK "hook" | "blockers" | "gang" | "lock"
+    check: str | None  # the deciding one; for ASK "hook" | "blockers" | "gang" | "lock"
     text: str
     until_t: float | None = None
     refusals: Mapping[str, Refusal] = field(default_factory=dict)
-    befores: Mapping[str, Before] = field(default_factory=dict)  # by target, when decided
+    befores: Mapping[str, Before] = field(default_factory=dict)  # state at the decision, by target
 
 
 def decide(request: RestartRequest, settings: RestartSettings, facts: Facts) -> Decision:

@@ -72,7 +72,7 @@ class Operators:
         if pending is None:
             return self._nothing_to_approve(incident_id)
         approved = replace(pending.request, approved_by=caller.actor)
-        # Write the approval first, so that it survives this process once confirmed. The hook's call removes it.
+        # Write the approval before confirming it, so that it survives this process. A hook's call removes it.
         await self._controls.approve(incident_id, approved.target, caller.actor, time.time())
         status, reply = await self._decide_now(caller, "approve", approved, approved.reason)
         waits = reply.get("verdict") == guard.WAIT
@@ -151,7 +151,7 @@ class Operators:
         self, caller: Caller, action: str, target: str, reason: str, before: str, after: str,
         *, required: bool = False,
     ) -> None:  # fmt: skip
-        """Write to the journal. Raises JournalError only if `required`; otherwise the action has already taken effect."""
+        """Write to the journal. Raises JournalError only if `required`: other actions have already taken effect."""
         try:
             await self._journal.note(Entry(
                 t=time.time(), actor=caller.actor, source=caller.source, action=action,

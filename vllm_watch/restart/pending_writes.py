@@ -11,7 +11,7 @@ from vllm_watch.state.journal import Journal
 _log = structlog.get_logger()
 
 PENDING_MAX = 100
-"""Limit of unwritten attempts; fewer can begin while the disk fails."""
+"""Maximum unwritten attempts. While the disk fails, the guard starts none."""
 
 
 class PendingWrites:

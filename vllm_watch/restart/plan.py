@@ -34,7 +34,7 @@ from vllm_watch.state.journal import Journal
 _log = structlog.get_logger()
 
 SHOW_SECONDS = 30.0
-"""Longest interval between updates: budgets and pauses change with time alone."""
+"""Maximum seconds between updates, because budgets and pauses also change without an event."""
 
 SHOW_PAUSE_SECONDS = 0.2
 
@@ -139,7 +139,7 @@ class PlanPublisher:
 def budget_remaining(
     settings: RestartSettings, attempts: Sequence[Attempt] | None, now_t: float
 ) -> int | None:
-    """Return how many restarts the budgets leave; None if unknown."""
+    """Return how many restarts the budgets still allow; None if unknown."""
     if attempts is None:
         return None
     times = [each.acted_t for each in attempts if each.spent]

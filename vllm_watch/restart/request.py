@@ -18,14 +18,14 @@ class RestartRequest:
     group: str  # shares budget, cooldown and breaker
     trigger: str  # one of TRIGGERS
     reason: str  # a sentence
-    asked_t: float  # Unix seconds
+    asked_t: float
     engine: str | None = None
     incident_id: str | None = None
     kind: str | None = None
     cause: str | None = None
     actor: str = "vllm-watch"  # a token's name, or the watcher
     approved_by: str | None = None
-    expires_t: float | None = None  # Unix seconds
+    expires_t: float | None = None
     schedule: str | None = None
     process: Process | None = None  # to be restarted; None: any
     override_reason: str | None = None  # overrides freezes and windows

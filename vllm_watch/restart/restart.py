@@ -1,11 +1,12 @@
 """One attempt to restart a server, or a gang, from the intent on disk to the verified result.
 
-    intent (on disk) ─▶ evidence ─▶ drain ─▶ a scrape, the guard again ─▶ calling (on disk) ─▶ hook
-        ─▶ verifying (on disk) ─▶ helped | did_not_help (on disk)
+    intent ─▶ evidence ─▶ drain ─▶ a scrape, the guard again ─▶ calling ─▶ hook
+        ─▶ verifying ─▶ helped | did_not_help
 
-Each state is on disk before the next action. After a crash, `intent` means that no hook was called; `calling`
-means that one may have been called, so none is called again. A scrape after the drain must still find the
-process to be restarted. A gang's ranks wait for each other at start, so their hooks are called together.
+Each state is on disk before the next action. After a crash, `intent` means that no hook was
+called; `calling` means that one may have been called, so none is called again. A scrape after
+the drain must still find the process that was to be restarted. A gang's ranks wait for each
+other at start, so their hooks are called together.
 """
 
 import asyncio
@@ -49,7 +50,7 @@ EVIDENCE_SECONDS = 30.0
 DRAIN_POLL_SECONDS = 0.5
 
 SCRAPE_WAIT_SECONDS = 60.0
-"""Longest wait for a scrape during verification; without one, only the elapsed time is judged."""
+"""Longest wait for a scrape during verification. Without a scrape, only the elapsed time is judged."""
 
 BLIND_SECONDS = 1.0
 
@@ -93,7 +94,7 @@ class Restart:
         self._not_restarted = ""
 
     async def intend(self) -> None:
-        """Write the intent. If it raises JournalError, nothing may be done."""
+        """Write the intent. After a JournalError, the attempt must not continue."""
         await self._journal.write(self.attempt)
         self._show("the intent is in the journal")
 
@@ -219,7 +220,7 @@ class Restart:
         against = changed()
         if against is not None:
             return against
-        # For an incident, the guard checks that the last scrape, even a failed one, found the incident.
+        # For an incident, the guard checks that the last scrape, even a failed one, found it.
         silence_counts = self.attempt.trigger != "incident"
         for name, before in befores.items():
             text = self._targets.stale(name, None) or self._targets.replaced(
@@ -306,7 +307,7 @@ class Restart:
             ).items():
                 signals, since_s = self._targets.signals(name), asked_s - called_s
                 if signals is None or not scraped:
-                    # Without a scrape, count only the time in which this watcher ran.
+                    # Without a scrape, do not count the time before this watcher started.
                     signals, since_s = signals or _UNSEEN, asked_s - began_s
                     signals = replace(signals, up=False)
                 kinds = self._targets.firing_kinds(name)

@@ -18,7 +18,7 @@ _log = structlog.get_logger()
 TICK_SECONDS = 1.0
 
 Due = Callable[[str, ScheduleSettings], None]
-Since = Callable[[str, ScheduleSettings], float]  # returns the Unix time from which due times count
+Since = Callable[[str, ScheduleSettings], float]  # returns the Unix time after which to search
 
 
 @dataclass(slots=True)
@@ -26,7 +26,7 @@ class _Timer:
     target: str
     schedule: ScheduleSettings
     zone: str
-    due_t: float | None = None  # None: never again
+    due_t: float | None = None  # None if never again
     at_t: float = 0.0
 
     def wait_for_next(self, after_t: float) -> None:
@@ -93,7 +93,7 @@ class Schedule:
 
 
 def condition(schedule: ScheduleSettings, signals: TargetSignals | None) -> str | None:
-    """Return why a condition of the schedule does not hold, or None. Unknown values fail it."""
+    """Return why a condition of the schedule does not hold or is unknown, else None."""
     if schedule.uptime_seconds_min:
         # While nothing answers, process_start_time may be that of a dead process.
         if signals is None or not signals.up or signals.process_start_time is None:

@@ -1,4 +1,4 @@
-"""Remember due times across restarts of the watcher. A missed one is logged, and requested late or skipped."""
+"""Remember due times across restarts of the watcher. A missed restart is logged, and requested late or skipped."""
 
 import contextlib
 from collections.abc import Iterable
@@ -15,7 +15,7 @@ from vllm_watch.state.journal import Entry, Journal
 _log = structlog.get_logger()
 
 LATE_SECONDS = 60.0
-"""A due time noticed later than this was missed: the watcher was down or suspended, or the clock was set."""
+"""A due time noticed more than this late was missed. The watcher was down or suspended, or the clock was set."""
 
 
 def reason(schedule: ScheduleSettings) -> str:
@@ -33,9 +33,9 @@ class Scheduled:
     def since_t(
         self, target: str, schedule: ScheduleSettings, attempts: Iterable[Attempt], now_t: float
     ) -> float:
-        """Return the Unix time after which due times count.
+        """Return the Unix time after which to search for due times.
 
-        A due time counts again if its request was still waiting when the watcher ended.
+        The last due time is found again if its request was still waiting when the watcher ended.
         """
         last_t = self._controls.scheduled_t(target, schedule.name)
         if last_t is None or last_t > now_t:
@@ -52,7 +52,7 @@ class Scheduled:
     async def note(
         self, target: str, schedule: ScheduleSettings, due_t: float, now_t: float
     ) -> None:
-        """Record a due time. If it was missed, log whether it is requested late."""
+        """Record a due time, and log a missed one."""
         late_s = now_t - due_t
         with contextlib.suppress(JournalError):
             await self._controls.set_scheduled(target, schedule.name, due_t)

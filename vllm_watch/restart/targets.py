@@ -22,17 +22,19 @@ HEALTHY = frozenset(("idle", "serving", "prefilling", "overloaded"))
 """States in which an engine serves, even if at its limit."""
 
 FRESH_SCRAPES, FRESH_SECONDS_MIN = 3.0, 30.0
-"""A scrape of another target in the group is valid for this many intervals, and at least this many seconds."""
+"""Maximum age of another group member's scrape: this many intervals, but at least this many seconds."""
 
 
 HISTORY_SECONDS = 7 * 86400.0
-"""Read attempts from this long before the oldest open incident: budgets need a day, breakers the last attempt."""
+"""Attempts are read from this long before the oldest open incident. Budgets need a day's attempts,
+and breakers the last one."""
 
 SCRAPE_SECONDS = 60.0
-"""Longest wait for a scrape beyond two intervals: a hanging server takes up to 30 s, and the scrape in progress may have begun too early."""
+"""Maximum wait for a new scrape, in addition to two intervals. A hanging server takes up to 30 s,
+and a scrape in progress is not new."""
 
 TICK_SECONDS, SUSPENDED_SECONDS = 0.5, 2.5
-"""Interval of the event loop's ticks, and the gap between ticks that means that the machine was suspended."""
+"""Seconds between ticks of the event loop. A gap above SUSPENDED_SECONDS means that the machine was suspended."""
 
 
 @dataclass(slots=True)
@@ -55,8 +57,8 @@ class Targets:
         self._next_scrapes: dict[str, asyncio.Event] = {}
         self._changed: set[str] = set()
         self._change = asyncio.Event()
-        self._ticked_s: float | None = None  # monotonic; None: tick() does not run
-        self._resumed_s = float("-inf")  # monotonic
+        self._ticked_s: float | None = None  # None if tick() does not run
+        self._resumed_s = float("-inf")
 
     def follow(self, targets: Iterable[tuple[Target, RestartSettings]]) -> None:
         known, self.managed = self.managed, {}
@@ -120,7 +122,8 @@ class Targets:
         return before(self.signals(name), self.firing_kinds(name), self.process(name))
 
     def replaced(self, name: str, decided: Process, *, silence_counts: bool) -> str | None:
-        """Return why the process `decided` may be gone, or None. If `silence_counts`, it is gone if nothing answers."""
+        """Return why the process `decided` may be gone, or None. If `silence_counts`, a process
+        that no longer answers is gone."""
         now = self.process(name)
         same = decided.is_same(now)
         if same is None:
@@ -168,7 +171,8 @@ class Targets:
         ]
 
     def firing_kinds(self, name: str) -> frozenset[str]:
-        """Return the kinds of incidents in the last scrape, including the host's that advise restarting this target."""
+        """Return the kinds of incidents that the last scrape found, including other targets'
+        incidents that advise restarting this one."""
         return frozenset(
             each.kind
             for each in self.incidents()
@@ -265,7 +269,8 @@ class Targets:
         return min((now_t, *opened)) - HISTORY_SECONDS
 
     def history(self, name: str, attempts: Iterable[Attempt]) -> tuple[Attempt, ...]:
-        """Return attempts of the target's group and engine. Attempts on its engine under other names get this name."""
+        """Return attempts of the target's group and engine. If another target is the same engine,
+        its attempts get the name `name`."""
         own, engine = self.managed.get(name), self.same_engine(name)
         if own is None:
             return ()

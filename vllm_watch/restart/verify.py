@@ -1,7 +1,8 @@
 """Verify a restart from the scrapes after the call. Pure.
 
-It helped if a new process reaches the throughput of a fresh engine or, without traffic, has no fault for `settle_seconds`. It did
-not help if the old process stays, no new one serves within the start-up time, or the fault is back.
+A restart helped if a new process reaches a fresh engine's throughput or, if that cannot be
+measured, has no fault after `settle_seconds`. It did not help if the old process stays, no new
+one serves within the start-up time, or the new one stays slow or faulty.
 """
 
 from collections.abc import Collection, Mapping
@@ -16,26 +17,28 @@ from vllm_watch.state.attempt import Attempt
 HELPED, DID_NOT_HELP = "helped", "did_not_help"
 
 FRESH_RATIO_MIN = 0.8
-"""Share of a fresh engine's throughput at equal load; below it, throughput_collapse begins to react (signals/baseline.py)."""
+"""Minimum share of a fresh engine's throughput at equal load. Below this, throughput_collapse
+begins to react (signals/baseline.py)."""
 
 STOP_SECONDS = 120.0
-"""The old process may answer this long after the call: twice the longest default grace period of hooks."""
+"""Maximum seconds that the old process may answer after the call: twice the longest default grace period of hooks."""
 
 STARTUP_TOLERANCE = 2.0
-"""A start may take this multiple of the longest one seen: the page cache may be cold, or the node slower."""
+"""A start may take this many times the longest known start, because the page cache may be cold or the node slower."""
 
 STARTUP_SECONDS_MIN = 180.0
-"""Minimum timeout of a start, including the end of the old process: most models load in one to three minutes, and a busy host doubles short starts. `engine_down` waits as long."""
+"""Minimum timeout of a start, including the end of the old process. Most models load in one to
+three minutes, and a busy host doubles short starts."""
 
 _ILL = ("stalled", "failing", "collapsed", "down")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Before:
-    """The server's state when the restart was decided; stored with the intent."""
+    """The server's state when the restart was decided."""
 
     process: Process
-    throughput_ratio: float | None = None  # share of a fresh engine's throughput; 0.0: no steps
+    throughput_ratio: float | None = None  # share of a fresh engine's throughput; 0.0 if stuck
     kinds: frozenset[str] = frozenset()  # of firing incidents
 
     def to_json(self) -> dict[str, Any]:
@@ -83,8 +86,8 @@ class Progress:
     """The result after one scrape."""
 
     text: str
-    outcome: str | None = None  # None: not yet
-    payoff_ratio: float | None = None  # gain in throughput ÷ a fresh engine's, -1 to 1
+    outcome: str | None = None  # None while undecided
+    payoff_ratio: float | None = None  # gain as a share of a fresh engine's throughput, -1 to 1
 
 
 class Verification:

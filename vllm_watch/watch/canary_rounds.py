@@ -21,7 +21,7 @@ TRUSTED_SECONDS_MAX = 1.0
 """By default, a server gets further canaries only if it answers one within this time. An idle engine takes milliseconds."""
 
 UNTRUSTED_SECONDS = 3600.0
-"""A slower server is tried again after this, because it may have been cold."""
+"""Seconds before a server slower than TRUSTED_SECONDS_MAX is tried again. It may have been cold."""
 
 JITTER = 0.1
 """The interval varies by this share, so that canaries do not coincide."""
@@ -49,7 +49,7 @@ class CanaryRounds:
     def send(
         self, wanted: Mapping[str, bool], model: str | None, engines: int, now_s: float
     ) -> None:
-        least = 0.0 if self._enabled else 0.5  # unless enabled explicitly, wait half an interval
+        least = 0.0 if self._enabled else 0.5  # by default, wait at least half an interval
         first_s = now_s + random.uniform(least, 1.0) * self._interval_seconds  # noqa: S311
         # An engine that was busy for less than an interval keeps its due time.
         oldest_s = now_s - self._interval_seconds

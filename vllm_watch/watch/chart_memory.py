@@ -10,7 +10,7 @@ from vllm_watch.board.history import FORM, History
 from vllm_watch.state.charts import UPTIME, ChartTable, Part
 
 SAVE_SECONDS = 300.0
-"""A kill loses at most this much of the charts. A save writes 13 KB per engine."""
+"""Maximum seconds of charts that a killed watcher loses. A save writes 13 KB per engine."""
 
 PARTS_MAX = 1000
 """Limit of saved charts; the others start empty."""
@@ -19,7 +19,8 @@ _DAY, _ENGINE = "day", "engine "
 
 
 def _is_ours(part: Part) -> bool:
-    """Return True if this version can read the part. A day's format has no chart points, so only tag and byte order matter."""
+    """Return True if this version can read the part. A day has no chart points, so only the tag and
+    byte order must match."""
     if part.name == _DAY:
         return part.form.split()[:2] == FORM.split()[:2]
     return part.form == (uptime.FORM if part.name == UPTIME else FORM)
@@ -31,7 +32,7 @@ class ChartMemory:
     def __init__(self, disk: ChartTable, board: Board) -> None:
         self._disk = disk
         self._board = board
-        self._saved_s: dict[str, float] = {}  # monotonic
+        self._saved_s: dict[str, float] = {}
         self._parts: set[tuple[str, str]] = set()
 
     async def open(self) -> None:

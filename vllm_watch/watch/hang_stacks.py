@@ -1,4 +1,4 @@
-"""Take the stacks of a server on this host once when a hang begins, as evidence only."""
+"""Take the stacks of a server on this host once when a hang begins."""
 
 import asyncio
 from collections.abc import Callable, Sequence

@@ -1,4 +1,4 @@
-"""Save and restore the state of targets, host and fleet. Without a state folder, it survives only reloads."""
+"""Save and restore the state of targets, host and fleet. Without a state folder, the state survives only reloads."""
 
 import asyncio
 import time
@@ -21,10 +21,10 @@ from vllm_watch.watch.watch import Watch
 _log = structlog.get_logger()
 
 SAVE_SECONDS = 60.0
-"""Interval of saves: a lost minute is learned again in a minute."""
+"""Seconds between saves. A lost minute is learned again in a minute."""
 
 ORPHAN_SECONDS = 120.0
-"""A stored target not found this long after the start is gone; some discovery sources answer late."""
+"""Seconds after the start until a stored but missing target is gone. Some discovery sources answer late."""
 
 LEARNT_MAX = 10_000
 """The largest number of targets."""
@@ -56,7 +56,7 @@ class Memory:
         self._board = board
         self._learnt: dict[str, Learnt] = {}  # newest, by target
         self._open: dict[str, Incident] = {}  # open on disk, not shown yet
-        self._saved_s: dict[str, float] = {}  # monotonic
+        self._saved_s: dict[str, float] = {}
         self._opened_s = time.monotonic()
 
     async def open(self) -> None:
@@ -135,7 +135,6 @@ class Memory:
         return events
 
     def keep(self, watch: Remembered, group: str, events: Sequence[IncidentEvent]) -> None:
-        """Queue incident events for writing at once, and other state every SAVE_SECONDS."""
         if self._disk is None:
             return
         saved_s = self._saved_s.setdefault(watch.target, time.monotonic())

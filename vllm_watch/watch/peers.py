@@ -43,7 +43,6 @@ class Peers:
         return tuple(each for name in names for each in self._open(name))
 
     def around(self, target: str, **of_host: Any) -> Around:
-        """Return the facts about peers and gang; `of_host`: the host's fields of Around."""
         ranks = self._gangs.get(target, ())
         peers = sorted(self._of.get(target, ()))
         if not ranks and not peers:
@@ -53,7 +52,7 @@ class Peers:
         incidents = {rank: tuple(self._open(rank)) for rank in ranks}
         return Around(
             missed_by=waiting,
-            # A target with several peers may wait for any of them. An older wait was for the previous process.
+            # A target with several peers may wait for any of them. A wait older than the target's process was for its predecessor.
             waited_for=tuple(
                 peer
                 for peer in waiting

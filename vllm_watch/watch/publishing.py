@@ -136,7 +136,7 @@ class Publisher:
             self.notify(changes)
 
     def notify(self, events: Sequence[IncidentEvent]) -> None:
-        """Log events without a scrape, and call the listeners."""
+        """Log events that no scrape caused, and call the listeners."""
         for target in {event.incident.target for event in events}:
             self._notify(target, [each for each in events if each.incident.target == target])
 

@@ -40,7 +40,8 @@ _LOGGED_STATES = {
 _LATENESS_KEPT = 120
 
 BATCH_SECONDS = 0.5
-"""Scrapes start in batches at this interval, because each wake-up costs more than a scrape (cold caches). 1,000 targets every 5 s make batches of 100, which take 0.1 s. Measured: docs/performance.md."""
+"""Seconds between batches of scrapes, because a wake-up costs more than a scrape (cold caches).
+1,000 targets every 5 s make batches of 100, which take 0.1 s (docs/performance.md)."""
 
 
 class TargetLoop:
@@ -91,7 +92,8 @@ class TargetLoop:
         return frozenset() if self._cpu is None else self._cpu.pids
 
     def end(self) -> None:
-        """Publish nothing more. If a library swallowed the cancellation, the loop would otherwise publish under its successor's name."""
+        """Publish nothing more. Otherwise, if a library swallowed the cancellation, this loop and
+        its successor would both publish."""
         self._ended = True
 
     async def run(self, *, spread: bool) -> None:

@@ -82,7 +82,7 @@ class Watch:
 
     @property
     def canary_wanted(self) -> dict[str, bool]:
-        """Engines that need a one-token request; True if a hang is suspected."""
+        """Engines that need a one-token request, with True if a hang is suspected."""
         wanted: dict[str, bool] = {}
         for detector in self._detectors.values():
             wanted |= getattr(detector, "canary_wanted", {})
@@ -147,7 +147,8 @@ class Watch:
         restart: RestartNews | None = NO_RESTART,
         around: Around = NOTHING_AROUND,
     ) -> list[IncidentEvent]:
-        """Judge one observation and return its events; a late one is ignored. `beside`: incidents of host and peers. `restart` None: not known yet."""
+        """Judge one observation and return its events; a late one is ignored. `beside` are
+        incidents of host and peers. `restart` is None until the journal has been read."""
         if self._is_late(observation):
             return []
         before, observation = self.signals, sanitized(observation)

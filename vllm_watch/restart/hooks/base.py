@@ -14,7 +14,8 @@ from vllm_watch.clients.signed_post import new_session
 from vllm_watch.restart.gates import Gates
 
 DONE, REFUSED, FAILED, UNCERTAIN = "done", "refused", "failed", "uncertain"
-"""REFUSED, FAILED: certainly no effect; only FAILED is retried. UNCERTAIN: perhaps restarted."""
+"""REFUSED and FAILED calls had no effect; only FAILED ones are retried. UNCERTAIN ones may have
+restarted the server."""
 
 ENVIRONMENT_PREFIX = "VLLM_WATCH_"
 
@@ -32,7 +33,7 @@ class Tools:
     gates: Gates | None = None  # None outside the daemon
     watcher_url: str = ""
     watcher_headers: Mapping[str, str] = field(default_factory=dict)
-    watcher_tls: ssl.SSLContext | bool = True  # True: trust the system's CAs
+    watcher_tls: ssl.SSLContext | bool = True  # True to trust the system's CAs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +61,8 @@ class HookCall:
         return {**told, "target_url": self.url}
 
     def environment(self) -> dict[str, str]:
-        """Return environment variables. VLLM_WATCH_URL is omitted: to a vllm-watch command it means the daemon's URL."""
+        """Return environment variables, except VLLM_WATCH_URL, which vllm-watch's commands would
+        take for the daemon's URL."""
         return {
             ENVIRONMENT_PREFIX + name.upper(): "" if value is None else str(value)
             for name, value in self.payload().items()

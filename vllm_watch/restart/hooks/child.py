@@ -21,7 +21,7 @@ from vllm_watch.support.printable import printable
 from vllm_watch.support.redaction import redacted
 
 OUTPUT_BYTES_MAX = 16 << 20
-"""If the command writes more than this between two polls, the write fails; no restart command writes this much."""
+"""Maximum output between two polls. No restart command writes this much."""
 TAIL_BYTES = 2000
 _REWIND_BYTES = 1 << 20
 _POLL_SECONDS = 0.05

@@ -7,7 +7,7 @@ from vllm_watch.restart.hooks import base, engine_api
 from vllm_watch.settings.hooks import DockerHook
 
 START_TOLERANCE_SECONDS = 2.0
-"""A server's start time may be this much earlier than its container's: the two clocks are read at different moments."""
+"""A server may seem to start this much before its container, because two clocks are read at different moments."""
 _DONE = 204
 
 

@@ -1,6 +1,6 @@
 """Docker's Engine API, which Podman serves, too. Paths carry no version, so that each daemon uses its own.
 
-Source: docs.docker.com/engine/api, ContainerInspect and ContainerRestart; docs.podman.io, compat API.
+Source: docs.docker.com/engine/api; docs.podman.io, compat API.
 """
 
 import re
@@ -32,7 +32,7 @@ class Container:
     name: str
     status: str  # "running", "exited", "restarting", "paused" …
     restart_policy: str
-    started_t: float | None  # Unix seconds
+    started_t: float | None
     pid: int | None  # on the host
 
     @property

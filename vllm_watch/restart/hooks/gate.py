@@ -1,6 +1,6 @@
 """Restart an engine by failing its own liveness probe, which needs no rights. Runbook: docs/hooks/gate.md.
 
-Source: kubernetes.io, "Configure Liveness, Readiness and Startup Probes", exec probes.
+Source: kubernetes.io, Configure Liveness, Readiness and Startup Probes.
 """
 
 import asyncio

@@ -1,8 +1,7 @@
 """Restart through the Kubernetes API server: evict the pod, or start a rollout of its workload. Runbook:
 docs/hooks/kubernetes.md.
 
-An eviction respects PodDisruptionBudgets. Source: kubernetes.io, API-initiated Eviction; kubectl rollout
-restart; SelfSubjectAccessReview.
+Source: kubernetes.io, API-initiated Eviction; kubectl rollout restart.
 """
 
 import asyncio
@@ -17,13 +16,13 @@ from vllm_watch.restart.hooks.kubernetes_target import REMEDY, KubernetesTarget,
 from vllm_watch.settings.hooks import KubernetesHook
 
 POLL_SECONDS = 2.0
-"""An engine takes seconds to minutes to end."""
+"""Seconds between polls of a pod that takes seconds to minutes to end."""
 
 WAIT_SECONDS = 10.0
-"""Wait before retrying an eviction that a PodDisruptionBudget forbids; the API server's default for Retry-After."""
+"""Seconds before retrying an eviction that a PodDisruptionBudget forbids, if the API server sends no Retry-After."""
 
 TRIES_MAX = 4
-"""Tries of a patch: any concurrent change of the object's status conflicts."""
+"""Maximum tries of a patch, because any concurrent change of the object's status is a conflict."""
 
 _GRACE_SECONDS = 5.0
 _DRY_RUN = {"dryRun": "All"}
@@ -120,9 +119,9 @@ class Hook:
 class _Act:
     def __init__(self, settings: KubernetesHook, target: KubernetesTarget) -> None:
         self._settings, self._target, self._api = settings, target, target.api
-        self.begun = False  # a request that changes something may have taken effect
+        self.begun = False  # True if a request may have changed something
         self._accepted = ""
-        self._forbidden = ""  # why the server does not accept yet
+        self._forbidden = ""  # why the API server rejects the eviction
 
     async def run(self) -> base.HookResult:
         """Act and wait for the pod's end. Raises HookError and KubernetesError."""

@@ -1,7 +1,6 @@
 """Judge whether pods and workloads may be restarted, and whether a controller starts them again. Pure.
 
-Source: kubernetes.io, pod lifecycle, owners and dependents, Deployment and StatefulSet status; kubectl
-rollout status; lws.sigs.k8s.io.
+Source: kubernetes.io, pod lifecycle, owners and dependents, Deployment and StatefulSet status; lws.sigs.k8s.io.
 """
 
 from collections.abc import Mapping
@@ -13,7 +12,7 @@ from urllib.parse import urlsplit
 CONTROLLERS = frozenset((
     "ReplicaSet", "ReplicationController", "StatefulSet", "DaemonSet", "LeaderWorkerSet", "RayCluster",
 ))  # fmt: skip
-"""Owners that replace a pod however it ended. A failed Job does not."""
+"""Owners that replace a pod regardless of how it ended. A failed Job does not."""
 
 START_TOLERANCE_SECONDS = 2.0
 """A server's start time may be this much earlier than its container's, as the kubelet's times are whole seconds."""

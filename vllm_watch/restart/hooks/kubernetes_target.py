@@ -56,7 +56,7 @@ class KubernetesTarget:
         return pod
 
     async def rollout(self) -> dict[str, Any] | None:
-        """Return the patch that starts a rollout; None if this attempt has already started one.
+        """Return the patch of kubernetes_objects.rollout.
 
         Raises HookError and KubernetesError.
         """

@@ -1,6 +1,6 @@
 """Find the process that is a target's server, by command line, port, address and start time.
 
-Source: proc(5); vllm/entrypoints (how servers are started), vllm/utils (process titles "VLLM::…").
+Source: proc(5); vllm/entrypoints; vllm/utils (process titles).
 """
 
 import asyncio
@@ -199,6 +199,6 @@ def _same_network(procfs: Path, pid: int) -> bool:
 
 
 def _is_local(addresses: frozenset[str], procfs: Path, pid: int | None) -> bool:
-    """Return True if an address belongs to the process's network namespace (None: ours)."""
+    """Return True if an address belongs to the network namespace of `pid`, or to ours if `pid` is None."""
     folder = NET if pid is None else procfs / str(pid) / "net"
     return any(is_here(each, folder) for each in addresses)

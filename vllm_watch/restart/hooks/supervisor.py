@@ -1,7 +1,6 @@
 """Find the supervisor that restarts a server after exit status 0, which vLLM returns when its engine dies.
 
-The server must be the main process of the unit or container. If a script starts the server and
-outlives it, the supervisor does not notice the server's end.
+Unless the server is the main process of the unit or container, the supervisor does not notice the server's end.
 Source: systemd.service(5) Restart=; docs.docker.com, restart policies; kubernetes.io, pod lifecycle.
 """
 
@@ -31,7 +30,7 @@ _CONFIRM = "set relaunches: true once you have seen something restart it"
 class Supervision:
     """Whether a supervisor restarts a server."""
 
-    relaunches: bool | None  # None: unknown
+    relaunches: bool | None  # None if unknown
     text: str
     remedy: str = _CONFIRM
 

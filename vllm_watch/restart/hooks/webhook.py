@@ -25,7 +25,7 @@ _TRY_AGAIN = (429, 503)
 class _Try:
     outcome: str
     text: str
-    again_seconds: float | None = None  # None: no retry
+    again_seconds: float | None = None  # None if not retried
 
 
 class Hook:

@@ -1,9 +1,10 @@
 """The contract of locks: at most N holders at once, and a holder that cannot renew stops before it acts.
 
-A holder may begin an action until one TTL after its last write. Others may take its slot after three
-TTLs: the second TTL is for a holder suspended between its last check and the action, the third for the action. So at
-most N holders act at once if no suspension and no action takes longer than a TTL. Each watcher counts
-TTLs by its own clock, those of other holders from the last change that it saw, so clocks are never compared.
+A holder may begin an action until one TTL after its last write. Others may take its slot after
+three TTLs: the second allows for a holder that is suspended between its last check and the
+action, the third for the action. This suffices if no suspension and no action takes longer than
+a TTL. Each watcher measures TTLs on its own clock, another holder's from the last change that it
+saw, so clocks are never compared.
 """
 
 import socket
@@ -19,11 +20,11 @@ HOST = socket.gethostname()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Held:
-    """The lock's answer."""
+    """The result of a request to take or renew a slot."""
 
-    held: bool | None  # None: no answer, which counts as no
+    held: bool | None  # None if unknown, which counts as False
     text: str
-    others: tuple[Attempt, ...] = ()  # of other users of the lock
+    others: tuple[Attempt, ...] = ()  # attempts of other users of the lock
 
 
 class Lock(Protocol):

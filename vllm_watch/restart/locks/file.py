@@ -26,7 +26,7 @@ WAIT_SECONDS = 2.0
 """Longest wait for the file, which another watcher changes within milliseconds."""
 
 BYTES_MAX = 1 << 18
-"""A hundred slots and a thousand restarts need less; a larger file is not ours."""
+"""Maximum size of the file. A hundred slots and a thousand restarts need less."""
 
 _REMEDY = "remove it when no restart is under way"
 

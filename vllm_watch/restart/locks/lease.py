@@ -35,13 +35,13 @@ from vllm_watch.support import json_text
 ANNOTATION = "vllm-watch/lock"
 
 ASK_SECONDS = 20.0
-"""Timeout of a change with all tries: less than a third of the shortest useful TTL."""
+"""Timeout of a change with all its tries, less than a third of the shortest useful TTL."""
 
 TRIES_MAX = 6
-"""In the tests, the last of twenty concurrent writers needs five tries."""
+"""Maximum tries of a change. In the tests, the last of twenty concurrent writers needs five."""
 
 BACKOFF_SECONDS = 0.1
-"""Limit of the random wait before the second try; it doubles each time."""
+"""Maximum random wait before the second try. The maximum doubles with each try."""
 
 RETRY_AFTER_SECONDS_MAX = 5.0
 """Limit of the API server's Retry-After."""
@@ -218,7 +218,7 @@ class Lock:
         return held
 
     def _release_later(self, attempt_id: str, known: bool) -> None:
-        """With the next change, free a slot that an interrupted acquire may have taken."""
+        """Free a slot that an interrupted `acquire` may have taken, with the next change."""
         if self._wrote and not known:
             self._shared.release_later(attempt_id, 0.0, used=False)
 

@@ -10,10 +10,10 @@ from typing import Any
 from vllm_watch.state.attempt import ENDED_STATES, OPEN_STATES, Attempt
 
 PAST_MAX = 500
-"""About 100,000 bytes; a Lease can hold 250,000."""
+"""Maximum attempts kept, about 100,000 bytes. A Lease can hold 250,000 bytes."""
 
 TARGET_PAST_MAX = 50
-"""Limit per target. A larger restart budget is not enforced across watchers."""
+"""Maximum attempts per target. A larger restart budget is not enforced across watchers."""
 
 _LOOPBACK = "localhost:"
 
@@ -26,10 +26,10 @@ class Past:
     target: str
     group: str
     address: str  # host:port; "" for a pod
-    host: str  # of a localhost address; "": any host
+    host: str  # host of a localhost address; "" for other addresses
     trigger: str
     state: str
-    began_t: float  # Unix seconds
+    began_t: float
     called_t: float | None = None
     incident_id: str | None = None
 
@@ -80,7 +80,7 @@ def first(pasts: tuple[Past, ...], one: Past | None) -> tuple[Past, ...]:
 def ended(
     pasts: tuple[Past, ...], attempt_id: str, one: Past | None, *, used: bool
 ) -> tuple[Past, ...]:
-    """Record a result, or remove an attempt that touched nothing."""
+    """Record the result of an attempt, or remove one that called no hook."""
     if used:
         return put(pasts, one)
     return tuple(each for each in pasts if each.id != attempt_id)
@@ -92,7 +92,7 @@ def without_ghosts(pasts: Iterable[Past], held: Collection[str]) -> tuple[Past, 
 
 
 def from_json(document: Any) -> tuple[Past, ...]:
-    """Parse a record. Raises ValueError if vllm-watch did not write it."""
+    """Raises ValueError if vllm-watch did not write it."""
     try:
         pasts = tuple(Past(**each) for each in document)
     except TypeError as error:

@@ -1,8 +1,9 @@
 """The record of a lock that several watchers share, and the changes that each may make. Pure.
 
-A writer replaces the whole latest version, so concurrent writers cannot exceed a limit. A released slot may
-rest, that is, stay taken for a while. A rest and the hour of a spent restart end by wall clock, with a tolerance of
-SKEW_SECONDS. If a clock is far off, they end once this watcher has seen them for their full length.
+A writer replaces the whole latest version, so concurrent writers cannot exceed a limit. A
+released slot may rest, that is, stay taken for a while. Wall clocks, with a tolerance of
+SKEW_SECONDS, decide when a rest ends and when a restart no longer counts against the hourly
+limit. If a clock is far off, the time since this watcher first saw the entry decides.
 Source: k8s.io/client-go/tools/leaderelection, observedRenewTime.
 """
 
@@ -19,11 +20,11 @@ SKEW_SECONDS = 2.0
 """Tolerated difference between wall clocks, which NTP usually keeps to milliseconds."""
 
 EXPIRY_TTLS = 3
-"""TTLs until a slot expires: one each to begin an action, to be suspended, and to end the action."""
+"""Number of TTLs after which a slot that is not renewed expires (see base.py)."""
 
 SLOTS_MAX = 100
 SPENT_MAX = 1000
-"""The largest limits that settings allow. A longer record was not written by vllm-watch and is refused."""
+"""The largest limits that settings allow. vllm-watch never writes more, so it refuses to read more."""
 
 
 class Now(NamedTuple):
@@ -41,7 +42,7 @@ class Slot:
     attempt_id: str
     ttl_seconds: float
     beat: int = 0  # counts renewals
-    rest_t: float | None = None  # Unix seconds by the holder's clock; None: held
+    rest_t: float | None = None  # Unix seconds by the holder's clock; None while held
     rest_seconds: float = 0.0
 
 
@@ -76,7 +77,7 @@ class Record:
 
     @classmethod
     def from_json(cls, document: Any) -> "Record":
-        """Parse a record. Raises ValueError if vllm-watch did not write it."""
+        """Raises ValueError if vllm-watch did not write it."""
         try:
             slots = tuple(_slot(each) for each in document["slots"])
             spent = tuple(_spent(each) for each in document["spent"])
@@ -142,7 +143,7 @@ class Limits:
 class Change:
     """A new record to write, or a refusal."""
 
-    record: Record | None  # None: refused
+    record: Record | None  # None if refused
     text: str
 
 
