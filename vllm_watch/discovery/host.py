@@ -1,4 +1,4 @@
-"""Find targets on this host. A server stays a target when its process is gone: it may have crashed."""
+"""Find targets on this host. A server remains a target after its process is gone, because the process may have crashed."""
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,6 @@
 """Find targets: the pods that match a label selector.
 
-A pod that is not ready is a target, too; a pod being deleted is not, because its end is planned. Runbook:
-docs/kubernetes.md.
+A pod that is not ready is a target, too; a pod being deleted is not, because its end is planned.
 """
 
 import asyncio
@@ -26,11 +25,11 @@ FIRST_SECONDS = 5.0
 
 _GROUP_CHARACTERS_MAX = 253
 _PEERS_MAX = 32
-"""Each scrape of a decode server checks its prefill servers; above this number, none is checked."""
+"""If a decode server has more prefill servers than this, its scrapes check none of them."""
 
 
 class KubernetesTargets:
-    """The pods of one configuration entry; each keeps the name it first got."""
+    """The pods of one configuration entry. Each pod keeps its first name."""
 
     def __init__(
         self, settings: KubernetesDiscovery, environ: Mapping[str, str], news: Callable[[], None],

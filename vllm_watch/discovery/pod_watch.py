@@ -1,7 +1,6 @@
 """Follow the pods of one namespace, or of all: one list, then a resumable watch.
 
-Source: kubernetes.io/docs/reference/using-api/api-concepts, "Efficient detection of changes", "410 Gone",
-"Watch bookmarks".
+Source: kubernetes.io/docs/reference/using-api/api-concepts.
 """
 
 import asyncio
@@ -13,22 +12,22 @@ from vllm_watch.clients.kubernetes import Answer, Api, KubernetesError, part
 from vllm_watch.discovery.pods import Pod, pod_of
 
 WATCH_SECONDS = 180.0
-"""Duration of one watch; its end reveals a silently dead connection."""
+"""Duration of one watch. A silently dead connection is noticed when the watch ends."""
 
 PODS_MAX = 2000
-"""Several times as many as one watcher can scrape. Each takes less than a KB."""
+"""Maximum pods, several times as many as one watcher can scrape."""
 
 PAGE_PODS = 100
-"""Pods per page: each takes some 20 KB of JSON, and a response may have 4 MiB."""
+"""Pods per page. Each pod takes some 20 KB of JSON, and a response may have 4 MiB."""
 
 PAGES_MAX = 100
-"""A list that the server never ends is cut at 10,000 pods."""
+"""Maximum pages of a list, in case the server never ends it."""
 
 PAUSE_SECONDS = 1.0
 """Pause between watches; doubled after each failure but the first."""
 
 PAUSE_SECONDS_MAX = 30.0
-"""Many watchers must not overload a recovered API server."""
+"""Longest pause after failures, so that many watchers do not overload a recovered API server."""
 
 _GONE, _RIGHTS = 410, (401, 403)
 

@@ -1,7 +1,7 @@
 """Turn a pod into a target.
 
 By annotations, a pod's author may set how its own server is reached and named, but never another host or a credential.
-Source: kubernetes.io, Pod lifecycle, Well-Known Labels (pod-template-hash); lws.sigs.k8s.io; kserve.github.io.
+Source: kubernetes.io, lws.sigs.k8s.io, kserve.github.io.
 """
 
 import re
@@ -25,8 +25,8 @@ _ROLES = {
     "nvidia.com/dynamo-sub-component-type": ("nvidia.com/dynamo-graph-deployment-name",),
     "disaggregatedset.x-k8s.io/role": ("disaggregatedset.x-k8s.io/name", "disaggregatedset.x-k8s.io/slice"),
 }  # fmt: skip
-"""Role label → labels that must agree for two pods to exchange KV cache, in llm-d, NVIDIA Dynamo
-and LeaderWorkerSet's DisaggregatedSet (not between its slices)."""
+"""Role label → labels that must be equal on two pods that exchange KV cache, for llm-d, NVIDIA Dynamo and LeaderWorkerSet's
+DisaggregatedSet."""
 
 PREFILL, DECODE = "prefill", "decode"
 _MODEL, _RELEASE = "model", "helm-release-name"
@@ -38,8 +38,7 @@ _WORKER, _TOGETHER = (
     "leaderworkerset.sigs.k8s.io/group-key",
 )
 _RANK = re.compile(r"--data[-_]parallel[-_](hybrid[-_]lb|external[-_]lb|rank)\b|\s-dp[nhr]\b")
-"""With one of these flags, a server runs only some data-parallel ranks: llm-d's wide expert parallelism is a
-LeaderWorkerSet of such servers. Source: vLLM, engine/arg_utils.py; llm-d, guides/wide-ep-lws."""
+"""Flags of a server that runs only some data-parallel ranks. Source: vLLM, engine/arg_utils.py; llm-d, guides/wide-ep-lws."""
 
 _ENDED = ("Succeeded", "Failed")
 _SHOWN_CHARACTERS_MAX = 60
@@ -83,7 +82,7 @@ class Pod:
     group: str  # name of the owner that outlives the pod
     role: str = ""  # PREFILL, DECODE; "": both, or unknown
     pairs_in: tuple[str, ...] = ()  # prefill and decode pods that share a value exchange KV
-    gang: str = ""  # see Target.gang
+    gang: str = ""
     annotations: Mapping[str, str]
     invalid: tuple[str, ...] = ()  # messages about invalid annotations
 

@@ -25,7 +25,7 @@ _log = structlog.get_logger()
 
 _NONE_SECONDS = 5.0  # interval if nothing is found: a user may just have started vLLM
 _CLOSE_SECONDS = 2.0
-# Pods come and go in batches. A terminating engine takes longer than this to close its port.
+# Wait for other changes, because pods change in batches. A terminating engine closes its port later than this.
 _BATCH_SECONDS = 0.1
 
 _NO_KEY = ScrapeSettings.model_validate({"api_key_file": None})
@@ -64,7 +64,7 @@ class Discovery:
         self._files = self._read_files(settings.file_sd)
         self._host = HostTargets(config.procfs) if settings.host else None
         self._due_s = float("-inf")
-        self._targets = None  # report the servers again: they may get another key
+        self._targets = None  # return the servers again, because their API key may have changed
 
     def _read_files(self, patterns: tuple[str, ...]) -> FileTargets | None:
         if not patterns:

@@ -10,7 +10,7 @@ from vllm_watch.errors import WatchError
 from vllm_watch.sources.processes import ProcessFacts, ProcReader
 
 SAME_START_SECONDS = 2.0
-"""Start times that differ by less are the same: readers may be off by a second. A PID is not reused that soon."""
+"""Maximum difference between two readings of one start time, each up to a second off. A PID is not reused that soon."""
 
 _CLOSED = -1
 
@@ -24,11 +24,11 @@ class Pinned:
 
     @property
     def pid(self) -> int:
-        """In our own PID namespace."""
+        """The PID in our own namespace."""
         return self.facts.pid
 
     def lives(self) -> bool:
-        """Return True if it runs; a zombie has ended."""
+        """Return True if the process runs, False for a zombie."""
         poll = select.poll()
         poll.register(self._descriptor, select.POLLIN)
         return not poll.poll(0)
@@ -59,7 +59,7 @@ class Pinned:
         return facts.state if facts is not None and self._is_unreaped() else None
 
     def _is_unreaped(self) -> bool:
-        """Return True until the process is reaped; until then, its PID is not reused."""
+        """Return True until the process is reaped, which frees its PID."""
         try:
             return self.send(0)
         except PermissionError:
@@ -72,7 +72,8 @@ class Pinned:
 
 
 def pin(pid: int, create_time: float | None, procfs: Path = Path("/proc")) -> Pinned | None:
-    """Pin the process; None if our namespace has none with this PID and start time. Raises WatchError if the kernel has no pidfd."""
+    """Pin the process, or return None if no process here has this PID and start time. Raises WatchError if pidfd_open is
+    unavailable."""
     try:
         descriptor = os.pidfd_open(pid)
     except ProcessLookupError:
@@ -83,7 +84,7 @@ def pin(pid: int, create_time: float | None, procfs: Path = Path("/proc")) -> Pi
             "it needs Linux 5.3 or later, and a sandbox that allows pidfd_open; else end the process by hand",
         ) from error
     facts = ProcReader(procfs).read(pid)
-    # If the pinned process is alive after the read, the facts are its own.
+    # If the pinned process is still alive, the facts read are its own.
     pinned = None if facts is None else Pinned(descriptor, facts)
     if pinned is None or not pinned.lives() or not _started(pinned.facts, create_time):
         os.close(descriptor)

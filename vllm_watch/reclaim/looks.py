@@ -1,4 +1,4 @@
-"""Sample a process that holds GPU memory until the plan to end it is certain."""
+"""Sample the GPUs until the plan to end a process is certain."""
 
 import asyncio
 import os
@@ -18,11 +18,11 @@ from vllm_watch.sources import trace_gpus
 from vllm_watch.sources.proc_stat import parse_stat
 
 SAMPLE_SECONDS = 1.0
-"""The driver samples each process's load about as often."""
+"""Seconds between samples, about the driver's own interval for each process's load."""
 
 
 class Looks:
-    """A process to end is pinned by a pidfd when a sample first names it."""
+    """Samples the GPUs, and uses a pidfd to pin each process that a plan names."""
 
     def __init__(self, pid: int, read: Callable[[], Awaitable[GpuReading]], limits: Limits) -> None:
         self.pid = pid
@@ -33,7 +33,8 @@ class Looks:
         self._pins: dict[tuple[int, float | None], Pinned] = {}
 
     async def until_certain(self, seconds: float) -> Plan | Refusal:
-        """Sample until a plan is confirmed, or refused for `seconds`. Raises WatchError if the GPUs cannot be read."""
+        """Return a plan once it is confirmed, or a refusal once it is final or `seconds` have passed. Raises WatchError if
+        the GPUs are unreadable."""
         began_s = time.monotonic()
         while True:
             found, confirmed = await self._sample()
@@ -126,7 +127,7 @@ def user_name(uid: int) -> str:
 
 
 PROCESSES_MAX = 65_536
-"""A host has a few thousand; more are left out."""
+"""Maximum processes read; a host has a few thousand."""
 
 
 def _parents(procfs: Path = Path("/proc")) -> dict[int, int]:

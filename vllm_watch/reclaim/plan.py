@@ -1,4 +1,4 @@
-"""Plan which processes to end: only those judged stale on all their GPUs, in several samples; never the watcher's own."""
+"""Plan which processes to end: only those judged stale on all their GPUs in several samples, and never the command itself."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,10 +17,10 @@ from vllm_watch.signals.holders.records import (
 from vllm_watch.signals.holders.words import size
 
 CONFIRM_SECONDS = 2.0
-"""A plan must stay the same this long: one sample proves nothing."""
+"""Minimum seconds that a plan must stay the same. A single sample proves nothing."""
 
 TREE_MAX = 4096
-"""More descendants mean a loop in the data."""
+"""Maximum descendants. More would mean a loop among the parent PIDs."""
 
 _IDLE = (IDLE_NOTEBOOK, IDLE_PROCESS)
 
@@ -83,14 +83,14 @@ class Refusal:
 
     cause: str
     remedy: str
-    final: bool = False  # more samples would not change it
+    final: bool = False  # further samples would not change the answer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Surroundings:
-    """The watcher's PID and all parents, in our PID namespace."""
+    """The watcher's PID and the parent of each process, in our PID namespace."""
 
-    parents: Mapping[int, int]  # of all processes
+    parents: Mapping[int, int]  # PID → parent's PID
     own_pid: int
 
 

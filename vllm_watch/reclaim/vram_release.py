@@ -18,7 +18,7 @@ DEADLINE_SECONDS = 30.0
 """A driver frees even the largest GPU's memory within seconds of the process's end."""
 
 INTERVAL_SECONDS = 0.5
-"""A sample costs some milliseconds, and a person waits."""
+"""Seconds between samples: short, because a person waits."""
 
 LEFT_BYTES_MAX = unaccounted.BASE_BYTES
 """The driver's own bookkeeping varies by this much."""
@@ -161,7 +161,7 @@ def _of(gpu: GpuSample, pids: Collection[int]) -> tuple[ProcessSample, ...]:
 
 
 def _is_claimed(process: ProcessSample, claim: Claim) -> bool:
-    """Return True if it is in the claim; another process may have the same PID."""
+    """Return True if the claim contains this process, not only its PID."""
     if process.used_bytes == 0:
         return False  # listed without memory
     return any(each.pid == process.pid and track.is_same(each, process) for each in claim.held)

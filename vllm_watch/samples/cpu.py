@@ -9,11 +9,11 @@ class EngineCpu:
 
     engine: str
     waited_seconds: float
-    """Sum over all polls of the longest time that a thread was runnable without a CPU."""
+    """Each poll adds the longest time that one thread was runnable without a CPU."""
 
     pid: int | None = None  # of the thread that waited longest since the last poll
-    name: str | None = None  # title: "VLLM::EngineCore"
+    name: str | None = None
     core: str | None = None  # "VLLM::EngineCore_DP1 (PID 20)"
     stopped: str | None = None  # a process that a signal or a debugger stopped, with its PID
-    quota_periods: float | None = None  # of the nearest cgroup with a CPU limit; None: no limit
+    quota_periods: float | None = None  # of the nearest cgroup with a CPU limit, if any
     throttled_periods: float | None = None  # periods in which the limit was used up

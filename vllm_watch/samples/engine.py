@@ -23,8 +23,8 @@ class Histogram:
 class EngineSample:
     """Gauges, counters since start and histograms of one engine.
 
-    `None`: this engine does not export the field, which differs from 0. A field without an `engine` label in vLLM (http,
-    cache_config_info of old versions) is repeated on each engine.
+    A field that this engine does not export is None, not 0. A field without an `engine` label in vLLM (http, old
+    cache_config_info) is repeated on each engine.
     """
 
     engine: str  # vLLM's `engine` label, "0" if it has none
@@ -41,7 +41,7 @@ class EngineSample:
     generation_tokens: float | None = None
     total_tokens: float | None = None
     request_success: Labelled | None = None  # includes aborts and errors
-    iteration_tokens: Histogram | None = None  # tokens per step: its count counts steps
+    iteration_tokens: Histogram | None = None  # tokens per step; its count is the number of steps
     engine_steps: float | None = None  # steps of the scheduler, over all API servers
     last_engine_iteration: float | None = None  # Unix seconds
     prompt_tokens_by_source: Labelled | None = None
@@ -82,11 +82,11 @@ class EngineSample:
     kv_block_idle_before_evict_seconds: Histogram | None = None
     kv_block_reuse_gap_seconds: Histogram | None = None
     num_requests_kv_fetch_by_stage: Labelled | None = None
-    # by family, without the common prefix
+    # vLLM's metric name without the common prefix → value
     kv_failures: Labelled | None = None  # failed or late transfers, stores and loads
     kv_transfers: Labelled | None = None
     operations_in_flight: Labelled | None = None  # running now: sleep, wake, weight updates
-    lora_requests_info: Mapping[str, str] | None = None  # the newest series; its value is its time
+    lora_requests_info: Mapping[str, str] | None = None  # labels of the series with the newest time
     spec_num_accepted_tokens: float | None = None
     spec_num_draft_tokens: float | None = None
     spec_num_emitted_tokens: float | None = None
@@ -101,8 +101,8 @@ class EngineSample:
     avg_generation_throughput: float | None = None
     http_responses: Labelled | None = None  # over all handlers
     http: Mapping[str, Labelled] | None = None
-    process_start_time: float | None = None  # Unix seconds; of the API server
-    created_time: float | None = None  # Unix seconds; of the counters (V1, one process)
+    process_start_time: float | None = None  # of the API server
+    created_time: float | None = None  # of the counters (V1, one process)
 
 
 JUDGED = frozenset((
@@ -116,8 +116,7 @@ JUDGED = frozenset((
     "kv_transfers", "operations_in_flight", "num_requests_kv_fetch_by_stage", "admission_rejections", "http_responses",
     "lora_requests_info", "engine_steps", "last_engine_iteration", "estimated_flops_per_gpu",
 ))  # fmt: skip
-"""Only these are read from a watched engine: the other histograms would double the sample's
-size. `vllm-watch read` reads all."""
+"""Only these are read from a watched engine: the other histograms would double the sample's size."""
 
 COUNTED = frozenset(("iteration_tokens", "prefill_time", "decode_time"))
 """Histograms judged by count and sum only: `cumulative` is empty for a watched engine."""

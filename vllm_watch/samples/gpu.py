@@ -15,9 +15,9 @@ class GpuSample:
     memory_total_bytes: int | None = None
     memory_used_bytes: int | None = None  # without the driver's reserved part (memory info v2)
     memory_reserved_bytes: int | None = None
-    utilization_ratio: float | None = None  # 0 to 1: share of time in which any kernel ran
+    utilization_ratio: float | None = None  # share of time in which any kernel ran
     temperature_celsius: float | None = None
-    fan_ratio: float | None = None  # of full speed; None without a fan (data-centre GPUs)
+    fan_ratio: float | None = None  # of full speed; None without a fan
     power_watts: float | None = None
     power_limit_watts: float | None = None
     sm_clock_hz: float | None = None
@@ -32,7 +32,7 @@ class GpuSample:
     compute_instance_id: int | None = None
     lost: bool | None = None  # fell off the bus (NVML: GPU_IS_LOST); other fields are unknown then
     processes: tuple[ProcessSample, ...] | None = None
-    processes_complete: bool | None = None  # all of the host's, not only of our PID namespace
+    processes_complete: bool | None = None  # False if only our PID namespace's are listed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""Hold the result of polling one target once: the only input of a Watch."""
+"""The result of one poll of one target, which is the only input of a Watch."""
 
 from dataclasses import dataclass
 
@@ -16,7 +16,7 @@ OUTCOMES = (
 
 
 SCALING = "HTTP 503: vLLM reports that it is scaling"
-"""Every path responds like this, `/health` too, while vLLM changes its number of data-parallel ranks (elastic expert parallelism)."""
+"""Every path responds like this, `/health` too, while vLLM changes its number of data-parallel ranks."""
 
 
 @record
@@ -44,7 +44,7 @@ class ServerSample:
     sleeping: bool | None = None  # from /is_sleeping or the sleep state gauge
     paused: bool | None = None  # from /is_paused
     recovering: str | None = None  # fault awaiting recovery, from /fault_tolerance/status
-    process_start_time: float | None = None  # Unix seconds
+    process_start_time: float | None = None
     process_open_fds: float | None = None  # the only sign of demand while an engine hangs
     process_cpu_seconds: float | None = None
     process_resident_memory_bytes: float | None = None
@@ -67,7 +67,7 @@ class ProcessState:
     """The vLLM process, if visible on this host."""
 
     pid: int
-    start_time: float | None = None  # Unix seconds
+    start_time: float | None = None
     alive: bool | None = None
 
 
@@ -97,8 +97,8 @@ class Observation:
     monotonic_s: float | None = None
     scrape: Call
     health: Call | None = None
-    reading: Reading | None = None  # None: the scrape failed
-    gpus: tuple[GpuSample, ...] | None = None  # None: unknown or not polled; (): no GPUs
+    reading: Reading | None = None  # None if the scrape failed
+    gpus: tuple[GpuSample, ...] | None = None  # None if unknown or not polled, () without GPUs
     process: ProcessState | None = None
     canary: CanaryCall | None = None
     start_failure: StartFailure | None = None

@@ -14,9 +14,9 @@ class ProcessSample:
     cmdline: tuple[str, ...] | None = None
     ppid: int | None = None
     state: str | None = None  # the letter of /proc/PID/stat
-    create_time: float | None = None  # Unix seconds
+    create_time: float | None = None
     cpu_seconds: float | None = None  # user + system since start
-    sm_utilization_ratio: float | None = None  # 0 to 1, over the driver's last sampling period
+    sm_utilization_ratio: float | None = None  # over the driver's last sampling period
     cgroup: str | None = None
     uid: int | None = None
     gpu_instance_id: int | None = None

@@ -6,13 +6,13 @@ from urllib.parse import urlsplit
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 WATCHER = "vllm-watch"
-"""The watcher's own problems and those shared by all targets have this target name; no target may have it."""
+"""Reserved target name, for the watcher's own problems and for problems shared by all targets."""
 
 HOST_PREFIX = "host:"
 
 
 def host_target(name: str) -> str:
-    """Return the target name of a host's GPU problems. Names of targets have no colon, so none clashes."""
+    """Return the target name of a host's GPU problems. Its colon cannot occur in a real target's name."""
     return HOST_PREFIX + name
 
 
@@ -30,7 +30,8 @@ class Target:
 
     @property
     def address(self) -> str:
-        """Return host and port, equal for all spellings of this host; "" for a pod, whose address gets reused."""
+        """Return host:port, in which every loopback address is "localhost", or "" for a pod, because its address gets
+        reused."""
         if self.pod:
             return ""
         host, _, port = self.host_and_port.rpartition(":")

@@ -1,5 +1,4 @@
-"""Compares an engine now with the same engine after its start, in blocks of 2 to 8 s. While a slowdown is suspected, nothing is
-learnt."""
+"""Compares an engine now with the same engine after its start, in blocks of 2 to 8 s."""
 
 from dataclasses import dataclass
 from math import exp, log
@@ -30,50 +29,48 @@ SLOW_DEVIATIONS = 2.0
 """In addition, this many standard deviations at the current load are tolerated."""
 
 SLOW_ALARM_SECONDS = 7.0
-"""Shortest time to an alarm; long prefills and host hiccups last a second or two."""
+"""Minimum seconds of slow steps before an alarm. Long prefills and host hiccups last only a second or two."""
 
 UNHURRIED = 0.5
 """Weight of a slow block while no request waits."""
 
 STARVED_RATIO = 0.85
-"""If requests wait, less than this share of the usual throughput is a loss. At saturation, a real
+"""While requests wait, throughput below this share of the usual is a loss. At saturation, a real
 engine's throughput swings by 20 to 30 %."""
 
 STARVED_DEVIATION = 0.08
 """Standard deviation of the smoothed log(throughput ratio) at saturation."""
 
 STARVED_RUNNING = 0.7
-"""An engine is starved if it runs fewer than this share of its usual requests at equal KV usage."""
+"""A starved engine runs fewer than this share of the requests that are usual at its KV usage."""
 
 STARVED_USAGE_MIN = 0.7
-"""At a lower KV usage, requests do not wait for the cache: even a huge one fits in a
-third of it."""
+"""Below this KV usage, requests do not wait for the cache, because even a huge request fits in the free third."""
 
 STARVED_ALARM_SECONDS = 7.0
-"""Shortest time to an alarm, as for slow steps."""
+"""Minimum seconds before an alarm, as for slow steps."""
 
 DRAIN_SECONDS = 40.0
-"""An alarm takes at least this long to clear: while pages are held, requests are admitted in waves, so
-throughput fluctuates."""
+"""Minimum seconds until an alarm clears. While pages are held, requests are admitted in waves, so throughput fluctuates."""
 
 DOUBT = 0.3
-"""From this CUSUM level on, nothing is learnt."""
+"""CUSUM level from which nothing is learnt."""
 
 DRIFT = 0.1
-"""Above this smoothed log ratio of step time nothing is learnt: a creeping slowdown stays below the other limits for
+"""Smoothed log ratio of step time above which nothing is learnt. A creeping slowdown stays below the other limits for
 minutes, and must not become normal."""
 
 DRIFT_BLOCKS = 8.0
 """Blocks over which the ratio for DRIFT is smoothed."""
 
 EXCURSION_BLOCKS_MAX = 240
-"""Blocks of a slowdown, kept in case it ends by itself: 20 minutes at 5 s."""
+"""Maximum blocks kept of a slowdown (20 minutes at 5 s). If it ends without an alarm, they widen the scatter."""
 
 ALARM_KEPT_SECONDS = 60.0
-"""An alarm survives a shorter absence of the watcher, in which its incident cannot have ended."""
+"""Longest absence of the watcher that an alarm survives, because its incident cannot have ended meanwhile."""
 
 RESTORED_LEVEL_MAX = 0.5
-"""Highest CUSUM level after a longer absence: no alarm holds, but nothing is learnt until new blocks decide."""
+"""Highest CUSUM level after a longer absence: below an alarm, but above DOUBT, so nothing is learnt before new blocks."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -227,13 +224,13 @@ class Baseline:
         if self.slow.level <= 0.0 and self.drift < DRIFT:
             self.model.widen(self._excursion)
             self._excursion = []
-        elif self.slow.alarm:  # reported trouble does not become normal
+        elif self.slow.alarm:  # a reported slowdown must not become normal
             self._excursion = []
         elif len(self._excursion) < EXCURSION_BLOCKS_MAX:
             self._excursion.append(ratio)
 
     def _slowness(self, block: Block) -> tuple[float | None, float | None, float | None, bool]:
-        """Return log ratio, expected step time, tolerance, and False if an unfamiliar load makes the fit a guess."""
+        """Return log ratio, expected step time, tolerance, and whether the load is familiar (if not, the fit is a guess)."""
         if block.step_seconds is None or block.tokens_per_step is None:
             return None, None, None, False
         load = block.tokens_per_step, block.kv_usage or 0.0

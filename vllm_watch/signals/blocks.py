@@ -1,4 +1,4 @@
-"""Joins polls into blocks, the shortest times with reliable means."""
+"""Joins polls into blocks, the shortest intervals with reliable averages."""
 
 from operator import attrgetter
 
@@ -9,10 +9,10 @@ from vllm_watch.signals.long_prompts import LongPrompts
 from vllm_watch.signals.state import requests_awaiting_kv
 
 BLOCK_SECONDS_MIN = 1.9
-"""A block lasts at least two polls at one a second, because prompt tokens are counted only when a prefill ends."""
+"""Minimum seconds of a block: two polls at one a second, because prompt tokens are counted only when a prefill ends."""
 
 BLOCK_STEPS_MIN = 20.0
-"""The mean of this many steps scatters by a few per cent."""
+"""Minimum steps of a block; their mean scatters by a few per cent."""
 
 BLOCK_SECONDS_MAX = 8.0
 """A block ends after this time even with fewer steps, so that slow engines are judged."""
@@ -23,10 +23,11 @@ NEEDED = ("requests_running", "kv_cache_usage", "prompt_tokens", "generation_tok
 LOAD = ("iteration_tokens", "inter_token_latency", "prefix_cache_queries", "prefix_cache_hits")
 
 LONG_PROMPTS, DRAFTING, MEDIA = "long_prompts", "drafting", "media"
-"""Long prompts hide computed tokens, and drafts and media cost more, so such blocks are compared among themselves."""
+"""Kinds of blocks that are compared only among themselves: long prompts hide computed tokens, and drafts and media cost
+more."""
 
 ADAPTERS = ("adapters_1", "adapters_4", "adapters_16")
-"""LoRA adapters used at once (one to three, four to fifteen, more): switching costs time."""
+"""Blocks by LoRA adapters used at once: 1 to 3, 4 to 15, or more. Switching between adapters costs time."""
 
 _WATCHED = (*LOAD, "requests_waiting")
 _needed_of, _watched_of = attrgetter(*NEEDED), attrgetter(*_WATCHED)
@@ -35,12 +36,12 @@ _NOTHING: frozenset[str] = frozenset()
 
 @record
 class Block:
-    """One engine's work between two polls; None is unknown."""
+    """One engine's work between two polls. Unknown values are None."""
 
     at_s: float
     seconds: float
     steps: float | None
-    step_seconds: float | None  # without known idle time
+    step_seconds: float | None  # excludes known idle time
     tokens_per_step: float | None  # without cached prompt tokens
     kv_usage: float | None
     running: float
@@ -55,10 +56,10 @@ class Block:
     prompts: float | None = None
     first_token_seconds: float | None = None  # sum
     kv_usage_end: float | None = None
-    tokens_in_flight: float | None = None  # up to an unknown constant
+    tokens_in_flight: float | None = None  # plus an unknown constant
     deferred: float | None = None
     awaiting_kv: float = 0.0  # requests that hold pages for remote KV
-    long_prompts: bool = False  # their chunks are counted in another block
+    long_prompts: bool = False  # has tokens that are counted in another block
     drafting: bool = False
     media: bool = False
     adapters: int = 0
@@ -234,7 +235,7 @@ def _latency(a: EngineSample, b: EngineSample, generated: float) -> float | None
 
 
 def _computed_prompt(a: EngineSample, b: EngineSample) -> float | None:
-    """Return the prompt tokens less the cached share (hits ÷ queries: both may count blocks)."""
+    """Return the prompt tokens less the cached share (hits ÷ queries, because some releases count blocks)."""
     prompt = _grown(a.prompt_tokens, b.prompt_tokens)
     if prompt is None:
         return None
@@ -255,8 +256,7 @@ def _steps(
 def _step_seconds(
     seconds: float, steps: float | None, latency: float | None, *, busy: bool
 ) -> float | None:
-    """Return the lesser of elapsed time ÷ steps (inflated by idle time) and latency (by
-    preemptions)."""
+    """Return the lesser of elapsed time ÷ steps, which idle time inflates, and latency, which preemptions inflate."""
     if not steps:
         return None
     elapsed = seconds / steps

@@ -13,22 +13,22 @@ from vllm_watch.signals import stored
 from vllm_watch.signals.blocks import Block
 
 LOOKS_MAX = 4096
-"""Polls kept: an hour at one a second."""
+"""Maximum polls kept, an hour at one a second."""
 
 BLOCK_WINDOW_SECONDS = 60.0
 """Polls are kept for longer than a block, which lasts at most 8 s or one poll interval."""
 
 SAME_SECONDS = 1e-3
-"""Closer times belong to one poll: sums are rounded."""
+"""Maximum difference between two times of one poll, because sums are rounded."""
 
 SMOOTHING = 0.3
 """Weight of a block, as for step times, so that both scatter alike."""
 
 UNSEEN_SECONDS_MAX = 30.0
-"""A finding holds this long without data: readings come late on a host short of CPUs."""
+"""Seconds for which a finding holds without data, because readings are late on a host short of CPUs."""
 
 SHARE_MAX = 0.99
-"""Highest share of a block spent waiting: waits are counted at their end, so a block may show too much."""
+"""Highest share of a block spent waiting. A wait is counted when it ends, so it may be longer than the block."""
 
 USUAL_SECONDS_MIN = 10.0
 """The usual wait is known after this long in healthy steps (at least five blocks)."""

@@ -1,9 +1,8 @@
 """Sums up evidence in a one-sided CUSUM over blocks of uneven length.
 
 A score is the number of deviations by which a block exceeds the tolerance (negative below it). The level is the
-sum of the scores ÷ SCORE_OF_ALARM. A block raises the level by at most its seconds ÷ `alarm_seconds`, and never
-by more than BLOCK_SHARE_MAX, so that one odd block never alarms. Source: Page, "Continuous Inspection Schemes",
-Biometrika 41 (1954); bounded scores make it robust (Huber).
+sum of the scores ÷ SCORE_OF_ALARM. A block raises the level by at most its seconds ÷ `alarm_seconds`, and never by more
+than BLOCK_SHARE_MAX. Source: Page, Biometrika 41 (1954).
 """
 
 from typing import Any
@@ -14,15 +13,15 @@ SCORE_OF_ALARM = 8.0
 """Sum of scores that makes the level 1.
 
 If healthy scores are normal with unit variance and a mean of −2 or less, a false alarm takes exp(2 · 2 · 8) blocks on
-average, over 10^13 (Siegmund's approximation). So false alarms come from errors of the model, not from chance: hence the
-tolerance.
+average, over 10^13. So errors of the model, not chance, cause false alarms; the tolerance covers
+them.
 """
 
 BLOCK_SHARE_MAX = 0.6
-"""At least two blocks in a row must agree."""
+"""Maximum change of the level by one block, so that an alarm takes at least two."""
 
 SILENCE_SECONDS = 60.0
-"""Half-life of the level without evidence."""
+"""Half-life of the level while no block can be judged."""
 
 CEILING = 1.5
 """Limits the level, so that it clears soon after the cause ends."""

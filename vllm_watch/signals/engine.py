@@ -14,7 +14,7 @@ from vllm_watch.signals.totals import EngineTotals, Totals
 from vllm_watch.signals.window import Growth, Window
 
 FILLING_RATIO_MIN = 0.01
-"""If KV usage grows by less than this, the cache is not filling, because single requests change it as much."""
+"""Minimum growth of KV usage for estimating the time to full. Single requests change the usage by up to this much."""
 
 SKEW_SECONDS = 60.0
 """Tolerance between clocks: unsynchronized hosts drift by seconds a day."""
@@ -106,7 +106,7 @@ class EngineTracker:
         return self._totals.add(sample, began_anew=began_anew)
 
     def _is_another_server(self, before: EngineSample, sample: EngineSample) -> bool:
-        """Return True if another replica behind this address answered: another process that is older than the last poll."""
+        """Return True if another replica behind this address answered (another process, started before the last poll)."""
         born = (sample.created_time, sample.process_start_time)
         known = (before.created_time, before.process_start_time)
         return born != known and any(
@@ -185,8 +185,8 @@ class EngineTracker:
         return None if grown is None else grown[0] / grown[1]
 
     def _ratio(self, part: str, whole: str, gauge: float | None) -> float | None:
-        """Return the growth of `part` ÷ the growth of `whole`; if a counter is missing, the gauge of vLLM V0 (-1:
-        disabled)."""
+        """Return the growth of `part` ÷ the growth of `whole`; if a counter is missing, return vLLM V0's gauge, or None if
+        it is -1 (disabled)."""
         a, b = self._window.counter(part), self._window.counter(whole)
         if a is not None and b is not None:
             return a[0] / b[0] if b[0] > 0 else None

@@ -7,10 +7,10 @@ from vllm_watch.signals import stored
 from vllm_watch.signals.step_model import StepModel
 
 FORMER_WORK_SECONDS = 900.0
-"""A process with less work met few loads, so its predecessor's models are kept."""
+"""Minimum seconds of work before a process's models replace its predecessor's. With less work, the models know few loads."""
 
 NEAR = 1.2
-"""Cache sizes differ by up to this factor between releases, and far more between models."""
+"""Maximum ratio of cache sizes between releases on the same model. Between models, it is far higher."""
 
 _FOUND_OUT = frozenset(("num_gpu_blocks", "num_cpu_blocks"))
 

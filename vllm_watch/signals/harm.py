@@ -7,17 +7,17 @@ from vllm_watch.signals import stored
 from vllm_watch.signals.blocks import Block
 
 HARM_TIMES = 1.5
-"""Above this multiple of the worst usual latencies, users are harmed. At a fifth of its load, an
-engine twice as slow may still be as fast as at peak load."""
+"""Users are harmed above this multiple of the worst usual latencies. At low load, an engine at half its speed may still be
+as fast as usual at peak load."""
 
 USUAL = 3
-"""A latency is usual if this many minutes were as bad."""
+"""A latency is usual if at least this many healthy minutes were as bad or worse."""
 
 MINUTE_SECONDS = 60.0
-"""Harm is measured by the minute, because waiting users remember minutes."""
+"""Seconds over which usual latencies are averaged. Waiting users remember minutes."""
 
 SMOOTH_SECONDS = 20.0
-"""Smoothing time of the current latencies: a few answers."""
+"""Smoothing time of the current latencies, long enough for a few answers."""
 
 
 class Harm:
@@ -29,7 +29,7 @@ class Harm:
         self._worst: list[list[float]] = [[], [], []]  # minutes, worst first
 
     def add(self, block: Block, *, well: bool) -> None:
-        """Add a block. Minutes with a queue do not count, because all clients return after an outage."""
+        """Add a block. Minutes with a queue are not learnt, because all clients return at once after an outage."""
         if not block.step_seconds:
             return
         first = (

@@ -8,13 +8,13 @@ from vllm_watch.samples.engine import EngineSample
 from vllm_watch.samples.observation import Observation, Reading
 
 LOOKS_MIN = 6
-"""Polls without an input until it counts as missing (half a minute at 5 s): a server's first answers may lack series."""
+"""Polls in a row without an input before it is missing, half a minute at 5 s. A server's first answers may lack series."""
 
 HEALTH_SECONDS = 300.0
-"""An answer of /health is valid this long, because it may be polled less often than metrics."""
+"""Seconds that an answer of /health stays valid, because /health may be polled less often than metrics."""
 
 CANARY_SECONDS = 3600.0
-"""A canary is valid this long: only idle engines get one, and most are idle once an hour."""
+"""Seconds that a canary's result stays valid. Only idle engines get a canary, and most are idle once an hour."""
 
 _ENGINE, _SERVER, _LOOK = "engine", "server", "look"
 
@@ -159,7 +159,8 @@ class Inputs:
         return any(self._of(name, engine).now for engine in self._scope(name, engine))
 
     def missing(self, name: str, engine: str | None) -> bool | None:
-        """Return True if the input is unavailable, None if this is not known yet. Without `engine`, the worst engine counts."""
+        """Return True if the input is unavailable, None if this is not known yet. If `engine` is None, return True if any
+        engine lacks it."""
         said = [_missing(self._of(name, one)) for one in self._scope(name, engine)]
         if not said:
             return None

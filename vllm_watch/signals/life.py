@@ -10,8 +10,8 @@ from vllm_watch.samples.observation import ServerSample
 from vllm_watch.signals import stored
 
 UNTOLD_SECONDS = 600.0
-"""If the start time is unknown, counters that only grew identify a process across a gap of this length. After a longer gap, a
-new process could have caught up."""
+"""Longest gap after which a process of unknown start time is taken to be the same if no counter fell. After a longer gap, a new process
+could have caught up."""
 
 _MEASURED = frozenset(("num_gpu_blocks", "num_cpu_blocks"))
 """Labels that vLLM measures at each start."""

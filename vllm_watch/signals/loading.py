@@ -7,13 +7,13 @@ from vllm_watch.samples.observation import Observation, ProcessState
 from vllm_watch.signals import stored
 
 START_SECONDS = 1800.0
-"""Longest first start: the largest models take 10 to 20 minutes from network storage."""
+"""Maximum duration of a first start. The largest models take 10 to 20 minutes from network storage."""
 
 PATIENCE_FACTOR = 1.5
 """A start may take this multiple of the longest start seen: the page cache may be cold, or a disk slower."""
 
 PATIENCE_SECONDS_MIN = 60.0
-"""Shortest limit: PATIENCE_FACTOR adds only seconds to a short start."""
+"""Minimum limit for a start, because PATIENCE_FACTOR adds only seconds to a short one."""
 
 STARTS_KEPT = 8
 
@@ -29,7 +29,7 @@ class Loading:
     def __init__(self) -> None:
         self.starts_s: deque[float] = deque(maxlen=STARTS_KEPT)
         self._life_start: float | None = None  # of the process that answered
-        self._answered_t: float | None = None  # Unix time
+        self._answered_t: float | None = None
         self._silent_s: float | None = None
         self._refused = False
         self._loads_s: float | None = None
@@ -124,7 +124,7 @@ class Loading:
 
     def _learn(self, t: float, silent_s: float, start: float | None) -> None:
         if start is None:
-            took_s = silent_s  # an upper bound: the server may have been away before
+            took_s = silent_s  # an upper bound: the start may have begun later
         elif self._life_start is not None and same_start(start, self._life_start):
             return  # the same process: its network was broken
         else:
@@ -152,12 +152,12 @@ class Loading:
 
 
 def same_start(a: float, b: float) -> bool:
-    """Return True if both times may be one start."""
+    """Return True if both times may be of the same start."""
     return abs(a - b) <= SAME_START_SECONDS
 
 
 def lives_on(process: ProcessState | None, life_start: float | None) -> bool:
-    """Return True if that process is known to live."""
+    """Return True if the process that started at `life_start` is known to live."""
     return (
         process is not None
         and process.alive is True

@@ -4,15 +4,13 @@ vLLM allocates all pages of a prompt at once, but counts its tokens only with th
 """
 
 LONG_TOKENS = 16_384.0
-"""This many uncounted tokens are a long prompt: one larger than a step (--max-num-batched-tokens), which is computed in
-chunks."""
+"""Minimum uncounted tokens of a long prompt, which is larger than a step (--max-num-batched-tokens)."""
 
 DONE_SHARE = 0.25
-"""A prompt is done once at most this share of its tokens is uncounted. It is not 0, because other
-requests free pages meanwhile."""
+"""A prompt is done when at most this share of its tokens is uncounted: not 0, because other requests free pages."""
 
 LONGEST_SECONDS = 300.0
-"""A prompt takes no longer: after this time, uncounted tokens are due to leaks or preemptions."""
+"""Maximum seconds of a long prompt. Tokens still uncounted after this time are due to leaks or preemptions."""
 
 
 class LongPrompts:

@@ -1,8 +1,8 @@
 """Finds the part of one engine's KV cache that no running request can hold.
 
-If usage grows but tokens in flight (prompts and outputs, less finished requests) do not, pages leak. Only changes of tokens
-count, because aborted requests are never subtracted and shared prefixes count twice. Source: vLLM's v1/metrics/stats.py
-(prompts are counted when computed, requests when they finish).
+If usage grows but tokens in flight (prompts and outputs, less finished requests) do not, pages leak. Only changes of the
+tokens in flight are used, because aborted requests are never subtracted and shared prefixes are counted twice. Source:
+vLLM's v1/metrics/stats.py.
 """
 
 from collections import deque
@@ -19,22 +19,24 @@ ENTRIES = 180
 """Entries of the fine history: an hour, one per 20 s."""
 
 COARSE_GRAIN_SECONDS = 240.0
-"""Interval of the coarse history, of half a day: reported vLLM leaks take three to eight hours to a full cache."""
+"""Seconds between entries of the coarse history, which spans half a day. Reported vLLM leaks fill the cache in three to
+eight hours."""
 
 RECENT_ENTRIES = 40
-"""Latest blocks kept, to time sudden changes."""
+"""Recent blocks kept to time sudden changes."""
 
 WELL_ENTRIES_MIN = 3
-"""Entries needed from before the trouble: a minute, so that a prefill does not count as normal."""
+"""Minimum healthy entries (one minute), so that a single prefill is not taken for normal."""
 
 ZERO_SHARE = 0.1
-"""The healthy level is the lowest tenth of the last hour: the beginning of a leak, without outliers."""
+"""Quantile of the healthy history that gives the healthy level: low, to include the beginning of a leak, but without
+outliers."""
 
 IDLE_SECONDS = 15.0
-"""After this idle time the last requests' pages are free, and used pages are lost."""
+"""Seconds of idle time after which pages in use are considered lost, because the last requests' pages are free by then."""
 
 RISE_FROM, RISE_TO = 0.25, 0.75
-"""The rise is timed between these shares of the loss."""
+"""Shares of the loss between which its rise is timed."""
 
 DECODING_SHARE_MIN = 0.8
 """If this share of requests got a token in each step, few are in prefill."""
@@ -61,7 +63,7 @@ class Pages:
         self._history = RingBuffer(ENTRIES, len(Entry._fields))
         self._coarse = RingBuffer(ENTRIES, len(Entry._fields))
         self._recent: deque[Entry] = deque(maxlen=RECENT_ENTRIES)
-        self._moves = [0.0, 0.0]  # squared changes of usage, of tokens in flight
+        self._moves = [0.0, 0.0]  # sums of squared changes: of usage, of tokens in flight
         self._zeros: tuple[tuple[float, float], ...] = ()  # (cache share of a token, healthy level)
 
     def note(
@@ -127,15 +129,15 @@ class Pages:
         self._zeros = tuple((share, zero) for share, zero in zeros)
 
     def unheld(self) -> float | None:
-        """Return the share of the cache that no request holds, the lesser of two estimates, or None."""
+        """Return the share of the cache that no request holds (the lesser of two estimates), or None if unknown."""
         zeros = self._learn_zeros()
         if not zeros or not self._recent:
             return None
         return min(_level(self._recent[-1], share) - zero for share, zero in zeros) - self._awaited
 
     def rise_seconds(self) -> float | None:
-        """Return how long the middle half of the loss took, or None. If it began before the history, return the history's
-        length."""
+        """Return how long the middle half of the loss took, or None without a loss. If the loss began before the history,
+        return the history's length."""
         now = self.unheld()
         if now is None or now <= 0.0:
             return None

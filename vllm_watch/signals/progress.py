@@ -1,7 +1,7 @@
 """Follows one engine's progress: time without output, and time without any change.
 
-Output is a token, a first token or a finished request. Other changes are signs of life. They count as output at most for the
-time of the longest prefill, and only until more was computed than the KV cache holds.
+Output is a token, a first token or a finished request. Other changes are signs of life. They replace output until the
+longest prefill would have ended, or until the engine has computed more than its KV cache holds.
 """
 
 from collections.abc import Mapping
@@ -17,34 +17,36 @@ from vllm_watch.signals.capacity import kv_cache_tokens, longest_request_tokens
 from vllm_watch.support.durations import in_words
 
 PATIENCE_SECONDS = 60.0
-"""Signs of life count as output for at least this long."""
+"""Minimum seconds for which signs of life replace output."""
 
 ATTENTION_TOKENS = 60_000.0
-"""Prompt length at which attention costs as much as the rest: an 8B model of Llama's shape takes 16 GFLOP a token, and
-0.26 MFLOP more per prompt token. Larger models reach it later."""
+"""Prompt length at which attention costs as much as all other computation. An 8B Llama model takes 16 GFLOP a token, plus
+0.26 MFLOP per prompt token."""
 
 PREFILL_SECONDS_UNKNOWN = 600.0
 """Longest prefill if the engine's rate or longest prompt is unknown: a million tokens at 1,700 a second."""
 
 PROMPTS_MIN = 10.0
-"""A rate needs this many finished prompts, because the first ones compile kernels."""
+"""Minimum finished prompts for a prefill rate, because the first ones compile kernels."""
 
 TOGETHER_SECONDS = 8.0
-"""Clients that leave this soon after the last step leave together; a hang loses them one by one, at their timeouts."""
+"""Clients that leave within this time after the last step leave together. A hung engine loses them one by one, as they time
+out."""
 
 GONE_SHARE = 0.9
-"""This share of the requests in flight counts as all: a scraper may connect meanwhile."""
+"""Minimum share of the requests in flight that lost their clients. It is below 1 because a scraper may connect
+meanwhile."""
 
 CLOSED_MIN, ANSWERED_MIN = 3.0, 10.0
-"""If only closed connections or only HTTP responses are known, this many prove that clients left: a
-scraper closes one or two, and a gateway that polls /v1/models every five seconds gets six responses
-in two polls of 15 s. If both are known, both must agree."""
+"""Minimum closed connections or HTTP responses that prove, if only one of the two is known, that clients left. A scraper
+closes one or two connections, and a gateway that polls /v1/models every five seconds gets six responses in two polls of 15
+s. If both are known, they must agree."""
 
 FOLLOWED_SECONDS = 600.0
-"""After a longer gap between polls nothing counts as unchanged: clock, process and requests may differ."""
+"""Longest gap between polls that are compared. After a longer one, clock, process and requests may differ."""
 
 PACE_SECONDS = 10.0
-"""Averaging time of the usual rate of closed connections: a client's pool shrinks after a burst."""
+"""Averaging time of the usual rate of closed connections, which rises when a client's pool shrinks after a burst."""
 
 _SEVERAL = ("counters", "outputs", "gauges")
 _NUMBERS = (
@@ -88,11 +90,11 @@ class Progress:
         # Changed since the previous poll: anything, a work counter, output.
         self.moved = self.served = self.output = False
         self.last_s = self.life_s = self.output_s = self.served_s = 0.0
-        self.queued_s = 0.0  # since when requests wait and none runs
+        self.queued_s = 0.0  # since this time, requests wait and none runs
         self.silent_polls = 0
-        self.pause_s = 0.0  # silence that this poll ended
+        self.pause_s = 0.0  # length of the pause that this poll ended
         self.rest_s: float | None = None
-        self.waking = False  # no step since it rested
+        self.waking = False  # no step since the last sleep or pause
         # All clients left with the last step: every witness agrees (`gone`), or one of two does (`doubtful`).
         self.gone = self.doubtful = False
         self.overdue = ""  # a clause: why signs of life no longer replace output
@@ -122,7 +124,7 @@ class Progress:
         self.met = self.met or self.moved
         silent = bool(self.silent_polls and was.work) and not self.gone
         self.pause_s = self.last_s - self.life_s if self.moved and silent else 0.0
-        # The poll after a rest is not silence either, because its work may just have arrived.
+        # All times restart at the first poll after a sleep or pause, too, because work may just have arrived.
         begins = self.first or restarted or at_rest or self.rest_s is not None
         self.waking = at_rest or (self.waking and not self.served)
         since_s = at_s if self.rest_s is None else self.rest_s

@@ -9,13 +9,13 @@ from vllm_watch.samples.gpu import GpuReading, GpuSample
 from vllm_watch.signals import xid
 
 STANDS_SECONDS = 60.0
-"""Codes are repeated for longer than any scrape interval, so that each target sees them."""
+"""Seconds that a code is repeated, longer than any scrape interval, so that each target sees it."""
 
 STANDS_SECONDS_MAX = 86_400.0
-"""Limit for a code that needs a reset, if hidden processes conceal the reset."""
+"""Maximum seconds for a code that needs a reset. Hidden processes may conceal the reset."""
 
 CODES_MAX = 64
-"""Limit per GPU: a broken one may report any number of codes."""
+"""Maximum codes kept per GPU. A broken GPU may report any number."""
 
 
 class RecentXids:

@@ -94,7 +94,7 @@ class TargetSignals:
     why_not: str | None = None
     health_status: int | None = None
     version: str | None = None
-    engine_kind: str | None = None  # "V0" | "V1"
+    engine_kind: str | None = None
     models: tuple[str, ...] = ()
     last_success_timestamp_seconds: float | None = None
     process_start_time: float | None = None

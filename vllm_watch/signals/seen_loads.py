@@ -1,6 +1,6 @@
-"""Keeps the loads met when healthy. They bound the time of a healthy step at any other load.
+"""Keeps the loads of the healthy engine. They limit how long a healthy step may take at any other load.
 
-Twice the tokens and three times the KV cache take at most three times as long.
+A step with twice the tokens and three times the KV cache takes at most three times as long.
 """
 
 from collections.abc import Sequence
@@ -16,10 +16,10 @@ GRAIN = log(NEAR)
 BLOCKS_MIN = 2
 
 LOADS_MAX = 64
-"""Eight by eight loads span a factor of 25 in tokens and in KV usage."""
+"""Maximum loads kept. Eight by eight span a factor of 25 in tokens and in KV usage."""
 
 USAGE_MIN, TOKENS_MIN = 0.01, 1.0
-"""Lesser loads cost no measurable time."""
+"""Smaller values cost no measurable time."""
 
 
 class SeenLoads:
@@ -48,7 +48,7 @@ class SeenLoads:
             met[index] += (value - met[index]) / met[0]
 
     def has(self, tokens_per_step: float, kv_usage: float) -> bool:
-        """Return True if a load as large was met."""
+        """Return True if a load about this large, or larger, has occurred."""
         tokens, usage = tokens_per_step / NEAR, kv_usage / NEAR
         return any(
             blocks >= BLOCKS_MIN and most_tokens >= tokens and most_usage >= usage
@@ -56,7 +56,7 @@ class SeenLoads:
         )
 
     def nearest(self, tokens_per_step: float, kv_usage: float) -> list[float] | None:
-        """Return (step seconds, tokens, KV usage) of the most similar load met."""
+        """Return (step seconds, tokens, KV usage) of the most similar load kept."""
         a, b = _key(max(TOKENS_MIN, tokens_per_step), max(USAGE_MIN, kv_usage))
         met = (
             (abs(x - a) + abs(y - b), each[1:])

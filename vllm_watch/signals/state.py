@@ -22,11 +22,11 @@ STILL_SECONDS = 2.0
 """A shorter pause between steps is normal: a step of a long context takes about a second."""
 
 STALL_NOTICE_COARSE_SECONDS = 30.0
-"""Time without progress after which an engine may be stalled, if it is warming up or has no step
-counter (then a whole prefill shows no progress)."""
+"""Minimum seconds without progress before an engine that warms up or lacks a step counter may be stalled. Without the
+counter, a whole prefill shows no progress."""
 
 WARM_UP_SECONDS = 300.0
-"""Until this uptime, kernels may compile on the first requests, shape by shape."""
+"""Seconds of uptime during which the first requests of each shape may compile kernels."""
 
 WARM_UP_STEPS = 100
 """After this many steps, kernels are compiled for the usual shapes."""
@@ -36,7 +36,7 @@ _SERVES_NOTHING = frozenset(("down", "stalled", "failing", "starting", "sleeping
 
 _UNREACHABLE = frozenset(("connect_timeout", "read_timeout", "disconnected"))
 _MISSES_UNTIL_DOWN = 2
-"""Polls missed in a row before a server is down: a busy one may miss one."""
+"""Failed scrapes in a row before a server is down. A busy server may miss one."""
 
 _SERVER_ERROR = 500
 
@@ -99,8 +99,8 @@ def operation(sample: EngineSample, server: ServerSample) -> str | None:
 
 
 def waits_for_kv(sample: EngineSample, *, paired: bool = False) -> bool:
-    """Return True if requests wait for another server's KV and none runs. An engine that only offloads its own KV counts only
-    if `paired`."""
+    """Return True if requests wait for another server's KV and none runs. For an engine that only offloads its own KV,
+    return False unless `paired`."""
     if sample.requests_running or (_offloads_only(sample) and not paired):
         return False
     stages, reasons = sample.num_requests_kv_fetch_by_stage, sample.requests_waiting_by_reason

@@ -1,7 +1,6 @@
 """Models the step time of a healthy engine: a + b · tokens per step + c · KV cache in use (the roofline of decoding).
 
-The fit never forgets, so a creeping slowdown does not become the norm. Source: vLLM's own estimates of flops and read
-bytes per step.
+The fit never forgets, so a creeping slowdown does not become the norm. Source: vLLM's estimates of flops and read bytes.
 """
 
 from itertools import combinations
@@ -12,29 +11,30 @@ from vllm_watch.signals import stored
 from vllm_watch.signals.seen_loads import SeenLoads
 
 PRIOR = 1e-3
-"""Weight of the prior (each part a third of the first step time): it makes the equations solvable, and fades in a minute."""
+"""Weight of the prior (each part takes a third of the first step). It makes the equations solvable and fades within a
+minute."""
 
 SCATTER_FIRST = 0.25
-"""Scatter until it is measured; healthy blocks of a real engine differ this much."""
+"""Scatter assumed until it is measured. Healthy blocks of a real engine differ by this much."""
 
 SCATTER_MIN = 0.05
 """Lowest scatter: a model of three numbers is never more exact."""
 
 SCATTER_MEMORY_BLOCKS = 150.0
-"""Blocks over which the scatter is averaged: 10 minutes at 5 s, enough for two digits."""
+"""Blocks over which the scatter is averaged: 12 minutes at 5 s."""
 
 READY_BLOCKS = 12
-"""Blocks before the model may judge: four per parameter."""
+"""Minimum blocks before the model may judge, four per parameter."""
 
 READY_SECONDS = 40.0
-"""Work before the model may judge, short enough to cover restarted engines within a minute or two."""
+"""Minimum seconds of work before the model may judge. Restarted engines must be covered within a minute or two."""
 
 NEWS = 0.02
 SOLVE_EVERY = 8
-"""Blocks with less leverage than NEWS hardly change the fit, so it is solved only after every eighth of them."""
+"""Maximum blocks between solutions of the fit. After a block with more leverage than NEWS, the fit is solved at once."""
 
 REPEAT_SECONDS = 15.0
-"""Blocks this close share requests (an answer takes 10 to 60 s) and count as one."""
+"""Blocks within this time count as one, because they share requests (an answer takes 10 to 60 s)."""
 
 FAMILIAR = 2.0
 """The fit holds at a load if uncertainty widens the deviation by at most this factor."""
@@ -102,7 +102,7 @@ class StepModel:
         return 1.0 + repeats * max(0.0, leverage) <= FAMILIAR**2
 
     def _leverage(self, row: Vector) -> float:
-        """Return the fit's uncertainty: 0 is known, over 1 is a guess."""
+        """Return the fit's uncertainty, from 0 (known) to over 1 (a guess)."""
         if not self._inverse:
             return inf
         x, y, z = row

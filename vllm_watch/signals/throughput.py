@@ -1,6 +1,7 @@
 """Compares an engine's throughput with its usual one.
 
-The better of two ratios counts (generated, prompt tokens), because a changed workload raises one and lowers the other.
+Generated and prompt tokens are compared separately and the better ratio is used, because a changed workload raises one and
+lowers the other.
 """
 
 from math import exp
@@ -13,21 +14,20 @@ MEMORY_SECONDS = 3600.0
 """Averaging time in seconds of work, long enough to span bursts and gaps."""
 
 SMOOTH_SECONDS = 8.0
-"""Smoothing of the rates: prompt tokens come in lumps, when a prefill ends."""
+"""Smoothing time of the rates, because prompt tokens are counted in lumps, when a prefill ends."""
 
 READY_SECONDS = 40.0
-"""Seconds of work after which the means serve as the reference."""
+"""Minimum seconds of work before the averages serve as the reference."""
 
 ALIKE = 1.3
-"""Throughput and KV cache per request are usual up to this multiple of their means."""
+"""Throughput and KV cache per request are usual up to this multiple of their averages."""
 
 CROWD = 1.5
-"""Requests pile up if their number exceeds this multiple of the usual one: varying arrivals alone
-change it less."""
+"""Requests pile up if their number exceeds this multiple of the usual number. Varying arrivals alone change it less."""
 
 
 class Mean:
-    """A time-weighted mean that forgets slowly after `memory` seconds."""
+    """A time-weighted average. Old values fade once it covers `memory` seconds."""
 
     def __init__(self, memory: float) -> None:
         self._memory = memory

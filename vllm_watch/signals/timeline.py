@@ -6,18 +6,18 @@ from statistics import median
 from vllm_watch.signals import stored
 
 USUAL_OF = 15
-"""Intervals that determine the usual one: few, to follow a new scrape interval within a minute."""
+"""The usual interval is the median of this many recent ones: few, to follow a new scrape interval within a minute."""
 
 STEP_FACTOR = 8.0
-"""A jump longer than this many usual intervals may be a clock step, so no rate crosses it. Timeouts and retries stretch an
-interval two- to threefold."""
+"""A jump longer than this many usual intervals may be a clock step, so no rate is computed across it. Timeouts and retries
+stretch an interval two- to threefold."""
 
 STEP_SECONDS_MIN = 20.0
-"""A shorter jump never counts: at one scrape a second, a pause of seconds is not a step."""
+"""A shorter jump is never a clock step. At one scrape a second, pauses of seconds occur."""
 
 
 RESOLUTION_SECONDS = 1e-6
-"""Closer polls are a clock error and would divide by zero."""
+"""Closer polls are a clock error, and could cause a division by zero."""
 
 PAUSE_SECONDS_MAX = 366 * 86_400.0
 """A longer pause is a clock error, and would cost the axis its resolution."""

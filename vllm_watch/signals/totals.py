@@ -14,8 +14,8 @@ BOUNDS: Mapping[str, tuple[float, ...]] = {
     "inter_token_latency": (0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.5, 1.0, 2.5, 10.0),
     "e2e_latency": (0.5, 1.0, 2.5, 5.0, 10.0, 20.0, 30.0, 60.0, 120.0, 240.0, 480.0, 1920.0),
 }
-"""Upper bounds in seconds: a subset of vLLM's, equal for all releases so that engines can be summed. If a release lacks one,
-the next lower one counts."""
+"""Upper bounds in seconds: a subset of vLLM's, equal for all releases so that engines can be summed. If a release lacks a
+bound, its next lower one is used."""
 
 Numbers = tuple[float, ...]
 

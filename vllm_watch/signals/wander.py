@@ -1,6 +1,5 @@
-"""Learns how step times drift from minute to minute without a fault (wander).
-
-Request mix, a busy host, adapters and grammars add up like a random walk: k minutes change at most √k times as much as one.
+"""Learns the wander of step times, that is, their drift from minute to minute without a fault. Wander is like a random
+walk: it changes at most √k times as much in k minutes as in one.
 """
 
 from collections import deque
@@ -24,31 +23,30 @@ MEMORY_MINUTES = 720.0
 """Minutes over which changes are averaged: half a day of work."""
 
 STRAY_FIRST = 0.08
-"""Assumed and lowest deviation of a minute's level (its log ratio)."""
+"""Standard deviation of a minute's log ratio: initial value and lower limit."""
 
 STRAY_MINUTES_MIN = 120.0
-"""Minutes of work until the level is judged."""
+"""Minutes of work before the log ratio itself is judged."""
 
 STRAY_DEVIATIONS = 5.0
-"""A level beyond this many deviations is not wander."""
+"""A log ratio beyond this many standard deviations is not wander."""
 
 PENDING_MAX = 60
 """Minutes kept in case a suspected fault ends by itself."""
 
 UNREST_MINUTES = 4
-"""From this many pending changes on, their scatter counts as wander. A fault comes in one move or
-creeps evenly, but wander goes up and down. Without this, a restart was advised in 3 of 150 seeds of
-the benchmark `wander_5`."""
+"""Minimum pending changes before their scatter is taken for wander. A fault comes in one move or creeps evenly, but wander goes up
+and down. Without this, restarts were advised in 3 of 150 seeds of the benchmark `wander_5`."""
 
 MOVE = 0.6
-"""A larger change from minute to minute (1.8 times) begins or ends a fault: if wander has sigma 0.5 over ten minutes, MOVE is
-2.8 deviations of a change."""
+"""Minimum change of the log ratio in a minute (1.8 times) that begins or ends a fault. It is 2.8 standard deviations of the
+change if wander has sigma 0.5 over ten minutes."""
 
 LAGS_MINUTES = (1, 2, 4, 8, 16, 32)
 """Lags at which changes are tested."""
 
 OUTLIER = 3.0
-"""A minute is clipped at this many deviations: one cured slowdown must not become usual."""
+"""Limit of a learnt change, in standard deviations, so that one cured slowdown does not become usual."""
 
 DEVIATIONS = 5.0
 """A change beyond this many deviations is not wander. The limit is high, because six lags are tested each minute, all day."""
@@ -63,7 +61,7 @@ class Wander:
         self._sum = self._seconds = 0.0
         self._square, self._count = FIRST**2, FIRST_MINUTES
         self._level_square = STRAY_FIRST**2
-        self._pending: deque[tuple[float, float]] = deque(maxlen=PENDING_MAX)  # change, level
+        self._pending: deque[tuple[float, float]] = deque(maxlen=PENDING_MAX)  # change, log ratio
 
     def add(self, log_ratio: float, seconds: float, *, well: bool) -> None:
         self.now += (log_ratio - self.now) * (1.0 - exp(-seconds / SMOOTH_SECONDS))

@@ -1,6 +1,6 @@
 """Computes the growth of one engine's counters in the last minute.
 
-Counts from before a restart are added as `offsets`, as in PromQL's increase() (without its extrapolation).
+Counts from before a restart are added as `offsets`, as in PromQL's increase().
 """
 
 from collections import deque
@@ -20,7 +20,7 @@ HISTOGRAMS = ("iteration_tokens", "ttft", "inter_token_latency", "queue_time", "
 LABELLED = ("request_success",)
 
 ENTRIES_MAX = 4096
-"""Polls kept: an hour at one a second."""
+"""Maximum polls kept, an hour at one a second."""
 
 
 @dataclass(frozen=True, slots=True)

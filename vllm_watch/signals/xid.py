@@ -1,7 +1,6 @@
 """Holds NVIDIA's advice for each Xid code of data centre GPUs from Ampere on.
 
-Source: https://docs.nvidia.com/deploy/xid-errors/analyzing-xid-catalog.html (table of October 2025: RESTART_APP,
-RESET_GPU, RESTART_BM, WORKFLOW_*, CONTACT_SUPPORT, IGNORE).
+Source: https://docs.nvidia.com/deploy/xid-errors/analyzing-xid-catalog.html (October 2025).
 """
 
 from dataclasses import dataclass
@@ -23,7 +22,7 @@ ADVICE = {
 
 SEVERITY = {
     APPLICATION: "ticket",  # the failed engine is reported itself
-    RESET: "page",  # nothing heals this by itself
+    RESET: "page",  # it does not go away by itself
     REBOOT: "page",
     LINK: "ticket",
     SUPPORT: "ticket",

@@ -39,8 +39,8 @@ class Attempt:
     ended_t: float | None = None
     incident_id: str | None = None
     payoff_ratio: float | None = None  # throughput after ÷ before, if known
-    text: str = ""  # progress or result
-    address: str = ""  # host:port of the target; "" if it does not identify it
+    text: str = ""
+    address: str = ""  # host:port, or "" if none identifies the target
     before: Mapping[str, Any] | None = None  # verify.Before as JSON
     gang: Mapping[str, Any] | None = None  # other members: name → `before`
 
@@ -51,11 +51,11 @@ class Attempt:
 
     @property
     def acted_t(self) -> float:
-        """When the attempt may have touched the server; budget and cooldown count from then."""
+        """Time of the first hook call, or else of the intent. Budget and cooldown begin at this time."""
         return self.began_t if self.called_t is None else self.called_t
 
     def helped_since(self, target: str, t: float) -> bool:
-        """Return True if it cured the target and ended after `t`: a request made at `t` is then done."""
+        """Return True if the attempt cured the target and ended after `t`. A request made at `t` is then fulfilled."""
         return self.state == "helped" and target in self.names and (self.ended_t or 0.0) >= t
 
     @property

@@ -13,7 +13,7 @@ from vllm_watch.state.worker import Worker
 FOLDER = "history"
 
 OPEN_SECONDS = 7.0
-"""Longest wait at start: the previous watcher may take five seconds to release the folder."""
+"""Longest wait at start, longer than connection.HELD_SECONDS."""
 
 KEPT_SECONDS = 86400.0
 UPTIME, UPTIME_KEPT_SECONDS = "uptime", 31 * 86400.0

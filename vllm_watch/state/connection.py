@@ -55,7 +55,7 @@ class Connection:
         except sqlite3.DatabaseError as error:
             if self._own:
                 raise
-            return str(error)  # its owner moves it aside
+            return str(error)  # the folder's owner moves the file aside
 
     def _in_place(self, db: sqlite3.Connection) -> bool:
         file_inode, wal_inode = self._inodes_now()

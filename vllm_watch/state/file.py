@@ -71,8 +71,8 @@ def connect(folder: Path) -> sqlite3.Connection:
 def _make(path: Path) -> None:
     """Create the file for its owner only: SQLite would make it world-readable, and -wal and -shm inherit its mode.
 
-    An existing file is not opened: closing it would release all locks of this process's other connections (fcntl(2)),
-    and the next outside reader would remove the -wal that they use.
+    An existing file is not opened, because closing it would release the locks of this process's other connections
+    (fcntl(2)).
     """
     with contextlib.suppress(FileExistsError):
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
@@ -96,7 +96,7 @@ def is_damage(error: BaseException) -> bool:
 
 
 def move_aside(folder: Path, t: float) -> Path:
-    """Rename a damaged file and return its new path; delete the oldest."""
+    """Rename a damaged file and return its new path. Delete the oldest renamed files."""
     aside = folder / f"{NAME}.damaged-{t:.0f}"
     for suffix in _SUFFIXES:
         path = folder / (NAME + suffix)

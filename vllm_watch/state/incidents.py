@@ -26,8 +26,7 @@ from vllm_watch.state.troubles import Trouble
 from vllm_watch.state.worker import Worker
 
 OPEN_SECONDS = 10.0
-"""Longest wait at start: reading 20,000 incidents takes a second, and the previous watcher may need five to release
-the folder."""
+"""Longest wait at start, more than connection.HELD_SECONDS and the second that reading 20,000 incidents takes."""
 
 ENDED_PER_TARGET_MAX = 1000
 ENDED_MAX = 20_000
@@ -44,7 +43,7 @@ class Contents:
     """The stored state."""
 
     open: tuple[Incident, ...] = ()
-    ended: tuple[Incident, ...] = ()  # the latest, oldest end first
+    ended: tuple[Incident, ...] = ()  # the latest ones, in order of their end
     learnt: tuple[Learnt, ...] = ()
 
 

@@ -20,13 +20,13 @@ from vllm_watch.state.worker import Worker
 _T = TypeVar("_T")
 
 ANSWER_SECONDS = 10.0
-"""A disk that takes longer to write one row is not reliable."""
+"""Maximum seconds to write one row. A slower disk is not reliable."""
 
 KEPT_SECONDS = 400 * 86400.0
 """Rows are kept for a year and a month, as an audit requires."""
 
 KEPT_MAX = 20_000
-"""Limits of attempts and of actions, 1 KB each."""
+"""Maximum attempts, and maximum actions, 1 KB each."""
 
 LOST = "history_lost"
 """Standing entry: records were lost, so the spent budget is unknown until a person accepts the loss."""
@@ -44,7 +44,7 @@ def approval(incident_id: str, target: str) -> str:
 class Entry:
     """A request or change, with its result."""
 
-    t: float  # Unix seconds
+    t: float
     actor: str
     source: str  # address, "cli", "schedule", "alertmanager" or "watcher"
     action: (
@@ -78,7 +78,7 @@ class Attempted(Entry):
 class Told:
     """A part of the journal, for people."""
 
-    lost: str | None  # loss of records not yet accepted by a person
+    lost: str | None  # a loss of records that no person has accepted
     older: bool
     entries: tuple[Entry, ...]  # oldest first
 
@@ -93,7 +93,7 @@ class Journal:
     """Tables `attempt`, `audit` and `standing`."""
 
     def __init__(self, where: Worker | Path | None) -> None:
-        """`where` is our own folder's worker, or the folder of another process; None: in memory."""
+        """`where` is the worker of our own folder, the path of another process's folder, or None for a journal in memory."""
         self._worker = where if isinstance(where, Worker) else Worker(where)
         self._closes = self._worker is not where
         self._worker.tables.append(self)
@@ -155,7 +155,7 @@ class Journal:
         return Told(lost=lost, older=len(every) > entries_max, entries=tuple(every[-entries_max:]))
 
     async def loss(self) -> str | None:
-        """Return the loss of records that no person has accepted yet."""
+        """Return a loss of records that no person has accepted, or None."""
         lost = (await self.standing()).get(LOST)
         return None if lost is None else str(lost.get("why") or f"damaged: {lost.get('file')}")
 
@@ -224,7 +224,7 @@ class Journal:
     # --- in the worker's thread
 
     def begin(self, db: sqlite3.Connection) -> None:
-        """Set LOST if this file lost writes, or replaced a damaged file."""
+        """Set LOST if this file lost writes or replaces a damaged file."""
         (known,) = db.execute("SELECT count(*) FROM standing WHERE name = ?", (_BEGUN,)).fetchone()
         folder, insert = self._worker.folder, "INSERT OR REPLACE INTO standing VALUES (?, ?)"
         why = self._worker.connection.loss

@@ -11,5 +11,5 @@ class Learnt:
 
     target: str
     group: str
-    saved_t: float  # Unix seconds
+    saved_t: float
     state: Mapping[str, Any]

@@ -10,7 +10,7 @@ from vllm_watch.state.worker import Worker
 
 READ_SECONDS = 5.0
 WRITE_SECONDS = 5.0
-"""A write takes milliseconds; messages wait no longer for a hanging disk."""
+"""Maximum seconds that messages wait for a hanging disk. A write takes milliseconds."""
 
 Key = tuple[str, str, str]  # notifier, id of the subject, phase
 
@@ -19,7 +19,7 @@ Key = tuple[str, str, str]  # notifier, id of the subject, phase
 class Row:
     """One phase of an alert, for one notifier."""
 
-    t: float  # Unix seconds; due since then
+    t: float  # due since then
     sent_t: float | None  # None: pending
     message: str | None  # idempotency key of its message
     said: Mapping[str, Any]  # the alert at that time
@@ -46,7 +46,7 @@ class LedgerTable:
         return await self._worker.do(read, seconds=READ_SECONDS, writes=False)
 
     async def write(self, changed: Mapping[Key, Row | None]) -> bool:
-        """Write the rows; None removes a row.
+        """Write the rows, and remove those that are None.
 
         Return False without writing if the file is new and lacks the earlier rows. Raises StateError.
         """

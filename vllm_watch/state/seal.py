@@ -19,7 +19,8 @@ NAME = "vllm-watch.generation"
 _BYTES_MAX = 4096
 
 _HELD, _NOTED = ("attempt", "standing"), "audit"
-"""Tables with a checksum, because SQLite does not detect a flipped bit: those for the guard, and the append-only one."""
+"""Tables with a checksum, because SQLite does not detect a flipped bit. The first two are for the guard; the last is
+append-only."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,14 +77,14 @@ def count(db: sqlite3.Connection, least: int = 0) -> Seal:
 
 
 def update_sums(db: sqlite3.Connection, *, pruned: bool = False) -> None:
-    """Update the checksum of the guard's tables within the transaction; if `pruned`, also that of `audit`."""
+    """Update the checksum of the guard's tables; if `pruned`, also that of `audit`."""
     db.execute("UPDATE seal SET held = ?", (_sum(db, *_HELD),))
     if pruned:
         db.execute("UPDATE seal SET noted = ?", (_sum(db, _NOTED),))
 
 
 def add_audit_row(db: sqlite3.Connection) -> None:
-    """Add the newest `audit` row to that table's checksum, within the transaction."""
+    """Add the newest `audit` row to that table's checksum."""
     row = db.execute(f"SELECT * FROM {_NOTED} ORDER BY 1 DESC LIMIT 1").fetchone()  # noqa: S608 - our own
     (before,) = db.execute("SELECT noted FROM seal").fetchone()
     db.execute("UPDATE seal SET noted = ?", (zlib.crc32(repr(row).encode(), before or 0),))

@@ -1,7 +1,7 @@
 """The state folder's worker: one thread with one connection, which writes a queue in order.
 
-`put` returns at once, and its row is retried until it is on disk. `do` writes only after the earlier rows are
-on disk, so that no restart or message is about an incident that a kill -9 would lose.
+`put` returns at once, and its row is retried until it is on disk. `do` writes only after the earlier rows are on disk, so
+that a kill -9 cannot lose an incident after its restart or message.
 
 A hanging disk blocks neither the event loop nor the exit.
 """
@@ -64,10 +64,8 @@ class Worker:
     """Reads and writes the state file of one folder."""
 
     def __init__(self, folder: Path | None, on_write: OnWrite | None = None) -> None:
-        """If `folder` is None, the file is in memory. Without `on_write`, the folder belongs to another process.
-
-        With `on_write`, the folder is our own, and the event loop calls `on_write` after each write.
-        """
+        """If `folder` is None, the file is in memory. `on_write` is for our own folder only: the event loop calls it after
+        each write."""
         self.connection = Connection(folder, own=on_write is not None)
         self.tables: list[Table] = []
         self._on_write = on_write
@@ -80,7 +78,7 @@ class Worker:
         self._closing = False
         # Only used by the thread:
         self._failing: str | None = None  # the cause logged last
-        self._retry_s = 0.0  # monotonic; nothing is retried before
+        self._retry_s = 0.0  # monotonic; rows are not retried before
         self._prune_s = 0.0
 
     def put(self, key: Hashable, write: Work, *, learnt: bool = False) -> None:
@@ -112,7 +110,7 @@ class Worker:
             self._jobs.append(job)
             self._wake_thread()
         try:
-            # Shielded: a cancelled caller's request is still carried out.
+            # Shielded, so that the work is done even if its caller is cancelled.
             async with asyncio.timeout(seconds):
                 done: _T = await asyncio.shield(asyncio.wrap_future(job.done))
                 return done
@@ -161,7 +159,7 @@ class Worker:
         self.connection.release()
 
     def _next(self) -> tuple[_Job | None, bool]:
-        """Return the next job (None: write rows), and True if the worker must end."""
+        """Return the next job, or None if rows must be written, and True if the worker must end."""
         with self._wake:
             while not (self._jobs or self._closing):
                 waits = bool(self._rows or self._learnt)

@@ -1,4 +1,5 @@
-"""Maps each vLLM server of a host to its GPUs by its own processes. If these are hidden, it goes by vLLM processes that started after the server."""
+"""Maps each vLLM server of a host to the GPUs of its processes. If these are hidden, vLLM processes that started after the
+server are used."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -30,7 +31,7 @@ class Place:
 
 
 class GpuUsers:
-    """Keeps the GPUs of each server while it is down."""
+    """Keeps the GPUs of each server while the server is down."""
 
     def __init__(self) -> None:
         self._known: dict[str, Place] = {}

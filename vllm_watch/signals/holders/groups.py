@@ -8,7 +8,8 @@ from vllm_watch.signals.holders.words import size
 
 UNEVEN_BYTES_MIN = 2 * 2**30
 UNEVEN_SHARE_MIN = 0.1
-"""Ranks are uneven beyond both limits. They usually differ by some hundred MiB, because rank 0 gathers the logits."""
+"""Ranks are uneven if their memory differs by UNEVEN_BYTES_MIN and by this share. Some hundred MiB are usual, because rank
+0 gathers the logits."""
 
 BUSY_RATIO_MIN = 0.5
 """If the other ranks are this busy, a rank with load 0 does not compute the same step."""

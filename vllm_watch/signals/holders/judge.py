@@ -11,10 +11,10 @@ from vllm_watch.signals.holders.track import DEAD_STATES, Track, begin, follow, 
 from vllm_watch.signals.holders.unaccounted import Account
 
 TRACKS_MAX = 4096
-"""Processes followed: 16 GPUs with 256 each; more is a driver error."""
+"""Maximum processes followed, 256 on each of 16 GPUs. More would be a driver error."""
 
 ABSENT_SECONDS = 60.0
-"""A process is forgotten after this time, because one poll may omit it."""
+"""Seconds until an absent process is forgotten. One poll may omit it."""
 
 
 Rule = Callable[[Case], Judged | None]

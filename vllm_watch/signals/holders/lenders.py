@@ -1,8 +1,8 @@
-"""Judges idle processes that hold GPU memory which engines map: ending one ends its engines.
+"""Judges idle processes with GPU memory that engines map. If such a process ends, its engines end, too.
 
 Examples are vLLM's weight daemon, NVIDIA's GPU Memory Service, and the KV servers of LMCache and Mooncake. Neither /proc
 nor NVML shows such mappings, so command lines are the only sign.
-Source: vLLM #54921, #56680, #57577; ai-dynamo/dynamo #6818; LMCache multiprocess mode.
+Source: vLLM #54921, #56680, #57577; ai-dynamo/dynamo #6818.
 """
 
 import re

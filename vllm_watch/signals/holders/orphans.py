@@ -1,8 +1,7 @@
 """Finds an engine core or worker without its server.
 
 A healthy core may be a child of process 1, and an idle engine computes nothing for hours, so
-evidence of the parent's death is needed. Source: vLLM #55510, #42017, #34643, #43060: the API
-server was killed; the core survived as a child of vLLM's launcher, spinning on its queue or asleep.
+evidence of the parent's death is needed. Source: vLLM #55510, #42017, #34643, #43060.
 """
 
 from collections.abc import Sequence
@@ -13,8 +12,8 @@ from vllm_watch.signals.holders.records import Limits
 from vllm_watch.signals.holders.track import SAME_START_SECONDS, Track
 
 SUCCESSOR_FACTOR = 5.0
-"""If ancestors are unknown, a core older than another is reported only after this multiple of the
-limit without GPU work."""
+"""A core with unknown ancestors and a younger successor is reported only after this multiple of `orphan_seconds` without
+GPU work."""
 
 
 def sign(track: Track, others: Sequence[ProcessSample], limits: Limits) -> str | None:

@@ -1,6 +1,6 @@
 """Describes the place of a process by its control group.
 
-Source: Kubernetes' cgroup drivers (kubepods), runc, containerd, CRI-O, podman and Docker; systemd.special(7).
+Source: Kubernetes' cgroup drivers, runc, containerd, CRI-O, podman, Docker; systemd.special(7).
 """
 
 import re

@@ -1,6 +1,6 @@
 """Finds the role of a process by its title and command line; the kernel keeps 15 bytes of a title.
 
-Source: vllm/utils/system_utils.py set_process_title; vllm/v1/engine/core.py; vllm/v1/executor/multiproc_executor.py.
+Source: vllm/utils/system_utils.py; vllm/v1/engine/core.py; vllm/v1/executor/multiproc_executor.py.
 """
 
 import re
@@ -45,7 +45,7 @@ _SERVES = re.compile(
     re.IGNORECASE,
 )
 
-# Launchers and adopters of orphans; only a Python program starts an engine core.
+# Programs that launch others or adopt orphans, but start no engine core.
 _REAPERS = re.compile(
     r"^\(?(systemd|init|s6-\S*|runit|runsv\S*|tini(-static)?|dumb-init|docker-init|catatonit|pause|"
     r"containerd-shim\S*|conmon|sh|bash|dash|zsh|fish|tmux\S*|screen|SCREEN|sshd\S*|login|sudo|su|supervisord|"
@@ -53,7 +53,7 @@ _REAPERS = re.compile(
 )
 
 COMMANDS_KEPT = 1024
-"""Roles are kept for all ancestors: the workers of a host share a dozen."""
+"""Number of commands with a cached role. The workers of a host share a dozen ancestors."""
 
 
 def role(process: ProcessSample) -> str | None:
@@ -92,7 +92,7 @@ def is_vllm_part(command: str) -> bool:
 
 
 def of_process(process: ProcessSample) -> str | None:
-    """Return a process's role; a weight daemon's rank may have any worker's title."""
+    """Return a process's role. A weight daemon's rank is a lender, even with a worker's title."""
     own = role(process)
     if own not in (None, POOL_WORKER, WORKER):
         return own
@@ -103,11 +103,11 @@ def of_process(process: ProcessSample) -> str | None:
 
 @lru_cache(COMMANDS_KEPT)
 def is_reaper(command: str) -> bool:
-    """Return True if the command never computes, so that an engine core below it was re-parented."""
+    """Return True if the command never starts an engine core, so a core below it has lost its parent."""
     first, _, _ = command.partition(" ")
     return bool(_REAPERS.match(first.rpartition("/")[2].lstrip("-")))
 
 
 def may_serve(process: ProcessSample) -> bool:
-    """Return True if the process may serve requests, and so may wait days for one."""
+    """Return True if the process may be a server, which can wait days for a request."""
     return bool(_SERVES.search(" ".join(process.cmdline or (process.name or "",))))

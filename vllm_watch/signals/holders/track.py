@@ -7,14 +7,14 @@ from vllm_watch.samples.process import ProcessSample
 from vllm_watch.signals.holders import place, roles
 
 CPU_SHARE_MIN = 0.02
-"""Share of one core that counts as work. A notebook kernel's heartbeat and runtime threads take 0.1 to 1 %, a server's
-event loop 1 %; preparing data or launching kernels 5 % and more."""
+"""Share of one core that counts as work. A notebook kernel's heartbeat and runtime threads take 0.1 to 1 %, and a server's
+event loop 1 %. Preparing data or launching kernels takes at least 5 %."""
 
 SAME_START_SECONDS = 2.0
-"""Start times come from a clock (in 0.01 s) that may be adjusted by a second."""
+"""Maximum difference between two readings of one start time, because the clock may be adjusted by a second."""
 
 GAP_SECONDS_MAX = 300.0
-"""After a longer gap without known CPU time the process counts as working."""
+"""Longest gap without known CPU time, after which the process is taken to be working."""
 
 DEAD_STATES = frozenset("ZX")
 
@@ -27,8 +27,8 @@ class Track:
     last_s: float
     process: ProcessSample
     ppid: int | None
-    idle_s: float  # last sign of work
-    gpu_idle_s: float  # last sign of GPU work
+    idle_s: float  # time of the last sign of work
+    gpu_idle_s: float  # time of the last sign of GPU work
     state_s: float
     role: str | None
     place: str | None
@@ -74,7 +74,7 @@ def is_same(before: ProcessSample, now: ProcessSample) -> bool:
 def follow(
     track: Track, at_s: float, process: ProcessSample, gpu: GpuSample, *, alone: bool
 ) -> None:
-    """Process one poll. `alone`: the GPU's load is this process's."""
+    """Process one poll. If `alone`, the GPU's load is this process's."""
     before, passed_s = track.process, at_s - track.last_s
     dead = process.state in DEAD_STATES
     gpu_works = _gpu_works(process, gpu, alone=alone)
@@ -93,7 +93,7 @@ def follow(
         track.worked |= not unseen
     if process.state is not None and before.state is not None and process.state != before.state:
         track.state_s = at_s
-    # The parent changes only when the old one dies.
+    # A process gets another parent only when the old one dies.
     if not dead and None not in (before.ppid, process.ppid) and before.ppid != process.ppid:
         track.reparented_s = at_s
     if (before.name, before.cmdline, before.cgroup) != (
@@ -106,7 +106,7 @@ def follow(
 
 
 def _name(track: Track, process: ProcessSample) -> None:
-    """Update role and place: titles are set after the start. A dead process keeps its title."""
+    """Update role and place, because titles are set after the start. A dead process keeps its last title."""
     if process.cmdline or process.name:
         known = ProcessSample(
             pid=process.pid,

@@ -1,7 +1,7 @@
-"""Finds GPU memory without a process.
+"""Finds GPU memory held by no process.
 
-A container sees only its own processes (from R535 on), so a lasting excess counts only if the host's processes are visible.
-Source: sgl-project/sglang #30431 (memory without a holder after a crash), llm-d-fast-model-actuation #720.
+From driver R535 on, a container sees only its own processes. So such memory is stale only if the host's processes are
+visible, or if a process that ended left it. Source: sgl-project/sglang #30431, llm-d-fast-model-actuation #720.
 """
 
 from dataclasses import dataclass, field

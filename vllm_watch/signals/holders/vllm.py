@@ -7,14 +7,13 @@ from vllm_watch.signals.holders.words import seconds, size
 from vllm_watch.support.counts import cores
 
 LAG_SECONDS = 20.0
-"""GPU work seen this soon after the parent's death may be from before: the driver's load sample may
-be a poll old."""
+"""GPU work seen within this time after the parent's death may be older, because the driver's load sample may be a poll old."""
 
 SPINNING_FACTOR = 5.0
 """An orphan that spins on its GPU (in a collective) is stale after this multiple of the limit, if no server answers."""
 
 GROWN_BYTES_MIN = 2**30
-"""vLLM allocates at start; graphs and workspaces of new shapes add only some hundred MiB."""
+"""Minimum growth for a remark. Graphs and workspaces of new shapes add only some hundred MiB."""
 
 STEADY_SECONDS = 1800.0
 """A younger engine may be loading or warming up."""
@@ -44,7 +43,7 @@ def orphaned(case: Case, patience_s: float) -> Judged | None:
         track.orphaned_s = case.at_s if track.reparented_s is None else track.reparented_s
     since_s = track.orphaned_s
     gpu_idle_s = track.gpu_idle_for_s()
-    # API servers outlive launchers, so late GPU work may serve a client.
+    # An API server can outlive its launcher, so GPU work after that may serve a client.
     idle = (
         min(gpu_idle_s, case.at_s - since_s) >= patience_s
         and track.gpu_idle_s <= since_s + LAG_SECONDS
@@ -81,7 +80,7 @@ def living(case: Case) -> Judged | None:
 
 
 def _grown(case: Case) -> list[str]:
-    """Return a remark on growth: it is not a verdict, because the engine may have woken up."""
+    """Return a remark, not a verdict, on growth, because the engine may have woken up."""
     track, process = case.track, case.process
     if None in (track.first_bytes, process.used_bytes, process.create_time):
         return []
