@@ -82,8 +82,7 @@ def _is_short(evidence: Evidence) -> bool:
 
 
 def _fitting(evidence: Evidence) -> int | None:
-    """Return the larger estimate of the requests that fit: by mean length, or 90 % of those that ran with a full
-    cache."""
+    """Return the larger estimate of the requests that fit: by mean length, or 90 % of those that ran with a full cache."""
     prompts, generations = evidence.prompts, evidence.generations
     if prompts is None or generations is None or evidence.capacity_tokens is None:
         return None

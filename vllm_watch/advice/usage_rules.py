@@ -31,8 +31,7 @@ _ROUND_TOKENS = 1024
 
 
 def context_unused(evidence: Evidence) -> Iterator[Advice]:
-    """Advise if max_model_len is far above all requests, and a request of that length would hold much of the
-    cache."""
+    """Advise if max_model_len is far above all requests, and a request of that length would hold much of the cache."""
     limit, capacity = evidence.max_model_len, evidence.capacity_tokens
     prompts, generations = evidence.prompts, evidence.generations
     if limit is None or capacity is None or prompts is None or generations is None:

@@ -19,8 +19,7 @@ _UP = frozenset(map(STATES.index, ("healthy", "warning")))
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """`up_ratio` is a share of the known time, or None if no time is known. `unknown_ratio` is a
-    share of the whole time."""
+    """`up_ratio` is a share of the known time, or None if no time is known. `unknown_ratio` is a share of the whole time."""
 
     seconds: float
     up_ratio: float | None

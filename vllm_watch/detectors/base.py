@@ -94,8 +94,7 @@ class Evidence:
 
 @record
 class Verdict:
-    """One detector's judgement of an engine, or of the server. While the state is UNKNOWN, incidents neither open nor
-    close."""
+    """One detector's judgement of an engine, or of the server. While the state is UNKNOWN, incidents neither open nor close."""
 
     state: str  # FIRING | CLEAR | UNKNOWN
     kind: str

@@ -89,8 +89,7 @@ class Siblings:
         beside.seconds = min(KNOWN_SECONDS, beside.seconds + block.seconds)
 
     def judge(self, verdict: Verdict, ratios: Mapping[str, float], *, waits: bool) -> Verdict:
-        """Compare with the siblings. `ratios` are step times ÷ those after the start; `waits` is True if requests
-        wait."""
+        """Compare with the siblings. `ratios` are step times ÷ those after the start; `waits` is True if requests wait."""
         siblings = self.of(verdict.engine)
         if verdict.state == FIRING:
             return _beside(verdict, ratios, siblings)

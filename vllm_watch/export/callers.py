@@ -32,8 +32,7 @@ def is_this_host(request: web.Request) -> bool:
 
 
 def is_proxied(request: web.Request) -> bool:
-    """Return True for HTTP/1.0 (nginx's default) or a header not in `_OF_CLIENTS`. Proxies send too
-    many headers to list."""
+    """Return True for HTTP/1.0 (nginx's default) or a header not in `_OF_CLIENTS`. Proxies send too many headers to list."""
     names = (name.lower() for name in request.headers)
     return request.version < HttpVersion11 or not all(map(_OF_CLIENTS.fullmatch, names))
 
@@ -76,8 +75,7 @@ def only_from(bound: str, names: Collection[str], port: Callable[[], int]) -> Mi
 
 
 def _foreign(request: web.Request) -> web.Response | None:
-    """Refuse cross-site changes. Browsers mark them by Origin or Sec-Fetch-Site. Older browsers
-    send forms, which are refused."""
+    """Refuse cross-site changes. Browsers mark them by Origin or Sec-Fetch-Site. Older browsers send forms, which are refused."""
     origin = request.headers.get("Origin", "")
     own = origin.partition("://")[2].lower() == request.headers.get("Host", "").lower()
     site = request.headers.get("Sec-Fetch-Site", "same-origin")

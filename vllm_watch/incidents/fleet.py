@@ -143,8 +143,7 @@ class Fleet:
         late_s: float = 0.0,
         explained: Collection[str] = (),
     ) -> list[IncidentEvent]:
-        """Process one poll and return all events to publish, in order. A host's page already covers
-        the `explained` targets."""
+        """Process one poll and return all events to publish, in order. A host's page already covers the `explained` targets."""
         self._explained = explained
         t = observation.t
         now_s = t if observation.monotonic_s is None else observation.monotonic_s
@@ -158,8 +157,7 @@ class Fleet:
         return told + self._judged_again(t, now_s) + self._follow(t, now_s)
 
     def shown(self, incident: Incident) -> Incident:
-        """Return the incident as published: linked and, while a common cause is suspected, at most
-        a ticket without advice."""
+        """Return the incident as published: linked and, while a common cause is suspected, at most a ticket without advice."""
         common, link = self._common, self._links.get(incident.id)
         if link is not None:
             incident = replace(incident, related=(*incident.related, link))

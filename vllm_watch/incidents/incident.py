@@ -188,8 +188,7 @@ def published(event: IncidentEvent) -> dict[str, Any]:
 
 
 def from_published(said: stored.Stored, opened_t: float | None) -> Incident:
-    """Make an incident from a published event. `opened_t` is None if this is the only known event.
-    Raises one of stored.DAMAGE."""
+    """Make an incident from a published event. `opened_t` is None if this is the only known event. Raises one of stored.DAMAGE."""
     t = stored.number(said["t"])
     over = said["event"] == RESOLVED
     first_t = t if opened_t is None else opened_t

@@ -276,8 +276,7 @@ class Lifecycle:
         }
 
     def restore(self, state: stored.Stored, kinds: Container[str]) -> None:
-        """Restore incidents of `kinds`, or raise one of stored.DAMAGE and change nothing. Unwatched
-        time does not count as quiet."""
+        """Restore incidents of `kinds`, or raise one of stored.DAMAGE and change nothing. Unwatched time does not count as quiet."""
         stored.version(state, STATE_VERSION)
         followed = [Followed.restored(each) for each in state["followed"]]
         since = {_key_of(each): stored.number(each[2]) for each in state["found_since_s"]}

@@ -330,8 +330,7 @@ ASKED: tuple[Check, ...] = (hook, blockers, gang, lock)
 
 
 def _counted(facts: Facts) -> list[Attempt]:
-    """Return attempts that called a hook or have not ended. Counting the latter keeps a second
-    server of the group from passing."""
+    """Return attempts that called a hook or have not ended. Counting the latter keeps a second server of the group from passing."""
     return [attempt for attempt in facts.attempts or () if attempt.spent or attempt.open]
 
 

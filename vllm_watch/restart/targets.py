@@ -122,8 +122,7 @@ class Targets:
         return before(self.signals(name), self.firing_kinds(name), self.process(name))
 
     def replaced(self, name: str, decided: Process, *, silence_counts: bool) -> str | None:
-        """Return why the process `decided` may be gone, or None. If `silence_counts`, a process
-        that no longer answers is gone."""
+        """Return why the process `decided` may be gone, or None. If `silence_counts`, a process that no longer answers is gone."""
         now = self.process(name)
         same = decided.is_same(now)
         if same is None:
@@ -269,8 +268,7 @@ class Targets:
         return min((now_t, *opened)) - HISTORY_SECONDS
 
     def history(self, name: str, attempts: Iterable[Attempt]) -> tuple[Attempt, ...]:
-        """Return attempts of the target's group and engine. If another target is the same engine,
-        its attempts get the name `name`."""
+        """Return attempts of the target's group and engine. If another target is the same engine, its attempts get the name `name`."""
         own, engine = self.managed.get(name), self.same_engine(name)
         if own is None:
             return ()

@@ -30,8 +30,7 @@ class Target:
 
     @property
     def address(self) -> str:
-        """Return host:port, in which every loopback address is "localhost", or "" for a pod, because its address gets
-        reused."""
+        """Return host:port, in which every loopback address is "localhost", or "" for a pod, because its address gets reused."""
         if self.pod:
             return ""
         host, _, port = self.host_and_port.rpartition(":")

@@ -105,8 +105,7 @@ class GpuPids:
         return _with(facts, self._kin[self._own].of(facts), pid)
 
     def _with_local(self, facts: ProcessFacts, kin: Kin) -> ProcessFacts:
-        """Add the PID in our namespace after checking that it is the same process: a sibling
-        container may use the same number."""
+        """Add the PID in our namespace after checking that it is the same process: a sibling container may use the same number."""
         level = self._namespaces[self._host].levels_above_ours if self._host else None
         if level == 0:
             return _with(facts, kin, facts.pid)

@@ -63,8 +63,7 @@ class Reader:
     """Reads the bodies of one target."""
 
     def __init__(self, *, judged_only: bool = False) -> None:
-        """With `judged_only`, read only `samples.engine.JUDGED`, and check other numbers only for
-        invalid characters."""
+        """With `judged_only`, read only `samples.engine.JUDGED`, and check other numbers only for invalid characters."""
         self._parser = Parser()
         self._judged_only = judged_only
         self.lines: Lines | None = None

@@ -19,8 +19,7 @@ _DAY, _ENGINE = "day", "engine "
 
 
 def _is_ours(part: Part) -> bool:
-    """Return True if this version can read the part. A day has no chart points, so only the tag and
-    byte order must match."""
+    """Return True if this version can read the part. A day has no chart points, so only the tag and byte order must match."""
     if part.name == _DAY:
         return part.form.split()[:2] == FORM.split()[:2]
     return part.form == (uptime.FORM if part.name == UPTIME else FORM)

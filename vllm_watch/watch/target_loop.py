@@ -92,8 +92,7 @@ class TargetLoop:
         return frozenset() if self._cpu is None else self._cpu.pids
 
     def end(self) -> None:
-        """Publish nothing more. Otherwise, if a library swallowed the cancellation, this loop and
-        its successor would both publish."""
+        """Publish nothing more. Otherwise, if a library swallowed the cancellation, this loop and its successor would both publish."""
         self._ended = True
 
     async def run(self, *, spread: bool) -> None:

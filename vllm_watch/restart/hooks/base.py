@@ -61,8 +61,7 @@ class HookCall:
         return {**told, "target_url": self.url}
 
     def environment(self) -> dict[str, str]:
-        """Return environment variables, except VLLM_WATCH_URL, which vllm-watch's commands would
-        take for the daemon's URL."""
+        """Return environment variables, except VLLM_WATCH_URL, which vllm-watch's commands would take for the daemon's URL."""
         return {
             ENVIRONMENT_PREFIX + name.upper(): "" if value is None else str(value)
             for name, value in self.payload().items()
