@@ -322,13 +322,13 @@ PLANS = {
         RestartPlan(mode="auto", hook="c", waiting=(Waiting(
             trigger="schedule", reason="weekly", asked_timestamp_seconds=NOON, verdict="wait", text="the budget is spent",
             until_timestamp_seconds=NOON, gates=(Gate(gate="budget", text="the budget is spent"), Gate(gate="peers", text="a peer is down."))),)),
-        ["No restart on schedule now: the budget is spent. Checked again 08:00Z.", "Also: a peer is down."],
+        ["No restart on schedule now: the budget is spent. Next check 08:00Z.", "Also: a peer is down."],
     ),
     "one is under way": (
         RestartPlan(mode="auto", hook="c", under_way=AttemptShown(
             id="b", state="calling", trigger="manual", reason="r", actor="ann", hook="c", text="the hook is called",
             began_timestamp_seconds=NOON - 5)),
-        ["A restart by ann is under way since 5s: the hook is called."],
+        ["A restart by ann has been under way for 5s: the hook is called."],
     ),
     "the last one helped": (
         RestartPlan(mode="auto", hook="c", last=ATTEMPT),

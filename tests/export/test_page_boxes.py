@@ -53,6 +53,13 @@ COLLISIONS = """() => {
     const card = (each.owner.closest(CARDS) ?? document.body).getBoundingClientRect();
     if (each.left < card.left - 1 || each.right > card.right + 1) found.add(`"${each.text}" leaves its card`);
   }
+  for (const tick of document.querySelectorAll(".tick")) {
+    if (tick.textContent && tick.checkVisibility() && tick.getBoundingClientRect().left < tick.closest(".chart").getBoundingClientRect().left + 3) found.add(`"${tick.textContent}" touches its chart's edge`);
+  }
+  for (const row of document.querySelectorAll(".target > summary")) {
+    const tops = [...row.querySelectorAll(".cell-value")].filter((each) => each.checkVisibility()).map((each) => each.getBoundingClientRect().top);
+    if (Math.max(...tops) - Math.min(...tops) > 1) found.add(`the numbers of "${row.querySelector("h3").textContent}" are not in line`);
+  }
   boxes.sort((a, b) => a.top - b.top);
   boxes.forEach((a, i) => {
     for (let j = i + 1; j < boxes.length && boxes[j].top < a.bottom - 3; j += 1) {
@@ -98,6 +105,21 @@ async def test_nothing_overlaps_in_a_card_of_any_kind_and_cause(opened):
         await tab.page.close()
 
 
+@pytest.mark.parametrize("state", ["collapsed", "recovering", "storm", "gpu fault"])
+async def test_no_card_leaves_the_rest_of_its_row_empty(opened, state):
+    """The last one reaches the right edge."""
+    async with serving(STATES[state]()) as server:
+        tab = await opened(server, SIZES[0])
+        for width, height in SIZES:
+            await tab.page.set_viewport_size({"width": width, "height": height})
+            right = [
+                await tab.page.locator(each).evaluate("(e) => e.getBoundingClientRect().right")
+                for each in ("#incident-list", "#incident-list > :last-child")
+            ]
+            assert right[1] == pytest.approx(right[0], abs=1), f"{state} at {width} px"
+        await tab.page.close()
+
+
 @pytest.mark.parametrize("button", ["Approve the restart", "Silence", "Pause restarts"])
 async def test_nothing_overlaps_in_a_dialog(opened, button):
     """A dialog lies over the page on purpose: what is in it is measured alone."""
@@ -118,6 +140,12 @@ async def test_nothing_overlaps_when_the_watcher_is_gone(opened):
         await server.stop()
         await expect(tab.page.locator("#live")).to_have_attribute("data-state", "lost")
         await measured(tab.page, "disconnected")
+        await tab.page.set_viewport_size({"width": 390, "height": 844})
+        lines = await tab.page.locator("#live-text").evaluate(
+            "(e) => { const all = document.createRange(); all.selectNodeContents(e);"
+            " return [...all.getClientRects()].map(({ width }) => width); }"
+        )
+        assert min(lines) > max(lines) / 2, "a word stands alone in the bar"
 
 
 PAGES = ["public", *(f"runbooks/{name.removesuffix('.html')}" for name in page_files.runbooks())]

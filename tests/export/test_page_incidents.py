@@ -14,7 +14,7 @@ from tests.export.demo_board import (
     fill,
     signals,
 )
-from tests.export.page_states import gpu_fault, ill, well
+from tests.export.page_states import gpu_fault, ill, slow_answers, stale, storm, well
 from tests.export.serving import serving
 from tests.told import made
 from vllm_watch.board.board import Board
@@ -376,7 +376,7 @@ async def test_a_storm_of_incidents_is_one_card(opened):
     storm = tab.page.locator(".incident").first
     await expect(storm.locator("h3")).to_have_text("Down: unreachable")
     await expect(storm.locator(".incident-cost")).to_have_text("Cost: Unknown: users may reach it by another route.")  # fmt: skip
-    await expect(storm.locator(".incident-where")).to_have_text("491 targets at once of chat")
+    await expect(storm.locator(".incident-where")).to_have_text("491 targets of chat at once")
     await expect(storm.locator(".storm-names li")).to_have_count(5)
     await expect(storm.locator(".storm-names")).to_have_attribute("data-more", "and 486 more")
     assert await tab.page.locator(".evidence[open]").count() <= 3
@@ -395,6 +395,32 @@ async def test_a_storm_of_incidents_is_one_card(opened):
     assert tab.complaints == []
     await tab.page.close()
     await server.stop()
+
+
+async def test_many_that_are_stale_are_one_headline(opened):
+    """None of them is named before the others."""
+    async with serving(stale()) as server:
+        tab = await opened(server)
+        await expect(tab.page.locator("h1")).to_have_text("3 targets are stale")
+        await expect(tab.page.locator("#gpus-note")).to_have_text("not polled yet")
+
+
+async def test_a_storm_of_one_moment_tells_it_once(opened):
+    """Also its time zone."""
+    async with serving(storm()) as server:
+        tab = await opened(server)
+        since = tab.page.locator(".storm .since")
+        await expect(since).to_have_text(re.compile(r"^since \d\d:\d\d:\d\d \S+$"))
+
+
+async def test_an_axis_keeps_one_unit(opened):
+    """Large counts and long times."""
+    async with serving(slow_answers()) as server:
+        tab = await opened(server)
+        ticks = tab.page.locator(".incident .tick")
+        await expect(ticks).to_have_text(
+            ["1.5M", "0.75M", "150k", "75k", "150\u202fs", "75\u202fs"]
+        )
 
 
 async def test_the_headline_leaves_numbers_to_the_card(opened):

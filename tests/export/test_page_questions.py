@@ -126,7 +126,7 @@ async def test_what_the_restarts_did(opened):
         tab = await opened(server)
         done = tab.page.locator("#done")
         await expect(done.locator(".section-note")).to_have_text(
-            "1 target in mode observe, 1 target in mode approve, 1 target in mode auto"
+            "1 target in mode observe, 1 in mode approve, 1 in mode auto"
         )
         waiting = await done.locator(".plan-lines li").all_inner_texts()
         assert [line.strip() for line in waiting] == [
@@ -200,7 +200,7 @@ async def test_a_person_restarts_by_hand(opened, tmp_path):
         await with_token(tab, "Restart it", Reason="the rack was moved")
         await expect(dialog).to_be_hidden()
         await expect(tab.row("a").locator(".plan-lines").first).to_contain_text(
-            "A restart by anna is under way"
+            "A restart by anna has been under way"
         )
 
 

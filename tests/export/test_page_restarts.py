@@ -43,7 +43,9 @@ async def test_a_person_says_yes(opened, tmp_path):
         await expect(dialog.locator(".ask-said")).to_contain_text("This needs a token")
         await with_token(tab, "Restart it", **{"Your token": TOKEN})
         await expect(dialog).to_be_hidden()
-        await expect(stalled.locator(".plan-lines")).to_contain_text("A restart is under way since")
+        await expect(stalled.locator(".plan-lines")).to_contain_text(
+            "A restart has been under way since"
+        )
         await expect(stalled.locator(".plan-buttons")).to_be_hidden()
         (entry,) = await one.entries("approve")
         assert entry.actor == "anna"
@@ -51,7 +53,7 @@ async def test_a_person_says_yes(opened, tmp_path):
 
 
 @pytest.mark.parametrize(("state", "do", "said"), [
-    ("restart under way", "Take it out of the load balancer", "A restart is under way."),
+    ("restart under way", "Nothing to do yet: its result will be reported.", "A restart is under way."),
     ("restart did not help", "Do not restart it again: ", "vllm-watch will not restart it again: the last one did not help."),
 ])  # fmt: skip
 async def test_no_restart_is_advised_beside_one_that_runs_or_failed(opened, state, do, said):

@@ -242,7 +242,7 @@ def test_same_gpu_reading_says_the_counts_of_the_board():
 @pytest.mark.parametrize(
     ("state", "outcome", "step"),
     [
-        ("restart under way", "A restart is under way.", "Take it out of the load balancer"),
+        ("restart under way", "A restart is under way.", "Nothing to do yet"),
         ("restart did not help", "vllm-watch will not restart it again: the last one did not help.", "Do not restart it again: "),
     ],
 )  # fmt: skip

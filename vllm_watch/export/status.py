@@ -217,7 +217,10 @@ def _tried(plan: RestartPlan | None, incident: Incident) -> dict[str, str]:
     if plan is None or not incident.open:
         return {}
     if plan.under_way is not None:
-        return {"restart_outcome": "A restart is under way."}
+        return {
+            "restart_outcome": "A restart is under way.",
+            "first_step": step_of("begun").first_step,
+        }
     if plan.breaker is None:
         return {}
     said = {"restart_outcome": f"vllm-watch will not restart it again: {plan.breaker.rstrip('.')}."}

@@ -13,7 +13,9 @@ from vllm_watch.support.durations import in_words
 def of_cost(incident: Incident) -> str:
     """Return the effect on users while the incident lasts, and the number of requests lost if known."""
     lost = incident.requests_lost
-    counted = "" if lost is None else f"{lost or 'No'} request{'s' * (lost != 1)} lost"
+    counted = (
+        "" if lost is None else f"{f'{lost:,}' if lost else 'No'} request{'s' * (lost != 1)} lost"
+    )
     if not incident.open or incident.recovering:
         return counted and f"{counted}."
     effect = story_of(incident.kind, incident.target).cost_of(incident.cause)

@@ -36,7 +36,7 @@ STORY = Story(
             "health check fails while it serves", "its health check fails, but tokens flow",
             first_step="Query /health yourself and read the API server's log; users are still served.",
             restart="No restart is advised: it serves, and a restart would cut its requests off.",
-            cost="No request so far: tokens flow.",
+            cost="No request fails so far: tokens flow.",
         ),
         "crash_loop": Cause(
             "crash loop", "it keeps restarting and does not stay up",

@@ -266,7 +266,7 @@ export class Chart {
     setAttribute(this.area, "d", areaUnder(d));
     const tick = this.signal.tick ?? this.signal.format;
     setText(this.max, tick(this.top));
-    setText(this.mid, tick(this.top / 2));
+    setText(this.mid, tick(this.top / 2, this.top));
     setText(this.ago, frozen ? clock(end - span) : ago(span));
     setText(this.half, clock(end - span / 2));
     setText(this.until, frozen ? clock(end) : "now");

@@ -6,16 +6,16 @@ const THIN = "\u202f"; // between number and unit: they must not part at a line'
 const known = (value) => typeof value === "number" && Number.isFinite(value);
 const grouped = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
 
-/** A number with about three digits that count. */
-export function number(value) {
+/** A number with about three digits that count, in the unit of `like`. */
+export function number(value, like = value) {
   if (!known(value)) return UNKNOWN;
-  const size = Math.abs(value);
+  const size = Math.abs(like);
   if (size >= 1e18) return value.toExponential(1).replace("e+", "e");
   for (const [least, letter] of [[1e15, "P"], [1e12, "T"], [1e9, "G"]]) if (size >= least) return `${trim(value / least, 2)}${letter}`;
   if (size >= 1e6) return `${trim(value / 1e6, 2)}M`;
   if (size >= 1e5) return `${trim(value / 1e3, 0)}k`;
-  if (size >= 100) return grouped.format(value);
-  if (size >= 10) return trim(value, 1);
+  if (Math.abs(value) >= 100) return grouped.format(value);
+  if (Math.abs(value) >= 10) return trim(value, 1);
   return trim(value, 2);
 }
 
@@ -25,7 +25,7 @@ function trim(value, digits) {
 }
 
 /** A count: whole where it is whole. */
-export const count = (value) => (known(value) && Number.isInteger(value) && Math.abs(value) < 1e5 ? grouped.format(value) : number(value));
+export const count = (value, like = value) => (known(value) && Number.isInteger(value) && Math.abs(like) < 1e5 ? grouped.format(value) : number(value, like));
 
 export const rate = (unit) => (value) => (known(value) ? `${number(value)}${THIN}${unit}` : UNKNOWN);
 
@@ -51,6 +51,7 @@ export function seconds(value) {
 /** A duration in one unit, as short as the label of an axis must be. */
 export function tick(value) {
   if (!known(value) || Math.abs(value) < 60) return seconds(value);
+  if (Math.abs(value) < 600 && value % 60) return `${number(value)}${THIN}s`;
   return Math.abs(value) < 3600 ? `${number(value / 60)}${THIN}min` : `${number(value / 3600)}${THIN}h`;
 }
 

@@ -22,7 +22,7 @@ export function troubles(reading, told = []) {
 
 /** The sentence beside the heading. */
 export function note(reading, now) {
-  if (!reading) return "not scraped yet";
+  if (!reading) return "not polled yet";
   if (reading.status === "no_driver") return "no GPU driver on this host";
   if (reading.status !== "ok") return `${troubles(reading).join("; ")}. ${reading.text}`;
   const parts = [reading.driver_version ? `driver ${reading.driver_version}` : null, `polled ${format.ago(now - reading.t)}`];

@@ -15,7 +15,7 @@ export const endOf = (state) => [SIGNS[state] ?? "warn", endedWords(state)];
 export const toneOfSign = (sign) => (sign === "again" ? "info" : sign);
 
 /** When a gate will be asked again, unless it says so itself. */
-const until = ({ text, until_timestamp_seconds: t }, now) => (t === null || /:\d\dZ/.test(text) ? "" : ` Checked again ${format.moment(t, now)}.`);
+const until = ({ text, until_timestamp_seconds: t }, now) => (t === null || /:\d\dZ/.test(text) ? "" : ` Next check ${format.moment(t, now)}.`);
 const ended = (text) => (/[.!?]$/.test(text) ? text : `${text}.`);
 
 /** One line for an attempt that ended. */
@@ -59,7 +59,7 @@ export function lines(plan, incident, now) {
   if (!plan) return [];
   if (plan.under_way) {
     const { text, began_timestamp_seconds: t, trigger, actor } = plan.under_way;
-    return [{ sign: "again", tone: "info", text: `A restart ${trigger === "manual" ? `by ${actor} ` : ""}is under way since ${format.moment(t, now)}: ${ended(text)}` }];
+    return [{ sign: "again", tone: "info", text: `A restart ${trigger === "manual" ? `by ${actor} ` : ""}has been under way since ${format.moment(t, now)}: ${ended(text)}` }];
   }
   const wishes = plan.waiting.filter(({ incident_id: id }) => incident === null || id === incident || id === null);
   const told = wishes.flatMap((wish) => wished(wish, incident, now));
@@ -113,7 +113,7 @@ export class Plan {
       offers.push({ key: `approve ${incident}`, text: "Approve the restart", wish: {
         path: `${path}/approve`, incident, title: `Restart ${this.target}?`, text: `It is restarted with the hook ${plan.hook} if every other check passes.`, act: "Restart it" } });
       offers.push({ key: `silence ${incident}`, text: "Silence", wish: {
-        path: `${path}/silence`, incident, title: "No restart for this incident", text: "It stays open; it restarts nothing until then.", reason: true, minutes: 60, act: "Silence" } });
+        path: `${path}/silence`, incident, title: "No restart for this incident", text: "It stays open, and until the time is up nothing is restarted because of it.", reason: true, minutes: 60, act: "Silence" } });
     }
     if (incident === null && !plan.under_way) {
       offers.push({ key: "restart", text: "Restart …", wish: {

@@ -20,7 +20,7 @@ const attempts = (plans) => plans
 function summaryOf(plans) {
   const modes = new Map();
   for (const { plan } of plans) modes.set(plan.mode, (modes.get(plan.mode) ?? 0) + 1);
-  const told = [...modes].map(([mode, times]) => `${times} ${times === 1 ? "target" : "targets"} in mode ${mode}`).join(", ");
+  const told = [...modes].map(([mode, times], i) => `${times}${i ? "" : times === 1 ? " target" : " targets"} in mode ${mode}`).join(", ");
   const next = plans.map(({ plan }) => plan.next_scheduled_timestamp_seconds).filter((t) => t !== null && t !== undefined);
   return { told, next: next.length ? Math.min(...next) : null };
 }
@@ -54,6 +54,7 @@ export class Restarts {
       setText(text, line.text);
     });
     this.drawPast(attempts(plans), now);
+    this.none.hidden ||= plans.some(({ plan }) => plan.under_way);
   }
 
   drawPast(past, now) {

@@ -7,6 +7,11 @@ import { isRecovering, runbookLink, runbookOf, standingOf, STORM_FROM } from "./
 
 const NAMED = 5;
 
+function opened(first, last, now) {
+  const [from, to] = [first, last].map((t) => format.moment(t, now));
+  return `${from === to ? `since ${from}` : `the first at ${from}, the last at ${to}`} ${format.zone(last)}`;
+}
+
 /** Part what is told together from what is told one by one: [groups, single incidents], both in the given order. */
 export function parted(open) {
   const groups = new Map();
@@ -51,10 +56,10 @@ export class Storm {
     const targets = new Set(members.map(({ target }) => target));
     const groups = new Set([...targets].map((name) => this.page.targets.get(name)?.data.group).filter(Boolean));
     setText(this.title, members[0].title);
-    setText(this.count, `${targets.size} targets at once${groups.size === 1 ? ` of ${[...groups][0]}` : groups.size > 1 ? ` of ${groups.size} groups` : ""}`);
+    setText(this.count, `${targets.size} targets${groups.size === 1 ? ` of ${[...groups][0]}` : groups.size > 1 ? ` of ${groups.size} groups` : ""} at once`);
     const times = members.map(({ opened_timestamp_seconds: t }) => t).filter((t) => t !== null);
     this.first = times.length ? Math.min(...times) : null;
-    setText(this.since, this.first === null ? "since before the watcher started" : `the first at ${format.moment(this.first, now)}, the last at ${format.moment(Math.max(...times), now)}`);
+    setText(this.since, this.first === null ? "since before the watcher started" : opened(this.first, Math.max(...times), now));
     setText(this.summary, `Latest: ${members[0].summary}`);
     const named = [...targets].slice(0, NAMED);
     keyed(this.names, named, (name) => name, (name) => h("li", {}, this.page.linkTo(name, "incident-target")), () => undefined);

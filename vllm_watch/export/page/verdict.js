@@ -34,8 +34,8 @@ function grouped(bad) {
     const trouble = each.incident ? each.incident.title : each.row.state;
     alike.set(trouble, [...(alike.get(trouble) ?? []), each]);
   }
-  const sentences = [...alike].flatMap(([trouble, members]) => (members.length >= STORM_FROM
-    ? [{ count: members.length, text: `${members.length} targets ${trouble.charAt(0).toLowerCase()}${trouble.slice(1)}` }]
+  const sentences = [...alike].flatMap(([trouble, members]) => (members.length >= (members[0].incident ? STORM_FROM : NAMED)
+    ? [{ count: members.length, text: `${members.length} targets ${members[0].incident ? "" : "are "}${trouble.charAt(0).toLowerCase()}${trouble.slice(1)}` }]
     : members.map(({ row, incident }) => one(incident ? `${row.name} ${incident.says}` : row.state === "unknown" ? `the state of ${row.name} is unknown` : `${row.name} is ${row.state}`))));
   return sentences.sort((a, b) => (b.count > 1) - (a.count > 1));
 }

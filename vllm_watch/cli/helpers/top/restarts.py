@@ -19,7 +19,7 @@ def lines(plan: RestartPlan | None, t: float, incident: str | None = None) -> li
         attempt = plan.under_way
         who = f"by {attempt.actor} " if attempt.trigger == "manual" else ""
         began = text.age(max(0.0, t - attempt.began_timestamp_seconds))
-        return [f"A restart {who}is under way since {began}: {_ended(attempt.text)}"]
+        return [f"A restart {who}has been under way for {began}: {_ended(attempt.text)}"]
     told = [line for wish in plan.waiting for line in _wished(wish)]
     of_breaker = any(gate.gate == "breaker" for wish in plan.waiting for gate in wish.gates)
     if plan.last is not None and not of_breaker and _concerns(plan.last, incident):
@@ -50,7 +50,7 @@ def _wished(wish: Waiting) -> list[str]:
 def _until(said: str, t: float | None) -> str:
     if t is None or "Z" in said:
         return ""
-    return f" Checked again {datetime.fromtimestamp(t, UTC):%H:%M}Z."
+    return f" Next check {datetime.fromtimestamp(t, UTC):%H:%M}Z."
 
 
 def _past(attempt: AttemptShown, t: float) -> str:
