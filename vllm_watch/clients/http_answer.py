@@ -52,10 +52,7 @@ async def beginning(message: Message, bytes_max: int, seconds: float) -> bytes:
 
 
 async def lines(message: Message, bytes_max: int) -> AsyncGenerator[bytes, None]:
-    """Yield the lines of a stream as they arrive, without a truncated last one.
-
-    Raises TooLongError if a line exceeds `bytes_max`.
-    """
+    """Yield a stream's lines as they arrive, without a truncated last one. Raises TooLongError beyond `bytes_max`."""
     rest = b""
     async for piece in message.content.iter_any():
         *whole, rest = (rest + piece).split(b"\n")

@@ -80,10 +80,7 @@ def fulfilled(shift: Shift) -> Sequence[str]:
 def explained(
     shift: Shift, reached: Sequence[str], *, curable: bool = True
 ) -> tuple[Evidence, ...]:
-    """Return clauses about the rule that applies, and about the next one with its unmet conditions.
-
-    `curable`: a restart may help.
-    """
+    """Return clauses about the rule that applies, and the next one's unmet conditions. `curable`: a restart may help."""
     times, took, lasts = exp(shift.log_ratio), "steps take", "for"
     if shift.yardstick == SIBLINGS:
         lasts = "on average over"

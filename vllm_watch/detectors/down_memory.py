@@ -74,10 +74,7 @@ def restored(state: stored.Stored, away_seconds: float) -> dict[str, Any]:
 
 
 def learnt(state: stored.Stored) -> dict[str, Any]:
-    """Return the variables that also hold after a long absence, and for other servers of the group.
-
-    Raises one of stored.DAMAGE.
-    """
+    """Return the variables that also hold after a long absence and for servers of its group. Raises stored.DAMAGE."""
     stored.version(state, STATE_VERSION)
     loading = Loading()
     loading.starts_s.extend(Loading.restored(stored.mapping(state["loading"])).starts_s)

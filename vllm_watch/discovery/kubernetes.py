@@ -61,10 +61,7 @@ class KubernetesTargets:
         return Api(in_cluster(self._environ), self._session)
 
     async def read(self, *, qualified: bool = False) -> list[TargetConfig]:
-        """Return the targets; the first call waits for the first list.
-
-        If `qualified`, names and groups begin with the namespace.
-        """
+        """Return the targets; the first call waits for a list. If `qualified`, names and groups begin with the namespace."""
         self.changed = False
         if self.settings.node_name.startswith("$") and not self._node():
             # Without the node's name, every node's watcher would watch all pods.

@@ -73,8 +73,7 @@ class Lifecycle:
     def update(
         self, moment: Moment, verdicts: Iterable[Verdict], beside: Iterable[Incident] = ()
     ) -> list[IncidentEvent]:
-        """Process one poll and return its events, in order. `beside` are open incidents of host and
-        peers or, for a host, of its targets."""
+        """Process one poll; return its events in order. `beside`: open incidents of host and peers, or of a host's targets."""
         passed_s = 0.0
         if self._at_s is not None:
             passed_s = moment.at_s - self._at_s

@@ -72,8 +72,7 @@ class Pinned:
 
 
 def pin(pid: int, create_time: float | None, procfs: Path = Path("/proc")) -> Pinned | None:
-    """Pin the process, or return None if no process here has this PID and start time. Raises WatchError if pidfd_open is
-    unavailable."""
+    """Pin the process; None if no process has this PID and start time. Raises WatchError without pidfd_open."""
     try:
         descriptor = os.pidfd_open(pid)
     except ProcessLookupError:

@@ -33,8 +33,7 @@ class Looks:
         self._pins: dict[tuple[int, float | None], Pinned] = {}
 
     async def until_certain(self, seconds: float) -> Plan | Refusal:
-        """Return a plan once it is confirmed, or a refusal once it is final or `seconds` have passed. Raises WatchError if
-        the GPUs are unreadable."""
+        """Return a confirmed plan, or a refusal once it is final or `seconds` passed. Raises WatchError for unreadable GPUs."""
         began_s = time.monotonic()
         while True:
             found, confirmed = await self._sample()

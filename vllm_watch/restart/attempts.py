@@ -119,8 +119,7 @@ class Attempts:
         self, attempt: Attempt, calls: Sequence[tuple[HookCall, Hook]], settings: RestartSettings,
         lock: Lock | None, recheck: Recheck, changed: Changed = unchanged,
     ) -> None:  # fmt: skip
-        """Write the intent, then run the attempt in the background. The first of `calls` is for the
-        attempt's own target. Raises JournalError."""
+        """Write the intent, then run the attempt in the background; the first call is for its own target. Raises JournalError."""
         if any(name in self._running for name in attempt.names):
             raise RuntimeError(f"{attempt.target} has an attempt that has not ended")
         restart = self._restart(attempt, settings)

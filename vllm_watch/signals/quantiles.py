@@ -8,10 +8,7 @@ from vllm_watch.signals.records import Quantiles
 
 
 def quantile(q: float, bounds: Sequence[float], counts: Sequence[float]) -> float | None:
-    """Return the q-quantile as PromQL's histogram_quantile does; None without observations.
-
-    `counts`: cumulative, per ascending bound.
-    """
+    """Return the q-quantile as PromQL's histogram_quantile does; None if empty. `counts`: cumulative, per ascending bound."""
     total = counts[-1] if counts else 0.0
     if not 0 < total < inf:
         return None

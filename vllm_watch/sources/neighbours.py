@@ -24,10 +24,7 @@ _ASK = http.Limits(1.0, 3.0, 8 << 20)
 
 
 class Neighbours:
-    """Adds this host's other vLLM servers to the error of a target that refuses connections.
-
-    It searches at most twice a minute.
-    """
+    """Adds this host's other vLLM servers to an error of refused connections; it searches twice a minute at most."""
 
     def __init__(self, listing: ProcessListing, procfs: Path) -> None:
         self._listing, self._procfs = listing, procfs

@@ -129,8 +129,7 @@ def info_of(rows: list[Row]) -> Take:
 def histogram_of(
     bounded: list[Row], sums: list[Row], counts: list[Row], scale: float, *, buckets: bool
 ) -> Take:
-    """Return a function that reads a histogram; without `buckets`, only count, sum and bounds.
-    `scale` multiplies the bounds and the sum."""
+    """Return a function that reads a histogram. `scale` multiplies bounds and sum. Without `buckets`: no counts of buckets."""
     by_bound: dict[float, list[Row]] = defaultdict(list)
     for row in bounded:
         by_bound[_bound(row.label("le") or "+Inf")].append(row)

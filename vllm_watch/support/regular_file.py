@@ -43,8 +43,7 @@ def stamp(status: os.stat_result) -> tuple[int, int, int]:
 
 
 def opened(path: Path, *, follow: bool = True, pipes: bool = False) -> BufferedReader:
-    """Open a file for reading. Raises OSError. With `pipes`, also open a shell's `<(command)`, in
-    commands that a user can interrupt."""
+    """Open a file for reading; with `pipes`, also a shell's `<(command)`. Raises OSError."""
     # Opening alone wakes the writer of a pipe and rewinds a tape.
     mode = os.stat(path, follow_symlinks=follow).st_mode
     if not (pipes and stat.S_ISFIFO(mode)):

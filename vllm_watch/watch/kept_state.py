@@ -103,10 +103,7 @@ def restored_signals(state: stored.Stored, target: str, away_s: float) -> Target
 
 
 def restored_loading(state: stored.Stored, away_s: float) -> Loading:
-    """Return the durations of the server's starts and, after a short absence, its last loading state.
-
-    May raise stored.DAMAGE.
-    """
+    """Return the durations of starts and, after a short absence, the last loading state. May raise stored.DAMAGE."""
     known = Loading.restored(stored.mapping(state["loading"]))
     if away_s <= AWAY_SECONDS_MAX:
         return known

@@ -45,10 +45,7 @@ def too_few_gpus(text: str, facts: Facts) -> Told:
 
 
 def not_dividing(text: str, facts: Facts) -> Told:
-    """Suggest the largest smaller power of two that divides this dimension.
-
-    It usually divides the model's other dimensions, too.
-    """
+    """Suggest the largest smaller power of two that divides this dimension."""
     if groups := _GROUPS.search(text):
         return _whole_groups(int(groups[1]), int(groups[2]), facts.get("tensor_parallel_size"))
     found = _HEADS.search(text) or _DIVIDES.search(text)

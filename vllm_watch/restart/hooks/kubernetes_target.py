@@ -56,10 +56,7 @@ class KubernetesTarget:
         return pod
 
     async def rollout(self) -> dict[str, Any] | None:
-        """Return the patch of kubernetes_objects.rollout.
-
-        Raises HookError and KubernetesError.
-        """
+        """Return the patch of kubernetes_objects.rollout. Raises HookError and KubernetesError."""
         name, kind = self._settings.workload, objects.kind_of(self._settings.workload)
         found = _found(await self.api.get(self.workload_path), name)
         patch = judged(found, objects.rollout, kind, found, self.call.attempt_id)
