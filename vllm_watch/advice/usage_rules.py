@@ -21,7 +21,7 @@ HELD_RATIO = 0.25
 """Minimum share of the KV cache that one request of full length would hold: a smaller share does no harm."""
 
 HIT_RATIO = 0.2
-"""Minimum hit ratio of another cache (multi-modal or external) that proves that prompts repeat."""
+"""Prompts repeat if another cache (multi-modal or external) has at least this hit ratio."""
 
 ALIKE_TOKENS, FEW_RATIO, ALIKE_RATIO = 500.0, 0.01, 0.5
 """Prompts probably share instructions if all but FEW_RATIO of them exceed both ALIKE_TOKENS and

@@ -7,8 +7,8 @@ FRESH_SECONDS_MIN = 1.0
 """Minimum seconds for which a scrape is fresh: a busy watcher may be this late."""
 
 STEP_SECONDS = 1.0
-"""If one clock gains more than this on the other, it was set or the host slept. Normal drift is
-milliseconds a minute."""
+"""If the clocks diverge by more than this, one was set or the host slept. Normal drift is milliseconds
+a minute."""
 
 
 @dataclass(frozen=True, slots=True)

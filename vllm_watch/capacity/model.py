@@ -66,7 +66,7 @@ class Experts:
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """A model's shape, in elements of the whole model."""
+    """A model's shape. Sizes are in elements, before the model is split over GPUs."""
 
     model_type: str | None
     layer_kinds: tuple[LayerKind, ...]

@@ -30,7 +30,7 @@ LASTING_DEVIATIONS = 2.5
 """The mean over LASTING_MINUTES must also exceed this many standard deviations of one minute."""
 
 KNOWN_MINUTES = 30.0
-"""Minutes of work needed to know a minute's standard deviation."""
+"""Minutes of work after which the standard deviation of one-minute means is known."""
 
 _MINUTE_SECONDS = 60.0
 """Step times are averaged over this much work: requests come and go meanwhile, but a lasting loss

@@ -36,7 +36,7 @@ QUEUE_GROWTH, QUEUE_REQUESTS_MIN = 2.0, 5.0
 """A cause in `collapse_causes.OF_OTHERS` pages once the queue exceeds 2 × (its length when the alarm began + 5)."""
 
 PASSES_SECONDS = 120.0
-"""A shortage due to long prompts pages only after this time: a long prompt takes 10 to 60 s."""
+"""Seconds before a shortage due to long prompts causes a page. A long prompt takes 10 to 60 s."""
 
 
 class EngineJudge:

@@ -10,7 +10,7 @@ CRAWL_STEP_SECONDS = 1.0
 in 20 to 60 ms, GPUs with shared host memory in 0.5 s."""
 
 CRAWL_TOKENS_MAX = 16.0
-"""Maximum tokens that cost nothing compared with reading the weights."""
+"""Up to this many tokens, a step takes no longer than reading the weights."""
 
 CRAWL_SECONDS = 60.0
 """Seconds of work that the engine must crawl without a break."""

@@ -60,7 +60,7 @@ class Shift:
 
 
 def rule(consequence: str, yardstick: str) -> Rule:
-    """Return the rule against a yardstick."""
+    """Return the rule for this consequence and yardstick."""
     return next(
         each for each in RULES if (each.consequence, each.yardstick) == (consequence, yardstick)
     )

@@ -19,7 +19,7 @@ NEEDS = Needs(must=(Need(("gpus",), "the GPUs and their driver's errors are not 
 
 
 class Settings(BaseModel):
-    """How long signs of a fault are taken into account."""
+    """Durations for which a sign of a fault counts."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 

@@ -44,7 +44,7 @@ J = TypeVar("J", bound=Judge)
 STATE_VERSION = 2
 
 KEPT_SECONDS = 6 * 3600.0
-"""Learnt state is used only after a shorter absence of the watcher: the mix of requests changes with the time of day."""
+"""Maximum absence of the watcher after which learnt state is used: requests differ by time of day."""
 
 
 class PerEngine(Generic[J]):

@@ -161,7 +161,7 @@ class Life:
         self.findings.clear()
 
     def made_tokens(self, *, reported: bool) -> None:
-        """Drop unknown errors and, after enough reports, errors that heal."""
+        """Tokens were generated: drop unknown errors and, after enough reports, all temporary ones."""
         self.serving, self.phase, self.timed_out = True, phases.SERVE, None
         self.progress_lines += reported
         healed = self.progress_lines >= HEALED_LINES

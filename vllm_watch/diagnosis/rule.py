@@ -36,7 +36,7 @@ class Rank(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """The parts of one life that conditions may search."""
+    """The parts of one server start's log that conditions may search."""
 
     message: str  # the root line and the lines after it
     log: str  # every kept line, and the functions named in tracebacks

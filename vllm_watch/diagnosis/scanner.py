@@ -55,7 +55,7 @@ _NOT_A_MESSAGE = re.compile(
 """Tracebacks, which vLLM logs line by line at level ERROR."""
 
 _PROSE = re.compile(r"(?: [a-z]{2,}){3}")
-"""A line with such prose before an exception's name only describes an error."""
+"""Prose before an exception's name: the line describes an error and is not one."""
 
 _SOURCE = re.compile(r"\b(?:raise|except) \(?[\w., ]{1,200}(?:\($|\) |:$| as \w)|\braise [\w.]+$")
 """A source line in a traceback; the exception follows."""

@@ -58,7 +58,7 @@ class Reports:
 
 @dataclass(frozen=True, slots=True)
 class Silence:
-    """A period without progress; `line` is the last report or the last progress of a start."""
+    """A period without progress. `line` is the last one before it: a report, or a start's progress."""
 
     number: int
     line: str

@@ -1,4 +1,4 @@
-"""The status page's files and runbooks, and a digest: open pages reload when it changes."""
+"""The status page's files and runbooks. Browsers reload the page when the files' digest changes."""
 
 import hashlib
 from functools import lru_cache

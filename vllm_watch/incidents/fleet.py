@@ -1,8 +1,8 @@
 """Targets that stop answering ("fall silent") together probably share a cause, such as the
 watcher's network, proxy or host.
 
-Restarting them would be the worst response. So one common incident pages for all these targets,
-its members, and their own `engine_down` incidents become linked tickets without advice. A member
+Restarting them would be the worst response. So one common incident with these targets as members
+sends the page. Their own `engine_down` incidents become linked tickets without advice. A member
 still silent after most have answered again gets a page of its own. A server that answers, even
 with an error, is not a member.
 
@@ -238,7 +238,7 @@ class Fleet:
         return [IncidentEvent(OPENED, t, common.incident), *softened, self._shown(event)]
 
     def _since(self, name: str, now_s: float) -> tuple[float, str]:
-        """Return the time near which others must fall silent to share a cause, and the value for `Common.unseen`."""
+        """Return the time of silence and the value for `Common.unseen`. Targets share a cause if their times are close."""
         target = self._targets.get(name)
         if target is None or target.silent_s is None:
             return now_s, ""

@@ -16,7 +16,7 @@ SUBSUMES: dict[str, tuple[str, ...]] = {
     "engine_failing": ("throughput_collapse", "overload"),
     "throughput_collapse": ("overload",),
 }
-"""Effects of each kind on the same engine."""
+"""For each kind, the kinds that it causes on the same engine."""
 
 ORDER = tuple(STATE_OF)
 """Order in which incidents open: causes before effects."""

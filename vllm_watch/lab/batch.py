@@ -1,4 +1,4 @@
-"""The batch of a simulated engine, scheduled as by vLLM's V1: first come, first served; the last admitted request is preempted first."""
+"""The batch of a simulated engine. As in vLLM's V1, the first request is served first, and the last admitted is preempted first."""
 
 from collections import deque
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Choose the next message: alerts of one cause in one group, or a digest. Pure."""
+"""Choose the next message: alerts of one cause in one group, or a digest."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass

@@ -330,7 +330,7 @@ ASKED: tuple[Check, ...] = (hook, blockers, gang, lock)
 
 
 def _counted(facts: Facts) -> list[Attempt]:
-    """Return attempts that called a hook or have not ended. Counting the latter keeps a second server of the group from passing."""
+    """Return attempts that called a hook or are open. Open attempts count so that a second server of the group must wait."""
     return [attempt for attempt in facts.attempts or () if attempt.spent or attempt.open]
 
 

@@ -44,7 +44,7 @@ class Process:
         return cls(**{**kept, "pids": tuple(kept["pids"]), "models": tuple(kept["models"])})
 
     def is_same(self, now: "Process") -> bool | None:
-        """Return whether `now`, of a later scrape, is this process; None if unknown."""
+        """Return True if a later scrape's process `now` is the same; None if unknown."""
         starts = self.start_time, now.start_time
         if None not in starts:
             return starts[0] == starts[1]

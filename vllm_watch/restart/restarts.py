@@ -117,7 +117,7 @@ class Restarts:
             await self.journal.close()
 
     def configure(self, config: Config) -> None:
-        """Use the new hooks; settings of targets come with `follow`."""
+        """Use the new hooks. `follow` sets the settings of targets."""
         self._config = config
         self._plan.people = bool(config.api.tokens)
         self._controls.tokens = {

@@ -26,8 +26,8 @@ FRESH_SCRAPES, FRESH_SECONDS_MIN = 3.0, 30.0
 
 
 HISTORY_SECONDS = 7 * 86400.0
-"""Attempts are read from this long before the oldest open incident. Budgets need a day's attempts,
-and breakers the last one."""
+"""Attempts are read from this many seconds before the oldest open incident. Budgets need a day's
+attempts, breakers the last attempt."""
 
 SCRAPE_SECONDS = 60.0
 """Maximum wait for a new scrape, in addition to two intervals. A hanging server takes up to 30 s,

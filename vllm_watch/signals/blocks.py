@@ -9,7 +9,7 @@ from vllm_watch.signals.long_prompts import LongPrompts
 from vllm_watch.signals.state import requests_awaiting_kv
 
 BLOCK_SECONDS_MIN = 1.9
-"""Minimum seconds of a block: two polls at one a second, because prompt tokens are counted only when a prefill ends."""
+"""Minimum seconds of a block: two polls of one second each. vLLM counts prompt tokens only when a prefill ends."""
 
 BLOCK_STEPS_MIN = 20.0
 """Minimum steps of a block; their mean scatters by a few per cent."""

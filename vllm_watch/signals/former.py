@@ -20,7 +20,7 @@ Models = Mapping[frozenset[str], StepModel]
 
 
 class Former:
-    """Keeps a process's step models while its successors are configured alike."""
+    """Keeps a process's step models for its successors, as long as they have the same configuration."""
 
     def __init__(self) -> None:
         self.models: Models = {}

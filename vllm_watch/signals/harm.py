@@ -7,7 +7,7 @@ from vllm_watch.signals import stored
 from vllm_watch.signals.blocks import Block
 
 HARM_TIMES = 1.5
-"""Users are harmed above this multiple of the worst usual latencies. At low load, an engine at half its speed may still be
+"""Users are harmed if latency exceeds this multiple of the highest usual one. At low load, an engine at half its speed may still be
 as fast as usual at peak load."""
 
 USUAL = 3

@@ -13,7 +13,7 @@ PATIENCE_FACTOR = 1.5
 """A start may take this multiple of the longest start seen: the page cache may be cold, or a disk slower."""
 
 PATIENCE_SECONDS_MIN = 60.0
-"""Minimum limit for a start, because PATIENCE_FACTOR adds only seconds to a short one."""
+"""A start may always take this long: PATIENCE_FACTOR adds only seconds to a short start."""
 
 STARTS_KEPT = 8
 

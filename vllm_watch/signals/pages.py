@@ -29,8 +29,8 @@ WELL_ENTRIES_MIN = 3
 """Minimum healthy entries (one minute), so that a single prefill is not taken for normal."""
 
 ZERO_SHARE = 0.1
-"""Quantile of the healthy history that gives the healthy level: low, to include the beginning of a leak, but without
-outliers."""
+"""The healthy level is this quantile of the healthy history. A low quantile shows the beginning of a leak; the minimum
+would be an outlier."""
 
 IDLE_SECONDS = 15.0
 """Seconds of idle time after which pages in use are considered lost, because the last requests' pages are free by then."""

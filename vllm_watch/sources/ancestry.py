@@ -54,7 +54,7 @@ class Ancestry:
         return tuple(commands)
 
     def _left_behind(self, facts: ProcessFacts) -> bool | None:
-        """Return True if the topmost vLLM process is an orphan, because its workers are then orphans, too."""
+        """Return True if the topmost vLLM process is an orphan: then this process is one, too."""
         parent = self._facts(facts.ppid or 0)
         for _ in range(ANCESTORS_MAX):
             if parent is None or not is_titled(parent):

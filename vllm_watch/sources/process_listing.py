@@ -10,7 +10,7 @@ from vllm_watch.sources.processes import ProcessFacts, ProcReader
 LISTED_MAX = 65_536
 
 FRESH_SECONDS = 1.0
-"""Maximum age of a cached listing, which has the processes of any server that already answers."""
+"""Maximum age of a cached listing. A server that answers started earlier, so it is listed."""
 
 
 class ProcessListing:

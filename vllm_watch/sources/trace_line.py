@@ -66,7 +66,7 @@ _NUMBER_MAX = 1e18
 
 
 def from_line(line: bytes) -> RawObservation:
-    """Raises ValueError for damaged lines; the text names the field."""
+    """Parse one line of a trace. Raises ValueError, which names the damaged field."""
     entry = json_text.read(line)
     if not isinstance(entry, dict):
         raise ValueError("not a JSON object")  # noqa: TRY004 - one kind of error for damaged lines

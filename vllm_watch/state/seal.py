@@ -71,7 +71,7 @@ def of(db: sqlite3.Connection) -> Seal:
 
 
 def count(db: sqlite3.Connection, least: int = 0) -> Seal:
-    """Increment the count, to more than `least`, within the transaction."""
+    """Increment the count within the transaction; the result exceeds `least`."""
     db.execute("UPDATE seal SET writes = max(writes, ?) + 1", (least,))
     return of(db)
 

@@ -74,7 +74,7 @@ def read(
 
 
 def check(path: Path, if_exposed: IfExposed = "taken") -> None:
-    """Raise OSError if `read` would, before a library opens the file."""
+    """Raise OSError if `read` would raise it. Call this before a library opens the file."""
     with opened(path) as file:
         _judge(path, os.fstat(file.fileno()), if_exposed)
 

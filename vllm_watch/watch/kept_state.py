@@ -1,7 +1,7 @@
 """Export a Watch's state (watch.py), and restore it in the watcher's next run. Pure.
 
 Facts about a process are restored only for that process. Pauses that an engine survived are restored for its whole
-group, because they only make detectors more patient.
+group: at worst, they make detectors more patient.
 """
 
 from collections.abc import Mapping

@@ -11,7 +11,7 @@ from vllm_watch.watch.watch import Watch
 
 
 def host_of(url: str) -> str:
-    """Return the URL's host; its targets share GPUs."""
+    """Return the URL's host. Targets of one host share GPUs."""
     return urlsplit(url).hostname or url
 
 

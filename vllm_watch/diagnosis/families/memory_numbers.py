@@ -37,7 +37,7 @@ _OWN = re.compile(
 )
 
 OWN_RATIO = 0.85
-"""Share of a GPU. If one process or the weights need it, other processes are not the cause."""
+"""If one process or the weights need this share of a GPU, other processes did not exhaust it."""
 
 OVERHEAD_RATIO = 0.2
 """Peak, graphs and contexts take at most this share of a GPU."""

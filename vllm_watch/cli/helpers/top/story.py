@@ -132,7 +132,7 @@ def _sentence(row: Row, t: float) -> Text:
 
 
 def _evidence_lines(row: Row, t: float, width: int) -> list[Text]:
-    """Return the first step early, because later lines may be cut off."""
+    """Return the lines, the first step near the top, because the last lines may be cut off."""
     incidents = incidents_of(row)
     lasting = next((each.id for each in incidents[:1] if not each.recovering), "")
     told = top_restarts.lines(row.target.restart, t, lasting)
