@@ -35,13 +35,13 @@ journalctl -u vllm --since -1h | vllm-watch diagnose - --json
 dmesg -T | vllm-watch diagnose -
 ```
 
-It prints one sentence, the log line with its number, the reason, and the fix, with numbers from this log. It accepts prefixes of
+It prints the error in one sentence, its numbered log line, the reason and the fix, with this log's numbers. It accepts prefixes of
 journald, kubectl, docker and Ray, colours, interleaved workers, gzip and UTF-16; hundreds of megabytes take seconds.
 
 ## How the root cause is found
 
-The root cause is the first error of the last start in the log. Reports of an exit ("EngineCore failed to start."), of a worker that does
-not answer, or of a failed request count only if there is no other error. INFO and WARNING lines, and lines with users' prompts, are ignored.
+The root cause is the first error of the last start in the log. A report of an exit ("EngineCore failed to start."), a silent
+worker or a failed request counts only if there is no other error. INFO and WARNING lines, and lines with users' prompts, are ignored.
 
 It does not guess: an error that matches no class is `unknown`, with its meaning (if known), the function that raised it, and a next step. It prints a fix only if this log shows that the fix applies.
 
@@ -59,7 +59,7 @@ How often each `confidence` was right, over public logs with a known answer:
 `--json` prints one object: `class`, `confidence` (0 to 1), `root_cause_line`, `line_number`, `explanation`,
 `fixes` (each with `what`, and `command` or null), `facts` (null if unknown), and `deterministic_start_failure`, which is true if the same start must fail again and the confidence is 0.6 or more. It is false for a pasted error line, because only the log of a start can show this.
 
-Exit status: 0: no error found; 1: an error found, also `unknown` with a line; 2: not a vLLM log, empty or unreadable.
+Exit status: 0: no error found; 1: an error found, known or `unknown`; 2: not a vLLM log, empty or unreadable.
 
 {live}
 ## The classes

@@ -6,7 +6,7 @@ from vllm_watch.advice.records import AttentionBackend, Evidence, HostGpus, Size
 from vllm_watch.samples.engine import EngineSample, Histogram, served
 
 FULL_RATIO = 0.95
-"""Usage from which the cache counts as full: the next request needs many blocks at once."""
+"""Usage from which the cache counts as full, because a new request needs many blocks."""
 
 _COUNTERS = ("preemptions", "mm_cache_queries", "mm_cache_hits", "external_prefix_cache_queries",
              "external_prefix_cache_hits")  # fmt: skip

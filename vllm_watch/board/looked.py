@@ -27,7 +27,7 @@ class Looked:
     def ended(
         self, interval_seconds: float, timeout_seconds: float, pids: frozenset[int] = frozenset()
     ) -> "Looked":
-        """The scrape is fresh for twice the sum of the interval and its duration."""
+        """The scrape is fresh for twice the sum of interval and scrape duration."""
         took_s = min(time.monotonic() - self.monotonic_s, timeout_seconds)
         fresh_s = max(FRESH_SECONDS_MIN, 2.0 * (interval_seconds + took_s))
         return Looked(self.t, self.monotonic_s, fresh_s, pids)

@@ -58,7 +58,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--gpu-memory-gib",
         metavar="X",
         type=float,
-        help="memory per GPU; a named card's catalogue size is reduced to CUDA's usable memory",
+        help="memory per GPU; a named card's nominal size becomes what CUDA reports",
     )
     parser.add_argument(
         "--gpus",

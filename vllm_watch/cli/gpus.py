@@ -47,7 +47,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--reclaim", metavar="PID", type=_pid, help="end this process, if it is stale, and confirm that its memory came back")  # fmt: skip
     add("--yes", action="store_true", help="with --reclaim: do not ask")
     add("--look", metavar="SECONDS", type=_seconds, default=LOOK_SECONDS,
-        help="with --reclaim: poll for at most this long before refusing (default and minimum %(default)g; a notebook counts as idle after 1800)")  # fmt: skip
+        help="with --reclaim: refuse after polling this long (default and minimum %(default)g; an idle notebook needs 1800)")  # fmt: skip
     add("--term-wait", metavar="SECONDS", type=_seconds, default=TERM_SECONDS,
         help="with --reclaim: time from SIGTERM to SIGKILL (default %(default)g)")  # fmt: skip
     add("--state-dir", metavar="DIR", type=Path,

@@ -1,4 +1,4 @@
-"""Show one /metrics body in vllm-watch's fields."""
+"""Show one /metrics body under vllm-watch's names."""
 
 import argparse
 import asyncio

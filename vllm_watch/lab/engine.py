@@ -75,7 +75,7 @@ class Engine:
             self._pending.append(request)
 
     def abort(self, request: Request) -> None:
-        """Free the request's blocks. A frozen core keeps the requests that it knows until it thaws."""
+        """Free the request's blocks. A frozen core keeps its known requests until it thaws."""
         if self.frozen:
             if request in self._pending[self._next_pending :]:
                 self._pending.remove(request)
@@ -273,6 +273,6 @@ class Engine:
 
 
 def _steps_in(seconds: float, first: float, slope: float) -> float:
-    """Return how many steps fit. The first takes `first`, and each takes `slope` more than the step before."""
+    """Return how many steps fit in `seconds`: the first takes `first`, each next one `slope` more."""
     half = first - slope * 0.5
     return 2.0 * seconds / (half + sqrt(max(0.0, half * half + 2.0 * slope * seconds)))

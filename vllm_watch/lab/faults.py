@@ -29,7 +29,7 @@ class Server(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """`begin(vllm, **options)` and `end(vllm)` act at once."""
+    """`begin(vllm, **options)` and `end(vllm)` act immediately."""
 
     title: str
     begin: Callable[..., None]

@@ -21,7 +21,7 @@ class KvCache:
         self.used_blocks = 0  # without the leaked ones
         self.leaked_blocks = 0
         self._cycle = block_size // step_tokens
-        # All counts are stored twice in a row, so that any window is one slice.
+        # All counts are stored twice, end to end, so that any window is one slice.
         self._due_twice = [0] * (2 * self._cycle)
 
     @property

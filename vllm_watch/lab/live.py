@@ -12,7 +12,7 @@ _TICK_SECONDS = 0.05
 
 
 class Live:
-    """Runs a scene at `speed` times real time. A scene with an `epoch` in the past continues at the present."""
+    """Runs a scene at `speed` times real time. A scene with a past `epoch` first catches up to the present."""
 
     def __init__(self, scene: Scene, speed: float = 1.0, host: str = "127.0.0.1") -> None:
         self.scene = scene

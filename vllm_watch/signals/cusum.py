@@ -13,8 +13,8 @@ SCORE_OF_ALARM = 8.0
 """Sum of scores that makes the level 1.
 
 If healthy scores are normal with unit variance and a mean of −2 or less, a false alarm takes exp(2 · 2 · 8) blocks on
-average, over 10^13. So errors of the model, not chance, cause false alarms; the tolerance covers
-them.
+average, over 10^13. So false alarms come from model errors, which the tolerance covers, not
+from chance.
 """
 
 BLOCK_SHARE_MAX = 0.6

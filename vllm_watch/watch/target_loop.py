@@ -40,7 +40,7 @@ _LOGGED_STATES = {
 _LATENESS_KEPT = 120
 
 BATCH_SECONDS = 0.5
-"""Seconds between batches of scrapes, because a wake-up costs more than a scrape (cold caches).
+"""Seconds from batch to batch: scrapes are batched because a wake-up costs more (cold caches).
 1,000 targets every 5 s make batches of 100, which take 0.1 s (docs/performance.md)."""
 
 
@@ -169,7 +169,7 @@ class TargetLoop:
         seen: dict[str, Any] = {}
         calls = look.calls
         if self._source.local:
-            # Read after the scrape: the recorder needs the GPU data that is judged.
+            # Read after the scrape, so that judging and recording use the same data.
             seen["gpus"] = self._host.gpus
         if self._cpu is not None:
             seen["cpu"] = await self._cpu.observe(look.observation)

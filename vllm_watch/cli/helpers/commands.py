@@ -10,7 +10,7 @@ from typing import Protocol, cast
 COMMANDS = {
     "run": "watch vLLM servers and this host's GPUs, and serve the results",
     "demo": "watch a simulated fleet: see it all without a GPU",
-    "read": "show one /metrics body in vllm-watch's fields",
+    "read": "show one /metrics body under vllm-watch's names",
     "record": "record a server's answers to a trace file",
     "replay": "run the live detectors on a recording",
     "capacity": "check whether a model fits on a GPU, or what would make it fit",

@@ -319,7 +319,7 @@ FAILURES = (
     ),
     Failure(
         slug=SWAP,
-        sentence="more CPU swap space was asked for than the host has memory",
+        sentence="the requested CPU swap space exceeds the host's memory",
         why="--swap-space is per GPU and is pinned at the start.",
         cures=(cure("ask for less", "--swap-space 0", when(r"Too large swap space")),),
         deterministic=True,

@@ -74,7 +74,7 @@ _PINNED_TRANSFORMERS = cure("see whether Transformers is of a version that this 
 FAILURES = (
     Failure(
         slug=GATED,
-        sentence="Hugging Face does not let this token (or no token) have the model",
+        sentence="Hugging Face refuses the model: the token has no access, or is missing",
         why="The repository is gated or private, or the token is wrong: the account of the token needs access, and the token must reach vLLM.",
         cures=(
             cure("accept the licence on the model's page, with the account of the token", None, when(r"gated|restricted|authorized list|licen[cs]e", lacks=r"Invalid (?:user token|username|credentials)")),

@@ -127,7 +127,7 @@ FAILURES = (
     ),
     Failure(
         slug=TP_HEADS,
-        sentence="the model cannot be cut into so many equal parts",
+        sentence="the parallel size does not divide the model evenly",
         why="Tensor parallelism divides attention heads, vocabulary and layer widths (and a quantization's groups) among the GPUs; one of them does not divide.",
         cures=(
             cure("use the remaining GPUs for pipeline parallelism", "--pipeline-parallel-size N", when(r"heads.{0,60}tensor")),
