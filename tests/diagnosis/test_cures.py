@@ -53,6 +53,16 @@ ALLOWED: dict[str, str] = {
 """Messages that name the condition, so that for them it is right."""
 
 PAIRS: dict[str, tuple[str, str, str]] = {
+    "a GPU that this process fills alone": (
+        "ERROR 11-05 12:19:32 [linear.py:210] Failed to create unquantized linear weights: CUDA out of memory. Tried to allocate 896.00 MiB. GPU 0 has a total capacity of 93.09 GiB of which 739.81 MiB is free. Including non-PyTorch memory, this process has 92.34 GiB memory in use.\n"
+        '  File "/x/vllm/model_executor/layers/linear.py", line 202, in create_weights',
+        r"if there are more GPUs", r"nvidia-smi",
+    ),
+    "a GPU that others may share": (
+        "ERROR 11-05 12:19:32 [linear.py:210] Failed to create unquantized linear weights: CUDA out of memory. Tried to allocate 896.00 MiB. GPU 0 has a total capacity of 93.09 GiB of which 739.81 MiB is free. Including non-PyTorch memory, this process has 80.10 GiB memory in use.\n"
+        '  File "/x/vllm/model_executor/layers/linear.py", line 202, in create_weights',
+        r"nvidia-smi[\s\S]*if no other process does", r"--enforce-eager",
+    ),
     "a fork": (
         "RuntimeError: Cannot re-initialize CUDA in forked subprocess. To use CUDA with multiprocessing, you must use the 'spawn' start method",
         r"VLLM_WORKER_MULTIPROC_METHOD=spawn", r"dmesg",

@@ -62,7 +62,8 @@ _HOLDERS = cure(
     "see which processes hold memory on this GPU",
     "nvidia-smi --query-compute-apps=pid,used_memory,name --format=csv",
     when(
-        lacks=r"\bNPU\b|npu_|\bHIP\b|hipError|\bXPU\b|\bUR_RESULT|level_zero|ZE_RESULT|\bTPU\b|HBM|memory on node|CPU memory|(?i:rbln)|SYS_EBUSY"
+        lacks=r"\bNPU\b|npu_|\bHIP\b|hipError|\bXPU\b|\bUR_RESULT|level_zero|ZE_RESULT|\bTPU\b|HBM|memory on node|CPU memory|(?i:rbln)|SYS_EBUSY",
+        facts=("!held_by_itself",),
     ),
 )
 _HOLDERS_ELSEWHERE = (
@@ -202,7 +203,8 @@ FAILURES = (
         why="gpu_memory_utilization does not help here: it bounds only the memory taken after the weights.",
         cures=(
             *_LOOK,
-            cure("if no other process does, and there are more GPUs, spread the model over them", "--tensor-parallel-size N", when(phases=(1,))),
+            cure("if no other process does, and there are more GPUs, spread the model over them", "--tensor-parallel-size N", when(phases=(1,), facts=("!held_by_itself",))),
+            cure("if there are more GPUs, spread the model over them", "--tensor-parallel-size N", when(phases=(1,), facts=("held_by_itself",))),
             cure("or, if it is not quantized yet, serve a quantized version of the model (AWQ, GPTQ, FP8): half or a quarter of the weights", None, when(phases=(1,), facts=("!quantization",))),
         ),
         deterministic=False,
