@@ -108,7 +108,7 @@ FAILURES = (
             Variant(
                 when=when(r"requires GPUs with sm\d"),
                 sentence="FlashInfer found no GPU generation that it can compile for",
-                why="It says the same for a GPU that is too old, for one that is newer than the CUDA compiler (SM 12.x needs 12.9), and where it sees no GPU.",
+                why="The same message comes for a GPU that is too old, for one that is newer than the CUDA compiler (SM 12.x needs 12.9), and where no GPU is seen.",
                 cures=(
                     cure("see which it is", "nvidia-smi --query-gpu=name,compute_cap --format=csv; which -a nvcc; nvcc --version; echo $CUDA_HOME"),
                     cure("if the GPU is newer than the compiler, install a CUDA toolkit that knows it, and name it", "export CUDA_HOME=/usr/local/cuda", when(r"requires GPUs with sm")),

@@ -202,7 +202,7 @@ FAILURES = (
                 sentence="a rank searched another at the loopback address (127.0.0.1), which never leaves its own host",
                 why="With several hosts: a host name that resolves to the loopback, or not at all, makes Gloo take that address. On one host: the other rank has ended, and its own error comes first.",
                 cures=(
-                    cure("see, on each host, what its name resolves to", "getent hosts $(hostname); ip -br addr"),
+                    cure("see, on each host, the address of its own name", "getent hosts $(hostname); ip -br addr"),
                     cure("with several hosts, name the network interface that connects them, on each host as it is called there", "GLOO_SOCKET_IFNAME=NAME NCCL_SOCKET_IFNAME=NAME", when(r"connectFullMesh")),
                 ),
             ),
