@@ -5,6 +5,11 @@ settings and prose as vLLM, its users and the libraries write them.
 """
 
 COUNTER_EXAMPLES: dict[str, str] = {
+    "nccl_init_failure/async fatal event": "NCCL WARN NET/IB : mlx5_0:1 Got async error event: port active",
+    "nccl_init_failure/Got async error event": "NCCL WARN NET/IB : mlx5_0:1 Got async error event: port active",
+    "tp_not_dividing_heads/is not aligned with the quantized": "the input size is aligned with the quantized weight shape",
+    "compile_failure/requires GPUs with sm": "FlashInfer supports GPUs with sm75 and newer",
+    "out_of_memory/Lack of device memory": "the device memory is full of KV cache",
     "driver_cuda_mismatch/of bin package does not match": "[INFO] the socversion Ascend910B1 of bin package is read",
     "unknown/ error: ": "tensors with an absolute error: 0.5 were found",
     "unknown/CUDA error (": "CUDA error (see the log) is reported late",
@@ -114,7 +119,6 @@ COUNTER_EXAMPLES: dict[str, str] = {
     "shm_broadcast_hang/No available": "No available GPUs for this tier",
     "shm_broadcast_hang/RPC call to": "RPC call to get_kv_cache_spec took 2.1 s",
     "ray_failure/aylet": "(raylet) registered 4 workers",
-    "tp_exceeds_gpus/exceeds available GPUs": "Tensor parallel size (2) equals available GPUs (2).",
     "ray_failure/does not allocate any GPUs on the driver node": "Ray allocates all GPUs on the driver node",
     "ray_failure/file_system_monitor": "(raylet) file_system_monitor.cc:111: /tmp/ray is over 95% full, available space: 40 GB; capacity: 900 GB. Object creation will fail if spilling is required.",
     "unknown/Object creation will fail": "Object creation failed over to spilling",

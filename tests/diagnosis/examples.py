@@ -26,6 +26,7 @@ FIRST: dict[str, tuple[str, ...]] = {
         "torch.cuda.OutOfMemoryError: CUDA out of memory. Tried to allocate 270.00 MiB (GPU 0; 23.70 GiB total capacity; 22.40 GiB already allocated; 247.50 MiB free; 22.40 GiB reserved in total by PyTorch)",
     ),
     "out_of_memory": (
+        "RuntimeError: SYS_EBUSY: Lack of device memory. (code: -16)",  # RBLN-SW/vllm-rbln #1000
         "Cuda failure 2 'out of memory'",
         '[  812.554311] NVRM: nvCheckOkFailedNoLog: Check failed: Out of memory [NV_ERR_NO_MEMORY] (0x00000051) returned from _memdescAllocInternal(pMemDesc) @ mem_desc.c:1359',
         "[rank0]: torch.OutOfMemoryError: HIP out of memory. Tried to allocate 224.00 MiB.",
@@ -121,11 +122,11 @@ FIRST: dict[str, tuple[str, ...]] = {
         "AssertionError: please set tensor_parallel_size (4) to less than max local gpu count (2)",
         "RuntimeError: CUDA error: invalid device ordinal",
         "AssertionError: DP adjusted local rank 5 is out of bounds.",
-        "WARNING 12-16 19:14:46 [ray_utils.py:331] Tensor parallel size (16) exceeds available GPUs (8). This may result in Ray placement group allocation failures.",
     ),
     "tp_not_dividing_heads": (
         "ValueError: Total number of attention heads (52) must be divisible by tensor parallel size (8).",
         "AssertionError: 32768 is not divisible by 3",
+        "ValueError: The output size is not aligned with the quantized weight shape. This can be caused by too large tensor parallel size.",
         "ValueError: The output_size of gate's and up's weight = 192 is not divisible by weight quantization block_n = 128.",
     ),
     "nccl_timeout": (
@@ -134,6 +135,7 @@ FIRST: dict[str, tuple[str, ...]] = {
         "RuntimeError: [/pytorch/third_party/gloo/gloo/transport/tcp/unbound_buffer.cc:81] Timed out waiting 1800000ms for recv operation to complete",
     ),
     "nccl_init_failure": (
+        "n2:311:405 [0] transport/net_ib.cc:182 NCCL WARN NET/IB : mlx5_2:1 async fatal event on QP (0x7f): local work queue catastrophic error",  # NCCL, net_ib.cc
         "host:17:19 [0] misc/ibvwrap.cc:206 NCCL WARN Call to ibv_modify_qp failed with error No such device errno 19",
         "nvshmem_init failed: modules/transport/ibgda/ibgda.cpp: NULL value get_device_list failed",  # vllm #28500
         "RuntimeError: DeepEP error: CPU recv timeout",  # deepseek-ai/DeepEP
@@ -264,6 +266,7 @@ FIRST: dict[str, tuple[str, ...]] = {
         "OSError: /lib/x86_64-linux-gnu/libc.so.6: version `GLIBC_2.32' not found",
     ),
     "compile_failure": (
+        "RuntimeError: FlashInfer requires GPUs with sm75 or higher",  # vllm #48956
         "RuntimeError: No supported CUDA architectures found for major versions [10].",  # vllm #31740
         "[rank0]: RuntimeError: Graph compile failed. synStatus=synStatus 26 [Generic failure].",  # vllm-gaudi #1734
         "(EngineCore pid=4140) Failed to get device capability: SM 12.x requires CUDA >= 12.9.",  # vllm #50705

@@ -53,6 +53,72 @@ ALLOWED: dict[str, str] = {
 """Messages that name the condition, so that for them it is right."""
 
 PAIRS: dict[str, tuple[str, str, str]] = {
+    "a GPU that this process fills alone": (
+        "ERROR 11-05 12:19:32 [linear.py:210] Failed to create unquantized linear weights: CUDA out of memory. Tried to allocate 896.00 MiB. GPU 0 has a total capacity of 93.09 GiB of which 739.81 MiB is free. Including non-PyTorch memory, this process has 92.34 GiB memory in use.\n"
+        '  File "/x/vllm/model_executor/layers/linear.py", line 202, in create_weights',
+        r"if there are more GPUs", r"nvidia-smi",
+    ),
+    "a GPU that others may share": (
+        "ERROR 11-05 12:19:32 [linear.py:210] Failed to create unquantized linear weights: CUDA out of memory. Tried to allocate 896.00 MiB. GPU 0 has a total capacity of 93.09 GiB of which 739.81 MiB is free. Including non-PyTorch memory, this process has 80.10 GiB memory in use.\n"
+        '  File "/x/vllm/model_executor/layers/linear.py", line 202, in create_weights',
+        r"nvidia-smi[\s\S]*if no other process does", r"--enforce-eager",
+    ),
+    "a fork": (
+        "RuntimeError: Cannot re-initialize CUDA in forked subprocess. To use CUDA with multiprocessing, you must use the 'spawn' start method",
+        r"VLLM_WORKER_MULTIPROC_METHOD=spawn", r"dmesg",
+    ),
+    "a module that Windows does not have": (
+        'Traceback (most recent call last):\n  File "C:\\x\\Lib\\site-packages\\vllm\\entrypoints\\cli\\serve.py", line 6, in <module>\n    import uvloop\nModuleNotFoundError: No module named \'uvloop\'',
+        r"WSL 2", r"install the package",
+    ),
+    "a module that Linux lacks": (
+        'Traceback (most recent call last):\n  File "/x/site-packages/vllm/entrypoints/cli/serve.py", line 6, in <module>\n    import uvloop\nModuleNotFoundError: No module named \'uvloop\'',
+        r"install the package", r"WSL",
+    ),
+    "an address that is its own": (
+        "RuntimeError: Gloo connectFullMesh failed with [x/pair.cc:144] no error, remote=[127.0.0.1]:14215",
+        r"loopback[\s\S]*getent hosts[\s\S]*GLOO_SOCKET_IFNAME", r"NCCL_DEBUG",
+    ),
+    "an address of another host": (
+        "RuntimeError: Gloo connectFullMesh failed with [x/pair.cc:144] no error, remote=[10.0.0.7]:14215",
+        r"GLOO_SOCKET_IFNAME", r"loopback|NCCL_DEBUG",
+    ),
+    "buffers that a card refuses": (
+        "n1:318:3584 [5] misc/ibvwrap.cc:183 NCCL WARN Call to ibv_reg_mr failed with error Cannot allocate memory",
+        r"NCCL_BUFFSIZE[\s\S]*if the limit is not", r"too low|--gpu-memory",
+    ),
+    "GPUs of one host of several": (
+        "WARNING 12-16 19:14:46 [ray_utils.py:331] Tensor parallel size (16) exceeds available GPUs (8). This may result in Ray placement group allocation failures.\n"
+        "(autoscaler +5s) Error: No available node types can fulfill resource request {'GPU': 1.0, 'node:10.0.0.5': 0.001}.",
+        r"no node of the address", r"--tensor-parallel-size",
+    ),
+    "an index of a compiled kernel": (
+        "/x/_inductor/runtime/compile_tasks.py:45: <module>: block: [3,0,0], thread: [1,0,0] Assertion `index out of bounds: 0 <= tmp10 < 4096` failed.",
+        r"index that is out of range", r"xid|max-model-len",
+    ),
+    "an index beyond the config's positions": (
+        "WARNING 05-09 17:02:11 [config.py:2756] User-specified max_model_len (32768) is greater than the derived max_model_len (max_position_embeddings=4096 or model_max_length=None in model's config.json).\n"
+        "/x/_inductor/runtime/compile_tasks.py:45: <module>: block: [3,0,0], thread: [1,0,0] Assertion `index out of bounds: 0 <= tmp10 < 4096` failed.",
+        r"--max-model-len 4096", r"xid|MAX_MODEL_LEN=1",
+    ),
+    "a port of the network, and the error after it": (
+        "n2:311:405 [0] transport/net_ib.cc:199 NCCL WARN NET/IB : mlx5_2:1 Got async error event: port error\nRuntimeError: BAD_STATUS",
+        r"a port of the RDMA network", r"NCCL_DEBUG",
+    ),
+    "blocks that an accelerator has no memory for": (
+        "torch._dynamo.exc.BackendCompilerFailed: backend='_rbln_backend' raised:\nRuntimeError: SYS_EBUSY: Lack of device memory. (code: -16)\n"
+        "Not enough memory for 24 blocks of KV cache.\nTry reducing the number of blocks by setting --num-gpu-blocks-override.",
+        r"--num-gpu-blocks-override", r"enforce-eager|nvidia-smi",
+    ),
+    "a worker's own error before its relay": (
+        '(VllmWorker rank=3 pid=412) ERROR 06-26 00:04:52 [multiproc_executor.py:527] RuntimeError: size_k is odd\n'
+        "ERROR 06-26 00:04:52 [core.py:517] RuntimeError: Worker failed with error 'size_k is odd', please check the stack trace above for the root cause",
+        r"no rule knows", r"passes its message on",
+    ),
+    "pinned memory that the system refuses": (
+        'Traceback (most recent call last):\n  File "/x/site-packages/flashinfer/decode.py", line 752, in __init__\n    self._pin_memory_int_workspace_buffer = torch.empty(\ntorch.AcceleratorError: CUDA error: OS call failed or operation not supported on this OS',
+        r"could not be pinned[\s\S]*ulimit -l", r"flashinfer is of a version|--gpu-memory",
+    ),
     "state blocks are no length": (
         "ValueError: max_num_seqs (1024) exceeds available Mamba cache blocks (600). Please lower max_num_seqs to at most 600 or increase gpu_memory_utilization.",
         r"--max-num-seqs 600", r"--max-model-len|full length",

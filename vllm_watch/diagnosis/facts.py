@@ -43,6 +43,7 @@ FACTS: tuple[Pattern, ...] = (
     Pattern("model", ("model",), re.compile(r"(?<![\w])model['\"]?\s*[=:]\s*'([^'\s]{1,300})'"), str),
     Pattern("model", ("--model", "vllm serve"), re.compile(r"(?:--model[= ]|vllm serve )['\"]?([\w./:@-]{2,300})"), str),
     Pattern("max_model_len", ("max model len", "max_seq_len", "max seq len"), re.compile(r"(?:Using max model len|max_seq_len=|max seq len\s*\(?) ?(\d+)"), int),
+    Pattern("config_max_model_len", ("the derived max_model_len",), re.compile(r"greater than the derived max_model_len \(\w{1,40}=(\d{1,9})\b"), int),
     *_setting("max_model_len", "max_model_len", int, _NUMBER),
     Pattern("gpu_memory_utilization", ("gpu_memory_utilization (",), re.compile(r"gpu_memory_utilization \(([\d.]+)\)"), float),
     Pattern("gpu_memory_utilization", ("Desired GPU memory utilization is",), re.compile(r"Desired GPU memory utilization is \(([\d.]+),"), float),

@@ -16,6 +16,10 @@ OUTPUT_LINES = 60
 
 RAISED_LINES = 6
 
+_NEW = re.compile(
+    r"\(|(?:DEBUG|INFO|WARNING|ERROR|CRITICAL)\b|Traceback \(|\[rank|\[?\d{4}-\d\d-\d\d"
+)
+
 _BARE = re.compile(r"(?:Error|Exception):?$")
 _PREFIX = re.compile(r"^.{0,160}\[[\w/.]+:\d+\] ?")
 _NO_CODE = re.compile(r"\s*(?:File \"|Traceback|[\^~]|$)|\S")
@@ -56,9 +60,9 @@ class Finding:
     @property
     def joined(self) -> str:
         """The line, joined with the next ones if a terminal wrapped it."""
-        if not self.tail or self.line[:1] != "(" or self.tail[0][:1] == "(":
+        if self.line[:1] != "(":
             return self.line
-        end = next((at for at, each in enumerate(self.tail) if each[:1] == "("), None)
+        end = next((at for at, each in enumerate(self.tail) if _NEW.match(each)), None)
         return "".join((self.line, *self.tail[:end]))
 
     @property

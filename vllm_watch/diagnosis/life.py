@@ -91,6 +91,8 @@ class Life:
         own = memory_numbers.is_own(facts)
         if memory_numbers.is_nearly_free(of.text):
             facts["nearly_free"] = 1
+        if memory_numbers.is_own_alone(of.text) and "unified_memory" not in facts:
+            facts["held_by_itself"] = 1
         if self.asleep:
             facts["asleep"] = 1
         if own is not None:

@@ -275,18 +275,19 @@ def _cut_short(life: Life) -> Diagnosis | None:
 
 
 def _not_up(life: Life) -> Diagnosis:
-    text = _UNPROVEN
+    text, sentence = _UNPROVEN, "no error in this log"
     fixes: tuple[Fix, ...] = ()
     phase = _sentence(phases.IN_WORDS[life.phase])
     if life.asked_to_stop:
-        text = f"It was stopped from outside before it came up. {phase} A startup probe or a timeout that is too short does that."  # fmt: skip
+        sentence = "it was stopped from outside before it came up"
+        text = f"{_sentence(sentence)} Line {life.stopped} shows it. {phase} A startup probe or a timeout that is too short does that."
     elif life.progress is not None:
         number, line = life.progress
         text = f"{_UNPROVEN} {phase} Its last step is line {number}; if it stays there, it hangs in this step."
         evidence = Evidence(line, line, life.facts.complete(), life.phase)
         start = FAILURES[serving.HANG].variants[0]
         fixes = _fixes(Told(), tuple(each for each in start.cures if not each.when.empty), evidence)
-    return life.unknown("no error in this log", text, fixes=fixes)
+    return life.unknown(sentence, text, fixes=fixes)
 
 
 def _ended(life: Life, line: tuple[int, str]) -> Diagnosis:

@@ -21,6 +21,7 @@ RULES = (
     rule(COMPILE, "inja", "rror building extension", "rror compiling objects", pattern=r"[Nn]inja build failed|ninja: build stopped|Error building extension|Error compiling objects", rank=Rank.GENERAL, header=True),
     rule(COMPILE, "Assertion error (", pattern=r"Assertion error \(\S{0,200}/jit/\w{1,40}\.hpp:\d+\)", rank=Rank.GENERAL),
     rule(COMPILE, "No supported CUDA architectures found", "synStatus", pattern=r"No supported CUDA architectures found|(?:failed|Failed).{0,80}synStatus", rank=Rank.GENERAL),
+    rule(COMPILE, "requires GPUs with sm", pattern=r"FlashInfer requires GPUs with sm\d+", rank=Rank.GENERAL),
     rule(COMPILE, "requires CUDA >=", pattern=r"SM \d+\.\w requires CUDA >= ?\d", rank=Rank.GENERAL),
     rule(COMPILE, "CUDA_HOME", "cuda_home", "cpp_extension", "JIT", "NVRTC", "nvrtc", pattern=r"CUDA_HOME environment variable is not set|JIT compilation failed|NVRTC_ERROR|nvrtc: error"),
     rule(COMPILE, "triton.compiler.errors", "triton.runtime.errors", "OutOfResources", "out of resource: shared memory", "CompilationError", "PassManager::run failed", "failed to legalize operation", "failed to compile the model", "LLVM ERROR", "error: linker", "CompiledKernel", "DSLRuntimeError", "TVMError", "tvm.error", "Triton compilation failed", "is not a recognized processor", "layout conversion is only supported", pattern=r"Triton compilation failed|is not a recognized processor|layout conversion is only supported|triton\.(?:compiler|runtime)\.errors|OutOfResources|out of resource: shared memory|\bCompilationError\b|PassManager::run failed|failed to legalize|vLLM failed to compile the model|LLVM ERROR|error: linker|DSLRuntimeError|(?:tvm\.error|TVMError)(?!.{0,60}Assertion error \()", rank=Rank.GENERAL, header=True),
@@ -101,6 +102,16 @@ FAILURES = (
                 sentence="a kernel is compiled at run time, and no nvcc is found",
                 cures=(
                     cure("install the CUDA toolkit that PyTorch was built for, and name it", "export CUDA_HOME=/usr/local/cuda; $CUDA_HOME/bin/nvcc --version", when(r"nvcc|CUDA_HOME")),
+                    *_SWITCHES,
+                ),
+            ),
+            Variant(
+                when=when(r"requires GPUs with sm\d"),
+                sentence="FlashInfer found no GPU generation that it can compile for",
+                why="The same message comes for a GPU that is too old, for one that is newer than the CUDA compiler (SM 12.x needs 12.9), and where no GPU is seen.",
+                cures=(
+                    cure("see which it is", "nvidia-smi --query-gpu=name,compute_cap --format=csv; which -a nvcc; nvcc --version; echo $CUDA_HOME"),
+                    cure("if the GPU is newer than the compiler, install a CUDA toolkit that knows it, and name it", "export CUDA_HOME=/usr/local/cuda", when(r"requires GPUs with sm")),
                     *_SWITCHES,
                 ),
             ),

@@ -34,6 +34,7 @@ RULES = (
     rule(OCCUPIED, "Free memory on device", pattern=r"Free memory on device .{0,20}\([\d.]+/[\d.]+ GiB\)"),
     rule(OCCUPIED, "Error in memory profiling.", "on kv cache allocation is less than requested", "Externally held weights on device"),
     rule(OOM, "of memory", "cudaErrorMemoryAllocation", "OF_DEVICE_MEMORY", "OUT_OF_MEMORY", pattern=r"(?:CUDA|HIP|XPU|NPU) out of memory|(?:CUDA|HIP)(?: driver)? [eE]rror: out of memory|hipErrorOutOfMemory|torch\.(?:cuda\.)?OutOfMemoryError: .{0,800}out of memory|OUT_OF_(?:DEVICE_)?MEMORY\b(?!_)|cudaErrorMemoryAllocation|cudaMalloc failed: out of memory|CUDA_ERROR_OUT_OF_MEMORY|Triton Error \[\w{1,8}\]: out of memory"),
+    rule(OOM, "Lack of device memory"),
     rule(UNKNOWN, "cumem_allocator", pattern=r"CUDA Error: (?!out of memory)[\w ]{3,60} at \S{0,200}cumem_allocator"),
     rule(OOM, "NvMapMemAlloc", "NVML_SUCCESS == r", pattern=r"NvMapMemAlloc\w{0,40}: .{0,40}error 12|NVML_SUCCESS == r INTERNAL ASSERT FAILED"),
     rule(OOM, "Cuda failure", pattern=r"Cuda failure (?:\d+ )?'out of memory'", rank=Rank.SYMPTOM),
@@ -61,7 +62,8 @@ _HOLDERS = cure(
     "see which processes hold memory on this GPU",
     "nvidia-smi --query-compute-apps=pid,used_memory,name --format=csv",
     when(
-        lacks=r"\bNPU\b|npu_|\bHIP\b|hipError|\bXPU\b|\bUR_RESULT|level_zero|ZE_RESULT|\bTPU\b|HBM|memory on node|CPU memory"
+        lacks=r"\bNPU\b|npu_|\bHIP\b|hipError|\bXPU\b|\bUR_RESULT|level_zero|ZE_RESULT|\bTPU\b|HBM|memory on node|CPU memory|(?i:rbln)|SYS_EBUSY",
+        facts=("!held_by_itself",),
     ),
 )
 _HOLDERS_ELSEWHERE = (
@@ -110,6 +112,19 @@ _ON_UNIFIED = Variant(
     why=_UNIFIED,
     cures=(_PAGE_CACHE, cure("see the memory of the page cache and other processes", "free -g")),
     deterministic=False,
+)
+
+_TOO_MANY_BLOCKS = Variant(
+    when=when(r"reducing the number of blocks"),
+    sentence="the device's memory is too small for so many blocks of KV cache",
+    cures=(
+        cure(
+            "allow fewer blocks, or shorter requests",
+            "--num-gpu-blocks-override N   (or a smaller --max-model-len)",
+            when(r"num-gpu-blocks-override"),
+        ),
+    ),
+    deterministic=True,
 )
 
 _KV_STATE = Variant(
@@ -188,7 +203,8 @@ FAILURES = (
         why="gpu_memory_utilization does not help here: it bounds only the memory taken after the weights.",
         cures=(
             *_LOOK,
-            cure("if no other process does, and there are more GPUs, spread the model over them", "--tensor-parallel-size N", when(phases=(1,))),
+            cure("if no other process does, and there are more GPUs, spread the model over them", "--tensor-parallel-size N", when(phases=(1,), facts=("!held_by_itself",))),
+            cure("if there are more GPUs, spread the model over them", "--tensor-parallel-size N", when(phases=(1,), facts=("held_by_itself",))),
             cure("or, if it is not quantized yet, serve a quantized version of the model (AWQ, GPTQ, FP8): half or a quarter of the weights", None, when(phases=(1,), facts=("!quantization",))),
         ),
         deterministic=False,
@@ -201,7 +217,7 @@ FAILURES = (
         why="The weights, or another process's memory, left too little for the largest step and a KV cache.",
         cures=(*_LOOK, _SMALLER_STEP),
         deterministic=False,
-        variants=(_ON_UNIFIED, _NOT_OUT, _WAKING, _NO_ROOM_FOR_CACHE),
+        variants=(_TOO_MANY_BLOCKS, _ON_UNIFIED, _NOT_OUT, _WAKING, _NO_ROOM_FOR_CACHE),
         numbers=memory_numbers.no_blocks,
     ),
     Failure(

@@ -39,6 +39,8 @@ _OWN = re.compile(
 OWN_RATIO = 0.85
 """If one process or the weights need this share of a GPU, other processes did not exhaust it."""
 
+ALONE_RATIO = 0.95
+
 OVERHEAD_RATIO = 0.2
 """Peak, graphs and contexts take at most this share of a GPU."""
 
@@ -64,6 +66,12 @@ def is_nearly_free(text: str) -> bool:
     """Return True if no other process can hold the missing memory."""
     found = _FREE.search(text)
     return found is not None and float(found[1]) >= NEARLY_FREE_RATIO * float(found[2])
+
+
+def is_own_alone(text: str) -> bool:
+    """Return True if this process itself holds nearly all memory of the GPU."""
+    own, total = _OWN.search(text), _CAPACITY.search(text)
+    return bool(own and total) and float(own[1] or own[2]) >= ALONE_RATIO * float(total[1] or total[2])  # type: ignore[index]  # fmt: skip
 
 
 def kv_too_small(text: str, facts: Facts) -> Told:

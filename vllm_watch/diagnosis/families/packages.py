@@ -51,6 +51,12 @@ FAILURES = (
         numbers=_built_for_another,
         variants=(
             Variant(
+                when=when(r"No module named '(?:uvloop|fcntl|resource|pwd|grp|termios|triton|vllm\._C)\b", frames=r"^[A-Za-z]:\\.{0,250}\\vllm\\"),
+                sentence="this vLLM runs on Windows itself, where it is not supported, and the module is not made for Windows",
+                why="Most such modules cannot be installed on Windows, and the next one would be missing, too.",
+                cures=(cure("run vLLM on Linux: in WSL 2, or in a container there", None, when(r"No module named")),),
+            ),
+            Variant(
                 when=when(r"undefined symbol|_OpNamespace|torchvision::nms|vllm\._C|GLIBC|numpy\.dtype size|NumPy 1"),
                 sentence="a compiled library was built against another version of PyTorch, CUDA or the system than is installed",
                 cures=(_CHECK, cure("install vLLM into a fresh environment, which brings the versions that fit", "uv venv && uv pip install vllm", when(r"undefined symbol|_OpNamespace|nms|vllm\._C|NumPy|numpy", lacks=rf"{NOT_CUDA}|{_EXTENSION.pattern}"))),

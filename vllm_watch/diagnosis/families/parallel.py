@@ -27,6 +27,7 @@ RULES = (
     rule(TP_GPUS, "is out of range for", "out of bounds", "assert", pattern=r"--device-ids index \d+ is out of range|DP adjusted local rank \d+ is out of bounds|device >= 0 && device < num_gpus"),
     rule(TP_HEADS, "must be divisible by", pattern=r"(?:heads?|layers|vocab\w{0,20}|size|partitions?)\b.{0,40}must be divisible by (?:the )?(?:tensor|pipeline|tp|TP|`?tensor_parallel|num_gpus|world)"),
     rule(TP_HEADS, "not divisible by", "divisible by tp", pattern=r"(?:AssertionError|ValueError|ShardError|RuntimeError).{0,200}\bis not divisible by (?:weight tile|tp_size|TP|total_num_kv_heads|min_|group_size|weight quantization block|pack_factor)|should be divisible by tp_size"),
+    rule(TP_HEADS, "is not aligned with the quantized", pattern=r"(?:in|out)put size is not aligned with the quantized"),
     rule(TP_HEADS, "not divisible by", pattern=r"AssertionError: \d+ is not divisible by \d+(?:\W*$| \[repeated)", rank=Rank.GENERAL),
     rule(NCCL_TIMEOUT, "timeout", pattern=r"Watchdog caught collective operation timeout|collective operation timeout: Work"),
     rule(NCCL_TIMEOUT, "milliseconds before timing out", "Some NCCL operations have failed or timed out", "Heartbeat monitor timed out!", "Timeout at NCCL work", "Timeout waiting for key: default_pg", rank=Rank.GENERAL),
@@ -41,6 +42,8 @@ RULES = (
     rule(NCCL, "Duplicate GPU detected", "DistBackendError", "Bootstrap : no socket interface found", "No socket interface found", pattern=r"Duplicate GPU detected|DistBackendError(?!.{0,300}remote process exited)|[Nn]o socket interface found", rank=Rank.GENERAL, header=True),
     rule(NCCL, "custom_all_reduce.cuh", pattern=r"(?:Cuda error|Failed:) \S{0,200}custom_all_reduce\.cuh:\d+", quiet=True),
     rule(NCCL, "ibv_", pattern=r"NCCL WARN .{0,200}\bibv_\w{1,40} failed", rank=Rank.GENERAL),
+    rule(NCCL, "async fatal event", pattern=r"NCCL WARN NET/IB : \S{1,60} async fatal event", rank=Rank.GENERAL),
+    rule(NCCL, "Got async error event", pattern=r"NET/IB : \S{1,60} Got async error event: port error", rank=Rank.GENERAL, heals=True, needs=when(r"(?:Error|Exception)\b|ERROR|hit an exception")),
     rule(NCCL, "NCCL WARN", pattern=r"NCCL WARN .{0,800}(?:Got completion .{0,80}status=\d|[Ff]ailed|[Ee]rror|out of memory|[Tt]imeout|No route|refused)", rank=Rank.SYMPTOM),
     rule(NCCL, "connectFullMesh", "DistStoreError", "DistNetworkError", "RendezvousConnectionError", "waiting for clients", pattern=r"Gloo connectFullMesh failed|DistStoreError|DistNetworkError: (?!.{0,800}(?:EADDRINUSE|Broken pipe|got 0 bytes|reset by peer))|RendezvousConnectionError|waiting for clients\. \d+/\d+ clients joined", rank=Rank.GENERAL),
     rule(NCCL, "ncclRemoteError", "remote process exited", "Connection closed by peer", "reset by peer", "got 0 bytes", "Broken pipe", "TCPStore server has shut down", pattern=r"ncclRemoteError|TCPStore server has shut down|remote process exited|(?:gloo|TCPStore|DistNetworkError).{0,800}(?:Connection closed by peer|reset by peer|got 0 bytes|Broken pipe)", rank=Rank.SYMPTOM),
@@ -50,7 +53,6 @@ RULES = (
     rule(SHM, "No available", pattern=r"No available (?:shared memory broadcast )?block found in \d+ ?(?:second|s\b)", rank=Rank.SYMPTOM, quiet=True, heals=True),
     rule(SHM, "RPC call to", pattern=r"RPC call to \w+ timed out", rank=Rank.SYMPTOM),
     rule(RAY, "aylet", pattern=r"Unable to register worker with raylet|Failed to register worker .{0,800}[Rr]aylet|Failed to connect to (?:the )?[Rr]aylet|[Rr]aylet.{0,40}(?:died|has failed|is dead|exited)"),
-    rule(TP_GPUS, "exceeds available GPUs", rank=Rank.GENERAL, quiet=True),
     rule(RAY, "does not allocate any GPUs on the driver node"),
     rule(RAY, "file_system_monitor", pattern=r"file_system_monitor.{0,400}available space: 0\b(?!\.)", rank=Rank.GENERAL, quiet=True, numeric=True),
     rule(UNKNOWN, "Object creation will fail", rank=Rank.SYMPTOM, quiet=True),
@@ -140,11 +142,11 @@ FAILURES = (
                 cures=(cure("take a number of stages that divides, or set the split by hand", "VLLM_PP_LAYER_PARTITION=…", when(r"pipeline")),),
             ),
             Variant(
-                when=when(r"(?:min_|group_size|block|tile|pack_factor|partition)"),
+                when=when(r"(?:min_|group_size|block|tile|pack_factor|partition|aligned with the quantized)"),
                 sentence="the parts of a quantized layer are not a multiple of the quantization's group at this tensor parallel size",
                 cures=(
                     cure("keep each expert whole: spread the experts over the GPUs instead of cutting them", "--enable-expert-parallel", when(r"(?i)gate's and up's|down's weight|moe|expert")),
-                    cure("take a smaller tensor parallel size, or an unquantized or otherwise quantized version", None, when(r"divisible by (?!weight quantization block)")),
+                    cure("take a smaller tensor parallel size, or an unquantized or otherwise quantized version", None, when(r"divisible by (?!weight quantization block)|aligned with the quantized")),
                     cure("or take an unquantized or otherwise quantized version", None, when(r"weight quantization block")),
                 ),
             ),
@@ -178,8 +180,40 @@ FAILURES = (
             ),
             Variant(
                 when=when(r"ibv_.{0,100}Cannot allocate memory"),
-                sentence="RDMA could not lock the memory that it needs: the limit of locked memory is too low",
-                cures=(cure("see the limit, from inside the container", "ulimit -l"), cure("lift it (Kubernetes: the IPC_LOCK capability)", "docker run --ulimit memlock=-1 --cap-add=IPC_LOCK …", when(r"ibv_"))),
+                sentence="the RDMA card could not register the memory that NCCL asked for",
+                why="Very large buffers (NCCL_BUFFSIZE), a limit of locked memory, or a limit of the card refuse it. GPU memory for the model is another matter.",
+                cures=(
+                    cure("see NCCL's settings and the limit of locked memory, from inside the container", "env | grep NCCL_; ulimit -l"),
+                    cure("if NCCL_BUFFSIZE is set, leave it out", "unset NCCL_BUFFSIZE", when(r"ibv_reg")),
+                    cure("if the limit is not `unlimited`, lift it (Kubernetes: the IPC_LOCK capability)", "docker run --ulimit memlock=-1 --cap-add=IPC_LOCK …", when(r"ibv_")),
+                ),
+            ),
+            Variant(
+                when=when(r"NET/IB : \S{1,60} (?:Got )?async "),
+                sentence="a port of the RDMA network (InfiniBand, RoCE) failed while NCCL used it",
+                why="The line names device and port. A cable, a switch or the card loses the link; what fails after it may be its effect.",
+                cures=(
+                    cure("see the link, its error counters and the kernel's report", "ibstat; perfquery; dmesg -T | grep -i -E 'mlx5|link'"),
+                    cure("until it is repaired, leave this device out", "NCCL_IB_HCA=^DEVICE", when(r"NET/IB")),
+                ),
+            ),
+            Variant(
+                when=when(r"connectFullMesh[\s\S]{0,400}remote=\[(?:127\.|::1)"),
+                sentence="a rank searched another at the loopback address (127.0.0.1), which never leaves its own host",
+                why="With several hosts: a host name that resolves to the loopback, or not at all, makes Gloo take that address. On one host: the other rank has ended, and its own error comes first.",
+                cures=(
+                    cure("see, on each host, the address of its own name", "getent hosts $(hostname); ip -br addr"),
+                    cure("with several hosts, name the network interface that connects them, on each host as it is called there", "GLOO_SOCKET_IFNAME=NAME NCCL_SOCKET_IFNAME=NAME", when(r"connectFullMesh")),
+                ),
+            ),
+            Variant(
+                when=when(r"connectFullMesh"),
+                sentence="the ranks could not connect to each other (Gloo)",
+                why="The address in the line is the one that did not answer: a rank that has ended, or an interface that the hosts do not share.",
+                cures=(
+                    cure("see the addresses of each host", "ip -br addr; getent hosts $(hostname)"),
+                    cure("with several hosts, name the network interface that connects them, on each host as it is called there", "GLOO_SOCKET_IFNAME=NAME NCCL_SOCKET_IFNAME=NAME", when(r"connectFullMesh")),
+                ),
             ),
             Variant(
                 when=when(r"NET/IB|ibv_|libibverbs|Got completion"),

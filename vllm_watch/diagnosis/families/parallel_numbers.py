@@ -14,7 +14,7 @@ _WORLD = re.compile(
     rf"World size \(({WHOLE})\) is larger than the number of available GPUs \(({WHOLE})\)"
 )
 _SIZE = re.compile(
-    rf"[Tt]ensor[ _]parallel[ _]size ?[(=] ?({WHOLE})\)? (?:cannot be .{{0,60}}?GPUs \(?|but only |exceeds available GPUs \()({WHOLE})"
+    rf"[Tt]ensor[ _]parallel[ _]size ?[(=] ?({WHOLE})\)? (?:cannot be .{{0,60}}?GPUs \(?|but only )({WHOLE})"
 )
 _DIVIDES = re.compile(
     rf"\(?({WHOLE})\)? (?:must be divisible by tensor parallel size \(|is not divisible by )({WHOLE})"

@@ -21,7 +21,7 @@ RULES = (
     rule(XID, "Xid", pattern=r"NVRM: .{0,20}Xid|\bS?Xid \(PCI|XID error|\bXid[ :]+\d+", quiet=True),
     rule(XID, "Engine reset: engine_class", "GPU HANG: ", "UR_RESULT_ERROR_DEVICE_LOST", "ZE_RESULT_ERROR_DEVICE_LOST", quiet=True),
     rule(XID, "device critical error", pattern=r"detected a device critical error", rank=Rank.GENERAL),
-    rule(XID, ".cu:", pattern=r"\.cuh?:\d+: .{0,400}Assertion `\w*(?:[Ii]ndex|[Ii]dx|ind)\w* .{0,120}failed", rank=Rank.GENERAL),
+    rule(XID, ".cu:", ": block: [", pattern=r"(?:\.cuh?:\d+: .{0,400}|: block: \[[\d,]{1,40}\], thread: \[[\d,]{1,40}\] )Assertion `\w*(?:[Ii]ndex|[Ii]dx|ind)\w* .{0,120}failed", rank=Rank.GENERAL),
     rule(XID, "amdgpu", pattern=r"amdgpu\b.{0,80}(?:MES (?:failed|might be)|failed to remove hardware queue|page fault \(|ring \S{1,40} timeout|GPU reset begin|VRAM is lost)", quiet=True),
     rule(XID, "fallen off the bus", "GPU is lost", "uncorrectable ECC error", "Uncorrectable ECC", "NVML_ERROR_GPU_IS_LOST", "Memory access fault by GPU", "Memory critical error by agent", "HSA_STATUS_ERROR_MEMORY_APERTURE", "HSA_STATUS_ERROR_EXCEPTION", "HSA_STATUS_ERROR_MEMORY_FAULT", "HSA_STATUS_ERROR_ILLEGAL_INSTRUCTION", "GPU reset"),
     rule(XID, "illegal memory access", "unspecified launch failure", "device-side assert", "misaligned address", "illegal instruction was", "launch timed out", "CUBLAS_STATUS_EXECUTION_FAILED", "CUBLAS_STATUS_INTERNAL_ERROR", "CUDA_ERROR_ILLEGAL_ADDRESS", "CUDA_ERROR_LAUNCH_FAILED", "cudaErrorIllegalAddress", "cudaErrorLaunchFailure", "invalid program counter", "hardware stack error", "CUDA_ERROR_ECC", "cudaErrorECC", "NVLink error", "invalid address space", rank=Rank.GENERAL, quiet=True),
@@ -70,6 +70,12 @@ FAILURES = (
                 sentence="the engine was put to sleep, and then a step read memory that sleep had freed",
                 why="Sleep takes weights and KV cache off the GPU until the engine is woken up; the GPU is not broken.",
                 cures=(cure("let the running requests end (or abort them) before POST /sleep, and send none before POST /wake_up", None, when(facts=("asleep",))), cure("restart the engine", None, when(serving=True))),
+            ),
+            Variant(
+                when=when(r"Assertion `\w*(?:[Ii]ndex|[Ii]dx|ind)\w* ", facts=("config_max_model_len",)),
+                sentence="a kernel on the GPU got an index that is out of range, and max_model_len is larger than the model's config allows",
+                why="A request that is longer than the config's positions reads beyond their table. The GPU is not broken.",
+                cures=(cure("leave VLLM_ALLOW_LONG_MAX_MODEL_LEN out, which lets a larger value pass", None, when(facts=("config_max_model_len",))),),
             ),
             Variant(
                 when=when(r"Assertion `\w*(?:[Ii]ndex|[Ii]dx|ind)\w* "),

@@ -42,6 +42,9 @@ def xid(text: str, facts: Facts) -> Told:
     """Return the Xid and its meaning."""
     if "SXid" in text:
         return Told("An SXid is of an NVSwitch, not of a GPU.")
+    limit = facts.get("config_max_model_len")
+    if limit and "Assertion `" in text:
+        return Told("", (Fix("allow no longer requests than the model's config does", f"--max-model-len {limit}"),))  # fmt: skip
     found = _BEFORE.search(text) or _NVRM.search(text) or _XID.search(text)
     if not found:
         return Told()

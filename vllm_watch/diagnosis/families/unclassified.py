@@ -217,7 +217,7 @@ MEANINGS = (
         cures=(cure("see devices and holders", "ls /dev/vfio /dev/accel*; lsof /dev/vfio/* /dev/accel*; python -m pip list | grep -i -E 'jax|libtpu'"),),
     ),
     Variant(
-        when=when(r"CUDA error: (?:invalid argument|out of memory)", seen=r"pin_memory ?= ?True|pin_memory\(\)"),
+        when=when(r"CUDA error: (?:invalid argument|out of memory|OS call failed)", seen=r"pin_memory ?= ?True|pin_memory\(\)|_pin_memory\w{0,40} ?= ?torch\."),
         sentence="host memory could not be pinned",
         why="The call that failed asks for host memory that the GPU can address. The limit of locked memory, the memory of the host or container, or WSL bounds it; GPU memory does not.",
         cures=(cure("see the limit, and how much there is", "ulimit -l; free -g; cat /sys/fs/cgroup/memory.max"), cure("ask for a smaller buffer in host memory", "LMCACHE_MAX_LOCAL_CPU_SIZE=GIB", when(frames=r"(?i)lmcache/")), cure("ask for a smaller buffer in host memory", "--kv-offloading-size GIB", when(frames=r"kv_offload"))),
@@ -247,7 +247,7 @@ MEANINGS = (
         cures=(cure("see whether the server (its container) reaches the address, or send the data itself (base64)", "curl -sI URL", when(r"Error|Timeout")),),
     ),
     Variant(
-        when=when(r"CUDA error: (?:operation not supported|invalid (?:argument|resource handle|value))|HIP error: (?:invalid|operation)"),
+        when=when(r"CUDA error: (?:operation not supported|OS call failed|invalid (?:argument|resource handle|value))|HIP error: (?:invalid|operation)"),
         sentence="a call of the GPU's runtime was refused",
         why="Such an error is often reported late, at another call than the one that failed.",
         cures=(cure("find the call", "CUDA_LAUNCH_BLOCKING=1 vllm serve …", when(r"CUDA error")), cure("find the call", "HIP_LAUNCH_BLOCKING=1 vllm serve …", when(r"HIP error"))),
@@ -375,7 +375,7 @@ MEANINGS = (
         when=when(r"Cannot re-initialize CUDA in forked subprocess"),
         sentence="CUDA was used in the parent process before vLLM forked its workers",
         why="A forked process cannot use CUDA again.",
-        cures=(cure("start workers as new processes", "VLLM_WORKER_MULTIPROCESSING_METHOD=spawn", when(r"forked")), cure("in a script, use no CUDA before LLM(…)", None, when(r"forked"))),
+        cures=(cure("start workers as new processes", "VLLM_WORKER_MULTIPROC_METHOD=spawn", when(r"forked")), cure("in a script, use no CUDA before LLM(…)", None, when(r"forked"))),
     ),
     Variant(
         when=when(r"current process has finished its\s*$|bootstrapping phase|freeze_support\(\)"),
