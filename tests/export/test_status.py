@@ -5,6 +5,7 @@ from dataclasses import fields, replace
 
 import pytest
 
+from tests.export.demo_board import event
 from tests.export.page_states import STATES
 from tests.export.small_board import DOWN, ENGINE, GPU, SERVING, T, small_board
 from tests.told import made, told
@@ -253,3 +254,17 @@ def test_a_restart_that_runs_or_failed_replaces_the_advice_to_restart(state, out
     ]
     assert one["restart_outcome"] == outcome
     assert one["first_step"].startswith(step)
+
+
+def test_a_restart_does_not_hide_the_first_step_of_a_gpu_fault():
+    """It outlasts the restart; the incident that is restarted for waits."""
+    board = STATES["restart under way"]()
+    fault = {"engine": None, "kind": "gpu_fault", "cause": "gpu_lost", "severity": "page", "summary": "GPU 3 is lost"}  # fmt: skip
+    board.tell(made(event("chat-1", fault, T)))
+    steps = {
+        each["kind"]: each["first_step"]
+        for target in status_of(board)["targets"]
+        for each in target["incidents"]
+    }
+    assert steps["gpu_fault"] == STORIES["gpu_fault"].first_step_of("gpu_lost")
+    assert steps["throughput_collapse"].startswith("Nothing to do yet")

@@ -16,6 +16,7 @@ from vllm_watch.export import page_files
 from vllm_watch.export.gpu_families import distinct_holders
 from vllm_watch.incidents import reasons, recurrence, way
 from vllm_watch.incidents.incident import Incident, in_order, plain_evidence, plain_worst
+from vllm_watch.incidents.relations import CAUSES_BESIDE
 from vllm_watch.samples.gpu import GpuReading, GpuSample
 from vllm_watch.signals.holders.records import UNKNOWN, GpuHolders, Holder, Judged
 from vllm_watch.signals.records import TargetSignals
@@ -217,10 +218,10 @@ def _tried(plan: RestartPlan | None, incident: Incident) -> dict[str, str]:
     if plan is None or not incident.open:
         return {}
     if plan.under_way is not None:
-        return {
-            "restart_outcome": "A restart is under way.",
-            "first_step": step_of("begun").first_step,
-        }
+        said = {"restart_outcome": "A restart is under way."}
+        if incident.kind in CAUSES_BESIDE and plan.under_way.incident_id != incident.id:
+            return said  # a GPU's fault outlasts this restart
+        return said | {"first_step": step_of("begun").first_step}
     if plan.breaker is None:
         return {}
     said = {"restart_outcome": f"vllm-watch will not restart it again: {plan.breaker.rstrip('.')}."}
