@@ -29,7 +29,7 @@ class Machine:
     gpu: Gpu | None = None
     gpu_name: str | None = None
     count: int | None = None
-    """None if there are as many as the flags need."""
+    """Number of GPUs. None: as many as the flags need."""
     beyond_bytes: int = 0
     """Memory that a real start took beyond the plan; may be negative."""
     beyond_source: str = ""

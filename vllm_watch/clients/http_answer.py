@@ -27,7 +27,7 @@ class TooLongError(aiohttp.ClientPayloadError):
 async def body(message: Message, bytes_max: int) -> bytes:
     """Return the body; the caller limits the time.
 
-    Raises TooLongError; aiohttp.ClientError, TimeoutError or OSError if it is incomplete.
+    Raises TooLongError. Raises aiohttp.ClientError, TimeoutError or OSError if the body is incomplete.
     """
     whole = bytearray()
     async for piece in message.content.iter_any():

@@ -32,8 +32,8 @@ PAST_SECONDS, LEARNT_SECONDS = 6 * 3600.0, 600.0
 """The usual latency is averaged over PAST_SECONDS, and known after LEARNT_SECONDS."""
 
 CPU_BOUND_CORES = 0.8
-"""Minimum CPU cores that an overloaded API server uses, because Python uses at most one. With less, a slow server
-waits for its engine."""
+"""An overloaded API server uses at least this many CPU cores (Python can use one). A slow server that uses less waits
+for its engine."""
 
 
 class _Totals(NamedTuple):

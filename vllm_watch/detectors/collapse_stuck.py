@@ -10,8 +10,8 @@ from vllm_watch.detectors.base import Evidence
 from vllm_watch.signals.blocks import Block
 
 STUCK_MIN, STUCK_SHARE_MIN = 3.0, 0.2
-"""Minimum stuck requests, and minimum excess of their share over the usual. Polls meet long steps too often, so the
-usual share is above 0."""
+"""Minimum stuck requests, and minimum excess of their share over the usual. A poll falls more often
+into a long step than into a short one, so the usual share is above 0."""
 
 USUAL_MINUTES_MIN, USUAL_MINUTES = 10, 60
 """Minutes needed, and minutes kept, to learn the usual share, which is their median."""

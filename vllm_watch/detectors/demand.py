@@ -15,8 +15,8 @@ ARRIVALS_MISSED_MIN = 7.0
 """If this many arrivals are expected, the chance (Poisson) of none is one in a thousand."""
 
 DRAIN_SECONDS_MIN = 5.0
-"""Minimum seconds without arrivals that show a drain. Orchestrators wait longer, and scrape timing explains shorter
-times."""
+"""A drain is assumed after this many seconds without arrivals. Orchestrators drain for longer; shorter gaps may come
+from scrape timing."""
 
 ARRIVALS_MISSED_USUAL = 3.0
 """If fewer arrivals are expected, their absence does not prove that requests stopped: at this number, its chance is

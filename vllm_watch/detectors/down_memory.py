@@ -24,7 +24,7 @@ ABSENCE_SECONDS_MAX = 7 * 86_400.0
 
 LIVES_KEPT = 8
 SILENCES_KEPT = 8
-"""Number of uptimes and of survived hangs kept; older ones are weak evidence about today's server."""
+"""Uptimes and survived hangs that are remembered. Older ones are weak evidence about today's server."""
 
 OF_ADDRESS = ("earlier",)
 """State that holds only for the server's address."""
@@ -74,7 +74,7 @@ def restored(state: stored.Stored, away_seconds: float) -> dict[str, Any]:
 
 
 def learnt(state: stored.Stored) -> dict[str, Any]:
-    """Return the variables that also hold after a long absence and for servers of its group. Raises stored.DAMAGE."""
+    """Return variables that stay valid after a long absence and for the group's other servers. Raises stored.DAMAGE."""
     stored.version(state, STATE_VERSION)
     loading = Loading()
     loading.starts_s.extend(Loading.restored(stored.mapping(state["loading"])).starts_s)

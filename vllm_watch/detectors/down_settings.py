@@ -59,14 +59,14 @@ class Settings(BaseModel):
     """A restart of a silent server is advised after this time, or after twice the longest silence from which it recovered."""
 
     exit_seconds: float = Field(3.0, gt=0)
-    """A process that lives this long after closing its port was asked to stop, and finishes its requests. After a
-    crash of the engine core, the API server exits within a second."""
+    """If a process lives this long after closing its port, it was asked to stop and is finishing its requests. After
+    a crash of the engine core, the API server exits within a second."""
 
     loop_starts: int = Field(3, ge=2)
     """A crash loop is this many processes in a row that never answered."""
 
     loop_lives: int = Field(2, ge=1)
-    """A crash loop is also this many processes in a row that answered, but crashed soon: see `loop_seconds`."""
+    """This many processes in a row that answered but soon crashed (`loop_seconds`) are a crash loop, too."""
 
     loop_seconds: float = Field(300.0, gt=0)
     """If the last `loop_lives` processes lived for less than this in total, the server crashes at its start or at its first

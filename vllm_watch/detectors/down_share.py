@@ -27,8 +27,8 @@ EXCUSE = -2.0 * SILENCE
 delays more calls than it loses, so one such call cancels two silences."""
 
 CLOSE_SECONDS = 8.0
-"""Maximum seconds between polls that distinguish a hanging process from a server that stops now and then: calls wait
-4 s, so half of such stops end during a call. With longer intervals, a restart is advised only if /metrics was
+"""Maximum seconds between polls that can distinguish a hanging process from one that stops now and then. Calls wait 4 s, so
+half of such stops end during a call. With longer intervals, a restart is advised only if /metrics was
 answered at once and a simultaneous /health was not."""
 
 SURE, ADVISE = log(1e4), log(1e6)

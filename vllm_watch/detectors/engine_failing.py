@@ -44,7 +44,7 @@ class Settings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     most_ratio: float = Field(0.5, gt=0, le=1)
-    """Minimum share of failed requests, among those that ended, for a page: every client is then affected."""
+    """Pages if at least this share of the ended requests failed, because every client is affected."""
 
     most_seconds: float = Field(15.0, gt=0)
     """Seconds that failures at `most_ratio` must last: a restart of a peer or worker fails only the requests in

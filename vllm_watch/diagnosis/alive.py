@@ -38,7 +38,7 @@ def critical_at_the_end(scanner: Scanner) -> tuple[int, str] | None:
 
 
 def ended_critically(life: Life, line: tuple[int, str]) -> Diagnosis:
-    """Return the diagnosis of a critical error that no answer follows."""
+    """Return the diagnosis if no response follows a critical error."""
     text = "It came up, and no line after this one shows an answer. No rule knows this error."
     see = Fix("see whether the process still runs, and the driver's own report", "dmesg -T | tail -50")  # fmt: skip
     return life.unknown("a critical error was reported right before the log ends", text, line, (see,))  # fmt: skip

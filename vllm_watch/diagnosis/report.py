@@ -39,7 +39,7 @@ class Diagnosis:
     sentence: str = ""
     ready: bool = False
     fatal: bool = False
-    """True if it explains why the engine is gone."""
+    """True if this failure explains why the engine is gone."""
     deterministic_start_failure: bool = False
 
     @property

@@ -50,7 +50,7 @@ class Family:
 
 
 def flag(path: str) -> Callable[[Any], float | None]:
-    """Return a reader of a bool as 1, 0 or None."""
+    """Return a function that reads a bool and returns 1, 0 or None."""
     get = attrgetter(path)
 
     def read(row: Any) -> float | None:

@@ -12,7 +12,7 @@ from vllm_watch.story.base import UNKNOWN
 from vllm_watch.story.kinds import story_of
 
 SETTLED_LOOKS = 3
-"""Equal verdicts in a row that change an incident's cause or advice. Near a limit, causes alternate."""
+"""An incident's cause or advice changes after this many equal verdicts, because causes alternate near a limit."""
 
 RETURNED_SECONDS = 10.0
 """Minimum seconds that a finding must be absent to be a new occurrence. A shorter absence is flicker."""

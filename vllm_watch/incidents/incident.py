@@ -105,7 +105,7 @@ class Incident:
 
 @dataclass(frozen=True, slots=True)
 class IncidentEvent:
-    """An incident opened, resolved, or changed its cause, severity or advice."""
+    """The opening or end of an incident, or a change of its cause, severity or advice."""
 
     event: str  # OPENED | UPDATED | RESOLVED
     t: float  # Unix seconds

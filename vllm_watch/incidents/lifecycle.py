@@ -32,7 +32,7 @@ from vllm_watch.signals import stored
 STATE_VERSION = 3
 
 QUIET_LOOKS = 3.0
-"""Minimum time without a finding before an incident ends, in usual poll intervals. One poll does not prove recovery."""
+"""An incident ends after this many poll intervals without a finding. One poll does not prove recovery."""
 
 QUIET_LOOKS_SECONDS_MAX = 180.0
 """Maximum seconds that QUIET_LOOKS intervals can delay the end."""

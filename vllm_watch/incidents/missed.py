@@ -13,7 +13,7 @@ _STANDS_STILL = {
 
 
 def paged(verdicts: Iterable[Verdict], around: Around) -> list[Verdict]:
-    """Raise a ticket to a page if others wait for the server."""
+    """Turn a ticket into a page if peers or ranks wait for the server."""
     by = (*around.missed_by, *around.stalled_ranks)
     return [_paged(each, by) for each in verdicts] if by else list(verdicts)
 

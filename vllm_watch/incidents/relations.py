@@ -54,7 +54,7 @@ EXPLAINED_BY: dict[str, tuple[str, ...]] = {
 GPU's temperature."""
 
 EXPLAINED_SECONDS = 300.0
-"""Seconds that an engine must stay slow without a cause of EXPLAINED_BY before another replaces it."""
+"""Seconds without a cause of EXPLAINED_BY, while the engine is slow, before `slow_engine` replaces it."""
 
 
 def rank(kind: str) -> int:
@@ -68,7 +68,7 @@ def covers(outer: Incident, kind: str, engine: str | None) -> bool:
 
 
 def _effects_of(incident: Incident) -> tuple[str, ...]:
-    """Return the incident's effects; none if only some requests fail: the engine serves the others."""
+    """Return the incident's effects. An engine that fails only some requests has none, because it serves the others."""
     if incident.kind == "engine_failing" and incident.severity != "page":
         return ()
     return SUBSUMES.get(incident.kind, ())

@@ -71,7 +71,7 @@ def plain(way: Sequence[Step]) -> list[dict[str, Any]]:
 
 
 def from_plain(said: Any) -> tuple[Step, ...]:
-    """Restore a way. Raises one of stored.DAMAGE."""
+    """Restore the steps to a verdict. Raises one of stored.DAMAGE."""
     return _steps().validate_python(said) if said else ()
 
 

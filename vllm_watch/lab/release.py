@@ -1,4 +1,4 @@
-"""The /metrics of a vLLM release as data."""
+"""Data types that describe the /metrics of a vLLM release."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -160,7 +160,7 @@ def _service(url: str) -> "NotifyBase | None":
 
 
 def _notify(service: "NotifyBase", message: Message) -> bool:
-    """Send Markdown, which apprise converts, or plain text to services that take only that."""
+    """Send plain text to services that accept nothing else, and Markdown, which apprise converts, to all others."""
     formats = {str(getattr(each, "value", each)) for each in _several(service.notify_format)}
     plain = formats == {"text"}
     done = message.phase == "resolved"

@@ -16,7 +16,7 @@ _CLOSED = -1
 
 
 class Pinned:
-    """A process pinned by a pidfd; close it."""
+    """A process pinned by a pidfd, which must be closed."""
 
     def __init__(self, descriptor: int, facts: ProcessFacts) -> None:
         self.facts = facts

@@ -1,4 +1,4 @@
-"""Let requests finish before a restart, while the readiness probe (gates.py) keeps new ones away. Pure."""
+"""Let requests finish before a restart, while the readiness probe (gates.py) keeps new ones away."""
 
 from vllm_watch.settings.restart import DrainSettings
 from vllm_watch.signals.records import TargetSignals

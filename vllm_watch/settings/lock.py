@@ -19,7 +19,7 @@ class LockSettings(Settings):
 
     name: Name = "vllm-watch"
     """Name of the lock; watchers with the same name share its slots.
-    Why: By default, all share one lock."""
+    Why: With this default, all watchers share one lock."""
 
     slots: int = Field(1, ge=1, le=100)
     """Number of concurrent holders.

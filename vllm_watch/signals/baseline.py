@@ -51,7 +51,7 @@ STARVED_ALARM_SECONDS = 7.0
 """Minimum seconds before an alarm, as for slow steps."""
 
 DRAIN_SECONDS = 40.0
-"""Minimum seconds until an alarm clears. While pages are held, requests are admitted in waves, so throughput fluctuates."""
+"""Minimum seconds until an alarm clears. While KV pages are short, requests are admitted in waves and throughput fluctuates."""
 
 DOUBT = 0.3
 """CUSUM level from which nothing is learnt."""

@@ -36,7 +36,7 @@ IDLE_SECONDS = 15.0
 """Seconds of idle time after which pages in use are considered lost, because the last requests' pages are free by then."""
 
 RISE_FROM, RISE_TO = 0.25, 0.75
-"""Shares of the loss between which its rise is timed."""
+"""The rise of a loss is timed from the first to the second of these shares of it."""
 
 DECODING_SHARE_MIN = 0.8
 """If this share of requests got a token in each step, few are in prefill."""

@@ -1,7 +1,7 @@
 """Follows one engine's progress: time without output, and time without any change.
 
-Output is a token, a first token or a finished request. Other changes are signs of life. They replace output until the
-longest prefill would have ended, or until the engine has computed more than its KV cache holds.
+Output is a token, a first token or a finished request. Other changes are signs of life. They count like output until
+the longest prefill would have ended, or the engine has computed more than its KV cache holds.
 """
 
 from collections.abc import Mapping
@@ -46,7 +46,7 @@ FOLLOWED_SECONDS = 600.0
 """Longest gap between polls that are compared. After a longer one, clock, process and requests may differ."""
 
 PACE_SECONDS = 10.0
-"""Averaging time of the usual rate of closed connections, which rises when a client's pool shrinks after a burst."""
+"""Seconds over which the usual rate of closed connections is averaged. It rises when a client's pool shrinks."""
 
 _SEVERAL = ("counters", "outputs", "gauges")
 _NUMBERS = (

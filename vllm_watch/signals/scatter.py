@@ -8,6 +8,6 @@ _NORMAL = 1.48
 
 
 def scatter(values: Collection[float]) -> float:
-    """Return the standard deviation of at least one value; up to half may be outliers."""
+    """Return a standard deviation that tolerates outliers in up to half of the values (at least one value)."""
     middle = median(values)
     return _NORMAL * median(abs(each - middle) for each in values)

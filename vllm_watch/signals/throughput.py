@@ -128,9 +128,9 @@ class Throughput:
         return kv_usage * self.running.value / self.kv_usage.value
 
     def crowds(self, block: Block) -> bool:
-        """Return True if far more requests run than usual at no higher throughput.
+        """Return True if far more requests run than usual, but throughput is not higher.
 
-        Then the engine's slowness made them pile up (Little's law).
+        Then the slow engine made them pile up (Little's law).
         """
         done, usual = self.ratio(), self.running_expected(block.kv_usage or 0.0)
         if done is None or not usual or done > ALIKE:

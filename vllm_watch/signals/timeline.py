@@ -13,7 +13,7 @@ STEP_FACTOR = 8.0
 stretch an interval two- to threefold."""
 
 STEP_SECONDS_MIN = 20.0
-"""A shorter jump is never a clock step. At one scrape a second, pauses of seconds occur."""
+"""A shorter jump is never a clock step: even with an interval of 1 s, a scrape may be seconds late."""
 
 
 RESOLUTION_SECONDS = 1e-6

@@ -111,7 +111,7 @@ TABLE: dict[int, Xid] = {
 
 
 def lookup(code: int) -> Xid:
-    """Return a code's entry; unknown codes need support."""
+    """Return a code's entry. For an unknown code, it advises to contact support."""
     return TABLE.get(code) or Xid(code, "not in our table of codes", SUPPORT)
 
 

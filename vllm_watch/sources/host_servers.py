@@ -1,5 +1,5 @@
-"""Find the vLLM servers of this host in /proc. If a process is hidden or its port unknown, only an HTTP answer proves the
-server."""
+"""Find the vLLM servers of this host in /proc. If a process is hidden or its port unknown, only an HTTP answer shows that
+the server exists."""
 
 import os
 import re

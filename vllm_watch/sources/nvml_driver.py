@@ -36,7 +36,7 @@ class Driver:
 
     @property
     def calling(self) -> str:
-        """Return the NVML function now running, "" between calls. Usable from any thread."""
+        """Return the name of the NVML call in progress, or "". Usable from any thread."""
         session = self._session
         return session.ask.calling if session else ""
 

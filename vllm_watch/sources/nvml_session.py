@@ -37,7 +37,7 @@ class Inventory:
 class Asker:
     """Calls pynvml functions by name.
 
-    A call without an answer returns None. Raises NVMLError if a whole GPU (lost) or the whole library fails.
+    A call without an answer returns None. Raises NVMLError if a GPU is lost or the whole library fails.
     """
 
     def __init__(self, nvml: ModuleType) -> None:

@@ -1,4 +1,4 @@
-"""Convert the CPU waits of a trace: a list with one object per engine, without unknown values."""
+"""CPU waits in a trace line: a list of one object per engine. Unknown values are left out."""
 
 from typing import Any
 
@@ -45,7 +45,7 @@ def _number(entry: dict[str, Any], key: str) -> float | None:
 
 
 def to_json(samples: tuple[EngineCpu, ...] | None) -> dict[str, Any]:
-    """Return no key if the waits are unknown."""
+    """Return the `cpu` entry of a trace line, or an empty dict if the waits are unknown."""
     if samples is None:
         return {}
     names = EngineCpu.__slots__

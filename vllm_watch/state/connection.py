@@ -21,7 +21,7 @@ class Connection:
     """Connects on demand."""
 
     def __init__(self, folder: Path | None, *, own: bool) -> None:
-        """If `own`, lock the folder."""
+        """Set up without connecting. If `own` is True, the folder is this process's and is locked."""
         self.folder = folder or Path(":memory:")
         self.files = 0  # files removed or moved aside
         self.closing = False  # stop waiting for the lock

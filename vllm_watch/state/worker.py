@@ -50,7 +50,7 @@ class Table(Protocol):
         """Prepare a new connection; the file may be new."""
 
     def prune(self, db: sqlite3.Connection, t: float) -> None:
-        """Remove rows that are too old at Unix time `t`, or too many."""
+        """Remove the oldest rows beyond the limits of age and number. `t`: Unix seconds."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -159,7 +159,7 @@ class Worker:
         self.connection.release()
 
     def _next(self) -> tuple[_Job | None, bool]:
-        """Return the next job, or None if rows must be written, and True if the worker must end."""
+        """Return a pair: the next job (None if only rows must be written), and True if the worker must end."""
         with self._wake:
             while not (self._jobs or self._closing):
                 waits = bool(self._rows or self._learnt)

@@ -218,7 +218,7 @@ class Lock:
         return held
 
     def _release_later(self, attempt_id: str, known: bool) -> None:
-        """Free a slot that an interrupted `acquire` may have taken, with the next change."""
+        """Make the next change free the slot that an interrupted `acquire` may have taken."""
         if self._wrote and not known:
             self._shared.release_later(attempt_id, 0.0, used=False)
 

@@ -12,7 +12,7 @@ UNEVEN_SHARE_MIN = 0.1
 0 gathers the logits."""
 
 BUSY_RATIO_MIN = 0.5
-"""If the other ranks are this busy, a rank with load 0 does not compute the same step."""
+"""If the other ranks have this GPU load and one has 0, that rank does not compute their step."""
 
 Member = tuple[GpuHolders, Holder]
 
