@@ -19,7 +19,7 @@ HEAD = """\
 
 <!-- Made by docs/generate_api.py from docs/openapi.json. Do not edit. -->
 
-Query and control vllm-watch. [openapi.json](openapi.json) (OpenAPI 3.1) has every key of the records in *italics*. Unknown values are
+Query and control vllm-watch. Records are in *italics*; [openapi.json](openapi.json) (OpenAPI 3.1) has their keys. Unknown values are
 `null`; later versions only add keys. Errors have the body `{"error": …, "remedy": …}`, and a status of 4xx or 5xx.
 
 Reading needs no token, only the credentials that [web_config](security.md#tls-and-passwords) requires. To change something, POST with

@@ -255,7 +255,7 @@ def paths() -> Schema:
             "responses": answers({"description": "The file."}, 404) | {"304": {"description": "As before."}},
         }},
         "/runbooks/{name}": {"get": {
-            "summary": "This version's runbook for a kind of incident, the alerts or restarts",
+            "summary": "This version's runbook for restarts, the alerts or a kind of incident",
             "parameters": [{"name": "name", "in": "path", "required": True, "schema": text}],
             "responses": answers({"description": "HTML.", "content": page}, 404) | {"304": {"description": "As before."}},
         }},
@@ -273,7 +273,7 @@ def paths() -> Schema:
             "parameters": [*by_id, query("debug", {"enum": ["true"]})], "responses": answers(said(ref("IncidentExplained")), 404),
         }},
         "/api/v1/history": {"get": {
-            "summary": "The charts of a target over the last `seconds` (default 600), or of an incident (if closed, as they were then)",
+            "summary": "The charts of a target over the last `seconds` (default 600), or of an incident (if closed, at its end)",
             "parameters": [query("target", text), query("engine", text), query("seconds", {"type": "number", "exclusiveMinimum": 0, "maximum": SPANS[-1]}), query("incident", text)],
             "responses": answers(said(ref("History")), 400, 404),
         }},
@@ -298,7 +298,7 @@ def paths() -> Schema:
             "parameters": [{"name": "which", "in": "path", "required": True, "schema": {"enum": ["liveness", "readiness"]}}, *gate],
             "responses": answers(plain("text/plain", "ok, or the gate's word."), 404),
         }},
-        "/gate/probes": {"get": {"summary": "Whether probes query the gate", "parameters": [target], "responses": answers(said(ref("Probes")), 404)}},
+        "/gate/probes": {"get": {"summary": "The gate's latest probes", "parameters": [target], "responses": answers(said(ref("Probes")), 404)}},
     }  # fmt: skip
 
 

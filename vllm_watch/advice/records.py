@@ -37,7 +37,7 @@ class Sizes:
 
 @dataclass(frozen=True, slots=True)
 class HostGpus:
-    """GPUs of the engine's host, over all scrapes. The bytes describe the GPU with the least free memory."""
+    """GPUs of the engine's host, at their fullest. The bytes describe the GPU with the least free memory."""
 
     names: tuple[str | None, ...]  # of the engine's GPUs
     total_bytes: int

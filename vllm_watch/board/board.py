@@ -1,4 +1,4 @@
-"""Hold the latest results, which the daemon writes and all outputs read, in one event loop without locks."""
+"""The latest results: the daemon writes and all outputs read them in one event loop, without locks."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field

@@ -47,14 +47,14 @@ class StoreHealth:
             self.errors[reason] = self.errors.get(reason, 0) + 1
 
     def count_charts(self, reason: str | None, _because: str | None, _t: float) -> None:
-        """Count only damaged charts. Failed writes are counted for the state file."""
+        """Count only damaged charts. `count` counts failed writes of the state file."""
         if reason in ("damaged", "entry"):
             self.errors[reason] = self.errors.get(reason, 0) + 1
 
 
 @dataclass(slots=True)
 class WebHealth:
-    """The web configuration since the start."""
+    """Health of the web configuration."""
 
     file: str
     problem: str | None = None
@@ -73,7 +73,7 @@ NOTIFIER_OUTCOMES = ("sent", "failed", "dropped")
 
 @dataclass(slots=True)
 class NotifierHealth:
-    """One notifier since the start."""
+    """Results of one notifier."""
 
     kind: str
     ok: bool | None = None  # None if not tried yet

@@ -1,4 +1,4 @@
-"""Hold open and recently ended incidents, and counts by kind."""
+"""Keep open and recently ended incidents, and counts by kind."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field

@@ -1,7 +1,6 @@
 """Decides when a slow engine pages, and when a restart is advised.
 
-Both need more proof than a ticket: adapters, grammars and images lengthen steps but are not measured, and step times
-drift.
+Both need more proof than a ticket needs: unmeasured adapters, grammars and images lengthen steps, and step times drift.
 """
 
 from collections import deque
@@ -27,14 +26,13 @@ LASTING_MINUTES = 20
 """Minutes of work, all slower than usual, after which a loss is lasting. Only familiar loads count."""
 
 LASTING_DEVIATIONS = 2.5
-"""The mean over LASTING_MINUTES must also exceed this many standard deviations of one minute."""
+"""The mean over LASTING_MINUTES must also exceed this many standard deviations of one-minute means."""
 
 KNOWN_MINUTES = 30.0
 """Minutes of work after which the standard deviation of one-minute means is known."""
 
 _MINUTE_SECONDS = 60.0
-"""Step times are averaged over this much work: requests come and go meanwhile, but a lasting loss
-stays."""
+"""Step times are averaged over this much work: single requests average out, a lasting loss does not."""
 
 _PAGE = rule(PAGE, OWN_PAST)
 
@@ -74,7 +72,7 @@ class Bar:
         self._recovered = 0.0  # worst slowdown that ended by itself
 
     def follow(self, comparison: Comparison, *, doubt: bool, harmed: bool) -> None:
-        """Add a block. `doubt` is True if a fault is possible, `harmed` if users notice it."""
+        """Add a block. `doubt`: a fault is possible; `harmed`: latencies or waits have suffered."""
         block, log_ratio, alarm = comparison.block, comparison.slow_log_ratio, comparison.slow
         if log_ratio is None or block.long_prompts:
             return

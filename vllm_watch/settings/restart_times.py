@@ -98,8 +98,8 @@ class ScheduleSettings(Settings):
     """Interval between restarts, instead of `cron`."""
 
     jitter_seconds: Annotated[float, Field(ge=0, le=86400)] = 0.0
-    """Maximum random delay of each restart, so that a fleet does not restart at once.
-    Why: A single server needs none."""
+    """Maximum random delay of each restart, so that a fleet's restarts do not coincide.
+    Why: One server needs no delay."""
 
     misfire_seconds: Seconds = 3600.0
     """Maximum delay after the scheduled time.
@@ -110,7 +110,7 @@ class ScheduleSettings(Settings):
     Why: By default a schedule has no conditions."""
 
     throughput_ratio_max: Annotated[float, Field(gt=0, le=1)] | None = None
-    """Restart only if throughput is at most this share of a freshly started engine's at equal load."""
+    """Restart only if throughput is at most this share of a fresh engine's throughput at equal load."""
 
     @model_validator(mode="after")
     def _has_times(self) -> "ScheduleSettings":

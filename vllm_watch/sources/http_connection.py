@@ -34,10 +34,10 @@ class Reply(NamedTuple):
     status: int | None = None
     headers: Mapping[str, str] = {}  # names in lower case
     body: bytes = b""
-    arrived_monotonic_s: float = 0.0  # of the last byte, possibly long before it is read
+    arrived_monotonic_s: float = 0.0  # of the last byte; the caller may resume much later
     late_s: float = 0.0  # how late our own timer fired when it ended the request
     kept: bool = False
-    waited_s: float = 0.0  # for one of our own permits to connect
+    waited_s: float = 0.0  # for our own permit to connect
 
 
 class Connection(asyncio.BufferedProtocol):
@@ -92,7 +92,7 @@ class Connection(asyncio.BufferedProtocol):
             self._reader.expect(0)
 
     def keep_idle(self, seconds: float | None = None) -> None:
-        """Close the connection after `seconds` unless it is used again, or never if `seconds` is None."""
+        """Close the connection after `seconds` without use; never, if `seconds` is None."""
         self._idle_until_s = self._loop.time() + seconds if seconds else None
         if seconds and self._idle_timer is None:
             self._idle_timer = self._loop.call_later(seconds, self._idle_end)

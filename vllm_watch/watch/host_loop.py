@@ -22,7 +22,7 @@ _log = structlog.get_logger()
 
 
 class GpuSource(Protocol):
-    """Polls the GPUs, through NVML or simulated."""
+    """Polls the GPUs, real or simulated."""
 
     async def read(self) -> GpuReading:
         """Poll all GPUs once. Does not raise for driver errors."""
@@ -72,7 +72,7 @@ class HostLoop:
             return
         await self._source.close()
         self._source = self._make_source(config.gpu, config)
-        # Remove it, because a disabled source would be shown as stale.
+        # Otherwise a disabled source would be shown as stale.
         self._board.host_sources.pop("nvml", None)
         self.gpus = None
         if config.gpu.enabled == "off":
