@@ -58,7 +58,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--gpu-memory-gib",
         metavar="X",
         type=float,
-        help="memory per GPU; a named card's nominal size becomes what CUDA reports",
+        help="memory per GPU; a named card's nominal size is converted to CUDA's",
     )
     parser.add_argument(
         "--gpus",
