@@ -59,6 +59,10 @@ CASES = {
         "DEBUG 03-03 10:00:00 [__init__.py:9] TPU platform is not available because: No module named 'libtpu'\nDEBUG 03-03 10:00:00 [__init__.py:9] CUDA platform is not available because: NVML Shared Library Not Found\nx.py:9: UserWarning: CUDA initialization: Found no NVIDIA driver on your system.\nRuntimeError: Failed to infer device type",
         "driver_cuda_mismatch", "--gpus all", "build of PyTorch",
     ),
+    "checks of platforms before a start are no start": (
+        "DEBUG 03-03 10:00:00 [__init__.py:9] ROCm platform is not available because: AMDSMI_STATUS_NOT_INIT\nINFO 03-03 10:00:00 [cpu_worker.py:118] OMP threads binding of Process 2: 0-9\nINFO 03-03 10:00:01 [api_server.py:1] vLLM API server version 0.19.1\n(EngineCore pid=2) INFO 03-03 10:09:12 [shm_broadcast.py:698] No available shared memory broadcast block found in 60 seconds.",
+        "shm_broadcast_hang", "py-spy", "xid",
+    ),
     "a warning alone excludes it": (
         "x.py:9: UserWarning: CUDA initialization: Found no NVIDIA driver on your system.\nRuntimeError: Failed to infer device type",
         "driver_cuda_mismatch", "--gpus all", "build of PyTorch",

@@ -55,7 +55,7 @@ class Life:
 
     @property
     def progressed(self) -> bool:
-        return self.phase > phases.START or self.ready or bool(self.findings)
+        return self.phase > phases.START or self.ready or self.root is not None
 
     @property
     def every(self) -> list[Finding]:

@@ -170,7 +170,7 @@ FAILURES = (
             Variant(
                 when=when(r"Cuda failure (?:\d+ )?'operation not supported'"),
                 sentence="NCCL called a CUDA function that the driver does not support here",
-                why="Usually the GPU is a virtual one (vGPU): NCCL needs unified memory, which the host enables for each virtual GPU.",
+                why="A virtual GPU (vGPU) is a usual reason: NCCL needs unified memory, which the host enables for each virtual GPU.",
                 cures=(
                     cure("check whether the GPU is virtual; if so, enable unified memory for it on the host, or pass the whole GPU through", "nvidia-smi -q | grep -i -A2 virtualization"),
                     cure("check whether one GPU alone works", "--tensor-parallel-size 1", when(r"operation not supported")),
@@ -182,7 +182,7 @@ FAILURES = (
                 why="That comes before NCCL. The address may belong to an interface that the other hosts do not reach, a firewall may block the port, or the first rank may have ended.",
                 cures=(
                     cure("read the log of the first rank: if it ended, its error is the cause"),
-                    cure("with several hosts, give each host its address in the network that connects them", "ip -br addr; export VLLM_HOST_IP=IP GLOO_SOCKET_IFNAME=NAME NCCL_SOCKET_IFNAME=NAME", when(_RENDEZVOUS)),
+                    cure("with several hosts, set VLLM_HOST_IP on each host to its address in the network that connects them", "ip -br addr; export VLLM_HOST_IP=IP GLOO_SOCKET_IFNAME=NAME NCCL_SOCKET_IFNAME=NAME", when(_RENDEZVOUS)),
                 ),
             ),
             Variant(

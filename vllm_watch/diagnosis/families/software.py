@@ -210,12 +210,12 @@ FAILURES = (
                 ),
             ),
             Variant(
-                when=when(r"No CUDA GPUs|no NVIDIA driver|Found no NVIDIA|no CUDA-capable|NVML|nvml|libcuda\.so|select device driver|no GPUs found|infer device type|HIP GPUs|hipErrorNoDevice|not compiled with CUDA|Driver Not Loaded|set to empty string|accelerator device when none"),
+                when=when(r"No CUDA GPUs|no NVIDIA driver|Found no NVIDIA|no CUDA-capable|NVML|nvml|libcuda\.so|select device driver|no GPUs found|infer device type|HIP GPUs|hipErrorNoDevice|not compiled with CUDA|Driver Not Loaded|set to empty string|accelerator device when none|platform is not available"),
                 sentence="this process sees no GPU, or no driver",
                 deterministic=False,
                 cures=(
                     cure("see driver and GPU as this process does", "nvidia-smi; echo $CUDA_VISIBLE_DEVICES"),
-                    cure("in a container, pass the GPUs through (NVIDIA's container toolkit must be installed)", "docker run --gpus all …", when(r"No CUDA GPUs|no NVIDIA driver|Found no NVIDIA|select device driver|libcuda|NVML|nvml|device type")),
+                    cure("in a container, pass the GPUs through (NVIDIA's container toolkit must be installed)", "docker run --gpus all …", when(r"No CUDA GPUs|no NVIDIA driver|Found no NVIDIA|select device driver|libcuda|NVML|nvml|device type|CUDA platform")),
                     cure("install the build of PyTorch that has CUDA", "python -c 'import torch; print(torch.__version__, torch.version.cuda)'", when(r"not compiled with CUDA|device type", lacks=r"CUDA initialization: Found no|NVML|nvml")),
                 ),
             ),
