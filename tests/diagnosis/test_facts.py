@@ -49,6 +49,7 @@ LOGS = {
         "ERROR 11-21 03:01:23 [x.py:1] ValueError: 100 is odd. Consider running with --quantization awq.\n",
         {},
     ),
+    "a refused value is no setting": ("vllm serve: error: argument --quantization: invalid choice: 'x' (choose from 'awq')\n", {}),
     "a setting at the end of a sentence": ("The command was: vllm serve a/b --quantization awq.\n", {"model": "a/b", "quantization": "awq"}),
     "nothing": ("EngineCore\n", {"engine": "V1"}),
 }  # fmt: skip

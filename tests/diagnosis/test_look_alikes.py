@@ -15,6 +15,10 @@ CASES = {
         "(EngineCore pid=5) WARNING 03-03 09:59:00 [interface.py:1] Using 'pin_memory=False' as WSL is detected.\nRuntimeError: CUDA driver error: out of memory",
         "out_of_memory", "memory limit of WSL", "nvidia-smi --query",
     ),
+    "a step after the weights is not loading": (
+        '(EngineCore pid=5) INFO 03-03 10:00:00 [default_loader.py:1] Loading weights took 3.10 seconds\n(EngineCore pid=5) ERROR 03-03 10:00:01 [core.py:9]   File "/x/vllm/model_executor/models/qwen.py", line 9, in forward\n(EngineCore pid=5) ERROR 03-03 10:00:01 [core.py:9] torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.',
+        "oom_kv_alloc_or_profiling", "measured its peak", "were loaded",
+    ),
     "an allocator's sums are": (
         "(EngineCore pid=5) INFO 03-03 10:00:00 [default_loader.py:1] Loading weights took 3.10 seconds\ntorch.OutOfMemoryError: CUDA out of memory. Tried to allocate 20.00 MiB. GPU 0 has a total capacity of 23.60 GiB of which 5.00 MiB is free. Process 17 has 23.50 GiB memory in use. Of the allocated memory 23.10 GiB is allocated by PyTorch",
         "oom_loading_weights", "--tensor-parallel-size", "nvidia-smi",
@@ -77,6 +81,10 @@ CASES = {
     ),
     "a name of the Hub is no folder": (
         "  Value error, Invalid repository ID or local directory specified: 'acme/tiny-model'.",
+        "hf_not_found_or_offline", "exists and has config.json", "ls -l",
+    ),
+    "a name without quotes is one, too": (
+        "OSError: acme/tiny-model is not a local folder and is not a valid model identifier listed on 'https://huggingface.co/models'",
         "hf_not_found_or_offline", "exists and has config.json", "ls -l",
     ),
     "a folder is no name of the Hub": (

@@ -31,7 +31,11 @@ def _setting(name: str, key: str, value: Callable[[str], Value], shape: str) -> 
 NUMBER_MAX = 1e15
 """A larger value is two numbers that ran together."""
 
-_NUMBER, _DECIMAL, _WORD = r"\d+(?![\d.])", r"0?\.\d+|1(?:\.0)?\b", r"[A-Za-z](?:[\w.-]*\w)?"
+_NUMBER, _DECIMAL, _WORD = (
+    r"\d+(?![\d.])",
+    r"0?\.\d+|1(?:\.0)?\b",
+    r"(?!invalid choice)[A-Za-z](?:[\w.-]*\w)?",
+)
 
 FACTS: tuple[Pattern, ...] = (
     Pattern("vllm_version", ("version",), re.compile(r"vLLM API server version v?([\w.+-]+)"), str),

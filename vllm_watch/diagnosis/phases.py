@@ -62,6 +62,8 @@ _OF_PHASE = {
     SERVE: memory.RUNTIME,
 }
 
+_STEP = re.compile(r"/(?:models|layers)/\S{1,200} forward\b")  # loading runs no step
+
 NUMBERS = {failure: phase for phase, failure in reversed(_OF_PHASE.items())}
 
 IN_WORDS = (
@@ -125,6 +127,8 @@ def _of_place(found: Finding, *, served: bool) -> tuple[str, float, bool]:
                     failure == memory.PROFILING and phase == CAPTURING
                 )  # V0 captures in initialize_cache
                 return memory.CAPTURE if later else failure, 0.9, True
+    if phase == LOAD and _STEP.search("\n".join(found.frames)):
+        phase = PROFILE
     if phase in _OF_PHASE:
         return _OF_PHASE[phase], 0.8, True
     if memory.SAMPLES.search("\n".join((found.before, *found.frames))):

@@ -63,7 +63,7 @@ RULES = (
 )  # fmt: skip
 
 _NETWORK = r"(?:HTTPS?ConnectionPool|ConnectionError|ConnectTimeout|ReadTimeout|SSLError|ProxyError|NameResolutionError|MaxRetryError|ouldn't connect to|annot reach|LocalEntryNotFound)"
-_ON_THE_HUB = r"(?:Invalid repository ID or local directory specified: |is not a valid model identifier|[Cc]an't load the configuration of |Incorrect path_or_model_id: |any model weights with .)'(?![./~])[\w.-]{1,96}/[\w.-]{1,96}'|Repository Not Found for url"
+_ON_THE_HUB = r"(?:Invalid repository ID or local directory specified: |is not a valid model identifier|[Cc]an't load the configuration of |Incorrect path_or_model_id: |any model weights with .)'(?![./~])[\w.-]{1,96}/[\w.-]{1,96}'|[ :](?![./~])[\w.-]{1,96}/[\w.-]{1,96} is not a local folder|Repository Not Found for url"
 _DAMAGED = r"SafetensorError|HeaderTooLarge|HeaderTooSmall|MetadataIncompleteBuffer|InvalidHeaderDeserialization|PytorchStreamReader|Consistency check failed"
 _PINNED_TRANSFORMERS = cure("see whether Transformers is of a version that this vLLM requires", "python -m pip check; python -m pip show vllm transformers")  # fmt: skip
 
@@ -133,7 +133,7 @@ FAILURES = (
                 sentence="no model of this name could be read from Hugging Face",
                 why="The repository does not exist, is private, or has no config.json, for example because it contains only an adapter (LoRA).",
                 cures=(
-                    cure("check on huggingface.co that the repository exists and has config.json and weights", "curl -sI https://huggingface.co/ORG/NAME/resolve/main/config.json"),
+                    cure("check the repository's name on huggingface.co, and whether it exists and has config.json and weights", "curl -sI https://huggingface.co/ORG/NAME/resolve/main/config.json"),
                     cure("if it is private, use a token that may read it", "export HF_TOKEN=hf_…", when(_ON_THE_HUB)),
                     cure("if it has adapter_config.json instead, serve its base model with the adapter", "vllm serve BASE --enable-lora --lora-modules NAME=ORG/NAME", when(_ON_THE_HUB)),
                     cure("if the name should be a local folder, use its absolute path", None, when(_ON_THE_HUB)),

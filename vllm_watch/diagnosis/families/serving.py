@@ -306,7 +306,7 @@ FAILURES = (
             Variant(
                 when=when(r'/health\S* HTTP/[\d.]+" 503'),
                 sentence="the server answers that its engine is dead (503 on /health)",
-                why="The cause was written before, by the engine core or a worker.",
+                why="The engine core or a worker ended before. If it wrote the cause, it is in an earlier line.",
                 cures=(cure("read the log before this line, from the first traceback on", "kubectl logs --previous POD   (or docker logs, journalctl -u vllm)"),),
             ),
             Variant(
