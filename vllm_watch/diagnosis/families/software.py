@@ -216,6 +216,7 @@ FAILURES = (
                 cures=(
                     cure("see driver and GPU as this process does", "nvidia-smi; echo $CUDA_VISIBLE_DEVICES"),
                     cure("in a container, pass the GPUs through (NVIDIA's container toolkit must be installed)", "docker run --gpus all …", when(r"No CUDA GPUs|no NVIDIA driver|Found no NVIDIA|select device driver|libcuda|NVML|nvml|device type|CUDA platform")),
+                    cure("in Kubernetes, check that the pod requests a GPU and that the driver's libraries are in LD_LIBRARY_PATH", "kubectl describe pod POD | grep -i -A3 limits; find / -name 'libnvidia-ml.so*'", when(r"NVML|nvml|libcuda")),
                     cure("install the build of PyTorch that has CUDA", "python -c 'import torch; print(torch.__version__, torch.version.cuda)'", when(r"not compiled with CUDA|device type", lacks=r"CUDA initialization: Found no|NVML|nvml")),
                 ),
             ),
