@@ -44,6 +44,13 @@ LOGS = {
         "+ vllm serve org/model --tensor-parallel-size 8 --max-model-len 128000 --gpu-memory-utilization 0.85 --kv-cache-dtype fp8\n",
         {"model": "org/model", "tensor_parallel_size": 8, "max_model_len": 128000, "gpu_memory_utilization": 0.85, "kv_cache_dtype": "fp8"},
     ),
+    "a banner without its logo": ("(APIServer pid=9) INFO 11-21 03:01:23 [utils.py:301]  version 0.19.1\n", {"vllm_version": "0.19.1"}),
+    "advice in an error is no setting": (
+        "ERROR 11-21 03:01:23 [x.py:1] ValueError: 100 is odd. Consider running with --quantization awq.\n",
+        {},
+    ),
+    "a refused value is no setting": ("vllm serve: error: argument --quantization: invalid choice: 'x' (choose from 'awq')\n", {}),
+    "a setting at the end of a sentence": ("The command was: vllm serve a/b --quantization awq.\n", {"model": "a/b", "quantization": "awq"}),
     "nothing": ("EngineCore\n", {"engine": "V1"}),
 }  # fmt: skip
 

@@ -7,6 +7,126 @@ from tests.diagnosis.whole_log import diagnose
 UP = "INFO 06-22 19:30:00 [api_server.py:1] Starting vLLM API server 0 on http://0.0.0.0:8000\nINFO:     Application startup complete.\n"
 STATS = "(APIServer pid=1) INFO 06-22 19:{0}:09 [v1/metrics/loggers.py:273] Engine 000: Avg prompt throughput: 0.0 tokens/s, Avg generation throughput: {1} tokens/s, Running: 1 reqs, Waiting: 0 reqs, GPU KV cache usage: 1.3%, Prefix cache hit rate: 0.0%\n"
 CASES = {
+    "a driver's word is no full GPU": (
+        '(EngineCore pid=5) INFO 03-03 10:00:00 [default_loader.py:1] Loading weights took 3.10 seconds\n(EngineCore pid=5) ERROR 03-03 10:00:01 [core.py:9]   File "/x/vllm/_custom_ops.py", line 9, in awq_marlin_repack\n(EngineCore pid=5) ERROR 03-03 10:00:01 [core.py:9] RuntimeError: CUDA driver error: out of memory',
+        "oom_loading_weights", "if PYTORCH_CUDA_ALLOC_CONF sets expandable_segments", "WSL",
+    ),
+    "under WSL even less": (
+        "(EngineCore pid=5) WARNING 03-03 09:59:00 [interface.py:1] Using 'pin_memory=False' as WSL is detected.\nRuntimeError: CUDA driver error: out of memory",
+        "out_of_memory", "memory limit of WSL", "nvidia-smi --query",
+    ),
+    "a step after the weights is not loading": (
+        '(EngineCore pid=5) INFO 03-03 10:00:00 [default_loader.py:1] Loading weights took 3.10 seconds\n(EngineCore pid=5) ERROR 03-03 10:00:01 [core.py:9]   File "/x/vllm/model_executor/models/qwen.py", line 9, in forward\n(EngineCore pid=5) ERROR 03-03 10:00:01 [core.py:9] torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.',
+        "oom_kv_alloc_or_profiling", "measured its peak", "were loaded",
+    ),
+    "an allocator's sums are": (
+        "(EngineCore pid=5) INFO 03-03 10:00:00 [default_loader.py:1] Loading weights took 3.10 seconds\ntorch.OutOfMemoryError: CUDA out of memory. Tried to allocate 20.00 MiB. GPU 0 has a total capacity of 23.60 GiB of which 5.00 MiB is free. Process 17 has 23.50 GiB memory in use. Of the allocated memory 23.10 GiB is allocated by PyTorch",
+        "oom_loading_weights", "--tensor-parallel-size", "nvidia-smi",
+    ),
+    "a small share is raised first": (
+        "INFO 03-03 10:00:00 [u.py:1] non-default args: {'gpu_memory_utilization': 0.55}\nValueError: No available memory for the cache blocks. Try increasing `gpu_memory_utilization` when initializing the engine.",
+        "oom_kv_alloc_or_profiling", "--gpu-memory-utilization 0.9", "memory ran out",
+    ),
+    "the usual share is not": (
+        "INFO 03-03 10:00:00 [u.py:1] non-default args: {'gpu_memory_utilization': 0.9}\nValueError: No available memory for the cache blocks. Try increasing `gpu_memory_utilization` when initializing the engine.",
+        "oom_kv_alloc_or_profiling", "leaves nothing for the KV cache", "--gpu-memory-utilization 0",
+    ),
+    "the sampler is not loading": (
+        "    probs, order = logits.sort(dim=-1)\ntorch.OutOfMemoryError: CUDA out of memory. Tried to allocate 1.10 GiB. GPU 0 has a total capacity of 47.40 GiB of which 900.00 MiB is free. Of the allocated memory 40.10 GiB is allocated by PyTorch, and 12.10 MiB is reserved by PyTorch but unallocated.",
+        "oom_cuda_graph_capture", "in the sampler", "loading",
+    ),
+    "an engine with graphs has loaded": (
+        "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 1.10 GiB. GPU 0 has a total capacity of 47.40 GiB of which 900.00 MiB is free. Of the allocated memory 40.10 GiB is allocated by PyTorch, with 120.00 MiB allocated in private pools (e.g., CUDA Graphs), and 12.10 MiB is reserved by PyTorch but unallocated.",
+        "out_of_memory", "does not show in which phase", "numbers look like loading",
+    ),
+    "pools without memory prove no graphs": (
+        "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 1.10 GiB. GPU 0 has a total capacity of 47.40 GiB of which 900.00 MiB is free. Of the allocated memory 40.10 GiB is allocated by PyTorch, with 0 bytes allocated in private pools (e.g., CUDA Graphs), and 12.10 MiB is reserved by PyTorch but unallocated.",
+        "oom_loading_weights", "numbers look like loading", "sampler",
+    ),
+    "an unhandled error is not NCCL's reason": (
+        "h:7:7 [0] NCCL INFO cudaDriverVersion 12040\nh:7:7 [0] init.cc:40 NCCL WARN Cuda failure 'operation not supported'\n(Worker pid=8) ERROR 03-03 10:00:00 [x.py:1] RuntimeError: NCCL error: unhandled cuda error (run with NCCL_DEBUG=INFO for details)",
+        "nccl_init_failure", "virtual", "NCCL_DEBUG",
+    ),
+    "NCCL's log is on and has no reason": (
+        "h:7:7 [0] NCCL INFO cudaDriverVersion 12040\n(Worker pid=8) ERROR 03-03 10:00:00 [x.py:1] RuntimeError: NCCL error: unhandled system error (run with NCCL_DEBUG=INFO for details)",
+        "nccl_init_failure", "first error of every rank", "NCCL_DEBUG",
+    ),
+    "NCCL's log is off": (
+        "(Worker pid=8) ERROR 03-03 10:00:00 [x.py:1] RuntimeError: NCCL error: unhandled system error (run with NCCL_DEBUG=INFO for details)",
+        "nccl_init_failure", "NCCL_DEBUG=INFO vllm serve", "virtual",
+    ),
+    "a rendezvous is not NCCL": (
+        "[E303 10:00:00 socket.cpp:1] [c10d] The client socket has timed out after 300000ms while trying to connect to (10.1.2.3, 29400).",
+        "nccl_init_failure", "nc -vz 10.1.2.3 29400", "NCCL_DEBUG",
+    ),
+    "a machine without driver has no wrong PyTorch": (
+        "DEBUG 03-03 10:00:00 [__init__.py:9] TPU platform is not available because: No module named 'libtpu'\nDEBUG 03-03 10:00:00 [__init__.py:9] CUDA platform is not available because: NVML Shared Library Not Found\nx.py:9: UserWarning: CUDA initialization: Found no NVIDIA driver on your system.\nRuntimeError: Failed to infer device type",
+        "driver_cuda_mismatch", "--gpus all", "build of PyTorch",
+    ),
+    "checks of platforms before a start are no start": (
+        "DEBUG 03-03 10:00:00 [__init__.py:9] ROCm platform is not available because: AMDSMI_STATUS_NOT_INIT\nINFO 03-03 10:00:00 [cpu_worker.py:118] OMP threads binding of Process 2: 0-9\nINFO 03-03 10:00:01 [api_server.py:1] vLLM API server version 0.19.1\n(EngineCore pid=2) INFO 03-03 10:09:12 [shm_broadcast.py:698] No available shared memory broadcast block found in 60 seconds.",
+        "shm_broadcast_hang", "py-spy", "xid",
+    ),
+    "a warning alone excludes it": (
+        "x.py:9: UserWarning: CUDA initialization: Found no NVIDIA driver on your system.\nRuntimeError: Failed to infer device type",
+        "driver_cuda_mismatch", "--gpus all", "build of PyTorch",
+    ),
+    "a worker that vanished": (
+        STATS.format(39, "12.5") + "(EngineCore pid=2) ERROR 06-22 19:40:00 [x.py:1] Worker proc VllmWorker-3 died unexpectedly, shutting down executor.",
+        "engine_dead", "vanished", "get the whole log",
+    ),
+    "a worker whose end begins the log": (
+        "(EngineCore pid=2) ERROR 06-22 19:40:00 [x.py:1] Worker proc VllmWorker-3 died unexpectedly, shutting down executor.",
+        "engine_dead", "get the whole log", "vanished",
+    ),
+    "a name of the Hub is no folder": (
+        "  Value error, Invalid repository ID or local directory specified: 'acme/tiny-model'.",
+        "hf_not_found_or_offline", "exists and has config.json", "ls -l",
+    ),
+    "a name without quotes is one, too": (
+        "OSError: acme/tiny-model is not a local folder and is not a valid model identifier listed on 'https://huggingface.co/models'",
+        "hf_not_found_or_offline", "exists and has config.json", "ls -l",
+    ),
+    "a folder is no name of the Hub": (
+        "  Value error, Invalid repository ID or local directory specified: './acme/tiny-model'.",
+        "hf_not_found_or_offline", "ls -l", "exists and has config.json",
+    ),
+    "a parser belongs to a model": (
+        "KeyError: 'invalid tool call parser: brandnew (chose from { hermes, phi4_mini_json })'",
+        "wrong_flag_value", "later release", "argparse",
+    ),
+    "a value of a list is no parser": (
+        "vllm serve: error: argument --load-format: invalid choice: 'fast' (choose from 'auto', 'dummy')",
+        "wrong_flag_value", "a value of the list", "JSON",
+    ),
+    "a program that is missing is no wrong library": (
+        '(Worker pid=9) ERROR 03-03 10:00:00 [x.py:6]   File "/x/site-packages/flashinfer/jit/core.py", line 9, in build\n(Worker pid=9) ERROR 03-03 10:00:00 [x.py:6]   File "/usr/lib/python3.12/subprocess.py", line 9, in _execute_child\n(Worker pid=9) ERROR 03-03 10:00:00 [x.py:6] FileNotFoundError: [Errno 2] No such file or directory: \'cmake\'',
+        "unknown", "add its folder to PATH", "flashinfer",
+    ),
+    "a file that is missing is no program": (
+        '(Worker pid=9) ERROR 03-03 10:00:00 [x.py:6]   File "/x/site-packages/trainer/load.py", line 9, in read\n(Worker pid=9) ERROR 03-03 10:00:00 [x.py:6] FileNotFoundError: [Errno 2] No such file or directory: \'labels\'',
+        "unknown", "trainer", "PATH",
+    ),
+    "Triton's compiler is not that of CUDA_HOME": (
+        "triton.runtime.errors.PTXASError: PTXAS error: Internal Triton PTX codegen error\nptxas fatal   : Value 'sm_150' is not defined for option 'gpu-name'\nRepro command: /x/triton/backends/nvidia/bin/ptxas --gpu-name=sm_150 a.ptx",
+        "compile_failure", "TRITON_PTXAS_PATH", "export CUDA_HOME",
+    ),
+    "nvcc is not Triton's": (
+        "nvcc fatal   : Unsupported gpu architecture 'compute_150'",
+        "compile_failure", "export CUDA_HOME", "TRITON_PTXAS_PATH",
+    ),
+    "a library that is not found comes before its user": (
+        "libhccl.so: cannot open shared object file: No such file or directory\nRuntimeError: Failed to load the backend extension: torch_npu. You can disable extension auto-loading with TORCH_DEVICE_BACKEND_AUTOLOAD=0.",
+        "missing_dependency_or_import_error", "those of the driver come from the host", "AUTOLOAD",
+    ),
+    "a TPU's main memory is a class": (
+        "RuntimeError: RESOURCE_EXHAUSTED: Ran out of memory in memory space hbm. Used 9.00G of 8.00G hbm.",
+        "out_of_memory", "the TPU's memory (HBM)", "nvidia",
+    ),
+    "a length that fits comes first": (
+        "ValueError: To serve at least one request with the model's max seq len (8192), 2.0 GiB KV cache is needed, which is larger than the available KV cache memory (0.40 GiB). Based on the available memory, the estimated maximum model length is 1632.",
+        "kv_cache_too_small", "the numbers are in the message) None check whether another process", "--max-model-len 1632",
+    ),
     "a time-out of something else does not silence the workers": (
         "WARNING 06-22 19:29:00 [x.py:1] Failed to fetch the usage: timed out\n(EngineCore pid=3) INFO 08-13 11:14:02 [shm_broadcast.py:802] No available shared memory broadcast block found in 60 seconds.",
         "shm_broadcast_hang", "py-spy", "came first",

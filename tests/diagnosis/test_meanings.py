@@ -10,6 +10,7 @@ from vllm_watch.diagnosis.families.unclassified import MEANINGS
 from vllm_watch.diagnosis.report import UNKNOWN
 
 EXAMPLES: dict[str, str] = {
+    'a program that vLLM or a library starts is not in PATH': 'Traceback (most recent call last):\n  File "/usr/lib/python3.12/subprocess.py", line 9, in _execute_child\nFileNotFoundError: [Errno 2] No such file or directory: \'ffmpeg\'',
     'host memory could not be pinned': 'Traceback (most recent call last):\n  File "/x/pool.py", line 12, in __init__\n    self.host = torch.empty(size, dtype=torch.uint8, pin_memory=True)\nRuntimeError: CUDA error: invalid argument',
     'a compiled kernel library could not run its kernel on this GPU': 'CUDA error (/build/flash-attention/hopper/flash_fwd_launch_template.h:166): invalid argument',
     'a kernel did something that is not allowed while CUDA graphs are captured, such as being loaded for the first time': 'RuntimeError: Triton Error [CUDA]: operation not permitted when stream is capturing',
@@ -83,6 +84,7 @@ LOOK_ALIKES = {
     "zmq.error.Again: Resource temporarily unavailable": "this process may not start more threads or processes",
     "INFO 05-05 10:00:00 [x.py:1] speculative decoding must be fast": "speculative decoding does not work with this model, this draft model or another setting",
     "RuntimeError: the tokens of the tokenizer are odd": "the images, video or sound of a request could not be turned into tokens",
+    "FileNotFoundError: [Errno 2] No such file or directory: 'ffmpeg'": "a program that vLLM or a library starts is not in PATH",
     "ValueError: invalid literal for int() with base 10: 'eight'": "Kubernetes set VLLM_PORT to an address, because a Service is called vllm",
 }  # fmt: skip
 

@@ -2,6 +2,7 @@
 
 from vllm_watch.diagnosis.families import (
     compiling,
+    lora,
     memory,
     model,
     packages,
@@ -13,7 +14,7 @@ from vllm_watch.diagnosis.families import (
 )
 from vllm_watch.diagnosis.rule import Failure
 
-_FAMILIES = (memory, parallel, transfer, model, software, compiling, packages, serving)
+_FAMILIES = (memory, parallel, transfer, model, lora, software, compiling, packages, serving)
 
 RULES = tuple(each for family in (*_FAMILIES, unclassified) for each in family.RULES)
 

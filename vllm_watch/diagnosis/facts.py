@@ -21,20 +21,25 @@ class Pattern:
 
 def _setting(name: str, key: str, value: Callable[[str], Value], shape: str) -> tuple[Pattern, ...]:
     flag = "--" + key.replace("_", "-")
+    given = rf"^(?!.{{0,400}}(?:[Ee]rror|Exception)[:,] ).*?{flag}"  # an error's text only advises
     return (
         Pattern(name, (key,), re.compile(rf"\b{key}['\"]?\s*[=:]\s*['\"]?({shape})"), value),
-        Pattern(name, (flag,), re.compile(rf"{flag}[= ]['\"]?({shape})"), value),
+        Pattern(name, (flag,), re.compile(rf"{given}[= ]['\"]?({shape})"), value),
     )
 
 
 NUMBER_MAX = 1e15
 """A larger value is two numbers that ran together."""
 
-_NUMBER, _DECIMAL, _WORD = r"\d+(?![\d.])", r"0?\.\d+|1(?:\.0)?\b", r"[A-Za-z][\w.-]*"
+_NUMBER, _DECIMAL, _WORD = (
+    r"\d+(?![\d.])",
+    r"0?\.\d+|1(?:\.0)?\b",
+    r"(?!invalid choice)[A-Za-z](?:[\w.-]*\w)?",
+)
 
 FACTS: tuple[Pattern, ...] = (
     Pattern("vllm_version", ("version",), re.compile(r"vLLM API server version v?([\w.+-]+)"), str),
-    Pattern("vllm_version", ("version",), re.compile(r"[█▀▄]\s+version v?(\d[\w.+-]*)"), str),
+    Pattern("vllm_version", ("version",), re.compile(r"(?:[█▀▄]|utils\.py:\d{1,6}\])\s+version v?(\d[\w.+-]*)"), str),
     Pattern("vllm_version", ("LLM engine (v",), re.compile(r"LLM engine \(v([\w.+-]+)\)"), str),
     Pattern("vllm_version", ("vllm", "vLLM"), re.compile(r"\bvllm[-=]=?v?(\d+\.\d+\.\d+[\w.+]*?)(?=[-/\s,'\"]|\.(?:cpu|egg)|$)|vLLM [Vv]ersion:? v?(\d+\.\d+\.\d+[\w.+]*)|vllm/vllm-openai:v(\d+\.\d+\.\d+)"), str),
     Pattern("engine", ("V1 LLM engine", "V0 LLM engine"), re.compile(r"(V[01]) LLM engine"), str),

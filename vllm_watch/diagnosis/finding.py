@@ -25,6 +25,12 @@ _PREFIX = re.compile(r"^.{0,160}\[[\w/.]+:\d+\] ?")
 _NO_CODE = re.compile(r"\s*(?:File \"|Traceback|[\^~]|$)|\S")
 
 _RAISED = re.compile(r"\braise [\w.]+\(")
+_SUMMARIES = (
+    (re.compile(r"unhandled \w{1,20} error"), re.compile(r"NCCL WARN "), 100_000),
+    (re.compile(r"\bFailed to load\b(?! model)"), re.compile(r"\.so\S{0,40}: cannot open"), OUTPUT_LINES),
+)  # fmt: skip
+"""Errors that sum up an earlier one: pattern of the summary and the reason, and lines between them."""
+
 _TIERS = {Rank.CAUSE: 0, Rank.GENERAL: 0}
 
 
@@ -100,4 +106,12 @@ def root(findings: list[Finding]) -> Finding | None:
     if _RAISED.search(best.line):
         after = (each for each in findings if each.rule is best.rule and 0 < each.number - best.number <= RAISED_LINES)  # fmt: skip
         return next(after, best)
-    return best
+    return _reason(best, findings) or best
+
+
+def _reason(of: Finding, findings: list[Finding]) -> Finding | None:
+    for summary, reason, most in _SUMMARIES:
+        if summary.search(of.line):
+            before = [each for each in findings if 0 < of.number - each.number <= most and reason.search(each.line)]  # fmt: skip
+            return min(before, key=lambda each: each.number, default=None)
+    return None

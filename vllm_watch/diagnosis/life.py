@@ -36,6 +36,7 @@ class Life:
     ready: bool = False
     serving: bool = False
     asleep: bool = False  # by POST /sleep
+    noted: set[str] = field(default_factory=set)  # marks that conditions may ask for
     asked_to_stop: bool = False
     stopped: int = 0  # the line that shows the request to stop
     failed_after_stop: bool = False  # an error followed, which the stop explains
@@ -54,7 +55,7 @@ class Life:
 
     @property
     def progressed(self) -> bool:
-        return self.phase > phases.START or self.ready or bool(self.findings)
+        return self.phase > phases.START or self.ready or self.root is not None
 
     @property
     def every(self) -> list[Finding]:
@@ -93,6 +94,7 @@ class Life:
             facts["nearly_free"] = 1
         if memory_numbers.is_own_alone(of.text) and "unified_memory" not in facts:
             facts["held_by_itself"] = 1
+        facts.update(dict.fromkeys(self.noted, 1))
         if self.asleep:
             facts["asleep"] = 1
         if own is not None:

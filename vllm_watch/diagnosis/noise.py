@@ -48,6 +48,8 @@ MARKS: dict[str, tuple[str, ...]] = {
         "KeyboardInterrupt",
     ),
     "end": ("to clean up at shutdown",),
+    "nccl_debug": ("NCCL INFO", "NCCL WARN"),
+    "wsl": ("WSL is detected", "microsoft-standard-WSL"),
     "warning": ("WARNING", "Warning:"),
     "error": ("ERROR", "CRITICAL", "Error", "Exception", "Traceback"),
     "link": ("During handling of the above", "direct cause of the following", *IGNORED),

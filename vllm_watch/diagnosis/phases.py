@@ -1,9 +1,9 @@
 """Find the phase in which memory ran out, from functions in the traceback, else progress of the start, else numbers."""
 
 import re
-from collections.abc import Sequence
 
 from vllm_watch.diagnosis.families import memory
+from vllm_watch.diagnosis.finding import Finding
 from vllm_watch.diagnosis.numbers import DECIMAL
 
 START, LOAD, PROFILE, ALLOCATE, CAPTURING, SERVE = range(6)
@@ -16,7 +16,7 @@ PROGRESS: tuple[tuple[str, int], ...] = (
     ("Starting to load model", LOAD),
     ("Loading safetensors checkpoint shards", LOAD),
     ("Loading pt checkpoint shards", LOAD),
-    ("Loading weights took", PROFILE),
+    ("Loading weights took", LOAD),  # the weights are converted after this line
     ("Loading model weights took", PROFILE),
     ("odel loading took", PROFILE),
     ("Encoder cache will be initialized", PROFILE),
@@ -49,7 +49,7 @@ HINTS = (
 _OF_HINTS = (
     (memory.CAPTURE, re.compile(r"capture_model|capture_graph|_capture_cudagraphs|warm_up_model|compile_or_warm_up|_dummy_sampler_run|kernel_warmup|when warming up|cuda/graphs\.py|capture_begin|capture_end")),
     (memory.PROFILING, re.compile(r"blocks of KV cache|profile_run|determine_available_memory|determine_num_available_blocks|profile_num_available|initialize_kv_cache|_allocate_kv_cache|initialize_from_config|init_cache_engine|initialize_cache|cache_engine\.py|profile_cudagraph_memory")),
-    (memory.LOADING, re.compile(r"Failed to load model - not enough GPU memory|load_model|load_weights|process_weights_after_loading|create_weights|model_loader|initialize_model|get_model\(|torch/utils/_device\.py")),
+    (memory.LOADING, re.compile(r"Failed to load model - not enough GPU memory|load_model|load_weights|process_weights_after_loading|create_weights|_repack\b|model_loader|initialize_model|get_model\(|torch/utils/_device\.py")),
     (memory.RUNTIME, re.compile(r"run_busy_loop|execute_model|run_engine_loop|engine_step|step_async|step_fn|sample_tokens|start_worker_execution_loop|Error in model execution|serving_\w{1,60}\.py|Engine loop is not running")),
     (memory.OCCUPIED, re.compile(r"init_device")),
 )  # fmt: skip
@@ -61,6 +61,8 @@ _OF_PHASE = {
     CAPTURING: memory.CAPTURE,
     SERVE: memory.RUNTIME,
 }
+
+_STEP = re.compile(r"/(?:models|layers)/\S{1,200} forward\b")  # loading runs no step
 
 NUMBERS = {failure: phase for phase, failure in reversed(_OF_PHASE.items())}
 
@@ -84,6 +86,7 @@ _ALLOCATED = re.compile(rf"({DECIMAL}) ([MG])iB (?:is allocated by PyTorch|alrea
 _RESERVED = re.compile(
     rf"({DECIMAL}) ([MG])iB is reserved by PyTorch but unallocated|({DECIMAL}) ([MG])iB reserved in total"
 )
+_GRAPHS = re.compile(r"with (?!0 bytes|0\.0+ )\S{1,20} \w{1,5} allocated in private pools")
 _TRIED = re.compile(rf"[Tt]ried to allocate (?:({DECIMAL})|\w+) ([KMG])")
 _OTHERS = re.compile(rf"Process \d+ has ({DECIMAL}) GiB memory in use")
 _OWN = re.compile(rf"this process has ({DECIMAL}) GiB memory in use")
@@ -99,23 +102,37 @@ OTHERS_RATIO = 0.3
 """Share of a GPU. Other processes that hold more, and more than the engine, are the cause."""
 
 
-def of_out_of_memory(
-    text: str, hints: Sequence[str], phase: int, *, served: bool
-) -> tuple[str, float, bool]:
+def of_out_of_memory(found: Finding, *, served: bool) -> tuple[str, float, bool]:
     """Return class, confidence, and True if a line shows the phase."""
+    failure, confidence, read = _of_place(found, served=served)
+    by_driver = memory.BY_DRIVER.search(found.text) and not _TRIED.search(found.text)
+    return failure, min(confidence, 0.5) if by_driver else confidence, read
+
+
+def _of_place(found: Finding, *, served: bool) -> tuple[str, float, bool]:
+    text, phase = found.text, found.phase
     if _held_by_others(text):
         return memory.OCCUPIED, 0.7, False
     if served:
         return memory.RUNTIME, 0.9, True
-    for source in (text, "\n".join(hints)):
-        for failure, pattern in _OF_HINTS:
+    own_frames = tuple(each for each in _OF_HINTS if each[0] != memory.RUNTIME)
+    for source, table in (
+        (text, _OF_HINTS),
+        ("\n".join(found.frames), own_frames),  # of V0's profiling they show only its step
+        ("\n".join(found.hints), _OF_HINTS),
+    ):
+        for failure, pattern in table:
             if pattern.search(source):
                 later = (
                     failure == memory.PROFILING and phase == CAPTURING
                 )  # V0 captures in initialize_cache
                 return memory.CAPTURE if later else failure, 0.9, True
+    if phase == LOAD and _STEP.search("\n".join(found.frames)):
+        phase = PROFILE
     if phase in _OF_PHASE:
         return _OF_PHASE[phase], 0.8, True
+    if memory.SAMPLES.search("\n".join((found.before, *found.frames))):
+        return memory.CAPTURE, 0.6, True
     return *_of_numbers(text), False
 
 
@@ -145,7 +162,10 @@ def _of_numbers(text: str) -> tuple[str, float]:
         spare = (
             _gib(reserved[1], reserved[2]) if reserved[1] else _gib(reserved[3], reserved[4]) - used
         )
-        return memory.LOADING if spare <= LOADING_SPARE_GIB else memory.RUNTIME, 0.5
+        if spare > LOADING_SPARE_GIB:
+            return memory.RUNTIME, 0.5
+        if not _GRAPHS.search(text):
+            return memory.LOADING, 0.5
     return memory.OOM, 0.8
 
 

@@ -289,6 +289,7 @@ class Scanner:
             life.made_tokens(reported="throughput" in text)
         elif "serving" in marks and "tokens/s" in text:
             life.phase = phases.SERVE  # the server reports even without requests
+        life.noted.update({"nccl_debug", "wsl"}.intersection(marks))
         if "sleep" in marks:
             life.asleep = "asleep" in text
         if "stop" in marks:

@@ -120,7 +120,7 @@ def _failed(life: Life, root: Finding, ratio: float = 1.0) -> Diagnosis:
     phase, sentence = (life.phase or None), None
     if slug == memory.OOM:
         served = life.ready or life.serving
-        slug, confidence, read = phases.of_out_of_memory(root.text, root.hints, root.phase, served=served)  # fmt: skip
+        slug, confidence, read = phases.of_out_of_memory(root, served=served)
         phase = phases.NUMBERS.get(slug) if read else None
         if not read and slug in phases.NUMBERS:
             sentence = phases.GUESSED[slug]

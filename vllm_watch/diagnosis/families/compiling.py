@@ -81,9 +81,18 @@ FAILURES = (
                 ),
             ),
             Variant(
+                when=when(r"not defined for option 'gpu-name'", seen=r"triton/backends/nvidia/bin/ptxas|PTXASError|Triton PTX"),
+                sentence="the ptxas that Triton uses is older than this GPU",
+                why="Triton uses the ptxas of its own package unless TRITON_PTXAS_PATH names another. CUDA_HOME does not change it.",
+                cures=(
+                    cure("give Triton the ptxas of a CUDA toolkit that supports this GPU", "export TRITON_PTXAS_PATH=/usr/local/cuda/bin/ptxas; $TRITON_PTXAS_PATH --version", when(r"gpu-name")),
+                    cure("or use releases of PyTorch and Triton that support this GPU", "python -m pip show torch triton"),
+                ),
+            ),
+            Variant(
                 when=when(r"requires CUDA >=|nvcc fatal {0,3}: Unknown option|Unsupported gpu architecture|NVCC version should be|sm_\d+a?' is not defined|not defined for option 'gpu-name'|is not a recognized processor"),
                 sentence="the CUDA compiler is older than this GPU (or than the library) needs",
-                why="nvcc or ptxas of CUDA_HOME is used, not the CUDA that PyTorch was built with.",
+                why="Such kernels are compiled with a CUDA toolkit of this machine, not with the CUDA of PyTorch.",
                 cures=(
                     cure("see which compiler is found", "which -a nvcc ptxas; nvcc --version; echo $CUDA_HOME"),
                     cure("install a CUDA toolkit that knows this GPU, and name it", "export CUDA_HOME=/usr/local/cuda", when(r"requires CUDA|Unknown option|Unsupported gpu|NVCC version|not defined|recognized")),

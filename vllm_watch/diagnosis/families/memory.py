@@ -34,7 +34,7 @@ RULES = (
     rule(OCCUPIED, "Free memory on device", pattern=r"Free memory on device .{0,20}\([\d.]+/[\d.]+ GiB\)"),
     rule(OCCUPIED, "Error in memory profiling.", "on kv cache allocation is less than requested", "Externally held weights on device"),
     rule(OOM, "of memory", "cudaErrorMemoryAllocation", "OF_DEVICE_MEMORY", "OUT_OF_MEMORY", pattern=r"(?:CUDA|HIP|XPU|NPU) out of memory|(?:CUDA|HIP)(?: driver)? [eE]rror: out of memory|hipErrorOutOfMemory|torch\.(?:cuda\.)?OutOfMemoryError: .{0,800}out of memory|OUT_OF_(?:DEVICE_)?MEMORY\b(?!_)|cudaErrorMemoryAllocation|cudaMalloc failed: out of memory|CUDA_ERROR_OUT_OF_MEMORY|Triton Error \[\w{1,8}\]: out of memory"),
-    rule(OOM, "Lack of device memory"),
+    rule(OOM, "Lack of device memory", "Ran out of memory in memory space hbm"),
     rule(UNKNOWN, "cumem_allocator", pattern=r"CUDA Error: (?!out of memory)[\w ]{3,60} at \S{0,200}cumem_allocator"),
     rule(OOM, "NvMapMemAlloc", "NVML_SUCCESS == r", pattern=r"NvMapMemAlloc\w{0,40}: .{0,40}error 12|NVML_SUCCESS == r INTERNAL ASSERT FAILED"),
     rule(OOM, "Cuda failure", pattern=r"Cuda failure (?:\d+ )?'out of memory'", rank=Rank.SYMPTOM),
@@ -57,6 +57,9 @@ RULES = (
 )  # fmt: skip
 
 KILLED = re.compile(r"Killed process (\d{1,10} \([^()]{1,80}\))")
+
+BY_DRIVER = re.compile(r"(?:CUDA|HIP) driver error: out of memory")
+SAMPLES = re.compile(r"\blogits(?:\.sort\(|_sort\b)|/sample/\w{0,40}sampler\.py ")
 
 _HOLDERS = cure(
     "see which processes hold memory on this GPU",
@@ -82,6 +85,7 @@ _SMALLER_STEP = cure(
     when(r"[Tt]ried to allocate [\d.]+ G", facts=("!unified_memory",), phases=(2, 5)),
 )
 _UNIFIED = "GPU and CPU share one memory here (unified memory): files that the page cache holds count as used, until they are dropped."
+_HBM = r"(?i:ran out of memory in memory space hbm)"
 _OF_DRIVER = Variant(
     when=when(r"NVRM: .{0,200}NV_ERR_NO_MEMORY"),
     sentence="the driver could not allocate memory; its line alone does not show that the engine failed of it",
@@ -106,6 +110,24 @@ _WAKING = Variant(
     cures=(*_LOOK, cure("wake it only after the other process (a trainer, a second model) has freed its memory", None, when(seen=r"wake_up|create_and_map"))),
     deterministic=False,
 )  # fmt: skip
+_OF_DRIVER_CALL = Variant(
+    when=when(BY_DRIVER.pattern),
+    sentence='a call of the GPU driver failed with "out of memory"; this log does not show how full the GPU was',
+    why="PyTorch's allocator reported no sums. The driver returns this error for pinned host memory and address ranges, too, so a smaller model or share may not help.",
+    cures=(
+        cure("check how much GPU memory is in use right before the error", "nvidia-smi"),
+        cure("under WSL, GPU memory may be free: leave expandable_segments out, and check the memory limit of WSL (.wslconfig)", "echo $PYTORCH_CUDA_ALLOC_CONF; export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:False", when(BY_DRIVER.pattern, facts=("wsl",))),
+        cure("if PYTORCH_CUDA_ALLOC_CONF sets expandable_segments, leave it out", "echo $PYTORCH_CUDA_ALLOC_CONF", when(BY_DRIVER.pattern, facts=("!wsl",))),
+    ),
+    deterministic=False,
+)  # fmt: skip
+_ON_TPU = Variant(
+    when=when(_HBM),
+    sentence="the TPU's memory (HBM) ran out",
+    why="Weights, KV cache, the compiled programs and the largest step share it.",
+    cures=(cure("spread the model over more chips, use a smaller or quantized model, or allow shorter requests", "--tensor-parallel-size N   (or a smaller --max-model-len)", when(_HBM)),),
+)  # fmt: skip
+_ELSEWHERE = (_ON_TPU, _OF_DRIVER_CALL)
 _ON_UNIFIED = Variant(
     when=when(facts=("unified_memory",)),
     sentence="memory ran out on a machine whose GPU and CPU share one memory",
@@ -127,6 +149,21 @@ _TOO_MANY_BLOCKS = Variant(
     deterministic=True,
 )
 
+_IN_SAMPLER = Variant(
+    when=when(seen=SAMPLES.pattern, lacks=r"warm_up|_dummy_sampler_run|warming up|capture"),
+    sentence="GPU memory ran out in the sampler: during its warm-up, or in service",
+    why="The sampler sorts the logits of all requests of a step, and needs memory beside the weights, the graphs and the KV cache.",
+    cures=(
+        cure("let fewer requests run at once", "--max-num-seqs N", when(seen=SAMPLES.pattern)),
+        cure("leave more memory free: lower --gpu-memory-utilization by 0.05", None, when(seen=SAMPLES.pattern, facts=("!gpu_memory_utilization",))),
+    ),
+)  # fmt: skip
+_BUDGET = Variant(
+    when=when(r"No available memory for the cache blocks"),
+    sentence="the share of GPU memory that vLLM may use leaves nothing for the KV cache",
+    why="The share (--gpu-memory-utilization) must hold the weights, the measured peak and the KV cache.",
+    cures=_LOOK,
+)  # fmt: skip
 _KV_STATE = Variant(
     when=when(r"(?:Mamba|state) cache blocks"),
     sentence="fewer state blocks fit than --max-num-seqs asks for",
@@ -175,8 +212,8 @@ FAILURES = (
         sentence="the memory left for the KV cache is smaller than one request of the full length",
         why="Whether the model is too large for this GPU, or another process (often the container before this one) still held memory, only the log's own sums can show; where another held it, the same start works unchanged once that is freed.",
         cures=(
-            cure("first see whether another process holds GPU memory; if so, free it and start again unchanged", "nvidia-smi --query-compute-apps=pid,used_memory,name --format=csv"),
-            cure("if none does, allow shorter requests: no longer than fits (the numbers are in the message)", None, when(r"estimated maximum model length|stored in KV\s+cache\s*\(|Gi?B KV\s+cache is needed")),
+            cure("set --max-model-len no longer than the length that fits (the numbers are in the message)", None, when(r"estimated maximum model length|stored in KV\s+cache\s*\(|Gi?B KV\s+cache is needed")),
+            cure("check whether another process holds GPU memory; if so, free it and start again unchanged", "nvidia-smi --query-compute-apps=pid,used_memory,name --format=csv"),
         ),
         deterministic=False,
         variants=(
@@ -208,7 +245,7 @@ FAILURES = (
             cure("or, if it is not quantized yet, serve a quantized version of the model (AWQ, GPTQ, FP8): half or a quarter of the weights", None, when(phases=(1,), facts=("!quantization",))),
         ),
         deterministic=False,
-        variants=(_ON_UNIFIED, _NOT_OUT),
+        variants=(*_ELSEWHERE, _ON_UNIFIED, _NOT_OUT),
         numbers=memory_numbers.out_of_memory,
     ),
     Failure(
@@ -217,7 +254,7 @@ FAILURES = (
         why="The weights, or another process's memory, left too little for the largest step and a KV cache.",
         cures=(*_LOOK, _SMALLER_STEP),
         deterministic=False,
-        variants=(_TOO_MANY_BLOCKS, _ON_UNIFIED, _NOT_OUT, _WAKING, _NO_ROOM_FOR_CACHE),
+        variants=(*_ELSEWHERE, _TOO_MANY_BLOCKS, _ON_UNIFIED, _BUDGET, _NOT_OUT, _WAKING, _NO_ROOM_FOR_CACHE),
         numbers=memory_numbers.no_blocks,
     ),
     Failure(
@@ -229,7 +266,7 @@ FAILURES = (
             cure("do without CUDA graphs (slower decoding)", "--enforce-eager", when(seen=r"capture_model|capture_graph|_capture_cudagraphs|cuda/graphs\.py|capture_begin|capture_end", facts=("!unified_memory",), lacks=r"HostRegister")),
         ),
         deterministic=False,
-        variants=(_ON_UNIFIED, _NOT_OUT),
+        variants=(*_ELSEWHERE, _IN_SAMPLER, _ON_UNIFIED, _NOT_OUT),
         numbers=memory_numbers.capture,
     ),
     Failure(
@@ -238,7 +275,7 @@ FAILURES = (
         why="The engine came up, and a step needed more than was left outside the KV cache. A restart gives the memory back; if it comes again after hours, something outside the KV cache grows.",
         cures=(*_LOOK, _SMALLER_STEP, cure("leave more memory outside the KV cache: lower --gpu-memory-utilization by 0.05", None, when(facts=("!unified_memory",), phases=(5,)))),
         deterministic=False,
-        variants=(_OF_DRIVER, _ON_UNIFIED, _NOT_OUT, _WAKING),
+        variants=(_OF_DRIVER, *_ELSEWHERE, _ON_UNIFIED, _NOT_OUT, _WAKING),
         numbers=memory_numbers.out_of_memory,
     ),
     Failure(
@@ -247,7 +284,7 @@ FAILURES = (
         why="The fix differs between loading, profiling, capturing graphs and serving, and no line shows which it was.",
         cures=(*_LOOK, cure("give the lines before it, from the start on", "kubectl logs --previous POD   (or docker logs, journalctl -u vllm)")),
         deterministic=False,
-        variants=(_OF_DRIVER, _ON_UNIFIED, _NOT_OUT, _WAKING),
+        variants=(_OF_DRIVER, *_ELSEWHERE, _ON_UNIFIED, _NOT_OUT, _WAKING),
         numbers=memory_numbers.out_of_memory,
     ),
     Failure(

@@ -10,6 +10,8 @@ from vllm_watch.diagnosis.rule import Facts, Told
 BLOCK_TOKENS = 16
 """vLLM's usual block on GPUs."""
 
+DEFAULT_UTILIZATION = 0.9
+
 UTILIZATION_MAX = 0.95
 """Largest GPU share to suggest. The driver, NCCL and graphs need the rest."""
 
@@ -33,7 +35,7 @@ _LEFT = re.compile(rf"of which ({DECIMAL} [KMG]i?B) is free|({DECIMAL} [KMG]i?B)
 
 _STATE = re.compile(rf"max_num_seqs \(({WHOLE})\) exceeds available \w+ cache blocks \(({WHOLE})\)")
 _OWN = re.compile(
-    rf"this process has ({DECIMAL}) GiB memory in use|({DECIMAL}) GiB already allocated"
+    rf"this process has ({DECIMAL}) GiB memory in use|({DECIMAL}) GiB (?:already allocated|is allocated by PyTorch)"
 )
 
 OWN_RATIO = 0.85
@@ -117,7 +119,11 @@ def no_blocks(text: str, facts: Facts) -> Told:
         for each in ("gpu_memory_total_gib", "gpu_memory_utilization", "weights_gib")
     )
     if not all(isinstance(each, (int, float)) for each in (total, share, weights)):
-        return told
+        low = isinstance(share, float) and share <= DEFAULT_UTILIZATION - 0.05
+        if not low or "unified_memory" in facts or "No available memory" not in text:
+            return told
+        fix = Fix("give vLLM more of the GPU, if no other process uses it", f"--gpu-memory-utilization {DEFAULT_UTILIZATION}")  # fmt: skip
+        return Told(f"The share is only {share:g} of the GPU.", (fix,))
     total, share, weights = float(total), float(share), float(weights)  # type: ignore[arg-type]
     said = f"{told.explanation} The share of {share:g} is {total * share:.1f} of {total:g} GiB, and the weights take {weights:g}.".strip()
     room = share < UTILIZATION_MAX - 0.03

@@ -1,6 +1,6 @@
-"""The model, its files, tokenizer, adapters and settings.
+"""The model, its files, tokenizer and settings.
 
-Sources: vllm/config, vllm/lora, vllm/transformers_utils of vLLM 0.6 to 0.32; huggingface_hub's errors;
+Sources: vllm/config, vllm/transformers_utils of vLLM 0.6 to 0.32; huggingface_hub's errors;
 huggingface_hub #3158 (429 of the Xet store), vllm #24541; QwenPaw #3084 (TokenizersBackend); vllm #22072 (an
 argument that is not a flag).
 """
@@ -13,7 +13,6 @@ GATED = "hf_gated_or_auth"
 ABSENT = "hf_not_found_or_offline"
 ARCHITECTURE = "unsupported_architecture"
 TOKENIZER = "tokenizer_mismatch_or_missing_chat_template"
-LORA = "lora_mismatch"
 CONFIG = "rope_or_config_mismatch"
 FLAG = "unknown_flag"
 FLAG_VALUE = "wrong_flag_value"
@@ -47,10 +46,6 @@ RULES = (
     rule(TOKENIZER, "Error while initializing BPE", "Error parsing line b'", "piece id is out of range", "Non-consecutive added token", "tekken.json", "Converting from Tiktoken failed", "Converting from SentencePiece"),
     rule(TOKENIZER, "Tokenizer", pattern=r"AttributeError: (?:'?\w{0,80}Tokenizer\w{0,80}'? (?:object )?has no attribute|.{0,800}tokenizer.{0,800}has no attribute)|TypeError: not a string.{0,800}|sentencepiece.{0,800}(?:RuntimeError|TypeError)", rank=Rank.GENERAL),
     rule(TOKENIZER, "ailed to load the tokenizer", rank=Rank.GENERAL),
-    rule(LORA, "LoRA rank", "lora_rank", pattern=r"LoRA rank \S+ is greater than max_lora_rank|max_lora_rank \(\d+\) must be"),
-    rule(LORA, "LoRA", "Lora", "lora", "LORA", "No suitable kernel. h_in", pattern=r"No suitable kernel\. h_in|does not support (?:LoRA|LORA|lora)|not supported for (?:LoRA|LORA)|LoRA (?:is|was) not (?:enabled|supported)|LoRA is not enabled|no support for LORA|is unsupported LoRA weight|[Uu]nsupported LoRA weight|No adapter found for|LoRA added vocab size|[Nn]o free (?:LoRA|lora) slots|greater than the number of GPU LoRA slots|Adapter bias cannot be used|LoRA adapter .{0,80}(?:not found|does not exist|contains)|The lora adapter .{0,80}(?:does not exist|not found)|When using LoRA, vocab|max_cpu_loras \(\d+\) must be|[Pp]unica LoRA kernels|Long LoRA scaling factor|supported LoRA modules found|LoRA path must be"),
-    rule(LORA, "Loading lora", pattern=r"Loading lora \S+ failed(?!: No adapter)", rank=Rank.SYMPTOM),
-    rule(LORA, "expected target modules in", "adapter_config.json", "vLLM only supports modules_to_save", "vLLM does not yet support DoRA", "Adapter rank", pattern=r"expected target modules in|(?:Error|error|not|No)\b.{0,200}adapter_config\.json|adapter_config\.json.{0,80}(?:not|missing)|vLLM only supports modules_to_save|vLLM does not yet support DoRA"),
     rule(CONFIG, "User-specified max_model_len", pattern=r"User-specified max_model_len \(\d+\) is greater"),
     rule(CONFIG, "rope", "Rope", "RoPE", "ROPE", "longrope", "mrope", pattern=r"(?:Error|error|assert|must|Unrecognized|Unknown|missing|invalid)\b.{0,200}\b(?:rope_(?:scaling|type|parameters|theta)|RoPE scaling|mrope_section|RoPE type)|\brope_(?:scaling|parameters)`?(?:'s)? .{0,60}(?:must|should|Missing|field|dictionary)|KeyError: '(?:rope_\w+|original_max_position_embeddings|short_factor|long_factor|mrope_section|rope_scaling)'"),
     rule(CONFIG, "max_num_batched_tokens", pattern=r"max_num_batched_tokens \(\d+\) (?:is smaller than|must be greater)"),
@@ -68,6 +63,7 @@ RULES = (
 )  # fmt: skip
 
 _NETWORK = r"(?:HTTPS?ConnectionPool|ConnectionError|ConnectTimeout|ReadTimeout|SSLError|ProxyError|NameResolutionError|MaxRetryError|ouldn't connect to|annot reach|LocalEntryNotFound)"
+_ON_THE_HUB = r"(?:Invalid repository ID or local directory specified: |is not a valid model identifier|[Cc]an't load the configuration of |Incorrect path_or_model_id: |any model weights with .)'(?![./~])[\w.-]{1,96}/[\w.-]{1,96}'|[ :](?![./~])[\w.-]{1,96}/[\w.-]{1,96} is not a local folder|Repository Not Found for url"
 _DAMAGED = r"SafetensorError|HeaderTooLarge|HeaderTooSmall|MetadataIncompleteBuffer|InvalidHeaderDeserialization|PytorchStreamReader|Consistency check failed"
 _PINNED_TRANSFORMERS = cure("see whether Transformers is of a version that this vLLM requires", "python -m pip check; python -m pip show vllm transformers")  # fmt: skip
 
@@ -131,6 +127,17 @@ FAILURES = (
                     cure("without network, download on a host that has it, and mount the folder", "hf download ORG/MODEL", when(_NETWORK)),
                 ),
                 deterministic=False,
+            ),
+            Variant(
+                when=when(_ON_THE_HUB),
+                sentence="no model of this name could be read from Hugging Face",
+                why="The repository does not exist, is private, or has no config.json, for example because it contains only an adapter (LoRA).",
+                cures=(
+                    cure("check the repository's name on huggingface.co, and whether it exists and has config.json and weights", "curl -sI https://huggingface.co/ORG/NAME/resolve/main/config.json"),
+                    cure("if it is private, use a token that may read it", "export HF_TOKEN=hf_…", when(_ON_THE_HUB)),
+                    cure("if it has adapter_config.json instead, serve its base model with the adapter", "vllm serve BASE --enable-lora --lora-modules NAME=ORG/NAME", when(_ON_THE_HUB)),
+                    cure("if the name should be a local folder, use its absolute path", None, when(_ON_THE_HUB)),
+                ),
             ),
             Variant(
                 when=when(r"5\d\d Server Error"),
@@ -272,60 +279,6 @@ FAILURES = (
         ),
     ),
     Failure(
-        slug=LORA,
-        sentence="the LoRA adapter does not fit the server's settings or the model",
-        why="",
-        cures=(cure("see the adapter's targets", "cat adapter_config.json"),),
-        deterministic=True,
-        variants=(
-            Variant(
-                when=when(r"(?:LoRA rank|Adapter rank) \S+ is greater than|max_lora_rank"),
-                sentence="the adapter's rank is larger than the server allows",
-                deterministic=True,
-            ),
-            Variant(
-                when=when(r"is not enabled|not enabled"),
-                sentence="the server was started without LoRA",
-                cures=(cure("allow adapters", "--enable-lora", when(r"not enabled")),),
-            ),
-            Variant(
-                when=when(r"does not support (?:LoRA|LORA|lora)|not supported for (?:LoRA|LORA)|no support for LORA"),
-                sentence="this vLLM does not serve LoRA adapters for this model",
-                cures=(cure("merge the adapter into the model's weights before serving (peft: merge_and_unload)", None, when(r"support")),),
-            ),
-            Variant(
-                when=when(r"is unsupported LoRA weight|vLLM only supports modules_to_save"),
-                sentence="the adapter has weights other than LoRA matrices, which vLLM does not serve",
-                why="Such are whole copies of a module (PEFT's modules_to_save, or lm_head and embeddings among target_modules); the message names the weight.",
-                cures=(cure("see which modules it saves whole", "grep -A4 -E 'modules_to_save|target_modules' adapter_config.json"), cure("train it without modules_to_save, or merge it into the model's weights (peft: merge_and_unload)", None, when(r"LoRA weight|modules_to_save"))),
-            ),
-            Variant(
-                when=when(r"expected target modules|[Uu]nsupported LoRA weight|modules_to_save|supported LoRA modules|DoRA|Adapter bias|nsupported LoRA"),
-                sentence="the adapter changes modules that this vLLM cannot serve as LoRA",
-                why="Its rank has nothing to do with it: the names in target_modules are not among those of this model's implementation.",
-                cures=(cure("compare target_modules with the names in the message", "cat adapter_config.json"), cure("train it on supported modules, or merge it into the model's weights", None, when(r"module|weight|DoRA|bias"))),
-            ),
-            Variant(
-                when=when(r"Loading lora (?!.{0,200}No adapter found).{1,200} failed"),
-                sentence="an adapter could not be loaded; this line has no reason",
-                why="The exception that it was raised from stands in the traceback that belongs to it.",
-                cures=(cure("read that exception; if it names a file, see whether the adapter's files are there, seen from inside the container", "ls -l /path/to/adapter"),),
-            ),
-            Variant(
-                when=when(r"No adapter found|does not exist|not found|path must be|adapter_config\.json"),
-                sentence="the adapter is not in the place that vLLM reads",
-                cures=(cure("see whether adapter_config.json and the weights are there, seen from inside the container", "ls -l /path/to/adapter"),),
-            ),
-            Variant(
-                when=when(r"[Nn]o free (?:LoRA|lora) slots|number of GPU LoRA slots|max_cpu_loras"),
-                sentence="more adapters are asked for at once than the server has slots",
-                cures=(cure("allow more at once (each takes GPU memory)", "--max-loras N", when(r"slots|max_cpu_loras")),),
-                deterministic=False,
-            ),
-        ),
-        numbers=model_numbers.lora,
-    ),
-    Failure(
         slug=CONFIG,
         sentence="settings, the model's config.json and its weights contradict each other",
         why="A length, RoPE entry or shape contradicts the others.",
@@ -380,7 +333,7 @@ FAILURES = (
     Failure(
         slug=FLAG,
         sentence="the command line has an argument that this version of vLLM does not know",
-        why="argparse ends the process, and each start ends in the same way.",
+        why="Each start ends in the same way.",
         cures=(),
         deterministic=True,
         numbers=model_numbers.unknown_flag,
@@ -388,10 +341,12 @@ FAILURES = (
     Failure(
         slug=FLAG_VALUE,
         sentence="a flag has a value that this version does not take, or lacks one",
-        why="argparse ends the process, and each start ends in the same way.",
+        why="Each start ends in the same way.",
         cures=(
-            cure("take one of the values that the message names", None, when(r"invalid choice|parser")),
-            cure("if the value is JSON, see that the shell leaves its quotes: single quotes around, double quotes within", "--FLAG '{\"key\": \"value\"}'", when(r"cannot be converted|JSON|json")),
+            cure("check in vLLM's documentation whether a later release has this value: the list is that of the installed release", "vllm --version", when(r"invalid choice|invalid (?:tool call|reasoning) parser")),
+            cure("use another parser only if it was made for this model; else start without the flag", None, when(r"invalid (?:tool call|reasoning) parser")),
+            cure("or use a value of the list, if its meaning fits", None, when(r"invalid choice", lacks=r"-parser")),
+            cure("if the value is JSON, see that the shell leaves its quotes: single quotes around, double quotes within", "--FLAG '{\"key\": \"value\"}'", when(r"cannot be converted|\bJSON\b|json\.")),
             cure("see the flag's values", "vllm serve --help=all"),
         ),
         deterministic=True,

@@ -44,7 +44,7 @@ RULES = (
     rule(NCCL, "ibv_", pattern=r"NCCL WARN .{0,200}\bibv_\w{1,40} failed", rank=Rank.GENERAL),
     rule(NCCL, "async fatal event", pattern=r"NCCL WARN NET/IB : \S{1,60} async fatal event", rank=Rank.GENERAL),
     rule(NCCL, "Got async error event", pattern=r"NET/IB : \S{1,60} Got async error event: port error", rank=Rank.GENERAL, heals=True, needs=when(r"(?:Error|Exception)\b|ERROR|hit an exception")),
-    rule(NCCL, "NCCL WARN", pattern=r"NCCL WARN .{0,800}(?:Got completion .{0,80}status=\d|[Ff]ailed|[Ee]rror|out of memory|[Tt]imeout|No route|refused)", rank=Rank.SYMPTOM),
+    rule(NCCL, "NCCL WARN", pattern=r"NCCL WARN .{0,800}(?:Got completion .{0,80}status=\d|[Ff]ail(?:ed|ure)|[Ee]rror|out of memory|[Tt]imeout|No route|refused)", rank=Rank.SYMPTOM),
     rule(NCCL, "connectFullMesh", "DistStoreError", "DistNetworkError", "RendezvousConnectionError", "waiting for clients", pattern=r"Gloo connectFullMesh failed|DistStoreError|DistNetworkError: (?!.{0,800}(?:EADDRINUSE|Broken pipe|got 0 bytes|reset by peer))|RendezvousConnectionError|waiting for clients\. \d+/\d+ clients joined", rank=Rank.GENERAL),
     rule(NCCL, "ncclRemoteError", "remote process exited", "Connection closed by peer", "reset by peer", "got 0 bytes", "Broken pipe", "TCPStore server has shut down", pattern=r"ncclRemoteError|TCPStore server has shut down|remote process exited|(?:gloo|TCPStore|DistNetworkError).{0,800}(?:Connection closed by peer|reset by peer|got 0 bytes|Broken pipe)", rank=Rank.SYMPTOM),
     rule(PTRACE, "pidfd_getfd", "pidfd_open", "ptrace", pattern=r"pidfd_(?:getfd|open)\b.{0,200}(?:not permitted|[Dd]enied|failed)|ptrace.{0,80}(?:not permitted|[Dd]enied)"),
@@ -70,10 +70,11 @@ RULES = (
 _OTHER_PORT = r"zmq|ZMQ|NIXL|nixl|side.channel|EADDRINUSE|TCPStore|server socket has failed to listen|master.port|rpc.port|ompi|mooncake"
 _ASCEND = r"HCCL|hccl|\bE[IJ]00\d\d|ERR02200|\bNPU|(?:\b|_)npu(?:\b|_)"
 _XPU = r"oneCCL|zeMem\w{1,20}IpcHandle|ccl::v1|ZE_RESULT|XPU|xccl"
+_RENDEZVOUS = r"client socket (?:has|cannot)|waiting for clients|RendezvousConnectionError"
 _DEBUG = cure(
     "run again with NCCL's own log, and read the first WARN of each rank",
     "NCCL_DEBUG=INFO vllm serve …",
-    when(lacks=rf"{_ASCEND}|{_XPU}|NCCL INFO"),
+    when(lacks=rf"{_ASCEND}|{_XPU}", facts=("!nccl_debug",)),
 )
 
 FAILURES = (
@@ -166,6 +167,24 @@ FAILURES = (
         ),
         deterministic=False,
         variants=(
+            Variant(
+                when=when(r"Cuda failure (?:\d+ )?'operation not supported'"),
+                sentence="NCCL called a CUDA function that the driver does not support here",
+                why="A virtual GPU (vGPU) is a usual reason: NCCL needs unified memory, which the host enables for each virtual GPU.",
+                cures=(
+                    cure("check whether the GPU is virtual; if so, enable unified memory for it on the host, or pass the whole GPU through", "nvidia-smi -q | grep -i -A2 virtualization"),
+                    cure("check whether one GPU alone works", "--tensor-parallel-size 1", when(r"operation not supported")),
+                ),
+            ),
+            Variant(
+                when=when(_RENDEZVOUS),
+                sentence="not every process reached the address at which the ranks meet (rendezvous)",
+                why="That comes before NCCL. The address may belong to an interface that the other hosts do not reach, a firewall may block the port, or the first rank may have ended.",
+                cures=(
+                    cure("read the log of the first rank: if it ended, its error is the cause"),
+                    cure("with several hosts, set VLLM_HOST_IP on each host to its address in the network that connects them", "ip -br addr; export VLLM_HOST_IP=IP GLOO_SOCKET_IFNAME=NAME NCCL_SOCKET_IFNAME=NAME", when(_RENDEZVOUS)),
+                ),
+            ),
             Variant(
                 when=when(r"custom_all_reduce"),
                 sentence="vLLM's own all-reduce could not map another worker's GPU memory (CUDA IPC)",
@@ -269,6 +288,7 @@ FAILURES = (
                 ),
             ),
         ),
+        numbers=parallel_numbers.rendezvous,
     ),
     Failure(
         slug=NCCL_TIMEOUT,

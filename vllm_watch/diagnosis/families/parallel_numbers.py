@@ -26,6 +26,9 @@ _GROUPS = re.compile(rf"= ({WHOLE}) is not divisible by weight quantization bloc
 _HEADS = re.compile(
     rf"\(({WHOLE})\) must be divisible by (?:the )?tensor[ -]parallel (?:world )?size \(({WHOLE})"
 )
+_ADDRESS = re.compile(
+    r"(?:connect to|address of) (?:\[([^\]\s]{1,80})\]:|\(([\w.:-]{1,80}), ?)(\d{1,5})\b"
+)
 _PORT = re.compile(
     r"(?:'[^']*', |(?:[\d.]{7,15}|\]|(?<!\.p)[a-z*]):)(\d{2,5})\b\)?(?=[)':\]]|: |$)|[Pp]ort:? (\d{2,5})\b"
 )
@@ -78,6 +81,16 @@ def _whole_groups(part: int, group: int, size: str | float | None) -> Told:
 
 def _power_of_two(most: int) -> int:
     return 1 << most.bit_length() - 1 if most > 0 else 0
+
+
+def rendezvous(text: str, facts: Facts) -> Told:
+    """Return the address that could not be reached."""
+    found = _ADDRESS.search(text)
+    if found is None:
+        return Told()
+    host, number = found[1] or found[2], found[3]
+    fix = Fix("test the address from the host that reports the error", f"nc -vz {host} {number}")
+    return Told(f"The address is {host}, port {number}.", (fix,))
 
 
 def port(text: str, facts: Facts) -> Told:

@@ -28,6 +28,7 @@ AREAS = tuple((re.compile(pattern), words) for pattern, words in (
 ))  # fmt: skip
 _PACKAGE = re.compile(r"(?:site|dist)-packages/([A-Za-z]\w{1,60})/(\S+) (\S+)")
 _LOGGER = re.compile(r"\[([\w/]{1,80}\.py):\d+\]")
+_INSTALLED = {"flashinfer": "flashinfer-python"}  # names of packages by folder
 _BELOW = frozenset(("torch", "vllm", "asyncio", "uvloop", "pydantic", "numpy"))
 
 
@@ -41,8 +42,8 @@ def raised_in(frames: tuple[str, ...], line: str, source: str) -> tuple[str, tup
     if found is not None:
         at = f", at `{source}`" if source else ""
         said.append(f"{found[3]} ({found[1]}/{found[2]}{at})")
-        package = found[1]
-        if package not in _BELOW:
+        package = _INSTALLED.get(found[1], found[1])
+        if package not in _BELOW and found.string == frames[0]:
             fixes.append(Fix(f"see whether {package} is of a version that goes with this vLLM, and search its issues for this message", f"python -m pip show {package} vllm"))  # fmt: skip
     if area is not None:
         said.append(area)

@@ -220,8 +220,17 @@ FAILURES = (
     Failure(
         slug=DEAD,
         sentence="the engine died; this log does not show why",
-        why="These lines are only the consequences; the cause was written by the engine core or a worker, before them.",
+        why="These lines are only the consequences. If a process wrote the cause, it is in the lines before them.",
         variants=(
+            Variant(
+                when=when(r"Worker proc \S+ died unexpectedly|Worker \S+ pid \d+ died|worker process(?:es)? died", phases=(1, 2, 3, 4, 5)),
+                sentence="a worker process vanished, and left no message of its own in this log",
+                why="A process that ends without a message was usually killed, or crashed in native code or on the GPU. The reason is probably outside this log.",
+                cures=(
+                    cure("check whether the kernel killed it, or the GPU driver reported an error", "dmesg -T | grep -i -E 'killed process|xid|segfault'"),
+                    cure("in Kubernetes, check restarts, events and the memory limit", "kubectl describe pod POD"),
+                ),
+            ),
             Variant(
                 when=when(r"Back-off restarting|CrashLoopBackOff"),
                 sentence="Kubernetes starts a container that ends again and again; events do not show why it ends",
@@ -297,7 +306,7 @@ FAILURES = (
             Variant(
                 when=when(r'/health\S* HTTP/[\d.]+" 503'),
                 sentence="the server answers that its engine is dead (503 on /health)",
-                why="The cause was written before, by the engine core or a worker.",
+                why="The engine core or a worker ended before. If it wrote the cause, it is in an earlier line.",
                 cures=(cure("read the log before this line, from the first traceback on", "kubectl logs --previous POD   (or docker logs, journalctl -u vllm)"),),
             ),
             Variant(

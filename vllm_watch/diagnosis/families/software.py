@@ -31,6 +31,8 @@ RULES = (
     rule(DRIVER, "HSA_STATUS_ERROR", "hipError", "No compatible code objects", pattern=r"No compatible code objects found|HSA_STATUS_ERROR_(?:OUT_OF_RESOURCES|INVALID_ISA|INCOMPATIBLE\w*|INVALID_CODE_OBJECT)|hipErrorNoBinaryForGpu|hipErrorInvalidImage|hipErrorNoDevice"),
     rule(DRIVER, "not compatible with the current PyTorch installation", rank=Rank.GENERAL, quiet=True),
     rule(DRIVER, "NVML", "CUDA", "nvidia", "device driver", "rror 80", "cudaGetDeviceCount", "please update your driver", pattern=r"Failed to initialize NVML|[Uu]nexpected error from cudaGetDeviceCount|NVMLError_(?:LibraryNotFound|DriverNotLoaded|LibRmVersionMismatch)|NVML Shared Library Not Found|could not select device driver|nvidia-container-cli: .{0,80}(?:error|requirement)|detected CUDA version .{0,60}mismatches|cuda>=\S+, please update your driver|CUDA error: (?:initialization error|no CUDA-capable device|CUDA-capable device\(s\) is/are busy)|no CUDA-capable device is detected"),
+    rule(DRIVER, "platform is not available because: ", pattern=r"platform is not available because: (?!No module named)", quiet=True, needs=when(r"Failed to infer device type")),
+    rule(DRIVER, "CUDA initialization: Found no", rank=Rank.SYMPTOM, quiet=True, needs=when(r"Failed to infer device type")),
     rule(DRIVER, "CUDA initialization: ", pattern=r"CUDA initialization: (?:Unexpected|CUDA|The)", quiet=True),
 )  # fmt: skip
 
@@ -208,13 +210,14 @@ FAILURES = (
                 ),
             ),
             Variant(
-                when=when(r"No CUDA GPUs|no NVIDIA driver|Found no NVIDIA|no CUDA-capable|NVML|nvml|libcuda\.so|select device driver|no GPUs found|infer device type|HIP GPUs|hipErrorNoDevice|not compiled with CUDA|Driver Not Loaded|set to empty string|accelerator device when none"),
+                when=when(r"No CUDA GPUs|no NVIDIA driver|Found no NVIDIA|no CUDA-capable|NVML|nvml|libcuda\.so|select device driver|no GPUs found|infer device type|HIP GPUs|hipErrorNoDevice|not compiled with CUDA|Driver Not Loaded|set to empty string|accelerator device when none|platform is not available"),
                 sentence="this process sees no GPU, or no driver",
                 deterministic=False,
                 cures=(
                     cure("see driver and GPU as this process does", "nvidia-smi; echo $CUDA_VISIBLE_DEVICES"),
-                    cure("in a container, pass the GPUs through (NVIDIA's container toolkit must be installed)", "docker run --gpus all …", when(r"No CUDA GPUs|no NVIDIA driver|Found no NVIDIA|select device driver|libcuda|NVML|nvml|device type")),
-                    cure("install the build of PyTorch that has CUDA", "python -c 'import torch; print(torch.__version__, torch.version.cuda)'", when(r"not compiled with CUDA|device type")),
+                    cure("in a container, pass the GPUs through (NVIDIA's container toolkit must be installed)", "docker run --gpus all …", when(r"No CUDA GPUs|no NVIDIA driver|Found no NVIDIA|select device driver|libcuda|NVML|nvml|device type|CUDA platform")),
+                    cure("in Kubernetes, check that the pod requests a GPU and that the driver's libraries are in LD_LIBRARY_PATH", "kubectl describe pod POD | grep -i -A3 limits; find / -name 'libnvidia-ml.so*'", when(r"NVML|nvml|libcuda")),
+                    cure("install the build of PyTorch that has CUDA", "python -c 'import torch; print(torch.__version__, torch.version.cuda)'", when(r"not compiled with CUDA|device type", lacks=r"CUDA initialization: Found no|NVML|nvml")),
                 ),
             ),
             Variant(

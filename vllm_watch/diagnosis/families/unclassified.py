@@ -3,6 +3,7 @@
 Sources: vllm/entrypoints, vllm/multimodal, vllm/utils of vLLM 0.10 to 0.32; tpu-inference; CPython's multiprocessing.
 """
 
+from vllm_watch.diagnosis.families import containers
 from vllm_watch.diagnosis.report import UNKNOWN
 from vllm_watch.diagnosis.rule import Rank, Variant, cure, rule, when
 
@@ -80,23 +81,7 @@ MEANINGS = (
         why="--host, VLLM_HOST_IP, --master-addr on the first node and side channels must name an address of this host.",
         cures=(cure("compare it with the addresses here", "ip -br addr; env | grep -E 'HOST|ADDR'"),),
     ),
-    Variant(
-        when=when(r"ErrImagePull|ImagePullBackOff|Failed to pull image"),
-        sentence="the container's image could not be pulled, so vLLM did not start",
-        why="The line names the reason: a tag that does not exist, no access to the registry, or no network.",
-        cures=(cure("see the whole message", "kubectl describe pod POD"),),
-    ),
-    Variant(
-        when=when(r"Insufficient (?:nvidia|amd)\.com/gpu"),
-        sentence="no node has as many free GPUs as the pod asks for, so it was not started",
-        why="The GPUs are held by other pods, or the device plugin does not offer them.",
-        cures=(cure("see the GPUs of the nodes, and their holders", "kubectl describe nodes | grep -A8 -i 'allocated resources'; kubectl get pods -A -o wide"),),
-    ),
-    Variant(
-        when=when(r"FailedMount"),
-        sentence="a volume of the pod could not be mounted, so vLLM did not start",
-        cures=(cure("see the volume and its claim", "kubectl describe pod POD; kubectl get pvc"),),
-    ),
+    *containers.MEANINGS,
     Variant(
         when=when(r"blocked for more than"),
         sentence="a process waits in the kernel and does not come back",
@@ -108,24 +93,6 @@ MEANINGS = (
         sentence="a client could not connect: nothing listens at the address that it was given",
         why="The server is not up (yet), listens elsewhere, or the container's port is not published.",
         cures=(cure("see whether and where the server listens", "ss -ltnp | grep -E 'python|vllm'; docker ps"), cure("read the server's own log")),
-    ),
-    Variant(
-        when=when(r"command not found"),
-        sentence="the shell does not find vllm",
-        why="It is not installed, or the environment that has it is not active.",
-        cures=(cure("see which Python has it", "which -a python python3; python -m pip show vllm"),),
-    ),
-    Variant(
-        when=when(r"invalid runtime name"),
-        sentence="Docker does not know the runtime that was named, so the container was not started",
-        why="The runtime nvidia comes with NVIDIA's container toolkit, and Docker must be configured for it; vLLM did not run.",
-        cures=(cure("see the runtimes that Docker knows", "docker info | grep -i runtime"), cure("install the toolkit, and configure Docker for it", "sudo nvidia-ctk runtime configure --runtime=docker && sudo systemctl restart docker", when(r"name: nvidia"))),
-    ),
-    Variant(
-        when=when(r"OCI runtime create failed|executable file not found"),
-        sentence="the container could not be started; vLLM did not run",
-        why="The end of the message names the reason: NVIDIA's hook, a command that the image lacks, or a mount.",
-        cures=(cure("see whether the host itself sees its GPUs", "nvidia-smi; nvidia-ctk --version", when(r"nvidia|hook|legacy|cdi|CDI")), cure("compare the command with the image's entrypoint", "docker inspect IMAGE", when(r"executable file not found"))),
     ),
     Variant(
         when=when(r"Processor' object has no attribute|Processor\.__init__"),
