@@ -188,10 +188,11 @@ def reading(t: float) -> GpuReading:
         *cmdline: str,
         state: str = "S",
         age: float = 276_000,
+        ppid: int | None = None,
     ) -> ProcessSample:
         used = None if gib is None else int(gib * GIB)
         return ProcessSample(pid=pid, used_bytes=used, name=name, cmdline=cmdline, uid=1000 + pid % 3,
-                             state=state, create_time=t - age)  # fmt: skip
+                             state=state, create_time=t - age, ppid=ppid)  # fmt: skip
 
     def gpu(
         index: int, used: float | None, holders: tuple[ProcessSample, ...] | None, **more: object
@@ -220,7 +221,7 @@ def reading(t: float) -> GpuReading:
         gpu(1, 96.0, (
             holder(41_377, 61.0, "VLLM::Worker_TP1", "VLLM::Worker_TP1"),
             holder(2_204, 21.5, "python3", "python3", "-m", "ipykernel_launcher", "-f", "/home/ana/.local/share/jupyter/kernel-9f.json", age=900_000),
-            holder(38_101, 9.25, "python3", "python3", "train.py", state="Z", age=52_000),
+            holder(38_101, 9.25, "python3", "python3", "train.py", state="Z", age=52_000, ppid=38_090),
         ), throttle_reasons=("sw_power_cap", "hw_thermal_slowdown"), temperature_celsius=91.0),
         gpu(2, 40.0, (holder(77, None, "VLLM::EngineCore", "vllm", "serve"),)),
         gpu(3, None, None, lost=True, memory_total_bytes=None, memory_reserved_bytes=None, utilization_ratio=None,
@@ -229,11 +230,11 @@ def reading(t: float) -> GpuReading:
 
 
 def fill(
-    board: Board, extra: int, now: float, back_seconds: int = 600, interval_seconds: float = 5.0
+    board: Board, extra: int, now: float, back_seconds: int = 600, interval_seconds: float = 60.0
 ) -> None:
     """Add the stories' targets (and `extra` well ones) with their last ten minutes.
 
-    With a long interval no target is stale by the time at which a busy machine has drawn it.
+    With an interval as long as this no target is stale by the time at which a busy machine has drawn it.
     """
     stories = STORIES | {
         f"fleet-{i:03d}": ("serving", "Serving 38 requests.") for i in range(extra)

@@ -30,6 +30,8 @@ TROUBLES = {
     "unreachable": ("engine_down", "unreachable", "page"),
 }
 BACK_SECONDS = 300
+INTERVAL_SECONDS = 60.0
+"""Long, so that no target is stale by the time a busy machine has drawn it."""
 
 
 def well(count: int = 3) -> Board:
@@ -37,7 +39,9 @@ def well(count: int = 3) -> Board:
     board = Board()
     now = time.time()
     for n in range(count):
-        board.add_target(Target(name=f"chat-{n}", url="http://h:8000", group="chat"), 5.0)
+        board.add_target(
+            Target(name=f"chat-{n}", url="http://h:8000", group="chat"), INTERVAL_SECONDS
+        )
     for t in range(int(now) - BACK_SECONDS, int(now), 5):
         for n in range(count):
             told = signals(f"chat-{n}", "serving", "38 running, 0 waiting", float(t), n)
@@ -59,7 +63,7 @@ def ill(state: str) -> Board:
     )
     story = {
         "engine": None if kind == "engine_down" else "0", "kind": kind, "cause": cause, "severity": severity,
-        "summary": f"It has been {state} for 90 s.", "restart_advised": state == "collapsed",
+        "summary": f"{state.capitalize()} for 90 s.", "restart_advised": state == "collapsed",
         "for": [("steps_per_second", 0.0, "steps_per_second", 31.0, "No step has ended for 90 s.")],
         "against": [("health", "HTTP 200", "", None, "/health still answers.")],
     }  # fmt: skip
@@ -82,7 +86,9 @@ def slow_answers() -> Board:
 def warming_up() -> Board:
     """One of them loads its weights."""
     board = well()
-    board.add_target(Target(name="deepseek-r1", url="http://h:8000", group="chat"), 5.0)
+    board.add_target(
+        Target(name="deepseek-r1", url="http://h:8000", group="chat"), INTERVAL_SECONDS
+    )
     text = "connection refused: nothing listens on its port; VLLM::EngineCore has been loading for 360 s; its longest start so far took 540 s"
     board.publish(signals("deepseek-r1", "starting", text, time.time()))
     return board
@@ -188,7 +194,9 @@ def fresh() -> Board:
     """The watcher has just started: nothing was scraped yet, or once."""
     board = Board()
     for n in range(3):
-        board.add_target(Target(name=f"chat-{n}", url="http://h:8000", group="chat"), 5.0)
+        board.add_target(
+            Target(name=f"chat-{n}", url="http://h:8000", group="chat"), INTERVAL_SECONDS
+        )
     board.publish(signals("chat-0", "serving", "38 running, 0 waiting", time.time()))
     return board
 
@@ -298,7 +306,7 @@ def long_names() -> Board:
     )
     board = well()
     now = time.time()
-    board.add_target(Target(name=name, url=f"http://{name}.svc.cluster.local:8000", group=f"group-{name}", node=name), 5.0)  # fmt: skip
+    board.add_target(Target(name=name, url=f"http://{name}.svc.cluster.local:8000", group=f"group-{name}", node=name), INTERVAL_SECONDS)  # fmt: skip
     board.publish(signals(name, "stalled", f"No step for 94 s ({name}).", now))
     story = {"engine": "0", "kind": "engine_stalled", "cause": "hang", "severity": "page", "summary": f"Engine hung: no scheduler step for 94 s; {name * 2}", "restart_advised": True}  # fmt: skip
     board.tell(made(event(name, story, now - 94)))

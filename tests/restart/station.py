@@ -68,7 +68,9 @@ class Station:
             process_start_time=start,
             engines={str(n): EngineSignals(engine=str(n), state=state) for n in range(engines)},
         )  # fmt: skip
-        looked = Looked.now().ended(5.0, 4.0)
+        looked = Looked.now().ended(
+            60.0, 4.0
+        )  # fresh for as long as a test takes on a busy machine
         self.board.publish(signals, events=events, looked=looked)
         self.restarts.saw(name, events)
 
