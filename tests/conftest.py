@@ -68,6 +68,9 @@ def pytest_collection_finish() -> None:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--measure", action="store_true", help="write tests/durations.json anew")
+    parser.addoption(
+        "--part", default="1/1", help="run only part I of N: I/N (files that take equally long)"
+    )
 
 
 @pytest.fixture(autouse=True, scope="session")
@@ -83,8 +86,12 @@ def pytest_configure(config: pytest.Config) -> None:
         config.pluginmanager.register(Measure())
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     durations = Durations.read()
+    number, of = map(int, config.getoption("--part").split("/"))
+    chosen = durations.part(items, number, of)
+    config.hook.pytest_deselected(items=list(set(items) - set(chosen)))
+    items[:] = chosen
     for item in durations.long(items):
         item.add_marker(pytest.mark.long)
     for item in durations.longest(items):

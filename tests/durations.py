@@ -52,6 +52,22 @@ class Durations:
     def of_file(self, path: Path) -> float:
         return sum(self._seconds.get(_place(path), {}).values())
 
+    def part(self, items: Iterable[pytest.Item], number: int, of: int) -> list[pytest.Item]:
+        """Return the items of the files in one of several parts whose slow tests take about equally long."""
+        items = list(items)
+        slow_s = {
+            path: sum(s for s in self._seconds.get(_place(path), {}).values() if s > TEST_SECONDS)
+            for path in {item.path for item in items}
+        }
+        parts = [0.0] * of
+        chosen = set()
+        for file in sorted(slow_s, key=lambda file: (-slow_s[file], file)):
+            shortest = parts.index(min(parts))
+            parts[shortest] += max(slow_s[file], _KEPT_SECONDS_MIN)
+            if shortest == number - 1:
+                chosen.add(file)
+        return [item for item in items if item.path in chosen]
+
     def long(self, items: Iterable[pytest.Item]) -> Iterator[pytest.Item]:
         """Those that `make check` leaves out."""
         return self._beyond(items, FUNCTION_SECONDS, CORE_FUNCTION_SECONDS)

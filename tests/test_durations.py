@@ -56,6 +56,15 @@ def test_a_file_whose_fixtures_take_longer_is_left_out_whole():
     assert list(Durations({"export/test_x.py": {SETUP: SETUP_SECONDS}}).longest(items)) == []
 
 
+def test_parts_take_equally_long_and_together_are_all():
+    seconds = {"export/test_x.py": 9.0, "export/test_y.py": 5.0, "export/test_z.py": 4.0}
+    durations = Durations({place: {"test_a": s} for place, s in seconds.items()})
+    items = [item(place, case) for place in seconds for case in ("test_a", "test_b")]
+    assert durations.part(items, 1, 2) == items[:2]
+    assert durations.part(items, 2, 2) == items[2:]
+    assert durations.part(items, 1, 1) == items
+
+
 def test_the_core_is_there():
     """A file that was moved away would be left out without a word."""
     assert [place for place in CORE if not (TESTS / place).exists()] == []
