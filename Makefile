@@ -30,7 +30,7 @@ TOOLS := prometheus:prometheus promtool:prometheus prometheus-alertmanager:prome
 	amtool:prometheus-alertmanager chromium:chromium gcc:gcc kubectl:kubernetes-client \
 	curl:curl mandoc:mandoc nsenter:util-linux systemd-analyze:systemd zsh:zsh jq:jq pgrep:procps
 
-.PHONY: help demo test test-longest test-short durations hunt check english format format-check generate hooks lint types imports test-vllm test-vllm-long test-gpu bench bench-page bench-long bench-detection bench-history golden fault-removals soak soak-healthy kills fuzz mutants screenshots dist lock sbom supply docs deps tools clean
+.PHONY: help demo test test-longest test-short durations one-truth hunt check english format format-check generate hooks lint types imports test-vllm test-vllm-long test-gpu bench bench-page bench-long bench-detection bench-history golden fault-removals soak soak-healthy kills fuzz mutants screenshots dist lock sbom supply docs deps tools clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -50,6 +50,9 @@ test-longest: tools $(DEV)/.installed  ## run what make test leaves out because 
 
 durations: tools $(DEV)/.installed  ## run both and write down how long each test took: what is left out goes by it (on a quiet machine)
 	$(BIN)/pytest -q -m '$(HERE)' -n $(WORKERS) --dist loadfile --no-loadscope-reorder --measure
+
+one-truth: tools $(DEV)/.installed  ## two cycles of the demo with a real Prometheus at each of 1,170 seconds (half an hour)
+	RULES_EVERY_SECONDS=1 $(BIN)/pytest -q -n 0 tests/export/test_one_truth.py
 
 hunt: $(DEV)/.installed  ## try 20 times as many examples of the property tests, other ones each time (some minutes)
 	$(BIN)/pytest -q -m hypothesis --hypothesis-profile=hunt -n $(WORKERS) $(PYTEST_ARGS)
