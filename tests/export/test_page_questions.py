@@ -75,6 +75,7 @@ async def test_witnesses_of_a_server_that_is_down(opened):
         assert told["process"] == ("quiet", "had been up 1 h when it last answered")
         assert told["log"] == ("bad", "It needs more memory than there is.")
         assert "engine" not in told
+        await expect(down.locator(".chart-value")).to_have_text([UNKNOWN] * 3)
 
 
 async def test_a_dead_engine_behind_a_live_server_does_not_look_at_work(opened):

@@ -1,6 +1,7 @@
 """Restarts on the page in a real browser: why not now in sentences, and buttons that really ask the guard."""
 
 import time
+from dataclasses import replace
 
 import pytest
 from playwright.async_api import expect
@@ -9,6 +10,7 @@ from tests.export.browsing import LAPTOP, PHONE, card
 from tests.export.page_states import STATES
 from tests.export.serving import serving
 from tests.restart.station import TOKEN, station
+from vllm_watch.board.restarts import Paused, RestartCounts
 from vllm_watch.state.attempt import Attempt
 
 pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="module")]
@@ -98,6 +100,17 @@ async def test_why_not_now(opened, tmp_path, size):
             "document.documentElement.scrollWidth <= document.documentElement.clientWidth"
         )
         assert tab.complaints == []
+
+
+async def test_nothing_can_be_approved_while_restarts_are_paused(opened):
+    """The card says so, and offers only to silence the incident."""
+    board = STATES["awaiting approval"]()
+    plan = board.targets["chat-1"].restart
+    board.show_restart("chat-1", replace(plan, paused=Paused(actor="anna", reason="OPS-1")), RestartCounts())  # fmt: skip
+    async with serving(board) as server:
+        one = card(await opened(server), "Collapsed: KV cache leak")
+        await expect(one.locator(".restart")).to_contain_text("(restarts are paused)")
+        await expect(one.locator(".plan-buttons button")).to_have_text(["Silence"])
 
 
 async def test_pause_and_resume(opened, tmp_path):

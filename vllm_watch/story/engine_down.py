@@ -45,8 +45,8 @@ STORY = Story(
         ),
         "operation_stuck": Cause(
             "elastic scaling does not end", "it does not stop scaling",
-            first_step="Look for \"Scale failed\" in its log, and restart all its ranks by hand.",
-            restart="No restart is advised: it may still be scaling.",
+            first_step="If its log has \"Scale failed\", restart all its ranks by hand; else wait for the scaling to end.",
+            restart="No restart is advised as long as it may still be scaling.",
         ),
         "unknown": Cause("cause unknown", "it has never answered"),
     },

@@ -313,7 +313,7 @@ class Page {
     setText($("live-text"), { live: `live${told}`, polled: `asked every 10\u202fs${told}`, lost: `disconnected${told}`, connecting: "connecting" }[this.connection]);
     if (this.connection === "lost") setText($("verdict-more"), cutOff(this.before, silence).more);
     setText($("gpus-note"), gpus.note(this.gpus, now));
-    if (this.watcher) setText($("about"), `vllm-watch ${this.watcher.version}. Latencies and rates of requests are over the last ${format.age(this.watcher.window_seconds)}.`);
+    if (this.watcher) setText($("about"), `vllm-watch ${this.watcher.version}. Latencies and rates of requests are over the last ${format.age(this.watcher.window_seconds)}. Times are ${format.zone(this.now())}.`);
     this.health.draw({ watcher: this.watcher, rows: this.list.sorted(), lost: this.connection === "lost", silence, skew: this.clock.ahead(), own: this.incidents.activeOf(OF_THE_WATCHER).map(({ summary }) => summary), now });
     this.incidents.tick(now);
     for (const row of this.targets.values()) {

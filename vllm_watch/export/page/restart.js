@@ -109,11 +109,14 @@ export class Plan {
     const offers = [];
     const path = incident === null ? "" : `api/v1/incidents/${encodeURIComponent(incident)}`;
     const wish = incident === null ? null : plan.waiting.find(({ incident_id: id }) => id === incident);
-    if (wish && wish.approved_by === null && !plan.under_way) {
+    const unanswered = wish && wish.approved_by === null && !plan.under_way;
+    if (unanswered && !plan.paused) {
       offers.push({ key: `approve ${incident}`, text: "Approve the restart", wish: {
         path: `${path}/approve`, incident, title: `Restart ${this.target}?`, text: `It is restarted with the hook ${plan.hook} if every other check passes.`, act: "Restart it" } });
+    }
+    if (unanswered) {
       offers.push({ key: `silence ${incident}`, text: "Silence", wish: {
-        path: `${path}/silence`, incident, title: "No restart for this incident", text: "It stays open, and until the time is up nothing is restarted because of it.", reason: true, minutes: 60, act: "Silence" } });
+        path: `${path}/silence`, incident, title: "Silence this incident?", text: "The incident stays open. Until the time is up, vllm-watch restarts nothing and sends no message because of it. Alerts from Prometheus continue.", reason: true, minutes: 60, act: "Silence" } });
     }
     if (incident === null && !plan.under_way) {
       offers.push({ key: "restart", text: "Restart …", wish: {

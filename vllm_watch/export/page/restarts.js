@@ -32,7 +32,7 @@ export class Restarts {
     this.note = section.querySelector(".section-note");
     this.now = h("ul", { class: "plan-lines" });
     this.list = h("ul", { class: "attempts" });
-    this.none = h("p", { class: "nobody" }, "None within the last week.");
+    this.none = h("p", { class: "nobody" }, "No restart within the last week.");
     section.append(h("div", { class: "restarts-card" }, this.now, this.list, this.none));
   }
 

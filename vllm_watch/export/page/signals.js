@@ -62,7 +62,7 @@ export const OF_WINDOW = new Set([...RATES, "Prefix cache hits", "Drafts accepte
 export const isStill = (target, engine) => engine?.state === "stalled" || target.state === "down";
 
 /** Is a chart's newest value that of an engine that worked? A dead one goes on exporting what it had. */
-export const isOld = (target, engine) => ({ windowed, rate }) => (windowed ? isStill(target, engine) : !rate && target.state === "down");
+export const isOld = (target, engine) => ({ windowed, rate }) => (windowed ? isStill(target, engine) : target.state === "down" && !(rate && target.signals?.up));
 
 /** A target's row: totals of its engines, the fullest cache, the worst latency; null where no engine says. */
 export function summary(target) {

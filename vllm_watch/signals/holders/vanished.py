@@ -14,8 +14,8 @@ from vllm_watch.signals.holders.track import DEAD_STATES
 from vllm_watch.signals.holders.words import seconds
 
 _REMEDY = (
-    "it cannot be killed: look in the kernel's log (dmesg) for NVRM and Xid, stop the other processes on this GPU, "
-    "then reset it (nvidia-smi --gpu-reset) or reboot"
+    "look in the kernel's log (dmesg) for NVRM and Xid, stop the other processes on this GPU, "
+    "then reset the GPU (nvidia-smi --gpu-reset) or reboot"
 )
 _PARENT_REMEDY = (
     "end its parent, process {ppid}, which has not reaped it; if the memory stays: " + _REMEDY
