@@ -1,1 +1,1 @@
-"""Detectors, one phenomenon per file. They do no I/O and read no clock: times come with the data."""
+"""Detectors, one phenomenon per file. They do no I/O and read no clock."""

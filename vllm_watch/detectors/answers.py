@@ -1,4 +1,4 @@
-"""Finds answers that are empty, cut off after a token, or endless, unless the requests asked for such answers."""
+"""Finds empty, truncated and endless answers that the requests did not ask for."""
 
 from math import log
 from operator import add
@@ -11,27 +11,27 @@ from vllm_watch.signals import stored
 EMPTY, TRUNCATED, ENDLESS = "empty_answers", "truncated_answers", "endless_answers"
 
 ALL_RATIO, STILL_RATIO = 0.9, 0.5
-"""A finding begins when ALL_RATIO of the answers are affected, and lasts until fewer than STILL_RATIO are."""
+"""Minimum share of affected answers to begin a finding, and to continue it."""
 
 SURE = 14.0
-"""Minimum log odds against chance (one in a million): a busy engine has a million windows a
-year."""
+"""Minimum log likelihood ratio of a finding. On a busy engine with a million windows a year, chance
+exceeds it about once."""
 
 LEARNT_ANSWERS, LEARNT_SECONDS = 50.0, 600.0
 """Minimum answers, and minimum seconds, before earlier answers serve as a reference."""
 
 PAST_HALF_SECONDS = 3 * 3600.0
-"""Half-life of earlier answers in the reference: a change must not become usual within minutes."""
+"""Half-life of answers in the reference. It is long, so that a fault does not become usual."""
 
 ALIKE_FACTOR = 2.0
-"""If mean request sizes differ by more than this factor, the clients have changed."""
+"""Maximum ratio of two mean sizes that count as alike. Beyond it, the clients have changed."""
 
 ADOPT_SECONDS = 3600.0
-"""Seconds after which a finding that is only a ticket becomes the new reference."""
+"""Seconds after which a finding without a page becomes the new reference."""
 
 
 PRIOR_ANSWERS, PRIOR_RATIO = 5.0, 0.2
-"""Bayesian prior: PRIOR_ANSWERS answers, one in five of them affected."""
+"""Bayesian prior of the usual share: five answers, one of them affected."""
 
 
 @record
@@ -95,7 +95,6 @@ class Answers:
         return self._found
 
     def _learn(self, newest: Ends, seconds: float) -> None:
-        """Add a poll. An idle time ages earlier answers by at most LEARNT_SECONDS."""
         self._quiet_s += seconds
         passed_s = min(self._quiet_s, LEARNT_SECONDS) if newest.ended else 0.0
         self._quiet_s = 0.0 if newest.ended else self._quiet_s
@@ -111,7 +110,7 @@ class Answers:
             return "page"
         if past.done < LEARNT_ANSWERS or self._seconds < LEARNT_SECONDS:
             return "ticket" if cause == EMPTY else None
-        # Endless answers are longer than usual, unless clients changed max_tokens.
+        # Long answers are normal if they are no longer than usual, or if max_tokens has changed.
         if cause == ENDLESS and (
             _mean(now.tokens, now.done) <= _mean(past.tokens, past.done)
             or (now.asked and past.asked and not _alike(now.asked_tokens, now.asked, past.asked_tokens, past.asked))
@@ -122,9 +121,9 @@ class Answers:
         return "page" if cause == ENDLESS else self._in_place_of_others(cause, now)
 
     def _in_place_of_others(self, cause: str, now: Ends) -> str | None:
-        """Return the severity of short answers, or None if their rate is usual.
+        """Return the severity of short answers, which may be intended.
 
-        They may be intended (classification needs one token), unless they replace about as many longer answers.
+        They page if about as many longer answers are missing.
         """
         usual, is_now = (
             _count(cause, self._past) / self._seconds,

@@ -1,4 +1,8 @@
-"""Finds latency in the API server that queue, prefill and decode do not explain. Source: vLLM's --api-server-count."""
+"""Detects an API server that delays requests.
+
+The delay is the request latency less queue, prefill and decode time. Source: vLLM's documentation
+of --api-server-count.
+"""
 
 from operator import ge, sub
 from typing import Any, NamedTuple
@@ -13,32 +17,35 @@ from vllm_watch.support import counts
 CAUSE = "api_overloaded"
 
 LIMIT_SECONDS = 10.0
-"""Maximum mean latency: users leave after about ten seconds (Nielsen, 1993)."""
+"""Maximum mean delay. Users leave after about ten seconds (Nielsen, 1993)."""
 
 USUAL_FACTOR = 2.0
-"""Page only above this multiple of the usual latency: a captioning job may always spend seconds on images."""
+"""Minimum ratio of the delay to the usual delay for a page. A captioning job may always spend
+seconds on images."""
 
 HOLD_SECONDS = 180.0
-"""Minimum duration: the requests of a one-minute burst finish within three minutes."""
+"""Minimum seconds of delay before a finding. Requests of a one-minute burst finish sooner."""
 
 BLOCK_SECONDS, BLOCK_SECONDS_MAX = 30.0, 600.0
 BLOCK_REQUESTS = 10.0
-"""A block needs this many requests, so that one huge prompt does not dominate the mean."""
+"""Minimum and maximum seconds, and minimum requests, of each mean. One huge prompt must not
+dominate a mean."""
 
 MEDIA_MIN = 0.1
-"""Images, audio or video clips per request, above USUAL_FACTOR × the usual, that explain a long latency."""
+"""Images, audio and video clips per request, above USUAL_FACTOR × the usual number, that explain a
+delay."""
 
 PAST_SECONDS, LEARNT_SECONDS = 6 * 3600.0, 600.0
 """The usual latency is averaged over PAST_SECONDS, and known after LEARNT_SECONDS."""
 
 CPU_BOUND_CORES = 0.8
-"""An overloaded API server uses at least this many CPU cores (Python can use one). A slow server that uses less waits
-for its engine."""
+"""Minimum CPU cores used by an overloaded API server. A slow server that uses less waits for its
+engine."""
 
 
 class _Totals(NamedTuple):
     requests: float
-    outside_s: float  # rounding may decrease it
+    outside_s: float  # may fall by rounding
     queued_s: float
     steps: float
     media: float
@@ -86,7 +93,7 @@ class ApiServer:
     def _judge(
         self, at_s: float, seconds: float, grown: _Totals, cores: float | None, reading: Reading
     ) -> Verdict:
-        # Subtract the wait for the engine's next step, before which a request cannot enter.
+        # Subtract one step, because a request also waits for the running step to end.
         outside_s = (grown.outside_s / grown.requests) - seconds / max(grown.steps, 1.0)
         media = grown.media / grown.requests
         firing = self._verdict.state == FIRING

@@ -1,7 +1,8 @@
 """Defines the contract of detectors.
 
-A module has frozen `Settings` and a `Detector(settings)` for a target or a `HostDetector(settings)` for a host's GPUs. A
-detector uses bounded memory and compares nothing across a gap (`View.known` is False). Its runbook is docs/detectors/KIND.md.
+A module has frozen `Settings`, and a `Detector(settings)` for targets or a `HostDetector(settings)`
+for hosts. Detectors use bounded memory. If `View.known` is False, they do not compare with earlier
+polls. The runbook is docs/detectors/KIND.md.
 """
 
 from collections.abc import Mapping, Sequence
@@ -25,13 +26,13 @@ class Around:
     """Other targets related to this one."""
 
     missed_by: tuple[str, ...] = ()  # peers that wait for KV from this target, or fail without it
-    waited_for: tuple[str, ...] = ()  # peers of `missed_by` without another KV source
+    waited_for: tuple[str, ...] = ()  # members of `missed_by` without another KV source
     peers: tuple[str, ...] = ()  # targets that exchange KV with this one
     ranks: tuple[str, ...] = ()  # targets that step together with this one
     stalled_ranks: tuple[str, ...] = ()
     held_up_by: tuple[str, ...] = ()  # failed ranks that stall this target
     others_gpus: frozenset[str] = frozenset()
-    core: str | None = None  # title and PID of the only engine core on its GPUs
+    core: str | None = None  # title and PID of the only engine core on this target's GPUs
     left_core: str | None = None  # title and PID of an earlier server's stale engine core
 
 
@@ -40,7 +41,7 @@ class View:
     """One poll of a target, with its history."""
 
     at_s: float  # on the target's monotonic timeline
-    known: bool  # False: the time since the last poll is unknown
+    known: bool  # False if the time since the last poll is unknown
     observation: Observation
     signals: TargetSignals
     windows: Mapping[str, Window] = field(default_factory=dict)
@@ -94,13 +95,16 @@ class Evidence:
 
 @record
 class Verdict:
-    """One detector's judgement of an engine, or of the server. While the state is UNKNOWN, incidents neither open nor close."""
+    """One detector's judgement of an engine or a server.
+
+    Incidents neither open nor close while the state is UNKNOWN.
+    """
 
     state: str  # FIRING | CLEAR | UNKNOWN
     kind: str
     engine: str | None = None
     cause: str = "unknown"  # only from the published list
-    family: str = ""  # as story.base.Cause.family, for an unknown cause
+    family: str = ""  # of an unknown cause (story.base.Cause.family)
     severity: str = "ticket"  # "page" | "ticket" | "info"
     restart_advised: bool = False
     summary: str = ""
@@ -117,7 +121,7 @@ class Detector(Protocol):
     """Judges one phenomenon on one target."""
 
     def update(self, view: View) -> Sequence[Verdict]:
-        """Return one verdict per engine, or one for the server."""
+        """Return one verdict for each engine, or one for the server."""
 
 
 class HostDetector(Protocol):
@@ -135,10 +139,9 @@ class Remembers(Protocol):
         """Return plain values."""
 
     def restore(self, state: stored.Stored, away_seconds: float) -> None:
-        """Restore the state exported `away_seconds` ago, or raise one of stored.DAMAGE and change nothing.
-
-        vLLM may have restarted since: use a process's state only if the first scrape shows the same process.
-        """
+        """Restore the state exported `away_seconds` ago, or raise one of stored.DAMAGE and change
+        nothing. vLLM may have restarted since, so a process's state is used only if the first
+        scrape shows the same process."""
 
 
 @runtime_checkable
@@ -146,4 +149,4 @@ class Inherits(Protocol):
     """A detector that learns from another server of its group."""
 
     def inherit(self, state: stored.Stored) -> None:
-        """Adopt only experience that makes the detector wait longer. Raises one of stored.DAMAGE."""
+        """Adopt learnt values that make this detector wait longer."""

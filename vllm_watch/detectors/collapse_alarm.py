@@ -1,11 +1,11 @@
-"""Follows the alarm of one family of causes."""
+"""Follows one alarm of `throughput_collapse`: slow steps, or a shortage of KV pages."""
 
 from vllm_watch.detectors.collapse_causes import Cause
 from vllm_watch.signals import stored
 from vllm_watch.signals.blocks import Block
 
 NORMAL_BLOCKS = 2
-"""Normal blocks in a row after which the alarm is over; a single one may be chance."""
+"""Consecutive normal blocks that end an alarm. One may be chance."""
 
 
 class Alarm:
@@ -21,7 +21,7 @@ class Alarm:
         return self._normal_blocks >= NORMAL_BLOCKS
 
     def follow(self, block: Block, level: float, *, alarm: bool, reason: bool) -> None:
-        """Add a block. `level` is the CUSUM's level; `reason` is True if the block raises it."""
+        """Add a block. `reason` is True if the block is abnormal."""
         self._normal_blocks = self._normal_blocks + 1 if alarm and not reason else 0
         if not alarm:
             self.cause = None

@@ -1,6 +1,6 @@
 """Decides when a slow engine pages, and when a restart is advised.
 
-Both need more proof than a ticket needs: unmeasured adapters, grammars and images lengthen steps, and step times drift.
+Both need more proof than a ticket, because step times drift without a fault.
 """
 
 from collections import deque
@@ -16,23 +16,24 @@ from vllm_watch.signals.baseline import Comparison
 from vllm_watch.signals.wander import Wander
 
 RECOVERED_MARGIN = log(1.2)
-"""A restart is advised only if the slowdown is this much worse than any that ended by itself."""
+"""Minimum log ratio of a slowdown to the worst one that ended by itself, before a restart is
+advised."""
 
 
 LASTING_LOG_RATIO = log(1.12)
-"""Steps that are this much longer than usual for LASTING_MINUTES deserve a ticket, even if no block is abnormal."""
+"""Minimum log ratio of step time to usual for a ticket, if it lasts LASTING_MINUTES."""
 
 LASTING_MINUTES = 20
-"""Minutes of work, all slower than usual, after which a loss is lasting. Only familiar loads count."""
+"""Minutes of slow steps after which a loss is lasting. Only familiar loads are counted."""
 
 LASTING_DEVIATIONS = 2.5
-"""The mean over LASTING_MINUTES must also exceed this many standard deviations of one-minute means."""
+"""Minimum lasting loss, in standard deviations of one-minute means."""
 
 KNOWN_MINUTES = 30.0
-"""Minutes of work after which the standard deviation of one-minute means is known."""
+"""Minutes of work before the standard deviation of one-minute means is known."""
 
 _MINUTE_SECONDS = 60.0
-"""Step times are averaged over this much work: single requests average out, a lasting loss does not."""
+"""Seconds of work in each mean of step times. Differences between requests average out."""
 
 _PAGE = rule(PAGE, OWN_PAST)
 
@@ -72,7 +73,10 @@ class Bar:
         self._recovered = 0.0  # worst slowdown that ended by itself
 
     def follow(self, comparison: Comparison, *, doubt: bool, harmed: bool) -> None:
-        """Add a block. `doubt`: a fault is possible; `harmed`: latencies or waits have suffered."""
+        """Add a block.
+
+        `doubt` is True if a fault is possible, and `harmed` if latencies or waits have suffered.
+        """
         block, log_ratio, alarm = comparison.block, comparison.slow_log_ratio, comparison.slow
         if log_ratio is None or block.long_prompts:
             return

@@ -41,44 +41,45 @@ OF_LOAD = (UNKNOWN, KV_PINNING, PREEMPTION_THRASH)
 """Causes that long prompts can imitate."""
 
 OF_OTHERS = (PREEMPTION_THRASH, PEER_WAIT)
-"""Causes outside the engine, which page only if the queue grows."""
+"""Causes outside the engine. They page only if the queue grows."""
 
 VAGUE = frozenset((SLOW_ENGINE, UNKNOWN))
 
 UNREAD_SHARE = 0.5
-"""If this share of the used cache is unexplained, running requests are not the cause."""
+"""Minimum unexplained share of the used cache. Below it, running requests may be the cause."""
 
 LEAK_SHARE_MIN = 0.2
-"""Minimum share of the cache lost to a leak: prompts in progress and preempted requests distort the estimate by
-less."""
+"""Minimum share of the cache lost to a leak. Preempted requests and prompts in progress distort the
+estimate by less."""
 
 LEAK_RISE_SECONDS = 20.0
-"""A leak takes longer than this to build up; pages taken at once appear within one or two scrapes."""
+"""Minimum seconds in which a leak builds up. Pages taken at once appear within two scrapes."""
 
 CREEP_SECONDS = 240.0
-"""A creeping leak takes longer than this to build up; a few prefills pin pages within a minute."""
+"""Minimum seconds in which a creeping leak builds up. A few prefills pin pages within a minute."""
 
 CREEP_FROM, CREEP_TO = 0.25, 0.75
-"""Shares of the current unexplained usage between which its rise is timed."""
+"""The growth of unexplained usage is timed between these shares of its current value."""
 
 CREEP_SAMPLE_SECONDS = 20.0
 CREEP_SAMPLES = 180
-"""Unexplained usage is kept for an hour, once per CREEP_SAMPLE_SECONDS."""
+"""Samples of unexplained usage, an hour at CREEP_SAMPLE_SECONDS."""
 
 RECOVERING_RATIO = 0.9
-"""Minimum throughput, as a share of the baseline's, of an engine that may be recovering."""
+"""Minimum ratio of throughput to the baseline's for an engine that may be recovering."""
 
 LONG_REQUESTS = 2.5
-"""Requests fill the cache by themselves at this multiple of their length after the engine's start."""
+"""Minimum ratio of request length to the length after the engine's start, if long requests alone
+fill the cache."""
 
 PREEMPTED_SHARE_MIN = 0.1
-"""Minimum preemptions per finished request for the cause thrashing."""
+"""Minimum preemptions per finished request for the cause `preemption_thrash`."""
 
 LONG_PROMPTS_SHARE = 0.4
-"""Long prompts that hold this share of the cache cause the shortage."""
+"""Minimum share of the cache held by long prompts that cause the shortage."""
 
 LONG_PROMPTS_SHARE_MIN = 0.1
-"""Long prompts that hold this share contribute to the shortage."""
+"""Minimum share of the cache held by long prompts that contribute to the shortage."""
 
 
 class Creep:
@@ -120,7 +121,7 @@ class Cause:
 
 
 def of_strange_load(found: Cause) -> Cause:
-    """Return the cause as unknown, because a few long contexts may explain the slow steps."""
+    """Return an unknown cause. A few long contexts may explain the slow steps."""
     text = "requests wait while few of them hold many pages, so the expected step time is a guess"
     strange = Evidence(name="load", value="few hold many pages", text=text)
     return Cause(UNKNOWN, found.evidence_for, (*found.evidence_against, strange))
@@ -128,23 +129,23 @@ def of_strange_load(found: Cause) -> Cause:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Starvation:
-    """Facts about a lack of KV pages, None if unknown."""
+    """Facts about a lack of KV pages. None if unknown."""
 
     running: float
     usage: float
-    length_ratio: float | None  # length of finished requests, recently ÷ initially
+    length_ratio: float | None  # mean length of finished requests, recently ÷ initially
     preempted_share: float | None  # preemptions per finished request
     preempting: bool
     long_prompts_share: float | None
     long_prompt_tokens: float
-    late_length_ratio: float | None  # of requests begun during the shortage
+    late_length_ratio: float | None  # `length_ratio` of requests that began during the shortage
     unexplained: float | None  # share of the cache beyond the usual
     rise_seconds: float | None
     awaiting: float = 0.0
-    awaited: float = 0.0  # upper bound of the cache share of requests that wait for KV
+    awaited: float = 0.0  # cache share that requests waiting for KV may hold
     unheld: float | None  # share of the cache that no request holds
     unheld_rise_seconds: float | None
-    unheld_surely: bool  # `unheld` for longer than a prompt takes
+    unheld_surely: bool  # `unheld` has lasted longer than a prompt takes
 
 
 def of_starvation(facts: Starvation) -> Cause:
@@ -213,7 +214,7 @@ def _leak(facts: Starvation, share: float, rise: float) -> Cause:
 
 
 def lost_at_idle(share: float) -> Cause:
-    """Return a leak that only an idle engine shows."""
+    """Return the cause of pages that are in use in an idle engine."""
     text = f"{share:.0%} of the KV cache was in use while no request ran or waited"
     found = Evidence(name="kv_unheld_ratio", value=share, unit="ratio", expected=0.0, text=text)
     return Cause(KV_LEAK, (found,))
@@ -229,7 +230,7 @@ _UNHELD = "{:.0%} of the KV cache belongs to no running request"
 
 
 def crowded(running: float, usage: float, expected: float | None) -> Evidence:
-    """Describe the cache's usage, at which `expected` requests usually run."""
+    """Describe the usage of the cache. `expected` is the usual number of requests at this usage."""
     one = round(running) == 1
     text = f"{running:.0f} {'request runs' if one else 'requests run'} with {usage:.0%} of the KV cache in use"
     usual = min(1.0, usage * running / expected) if expected else None

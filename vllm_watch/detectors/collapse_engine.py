@@ -29,14 +29,14 @@ from vllm_watch.support.counts import requests
 KIND = "throughput_collapse"
 
 CAUSE_HOLD_SECONDS = 20.0
-"""A new cause must last this long to replace the first, because one long request among few can
+"""Seconds that a new cause must last to replace the first. One long request among few can
 mislead."""
 
 QUEUE_GROWTH, QUEUE_REQUESTS_MIN = 2.0, 5.0
-"""A cause in `collapse_causes.OF_OTHERS` pages once the queue exceeds 2 × (its length when the alarm began + 5)."""
+"""A cause in `collapse_causes.OF_OTHERS` pages if the queue exceeds 2 × (initial length + 5)."""
 
 PASSES_SECONDS = 120.0
-"""Seconds before a shortage due to long prompts causes a page. A long prompt takes 10 to 60 s."""
+"""Seconds of shortage due to long prompts before a page. A long prompt takes 10 to 60 s."""
 
 
 class EngineJudge:
@@ -66,7 +66,7 @@ class EngineJudge:
         self._waits, self._outlived = StepWaits(), collapse_host.Outlived()
         self._creep = causes.Creep()
         self._capacity_tokens: float | None = None
-        self._awaited = 0.0  # cache share that requests waiting for KV may hold
+        self._awaited = 0.0
         self._long_prompts = LongPrompts()
         self._finished = Finished()
         self._finished_late = Finished()  # without requests from before the shortage
@@ -234,7 +234,7 @@ class EngineJudge:
                 collapse_gpus.of_slow_steps(gpus, self._fresh, self._server_start),
                 self._waits.judge(),
             )
-            # An engine that lacks KV pages runs a few long requests, which are slow without a fault.
+            # Without KV pages, an engine may run only a few long requests, with slow steps.
             slow, cache = self._alarms[causes.SLOW], self._alarms[causes.CACHE]
             itself = cache.over and not slow.over and comparison.sure
             if itself or not comparison.starved or found.name not in causes.VAGUE:
@@ -275,7 +275,7 @@ class EngineJudge:
         )
         sharper = open_ and comparison.slow_now and found.name != causes.UNKNOWN
         if collapse_gpus.is_excused(alarm.cause) and found.name == causes.SLOW_ENGINE:
-            sharper = False  # the clock of an idle GPU is not judged
+            sharper = False  # clocks are not judged while the GPU is idle
         if alarm.cause is None or sharper or collapse_gpus.is_excused(found):
             alarm.cause = found
         cause = alarm.cause
@@ -360,7 +360,7 @@ class EngineJudge:
         length = self._finished.tokens()
         late = self._finished_late.tokens(LATE_REQUESTS_MIN)
         block, size = comparison.block, self._capacity_tokens
-        if self._unheld_rise_seconds is None:  # measured once: later requests blur it
+        if self._unheld_rise_seconds is None:  # measured once, because later requests blur it
             self._unheld_rise_seconds = self._pages.rise_seconds()
         return causes.Starvation(
             running=block.running,

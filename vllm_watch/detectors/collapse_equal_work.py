@@ -1,6 +1,7 @@
-"""Finds an engine that needs far more concurrent requests than before, or than its siblings, for the same work.
+"""Finds an engine that runs far more requests at once than before, or than its siblings, for the
+same work.
 
-By Little's law (requests running = rate · time in the engine) a slower engine runs more requests at once.
+By Little's law, each request then takes longer.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,39 +15,40 @@ from vllm_watch.detectors.collapse_siblings import KNOWN_SECONDS, SIBLINGS_MIN, 
 from vllm_watch.signals.blocks import Block
 
 WORK_RATIO_MAX = 1.15
-"""Maximum ratio of tokens per second to usual: an engine above it does more work."""
+"""Maximum ratio of tokens per second to usual. Above it, the engine does more work."""
 
 CONTEXT_RATIO_MAX = 1.3
-"""Maximum ratio of KV usage per running request to usual: above it, requests are longer than usual."""
+"""Maximum ratio of KV usage per running request to usual. Above it, requests are longer than
+usual."""
 
 SIBLINGS_TIMES_MIN = 2.0
-"""Minimum ratio of running requests, and of step time, to the siblings'. It is high, because routers spread requests
-unevenly."""
+"""Minimum ratio of running requests, and of step time, to the siblings' medians. It is high,
+because routers spread requests unevenly."""
 
 GRAIN = log(1.5)
 """Rates (tokens per second) are grouped in steps of this log ratio."""
 
 RATES_MAX = 32
-"""Rates kept, which span a factor of 400,000."""
+"""Maximum rates kept. They span a factor of 400,000."""
 
 USUAL_SECONDS = 4 * 3600.0
-"""Seconds over which running requests and step time at each rate are averaged."""
+"""Seconds over which usual running requests and step times are averaged."""
 
 TIMES_MIN = 3.0
-"""Minimum ratio of running requests, and of step time, to usual: adapters, grammars and images lengthen steps by up
-to half, and so does the larger batch that results."""
+"""Minimum ratio of running requests, and of step time, to usual. Adapters, grammars and images
+lengthen steps by up to half, and so does the resulting larger batch."""
 
 LEARNT_TIMES = 1.5
-"""Running requests and step time above this multiple of usual are not learnt, so that a growing slowdown does not
-become usual."""
+"""Maximum ratio to usual of running requests and step time that are learnt. A growing slowdown must
+not become usual."""
 
 PRESENT_TIMES, PRESENT_SECONDS = 2.0, 30.0
-"""Running requests and step time of the last half minute must also be this many times the usual:
-the mean stays high while a recovered engine drains its queue."""
+"""Minimum ratio of running requests and step time to usual in the last PRESENT_SECONDS. The mean
+stays high while a recovered engine drains its queue."""
 
 HELD_TIMES, HELD_WORK_RATIO = 1.5, 1.5
-"""A finding lasts while running requests and step time are HELD_TIMES × the usual, at no more than HELD_WORK_RATIO ×
-the usual tokens per second."""
+"""Minimum ratio of running requests and step time to usual, and maximum ratio of tokens per second,
+while a finding lasts."""
 
 
 class Work(NamedTuple):
@@ -66,7 +68,7 @@ class OwnWork:
         self.now = self._lately = Work()
         self.at_s = self._seconds = 0.0
         self.behind_s: float | None = None
-        self._usual: dict[int, tuple[float, Work]] = {}  # rate of work → (seconds, means)
+        self._usual: dict[int, tuple[float, Work]] = {}  # grouped rate → (seconds, means)
         self.found: Evidence | None = None
 
     @property
@@ -109,7 +111,7 @@ class OwnWork:
 def beside_siblings(
     verdict: Verdict, works: Mapping[str, OwnWork], siblings: Sequence[str]
 ) -> Verdict:
-    """Compare an engine with its siblings at the same tokens per second."""
+    """Compare an engine with its siblings."""
     own = works.get(verdict.engine or "")
     others = [each.now for name in siblings if (each := works.get(name)) and each.known]
     if own is None or not own.known or len(others) < SIBLINGS_MIN or verdict.state == FIRING:

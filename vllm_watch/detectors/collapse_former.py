@@ -1,5 +1,7 @@
-"""Finds a new process that, from its start, is slower than its predecessor at equal load. Its GPU
-or a flag may have changed unnoticed, so no restart is advised."""
+"""Finds a process that is slower than its predecessor from the start, at equal load.
+
+Its GPU or a flag may have changed unnoticed, so no restart is advised.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -11,27 +13,27 @@ from vllm_watch.signals.baseline import Baseline
 from vllm_watch.signals.former import Models
 
 SLOW_LOG_RATIO = log(2.2)
-"""A finding needs steps this much slower than the predecessor's: warming up makes a healthy process up to twice as
-slow for minutes."""
+"""Minimum log ratio of step time to the predecessor's. A healthy process that warms up may be twice
+as slow for minutes."""
 
 SLOW_SECONDS = 15.0
-"""A finding needs slow blocks of this total duration, without a normal one between them."""
+"""Minimum seconds of slow blocks before a finding. A normal block resets the sum."""
 
 DEVIATIONS = 2.0
-"""The log ratio must also exceed this many standard deviations of the predecessor's log step time."""
+"""Minimum log ratio in standard deviations of the predecessor's log step time."""
 
 NORMAL_LOG_RATIO = log(1.25)
-"""A block below this is normal; two in a row end a finding."""
+"""Log ratio below which a block is normal. Two normal blocks in a row end a finding."""
 
 WARM_SECONDS = 20.0
-"""Seconds of work before a process is judged: the first request of each shape compiles or loads something."""
+"""Seconds of work before a process is judged. The first requests compile kernels."""
 
 FORMER_SECONDS = 3600.0
-"""A finding must begin within this time of the process start, because the mix of requests changes
-with the time of day."""
+"""Maximum seconds from the process start to a finding. The mix of requests changes with the time of
+day."""
 
 UNSEEN_SECONDS = 60.0
-"""The verdict is unknown after this many seconds without a comparable block."""
+"""Seconds without a comparable block before the verdict is unknown."""
 
 _PAGE = rule(PAGE, FORMER)
 

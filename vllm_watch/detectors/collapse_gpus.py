@@ -1,4 +1,5 @@
-"""Finds slow steps caused by the GPU, which no restart cures: heat, power, a lowered clock, another process."""
+"""Finds GPU causes of slow steps that no restart cures: heat, power, a lowered clock, another
+process."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import field
@@ -13,24 +14,25 @@ from vllm_watch.signals import stored
 THROTTLES = frozenset(
     ("hw_thermal_slowdown", "sw_thermal_slowdown", "hw_slowdown", "hw_power_brake_slowdown")
 )
-"""NVML clock event reasons that show trouble; a software power cap is normal for a busy GPU."""
+"""NVML clock event reasons of a throttled GPU. A software power cap is normal for a busy GPU."""
 
 CLOCK_SHARE_MAX = 0.8
-"""An SM clock below this share of its maximum (or usual) counts as lowered: boost clocks of a busy
-GPU vary by a tenth."""
+"""Maximum ratio of a lowered SM clock to the expected one. Boost clocks of a busy GPU vary by a
+tenth."""
 
 CAPPED_SHARE = 0.69
-"""Assumed clock share at the power limit until it is learnt: a healthy H100 in matrix multiplication reaches its
-limit of 700 W at 1367 of 1980 MHz (measured)."""
+"""Assumed ratio of SM clock to maximum at the power limit. A healthy H100 multiplies matrices at
+1367 of 1980 MHz (measured)."""
 
 CLOCK_NEWS = 0.05
-"""Weight of a healthy scrape in the usual clock; small, because clocks drop before steps are found slow."""
+"""Weight of a scrape in the usual clock. It is small, because clocks drop before steps are found
+slow."""
 
 NEIGHBOUR_SHARE_MIN = 0.1
-"""Minimum SM utilization of a neighbour (another process on the GPU); desktops and exporters use 1 to 2 %."""
+"""Minimum SM utilization of another process on the GPU. Desktops and exporters use 1 to 2 %."""
 
 START_SECONDS_MAX = 900.0
-"""An engine core starts within this time of its server."""
+"""Maximum seconds from a server's start to the start of its engine core."""
 
 SKEW_SECONDS = 5.0
 """Tolerance between start times of server and process, which come from different clocks."""
@@ -52,7 +54,7 @@ class Fresh:
     """Processes and usual clocks of a healthy engine's GPUs."""
 
     pids: frozenset[int] = frozenset()
-    clocks: Mapping[str, float] = field(default_factory=dict)  # UUID → share of its maximum
+    clocks: Mapping[str, float] = field(default_factory=dict)  # UUID → SM clock ÷ maximum
 
     @classmethod
     def of(cls, gpus: Sequence[GpuSample], before: "Fresh") -> "Fresh":
@@ -74,7 +76,7 @@ class Fresh:
 def of_slow_steps(
     gpus: Sequence[GpuSample] | None, fresh: Fresh, server_start: float | None
 ) -> Cause:
-    """Return the cause of slow steps. `server_start`: Unix time."""
+    """Return the cause of slow steps. `server_start` is in Unix time."""
     if not gpus:
         return Cause(SLOW_ENGINE, (), (_UNSEEN,))
     for gpu in gpus:
@@ -101,7 +103,7 @@ def of_slow_steps(
 
 
 def is_excused(cause: Cause | None) -> bool:
-    """Return True if a GPU's condition made the cause unknown."""
+    """Return True if the cause is unknown because of a GPU's clock or a neighbour."""
     against = () if cause is None or cause.name != UNKNOWN else cause.evidence_against
     return any(each.name in ("sm_clock_ratio", "neighbour") for each in against)
 
@@ -185,7 +187,7 @@ def _trees(processes: Sequence[ProcessSample]) -> list[list[ProcessSample]]:
 
 
 def _are_kin(a: ProcessSample, b: ProcessSample) -> bool:
-    """Compare cgroups or parents, because processes of two vLLM servers have the same names."""
+    """Compare cgroups or parents. Names do not distinguish two vLLM servers."""
     if a.cgroup is not None and b.cgroup is not None:
         if a.cgroup != b.cgroup:
             return False

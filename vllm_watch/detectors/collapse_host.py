@@ -1,4 +1,4 @@
-"""Finds slow steps because the engine core waits for a CPU, which no restart cures."""
+"""Finds slow steps of an engine core that waits for a CPU. No restart cures them."""
 
 from dataclasses import replace
 
@@ -8,25 +8,25 @@ from vllm_watch.signals.baseline import Comparison
 from vllm_watch.signals.cpu_waits import Waited
 
 EXPLAINS_RATIO = 0.5
-"""Minimum share of the slowdown (of its logarithm) that CPU waits explain. They seldom explain all, because only one
-thread's waits are measured."""
+"""Minimum share of the log slowdown that CPU waits explain. It is below 1, because only one thread
+is measured."""
 
 HINTS_RATIO = 0.2
-"""If CPU waits explain this share, no restart is advised, because a fresh engine would wait too. A smaller share may
-result from slow steps: clients retry and requests pile up."""
+"""If CPU waits explain this share of the slowdown, no restart is advised. A fresh engine would wait
+too."""
 
 THROTTLED_SHARE_MIN = 0.05
-"""Minimum share of throttled CPU periods: a prefill may use up a period's quota now and then."""
+"""Minimum share of throttled CPU periods. A prefill may use up a period's quota now and then."""
 
 OUTLIVED_SECONDS = 20.0
-"""Seconds that steps must stay long after the neighbour left before another cause is named: smoothed waits fade in
-five blocks."""
+"""Seconds of slow steps after a neighbour left before another cause is named. Smoothed waits fade
+in five blocks."""
 
 _WAIT = "cpu_wait_ratio"
 
 
 class Outlived:
-    """Finds slow steps that outlast the neighbour that caused them."""
+    """Finds slow steps that continue after the neighbour has left."""
 
     def __init__(self) -> None:
         self._seconds = 0.0

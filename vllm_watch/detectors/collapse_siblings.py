@@ -12,29 +12,30 @@ from vllm_watch.signals.scatter import scatter
 from vllm_watch.signals.step_model import StepModel
 
 ALIKE = 1.2
-"""An engine is slow above this multiple of its step time after the start; request mixes differ by less."""
+"""Minimum ratio of step time to that after the start, in a slow engine. Request mixes differ by
+less."""
 
 LOSS_LOG_RATIO = log(1.12)
-"""Minimum log ratio of smoothed step time to the siblings' that is a loss."""
+"""Minimum log ratio of smoothed step time to the siblings' median for a loss."""
 
 SIBLINGS_MIN = 2
-"""With one sibling, neither engine can be the reference."""
+"""Minimum siblings. With only one, neither engine can be the reference."""
 
 SIBLINGS_MAX = 8
-"""Maximum siblings per comparison. They are spread over all ranks, because one node's ranks may
-share a fault."""
+"""Maximum siblings per comparison, spread over all ranks because one node's ranks may share a
+fault."""
 
 SPREAD_DEVIATIONS = 5.0
-"""A loss must also exceed this many standard deviations among siblings."""
+"""Minimum loss, in standard deviations among siblings."""
 
 SMOOTH_SECONDS = 300.0
-"""Averaging time, which evens out differences between requests."""
+"""Averaging time of step times, so that differences between requests even out."""
 
 KNOWN_SECONDS = 600.0
-"""Seconds of work before a finding: two smoothing times."""
+"""Seconds of work before a finding, twice SMOOTH_SECONDS."""
 
 _SPREAD_MIN = 0.015
-"""Minimum deviation among the siblings, in log step time, because they may agree by chance."""
+"""Minimum standard deviation of log step time among siblings. They may agree by chance."""
 
 
 @dataclass
@@ -89,7 +90,10 @@ class Siblings:
         beside.seconds = min(KNOWN_SECONDS, beside.seconds + block.seconds)
 
     def judge(self, verdict: Verdict, ratios: Mapping[str, float], *, waits: bool) -> Verdict:
-        """Compare with the siblings. `ratios` are step times ÷ those after the start; `waits` is True if requests wait."""
+        """Compare an engine with its siblings.
+
+        `ratios` are step times ÷ those after the start. `waits` is True if requests wait.
+        """
         siblings = self.of(verdict.engine)
         if verdict.state == FIRING:
             return _beside(verdict, ratios, siblings)

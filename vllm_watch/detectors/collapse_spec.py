@@ -1,4 +1,7 @@
-"""Finds rejected drafts of speculative decoding: steps take as long but yield fewer tokens."""
+"""Finds rejected drafts of speculative decoding.
+
+Steps then take as long as before but yield fewer tokens.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -9,24 +12,26 @@ from vllm_watch.detectors.collapse_causes import VAGUE
 SPEC_ACCEPTANCE = "spec_acceptance"
 
 LEARN_SECONDS = 300.0
-"""Seconds of drafting before the usual share of accepted drafts is known: prompts differ from minute to minute."""
+"""Seconds of drafting before the usual share of accepted drafts is known. Prompts differ from
+minute to minute."""
 
 HALF_LIFE_SECONDS = 3600.0
-"""Half-life of the usual share, which follows the mix of requests."""
+"""Half-life of the usual share, which depends on the mix of requests."""
 
 FALLEN = 0.5
-"""A share is abnormal below this part of the usual one: another mix of requests lowered it by at
-most a third."""
+"""Minimum ratio of a normal share to usual. Another mix of requests lowered it by at most a
+third."""
 
 USUAL_MIN = 0.2
-"""If the usual share is lower, nothing is judged: an n-gram drafter that rarely hits has nothing to lose."""
+"""Minimum usual share of an engine that is judged. If drafts are rarely accepted, little can be
+lost."""
 
 HOLD_SECONDS = 120.0
-"""Minimum duration: a batch of odd prompts ends sooner. If the engine is also slow, the finding is reported at once,
-so that no useless restart is advised."""
+"""Minimum seconds of a low share. Batches of odd prompts end sooner. If the engine is also slow,
+the finding is immediate, which avoids a useless restart."""
 
 ACCEPTED_SECONDS = 6 * 3600.0
-"""A lower share that lasts this long becomes the usual one."""
+"""Seconds after which a low share becomes the usual one."""
 
 
 @dataclass(slots=True)

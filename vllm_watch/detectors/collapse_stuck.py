@@ -1,6 +1,6 @@
-"""Finds requests that run for minutes without getting a token, while others come and go.
+"""Finds requests that run for minutes without a token, while others come and go.
 
-Their number is that of running requests, less those that decode (one token per step) or prefill (by Little's law).
+Their number is the running requests less the decoding and the prefilling ones.
 """
 
 from collections import deque
@@ -10,21 +10,21 @@ from vllm_watch.detectors.base import Evidence
 from vllm_watch.signals.blocks import Block
 
 STUCK_MIN, STUCK_SHARE_MIN = 3.0, 0.2
-"""Minimum stuck requests, and minimum excess of their share over the usual. A poll falls more often
-into a long step than into a short one, so the usual share is above 0."""
+"""Minimum stuck requests, and minimum excess of their share over usual. The usual share is above 0,
+because polls often fall into long steps."""
 
 USUAL_MINUTES_MIN, USUAL_MINUTES = 10, 60
-"""Minutes needed, and minutes kept, to learn the usual share, which is their median."""
+"""Minimum and maximum minutes for the usual share, which is their median."""
 
 MINUTES = 10
-"""Minutes in a row with stuck requests: no healthy request waits this long for a token."""
+"""Consecutive minutes with stuck requests before a finding. No healthy request waits this long for
+a token."""
 
 TOKENS_MAX = 1.1
-"""More tokens per request and step indicate speculative decoding, which is not judged because its
-yield varies."""
+"""Maximum tokens per request and step. Speculative decoding yields more and is not judged."""
 
 _MINUTE_SECONDS = 60.0
-"""In a minute of work every healthy request gets many tokens."""
+"""Seconds of work in each sample. Every healthy request gets many tokens in a minute."""
 
 
 class Stuck:

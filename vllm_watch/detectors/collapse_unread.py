@@ -1,4 +1,4 @@
-"""Measures how long running requests have explained too few of the used pages."""
+"""Measures how long KV pages have been in use without a running request."""
 
 from math import exp
 
@@ -8,16 +8,20 @@ from vllm_watch.signals.pages import none_prefilling
 from vllm_watch.signals.step_model import StepModel
 
 UNHELD_SECONDS = 15.0
-"""Seconds after which pages that no request holds and no prefill explains justify a restart."""
+"""Seconds with pages that no request holds before a restart is advised, if no prefill explains
+them."""
 
 BLIND_SECONDS = 60.0
-"""Replaces UNHELD_SECONDS if the usual step time is unknown: one prompt among many may be hidden for this long."""
+"""Replaces UNHELD_SECONDS if the usual step time is unknown. A prompt may go unnoticed for this
+long."""
 
 UNREAD_LOG_RATIO = 0.1
-"""Without token counts, steps must be shorter by this log ratio than the pages in use imply."""
+"""Minimum log ratio of expected to actual step time, if tokens are not counted. Short steps show
+that few of the used pages are read."""
 
 UNREAD_DEVIATIONS = 1.5
-"""Steps must also be shorter by this many deviations, because the model may not know this load."""
+"""Minimum log ratio of expected to actual step time in standard deviations. The model may not know
+this load."""
 
 
 class Unread:
@@ -43,7 +47,7 @@ class Unread:
         elif none_prefilling(block) and (slow is None or slow < SLOW_TOLERANCE):
             unread = True
         else:
-            return  # inconclusive: a prompt may make steps long
+            return  # inconclusive: a prompt may lengthen steps
         counts = UNHELD_SECONDS / BLIND_SECONDS if slow is None else 1.0
         self.seconds = self.seconds + counts * block.seconds if unread else 0.0
 

@@ -1,4 +1,4 @@
-"""Finds an engine that crawls or serves none of its clients. Does not need the engine's past."""
+"""Finds an engine that crawls or serves none of its clients, without knowing its past."""
 
 from vllm_watch.detectors.base import Evidence
 from vllm_watch.samples.engine import EngineSample
@@ -6,18 +6,18 @@ from vllm_watch.signals.blocks import Block
 from vllm_watch.support.durations import in_words
 
 CRAWL_STEP_SECONDS = 1.0
-"""Minimum step time of an engine that crawls: a step for few tokens only reads the weights once. GPUs read all memory
-in 20 to 60 ms, GPUs with shared host memory in 0.5 s."""
+"""Minimum step time of an engine that crawls. Reading the weights once takes GPUs 20 to 60 ms, or
+0.5 s from shared host memory."""
 
 CRAWL_TOKENS_MAX = 16.0
-"""Up to this many tokens, a step takes no longer than reading the weights."""
+"""Maximum tokens of a step that takes no longer than reading the weights."""
 
 CRAWL_SECONDS = 60.0
-"""Seconds of work that the engine must crawl without a break."""
+"""Minimum seconds of continuous crawling before a finding."""
 
 LEFT_MIN, LEFT_SECONDS = 10.0, 300.0
-"""No client is served if, for LEFT_SECONDS, LEFT_MIN requests abort and none finishes: some clients hang up by chance, but
-not all of them for minutes."""
+"""Minimum aborted requests, and minimum seconds since the last finished one, before clients count
+as unserved. Not all clients hang up by chance."""
 
 
 class Unserved:
@@ -27,7 +27,7 @@ class Unserved:
         self._crawled_s = self._step_seconds = 0.0
         self._tokens = 0.0
         self._done: float | None = None
-        self._aborted = self._at_s = 0.0  # count and time at the last finish
+        self._aborted = self._at_s = 0.0  # aborts and time at the last finished request
         self._last, self._last_s = 0.0, 0.0
         self.left: Evidence | None = None
 

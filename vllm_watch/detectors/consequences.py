@@ -1,4 +1,4 @@
-"""Decides which slowdowns lead to a page, or to advice to restart."""
+"""Decides which slowdowns lead to a page or to advice to restart."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -25,8 +25,8 @@ class Rule:
     yardstick: str
     times: float
     seconds: float
-    harm: bool = True  # needs harmed users (signals/harm.py)
-    curable: bool = False  # needs proof that a fresh process is faster
+    harm: bool = True  # users must be harmed (signals/harm.py)
+    curable: bool = False  # a fresh process must be faster
 
     @property
     def log_ratio(self) -> float:
@@ -39,12 +39,16 @@ RULES = (
     Rule(PAGE, SIBLINGS, 1.45, 600.0),
     Rule(PAGE, FORMER, 3.0, 180.0, harm=False),
 )
-"""Grouped by yardstick (the reference for step times), mildest first. A rule applies only if the rule before it does.
+"""Rules by yardstick (the reference for step times), mildest first. A rule applies only if the rule
+before it does.
 
-Against the engine's own past: adapters, grammars and encoders cost up to 1.6 times (test worlds `lora_bursts`: one
-false page a day at 1.6, none at 1.7). A burst of images ends within 40 s. A restart costs minutes of loading, hence
-120 s. Against siblings, 1.45 suffices, because they share load and hardware; 600 s are needed to know them. Against
-the predecessor, no change of flag or GPU costs 3.0 times, and no warm-up takes 180 s.
+Own past: adapters, grammars and encoders cost up to 1.6 times (test worlds `lora_bursts`: one false
+page a day at 1.6, none at 1.7). A burst of images ends within 40 s. A restart costs minutes of
+loading.
+
+Siblings: 1.45 suffices, because they share load and hardware. They are known after 600 s.
+
+Predecessor: no change of flag or GPU costs 3.0 times, and no warm-up takes 180 s.
 """
 
 
@@ -80,11 +84,14 @@ def fulfilled(shift: Shift) -> Sequence[str]:
 def explained(
     shift: Shift, reached: Sequence[str], *, curable: bool = True
 ) -> tuple[Evidence, ...]:
-    """Return clauses about the rule that applies, and the next one's unmet conditions. `curable`: a restart may help."""
+    """Return the rule that applies, and the unmet conditions of the next one.
+
+    `curable` is True if a restart may help.
+    """
     times, took, lasts = exp(shift.log_ratio), "steps take", "for"
     if shift.yardstick == SIBLINGS:
         lasts = "on average over"
-    elif reached:  # the slowdown was at least the rule's for all that time
+    elif reached:  # the slowdown never fell below the rule's ratio
         times, took = rule(reached[0], shift.yardstick).times, "steps have taken at least"
     over = f" {lasts} {in_words(shift.seconds)}" if shift.seconds else ""
     text = f"{took} {times:.3g} times as long {_COMPARED_WITH[shift.yardstick]}{over}"

@@ -1,4 +1,4 @@
-"""Follows the demand on a server: in use, idle, or drained on purpose."""
+"""Follows the demand on a server, which is in use, idle, or drained on purpose."""
 
 from collections import deque
 from collections.abc import Sequence
@@ -12,42 +12,44 @@ from vllm_watch.signals import stored
 from vllm_watch.support.durations import in_words
 
 ARRIVALS_MISSED_MIN = 7.0
-"""If this many arrivals are expected, the chance (Poisson) of none is one in a thousand."""
+"""Minimum number of missed arrivals that proves a drain. Chance (Poisson) explains seven once in a
+thousand times."""
 
 DRAIN_SECONDS_MIN = 5.0
-"""A drain is assumed after this many seconds without arrivals. Orchestrators drain for longer; shorter gaps may come
-from scrape timing."""
+"""Minimum seconds without arrivals before a drain is assumed. Scrape timing causes shorter gaps."""
 
 ARRIVALS_MISSED_USUAL = 3.0
-"""If fewer arrivals are expected, their absence does not prove that requests stopped: at this number, its chance is
-one in twenty."""
+"""Maximum number of missed arrivals while a server may still be in use. Chance explains three once
+in twenty times."""
 
 AT_WORK_SECONDS = 60.0
 RATE_SECONDS = 300.0
-"""Averaging times of requests in flight, and of arrivals while in use."""
+"""Averaging times of requests in flight, and of the finish rate."""
 
 SILENCES_KEPT = 64
 SILENCES_USUAL = 3
-"""A time without arrivals is usual if this many recent ones were at least as long."""
+"""Recent times without arrivals that are kept. The usual one has the rank SILENCES_USUAL, longest
+first."""
 
 DRAINED_SHARE = 0.5
-"""A draining server runs at most this share of the requests that ran when the last ones arrived."""
+"""Maximum ratio of running requests to those at the last arrival in a draining server."""
 
 RUNNING_SHARE = 0.3
-"""Weight of one scrape in the running requests: about three scrapes are averaged."""
+"""Weight of one scrape in the usual running requests. About three scrapes are averaged."""
 
 ABORTS_MIN = 2.0
 ABORTED_SHARE_MAX = 0.05
-"""A stopping server (SIGTERM with --shutdown-timeout: vLLM 0.18 and later) aborts several requests
-at once. That shows a drain only if clients aborted at most this share before."""
+"""Minimum aborts at once that show a drain, and maximum share of aborts before. vLLM 0.18 and later
+abort several requests when stopped with --shutdown-timeout."""
 
 GAP_SECONDS, GAP_LOOKS = 60.0, 4.0
-"""If the server is not polled or not reached for this time, or this many usual intervals, the last
-demand is unknown."""
+"""Maximum gap between polls, in seconds or usual intervals, before the demand is unknown. The
+greater one applies."""
 
 
 Counts = tuple[float | None, float | None, float, float]
-"""Finished requests, prompt tokens (None unless every engine counts them), generated tokens, aborts."""
+"""Finished requests, prompt tokens, generated tokens, aborts. The first two are None unless every
+engine counts them."""
 
 
 _FLAGS = ("known", "aborting", "_served")
@@ -61,13 +63,13 @@ _LATER = ("_lately", "_step_s", "_blind_s")  # absent in older states
 
 @dataclass(slots=True)
 class Demand:
-    """Follows the demand on one server, not counting canaries."""
+    """Follows the demand on one server, without canaries."""
 
     in_flight: float = 0.0
     waiting: float = 0.0
     idle_s: float = 0.0  # 0 if unknown
     silence_s: float = 0.0
-    known: bool = False  # the server was polled shortly before it ended
+    known: bool = False  # the last poll before the end was recent
     aborting: bool = False
     _rate: float = 0.0  # finished requests per second while in use
     _rate_weight: float = 0.0
@@ -82,7 +84,7 @@ class Demand:
     _lately: float = 0.0
     _step_s: float = 0.0
     _blind_s: float = 0.0
-    _canaries: float = 0.0  # not in the counters yet
+    _canaries: float = 0.0  # not yet in the counters
     _counts: Counts | None = None
     _silences: deque[float] = field(default_factory=lambda: deque(maxlen=SILENCES_KEPT))
 
@@ -193,7 +195,7 @@ class Demand:
         self.idle_s = at_s - self._idle_since_s
 
     def _silence(self, at_s: float, prompted: float | None, finished: float | None) -> None:
-        # Prompts to an idle engine are canaries. Without prompt counts, finished requests show arrivals.
+        # An idle engine gets only canaries. Without prompt counts, finished requests show arrivals.
         came = self.idle_s <= 0.0 and (finished if prompted is None else prompted) != 0.0
         if self._admitted_s is None or came or finished is None:
             if self.silence_s >= DRAIN_SECONDS_MIN:
@@ -214,7 +216,7 @@ class Demand:
 
     @property
     def at_work(self) -> float:
-        """Return the average requests in flight, if requests arrived until the server ended; else 0."""
+        """Return the mean requests in flight, or 0 if requests stopped before the server ended."""
         unseen_s = self.silence_s + self._step_s + self._blind_s
         came = self._missed < ARRIVALS_MISSED_USUAL and unseen_s <= DRAIN_SECONDS_MIN
         return self._lately if self.known and self._rate and came and not self.aborting else 0.0

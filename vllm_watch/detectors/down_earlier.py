@@ -1,7 +1,7 @@
-"""Judges a server that accepts connections but does not respond, and last responded to an earlier run of the watcher.
+"""Judges a server that accepts connections but has answered only an earlier run of the watcher.
 
-A starting vLLM refuses connections: `setup_server` and `run_multi_api_server` bind the port early, but uvicorn
-listens only when the engine is up. So a server that accepts connections hangs, or a proxy holds its requests.
+A starting vLLM refuses connections, because uvicorn listens only when the engine is up. So the
+server hangs, or a proxy holds its requests.
 """
 
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from vllm_watch.signals import stored
 from vllm_watch.signals.loading import START_SECONDS, lives_on
 
 EARLIER_SECONDS_MAX = 86_400.0
-"""Older observations do not count: target lists grow stale and addresses are reused."""
+"""Maximum age of an observation. Target lists grow stale, and addresses are reused."""
 
 
 @dataclass(slots=True)
@@ -22,7 +22,7 @@ class Earlier:
 
     answered_s: float | None = None
     life_start: float | None = None  # Unix time
-    refuses: bool = False  # it refused while no server was up
+    refuses: bool = False  # refused connections while starting
 
     @classmethod
     def restored(cls, told: Any) -> "Earlier":

@@ -1,4 +1,4 @@
-"""Counts failed health checks, and checks if tokens still flow."""
+"""Counts failed health checks, and polls with new tokens meanwhile."""
 
 from dataclasses import dataclass
 
@@ -49,8 +49,11 @@ class Health:
             self.moving_looks, self.still_looks, self.moved_s = self.moving_looks + 1, 0, at_s
 
     def dead(self, at_s: float, looks: int, patience_s: float) -> bool:
-        """Return True if no token came for `looks` checks. If tokens came during earlier failed checks, also require requests
-        in hand and no token for `patience_s`."""
+        """Return True if `looks` checks have failed without a new token.
+
+        If earlier failed checks had tokens, unfinished requests must also have waited `patience_s`
+        for one.
+        """
         if self.still_looks < looks:
             return False
         served = self.moving_looks >= looks

@@ -16,18 +16,18 @@ from vllm_watch.signals.loading import Loading
 STATE_VERSION = 1
 
 AWAY_SECONDS_MAX = 600.0
-"""Longest absence of the watcher after which the stored state is used: updates and restarts take less. During a
-longer absence, the server may have been stopped or moved."""
+"""Maximum seconds without a watcher after which its state is used. Updates take less."""
 
 ABSENCE_SECONDS_MAX = 7 * 86_400.0
-"""Maximum learnt absence of a server: a week covers a weekend."""
+"""Maximum learnt absence of a server, which may be away for a weekend."""
 
 LIVES_KEPT = 8
 SILENCES_KEPT = 8
-"""Uptimes and survived hangs that are remembered. Older ones are weak evidence about today's server."""
+"""Maximum uptimes, and maximum survived hangs, that are kept. Older ones reveal little about
+today's server."""
 
 OF_ADDRESS = ("earlier",)
-"""State that holds only for the server's address."""
+"""State that is valid only for this address."""
 
 _TIMES = ("began_s", "answered_s", "up_since_s")
 _FLAGS = ("busy", "crashed", "looping")
@@ -52,7 +52,7 @@ def export_state(of: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def restored(state: stored.Stored, away_seconds: float) -> dict[str, Any]:
-    """Return the detector's variables by name. Raises one of stored.DAMAGE."""
+    """Return the detector's variables by name."""
     variables, run = learnt(state), _run(state["run"])
     variables["_earlier"] = Earlier.restored(state.get("earlier"))
     demand = Demand.restored(stored.mapping(state["demand"]))
@@ -69,12 +69,13 @@ def restored(state: stored.Stored, away_seconds: float) -> dict[str, Any]:
     if away_seconds > AWAY_SECONDS_MAX:
         return variables
     if run is None:
-        demand.known = False  # if the server ended meanwhile, its last demand was not seen
+        demand.known = False  # the server may have ended meanwhile
     return variables | followed
 
 
 def learnt(state: stored.Stored) -> dict[str, Any]:
-    """Return variables that stay valid after a long absence and for the group's other servers. Raises stored.DAMAGE."""
+    """Return variables that remain valid after a long absence, and for other servers of the
+    group."""
     stored.version(state, STATE_VERSION)
     loading = Loading()
     loading.starts_s.extend(Loading.restored(stored.mapping(state["loading"])).starts_s)

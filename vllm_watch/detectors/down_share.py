@@ -1,7 +1,7 @@
 """Finds one hanging API server process among several, from the share of calls that get an answer.
 
-The kernel gives each new connection to one process. A sequential test of two shares (Wald, 1945; Page, 1954) sums up the
-calls.
+The kernel gives each new connection to one process. A sequential test of two shares sums up the
+calls (Wald, 1945; Page, 1954).
 """
 
 from dataclasses import asdict, dataclass, field
@@ -16,23 +16,25 @@ from vllm_watch.signals import stored
 from vllm_watch.support.durations import in_words
 
 HUNG_SHARE, USUAL_SHARE = 1 / 8, 1 / 80
-"""Share of calls lost if one process of eight hangs, and if all are healthy (at most 8 of 622 scrapes were lost)."""
+"""Share of unanswered calls if one process of eight hangs, and if all are healthy. At most 8 of 622
+scrapes were lost."""
 
 SILENCE, ANSWER = log(HUNG_SHARE / USUAL_SHARE), log((1.0 - HUNG_SHARE) / (1.0 - USUAL_SHARE))
-"""Log odds that a call without an answer adds, and a call with one. Consecutive calls without an answer count as one
-silence."""
+"""Log odds of a call without an answer, and of an answered call. Consecutive calls without an
+answer count as one."""
 
 EXCUSE = -2.0 * SILENCE
-"""Log odds of a late answer, or of a call that never arrived. A lossy network or busy event loop
-delays more calls than it loses, so one such call cancels two silences."""
+"""Log odds of a late answer, or of a call that never arrived. One such call cancels two unanswered
+ones, because lossy networks and busy event loops delay more calls than they lose."""
 
 CLOSE_SECONDS = 8.0
-"""Maximum seconds between polls that can distinguish a hanging process from one that stops now and then. Calls wait 4 s, so
-half of such stops end during a call. With longer intervals, a restart is advised only if /metrics was
-answered at once and a simultaneous /health was not."""
+"""Maximum seconds between polls that distinguish a hanging process from one that stops now and
+then. Calls wait 4 s, so half of such stops end during a call. At longer intervals, a restart is
+advised only if /metrics was answered at once and a simultaneous /health was not."""
 
 SURE, ADVISE = log(1e4), log(1e6)
-"""Log odds needed for a page, and for advising a restart, which also cuts off the users of other processes."""
+"""Minimum log odds for a page, and for advising a restart. A restart cuts off the users of healthy
+processes."""
 
 _HELD, _NOTHING_NEW = "read_timeout", "watcher"
 

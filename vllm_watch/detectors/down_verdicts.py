@@ -51,7 +51,7 @@ def up_in_a_loop(up_s: float) -> Verdict:
 
 
 def alive_after_all(failed_looks: int) -> Verdict:
-    """Judge a server that was reported dead, but generates tokens."""
+    """Judge a server that was reported dead but generates tokens."""
     return Verdict(
         state=FIRING,
         kind=KIND,
@@ -77,7 +77,10 @@ def health_failing(failed_looks: int) -> Verdict:
 
 
 def dead(looks: int, of_gpus: tuple[Evidence, ...], *, needs_hands: bool) -> Verdict:
-    """Judge a server with a dead engine core. `needs_hands`: a GPU fault that a restart does not cure."""
+    """Judge a server with a dead engine core.
+
+    `needs_hands` is True if a restart cannot cure a GPU fault.
+    """
     evidence = down_witnesses.health_failed(looks)
     return Verdict(
         state=FIRING,

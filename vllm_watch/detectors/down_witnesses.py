@@ -11,26 +11,26 @@ from vllm_watch.support.counts import requests
 from vllm_watch.support.durations import in_words
 
 _GATEWAY = frozenset((502, 503, 504))
-"""Statuses of a proxy that cannot reach its server. vLLM itself returns 503 on every path while it scales
-elastically, and 500 for a failed /metrics."""
+"""HTTP statuses of a proxy that cannot reach its server. vLLM itself returns 503 on every path
+while it scales elastically."""
 
 SCALING_SECONDS = 600.0
-"""Longest elastic scaling: vLLM drains requests for two minutes (`drain_timeout`), then moves ranks in seconds to
-minutes. If that fails, it returns 503 forever."""
+"""Maximum seconds of elastic scaling. vLLM drains requests for two minutes (`drain_timeout`) and
+then moves ranks. After a failure, it returns 503 forever."""
 
 SIGN_SECONDS = 60.0
-"""Maximum seconds since a failed health check that may explain why the server does not answer."""
+"""Maximum age in seconds of a failed health check that explains a crash."""
 
 BUSY_WAITING = 300.0
 BUSY_FDS = 500.0
-"""With this many waiting requests, or open connections, the one event loop also answers /metrics late."""
+"""Minimum waiting requests or open connections of a busy server. Its event loop also answers
+/metrics late."""
 
 SLOW_ANSWER_SECONDS = 0.5
-"""Slower answers mean a busy API server; an idle one takes 30 ms for /metrics."""
+"""Minimum latency of a busy server's answer. An idle one takes 30 ms for /metrics."""
 
 ACCEPTED_LOOKS_MIN = 2
-"""This many accepted connections without a response show a hang; a single one may be due to a
-failing route."""
+"""Accepted connections without a response that show a hang. One may be due to a failing route."""
 
 _ACCEPTED = frozenset(("read_timeout", "disconnected"))
 _UNREACHED = frozenset(("connect_timeout", "dns"))
@@ -43,13 +43,13 @@ class Run:
 
     began_s: float
     looks: int = 0
-    mute: int = 0  # polls in a row without a response, until now
+    mute: int = 0  # latest polls in a row without a response
     refused: int = 0
     mute_s: float = 0.0
     silent: int = 0  # mute polls with an accepted connection
     held: int = 0
     said: str = ""
-    told_to_end: bool = False  # the process outlived its port: it was asked to stop
+    told_to_end: bool = False  # the process outlived its port
     unused: bool = False
     reached_again: bool = False  # the host was unreachable at first
 
@@ -79,7 +79,7 @@ class Run:
 
     @property
     def is_held(self) -> bool:
-        """Return True if connections stay open; a proxy without a server closes them."""
+        """Return True if connections stay open. A proxy without a server closes them."""
         return self.held > 0 and self.held == self.silent
 
 
@@ -101,7 +101,7 @@ def busy(waiting: float, reading: Reading, scrape: Call) -> bool:
 
 
 def was_busy(demand: Demand) -> tuple[Evidence, ...]:
-    """Return the load as evidence against a hang."""
+    """Return the last load as evidence against a hang."""
     text = f"it was busy when it last answered ({demand.in_flight:.0f} requests)"
     return (Evidence(name="requests_in_flight", value=demand.in_flight, text=text),)
 
@@ -118,7 +118,7 @@ def health_failed(looks: int) -> Evidence:
 
 
 def signs(view: View, dead_s: float | None) -> tuple[Evidence, ...]:
-    """Return evidence of an unintended end. `dead_s` is when /health last failed."""
+    """Return evidence of a crash. `dead_s` is when /health last failed."""
     found = []
     if dead_s is not None and view.at_s - dead_s < SIGN_SECONDS:
         text = "/health reported a dead engine core, just before"
@@ -127,7 +127,7 @@ def signs(view: View, dead_s: float | None) -> tuple[Evidence, ...]:
 
 
 def planned(demand: Demand, *, told_to_end: bool) -> tuple[Evidence, ...]:
-    """Return evidence of an intended end."""
+    """Return evidence that the server was stopped on purpose."""
     drained = demand.drained
     said = [drained] if drained is not None else []
     if told_to_end:
@@ -137,7 +137,7 @@ def planned(demand: Demand, *, told_to_end: bool) -> tuple[Evidence, ...]:
 
 
 def slow_load(loading: Loading, at_s: float, began_s: float) -> tuple[Evidence, ...]:
-    """Return evidence of a slow start. `began_s`: first unanswered poll."""
+    """Return evidence of a slow start. `began_s` is the time of the first unanswered poll."""
     longest_s, loads_s = loading.longest_s, loading.for_s(at_s)
     taken_s = at_s - began_s if loads_s is None else loads_s
     if longest_s is None or taken_s < loading.patience_s(0.0):
@@ -149,7 +149,7 @@ def slow_load(loading: Loading, at_s: float, began_s: float) -> tuple[Evidence, 
 
 
 def how_it_crashed(demand: Demand, *, at_work: bool) -> str:
-    """Describe a crash. `at_work`: requests arrived until the end."""
+    """Describe a crash. `at_work` is True if requests arrived until the end."""
     if not demand.known:
         return "its port refuses connections; it was not scraped for a while before"
     count, about = (demand.at_work, "about ") if at_work else (demand.in_flight, "")
@@ -174,7 +174,7 @@ def left_behind(core: str | None) -> tuple[Evidence, ...]:
 
 
 def why_not_a_crash(demand: Demand, *, idle: bool) -> tuple[Evidence, ...]:
-    """Return evidence that no user is affected."""
+    """Return evidence that few or no users are affected."""
     if not demand.known:
         text = "it was not scraped for a while before: it may have been stopped on purpose"
         return (Evidence(name="requests_in_flight", value=None, text=text),)
@@ -198,7 +198,7 @@ def seconds(name: str, value: float, expected: float, text: str) -> Evidence:
 
 
 def lasting(name: str, value: float, said: str) -> Evidence:
-    """Return a call's repeated result as evidence, with its duration."""
+    """Return the repeated result of a call as evidence, with its duration."""
     what, colon, why = said.partition(": ")
     comma = "" if colon or what in _PLAIN.values() else ","
     return seconds(name, value, 0.0, f"{what}{comma} for {in_words(value)}{colon}{why}")

@@ -1,10 +1,10 @@
-"""Detects a server that does not answer: crashed, hung, unreachable, in a crash loop, or without its engine core.
+"""Detects a server that does not answer: crashed, hung, unreachable, in a crash loop, or without
+its engine core.
 
-vLLM's API server exits when its engine core dies, so a crashed server refuses connections. A starting one refuses
-them too, for up to 20 minutes. A stopped or blocked server accepts connections without a response; a very busy server
-does so for some seconds.
-
-Source: recordings of a real vLLM 0.32.
+vLLM's API server exits when its engine core dies, so a crashed server refuses connections. A
+starting server also refuses them, for up to 20 minutes. A stopped or blocked server accepts
+connections without a response. A very busy one does so for some seconds. Source: recordings of a
+real vLLM 0.32.
 """
 
 from collections import deque
@@ -35,11 +35,12 @@ from vllm_watch.support.durations import in_words
 NEEDS = down_verdicts.NEEDS
 
 HALF_DEAD_SECONDS = 30.0
-"""A server exits within this time of its engine core's death; until then /metrics may lack the engine."""
+"""Maximum seconds from an engine core's death to its server's exit. Until then /metrics may lack
+the engine."""
 
 
 IN_FLIGHT_MIN = 2.0
-"""Users were harmed if this many requests were cut off."""
+"""Minimum requests cut off by a crash that harmed users."""
 
 
 class Detector:
@@ -61,8 +62,8 @@ class Detector:
         self._share = Share()
         self._crashed = False
         self._looping = False
-        self._lives: deque[float] = deque(maxlen=LIVES_KEPT)  # seconds up before each crash
-        self._away_s = 0.0  # longest absence that began while unused and ended by itself
+        self._lives: deque[float] = deque(maxlen=LIVES_KEPT)  # seconds from start to crash
+        self._away_s = 0.0  # longest absence that began without demand and ended by itself
         self._silences: deque[float] = deque(maxlen=SILENCES_KEPT)
 
     def export_state(self, at_s: float) -> dict[str, Any]:
@@ -140,13 +141,13 @@ class Detector:
             run = self._run = Run(began_s=view.at_s)
         mute = self._is_mute(run, call, view.at_s)
         if run.refused and mute:
-            # After one refusal, every poll without a response counts as refused: the port of a starting server opens
-            # and closes, and the address of a stopped one may vanish.
+            # After one refusal, every poll without a response counts as refused. The port of a
+            # starting server opens and closes.
             return self._refused(view, run)
         if mute:
             return self._silent(view, run)
         if down_witnesses.turned_away(view.observation):
-            self._earlier.refuses = False  # a proxy answers for a missing server
+            self._earlier.refuses = False  # a proxy answers while no server is up
             if self._answered_s is not None:
                 return self._absent(view, run)
         return unknown(f"/metrics cannot be read: {run.said}")
@@ -225,7 +226,7 @@ class Detector:
         if self._up_since_s is not None:
             self._lives.append(max(0.0, run.began_s - self._up_since_s))
         last = list(self._lives)[1:][-self._settings.loop_lives :]
-        # The first uptime is ignored: its start was not seen, or it was long.
+        # The first uptime is ignored, because its start was not seen or it was long.
         short = len(last) >= self._settings.loop_lives and sum(last) < self._settings.loop_seconds
         self._looping = short or self._loading.attempts >= self._settings.loop_starts
 
@@ -237,7 +238,7 @@ class Detector:
         unused = not (used or signs or self._looping)
         run.unused = run.unused or unused
         early = down_s < self._patience_s(run)
-        # The server may have become idle between polls, and been scaled down again.
+        # An autoscaler may have stopped a server that became idle between polls.
         taken = not demand.known and down_s < settings.away_factor * self._away_s
         slow = down_witnesses.slow_load(self._loading, view.at_s, run.began_s)
         refused = down_witnesses.lasting("seconds_refused", down_s, run.said)

@@ -1,8 +1,8 @@
-"""Detects an engine that answers `/health` but fails requests: errors, HTTP 5xx, or unusable answers.
+"""Detects an engine that answers `/health` but fails requests: errors, HTTP 5xx, or unusable
+answers.
 
-Failures by clients (4xx, disconnects) and intended refusals (503 of --max-num-queued-reqs) do not count.
-
-Source: a real pair of vLLM 0.32 with its prefill server killed; vLLM #46811.
+Failures by clients (4xx, disconnects) and intended refusals (503 of --max-num-queued-reqs) are not
+counted. Source: a real pair of vLLM 0.32 with its prefill server killed; vLLM #46811.
 """
 
 from collections.abc import Sequence
@@ -35,7 +35,7 @@ STATE_VERSION = 1
 
 _CUDA = "xid_or_gpu_lost"
 _KV = "kv_transfer"
-"""Failure classes of `vllm-watch diagnose`, found in the engine's log."""
+"""Failure classes of `vllm-watch diagnose` in an engine's log."""
 
 
 class Settings(BaseModel):
@@ -44,31 +44,33 @@ class Settings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     most_ratio: float = Field(0.5, gt=0, le=1)
-    """Pages if at least this share of the ended requests failed, because every client is affected."""
+    """Minimum share of failed requests for a page after most_seconds. At half, every client is
+    affected."""
 
     most_seconds: float = Field(15.0, gt=0)
-    """Seconds that failures at `most_ratio` must last: a restart of a peer or worker fails only the requests in
-    flight."""
+    """Seconds of failures at most_ratio before a page. A restart of a peer or worker fails only the
+    requests in flight."""
 
     some_ratio: float = Field(0.1, gt=0, le=1)
-    """Minimum share of failed requests for a page after some_seconds: if one request in ten fails, even a retry may
-    fail."""
+    """Minimum share of failed requests for a page after some_seconds. At one in ten, even a retry
+    may fail."""
 
     some_seconds: float = Field(60.0, gt=0)
-    """Seconds that failures at `few_ratio` or more must last: a passing fault ends sooner."""
+    """Seconds of failures at few_ratio or more before a finding. A passing fault ends sooner."""
 
     few_ratio: float = Field(0.02, gt=0, le=1)
-    """Minimum share of failed requests for a warning: two failures in a hundred requests deserve one."""
+    """Minimum share of failed requests for a warning."""
 
     failures_min: int = Field(3, ge=1)
-    """Minimum failed requests: fewer may be retries of one odd request."""
+    """Minimum failed requests. Fewer may be retries of one odd request."""
 
     advise_seconds: float = Field(60.0, gt=0)
-    """A restart after CUDA errors is advised after this time: usually the error kills the process sooner."""
+    """Seconds of CUDA errors before a restart is advised. The error usually kills the process
+    sooner."""
 
 
 class Detector:
-    """Follows how requests end."""
+    """Detects failing requests of each engine."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
@@ -159,7 +161,7 @@ class Detector:
         )  # fmt: skip
 
     def _cause(self, followed: Failures, log: StartFailure | None) -> str:
-        """Ignore Xid errors, because they may concern another engine's GPU."""
+        """Use only the log. Xid errors may concern another engine's GPU."""
         said = None if log is None else log.failure
         if said == _CUDA:
             return "cuda_error"

@@ -1,4 +1,5 @@
-"""Detects an engine that has work but completes no step, or waits forever, while `/health` answers 200.
+"""Detects an engine that has work but completes no step, or waits forever, while `/health` returns
+200.
 
 Source: vLLM #37729, #39863, #46811; recordings of a real vLLM 0.32 with its EngineCore stopped.
 """
@@ -28,7 +29,7 @@ _RESTART_CURES = ("hang", "admission_deadlock", "idle_wedged")
 
 NEEDS = Needs(
     must=(
-        # Counters of finished requests do not suffice, because a long answer takes minutes.
+        # Finished requests are not enough, because a long answer takes minutes.
         Need(("steps", "generated"), "a hang and work look alike"),
         Need(("running",), "stalled work is not seen"),
     ),
@@ -46,33 +47,33 @@ NEEDS = Needs(
 STATE_VERSION = 3
 
 PAUSES_USUAL = 3
-"""The usual pause is the longest that this many recent pauses reached or exceeded."""
+"""Rank of the usual pause among recent pauses, longest first."""
 
 NOTICE_FACTOR = 1.5
-"""A stall is reported after this multiple of the usual pause."""
+"""Minimum ratio of a reported stall to the usual pause."""
 
 ADVISE_FACTOR = 2.0
-"""A restart is advised after this multiple of the longest pause that the engine survived."""
+"""Minimum ratio of a stall to the longest survived pause before a restart is advised."""
 
 PAGE_SECONDS = 15.0
-"""A hang pages only after this time, because stops of 9 to 14 s end by themselves."""
+"""Minimum seconds of a hang before a page. Stops of 9 to 14 s end by themselves."""
 
 FDS_GROWN_UNSEEN_MIN = 8.0
-"""Minimum new connections if they are the only sign of demand: idle proxies open a few spare
-ones."""
+"""Minimum new connections as the only sign of demand. Idle proxies open a few spare ones."""
 
 FINISHES_MISSED_MIN = 10.0
-"""This many finishes missed at the usual rate prove a hang: by chance, that happens once in 20,000
-(e^-10)."""
+"""Minimum finishes missed at the usual rate that prove a hang. Chance explains this once in 20,000
+times (e^-10)."""
 
 FDS_SHARE_MISSED_MIN = 0.5
-"""New connections per missed finish that prove that requests still arrive."""
+"""Minimum new connections per missed finish if requests still arrive."""
 
 FDS_RISES_MISSED_MIN = 2
-"""Connections must rise in this many polls, which shows that requests arrived one after the other."""
+"""Minimum polls with new connections. Requests then arrived one after the other."""
 
 FDS_RISES_UNSEEN_MIN = 4
-"""Replaces FDS_RISES_MISSED_MIN if too few finishes are missed: an idle client's pool opens all its connections at once."""
+"""Replaces FDS_RISES_MISSED_MIN if fewer finishes are missed. An idle client's pool opens all its
+connections at once."""
 
 
 _SUMMARIES = {
@@ -92,7 +93,7 @@ class Detector:
         self._gpus = GpuTrouble()
         self._ranks = Ranks()
         self._operations: dict[str, float] = {}
-        # model → usual pauses of an earlier run or another server
+        # model → usual pauses of an earlier process or another server
         self._inherited: dict[str, Habits] = {}
         self.canary_wanted: dict[str, bool] = {}
 
@@ -110,7 +111,7 @@ class Detector:
         for cpu in view.observation.cpu or ():
             if cpu.core is not None and cpu.engine in self._engines:
                 self._cores[cpu.engine] = cpu.core
-        # Connections are counted per server, so they are evidence only if none of its engines makes progress.
+        # Connections are counted per server, so they are evidence only if all engines stall.
         alone = not any(moved)
         verdicts = [
             self._judge(view, each, steps=steps, alone=alone)
@@ -119,7 +120,10 @@ class Detector:
         return self._ranks.told(view, verdicts)
 
     def _core(self, view: View, engine: str) -> str | None:
-        """Use `around.core` only for a single engine, because the driver does not map processes to engines."""
+        """Use `around.core` only for a single engine.
+
+        The driver does not map processes to engines.
+        """
         alone = view.around.core if len(view.signals.engines) == 1 else None
         return self._cores.get(engine, alone)
 
@@ -199,7 +203,7 @@ class Detector:
             finding = self._unseen(view, engine, progress)
             if finding is None and not steps and view.around.waited_for:
                 finding = self._waited_for(view, progress)
-            # Clients that gave up one after the other suggest a hang, which a failed canary must confirm.
+            # Clients that give up one by one suggest a hang. A failed canary must confirm it.
             if finding is None and engine.unserved >= max(
                 FDS_GROWN_MIN, 2.0 * engine.unserved_idle
             ):
@@ -240,8 +244,7 @@ class Detector:
             empty = usage is None or usage <= self._settings.kv_empty_ratio
             return ("admission_deadlock" if empty else "hang"), queued_s
         still_s = view.at_s - progress.life_s
-        # If in doubt, wait for FOLLOWED_SECONDS: then a hung engine's clients have given up (OpenAI's after 600 s) and
-        # retried.
+        # Otherwise wait until a hung engine's clients have given up (OpenAI's after 600 s).
         notice_s = (
             self._notice_seconds(view, engine, sample, alone=alone)
             if believed
@@ -327,7 +330,7 @@ class Detector:
         survived_s = max(engine.habits.survived, default=0.0)
         limit_s = min(ADVISE_FACTOR * survived_s, settings.advise_seconds_max)
         limit_s = max(settings.advise_seconds, limit_s)
-        # Unless a canary failed, the clients may be gone, or the network may separate this engine from its peers.
+        # Unless a canary failed, the clients may be gone, or the peers out of reach.
         left = progress.doubtful and self._unseen(view, engine, progress) is None
         unsure = cause == "idle_wedged" or left or not believed
         harms = (cause != OPERATION or progress.work) and (believed or engine.fds is None)

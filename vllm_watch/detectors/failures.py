@@ -8,19 +8,20 @@ from typing import NamedTuple
 from vllm_watch.samples.engine import EngineSample, Histogram
 
 WINDOW_SECONDS = 30.0
-"""Seconds over which failures are counted. The window grows until enough requests have ended."""
+"""Minimum seconds over which failures are counted. The window grows until enough requests have
+ended."""
 
 ENDS_MIN = 10.0
 """Minimum ended requests in the window."""
 
 RUN_MIN = 3.0
-"""This many ended requests suffice if all of them failed."""
+"""Minimum ended requests if all of them failed."""
 
 WINDOW_SECONDS_MAX = 300.0
-"""Maximum length of the window. If no request ends for this long, clients have stopped."""
+"""Maximum seconds of the window. Clients have stopped if no request ends for this long."""
 
 PRESENT_SECONDS = 15.0
-"""After this time without a failure, a served request shows recovery."""
+"""Seconds without a failure after which a served request shows recovery."""
 
 SERVER_ERROR = "5xx"
 
@@ -28,23 +29,23 @@ SERVER_ERROR = "5xx"
 class Ends(NamedTuple):
     """Counters of ended requests, or their growth."""
 
-    api: float = 0.0  # 5xx responses, less intended 503
-    explained: float = 0.0  # 5xx that engines also count as errors
+    api: float = 0.0  # 5xx responses except intended 503
+    explained: float = 0.0  # 5xx responses that engines also count as errors
     errors: float = 0.0
     stop: float = 0.0
     length: float = 0.0
     aborted: float = 0.0
-    repeated: float = 0.0  # ended by a repetition check that the client requested
+    repeated: float = 0.0  # ended by the repetition check that the client requested
     tokens: float = 0.0
-    prompts: float = 0.0  # this and the next five come from histograms
+    prompts: float = 0.0  # `prompts` to `asked_tokens` come from histograms
     prompt_tokens: float = 0.0
     answers: float = 0.0
     answer_tokens: float = 0.0
     asked: float = 0.0
     asked_tokens: float = 0.0
     doubtful: float = 0.0  # aborted without a token, or repeated
-    short: float = 0.0  # at most one token, though more were allowed
-    cut: float = 0.0  # finished as `length` far below their max_tokens
+    short: float = 0.0  # at most one token, although more were allowed
+    cut: float = 0.0  # ended as `length` far below max_tokens
 
     @property
     def done(self) -> float:
@@ -65,7 +66,7 @@ def growth(then: Ends, now: Ends) -> Ends:
 
 
 def of_engine(sample: EngineSample, *, alone: bool) -> Ends:
-    """Return an engine's counters. `alone`: no other engine shares the API server."""
+    """Return an engine's counters. `alone` is True if it has the API server to itself."""
     by = sample.request_success or {}
     prompts, prompt_tokens = _totals(sample.request_prompt_tokens)
     answers, answer_tokens = _totals(sample.request_generation_tokens)
@@ -126,13 +127,13 @@ class Failures:
     def look(
         self, at_s: float, ends: Ends, sample: EngineSample | None, restarts: int, *, asleep: bool
     ) -> None:
-        """Add a poll. `sample` is None for a server of several engines."""
+        """Add a poll. `sample` is None for a whole server."""
         then = self._looks[-1][1] if self._looks else None
-        # If these counters fall, they were reset. `api` may dip, and the last three are counted here.
+        # A fall of these counters is a reset. `api` may fall, and the last three are computed.
         if then is None or asleep or restarts != self._restarts or not all(map(ge, ends[1:-3], then[1:-3])):  # fmt: skip
             self._begin(at_s, ends, sample, restarts)
             return
-        # vLLM counts a refusal before its 503, so `api` may dip.
+        # vLLM counts a refusal before its 503, so `api` may fall.
         ends = ends._replace(api=max(ends.api, then.api))
         grown = growth(then, ends)
         hung_up = 0.0 if grown.tokens or not ends.tokens else grown.aborted
@@ -211,13 +212,13 @@ class Failures:
 def _short_and_cut(
     grown: Ends, before: EngineSample | None, now: EngineSample | None
 ) -> tuple[float, float]:
-    """Return the least possible numbers of short and of truncated answers."""
+    """Return lower bounds of the numbers of short and of truncated answers."""
     if before is None or now is None or not grown.done or not now.generation_tokens:
-        return 0.0, 0.0  # a pooling model
+        return 0.0, 0.0  # a pooling model has no answers
     got = _at_most(before.request_generation_tokens, now.request_generation_tokens)
     asked = _at_most(before.request_params_max_tokens, now.request_params_max_tokens)
     others = grown.aborted + grown.errors + grown.repeated
-    # Answers that are not short have at least two tokens.
+    # All other answers have at least two tokens.
     short = max(got.get(1.0, 0.0) - others, 2 * grown.done - grown.tokens) - asked.get(1.0, 0.0)
     cut = max((got[each] - asked[each] for each in got.keys() & asked.keys()), default=0.0)
     others += grown.stop + max(grown.answers - grown.asked, 0.0)

@@ -1,4 +1,4 @@
-"""Keeps lengths and preemptions of recent requests."""
+"""Keeps the lengths and preemptions of recent requests."""
 
 from collections.abc import Sequence
 
@@ -6,26 +6,25 @@ from vllm_watch.signals import stored
 from vllm_watch.signals.blocks import Block
 
 LENGTH_HALF_SECONDS = 120.0
-"""Half-life of finished requests in their mean length."""
+"""Half-life of finished requests in the mean length."""
 
 LENGTH_REQUESTS_MIN = 8.0
-"""Minimum requests for a mean length: the first to finish were nearly done when counting began."""
+"""Minimum requests for a mean length. The first ones had nearly ended when counting began."""
 
 LATE_REQUESTS_MIN = 3.0
-"""Fewer requests suffice if all of them began after the change."""
+"""Minimum requests for a mean length if all of them began after a change."""
 
 LATE_LIVES = 2.0
-"""After this many usual request durations, the requests from before the change have left."""
+"""Multiple of the usual request duration after which earlier requests have left."""
 
 LATE_SECONDS_MIN, LATE_SECONDS_MAX = 15.0, 90.0
-"""Bounds of LATE_LIVES in seconds: preemptions and longer steps delay requests."""
+"""Bounds of LATE_LIVES durations in seconds. Preemptions and longer steps delay requests."""
 
 PREEMPTED_MIN = 0.5
-"""Decayed count of preemptions above which the engine is preempting: one preemption stays above it for
-LENGTH_HALF_SECONDS."""
+"""Minimum decayed count of preemptions. One preemption exceeds it for LENGTH_HALF_SECONDS."""
 
 LONG_PROMPT = 5.0
-"""A prompt is long at this multiple of a usual request's total length."""
+"""Minimum ratio of a long prompt to the usual total length of a request."""
 
 
 class Finished:
@@ -59,7 +58,10 @@ class Finished:
 
 
 def late_seconds(life_seconds: float) -> float:
-    """Return the seconds after a change until only later requests finish. `life_seconds`: usual time in the engine."""
+    """Return the seconds until requests from before a change have left.
+
+    `life_seconds` is the usual request duration.
+    """
     return min(LATE_SECONDS_MAX, max(LATE_SECONDS_MIN, LATE_LIVES * life_seconds))
 
 

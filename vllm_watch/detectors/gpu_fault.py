@@ -19,19 +19,19 @@ NEEDS = Needs(must=(Need(("gpus",), "the GPUs and their driver's errors are not 
 
 
 class Settings(BaseModel):
-    """Durations for which a sign of a fault counts."""
+    """Durations of the signs of a fault."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     lost_looks: int = Field(2, ge=1)
-    """A GPU counts as lost if the driver's list, read without an error, omits it this many times in a row."""
+    """A GPU is lost after this many readings of the driver's list without it."""
 
     xid_seconds: float = Field(60.0, ge=0)
-    """An Xid error, which NVML reports once, counts for this long. Its consequences (a crash, more codes) follow within a
+    """Seconds that an Xid error counts. NVML reports it once, and its consequences follow within a
     minute."""
 
     ecc_seconds: float = Field(300.0, ge=0)
-    """Memory errors count for this long: errors within five minutes are one burst."""
+    """Seconds that memory errors count. Errors within five minutes are one burst."""
 
 
 _RANKS = ("note", "application", "ecc", "support", "link", "reset", "reboot", "lost")
@@ -50,7 +50,7 @@ class _Finding:
 
 @dataclass(slots=True)
 class _Seen:
-    xids: dict[int, float]  # code → last listed
+    xids: dict[int, float]  # code → time of the last report
     ecc: int | None = None
     ecc_grown: tuple[float, int] | None = None
     engine: bool | None = None
@@ -129,7 +129,7 @@ class HostDetector:
         ill = dict.fromkeys(each.gpu.uuid for each in found)
         more = f" (and {len(ill) - 1} more GPUs)" if len(ill) > 1 else ""
         hit = tuple(dict.fromkeys(each.name for uuid in ill for each in view.hit(uuid)))
-        # A server that answers has survived the error. Servers that do not use the GPU may be down for other reasons.
+        # A server that answers has survived the error.
         died = {each.gpu.uuid for each in found if first.rank == each.rank == "application"}
         restarts = [each.name for u in ill if u in died for each in view.using(u) if not each.up]
         named = f"; used by {', '.join(hit)}" if hit else ""
@@ -147,7 +147,7 @@ class HostDetector:
 
 
 EVIDENCE_MAX = 12
-"""Maximum findings in a readable list; metrics have the others."""
+"""Maximum findings in a list for people. Metrics have the others."""
 
 
 def _lost(gpu: GpuSample) -> _Finding:

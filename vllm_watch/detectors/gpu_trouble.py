@@ -1,4 +1,4 @@
-"""Collects GPU trouble as evidence; `gpu_fault` judges it."""
+"""Collects GPU trouble as evidence. `gpu_fault` judges it."""
 
 from vllm_watch.detectors.base import Evidence, View
 from vllm_watch.samples.gpu import GpuSample
@@ -21,7 +21,7 @@ class GpuTrouble:
         if gpus is None or (gpus is self._gpus and others == self._others):
             return
         self._gpus, self._others = gpus, others
-        # The roster gets all GPUs; otherwise a GPU found to be another server's would seem lost.
+        # The roster gets all GPUs. Otherwise another server's GPU would seem lost.
         self._roster.look(gpus)
         self.lost = tuple(gpu.uuid for gpu in self._roster.lost if gpu.uuid not in others)
         self.xids = tuple(

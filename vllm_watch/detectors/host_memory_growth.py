@@ -1,8 +1,7 @@
-"""Detects a memory leak of the API server, before the kernel kills the server.
+"""Detects a memory leak of the API server before the kernel kills the server.
 
-A leak keeps its pace, while caches and pools level off, so growth is compared between the thirds of half an hour.
-
-Source: vLLM #50150, #52089, #44175; allocators: vLLM-Omni #6462.
+Leaks grow at a steady pace, while caches and pools level off, so the thirds of half an hour are
+compared. Source: vLLM #50150, #52089, #44175; allocators: vLLM-Omni #6462.
 """
 
 from collections import deque
@@ -39,55 +38,60 @@ class Settings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     window_seconds: float = Field(1800.0, ge=300)
-    """Seconds over which growth is compared: enough to see a slowdown of growth that levels off within hours."""
+    """Seconds over which growth is compared, long enough to see it slow down."""
 
     growth_bytes_min: float = Field(256 * 2**20, gt=0)
-    """Minimum growth: healthy servers under steady load move by 10 to 60 MiB in half an hour."""
+    """Minimum growth of a leak. Healthy servers under steady load vary by 10 to 60 MiB in half an
+    hour."""
 
     growth_ratio_min: float = Field(0.02, ge=0)
-    """Minimum growth as a share of resident memory: a server that caches 100 GiB of weights fluctuates by more than
-    growth_bytes_min."""
+    """Minimum growth as a share of resident memory. A server that caches 100 GiB of weights varies
+    by more than growth_bytes_min."""
 
     steadiness_min: float = Field(0.85, gt=0, le=1)
-    """Minimum ratio of growth in the last third to growth in the first. Measured: leaks 0.95 to 1.1, filling caches
-    0.3 to 0.75."""
+    """Minimum ratio of growth in the last third to growth in the first. Measured ratios are 0.95 to
+    1.1 for leaks, and 0.3 to 0.75 for filling caches."""
 
     part_share_min: float = Field(0.2, gt=0, lt=1)
-    """Minimum share of the growth in each third: a single jump is not a leak."""
+    """Minimum share of the growth in each third. A single jump is not a leak."""
 
     cleared_share: float = Field(0.5, gt=0, lt=1)
-    """The finding ends below this share of the leak's slope."""
+    """Minimum ratio of the slope to the leak's steepest slope while the finding lasts."""
 
     media_cache_bytes: float = Field(5 * 2**30, gt=0)
-    """A server for images, audio or video may grow by this: vLLM gives its multi-modal cache 4 GiB in each process
-    (--mm-processor-cache-gb), and an allocator loses up to a quarter."""
+    """Growth that is not a leak in a server for images, audio or video. vLLM's multi-modal cache
+    takes 4 GiB in each process (--mm-processor-cache-gb), and an allocator loses up to a
+    quarter."""
 
     restart_growth_bytes: float = Field(2**30, gt=0)
-    """A restart must free this much: some hundred MiB are not worth aborted requests."""
+    """Minimum bytes that a restart must free. Some hundred MiB are not worth aborted requests."""
 
     restart_ahead_seconds: float = Field(86_400.0, gt=0)
-    """A restart is advised if memory runs out within this time: most services have a quiet hour once a day."""
+    """A restart is advised if memory runs out within this many seconds. Most services have a quiet
+    hour once a day."""
 
     host_bytes: float = Field(32 * 2**30, gt=0)
-    """Assumed memory of the host, because its real limits are unknown: hosts of one small data-centre GPU (L4, A10)
-    begin at 16 to 32 GiB. A process above half of this is assumed to have room to double."""
+    """Assumed memory of the host. Its real limits are unknown. Hosts of one small data-centre GPU
+    (L4, A10) begin at 16 to 32 GiB. A process above half of this is assumed to have room to
+    double."""
 
 
 BIN_SECONDS = 60.0
-"""Seconds per bin. A bin keeps the minimum of memory, because temporary memory of requests is not growth."""
+"""Seconds of a bin, which keeps the minimum of memory. Temporary memory of requests is not
+growth."""
 
 BINS_SHARE_MIN = 0.8
-"""Minimum share of the window's minutes that polls must cover."""
+"""Minimum share of the window's bins that polls must fill."""
 
 BYTES_PER_CONNECTION = 128 * 1024.0
-"""Bytes per additional connection that are not growth: a server with 2,000 waiting clients held 45 to 60 KiB for
-each."""
+"""Growth per additional connection that does not count as a leak. A server with 2,000 waiting
+clients held 45 to 60 KiB for each."""
 
 EDGE_BINS = 3
-"""Memory at the edges of each third is the median of this many minutes."""
+"""Number of minutes in the median memory at each edge of a third."""
 
 YOUNG_SECONDS = 600.0
-"""A younger server is not judged, because it still allocates permanent memory."""
+"""Minimum age of a server in seconds. A younger one still allocates permanent memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +132,7 @@ class Detector:
             self._forget(Verdict(state=CLEAR if again else UNKNOWN, kind=KIND))
         elif not view.known:
             if self._started is None:
-                self._reset_growth()  # it may be another process
+                self._reset_growth()  # the process may be another one
             self._forget(Verdict(state=UNKNOWN, kind=KIND))
         self._media = _serves_media(reading)
         if self._started is None or view.observation.t - self._started >= YOUNG_SECONDS:
@@ -198,7 +202,7 @@ class Detector:
         if self._is_leak(growths, grown):
             self._verdict = self._leak(growths, slope)
         elif self._slope:
-            self._verdict = Verdict(state=UNKNOWN, kind=KIND)  # growth is slower now
+            self._verdict = Verdict(state=UNKNOWN, kind=KIND)  # growth has slowed down
         else:
             self._verdict = Verdict(state=CLEAR, kind=KIND)
 

@@ -1,6 +1,6 @@
 """Matches the inputs that detectors declare in `NEEDS` with those of a target.
 
-Without an input in `must` a detector is blind; without one in `sharpens` it sees less.
+A detector is blind without an input in `must`, and sees less without one in `sharpens`.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -16,7 +16,7 @@ from vllm_watch.support import plugins
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """Alternative inputs, and the loss if all are missing."""
+    """Alternative inputs, and the loss if all of them are missing."""
 
     any_of: tuple[str, ...]
     without: str
@@ -39,7 +39,7 @@ def needs_of_all() -> Mapping[str, Needs]:
 
 
 def sight(needs: Needs, inputs: Inputs) -> Sight:
-    """Return how well a detector sees on this target."""
+    """Return how well a detector sees with these inputs."""
     lost = [need for need in needs.must if _lost(need, inputs)]
     if lost and inputs.why_not is not None:
         return Sight("blind", inputs.why_not)
@@ -52,7 +52,7 @@ def sight(needs: Needs, inputs: Inputs) -> Sight:
 
 
 def can_clear(needs: Needs, inputs: Inputs, engine: str | None) -> bool:
-    """Return True if the last poll had enough inputs to report health."""
+    """Return True if the last poll had enough inputs for a clear verdict."""
     return all(any(inputs.now(name, engine) for name in need.any_of) for need in needs.must)
 
 

@@ -1,4 +1,4 @@
-"""Detects a lasting queue. Source: vLLM's advice on `num_requests_waiting`."""
+"""Detects a lasting queue. Source: vLLM's documentation of `num_requests_waiting`."""
 
 from collections import deque
 from collections.abc import Sequence
@@ -30,44 +30,45 @@ NEEDS = Needs(
 )  # fmt: skip
 
 FOLLOWED_SECONDS = 60.0
-"""The stored queue is used only if the watcher was away for no longer than this."""
+"""Maximum seconds without a watcher after which the stored queue is used."""
 
 RATE_SECONDS = 60.0
 USUAL_SECONDS = 3600.0
-"""Averaging times of the recent and the usual rate of finished requests. After an idle time, the
-recent rate is uncertain."""
+"""Averaging times of the recent and the usual rate of finished requests."""
 
 STANDS_SECONDS, SHRINKS_SECONDS = 60.0, 600.0
-"""A shrinking queue counts as lasting if it has existed for STANDS_SECONDS and, at its pace, needs SHRINKS_SECONDS to
-drain."""
+"""Minimum age in seconds of a shrinking queue, and minimum seconds until it drains, to count as
+lasting."""
 
 DRAIN_SHARE = 0.3
-"""The incident ends when a new request would wait less than this share of `delay_seconds`."""
+"""Ratio of a new request's wait to `delay_seconds` below which the incident ends."""
 
 
 DEFERRED_SECONDS, DEFERRED_MIN, DEFERRED_TIMES = 120.0, 3.0, 4.0
-"""Deferred requests (e.g. waiting for a grammar) are stuck if their number stays above DEFERRED_MIN
-and DEFERRED_TIMES the usual for DEFERRED_SECONDS: compiling takes seconds, and vLLM's clients give
-up within two minutes."""
+"""Deferred requests (e.g. waiting for a grammar) are stuck if their number stays above
+DEFERRED_MIN, and above DEFERRED_TIMES × usual, for DEFERRED_SECONDS. Compiling takes seconds, and
+vLLM's clients give up within two minutes."""
 
 DEFERRED_KNOWN_SECONDS = 600.0
-"""Time to learn the usual number of deferred requests."""
+"""Seconds before the usual number of deferred requests is known."""
 
 PAUSED_SECONDS = 600.0
-"""Longest normal pause: weight updates take minutes (stall_settings.operation_seconds)."""
+"""Maximum seconds of a normal pause. Weight updates take minutes
+(stall_settings.operation_seconds)."""
 
 
 class Settings(BaseModel):
-    """Criteria of a queue that is too long."""
+    """Limits of a queue."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     delay_seconds: float = Field(default=45.0, gt=0)
-    """Longest acceptable wait of a new request. Users leave after ten seconds (Nielsen, 1993), but short bursts cause
-    longer waits."""
+    """Maximum seconds that a new request may wait. Users leave after ten seconds (Nielsen, 1993),
+    but short bursts cause longer waits."""
 
     hold_seconds: float = Field(default=20.0, gt=0)
-    """The queue must last this long without shrinking: a burst ends before an operator could act."""
+    """Minimum seconds of a queue that does not shrink. A burst ends before an operator could
+    act."""
 
 
 _KEPT = ("running_peak", "step_tokens_peak", "cache_tokens", "former_tokens")
@@ -188,7 +189,7 @@ class EngineJudge:
         if delay is None:
             return Verdict(state=UNKNOWN, kind=KIND, engine=self.engine)
         if block.waiting and not block.running:
-            # No request is served: more replicas do not help.
+            # More replicas do not help if no request is served.
             self._since_s = None
             return Verdict(state=UNKNOWN, kind=KIND, engine=self.engine)
         stuck = self._stuck() if self._deferred else None
@@ -266,7 +267,7 @@ class EngineJudge:
 
 
 class Detector(PerEngine[EngineJudge]):
-    """Judges each engine, and the API server."""
+    """Judges the queue of each engine, and the API server."""
 
     def __init__(self, settings: Settings) -> None:
         super().__init__(KIND, lambda engine: EngineJudge(engine, settings))

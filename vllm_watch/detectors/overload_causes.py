@@ -12,12 +12,13 @@ DEMAND, PEER_WAIT, DEFERRED, SMALL_CACHE, PAUSED, UNKNOWN = (
 )  # fmt: skip
 
 SMALL_SHARE = 0.75
-"""The KV cache is small below this share of the previous process's: two starts usually differ by less."""
+"""Maximum ratio of a small KV cache to the previous process's cache. Two starts usually differ by
+less."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Queue:
-    """Facts about a lasting queue, None if unknown."""
+    """Facts about a lasting queue. None if unknown."""
 
     waiting: float
     running: float
@@ -27,9 +28,9 @@ class Queue:
     step_tokens_peak: float
     deferred: float | None
     awaiting: float = 0.0
-    awaited: float = 0.0  # upper bound of the cache share of requests that wait for KV
+    awaited: float = 0.0  # cache share that requests waiting for KV may hold
     cache_ratio: float | None = None  # cache size ÷ the previous process's
-    length_ratio: float | None = None  # finished requests' length ÷ usual
+    length_ratio: float | None = None  # mean length of finished requests ÷ usual
 
 
 def of_queue(queue: Queue) -> Cause:
@@ -49,13 +50,13 @@ def of_queue(queue: Queue) -> Cause:
 
 
 def deferred(count: float) -> Cause:
-    """Return the cause of deferred requests, which do not wait for capacity."""
+    """Return the cause of deferred requests. They do not wait for capacity."""
     text = f"{requests(count)} deferred: they wait for a grammar to compile or a LoRA slot, and not for capacity"
     return Cause(DEFERRED, (Evidence(name="requests_deferred", value=count, text=text),))
 
 
 def paused(seconds: float, count: float) -> Cause:
-    """Return the cause if a pause does not end."""
+    """Return the cause of a pause that does not end."""
     text = f"paused through /pause for {seconds / 60:.0f} min with {requests(count)} in hand"
     return Cause(PAUSED, (Evidence(name="seconds_paused", value=round(seconds), unit="s", text=text),))  # fmt: skip
 

@@ -36,7 +36,7 @@ class Judge(Protocol):
         """Return plain values."""
 
     def restore(self, state: stored.Stored, away_seconds: float) -> None:
-        """Restore the state of the same process. Raises one of stored.DAMAGE."""
+        """Restore the state of the same process."""
 
 
 J = TypeVar("J", bound=Judge)
@@ -44,7 +44,8 @@ J = TypeVar("J", bound=Judge)
 STATE_VERSION = 2
 
 KEPT_SECONDS = 6 * 3600.0
-"""Maximum absence of the watcher after which learnt state is used: requests differ by time of day."""
+"""Maximum seconds without a watcher after which learnt state is used. Requests differ by time of
+day."""
 
 
 class PerEngine(Generic[J]):
@@ -56,7 +57,7 @@ class PerEngine(Generic[J]):
         self._judges: dict[str, J] = {}
         self._known = True
         self._seen: dict[str, tuple[EngineSample, ServerSample]] = {}
-        self._kept: dict[str, stored.Stored] = {}  # restored, until the engine is seen
+        self._kept: dict[str, stored.Stored] = {}  # restored state of engines not seen yet
         self._kept_at_s = 0.0
 
     def export_state(self, at_s: float) -> dict[str, Any]:

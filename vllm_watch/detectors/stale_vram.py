@@ -1,4 +1,4 @@
-"""Warns of GPU memory held without use, which makes the next start of an engine fail.
+"""Warns of unused GPU memory that makes the next start of an engine fail.
 
 Source: vLLM #55510, #42017, #43060 and a dozen similar ones.
 """
@@ -20,56 +20,59 @@ NEEDS = Needs(must=(Need(("gpus",), "no holder of GPU memory is seen"),))
 _LIMITS = Limits()
 
 KEPT_SHARE_MIN = 0.5
-"""A sleeping engine that holds more than this share of its usual memory has not freed it: asleep, engines keep either
-everything or less than a tenth. For an engine never seen awake, the whole GPU counts as its memory."""
+"""Maximum share of its usual memory that a sleeping engine may hold. Asleep, engines hold either
+everything or less than a tenth. The whole GPU counts for an engine never seen awake."""
 
 
 class Settings(BaseModel):
-    """Minimum size of reported GPU memory, and minimum time without use."""
+    """Minimum size and idle time of reported GPU memory."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     bytes_min: int = Field(256 * 2**20, ge=0)
-    """Less memory does not prevent a start: a CUDA context alone takes 300 to 600 MiB."""
+    """Minimum bytes of reported memory. A CUDA context alone takes 300 to 600 MiB."""
 
     dead_seconds: float = Field(_LIMITS.dead_seconds, gt=0)
-    """The memory of an ended process is stale after this time. 100 GiB are freed within seconds, but a slow driver needs
-    longer."""
+    """Seconds until the memory of an ended process is stale. 100 GiB are freed within seconds, but
+    a slow driver needs longer."""
 
     stuck_seconds: float = Field(_LIMITS.stuck_seconds, gt=0)
-    """A process that stays in state D for this long is stuck. Slow disks and network file systems take less."""
+    """Seconds in state D until a process is stuck. Slow disks and network file systems take
+    less."""
 
     orphan_seconds: float = Field(_LIMITS.orphan_seconds, gt=0)
-    """A worker is stale this long after its parent's death: unless it hangs, it exits within 40 s."""
+    """Seconds after its parent's death until a worker is stale. Unless it hangs, it exits within
+    40 s."""
 
     notebook_seconds: float = Field(_LIMITS.notebook_seconds, gt=0)
-    """A notebook kernel is stale after this time without work. Its user returns sooner after a pause to read or
-    think."""
+    """Seconds without work until a notebook kernel is stale. Its user returns sooner after a
+    pause."""
 
     process_seconds: float = Field(_LIMITS.process_seconds, gt=0)
-    """Any other program is stale after this time without work. Training waits for data, ranks or a disk, but not for
-    an hour."""
+    """Seconds without work until any other program is stale. Training waits for data, ranks or a
+    disk for less than an hour."""
 
     stopped_seconds: float = Field(_LIMITS.stopped_seconds, gt=0)
-    """A process stopped by a signal is stale after this time: a debugging session ends or resumes sooner."""
+    """Seconds until a process stopped by a signal is stale. A debugging session ends sooner."""
 
     unaccounted_seconds: float = Field(_LIMITS.unaccounted_seconds, gt=0)
-    """Memory without an owner is stale after this time. The memory of an exiting process has no owner for some seconds."""
+    """Seconds until memory without an owner is stale. The memory of an exiting process has no owner
+    for some seconds."""
 
     asleep_seconds: float = Field(120.0, gt=0)
-    """A sleeping engine must free its memory within this time. At 3 GiB/s or more, weights of 150 GiB reach host memory within
-    a minute."""
+    """Seconds until a sleeping engine must have freed its memory. Weights of 150 GiB reach host
+    memory within a minute."""
 
     def limits(self) -> Limits:
         return Limits(**self.model_dump(exclude={"bytes_min", "asleep_seconds"}))
 
 
 class HostDetector:
-    """Follows the holders on the GPUs of one host."""
+    """Judges the holders of memory on one host's GPUs."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        self._awake: dict[str, tuple[int | None, int]] = {}  # UUID → PID, most bytes held awake
+        self._awake: dict[str, tuple[int | None, int]] = {}  # UUID → PID, most bytes when awake
         self._asleep_since_s: dict[str, float] = {}
 
     def update(self, view: HostView) -> Verdict:
@@ -86,7 +89,7 @@ class HostDetector:
         seen = set()
         for each in view.holders:
             for holder in each.stale:
-                # The driver may list a process on a GPU and again on its MIG slice: count it once.
+                # Count a process once, even if the driver also lists it on a MIG slice.
                 used = holder.process.used_bytes
                 place = (holder.process.pid, each.gpu.mig_parent_uuid or each.gpu.uuid)
                 if place not in seen and (used is None or used >= self._settings.bytes_min):
@@ -107,7 +110,7 @@ class HostDetector:
             held = sum(one.process.used_bytes or 0 for one in ours)
             pid, most = self._awake.get(uuid, (None, 0))
             if not using[0].asleep:
-                # Keep the maximum: memory may be freed before a scrape reports the sleep.
+                # Keep the maximum, because memory may be freed before a scrape reports the sleep.
                 ours_pid = ours[0].process.pid
                 self._awake[uuid] = ours_pid, max(held, most if pid == ours_pid else 0)
                 self._asleep_since_s.pop(uuid, None)
@@ -153,12 +156,12 @@ def _hurts(view: HostView, uuid: str) -> str:
     ]  # fmt: skip
     if up:
         return f", which {', '.join(up)} {'uses' if len(up) == 1 else 'use'}"
-    names = ", ".join(each.name for each in using)  # a dead server's processes may be stale
+    names = ", ".join(each.name for each in using)  # a stale process may belong to a dead server
     return f", which {names} used when last scraped" if using else ""
 
 
 EVIDENCE_MAX = 8
-"""Holders listed per incident: one per GPU of a host."""
+"""Maximum holders listed for each incident, one per GPU of a host."""
 
 
 def _bytes(one: "tuple[GpuHolders, Judged, Holder | None]") -> int:

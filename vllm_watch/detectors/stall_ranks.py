@@ -1,6 +1,7 @@
-"""Finds the rank that holds up the others, if several step together.
+"""Finds the rank that stalls the others.
 
-Every step is a collective operation, so most stalled ranks only wait for the one with a stopped process (T).
+Every step is a collective operation, so most stalled ranks only wait for one with a stopped process
+(T).
 """
 
 from collections.abc import Sequence
@@ -12,13 +13,14 @@ from vllm_watch.support.durations import in_words
 STOPPED, RANK_WAIT = "stopped", "rank_wait"
 
 STOPPED_SECONDS = 20.0
-"""Minimum duration of a stop: a debugger needs a second or two to read a stack."""
+"""Minimum seconds of a stop. A debugger needs a second or two to read a stack."""
 
 STOPPED_OF_SEVERAL_SECONDS = 5.0
-"""With several ranks, a stopped one is reported before the others stall (after eight seconds)."""
+"""Replaces STOPPED_SECONDS if other targets step together with this one, which stall after eight
+seconds."""
 
 IN_USE_SECONDS = 60.0
-"""Users wait for a rank if it was active within this time before its stop."""
+"""Maximum seconds between a rank's last progress and its stop if users wait for it."""
 
 _VICTIMS = ("hang", "admission_deadlock")
 
@@ -63,7 +65,7 @@ class Ranks:
         halted = Evidence(name="process_state", value="T", expected="S", text=text)
         firing = verdict.state == FIRING
         waited = any(each.state == FIRING for each in verdicts)
-        # Gauges keep their last values: an engine stopped between requests seems idle.
+        # Gauges keep their last values, so an engine stopped between requests seems idle.
         signals = view.signals.engines[verdict.engine or ""]
         served_t = signals.last_progress_timestamp_seconds
         used = served_t is not None and view.observation.t - served_t <= lasted_s + IN_USE_SECONDS
@@ -85,7 +87,7 @@ def _waiting(verdict: Verdict, culprits: Sequence[str]) -> Verdict:
 
 
 def _restart_all_or_none(verdict: Verdict, view: View) -> Verdict:
-    """Advise restarting all or none: the others would wait forever for one restarted rank."""
+    """Advise restarting all ranks or none. The others would wait forever for one restarted rank."""
     ranks = view.around.ranks
     if verdict.state != FIRING or not verdict.restart_advised or not ranks:
         return verdict

@@ -14,23 +14,26 @@ from vllm_watch.support.counts import requests
 from vllm_watch.support.durations import in_words
 
 PAUSES_KEPT = 16
-"""Number of survived pauses kept. The longest delays a restart; the usual ones delay a report."""
+"""Maximum survived pauses that are kept. The longest delays a restart, and the usual one delays a
+report."""
 
 PAUSE_SECONDS_MIN = 2.0
-"""A shorter pause may be a step."""
+"""Minimum seconds of a pause. A shorter one may be a step."""
 
 HABIT_SECONDS_MAX = 20.0
-"""A longer stall does not become usual: an engine that hangs for a minute is unhealthy each time."""
+"""Maximum seconds of a reported stall that is learnt as usual. An engine that hangs for a minute is
+unhealthy each time."""
 
 FDS_GROWN_MIN = 3.0
-"""Minimum net growth of connections since the last step: one or two may be a scraper's or a browser's."""
+"""Minimum net growth of connections since the last step. One or two may come from a scraper or a
+browser."""
 
 CANARY_SECONDS_MIN = 2.0
-"""A canary (one-token request) that fails faster than this, with an unknown outcome, was refused (wrong key or model
-name)."""
+"""Minimum seconds of an unanswered canary (one-token request). A faster failure is a refusal (wrong
+key or model name)."""
 
 GPU_IDLE_RATIO = 0.05
-"""A GPU that runs kernels for less than this share of the time computes no long step."""
+"""GPU utilization below which a GPU does not compute. A long step uses more."""
 
 _HABITS = ("usual", "survived")
 
@@ -41,9 +44,9 @@ def _last() -> "deque[float]":
 
 @dataclass(slots=True)
 class Habits:
-    """Durations of pauses from which a working engine recovered."""
+    """Durations of survived pauses."""
 
-    usual: deque[float] = field(default_factory=_last)  # excludes long reported stalls
+    usual: deque[float] = field(default_factory=_last)  # without long stalls that were reported
     survived: deque[float] = field(default_factory=_last)
 
     def add(self, other: "Habits") -> None:
@@ -58,12 +61,12 @@ class Engine:
     restarts: int
     habits: Habits = field(default_factory=Habits)
     told_s: float | None = None
-    fds: float | None = None  # open when the steps stopped
+    fds: float | None = None  # open connections when the steps stopped
     fds_now: float | None = None
     fds_rises: int = 0
     fds_idle: float = 0.0
     unseen_s: float | None = None
-    asked_s: float | None = None  # when additional connections were opened
+    asked_s: float | None = None  # time of the first additional connection
     unserved: float = 0.0
     unserved_idle: float = 0.0
     finish_rate: float = 0.0
@@ -84,7 +87,7 @@ def export_state(engine: Engine) -> dict[str, Any]:
 
 
 def restore(state: stored.Stored) -> Engine:
-    """Restore an engine. Raises one of stored.DAMAGE."""
+    """Restore an engine."""
     told: dict[str, Any] = {}
     for each in (each for each in fields(Engine) if each.name != "habits"):
         value = state.get(each.name, each.default)
@@ -94,7 +97,7 @@ def restore(state: stored.Stored) -> Engine:
 
 
 def begin(engine: Engine, view: View) -> None:
-    """Reset the engine's state."""
+    """Begin again without signs of a stall."""
     engine.told_s, engine.fds_rises, engine.unseen_s = None, 0, None
     engine.asked_s, engine.unserved = None, 0.0
     engine.fds = engine.fds_now = view.signals.process_open_fds
@@ -108,7 +111,10 @@ def served(engine: Engine, view: View, name: str) -> None:
 
 
 def hear_canary(engine: Engine, progress: Progress, view: View, name: str, *, alone: bool) -> None:
-    """Count an unanswered canary, unless it may have waited in a queue. `alone`: the server has no other engine."""
+    """Count an unanswered canary, unless it may have waited in a queue.
+
+    `alone` is True if the server has no other engine.
+    """
     canary = view.observation.canary
     if canary is None or not (alone or canary.engine == name):
         return
@@ -146,7 +152,8 @@ def learn(engine: Engine, progress: Progress, *, young: bool) -> None:
 
 
 def count_connections(engine: Engine, view: View, long_s: float) -> None:
-    """Count connections. vLLM closes idle ones after 5 s, so a connection open for `long_s` waits for an answer."""
+    """Count connections. vLLM closes idle ones after 5 s, so one that is open for `long_s` waits
+    for an answer."""
     now = view.signals.process_open_fds
     if now is None:
         return
@@ -173,14 +180,14 @@ def is_young(view: View, sample: EngineSample) -> bool:
 
 
 def gpus_idle(view: View) -> bool:
-    """Return True if no GPU of this host computes; False if unknown."""
+    """Return True if no GPU of this host computes, and False if unknown."""
     shares = [gpu.utilization_ratio for gpu in view.gpus or ()]
     known = [share for share in shares if share is not None]
     return bool(known) and max(known) < GPU_IDLE_RATIO
 
 
 def witnesses(view: View, engine: Engine, name: str) -> list[tuple[bool, Evidence]]:
-    """Return pairs: True if the evidence supports a hang, and the evidence."""
+    """Return evidence, paired with True if it supports a hang."""
     progress, found = view.progress[name], []
     if engine.fds_grown >= FDS_GROWN_MIN:
         text = f"{engine.fds_grown:.0f} more connections than when the steps stopped: more requests, which vLLM does not count as waiting"
@@ -247,7 +254,7 @@ def evidence_for(
 
 
 def seen_as(core: str | None) -> tuple[Evidence, ...]:
-    """Return the engine's process as evidence."""
+    """Return the engine core's process as evidence."""
     if core is None:
         return ()
     return (Evidence(name="engine_core", value=core, text=f"its engine core is {core}"),)
@@ -257,7 +264,7 @@ def evidence_against(
     view: View, engine: Engine, sample: EngineSample, cause: str, still_s: float, limit_s: float | None,
     survived_s: float,
 ) -> tuple[Evidence, ...]:  # fmt: skip
-    """Return evidence against a stall. `limit_s`: when a restart is advised."""
+    """Return evidence against a stall. `limit_s` is the time before a restart is advised."""
     found = [said for agrees, said in witnesses(view, engine, sample.engine) if not agrees]
     if view.progress[sample.engine].work == 1:
         text = "only one request is in the engine"

@@ -1,4 +1,4 @@
-"""Detects an engine that does far less than after its start, at equal load.
+"""Detects an engine that is far slower than after its start, at equal load.
 
 Source: vLLM #42484, #16985 (slow until restarted), #45387 (pages held).
 """
@@ -21,13 +21,13 @@ NEEDS = collapse_causes.NEEDS
 
 
 class Settings(BaseModel):
-    """Has no fields: thresholds are learnt, or explained in signals/baseline.py."""
+    """Has no fields. Thresholds are learnt, or explained in signals/baseline.py."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
 
 class Detector(PerEngine[EngineJudge]):
-    """Judges each engine by its past, its siblings and its predecessor."""
+    """Compares each engine with its past, its siblings and its predecessor."""
 
     def __init__(self, settings: Settings) -> None:
         super().__init__(KIND, EngineJudge)

@@ -1,1 +1,1 @@
-"""Turns verdicts into incidents. Pure."""
+"""Turns verdicts into incidents, without I/O."""

@@ -1,12 +1,11 @@
-"""Targets that stop answering ("fall silent") together probably share a cause, such as the
-watcher's network, proxy or host.
+"""Combines the incidents of targets that stop answering together.
 
-Restarting them would be the worst response. So one common incident with these targets as members
-sends the page. Their own `engine_down` incidents become linked tickets without advice. A member
-still silent after most have answered again gets a page of its own. A server that answers, even
-with an error, is not a member.
+They probably share a cause, such as the watcher's network, proxy or host. Restarting them would be
+the worst response. So one common incident sends the page, and the `engine_down` incidents of its
+targets become linked tickets without advice. A target that is still silent after most have answered
+again gets a page of its own. A target that answers, even with an error, is left out.
 
-After a restart of the watcher, members count as silent until they are scraped.
+After a restart of the watcher, targets count as silent until they are scraped.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -33,39 +32,40 @@ KIND, CAUSE = "engine_down", "unreachable"
 STATE_VERSION = 1
 
 WINDOW_SECONDS = 60.0
-"""Targets that fall silent within this many seconds of each other share a cause. At intervals of
-15 s, the polls of 200 targets and their timeouts take half a minute."""
+"""Maximum seconds between targets that fall silent from one cause. At intervals of 15 s, the polls
+of 200 targets and their timeouts take half a minute."""
 
 KNOWN_SECONDS = 600.0
-"""A target counts as answering for this long after its last answer."""
+"""Maximum seconds since the last answer of a target that counts as answering."""
 
 SETTLED_SECONDS = 30.0
-"""Seconds from the time when most members answer again until those still silent are reported
-separately. Targets are polled at different times."""
+"""Seconds after most targets answer again until the others are reported separately. Targets are
+polled at different times."""
 
 _SILENT = frozenset(("refused", "connect_timeout", "read_timeout", "disconnected", "dns", "tls"))
 
 _ANSWERS = frozenset(("engine_dead", "health_failing", "crash_loop"))
-"""Causes found only if the server answers, which shows that the network works."""
+"""Causes found only in a server that answers, so the network works."""
 
 
 class Fleet:
     """Links the incidents of silent targets before they are published."""
 
     def __init__(self, share: float = 0.5, targets_min: int = 3) -> None:
-        """Open a common incident if more than `share` of the known targets, and at least `targets_min`, are silent."""
+        """Combine incidents if more than `share` of the known targets, and at least `targets_min`,
+        are silent."""
         self.target = WATCHER
         self.opened: dict[str, int] = {}  # by kind
         self._share = share
         self._targets_min = targets_min
         self._targets: dict[str, Target] = {}
         self._singles: dict[str, Incident] = {}
-        self._links: dict[str, str] = {}  # single incident → common incident (IDs)
+        self._links: dict[str, str] = {}  # incident → common incident (IDs)
         self._unscraped: dict[str, None] = {}
-        self._waiting: dict[str, None] = {}  # single incidents that may get linked
+        self._waiting: dict[str, None] = {}  # incidents that may be linked later
         self._common: Common | None = None
         self._explained: Collection[str] = ()
-        self._clock_s: float | None = None  # offset from the observations' clock to Unix seconds
+        self._clock_s: float | None = None  # Unix seconds less the observations' clock
         self._began_s = float("inf")
         self._late = 0.0, 0.0  # time and length of the longest recent delay
 
@@ -94,7 +94,10 @@ class Fleet:
     def take_up(
         self, t: float, restored: Mapping[str, tuple[str, float | None, Iterable[Incident]]]
     ) -> list[IncidentEvent]:
-        """Adopt the targets of an earlier run, with host, last answer and open incidents. Return the events to publish."""
+        """Adopt the targets of an earlier run: host, last answer and open incidents.
+
+        Return the events to publish.
+        """
         for name, (host, answered_t, incidents) in restored.items():
             if name in self._targets:
                 continue
@@ -114,7 +117,7 @@ class Fleet:
     def forget(
         self, target: str, t: float, events: Iterable[IncidentEvent] = ()
     ) -> list[IncidentEvent]:
-        """Drop a target. `events` report that its incidents ended."""
+        """Drop a target. `events` report the end of its incidents."""
         told = [self._shown(event) for event in events]
         self._targets.pop(target, None)
         self._unscraped.pop(target, None)
@@ -143,7 +146,10 @@ class Fleet:
         late_s: float = 0.0,
         explained: Collection[str] = (),
     ) -> list[IncidentEvent]:
-        """Process one poll and return all events to publish, in order. A host's page already covers the `explained` targets."""
+        """Process one poll and return all events to publish, in order.
+
+        A host's page already covers the `explained` targets.
+        """
         self._explained = explained
         t = observation.t
         now_s = t if observation.monotonic_s is None else observation.monotonic_s
@@ -157,7 +163,10 @@ class Fleet:
         return told + self._judged_again(t, now_s) + self._follow(t, now_s)
 
     def shown(self, incident: Incident) -> Incident:
-        """Return the incident as published: linked and, while a common cause is suspected, at most a ticket without advice."""
+        """Return the incident as published, with its link.
+
+        While a common cause is suspected, it is at most a ticket without advice.
+        """
         common, link = self._common, self._links.get(incident.id)
         if link is not None:
             incident = replace(incident, related=(*incident.related, link))
@@ -174,7 +183,7 @@ class Fleet:
         target.dead = process is not None and process.alive is False
         heard = health is not None and health.status is not None
         if observation.scrape.outcome == "watcher" and not heard:
-            return  # the watcher failed, not the target
+            return  # the watcher failed, and not the target
         target.host, target.outcome = host, observation.scrape.outcome
         if target.outcome not in _SILENT or heard:
             target.answered_s, target.silent_s = now_s, None
@@ -193,7 +202,7 @@ class Fleet:
             return [told]
         self._singles[name] = incident
         if common is not None and incident.cause in _ANSWERS:
-            common.held.pop(name, None)  # the server answered: a separate problem
+            common.held.pop(name, None)  # the server answered, so this is a separate problem
         if name in self._waiting:
             return [self._shown(event)]
         if common is None:
@@ -212,7 +221,7 @@ class Fleet:
         moment_s, unseen = self._since(target, now_s)
         members, known = self._fallen(moment_s, unseen)
         if target not in members or not self._too_many(len(members), known):
-            # A target that is not scraped yet may be silent too.
+            # Targets that are not scraped yet may also be silent.
             before_s = moment_s + WINDOW_SECONDS
             maybe = {n for n in self._unscraped if (self._targets[n].answered_s or 0.0) <= before_s}
             if (
@@ -238,7 +247,6 @@ class Fleet:
         return [IncidentEvent(OPENED, t, common.incident), *softened, self._shown(event)]
 
     def _since(self, name: str, now_s: float) -> tuple[float, str]:
-        """Return the time of silence and the value for `Common.unseen`. Targets share a cause if their times are close."""
         target = self._targets.get(name)
         if target is None or target.silent_s is None:
             return now_s, ""
@@ -248,7 +256,7 @@ class Fleet:
         return target.silent_s, unseen
 
     def _unseen(self, target: Target) -> str:
-        """Return the scrape's outcome if no recent answer preceded the silence, else ""."""
+        """Return the scrape's outcome, or "" if a recent answer preceded the silence."""
         if target.answered_s is None or target.silent_s is None:
             return target.outcome
         return "" if target.silent_s - target.answered_s <= KNOWN_SECONDS else target.outcome
@@ -268,7 +276,7 @@ class Fleet:
         target = self._targets.get(name)
         if target is None or target.silent_s is None or target.dead or name in self._explained:
             return False
-        # The target may have fallen silent while no watcher ran.
+        # The target may have stopped answering without a watcher.
         unwatched = self._common is not None and target.fell_s < target.silent_s
         if self._unseen(target) != unseen and not unwatched:
             return False
@@ -318,7 +326,7 @@ class Fleet:
         if common.members and now_s - common.back_s < SETTLED_SECONDS:
             return []
         released = self._released(common, t, now_s)
-        # The trouble may return, so incidents of recovered members end after their quiet time.
+        # Incidents of recovered members end after their quiet time, because the trouble may return.
         if any(name in self._singles for name in common.held):
             return released
         self._common = None

@@ -1,4 +1,4 @@
-"""The incident that silent targets have in common."""
+"""Records of the common incident of silent targets."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -11,7 +11,8 @@ from vllm_watch.incidents.incident import Incident
 from vllm_watch.signals import stored
 
 LATE_SECONDS = 2.0
-"""A poll that starts this many seconds late shows that the watcher was delayed. Most start within milliseconds."""
+"""Minimum delay in seconds of a poll that shows a delayed watcher. Most polls start within
+milliseconds."""
 
 NAMES_SHOWN = 8
 """Maximum targets or hosts named in a text."""
@@ -24,7 +25,7 @@ class Target:
     host: str
     answered_s: float | None = None
     silent_s: float | None = None  # first poll without an answer
-    fell_s: float = 0.0  # earliest possible beginning of the silence
+    fell_s: float = 0.0  # earliest possible start of the silence
     outcome: str = "not scraped yet"
     dead: bool = False
 
@@ -34,12 +35,12 @@ class Common:
     """The open incident of all silent targets."""
 
     incident: Incident
-    moment_s: float  # start of the silence, or of the incident
-    unseen: str  # scrape outcome if no recent answer preceded the silence
+    moment_s: float  # start of the first silence, or of the incident
+    unseen: str  # scrape outcome, or "" if a recent answer preceded the silence
     known: int  # targets with a recent answer, and members
     members: dict[str, None]
     back_s: float | None = None  # when most members answered again
-    held: dict[str, None] = field(default_factory=dict)  # ids of single incidents
+    held: dict[str, None] = field(default_factory=dict)  # IDs of the linked incidents
 
     def export_state(self) -> dict[str, Any]:
         """Return all but `back_s`, because recovery must be seen again."""
@@ -50,7 +51,6 @@ class Common:
 
     @classmethod
     def restored(cls, state: stored.Stored) -> "Common":
-        """Raises one of stored.DAMAGE."""
         return cls(
             record.restore(state["incident"]), stored.number(state["moment_s"]), stored.text(state["unseen"]),
             stored.count(state["known"]), dict.fromkeys(stored.texts(state["members"])),
@@ -61,7 +61,7 @@ class Common:
 def described(
     common: Common, members: Mapping[str, Target], others: Sequence[Target], late_s: float, t: float
 ) -> Incident:
-    """Return the common incident; `others` are targets that answer."""
+    """Return the common incident with its texts. `others` are targets that answer."""
     how = _counted(each.outcome for each in members.values())
     unwatched = (each.fell_s < (each.silent_s or 0.0) for each in members.values())
     fell = (

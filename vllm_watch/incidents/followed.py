@@ -1,4 +1,4 @@
-"""An open incident with its state between polls."""
+"""Follows an open incident from poll to poll."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -12,12 +12,13 @@ from vllm_watch.story.base import UNKNOWN
 from vllm_watch.story.kinds import story_of
 
 SETTLED_LOOKS = 3
-"""An incident's cause or advice changes after this many equal verdicts, because causes alternate near a limit."""
+"""Equal verdicts in a row before an incident's cause or advice changes. Causes alternate near a
+limit."""
 
 RETURNED_SECONDS = 10.0
-"""Minimum seconds that a finding must be absent to be a new occurrence. A shorter absence is flicker."""
+"""Minimum seconds without a finding before the next one is a new occurrence."""
 
-Life = tuple[float | None, int]  # process start, counter resets
+Life = tuple[float | None, int]  # process start, number of counter resets
 
 
 @dataclass(slots=True)
@@ -30,7 +31,7 @@ class Followed:
     lost_mark: lost.Mark
     quiet_s: float = 0.0
     recovering_since_s: float | None = None
-    rival: tuple[str, bool] | None = None  # possible new cause and advice
+    rival: tuple[str, bool] | None = None  # candidate for the next cause and advice
     rival_looks: int = 0
     rival_since_s: float = 0.0
 
@@ -83,7 +84,7 @@ class Followed:
             return
         severity = verdict.severity
         if verdict.cause == known.cause and not back:
-            # People were notified, so the severity drops only if the cause changes.
+            # People were notified, so a severity is lowered only with the cause.
             severity = min(severity, known.severity, key=incident.severity_rank)
         self.rival = None
         self.incident = replace(
@@ -135,7 +136,6 @@ class Followed:
 
     @classmethod
     def restored(cls, state: stored.Stored) -> "Followed":
-        """Raises one of stored.DAMAGE."""
         rival = state["rival"]
         return cls(
             incident.restore(state["incident"]),

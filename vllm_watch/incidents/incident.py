@@ -42,10 +42,10 @@ class Incident:
     engine: str | None
     kind: str
     cause: str
-    family: str = ""  # of causes (story.base.Cause)
+    family: str = ""  # family of causes (story.base.Cause)
     severity: str
     summary: str
-    meanwhile: str = ""  # another finding, which this incident explains
+    meanwhile: str = ""  # another finding that this incident explains
     stacks: str = ""
     evidence_for: tuple[Evidence, ...] = ()
     evidence_against: tuple[Evidence, ...] = ()
@@ -57,10 +57,10 @@ class Incident:
     updated_t: float  # of summary and evidence
     began_t: float  # first bad poll
     ended_t: float | None = None  # first good poll
-    closes_t: float | None = None  # expected end if it stays clear
+    closes_t: float | None = None  # expected end if no finding returns
     phase: str = ACTIVE  # ACTIVE | RECOVERING
     firing: bool = True
-    times: int = 1  # occurrences, each within a day of the last
+    times: int = 1  # occurrences, each within a day of the last one
     recurring: Recurring | None = None
     worst: Worst | None = None
     requests_lost: int | None = None  # None if unknown
@@ -95,7 +95,7 @@ class Incident:
 
     @property
     def advised_after_s(self) -> float | None:
-        """Age at which a restart is advised, or None."""
+        """Return the seconds after which a restart is advised, or None."""
         waits = (each.value for each in self.evidence_against if each.name == ADVISED_AFTER)
         return next((value for value in waits if isinstance(value, float)), None)
 
@@ -131,7 +131,7 @@ def stepped(incident: Incident, t: float, event: str, *changes: str) -> Incident
 
 
 def identity(target: str, engine: str | None, kind: str, opened_t: float) -> str:
-    """Return an id that is valid in paths and labels, and the same in every watcher."""
+    """Return an ID that is valid in paths and labels, and the same in every watcher."""
     what = f"{target}\n{engine}\n{kind}\n{opened_t:.3f}"
     return f"{kind}-{opened_t:.0f}-{hashlib.sha256(what.encode()).hexdigest()[:8]}"
 
@@ -145,7 +145,7 @@ def in_order(incidents: Iterable[AnyIncident]) -> list[AnyIncident]:
 
 
 def severity_rank(severity: str) -> int:
-    """Return 0 for the worst; unknown severities rank last."""
+    """Return 0 for the worst severity. Unknown ones rank last."""
     return SEVERITIES.index(severity) if severity in SEVERITIES else len(SEVERITIES)
 
 
@@ -188,7 +188,7 @@ def published(event: IncidentEvent) -> dict[str, Any]:
 
 
 def from_published(said: stored.Stored, opened_t: float | None) -> Incident:
-    """Make an incident from a published event. `opened_t` is None if this is the only known event. Raises one of stored.DAMAGE."""
+    """Make an incident from a published event. `opened_t` is None if no earlier event is known."""
     t = stored.number(said["t"])
     over = said["event"] == RESOLVED
     first_t = t if opened_t is None else opened_t
@@ -216,7 +216,7 @@ def export_state(incident: Incident) -> dict[str, Any]:
 
 
 def restore(state: stored.Stored) -> Incident:
-    """Restore an open incident. Raises one of stored.DAMAGE."""
+    """Restore an open incident."""
     return Incident(
         **_shared(state),
         opened_t=stored.number(state["opened_t"]),

@@ -1,8 +1,8 @@
-"""Turn verdicts into incidents: one problem is one incident, from its first sign to its end.
+"""Turns verdicts into incidents, one for each problem from its first sign to its end.
 
-A verdict that fires opens an incident at once, unless an active incident explains it. At the
-first poll without that verdict, the incident is recovering. It resolves once the recovery has
-lasted, or if an incident of another kind replaces it.
+A verdict that fires opens an incident at once, unless an active incident explains it. At the first
+poll without that verdict, the incident is recovering. It resolves when the recovery has lasted long
+enough, or when an incident of another kind replaces it.
 """
 
 from collections.abc import Container, Iterable, Mapping, Sequence
@@ -32,21 +32,21 @@ from vllm_watch.signals import stored
 STATE_VERSION = 3
 
 QUIET_LOOKS = 3.0
-"""An incident ends after this many poll intervals without a finding. One poll does not prove recovery."""
+"""Poll intervals without a finding before an incident ends. One poll does not prove recovery."""
 
 QUIET_LOOKS_SECONDS_MAX = 180.0
-"""Maximum seconds that QUIET_LOOKS intervals can delay the end."""
+"""Maximum seconds of QUIET_LOOKS poll intervals."""
 
 
 @record
 class Moment:
-    """The part of a poll that incidents depend on."""
+    """Data of a poll that incidents depend on."""
 
     t: float  # Unix seconds
     at_s: float  # on a timeline without clock steps
     up: bool
     process_start_time: float | None = None
-    restarts: Mapping[str, int] = field(default_factory=dict)  # counter resets by engine
+    restarts: Mapping[str, int] = field(default_factory=dict)  # engine → counter resets
     samples: Sequence[EngineSample] = ()
 
 
@@ -73,7 +73,10 @@ class Lifecycle:
     def update(
         self, moment: Moment, verdicts: Iterable[Verdict], beside: Iterable[Incident] = ()
     ) -> list[IncidentEvent]:
-        """Process one poll; return its events in order. `beside`: open incidents of host and peers, or of a host's targets."""
+        """Process one poll and return its events in order.
+
+        `beside` are the open incidents of host and peers, or of a host's targets.
+        """
         passed_s = 0.0
         if self._at_s is not None:
             passed_s = moment.at_s - self._at_s
@@ -307,7 +310,6 @@ def _notified_fields(known: Incident) -> Sequence[object]:
 
 
 def _life(moment: Moment, engine: str | None) -> Life:
-    """Return a value that changes when the process of `engine` (if None, of any engine) is replaced."""
     counted = moment.restarts
     restarts = sum(counted.values()) if engine is None else counted.get(engine, 0)
     return moment.process_start_time, restarts

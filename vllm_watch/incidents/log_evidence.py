@@ -1,4 +1,4 @@
-"""Add the reason in the engine's log to verdicts."""
+"""Adds the reason in the engine's log to verdicts."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -7,7 +7,7 @@ from vllm_watch.detectors.base import FIRING, Evidence, Verdict
 from vllm_watch.samples.engine_log import StartFailure
 
 _KINDS = frozenset(("engine_down", "engine_failing", "engine_stalled"))
-"""Collapses are excluded, because a log does not explain slowness."""
+"""Collapses are excluded, because logs do not explain slowness."""
 
 
 def added(verdicts: Sequence[Verdict], failed: StartFailure | None) -> Sequence[Verdict]:

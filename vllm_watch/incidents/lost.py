@@ -1,4 +1,5 @@
-"""Count the requests that an incident cost: those in flight when the process ended, and failures beyond the usual rate. Pure."""
+"""Counts the requests that an incident cost: those in flight when the process ended, and failures
+beyond the usual rate."""
 
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
@@ -10,16 +11,16 @@ from vllm_watch.samples.engine import EngineSample
 from vllm_watch.signals import stored
 
 USUAL_SECONDS = 1800.0
-"""Half-life, in seconds without incidents, of the average failure rate (the usual rate)."""
+"""Half-life of the usual failure rate, in seconds without incidents."""
 
 USUAL_SECONDS_MIN = 60.0
 """Minimum seconds without incidents before the usual rate is known."""
 
 CHANCE_DEVIATIONS = 3.0
-"""Failures belong to the incident if they exceed the usual number by this many standard deviations (Poisson)."""
+"""Minimum excess of failures over the usual number, in standard deviations (Poisson)."""
 
 PAST_MAX = 32
-"""Counter steps kept, because incidents begin some polls before they open."""
+"""Maximum counts kept. Incidents begin some polls before they open."""
 
 
 class Counted(NamedTuple):
@@ -31,10 +32,11 @@ class Counted(NamedTuple):
 
 
 KEPT_MAX = 128
-"""Above this many engines, absent ones are forgotten: a hostile server may report new names each time."""
+"""Maximum engines before absent ones are forgotten. A hostile server may report new names each
+time."""
 
 Mark = Mapping[str, Counted]
-"""Counts by engine when the incident began."""
+"""Counts of each engine when the incident began."""
 
 
 @dataclass(slots=True)
@@ -76,7 +78,7 @@ class LostRequests:
     def look(
         self, at_s: float, samples: Sequence[EngineSample], restarts: Mapping[str, int], *, well: bool
     ) -> None:  # fmt: skip
-        """`well` is True if no incident is open."""
+        """Add a poll. `well` is True if no incident is open."""
         self._heard = bool(samples)
         for sample in samples:
             self._see(at_s, sample, restarts.get(sample.engine, 0), well=well)
@@ -143,7 +145,6 @@ class LostRequests:
 
     @classmethod
     def restored(cls, state: Iterable[Any]) -> "LostRequests":
-        """Raises one of stored.DAMAGE."""
         lost = cls()
         for name, begun_s, restarts, counter, in_flight, at_s, well_s, well_failed, past in state:
             one = _Engine(
@@ -163,7 +164,7 @@ def kept(mark: Mark) -> list[list[Any]]:
 
 
 def restored(state: Iterable[Any]) -> Mark:
-    """Restore a mark. Raises one of stored.DAMAGE."""
+    """Restore a mark."""
     return {stored.text(name): Counted(*stored.numbers(rest, 3)) for name, *rest in state}
 
 

@@ -1,4 +1,4 @@
-"""Raise a down or hung server's ticket to a page if peers or ranks wait for it."""
+"""Raises the ticket of a down or hung server to a page if peers or ranks wait for it."""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -13,7 +13,7 @@ _STANDS_STILL = {
 
 
 def paged(verdicts: Iterable[Verdict], around: Around) -> list[Verdict]:
-    """Turn a ticket into a page if peers or ranks wait for the server."""
+    """Turn tickets into pages if peers or ranks wait for the server."""
     by = (*around.missed_by, *around.stalled_ranks)
     return [_paged(each, by) for each in verdicts] if by else list(verdicts)
 

@@ -1,7 +1,7 @@
-"""Report no incident while vllm-watch itself restarts a server. Pure.
+"""Reports no incident while vllm-watch itself restarts a server.
 
-Until a new process answers, `engine_down` and `engine_stalled` are unknown. A server that does
-not come back pages at once, because the watcher itself stopped it.
+Until a new process answers, `engine_down` and `engine_stalled` are unknown. A server that does not
+come back pages at once, because the watcher stopped it.
 """
 
 from collections.abc import Iterable
@@ -15,7 +15,7 @@ from vllm_watch.signals.records import TargetSignals
 DOWN = "engine_down"
 HELD = (DOWN, "engine_stalled")
 
-Life = tuple[float | None, int]  # process start, counter resets
+Life = tuple[float | None, int]  # process start, number of counter resets
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,13 +23,14 @@ class RestartNews:
     """State of our own restart at one poll."""
 
     under_way: bool = False
-    missing: str | None = None  # set if the server should be back by now
+    missing: str | None = None  # set if the server is overdue
 
 
 NO_RESTART = RestartNews()
 
 RESUME_SECONDS = 60.0
-"""Seconds after the watcher's start in which the journal may still report an earlier run's restart."""
+"""Maximum seconds after the watcher's start in which the journal may report a restart by an earlier
+run."""
 
 
 class OwnRestart:
@@ -43,7 +44,10 @@ class OwnRestart:
     def follow(
         self, news: RestartNews | None, before: TargetSignals | None, age_s: float = 0.0
     ) -> None:
-        """Process the news, which is None until the journal has been read. `age_s` is the watcher's age."""
+        """Process the news, which is None until the journal has been read.
+
+        `age_s` is the watcher's age.
+        """
         if news is None and age_s > RESUME_SECONDS:
             news = NO_RESTART
         if news is None or news == self._news:
@@ -64,7 +68,7 @@ class OwnRestart:
 
     @classmethod
     def restored(cls, state: Any) -> "OwnRestart":
-        """`state` is None if an older version saved it. Raises one of stored.DAMAGE."""
+        """Restore the state, which is None from an older version."""
         own = cls()
         if state is not None:
             under_way, news_missing, life, missing = state

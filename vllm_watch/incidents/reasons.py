@@ -1,7 +1,4 @@
-"""The cost of an incident, its severity and whether a restart helps, in one sentence each. Pure.
-
-The page, `top`, `explain`, messages and the API share these sentences.
-"""
+"""Explains an incident's cost, its severity and the use of a restart, in one sentence each."""
 
 from vllm_watch.incidents.incident import Incident
 from vllm_watch.incidents.recurrence import DOUBLED, UNTOLD_SECONDS_MAX
@@ -11,7 +8,7 @@ from vllm_watch.support.durations import in_words
 
 
 def of_cost(incident: Incident) -> str:
-    """Return the effect on users while the incident lasts, and the number of requests lost if known."""
+    """Return the effect on users during the incident, and the number of requests lost if known."""
     lost = incident.requests_lost
     counted = (
         "" if lost is None else f"{f'{lost:,}' if lost else 'No'} request{'s' * (lost != 1)} lost"
@@ -23,7 +20,8 @@ def of_cost(incident: Incident) -> str:
 
 
 def of_severity(incident: Incident) -> str:
-    """Return why the incident is critical or a warning and, if so, why people are not notified again."""
+    """Return why the incident is critical or a warning, and why people are not notified again, if
+    so."""
     if not incident.open:
         return "It is over."
     if incident.recovering:
@@ -35,7 +33,10 @@ def of_severity(incident: Incident) -> str:
 
 
 def on_card(incident: Incident) -> str:
-    """Return the reason to show on a card; "" if the incident is over, or critical by its kind alone."""
+    """Return the reason to show on a card.
+
+    It is empty if the incident is over, or critical by its kind alone.
+    """
     known = notifies(incident) and not _decided_by(incident)
     return "" if not incident.open or incident.recovering or known else of_severity(incident)
 
@@ -47,12 +48,12 @@ def notifies(incident: Incident) -> bool:
 
 
 def of_restart(incident: Incident, story: str) -> str:
-    """Return whether a restart helps. `story` is the sentence for an active incident of this kind and cause."""
+    """Return whether a restart helps. `story` is the sentence for an active incident."""
     if not incident.open:
         return "It is over: no restart is needed."
     if incident.recovering:
         return "It is recovering: no restart is needed now."
-    following = _rule(incident, NEXT_RULE, "restart")  # there is none if a restart cannot help
+    following = _rule(incident, NEXT_RULE, "restart")  # missing if a restart cannot help
     return f"{story} {following[0].upper()}{following[1:]}." if following else story
 
 
@@ -81,7 +82,7 @@ def _critical(incident: Incident) -> str:
 
 
 def _decided_by(incident: Incident) -> str:
-    """Return the rule, or the later change, that made the incident critical; "" if its kind alone did."""
+    """Return the rule or change that made the incident critical, or "" if its kind alone did."""
     changes = incident.way[-1].changes if incident.way else ()
     raised = [each.removeprefix(RAISED) for each in changes if each.startswith(RAISED)]
     return (

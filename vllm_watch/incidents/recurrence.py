@@ -1,4 +1,4 @@
-"""Decide when recurring trouble notifies again, for example when its occurrences have doubled. Pure."""
+"""Decides when recurring trouble notifies again, such as after its occurrences have doubled."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, astuple, dataclass
@@ -12,23 +12,25 @@ if TYPE_CHECKING:
     from vllm_watch.incidents.incident import Incident, Trouble
 
 QUIET_SECONDS = 30.0
-"""Minimum seconds without a finding before an incident ends. Retries and drained queues flicker for seconds."""
+"""Minimum seconds without a finding before an incident ends. Retries and drained queues come and go
+for seconds."""
 
 QUIET_SECONDS_OF: Mapping[str, float] = {"throughput_collapse": 60.0}
-"""QUIET_SECONDS for kinds judged by one-minute rates, which cross any limit by chance."""
+"""Replaces QUIET_SECONDS for kinds judged by one-minute rates, which cross a limit by chance."""
 
 QUIET_SECONDS_MAX = 240.0
-"""The seconds without a finding double with each occurrence, up to this many. An end must be
-reported within five minutes."""
+"""Maximum seconds without a finding before an incident ends. They double with each occurrence, but
+an end must be reported within five minutes."""
 
 FORGOTTEN_SECONDS = 86_400.0
-"""Trouble that returns after this many seconds is new. Periodic causes recur at least daily."""
+"""Seconds after which returning trouble is new. Periodic causes recur at least daily."""
 
 DOUBLED = 2.0
-"""Notify again at this multiple of the last notification's occurrences or total duration."""
+"""Minimum ratio of occurrences, or of total duration, to that at the last notification before
+people are notified again."""
 
 UNTOLD_SECONDS_MAX = 300.0
-"""A page that lasts this long is notified, however often it recurred."""
+"""Seconds of a page before it is notified, however often it has recurred."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,10 +38,10 @@ class Recurring:
     """Occurrences of one problem within a day."""
 
     times: int
-    within_seconds: float  # from the first beginning to the last end, or now
-    ill_seconds: float  # in total
+    within_seconds: float  # from the first beginning to the last end (or now)
+    ill_seconds: float  # total of all occurrences
     text: str
-    earlier: str = ""  # incident that notified people; "" if this one did
+    earlier: str = ""  # incident that notified people, if not this one
 
     @property
     def told(self) -> bool:
@@ -60,7 +62,7 @@ class _Past:
     first_s: float
     began_s: float
     times: int = 1
-    ill_s: float = 0.0  # without the last occurrence
+    ill_s: float = 0.0  # total without the last occurrence
     ended_s: float | None = None
     told: _Told | None = None
 
@@ -75,7 +77,10 @@ class Recurrence:
         self._past: dict[Trouble, _Past] = {}
 
     def begun(self, key: "Trouble", at_s: float, lasted_s: float = 0.0) -> tuple[int, float]:
-        """Count an occurrence. Return the number of occurrences, and the seconds without a finding before the end."""
+        """Count an occurrence.
+
+        Return the number of occurrences, and the seconds without a finding that end it.
+        """
         for each in [each for each, past in self._past.items() if _forgotten(past, at_s)]:
             del self._past[each]
         began_s, past = at_s - lasted_s, self._past.get(key)
@@ -89,7 +94,7 @@ class Recurrence:
         return past.times, min(usual_s * 2.0 ** min(past.times - 1, 10), QUIET_SECONDS_MAX)
 
     def renamed(self, old: "Trouble", new: "Trouble", at_s: float) -> tuple[int, float]:
-        """Count the active problem under its new identity; return as `begun` does."""
+        """Count active trouble under its new key. Returns the same as `begun`."""
         past = self._past[old]
         times = self.begun(new, at_s, at_s - past.began_s)
         past.times, past.ended_s = past.times - 1, past.began_s
@@ -120,7 +125,7 @@ class Recurrence:
         return [[*key, *astuple(past)] for key, past in self._past.items()]
 
     def restore(self, state: Sequence[Any]) -> None:
-        """Raises one of stored.DAMAGE, and then changes nothing."""
+        """Restore the state, or raise one of stored.DAMAGE and change nothing."""
         if not isinstance(state, list):  # saved by an earlier release
             return
         past = {}
@@ -166,7 +171,7 @@ def plain(recurring: Recurring | None) -> dict[str, Any] | None:
 
 
 def from_plain(said: stored.Stored | None) -> Recurring | None:
-    """Restore a published form. Raises one of stored.DAMAGE."""
+    """Restore a published form."""
     if said is None:
         return None
     return Recurring(

@@ -1,4 +1,7 @@
-"""Causes and effects among incidents. Kinds not listed here have no effects and set no engine state."""
+"""Defines causes and effects among incidents.
+
+Kinds that are not listed have no effects and set no engine state.
+"""
 
 from collections.abc import Iterable
 
@@ -16,13 +19,13 @@ SUBSUMES: dict[str, tuple[str, ...]] = {
     "engine_failing": ("throughput_collapse", "overload"),
     "throughput_collapse": ("overload",),
 }
-"""For each kind, the kinds that it causes on the same engine."""
+"""Kind → effects on the same engine."""
 
 ORDER = tuple(STATE_OF)
 """Order in which incidents open: causes before effects."""
 
 CAUSES_BESIDE = ("gpu_fault", "stale_vram", "host_memory_growth")
-"""Causes that stay open when their effects open, because they end separately."""
+"""Causes that stay open with their effects, because they end separately."""
 
 _EFFECTS = ("engine_down", "engine_stalled", "engine_failing", "throughput_collapse")
 
@@ -30,14 +33,14 @@ WAITS_FOR_A_PEER = (
     ("engine_stalled", "peer_wait"), ("engine_stalled", "rank_wait"), ("engine_failing", "kv_transfer"),
     ("throughput_collapse", "peer_wait"), ("overload", "peer_wait"),
 )  # fmt: skip
-"""Findings that a peer's incident explains (`targets[].peers`, `targets[].gang`)."""
+"""Findings explained by a peer's incident (`targets[].peers`, `targets[].gang`)."""
 
 _STALL_OVER_COLLAPSE_SECONDS = 30.0
-"""Minimum seconds that a stall must last before it replaces a collapse. A collapsed engine makes few steps."""
+"""Minimum seconds of a stall before it replaces a collapse. A collapsed engine makes few steps."""
 
 _DOWN_OVER_COLLAPSE_SECONDS = 60.0
-"""Minimum seconds that a collapsed server must be down before `engine_down` opens. Until then, it
-is probably being restarted, as advised."""
+"""Minimum downtime in seconds of a collapsed server before `engine_down` opens. The server is
+probably being restarted, as advised."""
 
 _HOLD_SECONDS = {
     ("engine_stalled", "throughput_collapse"): _STALL_OVER_COLLAPSE_SECONDS,
@@ -45,16 +48,18 @@ _HOLD_SECONDS = {
 }
 
 AFTERMATH_SECONDS = {"overload": 150.0, "throughput_collapse": 20.0}
-"""Seconds after a stall or crash in which a queue or slowness is part of it, because all clients return together."""
+"""Seconds after a stall or crash in which a queue or slowness is its effect. All clients return
+together."""
 
 EXPLAINED_BY: dict[str, tuple[str, ...]] = {
     "slow_engine": ("thermal_throttle", "neighbour_contention"),
 }
-"""Causes that `slow_engine` replaces only after EXPLAINED_SECONDS, because averages lag behind the
-GPU's temperature."""
+"""Causes that `slow_engine` replaces only after EXPLAINED_SECONDS. Averages lag behind the GPU's
+temperature."""
 
 EXPLAINED_SECONDS = 300.0
-"""Seconds without a cause of EXPLAINED_BY, while the engine is slow, before `slow_engine` replaces it."""
+"""Minimum seconds of slow steps without a cause of EXPLAINED_BY before `slow_engine` replaces
+it."""
 
 
 def rank(kind: str) -> int:
@@ -68,7 +73,7 @@ def covers(outer: Incident, kind: str, engine: str | None) -> bool:
 
 
 def _effects_of(incident: Incident) -> tuple[str, ...]:
-    """Return the incident's effects. An engine that fails only some requests has none, because it serves the others."""
+    """Failures of only some requests have no effects, because the engine serves the others."""
     if incident.kind == "engine_failing" and incident.severity != "page":
         return ()
     return SUBSUMES.get(incident.kind, ())
@@ -77,7 +82,7 @@ def _effects_of(incident: Incident) -> tuple[str, ...]:
 def held_by(
     kind: str, engine: str | None, seen: Iterable[Incident], lasted_s: float
 ) -> Incident | None:
-    """Return the active incident because of which a finding of age `lasted_s` must wait."""
+    """Return the active incident that delays a finding of age `lasted_s`."""
     for each in seen:
         hold_seconds = _HOLD_SECONDS.get((kind, each.kind), 0.0)
         if lasted_s < hold_seconds and (engine is None or each.engine in (None, engine)):
@@ -86,7 +91,7 @@ def held_by(
 
 
 def aftermath_seconds(kind: str, engine: str | None, ended: Key) -> float:
-    """Return how long after the end of `ended` a finding of `kind` belongs to it."""
+    """Return for how many seconds after the end of `ended` a finding of `kind` is its effect."""
     ended_kind, ended_engine = ended
     if kind in SUBSUMES.get(ended_kind, ()) and ended_engine in (None, engine):
         return AFTERMATH_SECONDS.get(kind, 0.0)
@@ -94,7 +99,7 @@ def aftermath_seconds(kind: str, engine: str | None, ended: Key) -> float:
 
 
 def settling_seconds(known: str, rival: str) -> float:
-    """Return how long another cause must last to replace the known one."""
+    """Return the seconds that another cause must last to replace the known one."""
     return EXPLAINED_SECONDS if known in EXPLAINED_BY.get(rival, ()) else 0.0
 
 
@@ -109,21 +114,27 @@ def is_cause(incident: Incident) -> bool:
 
 
 def outlives(opened: Incident, other: Incident) -> bool:
-    """Return True if `opened` ends `other`: its effect, or its cause that is only recovering."""
+    """Return True if opening `opened` ends `other`.
+
+    It ends effects, and causes that are only recovering.
+    """
     if other.kind in _effects_of(opened) and opened.engine in (None, other.engine):
         return True
     return other.phase == RECOVERING and covers(other, opened.kind, opened.engine)
 
 
 def of_ranks(one: Incident, other: Incident) -> bool:
-    """Return True if ranks of one server have equal trouble, caused by a shared GPU, clock or host."""
+    """Return True if ranks of one server have equal trouble.
+
+    Its cause is a shared GPU, clock or host.
+    """
     ranks = one.target == other.target and None not in (one.engine, other.engine) and one.engine != other.engine  # fmt: skip
     same = one.family == other.family if one.family else one.cause == other.cause
     return ranks and same and one.kind == other.kind and one.kind in _EFFECTS
 
 
 def linked(one: Incident, other: Incident) -> bool:
-    """Return True for a cause and its effect on the same target, an affected target, or a peer."""
+    """Return True for a cause and its effect on the same target, a target it affects, or a peer."""
     if of_ranks(one, other):
         return True
     peer = other if waits(one) else one
@@ -131,7 +142,7 @@ def linked(one: Incident, other: Incident) -> bool:
     if waits(one) != waits(other) and elsewhere and peer.kind in _EFFECTS:
         return True
     if elsewhere and one.kind == other.kind == "engine_down":
-        return True  # a rank that dies stops the others
+        return True  # a dead rank stops the others
     if is_cause(one) == is_cause(other):
         return False
     cause, effect = (one, other) if is_cause(one) else (other, one)
@@ -142,7 +153,10 @@ def linked(one: Incident, other: Incident) -> bool:
 def severity_beside(
     incident: Incident, severity: str, open_: Iterable[Incident]
 ) -> tuple[str, str]:
-    """Return the severity and the reason for its change, or "". An effect is a ticket while its cause, a peer or another rank pages."""
+    """Return the severity, and the reason for its change or "".
+
+    An effect is a ticket while its cause, a peer or another rank pages.
+    """
     for each in open_ if severity == "page" else ():
         causes = is_cause(each) or of_ranks(incident, each)
         peer = waits(incident) and not waits(each) and _pages(each)

@@ -1,6 +1,8 @@
-"""Choose the state to show for each engine: an incident's, else that of the signals. After its last
-finding, an incident's state is shown for RETURNED_SECONDS in the first recovery, else for
-QUIET_SECONDS_MAX. Pure."""
+"""Chooses the state to show for each engine.
+
+An active incident sets it, otherwise the signals do. The state remains after the last finding for
+RETURNED_SECONDS, or for QUIET_SECONDS_MAX if the incident has recovered before.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -76,7 +78,7 @@ class States:
 
 
 def of_all(engines: Sequence[EngineSignals]) -> tuple[str, str]:
-    """Return state and sentence of the least healthy engine."""
+    """Return the state and the sentence of the least healthy engine."""
     word = min((engine.state for engine in engines), key=WORST_FIRST.index)
     so = [engine for engine in engines if engine.state == word]
     if len(engines) == 1:

@@ -1,4 +1,4 @@
-"""The way (history) of an incident: each change with its rule and evidence. Pure."""
+"""The history (`way`) of an incident: its changes, each with rule and evidence."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -11,13 +11,13 @@ if TYPE_CHECKING:
     from vllm_watch.incidents.incident import Incident
 
 LOWERED, RAISED = "critical → warning: ", "raised to critical, because "
-"""Prefixes of the reasons in `Step.changes`."""
+"""Prefixes of reasons in `Step.changes`."""
 
 RULE, NEXT_RULE = "rule", "next_rule"
-"""Evidence names: the rule that fired, and the next one with its missing condition."""
+"""Names of the evidence with the rule that fired, and with the next rule."""
 
 STEPS_MAX = 24
-"""Maximum steps kept, about 20 KB for each incident."""
+"""Maximum steps kept, about 20 KB in each incident."""
 
 EVIDENCE_MAX, TEXT_MAX = 3, 400
 
@@ -25,7 +25,7 @@ _CHANGED_BY = {
     "missed_by": f"{RAISED}others wait for it",
     "restart": "critical without advice, because our own restart did not bring it back",
 }
-"""Name of evidence added later → the change that it caused."""
+"""Name of later evidence → the change that it caused."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,11 +42,11 @@ class Step:
     next_rule: str = ""
     evidence: tuple[str, ...] = ()
     against: tuple[str, ...] = ()
-    changes: tuple[str, ...] = ()  # made after the detector's verdict
+    changes: tuple[str, ...] = ()  # changes after the detector's verdict
 
 
 def extended(one: "Incident", t: float, event: str, *changes: str) -> tuple[Step, ...]:
-    """Return the incident's way, with its current state as a new last step."""
+    """Return the incident's history with its current state as a new step."""
     every = (*one.evidence_for, *one.evidence_against)
     named = {each.name: each.text[:TEXT_MAX] for each in every if each.name in (RULE, NEXT_RULE)}
     after = [f"{why}: {each.text[:TEXT_MAX]}" for each in one.evidence_for if (why := _CHANGED_BY.get(each.name))]  # fmt: skip
@@ -71,7 +71,7 @@ def plain(way: Sequence[Step]) -> list[dict[str, Any]]:
 
 
 def from_plain(said: Any) -> tuple[Step, ...]:
-    """Restore the steps to a verdict. Raises one of stored.DAMAGE."""
+    """Restore a history."""
     return _steps().validate_python(said) if said else ()
 
 

@@ -1,1 +1,1 @@
-"""Samples over time: windows, rates, quantiles, states. Pure: time comes with the data."""
+"""Windows, rates, quantiles and states of samples over time, without I/O."""

@@ -1,4 +1,7 @@
-"""Compares an engine now with the same engine after its start, in blocks of 2 to 8 s."""
+"""Compares an engine now with the same engine after its start.
+
+Polls are joined into blocks of 2 to 8 s.
+"""
 
 from dataclasses import dataclass
 from math import exp, log
@@ -23,69 +26,75 @@ from vllm_watch.signals.step_model import StepModel
 from vllm_watch.signals.throughput import Throughput
 
 SLOW_TOLERANCE = 0.18
-"""Log ratio of step time that is always tolerated (1.2 times), because request mixes differ."""
+"""Tolerated log ratio of step time to usual (1.2 times). Request mixes differ."""
 
 SLOW_DEVIATIONS = 2.0
-"""In addition, this many standard deviations at the current load are tolerated."""
+"""Additional tolerance in standard deviations at the current load."""
 
 SLOW_ALARM_SECONDS = 7.0
-"""Minimum seconds of slow steps before an alarm. Long prefills and host hiccups last only a second or two."""
+"""Minimum seconds of slow steps before an alarm. Long prefills and host hiccups last a second or
+two."""
 
 UNHURRIED = 0.5
 """Weight of a slow block while no request waits."""
 
 STARVED_RATIO = 0.85
-"""While requests wait, throughput below this share of the usual is a loss. At saturation, a real
-engine's throughput swings by 20 to 30 %."""
+"""Maximum ratio of throughput to usual for a loss while requests wait. At saturation, a real
+engine's throughput varies by 20 to 30 %."""
 
 STARVED_DEVIATION = 0.08
 """Standard deviation of the smoothed log(throughput ratio) at saturation."""
 
 STARVED_RUNNING = 0.7
-"""A starved engine runs fewer than this share of the requests that are usual at its KV usage."""
+"""Maximum ratio of running requests to usual, at this KV usage, in a starved engine."""
 
 STARVED_USAGE_MIN = 0.7
-"""Below this KV usage, requests do not wait for the cache, because even a huge request fits in the free third."""
+"""Minimum KV usage at which requests may wait for the cache. Below it, even a huge request fits in
+the free third."""
 
 STARVED_ALARM_SECONDS = 7.0
-"""Minimum seconds before an alarm, as for slow steps."""
+"""Minimum seconds of starvation before an alarm."""
 
 DRAIN_SECONDS = 40.0
-"""Minimum seconds until an alarm clears. While KV pages are short, requests are admitted in waves and throughput fluctuates."""
+"""Minimum seconds before an alarm clears. Throughput varies during a shortage of KV pages, because
+requests are admitted in waves."""
 
 DOUBT = 0.3
-"""CUSUM level from which nothing is learnt."""
+"""Minimum CUSUM level at which nothing is learnt."""
 
 DRIFT = 0.1
-"""Smoothed log ratio of step time above which nothing is learnt. A creeping slowdown stays below the other limits for
-minutes, and must not become normal."""
+"""Maximum smoothed log ratio of step time that is learnt. A creeping slowdown must not become
+normal."""
 
 DRIFT_BLOCKS = 8.0
-"""Blocks over which the ratio for DRIFT is smoothed."""
+"""Number of blocks over which the ratio for DRIFT is smoothed."""
 
 EXCURSION_BLOCKS_MAX = 240
-"""Maximum blocks kept of a slowdown (20 minutes at 5 s). If it ends without an alarm, they widen the scatter."""
+"""Maximum blocks kept of a slowdown (20 minutes at 5 s). They widen the scatter if it ends without
+an alarm."""
 
 ALARM_KEPT_SECONDS = 60.0
-"""Longest absence of the watcher that an alarm survives, because its incident cannot have ended meanwhile."""
+"""Maximum seconds without a watcher that an alarm survives. Its incident cannot have ended
+meanwhile."""
 
 RESTORED_LEVEL_MAX = 0.5
-"""Highest CUSUM level after a longer absence: below an alarm, but above DOUBT, so nothing is learnt before new blocks."""
+"""Maximum CUSUM level after a longer absence. It is above DOUBT, so nothing is learnt before new
+blocks."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
-    """One block compared with the baseline; None is unknown."""
+    """One block compared with the baseline. None if unknown."""
 
     block: Block
     known: bool
-    slow_log_ratio: float | None  # log of step time ÷ expected: 0 is normal, 0.7 is twice
+    slow_log_ratio: float | None  # log of step time ÷ expected (0 is normal, 0.7 is twice)
     expected_step_seconds: float | None
     deviation: float | None
     throughput_ratio: float | None
     running_expected: float | None
     familiar: bool
-    sure: bool  # slow, and not for lack of KV pages
+    sure: bool  # slow, and not only for lack of KV pages
     slow: bool
     slow_now: bool
     starved: bool
@@ -230,7 +239,7 @@ class Baseline:
             self._excursion.append(ratio)
 
     def _slowness(self, block: Block) -> tuple[float | None, float | None, float | None, bool]:
-        """Return log ratio, expected step time, tolerance, and whether the load is familiar (if not, the fit is a guess)."""
+        """Return log ratio, expected step time and tolerance, and True if the load is familiar."""
         if block.step_seconds is None or block.tokens_per_step is None:
             return None, None, None, False
         load = block.tokens_per_step, block.kv_usage or 0.0
@@ -287,7 +296,7 @@ class Baseline:
         )
 
     def _is_crowded(self, block: Block) -> bool:
-        """Return True if requests may wait although far fewer run than usual at this KV usage."""
+        """Return True if requests may wait although few run for this KV usage."""
         expected = self.throughput.running_expected(block.kv_usage or 0.0)
         none_waits = block.waiting <= 0.0 and "requests_waiting" not in block.lacks
         if expected is None or none_waits:

@@ -1,4 +1,4 @@
-"""Joins polls into blocks, the shortest intervals with reliable averages."""
+"""Joins polls into blocks. A block is the shortest interval with reliable averages."""
 
 from operator import attrgetter
 
@@ -9,25 +9,26 @@ from vllm_watch.signals.long_prompts import LongPrompts
 from vllm_watch.signals.state import requests_awaiting_kv
 
 BLOCK_SECONDS_MIN = 1.9
-"""Minimum seconds of a block: two polls of one second each. vLLM counts prompt tokens only when a prefill ends."""
+"""Minimum seconds of a block, two polls a second apart."""
 
 BLOCK_STEPS_MIN = 20.0
-"""Minimum steps of a block; their mean scatters by a few per cent."""
+"""Minimum steps of a block. Their mean varies by a few per cent."""
 
 BLOCK_SECONDS_MAX = 8.0
-"""A block ends after this time even with fewer steps, so that slow engines are judged."""
+"""Maximum seconds of a block, even with fewer steps, so that slow engines are judged."""
 
 NEEDED = ("requests_running", "kv_cache_usage", "prompt_tokens", "generation_tokens")
-"""Without these series, a load seems lighter than it is."""
+"""Series without which a load would seem too light."""
 
 LOAD = ("iteration_tokens", "inter_token_latency", "prefix_cache_queries", "prefix_cache_hits")
 
 LONG_PROMPTS, DRAFTING, MEDIA = "long_prompts", "drafting", "media"
-"""Kinds of blocks that are compared only among themselves: long prompts hide computed tokens, and drafts and media cost
-more."""
+"""Kinds of blocks that are compared only among themselves. Long prompts hide computed tokens, and
+drafts and media cost more."""
 
 ADAPTERS = ("adapters_1", "adapters_4", "adapters_16")
-"""Blocks by LoRA adapters used at once: 1 to 3, 4 to 15, or more. Switching between adapters costs time."""
+"""Kinds of blocks by the number of LoRA adapters in use: 1 to 3, 4 to 15, or more. Switching
+adapters costs time."""
 
 _WATCHED = (*LOAD, "requests_waiting")
 _needed_of, _watched_of = attrgetter(*NEEDED), attrgetter(*_WATCHED)
@@ -36,12 +37,12 @@ _NOTHING: frozenset[str] = frozenset()
 
 @record
 class Block:
-    """One engine's work between two polls. Unknown values are None."""
+    """One engine's work between two polls. None if unknown."""
 
     at_s: float
     seconds: float
     steps: float | None
-    step_seconds: float | None  # excludes known idle time
+    step_seconds: float | None  # without known idle time
     tokens_per_step: float | None  # without cached prompt tokens
     kv_usage: float | None
     running: float
@@ -54,12 +55,12 @@ class Block:
     finished_tokens: float | None
     preempted: float | None
     prompts: float | None = None
-    first_token_seconds: float | None = None  # sum
+    first_token_seconds: float | None = None  # sum over all first tokens
     kv_usage_end: float | None = None
-    tokens_in_flight: float | None = None  # plus an unknown constant
+    tokens_in_flight: float | None = None  # up to a constant difference
     deferred: float | None = None
     awaiting_kv: float = 0.0  # requests that hold pages for remote KV
-    long_prompts: bool = False  # has tokens that are counted in another block
+    long_prompts: bool = False  # another block counts some of the tokens
     drafting: bool = False
     media: bool = False
     adapters: int = 0
@@ -89,7 +90,10 @@ class Blocks:
     def add(
         self, at_s: float, sample: EngineSample, *, anew: bool, engines: int = 1
     ) -> Block | None:
-        """Add a poll; return a completed block. `anew`: earlier polls are not comparable."""
+        """Add a poll, and return a block if one is complete.
+
+        `anew` is True if earlier polls are not comparable.
+        """
         if not tells_load(sample):
             self._first = None
             return None
@@ -188,7 +192,7 @@ def began_anew(before: EngineSample, now: EngineSample) -> bool:
 
 
 def tells_load(sample: EngineSample) -> bool:
-    """Return True if the poll has all load data."""
+    """Return True if the poll has all series in NEEDED."""
     return None not in _needed_of(sample)
 
 
@@ -229,13 +233,12 @@ def _mean(a: Histogram | None, b: Histogram | None) -> float | None:
 
 
 def _latency(a: EngineSample, b: EngineSample, generated: float) -> float | None:
-    """Return the inter-token latency, or a pooling engine's prefill time."""
     between_tokens = _mean(a.inter_token_latency, b.inter_token_latency)
     return between_tokens if generated or between_tokens else _mean(a.prefill_time, b.prefill_time)
 
 
 def _computed_prompt(a: EngineSample, b: EngineSample) -> float | None:
-    """Return the prompt tokens less the cached share (hits ÷ queries, because some releases count blocks)."""
+    """The cached share is hits ÷ queries, because some releases count blocks instead of tokens."""
     prompt = _grown(a.prompt_tokens, b.prompt_tokens)
     if prompt is None:
         return None
@@ -256,7 +259,10 @@ def _steps(
 def _step_seconds(
     seconds: float, steps: float | None, latency: float | None, *, busy: bool
 ) -> float | None:
-    """Return the lesser of elapsed time ÷ steps, which idle time inflates, and latency, which preemptions inflate."""
+    """Return the lesser estimate.
+
+    Idle time inflates elapsed time ÷ steps, and preemptions inflate the latency.
+    """
     if not steps:
         return None
     elapsed = seconds / steps

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 def kv_cache_tokens(config: Mapping[str, str] | None, engines: int) -> float | None:
     """Return one engine's KV cache tokens, or None.
 
-    Before vLLM 0.24.0 each engine reports the sum of all `engines`. V1 up to 0.8.5
-    writes "None", because the count is not known yet.
+    Before vLLM 0.24.0 each engine reports the sum of all `engines`. V1 up to 0.8.5 writes "None",
+    because the number is not known yet.
     """
     if config is None:
         return None
@@ -24,7 +24,7 @@ def kv_cache_tokens(config: Mapping[str, str] | None, engines: int) -> float | N
 def longest_request_tokens(
     config: Mapping[str, str] | None, max_model_len: float | None
 ) -> float | None:
-    """Return the longest accepted request in tokens, or None; vLLM reports it from 0.24.0 on."""
+    """Return the maximum tokens of a request, or None. vLLM reports it from 0.24.0 on."""
     told = config or {}
     size, held = (
         _number(told.get("kv_cache_size_tokens")),

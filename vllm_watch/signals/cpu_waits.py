@@ -1,4 +1,5 @@
-"""Measures how long an engine waits for a CPU, and how much of a slowdown the waits explain (a lower bound).
+"""Measures how long an engine waits for a CPU, and how much of a slowdown the waits explain at
+least.
 
 Waiting for the share s of the time makes a step 1 / (1 - s) times as long.
 """
@@ -16,22 +17,24 @@ LOOKS_MAX = 4096
 """Maximum polls kept, an hour at one a second."""
 
 BLOCK_WINDOW_SECONDS = 60.0
-"""Polls are kept for longer than a block, which lasts at most 8 s or one poll interval."""
+"""Seconds for which polls are kept, longer than a block (8 s or one poll interval)."""
 
 SAME_SECONDS = 1e-3
-"""Maximum difference between two times of one poll, because sums are rounded."""
+"""Maximum difference between two times of the same poll, because sums are rounded."""
 
 SMOOTHING = 0.3
-"""Weight of a block, as for step times, so that both scatter alike."""
+"""Weight of a new block, the same as for step times."""
 
 UNSEEN_SECONDS_MAX = 30.0
-"""Seconds for which a finding holds without data, because readings are late on a host short of CPUs."""
+"""Maximum seconds for which a finding holds without data. Readings are late on a host that lacks
+CPUs."""
 
 SHARE_MAX = 0.99
-"""Highest share of a block spent waiting. A wait is counted when it ends, so it may be longer than the block."""
+"""Maximum share of a block spent waiting. A wait is counted when it ends and may exceed the
+block."""
 
 USUAL_SECONDS_MIN = 10.0
-"""The usual wait is known after this long in healthy steps (at least five blocks)."""
+"""Seconds of healthy steps before the usual wait is known, at least five blocks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +44,7 @@ class _Poll:
 
 
 class Waits:
-    """Keeps one engine's counts over the last `seconds`."""
+    """Keeps one engine's CPU counters for the last `seconds`."""
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
@@ -80,7 +83,7 @@ class Waits:
 class Waited:
     """Current cost of waiting for a CPU."""
 
-    explained_ratio: float  # share of the slowdown's logarithm that waits explain
+    explained_ratio: float  # share of the log slowdown that waits explain
     share: float
     usual_share: float
     throttled_share: float | None  # of the CPU limit's periods
@@ -92,8 +95,8 @@ class StepWaits:
 
     def __init__(self) -> None:
         self._waits = Waits(BLOCK_WINDOW_SECONDS)
-        self._usual = (0.0, 0.0)  # when healthy: seconds waited, seconds of steps
-        self._now: tuple[float, ...] | None = None  # per step, smoothed: waited, taken, expected
+        self._usual = (0.0, 0.0)  # when healthy: seconds of waiting, seconds of steps
+        self._now: tuple[float, ...] | None = None  # smoothed, per step: waiting, actual, expected
         self._throttled: float | None = None
         self._who = ""
         self._unseen_seconds = 0.0

@@ -14,10 +14,10 @@ from vllm_watch.signals.totals import EngineTotals, Totals
 from vllm_watch.signals.window import Growth, Window
 
 FILLING_RATIO_MIN = 0.01
-"""Minimum growth of KV usage for estimating the time to full. Single requests change the usage by up to this much."""
+"""Minimum growth of KV usage before the time to full is estimated. Single requests cause less."""
 
 SKEW_SECONDS = 60.0
-"""Tolerance between clocks: unsynchronized hosts drift by seconds a day."""
+"""Tolerance between clocks in seconds. Unsynchronized hosts drift by seconds a day."""
 
 _LATENCIES = ("ttft", "inter_token_latency", "queue_time", "e2e_latency")
 
@@ -106,7 +106,8 @@ class EngineTracker:
         return self._totals.add(sample, began_anew=began_anew)
 
     def _is_another_server(self, before: EngineSample, sample: EngineSample) -> bool:
-        """Return True if another replica behind this address answered (another process, started before the last poll)."""
+        """Return True if another replica answered at this address, because its process is older
+        than the last poll."""
         born = (sample.created_time, sample.process_start_time)
         known = (before.created_time, before.process_start_time)
         return born != known and any(
@@ -185,8 +186,10 @@ class EngineTracker:
         return None if grown is None else grown[0] / grown[1]
 
     def _ratio(self, part: str, whole: str, gauge: float | None) -> float | None:
-        """Return the growth of `part` ÷ the growth of `whole`; if a counter is missing, return vLLM V0's gauge, or None if
-        it is -1 (disabled)."""
+        """Return the growth of `part` ÷ the growth of `whole`.
+
+        Without counters, return vLLM V0's gauge, which is -1 if disabled.
+        """
         a, b = self._window.counter(part), self._window.counter(whole)
         if a is not None and b is not None:
             return a[0] / b[0] if b[0] > 0 else None

@@ -7,10 +7,11 @@ from vllm_watch.signals import stored
 from vllm_watch.signals.step_model import StepModel
 
 FORMER_WORK_SECONDS = 900.0
-"""Minimum seconds of work before a process's models replace its predecessor's. With less work, the models know few loads."""
+"""Seconds of work after which a process's models replace its predecessor's. Models with less work
+replace only models with even less."""
 
 NEAR = 1.2
-"""Maximum ratio of cache sizes between releases on the same model. Between models, it is far higher."""
+"""Maximum ratio of cache sizes between releases on the same model. Other models differ far more."""
 
 _FOUND_OUT = frozenset(("num_gpu_blocks", "num_cpu_blocks"))
 
@@ -20,7 +21,7 @@ Models = Mapping[frozenset[str], StepModel]
 
 
 class Former:
-    """Keeps a process's step models for its successors, as long as they have the same configuration."""
+    """Keeps a process's step models for successors with the same configuration."""
 
     def __init__(self) -> None:
         self.models: Models = {}

@@ -3,7 +3,7 @@
 from vllm_watch.samples.gpu import GpuSample
 
 GPUS_MAX = 256
-"""Maximum devices followed: twice 16 GPUs, each with 7 slices."""
+"""Maximum devices that are followed, twice 16 GPUs of 7 slices."""
 
 
 class GpuRoster:
@@ -18,7 +18,7 @@ class GpuRoster:
             return
         here = {gpu.uuid: gpu for gpu in gpus if not gpu.lost}
         for uuid, known in list(self._known.items()):
-            # A removed slice is not lost if its GPU is still there.
+            # A removed slice is not lost if its GPU is still listed.
             if known.mig_parent_uuid in here and uuid not in here:
                 del self._known[uuid]
         for uuid, gpu in here.items():

@@ -1,4 +1,4 @@
-"""Compares the users' latencies and waits with the worst minutes of the healthy engine."""
+"""Compares latencies and waits with the worst minutes of the healthy engine."""
 
 from math import exp
 from typing import Any
@@ -7,14 +7,14 @@ from vllm_watch.signals import stored
 from vllm_watch.signals.blocks import Block
 
 HARM_TIMES = 1.5
-"""Users are harmed if latency exceeds this multiple of the highest usual one. At low load, an engine at half its speed may still be
+"""Minimum ratio of latency to the usual maximum for harmed users. At low load, a slow engine may be
 as fast as usual at peak load."""
 
 USUAL = 3
-"""A latency is usual if at least this many healthy minutes were as bad or worse."""
+"""Rank of the usual maximum among healthy minutes, worst first."""
 
 MINUTE_SECONDS = 60.0
-"""Seconds over which usual latencies are averaged. Waiting users remember minutes."""
+"""Seconds of each mean in the usual latencies. Users remember minutes."""
 
 SMOOTH_SECONDS = 20.0
 """Smoothing time of the current latencies, long enough for a few answers."""
@@ -26,10 +26,13 @@ class Harm:
     def __init__(self) -> None:
         self._now: list[float] = []  # step seconds, first-token seconds, requests waiting
         self._sums, self._seconds, self._well = [0.0, 0.0, 0.0], 0.0, True
-        self._worst: list[list[float]] = [[], [], []]  # minutes, worst first
+        self._worst: list[list[float]] = [[], [], []]  # healthy minutes, worst first
 
     def add(self, block: Block, *, well: bool) -> None:
-        """Add a block. Minutes with a queue are not learnt, because all clients return at once after an outage."""
+        """Add a block.
+
+        Minutes with a queue are not learnt, because after an outage all clients return at once.
+        """
         if not block.step_seconds:
             return
         first = (

@@ -1,4 +1,4 @@
-"""Records which inputs of the detectors a target's polls carry."""
+"""Records which inputs of detectors are in a target's polls."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -8,13 +8,15 @@ from vllm_watch.samples.engine import EngineSample
 from vllm_watch.samples.observation import Observation, Reading
 
 LOOKS_MIN = 6
-"""Polls in a row without an input before it is missing, half a minute at 5 s. A server's first answers may lack series."""
+"""Polls in a row without an input before it is missing. A server's first answers may lack
+series."""
 
 HEALTH_SECONDS = 300.0
-"""Seconds that an answer of /health stays valid, because /health may be polled less often than metrics."""
+"""Seconds that a result of /health stays valid. /health may be polled less often than /metrics."""
 
 CANARY_SECONDS = 3600.0
-"""Seconds that a canary's result stays valid. Only idle engines get a canary, and most are idle once an hour."""
+"""Seconds that a canary's result stays valid. Only idle engines get canaries, and most are idle
+once an hour."""
 
 _ENGINE, _SERVER, _LOOK = "engine", "server", "look"
 
@@ -94,7 +96,7 @@ class Inputs:
         self._last_s: dict[str, float] = {}
         self._pattern: object = None
         self._same = 0
-        self.revision = 0  # grows when `now` or `missing` may have changed
+        self.revision = 0  # increases if `now` or `missing` may have changed
         self.why_not: str | None = None
 
     @property
@@ -159,8 +161,10 @@ class Inputs:
         return any(self._of(name, engine).now for engine in self._scope(name, engine))
 
     def missing(self, name: str, engine: str | None) -> bool | None:
-        """Return True if the input is unavailable, None if this is not known yet. If `engine` is None, return True if any
-        engine lacks it."""
+        """Return True if the input is unavailable, or None if not known yet.
+
+        If `engine` is None, return True if any engine lacks it.
+        """
         said = [_missing(self._of(name, one)) for one in self._scope(name, engine)]
         if not said:
             return None
@@ -184,6 +188,6 @@ def _missing(seen: _Seen) -> bool | None:
 
 
 def _has_worked(sample: EngineSample) -> bool:
-    """Return True after the first request, which creates most series of old releases."""
+    """Return True after the first request. It creates most series of old releases."""
     told = (sample.requests_running, sample.generation_tokens, sample.prompt_tokens)
     return any(told) or all(value is None for value in told)

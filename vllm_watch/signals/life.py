@@ -10,24 +10,24 @@ from vllm_watch.samples.observation import ServerSample
 from vllm_watch.signals import stored
 
 UNTOLD_SECONDS = 600.0
-"""Longest gap after which a process of unknown start time is taken to be the same if no counter fell. After a longer gap, a new process
-could have caught up."""
+"""Maximum gap between polls in which a process of unknown start time counts as the same. After a
+longer gap, a new process could have caught up with its counters."""
 
 _MEASURED = frozenset(("num_gpu_blocks", "num_cpu_blocks"))
-"""Labels that vLLM measures at each start."""
+"""Labels with sizes that vLLM measures at each start."""
 
 UNKNOWN_SERVER = ServerSample()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Life:
-    """One process of an engine, identified by its metrics; None is unknown."""
+    """Identity of an engine's process, from its metrics. None if unknown."""
 
     created_time: float | None
     process_start_time: float | None
     counters: tuple[float | None, ...]
     config: str
-    model: str  # digest without measured sizes
+    model: str  # digest of the configuration without measured sizes
     version: str | None
     max_model_len: float | None
 
@@ -81,7 +81,7 @@ class Life:
 
 
 _COUNTERS = 3
-"""Steps, generated and prompt tokens, which all versions count."""
+"""Number of counters that all versions have: steps, generated and prompt tokens."""
 
 
 def life_of(sample: EngineSample, server: ServerSample = UNKNOWN_SERVER) -> Life:

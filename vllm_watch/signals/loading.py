@@ -10,15 +10,17 @@ START_SECONDS = 1800.0
 """Maximum duration of a first start. The largest models take 10 to 20 minutes from network storage."""
 
 PATIENCE_FACTOR = 1.5
-"""A start may take this multiple of the longest start seen: the page cache may be cold, or a disk slower."""
+"""Maximum ratio of a start to the longest one so far. The page cache may be cold, or a disk
+slower."""
 
 PATIENCE_SECONDS_MIN = 60.0
-"""A start may always take this long: PATIENCE_FACTOR adds only seconds to a short start."""
+"""Minimum seconds allowed for a start. PATIENCE_FACTOR adds only seconds to a short one."""
 
 STARTS_KEPT = 8
 
 SAME_START_SECONDS = 2.0
-"""Tolerance between two clocks: kernel ticks since boot, and Unix time of that boot."""
+"""Tolerance in seconds between two clocks: kernel ticks since boot, and the Unix time of that
+boot."""
 
 _TIMES = ("life_start", "answered_t", "silent_s", "loads_s")
 
@@ -124,9 +126,9 @@ class Loading:
 
     def _learn(self, t: float, silent_s: float, start: float | None) -> None:
         if start is None:
-            took_s = silent_s  # an upper bound: the start may have begun later
+            took_s = silent_s  # an upper bound, because the start may have begun later
         elif self._life_start is not None and same_start(start, self._life_start):
-            return  # the same process: its network was broken
+            return  # the same process was unreachable
         else:
             took_s = min(t - start, silent_s) if self._answered_t is not None else t - start
         if 0.0 < took_s <= START_SECONDS:
@@ -152,12 +154,12 @@ class Loading:
 
 
 def same_start(a: float, b: float) -> bool:
-    """Return True if both times may be of the same start."""
+    """Return True if both times may belong to the same start."""
     return abs(a - b) <= SAME_START_SECONDS
 
 
 def lives_on(process: ProcessState | None, life_start: float | None) -> bool:
-    """Return True if the process that started at `life_start` is known to live."""
+    """Return True if the process that started at `life_start` is known to be alive."""
     return (
         process is not None
         and process.alive is True

@@ -1,28 +1,31 @@
-"""Finds long prompts in progress.
-
-vLLM allocates all pages of a prompt at once, but counts its tokens only with the last chunk.
-"""
+"""Finds long prompts in progress. vLLM allocates all pages of a prompt at once, but counts its
+tokens with the last chunk."""
 
 LONG_TOKENS = 16_384.0
-"""Minimum uncounted tokens of a long prompt, which is larger than a step (--max-num-batched-tokens)."""
+"""Minimum uncounted tokens of a long prompt. It is larger than a step
+(--max-num-batched-tokens)."""
 
 DONE_SHARE = 0.25
-"""A prompt is done when at most this share of its tokens is uncounted: not 0, because other requests free pages."""
+"""Maximum share of uncounted tokens of a prompt that is done. It is above 0, because other requests
+free pages."""
 
 LONGEST_SECONDS = 300.0
-"""Maximum seconds of a long prompt. Tokens still uncounted after this time are due to leaks or preemptions."""
+"""Maximum seconds of a long prompt. Tokens uncounted for longer are due to leaks or preemptions."""
 
 
 class LongPrompts:
     """Follows one engine's pages and prompts by block."""
 
     def __init__(self) -> None:
-        self._gained = 0.0  # uncounted tokens in recently taken pages
+        self._gained = 0.0  # uncounted tokens of recently allocated pages
         self._under_way = self._most = 0.0
         self._since_s = 0.0
 
     def note(self, at_s: float, gained: float, counted: float, finished: float) -> bool:
-        """Add a block's KV growth, counted and finished tokens; return True if a long prompt is under way."""
+        """Add a block's KV growth, counted tokens and finished tokens.
+
+        Return True during a long prompt.
+        """
         self._gained = max(0.0, self._gained + gained - counted)
         began = self._gained >= LONG_TOKENS
         if not began and not self._under_way:

@@ -1,8 +1,8 @@
 """Finds the part of one engine's KV cache that no running request can hold.
 
-If usage grows but tokens in flight (prompts and outputs, less finished requests) do not, pages leak. Only changes of the
-tokens in flight are used, because aborted requests are never subtracted and shared prefixes are counted twice. Source:
-vLLM's v1/metrics/stats.py.
+Pages leak if usage grows but the tokens in flight (prompts and outputs, less finished requests) do
+not. Only changes of these tokens are used: aborted requests are never subtracted, and shared
+prefixes are counted twice. Source: vLLM's v1/metrics/stats.py.
 """
 
 from collections import deque
@@ -16,38 +16,39 @@ from vllm_watch.signals.ring_buffer import RingBuffer
 
 GRAIN_SECONDS = 20.0
 ENTRIES = 180
-"""Entries of the fine history: an hour, one per 20 s."""
+"""Seconds between entries of the fine history, and number of entries. They cover an hour."""
 
 COARSE_GRAIN_SECONDS = 240.0
-"""Seconds between entries of the coarse history, which spans half a day. Reported vLLM leaks fill the cache in three to
-eight hours."""
+"""Seconds between entries of the coarse history, which covers half a day. Reported leaks fill the
+cache in three to eight hours."""
 
 RECENT_ENTRIES = 40
-"""Recent blocks kept to time sudden changes."""
+"""Recent blocks kept. They show when a sudden change happened."""
 
 WELL_ENTRIES_MIN = 3
-"""Minimum healthy entries (one minute), so that a single prefill is not taken for normal."""
+"""Minimum healthy entries, one minute. Fewer may be a single prefill."""
 
 ZERO_SHARE = 0.1
-"""The healthy level is this quantile of the healthy history. A low quantile shows the beginning of a leak; the minimum
-would be an outlier."""
+"""Quantile of the healthy history that is the healthy level. It is low, to show the beginning of a
+leak."""
 
 IDLE_SECONDS = 15.0
-"""Seconds of idle time after which pages in use are considered lost, because the last requests' pages are free by then."""
+"""Seconds of idle time before pages in use count as lost. The last requests' pages are free by
+then."""
 
 RISE_FROM, RISE_TO = 0.25, 0.75
-"""The rise of a loss is timed from the first to the second of these shares of it."""
+"""The growth of a loss is timed between these shares of its current value."""
 
 DECODING_SHARE_MIN = 0.8
-"""If this share of requests got a token in each step, few are in prefill."""
+"""Minimum share of requests with a token in each step if few are in prefill."""
 
 
 class Entry(NamedTuple):
-    """Usage and tokens at one moment."""
+    """KV usage and tokens at one moment."""
 
     at_s: float
     usage: float
-    tokens: float  # in flight, plus an unknown constant
+    tokens: float  # in flight, up to a constant difference
     well: bool
 
 
@@ -57,13 +58,13 @@ class Pages:
     def __init__(self) -> None:
         self._capacity: float | None = None
         self._awaited = 0.0
-        self._idle_tokens: float | None = None  # the unknown constant
-        self._idle = [0.0, 1.0]  # duration, minimum usage
+        self._idle_tokens: float | None = None  # `Entry.tokens` of the idle engine
+        self._idle = [0.0, 1.0]  # seconds, minimum usage
         self.idle_lost = 0.0
         self._history = RingBuffer(ENTRIES, len(Entry._fields))
         self._coarse = RingBuffer(ENTRIES, len(Entry._fields))
         self._recent: deque[Entry] = deque(maxlen=RECENT_ENTRIES)
-        self._moves = [0.0, 0.0]  # sums of squared changes: of usage, of tokens in flight
+        self._moves = [0.0, 0.0]  # sums of squared changes of usage and of tokens in flight
         self._zeros: tuple[tuple[float, float], ...] = ()  # (cache share of a token, healthy level)
 
     def note(
@@ -129,15 +130,20 @@ class Pages:
         self._zeros = tuple((share, zero) for share, zero in zeros)
 
     def unheld(self) -> float | None:
-        """Return the share of the cache that no request holds (the lesser of two estimates), or None if unknown."""
+        """Return the share of the cache that no request holds, or None if unknown.
+
+        It is the lesser of two estimates.
+        """
         zeros = self._learn_zeros()
         if not zeros or not self._recent:
             return None
         return min(_level(self._recent[-1], share) - zero for share, zero in zeros) - self._awaited
 
     def rise_seconds(self) -> float | None:
-        """Return how long the middle half of the loss took, or None without a loss. If the loss began before the history,
-        return the history's length."""
+        """Return the seconds in which the middle half of the loss appeared, or None without a loss.
+
+        If the loss is older than the history, return the history's length.
+        """
         now = self.unheld()
         if now is None or now <= 0.0:
             return None

@@ -1,7 +1,8 @@
-"""Follows one engine's progress: time without output, and time without any change.
+"""Follows one engine's progress: the time without output, and the time without any change.
 
-Output is a token, a first token or a finished request. Other changes are signs of life. They count like output until
-the longest prefill would have ended, or the engine has computed more than its KV cache holds.
+Output is a token, a first token or a finished request. Other changes are signs of life. They count
+as output until the longest prefill would have ended, or until the engine has computed more than its
+KV cache holds.
 """
 
 from collections.abc import Mapping
@@ -17,36 +18,39 @@ from vllm_watch.signals.capacity import kv_cache_tokens, longest_request_tokens
 from vllm_watch.support.durations import in_words
 
 PATIENCE_SECONDS = 60.0
-"""Minimum seconds for which signs of life replace output."""
+"""Minimum seconds for which signs of life count as output."""
 
 ATTENTION_TOKENS = 60_000.0
-"""Prompt length at which attention costs as much as all other computation. An 8B Llama model takes 16 GFLOP a token, plus
-0.26 MFLOP per prompt token."""
+"""Prompt tokens at which attention costs as much as all other computation. An 8B Llama model takes
+16 GFLOP a token, plus 0.26 MFLOP for each prompt token."""
 
 PREFILL_SECONDS_UNKNOWN = 600.0
-"""Longest prefill if the engine's rate or longest prompt is unknown: a million tokens at 1,700 a second."""
+"""Maximum seconds of a prefill if the engine's rate or longest prompt is unknown: a million tokens
+at 1,700 a second."""
 
 PROMPTS_MIN = 10.0
-"""Minimum finished prompts for a prefill rate, because the first ones compile kernels."""
+"""Minimum finished prompts for a prefill rate. The first ones compile kernels."""
 
 TOGETHER_SECONDS = 8.0
-"""Clients that leave within this time after the last step leave together. A hung engine loses them one by one, as they time
-out."""
+"""Maximum seconds after the last step in which clients leave together. A hung engine loses its
+clients one by one."""
 
 GONE_SHARE = 0.9
-"""Minimum share of the requests in flight that lost their clients. It is below 1 because a scraper may connect
-meanwhile."""
+"""Minimum share of the requests in flight without clients. It is below 1, because a scraper may
+connect meanwhile."""
 
 CLOSED_MIN, ANSWERED_MIN = 3.0, 10.0
-"""Minimum closed connections or HTTP responses that prove, if only one of the two is known, that clients left. A scraper
-closes one or two connections, and a gateway that polls /v1/models every five seconds gets six responses in two polls of 15
-s. If both are known, they must agree."""
+"""Minimum closed connections or HTTP responses that prove that clients left, if only one of the two
+is known. A scraper closes one or two connections. A gateway that polls /v1/models every five
+seconds gets six responses in two polls of 15 s."""
 
 FOLLOWED_SECONDS = 600.0
-"""Longest gap between polls that are compared. After a longer one, clock, process and requests may differ."""
+"""Maximum seconds between polls that are compared. After a longer gap, clock, process and requests
+may differ."""
 
 PACE_SECONDS = 10.0
-"""Seconds over which the usual rate of closed connections is averaged. It rises when a client's pool shrinks."""
+"""Averaging time of the usual rate of closed connections. The rate rises when a client's pool
+shrinks."""
 
 _SEVERAL = ("counters", "outputs", "gauges")
 _NUMBERS = (
@@ -63,16 +67,16 @@ _NUMBERS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Poll:
-    """An engine's work and its server's clients."""
+    """An engine's work, and its server's clients."""
 
     counters: tuple[float | None, ...]
     outputs: tuple[float | None, ...]
-    gauges: tuple[float | None, ...]  # only the scheduler changes them; KV usage is last
+    gauges: tuple[float | None, ...]  # changed only by the scheduler; KV usage is last
     waiting: float
     work: float
     finished: float  # without failed and aborted requests
     aborted: float
-    loaded: float  # remote KV: ended transfers, or bytes
+    loaded: float  # transfers or bytes of remote KV
     fds: float | None
     responses: float | None
 
@@ -86,20 +90,21 @@ class Progress:
     def forget(self) -> None:
         self.poll: Poll | None = None
         self.first = True
-        self.met = False  # something has changed between two polls
+        self.met = False  # True if a change was seen between two polls
         # Changed since the previous poll: anything, a work counter, output.
         self.moved = self.served = self.output = False
         self.last_s = self.life_s = self.output_s = self.served_s = 0.0
-        self.queued_s = 0.0  # since this time, requests wait and none runs
+        self.queued_s = 0.0  # start of the time in which requests wait and none runs
         self.silent_polls = 0
-        self.pause_s = 0.0  # length of the pause that this poll ended
+        self.pause_s = 0.0  # length of the pause that ended at this poll
         self.rest_s: float | None = None
-        self.waking = False  # no step since the last sleep or pause
-        # All clients left with the last step: every witness agrees (`gone`), or one of two does (`doubtful`).
+        self.waking = False  # True until the first step after a sleep or pause
+        # All clients left with the last step, as shown by all sources (`gone`) or by one
+        # (`doubtful`).
         self.gone = self.doubtful = False
-        self.overdue = ""  # a clause: why signs of life no longer replace output
+        self.overdue = ""  # why signs of life no longer count as output
         self._gained = 0.0  # share of the KV cache taken since the last output
-        self._before: Poll | None = None  # before the last step
+        self._before: Poll | None = None  # poll before the last step
         self._before_s = 0.0
         self._pace = self._pace_before = 0.0  # connections closed per second
         self._fds_least: float | None = None
@@ -112,7 +117,11 @@ class Progress:
         self, at_s: float, sample: EngineSample, server: ServerSample, engines: int, *,
         restarted: bool = False, at_rest: bool = False,
     ) -> None:  # fmt: skip
-        """`restarted`: the counters were reset; `at_rest`: the engine sleeps or is paused on purpose."""
+        """Add a poll.
+
+        `restarted` is True if the counters were reset, and `at_rest` if the engine sleeps or is
+        paused on purpose.
+        """
         if at_s - self.last_s > FOLLOWED_SECONDS:
             self.forget()
         before, now = self.poll, _poll(sample, server)
@@ -124,7 +133,8 @@ class Progress:
         self.met = self.met or self.moved
         silent = bool(self.silent_polls and was.work) and not self.gone
         self.pause_s = self.last_s - self.life_s if self.moved and silent else 0.0
-        # All times restart at the first poll after a sleep or pause, too, because work may just have arrived.
+        # Times restart at the first poll after a sleep or pause, because work may just have
+        # arrived.
         begins = self.first or restarted or at_rest or self.rest_s is not None
         self.waking = at_rest or (self.waking and not self.served)
         since_s = at_s if self.rest_s is None else self.rest_s
@@ -160,13 +170,13 @@ class Progress:
         then = self._before
         if self.gone and now.fds is not None:
             self._fds_least = min(now.fds, now.fds if self._fds_least is None else self._fds_least)
-            if now.fds >= self._fds_least + CLOSED_MIN:  # new clients connect and are not served
+            if now.fds >= self._fds_least + CLOSED_MIN:  # new clients are not served
                 self.gone, self._before = False, None
             return
         self._fds_least = None
         if then is None or (at_s - self.served_s > TOGETHER_SECONDS and self.silent_polls > 1):
             return
-        ended = max(0.0, then.work - now.work)  # these ended as usual, with their connections
+        ended = max(0.0, then.work - now.work)  # these requests ended as usual
         usual = 2.0 * max(0.0, self._pace_before) * (at_s - self._before_s)
         closed = _fall(then.fds, now.fds, max(ended, usual))
         answered = _fall(now.responses, then.responses, now.finished - then.finished)
@@ -181,7 +191,7 @@ class Progress:
         self.doubtful = self.doubtful or strong
 
     def _overdue(self, sample: EngineSample, server: ServerSample, engines: int) -> str:
-        silent_s = self.life_s - self.output_s  # grows only with signs of life
+        silent_s = self.life_s - self.output_s  # increases only by signs of life
         if not sample.requests_running or silent_s < PATIENCE_SECONDS:
             return ""
         if self._gained > 1.0:
@@ -244,7 +254,7 @@ def work_done(sample: EngineSample) -> tuple[float | None, ...]:
 
 
 def never_falling(sample: EngineSample) -> tuple[float | None, ...]:
-    """Return counters that fall only by a reset."""
+    """Return counters that decrease only by a reset."""
     steps = sample.iteration_tokens
     return None if steps is None else steps.count, sample.generation_tokens, sample.prompt_tokens
 

@@ -8,13 +8,16 @@ from vllm_watch.signals.records import Quantiles
 
 
 def quantile(q: float, bounds: Sequence[float], counts: Sequence[float]) -> float | None:
-    """Return the q-quantile as PromQL's histogram_quantile does; None if empty. `counts`: cumulative, per ascending bound."""
+    """Return the q-quantile as PromQL's histogram_quantile does, or None if empty.
+
+    `counts` are cumulative, for ascending `bounds`.
+    """
     total = counts[-1] if counts else 0.0
     if not 0 < total < inf:
         return None
     rank = q * total
     index = bisect_left(counts, rank)
-    if index == len(counts):  # NaN buckets
+    if index == len(counts):  # buckets are NaN
         return None
     bound = bounds[index]
     if isinf(bound):
@@ -29,7 +32,10 @@ def quantile(q: float, bounds: Sequence[float], counts: Sequence[float]) -> floa
 def quantiles(
     bounds: Sequence[float], counts: Sequence[float], mean: float | None = None
 ) -> Quantiles:
-    """Return the exported quantiles; `mean` limits those in the lowest bucket (Markov's inequality)."""
+    """Return the exported quantiles.
+
+    `mean` is an upper bound in the lowest bucket (Markov's inequality).
+    """
     first = bounds[0] if bounds and 0 < bounds[0] < inf else None
     found = []
     for q in (0.5, 0.95, 0.99):

@@ -1,6 +1,6 @@
-"""Repeats Xid errors, which NVML reports once, until every target has seen them.
+"""Repeats Xid errors until every target has seen them, because NVML reports them once.
 
-Xids that need a reset are repeated until the GPU is unused.
+Those that need a reset are repeated until the GPU is unused.
 """
 
 from dataclasses import replace
@@ -9,10 +9,11 @@ from vllm_watch.samples.gpu import GpuReading, GpuSample
 from vllm_watch.signals import xid
 
 STANDS_SECONDS = 60.0
-"""Seconds that a code is repeated, longer than any scrape interval, so that each target sees it."""
+"""Seconds for which a code is repeated, longer than any scrape interval."""
 
 STANDS_SECONDS_MAX = 86_400.0
-"""Maximum seconds for a code that needs a reset. Hidden processes may conceal the reset."""
+"""Maximum seconds for which a code that needs a reset is repeated. Hidden processes may conceal the
+reset."""
 
 CODES_MAX = 64
 """Maximum codes kept per GPU. A broken GPU may report any number."""

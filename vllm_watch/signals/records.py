@@ -10,17 +10,17 @@ from vllm_watch.signals.totals import EngineTotals
 
 @short_record
 class Quantiles:
-    """Quantiles within the window; None without observations."""
+    """Quantiles within the window. None without observations."""
 
     p50: float | None = None
     p95: float | None = None
     p99: float | None = None
-    first_bound: float | None = None  # smaller quantiles are not resolved
+    first_bound: float | None = None  # upper bound of the lowest bucket
 
 
 @record
 class EngineSignals:
-    """One engine now; rates and quantiles are over the signal window, and None is unknown."""
+    """One engine now. Rates and quantiles cover the signal window. None if unknown."""
 
     engine: str
     model_name: str = ""
@@ -34,17 +34,17 @@ class EngineSignals:
     kv_cache_free_tokens: float | None = None
     kv_cache_time_to_full_seconds: float | None = None
     sleeping: bool | None = None
-    sleep_level: int = 0  # 1, 2: without weights and cache on the GPU
+    sleep_level: int = 0  # 1 or 2 if weights and cache are not on the GPU
     current_generation_tokens_per_second: float | None = None  # between the last two scrapes
     generation_tokens_per_second: float | None = None
     prompt_tokens_per_second: float | None = None
-    requests_finished_per_second: float | None = None  # except errors; includes aborts
+    requests_finished_per_second: float | None = None  # without errors, with aborts
     requests_finished_by_reason_per_second: Mapping[str, float] | None = None
     preemptions_per_second: float | None = None
     steps_per_second: float | None = None
     tokens_per_step: float | None = None
     step_time_seconds: float | None = None
-    throughput_ratio: float | None = None  # now ÷ initially, at equal load
+    throughput_ratio: float | None = None  # now ÷ after the start, at equal load
     cpu_wait_ratio: float | None = None
     prefix_cache_hit_ratio: float | None = None
     spec_acceptance_ratio: float | None = None
@@ -52,12 +52,12 @@ class EngineSignals:
     inter_token_latency_seconds: Quantiles = Quantiles()
     queue_time_seconds: Quantiles = Quantiles()
     e2e_latency_seconds: Quantiles = Quantiles()
-    # Share of observations within each of the user's objectives.
+    # Share of observations that meet each of the user's objectives.
     slo_attainment_ratio: Mapping[str, float] = field(default_factory=dict)
-    goodput_requests_per_second: float | None = None  # upper bound: finished × lowest attainment
+    goodput_requests_per_second: float | None = None  # upper bound: finished × lowest share
     last_progress_timestamp_seconds: float | None = None
     restarts: int = 0
-    totals: EngineTotals = EngineTotals()  # for /metrics only
+    totals: EngineTotals = EngineTotals()  # only for /metrics
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Replaces impossible counts (NaN, negative, infinite) with unknown."""
+"""Replaces impossible numbers (NaN, negative, infinite) with unknown."""
 
 from collections.abc import Sequence
 from operator import attrgetter, is_
@@ -9,7 +9,7 @@ from vllm_watch.samples.record import changed
 from vllm_watch.signals.window import COUNTERS, HISTOGRAMS
 
 COUNT_MAX = 2.0**53
-"""Beyond this a float skips integers, and squares may overflow."""
+"""Maximum valid number. Larger floats skip integers, and squares may overflow."""
 
 _COUNTS = (
     *COUNTERS,
@@ -31,7 +31,7 @@ _counts_of, _histograms_of = attrgetter(*_COUNTS), attrgetter(*HISTOGRAMS)
 
 
 def sanitized(observation: Observation) -> Observation:
-    """Return the observation without impossible counts; usually the same object."""
+    """Return the observation without impossible numbers, usually the same object."""
     reading = observation.reading
     if reading is None:
         return observation

@@ -4,10 +4,11 @@ from collections.abc import Collection
 from statistics import median
 
 _NORMAL = 1.48
-"""Standard deviation ÷ median absolute deviation, for a normal distribution."""
+"""Ratio of standard deviation to median absolute deviation in a normal distribution."""
 
 
 def scatter(values: Collection[float]) -> float:
-    """Return a standard deviation that tolerates outliers in up to half of the values (at least one value)."""
+    """Return a standard deviation that tolerates outliers in up to half of the values, which must
+    not be empty."""
     middle = median(values)
     return _NORMAL * median(abs(each - middle) for each in values)

@@ -1,4 +1,4 @@
-"""Keeps the loads of the healthy engine. They limit how long a healthy step may take at any other load.
+"""Keeps the loads of the healthy engine, which limit the healthy step time at any other load.
 
 A step with twice the tokens and three times the KV cache takes at most three times as long.
 """
@@ -9,21 +9,21 @@ from math import floor, log
 from vllm_watch.signals import stored
 
 NEAR = 1.5
-"""Loads within this factor count as one."""
+"""Maximum ratio of loads that count as one."""
 
 GRAIN = log(NEAR)
 
 BLOCKS_MIN = 2
 
 LOADS_MAX = 64
-"""Maximum loads kept. Eight by eight span a factor of 25 in tokens and in KV usage."""
+"""Maximum loads kept. Eight by eight cover a factor of 25 in tokens and in KV usage."""
 
 USAGE_MIN, TOKENS_MIN = 0.01, 1.0
-"""Smaller values cost no measurable time."""
+"""Minimum KV usage and tokens. Smaller values cost no measurable time."""
 
 
 class SeenLoads:
-    """Means of step time, tokens per step and KV usage, by load."""
+    """Means of step time, tokens per step and KV usage for each load."""
 
     def __init__(self) -> None:
         self._met: dict[tuple[int, int], list[float]] = {}  # blocks, seconds, tokens, usage
@@ -48,7 +48,7 @@ class SeenLoads:
             met[index] += (value - met[index]) / met[0]
 
     def has(self, tokens_per_step: float, kv_usage: float) -> bool:
-        """Return True if a load about this large, or larger, has occurred."""
+        """Return True if a load of about this size, or a larger one, has occurred."""
         tokens, usage = tokens_per_step / NEAR, kv_usage / NEAR
         return any(
             blocks >= BLOCKS_MIN and most_tokens >= tokens and most_usage >= usage
@@ -56,7 +56,7 @@ class SeenLoads:
         )
 
     def nearest(self, tokens_per_step: float, kv_usage: float) -> list[float] | None:
-        """Return (step seconds, tokens, KV usage) of the most similar load kept."""
+        """Return step seconds, tokens and KV usage of the most similar load."""
         a, b = _key(max(TOKENS_MIN, tokens_per_step), max(USAGE_MIN, kv_usage))
         met = (
             (abs(x - a) + abs(y - b), each[1:])

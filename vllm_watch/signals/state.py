@@ -1,4 +1,5 @@
-"""Names the state of an engine; incidents/states.py adds the states of open incidents."""
+"""Names the state of an engine from its signals. incidents/states.py adds the states of open
+incidents."""
 
 from collections.abc import Mapping
 
@@ -19,17 +20,18 @@ WORST_FIRST = (
 )  # fmt: skip
 
 STILL_SECONDS = 2.0
-"""A shorter pause between steps is normal: a step of a long context takes about a second."""
+"""Maximum seconds of a normal pause between steps. A step of a long context takes about a
+second."""
 
 STALL_NOTICE_COARSE_SECONDS = 30.0
-"""Minimum seconds without progress before an engine that warms up or lacks a step counter may be stalled. Without the
-counter, a whole prefill shows no progress."""
+"""Seconds without progress before a possible stall is shown, if the engine warms up or lacks a step
+counter. Without a counter, a whole prefill shows no progress."""
 
 WARM_UP_SECONDS = 300.0
 """Seconds of uptime during which the first requests of each shape may compile kernels."""
 
 WARM_UP_STEPS = 100
-"""After this many steps, kernels are compiled for the usual shapes."""
+"""Number of steps after which kernels are compiled for the usual shapes."""
 
 _WHOLE = frozenset(("serving", "idle", "prefilling", "overloaded"))
 _SERVES_NOTHING = frozenset(("down", "stalled", "failing", "starting", "sleeping"))
@@ -44,7 +46,7 @@ _SERVER_ERROR = 500
 def of_engine(
     sample: EngineSample, progress: Progress, server: ServerSample, *, sleeping: bool
 ) -> tuple[str, str]:
-    """Return an engine's state and a sentence."""
+    """Return an engine's state and a sentence about it."""
     rests = on_purpose(sample, server, sleeping=sleeping)
     if rests is not None:
         return "sleeping", rests
@@ -75,7 +77,7 @@ def of_engine(
 
 
 def on_purpose(sample: EngineSample, server: ServerSample, *, sleeping: bool) -> str | None:
-    """Return why the engine serves no requests on purpose, or None."""
+    """Return why the engine is intentionally not serving, or None."""
     if sleeping:
         return "asleep: " + _sleep_text(sample.engine_sleep_state)
     if server.paused:
@@ -91,7 +93,7 @@ _OPERATIONS = {
 
 
 def operation(sample: EngineSample, server: ServerSample) -> str | None:
-    """Return the operation (vLLM 0.32+) during which the engine serves no requests, or None."""
+    """Return the operation (vLLM 0.32+) that keeps the engine from serving, or None."""
     if server.recovering is not None:
         return f"a recovery from {server.recovering}, for which vLLM waits for an orchestrator,"
     running = (name for name, count in (sample.operations_in_flight or {}).items() if count > 0)
@@ -99,8 +101,10 @@ def operation(sample: EngineSample, server: ServerSample) -> str | None:
 
 
 def waits_for_kv(sample: EngineSample, *, paired: bool = False) -> bool:
-    """Return True if requests wait for another server's KV and none runs. For an engine that only offloads its own KV,
-    return False unless `paired`."""
+    """Return True if requests wait for another server's KV and none runs.
+
+    Unless `paired`, return False for an engine that only offloads its own KV.
+    """
     if sample.requests_running or (_offloads_only(sample) and not paired):
         return False
     stages, reasons = sample.num_requests_kv_fetch_by_stage, sample.requests_waiting_by_reason
@@ -108,7 +112,10 @@ def waits_for_kv(sample: EngineSample, *, paired: bool = False) -> bool:
 
 
 def requests_awaiting_kv(sample: EngineSample) -> float:
-    """Return how many requests hold pages for remote KV; before vLLM 0.20 an upper bound."""
+    """Return the number of requests that hold pages for remote KV.
+
+    Before vLLM 0.20 it is an upper bound.
+    """
     if sample.num_requests_kv_fetch_by_stage is not None:
         return sum(sample.num_requests_kv_fetch_by_stage.values())
     if not is_connected(sample):
@@ -172,7 +179,10 @@ def sleep_level(states: Mapping[str, float] | None, *, sleeping: bool) -> int:
 def of_silence(
     call: Call, health: Call | None, misses: int, loading: Loading, *, waited_s: float, at_s: float
 ) -> tuple[str, str]:
-    """Return a server's state and a sentence after `misses` failed scrapes; `waited_s`: since its first poll."""
+    """Return a server's state and a sentence after `misses` failed scrapes.
+
+    `waited_s` is the time since the first poll.
+    """
     said = call.error or call.outcome
     if call.outcome == "refused":
         return _of_refusal(said, loading, waited_s, at_s)
@@ -199,7 +209,7 @@ def _of_refusal(said: str, loading: Loading, waited_s: float, at_s: float) -> tu
 
 
 def health_ratio(word: str, throughput_ratio: float | None) -> float | None:
-    """Return the engine's work as a share of its normal work, or None."""
+    """Return the ratio of an engine's work to its normal work, or None."""
     if word == "collapsed":
         return None if throughput_ratio is None else min(1.0, max(0.0, throughput_ratio))
     return 1 if word in _WHOLE else 0 if word in _SERVES_NOTHING else None

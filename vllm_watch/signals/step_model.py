@@ -1,6 +1,8 @@
-"""Models the step time of a healthy engine: a + b · tokens per step + c · KV cache in use (the roofline of decoding).
+"""Models the step time of a healthy engine: a + b · tokens per step + c · KV cache in use (the
+roofline of decoding).
 
-The fit never forgets, so a creeping slowdown does not become the norm. Source: vLLM's estimates of flops and read bytes.
+The fit never forgets, so a creeping slowdown does not become normal. Source: vLLM's estimates of
+flops and read bytes.
 """
 
 from itertools import combinations
@@ -11,33 +13,34 @@ from vllm_watch.signals import stored
 from vllm_watch.signals.seen_loads import SeenLoads
 
 PRIOR = 1e-3
-"""Weight of the prior (each part takes a third of the first step). It makes the equations solvable and fades within a
-minute."""
+"""Weight of the prior, which makes the equations solvable and fades within a minute."""
 
 SCATTER_FIRST = 0.25
-"""Scatter assumed until it is measured. Healthy blocks of a real engine differ by this much."""
+"""Assumed scatter until it is measured. Healthy blocks of a real engine vary by this much."""
 
 SCATTER_MIN = 0.05
-"""Lowest scatter: a model of three numbers is never more exact."""
+"""Minimum scatter. A model of three numbers is never more exact."""
 
 SCATTER_MEMORY_BLOCKS = 150.0
-"""Blocks over which the scatter is averaged: 12 minutes at 5 s."""
+"""Number of blocks over which the scatter is averaged, 12 minutes at 5 s."""
 
 READY_BLOCKS = 12
-"""Minimum blocks before the model may judge, four per parameter."""
+"""Minimum blocks before the model is used, four for each parameter."""
 
 READY_SECONDS = 40.0
-"""Minimum seconds of work before the model may judge. Restarted engines must be covered within a minute or two."""
+"""Minimum seconds of work before the model is used. Restarted engines must be covered within a
+minute or two."""
 
 NEWS = 0.02
 SOLVE_EVERY = 8
-"""Maximum blocks between solutions of the fit. After a block with more leverage than NEWS, the fit is solved at once."""
+"""The fit is solved after a block with more leverage than NEWS, or after this many blocks."""
 
 REPEAT_SECONDS = 15.0
-"""Blocks within this time count as one, because they share requests (an answer takes 10 to 60 s)."""
+"""Seconds within which blocks count as one. They share requests, because an answer takes 10 to
+60 s."""
 
 FAMILIAR = 2.0
-"""The fit holds at a load if uncertainty widens the deviation by at most this factor."""
+"""Maximum factor by which uncertainty widens the deviation at a familiar load."""
 
 _PARTS = (0, 1, 2)
 _SUBSETS = [subset for size in (3, 2, 1) for subset in combinations(_PARTS, size)]
@@ -46,7 +49,7 @@ Vector = tuple[float, float, float]
 
 
 class StepModel:
-    """The fit, and the scatter around it."""
+    """The fitted step time, and the scatter of blocks around it."""
 
     def __init__(self) -> None:
         self.blocks = 0
@@ -102,7 +105,7 @@ class StepModel:
         return 1.0 + repeats * max(0.0, leverage) <= FAMILIAR**2
 
     def _leverage(self, row: Vector) -> float:
-        """Return the fit's uncertainty, from 0 (known) to over 1 (a guess)."""
+        """Return the fit's uncertainty at a load, from 0 (known) to over 1 (a guess)."""
         if not self._inverse:
             return inf
         x, y, z = row
@@ -118,7 +121,7 @@ class StepModel:
             self._begin(step_seconds, tokens_per_step, kv_usage)
         else:
             self._measure(step_seconds, tokens_per_step, kv_usage)
-        # Scale a short step by the expected time: otherwise its error would weigh more.
+        # Scale a step by its expected time. Otherwise errors of short steps would weigh more.
         scale = max(step_seconds, self.seconds_of(tokens_per_step, kv_usage) or 0.0)
         row = (1.0 / scale, tokens_per_step / scale, kv_usage / scale)
         for i in _PARTS:

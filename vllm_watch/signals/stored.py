@@ -1,4 +1,7 @@
-"""Reads values back from disk and checks them."""
+"""Reads values back from disk and checks them.
+
+All restoring functions raise one of DAMAGE for a damaged entry.
+"""
 
 from collections.abc import Mapping, Sequence
 from math import isfinite

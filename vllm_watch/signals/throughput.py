@@ -1,7 +1,7 @@
 """Compares an engine's throughput with its usual one.
 
-Generated and prompt tokens are compared separately and the better ratio is used, because a changed workload raises one and
-lowers the other.
+Generated and prompt tokens have separate ratios. The greater one is used, because a changed
+workload raises one and lowers the other.
 """
 
 from math import exp
@@ -11,23 +11,23 @@ from vllm_watch.signals import stored
 from vllm_watch.signals.blocks import Block
 
 MEMORY_SECONDS = 3600.0
-"""Averaging time in seconds of work, long enough to span bursts and gaps."""
+"""Averaging time in seconds of work. It covers bursts and gaps."""
 
 SMOOTH_SECONDS = 8.0
-"""Smoothing time of the rates, because prompt tokens are counted in lumps, when a prefill ends."""
+"""Smoothing time of the rates. Prompt tokens are counted only when a prefill ends."""
 
 READY_SECONDS = 40.0
 """Minimum seconds of work before the averages serve as the reference."""
 
 ALIKE = 1.3
-"""Throughput and KV cache per request are usual up to this multiple of their averages."""
+"""Maximum ratio of throughput, and of KV cache per request, to usual."""
 
 CROWD = 1.5
-"""Requests pile up if their number exceeds this multiple of the usual number. Varying arrivals alone change it less."""
+"""Minimum ratio of running requests to usual if they pile up. Uneven arrivals change it less."""
 
 
 class Mean:
-    """A time-weighted average. Old values fade once it covers `memory` seconds."""
+    """A time-weighted average. Old values fade after `memory` seconds."""
 
     def __init__(self, memory: float) -> None:
         self._memory = memory
@@ -69,7 +69,7 @@ _MEANS = ("generated", "prompted", "running", "kv_usage", "finished", "finished_
 
 
 class Throughput:
-    """One engine's rates, healthy and now."""
+    """One engine's rates, when healthy and now."""
 
     def __init__(self) -> None:
         self.generated = Mean(MEMORY_SECONDS)
@@ -128,9 +128,9 @@ class Throughput:
         return kv_usage * self.running.value / self.kv_usage.value
 
     def crowds(self, block: Block) -> bool:
-        """Return True if far more requests run than usual, but throughput is not higher.
+        """Return True if far more requests run than usual without a higher throughput.
 
-        Then the slow engine made them pile up (Little's law).
+        A slow engine made them pile up (Little's law).
         """
         done, usual = self.ratio(), self.running_expected(block.kv_usage or 0.0)
         if done is None or not usual or done > ALIKE:

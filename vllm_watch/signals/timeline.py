@@ -1,4 +1,4 @@
-"""Converts times of observations with stepping clocks to an axis without steps."""
+"""Converts times of observations to an axis without clock steps."""
 
 from collections import deque
 from statistics import median
@@ -6,24 +6,26 @@ from statistics import median
 from vllm_watch.signals import stored
 
 USUAL_OF = 15
-"""The usual interval is the median of this many recent ones: few, to follow a new scrape interval within a minute."""
+"""Number of recent intervals in the median that is the usual one. It is small, to follow a new
+scrape interval within a minute."""
 
 STEP_FACTOR = 8.0
-"""A jump longer than this many usual intervals may be a clock step, so no rate is computed across it. Timeouts and retries
-stretch an interval two- to threefold."""
+"""Minimum ratio of a clock step to the usual interval. Timeouts and retries stretch an interval
+two- to threefold."""
 
 STEP_SECONDS_MIN = 20.0
-"""A shorter jump is never a clock step: even with an interval of 1 s, a scrape may be seconds late."""
+"""Minimum seconds of a clock step. Even at an interval of 1 s, a scrape may be seconds late."""
 
 
 RESOLUTION_SECONDS = 1e-6
-"""Closer polls are a clock error, and could cause a division by zero."""
+"""Minimum seconds between polls. A shorter time is a clock error."""
 
 PAUSE_SECONDS_MAX = 366 * 86_400.0
-"""A longer pause is a clock error, and would cost the axis its resolution."""
+"""Maximum seconds between polls. A longer time is a clock error, and would cost the axis its
+resolution."""
 
 AXIS_SECONDS_MAX = 100 * PAUSE_SECONDS_MAX
-"""Floats still resolve microseconds at this length."""
+"""Maximum length of the axis, at which floats still resolve microseconds."""
 
 
 class Timeline:
@@ -36,7 +38,7 @@ class Timeline:
         self._usual: deque[float] = deque(maxlen=USUAL_OF)
 
     def advance(self, t: float, monotonic_s: float | None) -> tuple[float, bool]:
-        """Return the seconds on the axis, and True if the time passed is known."""
+        """Return the seconds on the axis, and True if the time since the last call is known."""
         last_t, last_monotonic_s = self._t, self._monotonic_s
         self._t, self._monotonic_s = t, monotonic_s
         if last_t is None:

@@ -1,4 +1,5 @@
-"""Sums up one engine's counters while it is watched, from zero, so that `increase()` never exceeds the real count."""
+"""Sums up one engine's counters from the first poll on, so that `increase()` never exceeds the real
+count."""
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Mapping
@@ -14,8 +15,8 @@ BOUNDS: Mapping[str, tuple[float, ...]] = {
     "inter_token_latency": (0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.5, 1.0, 2.5, 10.0),
     "e2e_latency": (0.5, 1.0, 2.5, 5.0, 10.0, 20.0, 30.0, 60.0, 120.0, 240.0, 480.0, 1920.0),
 }
-"""Upper bounds in seconds: a subset of vLLM's, equal for all releases so that engines can be summed. If a release lacks a
-bound, its next lower one is used."""
+"""Upper bounds in seconds, a subset of vLLM's. They are equal for all releases, so that engines can
+be summed. The next lower one replaces a missing bound."""
 
 Numbers = tuple[float, ...]
 
@@ -25,13 +26,13 @@ _UNKNOWN = (None,)
 
 @record
 class EngineTotals:
-    """Totals since the first poll; None if the engine does not export them."""
+    """Totals since the first poll. None if the engine does not export them."""
 
     prompt_tokens: float | None = None
     generation_tokens: float | None = None
     preemptions: float | None = None
     requests_finished: Mapping[str, float] | None = None
-    ttft: Numbers | None = None  # count, sum (seconds), then observations within BOUNDS
+    ttft: Numbers | None = None  # count, sum in seconds, observations within each of BOUNDS
     inter_token_latency: Numbers | None = None
     e2e_latency: Numbers | None = None
 
@@ -46,7 +47,7 @@ class Totals:
         self._finished: dict[str, float] = {}
         self._last_finished: Mapping[str, float] | None = None
         self._bounds: dict[str, Numbers] = {}
-        # Each selects our buckets from [0, *the engine's buckets].
+        # Indexes of our buckets in [0, *the engine's buckets].
         self._picks: dict[str, Callable[[Numbers], Numbers]] = {}
 
     def forget_last(self) -> None:
@@ -93,7 +94,7 @@ class Totals:
             self._totals[name] = tuple(map(add, total, now))
         elif now != last:
             grown: Iterable[float] = map(sub, now, last)
-            if any(map(lt, now, last)):  # a bucket fell, but not the count: subtract nothing
+            if any(map(lt, now, last)):  # a bucket fell without a reset, so subtract nothing
                 grown = [max(0.0, each) for each in grown]
             self._totals[name] = tuple(map(add, total, grown))
 

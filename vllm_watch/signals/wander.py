@@ -1,5 +1,6 @@
-"""Learns the wander of step times, that is, their drift from minute to minute without a fault. Wander is like a random
-walk: it changes at most √k times as much in k minutes as in one.
+"""Learns the wander of step times, their drift from minute to minute without a fault.
+
+Like a random walk, it changes in k minutes at most √k times as much as in one.
 """
 
 from collections import deque
@@ -11,45 +12,48 @@ from vllm_watch.signals import stored
 from vllm_watch.signals.scatter import scatter
 
 MINUTE_SECONDS = 60.0
-"""A minute of work, because step times of idle engines do not drift."""
+"""Seconds of work in a minute. Step times of idle engines do not drift."""
 
 SMOOTH_SECONDS = 20.0
-"""Smoothing time, shorter than a minute to show a change within one."""
+"""Smoothing time, shorter than a minute to show a change within one minute."""
 
 FIRST, FIRST_MINUTES = 0.04, 8.0
-"""Assumed change per minute, and its weight in minutes."""
+"""Assumed change in a minute, and its weight in minutes."""
 
 MEMORY_MINUTES = 720.0
 """Minutes over which changes are averaged: half a day of work."""
 
 STRAY_FIRST = 0.08
-"""Standard deviation of a minute's log ratio: initial value and lower limit."""
+"""Initial and minimum standard deviation of a minute's log ratio."""
 
 STRAY_MINUTES_MIN = 120.0
-"""Minutes of work before the log ratio itself is judged."""
+"""Minutes of work before the log ratio itself is judged, in addition to its changes."""
 
 STRAY_DEVIATIONS = 5.0
-"""A log ratio beyond this many standard deviations is not wander."""
+"""Minimum log ratio, in standard deviations, that is not wander."""
 
 PENDING_MAX = 60
-"""Minutes kept in case a suspected fault ends by itself."""
+"""Maximum minutes kept until a suspected fault has ended by itself."""
 
 UNREST_MINUTES = 4
-"""Minimum pending changes before their scatter is taken for wander. A fault comes in one move or creeps evenly, but wander goes up
-and down. Without this, restarts were advised in 3 of 150 seeds of the benchmark `wander_5`."""
+"""Minimum pending changes before their scatter counts as wander. A fault comes at once or creeps
+evenly, but wander goes up and down. Without this, restarts were advised in 3 of 150 seeds of the
+benchmark `wander_5`."""
 
 MOVE = 0.6
-"""Minimum change of the log ratio in a minute (1.8 times) that begins or ends a fault. It is 2.8 standard deviations of the
-change if wander has sigma 0.5 over ten minutes."""
+"""Minimum change of the log ratio in a minute (1.8 times) that begins or ends a fault. If wander
+has sigma 0.5 over ten minutes, this is 2.8 standard deviations."""
 
 LAGS_MINUTES = (1, 2, 4, 8, 16, 32)
 """Lags at which changes are tested."""
 
 OUTLIER = 3.0
-"""Limit of a learnt change, in standard deviations, so that one cured slowdown does not become usual."""
+"""Maximum learnt change in standard deviations, so that one cured slowdown does not become
+usual."""
 
 DEVIATIONS = 5.0
-"""A change beyond this many deviations is not wander. The limit is high, because six lags are tested each minute, all day."""
+"""Minimum change, in standard deviations, that is not wander. It is high, because six lags are
+tested each minute, all day."""
 
 
 class Wander:

@@ -1,6 +1,6 @@
 """Computes the growth of one engine's counters in the last minute.
 
-Counts from before a restart are added as `offsets`, as in PromQL's increase().
+After a restart, earlier counts are added as `offsets`, as in PromQL's increase().
 """
 
 from collections import deque
@@ -33,7 +33,7 @@ class Offsets:
 
 
 class Counts(NamedTuple):
-    """The kept part of a poll: a sixth of an engine's metrics."""
+    """The part of a poll that is kept, a sixth of an engine's metrics."""
 
     prompt_tokens: float | None
     generation_tokens: float | None
@@ -69,7 +69,7 @@ _NO_OFFSETS = Offsets()
 
 @short_record
 class Growth:
-    """Growth of a histogram, and its duration."""
+    """Growth of a histogram, and the seconds it took."""
 
     seconds: float
     count: float
@@ -79,13 +79,14 @@ class Growth:
 
 
 class Window:
-    """Keeps polls of the last `seconds`, oldest first."""
+    """Keeps the polls of the last `seconds`, oldest first."""
 
     def __init__(self, seconds: float) -> None:
         self.seconds = seconds
         self._entries: deque[Entry] = deque(maxlen=ENTRIES_MAX)
         self._newest: EngineSample | None = None
-        # A restarted server may omit a counter for some polls and then export it lower, so gaps are filled.
+        # Fill gaps, because a restarted server may omit a counter for some polls and then export a
+        # lower value.
         self._known: Counts | None = None
 
     def add(self, at_s: float, sample: EngineSample, *, began_anew: bool) -> None:
@@ -127,7 +128,7 @@ class Window:
         return grown, b.at_s - a.at_s
 
     def labelled(self, name: str) -> tuple[dict[str, float], float] | None:
-        """Return (growth by label, seconds); a new label counts from zero."""
+        """Return growth by label, and seconds. A new label counts from zero."""
         pair = self._pair(name)
         if pair is None:
             return None

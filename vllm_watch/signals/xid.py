@@ -1,4 +1,4 @@
-"""Holds NVIDIA's advice for each Xid code of data centre GPUs from Ampere on.
+"""NVIDIA's advice for each Xid code of data centre GPUs from Ampere on.
 
 Source: https://docs.nvidia.com/deploy/xid-errors/analyzing-xid-catalog.html (October 2025).
 """
@@ -18,11 +18,11 @@ ADVICE = {
     SUPPORT: "drain the GPU when you can and ask NVIDIA's or the vendor's support",
     NOTE: "nothing now: act on the codes reported with it; watch whether it recurs",
 }
-"""Advice for the on-call engineer, by NVIDIA's immediate action."""
+"""Advice for the on-call engineer on each of NVIDIA's immediate actions."""
 
 SEVERITY = {
-    APPLICATION: "ticket",  # the failed engine is reported itself
-    RESET: "page",  # it does not go away by itself
+    APPLICATION: "ticket",  # the failed engine has its own incident
+    RESET: "page",  # the fault stays until a reset
     REBOOT: "page",
     LINK: "ticket",
     SUPPORT: "ticket",
@@ -111,7 +111,7 @@ TABLE: dict[int, Xid] = {
 
 
 def lookup(code: int) -> Xid:
-    """Return a code's entry. For an unknown code, it advises to contact support."""
+    """Return a code's entry. The entry of an unknown code advises to contact support."""
     return TABLE.get(code) or Xid(code, "not in our table of codes", SUPPORT)
 
 

@@ -1,1 +1,1 @@
-"""Holders of GPU memory, and stale ones. Pure."""
+"""Judges holders of GPU memory, without I/O."""

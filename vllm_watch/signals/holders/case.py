@@ -1,4 +1,4 @@
-"""The input of the rules: one holder at one poll."""
+"""The input of the rules, one holder at one poll."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from vllm_watch.signals.holders.track import Track
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """One holder now, with its history."""
+    """One holder of GPU memory, with its history."""
 
     t: float
     at_s: float
@@ -18,7 +18,7 @@ class Case:
     role: str | None
     others: Sequence[ProcessSample]  # vLLM processes on the host's GPUs
     served: bool | None  # a vLLM of this host answers
-    placed: bool  # every vLLM that answers has a known engine on the host's GPUs
+    placed: bool  # every answering vLLM has a known engine on the host's GPUs
     limits: Limits
     borrowed_here: bool = False  # an engine on this GPU maps another process's memory
 

@@ -1,5 +1,7 @@
-"""Maps each vLLM server of a host to the GPUs of its processes. If these are hidden, vLLM processes that started after the
-server are used."""
+"""Maps each vLLM server of a host to the GPUs of its processes.
+
+If these are hidden, it uses vLLM processes that started after the server.
+"""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -18,8 +20,8 @@ WORKERS_SHOWN = 2
 class Server:
     """Identity of a server on this host."""
 
-    start_time: float | None = None  # None while it does not answer
-    pids: frozenset[int] = frozenset()  # empty: not visible
+    start_time: float | None = None  # None while the server does not answer
+    pids: frozenset[int] = frozenset()  # empty if not visible
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +33,7 @@ class Place:
 
 
 class GpuUsers:
-    """Keeps the GPUs of each server while the server is down."""
+    """Keeps each server's GPUs, also while the server is down."""
 
     def __init__(self) -> None:
         self._known: dict[str, Place] = {}

@@ -1,4 +1,7 @@
-"""Compares the workers of one server across GPUs: tensor-parallel ranks hold equal memory and work in step."""
+"""Compares the workers of one server across GPUs.
+
+Tensor-parallel ranks hold equal memory and compute the same steps.
+"""
 
 from collections.abc import Sequence
 
@@ -8,11 +11,11 @@ from vllm_watch.signals.holders.words import size
 
 UNEVEN_BYTES_MIN = 2 * 2**30
 UNEVEN_SHARE_MIN = 0.1
-"""Ranks are uneven if their memory differs by UNEVEN_BYTES_MIN and by this share. Some hundred MiB are usual, because rank
-0 gathers the logits."""
+"""Minimum differences in memory between uneven ranks, in bytes and as a share. Rank 0 gathers the
+logits, so some hundred MiB are usual."""
 
 BUSY_RATIO_MIN = 0.5
-"""If the other ranks have this GPU load and one has 0, that rank does not compute their step."""
+"""Minimum GPU load of the other ranks if a rank with load 0 does not compute their steps."""
 
 Member = tuple[GpuHolders, Holder]
 
@@ -27,7 +30,7 @@ def remarks(gpus: Sequence[GpuHolders]) -> tuple[str, ...]:
 
 
 def _groups(gpus: Sequence[GpuHolders]) -> list[list[Member]]:
-    """Data-parallel cores are not grouped, because they do not work in step."""
+    """Data-parallel cores are not grouped, because they do not compute the same steps."""
     groups: dict[tuple[int, str | None], list[Member]] = {}
     for gpu in gpus:
         for holder in gpu.holders or ():

@@ -14,7 +14,7 @@ from vllm_watch.signals.holders.words import seconds
 
 
 def stands_by(case: Case) -> Judged | None:
-    """Judge the desktop and the MPS server, which are needed although idle."""
+    """Judge the desktop and the MPS server. They are needed although idle."""
     if case.role == roles.DISPLAY or (case.process.type == "graphics" and case.role is None):
         return Judged(verdict=ACTIVE, evidence=("it draws on a display",))
     if case.role == roles.MPS:
@@ -53,7 +53,7 @@ def notebook(case: Case) -> Judged | None:
 
 
 def process(case: Case) -> Judged | None:
-    """Judge a program left in a user's session."""
+    """Judge a program that was left in a user's session."""
     debugged = case.process.state == "t"
     if debugged or not place.in_user_session(case.process.cgroup):
         return None

@@ -1,4 +1,7 @@
-"""Judges holders of GPU memory by rules in order of precedence; missing data gives `unknown`."""
+"""Judges holders of GPU memory by rules in order of precedence.
+
+Without data, the verdict is `unknown`.
+"""
 
 from collections.abc import Callable, Sequence
 
@@ -44,7 +47,10 @@ class HolderJudge:
         *,
         answering: Sequence[frozenset[int]] | None = None,
     ) -> tuple[GpuHolders, ...]:
-        """`t`: Unix time; `answering`: engine PIDs of each answering vLLM of this host, None if unknown."""
+        """`t` is Unix time.
+
+        `answering` has the engine PIDs of each answering vLLM of this host, or is None if unknown.
+        """
         looked = [self._tracked(at_s, gpu) for gpu in gpus]
         tracks = [track for each in looked for track in each]
         vllms = [track.process for track in tracks if track.role in roles.VLLM_ROLES]

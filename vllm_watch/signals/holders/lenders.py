@@ -1,8 +1,8 @@
-"""Judges idle processes with GPU memory that engines map. If such a process ends, its engines end, too.
+"""Judges idle processes with GPU memory that engines map.
 
-Examples are vLLM's weight daemon, NVIDIA's GPU Memory Service, and the KV servers of LMCache and Mooncake. Neither /proc
-nor NVML shows such mappings, so command lines are the only sign.
-Source: vLLM #54921, #56680, #57577; ai-dynamo/dynamo #6818.
+The engines end with such a process. Examples are vLLM's weight daemon, NVIDIA's GPU Memory Service,
+and the KV servers of LMCache and Mooncake. Neither /proc nor NVML shows such mappings, so command
+lines are the only sign. Source: vLLM #54921, #56680, #57577; ai-dynamo/dynamo #6818.
 """
 
 import re
@@ -30,7 +30,7 @@ def borrows(processes: Iterable[ProcessSample]) -> bool:
 
 
 def lends(case: Case) -> Judged | None:
-    """Judge a process that may hold weights or KV for engines; it is never stale."""
+    """Judge a process that may hold weights or KV for engines. It is never stale."""
     if case.role == roles.LENDER:
         return Judged(verdict=ACTIVE, evidence=(_LENDS,), remedy=_REMEDY)
     if case.borrowed_here and case.role in (None, roles.POOL_WORKER):

@@ -1,7 +1,7 @@
 """Finds an engine core or worker without its server.
 
-A healthy core may be a child of process 1, and an idle engine computes nothing for hours, so
-evidence of the parent's death is needed. Source: vLLM #55510, #42017, #34643, #43060.
+A healthy core may be a child of process 1, and an idle engine computes nothing for hours, so the
+parent's death must be proved. Source: vLLM #55510, #42017, #34643, #43060.
 """
 
 from collections.abc import Sequence
@@ -12,12 +12,15 @@ from vllm_watch.signals.holders.records import Limits
 from vllm_watch.signals.holders.track import SAME_START_SECONDS, Track
 
 SUCCESSOR_FACTOR = 5.0
-"""A core with unknown ancestors and a younger successor is reported only after this multiple of `orphan_seconds` without
-GPU work."""
+"""Multiple of `orphan_seconds` without GPU work before a core with unknown ancestors and a younger
+successor is reported."""
 
 
 def sign(track: Track, others: Sequence[ProcessSample], limits: Limits) -> str | None:
-    """Return the evidence that the process's server is gone, or None. `others`: other vLLM processes on the host's GPUs."""
+    """Return the evidence that the process's server is gone, or None.
+
+    `others` are the vLLM processes on the host's GPUs.
+    """
     process = track.process
     if process.ancestors is not None and any(map(roles.is_vllm_command, process.ancestors)):
         return None
@@ -37,7 +40,7 @@ def sign(track: Track, others: Sequence[ProcessSample], limits: Limits) -> str |
 
 
 def is_superseded(process: ProcessSample, others: Sequence[ProcessSample]) -> bool:
-    """Return True if a younger engine with another parent may have taken over serving."""
+    """Return True if a younger engine with another parent may have replaced this one."""
     return any(
         other.pid != process.pid
         and other.ppid != process.ppid

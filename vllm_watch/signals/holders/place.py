@@ -23,7 +23,7 @@ def is_deleted(cgroup: str | None) -> bool:
 
 
 def container_of(cgroup: str | None) -> tuple[str | None, str | None]:
-    """Return the ids of pod and container."""
+    """Return the IDs of pod and container."""
     if not cgroup:
         return None, None
     path = cgroup.removesuffix(_DELETED)
@@ -45,7 +45,10 @@ def in_user_session(cgroup: str | None) -> bool:
 
 
 def is_outside(cgroup: str | None) -> bool:
-    """Return True outside containers: then all of the host's processes are visible."""
+    """Return True if the process is outside containers.
+
+    All processes of the host are then visible.
+    """
     if not cgroup or container_of(cgroup) != (None, None):
         return False
     return any(

@@ -18,7 +18,7 @@ SLEEPING_ENGINE = "sleeping_engine"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """Seconds before memory is called stale; stale_vram.Settings gives the reasons."""
+    """Seconds before memory is stale. The reasons are in stale_vram.Settings."""
 
     dead_seconds: float = 30.0
 
@@ -37,7 +37,7 @@ class Limits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judged:
-    """A verdict with reasons, true since `since_s`."""
+    """A verdict with its reasons. `since_s` is when it became true."""
 
     verdict: str  # VLLM | ACTIVE | STALE | UNKNOWN
     reason: str | None = None
@@ -59,7 +59,7 @@ class Holder:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuHolders:
-    """One GPU or MIG slice; the largest holders come first."""
+    """One GPU or MIG slice, with its largest holders first."""
 
     gpu: GpuSample
     holders: tuple[Holder, ...] | None

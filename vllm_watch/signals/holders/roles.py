@@ -1,6 +1,7 @@
-"""Finds the role of a process by its title and command line; the kernel keeps 15 bytes of a title.
+"""Finds the role of a process by its title and command line.
 
-Source: vllm/utils/system_utils.py; vllm/v1/engine/core.py; vllm/v1/executor/multiproc_executor.py.
+The kernel keeps 15 bytes of a title. Source: vllm/utils/system_utils.py; vllm/v1/engine/core.py;
+vllm/v1/executor/multiproc_executor.py.
 """
 
 import re
@@ -45,7 +46,7 @@ _SERVES = re.compile(
     re.IGNORECASE,
 )
 
-# Programs that launch others or adopt orphans, but start no engine core.
+# Programs that launch others or adopt orphans, but never start an engine core.
 _REAPERS = re.compile(
     r"^\(?(systemd|init|s6-\S*|runit|runsv\S*|tini(-static)?|dumb-init|docker-init|catatonit|pause|"
     r"containerd-shim\S*|conmon|sh|bash|dash|zsh|fish|tmux\S*|screen|SCREEN|sshd\S*|login|sudo|su|supervisord|"
@@ -53,7 +54,7 @@ _REAPERS = re.compile(
 )
 
 COMMANDS_KEPT = 1024
-"""Number of commands with a cached role. The workers of a host share a dozen ancestors."""
+"""Maximum commands with a cached role. The workers of a host share a dozen ancestors."""
 
 
 def role(process: ProcessSample) -> str | None:
@@ -77,7 +78,7 @@ def role(process: ProcessSample) -> str | None:
 
 @lru_cache(COMMANDS_KEPT)
 def of_command(command: str) -> str | None:
-    """Return the role of an ancestor's command."""
+    """Return the role of an ancestor by its command."""
     return role(ProcessSample(pid=0, cmdline=tuple(command.split(" "))))
 
 
@@ -103,11 +104,14 @@ def of_process(process: ProcessSample) -> str | None:
 
 @lru_cache(COMMANDS_KEPT)
 def is_reaper(command: str) -> bool:
-    """Return True if the command never starts an engine core, so a core below it has lost its parent."""
+    """Return True if the command never starts an engine core.
+
+    A core below it has lost its parent.
+    """
     first, _, _ = command.partition(" ")
     return bool(_REAPERS.match(first.rpartition("/")[2].lstrip("-")))
 
 
 def may_serve(process: ProcessSample) -> bool:
-    """Return True if the process may be a server, which can wait days for a request."""
+    """Return True if the process may be a server. A server may wait days for a request."""
     return bool(_SERVES.search(" ".join(process.cmdline or (process.name or "",))))

@@ -7,14 +7,15 @@ from vllm_watch.samples.process import ProcessSample
 from vllm_watch.signals.holders import place, roles
 
 CPU_SHARE_MIN = 0.02
-"""Share of one core that counts as work. A notebook kernel's heartbeat and runtime threads take 0.1 to 1 %, and a server's
-event loop 1 %. Preparing data or launching kernels takes at least 5 %."""
+"""Minimum CPU cores of a working process. A notebook kernel's heartbeat and runtime threads take
+0.1 to 1 %. Preparing data or launching kernels takes at least 5 %."""
 
 SAME_START_SECONDS = 2.0
-"""Maximum difference between two readings of one start time, because the clock may be adjusted by a second."""
+"""Maximum difference between two readings of one start time. The clock may be adjusted by a
+second."""
 
 GAP_SECONDS_MAX = 300.0
-"""Longest gap without known CPU time, after which the process is taken to be working."""
+"""Maximum seconds without a known CPU time, before a process counts as working."""
 
 DEAD_STATES = frozenset("ZX")
 
@@ -38,7 +39,7 @@ class Track:
     work_known: bool = False
     reparented_s: float | None = None
     orphaned_s: float | None = None
-    cpu_share: float | None = None  # in cores
+    cpu_share: float | None = None  # CPU cores in use
 
     def idle_for_s(self) -> float:
         return self.last_s - self.idle_s
@@ -74,7 +75,7 @@ def is_same(before: ProcessSample, now: ProcessSample) -> bool:
 def follow(
     track: Track, at_s: float, process: ProcessSample, gpu: GpuSample, *, alone: bool
 ) -> None:
-    """Process one poll. If `alone`, the GPU's load is this process's."""
+    """Process one poll. `alone` is True if the GPU's whole load is this process's."""
     before, passed_s = track.process, at_s - track.last_s
     dead = process.state in DEAD_STATES
     gpu_works = _gpu_works(process, gpu, alone=alone)
@@ -93,7 +94,7 @@ def follow(
         track.worked |= not unseen
     if process.state is not None and before.state is not None and process.state != before.state:
         track.state_s = at_s
-    # A process gets another parent only when the old one dies.
+    # A process gets another parent only by the death of the old one.
     if not dead and None not in (before.ppid, process.ppid) and before.ppid != process.ppid:
         track.reparented_s = at_s
     if (before.name, before.cmdline, before.cgroup) != (
@@ -106,7 +107,10 @@ def follow(
 
 
 def _name(track: Track, process: ProcessSample) -> None:
-    """Update role and place, because titles are set after the start. A dead process keeps its last title."""
+    """Update role and place.
+
+    Titles are set after the start, and a dead process keeps its last title.
+    """
     if process.cmdline or process.name:
         known = ProcessSample(
             pid=process.pid,

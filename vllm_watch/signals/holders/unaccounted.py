@@ -1,7 +1,8 @@
-"""Finds GPU memory held by no process.
+"""Finds GPU memory that no process holds.
 
-From driver R535 on, a container sees only its own processes. So such memory is stale only if the host's processes are
-visible, or if a process that ended left it. Source: sgl-project/sglang #30431, llm-d-fast-model-actuation #720.
+From driver R535 on, a container sees only its own processes. Such memory is stale if the host's
+processes are visible, or if an ended process left it. Source: sgl-project/sglang #30431,
+llm-d-fast-model-actuation #720.
 """
 
 from dataclasses import dataclass, field
@@ -11,16 +12,17 @@ from vllm_watch.signals.holders.records import ACTIVE, STALE, UNACCOUNTED, UNKNO
 from vllm_watch.signals.holders.words import seconds, size
 
 BASE_BYTES = 256 * 2**20
-"""The driver's own memory, with persistence and channels: some hundred MiB on the largest GPUs."""
+"""Memory of the driver itself, some hundred MiB on the largest GPUs."""
 
 TOTAL_SHARE = 0.01
-"""Share of the GPU's memory for page tables and the like."""
+"""Share of the GPU's memory for page tables and similar data."""
 
 HOLDER_BYTES = 64 * 2**20
-"""Memory of each context that is not charged to its process."""
+"""Memory of each context that the driver does not attribute to its process."""
 
 LEFT_SHARE_MIN = 0.5
-"""An ended process is blamed if at least this share of its memory has no owner."""
+"""Minimum ratio of memory without an owner to the memory of ended processes that may have left
+it."""
 
 
 @dataclass(slots=True)
@@ -36,7 +38,8 @@ class Account:
     def look(
         self, at_s: float, gpu: GpuSample, limits: Limits, *, host_seen: bool, sliced: bool
     ) -> Judged:
-        """`host_seen`: a process outside containers is visible. `sliced`: MIG slices hold the memory."""
+        """`host_seen` is True if processes outside containers are visible, and `sliced` if MIG
+        slices hold the memory."""
         summed = _summed(gpu, sliced=sliced)
         if isinstance(summed, str):
             self.unaccounted_bytes = self._over_s = None
@@ -95,7 +98,7 @@ def _summed(gpu: GpuSample, *, sliced: bool) -> tuple[int, dict[int, int]] | str
 
 
 def allowance_bytes(gpu: GpuSample) -> int:
-    """Return the memory that may lack an owner; old drivers include reserved memory in `used`."""
+    """Return the memory that may lack an owner. Old drivers include reserved memory in `used`."""
     share = int(TOTAL_SHARE * gpu.memory_total_bytes) if gpu.memory_total_bytes else 0
     reserved = gpu.memory_reserved_bytes or share
     holders = len(gpu.processes or ())

@@ -35,7 +35,7 @@ def unseen(case: Case) -> Judged | None:
 
 
 def dead(case: Case) -> Judged | None:
-    """Judge an ended process that is still charged for memory."""
+    """Judge an ended process that the driver still lists with memory."""
     process, track = case.process, case.track
     if process.state not in DEAD_STATES:
         return None
@@ -54,7 +54,7 @@ def dead(case: Case) -> Judged | None:
 
 
 def stuck(case: Case) -> Judged | None:
-    """Judge an uninterruptible sleep (state D)."""
+    """Judge a process in uninterruptible sleep (state D)."""
     track = case.track
     if case.process.state != "D":
         return None

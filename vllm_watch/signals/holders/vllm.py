@@ -7,16 +7,18 @@ from vllm_watch.signals.holders.words import seconds, size
 from vllm_watch.support.counts import cores
 
 LAG_SECONDS = 20.0
-"""GPU work seen within this time after the parent's death may be older, because the driver's load sample may be a poll old."""
+"""Seconds after the parent's death in which GPU work may still be reported. The driver's load
+sample may be a poll old."""
 
 SPINNING_FACTOR = 5.0
-"""An orphan that spins on its GPU (in a collective) is stale after this multiple of the limit, if no server answers."""
+"""Multiple of the limit after which an orphan that keeps its GPU busy is stale, if no server
+answers."""
 
 GROWN_BYTES_MIN = 2**30
-"""Minimum growth for a remark. Graphs and workspaces of new shapes add only some hundred MiB."""
+"""Minimum growth for a remark. Graphs and workspaces of new shapes add some hundred MiB."""
 
 STEADY_SECONDS = 1800.0
-"""A younger engine may be loading or warming up."""
+"""Minimum age in seconds of an engine for a remark. A younger one may be loading or warming up."""
 
 _WORDS = {
     roles.SERVER: "vLLM's server, by its command line",
@@ -33,7 +35,7 @@ def orphan(case: Case) -> Judged | None:
 
 
 def orphaned(case: Case, patience_s: float) -> Judged | None:
-    """Judge any program's worker by its parent's fate."""
+    """Judge a worker of any program by its parent's fate."""
     track, process = case.track, case.process
     text = orphans.sign(track, case.others, case.limits)
     if text is None:
@@ -43,7 +45,7 @@ def orphaned(case: Case, patience_s: float) -> Judged | None:
         track.orphaned_s = case.at_s if track.reparented_s is None else track.reparented_s
     since_s = track.orphaned_s
     gpu_idle_s = track.gpu_idle_for_s()
-    # An API server can outlive its launcher, so GPU work after that may serve a client.
+    # An API server can outlive its launcher, so later GPU work may serve a client.
     idle = (
         min(gpu_idle_s, case.at_s - since_s) >= patience_s
         and track.gpu_idle_s <= since_s + LAG_SECONDS
@@ -51,7 +53,7 @@ def orphaned(case: Case, patience_s: float) -> Judged | None:
     spins = case.served is False and case.at_s - since_s >= SPINNING_FACTOR * patience_s
     if not idle and not spins:
         return None
-    # An answering server may own this engine, unless all servers own other engines or a younger engine runs.
+    # An answering server may own this engine, unless all servers own others or a younger one runs.
     if case.served and not case.placed and not orphans.is_superseded(process, case.others):
         return None
     evidence = [text, f"it has used no GPU time for {seconds(gpu_idle_s)}"]
@@ -66,7 +68,7 @@ def orphaned(case: Case, patience_s: float) -> Judged | None:
 
 
 def living(case: Case) -> Judged | None:
-    """Judge any vLLM process that is not shown to be orphaned."""
+    """Judge a vLLM process that is not shown to be orphaned."""
     if case.role not in roles.VLLM_ROLES:
         return None
     evidence = [_WORDS[case.role]]
@@ -80,7 +82,7 @@ def living(case: Case) -> Judged | None:
 
 
 def _grown(case: Case) -> list[str]:
-    """Return a remark, not a verdict, on growth, because the engine may have woken up."""
+    """Growth is a remark and not a verdict, because the engine may have woken up."""
     track, process = case.track, case.process
     if None in (track.first_bytes, process.used_bytes, process.create_time):
         return []
