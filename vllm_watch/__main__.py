@@ -39,7 +39,7 @@ _ARGPARSE = {
     r"the following arguments are required: (.*)": r"required, but missing: \1",
     r"argument ([^:]+): (.*)": r"\1: \2",
 }  # fmt: skip
-"""argparse's messages → our text, some with a remedy. The first match is used."""
+"""argparse's message → our text. The first match is used."""
 
 
 class _Parser(argparse.ArgumentParser):

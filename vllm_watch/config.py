@@ -1,5 +1,5 @@
 """The configuration. The environment overrides the file, and the command line overrides both.
-docs/configuration.md is generated from it."""
+docs/configuration.md is generated from this module."""
 
 import os
 import re
@@ -69,11 +69,11 @@ class Config(Sections):
     """All settings."""
 
     listen: Annotated[str, BeforeValidator(_listen)] = "127.0.0.1:9470"
-    """Address of the status page, `/metrics` and the API; port 0 takes a free port.
+    """Address of the status page, `/metrics` and the API. Port 0 takes a free port.
     Why: With the default, only this host has access."""
 
     web_config: FilePath | None = None
-    """Web configuration file as for Prometheus exporters: TLS, passwords, headers ([security.md](security.md)); reread when it changes.
+    """File with TLS, passwords and headers, in the format of Prometheus exporters ([security.md](security.md)). It is reread when it changes.
     Default: none (plain HTTP without authentication)"""
 
     external_url: Annotated[HttpUrl, AfterValidator(_base)] | None = None
@@ -96,7 +96,7 @@ class Config(Sections):
     Why: Reading another process's memory requires that process's user or CAP_SYS_PTRACE."""
 
     engine_log: FilePath | None = None
-    """File with the server's output; with several targets, set `engine_log` of each target instead.
+    """File with the server's output. With several targets, set `engine_log` of each target instead.
     Default: none
     Why: Most logs do not go to a file on this host."""
 
@@ -104,7 +104,7 @@ class Config(Sections):
     """The servers to watch."""
 
     links: tuple[LinkSettings, ...] = Field((), max_length=LINKS_MAX)
-    """Links on every incident and target of the status page, to dashboards and logs."""
+    """Links to dashboards and logs, for every incident and target of the status page."""
 
     discovery: DiscoverySettings = DiscoverySettings()
     scrape: ScrapeSettings = ScrapeSettings()
@@ -284,7 +284,7 @@ def load(
     web_config: Path | None = None,
     tls: Mapping[str, str] | None = None,
 ) -> Config:
-    """Read the file (or `VLLM_WATCH_CONFIG`), then `environ`, then the arguments. Raises ConfigError with all errors."""
+    """Merge the file, the environment and the arguments. Raises ConfigError with all errors."""
     if path is None and environ.get(overrides.CONFIG_VARIABLE):
         path = Path(environ[overrides.CONFIG_VARIABLE])
     file = str(path) if path else "configuration"
@@ -311,7 +311,7 @@ def load(
 def _readable(file: Path) -> bool:
     try:
         return file.is_file() and os.access(file, os.R_OK)
-    except OSError:  # such as ENAMETOOLONG, if the value is the key itself
+    except OSError:  # e.g. ENAMETOOLONG, if the value is the secret itself
         return False
 
 

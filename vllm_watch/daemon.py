@@ -1,4 +1,4 @@
-"""Build every object once, start the tasks, reconfigure them on reload and stop them on SIGTERM. Nothing is decided here."""
+"""Build all objects. Start, reload and stop the tasks."""
 
 import asyncio
 import signal
@@ -45,7 +45,7 @@ if TYPE_CHECKING:  # imported late: only some configurations need it
 _log = structlog.get_logger()
 
 STOP_SECONDS = 5.0
-"""Seconds to wait at exit for tasks, which are then abandoned. Hooks have already ended."""
+"""Seconds to wait for tasks at exit. Hooks have already ended."""
 
 
 class Daemon:
@@ -189,7 +189,7 @@ class Daemon:
             task.cancel()
         ending = [self._discovery.close(), self._notify.stop()]
         if self._restarts is not None:
-            # Stop the loops first: without Restarts, they would take a restart in progress for a fault.
+            # Stop the loops first. Without Restarts, they would treat a restart in progress as a fault.
             ending.append(self._restarts.stop())
         tasks += map(asyncio.create_task, ending)
         await asyncio.wait(tasks, timeout=STOP_SECONDS)

@@ -2,7 +2,7 @@
 
 
 class WatchError(Exception):
-    """Shown as a sentence (`cause`) and an instruction (`remedy`), never as a traceback."""
+    """An error that is shown as `cause` and `remedy`, without a traceback."""
 
     def __init__(self, cause: str, remedy: str) -> None:
         super().__init__(f"{cause}. {remedy}")
@@ -11,15 +11,15 @@ class WatchError(Exception):
 
 
 class ConfigError(WatchError):
-    """An invalid configuration; `cause` begins with the path of the key or file."""
+    """An invalid configuration. `cause` begins with the path of the key or file."""
 
 
 class ExpositionError(WatchError):
-    """A /metrics body is not in the Prometheus text format; `cause` names the line."""
+    """A /metrics body is not in the Prometheus text format. `cause` names the line."""
 
 
 class RecordingError(WatchError):
-    """A trace file cannot be read or written; `cause` names the file, and any damaged line."""
+    """A trace file cannot be read or written. `cause` names the file."""
 
 
 class HookError(WatchError):
@@ -31,8 +31,8 @@ class ServeError(WatchError):
 
 
 class JournalError(WatchError):
-    """The journal cannot be written or read; without it nothing is restarted."""
+    """The journal cannot be written or read. Without a journal, nothing is restarted."""
 
 
 class StateError(WatchError):
-    """The state folder cannot be used; the watcher continues without it."""
+    """The state folder cannot be used. The watcher continues without it."""

@@ -1,1 +1,1 @@
-"""Advice on settings, not alarms, from observations of running engines. No I/O."""
+"""Advice on settings, from observations of running engines."""

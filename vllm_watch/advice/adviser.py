@@ -1,4 +1,4 @@
-"""Advises on one target's settings. Counting restarts every few hours, so advice follows the current load."""
+"""Advises on one target's settings. Counts are reset every few hours, so advice follows the load."""
 
 from collections.abc import Callable, Iterator, Mapping
 
@@ -17,16 +17,16 @@ SCRAPE_SECONDS = 5.0
 """Minimum seconds between two counted scrapes. More scrapes would not change the shares."""
 
 GPU_SECONDS = 30.0
-"""Minimum interval between records of GPU holders, which change slowly."""
+"""Minimum seconds between two records of the GPUs' processes. They change slowly."""
 
 JUDGE_SECONDS = 60.0
-"""Seconds between two evaluations: operators do not act on advice within a minute."""
+"""Seconds between two evaluations. Operators do not act on advice within a minute."""
 
 SPAN_SECONDS = 6 * 3600.0
-"""Seconds after which counting restarts: yesterday's load does not predict today's."""
+"""Seconds after which counts are reset. Yesterday's load does not predict today's load."""
 
 SETTLED_SECONDS = 1800.0
-"""Seconds that the new counts must cover before they replace the earlier advice."""
+"""Minimum seconds of new counts before they replace the earlier advice."""
 
 
 RULES: tuple[Callable[[Evidence], Iterator[Advice]], ...] = (
@@ -58,11 +58,11 @@ class Adviser:
             self._gpus_s = at_s
             self._gpus.add(observation.gpus)
         here = {sample.engine for sample in reading.engines}
-        # A server that has just started may answer without series: its engines are not gone.
+        # A server that has just started may not list its engines yet.
         for gone in self._tallies.keys() - here if here else ():
             self._forget(gone)
         for sample in reading.engines:
-            if sample.engine in signals.engines:  # engines above the limit are not followed
+            if sample.engine in signals.engines:  # engines above the limit are ignored
                 self._tally(at_s, sample).add(at_s, sample)
         if at_s - self._judged_s >= JUDGE_SECONDS:
             self._judged_s = at_s

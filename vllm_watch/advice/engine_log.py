@@ -1,4 +1,4 @@
-"""Attention backends in an engine's log, with the reason for a fallback."""
+"""Find the attention backend in an engine's log."""
 
 import re
 from collections.abc import Iterable
@@ -19,7 +19,7 @@ _REASON_CHARACTERS = 200
 
 
 def backend_name(word: str) -> str:
-    """Return vLLM's identifier of the backend that a log calls `word`."""
+    """Return vLLM's identifier for a backend's name in a log."""
     small = word.lower()
     return _WORDS.get(small, "FLASH_ATTN" if small.startswith("flashattention") else word)
 

@@ -8,7 +8,7 @@ from vllm_watch.signals.holders.words import seconds
 from vllm_watch.signals.records import Advice
 
 WAITING_RATIO = 0.5
-"""Minimum share of scrapes with requests waiting: an engine with a queue half of the time needs more capacity."""
+"""Minimum share of scrapes with waiting requests. An engine with a queue half of the time needs more capacity."""
 
 _RANKS = (2, 4, 8, 16)
 _FALLBACKS = ("XFORMERS", "TORCH_SDPA", "FLEX_ATTENTION")

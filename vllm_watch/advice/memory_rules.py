@@ -8,35 +8,32 @@ from vllm_watch.signals.holders.words import seconds, size
 from vllm_watch.signals.records import Advice
 
 MINUTES_SECONDS = 600.0
-"""Minimum observation time: a one-minute burst does not justify a restart with other flags."""
+"""Minimum seconds of observation. A one-minute burst does not justify a restart with other flags."""
 
 SHORT_RATIO = 0.1
-"""Minimum share of scrapes that find a full cache and waiting requests: a tenth costs users time every day."""
+"""Minimum share of scrapes with a full cache and waiting requests. At a tenth, users lose time every day."""
 
 UTILIZATION_MAX = 0.92
-"""Highest --gpu-memory-utilization that is advised (vLLM's default since 0.20): CUDA graphs and fragmentation need
-the rest."""
+"""Maximum --gpu-memory-utilization to advise, vLLM's default since 0.20. CUDA graphs need memory, too."""
 
 GAIN_RATIO = 0.05
-"""Minimum gain as a share of the GPU's memory: less is not worth a restart."""
+"""Minimum gain as a share of the GPU's memory. A smaller gain is not worth a restart."""
 
 PREEMPTIONS_MIN, PREEMPTED_RATIO = 20.0, 0.02
-"""Minimum preemptions, in all and per finished request: users notice if one request in fifty starts
-over."""
+"""Minimum preemptions, in all and per finished request. Users notice if one request in fifty starts over."""
 
 HEADROOM_RATIO = 0.9
-"""Suggested limit ÷ requests that ran with a full cache: below 1, because requests grow until they
-end."""
+"""Suggested limit ÷ requests that ran with a full cache. It is below 1, because requests still grow."""
 
 FEW_RATIO = 0.5
-"""If fewer requests run than this share of those that would fit at mean length, a few long ones fill the cache."""
+"""Minimum ratio of running requests to the number that would fit. Below it, a few long requests fill the cache."""
 
 _STEPS = 100
 _RUNNING_MIN = 2.0
 
 
 def kv_starved(evidence: Evidence) -> Iterator[Advice]:
-    """Advise if the cache is full and requests wait, while the GPU has memory outside vLLM's share."""
+    """Advise if the cache is full and requests wait, but the GPU has unused memory."""
     share, gpus = _number(evidence.setting("gpu_memory_utilization")), evidence.gpus
     if share is None or gpus is None or evidence.setting("kv_cache_memory_bytes") is not None:
         return
@@ -57,7 +54,7 @@ def kv_starved(evidence: Evidence) -> Iterator[Advice]:
 
 
 def preemptions(evidence: Evidence) -> Iterator[Advice]:
-    """Advise if more requests run at once than the cache can hold to their end."""
+    """Advise if the running requests outgrow the cache."""
     thrown, finished = evidence.preemptions, evidence.finished
     if thrown is None or finished is None or evidence.seconds < MINUTES_SECONDS:
         return
@@ -67,7 +64,7 @@ def preemptions(evidence: Evidence) -> Iterator[Advice]:
         return  # more memory is the better cure
     fitting = _fitting(evidence)
     if fitting is None or evidence.running_max is None or fitting >= evidence.running_max:
-        return  # caused by few long requests: a lower limit would not help
+        return  # a lower limit does not help against few long requests
     doubled = "" if evidence.setting("cache_dtype") not in ("auto", None) else "; or --kv-cache-dtype fp8, which holds twice the tokens at a little less precision"  # fmt: skip
     yield Advice(
         "preemptions", evidence.engine, "--max-num-seqs", str(fitting),
@@ -82,7 +79,6 @@ def _is_short(evidence: Evidence) -> bool:
 
 
 def _fitting(evidence: Evidence) -> int | None:
-    """Return the larger estimate of the requests that fit: by mean length, or 90 % of those that ran with a full cache."""
     prompts, generations = evidence.prompts, evidence.generations
     if prompts is None or generations is None or evidence.capacity_tokens is None:
         return None

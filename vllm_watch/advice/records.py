@@ -1,4 +1,4 @@
-"""Evidence for advice: observations of an engine over minutes."""
+"""Evidence for advice, from observations of an engine."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -19,14 +19,14 @@ class Sizes:
 
     @property
     def longest(self) -> float | None:
-        """Return the upper bound of the longest request, or None if only the infinite bucket covers it."""
+        """Return an upper bound of the longest request, or None if unknown."""
         for bound, below in zip(self.bounds, self.cumulative, strict=True):
             if below >= self.count > 0:
                 return bound if bound != float("inf") else None
         return None
 
     def shortest(self, share: float) -> float:
-        """Return the largest bound with at most this share of the requests at or below it, or 0."""
+        """Return the largest bound that includes at most this share of the requests, or 0."""
         found = 0.0
         for bound, below in zip(self.bounds, self.cumulative, strict=True):
             if self.count <= 0 or below > share * self.count:
@@ -37,7 +37,7 @@ class Sizes:
 
 @dataclass(frozen=True, slots=True)
 class HostGpus:
-    """GPUs of the engine's host, at their fullest. The bytes describe the GPU with the least free memory."""
+    """GPUs of the engine's host. The bytes describe the GPU with the least free memory."""
 
     names: tuple[str | None, ...]  # of the engine's GPUs
     total_bytes: int
@@ -55,7 +55,7 @@ class AttentionBackend:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
-    """One engine's observations over `seconds`. Rules that need an unknown value (None) give no advice."""
+    """One engine's observations over `seconds`. None means unknown."""
 
     engine: str
     seconds: float = 0.0
@@ -66,7 +66,7 @@ class Evidence:
     capacity_tokens: float | None = None
     full_ratio: float | None = None  # share of scrapes with a full KV cache
     waiting_ratio: float | None = None  # share of scrapes with requests waiting
-    short_ratio: float | None = None  # share of scrapes with both
+    short_ratio: float | None = None  # share of scrapes with a full cache and requests waiting
     running_full: float | None = None  # mean running requests while the cache was full
     running_max: float | None = None
     finished: float | None = None

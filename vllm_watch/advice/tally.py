@@ -6,16 +6,16 @@ from vllm_watch.advice.records import AttentionBackend, Evidence, HostGpus, Size
 from vllm_watch.samples.engine import EngineSample, Histogram, served
 
 FULL_RATIO = 0.95
-"""Usage from which the cache counts as full, because a new request needs many blocks."""
+"""Minimum usage of a full cache. It is below 1, because a new request needs many blocks."""
 
 _COUNTERS = ("preemptions", "mm_cache_queries", "mm_cache_hits", "external_prefix_cache_queries",
              "external_prefix_cache_hits")  # fmt: skip
 _QUERIES_MIN = 200.0
-"""With fewer lookups, a hit ratio proves nothing."""
+"""Minimum lookups for a meaningful hit ratio."""
 
 
 class Tally:
-    """Counts of one engine since `begun_s` on the timeline."""
+    """Counts of one engine since `begun_s`."""
 
     def __init__(self, begun_s: float) -> None:
         self.begun_s = begun_s
@@ -91,7 +91,7 @@ class Tally:
     def _grow(self, name: str, then: float | None, now: float | None) -> None:
         if then is None or now is None or not isfinite(then) or not isfinite(now):
             return
-        # A counter that fell was reset: its whole value is new.
+        # A counter that fell was reset, so its whole value is new.
         self._grown[name] = self._grown.get(name, 0.0) + (now - then if now >= then else now)
 
     def _widen(self, name: str, then: Histogram | None, now: Histogram | None) -> None:

@@ -9,29 +9,28 @@ from vllm_watch.signals.holders.words import seconds
 from vllm_watch.signals.records import Advice
 
 HALF_HOUR_SECONDS = 1800.0
-"""Minimum observation time: long requests are rare, so their absence for a few minutes proves little."""
+"""Minimum seconds of observation. Long requests are rare, so a few minutes prove little."""
 
 REQUESTS_MIN = 200.0
-"""Fewer requests prove little about users."""
+"""Minimum requests. Fewer requests prove little about users."""
 
 FAR_BEYOND = 8.0
-"""Minimum ratio of max_model_len to the longest request: tomorrow's requests may be several times longer."""
+"""Minimum ratio of max_model_len to the longest request. Later requests may be several times longer."""
 
 HELD_RATIO = 0.25
-"""Minimum share of the KV cache that one request of full length would hold: a smaller share does no harm."""
+"""Minimum share of the KV cache that one request of full length would hold. A smaller share does no harm."""
 
 HIT_RATIO = 0.2
-"""Prompts repeat if another cache (multi-modal or external) has at least this hit ratio."""
+"""Minimum hit ratio of a multi-modal or external cache that shows repeated prompts."""
 
 ALIKE_TOKENS, FEW_RATIO, ALIKE_RATIO = 500.0, 0.01, 0.5
-"""Prompts probably share instructions if all but FEW_RATIO of them exceed both ALIKE_TOKENS and
-ALIKE_RATIO × their mean length."""
+"""Prompts probably share a prefix if all but FEW_RATIO are longer than ALIKE_TOKENS and ALIKE_RATIO × the mean."""
 
 _ROUND_TOKENS = 1024
 
 
 def context_unused(evidence: Evidence) -> Iterator[Advice]:
-    """Advise if max_model_len is far above all requests, and a request of that length would hold much of the cache."""
+    """Advise if max_model_len is far above the length of all requests."""
     limit, capacity = evidence.max_model_len, evidence.capacity_tokens
     prompts, generations = evidence.prompts, evidence.generations
     if limit is None or capacity is None or prompts is None or generations is None:
@@ -53,11 +52,11 @@ def context_unused(evidence: Evidence) -> Iterator[Advice]:
 
 
 def prefix_caching_off(evidence: Evidence) -> Iterator[Advice]:
-    """Advise if prompts repeat, or probably do, and are recomputed each time."""
+    """Advise if prompts probably repeat, and prefix caching is off."""
     if evidence.setting("enable_prefix_caching") != "False" or evidence.seconds < MINUTES_SECONDS:
         return
     if evidence.setting("is_attention_free") == "True" or evidence.setting("mamba_block_size"):
-        return  # not all releases support it for these models
+        return  # some releases do not support it for these models
     seen = _repeats(evidence)
     if seen is None:
         return

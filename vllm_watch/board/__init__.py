@@ -1,1 +1,1 @@
-"""The latest results, written once per scrape and read by everything else."""
+"""The latest results, for all outputs."""

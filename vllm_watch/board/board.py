@@ -1,4 +1,4 @@
-"""The latest results: the daemon writes and all outputs read them in one event loop, without locks."""
+"""The latest results. They are written and read in one event loop, without locks."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -26,7 +26,7 @@ from vllm_watch.signals.records import TargetSignals
 BEFORE_SECONDS = 120.0
 
 FROZEN_ENGINES_MAX = 4
-"""Maximum charts (4.3 KB each) kept with an incident of a whole server."""
+"""Maximum engines with charts kept for an ended incident. A chart takes 4.3 KB."""
 
 
 @dataclass(slots=True)
@@ -51,7 +51,7 @@ class TargetEntry:
 
 @dataclass(slots=True)
 class Past:
-    """A target's history stored by an earlier run."""
+    """A target's history from an earlier run of the watcher."""
 
     history: dict[str, History] = field(default_factory=dict)
     day: Day = field(default_factory=Day)
@@ -59,7 +59,7 @@ class Past:
 
 
 class Board:
-    """The latest results. `window_seconds`, the averaging time of rates, is only displayed."""
+    """The latest results. `window_seconds` is the averaging time of rates, for display."""
 
     def __init__(self, window_seconds: float = 60.0, host: str = "localhost") -> None:
         self.window_seconds = window_seconds
@@ -78,7 +78,7 @@ class Board:
         self.incidents = Incidents()
         self.past: dict[str, Past] = {}
         self.own = TargetEntry(Target(name=WATCHER, url=""), 0.0)
-        """Incidents of the watcher itself, or common to many targets."""
+        """Incidents of the watcher, or of many targets together."""
         self.host = TargetEntry(Target(name=host_target(host), url="", node=host), 0.0)
         """Incidents of the host's GPUs."""
         self.listeners = Listeners()
@@ -112,7 +112,7 @@ class Board:
         looked: Looked | None = None,
         late_seconds: float | None = None,
     ) -> None:
-        """`incidents` are the target's open ones. `late_seconds` is None for an unscheduled scrape."""
+        """`incidents` are the target's open incidents. `late_seconds` is None for an unscheduled scrape."""
         entry = self._targets.get(signals.target)
         if entry is not None:
             for source, call in calls:
@@ -134,7 +134,7 @@ class Board:
                 self.listeners.mark(incident=incident.id)
 
     def _remember(self, entry: TargetEntry, signals: TargetSignals) -> None:
-        """Keep the charts of a target that is down, although it reports no engines."""
+        # A target that is down reports no engines, but keeps its charts.
         for gone in entry.history.keys() - signals.engines.keys() if signals.engines else ():
             del entry.history[gone]
         for engine, now in signals.engines.items():
@@ -182,7 +182,7 @@ class Board:
     def restore_incidents(
         self, target: str, events: Iterable[IncidentEvent], opened: Mapping[str, int]
     ) -> None:
-        """`opened` has an earlier run's totals by kind."""
+        """Restore incidents of an earlier run. `opened` has its totals by kind."""
         self.tell(events)
         entry = self.entry(target)
         if entry is not None:
@@ -205,7 +205,7 @@ class Board:
         events: Iterable[IncidentEvent] = (),
         looked: Looked | None = None,
     ) -> None:
-        """Store a GPU reading. If it lists GPUs, count their Xid errors and forget all other GPUs."""
+        """Store a GPU reading, and count Xid errors."""
         self.gpus, self.host.looked = reading, looked
         self.holders = {each.gpu.uuid: each for each in holders}
         if reading.gpus is not None:
@@ -221,7 +221,7 @@ class Board:
     def call(
         self, source: str, target: str, outcome: str, duration_seconds: float, at: float
     ) -> None:
-        """`target` is "" for a source of the host; `outcome` is one of observation.OUTCOMES or a GpuReading.status."""
+        """Count a call to a source. `target` is "" for the host's sources."""
         if not target:
             sources = self.host_sources
         elif (entry := self._targets.get(target)) is not None:

@@ -1,5 +1,7 @@
-"""Keep a target's worst state in each of the last day's CELLS spans. A span is healthy only if the
-target was healthy for over half of it."""
+"""Keep a target's worst state in each quarter of an hour of the last day.
+
+A quarter is healthy only if the target was healthy for over half of the time.
+"""
 
 from array import array
 from collections.abc import Iterable
@@ -11,14 +13,14 @@ from vllm_watch.signals.records import TargetSignals
 CELLS = 96
 CELL_SECONDS = 900.0
 STATES = ("unknown", "healthy", "warning", "critical", "down")
-"""In order of severity."""
+"""States in order of severity."""
 
 _UNKNOWN, _HEALTHY, _WARNING, _CRITICAL, _DOWN = range(len(STATES))
 _OF_SEVERITY = {"page": _CRITICAL, "ticket": _WARNING}
 
 
 def rank(signals: TargetSignals, incidents: Iterable[Incident]) -> int:
-    """Return the index into STATES. A target must answer to be healthy."""
+    """Return the state as an index of STATES. A target must answer to be healthy."""
     found = _HEALTHY if signals.up and signals.state != "unknown" else _UNKNOWN
     for incident in incidents:
         if incident.recovering:
@@ -31,7 +33,7 @@ def rank(signals: TargetSignals, incidents: Iterable[Incident]) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Cells:
-    """Spans of `seconds` each, oldest first, from Unix time `t`."""
+    """States of consecutive spans of `seconds`, from Unix time `t`."""
 
     t: float
     seconds: float

@@ -1,4 +1,4 @@
-"""Keep the last hours of one engine's charted signals, for each of SPANS."""
+"""Keep one engine's charted signals of the last hours."""
 
 import copy
 import math
@@ -42,7 +42,7 @@ class Charts:
 
 
 def ring_seconds(seconds: float) -> float:
-    """Return the shortest span that covers `seconds`, else the longest."""
+    """Return the shortest span that covers `seconds`, or else the longest span."""
     return next((span for span in SPANS if span >= seconds), SPANS[-1])
 
 
@@ -56,7 +56,7 @@ class History:
         self._rings = (Ring(finest, mean=False), *(Ring(span, mean=True) for span in others))
 
     def push(self, t: float, signals: EngineSignals) -> None:
-        """A clock that was set back clears the rings."""
+        """Add values. If the clock was set back, older values are dropped."""
         values = [_finite(value) for value in _charted_of(signals)]
         for ring in self._rings:
             ring.push(t, values)
@@ -79,7 +79,7 @@ class History:
 
 
 class Ring:
-    """At most POINTS points. Each holds the newest values of its time step, or their `mean`."""
+    """At most POINTS points. Each holds the newest or the mean values of a time step."""
 
     __slots__ = ("_known", "_mean", "_next", "_times", "_values", "seconds")
 
@@ -153,7 +153,7 @@ class Ring:
         return joined
 
     def series(self, now: float) -> Series:
-        """Return times, oldest first, and values by signal."""
+        """Return the times in order, and the values by signal."""
         size, width = len(self._times), len(CHARTED)
         order = [(self._next + i) % size for i in range(size)]
         order = [i for i in order if now - self._times[i] <= self.seconds]
@@ -166,5 +166,4 @@ class Ring:
 
 
 def _finite(value: float | None) -> float:
-    """Infinities cannot be drawn and become unknown."""
     return value if value is not None and math.isfinite(value) else _UNKNOWN

@@ -39,7 +39,7 @@ class Incidents:
         of.open[incident.id] = self._open[incident.id] = incident
 
     def renew(self, of: TargetIncidents, latest: Incident) -> bool:
-        """Update an open incident without an event; return True if it changed."""
+        """Update an open incident, and return True if it changed."""
         known = of.open.get(latest.id)
         if known is None or known == latest:
             return False
@@ -67,5 +67,5 @@ class Incidents:
         return self._open.get(name) or self._resolved.get(name)
 
     def listed(self) -> list[Incident]:
-        """Return open incidents in display order, then ended ones, newest first."""
+        """Return open incidents in display order, then ended incidents, newest first."""
         return [*in_order(self._open.values()), *reversed(self._resolved.values())]

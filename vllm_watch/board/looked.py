@@ -4,11 +4,10 @@ import time
 from dataclasses import dataclass
 
 FRESH_SECONDS_MIN = 1.0
-"""Minimum seconds for which a scrape is fresh: a busy watcher may be this late."""
+"""Minimum seconds for which a scrape is fresh. A busy watcher may be this late."""
 
 STEP_SECONDS = 1.0
-"""If the clocks diverge by more than this, one was set or the host slept. Normal drift is milliseconds
-a minute."""
+"""Maximum divergence of the two clocks. A larger divergence shows a changed clock or a host that slept."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +32,7 @@ class Looked:
         return Looked(self.t, self.monotonic_s, fresh_s, pids)
 
     def stale(self) -> str | None:
-        """Return why the scrape must not be acted on, or None."""
+        """Return why the scrape is stale, or None."""
         now_s = time.monotonic()
         age_s = now_s - self.monotonic_s
         if age_s > self.fresh_seconds:

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 PAST_MAX = 5
-"""Past attempts shown; the journal has all."""
+"""Maximum past attempts shown. The journal has all attempts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

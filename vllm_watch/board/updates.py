@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from vllm_watch.errors import WatchError
 
-LISTENERS_MAX = 64  # each costs a socket and a share of every publish
+LISTENERS_MAX = 64  # each takes a socket, and time at every change
 
 
 class TooManyListenersError(WatchError):

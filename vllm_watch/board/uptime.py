@@ -9,7 +9,7 @@ from vllm_watch.board.day import STATES
 
 HOUR_SECONDS, DAY_SECONDS = 3600, 86400
 HOURS, DAYS = 25, 31
-"""One more than shown, because the current span is incomplete."""
+"""Number of kept spans, one more than shown. The current span is incomplete."""
 
 SPANS_DAYS = (1, 7, 30)
 FORM = f"1 uptime {HOURS} {DAYS}"
@@ -19,7 +19,7 @@ _UP = frozenset(map(STATES.index, ("healthy", "warning")))
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """`up_ratio` is a share of the known time, or None if no time is known. `unknown_ratio` is a share of the whole time."""
+    """Uptime over `seconds`. `up_ratio` is the share of the known time, or None if no time is known."""
 
     seconds: float
     up_ratio: float | None
@@ -27,7 +27,7 @@ class Share:
 
 
 class _Ring:
-    """Sums the seconds up and down in each of the last `size` spans."""
+    """Seconds of uptime and downtime in each of the last `size` spans."""
 
     __slots__ = ("_down", "_numbers", "_up", "span_s")
 
@@ -46,7 +46,7 @@ class _Ring:
         self._down[place] += down_s
 
     def sums(self, t: float, spans: int) -> tuple[float, float, float]:
-        """Return seconds up, seconds down and the total of the last `spans` up to `t`."""
+        """Return the seconds of uptime, downtime and total time in the last `spans`."""
         last = int(t // self.span_s)
         inside = [i for i, number in enumerate(self._numbers) if last - spans < number <= last]
         length = (spans - 1) * self.span_s + t % self.span_s

@@ -1,1 +1,1 @@
-"""The commands, one file each. Each implements `helpers.commands.Command`."""
+"""The commands. Each module implements `helpers.commands.Command`."""

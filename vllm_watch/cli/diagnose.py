@@ -1,4 +1,4 @@
-"""Explain from a log why an engine did not start, or died."""
+"""Explain an engine's failed start or death from its log."""
 
 import argparse
 import json
@@ -60,7 +60,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _without_secrets(diagnosis: Diagnosis) -> Diagnosis:
-    """Remove secrets: operators paste the output into tickets."""
+    # Operators paste the output into tickets.
     line = diagnosis.root_cause_line
     return replace(
         diagnosis,

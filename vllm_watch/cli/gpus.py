@@ -8,7 +8,7 @@ from vllm_watch.cli.helpers.gpus import judging as gpus_judging
 from vllm_watch.errors import WatchError
 
 LOOK_SECONDS = 4.0
-"""Seconds that --reclaim polls by default before it refuses."""
+"""Default seconds of polling before --reclaim refuses a process."""
 
 TERM_SECONDS = 10.0
 """Seconds from SIGTERM to SIGKILL. An engine core that can still exit needs less time."""
@@ -56,7 +56,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Return 1 if memory is stale, 3 without a driver."""
+    """Return 1 if memory is stale, or 3 without a driver."""
     if arguments.reclaim is not None:
         return _reclaim(arguments)
     _refuse_without_reclaim(arguments)
@@ -90,7 +90,7 @@ def _reclaim(arguments: argparse.Namespace) -> int:
 
 
 def _refuse_without_reclaim(arguments: argparse.Namespace) -> None:
-    """Refuse --yes alone: the operator would think that a process was ended."""
+    # Otherwise an operator could believe that a process was ended.
     if arguments.yes:
         raise WatchError("--yes without --reclaim", "name the process: --reclaim PID")
 

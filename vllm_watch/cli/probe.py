@@ -1,7 +1,7 @@
 """Check the local watcher, for a container's health check or exec probe.
 
-The probe reads no configuration, so it must detect TLS. It sends no secrets, so it verifies no certificate. A
-server that requires a client certificate passes if it answers the TLS handshake, because its event loop then runs.
+The probe reads no configuration, so it must detect TLS. It sends no secrets, so it need not
+verify the certificate. If the server requires a client certificate, an answer to the TLS handshake suffices.
 """
 
 import argparse
@@ -29,7 +29,7 @@ examples:
 
 exit status: 0 it answers, 1 it does not
 """
-_SECONDS = 2.0  # two tries fit into the image's 5 s timeout
+_SECONDS = 2.0  # two attempts fit into the image's timeout of 5 s
 _PATH = "/-/healthy"
 _PORTS = {"http": 80, "https": 443}
 _SILENT = f"nothing came within {_SECONDS:.0f} s"

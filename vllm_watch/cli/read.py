@@ -116,7 +116,7 @@ def _of_server(url: str, arguments: argparse.Namespace) -> Reading:
 
 
 def reading_to_json(reading: Reading) -> dict[str, Any]:
-    """NaN and infinities become null."""
+    """Convert a reading to JSON, with null for NaN and infinities."""
     return {
         "vllm": reading.vllm,
         "why_not": reading.why_not,

@@ -17,7 +17,7 @@ examples:
   vllm-watch replay today.jsonl.gz"""
 
 _INTERVAL_SECONDS = 1.0
-_INTERVAL_SECONDS_MIN = 0.1  # shorter would load the server
+_INTERVAL_SECONDS_MIN = 0.1  # shorter intervals would load the server
 _FILE_BYTES_MAX = 256 << 20
 
 

@@ -1,4 +1,4 @@
-"""Judge a recording, or metrics stored in Prometheus, as if live."""
+"""Judge a recording, or metrics stored in Prometheus, as the daemon would."""
 
 import argparse
 import time

@@ -32,7 +32,7 @@ examples:
 DEFAULT_URL = "http://127.0.0.1:8000"
 
 _NEW_OBJECTS_UNCOLLECTED = 20_000
-"""New objects before a garbage collection. With Python's 700, each round of scrapes caused one; that took 5 % of the time."""
+"""New objects before a garbage collection. With Python's default of 700, collections took 5 % of the time."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -78,7 +78,7 @@ def run(arguments: argparse.Namespace) -> int:
         )  # fmt: skip
         if config.targets or config.discovery.any:
             return config
-        if config.engine_log is not None:  # a log belongs to one server
+        if config.engine_log is not None:  # the log of a single server
             only = TargetConfig(name="vllm", url=DEFAULT_URL, group="vllm")
             return config.model_copy(update={"targets": (only,)})
         discovery = config.discovery.model_copy(update={"host": True})
@@ -100,7 +100,7 @@ def _check_procfs(config: Config) -> None:
 
 
 def _refuse_empty(path: Path) -> None:
-    """An empty file is probably being written; loading it would remove every target."""
+    # An empty file is probably being written. Loading it would remove every target.
     try:
         empty = path.is_file() and not regular_file.read(path, FILE_BYTES_MAX).strip()
     except OSError:
@@ -113,7 +113,7 @@ def _refuse_empty(path: Path) -> None:
 
 
 def collect_rarely() -> None:
-    """Make garbage collection rare, and exclude the modules, which are never freed."""
+    """Make garbage collection rare, and exclude the imported modules."""
     gc.freeze()
     gc.set_threshold(_NEW_OBJECTS_UNCOLLECTED)
 

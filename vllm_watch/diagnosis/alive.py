@@ -1,4 +1,4 @@
-"""Diagnoses of an engine that came up, from a log without a known error."""
+"""Diagnose an engine that came up, if its log has no known error."""
 
 import re
 
@@ -17,14 +17,14 @@ _CRITICAL = re.compile(
 
 
 def refusals(scanner: Scanner) -> str:
-    """Return a sentence with the status of the last refused request; "" without one."""
+    """Return a sentence about the last refused request, or ""."""
     found = (_REFUSED.search(lines.clean(each)) for each in reversed(scanner.last))
     code = next((each[1] for each in found if each), None)
     return "" if code is None else f" Requests among the last lines were refused with {code}{_REFUSALS.get(code, '')}; the client's answer has the reason."  # fmt: skip
 
 
 def critical_at_the_end(scanner: Scanner) -> tuple[int, str] | None:
-    """Return the first critical error among the last lines, if no answer came after it."""
+    """Return the first critical error after the last answered request."""
     found = None
     for back, raw in enumerate(reversed(scanner.last)):
         text = lines.clean(raw)
@@ -38,21 +38,21 @@ def critical_at_the_end(scanner: Scanner) -> tuple[int, str] | None:
 
 
 def ended_critically(life: Life, line: tuple[int, str]) -> Diagnosis:
-    """Return the diagnosis if no response follows a critical error."""
+    """Diagnose a critical error after which no request was answered."""
     text = "It came up, and no line after this one shows an answer. No rule knows this error."
     see = Fix("see whether the process still runs, and the driver's own report", "dmesg -T | tail -50")  # fmt: skip
     return life.unknown("a critical error was reported right before the log ends", text, line, (see,))  # fmt: skip
 
 
 def queue(life: Life, found: Silence) -> Diagnosis:
-    """Return the diagnosis of requests that wait while none is admitted."""
+    """Diagnose requests that wait without being admitted."""
     text = f"{found.running} requests are running and {found.waiting} waiting in the last report, and none was admitted since {found.since} ({(found.seconds or 0) / 60:.0f} minutes). The engine works, and this log does not show why they wait: long answers may hold all places or the KV cache."  # fmt: skip
     fixes = (Fix("see whether the running requests have a limit of tokens (max_tokens), and how many may run at once (--max-num-seqs)"), Fix("watch the queue and the KV cache", "curl -s http://HOST:8000/metrics | grep -E 'num_requests_|cache_usage'"))  # fmt: skip
     return life.unknown("no error in this log, but requests wait and none is admitted", text, (found.number, found.line), fixes)  # fmt: skip
 
 
 def stopped(life: Life, text: str) -> Diagnosis:
-    """Return the diagnosis of a server that was stopped on request."""
+    """Diagnose a server that was stopped on request."""
     text = f"{text} It was stopped on request (line {life.stopped})."
     text += " The errors after it follow from the stop." if life.failed_after_stop else ""
     return life.diagnosis(HEALTHY, 0.9, "nothing failed; it was stopped on request", text)

@@ -1,4 +1,4 @@
-"""Facts of the engine in a log: version, model, settings, KV cache."""
+"""Extract facts about the engine from a log, such as its version and settings."""
 
 import re
 from collections.abc import Callable
@@ -21,7 +21,7 @@ class Pattern:
 
 def _setting(name: str, key: str, value: Callable[[str], Value], shape: str) -> tuple[Pattern, ...]:
     flag = "--" + key.replace("_", "-")
-    given = rf"^(?!.{{0,400}}(?:[Ee]rror|Exception)[:,] ).*?{flag}"  # an error's text only advises
+    given = rf"^(?!.{{0,400}}(?:[Ee]rror|Exception)[:,] ).*?{flag}"  # error messages may only advise the flag
     return (
         Pattern(name, (key,), re.compile(rf"\b{key}['\"]?\s*[=:]\s*['\"]?({shape})"), value),
         Pattern(name, (flag,), re.compile(rf"{given}[= ]['\"]?({shape})"), value),
@@ -29,7 +29,7 @@ def _setting(name: str, key: str, value: Callable[[str], Value], shape: str) -> 
 
 
 NUMBER_MAX = 1e15
-"""A larger value is two numbers that ran together."""
+"""Maximum value of a number. Larger values come from damaged lines."""
 
 _NUMBER, _DECIMAL, _WORD = (
     r"\d+(?![\d.])",
@@ -85,12 +85,12 @@ FACTS: tuple[Pattern, ...] = (
     Pattern("device", ("cpu_worker", "cpu_model_runner", "platform cpu"), re.compile(r"\bcpu_worker\.py|cpu_model_runner\.py|detected platform (?=cpu\b)"), lambda _: "cpu"),
     Pattern("architecture", ("architecture:",), re.compile(r"Resolved architectures?: (\w+)"), str),
 )  # fmt: skip
-"""The first match of each fact in a life is kept."""
+"""Patterns of all facts. Only the first match of each fact is kept."""
 
 
 @dataclass(slots=True)
 class Facts:
-    """The facts of one life of an engine."""
+    """The facts known about one start of the engine."""
 
     known: dict[str, Value] = field(default_factory=dict)
 
@@ -104,7 +104,7 @@ class Facts:
         if said or not found.re.groups:
             try:
                 value = pattern.value(said)
-            except ValueError:  # a number with two points, in a truncated line
+            except ValueError:  # two decimal points in a damaged line
                 return
             if not isinstance(value, (int, float)) or abs(value) < NUMBER_MAX:
                 self.known[pattern.name] = value
@@ -117,6 +117,6 @@ class Facts:
             known["kv_cache_tokens"] = blocks * size if isinstance(size, int) else blocks * 16
         total = known.get("gpu_memory_total_gib")
         if "unified_memory" not in known and isinstance(total, float) and 118 < total < 124:  # noqa: PLR2004
-            # GB10 and Thor report 119 to 123 GiB; no GPU with its own memory does.
+            # Only GB10 and Thor report 119 to 123 GiB.
             known["unified_memory"] = f"{total:g} GiB"
         return known

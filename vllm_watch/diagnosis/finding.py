@@ -9,10 +9,10 @@ TAIL_LINES = 8
 """Lines kept after a message, because terminals wrap long ones."""
 
 HINT_LINES_BEFORE, HINT_LINES_AFTER = 80, 40
-"""Lines searched for hints. A traceback of vLLM is 30 to 60 lines long."""
+"""Lines searched for hints before and after a message. A traceback of vLLM has 30 to 60 lines."""
 
 OUTPUT_LINES = 60
-"""Maximum lines between an error and one that explains it, such as a compiler's."""
+"""Maximum lines between an error and its explanation, such as a compiler's message."""
 
 RAISED_LINES = 6
 
@@ -29,7 +29,7 @@ _SUMMARIES = (
     (re.compile(r"unhandled \w{1,20} error"), re.compile(r"NCCL WARN "), 100_000),
     (re.compile(r"\bFailed to load\b(?! model)"), re.compile(r"\.so\S{0,40}: cannot open"), OUTPUT_LINES),
 )  # fmt: skip
-"""Errors that sum up an earlier one: pattern of the summary and the reason, and lines between them."""
+"""Errors that summarize an earlier error: both patterns, and the maximum lines between them."""
 
 _TIERS = {Rank.CAUSE: 0, Rank.GENERAL: 0}
 
@@ -43,10 +43,10 @@ class Finding:
     number: int  # 1-based
     phase: int  # progress of the start
     at: int = 0  # offset in the line
-    chain: int = 0  # the same for exceptions that Python links
-    process: str = ""  # the line's prefix "(Worker pid=12"; "" without one
+    chain: int = 0  # equal for chained exceptions
+    process: str = ""  # prefix such as "(Worker pid=12", or ""
     before: str = ""  # earlier lines, to recognise a failed assertion
-    frames: tuple[str, ...] = ()  # "file function", the innermost first
+    frames: tuple[str, ...] = ()  # "file function", innermost first
     tail: list[str] = field(default_factory=list)
     hints: list[str] = field(default_factory=list)
 
@@ -56,7 +56,7 @@ class Finding:
 
     @property
     def source(self) -> str:
-        """The code that raised an exception without a message."""
+        """The source line that raised an exception without a message."""
         if not _BARE.search(self.line):
             return ""
         above = (_PREFIX.sub("", each) for each in self.before.split("\n"))
@@ -65,7 +65,7 @@ class Finding:
 
     @property
     def joined(self) -> str:
-        """The line, joined with the next ones if a terminal wrapped it."""
+        """The whole message, even if a terminal wrapped it."""
         if self.line[:1] != "(":
             return self.line
         end = next((at for at, each in enumerate(self.tail) if _NEW.match(each)), None)
@@ -73,7 +73,7 @@ class Finding:
 
     @property
     def order(self) -> tuple[int, int, int]:
-        """Sort key: the first error has the smallest."""
+        """Sort key: rank, then position in the log."""
         return _TIERS.get(self.rule.rank, self.rule.rank), self.number, self.at
 
     def says_more_than(self, first: "Finding") -> bool:
@@ -95,12 +95,12 @@ def root(findings: list[Finding]) -> Finding | None:
     best = min(same, key=lambda each: (each.rule.rank, each.number, each.at), default=first)
     if (
         best.rule.quiet and best.rule.rank is Rank.SYMPTOM
-    ):  # a warning; the error that it ended in explains more
+    ):  # the error after a warning explains more
         return next((each for each in findings if each.rule.failure == best.rule.failure and each.rule.rank is Rank.SYMPTOM and not each.rule.quiet and not each.rule.heals), best)  # fmt: skip
-    if best.line.endswith("AssertionError"):  # it has no text, so an error before it explains more
+    if best.line.endswith("AssertionError"):  # without a text, so an earlier error explains more
         same = [each for each in findings if each.rule.rank is Rank.REQUEST and not each.rule.quiet and 0 < best.number - each.number <= OUTPUT_LINES]  # fmt: skip
         return same[0] if same else best
-    if best.rule.rank is Rank.MESSAGE:  # such as "Error in preprocessing", with the reason after it
+    if best.rule.rank is Rank.MESSAGE:  # e.g. "Error in preprocessing"; the reason follows
         reasons = (each for each in findings if each.rule.rank is Rank.REQUEST and each.process == best.process and 0 < each.number - best.number <= OUTPUT_LINES)  # fmt: skip
         return next(reasons, best)
     if _RAISED.search(best.line):

@@ -1,4 +1,6 @@
-"""Keywords of lines worth reading. Keywords that contain the same substring form a group, so a few dozen searches dismiss most lines."""
+"""Find lines worth reading by their keywords.
+
+Keywords are grouped by a common substring. A line without the substring is not searched for the group's keywords."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -72,14 +74,14 @@ _ALL, _CALM = _table(calm=False), _table(calm=True)
 _REQUEST = Interest(marks=["request"])
 
 _LEVEL_BYTES = 160
-"""Bytes searched for a line's level, which follows prefixes of pods, journals and workers."""
+"""Bytes searched for a line's level. Pods, journals and workers add prefixes before the level."""
 
 _READ_BYTES_MAX = 16 << 10
 
 
 def of(line: bytes) -> Interest | None:
-    """Return the possible matches of this line, or None."""
-    text = line[:_READ_BYTES_MAX].decode("latin-1")  # every byte is a character: keywords are ASCII
+    """Return the patterns that may match this line, or None."""
+    text = line[:_READ_BYTES_MAX].decode("latin-1")  # keywords are ASCII
     if "\x1b" in text:
         text = lines.uncoloured(text)
     if any(each in text for each in noise.USERS_TEXT):

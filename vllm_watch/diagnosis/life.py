@@ -1,4 +1,4 @@
-"""One life of an engine in a log, from one start to the next."""
+"""The part of a log from one engine start to the next."""
 
 import re
 from collections.abc import Callable
@@ -24,33 +24,31 @@ _STARTING = re.compile(
 _TIMED_OUT = re.compile(r"Worker[^()]{0,60}pid=\d+\) WARNING .{0,300}\b[Tt]imed out\b")
 
 HEALED_LINES = 30
-"""Throughput reports with tokens (five minutes) that show that a stall is over."""
+"""Throughput reports with tokens after which a stall is over. They take five minutes."""
 
 
 @dataclass(slots=True)
 class Life:
-    """One start and its outcome."""
+    """One start of the engine and its outcome."""
 
     facts: Facts = field(default_factory=Facts)
     phase: int = phases.START
     ready: bool = False
     serving: bool = False
     asleep: bool = False  # by POST /sleep
-    noted: set[str] = field(default_factory=set)  # marks that conditions may ask for
+    noted: set[str] = field(default_factory=set)  # marks that conditions may require
     asked_to_stop: bool = False
-    stopped: int = 0  # the line that shows the request to stop
-    failed_after_stop: bool = False  # an error followed, which the stop explains
-    begun: bool = False  # its banner was read
+    stopped: int = 0  # number of the line with the request to stop
+    failed_after_stop: bool = False  # an error followed the request to stop
+    begun: bool = False  # the banner was read
     traced: tuple[int, str] | None = None  # the first line of a traceback
     warned: tuple[int, str] | None = None  # the first WARNING: line number, line
-    timed_out: tuple[int, str] | None = (
-        None  # the first that a worker warned of, before the server was up
-    )
-    progress: tuple[int, str] | None = None  # the last line that showed a phase
+    timed_out: tuple[int, str] | None = None  # a worker's first timeout before the server was up
+    progress: tuple[int, str] | None = None  # the last line of a known phase
     ended: tuple[int, str] | None = None  # the last line before a dead process's clean-up
     captured: tuple[int, str] | None = None  # the last frame of a CUDA graph capture
     lived_with: Finding | None = None  # an error that the engine survived
-    progress_lines: int = 0  # reports of tokens since the last finding
+    progress_lines: int = 0  # throughput reports since the last finding
     findings: dict[str, list[Finding]] = field(default_factory=dict)
 
     @property
@@ -67,7 +65,7 @@ class Life:
 
     @property
     def of_a_start(self) -> bool:
-        """True if a line shows that a start failed."""
+        """True if the log shows a start."""
         shown = self.begun or self.progress is not None
         return shown or any(_STARTING.search(each.line) for each in self.every)
 
@@ -104,7 +102,7 @@ class Life:
         return Evidence(message, log, facts, phase, self.ready or self.serving, of.frames)
 
     def add(self, found: Finding) -> bool:
-        """Keep the finding, unless its class is full or a requested stop explains it; return True if kept."""
+        """Keep the finding, and return True. Return False if its class is full, or a requested stop explains it."""
         if self.asked_to_stop and (
             Rank.MESSAGE <= found.rule.rank <= Rank.DEATH or found.rule.failure == UNKNOWN
         ):
@@ -130,7 +128,7 @@ class Life:
         *,
         fatal: bool = False,
     ) -> Diagnosis:
-        """Return a diagnosis with this life's facts. `at`: number and text of the root line."""
+        """Return a diagnosis with the known facts. `at` is the root line's number and text."""
         number, line = at or (None, None)
         return Diagnosis(
             failure=failure, confidence=confidence, sentence=sentence, explanation=explanation,
@@ -146,7 +144,7 @@ class Life:
         *,
         fatal: bool = False,
     ) -> Diagnosis:
-        """Return a diagnosis without a cause."""
+        """Return a diagnosis of an unknown error."""
         return self.diagnosis(UNKNOWN, UNKNOWN_CONFIDENCE, sentence, explanation, at, fixes, fatal=fatal)  # fmt: skip
 
     def forget(self, of: Callable[[Finding], bool]) -> None:
@@ -165,7 +163,7 @@ class Life:
         self.findings.clear()
 
     def made_tokens(self, *, reported: bool) -> None:
-        """Tokens were generated: drop unknown errors and, after enough reports, all temporary ones."""
+        """Drop unknown errors. After HEALED_LINES reports, also drop temporary errors."""
         self.serving, self.phase, self.timed_out = True, phases.SERVE, None
         self.progress_lines += reported
         healed = self.progress_lines >= HEALED_LINES

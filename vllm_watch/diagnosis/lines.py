@@ -1,11 +1,11 @@
-"""One line as vLLM wrote it: without colours, docker's JSON and control bytes."""
+"""Remove colours, Docker's JSON and control bytes from a line."""
 
 import re
 
 from vllm_watch.support import json_text
 
 LINE_BYTES_MAX = 16 << 10
-"""Bytes read of a line. Messages precede prompts and dumps."""
+"""Bytes of a line to read. Prompts and dumps follow after the message."""
 
 SHOWN_CHARACTERS_MAX = 8000
 _SHOWN_BEFORE = 2000
@@ -48,7 +48,7 @@ def is_quiet(text: str, at: int) -> bool:
     """Return True if the message at `at` has the level WARNING or below."""
     level, dated = None, False
     for found in _LEVEL.finditer(text, 0, at + 1):
-        # vLLM's own levels precede a date.
+        # vLLM writes a date after the level.
         if _DATE.match(text, found.end()) or not dated:
             level, dated = found, dated or _DATE.match(text, found.end()) is not None
     if level is None:
@@ -59,7 +59,7 @@ def is_quiet(text: str, at: int) -> bool:
 
 
 def shown(text: str, at: int) -> str:
-    """Return the text around `at` between two carriage returns, cut to a limited length."""
+    """Return a limited part of the text around `at`. Carriage returns end it."""
     begin = text.rfind("\r", 0, at) + 1
     end = text.find("\r", at)
     piece, at = text[begin : None if end < 0 else end], at - begin

@@ -1,7 +1,7 @@
-"""Harmless lines that read like errors, users' text, and lines that show progress."""
+"""Harmless errors, lines with users' text, and lines that show progress."""
 
 USERS_TEXT = ("Received request", "Generated response", "Added request", "prompt: '")
-"""Such lines are never searched for errors."""
+"""Lines with users' text, which are not searched for errors."""
 
 HARMLESS = (
     "Error retrieving file list",
@@ -28,10 +28,10 @@ HARMLESS = (
     "Failed to export traces to",
     "Failed to export metrics to",
 )
-"""vLLM and its libraries log these as errors and continue."""
+"""Messages that vLLM and its libraries log as errors, but survive."""
 
 IGNORED = ("Exception ignored in", "_report_usage_worker")
-"""A process that logs one of these survives its next exception."""
+"""Messages before an exception that the process survives."""
 
 MARKS: dict[str, tuple[str, ...]] = {
     "banner": ("vLLM API server version", "  version "),

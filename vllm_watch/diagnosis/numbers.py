@@ -1,15 +1,15 @@
-"""Patterns of numbers in messages. They limit the digits, because damaged lines contain numbers too long to convert."""
+"""Patterns of numbers. The digits are limited, because damaged lines contain numbers too long to convert."""
 
 DECIMAL = r"(?<![\d.])\d{1,12}(?:\.\d{1,12})?(?![\d.])"
-"""As in "14.99 GiB"."""
+"""Matches 14.99 in "14.99 GiB"."""
 
 WHOLE = r"(?<!\d)\d{1,12}(?!\d)"
-"""As in "32768 tokens"."""
+"""Matches 32768 in "32768 tokens"."""
 
 GROUPED = r"(?<![\d,])\d[\d,]{0,15}(?![\d,])"
-"""As in "32,768 tokens", for `whole`."""
+"""Matches 32,768 in "32,768 tokens"."""
 
 
 def whole(text: str) -> int:
-    """Convert a match of `GROUPED`."""
+    """Convert a match of `GROUPED` to an integer."""
     return int(text.replace(",", ""))

@@ -1,4 +1,4 @@
-"""Other inference servers, by lines that only they write.
+"""Recognise other inference servers by lines that only they write.
 
 Sources: ollama/ollama, ggml-org/llama.cpp, sgl-project/sglang, huggingface/text-generation-inference, NVIDIA/TensorRT-LLM,
 InternLM/lmdeploy. FlashInfer has code of TensorRT-LLM, and vLLM reads models from Ollama's folders.

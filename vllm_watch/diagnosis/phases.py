@@ -1,4 +1,4 @@
-"""Find the phase in which memory ran out, from functions in the traceback, else progress of the start, else numbers."""
+"""Find the phase of the start in which GPU memory ran out."""
 
 import re
 
@@ -16,7 +16,7 @@ PROGRESS: tuple[tuple[str, int], ...] = (
     ("Starting to load model", LOAD),
     ("Loading safetensors checkpoint shards", LOAD),
     ("Loading pt checkpoint shards", LOAD),
-    ("Loading weights took", LOAD),  # the weights are converted after this line
+    ("Loading weights took", LOAD),  # the weights are converted next
     ("Loading model weights took", PROFILE),
     ("odel loading took", PROFILE),
     ("Encoder cache will be initialized", PROFILE),
@@ -62,7 +62,7 @@ _OF_PHASE = {
     SERVE: memory.RUNTIME,
 }
 
-_STEP = re.compile(r"/(?:models|layers)/\S{1,200} forward\b")  # loading runs no step
+_STEP = re.compile(r"/(?:models|layers)/\S{1,200} forward\b")  # a model's step; loading has none
 
 NUMBERS = {failure: phase for phase, failure in reversed(_OF_PHASE.items())}
 
@@ -93,17 +93,17 @@ _OWN = re.compile(rf"this process has ({DECIMAL}) GiB memory in use")
 _CAPACITY = re.compile(rf"total capacity of ({DECIMAL}) GiB")
 
 LOADING_SPARE_GIB = 64 / 1024
-"""Maximum unused memory that PyTorch reserves while weights load (parts of 20 MiB segments). Steps leave more unused."""
+"""Maximum unused GiB that PyTorch reserves while weights load. While requests are computed, the unused part is larger."""
 
 LARGE_GIB = 4.0
-"""Minimum size of an allocation for the KV cache or the profiling run's logits. Weights and steps allocate less."""
+"""Minimum GiB of an allocation for the KV cache or the profiling run. Other allocations are smaller."""
 
 OTHERS_RATIO = 0.3
-"""Share of a GPU. Other processes that hold more, and more than the engine, are the cause."""
+"""Minimum share of a GPU that other processes hold before they are the cause. They must also hold more than the engine."""
 
 
 def of_out_of_memory(found: Finding, *, served: bool) -> tuple[str, float, bool]:
-    """Return class, confidence, and True if a line shows the phase."""
+    """Return the failure class, the confidence, and whether the log shows the phase."""
     failure, confidence, read = _of_place(found, served=served)
     by_driver = memory.BY_DRIVER.search(found.text) and not _TRIED.search(found.text)
     return failure, min(confidence, 0.5) if by_driver else confidence, read
@@ -118,7 +118,7 @@ def _of_place(found: Finding, *, served: bool) -> tuple[str, float, bool]:
     own_frames = tuple(each for each in _OF_HINTS if each[0] != memory.RUNTIME)
     for source, table in (
         (text, _OF_HINTS),
-        ("\n".join(found.frames), own_frames),  # of V0's profiling they show only its step
+        ("\n".join(found.frames), own_frames),  # V0's profiling has a step's frames
         ("\n".join(found.hints), _OF_HINTS),
     ):
         for failure, pattern in table:
@@ -137,14 +137,14 @@ def _of_place(found: Finding, *, served: bool) -> tuple[str, float, bool]:
 
 
 def names_capture(hints: str) -> bool:
-    """Return True if these names belong to the capture of CUDA graphs."""
+    """Return True if a name belongs to the capture of CUDA graphs."""
     return _OF_HINTS[0][1].search(hints) is not None
 
 
 def _held_by_others(text: str) -> bool:
     own, capacity = _OWN.search(text), _CAPACITY.search(text)
     if own is None or capacity is None:
-        return False  # a lone "Process N" may be this process, seen from outside its container
+        return False  # "Process N" may be this process, seen from outside its container
     held = sum(float(each) for each in _OTHERS.findall(text))
     return held > OTHERS_RATIO * float(capacity[1]) and held > float(own[1])
 

@@ -1,4 +1,4 @@
-"""Split incoming bytes into lines of any length, encoding or end; refuse binary input."""
+"""Split incoming bytes into lines, and refuse binary input."""
 
 import codecs
 
@@ -7,12 +7,12 @@ from vllm_watch.diagnosis.report import NOT_VLLM, Diagnosis
 from vllm_watch.diagnosis.scanner import Scanner
 
 LINE_BYTES_MAX = 1 << 20
-"""A longer line is taken in pieces."""
+"""Maximum bytes of a line. Longer lines are split."""
 
 _MAGIC_BYTES = 8
 
 _SNIFFED_BYTES = 4096
-_BINARY_RATIO = 0.1  # share of control bytes; terminal logs have far fewer
+_BINARY_RATIO = 0.1  # share of control bytes; logs have far fewer
 _CONTROLS = bytes(each for each in range(32) if each not in (7, 8, 9, 10, 11, 12, 13, 27))
 _MAGIC = (
     (b"LPKSHHRH", "This is systemd's journal file: read it with journalctl -o cat -u UNIT."),
@@ -25,7 +25,7 @@ _MAGIC = (
 
 
 def _is_binary(piece: bytes) -> bool:
-    """Old encodings are also invalid UTF-8 but have no control bytes."""
+    # Text in old encodings is invalid UTF-8, too, but has no control bytes.
     controls = len(piece) - len(piece.translate(None, _CONTROLS))
     strange = controls + piece.decode("utf-8", "replace").count("\ufffd")
     few = max(_BINARY_RATIO * len(piece) / 5, 1)
@@ -82,7 +82,7 @@ class LogReader:
         self._refused = next((text for magic, text in _MAGIC if piece.startswith(magic)), None)
 
     def end(self) -> None:
-        """End the input; text after the last newline counts as a line."""
+        """End the input. Text after the last newline is also a line."""
         if not self._begun and self._rest:
             self._begin(self._rest)
         if self._rest and self._refused is None:

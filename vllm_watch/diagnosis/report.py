@@ -1,4 +1,4 @@
-"""A diagnosis: class, root line, explanation, fixes."""
+"""The diagnosis of a log, and its JSON."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -14,12 +14,12 @@ FACTS = (
     "vllm_version", "model", "engine", "max_model_len", "kv_cache_tokens", "gpu_memory_utilization",
     "tensor_parallel_size", "attention_backend",
 )  # fmt: skip
-"""Always published, as null if unknown; other facts only if known."""
+"""Facts that are always published, as null if unknown. Other facts are omitted if unknown."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fix:
-    """One step, with its command or flag."""
+    """One step of the repair, with its command or flag."""
 
     what: str
     command: str | None = None
@@ -27,7 +27,7 @@ class Fix:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Diagnosis:
-    """The answer for one log."""
+    """The diagnosis of one log."""
 
     failure: str
     confidence: float  # 0..1
@@ -39,7 +39,7 @@ class Diagnosis:
     sentence: str = ""
     ready: bool = False
     fatal: bool = False
-    """True if this failure explains why the engine is gone."""
+    """True if this failure ended the engine."""
     deterministic_start_failure: bool = False
 
     @property

@@ -1,7 +1,7 @@
-"""Rules, failure classes and cures: plain data with conditions.
+"""Rules, failure classes and cures.
 
-A cure is printed only if its condition was read in the log. A new message is a row in a table of `families/`,
-with an example and a counter-example in the tests.
+A cure is printed only if the log meets its condition. To add a message, add a row to a table in `families/`,
+and an example and a counter-example to the tests.
 """
 
 import re
@@ -14,17 +14,19 @@ from vllm_watch.diagnosis.report import Fix
 Facts = Mapping[str, str | float | int]
 
 _INNERMOST = 3
-"""Number of frames that show an error's place."""
+"""Number of innermost frames that a condition searches."""
 
 
 class Rank(IntEnum):
-    """How much a message explains, most first. The root is the first message of rank CAUSE or GENERAL, else of the next rank."""
+    """How much a message explains. Lower ranks explain more.
+
+    The root is the first message of rank CAUSE or GENERAL. Without one, it is the first message of the lowest rank."""
 
     CAUSE = 0
     GENERAL = 1
     """An error that a more specific error may explain."""
     IMPORT = 2
-    """A failed import. It ends a start unless it is caught."""
+    """A failed import. Unless caught, it ends the start."""
     MESSAGE = 3
     """A line at level ERROR that matches no rule and is not an exception."""
     SYMPTOM = 4
@@ -36,24 +38,24 @@ class Rank(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """The parts of one server start's log that conditions may search."""
+    """The parts of a log that conditions may search."""
 
     message: str  # the root line and the lines after it
-    log: str  # every kept line, and the functions named in tracebacks
+    log: str  # all kept lines, and function names of tracebacks
     facts: Facts
     phase: int | None = None  # None if no line shows it
     serving: bool = False
-    frames: tuple[str, ...] = ()  # of the root's traceback, the innermost first
+    frames: tuple[str, ...] = ()  # of the root's traceback, innermost first
 
 
 @dataclass(frozen=True, slots=True)
 class When:
-    """A condition; only given fields are checked."""
+    """A condition. Fields that are not given are not checked."""
 
     says: re.Pattern[str] | None = None  # must match the message
     lacks: re.Pattern[str] | None = None  # must not match the log
     seen: re.Pattern[str] | None = None  # must match the log
-    facts: tuple[str, ...] = ()  # must be known, or unknown if written with `!`
+    facts: tuple[str, ...] = ()  # must be known; with a leading `!`, unknown
     phases: tuple[int, ...] = ()
     serving: bool | None = None
     frames: re.Pattern[str] | None = None  # must match one of the innermost frames
@@ -98,7 +100,7 @@ class Cure:
 
 
 def cure(what: str, command: str | None = None, on: When = When()) -> Cure:
-    """Return a cure; a command without a condition may only inspect."""
+    """Return a cure. A command without a condition must be read-only."""
     return Cure(Fix(what, command), on)
 
 
@@ -108,17 +110,17 @@ class Rule:
 
     failure: str
     literals: tuple[str, ...]
-    """Each match contains one of these."""
+    """Each matching line contains one of these."""
     pattern: re.Pattern[str] | None
-    """None if a literal suffices."""
+    """None if the literals suffice."""
     rank: Rank
     quiet: bool
-    """True if vLLM logs the message as INFO or WARNING. Other rules skip these levels, because vLLM survives such lines."""
+    """True if vLLM logs the message as INFO or WARNING. Other rules skip these levels."""
     heals: bool
     """True if new tokens show that the failure is over."""
     numeric: bool
-    """True if digits decide the match. Other rules read one of the lines that differ only in digits."""
-    deterministic: bool | None  # None if its class decides
+    """True if lines that differ only in digits must all be read. Other rules read only one of them."""
+    deterministic: bool | None  # None if the class decides
     header: bool
     """True if the message announces an error in the lines after it."""
     needs: When
@@ -151,7 +153,7 @@ def rule(
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """Text and fixes derived from a log's numbers."""
+    """Text and fixes derived from numbers in a log."""
 
     explanation: str = ""
     fixes: Sequence[Fix] = ()
@@ -176,10 +178,10 @@ class Failure:
 
     slug: str
     sentence: str
-    """One sentence without a full stop, true of every message of the class."""
+    """A sentence without a full stop. It must hold for every message of the class."""
     why: str
     cures: tuple[Cure, ...]
     deterministic: bool
-    variants: tuple[Variant, ...] = ()  # the first whose condition holds applies
+    variants: tuple[Variant, ...] = ()  # the first that matches applies
     numbers: Callable[[str, Facts], Told] | None = None
-    """Derives text and fixes from the message and facts; these fixes come first."""
+    """Derives text and fixes from the message and facts. These fixes come first."""

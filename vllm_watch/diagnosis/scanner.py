@@ -1,6 +1,6 @@
 """Read a log of any size line by line, and keep the relevant parts.
 
-Lines of one shape (equal but for numbers and ids) are searched once, so only a few hundred out of millions are decoded.
+Lines that differ only in hexadecimal digits have the same shape. Only one line of each shape is searched.
 """
 
 import re
@@ -15,10 +15,10 @@ from vllm_watch.diagnosis.rule import Rank, Rule, rule
 from vllm_watch.diagnosis.stillness import Reports
 
 SHAPES_MAX = 40_000
-"""Maximum remembered shapes, about 100 bytes each. With more, all are forgotten."""
+"""Maximum number of remembered shapes, about 100 bytes each. At the limit, all are forgotten."""
 
 DULL_LINES_PER_SITE = 50
-"""After this many irrelevant lines of one call site the rest are skipped."""
+"""Maximum irrelevant lines read per call site. Its other lines are skipped."""
 
 _HINTS_KEPT = 200
 _SHAPE_BYTES = 400
@@ -32,7 +32,7 @@ _OF_VLLM = re.compile(
     r"|API server version|throughput: [\d.]+ tokens/s|\((?:APIServer|(?:Vllm|Ray)?Worker\w*)\b[^()]{0,40}pid=\d"
 )
 _NAMES_VLLM = re.compile(r"[/\\]vllm[/\\]\S+\.py\b|\bvllm\.\w|::worker: VLLM: ")
-"""Signs of vLLM, unless another server is recognised: some servers import parts of vLLM."""
+"""Names of vLLM's modules. They do not count if another server is recognised, because some servers import parts of vLLM."""
 
 _OF_KERNEL = re.compile(
     r"^\[ *\d+\.\d{6}\] |^\[\w{3} \w{3} [ \d]\d \d\d:\d\d:\d\d \d{4}\] |\bkernel: "
@@ -52,13 +52,13 @@ _NOT_A_MESSAGE = re.compile(
     r"|(?:raise|return|self|await|with|async|for|if|try|else|def|class|while|yield|assert|from|import)\b"
     r"|NoneType: None|Error in \w+ completion stream|Exception in ASGI application|Dumping (?:input|scheduler)"
 )
-"""Tracebacks, which vLLM logs line by line at level ERROR."""
+"""Lines of a traceback. vLLM logs each at level ERROR."""
 
 _PROSE = re.compile(r"(?: [a-z]{2,}){3}")
-"""Prose before an exception's name: the line describes an error and is not one."""
+"""Prose before an exception's name. Such a line only describes an error."""
 
 _SOURCE = re.compile(r"\b(?:raise|except) \(?[\w., ]{1,200}(?:\($|\) |:$| as \w)|\braise [\w.]+$")
-"""A source line in a traceback; the exception follows."""
+"""A source line in a traceback."""
 
 _FRAME = re.compile(r'File "([^"]{1,300})", line \d+, in (\S+)')
 
@@ -69,11 +69,11 @@ _NO_RULE_LINE = rule(UNKNOWN, rank=Rank.MESSAGE)
 
 _BEFORE_LINES, _LAST_LINES, _LAST_BYTES = 3, 40, 500
 
-_LOOKED_FOR_VLLM = 2000  # lines; after them, only lines with keywords are checked
+_LOOKED_FOR_VLLM = 2000  # after this many lines, only lines with keywords are checked
 
 
 def _site(line: bytes) -> bytes | None:
-    """Return the `file.py:line` that logged this message below ERROR."""
+    """Return the `file.py:line` that logged this message. Return None for errors."""
     at = line.find(b".py:", 0, _SITE_BYTES)
     if at < 0:
         return None
@@ -104,18 +104,14 @@ class Scanner:
         self.last: deque[bytes] = deque(maxlen=_LAST_LINES)
         self._dull: set[bytes] = set()  # shapes
         self._known: dict[bytes, Interest] = {}
-        self._told: set[bytes] = set()  # shapes already read in this life
+        self._told: set[bytes] = set()  # shapes read since the last start
         self._sites: Counter[bytes] = Counter()
-        self._calm: set[bytes] = (
-            set()
-        )  # shapes that show progress, read once while nothing is wrong
-        self._open: list[Finding] = []  # findings whose following lines are still kept
+        self._calm: set[bytes] = set()  # shapes that show progress, skipped while nothing is wrong
+        self._open: list[Finding] = []  # findings that still collect the lines after them
         self._hints: deque[tuple[int, str]] = deque(maxlen=_HINTS_KEPT)
-        self._chains: dict[str, int] = {}  # by process: the chain of its last exception
-        self._linked: set[str] = set()  # processes whose next exception belongs to the same chain
-        self._ignored: set[str] = (
-            set()
-        )  # processes whose next exception Python ignores (in __del__)
+        self._chains: dict[str, int] = {}  # process → chain of its last exception
+        self._linked: set[str] = set()  # processes with a next exception in the same chain
+        self._ignored: set[str] = set()  # processes with a harmless next exception
 
     @property
     def reports(self) -> Reports:
@@ -190,14 +186,14 @@ class Scanner:
         self._open = [each for each in self._open if self.lines - each.number < HINT_LINES_AFTER]
 
     def _read(self, text: str, interest: Interest) -> bool:
-        """Read a line. Return True if further lines of its shape may be skipped in this life."""
+        """Read a line. Return True if lines of the same shape may be skipped until the next start."""
         life = self.life
         if "banner" in interest.marks and _BANNER.search(text):
             self._begin()
             life = self.life
         for pattern in interest.facts:
             life.facts.read(pattern, text)
-        if "ready" in interest.marks:  # before the rules, because the line may hold later text, too
+        if "ready" in interest.marks:  # before the rules, because a later error may share the line
             life.came_up()
             self._told.clear()
         harmless = any(each in text for each in noise.HARMLESS)
@@ -288,7 +284,7 @@ class Scanner:
         if "serving" in marks and _TOKENS.search(text):
             life.made_tokens(reported="throughput" in text)
         elif "serving" in marks and "tokens/s" in text:
-            life.phase = phases.SERVE  # the server reports even without requests
+            life.phase = phases.SERVE  # an idle server also reports
         life.noted.update({"nccl_debug", "wsl"}.intersection(marks))
         if "sleep" in marks:
             life.asleep = "asleep" in text

@@ -1,4 +1,4 @@
-"""Describe the position of a vLLM process from the output of `py-spy dump`.
+"""Describe the activity of a vLLM process, from the output of `py-spy dump`.
 
 Source: py-spy 0.4 (src/dump.rs); vllm/distributed/device_communicators/shm_broadcast.py, vllm/v1/executor/multiproc_executor.py,
 vllm/v1/engine/core.py of vLLM 0.32.
@@ -41,7 +41,7 @@ class Frame:
 
 @dataclass(frozen=True, slots=True)
 class Thread:
-    """One thread; the innermost frame comes first."""
+    """One thread, with the innermost frame first."""
 
     name: str
     frames: tuple[Frame, ...]
@@ -49,7 +49,7 @@ class Thread:
 
 @dataclass(frozen=True, slots=True)
 class Stand:
-    """The position of one process."""
+    """The code that one process executes."""
 
     name: str  # "VLLM::Worker_TP1 (PID 12)"
     words: str
@@ -68,7 +68,7 @@ def threads(text: str) -> tuple[Thread, ...]:
 
 
 def where(text: str, state: str | None = None) -> str:
-    """Describe a process by its main thread; `state` is its state letter in the kernel."""
+    """Describe the main thread of a process. `state` is the state letter in /proc."""
     found = threads(text)
     main = next((each for each in found if each.name == "MainThread"), found[0] if found else None)
     words = _place(main.frames) if main is not None and main.frames else NOT_READ
@@ -90,7 +90,7 @@ def waited_for(stands: Sequence[Stand]) -> str:
 
 
 def in_a_sentence(stands: Sequence[Stand], engine: str | None) -> str:
-    """Describe the worker that the others wait for, else the server and core."""
+    """Describe the worker that the others wait for. Without one, describe the server and the engine core."""
     cores = [each for each in stands if "::EngineCore" in each.name]
     if len(cores) > 1:
         cores = [each for each in cores if f"::EngineCore_DP{engine} " in each.name]

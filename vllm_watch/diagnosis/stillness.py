@@ -1,7 +1,7 @@
-"""Hangs in logs without an error: statistics stop while requests run, or a start never completes.
+"""Find hangs in logs without an error.
 
-While requests run, LoggingStatLogger (vllm/v1/metrics/loggers.py) writes a report every ten seconds. If none follows a
-report with running requests, the engine hangs.
+While requests run, LoggingStatLogger (vllm/v1/metrics/loggers.py) writes a report every ten seconds. If the reports
+stop while requests run, the engine hangs.
 """
 
 import re
@@ -14,21 +14,21 @@ SILENT_SECONDS = 60.0
 """Seconds without a report after which a hang is diagnosed."""
 
 START_SECONDS = 600.0
-"""Seconds without progress after which a start is hung. Compiling or a slow disk may take minutes."""
+"""Seconds without progress after which a start hangs. Compilation or a slow disk may take minutes."""
 
 IDLE_REPORTS = 12
-"""Reports with requests but without tokens (two minutes) after which a hang is diagnosed."""
+"""Reports with requests but without tokens after which a hang is diagnosed. They take two minutes."""
 
 _IDLE_SECONDS, IDLE_REPORTS_MIN = 120.0, 3
 
 QUEUED_SECONDS = 600.0
-"""Seconds without an admission after which a queue is reported. Long answers may occupy all slots for minutes."""
+"""Seconds without an admitted request after which a queue is reported. Long answers may occupy all slots for minutes."""
 
 REPORTS = 6
-"""Missing reports after which a hang is diagnosed. If lines have no time, as in access logs, they are counted instead."""
+"""Missing reports after which a hang is diagnosed, in logs without times. Their number is estimated from the number of lines."""
 
 PROBES = 60
-"""Lines after which a hang is diagnosed in a log with only one report."""
+"""Lines without a second report after which a hang is diagnosed, in logs without times."""
 
 _TIME = re.compile(
     r"\b(\d\d)-(\d\d) (\d\d):(\d\d):(\d\d)\b|\b\d{4}-(\d\d)-(\d\d)[T ](\d\d):(\d\d):(\d\d)"
@@ -44,21 +44,19 @@ _DAY, _MONTH_DAYS = 86_400, 31
 
 @dataclass(frozen=True, slots=True)
 class Reports:
-    """The scanner's state of the throughput reports."""
+    """The throughput reports that a scanner has read."""
 
     last: tuple[int, bytes] | None  # line number and line
-    idle: int  # latest consecutive reports with requests but no tokens
-    idle_from: bytes  # the first of them
-    lines: int  # most lines from one report to the next
-    after: int  # lines since the last report
-    queued_from: bytes = (
-        b""  # the first of the latest consecutive reports of a queue without admissions
-    )
+    idle: int  # consecutive reports with requests but no tokens
+    idle_from: bytes  # the first of these reports
+    lines: int  # maximum from one report to the next
+    after: int  # since the last report
+    queued_from: bytes = b""  # the first report since which no request was admitted
 
 
 @dataclass(frozen=True, slots=True)
 class Silence:
-    """A period without progress. `line` is the last one before it: a report, or a start's progress."""
+    """A period without progress. `line` is the last line that shows progress."""
 
     number: int
     line: str
@@ -70,7 +68,7 @@ class Silence:
 
 
 def no_tokens(line: bytes) -> bool:
-    """Return True if the statistics show requests but no tokens."""
+    """Return True if the report shows requests but no tokens."""
     if b"generation throughput: 0.0 " not in line or b"prompt throughput: 0.0 " not in line:
         return False
     counts = _COUNTS.search(lines.clean(line))
@@ -78,7 +76,7 @@ def no_tokens(line: bytes) -> bool:
 
 
 def queued(line: bytes) -> bool:
-    """Return True if requests wait and none was admitted."""
+    """Return True if requests wait, but prompt throughput is 0."""
     if b"prompt throughput: 0.0 " not in line:
         return False
     counts = _COUNTS.search(lines.clean(line))
@@ -86,7 +84,7 @@ def queued(line: bytes) -> bool:
 
 
 def of_queue(reports: Reports) -> Silence | None:
-    """Return the time without admissions if requests waited for QUEUED_SECONDS."""
+    """Return the period without admitted requests if it reached QUEUED_SECONDS."""
     if reports.last is None or not reports.queued_from:
         return None
     number, raw = reports.last
@@ -100,13 +98,13 @@ def of_queue(reports: Reports) -> Silence | None:
 
 
 def idle(reports: Reports) -> bool:
-    """Return True if the last statistics show no requests."""
+    """Return True if the last report shows no requests."""
     counts = None if reports.last is None else _COUNTS.search(lines.clean(reports.last[1]))
     return counts is not None and counts[1] == counts[2] == "0"
 
 
 def went_on(last: Iterable[bytes]) -> bool:
-    """Return True if a worker reported progress after the last notice of its silence."""
+    """Return True if a worker logged a line after the last notice that it does not answer."""
     after = False
     for text in map(lines.clean, last):
         after = _NOTICE not in text and (after or _WORKS.search(text) is not None)
@@ -114,7 +112,7 @@ def went_on(last: Iterable[bytes]) -> bool:
 
 
 def of_statistics(reports: Reports, last: Iterable[bytes]) -> Silence | None:
-    """Return the hang if no report follows one with requests, or if reports show requests but no tokens."""
+    """Return the hang if reports stop or show no tokens while requests run."""
     if reports.last is None:
         return None
     number, raw = reports.last
@@ -140,7 +138,7 @@ def of_statistics(reports: Reports, last: Iterable[bytes]) -> Silence | None:
 
 
 def of_start(progress: tuple[int, str] | None, last: Iterable[bytes]) -> Silence | None:
-    """Return the hang of a start without progress for START_SECONDS."""
+    """Return the hang if the start made no progress for START_SECONDS."""
     if progress is None:
         return None
     number, text = progress
@@ -160,11 +158,11 @@ def _between(text: str, after: Iterable[str]) -> float | None:
     times = [each for each in map(_seconds, after) if each is not None]
     if begin is None or not times:
         return None
-    return None if times[-1] < begin else float(times[-1] - begin)  # a new year begins
+    return None if times[-1] < begin else float(times[-1] - begin)  # a new year began
 
 
 def _seconds(text: str) -> int | None:
-    """Return a date in seconds as if all months had 31 days. Differences within a month are exact."""
+    """Convert a date to seconds, with 31 days per month. Differences within a month are exact."""
     found = _TIME.search(text)
     if found is None:
         return None

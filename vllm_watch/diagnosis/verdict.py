@@ -22,7 +22,7 @@ _CONFIDENCE = {
     Rank.DEATH: 0.6,
     Rank.REQUEST: 0.8,
 }
-"""Share of the messages of each rank that named the cause (measured: docs/diagnose.md)."""
+"""Share of messages that named the cause, by rank. docs/diagnose.md has the measurement."""
 
 _SILENCE_CONFIDENCE = 0.7
 
@@ -47,7 +47,7 @@ _ERROR = re.compile(r"\bERROR\b|\bCRITICAL\b|\b\w*(?:Error|Exception)\b")
 
 
 _STALLS = 3
-"""Reports of unresponsive workers that show a stalled start. One is normal."""
+"""Reports of unresponsive workers after which a start is stalled. A single report is normal."""
 
 
 def of_log(scanner: Scanner) -> Diagnosis:
@@ -166,7 +166,7 @@ def _sentence(text: str) -> str:
 
 
 def _is_fatal(life: Life, root: Finding, failure: Failure) -> bool:
-    """Return True if the error ended the engine. Once it serves, errors of a start end only a request, unless it is reported dead."""
+    """Return True if the error ended the engine. A serving engine survives failures that would prevent a start, unless the log reports its death."""
     if root.rule.rank is Rank.REQUEST and not life.dead:
         return False
     started = life.ready or life.serving
@@ -209,7 +209,7 @@ def _unknown(life: Life, root: Finding) -> Diagnosis:
 def _start_stalled(life: Life) -> Diagnosis | None:
     stalls = life.findings.get(parallel.SHM, [])
     if life.ready or life.serving or life.progress is None or len(stalls) < _STALLS:
-        return None  # without a line of the start, the server may have run for days
+        return None  # without a line of the start, the server may be running for days
     number, line = life.progress
     last = Silence(number, line, "", None)
     said = f"Its workers have not answered for {len(stalls)} minutes or more; long compilations and slow loads look the same for some minutes."  # fmt: skip

@@ -196,7 +196,6 @@ def _number(text: str, most: float) -> float | None:
 async def _download(
     request: web.Request, target: str, chunks: AsyncIterator[bytes]
 ) -> web.StreamResponse:
-    """Before the first chunk, answer an error with a status. Later, abort the connection."""
     response = web.StreamResponse(
         headers={
             "Content-Type": "application/gzip",

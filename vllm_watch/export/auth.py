@@ -1,4 +1,4 @@
-"""Authorize changes by bearer tokens. A valid token always passes, so guessing cannot lock its owner out."""
+"""Authorize changes by bearer tokens. Wrong tokens never lock out a valid one."""
 
 import hashlib
 import hmac
@@ -72,7 +72,7 @@ class Auth:
         return None
 
     def _match(self, given: bytes) -> TokenFile | None:
-        """Every token is compared, so that the time is constant."""
+        # Comparing every token takes constant time.
         digest, found = hashlib.sha256(given).digest(), None
         for token in self._tokens:
             known = token.digest()

@@ -1,4 +1,4 @@
-"""Keep web pages of other sites from using a watcher on loopback: browsers name the page's site in Host or Origin."""
+"""Refuse cross-site requests from browsers, by the headers Host and Origin."""
 
 import ipaddress
 import re
@@ -32,13 +32,13 @@ def is_this_host(request: web.Request) -> bool:
 
 
 def is_proxied(request: web.Request) -> bool:
-    """Return True for HTTP/1.0 (nginx's default) or a header not in `_OF_CLIENTS`. Proxies send too many headers to list."""
+    """Return True if HTTP/1.0 (nginx's default) or a proxy's header is used."""
     names = (name.lower() for name in request.headers)
     return request.version < HttpVersion11 or not all(map(_OF_CLIENTS.fullmatch, names))
 
 
 def allowed_hosts(bound: str, names: Collection[str]) -> frozenset[str] | None:
-    """Return the accepted Host names. None if any is accepted, because the names of a network address are unknown."""
+    """Return the accepted Host names, or None if all are accepted."""
     if not is_loopback(bound) and not names:
         return None
     literal = f"[{bound}]" if ":" in bound else bound
@@ -65,7 +65,7 @@ def only_from(bound: str, names: Collection[str], port: Callable[[], int]) -> Mi
                 f"This watcher {where} does not answer to the name {given[0][:100]!r}",
                 f"Open it as localhost:{port()}, or add the name to api.hosts",
             )
-        # Probes are recorded, so a cross-site request must not count as one.
+        # Probes are recorded, so cross-site probes are refused.
         is_noted = request.method != "OPTIONS" and request.path.startswith("/gate/")
         if request.method in _READING and not is_noted:
             return await handler(request)
@@ -75,7 +75,7 @@ def only_from(bound: str, names: Collection[str], port: Callable[[], int]) -> Mi
 
 
 def _foreign(request: web.Request) -> web.Response | None:
-    """Refuse cross-site changes. Browsers mark them by Origin or Sec-Fetch-Site. Older browsers send forms, which are refused."""
+    """Refuse cross-site changes. Forms are refused, because older browsers send no Origin."""
     origin = request.headers.get("Origin", "")
     own = origin.partition("://")[2].lower() == request.headers.get("Host", "").lower()
     site = request.headers.get("Sec-Fetch-Site", "same-origin")

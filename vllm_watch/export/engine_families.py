@@ -21,7 +21,7 @@ def _gauge(attribute: str, help_: str, absent: str = _DOWN) -> Family:
 
 
 def _latency(attribute: str, what: str, lacks: str) -> Family:
-    """Return a summary without sum and count, which would not cover the window."""
+    # Sum and count would not cover the window.
     return Family(
         name=_PREFIX + attribute, kind="summary", scope="engine", labels=("quantile",),
         help=f"{what}, in seconds: quantiles over the signal window.",
@@ -38,7 +38,7 @@ def _reasons(attribute: str, help_: str, absent: str, label: str = "reason") -> 
 
 
 def _restarts(row: EngineSignals) -> float | None:
-    """Return None for a target without engines."""
+    # `engine` is empty for a target without engines.
     return row.restarts if row.engine else None
 
 

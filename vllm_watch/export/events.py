@@ -1,7 +1,7 @@
 """/api/v1/events: changes for open pages as server-sent events.
 
-Events: `hello` (on connecting; the page reads /api/v1/status and /api/v1/incidents), `target` and `gpus` (as in the status),
-`gone` (name of a removed target), `incident` (open or just ended), `beat` (clock and health, at least every four seconds).
+After `hello`, the page reads /api/v1/status and /api/v1/incidents. Changes are sent as `target`, `gpus`, `incident` and
+`gone` (a removed target). `beat` has clock and health, at least every four seconds.
 """
 
 import asyncio
@@ -15,7 +15,7 @@ from vllm_watch.export.answers import refusal
 from vllm_watch.export.status import Status, to_json
 
 BATCH_SECONDS = 1.0  # limits the work per page
-URGENT_SECONDS = 0.1  # so that a storm of incidents makes few batches
+URGENT_SECONDS = 0.1  # groups many incidents into few batches
 BEAT_SECONDS = 4.0  # the page allows 10 s without data
 WRITE_SECONDS = 10.0  # slower clients are disconnected
 _EVENTS_PER_WRITE = 32  # about 64 KB

@@ -11,11 +11,11 @@ from vllm_watch.sources.stacks import Stacks
 from vllm_watch.sources.this_host import serves_here
 
 RECORDING_SECONDS = 600.0
-"""Long enough to begin before the incident."""
+"""Recorded seconds to collect. The recording should begin before the incident."""
 
 
 class Evidence:
-    """Collects recording, target, incidents, GPUs, the log's end, and stacks of a hung process."""
+    """Collects the files of a target."""
 
     def __init__(
         self,
@@ -57,7 +57,6 @@ class Evidence:
 
 
 async def _here(url: str, stacks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-    """Raises LookupError for a server on another host: the same port here belongs to another process."""
     if not await serves_here(url):
         raise LookupError("it runs on another host")
     async for chunk in stacks:

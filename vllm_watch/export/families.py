@@ -1,4 +1,4 @@
-"""All exported metrics; `python -m vllm_watch.export.families --markdown` prints docs/metrics.md."""
+"""All exported metrics. `python -m vllm_watch.export.families --markdown` prints docs/metrics.md."""
 
 import re
 import sys
@@ -51,7 +51,7 @@ _OF_ALL = re.compile(
     r",? over the signal window|: the quantiles of what was observed within the signal window|, else 0(?=\.)|, in seconds|, 0 to 1|, as vLLM gave them last"
     r"|,? since the watcher first saw the engine"
 )
-"""Phrases that the page drops, because its introduction contains them."""
+"""Phrases omitted from docs/metrics.md, because the introduction contains them."""
 _SECTIONS = (
     ("The watcher", (*WATCHER_FAMILIES, *WEB_FAMILIES)), ("State folder", STORE_FAMILIES),
     ("Notifications", NOTIFIER_FAMILIES), ("Targets", TARGET_FAMILIES), ("Incidents", INCIDENT_FAMILIES),

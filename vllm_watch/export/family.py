@@ -7,13 +7,13 @@ from typing import Any, Literal
 
 Kind = Literal["gauge", "counter", "summary", "histogram", "info"]
 Scope = Literal["watcher", "target", "incidents", "engine", "source", "gpu"]
-Series = Iterable[tuple[tuple[str, ...], float | None]]  # values of `labels` → value
+Series = Iterable[tuple[tuple[str, ...], float | None]]  # label values → value
 
-# Scope → the first labels of each of its series.
+# Scope → labels of every series.
 SCOPE_LABELS: Mapping[Scope, tuple[str, ...]] = {
     "watcher": (),
     "target": ("target",),
-    "incidents": ("target",),  # or the watcher itself
+    "incidents": ("target",),  # a target or the watcher
     "engine": ("target", "engine", "model_name"),
     "source": ("source", "target"),
     "gpu": ("gpu",),
@@ -25,7 +25,7 @@ LABEL_VALUES_MAX = 32
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Family:
-    """One metric. `value` returns a single series, `series` several. Returning None exports no series."""
+    """One metric. `value` returns a single series, and `series` returns several. None exports no series."""
 
     name: str
     kind: Kind
@@ -35,10 +35,10 @@ class Family:
     labels: tuple[str, ...] = ()
     value: Callable[[Any], float | None] | None = None
     series: Callable[[Any], Series | None] = lambda _: None
-    # Upper bounds without +Inf; `histogram` returns count, sum and cumulative counts.
+    # Upper bounds without +Inf. `histogram` returns count, sum and cumulative counts.
     bounds: tuple[float, ...] = ()
     histogram: Callable[[Any], tuple[float, ...] | None] = lambda _: None
-    few: bool = False  # few constant labels, so the text is cached
+    few: bool = False  # labels have few constant values, so the text is cached
 
     @property
     def all_labels(self) -> tuple[str, ...]:
@@ -50,7 +50,7 @@ class Family:
 
 
 def flag(path: str) -> Callable[[Any], float | None]:
-    """Return a function that reads a bool and returns 1, 0 or None."""
+    """Return a function that converts a bool to 1 or 0, and keeps None."""
     get = attrgetter(path)
 
     def read(row: Any) -> float | None:
@@ -61,7 +61,7 @@ def flag(path: str) -> Callable[[Any], float | None]:
 
 
 def one_hot(path: str, words: tuple[str, ...]) -> Callable[[Any], Series | None]:
-    """Return a reader with one series per word: 1 for the current word, else 0."""
+    """Return a reader with one series per word. The current word has the value 1."""
     get = attrgetter(path)
     tables: dict[str, Series] = {
         holds: tuple(((word,), 1 if word == holds else 0) for word in words) for holds in words

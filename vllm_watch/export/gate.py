@@ -1,6 +1,7 @@
-"""Answer exec probes: HTTP 200 with "ok", or with a word ("kill", "no") and the start time of the server to kill or avoid.
+"""Answer exec probes of engines.
 
-A probe must check word and time. Do not configure an httpGet probe: it would restart engines when the watcher is down.
+The answer is "ok", "kill" or "no". The last two include the start time of the server, which probes must check.
+Do not use httpGet probes, which would restart engines while the watcher is down.
 """
 
 import asyncio
@@ -23,7 +24,7 @@ WORDS = {"liveness": "kill", "readiness": "no"}
 
 _ASKED = re.compile(r"[0-9A-Za-z.-]{0,40}")
 _STARTED_MAX = 1e11
-_NAME_SECONDS = 1.0  # to resolve the engine's name; a probe waits for 2 s
+_NAME_SECONDS = 1.0  # for resolving the engine's name; a probe waits 2 s
 
 
 class Probes(Protocol):
@@ -35,7 +36,7 @@ class Probes(Protocol):
 
     @property
     def starts(self) -> tuple[float, ...]:
-        """Return the start times (Unix) of containers that probed lately."""
+        """Return the start times of containers that probed lately, in Unix seconds."""
 
 
 class Gatekeeper(Protocol):
@@ -96,7 +97,7 @@ async def _is_at_engine(request: web.Request, url: str) -> bool:
     if is_this_host(request):
         return True
     loop, host = asyncio.get_running_loop(), urlsplit(url).hostname
-    if host is not None and is_loopback(host):  # a sidecar; the probe may use the pod's address
+    if host is not None and is_loopback(host):  # in a sidecar, the probe may use the pod's address
         own = request.transport and request.transport.get_extra_info("sockname")
         same = bool(own and own[0] == request.remote and not is_loopback(own[0]))
         return same and not is_proxied(request)

@@ -24,7 +24,7 @@ THROTTLE_REASONS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuRow:
-    """A GPU with the board's data on it."""
+    """A GPU, with the board's data about it."""
 
     gpu: GpuSample
     host: str = ""
@@ -64,7 +64,7 @@ def _identity(row: GpuRow) -> Series:
 
 
 def _throttle_reasons(row: GpuRow) -> Series | None:
-    """Include reasons that newer drivers add."""
+    # Newer drivers add reasons.
     holds = row.gpu.throttle_reasons
     if holds is None:
         return None
@@ -83,7 +83,7 @@ def distinct_holders(processes: tuple[ProcessSample, ...]) -> list[ProcessSample
 
 
 def verdicts_by_pid(judged: GpuHolders | None) -> dict[int, str]:
-    """Return each process's verdict by PID."""
+    """Return the verdicts by PID."""
     holders = judged.holders if judged is not None else None
     return {each.process.pid: each.judged.verdict for each in holders or ()}
 

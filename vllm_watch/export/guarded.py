@@ -11,7 +11,7 @@ from vllm_watch.export.auth import Auth
 from vllm_watch.support.caller import Caller
 
 ANSWER_SECONDS = 30.0
-"""Enough for the restart guard's checks and lock."""
+"""Maximum seconds for a change, enough for the restart guard's checks and lock."""
 
 _log = structlog.get_logger()
 

@@ -12,7 +12,7 @@ def _labels_of(incident: Incident) -> tuple[str, ...]:
 
 
 def _open(entry: TargetEntry) -> Series:
-    """Return each combination of labels once: two GPUs may have the same fault."""
+    # Two GPUs may have the same fault, so labels can repeat.
     labels = {_labels_of(each) for each in entry.incidents.open.values()}
     return [(values, 1) for values in sorted(labels)]
 

@@ -1,4 +1,4 @@
-"""Accept connections within limits, so that silent or slow clients leave file descriptors for scrapes."""
+"""Accept connections within limits. Otherwise slow clients could use up the file descriptors for scrapes."""
 
 import asyncio
 import errno
@@ -14,10 +14,10 @@ from aiohttp.web_protocol import RequestHandler
 from vllm_watch.support import descriptors
 
 CONNECTIONS_MAX = descriptors.CALLERS_MAX
-"""Half of the usual limit of 1024 descriptors."""
+"""Maximum connections, half of the usual limit of 1,024 file descriptors."""
 
 CONNECTIONS_PER_CALLER_MAX = 256
-"""Limit per address, so that one client or proxy leaves room for others."""
+"""Maximum connections per address, so that one client leaves room for others."""
 
 FIRST_REQUEST_SECONDS = 10.0  # until the request's head is complete
 IDLE_SECONDS = 90.0  # longer than the server's keep-alive
@@ -32,7 +32,7 @@ _log = structlog.get_logger()
 @dataclass(slots=True, eq=False)
 class _Connection:
     caller: str
-    since_s: float  # when it connected, or its last response ended
+    since_s: float  # time of connecting or of the last response
     asked: bool = False
     answering: int = 0
     answered: int = 0
@@ -42,7 +42,7 @@ class _Connection:
 
 
 class Listener:
-    """Serves one socket. At the limit, the connection that is idle longest is closed for a new one."""
+    """Serves one socket. At the limit, a new connection replaces the longest idle connection."""
 
     def __init__(
         self, bound: socket.socket, server: web.Server, context: Callable[[], ssl.SSLContext | None]
@@ -171,7 +171,7 @@ class Listener:
                 self._forget(one)
 
     async def _sweep_on(self) -> None:
-        """Close connections that send no request in time; aiohttp would keep them forever."""
+        # aiohttp keeps connections without requests forever.
         loop = asyncio.get_running_loop()
         while True:
             await asyncio.sleep(SWEEP_SECONDS)
@@ -189,13 +189,13 @@ class Listener:
 
 
 HEAD_BYTES_MAX = 32 << 10
-"""With this limit, 250 unauthenticated connections hold at most 16 MB."""
+"""Maximum bytes of a request's head. 250 unauthenticated connections then hold at most 16 MB."""
 
 _END = b"\r\n\r\n"
 
 
 class HeadBound(asyncio.Protocol):
-    """Limits the bytes of a request's head. `answers` returns the numbers of responses in progress and ended."""
+    """Limits the bytes of a request's head. `answers` returns the numbers of pending and ended responses."""
 
     def __init__(self, handler: asyncio.Protocol, answers: Callable[[], tuple[int, int]]) -> None:
         self._handler = handler

@@ -17,7 +17,7 @@ from vllm_watch.support.caller import Caller
 from vllm_watch.support.redaction import redacted
 
 ALERTS_BYTES_MAX = 1 << 20
-"""Enough for a thousand alerts with long annotations."""
+"""Maximum bytes from Alertmanager, enough for a thousand alerts."""
 
 TEXT_CHARACTERS_MAX = 500
 MINUTES_MAX = 60 * 24 * 30
@@ -28,7 +28,7 @@ Reply = tuple[int, Mapping[str, Any]]
 
 
 class Operators(Protocol):
-    """A WatchError is answered with 400, and a JournalError with 503, so that the client may retry."""
+    """Actions of operators. Each may raise WatchError or JournalError."""
 
     async def restart(
         self, caller: Caller, target: str, reason: str, override_reason: str | None
@@ -50,11 +50,11 @@ class Operators(Protocol):
 
 
 TestNotifier = Callable[[str], Awaitable[Reply]]
-"""Sends a test message through this notifier. Raises WatchError."""
+"""Sends a test message through the named notifier. Raises WatchError."""
 
 
 class OperatorApi:
-    """Without `operators`, only notifiers can be tested."""
+    """Handlers of the routes. Without `operators`, only notifiers can be tested."""
 
     def __init__(
         self, auth: Auth, operators: Operators | None, test_notifier: TestNotifier | None = None

@@ -1,4 +1,4 @@
-"""Push /metrics to an OpenTelemetry collector, without OpenTelemetry's instruments, which keep every label ever seen."""
+"""Push /metrics to an OpenTelemetry collector."""
 
 import asyncio
 import time

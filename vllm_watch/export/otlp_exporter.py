@@ -1,4 +1,4 @@
-"""Convert Prometheus text to OTLP and push it; needs the extra `otlp`."""
+"""Convert Prometheus text to OTLP, and push it. Needs the extra `otlp`."""
 
 import logging
 import time
@@ -32,17 +32,17 @@ from vllm_watch.support import regular_file
 from vllm_watch.support.redaction import excerpt, redact_always
 
 TRY_SECONDS = 10.0
-"""Maximum seconds for one push with retries, less than the default interval."""
+"""Maximum seconds of a push with retries. The default interval is longer."""
 
 BATCH_POINTS_MAX = 10_000
-"""About 2 MiB. By default, collectors accept 4 MiB over gRPC and 20 MiB over HTTP."""
+"""Maximum points per request, about 2 MiB. By default, collectors accept 4 MiB over gRPC."""
 
 GEN_AI = {
     "vllm_watch_engine_e2e_seconds": "gen_ai.server.request.duration",
     "vllm_watch_engine_ttft_seconds": "gen_ai.server.time_to_first_token",
     "vllm_watch_engine_itl_seconds": "gen_ai.server.time_per_output_token",
 }
-"""Our histogram → its name in OpenTelemetry's conventions (v1.37, in development).
+"""Histogram → name in OpenTelemetry's conventions v1.37, which are in development.
 Source: https://opentelemetry.io/docs/specs/semconv/gen-ai/gen-ai-metrics/#generative-ai-model-server-metrics"""
 
 # The convention requires an operation, but vLLM does not distinguish APIs.
@@ -52,7 +52,7 @@ _FILE_BYTES_MAX = 16384
 
 
 class _LastLine(logging.Handler):
-    """Keeps the last line that the exporter logged, because only its log reports failures."""
+    """Keeps the exporter's last log line, the only report of a failure."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -20,7 +20,7 @@ def contents() -> dict[str, bytes]:
 
 @lru_cache(maxsize=1)
 def runbooks() -> dict[str, bytes]:
-    """Return the runbooks by name; docs/generate_runbooks.py renders them."""
+    """Return the rendered runbooks by name."""
     return _of("runbooks")
 
 

@@ -1,7 +1,7 @@
 """Basic auth for readers, checked against the users in the web configuration.
 
-bcrypt is slow, so one thread hashes, and verified credentials are cached as a keyed digest. A valid
-password is always accepted, sometimes after a wait.
+bcrypt is slow, so verified credentials are cached, as keyed digests. A valid password is always accepted,
+sometimes after a wait.
 """
 
 import asyncio
@@ -21,13 +21,13 @@ import structlog
 _log = structlog.get_logger()
 
 FAILURES_MAX, FAILURES_SECONDS = 10, 60.0
-"""Allowed wrong passwords per address and minute; further tries wait PAUSE_SECONDS."""
+"""Allowed wrong passwords per address and minute. Further attempts wait PAUSE_SECONDS."""
 
 TRY_AGAIN_SECONDS = 1.0
 PAUSE_SECONDS = 0.2
 
 VERIFIED_MAX = 100
-"""Cached credentials, as in exporter-toolkit."""
+"""Maximum cached credentials, as in exporter-toolkit."""
 
 CALLERS_MAX = 1024
 HEADER_CHARACTERS_MAX = 1024

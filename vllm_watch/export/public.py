@@ -1,4 +1,4 @@
-"""The public page, without addresses, evidence or input fields. Its script refreshes it."""
+"""The public page, without addresses, evidence or input fields."""
 
 import re
 import time
@@ -109,7 +109,6 @@ def _row(number: int, entry: TargetEntry, t: float) -> str:
 
 
 def _now(entry: TargetEntry) -> str:
-    """Return the worst incident or the state."""
     if active := _active(entry):
         worst = active[0]
         title = story_of(worst.kind, worst.target).title_of(worst.cause)

@@ -1,4 +1,4 @@
-"""The HTTP server: every view of the board's results."""
+"""The HTTP server."""
 
 import asyncio
 import errno
@@ -31,7 +31,7 @@ from vllm_watch.settings.api import TokenSettings
 
 KEEP_ALIVE_SECONDS = 75.0  # longer than usual scrape intervals
 HEAD_FIELDS_MAX, HEAD_LINE_BYTES_MAX = 64, 4 << 10
-"""Browsers behind two proxies send 30 fields of up to 2 kB."""
+"""Maximum header fields, and bytes per field. Browsers behind two proxies send 30 fields of up to 2 kB."""
 
 SHUTDOWN_SECONDS = 2.0  # then slow clients are abandoned
 
@@ -48,7 +48,7 @@ _log.addFilter(_CallersFaults())
 
 
 class Server:
-    """Serves one board. `names` are further accepted Host names."""
+    """Serves one board. `names` are additional Host names."""
 
     def __init__(
         self,

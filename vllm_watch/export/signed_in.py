@@ -12,7 +12,7 @@ from vllm_watch.export.passwords import TRY_AGAIN_SECONDS, Passwords, TooManyErr
 from vllm_watch.export.web_config import WebConfig
 
 OPEN_PATH = "/-/healthy"
-"""The kubelet's probes have no password."""
+"""Path without authentication, because the kubelet's probes have no password."""
 
 
 def signed_in(config: WebConfig) -> Middleware:
@@ -47,7 +47,7 @@ def signed_in(config: WebConfig) -> Middleware:
 
 
 def _brings_token(request: web.Request) -> bool:
-    """Return True if the route checks the request's token, sent instead of a password."""
+    """Return True if the request has a token, and the route checks it."""
     scheme = request.headers.get("Authorization", "").partition(" ")[0]
     guard = guard_of(request)
     return scheme.lower() == "bearer" and guard is not None and guard.takes_tokens

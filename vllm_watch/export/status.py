@@ -1,4 +1,4 @@
-"""The board's results as JSON; a number that is missing or not finite is null."""
+"""Format the board's results as JSON. Numbers that are not finite become null."""
 
 import json
 import time
@@ -39,7 +39,7 @@ LEFT_OUT = {
     "EngineSignals": ("totals",),
     "Incident": ("way",),
 }
-"""Fields omitted from JSON; detectors and advice are exported separately."""
+"""Fields omitted from JSON. Detectors and advice are exported separately."""
 
 
 def plain(value: object) -> object:
@@ -214,7 +214,7 @@ class Status:
 
 
 def _tried(plan: RestartPlan | None, incident: Incident) -> dict[str, str]:
-    """Return texts that replace the incident's own during a restart, or when only an operator may restart again."""
+    """Return texts that replace the incident's own during and after a restart."""
     if plan is None or not incident.open:
         return {}
     if plan.under_way is not None:

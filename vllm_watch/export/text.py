@@ -26,7 +26,7 @@ Rows = Sequence[tuple[str, Any]]  # pairs of rendered scope labels and record
 
 
 def render(board: Board, own: CollectorRegistry, *, openmetrics: bool = False) -> bytes:
-    """Return the body, which ends with the watcher's process metrics (`own`)."""
+    """Return the text. The watcher's process metrics (`own`) come last."""
     rows = _rows(board)
     parts: list[str] = []
     for family in FAMILIES:
@@ -110,7 +110,7 @@ def _gpu_rows(board: Board) -> Rows:
 
 
 def _samples(family: Family, rows: Rows) -> list[str]:
-    """This is the hot path: a thousand targets have a hundred thousand lines."""
+    # A hot path: a thousand targets have a hundred thousand lines.
     name = family.name
     if family.bounds:
         form = _histogram_form(name, family.bounds)

@@ -1,4 +1,4 @@
-"""The web configuration in use. A reload never removes a protection, because a file is empty for a moment while it is written."""
+"""The web configuration in use. A reload never removes a protection, because a file may be empty while it is written."""
 
 import asyncio
 import os
@@ -39,7 +39,7 @@ def check(path: Path) -> WebSettings:
 
 
 class WebConfig:
-    """Without a file there is neither encryption nor authentication."""
+    """The current settings. Without a file, TLS and authentication are off."""
 
     def __init__(self, path: Path | None) -> None:
         self._path = path
@@ -87,7 +87,7 @@ class WebConfig:
 
     @property
     def _accepted(self) -> bool:
-        """False after a refused configuration. Each check reads it again, because its files have no stamps yet."""
+        """False after a refused configuration, which is read again at each check."""
         return self.health is None or self.health.problem is None
 
     def _use(self, found: _Used) -> None:

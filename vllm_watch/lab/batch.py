@@ -1,4 +1,4 @@
-"""The batch of a simulated engine. As in vLLM's V1, the first request is served first, and the last admitted is preempted first."""
+"""The batch of a simulated engine, with the scheduling order of vLLM's V1."""
 
 from collections import deque
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from vllm_watch.lab.request import Request
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineConfig:
-    """The defaults approximate an 8B model in 16 bits on an 80 GB GPU."""
+    """The defaults approximate an 8B model on an 80 GB GPU."""
 
     num_gpu_blocks: int = 27_880
     block_size: int = 16
@@ -36,7 +36,7 @@ class Batch:
         self.prefilling: list[Request] = []
         self.admission_blocked = False
         self.preempted = False
-        self.computed_before = 0  # prompt tokens before the prefix cache was last emptied
+        self.computed_before = 0  # prompt tokens when the prefix cache was last emptied
         self._finish_heap: list[tuple[int, int, Request]] = []
         self._heap_order = 0
 
@@ -70,7 +70,6 @@ class Batch:
         return tokens
 
     def _admit(self, tokens: int, now: float) -> int:
-        """Admit requests on top of the scheduled `tokens`; return the new total."""
         kv, waiting = self.kv, self.waiting
         free = kv.free_blocks - kv.blocks_due(1)
         budget = self._budget()
@@ -95,10 +94,7 @@ class Batch:
         return tokens
 
     def _held_tokens(self, request: Request) -> int:
-        """Return the number of prompt tokens that are cached or come from another instance.
-
-        A prefix is cached once this engine has computed at least that many tokens. The last token is always computed.
-        """
+        """Return the number of prompt tokens that need no computation. The last token is always computed."""
         if request.scheduled_t < 0.0:
             cached = request.cached_tokens
             if cached > self.ledger.prompt_tokens - self.computed_before:
@@ -145,7 +141,7 @@ class Batch:
             tokens = (kv.step - request.decode_start_step) * kv.step_tokens
             kv.end_decoding(request.phase, request.kv_start_tokens + tokens)
             over = max(0, request.generated_tokens + tokens - request.output_tokens)
-            if over:  # the last speculative step yields fewer
+            if over:  # the last speculative step yields fewer tokens
                 self.ledger.take_back(over)
             request.generated_tokens += tokens - over
             request.last_token_t = now

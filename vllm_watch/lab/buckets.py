@@ -9,7 +9,7 @@ from vllm_watch.samples.engine import Histogram
 
 
 class Buckets:
-    """Counts per bucket, which are cumulated only when read."""
+    """Counts per bucket. They are cumulated only when read."""
 
     __slots__ = ("_snapshot", "bounds", "counts", "sum")
 

@@ -1,4 +1,4 @@
-"""The simulated vLLM V1 engine core, in virtual time. A formula gives all steps up to the next event (arrival, end, preemption)."""
+"""The simulated vLLM V1 engine core, in virtual time. All steps up to the next event are computed at once."""
 
 from bisect import bisect_right, insort
 from collections.abc import Callable, Mapping
@@ -11,7 +11,7 @@ from vllm_watch.lab.request import Request
 
 _ARRIVAL = attrgetter("arrival_t")
 _RAMP_STAIR_SECONDS = 1.0
-_ROUNDING = 1e-9  # of a step
+_ROUNDING = 1e-9  # share of a step
 
 
 class Engine:
@@ -55,7 +55,7 @@ class Engine:
 
     @property
     def num_unseen(self) -> int:
-        """Requests that arrived at a frozen engine; no gauge shows them."""
+        """Number of requests that arrived at a frozen engine. No gauge shows them."""
         return len(self._pending) - self._arrived() if self.frozen else 0
 
     @property
@@ -75,7 +75,7 @@ class Engine:
             self._pending.append(request)
 
     def abort(self, request: Request) -> None:
-        """Free the request's blocks. A frozen core keeps its known requests until it thaws."""
+        """Free the request's blocks. A frozen core frees them after it thaws."""
         if self.frozen:
             if request in self._pending[self._next_pending :]:
                 self._pending.remove(request)
@@ -145,7 +145,7 @@ class Engine:
             return True
         if self.kv.num_decoding:
             return self._decode(until_t)
-        if batch.preempted:  # the next step may admit again
+        if batch.preempted:  # the next step may admit requests again
             batch.preempted = False
             return True
         return not batch.waiting and self._skip_to_arrival(until_t)
@@ -273,6 +273,6 @@ class Engine:
 
 
 def _steps_in(seconds: float, first: float, slope: float) -> float:
-    """Return how many steps fit in `seconds`: the first takes `first`, each next one `slope` more."""
+    """Return the number of steps in `seconds`. The first takes `first` seconds, and each later one takes `slope` more."""
     half = first - slope * 0.5
     return 2.0 * seconds / (half + sqrt(max(0.0, half * half + 2.0 * slope * seconds)))

@@ -29,7 +29,7 @@ class Server(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """`begin(vllm, **options)` and `end(vllm)` act immediately."""
+    """One fault. `begin(vllm, **options)` and `end(vllm)` act immediately."""
 
     title: str
     begin: Callable[..., None]
@@ -136,4 +136,4 @@ FAULTS = {
         "The engine core died: /health is 503, /metrics still 200.", _kill_engine, _restart
     ),
 }
-"""Faults by slug; `crash` and `engine_dead` end with a restart."""
+"""Faults by slug. `crash` and `engine_dead` end with a restart."""

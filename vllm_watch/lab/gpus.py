@@ -9,17 +9,17 @@ from vllm_watch.samples.gpu import GpuReading, GpuSample
 from vllm_watch.samples.process import ProcessSample
 
 DRIVER_VERSION = "570.124.06"
-_COMM_BYTES = 15  # as the kernel truncates names
+_COMM_BYTES = 15  # the kernel truncates names
 _WEIGHTS_BYTES = 16_060_522_496  # 8B parameters in 16 bits
 _KV_BYTES_PER_TOKEN = 131_072  # 32 layers, 8 KV heads of 128, keys and values, 16 bits
 _OVERHEAD_BYTES = 2_600_000_000  # CUDA context, graphs and activations
 _ASLEEP_BYTES = 1_700_000_000
-# Shares of the power limit, measured on an H100 (700 W, driver 580.159): 70 W idle; 117 W with a CUDA context, which
-# alone keeps the clock up; 140 W while tiny kernels spin, as in a collective: busy in NVML, but cool.
+# Shares of the power limit, measured on an H100 (700 W, driver 580.159). It took 70 W when idle, 117 W with a CUDA
+# context, and 140 W while tiny kernels ran, as in a collective.
 _IDLE_WATTS_SHARE = 0.10
 _HELD_WATTS_SHARE = 0.17
 _BUSY_WATTS_SHARE = 0.9
-_SPIN_SHARE = 0.04  # of the difference between held and busy power
+_SPIN_SHARE = 0.04  # of the difference between _BUSY_WATTS_SHARE and _HELD_WATTS_SHARE
 _MIN_WINDOW_SECONDS = 0.2  # shorter windows are noisy
 
 
@@ -39,7 +39,7 @@ class _Placement:
         self.vllm = vllm
         self.indices = indices
         self.first_pid = first_pid
-        self._seen: dict[int, tuple[float, float, float]] = {}  # by engine: t, busy seconds, share
+        self._seen: dict[int, tuple[float, float, float]] = {}  # engine → t, busy seconds, share
 
     def engines_on(self, index: int) -> list[int]:
         count = len(self.vllm.engines) or self.vllm.num_engines
@@ -97,7 +97,7 @@ class GpuRack:
         self._other_processes.setdefault(index, []).append(process)
 
     def orphan(self, vllm: SimulatedVllm) -> None:
-        """Leave the engine cores behind, with their VRAM, as a killed API server may."""
+        """Keep the engine cores and their VRAM after the API server's death."""
         for placement in self._placements:
             if placement.vllm is vllm:
                 for index in placement.indices:
@@ -148,7 +148,7 @@ class GpuRack:
         vllm = placement.vllm
         used = placement.used_bytes()
         found = []
-        # A dead core has freed its GPU; a hung one has not.
+        # A dead core has freed its GPU, a hung core has not.
         for engine in placement.engines_on(index) if used and not vllm.dead else []:
             ratio = placement.busy_ratio(engine)
             seconds = vllm.engines[engine].busy_seconds if engine < len(vllm.engines) else 0.0

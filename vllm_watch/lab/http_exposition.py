@@ -18,7 +18,7 @@ _Series = tuple[dict[str, str], float]  # labels, Unix time of creation
 
 
 def http_lines(log: HttpLog, *, created: bool) -> list[str]:
-    """Return the lines, with `*_created` families unless processes share a registry."""
+    """Return the lines. `created` adds the `*_created` families."""
     if log.created is None:
         return []
     lines = _requests(log, created=created)

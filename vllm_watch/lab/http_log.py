@@ -14,7 +14,7 @@ _ALL_BOUNDS = (
 
 
 class HttpLog:
-    """Series appear with their first request; `*_created` are Unix times."""
+    """Series appear with their first request. `*_created` are Unix times."""
 
     def __init__(self) -> None:
         self.requests: dict[tuple[str, str, str], float] = {}  # handler, method, "2xx" → count

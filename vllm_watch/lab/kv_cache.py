@@ -1,4 +1,4 @@
-"""The paged KV cache of a simulated engine. A request needs a new block every N steps, so requests are counted by their step in this cycle."""
+"""The paged KV cache of a simulated engine. A decoding request needs a new block once in a cycle of steps."""
 
 
 class KvCache:
@@ -18,7 +18,7 @@ class KvCache:
         self.step = 0
         self.num_decoding = 0
         self.decode_kv_tokens = 0
-        self.used_blocks = 0  # without the leaked ones
+        self.used_blocks = 0  # without leaked blocks
         self.leaked_blocks = 0
         self._cycle = block_size // step_tokens
         # All counts are stored twice, end to end, so that any window is one slice.
@@ -30,7 +30,7 @@ class KvCache:
 
     @property
     def usage_ratio(self) -> float:
-        """vLLM's gauge: leaked blocks count as used, since no request can get them."""
+        """The value of vLLM's gauge. Leaked blocks count as used."""
         return min(1.0, (self.used_blocks + self.leaked_blocks) / self.num_gpu_blocks)
 
     def blocks_of(self, tokens: int) -> int:
@@ -43,7 +43,7 @@ class KvCache:
 
     def steps_that_fit(self, steps: int) -> int:
         free = self.free_blocks
-        # This bound is nearly always enough.
+        # This simple check is nearly always enough.
         if (steps // self._cycle + 1) * self.num_decoding <= free:
             return steps
         if self.blocks_due(steps) <= free:

@@ -1,4 +1,4 @@
-"""Count one simulated engine's counters and histograms since its start."""
+"""Counters and histograms of one simulated engine."""
 
 from collections.abc import Mapping
 
@@ -6,11 +6,11 @@ from vllm_watch.lab.buckets import Buckets
 from vllm_watch.lab.request import Request
 from vllm_watch.samples.engine import Histogram
 
-_FLUSH_REQUESTS = 1000  # bounds the buffer if nothing scrapes
+_FLUSH_REQUESTS = 1000  # limits the buffer if nothing scrapes
 
 
 class Ledger:
-    """Counters and histograms; finished requests are added at the next read."""
+    """Counts since the start. Finished requests are added at the next read."""
 
     __slots__ = (
         "_finished", "_histograms", "drafts", "external_hits", "external_queries",
@@ -40,7 +40,7 @@ class Ledger:
     def decode_steps(
         self, requests: int, step_tokens: int, steps: int, seconds: float, slope_seconds: float
     ) -> None:
-        """Count steps. The first took `seconds`, and each took `slope_seconds` more than the step before."""
+        """Count steps. The first took `seconds`, and each later one took `slope_seconds` more."""
         tokens = requests * step_tokens
         self.generation_tokens += tokens * steps
         self.iteration_tokens.observe(tokens, steps)
@@ -49,7 +49,7 @@ class Ledger:
             self.drafts += requests * steps
 
     def decode_beside_prefill(self, requests: int, step_tokens: int, seconds: float) -> int:
-        """Count one step; return its tokens, which the caller adds to `iteration_tokens`."""
+        """Count one step, and return its tokens. The caller adds them to `iteration_tokens`."""
         tokens = requests * step_tokens
         self.generation_tokens += tokens
         self.inter_token_latency.observe(seconds, requests)
@@ -69,7 +69,7 @@ class Ledger:
             self.external_hits += request.external_tokens
 
     def prompt_done(self, request: Request, now: float) -> int:
-        """Return the tokens that vLLM counts. It counts a prompt only when first computed."""
+        """Count a computed prompt, and return the new tokens. A recomputed prompt does not count."""
         tokens = 0
         if request.first_token_t < 0.0:
             request.first_token_t = now

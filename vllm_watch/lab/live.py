@@ -31,7 +31,7 @@ class Live:
         await self.stop()
 
     async def start(self) -> list[Target]:
-        """Raises ServeError if a port is taken, and leaves none open."""
+        """Open all ports. Raises ServeError if one is taken."""
         if not self.scene.epoch:
             self.scene.begin_at(time.time())
         self._began_s = time.monotonic() - (time.time() - self.scene.epoch) / self.speed

@@ -1,4 +1,4 @@
-"""vLLM 0.7.3: the V0 engine in its default mode (two processes share one registry)."""
+"""vLLM 0.7.3 with the V0 engine. Two processes share one registry."""
 
 from vllm_watch.lab.release import INF, TOKEN_COUNTS, Family, Release
 

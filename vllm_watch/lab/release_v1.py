@@ -1,4 +1,4 @@
-"""vLLM 0.33.0: the V1 engine as of late 2026."""
+"""vLLM 0.33.0 with the V1 engine."""
 
 from dataclasses import replace
 

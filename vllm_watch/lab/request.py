@@ -8,7 +8,7 @@ POOLING = "/v1/embeddings"
 
 
 class Request:
-    """Sizes are in tokens, times in seconds of the simulation's clock. Attributes that are not arguments belong to the engine."""
+    """Sizes are in tokens, and times in seconds of the simulation's clock."""
 
     __slots__ = (
         "arrival_t", "blocks", "cached_tokens", "client", "computed_tokens", "decode_start_step",
@@ -32,7 +32,7 @@ class Request:
         finish_reason: str = "stop",
         on_finish: Callable[["Request"], None] | None = None,
     ) -> None:
-        """`output_tokens` is 0 for pooling; `external_tokens` were computed by another instance."""
+        """`output_tokens` is 0 for pooling. `external_tokens` were computed by another instance."""
         self.prompt_tokens = prompt_tokens
         self.output_tokens = output_tokens
         self.cached_tokens = cached_tokens
@@ -46,7 +46,7 @@ class Request:
 
         self.client: Workload | None = None  # sends the next request
         self.queued_t = arrival_t
-        self.scheduled_t = -1.0  # when first scheduled; -1 before
+        self.scheduled_t = -1.0  # time of the first scheduling, or -1
         self.first_token_t = -1.0
         self.last_token_t = -1.0
         self.finish_t = -1.0
@@ -63,14 +63,14 @@ class Request:
 
 
 class Workload:
-    """Base of request senders. It sends nothing itself."""
+    """Base class of request senders."""
 
     def arrivals(self, until_t: float) -> list[Request]:
         """Return the requests since the last call and up to `until_t`, in order."""
         return []
 
     def finished(self, request: Request) -> Request | None:
-        """Return the client's next request, if it waits for the end of this one."""
+        """Return the client's next request, or None."""
         return None
 
     def rejected(self, request: Request, t: float) -> None:

@@ -11,11 +11,11 @@ Script = Callable[["Scene"], Iterator[float]]
 _NEVER = float("inf")
 
 START_SECONDS = 0.1
-"""Seconds between two process starts, because restart logic identifies an engine by its start time."""
+"""Seconds between two process starts. Restart logic identifies an engine by its start time."""
 
 
 class Scene:
-    """Time begins at 0. Call `begin_at` first to set the Unix time of that moment."""
+    """One simulation. Time begins at 0, and `begin_at` sets the Unix time of the beginning."""
 
     def __init__(
         self,

@@ -19,7 +19,7 @@ L40S = EngineConfig(
     step_seconds_per_token=5e-5,
     step_seconds_per_kv_token=1.5e-7,
 )
-"""An 8B model in 16 bits on a 48 GB GPU, which can serve about 3 of the usual requests per second."""
+"""An 8B model on a 48 GB GPU. It can serve about 3 of the usual requests per second."""
 
 USUAL_PER_SECOND = 1.2
 _OVERLOAD_PER_SECOND = 8.0
@@ -77,7 +77,7 @@ def overload(scene: Scene) -> Iterator[float]:
 
 
 def sleep_wake(scene: Scene) -> Iterator[float]:
-    """The engine sleeps at level 1, later at level 2, without traffic."""
+    """The engine sleeps without traffic, first at level 1, then at level 2."""
     vllm, workload = scene["vllm"], _open(scene["vllm"])
     for level in (1, 2):
         yield HEALTH_SECONDS
@@ -115,7 +115,7 @@ def rolling_update(scene: Scene) -> Iterator[float]:
 
 
 def sigterm_update(scene: Scene) -> Iterator[float]:
-    """SIGTERM closes the port at once; the process lingers."""
+    """SIGTERM closes the port at once, but the process remains."""
     scene["vllm"].process_seen = True
     yield HEALTH_SECONDS
     yield from _until_several_run(scene["vllm"])
@@ -157,7 +157,7 @@ def cold_start(scene: Scene) -> Iterator[float]:
 
 
 def scale_to_zero(scene: Scene) -> Iterator[float]:
-    """Traffic ends, then the server stops; both return."""
+    """Traffic ends, then the server stops. Later both begin again."""
     vllm, workload = scene["vllm"], _open(scene["vllm"])
     yield HEALTH_SECONDS
     workload.per_second = 0.0
@@ -170,7 +170,7 @@ def scale_to_zero(scene: Scene) -> Iterator[float]:
 
 
 def orphaned_worker(scene: Scene) -> Iterator[float]:
-    """The API server is killed; its engine core survives."""
+    """The API server is killed, but its engine core survives."""
     vllm, rack = scene["vllm"], scene.rack
     yield HEALTH_SECONDS
     if rack is not None:

@@ -83,8 +83,8 @@ class LabServer:
     def _bind(self) -> socket.socket:
         family = socket.AF_INET6 if ":" in self._host else socket.AF_INET
         bound = socket.socket(family, socket.SOCK_STREAM)
-        # With SO_REUSEADDR two sockets can share an address if at most one listens. The one that never
-        # listens reserves the port; without a listener, the kernel refuses connections.
+        # With SO_REUSEADDR, two sockets can share an address if at most one listens. The other one
+        # reserves the port.
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             bound.bind((self._host, self._port))
@@ -208,7 +208,7 @@ class LabServer:
 
 
 def _engine(request: web.Request, engines: int) -> int | None:
-    """Return the requested engine, None for any. Raises ValueError if it does not exist."""
+    """Return the requested engine, or None for any engine. Raises ValueError if it does not exist."""
     rank = request.headers.get("X-data-parallel-rank")
     if rank is None or not rank.isdecimal():
         return None

@@ -20,7 +20,7 @@ from vllm_watch.lab.workload import ClosedLoop, OpenLoop, Sizes, bursty
 
 @dataclass(frozen=True, slots=True)
 class Story:
-    """`build(seed)` creates a new scene; the same seed gives the same story."""
+    """One scenario. `build(seed)` creates its scene. Equal seeds give equal scenes."""
 
     slug: str
     title: str
@@ -35,7 +35,7 @@ def load(
     rng: Random, per_second: float = USUAL_PER_SECOND, *, prompt_tokens: int = 2500,
     output_tokens: int = 200, external: bool = False, loras: tuple[str, ...] = (),
 ) -> OpenLoop:  # fmt: skip
-    """Return a load of chat: long prompts with a shared prefix, outputs of about 200 tokens."""
+    """Return chat requests with long prompts, shared prefixes and outputs of about 200 tokens."""
     sizes = Sizes(
         rng, prompt_tokens=prompt_tokens, output_tokens=output_tokens, spread=0.5,
         external=external, loras=loras,

@@ -1,4 +1,4 @@
-"""One simulated vLLM server, in virtual time: an API server process and the engines behind it, which fail independently."""
+"""One simulated vLLM server, in virtual time. Its API server and engines fail independently."""
 
 from functools import partial
 from math import floor
@@ -17,7 +17,7 @@ _LORA_SETS_MAX = 64  # vLLM has no limit
 
 
 class SimulatedVllm:
-    """Times are seconds since `epoch`, the Unix time at which the simulation began."""
+    """Times are in seconds since `epoch`, a Unix time."""
 
     host_leak_bytes_per_second = 0.0
 
@@ -39,7 +39,7 @@ class SimulatedVllm:
         serving: bool = True,
         generates: bool = True,
     ) -> None:
-        """`generates` is False for a pooling model, without completions."""
+        """`generates` is False for a pooling model."""
         self.name = name
         self.group = group
         self.workload = workload or Workload()
@@ -56,7 +56,7 @@ class SimulatedVllm:
         self.t = 0.0
         self.engines: list[Engine] = []
         self.api_hung = False
-        self.dead = False  # the engine core, behind a running API server
+        self.dead = False  # the engine core is dead, but the API server runs
         self.paused = False
         self.draining = False
         self.process_seen = False  # by the watcher
@@ -104,7 +104,7 @@ class SimulatedVllm:
             self._ready_t = self.t + load_seconds
 
     def stop(self, linger_seconds: float = 0.0) -> None:
-        """Close the port at once; requests in flight fail. After SIGTERM the process may exist for `linger_seconds` more."""
+        """Close the port, and fail all requests. The process remains for `linger_seconds`."""
         self._ready_t = None
         self._lingers_until_t = self.t + linger_seconds
         engines, self.engines = self.engines, []
@@ -164,7 +164,7 @@ class SimulatedVllm:
                     workload.rejected(request, request.arrival_t)
 
     def submit(self, request: Request, engine: int | None = None) -> bool:
-        """Send a request; return False if it is refused. Without `engine`, the engines take turns."""
+        """Send a request, and return False if it is refused. Without `engine`, the engines take turns."""
         if not self.engines:
             return False
         if self.api_hung:
@@ -221,11 +221,11 @@ class SimulatedVllm:
             )
 
     def drain(self) -> None:
-        """Act as on SIGTERM with --shutdown-timeout (vLLM 0.18 and later): running requests end, new ones are aborted."""
+        """Abort new requests, as vLLM does on SIGTERM with --shutdown-timeout."""
         self.draining = True
 
     def sleep(self, level: int) -> None:
-        """Offload the weights (level 1) or drop them (2); both drop the KV cache."""
+        """Offload the weights (level 1) or drop them (level 2)."""
         self.sleep_level = level
         for engine in self.engines:
             engine.freeze(self.t)
@@ -237,7 +237,7 @@ class SimulatedVllm:
             engine.thaw(self.t)
 
     def scale_up(self, num_engines: int) -> None:
-        """Add engines, which resets every counter, as vLLM's elastic scaling does."""
+        """Add engines and reset all counters, as vLLM's elastic scaling does."""
         self.created_t = self.t
         self.num_engines = num_engines
         for engine in self.engines:
@@ -250,7 +250,7 @@ class SimulatedVllm:
         self.config = config
 
     def fault(self, slug: str, **options: float) -> None:
-        """Begin a fault of `faults.FAULTS`. Raises KeyError if it does not exist."""
+        """Begin a fault. Raises KeyError if it is unknown."""
         FAULTS[slug].begin(self, **options)
         self.faults[slug] = None
 

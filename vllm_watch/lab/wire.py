@@ -11,7 +11,7 @@ def header(name: str, kind: str, text: str) -> list[str]:
 
 
 def labels(pairs: Mapping[str, str]) -> str:
-    """Return the labels sorted by name; empty if there are none."""
+    """Return the labels, sorted by name."""
     if not pairs:
         return ""
     inside = ",".join(f'{key}="{_escaped(pairs[key])}"' for key in sorted(pairs))

@@ -6,7 +6,7 @@ from random import Random
 
 from vllm_watch.lab.request import CHAT, COMPLETIONS, POOLING, Request, Workload
 
-# Sizes come from a table, because drawing each costs ten times as much.
+# Sizes come from a table, because new draws would take ten times as long.
 _SHAPES = 512
 
 
@@ -26,10 +26,10 @@ class Sizes:
         external: bool = False,
         loras: Sequence[str] = (),
     ) -> None:
-        """Tokens are medians, `spread` is the sigma of their logarithm; `output_tokens` is 0 for pooling."""
+        """Tokens are medians, and `spread` is the sigma of their logarithm. `output_tokens` is 0 for pooling."""
         self._rng = rng
         self._handlers = (POOLING,) if output_tokens == 0 else (COMPLETIONS, CHAT, CHAT)
-        self._max_tokens = 1 if output_tokens == 1 else max_tokens  # 1 is a proxy's prefill
+        self._max_tokens = 1 if output_tokens == 1 else max_tokens  # for a proxy's prefill
         self._external = external
         self._loras: Sequence[str | None] = loras or (None,)
         self._shapes = []
@@ -99,7 +99,7 @@ class ClosedLoop(Workload):
     RETRY_SECONDS = 1.0
 
     def __init__(self, rng: Random, sizes: Sizes, clients: int, think_seconds: float = 1.0) -> None:
-        """`think_seconds` is a mean; the clients' first requests are spread over it."""
+        """`think_seconds` is the mean pause before a client's next request."""
         self._rng = rng
         self._sizes = sizes
         self._think_seconds = think_seconds

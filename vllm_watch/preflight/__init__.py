@@ -1,1 +1,1 @@
-"""Checks before a launch: pure functions from facts about a `vllm serve` command and this machine to findings."""
+"""Check a `vllm serve` command before its launch."""

@@ -38,7 +38,7 @@ def check_files(facts: Facts) -> Iterator[Finding]:
 
 
 def check_token(facts: Facts) -> Iterator[Finding]:
-    """Check for a Hugging Face token. A missing one may be fine: only the hub knows if the model is gated."""
+    """Check for a Hugging Face token. Only the hub knows whether the model needs it."""
     if facts.files is None or not _fetches(facts):
         return
     if facts.token:

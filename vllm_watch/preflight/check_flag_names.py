@@ -1,4 +1,4 @@
-"""Find flags unknown to this vLLM release: argparse exits at the first one."""
+"""Find flags that this vLLM release does not know."""
 
 from collections.abc import Iterator
 
@@ -8,7 +8,7 @@ from vllm_watch.support.vllm_flags import Answer, Standing, look_up, table
 
 
 def check_flag_names(facts: Facts) -> Iterator[Finding]:
-    """Find unknown flags. Without a known release, a flag of any release passes."""
+    """Find unknown flags. If the release is unknown, the flags of all releases pass."""
     version = facts.software.vllm
     for name in facts.command.flags:
         found = look_up(name, version)

@@ -38,7 +38,7 @@ def check_gpus(facts: Facts) -> Iterator[Finding]:
 
 
 def check_heads(facts: Facts) -> Iterator[Finding]:
-    """Check that the ranks divide the attention heads."""
+    """Check that the attention heads can be divided among the ranks."""
     model, ranks = facts.model, facts.command.whole("tensor-parallel-size", 1)
     if model is None or ranks <= 1:
         return

@@ -11,11 +11,11 @@ from vllm_watch.preflight.visible_gpus import ranks_here
 CHUNKS = 10  # in the ring of vLLM's MessageQueue
 CHUNK_MIB = 16  # default of VLLM_MQ_MAX_CHUNK_BYTES_MB; 24 in releases without this variable
 NCCL_BYTES_PER_RANK = 10 * MIB
-"""Part of /dev/shm for one channel per rank. Without peer access, NCCL takes 4 to 10 MiB for each channel."""
+"""Bytes of /dev/shm for one NCCL channel per rank. Without peer access, a channel takes 4 to 10 MiB."""
 
 # CUDA major release → oldest driver that runs it. Source: NVIDIA's CUDA compatibility guide.
 _DRIVERS = {11: (450, 80), 12: (525, 60), 13: (580, 65)}
-# (CUDA major, minor) → driver released with it: with older drivers, runtime compilation may fail.
+# (CUDA major, minor) → driver released with it. With older drivers, runtime compilation may fail.
 _TOOLKIT_DRIVERS = {
     (11, 8): 520, (12, 0): 525, (12, 1): 530, (12, 2): 535, (12, 3): 545, (12, 4): 550, (12, 5): 555,
     (12, 6): 560, (12, 8): 570, (12, 9): 575, (13, 0): 580, (13, 1): 590,
@@ -23,7 +23,7 @@ _TOOLKIT_DRIVERS = {
 
 
 def shared_memory_bytes(facts: Facts) -> int:
-    """Return the /dev/shm that the ranks need; 0 for one rank."""
+    """Return the bytes of /dev/shm that the ranks need, or 0 for one rank."""
     ranks = ranks_here(facts)
     if ranks <= 1:
         return 0
@@ -32,7 +32,7 @@ def shared_memory_bytes(facts: Facts) -> int:
 
 
 def check_shared_memory(facts: Facts) -> Iterator[Finding]:
-    """Check /dev/shm: ranks communicate through it, and Docker limits it to 64 MiB."""
+    """Check the space in /dev/shm. Ranks communicate through it."""
     needed, room = shared_memory_bytes(facts), facts.shared_memory
     if not needed:
         return

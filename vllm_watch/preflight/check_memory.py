@@ -16,10 +16,10 @@ from vllm_watch.signals.holders.track import DEAD_STATES
 from vllm_watch.signals.holders.words import seconds
 
 CONTEXT_BYTES = GIB // 2
-"""Memory that vLLM takes before it reads free memory: its CUDA context (and NCCL), 0.3 to 0.6 GiB by card and driver."""
+"""Bytes of the CUDA context, which vLLM creates before it reads free memory. It takes 0.3 to 0.6 GiB."""
 
 UNSURE_RATIO = 0.02
-"""The plan's error, as a share of the GPU. A launch that lacks less memory is not stopped. Source: public start-up logs."""
+"""Error of the plan, as a share of the GPU. If less memory is missing, the launch is not stopped. Source: public start-up logs."""
 
 _HOLDERS_NAMED = 3
 _UTILIZATION_LEAST = 0.05  # with less, no model fits
@@ -27,7 +27,7 @@ _STEPS = 100
 
 
 def wanted_bytes(facts: Facts, judged: GpuHolders) -> int | None:
-    """Return the free memory that vLLM requires to start; None if unknown."""
+    """Return the free memory that vLLM requires to start, or None if unknown."""
     share, offered = sizing.utilization(facts), offered_bytes(judged.gpu)
     return None if share is None or offered is None else math.ceil(offered * share)
 
@@ -39,7 +39,7 @@ def is_short(facts: Facts, judged: GpuHolders) -> bool:
 
 
 def memory_missing(facts: Facts) -> str:
-    """Name the GPUs with too little free memory and the memory's holders, or return ""."""
+    """Describe the GPUs with too little free memory, or return ""."""
     if not facts.gpus or len(taken(facts)) < ranks_here(facts):
         return ""
     short = []

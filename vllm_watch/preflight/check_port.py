@@ -12,7 +12,7 @@ _EVERYWHERE = ("0.0.0.0", "::")  # noqa: S104 - compared with, not bound to
 
 
 def port_of(text: str | None) -> int | None:
-    """Return the requested port; None if invalid."""
+    """Return the requested port, or None if invalid."""
     if text is None:
         return DEFAULT_PORT
     return int(text) if is_whole(text) and 0 < int(text) <= _PORT_MAX else None
@@ -51,7 +51,7 @@ def _taken(facts: Facts, listener: Listener) -> Finding:
 
 
 def _collides(listener: Listener, facts: Facts, port: int) -> bool:
-    """Return False if the addresses differ: then both can use the port."""
+    # Listeners on different addresses can share a port.
     host = facts.command.text("host")
     everywhere = host in (None, "", *_EVERYWHERE)
     named = {"localhost": "127.0.0.1"}.get(host or "", host)

@@ -67,7 +67,7 @@ def check_length(facts: Facts) -> Iterator[Finding]:
 
 
 def check_dtype(facts: Facts) -> Iterator[Finding]:
-    """Find an explicit bfloat16 on cards without it; by default vLLM uses float16 there."""
+    """Find an explicit bfloat16 on cards that do not support it."""
     if facts.command.text("dtype") != "bfloat16" or not facts.gpus:
         return
     for judged in taken(facts):
@@ -79,7 +79,7 @@ def check_dtype(facts: Facts) -> Iterator[Finding]:
 
 
 def _limit(config: Mapping[str, Any]) -> int | None:
-    """Return the model's own limit; None if it is absent or its scaling is unknown."""
+    """Return the model's context limit, or None if unknown."""
     text = config.get("text_config")
     for each in (text, config):
         if not isinstance(each, Mapping):
@@ -102,5 +102,5 @@ def _scale(config: Mapping[str, Any]) -> float | None:
 
 
 def _is_number(cause: str) -> bool:
-    """Return True for an invalid number, which vLLM refuses, too. An unknown type may be newer than our rules."""
+    # Other values, such as unknown types, may be valid in newer releases.
     return any(each in cause for each in ("is not a number", "is not above", "does not divide", "invalid"))  # fmt: skip

@@ -25,7 +25,7 @@ _ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=")
 
 
 def is_whole(text: str) -> bool:
-    """Return True if the text has only digits, at most twelve."""
+    """Return True if the text consists of one to twelve digits."""
     return _WHOLE.fullmatch(text) is not None
 
 
@@ -45,7 +45,7 @@ READ = (
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """`flags` has long names with dashes; a switch is "true" or "false"."""
+    """A parsed command. `flags` has long names with dashes. Switches are "true" or "false"."""
 
     argv: tuple[str, ...]
     program: str
@@ -64,7 +64,7 @@ class Command:
         return default if value is None else value.lower() not in ("false", "0", "no")
 
     def whole(self, name: str, default: int) -> int:
-        """Return a flag as an integer, or the default if it is absent or invalid; another check reports invalid numbers."""
+        """Return a flag as an integer, or the default if the flag is absent or invalid."""
         value = self.flags.get(name, "")
         return int(value) if is_whole(value) else default
 
@@ -75,7 +75,7 @@ class Command:
             return None
 
     def shown(self, environment: Mapping[str, str] | None = None, /, **changes: str) -> str:
-        """Return the command for copying, without secrets. `changes` has flags with underscores for dashes."""
+        """Return the command for copying, without secrets. `changes` has flags, with underscores instead of dashes."""
         words = list(self.argv)
         for name, value in changes.items():
             _change(words, name.replace("_", "-"), value)
@@ -127,7 +127,7 @@ class Split:
 
 
 def split(argv: Sequence[str], environment: Mapping[str, str]) -> Split:
-    """Find vLLM after wrappers (env, nohup, tini) and variables. Raises WatchError if the command is not a `vllm serve`."""
+    """Find vLLM after variables and wrappers such as env or tini. Raises WatchError for other commands."""
     words = list(argv)
     if not words:
         raise WatchError("no command is named", _EXAMPLE)
@@ -158,7 +158,7 @@ def _taken(
 
 
 def parse(parts: Split, config: Mapping[str, Any] | None = None) -> Command:
-    """Parse the command; its flags override the configuration file."""
+    """Parse the command. Its flags override the configuration file."""
     flags, model = _read(parts.arguments)
     ignored = flags.pop("config", None) if parts.config_path is None else None
     flags.pop("config", None)
@@ -195,7 +195,7 @@ def _read(words: Sequence[str]) -> tuple[dict[str, str], str | None]:
 
 
 def _named(word: str) -> tuple[str, str, str]:
-    """Split "--name=value" into the long name with dashes, "=" and the value; without "=", both are ""."""
+    """Split "--name=value" into the long name, "=" and the value. Without "=", the last two are ""."""
     option, equals, value = word.partition("=")
     if option.startswith("-O") and len(option) > len("-O"):
         return "optimization-level", "=", option[2:] or value

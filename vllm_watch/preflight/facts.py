@@ -39,15 +39,15 @@ FOLDER, CACHE, ABSENT, REMOTE = "folder", "cache", "absent", "remote"
 class ModelFiles:
     """The model's location and files."""
 
-    kind: str  # FOLDER | CACHE (of the hub) | ABSENT (neither) | REMOTE (fetched by other means)
+    kind: str  # FOLDER, CACHE (of the hub), ABSENT, or REMOTE (not checked)
     path: str
     config: Mapping[str, Any] | None = None
     config_error: str | None = None
     weights: int = 0
-    bytes_total: int | None = None  # of the whole checkpoint, from its index or files
+    bytes_total: int | None = None  # size of the whole checkpoint
     bytes_here: int = 0
-    missing: tuple[str, ...] = ()  # the index lists them
-    damaged: tuple[str, ...] = ()  # shorter than their header declares, with the reason
+    missing: tuple[str, ...] = ()  # files that only the index lists
+    damaged: tuple[str, ...] = ()  # a text for each damaged file
     tokenizer: bool = True
     repository: str | None = None
 
@@ -74,7 +74,7 @@ class Facts:
     command: Command
     gpus: tuple[GpuHolders, ...] | None = None
     gpus_text: str = ""
-    commands: Mapping[int, str] = field(default_factory=dict)  # of GPU processes, by PID, redacted
+    commands: Mapping[int, str] = field(default_factory=dict)  # PID → redacted command
     listeners: tuple[Listener, ...] | None = None
     free_port: int | None = None
     files: ModelFiles | None = None
@@ -83,7 +83,7 @@ class Facts:
     checkpoint: Checkpoint = field(default_factory=Checkpoint)
     flags: Flags | None = None
     flags_error: tuple[str, str] | None = None
-    release: Release | None = None  # None if unknown; then the newest is assumed
+    release: Release | None = None  # if None, the newest is assumed
     shared_memory: Room | None = None
     download_room: Room | None = None
     software: Software = field(default_factory=Software)

@@ -7,7 +7,7 @@ OK, WARNING, PROBLEM, UNKNOWN = "ok", "warning", "problem", "unknown"
 
 @dataclass(frozen=True, slots=True)
 class Fix:
-    """A remedy; `command` is None if no single command suffices."""
+    """A remedy. `command` is None if no single command suffices."""
 
     what: str
     command: str | None = None
@@ -15,7 +15,7 @@ class Fix:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A result; only a PROBLEM stops a launch."""
+    """A result. Only a PROBLEM stops a launch."""
 
     check: str
     status: str

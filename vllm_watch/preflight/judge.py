@@ -27,7 +27,7 @@ CHECKS: tuple[Callable[[Facts], Iterator[Finding]], ...] = (
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The launch goes ahead unless there is a problem."""
+    """All findings. A problem stops the launch."""
 
     findings: tuple[Finding, ...]
 

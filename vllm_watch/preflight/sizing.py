@@ -1,4 +1,4 @@
-"""Make capacity plans for these GPUs, also under other flags."""
+"""Make capacity plans for the GPUs of this machine."""
 
 from dataclasses import replace
 
@@ -13,18 +13,18 @@ from vllm_watch.samples.gpu import GpuSample
 from vllm_watch.signals.holders.records import GpuHolders
 
 GIB = 1 << 30
-_SHARE_OLD, _SHARE_NEW = 0.9, 0.92  # vLLM's default; 0.92 since 0.20
+_SHARE_OLD, _SHARE_NEW = 0.9, 0.92  # vLLM's default before and since 0.20
 
 CHECKS_FREE_MEMORY = Release(0, 9, 1)
-"""From this release on, V1 refuses to start if free memory < utilization × total. In earlier releases and in V0, memory held
-by others shrinks the KV cache instead. Source: vLLM's request_memory."""
+"""First release in which V1 refuses to start with too little free memory. Other engines start with a smaller KV cache.
+Source: vLLM's request_memory."""
 
 _UNIFIED = ("gb10", "orin", "thor", "jetson")
-"""GPUs that share the host's memory. CUDA's free memory omits memory that the kernel would reclaim."""
+"""GPUs that share the host's memory. CUDA does not count reclaimable memory as free."""
 
 
 def release(facts: Facts) -> Release:
-    """Return the installed release, else the newest known."""
+    """Return the installed release, or the newest known one."""
     return facts.release or NEWEST
 
 
@@ -37,7 +37,7 @@ def refuses(facts: Facts) -> bool:
 
 
 def offered_bytes(gpu: GpuSample) -> int | None:
-    """Return all memory except the driver's reserved part, as CUDA does."""
+    """Return the memory that the driver leaves to CUDA."""
     if gpu.memory_total_bytes is None:
         return None
     return gpu.memory_total_bytes - (gpu.memory_reserved_bytes or 0)
@@ -57,7 +57,7 @@ def is_unified(gpu: GpuSample) -> bool:
 
 
 def utilization(facts: Facts) -> float | None:
-    """Return --gpu-memory-utilization; None if it is invalid."""
+    """Return --gpu-memory-utilization, or None if invalid."""
     given = facts.command.number("gpu-memory-utilization")
     if given is not None or facts.command.text("gpu-memory-utilization") is not None:
         return given if given is not None and 0 < given <= 1 else None
@@ -65,7 +65,7 @@ def utilization(facts: Facts) -> float | None:
 
 
 def plan(facts: Facts, *, share: float | None = None) -> Plan | None:
-    """Return the plan for the smallest of the GPUs to be used; None if an input is unknown."""
+    """Return the plan for the smallest used GPU, or None if an input is unknown."""
     gpus = taken(facts)
     sized = [(size, each.gpu) for each in gpus if (size := offered_bytes(each.gpu))]
     if facts.model is None or facts.flags is None or not sized or len(sized) < len(gpus):
@@ -80,7 +80,7 @@ def plan(facts: Facts, *, share: float | None = None) -> Plan | None:
     if not refuses(facts):
         share -= max(held_by_others(each) for each in gpus) / total
     flags = replace(flags, gpu_memory_utilization=max(share, 1e-6))
-    # Another check counts the GPUs; here each rank gets one.
+    # Assume a GPU for each rank. Another check counts them.
     ranks = flags.tensor_parallel_size * flags.pipeline_parallel_size * flags.data_parallel_size
     count = max(ranks, len(visible(facts).gpus))
     source = f"{gpu.name or 'this GPU'}: {total / GIB:.2f} GiB as NVML reports it"
@@ -93,5 +93,5 @@ def plan(facts: Facts, *, share: float | None = None) -> Plan | None:
 
 
 def held_by_others(judged: GpuHolders) -> int:
-    """Return the bytes held; 0 if unknown."""
+    """Return the used bytes, or 0 if unknown."""
     return judged.gpu.memory_used_bytes or 0

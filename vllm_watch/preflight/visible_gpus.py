@@ -1,4 +1,4 @@
-"""Find the GPUs that vLLM would use: rank n takes the nth visible one. Source: CUDA's rules for CUDA_VISIBLE_DEVICES (indexes, UUIDs or their prefixes)."""
+"""Find the GPUs that vLLM would use. Rank n takes the nth visible GPU. Source: CUDA's rules for CUDA_VISIBLE_DEVICES."""
 
 import math
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ VARIABLE = "CUDA_VISIBLE_DEVICES"
 
 @dataclass(frozen=True, slots=True)
 class Visible:
-    """GPUs visible to vLLM, in its order."""
+    """GPUs visible to vLLM, in CUDA's order."""
 
     gpus: tuple[GpuHolders, ...]
     hidden: int  # GPUs hidden by the variable
@@ -49,20 +49,20 @@ def ranks_here(facts: Facts) -> int:
 
 
 def taken(facts: Facts) -> tuple[GpuHolders, ...]:
-    """Return vLLM's GPUs: fewer than wanted if too few are visible, none if it is built for another device."""
+    """Return the visible GPUs that vLLM takes, at most one for each rank."""
     if facts.software.device not in (None, "cuda"):
         return ()
     return visible(facts).gpus[: ranks_here(facts)]
 
 
 def order_unknown(facts: Facts) -> bool:
-    """Return True if cards differ and CUDA puts the fastest first, unlike the driver."""
+    """Return True if CUDA may number the GPUs differently from the driver."""
     names = {each.gpu.name for each in _countable(facts.gpus or ())}
     return len(names) > 1 and facts.command.environment.get("CUDA_DEVICE_ORDER") != "PCI_BUS_ID"
 
 
 def _countable(gpus: Sequence[GpuHolders]) -> list[GpuHolders]:
-    """Leave out MIG parents: CUDA offers only their slices."""
+    # CUDA offers the slices of a MIG GPU, but not the GPU itself.
     sliced = {each.gpu.mig_parent_uuid for each in gpus}
     return [each for each in gpus if each.gpu.uuid not in sliced]
 

@@ -1,1 +1,1 @@
-"""Every text about kinds of incidents and causes, as pure data."""
+"""All texts about kinds of incidents and their causes."""

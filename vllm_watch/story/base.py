@@ -1,4 +1,4 @@
-"""Defines stories: the texts about one kind of incident."""
+"""Defines stories, the texts about kinds of incidents."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -20,7 +20,7 @@ LOOK_AT_PEER = "Find and fix the fault in the server that sends the KV (prefill,
 WAITED_FOR = "the server that it waits for is at fault"
 WAITS = "A restart does not help: this engine waits for another server."
 SERVER_PID = "PID, found with pgrep -af 'vllm serve'"
-"""A placeholder, because a command substitution would pick the first of several servers."""
+"""Placeholder for a PID. A command substitution would pick the first of several servers."""
 
 ADVISED_AFTER = "restart_advised_after"
 """Name of the evidence that holds the seconds after which a restart is advised."""

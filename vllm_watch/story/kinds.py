@@ -23,7 +23,7 @@ KINDS = tuple(kind for kind, story in STORIES.items() if story.detected)
 
 
 def story_of(kind: str, target: str = "") -> Story:
-    """Return the kind's story; an unknown kind has only its name."""
+    """Return the kind's story. The story of an unknown kind has only a name."""
     if target == WATCHER:
         return MANY_AT_ONCE
     words = kind.replace("_", " ")

@@ -1,4 +1,4 @@
-"""Texts about the watcher's own incident: most targets fell silent at once."""
+"""Texts about targets that stop answering together."""
 
 from vllm_watch.story.base import Cause, Story
 

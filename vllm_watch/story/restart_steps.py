@@ -35,6 +35,6 @@ STEPS = {
 
 
 def step_of(name: str) -> Step:
-    """Return the step's texts; an unknown step has only its name."""
+    """Return the step's texts. An unknown step has only its name."""
     words = name.replace("_", " ")
     return STEPS.get(name) or Step(words, "See the status page.", words)

@@ -4,5 +4,5 @@ _WORDS = {"page": "critical", "ticket": "warning"}
 
 
 def severity_word(severity: str) -> str:
-    """Return the displayed word; an unknown severity stays as it is."""
+    """Return the displayed word, or the severity itself if unknown."""
     return _WORDS.get(severity, severity)

@@ -28,7 +28,7 @@ _LINE_CHARACTERS_MAX = 10_000
 
 
 class Advised(NamedTuple):
-    """Advice for one target, or why there is none yet."""
+    """Advice for one target, or the reason why it is missing."""
 
     advice: tuple[Advice, ...]
     too_early: str = ""

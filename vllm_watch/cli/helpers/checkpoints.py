@@ -6,7 +6,7 @@ from pathlib import Path
 from vllm_watch.support import regular_file
 
 INDEXES = ("model.safetensors.index.json", "pytorch_model.bin.index.json")
-_WEIGHTS = ("*.safetensors", "*.bin", "*.pt", "*.gguf")  # only the first kind found is used
+_WEIGHTS = ("*.safetensors", "*.bin", "*.pt", "*.gguf")  # by priority
 _FILES_MAX, _REFERENCE_BYTES = 2000, 200
 
 
@@ -24,7 +24,7 @@ def hub_cache(environment: Mapping[str, str]) -> Path:
 def snapshot(
     cache: Path, repository: str, revision: str | None = None, *, having: str = ""
 ) -> Path | None:
-    """Return the revision's snapshot, else the newest. A snapshot without the file `having` is skipped."""
+    """Return the revision's snapshot, or else the newest one. It must contain the file `having`."""
     entry = cache / f"models--{repository.replace('/', '--')}"
     reference = entry / "refs" / (revision or "main")
     names = [_first_line(reference)] if reference.is_file() else []
@@ -39,7 +39,7 @@ def _first_line(path: Path) -> str:
 
 
 def size(path: Path) -> int:
-    """Return the file's size, 0 if it is missing."""
+    """Return the file's size, or 0 if missing."""
     try:
         return path.stat().st_size
     except OSError:
@@ -54,7 +54,7 @@ def _modified(path: Path) -> float:
 
 
 def weights(folder: Path) -> list[Path]:
-    """Return the weight files. Mistral's second copy (`consolidated`) is left out if other files exist."""
+    """Return the weight files. Mistral's `consolidated` files are left out if others exist."""
     for pattern in _WEIGHTS:
         files = sorted(folder.glob(pattern))[:_FILES_MAX]
         own = [each for each in files if not each.name.startswith("consolidated")] or files

@@ -28,7 +28,7 @@ class Connection:
     credentials_file: Path | None = None
 
     def tls(self) -> ssl.SSLContext | bool:
-        """Return aiohttp's `ssl` argument; True means the system's CAs. Raises WatchError."""
+        """Return aiohttp's `ssl` argument. True means the system's CAs. Raises WatchError."""
         if self.ca_file is None and self.cert_file is None:
             return True
         try:
@@ -74,7 +74,7 @@ def add_daemon(
 def of(
     arguments: argparse.Namespace, default_url: str = DEFAULT_URL, *, option: str = "--url"
 ) -> Connection:
-    """Return the connection from the command line, else from the environment. Raises WatchError."""
+    """Read the connection from the command line or the environment. Raises WatchError."""
     url = (arguments.url or os.environ.get(URL_VARIABLE) or default_url).rstrip("/")
     if not url.startswith(("http://", "https://")):
         raise WatchError(f"{option}: '{redacted(url)}' is not a URL", "write http://HOST:PORT")

@@ -9,7 +9,7 @@ _UNIT_SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
 
 
 def moment(text: str, now_t: float) -> float:
-    """Parse "30m" or "7d" (ago), a local date, or Unix seconds. Raises ArgumentTypeError."""
+    """Parse an age such as "30m", a local date, or Unix seconds. Raises ArgumentTypeError."""
     if ago := _AGO.fullmatch(text):
         return now_t - float(ago[1]) * _UNIT_SECONDS[ago[2]]
     try:

@@ -1,4 +1,4 @@
-"""A progress line on terminals, for work over two seconds."""
+"""A progress line on terminals, for work that takes over two seconds."""
 
 import sys
 import threading

@@ -27,11 +27,11 @@ from vllm_watch.watch.watch import Watch
 _TOLD_EVERY = 200  # observations per progress update
 
 ENGINES_MAX = 4000
-"""Maximum engines in a recording. Each costs 40 kB of memory, but only a few bytes of the file."""
+"""Maximum engines in a recording. An engine takes 40 kB of memory, but only a few bytes of the file."""
 
 
 def replay(trace: Path, config_file: Path | None, prints: str) -> None:
-    """`prints` selects the output: "incidents" or the final "state" (JSON), or a "summary". Raises ConfigError or RecordingError."""
+    """Print the "incidents", the final "state" or a "summary". Raises ConfigError or RecordingError."""
     config = configuration.load(config_file, environ=os.environ)
     site = SiteWatch(
         partial(_watch, config), make_host=partial(HostWatch, thresholds=config.detectors)

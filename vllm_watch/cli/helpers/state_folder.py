@@ -11,7 +11,7 @@ from vllm_watch.support.private_files import opener
 
 
 def find(given: Path | None, environ: Mapping[str, str]) -> Path:
-    """Return the given folder, else the configured `state_dir`, else the user's. Raises ConfigError."""
+    """Return the given folder, the configured `state_dir`, or the user's default. Raises ConfigError."""
     if given is not None:
         return given
     configured = load(None, environ=environ).state_dir
@@ -22,7 +22,7 @@ def find(given: Path | None, environ: Mapping[str, str]) -> Path:
 
 
 def make(folder: Path) -> None:
-    """Create the folder. As root, also create an empty state file that the folder's owner owns. Raises JournalError."""
+    """Create the folder. As root, also create an empty state file for the folder's owner. Raises JournalError."""
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         path = folder / file.NAME

@@ -1,4 +1,4 @@
-"""Kernels that are compiled at run time.
+"""Failures to compile kernels at run time.
 
 Sources: PyTorch, Triton, NVCC, FlashInfer's and DeepGEMM's JIT; flashinfer #5064 (-lcudart), #3493 (headers), vllm
 #36077 (nvcc), #49051 and #43954 (DeepGEMM), #50705 and #31740 (FlashInfer's architectures), vllm-gaudi #1734.

@@ -1,4 +1,4 @@
-"""Containers, pods and programs that did not start: the meaning of known messages."""
+"""Known errors of containers, pods and programs that did not start."""
 
 from vllm_watch.diagnosis.rule import Variant, cure, when
 

@@ -1,4 +1,4 @@
-"""LoRA adapters.
+"""Failures of LoRA adapters.
 
 Sources: vllm/lora of vLLM 0.6 to 0.32.
 """

@@ -1,4 +1,4 @@
-"""Memory of GPU and host.
+"""Failures to allocate GPU or host memory.
 
 Sources: vllm/v1/core/kv_cache_utils.py, vllm/v1/worker/{gpu_worker,utils}.py, csrc/cumem_allocator.cpp and
 vllm/v1/kv_offload of vLLM 0.8 to 0.32; vllm #51080, #55428 (pinning), #48140 (unified memory), #38270 (state

@@ -8,12 +8,12 @@ from vllm_watch.diagnosis.report import Fix
 from vllm_watch.diagnosis.rule import Facts, Told
 
 BLOCK_TOKENS = 16
-"""vLLM's usual block on GPUs."""
+"""vLLM's usual KV cache block on GPUs, in tokens."""
 
 DEFAULT_UTILIZATION = 0.9
 
 UTILIZATION_MAX = 0.95
-"""Largest GPU share to suggest. The driver, NCCL and graphs need the rest."""
+"""Maximum GPU share to suggest. The driver, NCCL and CUDA graphs need memory, too."""
 
 UTILIZATION_MARGIN = 0.01
 """Share of a GPU to leave free, because free memory varies."""
@@ -39,22 +39,22 @@ _OWN = re.compile(
 )
 
 OWN_RATIO = 0.85
-"""If one process or the weights need this share of a GPU, other processes did not exhaust it."""
+"""If one process or the weights use at least this share of a GPU, other processes are not the cause."""
 
 ALONE_RATIO = 0.95
 
 OVERHEAD_RATIO = 0.2
-"""Peak, graphs and contexts take at most this share of a GPU."""
+"""Maximum share of a GPU that an engine uses beyond weights and KV cache."""
 
 NEARLY_FREE_RATIO = 0.93
-"""Minimum free share of a GPU that only the driver and a display use."""
+"""Minimum free share of a GPU that is used only by the driver and a display."""
 
 CLOSE_RATIO = 0.85
-"""If this share of the requested memory is free, a lower utilization costs little."""
+"""Minimum free share of the requested memory for which a lower utilization is suggested."""
 
 
 def is_own(facts: Facts) -> bool | None:
-    """Return True if this engine used the memory that its KV cache lacks; None if unknown."""
+    """Return True if the engine itself used up its share of the GPU, or None if unknown."""
     total, share = facts.get("gpu_memory_total_gib"), facts.get("gpu_memory_utilization")
     weights, left = facts.get("weights_gib"), facts.get("kv_cache_gib")
     numbers = [each for each in (total, share, weights, left) if isinstance(each, (int, float))]
@@ -65,19 +65,19 @@ def is_own(facts: Facts) -> bool | None:
 
 
 def is_nearly_free(text: str) -> bool:
-    """Return True if no other process can hold the missing memory."""
+    """Return True if nearly all memory of the GPU was free."""
     found = _FREE.search(text)
     return found is not None and float(found[1]) >= NEARLY_FREE_RATIO * float(found[2])
 
 
 def is_own_alone(text: str) -> bool:
-    """Return True if this process itself holds nearly all memory of the GPU."""
+    """Return True if this process holds nearly all memory of the GPU."""
     own, total = _OWN.search(text), _CAPACITY.search(text)
     return bool(own and total) and float(own[1] or own[2]) >= ALONE_RATIO * float(total[1] or total[2])  # type: ignore[index]  # fmt: skip
 
 
 def kv_too_small(text: str, facts: Facts) -> Told:
-    """Return the context that fits, and the GPU share that the requested one needs."""
+    """Suggest a context length that fits, or a larger GPU share."""
     if found := _STATE.search(text):
         fix = Fix(
             "run no more requests at once than there are blocks", f"--max-num-seqs {found[2]}"
@@ -112,7 +112,7 @@ def kv_too_small(text: str, facts: Facts) -> Told:
 
 
 def no_blocks(text: str, facts: Facts) -> Told:
-    """Return the memory that the weights leave."""
+    """Compare the weights with the GPU share, and suggest a fix."""
     told = out_of_memory(text, facts)
     total, share, weights = (
         facts.get(each)
@@ -138,7 +138,7 @@ def no_blocks(text: str, facts: Facts) -> Told:
 
 
 def capture(text: str, facts: Facts) -> Told:
-    """Suggest a smaller GPU share."""
+    """Suggest a smaller GPU share to leave room for CUDA graphs."""
     told = out_of_memory(text, facts)
     share = facts.get("gpu_memory_utilization")
     if not isinstance(share, float) or share <= 0.5 or "unified_memory" in facts:  # noqa: PLR2004

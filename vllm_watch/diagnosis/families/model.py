@@ -1,4 +1,4 @@
-"""The model, its files, tokenizer and settings.
+"""Failures caused by the model, its files, tokenizer or settings.
 
 Sources: vllm/config, vllm/transformers_utils of vLLM 0.6 to 0.32; huggingface_hub's errors;
 huggingface_hub #3158 (429 of the Xet store), vllm #24541; QwenPaw #3084 (TokenizersBackend); vllm #22072 (an

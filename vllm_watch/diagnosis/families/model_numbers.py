@@ -1,4 +1,4 @@
-"""Flags and ranks named in messages."""
+"""Extract flags and ranks from error messages."""
 
 import re
 
@@ -24,7 +24,7 @@ _SAMPLING = frozenset(("--temperature", "--top-p", "--top-k", "--min-p", "--max-
 
 
 def lora(text: str, facts: Facts) -> Told:
-    """Return the rank that suffices."""
+    """Suggest a sufficient LoRA rank."""
     found = _RANK.search(text)
     if not found:
         return Told()
@@ -53,9 +53,9 @@ def unknown_flag(text: str, facts: Facts) -> Told:
         return Told(f"It does not know {', '.join(dashed)}.", tuple(fixes))
     if (
         not flags or words[0][0] != "-"
-    ):  # If the first unknown word is not a flag, the words after it are part of the mistake, even flags.
+    ):  # If the first unknown word is not a flag, later flags may be valid.
         positional = " ".join(words[:3])
-        if "api_server.py: error:" in text:  # unlike `vllm serve`, it takes flags only
+        if "api_server.py: error:" in text:  # takes only flags, unlike `vllm serve`
             return Told(f"{positional} is not a flag, and this program takes only flags.", (Fix("if it is the model, name it by flag", "--model MODEL"),))  # fmt: skip
         return Told(
             f"{positional} is not a flag, and nothing that this command takes there.",
@@ -85,6 +85,6 @@ def _flag_fix(flag: str, facts: Facts) -> Fix:
     first = ".".join(map(str, known.spans[0][0]))
     if len(known.spans) == 1 and known.within(
         releases[-1]
-    ):  # this release is older, or the word was not read as a flag
+    ):  # an older release, or a quoting mistake
         return Fix(f"vLLM has {flag} from {first} on: drop it if this release is older, else see how it is written (quoted as one word with its value, or of another command)")  # fmt: skip
     return Fix(f"drop {flag}: vLLM {found.releases or f'from {first} on'} has it, and this release does not{instead}")  # fmt: skip

@@ -1,4 +1,4 @@
-"""Packages, disks and folders.
+"""Failures caused by packages, disks and folders.
 
 Sources: the loader, pip, huggingface_hub; vllm #28440 (cache folders), #44548 (a user without a name).
 """

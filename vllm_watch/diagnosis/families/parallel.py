@@ -1,4 +1,4 @@
-"""Many GPUs and processes.
+"""Failures of engines with several GPUs or processes.
 
 Sources: vllm/config/parallel.py, vllm/distributed and vllm/v1/executor of vLLM 0.6 to 0.32; NCCL, Gloo and
 Ray; flashinfer #2394 (pidfd_getfd); vllm-ascend #1704, #3162, #5135 (HCCL).

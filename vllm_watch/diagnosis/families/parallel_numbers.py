@@ -1,4 +1,4 @@
-"""Numbers of parallelism messages: GPUs, sizes that divide, ports."""
+"""Extract numbers from error messages about parallelism."""
 
 import math
 import re
@@ -8,7 +8,7 @@ from vllm_watch.diagnosis.report import Fix
 from vllm_watch.diagnosis.rule import Facts, Told
 
 PARTS_MAX = 16_384
-"""No engine spans more GPUs."""
+"""Maximum number of GPUs of an engine. Larger numbers come from damaged lines."""
 
 _WORLD = re.compile(
     rf"World size \(({WHOLE})\) is larger than the number of available GPUs \(({WHOLE})\)"
@@ -35,7 +35,7 @@ _PORT = re.compile(
 
 
 def too_few_gpus(text: str, facts: Facts) -> Told:
-    """Return the requested and the available GPUs."""
+    """Return the numbers of requested and available GPUs."""
     found = _WORLD.search(text) or _SIZE.search(text) or _LOCAL.search(text)
     if not found:
         return Told()

@@ -1,4 +1,4 @@
-"""The part of the software that raised an error, by the frames of its traceback."""
+"""Find the part of the software that raised an error."""
 
 import re
 
@@ -28,12 +28,12 @@ AREAS = tuple((re.compile(pattern), words) for pattern, words in (
 ))  # fmt: skip
 _PACKAGE = re.compile(r"(?:site|dist)-packages/([A-Za-z]\w{1,60})/(\S+) (\S+)")
 _LOGGER = re.compile(r"\[([\w/]{1,80}\.py):\d+\]")
-_INSTALLED = {"flashinfer": "flashinfer-python"}  # names of packages by folder
+_INSTALLED = {"flashinfer": "flashinfer-python"}  # folder → package name
 _BELOW = frozenset(("torch", "vllm", "asyncio", "uvloop", "pydantic", "numpy"))
 
 
 def raised_in(frames: tuple[str, ...], line: str, source: str) -> tuple[str, tuple[Fix, ...]]:
-    """Return a sentence on the place of an error, and the fixes for this place."""
+    """Return a sentence about the code that raised an error, and fixes."""
     logger = _LOGGER.search(line)
     places = (*frames[:1], *(each for each in frames if "/vllm/" in each), *([logger[1]] if logger else ()))  # fmt: skip
     area = next((words for place in places for pattern, words in AREAS if pattern.search(place)), None)  # fmt: skip

@@ -1,4 +1,4 @@
-"""Failures while serving.
+"""Failures of a serving engine.
 
 Sources: the NVIDIA driver and NVIDIA's catalogue of Xid errors, ROCm's HSA status codes, CANN's error codes
 (vllm-ascend #16649, #5135), vllm/v1/engine and vllm/v1/core/sched of vLLM 0.8 to 0.32, vllm #43920 and #30346

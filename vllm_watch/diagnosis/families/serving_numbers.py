@@ -1,4 +1,4 @@
-"""Numbers of messages while serving: Xid, length of a request."""
+"""Extract Xids and request lengths from error messages."""
 
 import re
 
@@ -14,7 +14,7 @@ _LONG = re.compile(
 )
 _PROMPT = re.compile(rf"prompt contains (?:at least )?({WHOLE}) input tokens")
 
-# Xids seen on inference hosts, with their meaning in NVIDIA's catalogue.
+# Xids seen on inference hosts. The meanings are from NVIDIA's catalogue.
 MEANING = {
     13: "a kernel's exception: usually software",
     31: "a kernel's page fault: usually software",

@@ -1,4 +1,4 @@
-"""Data types, attention, quantization and drivers.
+"""Failures of data types, attention, quantization and drivers.
 
 Sources: PyTorch; vllm/model_executor/layers/quantization and vllm/platforms of vLLM 0.6 to 0.32; ROCm/TheRock #7472 (HSA).
 """

@@ -1,4 +1,4 @@
-"""KV that comes from another server or a store: NIXL, UCX, Mooncake, LMCache."""
+"""Failures of KV cache transfer: NIXL, UCX, Mooncake, LMCache."""
 
 from vllm_watch.diagnosis.rule import Failure, Rank, Variant, cure, rule, when
 

@@ -1,4 +1,4 @@
-"""Errors without a class of their own: the meaning of known messages.
+"""Known errors without a failure class.
 
 Sources: vllm/entrypoints, vllm/multimodal, vllm/utils of vLLM 0.10 to 0.32; tpu-inference; CPython's multiprocessing.
 """

@@ -1,4 +1,4 @@
-"""Calibrate memory plans for a GPU by the log of a real start, which shows memory that the plan misses."""
+"""Calibrate memory plans for a GPU with the log of a real start."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -17,14 +17,14 @@ from vllm_watch.errors import WatchError
 from vllm_watch.sources.log_pieces import pieces
 
 BEYOND_GIB_MAX = 8.0
-"""Maximum difference from the plan. A larger difference means another GPU, or unlogged flags."""
+"""Maximum GiB between the log and the plan. Larger differences come from another GPU or from unlogged flags."""
 
 _WHOLE = ("max_model_len", "tensor_parallel_size", "pipeline_parallel_size", "data_parallel_size", "max_num_seqs", "max_num_batched_tokens", "block_size")  # fmt: skip
 _WORDS = ("kv_cache_dtype", "dtype", "quantization")
 
 
 def calibrated(machine: Machine, log: Path, model: str | None, environment: Mapping[str, str]) -> Machine:  # fmt: skip
-    """Return the machine with the memory that the start used beyond its plan. Raises WatchError."""
+    """Return the machine, with the unplanned memory of the logged start. Raises WatchError."""
     reader = LogReader()
     for piece in pieces(str(log)):
         reader.feed(piece)
@@ -48,7 +48,7 @@ def calibrated(machine: Machine, log: Path, model: str | None, environment: Mapp
         raise WatchError(f"--from-log: {error.cause}", "name the config.json of the model of that log with --from-log-model") from None  # fmt: skip
     flags = _flags(facts)
     total_gib = facts.get("gpu_memory_total_gib")
-    if isinstance(total_gib, float):  # memory that CUDA offers, as logged
+    if isinstance(total_gib, float):  # as CUDA reports it
         machine = replace(machine, memory_bytes=int(total_gib * GIB), memory_source=f"{total_gib:g} GiB by {log.name}")  # fmt: skip
     started = replace(machine, count=None, beyond_bytes=0)
     plan = make_plan(read_config(found.config), flags, started, Checkpoint(weights_gib))

@@ -17,7 +17,7 @@ from vllm_watch.cli.helpers.capacity.model import read_json
 from vllm_watch.errors import WatchError
 from vllm_watch.support import json_text
 
-AUTO_LENGTH = -1  # use the longest that fits
+AUTO_LENGTH = -1  # the longest context that fits
 _SUFFIXES = {
     "k": 10**3, "m": 10**6, "g": 10**9, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30,
 }  # fmt: skip
@@ -139,7 +139,7 @@ def read_flags(arguments: argparse.Namespace, model: Model) -> Flags:
 
 
 def _tokens(text: str) -> int:
-    """Parse an integer as vLLM does: 4096, 32k (thousands), 8K (1024s), 0.5M, auto."""
+    """Parse an integer as vLLM does. "32k" is 32,000, and "8K" is 8,192."""
     if text in ("auto", "-1"):
         return AUTO_LENGTH
     found = re.fullmatch(r"(\d+(?:\.\d+)?)([kmgKMG]?)", text)

@@ -12,7 +12,7 @@ SECONDS = 10.0
 
 
 async def fetch(urls: list[str], bytes_max: int) -> list[bytes | WatchError]:
-    """Return each URL's content, or its error."""
+    """Return the content of each URL, or an error."""
     timeout = aiohttp.ClientTimeout(total=SECONDS)
     async with aiohttp.ClientSession(timeout=timeout, trust_env=True) as session:
         return await asyncio.gather(*(_fetched(session, url, bytes_max) for url in urls))

@@ -19,7 +19,7 @@ _HELP = "name one with --gpu-name, or its size with --gpu-memory-gib"
 def find_machine(
     *, name: str | None, memory_gib: float | None, count: int | None, procfs: Path
 ) -> Machine:
-    """Return the named GPUs, else this machine's. Raises WatchError."""
+    """Return the named GPUs, or those of this machine. Raises WatchError."""
     if count is not None and count < 1:
         raise WatchError(f"--gpus {count} is not above 0", "give the number of GPUs")
     if name is None and memory_gib is None:
@@ -57,7 +57,7 @@ def _this_machine(count: int | None, procfs: Path) -> Machine:
 
 
 def _offered(gpu: GpuSample) -> int:
-    """Return the memory that CUDA offers: all except the driver's."""
+    """Return the memory that the driver leaves to CUDA."""
     return (gpu.memory_total_bytes or 0) - (gpu.memory_reserved_bytes or 0)
 
 

@@ -14,7 +14,7 @@ from vllm_watch.cli.helpers import checkpoints, progress
 from vllm_watch.errors import WatchError
 from vllm_watch.support import json_text, regular_file
 
-_CONFIG_BYTES_MAX = 16 << 20  # the index of a trillion parameters has 8 MB
+_CONFIG_BYTES_MAX = 16 << 20  # a model with a trillion parameters has an index of 8 MB
 _HUB = "https://huggingface.co"
 _REPOSITORY = re.compile(r"[\w.-]{1,96}/[\w.-]{1,96}")  # the Hub's limits
 
@@ -124,7 +124,7 @@ def _of_hub(named: str, environment: Mapping[str, str], weights_gib: float | Non
     if isinstance(fetched[0], WatchError):
         raise fetched[0]
     config, size = _parse(fetched[0], f"{named}/config.json"), None
-    # Without an index the weights are one file, sized by the parameters.
+    # A model without an index has a single weight file.
     if len(fetched) > 1 and isinstance(fetched[1], bytes):
         with contextlib.suppress(WatchError):
             size = _total_size(_parse(fetched[1], f"{named}/{names[1]}"))

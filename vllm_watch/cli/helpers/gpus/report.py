@@ -72,6 +72,6 @@ def user(holder: Holder, *, local: bool) -> str | None:
 
 
 def command(holder: Holder) -> str | None:
-    """Return the command without secrets, else the process's name."""
+    """Return the command without secrets, or the process's name."""
     shown = " ".join(public_arguments(holder.process.cmdline) or ()) or holder.process.name
     return shown and visible(shown)

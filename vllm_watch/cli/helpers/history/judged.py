@@ -1,4 +1,4 @@
-"""Keep a server's judged history in bounded memory and compare it with alerts. No I/O."""
+"""Collect the incidents in servers' histories, and compare them with alerts."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -12,10 +12,10 @@ from vllm_watch.sources.prometheus_history import Firing, Labels, StoredTarget
 _IDENTITY = ("job", "instance", "namespace", "group", "target")
 
 INCIDENTS_MAX = 1000
-"""Limit per target: the worst server has some hundreds in weeks."""
+"""Maximum incidents per target. The worst servers have some hundreds in weeks."""
 
 NEAR_SECONDS = 300.0
-"""Maximum seconds between an incident and its alerts. Alert rules have a `for`, and are not evaluated at scrape times."""
+"""Maximum seconds between an incident and its alerts. Alert rules wait for their `for` duration, and are evaluated between scrapes."""
 
 
 @dataclass(slots=True)
@@ -27,8 +27,8 @@ class Judged:
     failed: int = 0
     first_t: float | None = None
     last_t: float | None = None
-    left_out: int = 0  # incidents beyond INCIDENTS_MAX
-    incidents: dict[str, Incident] = field(default_factory=dict)  # last states by id
+    left_out: int = 0  # events of incidents beyond INCIDENTS_MAX
+    incidents: dict[str, Incident] = field(default_factory=dict)  # id → last state
     _gaps: Counter[int] = field(default_factory=Counter)  # seconds between scrapes
 
     def add(self, observation: Observation, events: Iterable[IncidentEvent]) -> None:
@@ -54,7 +54,7 @@ class Judged:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """One incident. `until_t` is None while the incident is open; for `unseen_seconds`, no alert fired."""
+    """One incident. `until_t` is None while it is open. `unseen_seconds` is the time without an alert."""
 
     target: str
     incident: Incident
@@ -69,7 +69,7 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """The incidents, all alerts, and those that fired while nothing was wrong."""
+    """Incidents and alerts. `needless` alerts fired without an incident."""
 
     found: tuple[Found, ...]
     firings: tuple[Firing, ...]
@@ -79,7 +79,7 @@ class Compared:
 def compared(
     judged: Sequence[Judged], firings: Sequence[Firing], watched: Sequence[Labels]
 ) -> Compared:
-    """Match alerts to incidents; `watched` has the labels of vllm_watch_target_info."""
+    """Match alerts to incidents. `watched` has the labels of vllm_watch_target_info."""
     of_target = [(one, _about(one.target.labels, firings, watched)) for one in judged]
     concerned = {id(each) for _, its in of_target for each in its}
     found, needed = [], set()
@@ -102,7 +102,6 @@ def compared(
 
 
 def _about(given: Labels, firings: Sequence[Firing], watched: Sequence[Labels]) -> list[Firing]:
-    """Return alerts about the server; `watched` identifies those on vllm-watch's metrics."""
     its = [info for info in watched if _is_at(given, info)]
     return [
         each for each in firings
@@ -122,12 +121,12 @@ def _concerns(firing: Firing, given: Labels) -> bool:
 
 def _names(labels: Labels, info: Labels) -> bool:
     if "target" not in labels and ("job" not in labels or "instance" in labels):
-        return False  # an alert about the watcher, or of another origin
+        return False  # an alert about the watcher or other software
     return all(info.get(name, "") == labels[name] for name in _IDENTITY if name in labels)
 
 
 def _is_at(given: Labels, info: Labels) -> bool:
-    """Return True if both name the same server. A loopback address means the watcher's host."""
+    """Return True if both label sets name the same server. A loopback address means the watcher's host."""
     if info.get("pod") and "pod" in given:
         return all(info.get(name) == given[name] for name in ("pod", "namespace") if name in given)
     host, port = _host_and_port(info.get("address", ""))

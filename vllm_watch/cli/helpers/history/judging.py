@@ -1,4 +1,4 @@
-"""Judge servers by their metrics in Prometheus, as the daemon does."""
+"""Judge servers as the daemon does, but by their metrics in Prometheus."""
 
 import asyncio
 import json
@@ -93,7 +93,7 @@ async def _of_target(
         judged.add(observation, events)
         _print(events, order)
     if judged.last_t is not None and judged.last_t < order.until_t - GONE_SECONDS:
-        # The server was gone, or no longer scraped.
+        # The server disappeared, or is no longer scraped.
         events = watch.close(judged.last_t)
         judged.learn(events)
         _print(events, order)

@@ -11,7 +11,7 @@ _LIVE_SECONDS = 5.0  # the daemon's scrape interval
 
 
 def summary(judged: Sequence[Judged], compared: Compared, seconds: float) -> str:
-    """Return e.g. "7 days, 12 engines: 2 × Stalled …"."""
+    """Return one line with the number of incidents per kind."""
     head = f"{duration(seconds)}, {len(judged)} server{'s' * (len(judged) != 1)}"
     kinds = Counter(each.incident.kind for each in compared.found if each.incident.severity != "info")  # fmt: skip
     parts = []
@@ -27,7 +27,7 @@ def summary(judged: Sequence[Judged], compared: Compared, seconds: float) -> str
 
 
 def blind_spots(judged: Sequence[Judged]) -> list[str]:
-    """Return sentences about what this history cannot show."""
+    """Return sentences about the limits of this history."""
     intervals = sorted(each.interval_seconds for each in judged if each.interval_seconds)
     lines = []
     if intervals:

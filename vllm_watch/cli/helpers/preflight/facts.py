@@ -125,7 +125,7 @@ _COMMAND_CHARACTERS = 60
 
 
 def find_listeners(port: int, procfs: Path = Path("/proc")) -> tuple[tuple[Listener, ...] | None, int | None]:  # fmt: skip
-    """Return the port's listeners (None if unknown), and the next free port."""
+    """Return the listeners on a port, or None if unknown, and the next free port."""
     try:
         found = sockets.listening(procfs / "net")
     except PermissionError:

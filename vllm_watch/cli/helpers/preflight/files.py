@@ -17,7 +17,7 @@ from vllm_watch.support import json_text, regular_file
 _REPOSITORY = re.compile(r"[A-Za-z0-9][\w.-]*(/[\w.-]+)?")
 _TOKENIZERS = ("tokenizer.json", "*.model", "vocab.*", "*.tiktoken", "tekken.json", "tokenizer*.py", "tokenization*.py", "*.vocab", "spiece*", "tokenizer.*")  # fmt: skip
 _LFS = b"version https://git-lfs"
-_HEADER_BYTES_MAX = 100_000_000  # safetensors' own limit
+_HEADER_BYTES_MAX = 100_000_000  # the limit of safetensors
 _INDEX_BYTES_MAX = 16 << 20
 _FILES_MAX = 2000
 _TRUE = ("1", "ON", "YES", "TRUE")

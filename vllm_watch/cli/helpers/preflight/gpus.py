@@ -18,7 +18,7 @@ from vllm_watch.sources.processes import ProcReader
 from vllm_watch.support import logs
 
 WAIT_LOOK_SECONDS = 1.0
-"""Seconds between polls. Each takes milliseconds."""
+"""Seconds between polls. A poll takes milliseconds."""
 
 _TELL_AGAIN_SECONDS = 15.0
 _COMMAND_CHARACTERS = 60

@@ -112,7 +112,7 @@ def _ended(number: int, frame: object) -> NoReturn:
 
 
 def _become(words: tuple[str, ...]) -> NoReturn:
-    """Reset the signals that Python ignores: vLLM would ignore them, too."""
+    # vLLM would inherit the signals that Python ignores.
     for ignored in (signal.SIGPIPE, signal.SIGXFSZ):
         signal.signal(ignored, signal.SIG_DFL)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)

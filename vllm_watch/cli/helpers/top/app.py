@@ -20,7 +20,7 @@ from vllm_watch.errors import WatchError
 
 _INTERVAL_SECONDS = 2.0
 _PAGE_ROWS = 10
-_LOW_HEIGHT = 16  # lower screens omit the watcher's state
+_LOW_HEIGHT = 16  # with fewer lines, the watcher's state is omitted
 _GPU_SHARE = 4  # a quarter of the height
 
 

@@ -16,11 +16,11 @@ from vllm_watch.cli.helpers.top.plain import Text
 from vllm_watch.cli.helpers.top.status import Daemon, Status
 from vllm_watch.signals.holders.records import STALE
 
-_PIPE_COLUMNS = 2000  # no line is cut
+_PIPE_COLUMNS = 2000  # wide enough for every line
 _HEADER_COLUMNS = 160
 _HEIGHT = 200
 _ENGINES_MAX = 40
-# Show details, because the target's address may be wrong.
+# Details of these states are shown, because the target's address may be wrong.
 _UNSEEN = ("unknown", "starting")
 
 
@@ -71,7 +71,7 @@ def parts(url: str, status: Status, width: int) -> list[Text]:
     rows = top_rows.arranged(top_rows.Curves().rows(status), "urgency", "")
     ill = sum(bool(row.target.incidents) for row in rows)
     shown = rows[: max(ill, _ENGINES_MAX)]
-    # One scrape makes no curve, so its untitled column is omitted.
+    # Omit the curve, the only column without a title. It needs several scrapes.
     columns = [each for each in top_rows.columns_for(width, shown) if each.title]
     engines = [top_rows.titles(columns, width)]
     engines += [top_rows.line(row, columns, selected=False) for row in shown]

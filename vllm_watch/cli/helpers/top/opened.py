@@ -55,7 +55,7 @@ def help_lines(status: Status | None, width: int) -> list[Text]:
 def lines(
     row: top_rows.Row, status: Status, charted: Charted | None, told: Text, width: int
 ) -> list[Text]:
-    """Return the lines of a target: its texts `told`, its charts, and its GPUs with their processes."""
+    """Return the texts `told`, and the target's charts, GPUs and processes."""
     gpus = [gpu for gpu in (status.gpus.gpus if status.gpus else None) or () if row.target.name in gpu.targets]  # fmt: skip
     found = [*told.split("\n"), rule(" Last 10 minutes ", width), *_charts(charted, width)]
     found.append(rule(" GPUs ", width))
@@ -101,7 +101,7 @@ def _cell(value: float | None, top: float, level: int) -> str:
     if value is None:
         return " "
     eighths = round(value / top * _CHART_LINES * 8) if top > 0 else 0
-    least = 1 if level == 0 else 0  # zero is drawn, unknown is not
+    least = 1 if level == 0 else 0  # unlike an unknown value, zero is drawn
     return _EIGHTHS[min(8, max(least, eighths - 8 * level))]
 
 

@@ -9,7 +9,7 @@ from vllm_watch.cli.helpers.top.status import JudgedGpu, JudgedProcess, JudgedRe
 from vllm_watch.signals.holders.records import STALE
 from vllm_watch.support.visible import visible
 
-_OLD_SECONDS = 6.0  # three polls missed
+_OLD_SECONDS = 6.0  # three missed polls
 _HOLDERS_MAX = 4
 _BAR_WIDTHS = (8, 30)
 
@@ -41,7 +41,7 @@ def header(
 
 
 def gpus(reading: JudgedReading | None, width: int, lines_max: int) -> Text:
-    """Return a line per GPU, with processes if there is room or stale memory."""
+    """Return a line per GPU. Processes are added if there is room, or if memory is stale."""
     if reading is None:
         return Text()
     if reading.gpus is None or reading.status != "ok":
@@ -119,7 +119,7 @@ def _gpu(gpu: JudgedGpu, width: int) -> Text:
     shown.append(
         text.fit((gpu.name or "GPU").removeprefix("NVIDIA "), min(24, max(14, width // 6))) + " "
     )
-    # vLLM fills a GPU on purpose, so a full one has no warning colour.
+    # vLLM fills a GPU on purpose, so a full GPU has no warning colour.
     shown.append(text.bar(ratio, min(high, max(low, width // 6)), "blue"))
     shown.append(
         f" {text.gib(used):>5}/{text.gib(total)} GiB  util {text.percent(gpu.utilization_ratio):>4}"
@@ -163,7 +163,7 @@ def _holders(processes: Sequence[JudgedProcess] | None, width: int) -> Text:
 
 
 def command(process: JudgedProcess) -> str:
-    """Return the process' short name."""
+    """Return the process's short name."""
     return process.name or (process.cmdline[0].rsplit("/", 1)[-1] if process.cmdline else "?")
 
 

@@ -1,4 +1,4 @@
-"""A stand-in for rich's Text, so that `top --once` and `--json` need no extra."""
+"""Replace rich's Text for `top --once` and `--json` if rich is not installed."""
 
 from collections.abc import Iterable
 
@@ -45,5 +45,5 @@ class PlainText:
 
 try:
     from rich.text import Text
-except ImportError:  # an extra
+except ImportError:  # rich is an extra
     Text = PlainText  # type: ignore[assignment,misc]

@@ -12,7 +12,7 @@ _TRIGGERS = {
 
 
 def lines(plan: RestartPlan | None, t: float, incident: str | None = None) -> list[str]:
-    """Return sentences as of Unix time `t`, the most urgent first. With an `incident` id, dry runs for other incidents are omitted."""
+    """Return sentences about restarts, the most urgent first. If `incident` is given, dry runs for other incidents are omitted."""
     if plan is None:
         return []
     if plan.under_way is not None:

@@ -18,7 +18,7 @@ _NAME_MIN, _NAME_MAX = 14, 44
 
 @dataclass(slots=True)
 class Row:
-    """One engine, or a target without one."""
+    """One engine, or a target without engines."""
 
     target: TargetStatus
     engine: EngineSignals | None
@@ -93,7 +93,7 @@ class Curves:
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column. On narrow terminals, the highest ranks are left out first."""
+    """A column. On narrow terminals, columns with the highest rank are left out first."""
 
     title: str
     width: int
@@ -103,12 +103,12 @@ class Column:
 
 
 def _at_work(read: Callable[[EngineSignals], str]) -> Callable[[Row, int], str]:
-    """Hide a rate of the last minute if the engine is down or stalled: it would look like work."""
+    """Hide the last minute's rates if the engine is down or stalled."""
     return lambda row, _: text.UNKNOWN if row.still or not row.engine else read(row.engine)
 
 
 def _held(read: Callable[[EngineSignals], str]) -> Callable[[Row, int], str]:
-    """Hide a value if the engine is down: a live API server keeps exporting it."""
+    """Hide values if the engine is down, because a live API server still exports them."""
     return lambda row, _: text.UNKNOWN if row.down or not row.engine else read(row.engine)
 
 
@@ -201,7 +201,7 @@ def arranged(rows: Iterable[Row], sort: str, wanted: str) -> list[Row]:
 
 
 def columns_for(width: int, rows: Sequence[Row]) -> list[Column]:
-    """Return the columns that fit; extra width goes to names, then to the curve."""
+    """Return the columns that fit. Extra width goes to names, then to the curve."""
     chosen = list(_COLUMNS)
     while len(chosen) > 1 and _width(chosen) > width:
         chosen.remove(max(chosen, key=lambda column: column.rank))

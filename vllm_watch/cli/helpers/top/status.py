@@ -39,7 +39,7 @@ class JudgedProcess(ProcessSample):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgedGpu(GpuSample):
-    """A GPU with its stale memory, or with None if not judged."""
+    """A GPU with its stale memory. Values that are not judged are None."""
 
     processes: tuple[JudgedProcess, ...] | None = None
     targets: tuple[str, ...] = ()
@@ -116,11 +116,11 @@ Incidents = tuple[Annotated[ToldIncident, BeforeValidator(_incident)], ...]
 class HostStatus(BaseModel):
     """The daemon's host."""
 
-    incidents: Incidents = ()  # of its GPUs
+    incidents: Incidents = ()  # of the host's GPUs
 
 
 def _signals(said: object) -> object:
-    """Rename a start failure's `class`: a field cannot have this name."""
+    """Rename a start failure's `class`, which cannot be a field's name."""
     failed = said.get("start_failure") if isinstance(said, Mapping) else None
     if not isinstance(said, Mapping) or not isinstance(failed, Mapping):
         return said
@@ -145,7 +145,7 @@ class TargetStatus(BaseModel):
 
 
 class Status(BaseModel):
-    """The whole status; unknown keys are ignored."""
+    """The whole status. Unknown keys are ignored."""
 
     version: str
     t: float
@@ -159,7 +159,7 @@ class Status(BaseModel):
     gpus: JudgedReading | None = None  # None until the first reading
     targets: list[TargetStatus]
     host: HostStatus = HostStatus()
-    incidents: Incidents = ()  # of the watcher, or shared by several targets
+    incidents: Incidents = ()  # about the watcher or several targets
 
 
 _Answer = TypeVar("_Answer", bound=BaseModel)
@@ -176,7 +176,7 @@ class _Journal(BaseModel):
 
 
 class Charted(BaseModel):
-    """One engine's chart: times, and values by signal."""
+    """One engine's charts. `series` maps signals to values at the times `t`."""
 
     t: list[float]
     series: dict[str, list[float | None]]
@@ -187,7 +187,7 @@ class _History(BaseModel):
 
 
 class Explanation(BaseModel):
-    """`no_page` explains why the incident is not critical, `no_restart` why no restart is advised; "" if nothing needs explaining."""
+    """Why the incident is not critical (`no_page`), and why no restart is advised (`no_restart`)."""
 
     severity: str
     no_page: str
@@ -219,7 +219,7 @@ class _Refused(BaseModel):
 
 
 class Daemon:
-    """A client that keeps its connection open. Every method raises WatchError."""
+    """A client that keeps its connection open. Every request may raise WatchError."""
 
     def __init__(
         self, url: str, headers: Mapping[str, str] | None = None, tls: ssl.SSLContext | bool = True
@@ -234,7 +234,7 @@ class Daemon:
         return cls(connection.url, connection.headers(), connection.tls())
 
     async def status(self) -> Status:
-        """Fetch the status. It must arrive within five seconds."""
+        """Fetch the status within five seconds."""
         status = await self._ask("status", Status)
         # The status lacks the watcher's own incidents.
         own = await self._ask(f"incidents?state=open&target={WATCHER}", _Incidents)

@@ -96,7 +96,7 @@ def detail(row: Row | None, status: Status | None, width: int, height: int) -> T
 
 
 def worst_row(rows: Sequence[Row], status: Status | None) -> int:
-    """Return the index of the worst incident's row, else 0."""
+    """Return the index of the worst incident's row, or 0 without incidents."""
     for incident in open_incidents(status) if status else ():
         for place, row in enumerate(rows):
             if row.target.name == incident.target and incident in incidents_of(row):
@@ -125,14 +125,14 @@ def _sentence(row: Row, t: float) -> Text:
     if incidents:
         sentence = recovery(incidents[0], t) if incidents[0].recovering else incidents[0].summary
     sentence = visible(sentence or (row.target.signals and row.target.signals.why_not) or row.state)
-    if row.stale and row.state != "down":  # "down" includes its duration
+    if row.stale and row.state != "down":  # the text of "down" includes the duration
         sentence = f"not scraped for {text.age(row.age_seconds)}: {sentence}"
     style = text.STATE_STYLES.get(row.state, "").replace(" on red", "").replace("white", "red")
     return Text(f"{visible(row.name)}: ", "bold", no_wrap=True).append(sentence, style)
 
 
 def _evidence_lines(row: Row, t: float, width: int) -> list[Text]:
-    """Return the lines, the first step near the top, because the last lines may be cut off."""
+    """Put the first step near the top, because the last lines may be cut off."""
     incidents = incidents_of(row)
     lasting = next((each.id for each in incidents[:1] if not each.recovering), "")
     told = top_restarts.lines(row.target.restart, t, lasting)

@@ -24,7 +24,7 @@ _GIB = 1 << 30
 
 
 def fit(text: str, width: int) -> str:
-    """Return exactly `width` characters; the middle is cut, as both ends distinguish names."""
+    """Return exactly `width` characters. The middle is cut, because the ends distinguish names."""
     text = visible(text)
     if len(text) > width:
         head = (width - 1) // 2
@@ -48,7 +48,7 @@ def count(value: float | None) -> str:
 
 
 def p95(found: Quantiles) -> str:
-    """Return the 95th percentile, or `<` and the bound of the lowest bucket."""
+    """Format the 95th percentile. Within the lowest bucket, it is `<` and the bucket's bound."""
     value, first = found.p95, found.first_bound
     below = value is not None and first is not None and value <= first
     return f"<{seconds(first)}" if below else seconds(value)
@@ -106,7 +106,7 @@ def bar(ratio: float | None, width: int, style: str = "") -> Text:
 
 
 def sparkline(values: Sequence[float | None], width: int) -> str:
-    """Return a curve from zero to the maximum; an unknown value leaves a gap."""
+    """Return a curve from zero to the maximum. Unknown values leave gaps."""
     shown = list(values)[-width:]
     top = max((value for value in shown if value is not None), default=0.0)
     steps = len(_SPARKS) - 1
