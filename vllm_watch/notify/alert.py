@@ -19,7 +19,7 @@ INCIDENT, RESTART, UNREADABLE = "incident", "restart", "unreadable"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Alert:
-    """An incident, a restart step (kind `restart`) or an unreadable target (kind `target_unreadable`) to report."""
+    """A report about an incident, a restart step or an unreadable target."""
 
     incident: Incident
     about: str = INCIDENT  # INCIDENT | RESTART | UNREADABLE
@@ -61,7 +61,6 @@ def from_state(state: Mapping[str, Any]) -> Alert:
 
 
 def _of_0_1(state: Mapping[str, Any]) -> dict[str, Any]:
-    """Convert a record of release 0.1, so that an upgrade does not send open alerts again."""
     ended_t, blank = state["ended_t"], {"name": "", "value": None, "unit": "", "expected": None}
     event = {
         "event": OPENED if ended_t is None else RESOLVED,

@@ -1,4 +1,4 @@
-"""Send messages through the library apprise, in threads, because it blocks."""
+"""Send messages through the library apprise, which runs in threads because it blocks."""
 
 import asyncio
 import contextlib
@@ -25,19 +25,19 @@ URLS_MAX = 50
 URLS_BYTES_MAX = 64 << 10
 SAID_MAX = 300
 PIECE_CHARACTERS_MIN = 4
-"""Shorter parts of a URL are not treated as secrets."""
+"""Minimum length of the parts of a URL that are treated as secrets."""
 
 MISSING = "the library apprise is not installed"
 INSTALL = "pip install 'vllm-watch[apprise]'"
 
 _TALKATIVE = ("apprise", "requests", "urllib3")
-"""These libraries log whole URLs, which contain tokens."""
+"""Libraries that log whole URLs, which contain tokens."""
 
 _TYPES = {"page": "failure", "ticket": "warning", "info": "info"}
 
 
 class Notifier:
-    """Sends each message to every URL; retries skip those that accepted it."""
+    """Sends each message to every URL. A retry skips URLs that accepted the message."""
 
     def __init__(self, settings: AppriseNotifier, tools: base.Tools) -> None:
         self._settings = settings
@@ -160,7 +160,7 @@ def _service(url: str) -> "NotifyBase | None":
 
 
 def _notify(service: "NotifyBase", message: Message) -> bool:
-    """Send plain text to services that accept nothing else, and Markdown, which apprise converts, to all others."""
+    """Send Markdown, which apprise converts. Services that accept only plain text get plain text."""
     formats = {str(getattr(each, "value", each)) for each in _several(service.notify_format)}
     plain = formats == {"text"}
     done = message.phase == "resolved"

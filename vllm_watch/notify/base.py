@@ -59,7 +59,7 @@ class Notifier(Protocol):
     """Sends messages over one channel."""
 
     async def send(self, message: Message) -> Sent:
-        """Send it within timeout_seconds. Raises only CancelledError."""
+        """Send the message within timeout_seconds. Raises only CancelledError."""
 
     def check(self) -> list[Finding]:
         """Check files, variables and libraries without sending."""

@@ -11,19 +11,21 @@ from vllm_watch.settings.notifications import NotifierSettings
 HOUR_SECONDS = 3600.0
 
 READY_MAX = 5
-"""Above this number of causes or groups, alerts become a digest, because one fault probably caused them."""
+"""Maximum causes or groups with a message each. More are sent as a digest, because they probably
+have one cause."""
 
 DIGEST_SECONDS = 300.0
-"""Seconds after the last message until a digest with a critical alert is sent despite the hourly limit."""
+"""Maximum seconds between messages if a critical alert waits. The digest is then sent despite the
+hourly limit."""
 
 EXPIRE_SECONDS = {"page": 24 * 3600.0, "ticket": 4 * 3600.0, "info": 3600.0}
-"""Unsent notifications are dropped at this age. A page is still news after a night."""
+"""Maximum age of unsent notifications. Older ones are dropped. A page is still news after a night."""
 
 CLOCK_SECONDS = 1.0
-"""Clock steps smaller than this many seconds are ignored."""
+"""Tolerance for clock steps."""
 
 WAITING_MAX = 500
-"""Above this, the oldest notifications of the lowest severity are dropped."""
+"""Maximum queued notifications. Beyond it, the oldest of the lowest severity are dropped."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,9 +56,12 @@ def choose(
     sent_t: Sequence[float],
     now_t: float,
 ) -> tuple[Batch | None, float | None]:
-    """Return the batch to send now, or when to ask again. `sent_t`: times of the last hour's messages."""
+    """Return the batch to send now, or when to ask again.
+
+    `sent_t` has the times of the last hour's messages.
+    """
     groups = _groups(waiting)
-    # A time in the future is from before the clock was set back.
+    # A time in the future was written before the clock was set back.
     ready = [
         each for each in groups
         if not each.since_t <= now_t + CLOCK_SECONDS or each.since_t + settings.group_seconds <= now_t
@@ -84,7 +89,7 @@ def again(waiting: Sequence[Notification]) -> Batch:
 
 
 def too_many(waiting: Sequence[Notification], now_t: float) -> list[Notification]:
-    """Return notifications that expired or exceed WAITING_MAX."""
+    """Return the notifications that expired or exceed WAITING_MAX."""
     old: list[Notification] = []
     kept: list[Notification] = []
     for each in waiting:
@@ -120,7 +125,8 @@ def _groups(waiting: Iterable[Notification]) -> list[_Group]:
 
 
 def _folded(phases: Sequence[Notification]) -> Item:
-    """Combine an alert's unsent phases. An opening stays an opening, or becomes a late end if the alert has ended."""
+    """Combine an alert's unsent phases. An opening stays an opening. If the alert has ended, it
+    becomes a late end."""
     last, names = phases[-1], {each.phase for each in phases}
     if OPENED not in names or last.phase == OPENED:
         return Item(phase=last.phase, alert=last.alert)

@@ -13,10 +13,10 @@ from vllm_watch.notify.alert import RESTART, UNREADABLE, Alert
 from vllm_watch.story.kinds import story_of
 
 BLIND_INTERVALS = 10.0
-"""If a target is not scraped for this many intervals, the watcher itself has failed."""
+"""Intervals without a scrape after which the watcher itself has failed."""
 
 FORGOTTEN_SECONDS = 600.0
-"""Seconds after the start until an incident missing from the board is considered ended. Targets are
+"""Seconds after the start until an incident missing from the board counts as ended. Targets are
 found within two minutes."""
 
 _QUIET = frozenset(("starting", "sleeping", "down"))
@@ -28,7 +28,7 @@ _STEP_OF_VERDICT = {"approve": "approval", "refuse": "refused", "wait": "refused
 
 
 class BoardAlerts:
-    """Reads alerts from the board. `silenced` returns True for a silenced incident's id."""
+    """Reads alerts from the board. `silenced` returns True for the id of a silenced incident."""
 
     def __init__(
         self, board: Board, silenced: Callable[[str], bool], unreadable_seconds: float
@@ -39,7 +39,7 @@ class BoardAlerts:
         self._began_t = time.time()
 
     def now(self, lasting: Iterable[Alert]) -> list[Alert]:
-        """Return all current alerts. `lasting`: the alerts last reported as open."""
+        """Return all current alerts. `lasting` are the alerts last reported as open."""
         now_t, board = time.time(), self._board
         common = {each.id for each in board.own.incidents.open.values() if each.kind == FLEET_KIND}
         unreadable = {

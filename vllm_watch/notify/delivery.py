@@ -20,16 +20,17 @@ from vllm_watch.settings.notifications import NotifierSettings
 _log = structlog.get_logger()
 
 AGAIN_SECONDS_FIRST, AGAIN_SECONDS_MAX = 1.0, 300.0
-"""First and longest wait before a retry. The wait doubles, with jitter so that watchers do not retry together."""
+"""First and maximum wait before a retry. The wait doubles, with jitter so that watchers do not
+retry together."""
 
 RETRY_AFTER_SECONDS_MAX = 3600.0
-"""Limit of the receiver's Retry-After."""
+"""Maximum wait after a Retry-After header."""
 
 GRACE_SECONDS = 5.0
 """Seconds after timeout_seconds until a notifier is cancelled."""
 
 REFUSALS_MAX = 3
-"""Tries of a refused message (400, 413, 415, 422), which is then dropped."""
+"""Maximum tries of a message that the receiver refuses (400, 413, 415, 422). It is then dropped."""
 
 
 class Delivery:
@@ -47,7 +48,7 @@ class Delivery:
         self._woken = asyncio.Event()
         self._tries = 0
         self._refusals = 0
-        self._not_before_s = 0.0  # monotonic
+        self._not_before_s = 0.0
         self._failing: str | None = None
 
     def offer(self, alerts: Iterable[Alert], now_t: float) -> None:
@@ -85,7 +86,7 @@ class Delivery:
             self._woken.clear()
 
     async def _step(self) -> float | None:
-        """Send one message if due. Return the seconds until the next step, or None."""
+        """Send one message if due. Return the seconds until the next call, or None."""
         now_t = time.time()
         expired = batches.too_many(self._ledger.waiting(self._name), now_t)
         if expired:
@@ -128,7 +129,7 @@ class Delivery:
             await self._ledger.flush()
             self._succeeded()
             return 0.0
-        # A begun message may have been accepted, so it must not change.
+        # The receiver may have accepted a begun message, so its content must not change.
         begun = any(each.message == key for each in of_it)
         return await self._failed(sent, of_it, begun=begun)
 
@@ -165,7 +166,6 @@ class Delivery:
 
 
 def _key(notifier: str, batch: Batch) -> str:
-    """Return an idempotency key; equal notifications have equal keys."""
     names = sorted((each.alert.id, each.name) for each in batch.notifications)
     what = "\n".join([notifier, *(f"{alert_id} {name}" for alert_id, name in names)])
     return hashlib.sha256(what.encode()).hexdigest()[:32]

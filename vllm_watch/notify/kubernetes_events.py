@@ -1,6 +1,7 @@
 """Report incidents as Events of the engine's pod.
 
-Events are hints that expire, so none is kept on disk. An Event's name is a hash of its content, so each exists once.
+Events are hints that expire, so they are not kept on disk. The name of an Event is a hash of its
+content, so each exists once.
 """
 
 import asyncio
@@ -25,7 +26,7 @@ _log = structlog.get_logger()
 
 QUEUE_MAX = 1000
 TRIES_MAX, WAIT_SECONDS = 6, 2.0
-"""Waits of 2 to 32 s are enough for an upgrade of the API server."""
+"""The waits between tries are 2 to 32 s, which is enough for an upgrade of the API server."""
 
 MESSAGE_MAX = 1024  # the API server's limit
 _POD_NAME_MAX = 200  # the limit of an Event's name is 253

@@ -1,4 +1,7 @@
-"""Keep notifications that were sent or are queued. Memory is authoritative, so a full disk loses no message."""
+"""Keep sent and queued notifications.
+
+Memory is authoritative, so a full disk loses no message.
+"""
 
 import asyncio
 import contextlib
@@ -17,14 +20,14 @@ from vllm_watch.state import ledger as disk
 _log = structlog.get_logger()
 
 KEPT_SECONDS = 86400.0
-"""Notifications are kept this long after their alert's last message."""
+"""Seconds that notifications are kept after their alert's last message."""
 
 KEPT_MAX = 5000
-"""Maximum number of notifications for all notifiers together, at 2 KB each."""
+"""Maximum notifications of all notifiers together, 2 KB each."""
 
 
 class Ledger:
-    """Keeps notifications; in memory only if `table` is None. Raises nothing."""
+    """Keeps notifications. If `table` is None, they are kept in memory only. Raises nothing."""
 
     def __init__(self, table: disk.LedgerTable | None) -> None:
         self._table = table
@@ -55,7 +58,7 @@ class Ledger:
         return list(self._of.get(notifier, {}).get(alert_id, {}).values())
 
     def lasting(self, notifier: str) -> list[Alert]:
-        """Return the open alerts, as they were last sent."""
+        """Return the open alerts as last sent."""
         return [
             next(reversed(phases.values())).alert
             for phases in self._of.get(notifier, {}).values()
@@ -89,19 +92,20 @@ class Ledger:
         self._put([Notification(notifier=notifier, name=name, t=t, alert=alert)])
 
     def renew(self, notifier: str, alert: Alert) -> None:
-        """Update this alert's queued notifications, except in begun messages."""
+        """Update this alert's queued notifications, except in messages already begun."""
         for each in self._free(notifier, alert.id):
             if each.alert != alert:
                 self._hold(replace(each, alert=alert))
 
     def bind(self, notifications: Iterable[Notification], message: str | None) -> None:
-        """Record the message that contains these notifications, or None if it was certainly not sent."""
+        """Record the message that contains these notifications. `message` is None if it was
+        certainly not sent."""
         self._put(replace(each, message=message) for each in notifications)
 
     def sent(
         self, notifications: Iterable[Notification], dropped: Iterable[Notification], message: str, t: float
     ) -> None:  # fmt: skip
-        """Record a sent message, which also reported the `dropped`."""
+        """Record a sent message. It also reported the notifications in `dropped`."""
         self._put(replace(each, message=message, sent_t=t) for each in notifications)
         self._put(replace(each, message=f"{DROPPED} {message}") for each in dropped)
 
@@ -109,7 +113,7 @@ class Ledger:
         self._put(replace(each, message=DROPPED, sent_t=t) for each in notifications)
 
     def withdraw(self, notifier: str, alert_id: str) -> None:
-        """Delete this alert's queued notifications, except in begun messages."""
+        """Delete this alert's queued notifications, except in messages already begun."""
         for each in self._free(notifier, alert_id):
             del self._of[notifier][alert_id][each.name]
             self._dirty[each.key] = None

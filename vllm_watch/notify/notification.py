@@ -10,8 +10,8 @@ OPENED, WORSE, CHANGED, REMINDER, RESOLVED, SAID = (
 """CHANGED: the recommended first step changed. A restart step has only the phase SAID."""
 
 DROPPED = "dropped"
-"""A dropped notification has this instead of a message's key. The key of the message that reports
-the drop is appended later."""
+"""Message key of a dropped notification. The key of the message that reports the drop is appended
+later."""
 
 Key = tuple[str, str, str]  # notifier, alert id, name of the phase
 

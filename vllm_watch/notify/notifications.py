@@ -34,7 +34,7 @@ SETTLE_SECONDS = 0.2
 PRUNE_SECONDS = 3600.0
 
 STOP_SECONDS = 2.0
-"""Seconds to wait at exit for a message in flight. The next run sends it again, then the queue."""
+"""Seconds to wait at exit for a message in flight. The next run repeats an unfinished message."""
 
 
 @dataclass(slots=True)
@@ -45,7 +45,7 @@ class _Running:
 
 
 class Notifications:
-    """All notifiers, from `start` to `stop`."""
+    """Runs all notifiers."""
 
     def __init__(
         self,

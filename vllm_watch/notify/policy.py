@@ -1,4 +1,4 @@
-"""Decide the next phase of each alert for each notifier. Pure."""
+"""Decide the next phase of each alert for each notifier."""
 
 from collections.abc import Sequence
 
@@ -17,7 +17,7 @@ from vllm_watch.settings.notifications import NotifierSettings
 from vllm_watch.story.base import UNKNOWN
 
 RECENT_SECONDS = 3600.0
-"""Maximum age of a restart step to report. Only a notifier that is new or was off finds older ones."""
+"""Maximum age of a restart step to report. A new notifier would also find older steps."""
 
 
 def due(
@@ -65,7 +65,7 @@ def _is_of(settings: NotifierSettings, alert: Alert) -> bool:
 
 
 def _is_news(alert: Alert, known: Sequence[Notification]) -> bool:
-    """Return True if the alert has restart advice or a cause that all earlier messages lack."""
+    """Return True if all earlier messages lack the alert's restart advice or its cause."""
     told, now = [each.alert.incident for each in known], alert.incident
     advised = now.restart_advised and not any(each.restart_advised for each in told)
     named = now.cause != UNKNOWN and all(each.cause == UNKNOWN for each in told)

@@ -13,7 +13,7 @@ from vllm_watch.settings.notifications import WebhookNotifier
 from vllm_watch.support import regular_file
 
 _BAD_MESSAGE = (400, 413, 415, 422)
-"""Statuses that reject the message itself, unlike 401 or 404."""
+"""Statuses that reject the message itself. A 401 or 404 rejects every message."""
 
 
 class Notifier:

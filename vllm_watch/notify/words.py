@@ -1,4 +1,4 @@
-"""Format a batch as text, Markdown and JSON. Pure."""
+"""Format a batch as text, Markdown and JSON."""
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -21,7 +21,7 @@ from vllm_watch.story.restart_steps import RUNBOOK, step_of
 from vllm_watch.story.severities import severity_word
 
 ITEMS_SHOWN = 5
-"""Maximum number of alerts in a message. The status page shows all."""
+"""Maximum alerts in a message."""
 
 EVIDENCE_SHOWN = 3
 NAME_MAX, ID_MAX, SENTENCE_MAX, TITLE_MAX = 80, 200, 400, 160
@@ -29,7 +29,7 @@ NAME_MAX, ID_MAX, SENTENCE_MAX, TITLE_MAX = 80, 200, 400, 160
 TEST = "test"
 
 SCHEMA = 1
-"""JSON keys may be added, never changed."""
+"""Version of the JSON format. Keys may be added, but never changed."""
 
 _OPENING = {
     phases.OPENED: "", phases.WORSE: "worse: ", phases.CHANGED: "cause found: ", phases.REMINDER: "still open: ",
@@ -63,7 +63,7 @@ class Message:
 
 
 def message(key: str, batch: Batch, links: Links, *, dropped: int, t: float) -> Message:
-    """Return the message, which also reports `dropped` alerts."""
+    """Return the message. It also reports the `dropped` alerts."""
     shown = tuple(_without_secrets(each) for each in batch.items[:ITEMS_SHOWN])
     batch = replace(batch, items=(*shown, *batch.items[ITEMS_SHOWN:]))
     first = batch.items[0]
@@ -247,7 +247,7 @@ def _story(incident: Incident) -> Story:
 
 
 def clock(t: float) -> str:
-    """Format a time with its day, because messages may be read days later."""
+    """Format a time with its date, because messages may be read days later."""
     return datetime.fromtimestamp(t, UTC).strftime("%a %d %b %H:%M UTC")
 
 

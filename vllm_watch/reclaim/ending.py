@@ -1,4 +1,7 @@
-"""End exactly one process, pinned by a pidfd, so that a reused PID is never hit. Source: pidfd_open(2), pidfd_send_signal(2); Linux 5.3 and later."""
+"""End exactly one process, pinned by a pidfd, so that a reused PID is never hit.
+
+Source: pidfd_open(2), pidfd_send_signal(2); Linux 5.3 and later.
+"""
 
 import asyncio
 import os
@@ -10,7 +13,8 @@ from vllm_watch.errors import WatchError
 from vllm_watch.sources.processes import ProcessFacts, ProcReader
 
 SAME_START_SECONDS = 2.0
-"""Maximum difference between two readings of one start time, each up to a second off. A PID is not reused that soon."""
+"""Tolerance for comparing start times. Each may be off by a second, and a PID is not reused that
+soon."""
 
 _CLOSED = -1
 
@@ -34,7 +38,8 @@ class Pinned:
         return not poll.poll(0)
 
     def send(self, number: signal.Signals | int) -> bool:
-        """Send a signal; 0 only checks the permission. Return False if the process was reaped. Raises PermissionError."""
+        """Send a signal. Signal 0 only checks the permission. Return False if the process was
+        reaped. Raises PermissionError."""
         try:
             signal.pidfd_send_signal(self._descriptor, number)
         except ProcessLookupError:
@@ -72,7 +77,8 @@ class Pinned:
 
 
 def pin(pid: int, create_time: float | None, procfs: Path = Path("/proc")) -> Pinned | None:
-    """Pin the process; None if no process has this PID and start time. Raises WatchError without pidfd_open."""
+    """Pin the process. Return None if no process has this PID and start time. Raises WatchError
+    without pidfd_open."""
     try:
         descriptor = os.pidfd_open(pid)
     except ProcessLookupError:
@@ -83,7 +89,7 @@ def pin(pid: int, create_time: float | None, procfs: Path = Path("/proc")) -> Pi
             "it needs Linux 5.3 or later, and a sandbox that allows pidfd_open; else end the process by hand",
         ) from error
     facts = ProcReader(procfs).read(pid)
-    # If the pinned process is still alive, the facts read are its own.
+    # If the pinned process is still alive, the facts were read from it.
     pinned = None if facts is None else Pinned(descriptor, facts)
     if pinned is None or not pinned.lives() or not _started(pinned.facts, create_time):
         os.close(descriptor)

@@ -18,11 +18,11 @@ from vllm_watch.sources import trace_gpus
 from vllm_watch.sources.proc_stat import parse_stat
 
 SAMPLE_SECONDS = 1.0
-"""Seconds between samples, about the driver's own interval for each process's load."""
+"""Seconds between samples, about the interval at which the driver updates each process's load."""
 
 
 class Looks:
-    """Samples the GPUs, and uses a pidfd to pin each process that a plan names."""
+    """Samples the GPUs, and pins each process that a plan names."""
 
     def __init__(self, pid: int, read: Callable[[], Awaitable[GpuReading]], limits: Limits) -> None:
         self.pid = pid
@@ -33,7 +33,8 @@ class Looks:
         self._pins: dict[tuple[int, float | None], Pinned] = {}
 
     async def until_certain(self, seconds: float) -> Plan | Refusal:
-        """Return a confirmed plan, or a refusal once it is final or `seconds` passed. Raises WatchError for unreadable GPUs."""
+        """Return a confirmed plan, or the refusal that is final or remains after `seconds`. Raises
+        WatchError for unreadable GPUs."""
         began_s = time.monotonic()
         while True:
             found, confirmed = await self._sample()
@@ -126,7 +127,7 @@ def user_name(uid: int) -> str:
 
 
 PROCESSES_MAX = 65_536
-"""Maximum processes read; a host has a few thousand."""
+"""Maximum processes read. A host has a few thousand."""
 
 
 def _parents(procfs: Path = Path("/proc")) -> dict[int, int]:

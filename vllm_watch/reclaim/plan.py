@@ -1,4 +1,8 @@
-"""Plan which processes to end: only those judged stale on all their GPUs in several samples, and never the command itself."""
+"""Plan which processes to end.
+
+Only processes that were stale on all their GPUs in several samples are ended, and never the
+command itself.
+"""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,10 +21,10 @@ from vllm_watch.signals.holders.records import (
 from vllm_watch.signals.holders.words import size
 
 CONFIRM_SECONDS = 2.0
-"""Minimum seconds that a plan must stay the same. A single sample proves nothing."""
+"""Minimum seconds that a plan must stay the same, because a single sample may be wrong."""
 
 TREE_MAX = 4096
-"""Maximum descendants. More would mean a loop among the parent PIDs."""
+"""Maximum descendants. A larger number means that the parent PIDs form a loop."""
 
 _IDLE = (IDLE_NOTEBOOK, IDLE_PROCESS)
 
@@ -39,7 +43,7 @@ class Part:
 class Victim:
     """A process that holds GPU memory, with all its GPUs."""
 
-    pid: int  # as `gpus` shows it
+    pid: int  # as shown by `gpus`
     parts: tuple[Part, ...]  # largest first
 
     @property
@@ -63,7 +67,10 @@ class Victim:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """The processes to end, the requested one first. `left`: descendants with GPU memory that stay; `others`: unrelated stale processes."""
+    """The processes to end, the requested one first.
+
+    `left` has descendants with GPU memory that stay. `others` has unrelated stale processes.
+    """
 
     victims: tuple[Victim, ...]
     left: tuple[Victim, ...] = ()
@@ -144,7 +151,8 @@ def plan(pid: int, gpus: Sequence[GpuHolders], around: Surroundings) -> Plan | R
 
 
 def victims(gpus: Sequence[GpuHolders]) -> dict[int, Victim]:
-    """Return all processes with GPU memory by PID. Memory on MIG slices is not counted for the parent GPU."""
+    """Return all processes with GPU memory by PID. Memory on a MIG slice is not counted for the
+    parent GPU."""
     parts: dict[int, list[Part]] = {}
     for gpu in gpus:
         for holder in gpu.holders or ():

@@ -1,4 +1,7 @@
-"""Reclaim GPU memory from stale processes on a person's request. Each step is journaled before it is done."""
+"""Reclaim GPU memory from stale processes on a person's request.
+
+Each step is journaled before it is done.
+"""
 
 import asyncio
 import time
@@ -16,7 +19,7 @@ from vllm_watch.signals.holders.words import size
 from vllm_watch.state.journal import Entry, Journal
 
 KILL_SECONDS = 10.0
-"""A process with 100 GiB of host memory takes some seconds to end."""
+"""Maximum seconds for a process to end. One with 100 GiB of host memory takes some seconds."""
 
 TITLE_CHARACTERS = 40
 
@@ -58,7 +61,7 @@ class Outcome:
 
 @dataclass(slots=True, kw_only=True)
 class Reclaim:
-    """A confirmed reclaim; `journal` is None if it is not journaled."""
+    """A confirmed reclaim. If `journal` is None, nothing is journaled."""
 
     plan: Plan
     pins: Mapping[int, Pinned]  # by the victim's PID
@@ -70,7 +73,8 @@ class Reclaim:
     tell: Callable[[str], None] = lambda _: None
 
     async def run(self) -> Outcome:
-        """Raises JournalError if the intent cannot be written; then nothing was done."""
+        """Carry out the reclaim. If the intent cannot be written, JournalError is raised and
+        nothing is done."""
         claims = vram_release.claims(self.gpus, [each.pid for each in self.plan.victims])
         for victim in self.plan.victims:
             await self._note(INTENT, victim, reason=why(victim), before=held(victim))
@@ -178,7 +182,7 @@ def said(outcome: Outcome) -> str:
 
 
 def _title(victim: Victim) -> str:
-    """Return only the program's name or title: arguments may hold secrets."""
+    """Return only the program's name or title, because arguments may hold secrets."""
     process = victim.holder.process
     title = process.cmdline[0] if process.cmdline else process.name
     return f" ({title.rpartition('/')[2][:TITLE_CHARACTERS]})" if title else ""

@@ -1,6 +1,7 @@
-"""Wait until the driver has released ended processes' GPU memory.
+"""Wait until the driver has released the GPU memory of ended processes.
 
-A zombie keeps its GPU memory, and a CUDA context can outlive its process. So memory that no process explains is compared, too.
+A zombie keeps its GPU memory, and a CUDA context can outlive its process. Therefore, memory that
+belongs to no listed process is also compared.
 """
 
 import asyncio
@@ -15,13 +16,14 @@ from vllm_watch.signals.holders.words import size
 from vllm_watch.sources import trace_gpus
 
 DEADLINE_SECONDS = 30.0
-"""A driver frees even the largest GPU's memory within seconds of the process's end."""
+"""Maximum seconds to wait. A driver frees even the largest GPU's memory within seconds of the
+process's end."""
 
 INTERVAL_SECONDS = 0.5
-"""Seconds between samples: short, because a person waits."""
+"""Seconds between samples. The interval is short, because a person waits."""
 
 LEFT_BYTES_MAX = unaccounted.BASE_BYTES
-"""The driver's own bookkeeping varies by this much."""
+"""Maximum memory that may remain. The driver's own use varies by this much."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

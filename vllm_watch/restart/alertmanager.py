@@ -1,4 +1,7 @@
-"""Turn alerts from Alertmanager's webhook (payload version 4) into restart requests, one per fingerprint and startsAt."""
+"""Turn alerts from Alertmanager's webhook (payload version 4) into restart requests.
+
+Alerts with equal fingerprint and startsAt become one request.
+"""
 
 import math
 import time
@@ -22,7 +25,7 @@ ALERTS_MAX = 10_000
 _TEXT_CHARACTERS_MAX = 200
 
 REPEAT_SECONDS = 3600.0
-"""A request expires if its alert is not repeated within this time, because the resolved message may get lost."""
+"""Seconds until a request expires unless its alert is repeated. The resolved message may get lost."""
 
 FIRING_MAX = 100
 
@@ -83,7 +86,8 @@ def _line(text: str) -> str:
 
 
 def target_of(alert: Alert, targets: Iterable[Target]) -> Target | None:
-    """Return the target that label `target` names, else the only one with name or address `instance`."""
+    """Return the target named by label `target`, else the only one with label `instance` as name
+    or address."""
     known = {each.name: each for each in targets}
     name = alert.labels.get("target")
     if name:
@@ -107,7 +111,6 @@ class AlertRequests:
         self._firing: dict[str, dict[str, RestartRequest]] = {}
 
     async def take(self, caller: Caller, document: Mapping[str, Any]) -> Mapping[str, list[str]]:
-        """Handle one payload. Raises WatchError and JournalError."""
         taken: dict[str, list[str]] = {"asked": [], "known": [], "cancelled": [], "ignored": []}
         managed = self._targets.managed
         for alert in read(document):
@@ -156,7 +159,8 @@ class AlertRequests:
         return "cancelled"
 
     async def _was_restarted(self, target: Target, alert: Alert) -> bool:
-        """Return True if a restart has helped since the alert began, or this alert already requested one."""
+        """Return True if a restart has helped since the alert began, or if this alert already
+        requested one."""
         attempts = await self._journal.attempts(target.group, time.time() - HISTORY_SECONDS)
         return any(
             each.helped_since(target.name, alert.began_t)

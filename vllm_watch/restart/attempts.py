@@ -25,13 +25,13 @@ from vllm_watch.state.journal import Journal
 _log = structlog.get_logger()
 
 RENEW_SHARE = 1 / 3
-"""A lock is renewed after this share of its TTL, so two renewals may fail."""
+"""Share of a lock's TTL between two renewals. A single renewal may fail."""
 
 UNCERTAIN_SECONDS = 86400.0
 """Maximum age of an uncertain attempt that the watcher verifies again at its start."""
 
 AHEAD_SECONDS = 60.0
-"""An attempt dated more than this far in the future was written while the clock was wrong."""
+"""An attempt with a time this many seconds in the future was written while the clock was wrong."""
 
 UNWATCHED_SECONDS = 3600.0
 """Maximum seconds that a resumed attempt waits for its target. Discovery takes minutes, but an
@@ -76,7 +76,7 @@ class Attempts:
     async def without_future(
         self, attempts: Iterable[Attempt], now_t: float
     ) -> tuple[Attempt, ...]:
-        """Replace future times of attempts with `now_t`: one dated a year ahead would block restarts that long."""
+        """Replace times in the future with `now_t`, because they would block restarts until then."""
         known = []
         for attempt in attempts:
             ahead_s = attempt.acted_t - now_t
@@ -91,7 +91,6 @@ class Attempts:
         return tuple(known)
 
     async def let_hooks_end(self) -> None:
-        """Call no more hooks and wait for running ones, because half a restart would leave an engine down."""
         self._stopping = True
         running = {restart for restart, _ in self._running.values()}
         for restart in running:
@@ -119,7 +118,10 @@ class Attempts:
         self, attempt: Attempt, calls: Sequence[tuple[HookCall, Hook]], settings: RestartSettings,
         lock: Lock | None, recheck: Recheck, changed: Changed = unchanged,
     ) -> None:  # fmt: skip
-        """Write the intent, then run the attempt in the background; the first call is for its own target. Raises JournalError."""
+        """Write the intent, then run the attempt in the background. Raises JournalError.
+
+        `calls` begins with the call for the attempt's own target.
+        """
         if any(name in self._running for name in attempt.names):
             raise RuntimeError(f"{attempt.target} has an attempt that has not ended")
         restart = self._restart(attempt, settings)
@@ -265,7 +267,7 @@ class Attempts:
             for each in attempt.names:
                 self._running.pop(each, None)
                 self._targets.restarting(each, attempt)
-            # An attempt interrupted after the call keeps its lock for the next run, because the server may be loading.
+            # Keep the lock of an attempt interrupted after the call, because the server may be loading.
             if lock is not None and not (attempt.open and attempt.spent):
                 rest_seconds = settings.lock.release_delay_seconds
                 await lock.release(rest_seconds, used=attempt.spent, ended=attempt)
@@ -291,7 +293,7 @@ def _to_verify_again(attempt: Attempt) -> bool:
 
 
 async def _renew(lock: Lock | None) -> None:
-    """Renew the lock until cancelled. A failure is only logged, because `still_ours` is checked before each hook call."""
+    """A failure is only logged, because `still_ours` is checked before each hook call."""
     was: bool | None = True
     while lock is not None:
         await asyncio.sleep(lock.ttl_seconds * RENEW_SHARE)

@@ -1,4 +1,7 @@
-"""Build hooks, locks and blockers. A hook or lock that cannot be built is None, and the guard then refuses."""
+"""Build hooks, locks and blockers.
+
+A hook or lock that cannot be built is None. The guard then refuses.
+"""
 
 import importlib
 import os
@@ -49,7 +52,7 @@ class Backends:
             await self._session.close()
 
     def hook(self, name: str) -> Hook | None:
-        """Return the hook, the same object until its settings change, because some hooks hold state."""
+        """Return the same hook until its settings change, because some hooks hold state."""
         wanted = self._config.hooks.by_name().get(name)
         if wanted is None:
             return None

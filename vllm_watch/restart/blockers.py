@@ -1,6 +1,6 @@
 """Ask Prometheus whether a query or an alert blocks a restart.
 
-A missing answer also blocks the restart. Source: kured's alert gate.
+Without an answer, the restart is blocked. Source: kured's alert gate.
 """
 
 import asyncio
@@ -84,7 +84,7 @@ async def _get(
     if document["status"] != "success":
         raise ValueError("does not answer with success")
     if document.get("warnings"):
-        # Thanos warns if a store did not answer: that store may hold a series that blocks.
+        # Thanos warns if a store did not answer. That store may hold a series that blocks.
         raise ValueError(f"answers in part: {document['warnings']}")
     data: dict[str, Any] = document["data"]
     return data

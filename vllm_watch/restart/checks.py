@@ -1,4 +1,4 @@
-"""The guard's checks: each returns why a server must not be restarted now, or None. Pure.
+"""The guard's checks. Each returns why a server must not be restarted now, or None.
 
 Sources: kured, Home Assistant's supervisor, medik8s, NVSentinel.
 """
@@ -21,13 +21,14 @@ NOT_RESTARTABLE = {
     "sleeping": "it serves no requests on purpose, or until an operation in progress ends",
     "unknown": "its state is not known",
 }
-"""States in which a restart does not help; a person may override only `unknown`."""
+"""States in which a restart does not help. A person may override only `unknown`."""
 
 WORKS = frozenset(("serving", "prefilling", "overloaded", "collapsed"))
-"""States in which an engine makes progress. `idle` is excluded: an idle rank proves nothing about the rest of its gang."""
+"""States in which an engine makes progress. `idle` is left out, because an idle rank proves
+nothing about its gang."""
 
 NOT_URGENT_KINDS = frozenset({"host_memory_growth"})
-"""Kinds of incidents that do no harm for hours, so their restart waits for a window."""
+"""Kinds of incidents that do no harm for hours. Their restart waits for a window."""
 
 _ENDED = {
     "did_not_help": "did not help",
@@ -209,7 +210,8 @@ def cooldown(request: RestartRequest, settings: RestartSettings, facts: Facts) -
 
 
 def budget(request: RestartRequest, settings: RestartSettings, facts: Facts) -> Refusal | None:
-    """Restarts are limited per hour and day, because a restart that must be repeated is not a cure."""
+    """Restarts are limited per hour and per day. A restart that must be repeated does not cure the
+    fault."""
     limits = (
         (settings.budget_per_hour, HOUR_SECONDS, "hour"),
         (settings.budget_per_day, DAY_SECONDS, "day"),
@@ -224,7 +226,8 @@ def budget(request: RestartRequest, settings: RestartSettings, facts: Facts) -> 
 
 
 def breaker(request: RestartRequest, settings: RestartSettings, facts: Facts) -> Refusal | None:
-    """Only a person may order another restart for the same incident, or after one that is not known to have helped."""
+    """Only a person may request another restart for the same incident. The same applies after a
+    restart that is not known to have helped."""
     ended = [each for each in facts.attempts or () if each.spent and not each.open]
     if not ended or request.person is not None:
         return None
@@ -330,7 +333,7 @@ ASKED: tuple[Check, ...] = (hook, blockers, gang, lock)
 
 
 def _counted(facts: Facts) -> list[Attempt]:
-    """Return attempts that called a hook or are open. Open attempts count so that a second server of the group must wait."""
+    """Open attempts also count, so that a second server of the group waits."""
     return [attempt for attempt in facts.attempts or () if attempt.spent or attempt.open]
 
 

@@ -1,6 +1,6 @@
 """Hold state that outlives the watcher: pause, silences, approvals, breaker resets, versions seen.
 
-While this state cannot be read, `known` is False and the guard refuses.
+`known` is False while this state cannot be read. The guard then refuses.
 """
 
 from collections.abc import Mapping
@@ -16,7 +16,7 @@ SILENCES_MAX = 1000
 
 
 class Controls:
-    """The journal's lasting entries, cached. Methods that write raise JournalError."""
+    """A cache of the journal's standing entries. Methods that write raise JournalError."""
 
     def __init__(self, journal: Journal, version: str) -> None:
         self._journal = journal
@@ -31,7 +31,7 @@ class Controls:
         try:
             entries = await self._journal.standing()
             if LOST in entries and LOST not in self._entries:
-                # A damaged file was replaced while we ran: restore the operators' settings.
+                # A damaged file was replaced at runtime, so restore the operators' settings.
                 for name in [name for name in self._entries if name not in entries]:
                     await self._set(name, self._entries[name])
                     entries[name] = self._entries[name]
@@ -68,7 +68,6 @@ class Controls:
         return Pause(actor=actor, reason=reason, until_t=until_t)
 
     async def set_pause(self, pause: Pause | None) -> None:
-        """Pause restarts, or resume them with None."""
         entry = None if pause is None else {
             "actor": pause.actor, "reason": pause.reason, "until_t": pause.until_t,
         }  # fmt: skip
@@ -94,7 +93,8 @@ class Controls:
         return None if self.revoked(str(actor), "approve", name) else str(actor)
 
     def revoked(self, actor: str, right: Right, name: str = "") -> bool:
-        """Return True if the actor's token lost this right, or differs from the token that made entry `name`."""
+        """Return True if the actor's token lost this right, or is not the token that made entry
+        `name`."""
         if self.tokens is None:
             return False
         now, used = self._token(actor, right), self._entries.get(name, {}).get("token")

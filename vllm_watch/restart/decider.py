@@ -30,7 +30,8 @@ ASK_HOOK_SECONDS = 15.0
 """Timeout of a hook's check, which changes nothing."""
 
 AHEAD_MAX = 1000
-"""Maximum remembered attempts that other watchers' clocks date in the future. One lock holds 500."""
+"""Maximum remembered attempts with times in the future, from other watchers' clocks. One lock holds
+500 attempts."""
 
 
 class Decider:
@@ -51,7 +52,7 @@ class Decider:
         self, request: RestartRequest, managed: ManagedTarget, attempt_id: str, lock: Lock | None,
         asker: str | None = None,
     ) -> Decision:  # fmt: skip
-        """`asker` is the gang member that holds the lock and restarts this target along with itself."""
+        """`asker` is the gang member that holds the lock. Its restart includes this target."""
         request = self.without_revoked(request)
         hook: Answer | None = None
         blockers: tuple[Answer, ...] | None = None
@@ -170,7 +171,6 @@ class Decider:
     async def _others(
         self, name: str, now_t: float, attempt_id: str, shared: tuple[Attempt, ...]
     ) -> tuple[Attempt, ...] | None:
-        """Return the target's attempts, including those of the lock's other users (`shared`); None if unreadable."""
         since_t = self._targets.history_since_t(now_t)
         try:
             stored = await self._journal.attempts(None, since_t)

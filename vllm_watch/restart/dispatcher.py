@@ -1,4 +1,5 @@
-"""Queue restart requests, and ask the guard (guard.py) until it agrees or the reason for the request no longer holds."""
+"""Queue restart requests, and repeat them until the guard (guard.py) agrees or their reason is
+gone."""
 
 import asyncio
 import contextlib
@@ -34,8 +35,7 @@ ASK_SECONDS = 5.0
 """Interval between decisions on a waiting request."""
 
 AGAIN_SECONDS = 60.0
-"""Seconds before a request is tried again after its attempt was cancelled, so that the readiness
-probe does not flap."""
+"""Seconds from a cancelled attempt to the next try, so that the readiness probe does not flap."""
 
 REQUESTS_MAX = 1000
 
@@ -66,11 +66,10 @@ class Dispatcher:
         self._backends = backends
         self._requests: dict[str, PendingRequest] = {}
         self._woken = asyncio.Event()
-        # Held until the intent is on disk. Otherwise, two requests might both find no attempt under way.
+        # Held until the intent is on disk, so that two requests cannot both start an attempt.
         self._deciding = asyncio.Lock()
 
     def submit(self, request: RestartRequest) -> None:
-        """Queue a request, once per key, until it is withdrawn, expires or is done."""
         if request.key in self._requests:
             return
         if len(self._requests) >= REQUESTS_MAX:
@@ -239,7 +238,7 @@ class Dispatcher:
         managed = self._targets.managed[name]
         hook = self._backends.hook(managed.settings.hook)
         assert hook is not None  # noqa: S101 - it just agreed
-        # A receiver may accept each id only once, so each gang member gets its own.
+        # Each gang member gets its own id, because a receiver may accept each id only once.
         own_id = attempt_id if name == request.target else f"{attempt_id}-{name}"
         return self._decider.hook_call(replace(request, target=name), managed, own_id, before), hook
 

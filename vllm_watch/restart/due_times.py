@@ -1,8 +1,8 @@
-"""Compute when a schedule falls due in local time. Pure.
+"""Compute the due times of schedules in local time.
 
-If clocks go back and a local time occurs twice, only the first is due. If they go forward and
-skip it, the schedule is due one hour later. Intervals count from a fixed moment, so that
-restarts of the watcher do not postpone them.
+If a clock change repeats a local time, only the first is due. If a clock change skips a local
+time, the schedule is due one hour later. Intervals start at a fixed moment, so that restarts of
+the watcher do not postpone them.
 """
 
 from datetime import UTC, datetime, timedelta
@@ -10,14 +10,13 @@ from zoneinfo import ZoneInfo
 
 from vllm_watch.settings.restart_times import ScheduleSettings
 
-_ANCHOR_T = datetime(2026, 1, 5, tzinfo=UTC).timestamp()  # a Monday
+_ANCHOR_T = datetime(2026, 1, 5, tzinfo=UTC).timestamp()
 
 _CLOCK_CHANGE_MAX = timedelta(hours=3)
-"""The search starts this much earlier, because no clock change is larger."""
+"""Maximum clock change. The search starts this much earlier."""
 
 _SEARCH_SPAN = timedelta(days=366 * 45)
-"""How far ahead to search. Within 40 years, 29 February falls on every weekday, so a schedule not
-due by then never is."""
+"""Maximum time to search ahead. Within 40 years, 29 February falls on every weekday."""
 
 
 def next_due(schedule: ScheduleSettings, zone: str, after_t: float) -> float | None:
@@ -49,7 +48,7 @@ def last_due(schedule: ScheduleSettings, zone: str, due_t: float, now_t: float) 
         if later_t is None or later_t > now_t:
             return due_t
         due_t = later_t
-    # Bisect: a schedule for every minute has half a million due times a year.
+    # Bisect, because a schedule for every minute has half a million due times a year.
     end_t = now_t
     while end_t - due_t > 1.0:
         middle_t = (due_t + end_t) / 2

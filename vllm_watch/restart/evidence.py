@@ -1,4 +1,4 @@
-"""Archive the evidence for a restart before the restart destroys it: one bounded archive per attempt."""
+"""Archive the evidence for a restart before the restart destroys it."""
 
 import asyncio
 import io
@@ -12,7 +12,7 @@ from vllm_watch.state.attempt import Attempt
 from vllm_watch.support.private_files import opener, own_folder
 
 BUNDLES_MAX = 20
-"""Archives kept: enough for the restarts of a bad week."""
+"""Maximum archives, enough for the restarts of a bad week."""
 
 BYTES_MAX = 64 << 20
 """Maximum size of an archive. A recording of ten minutes takes a few megabytes."""
@@ -21,7 +21,7 @@ PART_SECONDS = 10.0
 """Timeout of one part, so that a hanging one does not block the others."""
 
 ALL_SECONDS = 20.0
-"""Timeout of all parts together. The rest of EVIDENCE_SECONDS is for the write."""
+"""Timeout of all parts together. The write gets the remaining time of EVIDENCE_SECONDS."""
 
 _WHY_CHARACTERS_MAX = 300
 
@@ -50,7 +50,10 @@ class EvidenceStore:
 
 
 async def write(folder: Path, name: str, parts: Parts) -> Path:
-    """Write `name`.tar and delete the oldest archives. `missing.txt` lists parts that failed or were too large. Raises OSError."""
+    """Write `name`.tar and delete the oldest archives. Raises OSError.
+
+    `missing.txt` in the archive lists parts that failed or were too large.
+    """
     gathered: dict[str, bytes] = {}
     missing: list[str] = []
     left = BYTES_MAX

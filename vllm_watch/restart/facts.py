@@ -35,7 +35,10 @@ class Answer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
-    """Facts about one target at one moment. Texts are reasons against a restart; answers are None until asked for."""
+    """Facts about one target at one moment.
+
+    Texts are reasons against a restart. Answers are None until asked for.
+    """
 
     t: float  # Unix seconds
     state: str | None  # of the server's worst engine
@@ -58,4 +61,4 @@ class Facts:
     blockers: tuple[Answer, ...] | None = None
     gang: tuple[Answer, ...] | None = ()  # of other members
     lock: Answer | None = None
-    asker: str | None = None  # gang member that restarts this target, too
+    asker: str | None = None  # gang member that restarts this target along with itself

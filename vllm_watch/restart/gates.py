@@ -1,8 +1,7 @@
-"""Answer the exec probes in the engines' containers: "ok", "kill" (liveness) or "no" (readiness). If anything is
-unknown, the answer is "ok".
+"""Answer the exec probes in the engines' containers: "ok", "kill" (liveness) or "no" (readiness).
 
-"kill" and "no" carry the start time of the server that must fail. Probes of other servers ignore
-the answer, so a late or repeated one is harmless.
+The answer is "ok" if anything is unknown. "kill" and "no" contain the start time of the server
+that must fail. Probes of other servers ignore them, so a late or repeated answer is harmless.
 """
 
 import asyncio
@@ -27,11 +26,10 @@ ASKED_SECONDS = 60.0
 """Seconds without a request after which a probe is considered gone. Kubernetes probes every 10 s by default."""
 
 SAME_START_SECONDS = 2.0
-"""Start times that differ by at most this belong to the same start, because each may be off by a second."""
+"""Tolerance for comparing start times, because each may be off by a second."""
 
 NOTE_SECONDS = 1.5
-"""Maximum seconds to write a changed answer to the journal, because a probe times out after 2 s. An
-answer that is not on disk is not sent."""
+"""Maximum seconds to write a changed answer to the journal, because a probe times out after 2 s."""
 
 _PROBES_MAX = 16
 
@@ -51,7 +49,7 @@ class Kill:
 
     started_t: float
     until_s: float
-    refused_before: bool  # if so, a refused connection does not prove the end
+    refused_before: bool  # if True, a refused connection does not prove the server's end
     answers: int = 0
     ended: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -177,7 +175,6 @@ class Gates:
         return self._gates.setdefault(target, _Gate())
 
     def _identity(self, gate: _Gate) -> float | None:
-        """Return the server's start from vLLM, else from the only container that probes."""
         if gate.scraped_start_t is not None:
             return gate.scraped_start_t
         recent = _recent(gate)

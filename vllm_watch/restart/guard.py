@@ -1,7 +1,7 @@
-"""Decide whether a server may be restarted now. Pure. It refuses if a fact is unknown.
+"""Decide whether a server may be restarted now.
 
-The first refusal decides, but all are reported. If `decide` returns ASK, it must be called again
-with the answer of the hook, blockers, gang or lock.
+An unknown fact is a reason to refuse. The first refusal decides, but all are reported. After ASK,
+`decide` must be called again with the answer of the hook, blockers, gang or lock.
 """
 
 from collections.abc import Mapping
@@ -24,7 +24,7 @@ class Decision:
     """The guard's decision on a request."""
 
     verdict: str  # ACT | OBSERVE | APPROVE | ASK | WAIT | REFUSE
-    check: str | None  # the deciding one; for ASK "hook" | "blockers" | "gang" | "lock"
+    check: str | None  # the check that decided; for ASK "hook" | "blockers" | "gang" | "lock"
     text: str
     until_t: float | None = None
     refusals: Mapping[str, Refusal] = field(default_factory=dict)
@@ -47,7 +47,6 @@ def decide(request: RestartRequest, settings: RestartSettings, facts: Facts) -> 
 
 
 def _to_ask(request: RestartRequest, settings: RestartSettings, facts: Facts) -> str | None:
-    """Return the next question, or None after a refusal, so that the lock is not taken needlessly."""
     if facts.hook is None:
         return "hook"
     if facts.hook.allows is not True:
@@ -60,7 +59,7 @@ def _to_ask(request: RestartRequest, settings: RestartSettings, facts: Facts) ->
         return "gang"
     if any(answer.allows is not True for answer in facts.gang):
         return None
-    # A dry run takes no lock: another watcher may need it.
+    # A dry run does not take the lock, because another watcher may need it.
     acts = settings.mode == "auto" or request.person is not None
     if settings.lock.kind != "none" and acts and facts.lock is None:
         return "lock"

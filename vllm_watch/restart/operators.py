@@ -1,6 +1,7 @@
 """Operators' commands: restart, approve, silence, pause, resume.
 
-Each is written to the journal. A command that cannot be written has no effect and raises JournalError.
+Each command is written to the journal. If the write fails, the command has no effect and raises
+JournalError.
 """
 
 import time
@@ -37,7 +38,7 @@ class Operators:
         self, targets: Targets, dispatcher: Dispatcher, controls: Controls, journal: Journal,
         *, lasting: bool,
     ) -> None:  # fmt: skip
-        """`lasting` is False if the journal is not on disk; then nothing is restarted."""
+        """`lasting` is False if the journal is not on disk. Then nothing is restarted."""
         self._targets = targets
         self._dispatcher = dispatcher
         self._controls = controls
@@ -72,7 +73,7 @@ class Operators:
         if pending is None:
             return self._nothing_to_approve(incident_id)
         approved = replace(pending.request, approved_by=caller.actor)
-        # Write the approval before confirming it, so that it survives this process. A hook's call removes it.
+        # Write the approval before confirming it, so that it survives this process. The hook call removes it.
         await self._controls.approve(incident_id, approved.target, caller.actor, time.time())
         status, reply = await self._decide_now(caller, "approve", approved, approved.reason)
         waits = reply.get("verdict") == guard.WAIT
@@ -151,7 +152,8 @@ class Operators:
         self, caller: Caller, action: str, target: str, reason: str, before: str, after: str,
         *, required: bool = False,
     ) -> None:  # fmt: skip
-        """Write to the journal. Raises JournalError only if `required`: other actions have already taken effect."""
+        """Write to the journal. Raises JournalError only if `required`, because other actions have
+        already taken effect."""
         try:
             await self._journal.note(Entry(
                 t=time.time(), actor=caller.actor, source=caller.source, action=action,

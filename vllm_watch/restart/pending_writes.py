@@ -1,4 +1,7 @@
-"""Hold attempts until they are on disk, because a full disk does not stop an attempt after its hook call."""
+"""Write attempts to the journal, and repeat failed writes.
+
+After its hook call, an attempt continues even if the disk is full.
+"""
 
 from collections.abc import Iterable
 
@@ -11,7 +14,7 @@ from vllm_watch.state.journal import Journal
 _log = structlog.get_logger()
 
 PENDING_MAX = 100
-"""Maximum unwritten attempts. While the disk fails, the guard starts none."""
+"""Maximum unwritten attempts. The guard starts no attempts while writes fail."""
 
 
 class PendingWrites:
@@ -41,7 +44,7 @@ class PendingWrites:
             _log.error("attempt_not_written", attempt=lost.id, target=lost.target, state=lost.state)
 
     async def flush(self) -> None:
-        """Write until a write fails. Never raises JournalError."""
+        """Write pending attempts until a write fails. Never raises JournalError."""
         for attempt_id in list(self._pending):
             attempt = self._pending.get(attempt_id)
             if attempt is None or attempt_id in self._in_flight:

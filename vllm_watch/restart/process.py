@@ -1,4 +1,4 @@
-"""The identity of the process to restart, compared again right before the hook call. Pure."""
+"""The identity of the process to restart, compared again right before the hook call."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ class Process:
     pod: str = ""  # NAMESPACE/NAME
     pids: tuple[int, ...] = ()  # of its engines on this host
     start_time: float | None = None  # Unix seconds; of the last process that answered
-    restarts: int | None = None  # counter resets seen, over all engines
+    restarts: int | None = None  # number of counter resets, over all engines
     up: bool = False
     version: str | None = None
     models: tuple[str, ...] = ()  # from /v1/models; adapters last
@@ -44,7 +44,7 @@ class Process:
         return cls(**{**kept, "pids": tuple(kept["pids"]), "models": tuple(kept["models"])})
 
     def is_same(self, now: "Process") -> bool | None:
-        """Return True if a later scrape's process `now` is the same; None if unknown."""
+        """Return True if `now`, from a later scrape, is the same process; None if unknown."""
         starts = self.start_time, now.start_time
         if None not in starts:
             return starts[0] == starts[1]

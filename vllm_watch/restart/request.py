@@ -15,7 +15,7 @@ class RestartRequest:
     """A request to restart one target's server, with all its data-parallel engines."""
 
     target: str
-    group: str  # shares budget, cooldown and breaker
+    group: str  # its targets share budget, cooldown and breaker
     trigger: str  # one of TRIGGERS
     reason: str  # a sentence
     asked_t: float

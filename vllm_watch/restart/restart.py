@@ -1,12 +1,11 @@
-"""One attempt to restart a server, or a gang, from the intent on disk to the verified result.
+"""One attempt to restart a server or a gang.
 
     intent ─▶ evidence ─▶ drain ─▶ a scrape, the guard again ─▶ calling ─▶ hook
         ─▶ verifying ─▶ helped | did_not_help
 
-Each state is on disk before the next action. After a crash, `intent` means that no hook was
-called; `calling` means that one may have been called, so none is called again. A scrape after
-the drain must still find the process that was to be restarted. A gang's ranks wait for each
-other at start, so their hooks are called together.
+Each state is on disk before the next action. After a crash in state `intent`, no hook was called.
+After a crash in state `calling`, a hook may have been called, so none is called again. The hooks
+of a gang are called together, because its ranks wait for each other at start.
 """
 
 import asyncio
@@ -40,17 +39,17 @@ from vllm_watch.support.printable import printable
 _log = structlog.get_logger()
 
 RETRIES_MAX = 2
-"""Retries of a call that had no effect, because a supervisor may be busy for seconds."""
+"""Maximum retries of a call that had no effect. A supervisor may be busy for seconds."""
 
 RETRY_SECONDS = 5.0
 
 EVIDENCE_SECONDS = 30.0
-"""Saving evidence may delay the restart this long."""
+"""Maximum seconds that saving evidence may delay the restart."""
 
 DRAIN_POLL_SECONDS = 0.5
 
 SCRAPE_WAIT_SECONDS = 60.0
-"""Longest wait for a scrape during verification. Without a scrape, only the elapsed time is judged."""
+"""Maximum wait for a scrape during verification."""
 
 BLIND_SECONDS = 1.0
 
@@ -61,14 +60,14 @@ _UNSEEN = TargetSignals(
 )
 
 Recheck = Callable[[], Awaitable[str | None]]
-"""Asks the guard and the lock again; returns a refusal or None."""
+"""Asks the guard and the lock again. Returns a refusal or None."""
 
 Changed = Callable[[], str | None]
-"""Returns a text if a reload or the requester has changed something since the decision, else None."""
+"""Returns a text if a reload or the requester has changed something since the decision."""
 
 
 def unchanged() -> str | None:
-    """Return None: nothing changed."""
+    """Return None, because nothing has changed."""
     return None
 
 
@@ -114,7 +113,7 @@ class Restart:
         self, calls: Sequence[tuple[HookCall, Hook]], lock: Lock | None, recheck: Recheck,
         changed: Changed, befores: Mapping[str, verify.Before],
     ) -> Attempt | None:  # fmt: skip
-        """Call the hooks if still allowed; return the attempt only if nothing was restarted."""
+        """Call the hooks if still allowed. Return the attempt if nothing was restarted."""
 
         async def recheck_all() -> str | None:
             return await self._recheck(befores, recheck, changed)
@@ -125,13 +124,13 @@ class Restart:
             self.hook_seconds = max(_seconds_max(hook) for _, hook in calls)
             self.idle.clear()
             against = against or await self._write_call(lock)
-            # Check again: the write took time, and the machine may have been suspended.
+            # Check again, because the write took time, and the machine may have been suspended.
             against = against or self._stopping() or self._changed_since(befores, changed)
             if against is not None:
                 return await self._end("cancelled", against)
             results = await self._call_hooks(calls, lock, recheck_all)
         finally:
-            # Admit requests again: verification needs them to measure the new process.
+            # Admit requests again, because verification needs them to measure the new process.
             for name in self._names:
                 self._targets.draining(name, on=False)
         idle = {name: each.text for name, each in results.items() if each.outcome in _DID_NOTHING}
@@ -159,7 +158,7 @@ class Restart:
                 await self.idle.wait()
 
     async def give_up(self, text: str) -> Attempt:
-        """End the attempt: as uncertain if a hook was called, else as cancelled."""
+        """End the attempt as uncertain if a hook was called, else as cancelled."""
         touched = self.attempt.called_t is not None
         return await self._end("uncertain" if touched else "cancelled", text)
 
@@ -200,7 +199,6 @@ class Restart:
     async def _recheck(
         self, befores: Mapping[str, verify.Before], recheck: Recheck, changed: Changed
     ) -> str | None:
-        """Check again after a new scrape; refuse without one."""
         began_s = time.monotonic()
         waits = (self._targets.scraped_since(name, began_s) for name in self._names)
         seen = dict(zip(self._names, await asyncio.gather(*waits), strict=True))
@@ -220,7 +218,7 @@ class Restart:
         against = changed()
         if against is not None:
             return against
-        # For an incident, the guard checks that the last scrape, even a failed one, found it.
+        # The guard checks that the last scrape, even a failed one, found the incident.
         silence_counts = self.attempt.trigger != "incident"
         for name, before in befores.items():
             text = self._targets.stale(name, None) or self._targets.replaced(
@@ -335,7 +333,7 @@ class Restart:
         self._show(text)
 
     async def _move_if_possible(self, state: str, text: str) -> None:
-        """Change the state. If the write fails, log it and change memory only."""
+        """If the write fails, log the error and change the state in memory only."""
         try:
             await self._move(self.attempt, state, text)
         except JournalError as error:

@@ -34,16 +34,16 @@ _log = structlog.get_logger()
 CHECK_SECONDS = 10.0
 
 STOP_SECONDS = 4.0
-"""Longest time to stop. The next run verifies attempts under way."""
+"""Maximum seconds for the stop. The next run verifies attempts still under way."""
 
 
 class Restarts:
-    """The daemon's restarts, from `open` to `stop`."""
+    """Runs the daemon's restarts."""
 
     def __init__(
         self, config: Config, board: Board, evidence: EvidenceSource, journal: Journal | None
     ) -> None:
-        """`journal` is None without a state folder; then nothing is restarted."""
+        """`journal` is None without a state folder. Then nothing is restarted."""
         self.journal = journal or PassingJournal()
         self.gates = Gates(self.journal)
         self.targets = Targets(board, self.gates)
@@ -70,7 +70,7 @@ class Restarts:
         board.restarts = RestartState(people=self._plan.people)
 
     async def open(self) -> None:
-        """Read the stored state, once, with the state folder locked and before the first scrape."""
+        """Read the stored state. Call this before the first scrape, with the state folder locked."""
         if self._opened:
             return
         self._opened = True
@@ -79,10 +79,10 @@ class Restarts:
         await self._plan.read_attempts()
 
     async def start(self) -> None:
-        """Resume attempts and start the loops, once, when targets are known."""
+        """Resume attempts and start the loops. Call this when the targets are known."""
         if self._started:
             return
-        self._started = True  # first, because a reload may call this during the reads
+        self._started = True  # first, because a reload may call this method during the reads
         await self.open()
         await self.dispatcher.resume()
         self._schedule.start()
@@ -117,7 +117,6 @@ class Restarts:
             await self.journal.close()
 
     def configure(self, config: Config) -> None:
-        """Use the new hooks. `follow` sets the settings of targets."""
         self._config = config
         self._plan.people = bool(config.api.tokens)
         self._controls.tokens = {
@@ -146,7 +145,7 @@ class Restarts:
         for name in incident.restart_targets or (incident.target,):
             managed = self.targets.managed.get(name)
             if name in self.targets.gang(incident.target):
-                continue  # the incident's own target requests the restart for all members
+                continue  # the incident's own target requests the restart of the gang
             if managed is None or managed.restarting or not incident.advises_restart_of(name):
                 continue
             mode = managed.settings.mode
@@ -199,7 +198,8 @@ class Restarts:
             await asyncio.sleep(CHECK_SECONDS)
 
     async def _check_incidents(self) -> None:
-        """Submit the requests of open incidents again, because an incident may be older than this run, or its request was refused."""
+        """Submit the requests of open incidents again. An incident may be older than this run, or
+        its request was refused."""
         # Another program may have changed the state file.
         await self._controls.load(time.time())
         for incident in self.targets.incidents():

@@ -1,4 +1,4 @@
-"""Report schedules that fall due, and check their conditions. The clock may be set, so it is read every second."""
+"""Report due schedules, and check their conditions."""
 
 import asyncio
 import random
@@ -36,7 +36,7 @@ class _Timer:
 
 
 class Schedule:
-    """The due times of all targets' schedules; none falls due before `start`."""
+    """The due times of all targets' schedules. Nothing is due before `start`."""
 
     def __init__(self, due: Due, since: Since = lambda *_: time.time()) -> None:
         """`due` is called on the event loop and must not block."""

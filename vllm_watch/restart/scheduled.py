@@ -1,4 +1,7 @@
-"""Remember due times across restarts of the watcher. A missed restart is logged, and requested late or skipped."""
+"""Store due times across restarts of the watcher.
+
+A missed restart is logged, then requested late or skipped.
+"""
 
 import contextlib
 from collections.abc import Iterable
@@ -15,11 +18,12 @@ from vllm_watch.state.journal import Entry, Journal
 _log = structlog.get_logger()
 
 LATE_SECONDS = 60.0
-"""A due time noticed more than this late was missed. The watcher was down or suspended, or the clock was set."""
+"""Seconds after which a due time counts as missed. Then the watcher was down or suspended, or the clock
+was set."""
 
 
 def reason(schedule: ScheduleSettings) -> str:
-    """Return the constant reason of a schedule's requests."""
+    """Return the reason of a schedule's requests and attempts."""
     return f"the schedule {schedule.name} is due"
 
 
@@ -35,7 +39,7 @@ class Scheduled:
     ) -> float:
         """Return the Unix time after which to search for due times.
 
-        The last due time is found again if its request was still waiting when the watcher ended.
+        If the watcher ended before the last request was carried out, its due time is found again.
         """
         last_t = self._controls.scheduled_t(target, schedule.name)
         if last_t is None or last_t > now_t:
@@ -52,7 +56,6 @@ class Scheduled:
     async def note(
         self, target: str, schedule: ScheduleSettings, due_t: float, now_t: float
     ) -> None:
-        """Record a due time, and log a missed one."""
         late_s = now_t - due_t
         with contextlib.suppress(JournalError):
             await self._controls.set_scheduled(target, schedule.name, due_t)

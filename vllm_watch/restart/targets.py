@@ -22,16 +22,17 @@ HEALTHY = frozenset(("idle", "serving", "prefilling", "overloaded"))
 """States in which an engine serves, even if at its limit."""
 
 FRESH_SCRAPES, FRESH_SECONDS_MIN = 3.0, 30.0
-"""Maximum age of another group member's scrape: this many intervals, but at least this many seconds."""
+"""Another group member's scrape is recent if it is younger than FRESH_SCRAPES intervals or
+FRESH_SECONDS_MIN seconds."""
 
 
 HISTORY_SECONDS = 7 * 86400.0
-"""Attempts are read from this many seconds before the oldest open incident. Budgets need a day's
-attempts, breakers the last attempt."""
+"""Attempts are read from this long before the oldest open incident. Budgets need the attempts of a
+day, and breakers the last attempt."""
 
 SCRAPE_SECONDS = 60.0
-"""Maximum wait for a new scrape, in addition to two intervals. A hanging server takes up to 30 s,
-and a scrape in progress is not new."""
+"""Maximum wait for a new scrape, in addition to two intervals. A scrape of a hanging server takes
+up to 30 s."""
 
 TICK_SECONDS, SUSPENDED_SECONDS = 0.5, 2.5
 """Seconds between ticks of the event loop. A gap above SUSPENDED_SECONDS means that the machine was suspended."""
@@ -122,7 +123,8 @@ class Targets:
         return before(self.signals(name), self.firing_kinds(name), self.process(name))
 
     def replaced(self, name: str, decided: Process, *, silence_counts: bool) -> str | None:
-        """Return why the process `decided` may be gone, or None. If `silence_counts`, a process that no longer answers is gone."""
+        """Return why the process `decided` may be gone, or None. If `silence_counts`, a process
+        that does not answer is gone."""
         now = self.process(name)
         same = decided.is_same(now)
         if same is None:
@@ -268,7 +270,8 @@ class Targets:
         return min((now_t, *opened)) - HISTORY_SECONDS
 
     def history(self, name: str, attempts: Iterable[Attempt]) -> tuple[Attempt, ...]:
-        """Return attempts of the target's group and engine. If another target is the same engine, its attempts get the name `name`."""
+        """Return attempts of the target's group and engine. Attempts of another target with the
+        same engine are returned as attempts of `name`."""
         own, engine = self.managed.get(name), self.same_engine(name)
         if own is None:
             return ()
@@ -297,7 +300,7 @@ class Targets:
             self._set_restart_news(name, RestartNews(missing=_missing(attempt)))
 
     def acting(self, name: str, *, on: bool) -> None:
-        """While `on`, the detectors expect the server's silence."""
+        """While `on`, detectors expect that the server does not answer."""
         self._set_restart_news(name, RestartNews(under_way=on))
 
     def _set_restart_news(self, name: str, news: RestartNews) -> None:

@@ -1,8 +1,7 @@
-"""Verify a restart from the scrapes after the call. Pure.
+"""Verify a restart from the scrapes after the call.
 
-A restart helped if a new process reaches a fresh engine's throughput or, if that cannot be
-measured, has no fault after `settle_seconds`. It did not help if the old process stays, no new
-one serves within the start-up time, or the new one stays slow or faulty.
+A restart helped if the new process reaches a fresh engine's throughput. If throughput cannot be
+measured, the new process must have no fault after `settle_seconds`.
 """
 
 from collections.abc import Collection, Mapping
@@ -18,17 +17,19 @@ HELPED, DID_NOT_HELP = "helped", "did_not_help"
 
 FRESH_RATIO_MIN = 0.8
 """Minimum share of a fresh engine's throughput at equal load. Below this, throughput_collapse
-begins to react (signals/baseline.py)."""
+begins to react."""
 
 STOP_SECONDS = 120.0
-"""Maximum seconds that the old process may answer after the call: twice the longest default grace period of hooks."""
+"""Maximum seconds that the old process may answer after the call. This is twice the
+longest default grace period of the hooks."""
 
 STARTUP_TOLERANCE = 2.0
-"""A start may take this many times the longest known start, because the page cache may be cold or the node slower."""
+"""Maximum ratio of a start to the longest known start. The page cache may be cold, or the node
+slower."""
 
 STARTUP_SECONDS_MIN = 180.0
 """Minimum timeout of a start, including the end of the old process. Most models load in one to
-three minutes, and a busy host doubles short starts."""
+three minutes."""
 
 _ILL = ("stalled", "failing", "collapsed", "down")
 
@@ -38,7 +39,7 @@ class Before:
     """The server's state when the restart was decided."""
 
     process: Process
-    throughput_ratio: float | None = None  # share of a fresh engine's throughput; 0.0 if stuck
+    throughput_ratio: float | None = None  # share of a fresh engine's throughput; 0.0 if stalled
     kinds: frozenset[str] = frozenset()  # of firing incidents
 
     def to_json(self) -> dict[str, Any]:
@@ -46,7 +47,7 @@ class Before:
 
     @classmethod
     def from_json(cls, kept: Mapping[str, Any]) -> "Before":
-        """Parse a journal entry, also release 0.1's. Raises TypeError or KeyError if malformed."""
+        """Parse a journal entry, also one of release 0.1. Raises TypeError or KeyError if malformed."""
         kinds, ratio = frozenset(kept["kinds"]), kept["throughput_ratio"]
         if "process" in kept:
             process = Process.from_json(kept["process"])
@@ -86,7 +87,7 @@ class Progress:
     """The result after one scrape."""
 
     text: str
-    outcome: str | None = None  # None while undecided
+    outcome: str | None = None
     payoff_ratio: float | None = None  # gain as a share of a fresh engine's throughput, -1 to 1
 
 
@@ -96,7 +97,8 @@ class Verification:
     def __init__(
         self, before: Before, settings: VerifySettings, startup_seconds: float | None = None
     ) -> None:
-        """`startup_seconds` is this engine's longest known start; it replaces `settings.start_seconds`."""
+        """`startup_seconds` is this engine's longest known start. It replaces
+        `settings.start_seconds`."""
         self._before = before
         self._settle_seconds = settings.settle_seconds
         self._start_seconds = settings.start_seconds
@@ -108,7 +110,6 @@ class Verification:
     def update(
         self, since_s: float, signals: TargetSignals, firing_kinds: Collection[str]
     ) -> Progress:
-        """Judge one scrape that began `since_s` seconds after the call."""
         late = since_s >= self._start_seconds
         if not signals.up:
             self._served_s = None

@@ -21,13 +21,14 @@ _HOST = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9_.-]*[A-Za-z0-9_])?")
 
 
 class TokenSettings(Settings):
-    """A bearer token for one person or program; the journal shows its `name`."""
+    """A bearer token for one person or program. The journal shows its `name`."""
 
     name: Name
     """The owner's name: a unique slug."""
 
     file: FilePath
-    """File with the token (at least 16 characters), reread when it changes; readable only by vllm-watch."""
+    """File with the token (at least 16 characters), reread when it changes. It must be readable
+    only by vllm-watch."""
 
     may: tuple[Right, ...] = RIGHTS
     """Rights of the token.

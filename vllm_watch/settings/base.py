@@ -1,4 +1,8 @@
-"""The base of every settings model. It is strict, because YAML 1.1 reads `on` as true and a misspelt key would silently keep the default."""
+"""The base of all settings models.
+
+It is strict, because YAML 1.1 reads `on` as true, and a misspelt key would silently keep the
+default.
+"""
 
 import math
 import re
@@ -37,7 +41,7 @@ class Settings(BaseModel):
 
 
 class Sections(Settings):
-    """A section with subsections; a subsection with only commented-out keys counts as absent."""
+    """A section with subsections. A subsection with only commented-out keys counts as absent."""
 
     @model_validator(mode="before")
     @classmethod
@@ -48,7 +52,7 @@ class Sections(Settings):
 
 
 class Problem(NamedTuple):
-    """An error at one key. `path` is relative to the model or field that reports it."""
+    """An error at one key. `path` is relative to the model or field with the validator."""
 
     path: tuple[str | int, ...]
     cause: str
@@ -139,7 +143,7 @@ def _http_url(value: Any) -> Any:
 
 Name = Annotated[str, AfterValidator(_name)]
 HttpUrl = Annotated[str, BeforeValidator(_http_url)]
-# A chat webhook's path is a secret: it allows posting.
+# The path of a chat webhook is a secret, because it allows posting.
 WebhookUrl = Annotated[HttpUrl, PlainSerializer(without_path, when_used="json")]
 Seconds = Annotated[float, BeforeValidator(_seconds), Field(gt=0, allow_inf_nan=False)]
 Minutes = Annotated[float, BeforeValidator(_number), Field(gt=0, allow_inf_nan=False)]

@@ -10,14 +10,14 @@ from vllm_watch.support import plugins
 
 
 class _Thresholds(Sections):
-    """Thresholds of the detectors. The defaults suit every measured engine; test other values with `vllm-watch replay --config FILE`."""
+    """Thresholds of the detectors. The defaults suit every measured engine. Test other values with
+    `vllm-watch replay --config FILE`."""
 
     def of(self, slug: str) -> BaseModel:
         found: BaseModel = getattr(self, slug)
         return found
 
     def under(self, own: "_Thresholds") -> "_Thresholds":
-        """Return these settings, overridden by the keys that `own` sets."""
         changed = own.model_dump(exclude_unset=True)
         if not changed:
             return self

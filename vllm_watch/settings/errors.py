@@ -63,7 +63,7 @@ def explained(
     found: list[ConfigError] = []
     for details in error.errors(include_url=False):
         if details["type"] == "default_factory_not_called":
-            continue  # a consequence of another key's problem
+            continue  # another key's problem has caused this one
         if details["type"] == "problems":
             for path, cause, remedy in details["ctx"]["problems"]:
                 found.append(ConfigError(f"{label((*details['loc'], *path))}: {cause}", remedy))

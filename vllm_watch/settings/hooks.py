@@ -26,7 +26,7 @@ _DOCKER_ANSWER_SECONDS = 10.0  # for Docker to start the container after the sto
 _UNIT = re.compile(r"[A-Za-z0-9:_.\\][A-Za-z0-9:_.\\-]*(@[A-Za-z0-9:_.\\-]+)?\.service")
 
 PORT = "{port}"
-"""Placeholder in a unit's name for the restarted target's port."""
+"""Placeholder in a unit's name for the target's port."""
 
 # KIND/NAME: a kind that has rollouts, and a DNS subdomain. Both become parts of a URL.
 _WORKLOAD = re.compile(r"(deployment|statefulset|daemonset|leaderworkerset)/[a-z0-9][a-z0-9.-]*")
@@ -71,12 +71,13 @@ class HookSettings(Settings):
     """Name of the hook in `restart.hook`: a slug, unique among all hooks."""
 
     timeout_seconds: Seconds = Field(60.0, le=3600)
-    """Timeout of one call. After that, the call and all its processes are ended.
+    """Timeout of one call. After the timeout, the call and all its processes are ended.
     Why: A supervisor answers in seconds; a shutdown that drains takes a minute."""
 
 
 class CommandHook(HookSettings):
-    """A command, run without a shell. Its environment contains all data about the restart (`VLLM_WATCH_*`)."""
+    """A command, run without a shell. Its environment contains the data of the restart
+    (`VLLM_WATCH_*`)."""
 
     argv: Annotated[tuple[str, ...], AfterValidator(_argv)] = Field(min_length=1, max_length=100)
     """The program (absolute path) and its arguments."""
@@ -105,10 +106,11 @@ class WebhookHook(HookSettings):
 
 
 class GateHook(HookSettings):
-    """The container's exec probe polls vllm-watch and fails on the answer `kill`; then Kubernetes restarts the container. vllm-watch needs no rights."""
+    """Restart by the container's exec probe, which polls vllm-watch and fails on the answer
+    `kill`. Kubernetes then restarts the container. vllm-watch needs no rights."""
 
     timeout_seconds: Seconds = Field(120.0, le=3600)
-    """Probes get the answer `kill` until the server ends, but at most this long.
+    """Maximum time that probes get the answer `kill`, unless the server ends earlier.
     Why: Kubernetes needs three failed probes (30 s by default) and a grace period of 30 s."""
 
 
@@ -116,8 +118,8 @@ class SystemdHook(HookSettings):
     """A systemd unit on this host."""
 
     unit: Annotated[str, AfterValidator(_unit)] = Field(max_length=255)
-    """Name of the unit to restart with `systemctl`, such as `vllm@8000.service`; in `vllm@{port}.service`, `{port}` becomes the
-    target's port."""
+    """Name of the unit to restart with `systemctl`, such as `vllm@8000.service`. In
+    `vllm@{port}.service`, `{port}` becomes the target's port."""
 
     user: bool = False
     """Whether it is a user unit (`systemctl --user`).
@@ -136,7 +138,7 @@ class DockerHook(HookSettings):
 
     stop_seconds: Seconds = Field(30.0, le=3600)
     """Time from Docker's SIGTERM to its SIGKILL.
-    Why: vLLM ends in seconds; a hung engine never does."""
+    Why: A healthy vLLM ends in seconds; a hung engine never does."""
 
     @model_validator(mode="after")
     def _start_fits(self) -> "DockerHook":
@@ -147,7 +149,7 @@ class DockerHook(HookSettings):
 
 
 class KubernetesHook(HookSettings):
-    """Restart of the pod through the API server; this needs RBAC rights, see docs/hooks/kubernetes.md."""
+    """Restart of the pod through the API server. RBAC rights are needed: docs/hooks/kubernetes.md."""
 
     action: Literal["evict", "rollout_restart"] = "evict"
     """Evict the target's pod (within PodDisruptionBudgets), or restart the workload's rollout.
@@ -162,9 +164,9 @@ class KubernetesHook(HookSettings):
     `rollout_restart`."""
 
     state_outlives_pod: bool = False
-    """Whether `state_dir` is on a volume that outlives vllm-watch's own pod. Only then may a restart
-    replace vllm-watch's pod.
-    Why: Without the journal the restart budget would be lost."""
+    """Whether `state_dir` is on a volume that outlives vllm-watch's own pod. Otherwise, no restart
+    may replace that pod.
+    Why: Without the journal, the restart budget would be lost."""
 
     @model_validator(mode="after")
     def _has_workload(self) -> "KubernetesHook":

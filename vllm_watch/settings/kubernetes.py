@@ -9,7 +9,7 @@ from pydantic import AfterValidator, Field, field_validator
 from vllm_watch.settings.base import Port, Settings, problem, quoted
 
 NAMESPACES_MAX = 50
-"""Each namespace needs an open watch connection to the API server; use `*` for many."""
+"""Maximum namespaces, because each needs an open watch connection. Use `*` for more."""
 
 _LABEL = r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?"
 _KEY = rf"([a-z0-9]([a-z0-9.-]{{0,251}}[a-z0-9])?/)?{_LABEL}"
@@ -39,7 +39,8 @@ class KubernetesDiscovery(Settings):
     Default: vllm-watch's own"""
 
     node_name: str = Field("", max_length=253)
-    """Only pods of this node; `$NAME` is read from the environment (a DaemonSet sets it from `spec.nodeName`).
+    """Only pods of this node. `$NAME` is read from the environment; a DaemonSet sets it from
+    `spec.nodeName`.
     Default: all nodes"""
 
     port: Port = 8000

@@ -10,7 +10,7 @@ from vllm_watch.settings.base import HttpUrl, Settings, problem, quoted
 PLACEHOLDERS = ("target", "model", "group", "namespace", "pod", "node", "from", "to")
 
 LINKS_MAX = 10
-"""A longer menu is slow to read at night."""
+"""Maximum links. A longer menu is slow to read at night."""
 
 
 def _template(url: str) -> str:
@@ -28,4 +28,6 @@ class LinkSettings(Settings):
     """Link text, such as `Grafana`."""
 
     url: Annotated[HttpUrl, AfterValidator(_template)]
-    """URL template with `{target}`, `{model}`, `{group}`, `{namespace}`, `{pod}`, `{node}`, and `{from}` and `{to}` (Unix milliseconds), which span the incident or the last hour."""
+    """URL template with `{target}`, `{model}`, `{group}`, `{namespace}`, `{pod}`, `{node}`,
+    `{from}` and `{to}`. The last two are begin and end of the incident, or of the last hour, in
+    Unix milliseconds."""

@@ -18,7 +18,7 @@ class LockSettings(Settings):
     Why: A single watcher needs no lock."""
 
     name: Name = "vllm-watch"
-    """Name of the lock; watchers with the same name share its slots.
+    """Name of the lock. Watchers with the same name share its slots.
     Why: With this default, all watchers share one lock."""
 
     slots: int = Field(1, ge=1, le=100)
@@ -27,10 +27,11 @@ class LockSettings(Settings):
 
     restarts_per_hour_max: Annotated[int, Field(ge=1, le=1000)] | None = 6
     """Maximum restarts per hour by all watchers that share the lock; `null`: no limit.
-    Why: If each restart is verified for ten minutes, six fit into an hour."""
+    Why: If each restart takes ten minutes, six fit into an hour."""
 
     ttl_seconds: Seconds = Field(300.0, ge=15, le=86400)
-    """The holder must renew the lock within this time; others may take it after three times this period. The period must exceed the hook's timeout.
+    """Time within which the holder must renew the lock. After three times this period, others may
+    take the lock. The period must exceed the hook's timeout.
     Why: Hooks take less time, and a dead watcher's lock is free after a quarter of an hour."""
 
     release_delay_seconds: Annotated[float, Field(ge=0, le=86400)] = 0.0
@@ -44,7 +45,6 @@ class LockSettings(Settings):
     """Namespace of the Lease; unset: vllm-watch's own."""
 
     def unusable(self, hook_seconds: float, has_state_dir: bool) -> list[Problem]:
-        """Return the problems; `hook_seconds` is the hook's timeout."""
         found: list[Problem] = []
         least = hook_seconds + HOOK_GRACE_SECONDS
         if self.kind != "none" and self.ttl_seconds < least:

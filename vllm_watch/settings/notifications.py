@@ -26,7 +26,7 @@ Step = Literal[
     "dry_run", "approval", "refused", "breaker", "begun", "helped", "did_not_help", "failed",
     "uncertain", "cancelled",
 ]  # fmt: skip
-"""Steps of a restart that can be notified."""
+"""Steps of a restart that notifiers can report."""
 
 if TYPE_CHECKING:
     Kind = str
@@ -58,7 +58,7 @@ class NotifierSettings(Settings):
     Why: `info` belongs on the status page, not in messages."""
 
     kinds: tuple[Kind, ...] = Field((), max_length=50)
-    """Send only incidents of these kinds; `target_unreadable`: a target cannot be scraped.
+    """Send only incidents of these kinds. `target_unreadable` is a target that cannot be scraped.
     Default: all"""
 
     groups: tuple[Annotated[str, Field(min_length=1, max_length=253)], ...] = Field(
@@ -82,18 +82,19 @@ class NotifierSettings(Settings):
 
     resolved: bool = True
     """Whether to send another message when an incident ends.
-    Why: The on-call engineer may already be on the way."""
+    Why: The on-call engineer may be on the way."""
 
     reminder_hours: Annotated[float, Field(ge=0, le=168, allow_inf_nan=False)] = 4.0
     """Repeat interval for an open critical incident; 0: never repeat.
     Why: It is Alertmanager's default repeat_interval."""
 
     group_seconds: Annotated[float, Field(ge=0, le=600, allow_inf_nan=False)] = 20.0
-    """Events of one group with the same cause within this time become one message.
+    """Events of one group with the same cause within this time are sent as one message.
     Why: Scrapes of many targets are spread over seconds."""
 
     messages_per_hour_max: int = Field(20, ge=1, le=1000)
-    """Maximum messages per hour. The rest is collected in a digest, sent within five minutes if any is critical.
+    """Maximum messages per hour. Further alerts are collected in a digest. If any is critical, the
+    digest is sent within five minutes.
     Why: People do not read more, and services block frequent senders."""
 
     timeout_seconds: Seconds = Field(15.0, le=120)
@@ -149,7 +150,7 @@ class KubernetesEvents(Settings):
     Why: This is every notifier's default."""
 
     pod: str = Field("", max_length=253, pattern=r"^(\$[A-Za-z_][A-Za-z0-9_]*|[a-z0-9.-]*)$")
-    """Pod that gets the Events of targets not found by discovery; in a sidecar, `$POD_NAME`."""
+    """Pod that gets the Events of targets not found by discovery. In a sidecar, use `$POD_NAME`."""
 
 
 AnyNotifier = NotifierSettings | KubernetesEvents

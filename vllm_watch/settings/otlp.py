@@ -10,14 +10,14 @@ class OtlpSettings(Settings):
 
     endpoint: HttpUrl | None = None
     """The collector's OTLP/HTTP endpoint, such as `http://collector:4318/v1/metrics`.
-    Default: none: no push"""
+    Default: none (no push)"""
 
     interval_seconds: Seconds = Field(30.0, ge=5, le=3600)
     """Push interval.
     Why: It is between Prometheus' usual 15 s and OpenTelemetry's 60 s."""
 
     headers_file: FilePath | None = None
-    """File with HTTP headers, one per line: `Authorization: Bearer …`; read at the start."""
+    """File with HTTP headers, one per line: `Authorization: Bearer …`. It is read at the start."""
 
     ca_file: FilePath | None = None
     """CA certificates for the collector, in PEM.

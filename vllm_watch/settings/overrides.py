@@ -1,4 +1,7 @@
-"""Override the file by the environment and the command line. An error names the variable or argument that set the value."""
+"""Override the configuration file by the environment and the command line.
+
+An error names the variable or argument that set the value.
+"""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -27,7 +30,7 @@ HOOK_VARIABLES = frozenset(
 CLIENT_VARIABLES = frozenset(
     f"{PREFIX}{word}" for word in ("URL", "TOKEN_FILE", "CA_FILE", "CERT_FILE", "CREDENTIALS_FILE")
 )
-# If this variable is unset, VLLM_WATCH_TARGET is not from a hook but a typo of VLLM_WATCH_TARGETS.
+# Without this variable, VLLM_WATCH_TARGET is not from a hook but a typo of VLLM_WATCH_TARGETS.
 _IN_A_HOOK = f"{PREFIX}ATTEMPT_ID"
 # Kubernetes sets these in every pod if a Service is named vllm-watch.
 _SERVICE_LINK = re.compile(
@@ -82,7 +85,7 @@ class Overrides:
         web_config: Path | None = None,
         tls: Mapping[str, str] | None = None,
     ) -> None:
-        """Override the file with arguments; `--target` adds to its targets."""
+        """Override the file with arguments. `--target` adds to the file's targets."""
         self._add_targets(targets_from, targets)
         if listen is not None:
             self._set(("listen",), listen, "--listen")

@@ -33,11 +33,12 @@ REMEDIES = {
     "hooks.gate.kill_dir": _KILL_DIR,
     "discovery.dns": _DNS,
 }
-"""Dotted path, without list indices, and with `=VALUE` if only that value was removed → replacement."""
+"""Dotted path → replacement. The path is without list indices, and ends in `=VALUE` if only that
+value was removed."""
 
 
 def remedy(path: tuple[str | int, ...], value: object = None) -> str | None:
-    """Return the replacement of a removed key or value, also in a nested section, or None."""
+    """Return the replacement of a removed key or value, or None."""
     names = [key for key in path if isinstance(key, str)]
     for start in range(len(names)):
         dotted = ".".join(names[start:])

@@ -15,7 +15,8 @@ Trigger = Literal["incident", "schedule", "alertmanager"]
 
 
 class BlockersSettings(Settings):
-    """Prometheus queries and alerts that block a restart. An unanswered query blocks, too."""
+    """Prometheus queries and alerts that block a restart. An unanswered query also blocks
+    restarts."""
 
     prometheus_url: HttpUrl | None = None
     """URL of the Prometheus server."""
@@ -27,11 +28,11 @@ class BlockersSettings(Settings):
     """PromQL queries; any result blocks the restart."""
 
     alerts: str = Field("", max_length=500)
-    """Regular expression for whole alert names; a matching alert that fires blocks the restart."""
+    """Regular expression for whole alert names. A matching alert that fires blocks the restart."""
 
     timeout_seconds: Seconds = Field(5.0, le=60)
     """Timeout of each query.
-    Why: A slower Prometheus has a problem itself, so the restart is blocked."""
+    Why: A Prometheus that takes longer has a problem itself."""
 
     @property
     def any(self) -> bool:
@@ -47,19 +48,21 @@ class DrainSettings(Settings):
 
     deadline_seconds: Seconds = Field(60.0, le=3600)
     """Maximum wait until no request runs or waits.
-    Why: This wait and the hook's own time must fit into the termination grace period."""
+    Why: The drain and the hook must both fit into the termination grace period."""
 
 
 class VerifySettings(Settings):
     """Verification that a restart helped."""
 
     start_seconds: Seconds = Field(1800.0, le=4 * 3600)
-    """Timeout of a start until one has been measured; then twice the longest measured start (at least 3 minutes).
+    """Timeout of the first start. Later starts may take twice the longest measured start, and at
+    least 3 minutes.
     Why: Large models load for 10 to 20 minutes."""
 
     settle_seconds: Seconds = Field(300.0, le=4 * 3600)
-    """Maximum time from the first tokens until throughput must be that of a freshly started engine.
-    Why: Caches are cold and the queue is long right after a start."""
+    """Maximum time from the first tokens until throughput must be that of a freshly started
+    engine.
+    Why: Right after a start, caches are cold and the queue is long."""
 
 
 class RestartSettings(Sections):
@@ -82,7 +85,8 @@ class RestartSettings(Sections):
     Why: UTC has no DST."""
 
     windows: tuple[WindowText, ...] = Field((), max_length=50)
-    """Allowed times, such as `Mon-Fri 01:00-05:00`; empty: any time, but automatic restarts for non-urgent incidents need a window."""
+    """Allowed times, such as `Mon-Fri 01:00-05:00`; empty: any time. Automatic restarts for
+    non-urgent incidents always need a window."""
 
     deny_windows: tuple[WindowText, ...] = Field((), max_length=50)
     """Times when restarts are forbidden."""
@@ -90,11 +94,11 @@ class RestartSettings(Sections):
     freezes: tuple[FreezeSettings, ...] = Field((), max_length=200)
     cooldown_seconds: Seconds = 1800.0
     """Minimum time between two restarts in a group.
-    Why: Before that, it is unknown whether the last restart helped."""
+    Why: The effect of a restart is not known earlier."""
 
     cooldown_load_times: Annotated[float, Field(ge=0, le=100)] = 2.0
     """Minimum cooldown as a multiple of this engine's start time.
-    Why: The engine needs one start time to load, and one to prove itself."""
+    Why: The engine needs one start time to load, and the same time to prove itself."""
 
     budget_per_hour: int = Field(1, ge=0, le=100)
     """Maximum restarts of a group per hour.
@@ -102,15 +106,15 @@ class RestartSettings(Sections):
 
     budget_per_day: int = Field(3, ge=0, le=1000)
     """Maximum restarts of a group per day.
-    Why: A fault that needs more restarts is not cured by them."""
+    Why: More restarts do not cure a fault."""
 
     peers: Literal["watched", "none"] = "watched"
     """`watched`: enough other targets of the group must be healthy; `none`: others are not checked.
     Why: Restarting without peers needs an explicit decision."""
 
     peers_healthy_ratio_min: Annotated[float, Field(ge=0, le=1)] = 0.5
-    """Minimum healthy share of the group, with the restarted target counted as unhealthy.
-    Why: If half of a group is unhealthy at once, the cause is seldom in one engine."""
+    """Minimum healthy share of the group. The restarted target counts as unhealthy.
+    Why: If half of a group is unhealthy, the cause is seldom in one engine."""
 
     new_version_seconds: Annotated[float, Field(ge=0, le=7 * 86400)] = 3600.0
     """A new version of vllm-watch restarts nothing for this long.
@@ -128,11 +132,10 @@ class RestartSettings(Sections):
 
     @property
     def protected(self) -> bool:
-        """True if something prevents two restarts at once, or `peers: none` allows them."""
+        """True if something prevents two restarts at once, or if `peers: none` allows them."""
         return self.blockers.any or self.lock.kind != "none" or self.peers == "none"
 
     def unusable(self, hooks: Mapping[str, float], has_state_dir: bool) -> list[Problem]:
-        """Return the problems; `hooks` has each hook's timeout by name."""
         found: list[Problem] = []
         if self.hook and self.hook not in hooks:
             known = ", ".join(hooks) or "none is configured"

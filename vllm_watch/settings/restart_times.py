@@ -22,7 +22,7 @@ def _zone(value: str) -> str:
 
 def _moment(value: Any) -> Any:
     if not isinstance(value, str):
-        return value  # YAML has parsed a date
+        return value  # YAML parsed it as a date
     try:
         return datetime.fromisoformat(value)
     except ValueError:
@@ -48,7 +48,7 @@ def _cron(value: str) -> str:
         if any(character.isdigit() for character in value.rsplit(maxsplit=1)[-1]):
             cause = f"{quoted(value)} numbers its weekdays, and some programs count from Sunday, others from Monday"
             raise problem(cause, "write their names: 0 4 * * sun")
-        # Imported late: a watcher without schedules does not need it.
+        # Imported late, because a watcher without schedules does not need it.
         from apscheduler.triggers.cron import CronTrigger  # noqa: PLC0415
 
         try:
@@ -103,7 +103,7 @@ class ScheduleSettings(Settings):
 
     misfire_seconds: Seconds = 3600.0
     """Maximum delay after the scheduled time.
-    Why: A missed night window must not cause a restart at noon."""
+    Why: A missed night window must not lead to a restart at noon."""
 
     uptime_seconds_min: Annotated[float, Field(ge=0)] = 0.0
     """Restart only if the server has run for at least this long.

@@ -8,7 +8,7 @@ from vllm_watch.settings.base import Bytes, FilePath, Minutes, Seconds, Settings
 from vllm_watch.settings.tls import TlsConfig
 
 _TIMEOUT_SECONDS = 4.0
-_TIMEOUT_SECONDS_MIN = 2.0  # else short scrape intervals would time out on a busy API server
+_TIMEOUT_SECONDS_MIN = 2.0  # less would make short scrape intervals time out on a busy API server
 _CONNECT_TIMEOUT_SECONDS = 2.0
 _INTERVAL_SECONDS_MIN = 0.1
 
@@ -40,14 +40,14 @@ class ScrapeSettings(Settings):
     timeout_seconds: Seconds = Field(default_factory=_timeout_seconds, le=30)
     """Timeout of one complete response.
     Default: 4, or the interval if shorter, but at least 2
-    Why: A busy API server was measured to need seconds."""
+    Why: A busy API server takes seconds to answer."""
 
     connect_timeout_seconds: Seconds = Field(
         default_factory=lambda seen: min(_CONNECT_TIMEOUT_SECONDS, seen.get("timeout_seconds", 4.0))
     )
     """Connect timeout; at most `timeout_seconds`.
     Default: 2, or `timeout_seconds` if shorter
-    Why: A healthy host accepts in time even after one lost packet."""
+    Why: A healthy host accepts within this time even if one packet is lost."""
 
     body_bytes_max: Bytes = 2 << 20
     """Maximum size of `/metrics`, after decompression.
@@ -59,8 +59,9 @@ class ScrapeSettings(Settings):
     Why: Only metrics and health together distinguish a dead engine from a dead server."""
 
     api_key_file: FilePath | None = None
-    """File with the key of vLLM's `--api-key`, reread when it changes.
-    Why: vLLM requires the key for `/v1/models`, and a proxy may for `/metrics`. It is sent only after a 401 or 403."""
+    """File with the key of vLLM's `--api-key`, reread when it changes. The key is sent only after
+    a 401 or 403.
+    Why: vLLM requires the key for `/v1/models`, and a proxy may require it for `/metrics`."""
 
     tls_config: TlsConfig = TlsConfig()
 
@@ -69,8 +70,8 @@ class CanarySettings(Settings):
     """One-token requests that detect hangs of idle engines. A target can override each key."""
 
     enabled: bool | None = None
-    """`false`: off. `true`: on, and refusals are logged. Unset: on for servers without `peers` that answer the
-    first canary within a second; slower ones are tried again after an hour.
+    """`false`: off. `true`: on, and refusals are logged. Unset: on for servers without `peers`
+    that answer the first canary within a second. Slower servers are tried again after an hour.
     Default: unset
     Why: Only a request detects a hang of an idle engine."""
 
@@ -80,7 +81,7 @@ class CanarySettings(Settings):
 
     timeout_seconds: Seconds = Field(10.0, ge=2, le=300)
     """Timeout of a canary.
-    Why: An idle engine answers in milliseconds; pauses of 5 seconds happen."""
+    Why: An idle engine answers in milliseconds, but may pause for 5 seconds."""
 
     model: str = Field("", max_length=256)
     """The model to request.
@@ -89,40 +90,42 @@ class CanarySettings(Settings):
 
 
 class FleetSettings(Settings):
-    """Report many targets that become unreachable at once as one incident."""
+    """Targets that become unreachable together are reported as one incident."""
 
     targets_min: int = Field(3, ge=2)
     """Minimum number of targets that become unreachable within a minute.
-    Why: Two may be chance, or two data-parallel ranks of one deployment."""
+    Why: Two may be a coincidence, or two data-parallel ranks of one deployment."""
 
     share: float = Field(0.5, gt=0, lt=1)
     """More than this share of the targets that answered before must be unreachable.
-    Why: If most are gone, one shared cause is likelier than many separate ones."""
+    Why: If most targets are unreachable, one shared cause is likelier than many separate ones."""
 
 
 class SignalsSettings(Settings):
     """Computation of rates and quantiles."""
 
     window_seconds: Seconds = Field(60.0, le=3600)
-    """Window of rates and quantiles; at least two scrapes must fit.
-    Why: It is long enough for a p95 at a few requests per second, but short enough to show a collapse."""
+    """Window of rates and quantiles. At least two scrapes must fit.
+    Why: It is long enough for a p95 at a few requests per second, and short enough to show a
+    collapse."""
 
     totals: bool = True
     """Export counters and histograms that continue across restarts and can be summed over engines.
-    Why: They are about 50 series per engine; disable them if Prometheus scrapes vLLM itself."""
+    Why: They are about 50 series per engine. Disable them if Prometheus scrapes vLLM itself."""
 
 
 class SloSettings(Settings):
-    """Latency objectives: goodput counts requests that meet all of them. A target can override each key."""
+    """Latency objectives. Goodput is an upper bound of the requests that meet all objectives. A
+    target can override each key."""
 
     time_to_first_token_seconds: Seconds | None = None
-    """A request must get its first token within this time."""
+    """Maximum time to a request's first token."""
 
     inter_token_latency_seconds: Seconds | None = None
-    """Each further token must follow within this time."""
+    """Maximum time between consecutive tokens of a request."""
 
     e2e_latency_seconds: Seconds | None = None
-    """A whole request must end within this time."""
+    """Maximum duration of a whole request."""
 
 
 class GpuSettings(Settings):
@@ -134,10 +137,10 @@ class GpuSettings(Settings):
 
     interval_seconds: Interval = 5.0
     """Interval of GPU polls.
-    Why: Memory and temperature change over seconds, and each poll takes the driver's lock."""
+    Why: Memory and temperature change within seconds, but each poll takes the driver's lock."""
 
     deadline_seconds: Seconds = 10.0
-    """A poll that takes longer is reported as a hung driver; polls never overlap.
+    """Time after which a poll is reported as a hung driver. Polls never overlap.
     Why: A cold driver without persistence mode needs seconds for its first call."""
 
 
@@ -146,10 +149,10 @@ class RecorderSettings(Settings):
 
     minutes: Minutes = Field(10.0, le=24 * 60)
     """Length of the recording.
-    Why: It covers most incidents from before the first sign until the on-call engineer reacts."""
+    Why: It covers most incidents from the first sign until the on-call engineer reacts."""
 
     bytes_max: Bytes = Field(8 << 20, ge=64 << 10)
-    """Maximum compressed size of one target's recording; the oldest data is dropped first.
+    """Maximum compressed size of one target's recording. The oldest data is dropped first.
     Default: 8 MiB
     Why: It holds ten minutes of vLLM's largest `/metrics`, scraped every second."""
 
@@ -159,7 +162,7 @@ class LogSettings(Settings):
 
     format: Literal["auto", "console", "json"] = "auto"
     """`auto`: console format on a terminal, JSON lines elsewhere.
-    Why: Collectors parse JSON; people do not."""
+    Why: Log collectors parse JSON."""
 
     level: Literal["debug", "info", "warning", "error"] = "info"
     """Minimum level.

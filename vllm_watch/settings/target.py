@@ -94,14 +94,14 @@ class TargetConfig(Settings):
     """One vLLM server; `[NAME=]URL` is enough."""
 
     name: TargetName = ""
-    """Unique name in labels, paths and logs; `Org/Model 1` becomes `org-model-1`.
+    """Unique name in labels, paths and logs. `Org/Model 1` becomes `org-model-1`.
     Default: host and port of its URL"""
 
     url: BaseUrl
     """The server's base URL, without credentials; `/metrics` is appended to its path."""
 
     group: str = Field("", max_length=253)
-    """Group of interchangeable servers, which share restart budgets and baselines.
+    """Group of interchangeable servers. They share restart budgets and baselines.
     Default: the target's name"""
 
     namespace: str = Field("", max_length=253)
@@ -114,13 +114,14 @@ class TargetConfig(Settings):
     """Host or Kubernetes node, for labels only."""
 
     peers: tuple[TargetName, ...] = ()
-    """Targets that this one exchanges KV cache with (prefill and decode); set the key on one side. Discovery finds them by
-    labels on Kubernetes, and by `--kv-transfer-config` on this host.
+    """Targets with which this one exchanges KV cache (prefill and decode). Set the key on one
+    side. Discovery finds peers by labels on Kubernetes, and by `--kv-transfer-config` on this
+    host.
     Why: If a server waits for KV, the incident is opened for the stalled peer."""
 
     gang: str = Field("", max_length=253)
     """Common name of data-parallel ranks that step together but have separate addresses.
-    Why: A stalled rank stops the others; a restart then covers all of them, or is refused."""
+    Why: A stalled rank stops the others, so a restart must cover all of them."""
 
     scrape: ScrapeSettings = ScrapeSettings()
     """Overrides of `scrape` for this target."""
@@ -184,22 +185,24 @@ class DiscoverySettings(Sections):
     Why: A new server is found while it still loads its weights."""
 
     host: bool = False
-    """Find the vLLM servers of this host; they stay targets after they end.
+    """Find the vLLM servers of this host. They stay targets after they end.
     Default: no; yes for `run` without any target
-    Why: Users with listed targets expect no others."""
+    Why: Users with listed targets do not expect others."""
 
     file_sd: tuple[FilePattern, ...] = Field((), max_length=100)
     """Prometheus `file_sd` files, JSON or YAML; `*` is allowed. Paths are relative to the folder of this file."""
 
     kubernetes: tuple[KubernetesDiscovery, ...] = Field((), max_length=20)
-    """Pods of a cluster, see [kubernetes.md](kubernetes.md). Changes are seen at once, independent of
-    `refresh_seconds`."""
+    """Pods of a cluster, see [kubernetes.md](kubernetes.md). Changes are seen at once, without
+    waiting for `refresh_seconds`."""
 
     allow: tuple[Annotated[str, AfterValidator(_host_or_network)], ...] = Field((), max_length=1000)
-    """Allowed hosts: names (`*.example.org` includes all names below it), addresses, networks (`10.0.0.0/8`). Other hosts are never
-    contacted. Targets from files and pods get the key of `scrape.api_key_file` only if listed here.
+    """Allowed hosts: names (`*.example.org` includes all names below it), addresses, networks
+    (`10.0.0.0/8`). Other hosts are never contacted. Targets from files and pods get the key of
+    `scrape.api_key_file` only if they are listed here.
     Default: all are contacted; targets from files and pods get no key
-    Why: Otherwise write access to the files, or the right to create pods, could send our key anywhere."""
+    Why: Otherwise, anyone with write access to the files or the right to create pods could obtain
+    our key."""
 
     @property
     def any(self) -> bool:
@@ -213,7 +216,7 @@ def name_of(url: str) -> str:
 
 
 def slug(text: str) -> str:
-    """Return the text as a name; a long text is cut and gets a digest."""
+    """Return the text as a name. A long text is cut and ends in a digest."""
     short = re.sub(r"-{2,}", "-", re.sub(r"[^a-z0-9._-]", "-", text.lower())).strip("-._")
     if len(short) <= _NAME_CHARACTERS_MAX:
         return short

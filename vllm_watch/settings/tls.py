@@ -11,7 +11,7 @@ from vllm_watch.settings.base import FilePath, Problem, Settings, problem, probl
 from vllm_watch.support import regular_file
 
 FILE_BYTES_MAX = 4 << 20
-"""Limit per file; all CA certificates of a system take a quarter of a megabyte."""
+"""Maximum size of each file. All CA certificates of a system take a quarter of a megabyte."""
 
 _CA_REMEDY = "name a file with CA certificates, in PEM, readable by vllm-watch"
 _PAIR_REMEDY = "name a certificate and its own key, without a passphrase, both in PEM and readable by vllm-watch"
@@ -57,7 +57,7 @@ class TlsConfig(Settings):
     Default: the host of the URL"""
 
     insecure_skip_verify: bool = False
-    """Accept any certificate; a man in the middle could then read the API key.
+    """Accept any certificate. A man in the middle could then read the API key.
     Why: `ca_file` is safer."""
 
     @model_validator(mode="after")

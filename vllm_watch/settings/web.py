@@ -1,6 +1,7 @@
-"""The web configuration file of Prometheus exporters. Options that only Go's TLS supports are refused.
+"""The web configuration file of Prometheus exporters.
 
-Source: github.com/prometheus/exporter-toolkit, docs/web-configuration.md.
+Options that only Go's TLS supports are refused. Source: github.com/prometheus/exporter-toolkit,
+docs/web-configuration.md.
 """
 
 import re
@@ -102,7 +103,7 @@ def _headers(value: Any) -> Any:
 
 
 class TlsSettings(Sections):
-    """TLS of our server; without a certificate it serves plain HTTP."""
+    """TLS of our server. Without a certificate, it serves plain HTTP."""
 
     cert_file: FilePath | None = None
     key_file: FilePath | None = None
@@ -146,7 +147,7 @@ class TlsSettings(Sections):
 
     @property
     def ciphers(self) -> tuple[str, ...]:
-        """Return OpenSSL's names of the listed TLS 1.2 suites, if any."""
+        """Return OpenSSL's names of the listed TLS 1.2 suites, or None if none are listed."""
         return tuple(name for each in self.cipher_suites if (name := CIPHERS[each]))
 
 
@@ -154,7 +155,8 @@ class HttpSettings(Sections):
     """HTTP options."""
 
     http2: bool = True
-    """Accepted for compatibility and ignored: we serve HTTP/1.1, which every HTTP/2 client supports."""
+    """Accepted for compatibility and ignored. We serve HTTP/1.1, which every HTTP/2 client
+    supports."""
     headers: Annotated[dict[str, str], BeforeValidator(_headers)] = Field(default_factory=dict)
 
 

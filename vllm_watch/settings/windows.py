@@ -1,7 +1,8 @@
-"""Weekly windows in a time zone, which allow or forbid restarts. Source: kured's time windows.
+"""Weekly windows in a time zone, which allow or forbid restarts.
 
-A window belongs to the day on which it begins: `Fri 22:00-04:00` ends on Saturday. At a DST change, windows that
-allow restarts get shorter, and windows that forbid them longer.
+A window belongs to the day on which it begins: `Fri 22:00-04:00` ends on Saturday. A DST change
+may shorten windows that allow restarts, and lengthen windows that forbid them. Source: kured's
+time windows.
 """
 
 import re
@@ -24,11 +25,10 @@ class Window:
 
     days: frozenset[int]  # 0 is Monday
     begin: time
-    end: time  # on the next day unless after `begin`
+    end: time  # on the next day, unless later than `begin`
     text: str
 
     def span(self, day: date, zone: tzinfo, *, longer: bool) -> tuple[float, float]:
-        """Return begin and end of the window on `day` in Unix seconds."""
         last = day if self.end > self.begin else day + timedelta(days=1)
         first, second = (min, max) if longer else (max, min)
         return (
@@ -38,7 +38,7 @@ class Window:
 
 
 def _moments(wall: datetime, zone: tzinfo) -> tuple[float, float]:
-    """Return both Unix times of a local time, which differ only at a DST change."""
+    """Return both Unix times of a local time. They differ only at a DST change."""
     return (
         wall.replace(tzinfo=zone, fold=0).timestamp(),
         wall.replace(tzinfo=zone, fold=1).timestamp(),
@@ -87,7 +87,7 @@ def open_until(
 
 
 def next_open(windows: Sequence[Window], zone: tzinfo, t: float) -> float | None:
-    """Return the first time from `t` on at which a window is open, or None."""
+    """Return the first time at or after `t` at which a window is open, or None."""
     if open_until(windows, zone, t) is not None:
         return t
     begins = [begin for begin, end in _spans(windows, zone, t, longer=False) if t < begin < end]

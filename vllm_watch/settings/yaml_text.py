@@ -1,4 +1,7 @@
-"""Read YAML strictly, with limits. PyYAML takes the last of two equal keys, and expands nested aliases until memory is exhausted."""
+"""Read YAML strictly, with limits.
+
+PyYAML takes the last of two equal keys, and expands nested aliases until memory is exhausted.
+"""
 
 import re
 from pathlib import Path
@@ -11,10 +14,10 @@ from vllm_watch.settings.base import quoted
 from vllm_watch.support import regular_file
 
 _DEPTH_MAX = 20  # the configuration uses 4
-# libyaml, if PyYAML was built with it, is ten times faster, and its scanner does not recurse.
+# libyaml is ten times faster and does not recurse. PyYAML may be built without it.
 _Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
-# Python cannot print a number of over 4,300 digits, but parses one from hexadecimal digits.
+# Python can parse a hexadecimal number of more than 4,300 decimal digits, but cannot print it.
 _LONG_NUMBER = re.compile(r"[-+]?[0-9][0-9a-fA-FxXob_:]{100,}+").fullmatch
 
 Found = tuple[str, str]  # cause (with the key's path or the line) and remedy
@@ -110,7 +113,7 @@ def _duplicates(node: yaml.Node, path: str) -> list[Found]:
         first: dict[str, int] = {}
         for key, value in node.value:
             if not isinstance(key, yaml.ScalarNode):
-                continue  # loading it reports an error
+                continue  # the loader reports an error
             here = f"{path}.{key.value}" if path else key.value
             line = key.start_mark.line + 1
             if key.value in first:

@@ -1,14 +1,12 @@
 """One attempt to restart, as stored in the journal.
 
-States, in order:
+The states in order are `intent`, `calling`, `verifying`, and then `helped` or `did_not_help`.
+These states also end an attempt:
 
-    intent ─▶ calling ─▶ verifying ─▶ helped | did_not_help
-       │         ├─▶ failed       the hook did nothing
-       │         └─▶ uncertain    the watcher died, or the hook's end is unknown: it may have acted
-       │         └─▶ cancelled    the lock was lost, or the disk failed, while `calling` was written
-       └─▶ cancelled              the attempt was given up before the hook was called
-
-Mode `observe` writes `dry_run`. The hooks of an `uncertain` attempt are never called again.
+`failed`: the hook did nothing.
+`uncertain`: the watcher died, or the end of the hook is unknown. The hooks are never called again.
+`cancelled`: the hook was not called.
+`dry_run`: the mode is `observe`.
 """
 
 from collections.abc import Mapping
@@ -51,11 +49,10 @@ class Attempt:
 
     @property
     def acted_t(self) -> float:
-        """Time of the first hook call, or else of the intent. Budget and cooldown begin at this time."""
+        """Time of the first hook call, else of the intent. Budget and cooldown begin at this time."""
         return self.began_t if self.called_t is None else self.called_t
 
     def helped_since(self, target: str, t: float) -> bool:
-        """Return True if the attempt cured the target and ended after `t`. A request made at `t` is then fulfilled."""
         return self.state == "helped" and target in self.names and (self.ended_t or 0.0) >= t
 
     @property

@@ -1,4 +1,7 @@
-"""Store charts, by target and part, in their own file, so that damage or a slow disk affects nothing else."""
+"""Store charts by target and part.
+
+They have their own file, so that damage or a slow disk affects nothing else.
+"""
 
 import sqlite3
 import time
@@ -13,18 +16,18 @@ from vllm_watch.state.worker import Worker
 FOLDER = "history"
 
 OPEN_SECONDS = 7.0
-"""Longest wait at start, longer than connection.HELD_SECONDS."""
+"""Maximum wait at the start. It must exceed connection.HELD_SECONDS."""
 
 KEPT_SECONDS = 86400.0
 UPTIME, UPTIME_KEPT_SECONDS = "uptime", 31 * 86400.0
 
 ROWS_MAX = 2000
-"""Rows have at most 13 KB each, so the file stays below 26 MB."""
+"""Maximum rows. A row has at most 13 KB, so the file stays below 26 MB."""
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One engine's chart buffers, or one target's last day, in format `form`."""
+    """The chart buffers of one engine, or the last day of one target, in format `form`."""
 
     target: str
     name: str
@@ -40,7 +43,7 @@ class ChartTable:
         worker.tables.append(self)
 
     async def open(self) -> tuple[Part, ...]:
-        """Return the stored parts; none after a timeout."""
+        """Return the stored parts, or nothing after a timeout."""
         try:
             return await self.worker.do(self._read, seconds=OPEN_SECONDS, writes=False)
         except StateError:
@@ -54,10 +57,8 @@ class ChartTable:
         cause = f"stored history is damaged: {part.name} of {part.target}: {why}"
         self.worker.report(Trouble("entry", cause, "It is left out: the chart has a gap."))
 
-    # --- in the worker's thread
-
     def begin(self, db: sqlite3.Connection) -> None:
-        """Create the table: migrations (schema.py) cover the main file only."""
+        """Create the table here, because migrations in schema.py are for the main file only."""
         db.execute(
             "CREATE TABLE IF NOT EXISTS chart (target TEXT NOT NULL, name TEXT NOT NULL, saved_t REAL NOT NULL,"
             " form TEXT NOT NULL, sum INTEGER NOT NULL, data BLOB NOT NULL, PRIMARY KEY (target, name))"

@@ -1,4 +1,4 @@
-"""A connection to a folder's state file, reopened if the file is replaced. Use from one thread."""
+"""A connection to a folder's state file, reopened if the file is replaced. Not thread-safe."""
 
 import contextlib
 import sqlite3
@@ -14,14 +14,16 @@ from vllm_watch.state.seal import Seal
 _log = structlog.get_logger()
 
 HELD_SECONDS = 6.0
-"""At start, a locked folder is retried this long: the previous watcher may take five seconds to release it."""
+"""Seconds to retry a locked folder at the start. The previous watcher may take five seconds to
+release it."""
 
 
 class Connection:
     """Connects on demand."""
 
     def __init__(self, folder: Path | None, *, own: bool) -> None:
-        """Set up without connecting. If `own` is True, the folder is this process's and is locked."""
+        """Set up without connecting. If `own` is True, the folder belongs to this process and gets
+        locked."""
         self.folder = folder or Path(":memory:")
         self.files = 0  # files removed or moved aside
         self.closing = False  # stop waiting for the lock
@@ -55,7 +57,7 @@ class Connection:
         except sqlite3.DatabaseError as error:
             if self._own:
                 raise
-            return str(error)  # the folder's owner moves the file aside
+            return str(error)  # only the folder's owner moves the file aside
 
     def _in_place(self, db: sqlite3.Connection) -> bool:
         file_inode, wal_inode = self._inodes_now()
@@ -63,7 +65,7 @@ class Connection:
             self.files += 1
             return False
         if self._inodes[1] not in (None, wal_inode):
-            # Only this connection still has the removed -wal.
+            # Only this connection still has the deleted -wal.
             _log.error("wal_removed", folder=str(self.folder))
             db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
             return False
@@ -75,7 +77,6 @@ class Connection:
         return seal.count(db, 0 if marker is None else marker.writes)
 
     def mark(self, written: Seal) -> None:
-        """Update the marker once the write is on disk. Raises OSError."""
         if self._own:
             seal.write_marker(self.folder, written)
             self._seal, self.loss = written, None

@@ -14,7 +14,7 @@ NAME = "vllm-watch.sqlite"
 LOCK_NAME = "vllm-watch.lock"
 
 BUSY_SECONDS = 2.0
-"""Longest wait for other users of the file, such as an operator's sqlite3."""
+"""Maximum wait for other users of the file, such as an operator's sqlite3."""
 
 DAMAGED_KEPT = 2
 
@@ -22,10 +22,8 @@ _SUFFIXES = ("", "-wal", "-shm")
 
 
 def lock(folder: Path) -> int:
-    """Create the folder if missing and lock it; return the handle for `unlock`.
-
-    Raises StateError if another process holds it, OSError if it is not writable.
-    """
+    """Create the folder if missing, lock it, and return the handle for `unlock`. Raises StateError
+    if another process has locked it, and OSError if it is not writable."""
     # The folder itself may be a symlink, because the configuration names it.
     folder.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
     held = opener(str(folder / LOCK_NAME), os.O_RDWR | os.O_CREAT)
@@ -69,9 +67,10 @@ def connect(folder: Path) -> sqlite3.Connection:
 
 
 def _make(path: Path) -> None:
-    """Create the file for its owner only: SQLite would make it world-readable, and -wal and -shm inherit its mode.
+    """Create the file with mode 0600.
 
-    An existing file is not opened, because closing it would release the locks of this process's other connections
+    SQLite would make it world-readable, and -wal and -shm inherit its mode. An existing file is
+    not opened, because closing it would release the locks of this process's other connections
     (fcntl(2)).
     """
     with contextlib.suppress(FileExistsError):
@@ -79,7 +78,7 @@ def _make(path: Path) -> None:
 
 
 def _check(connection: sqlite3.Connection) -> None:
-    # quick_check would miss rows that an index lacks.
+    # quick_check does not find rows missing from an index.
     (found,) = connection.execute("PRAGMA integrity_check(1)").fetchone()
     if found != "ok":
         raise sqlite3.DatabaseError(f"malformed: {found}")

@@ -1,4 +1,5 @@
-"""Store incidents and learnt state of detectors: read at start, written when they change."""
+"""Store incidents and detectors' learnt state. They are read at the start and written when they
+change."""
 
 import sqlite3
 import time
@@ -26,16 +27,17 @@ from vllm_watch.state.troubles import Trouble
 from vllm_watch.state.worker import Worker
 
 OPEN_SECONDS = 10.0
-"""Longest wait at start, more than connection.HELD_SECONDS and the second that reading 20,000 incidents takes."""
+"""Maximum wait at the start. Connecting may take connection.HELD_SECONDS, and reading 20,000
+incidents takes a second."""
 
 ENDED_PER_TARGET_MAX = 1000
 ENDED_MAX = 20_000
-"""Ended incidents kept, per target and in total; 2 KB each."""
+"""Maximum ended incidents, per target and in total, 2 KB each."""
 
 ENDED_SECONDS_MAX = 30 * 86400.0
 
 LEARNT_SECONDS_MAX = 30 * 86400.0
-"""A target's learnt state is removed this long after its last update."""
+"""Seconds after a target's last update until its learnt state is removed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +63,7 @@ class IncidentTable:
         try:
             found = await self._worker.do(read, seconds=OPEN_SECONDS, writes=False)
         except StateError:
-            # If the file becomes readable later, first end its open incidents, which are not resumed.
+            # If the file becomes readable later, first end the open incidents in it, which are not resumed.
             self._worker.put("strangers", self._end_leftovers)
             return Contents()
         self._open = {each.id: IncidentEvent(UPDATED, each.updated_t, each) for each in found.open}
@@ -69,7 +71,7 @@ class IncidentTable:
 
     def put(self, events: Sequence[IncidentEvent] = (), learnt: Learnt | None = None) -> None:
         if learnt is not None:
-            # An incident without its state is ended at the next start, so write incident and state together.
+            # Write an incident and its state together, because the next start ends an incident without state.
             can_wait = learnt.target != WATCHER and not events
             self._worker.put(
                 ("learnt", learnt.target), partial(_write_learnt, learnt), learnt=can_wait
@@ -83,10 +85,7 @@ class IncidentTable:
     def _put(self, event: IncidentEvent) -> None:
         self._worker.put(("incident", event.incident.id), partial(_write_incident, event))
 
-    # --- in the worker's thread
-
     def begin(self, _: sqlite3.Connection) -> None:
-        """Write open incidents again, because the file may be new."""
         for event in list(self._open.values()):
             self._put(event)
 

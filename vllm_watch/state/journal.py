@@ -1,6 +1,6 @@
 """The restart journal: attempts, operators' actions, and standing entries such as a pause.
 
-Each write is on disk before it returns. If a write or read fails, JournalError is raised.
+Each write is on disk before it returns. A failed write or read raises JournalError.
 """
 
 import contextlib
@@ -20,16 +20,16 @@ from vllm_watch.state.worker import Worker
 _T = TypeVar("_T")
 
 ANSWER_SECONDS = 10.0
-"""Maximum seconds to write one row. A slower disk is not reliable."""
+"""Maximum seconds to write one row. A disk that takes longer is not reliable."""
 
 KEPT_SECONDS = 400 * 86400.0
-"""Rows are kept for a year and a month, as an audit requires."""
+"""Seconds that rows are kept. An audit requires a year and a month."""
 
 KEPT_MAX = 20_000
-"""Maximum attempts, and maximum actions, 1 KB each."""
+"""Maximum number of attempts, and of actions, 1 KB each."""
 
 LOST = "history_lost"
-"""Standing entry: records were lost, so the spent budget is unknown until a person accepts the loss."""
+"""Standing entry: records were lost. The spent budget is unknown until a person accepts the loss."""
 
 _BEGUN = "begun"
 """Standing entry with this file's creation time."""
@@ -76,7 +76,7 @@ class Attempted(Entry):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Told:
-    """A part of the journal, for people."""
+    """A part of the journal to show to people."""
 
     lost: str | None  # a loss of records that no person has accepted
     older: bool
@@ -93,14 +93,15 @@ class Journal:
     """Tables `attempt`, `audit` and `standing`."""
 
     def __init__(self, where: Worker | Path | None) -> None:
-        """`where` is the worker of our own folder, the path of another process's folder, or None for a journal in memory."""
+        """`where` is the worker of our own folder, or the path of another process's folder. If it
+        is None, the journal is in memory."""
         self._worker = where if isinstance(where, Worker) else Worker(where)
         self._closes = self._worker is not where
         self._worker.tables.append(self)
         self.trouble: str | None = "it was not opened yet"  # why writes fail
 
     async def open(self) -> None:
-        """Test a write; a failure stays in `trouble` until a write succeeds."""
+        """Test a write. A failure stays in `trouble` until a write succeeds."""
         await self.probe()
 
     async def probe(self) -> None:
@@ -109,7 +110,7 @@ class Journal:
             await self._write("UPDATE standing SET said = said WHERE name = ?", _BEGUN)
 
     async def close(self) -> None:
-        """Close the connection to another process's folder; our own worker continues."""
+        """Close the connection to another process's folder."""
         if self._closes:
             await self._worker.close()
 
@@ -147,7 +148,7 @@ class Journal:
         return {name: self._read(said, dict) for name, said in rows}
 
     async def told(self, since_t: float, entries_max: int) -> Told:
-        """Return the latest entries since `since_t`, attempts included. Raises JournalError."""
+        """Return the latest entries and attempts since `since_t`. Raises JournalError."""
         lost = await self.loss()
         entries = await self.entries(since_t, entries_max + 1)
         attempts = map(Attempted.of, await self.attempts(None, since_t))
@@ -155,12 +156,10 @@ class Journal:
         return Told(lost=lost, older=len(every) > entries_max, entries=tuple(every[-entries_max:]))
 
     async def loss(self) -> str | None:
-        """Return a loss of records that no person has accepted, or None."""
         lost = (await self.standing()).get(LOST)
         return None if lost is None else str(lost.get("why") or f"damaged: {lost.get('file')}")
 
     async def accept_loss(self, actor: str, reason: str) -> str | None:
-        """Accept the loss and return it. Raises JournalError."""
         lost = await self.loss()
         if lost is not None:
             await self.set(LOST, None)
@@ -184,7 +183,7 @@ class Journal:
         return tuple(self._read(said, Entry) for (said,) in reversed(rows))
 
     def _read(self, said: object, make: Callable[..., _T]) -> _T:
-        """Parse an entry. Raises JournalError if malformed, because the spent budget is then unknown."""
+        """A malformed entry raises JournalError, because the spent budget is then unknown."""
         try:
             return make(**unpacked(said))
         except (ValueError, TypeError) as error:
@@ -221,8 +220,6 @@ class Journal:
             self.trouble = None
         return done
 
-    # --- in the worker's thread
-
     def begin(self, db: sqlite3.Connection) -> None:
         """Set LOST if this file lost writes or replaces a damaged file."""
         (known,) = db.execute("SELECT count(*) FROM standing WHERE name = ?", (_BEGUN,)).fetchone()
@@ -250,7 +247,7 @@ class Journal:
 
 
 class PassingJournal(Journal):
-    """A journal in memory, for mode observe without a state folder; nothing may be restarted."""
+    """A journal in memory, for mode `observe` without a state folder. Nothing may be restarted."""
 
     def __init__(self) -> None:
         super().__init__(None)

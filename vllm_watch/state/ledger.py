@@ -10,7 +10,7 @@ from vllm_watch.state.worker import Worker
 
 READ_SECONDS = 5.0
 WRITE_SECONDS = 5.0
-"""Maximum seconds that messages wait for a hanging disk. A write takes milliseconds."""
+"""Maximum wait of messages for a hanging disk. A normal write takes milliseconds."""
 
 Key = tuple[str, str, str]  # notifier, id of the subject, phase
 
@@ -33,7 +33,7 @@ class LedgerTable:
         self._files = 0
 
     async def read(self) -> list[tuple[Key, Row]]:
-        """Return all rows, in the order first written. Raises StateError."""
+        """Return all rows in the order of their first write. Raises StateError."""
 
         def read(db: sqlite3.Connection) -> list[tuple[Key, Row]]:
             found = [
@@ -46,9 +46,9 @@ class LedgerTable:
         return await self._worker.do(read, seconds=READ_SECONDS, writes=False)
 
     async def write(self, changed: Mapping[Key, Row | None]) -> bool:
-        """Write the rows, and remove those that are None.
+        """Write the rows, and remove those that are None. Raises StateError.
 
-        Return False without writing if the file is new and lacks the earlier rows. Raises StateError.
+        If the file is new and lacks the earlier rows, return False without writing.
         """
 
         def write(db: sqlite3.Connection) -> bool:

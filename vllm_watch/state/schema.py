@@ -1,6 +1,7 @@
 """The schema of the state file, as a list of migrations.
 
-Append migrations, and never change a released one. `PRAGMA user_version` counts those run.
+Append migrations, and never change a released one. `PRAGMA user_version` is the number of
+migrations already run.
 """
 
 import sqlite3

@@ -1,8 +1,9 @@
 """Detect lost writes of the state file.
 
-SQLite silently accepts an empty file, and a cut or missing -wal. So the file has a generation, a count of durable writes and a
-checksum of the journal's rows. A marker file gets generation and count after each durable write. If the state file is
-behind its marker, writes were lost.
+SQLite silently accepts an empty file, and a truncated or missing -wal. Therefore the file contains
+a generation, a count of durable writes and a checksum of the journal's rows. After each durable
+write, generation and count are also written to a marker file. If the state file is behind its
+marker, writes were lost.
 """
 
 import contextlib
@@ -19,8 +20,8 @@ NAME = "vllm-watch.generation"
 _BYTES_MAX = 4096
 
 _HELD, _NOTED = ("attempt", "standing"), "audit"
-"""Tables with a checksum, because SQLite does not detect a flipped bit. The first two are for the guard; the last is
-append-only."""
+"""Tables with a checksum, because SQLite does not detect a flipped bit. Rows are only appended to
+`audit`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,13 +72,13 @@ def of(db: sqlite3.Connection) -> Seal:
 
 
 def count(db: sqlite3.Connection, least: int = 0) -> Seal:
-    """Increment the count within the transaction; the result exceeds `least`."""
+    """Increment the count within the transaction. The result exceeds `least`."""
     db.execute("UPDATE seal SET writes = max(writes, ?) + 1", (least,))
     return of(db)
 
 
 def update_sums(db: sqlite3.Connection, *, pruned: bool = False) -> None:
-    """Update the checksum of the guard's tables; if `pruned`, also that of `audit`."""
+    """Update the checksum of the guard's tables. If `pruned`, also update that of `audit`."""
     db.execute("UPDATE seal SET held = ?", (_sum(db, *_HELD),))
     if pruned:
         db.execute("UPDATE seal SET noted = ?", (_sum(db, _NOTED),))
@@ -91,7 +92,8 @@ def add_audit_row(db: sqlite3.Connection) -> None:
 
 
 def loss(db: sqlite3.Connection, marker: Seal | None) -> str | None:
-    """Return a text if the file lost writes, else None. Raises sqlite3.DatabaseError if a row was altered."""
+    """Return a text if the file lost writes, or None. Raises sqlite3.DatabaseError if a row was
+    altered."""
     seal = of(db)
     held, noted = db.execute("SELECT held, noted FROM seal").fetchone()
     if held not in (None, _sum(db, *_HELD)) or noted not in (None, _sum(db, _NOTED)):

@@ -1,8 +1,7 @@
 """The state folder's worker: one thread with one connection, which writes a queue in order.
 
-`put` returns at once, and its row is retried until it is on disk. `do` writes only after the earlier rows are on disk, so
-that a kill -9 cannot lose an incident after its restart or message.
-
+`put` returns at once, and its row is retried until it is on disk. `do` writes only after all
+earlier rows are on disk. Otherwise, a kill -9 could lose an incident after its restart or message.
 A hanging disk blocks neither the event loop nor the exit.
 """
 
@@ -29,28 +28,30 @@ _log = structlog.get_logger()
 _T = TypeVar("_T")
 
 RETRY_SECONDS = 10.0
-"""Delay before failed rows are retried; `do` retries them sooner."""
+"""Seconds before failed rows are retried. `do` retries them earlier."""
 
 CLOSE_SECONDS = 3.0
 
 PRUNE_SECONDS = 3600.0
 
 ROWS_MAX, LEARNT_MAX = 5000, 10_000
-"""Limits of pending rows and learnt rows (see `put`), some KB each; beyond a limit, the oldest is dropped."""
+"""Maximum pending rows and maximum pending learnt rows (see `put`), some KB each. Beyond a limit,
+the oldest row is dropped."""
 
 Work = Callable[[sqlite3.Connection], object]
 OnWrite = Callable[[str | None, str | None, float], None]
-"""Gets one of troubles.REASONS and the cause (both None after a success), and the Unix time."""
+"""Called with one of troubles.REASONS, the cause and the Unix time. The first two are None after a
+success."""
 
 
 class Table(Protocol):
     """A table of the state file. Its methods run in the worker's thread."""
 
     def begin(self, db: sqlite3.Connection) -> None:
-        """Prepare a new connection; the file may be new."""
+        """Prepare a new connection. The file may be new."""
 
     def prune(self, db: sqlite3.Connection, t: float) -> None:
-        """Remove the oldest rows beyond the limits of age and number. `t`: Unix seconds."""
+        """Remove the oldest rows above the limits of age and number. `t` is the current Unix time."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -64,8 +65,10 @@ class Worker:
     """Reads and writes the state file of one folder."""
 
     def __init__(self, folder: Path | None, on_write: OnWrite | None = None) -> None:
-        """If `folder` is None, the file is in memory. `on_write` is for our own folder only: the event loop calls it after
-        each write."""
+        """If `folder` is None, the file is in memory.
+
+        For our own folder only, the event loop calls `on_write` after each write.
+        """
         self.connection = Connection(folder, own=on_write is not None)
         self.tables: list[Table] = []
         self._on_write = on_write
@@ -78,13 +81,14 @@ class Worker:
         self._closing = False
         # Only used by the thread:
         self._failing: str | None = None  # the cause logged last
-        self._retry_s = 0.0  # monotonic; rows are not retried before
+        self._retry_s = 0.0  # rows are not retried before this time
         self._prune_s = 0.0
 
     def put(self, key: Hashable, write: Work, *, learnt: bool = False) -> None:
-        """Queue a row; it replaces a pending one with the same key.
+        """Queue a row. It replaces a pending row with the same key.
 
-        `learnt` rows, such as baselines, may be lost in a power failure, and are written while no job waits.
+        `learnt` rows, such as baselines, are written while no job waits. A power failure may lose
+        them.
         """
         with self._wake:
             waits = learnt and key not in self._rows
@@ -100,7 +104,8 @@ class Worker:
     ) -> _T:
         """Run `work` in one transaction, and return its result once the writes are on disk.
 
-        Raises StateError on failure or timeout, and other exceptions of `work`. At a timeout, work that has not begun is dropped.
+        Raises StateError on failure or timeout, and other exceptions of `work`. At a timeout, work
+        that has not begun is dropped.
         """
         self._loop = asyncio.get_running_loop()
         job = _Job(work, writes)
@@ -159,7 +164,8 @@ class Worker:
         self.connection.release()
 
     def _next(self) -> tuple[_Job | None, bool]:
-        """Return a pair: the next job (None if only rows must be written), and True if the worker must end."""
+        """Return the next job and whether the worker must end. The job is None if only rows must
+        be written."""
         with self._wake:
             while not (self._jobs or self._closing):
                 waits = bool(self._rows or self._learnt)
@@ -187,7 +193,7 @@ class Worker:
         except Exception as error:  # noqa: BLE001 - passed to the caller
             _fail_job(job.done, error)
         else:
-            # A read proves nothing about writes: a full disk is readable.
+            # A successful read does not prove that writes succeed: a full disk is readable.
             if job.writes or self._failing is None:
                 self._succeeded()
             job.done.set_result(done)
@@ -224,7 +230,6 @@ class Worker:
 
     @contextlib.contextmanager
     def _transaction(self, *, durable: bool = True) -> Iterator[sqlite3.Connection]:
-        """If `durable`, the changes are on disk at the end."""
         db = self._connected()
         db.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
         db.execute("BEGIN IMMEDIATE")
@@ -257,7 +262,6 @@ class Worker:
         return db
 
     def report(self, trouble: Trouble, *, lasting: bool = False) -> None:
-        """Report a trouble. A lasting one is logged once."""
         if self._on_write is not None and not (lasting and trouble.cause == self._failing):
             _log.error("state_not_kept", **trouble._asdict())
         if lasting:

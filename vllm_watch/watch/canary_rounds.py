@@ -1,4 +1,4 @@
-"""Send one target's canaries: to idle engines once per interval, to suspected ones at once."""
+"""Send one target's canaries: once per interval to idle engines, at once to suspected ones."""
 
 import asyncio
 import random
@@ -12,19 +12,22 @@ from vllm_watch.sources.canary import Asked, CanarySource
 _log = structlog.get_logger()
 
 GAP_SECONDS_MIN = 10.0
-"""Minimum time between canaries: at most six tokens a minute."""
+"""Minimum seconds between canaries. They cost at most six tokens a minute."""
 
 REFUSED_SECONDS = 600.0
-"""Wait after a refusal, which only an operator or a restart can fix (wrong key, model or endpoint)."""
+"""Seconds to wait after a refusal. Only an operator or a restart can fix its cause, such as a
+wrong key or model."""
 
 TRUSTED_SECONDS_MAX = 1.0
-"""By default, a server gets further canaries only if it answers one within this time. An idle engine takes milliseconds."""
+"""Maximum seconds of the first answer, unless canaries are enabled explicitly. An idle engine
+answers in milliseconds."""
 
 UNTRUSTED_SECONDS = 3600.0
-"""Seconds before a server slower than TRUSTED_SECONDS_MAX is tried again. It may have been cold."""
+"""Seconds before a server slower than TRUSTED_SECONDS_MAX is tried again, because it may have been
+cold."""
 
 JITTER = 0.1
-"""The interval varies by this share, so that canaries do not coincide."""
+"""Share by which the interval varies, so that canaries do not coincide."""
 
 
 class CanaryRounds:

@@ -10,16 +10,15 @@ from vllm_watch.board.history import FORM, History
 from vllm_watch.state.charts import UPTIME, ChartTable, Part
 
 SAVE_SECONDS = 300.0
-"""Maximum seconds of charts that a killed watcher loses. A save writes 13 KB per engine."""
+"""Seconds between saves. A save writes 13 KB per engine."""
 
 PARTS_MAX = 1000
-"""Limit of saved charts; the others start empty."""
+"""Maximum saved charts. All others start empty."""
 
 _DAY, _ENGINE = "day", "engine "
 
 
 def _is_ours(part: Part) -> bool:
-    """Return True if this version can read the part. A day has no chart points, so only the tag and byte order must match."""
     if part.name == _DAY:
         return part.form.split()[:2] == FORM.split()[:2]
     return part.form == (uptime.FORM if part.name == UPTIME else FORM)

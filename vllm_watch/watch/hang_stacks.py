@@ -15,11 +15,11 @@ from vllm_watch.sources.this_host import serves_here
 _log = structlog.get_logger()
 
 AT_ONCE_MAX = 16
-"""If more incidents than this wait for stacks, the others get none."""
+"""Maximum incidents that wait for stacks. Further incidents get none."""
 
 
 class HangStacks:
-    """Calls `note` with the target, the incident's id and the stacks as a sentence."""
+    """Calls `note` with the target, the incident's id and a text with the stacks."""
 
     def __init__(
         self, board: Board, stacks: Stacks, note: Callable[[str, str, str], None], procfs: Path

@@ -32,7 +32,8 @@ class GpuSource(Protocol):
 
 
 class HostLoop:
-    """Polls at its own interval. `servers` returns the last scrapes of this host's servers."""
+    """Polls the GPUs at its own interval. `servers` returns the last scrapes of this host's
+    servers."""
 
     def __init__(
         self,
@@ -72,7 +73,7 @@ class HostLoop:
             return
         await self._source.close()
         self._source = self._make_source(config.gpu, config)
-        # Otherwise a disabled source would be shown as stale.
+        # Without this, a disabled source would be shown as stale.
         self._board.host_sources.pop("nvml", None)
         self.gpus = None
         if config.gpu.enabled == "off":

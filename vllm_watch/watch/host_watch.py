@@ -1,4 +1,4 @@
-"""Judge the GPUs of one host, and the processes that hold their memory. Pure."""
+"""Judge the GPUs of one host, and the processes that hold their memory."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -22,7 +22,7 @@ from vllm_watch.signals.timeline import Timeline
 from vllm_watch.support import plugins
 
 VERSION = 1
-"""State in another format is ignored."""
+"""Version of the format. State in another format is ignored."""
 
 _NOWHERE = Place()
 
@@ -33,7 +33,7 @@ class ServerScrape:
 
     up: bool = False
     serves: bool = False  # it exports an engine's metrics
-    asleep: bool = False  # without weights and cache on the GPU
+    asleep: bool = False  # weights and cache are not on the GPU
     start_time: float | None = None  # of its process
     pids: frozenset[int] = frozenset()  # empty: unknown
     incidents: tuple[Incident, ...] = ()  # open
@@ -90,7 +90,7 @@ class HostWatch:
         return tuple(each for each in self.incidents if target in each.concerns)
 
     def others_gpus(self, target: str) -> frozenset[str]:
-        """Return the UUIDs of GPUs that other servers use, but not this one."""
+        """Return the UUIDs of GPUs used by other servers, but not by `target`."""
         return self._used_gpus - self._places.get(target, _NOWHERE).gpus
 
     def core_of(self, target: str) -> str | None:

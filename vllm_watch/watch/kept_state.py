@@ -1,7 +1,7 @@
-"""Export a Watch's state (watch.py), and restore it in the watcher's next run. Pure.
+"""Export a Watch's state (watch.py), and restore it in the watcher's next run.
 
-Facts about a process are restored only for that process. Pauses that an engine survived are restored for its whole
-group: at worst, they make detectors more patient.
+Facts about a process are restored only for that process. Pauses that an engine survived are
+restored for its whole group, because they only make detectors more patient.
 """
 
 from collections.abc import Mapping
@@ -19,10 +19,11 @@ from vllm_watch.signals.progress import Progress
 from vllm_watch.signals.records import EngineSignals, TargetSignals
 
 VERSION = 1
-"""State in another format is ignored."""
+"""Version of the format. State in another format is ignored."""
 
 LEARNT_SECONDS = 7 * 86400.0
-"""Detectors' state is dropped after this long without the watcher: vLLM is released about weekly."""
+"""Maximum time without the watcher. Older detector state is dropped, because vLLM is released
+about weekly."""
 
 _SERVER = ("version", "engine_kind", "process_start_time", "last_success_timestamp_seconds")
 
@@ -35,7 +36,7 @@ def of_server(signals: TargetSignals) -> dict[str, Any]:
 def of_engines(
     trackers: Mapping[str, EngineTracker], reading: Reading | None
 ) -> dict[str, dict[str, Any]]:
-    """Return each engine's identity at the last scrape, and its counts."""
+    """Return each engine's identity and counts at the last scrape."""
     states = {}
     for name, tracker in trackers.items():
         last = tracker.window.newest
@@ -51,7 +52,7 @@ def of_engines(
 
 
 def of_detectors(detectors: Mapping[str, Detector], at_s: float) -> dict[str, Any]:
-    """Return the state of the detectors that have one."""
+    """Return the state of detectors that have state."""
     return {
         slug: detector.export_state(at_s)
         for slug, detector in detectors.items()
@@ -103,7 +104,8 @@ def restored_signals(state: stored.Stored, target: str, away_s: float) -> Target
 
 
 def restored_loading(state: stored.Stored, away_s: float) -> Loading:
-    """Return the durations of starts and, after a short absence, the last loading state. May raise stored.DAMAGE."""
+    """Return the durations of starts and, after a short absence, the last loading state. May raise
+    stored.DAMAGE."""
     known = Loading.restored(stored.mapping(state["loading"]))
     if away_s <= AWAY_SECONDS_MAX:
         return known
@@ -115,7 +117,7 @@ def restored_loading(state: stored.Stored, away_s: float) -> Loading:
 def restore_detectors(
     detectors: Mapping[str, Detector], state: stored.Stored, away_s: float, address: str | None
 ) -> list[str]:
-    """Restore each detector; return errors of lost parts.
+    """Restore each detector, and return errors of lost parts.
 
     State that holds only for the server's address is dropped if `address` differs.
     """
@@ -132,7 +134,8 @@ def restore_detectors(
 
 
 def inherit(detectors: Mapping[str, Detector], state: stored.Stored) -> list[str]:
-    """Seed each detector with the state of another server of its group; return errors of lost parts."""
+    """Seed each detector with the state of another server of the group. Return errors of lost
+    parts."""
     lost = []
     for slug, detector in detectors.items():
         if isinstance(detector, Inherits):
@@ -146,7 +149,7 @@ def inherit(detectors: Mapping[str, Detector], state: stored.Stored) -> list[str
 def resume(
     tracker: EngineTracker, before: stored.Stored, sample: EngineSample, server: ServerSample
 ) -> None:
-    """Continue the counts of an earlier run, including a restart since then."""
+    """Continue the counts of an earlier run. A restart since then is also counted."""
     ended = Life.restore(before["life"]).ended_before(life_of(sample, server))
     tracker.resume(int(before["restarts"]) + ended, before["last_progress_t"])
     tracker.progress.restored(None if ended else before.get("progress"))

@@ -1,4 +1,7 @@
-"""Save and restore the state of targets, host and fleet. Without a state folder, the state survives only reloads."""
+"""Save and restore the state of targets, host and fleet.
+
+Without a state folder, the state survives only reloads.
+"""
 
 import asyncio
 import time
@@ -21,13 +24,14 @@ from vllm_watch.watch.watch import Watch
 _log = structlog.get_logger()
 
 SAVE_SECONDS = 60.0
-"""Seconds between saves. A lost minute is learned again in a minute."""
+"""Seconds between saves. State lost with a crash is learned again in this time."""
 
 ORPHAN_SECONDS = 120.0
-"""Seconds after the start until a stored but missing target is gone. Some discovery sources answer late."""
+"""Seconds after the start until a stored target that is missing counts as gone. Some discovery
+sources answer late."""
 
 LEARNT_MAX = 10_000
-"""The largest number of targets."""
+"""Maximum targets."""
 
 
 class Remembered(Protocol):
@@ -104,7 +108,10 @@ class Memory:
         self, watch: Watch | HostWatch | Fleet,
         shown: Callable[[Incident], Incident] = lambda incident: incident,
     ) -> list[IncidentEvent]:  # fmt: skip
-        """Show restored incidents once the target is on the board. Return the end events of those that no longer apply."""
+        """Show restored incidents once the target is on the board.
+
+        Return the end events of incidents that no longer apply.
+        """
         events = []
         for incident in map(shown, watch.incidents):
             self._open.pop(incident.id, None)

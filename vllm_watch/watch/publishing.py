@@ -1,6 +1,7 @@
 """Publish each scrape once: to disk, recorder and board, then to the listeners.
 
-The fleet stage (incidents/fleet.py), which links incidents of many targets, is the last to change an incident.
+The fleet stage (incidents/fleet.py) links incidents of many targets. It is the last to change an
+incident.
 """
 
 import time
@@ -63,7 +64,7 @@ class Publisher:
         looked: Looked,
         late_s: float,
     ) -> None:
-        """Publish one scrape, which began `late_s` after its planned start."""
+        """Publish a scrape, which began `late_s` seconds late."""
         explained = frozenset(
             name
             for each in self._board.host.incidents.open.values()
@@ -82,13 +83,13 @@ class Publisher:
         self._notify(target.name, changes)
 
     def open(self, host: HostWatch) -> None:
-        """Restore host and fleet, before any target is added."""
+        """Restore the host and the fleet before any target is added."""
         for watch in (host, self._fleet):
             self._memory.recall_whole(watch)
             self.notify(self._memory.show(watch))
 
     def take_up(self, begun: Mapping[str, tuple[Target, Watch]]) -> None:
-        """Show new targets' restored incidents, linked by the fleet stage."""
+        """Show restored incidents of new targets, linked by the fleet stage."""
         now_t = time.time()
         changes = self._fleet.take_up(now_t, {
             name: (_host_of(target), watch.answered_t, watch.incidents)

@@ -1,4 +1,4 @@
-"""Judge all targets of a recording and their hosts, as the daemon does. Pure."""
+"""Judge all targets of a recording and their hosts, as the daemon does."""
 
 from collections.abc import Callable
 from urllib.parse import urlsplit

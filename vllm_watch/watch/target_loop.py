@@ -30,7 +30,7 @@ from vllm_watch.watch.watch import Watch
 
 _log = structlog.get_logger()
 
-# Engines alternate between "serving", "idle" and "prefilling": all are "up".
+# Engines alternate between "serving", "idle" and "prefilling", so all three are logged as "up".
 _LOGGED_STATES = {
     "serving": "up", "idle": "up", "prefilling": "up", "overloaded": "overloaded",
     "collapsed": "collapsed", "failing": "failing", "stalled": "stalled", "starting": "starting", "sleeping": "sleeping",
@@ -40,8 +40,7 @@ _LOGGED_STATES = {
 _LATENESS_KEPT = 120
 
 BATCH_SECONDS = 0.5
-"""Seconds from batch to batch: scrapes are batched because a wake-up costs more (cold caches).
-1,000 targets every 5 s make batches of 100, which take 0.1 s (docs/performance.md)."""
+"""Seconds between batches of scrapes. A batch costs less than separate wake-ups with cold caches."""
 
 
 class TargetLoop:
@@ -92,7 +91,7 @@ class TargetLoop:
         return frozenset() if self._cpu is None else self._cpu.pids
 
     def end(self) -> None:
-        """Publish nothing more. Otherwise, if a library swallowed the cancellation, this loop and its successor would both publish."""
+        """End the loop. It publishes nothing more, even if a library swallows its cancellation."""
         self._ended = True
 
     async def run(self, *, spread: bool) -> None:

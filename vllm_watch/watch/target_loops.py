@@ -30,7 +30,7 @@ from vllm_watch.watch.watch import Watch
 _log = structlog.get_logger()
 
 SPREAD_ABOVE = 16
-"""With more targets than this, the first scrapes are spread over the interval."""
+"""Above this number of targets, first scrapes are spread over the interval."""
 
 
 @dataclass(slots=True)
@@ -45,7 +45,7 @@ class Running:
 
 
 class TargetLoops:
-    """The loops of all targets. Set `host` before the first starts."""
+    """The loops of all targets. `host` must be set before the first loop starts."""
 
     host: HostLoop
 
@@ -155,7 +155,7 @@ class TargetLoops:
         self, target: TargetConfig, scrape: ScrapeSettings, session: Session
     ) -> CanaryRounds | None:
         settings = self._config.canary_for(target)
-        # Prefill and decode servers need each other, so no canary is sent by default.
+        # No canary is sent by default, because prefill and decode servers need each other.
         if settings.enabled is False or (settings.enabled is None and target.peers):
             return None
         source = CanarySource(target.identity(), settings, scrape, session)

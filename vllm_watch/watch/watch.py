@@ -1,4 +1,4 @@
-"""Turn one target's observations into signals and incidents. Pure: the daemon and replay run it."""
+"""Turn one target's observations into signals and incidents. Used by the daemon and by replay."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -49,7 +49,8 @@ class Watch:
         attention: AttentionBackend | None = None,
         thresholds: DetectorsSettings | None = None,
     ) -> None:
-        """`detectors` (default: all) hold state of this target, so never share them. `attention` is the backend in the engine's log."""
+        """`detectors` (default: all) hold state of this target and must not be shared. `attention`
+        is the backend in the engine's log."""
         self.target = target
         self.address: str | None = None
         self.answered_t: float | None = None  # last successful scrape of an earlier run
@@ -67,7 +68,7 @@ class Watch:
         self._detectors = dict(
             all_detectors(thresholds or DetectorsSettings()) if detectors is None else detectors
         )
-        # None: host detectors too, because a target's page lists all detectors
+        # None includes the host detectors, because a target's page lists all detectors.
         self._sights = Sights(None if detectors is None else self._detectors)
         self._lifecycle = Lifecycle(target)
         self._own_restart = OwnRestart()
@@ -82,7 +83,7 @@ class Watch:
 
     @property
     def canary_wanted(self) -> dict[str, bool]:
-        """Engines that need a one-token request, with True if a hang is suspected."""
+        """Engines that need a one-token request. The value is True if a hang is suspected."""
         wanted: dict[str, bool] = {}
         for detector in self._detectors.values():
             wanted |= getattr(detector, "canary_wanted", {})
@@ -132,7 +133,7 @@ class Watch:
         try:
             self._lifecycle.restore(state["lifecycle"], self._detectors)
         except stored.DAMAGE as error:
-            # Without the restored incident, a restored detector would open a second one.
+            # Without the restored incident, a restored detector would open a second incident.
             return [f"lifecycle: {error!r}"]
         return watch_state.restore_detectors(self._detectors, state, away_s, self.address)
 
@@ -147,8 +148,11 @@ class Watch:
         restart: RestartNews | None = NO_RESTART,
         around: Around = NOTHING_AROUND,
     ) -> list[IncidentEvent]:
-        """Judge one observation and return its events; a late one is ignored. `beside` are
-        incidents of host and peers. `restart` is None until the journal has been read."""
+        """Judge one observation and return its events. A late observation is ignored.
+
+        `beside` are incidents of host and peers. `restart` is None until the journal has been
+        read.
+        """
         if self._is_late(observation):
             return []
         before, observation = self.signals, sanitized(observation)
@@ -315,7 +319,6 @@ def _moment(at_s: float, signals: TargetSignals, reading: Reading | None) -> Mom
 
 
 def _behind(reading: Reading | None, known: Reading | None) -> bool:
-    """Return True if a counter of the same process is lower than in `known`."""
     if reading is None or known is None:
         return False
     if reading.server.process_start_time != known.server.process_start_time:

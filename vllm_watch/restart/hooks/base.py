@@ -14,7 +14,7 @@ from vllm_watch.clients.signed_post import new_session
 from vllm_watch.restart.gates import Gates
 
 DONE, REFUSED, FAILED, UNCERTAIN = "done", "refused", "failed", "uncertain"
-"""REFUSED and FAILED calls had no effect; only FAILED ones are retried. UNCERTAIN ones may have
+"""REFUSED and FAILED calls had no effect. Only FAILED calls are retried. UNCERTAIN calls may have
 restarted the server."""
 
 ENVIRONMENT_PREFIX = "VLLM_WATCH_"
@@ -44,7 +44,7 @@ class HookCall:
     target: str
     url: str
     group: str
-    trigger: str  # "incident" | "schedule" | "manual" | "alertmanager"
+    trigger: str
     reason: str
     engine: str | None = None
     incident_id: str | None = None
@@ -61,7 +61,10 @@ class HookCall:
         return {**told, "target_url": self.url}
 
     def environment(self) -> dict[str, str]:
-        """Return environment variables, except VLLM_WATCH_URL, which vllm-watch's commands would take for the daemon's URL."""
+        """Return the environment variables of the call.
+
+        VLLM_WATCH_URL is left out, because vllm-watch's commands would connect to it.
+        """
         return {
             ENVIRONMENT_PREFIX + name.upper(): "" if value is None else str(value)
             for name, value in self.payload().items()

@@ -1,6 +1,7 @@
-"""Run a hook's command without a shell, with limited time and output, and end all its children (reaper.py).
+"""Run a hook's command without a shell, with limited time and output.
 
-The output goes to a memory file of fixed size, rewound before it is full. Closing a pipe would kill processes that
+At the timeout, reaper.py kills the command and all its descendants. The output goes to a memory
+file of fixed size, which is rewound before it is full. Closing a pipe would kill processes that
 the command leaves running.
 """
 
@@ -101,7 +102,7 @@ async def _end(process: asyncio.subprocess.Process) -> None:
 
 
 def _spec(argv: Sequence[str], environment: Mapping[str, str]) -> int:
-    # A memory file: other users can read arguments, and Python adds variables to the environment.
+    # In a memory file, because other users can read arguments, and Python adds environment variables.
     descriptor = os.memfd_create("vllm-watch-spec")
     spec = {"argv": list(argv), "environment": dict(environment), "parent": os.getpid()}
     with os.fdopen(os.dup(descriptor), "w") as file:
@@ -130,7 +131,7 @@ def _ended(report: Mapping[str, int | str | None], timed_out: bool, tail: str) -
 
 
 class _Output:
-    """A memory file with one position that all writers share."""
+    """A memory file with one position for all writers."""
 
     def __enter__(self) -> "_Output":
         self.descriptor = os.memfd_create(

@@ -7,7 +7,8 @@ from vllm_watch.restart.hooks import base, engine_api
 from vllm_watch.settings.hooks import DockerHook
 
 START_TOLERANCE_SECONDS = 2.0
-"""A server may seem to start this much before its container, because two clocks are read at different moments."""
+"""Tolerance for a server that seems older than its container. The two clocks are read at different
+moments."""
 _DONE = 204
 
 
@@ -96,7 +97,7 @@ def _judge(container: engine_api.Container, status: int, body: bytes) -> base.Ho
         return base.HookResult(outcome=base.DONE, text=text)
     text = f"the daemon answered for container {container.name}: {engine_api.answer_text(status, body)}"
     match status:
-        case 304 | 409:  # nothing changed; another operation is in progress
+        case 304 | 409:  # 304: nothing changed; 409: another operation is in progress
             outcome = base.FAILED
         case _ if 400 <= status < 500:  # noqa: PLR2004 - unknown container, no permission
             outcome = base.REFUSED

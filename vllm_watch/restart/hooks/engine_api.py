@@ -1,6 +1,7 @@
-"""Docker's Engine API, which Podman serves, too. Paths carry no version, so that each daemon uses its own.
+"""A client of Docker's Engine API, which Podman also implements.
 
-Source: docs.docker.com/engine/api; docs.podman.io, compat API.
+Paths contain no API version, so each daemon uses its default. Source: docs.docker.com/engine/api;
+docs.podman.io, compat API.
 """
 
 import re
@@ -19,7 +20,7 @@ from vllm_watch.support import json_text
 from vllm_watch.support.redaction import excerpt
 
 ASK_SECONDS = 10.0
-_ANSWER_BYTES_MAX = 1 << 20  # an inspection has some 10 KB
+_ANSWER_BYTES_MAX = 1 << 20  # an inspect response has about 10 KB
 _ERROR_BYTES_MAX = 2000
 _OK = 200
 
@@ -60,7 +61,8 @@ async def inspect(tools: base.Tools, socket: Path, container: str) -> Container:
 async def restart(
     tools: base.Tools, socket: Path, container_id: str, stop_seconds: float, timeout_seconds: float
 ) -> tuple[int, bytes]:
-    """Restart and return the response. Raises HookError if nothing was sent; ClientError or TimeoutError if the response is missing."""
+    """Restart the container and return the response. Raises HookError if nothing was sent, and
+    ClientError or TimeoutError without a response."""
     path = f"{_path(container_id)}/restart?t={round(stop_seconds)}"
     return await _call(tools, socket, "POST", path, timeout_seconds, _ERROR_BYTES_MAX, sure=False)
 

@@ -28,7 +28,7 @@ class _Probe:
 
 
 class Hook:
-    """Answers "kill" to the probe until the server has ended or the time is up."""
+    """Answers "kill" to the probe until the server has ended or the timeout has passed."""
 
     def __init__(self, settings: GateHook, tools: base.Tools) -> None:
         self._settings = settings
@@ -129,7 +129,7 @@ class Hook:
 
 
 def _identity(call: base.HookCall, probe: _Probe) -> float:
-    """Return the start time that the probe will compare. Raises HookError if no probe, or a wrong one, is asking."""
+    """Return the start time that the probe compares. Raises HookError without a suitable probe."""
     if probe.asked_seconds is None:
         raise HookError(f"no liveness probe of {call.target} has ever asked", _READ_PAGE)
     if not -SAME_START_SECONDS <= probe.asked_seconds <= ASKED_SECONDS:

@@ -16,7 +16,7 @@ from vllm_watch.restart.hooks.kubernetes_target import REMEDY, KubernetesTarget,
 from vllm_watch.settings.hooks import KubernetesHook
 
 POLL_SECONDS = 2.0
-"""Seconds between polls of a pod that takes seconds to minutes to end."""
+"""Seconds between polls of an ending pod."""
 
 WAIT_SECONDS = 10.0
 """Seconds before retrying an eviction that a PodDisruptionBudget forbids, if the API server sends no Retry-After."""
@@ -124,7 +124,6 @@ class _Act:
         self._forbidden = ""  # why the API server rejects the eviction
 
     async def run(self) -> base.HookResult:
-        """Act and wait for the pod's end. Raises HookError and KubernetesError."""
         pod: Mapping[str, Any] | None
         if self._settings.action == "evict":
             pod = await self._target.pod(alone=True)

@@ -1,6 +1,7 @@
-"""Judge whether pods and workloads may be restarted, and whether a controller starts them again. Pure.
+"""Judge whether pods and workloads may be restarted, and whether a controller starts them again.
 
-Source: kubernetes.io, pod lifecycle, owners and dependents, Deployment and StatefulSet status; lws.sigs.k8s.io.
+Source: kubernetes.io, pod lifecycle, owners and dependents, Deployment and StatefulSet status;
+lws.sigs.k8s.io.
 """
 
 from collections.abc import Mapping
@@ -12,20 +13,21 @@ from urllib.parse import urlsplit
 CONTROLLERS = frozenset((
     "ReplicaSet", "ReplicationController", "StatefulSet", "DaemonSet", "LeaderWorkerSet", "RayCluster",
 ))  # fmt: skip
-"""Owners that replace a pod regardless of how it ended. A failed Job does not."""
+"""Owners that replace a pod regardless of how it ended. A failed Job replaces no pod."""
 
 START_TOLERANCE_SECONDS = 2.0
-"""A server's start time may be this much earlier than its container's, as the kubelet's times are whole seconds."""
+"""Tolerance for a server that seems older than its container. The kubelet's times are whole
+seconds."""
 
 ATTEMPT = "vllm-watch/restart-attempt"
-"""Pod template annotation with the attempt's id, so that the same patch sent twice changes nothing."""
+"""Pod template annotation with the attempt's id. With it, a repeated patch changes nothing."""
 
 LWS_NAME_LABEL = "leaderworkerset.sigs.k8s.io/name"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Workload:
-    """The API path of a kind, and of its pod templates."""
+    """The API path of a kind, and the keys that lead to its pod templates."""
 
     kind: str
     resource: str
@@ -97,7 +99,6 @@ def _another(
 
 
 def _serving(pod: Mapping[str, Any], url: str) -> list[Mapping[str, Any]]:
-    """Return the statuses of containers that declare the port, else of all."""
     port = urlsplit(url).port
     declared = {
         container["name"]

@@ -15,7 +15,7 @@ REMEDY = "check with kubectl get pod -o yaml; see docs/hooks/kubernetes.md"
 
 
 class KubernetesTarget:
-    """The target of one call. Objects are read again each time."""
+    """The pod and the workload of one call, read from the API server at each access."""
 
     def __init__(self, settings: KubernetesHook, tools: base.Tools, call: base.HookCall) -> None:
         """Raises KubernetesError outside a pod, HookError if the namespace is unknown."""
@@ -29,10 +29,8 @@ class KubernetesTarget:
             raise HookError(cause, "set hooks.kubernetes: namespace, or the target's")
 
     async def pod(self, *, alone: bool = False) -> Mapping[str, Any]:
-        """Return the pod if it may be restarted.
-
-        If `alone`, only the pod is restarted, so a controller must replace it. Raises HookError and KubernetesError.
-        """
+        """Return the pod if it may be restarted. If `alone`, a controller must replace it. Raises
+        HookError and KubernetesError."""
         call = self.call
         if not call.pod:
             remedy = "find it by discovery, or set pod and namespace of the target"
@@ -56,7 +54,6 @@ class KubernetesTarget:
         return pod
 
     async def rollout(self) -> dict[str, Any] | None:
-        """Return the patch of kubernetes_objects.rollout. Raises HookError and KubernetesError."""
         name, kind = self._settings.workload, objects.kind_of(self._settings.workload)
         found = _found(await self.api.get(self.workload_path), name)
         patch = judged(found, objects.rollout, kind, found, self.call.attempt_id)

@@ -1,8 +1,9 @@
-"""Run one command in its own process, and on SIGTERM end it with all its descendants.
+"""Run a command, and on SIGTERM kill it and all its descendants.
 
-This is a program: `python reaper.py SPEC_FD REPORT_FD`. As a child subreaper it becomes the parent of all orphans.
-SIGTERM comes at the timeout, or from the kernel when vllm-watch dies. If the command ends by itself, its other processes
-keep running. Source: prctl(2), PR_SET_CHILD_SUBREAPER and PR_SET_PDEATHSIG.
+This is a program: `python reaper.py SPEC_FD REPORT_FD`. It is a child subreaper, so orphaned
+descendants become its children. vllm-watch sends SIGTERM at the timeout, and the kernel sends it
+when vllm-watch dies. If the command ends by itself, its other processes continue. Source:
+prctl(2), PR_SET_CHILD_SUBREAPER and PR_SET_PDEATHSIG.
 """
 
 import ctypes
@@ -12,8 +13,8 @@ import signal
 import sys
 import time
 
-KILL_SECONDS = 3.0  # processes that outlast this hang in the kernel
-_PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36  # linux/prctl.h
+KILL_SECONDS = 3.0  # a process that survives SIGKILL for longer hangs in the kernel
+_PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 _POLL_SECONDS = 0.01
 
 
@@ -70,7 +71,7 @@ def _run(argv: list[str], environment: dict[str, str], report_descriptor: int) -
 def _kill_all() -> int:
     deadline = time.monotonic() + KILL_SECONDS
     while time.monotonic() < deadline:
-        # A killed parent's children become ours, so each round reaches one more generation.
+        # Children of a killed process become ours, so each round reaches the next generation.
         for child in _children():
             _kill(child)
         try:
@@ -85,7 +86,7 @@ def _kill_all() -> int:
 def _kill(pid: int) -> None:
     try:
         os.kill(pid, signal.SIGKILL)
-    except OSError:  # another user's (sudo): counted as left
+    except OSError:  # a process of another user (sudo) counts as left
         return
 
 

@@ -1,4 +1,4 @@
-"""Find the process that is a target's server, by command line, port, address and start time.
+"""Find a target's server process by command line, port, address and start time.
 
 Source: proc(5); vllm/entrypoints; vllm/utils (process titles).
 """
@@ -19,7 +19,8 @@ from vllm_watch.sources.processes import ProcessFacts, ProcReader
 from vllm_watch.sources.this_host import NET, is_here
 
 START_TOLERANCE_SECONDS = 2.0
-"""vLLM computes its start time from the boot time, which is in whole seconds and may shift by one when the clock is set."""
+"""Tolerance for start times. vLLM computes them from the boot time, which may shift by a second
+when the clock is set."""
 _RESOLVE_SECONDS = 5.0
 _GONE = ("Z", "X")
 _PORT_OF_SCHEME = {"http": 80, "https": 443}
@@ -27,7 +28,7 @@ _PORT_OF_SCHEME = {"http": 80, "https": 443}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Server:
-    """A server's process, and all processes at that moment by PID."""
+    """A server's process, with all processes of that moment by PID."""
 
     facts: ProcessFacts
     all: dict[int, ProcessFacts]
@@ -113,7 +114,6 @@ def _listens(
     addresses: frozenset[str],
     only_ours: bool,
 ) -> bool | None:
-    """Return whether the process or a descendant holds the target's socket; None if unreadable."""
     try:
         wanted = _listening_sockets(procfs, pid, port)
         if not wanted or (only_ours and not _same_network(procfs, pid)):

@@ -1,7 +1,8 @@
-"""Find the supervisor that restarts a server after exit status 0, which vLLM returns when its engine dies.
+"""Find a server's supervisor, and whether it restarts the server after exit status 0.
 
-Unless the server is the main process of the unit or container, the supervisor does not notice the server's end.
-Source: systemd.service(5) Restart=; docs.docker.com, restart policies; kubernetes.io, pod lifecycle.
+vLLM exits with status 0 when its engine dies. A supervisor notices only the end of the main
+process of the unit or container. Source: systemd.service(5) Restart=; docs.docker.com, restart
+policies; kubernetes.io, pod lifecycle.
 """
 
 import re
@@ -30,7 +31,7 @@ _CONFIRM = "set relaunches: true once you have seen something restart it"
 class Supervision:
     """Whether a supervisor restarts a server."""
 
-    relaunches: bool | None  # None if unknown
+    relaunches: bool | None
     text: str
     remedy: str = _CONFIRM
 

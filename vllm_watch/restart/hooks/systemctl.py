@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from vllm_watch.errors import HookError
 from vllm_watch.restart.hooks import base, child
 
-ASK_SECONDS = 10.0  # D-Bus may be stuck
+ASK_SECONDS = 10.0  # D-Bus may hang
 _PROPERTIES = (
     "LoadState", "ActiveState", "SubState", "Result", "MainPID", "NRestarts", "Restart",
     "InvocationID", "ControlGroup", "CanStart",
@@ -58,7 +58,7 @@ async def show(tools: base.Tools, unit: str, *, user: bool = False) -> Unit:
 
 
 async def restart(tools: base.Tools, unit: str, *, user: bool = False) -> child.Ended:
-    """Request a restart. The result only shows whether systemd accepted it."""
+    """Request a restart and return whether systemd accepted it."""
     return await _systemctl(tools, user, "restart", "--no-block", "--no-ask-password", "--", unit)
 
 

@@ -9,9 +9,9 @@ from vllm_watch.settings.hooks import PORT, SystemdHook
 from vllm_watch.sources import pid_namespace
 
 _POLL_SECONDS = 0.5
-# systemctl's statuses if nothing was started: no permission, not installed, not configured (LSB).
+# Exit statuses of systemctl if no job was started: no permission, not installed, not configured (LSB).
 _NOT_BEGUN_STATUSES = (4, 5, 6)
-# systemctl's messages with status 1 if no job was begun.
+# Messages of systemctl if no job was started.
 _NOT_BEGUN_TEXTS = (
     "Access denied", "Interactive authentication required", "not found", "is masked",
     "Failed to connect to bus", "Can't operate", "may be requested by dependency only",
@@ -87,7 +87,6 @@ class Hook:
             await asyncio.sleep(_POLL_SECONDS)
 
     async def _replaced(self, unit: systemctl.Unit, call: base.HookCall) -> str | None:
-        """Return why the unit is not the observed server, as far as /proc shows it."""
         started = call.process_start_time
         procfs = self._tools.procfs
         if started is None or unit.main_pid is None or not pid_namespace.of_tree(procfs).initial:

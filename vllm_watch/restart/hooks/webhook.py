@@ -1,6 +1,6 @@
-"""Restart through a receiver over HTTP: a signed POST of JSON. Runbook: docs/hooks/webhook.md.
+"""Restart by a signed POST of JSON to a webhook. Runbook: docs/hooks/webhook.md.
 
-Only a request that certainly did nothing (no connection, 429, 503) is retried.
+A request is retried only if it certainly did nothing (no connection, 429, 503).
 """
 
 import asyncio
@@ -17,7 +17,7 @@ from vllm_watch.settings.hooks import WebhookHook
 
 WAIT_SECONDS_FIRST = 0.5  # doubled each time
 WAIT_SECONDS_MAX = 30.0
-"""Limit of Retry-After, because the attempt holds a lock during the wait."""
+"""Maximum wait after a Retry-After header, because the attempt holds a lock meanwhile."""
 _TRY_AGAIN = (429, 503)
 
 
@@ -25,7 +25,7 @@ _TRY_AGAIN = (429, 503)
 class _Try:
     outcome: str
     text: str
-    again_seconds: float | None = None  # None if not retried
+    again_seconds: float | None = None
 
 
 class Hook:
@@ -95,7 +95,6 @@ class Hook:
         return base.Finding(ok=True, text="requests are not signed", remedy=remedy)
 
     async def _reachable(self) -> base.Finding:
-        """Send no request, because any might restart the server."""
         why = await signed_post.reachable(self._settings.url)
         if why is not None:
             remedy = "check url, its name and its certificate"

@@ -1,10 +1,10 @@
-"""The contract of locks: at most N holders at once, and a holder that cannot renew stops before it acts.
+"""The contract of locks with at most N holders at a time.
 
 A holder may begin an action until one TTL after its last write. Others may take its slot after
-three TTLs: the second allows for a holder that is suspended between its last check and the
-action, the third for the action. This suffices if no suspension and no action takes longer than
-a TTL. Each watcher measures TTLs on its own clock, another holder's from the last change that it
-saw, so clocks are never compared.
+three TTLs. The second TTL allows for a suspension between the holder's last check and its action.
+The third TTL is for the action. No suspension and no action may take longer than a TTL. Each
+watcher measures TTLs on its own clock, so clocks are never compared. Another holder's TTL begins
+when the watcher sees that holder's last change.
 """
 
 import socket
@@ -15,7 +15,7 @@ from typing import Protocol
 from vllm_watch.state.attempt import Attempt
 
 HOST = socket.gethostname()
-"""Makes `localhost` addresses unique in a lock shared between hosts."""
+"""This host's name, which makes `localhost` addresses unique in a shared lock."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,10 +33,14 @@ class Lock(Protocol):
     ttl_seconds: float
 
     async def acquire(self, holder: str, attempt_id: str, attempt: Attempt | None = None) -> Held:
-        """Take a slot, or report its holder; idempotent per attempt id. Some kinds record `attempt` for other watchers (past.py)."""
+        """Take a slot, or report the holder. Idempotent per attempt id.
+
+        Some kinds of locks record `attempt` for other watchers (past.py).
+        """
 
     async def renew(self, attempt: Attempt | None = None) -> Held:
-        """Extend the lease and record the attempt. Unless `held` is True, the caller must begin no action."""
+        """Extend the lease and record the attempt. Unless `held` is True, the caller must not
+        begin an action."""
 
     def still_ours(self) -> bool:
         """Return True if the lease is certainly still ours. Does no I/O."""
@@ -44,9 +48,10 @@ class Lock(Protocol):
     async def release(
         self, delay_seconds: float = 0.0, *, used: bool = True, ended: Attempt | None = None
     ) -> None:
-        """Free the slot after the delay. Never raises. If `used` is False, nothing was restarted, so the hourly limit does not count it."""
+        """Free the slot after the delay. Never raises. The hourly limit counts the restart only if
+        `used`."""
 
 
 def boottime_s() -> float:
-    """Return CLOCK_BOOTTIME, which runs during suspend and does not follow clock steps."""
+    """Return CLOCK_BOOTTIME, which runs during suspend and ignores changes of the wall clock."""
     return time.clock_gettime(time.CLOCK_BOOTTIME)

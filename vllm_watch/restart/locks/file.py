@@ -1,7 +1,7 @@
-"""A lock between watchers of one host: a small file with slots, holders and expiry times.
+"""A lock between the watchers of one host, in a small file with slots, holders and expiry times.
 
-Times are CLOCK_BOOTTIME, which all processes of a host share; a file from before a reboot counts as empty. Attempts are
-recorded in each watcher's state folder.
+Times are CLOCK_BOOTTIME, which all processes of a host share. A file from before a reboot counts
+as empty.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ from vllm_watch.state.attempt import Attempt
 from vllm_watch.support import json_text, regular_file
 
 WAIT_SECONDS = 2.0
-"""Longest wait for the file, which another watcher changes within milliseconds."""
+"""Maximum wait for the file. A change by another watcher takes milliseconds."""
 
 BYTES_MAX = 1 << 18
 """Maximum size of the file. A hundred slots and a thousand restarts need less."""

@@ -1,8 +1,8 @@
-"""A cluster-wide lock: one Kubernetes Lease, replaced with optimistic concurrency. Rights and a manifest: docs/locks.md.
+"""A cluster-wide lock in one Kubernetes Lease, with optimistic concurrency. Rights and a manifest: docs/locks.md.
 
-The API server compares the version of one object only, so one annotation holds all slots, the restarts of the last hour
-and the last attempts.
-Source: kubernetes.io/docs/concepts/architecture/leases.
+The API server compares the version of one object only. Therefore one annotation holds all slots,
+the restarts of the last hour and the last attempts. Source:
+kubernetes.io/docs/concepts/architecture/leases.
 """
 
 import asyncio
@@ -35,7 +35,7 @@ from vllm_watch.support import json_text
 ANNOTATION = "vllm-watch/lock"
 
 ASK_SECONDS = 20.0
-"""Timeout of a change with all its tries, less than a third of the shortest useful TTL."""
+"""Timeout of a change with all its tries. It is less than a third of the shortest useful TTL."""
 
 TRIES_MAX = 6
 """Maximum tries of a change. In the tests, the last of twenty concurrent writers needs five."""
@@ -44,7 +44,7 @@ BACKOFF_SECONDS = 0.1
 """Maximum random wait before the second try. The maximum doubles with each try."""
 
 RETRY_AFTER_SECONDS_MAX = 5.0
-"""Limit of the API server's Retry-After."""
+"""Maximum wait after the API server's Retry-After header."""
 
 LEFT_MAX = 1000
 
@@ -78,7 +78,8 @@ class Shared:
         ttl_seconds: float,
         on_write: Callable[[], None],
     ) -> tuple[Change, float]:
-        """Return the change and when it was sent. Raises KubernetesError, or ValueError if vllm-watch did not write the object."""
+        """Return the change and the time at which it was sent. Raises KubernetesError, or
+        ValueError if vllm-watch did not write the object."""
         answer = Answer(_CONFLICT, {})
         trouble: KubernetesError | None = None
         for tries in range(TRIES_MAX):
@@ -257,7 +258,7 @@ class Lock:
             )
             given = held.held
         finally:
-            if given is None:  # our next change frees it, or it expires
+            if given is None:  # our next change frees the slot, or the slot expires
                 self._shared.release_later(mine, delay_seconds, used=used, ended=past(ended, HOST))
 
     async def _change(self, update: Callable[[Record, Now], Change], attempt_id: str) -> Held:

@@ -1,6 +1,6 @@
-"""Recent attempts of all watchers that share a lock, stored in the lock's record. Pure.
+"""Recent attempts of all watchers that share a lock, stored in the lock's record.
 
-If a slot expired without a result, the attempt is `uncertain`.
+An attempt is `uncertain` if its slot expired without a result.
 """
 
 from collections.abc import Collection, Iterable
@@ -13,7 +13,7 @@ PAST_MAX = 500
 """Maximum attempts kept, about 100,000 bytes. A Lease can hold 250,000 bytes."""
 
 TARGET_PAST_MAX = 50
-"""Maximum attempts per target. A larger restart budget is not enforced across watchers."""
+"""Maximum attempts per target. A restart budget above this is not enforced across watchers."""
 
 _LOOPBACK = "localhost:"
 
@@ -48,7 +48,7 @@ def past(attempt: Attempt | None, host: str) -> Past | None:
 def others(
     pasts: Iterable[Past], held: Collection[str], host: str, attempt_id: str
 ) -> tuple[Attempt, ...]:
-    """Return the other attempts that concern `host`. `held` has ids of slot holders."""
+    """Return the other attempts that concern `host`. `held` has the attempt ids of slot holders."""
     return tuple(
         Attempt(
             id=each.id, target=each.target, group=each.group, address=each.address, trigger=each.trigger,
@@ -72,7 +72,7 @@ def put(pasts: Iterable[Past], one: Past | None) -> tuple[Past, ...]:
 
 
 def first(pasts: tuple[Past, ...], one: Past | None) -> tuple[Past, ...]:
-    """Append an attempt that begins, unless it is known."""
+    """Append a new attempt, unless it is already recorded."""
     known = one is not None and any(each.id == one.id for each in pasts)
     return pasts if known else put(pasts, one)
 

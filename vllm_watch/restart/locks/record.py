@@ -1,10 +1,10 @@
-"""The record of a lock that several watchers share, and the changes that each may make. Pure.
+"""The record of a lock that several watchers share, and the changes that each may make.
 
-A writer replaces the whole latest version, so concurrent writers cannot exceed a limit. A
-released slot may rest, that is, stay taken for a while. Wall clocks, with a tolerance of
-SKEW_SECONDS, decide when a rest ends and when a restart no longer counts against the hourly
-limit. If a clock is far off, the time since this watcher first saw the entry decides.
-Source: k8s.io/client-go/tools/leaderelection, observedRenewTime.
+A writer replaces the whole latest version, so concurrent writers cannot exceed a limit. After its
+release, a slot may stay taken for a while: it rests. Wall clocks decide when a rest ends, and when
+a restart no longer counts against the hourly limit. If a clock is far off, the time since this
+watcher first saw the entry decides. Source: k8s.io/client-go/tools/leaderelection,
+observedRenewTime.
 """
 
 from collections.abc import Mapping
@@ -24,7 +24,7 @@ EXPIRY_TTLS = 3
 
 SLOTS_MAX = 100
 SPENT_MAX = 1000
-"""The largest limits that settings allow. vllm-watch never writes more, so it refuses to read more."""
+"""The largest limits that settings allow. A record with more is not from vllm-watch."""
 
 
 class Now(NamedTuple):
@@ -110,7 +110,7 @@ def _require(holds: bool) -> None:
 
 
 class Sightings:
-    """Remembers since when this watcher has seen each slot and spent restart unchanged."""
+    """Remembers when this watcher first saw each slot and spent restart in its current state."""
 
     def __init__(self) -> None:
         self._first_s: dict[tuple[object, ...], float] = {}
@@ -143,14 +143,14 @@ class Limits:
 class Change:
     """A new record to write, or a refusal."""
 
-    record: Record | None  # None if refused
+    record: Record | None
     text: str
 
 
 def take(
     record: Record, sightings: Sightings, limits: Limits, now: Now, wanted: Slot, begins: Past | None = None
 ) -> Change:  # fmt: skip
-    """Take a slot for an attempt, or report the holder if none is free."""
+    """Take a slot for an attempt, or report the holder if all slots are taken."""
     if record.of(wanted.attempt_id) is not None:
         return renew(record, wanted.attempt_id)
     kept = tuple(slot for slot in record.slots if not _free(slot, sightings, now))
@@ -198,7 +198,8 @@ def renew(record: Record, attempt_id: str, stands: Past | None = None) -> Change
 def give_back(
     record: Record, attempt_id: str, now: Now, *, rest_seconds: float, used: bool, ended: Past | None = None
 ) -> Change:  # fmt: skip
-    """Release the slot and record the result. A used slot rests first; an unused one does not count as a restart."""
+    """Release the slot and record the result. A used slot rests first. An unused slot does not
+    count as a restart."""
     mine = record.of(attempt_id)
     slots = tuple(slot for slot in record.slots if slot is not mine)
     if mine is not None and used and rest_seconds > 0:
