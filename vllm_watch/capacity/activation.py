@@ -1,7 +1,7 @@
-"""Peak memory of the profiling run, on top of weights and KV cache.
+"""Estimate the peak memory of vLLM's profiling run, without weights and KV cache.
 
-It is reached when the encoder reads the largest images, the MLP holds its widest intermediates, or the
-sampler holds float32 copies of all logits.
+The peak comes from the encoder with the largest images, the MLP with its widest intermediates, or
+the sampler with float32 copies of all logits.
 """
 
 from dataclasses import dataclass
@@ -19,8 +19,8 @@ from vllm_watch.capacity.units import ceil_div
 
 _LOGIT_BYTES = 4
 _STREAMS = 3  # hidden states, residual, and the layer's output
-_USUAL_RATIO = 3.5  # intermediate size / hidden size, if neither config nor weights give it
-_MOE_CHUNK_TOKENS = 32768  # larger batches pass the experts in chunks
+_USUAL_RATIO = 3.5  # intermediate size / hidden size, if unknown
+_MOE_CHUNK_TOKENS = 32768  # the experts take larger batches in chunks
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,13 +30,13 @@ class Activation:
     encoder_bytes: int
     peak_bytes: int
     logits_bytes: int = 0
-    """Bytes of one copy of the logits; 0 if the sampler does not cause the peak."""
+    """Bytes of one copy of the logits. 0 if something else causes the peak."""
 
 
 def activation(
     model: Model, settings: Settings, *, intermediate: int | None, offloaded: bool = False
 ) -> Activation:
-    """Return the peak of the profiling run above the weights."""
+    """Return the peak of the profiling run, without the weights."""
     element = dtype_bytes(settings.dtype)
     stream = settings.max_num_batched_tokens * model.hidden_size * element
     width = ceil_div(
@@ -72,7 +72,6 @@ def _encoder(model: Model, settings: Settings, element: int) -> tuple[int, int, 
 
 
 def _fetched(model: Model, settings: Settings) -> int:
-    """Return the bytes of one offloaded layer, which V0 copies to the GPU. V1 reads it in place."""
     ranks = settings.tensor_parallel_size * model.num_layers
     return count_parameters(model).matrices * dtype_bytes(settings.dtype) // ranks
 
@@ -85,10 +84,10 @@ def sampler_copies(release: Release) -> calibration.Figure:
 
 
 def _held(model: Model, settings: Settings, width: int, stream: int) -> int:
-    """Return the memory that the allocator has reserved, used or not. Releases before 0.6.4 count all of it.
+    """Return the memory that the allocator has reserved, which releases before 0.6.4 count.
 
-    The MLP's first output is too large for the block that attention has freed, but the second output may fit.
-    The sampler fits into the MLP's blocks.
+    Attention frees a block that is too small for the MLP's first output, but perhaps not for the
+    second. The sampler fits into the MLP's blocks.
     """
     tokens, ranks = settings.max_num_batched_tokens, settings.tensor_parallel_size
     element = dtype_bytes(settings.dtype)
@@ -106,11 +105,10 @@ def _held(model: Model, settings: Settings, width: int, stream: int) -> int:
 
 
 def _unpacked(model: Model, latent: LatentAttention, ranks: int) -> int:
-    """Return MLA's elements per token in releases before it had its own cache.
+    """Return MLA's elements per token before vLLM had an MLA cache.
 
-    The allocator holds separate blocks for queries, keys with values, keys, padded copies of all three, and the output with
-    and without padding.
-    Source: deepseek_v2.py of 0.6.4.
+    The blocks are: queries, keys with values, keys, padded queries, padded keys, padded values,
+    padded output and output. Source: deepseek_v2.py of 0.6.4.
     """
     head = latent.nope_dim + latent.rope_dim
     each = 2 * head + latent.nope_dim + 2 * latent.value_dim + 4 * PLAIN_MLA_HEAD

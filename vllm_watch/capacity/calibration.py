@@ -1,4 +1,7 @@
-"""Figures that no formula gives, measured in public start-up logs. Increase VERSION with every change of a figure."""
+"""Figures measured in public start-up logs, because no formula gives them.
+
+Increase VERSION with every change of a figure.
+"""
 
 from dataclasses import dataclass
 

@@ -1,7 +1,7 @@
-"""The encoder of a multimodal model: its weights and its peak while vLLM profiles it.
+"""Estimate the memory of a multimodal model's encoder.
 
-Before the language model runs, vLLM encodes as many of the largest images as one step may hold, and
-keeps the output. Source: profile_run and MultiModalBudget of vLLM's V1.
+vLLM profiles the encoder first, with as many of the largest images as fit into one step, and keeps
+the output. Source: profile_run and MultiModalBudget of vLLM's V1.
 """
 
 from collections.abc import Mapping
@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 _LARGEST_ITEM_TOKENS = 16384
-"""Tokens of the largest image, for encoders that take any size. Source: max_pixels of Qwen2-VL (28² per token) to Qwen3.8 (32²)."""
+"""Tokens of the largest image, if an encoder has no limit. Source: max_pixels of Qwen2-VL (28² per
+token) to Qwen3.8 (32²)."""
 
 # Streams: the image, the residual and a norm's output. Widest: the MLP before and after its activation. Measured:
 # 1.4 to 1.5 GiB for 16,384 tokens of Qwen3.8-27B on one RTX 5090 (vLLM 0.26), 1.3 to 1.6 on two cards.
@@ -49,7 +50,11 @@ def read_encoder(config: Mapping[str, Any]) -> Encoder | None:
 
 
 def peak_bytes(encoder: Encoder, tokens: int, element: int) -> int:
-    """Return the peak for images of this many tokens. Two ranks take as much each as one GPU would: exchange buffers offset the split of the MLP."""
+    """Return the peak for images of this many tokens.
+
+    It is the same for each of two ranks, because exchange buffers take the memory that splitting
+    the MLP saves.
+    """
     width = _STREAMS * encoder.hidden_size + _WIDEST * encoder.intermediate_size
     return tokens * encoder.patches_per_token * width * element
 

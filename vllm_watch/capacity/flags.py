@@ -1,4 +1,4 @@
-"""Engine flags as given and as vLLM resolves them."""
+"""Engine flags, as given and as vLLM resolves them."""
 
 from dataclasses import dataclass
 
@@ -11,7 +11,7 @@ from vllm_watch.capacity.units import GIB
 from vllm_watch.errors import WatchError
 
 LENGTH_UNSAID = 2048  # tokens, if the config gives no length
-_LONG_CONTEXT = 32768  # tokens: V0 chunks prefills for longer contexts
+_LONG_CONTEXT = 32768  # tokens; V0 chunks prefills of longer contexts
 _LARGE_GPU_BYTES, _HUGE_GPU_BYTES = 70 * GIB, 160 * GIB  # as in vLLM's get_batch_defaults
 _MULTIMODAL_BATCH = 5120  # V0's floor for models with an encoder
 _BEFORE_AMPERE = ("T4", "V100", "V100 32GB", "P100")
@@ -28,12 +28,12 @@ class Drafter:
     tokens: int
     layers: int
     model: Model | None = None
-    """None if its layers are shaped like the target's full attention."""
+    """None if the drafter's layers are shaped like full-attention layers of the target."""
 
 
 @dataclass(frozen=True, slots=True)
 class Flags:
-    """Flags as given; None leaves them to vLLM."""
+    """Flags as given. vLLM chooses the value of a flag that is None."""
 
     release: Release = releases.NEWEST
     use_v0: bool | None = None
@@ -90,7 +90,8 @@ class Settings:
 def settle(
     flags: Flags, model: Model, gpu: Gpu | None, memory_bytes: int, gpu_name: str | None
 ) -> Settings:
-    """Return every flag with its value in this release on this GPU. Raises WatchError if the release is too old."""
+    """Return the values that the flags have in this release, on this GPU. Raises WatchError if the
+    release is too old."""
     release = flags.release
     if release < releases.OLDEST:
         cause = (
@@ -125,7 +126,7 @@ def settle(
 
 
 def obstacle(flags: Flags, model: Model) -> str | None:
-    """Return why vLLM would refuse these flags on any GPU, or None."""
+    """Return why vLLM refuses these flags on every GPU, or None."""
     heads, ranks = model.num_attention_heads, flags.tensor_parallel_size
     if heads % ranks:
         return f"--tensor-parallel-size {ranks} does not divide the model's {heads} attention heads"

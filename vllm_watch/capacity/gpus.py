@@ -1,4 +1,5 @@
-"""GPUs by name, with the memory that CUDA reports. Source: `total_memory` in public start-up logs."""
+"""Known GPUs, and the memory that CUDA reports for them. Source: `total_memory` in public start-up
+logs."""
 
 import re
 from dataclasses import dataclass
@@ -60,7 +61,7 @@ _GPUS: tuple[tuple[str, Gpu], ...] = tuple(
         (r"gb10|spark", "GB10", 128, 119.7),
     )
 )
-# Usable share of unlisted cards. The cards above lose 0 to 9 %, most of them 1 to 3 %.
+# Share of the nominal memory that CUDA reports for other cards. Most cards above lose 1 to 3 %.
 _UNKNOWN_SHARE = 0.985
 _CATALOGUE_SPREAD = 1.08  # people write 98 for 96, and GB for GiB
 CATALOGUE_SIZES = (
@@ -91,7 +92,7 @@ _SIZE = re.compile(r"(\d{2,3}) ?gi?b?\b")  # as in "A100-SXM4-80GB"
 
 
 def sizes_of(name: str) -> tuple[float, ...]:
-    """Return the nominal sizes (GiB) of cards of this name; empty if the name contains a size."""
+    """Return the nominal sizes (GiB) of cards of this name. Empty if the name contains a size."""
     text = name.lower()
     first = next((pattern for pattern, _ in _GPUS if re.search(pattern, text)), None)
     if _SIZE.search(text):
@@ -100,7 +101,7 @@ def sizes_of(name: str) -> tuple[float, ...]:
 
 
 def find_gpu(name: str | None, memory_gib: float | None = None) -> Gpu | None:
-    """Return the card of this name and size, or None."""
+    """Return the card of this name with the nearest size, or None."""
     if not name:
         return None
     named = [gpu for pattern, gpu in _GPUS if re.search(pattern, name.lower())]
@@ -122,7 +123,8 @@ def nearest(name: str) -> str | None:
 
 
 def cuda_memory_bytes(memory_gib: float, gpu: Gpu | None) -> tuple[int, str]:
-    """Return the memory that CUDA reports, and its source. A nominal size (24, 80) identifies the card; others are taken as given."""
+    """Return the memory that CUDA reports, and its source. A nominal size (24, 80) stands for the
+    card's memory; other sizes are taken as given."""
     if gpu is not None and gpu.cuda_gib < memory_gib < gpu.catalogue_gib * _CATALOGUE_SPREAD:
         what = "" if memory_gib == gpu.catalogue_gib else f" ({memory_gib:g} given)"
         return int(gpu.cuda_gib * GIB), f"{gpu.name}: {gpu.cuda_gib:g} GiB as CUDA reports it{what}"

@@ -25,7 +25,7 @@ _ALIASES = {
     "nvfp4_4over6": "nvfp4",
     "int4": "int4_per_token_head",
 }
-# TurboQuant packs K and V of a head together, and adds a norm, scale and zero point. Below: bits per value of K and of V.
+# Bits per value of K and of V. TurboQuant packs both, and adds a norm, scale and zero point.
 _PACKED = {
     "turboquant_k8v4": (8, 4), "turboquant_4bit_nc": (4, 4),
     "turboquant_k3v4_nc": (3, 4), "turboquant_3bit_nc": (3, 3),

@@ -1,4 +1,6 @@
-"""Each layer's cache on one GPU: for all tokens, a window of tokens, or one state per request.
+"""Find each layer's cache on one GPU.
+
+It holds all tokens, a window of tokens, or one state per request.
 
 Source: vLLM's kv_cache_interface.py and Mamba state shapes; CacheEngine before V1.
 """
@@ -12,18 +14,18 @@ from vllm_watch.capacity.model import LayerKind, Model
 from vllm_watch.capacity.units import ceil_div, round_up
 
 _V0_PAD_ELEMENTS = 128  # 0.7.1 and 0.7.2 pad MLA's elements to a multiple of this
-PLAIN_MLA_HEAD = 256  # before MLA's own cache, heads of 192 were padded to the kernel's next size
+PLAIN_MLA_HEAD = 256  # before vLLM's MLA cache, heads of 192 were padded to this
 _INDEXER_SCALE_BYTES = 4
 _PLAIN_EDGE = 2  # layers at either end that TurboQuant skips
 
 
 @dataclass(frozen=True, slots=True)
 class LayerCache:
-    """One layer's cache on one GPU: bytes per token or a state."""
+    """One layer's cache on one GPU, which holds tokens or a state."""
 
     bytes_per_token: int
     window_tokens: int | None = None
-    """Tokens kept; None if all are."""
+    """Number of tokens kept. None if all are kept."""
     chunked: bool = False
     state_bytes: int = 0
     """Bytes per request, whatever its length."""
@@ -49,7 +51,7 @@ def stage_layers(model: Model, stages: int) -> tuple[tuple[LayerKind, ...], ...]
 def layer_caches(
     model: Model, settings: Settings, kinds: tuple[LayerKind, ...]
 ) -> list[LayerCache]:
-    """Return the caches of these layers, without a drafter's."""
+    """Return the caches of these layers, without the drafter."""
     first_shared = model.num_layers - model.shared_layers
     cached = kinds[:first_shared] if len(kinds) == model.num_layers else kinds
     plain = _kept_plain(cached, settings)
@@ -63,7 +65,7 @@ def layer_caches(
 
 
 def _kept_plain(kinds: tuple[LayerKind, ...], settings: Settings) -> frozenset[int]:
-    """Return the indices of the outermost layers, which TurboQuant skips in models without states."""
+    """Return the indices of the layers that TurboQuant skips."""
     if not settings.kv_cache_dtype.startswith("turboquant_") or LayerKind.STATE in kinds:
         return frozenset()
     count = len(kinds)
@@ -71,7 +73,8 @@ def _kept_plain(kinds: tuple[LayerKind, ...], settings: Settings) -> frozenset[i
 
 
 def draft_caches(model: Model, settings: Settings) -> list[LayerCache]:
-    """Return the drafter's caches; without a draft model, each is like a full-attention layer's."""
+    """Return the drafter's caches. Without a draft model, they equal those of full-attention
+    layers."""
     drafter = settings.flags.drafter
     if drafter is None:
         return []
@@ -119,7 +122,6 @@ def _full(model: Model, settings: Settings) -> list[LayerCache]:
 
 
 def _heads_here(heads: int, settings: Settings) -> int:
-    """Return the KV heads per rank; surplus ranks hold copies."""
     return max(1, heads // settings.tensor_parallel_size)
 
 
@@ -139,7 +141,7 @@ def _state(model: Model, settings: Settings) -> list[LayerCache]:
     element = dtype_bytes(settings.dtype)
     convolution = ceil_div(channels, ranks) * (state.conv_kernel - 1 + ahead) * element
     heads = ceil_div(state.state_heads, ranks)
-    # CPU kernels with AVX-512 BF16 need float32; those without take the model's dtype.
+    # Only CPU kernels with AVX-512 BF16 need float32.
     said = state.state_dtype or ("float32" if settings.cpu else settings.dtype)
     recurrent = heads * state.state_elements_per_head * dtype_bytes(said)
     checkpoints = state.checkpoints if settings.release >= releases.STATE_CHECKPOINTS else 0

@@ -1,4 +1,4 @@
-"""The kind of each layer, from the many config formats."""
+"""Find the kind of each layer in any of the config formats."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -28,7 +28,7 @@ _STATE_FAMILIES = ("qwen3_next", "qwen3_5")
 
 
 def layer_kinds(config: Config, count: int) -> tuple[LayerKind, ...]:
-    """Return one kind per layer, first layer first."""
+    """Return the kind of each layer, in order."""
     for rule in _RULES:
         kinds = rule(config, count)
         if kinds is not None:

@@ -28,12 +28,13 @@ class LatentAttention:
     value_dim: int
     query_rank: int | None = None
     indexer_dim: int | None = None
-    """Elements per token of the sparse-attention indexer's key (DeepSeek V3.2)."""
+    """Elements per token of the sparse-attention indexer's key, as in DeepSeek V3.2."""
 
 
 @dataclass(frozen=True, slots=True)
 class RecurrentState:
-    """State of a recurrent or convolution layer per sequence, before tensor parallelism."""
+    """The state that a recurrent or convolution layer keeps per sequence, before tensor
+    parallelism."""
 
     conv_channels: int
     conv_kernel: int
@@ -43,9 +44,9 @@ class RecurrentState:
     """None if it is the model's dtype."""
     projected_channels: int
     checkpoints: int = 0
-    """States that prefix caching keeps in some releases, beyond the usual two."""
+    """Additional states that prefix caching keeps in some releases."""
     grouped_channels: int = 0
-    """The part of `conv_channels` for Mamba's B and C. Tensor parallelism does not split their groups."""
+    """The part of `conv_channels` for Mamba's B and C. Their groups are not split."""
     groups: int = 0
     assumed: bool = False
     """True if sizes were derived from the attention layers."""
@@ -83,10 +84,10 @@ class Model:
     sliding_window: int | None = None
     chunk_size: int | None = None
     full_head_dim: int | None = None
-    """Head size of full-attention layers if it differs from the sliding ones (Gemma 4)."""
+    """Head size of the full-attention layers, if sliding layers have another one (Gemma 4)."""
     full_key_value_heads: int | None = None
     shared_layers: int = 0
-    """The last N layers have no cache: they read an earlier layer's."""
+    """Number of last layers without a cache of their own. They read an earlier layer's cache."""
     latent: LatentAttention | None = None
     state: RecurrentState | None = None
     experts: Experts | None = None
@@ -97,7 +98,7 @@ class Model:
     encoder: Encoder | None = None
     quantization: Quantization | None = None
     unread_cache: str | None = None
-    """A config key that reveals a KV cache of unknown size."""
+    """The config key that shows a KV cache of unknown size."""
     notes: tuple[str, ...] = ()
 
     @property

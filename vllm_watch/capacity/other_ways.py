@@ -1,4 +1,7 @@
-"""Ways to fit a model if no single flag suffices, each tested by a plan."""
+"""Find ways to fit a model if no single flag suffices.
+
+Each way is tested by a plan.
+"""
 
 import math
 from collections.abc import Iterator
@@ -44,7 +47,7 @@ class Way:
 
 
 def other_ways(plan: Plan, found: tuple[Suggestion, ...]) -> tuple[Way, ...]:
-    """Return the ways; none if the plan fits or a suggested flag is not in `_DEAR`."""
+    """Return the ways. Empty if the plan fits, or if `found` has a flag that is not in `_DEAR`."""
     alone = {each.flag for each in found}
     if plan.fits or alone - _DEAR:
         return ()
@@ -60,7 +63,7 @@ def other_ways(plan: Plan, found: tuple[Suggestion, ...]) -> tuple[Way, ...]:
 
 
 def _startable(plan: Plan) -> Flags:
-    """Return the flags with the smallest change of parallelism that vLLM accepts."""
+    """Return flags that vLLM accepts, with as few changes of parallelism as possible."""
     flags = plan.settings.flags
     splits = (
         replace(
@@ -99,7 +102,7 @@ def _changed(before: Flags, after: Flags) -> dict[str, Any]:
 
 
 def _typed(plan: Plan, after: Flags) -> str:
-    """Return the changed flags as text, with the new size of the weights per GPU if a size was given."""
+    """Return the changed flags as text. They include the weights' size if it was given."""
     changed = _changed(plan.settings.flags, after)
     given = _share(plan, after).given_gib
     if given != plan.checkpoint.given_gib:
@@ -176,7 +179,7 @@ def _larger_gpus(plan: Plan, start: Flags) -> Iterator[Way]:
     size = now.machine.memory_bytes + missing / now.settings.gpu_memory_utilization
     for _ in range(_LARGER_STEPS):
         gib = math.ceil(size / GIB * 10) / 10
-        gib += 0.1 if gib in CATALOGUE_SIZES else 0.0  # a catalogue size would be read as nominal
+        gib += 0.1 if gib in CATALOGUE_SIZES else 0.0  # a nominal size would be read as the card's
         memory, source = cuda_memory_bytes(gib, None)
         machine = Machine(memory, source, count=plan.machine.count)
         if _split(plan, start, machine).fits:

@@ -1,4 +1,4 @@
-"""Other memory in vLLM's budget: CUDA context and NCCL as vLLM measures them, and CUDA graphs."""
+"""Estimate other memory in vLLM's budget: CUDA context, NCCL and CUDA graphs."""
 
 from vllm_watch.capacity import calibration
 from vllm_watch.capacity import release as releases
@@ -20,7 +20,7 @@ def non_torch_bytes(settings: Settings) -> int:
 
 
 def graph_bytes(settings: Settings) -> int:
-    """Return the memory of CUDA graphs; 0 if the budget excludes it."""
+    """Return the memory of CUDA graphs. 0 if the budget does not include it."""
     if settings.flags.enforce_eager or settings.release < releases.GRAPHS_IN_BUDGET or settings.cpu:
         return 0
     size = calibration.GRAPHS_GIB.value + calibration.GRAPH_GIB.value * graph_count(
@@ -30,7 +30,7 @@ def graph_bytes(settings: Settings) -> int:
 
 
 def graph_count(sequences: int) -> int:
-    """Count graphs for mixed batches (up to twice the sequences) and for decoding."""
+    """Return the number of CUDA graphs for mixed batches and for decoding."""
     mixed = min(2 * sequences, _LARGEST_GRAPH)
     return _sizes(mixed) + _sizes(min(sequences, mixed))
 

@@ -1,4 +1,4 @@
-"""Parameter counts from a model's shape, used without a checkpoint."""
+"""Count a model's parameters from its shape, without a checkpoint."""
 
 from collections import Counter
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ class Parameters:
     """Elements of the whole model."""
 
     matrices: int
-    """Matrices of the layers: quantization shrinks them, tensor parallelism splits them."""
+    """Matrices of the layers. They are quantized, and split by tensor parallelism."""
     attention: int
     """Attention and recurrent layers, part of `matrices`."""
     experts: int
@@ -19,9 +19,9 @@ class Parameters:
     embeddings: int
     """Input embeddings, and the output head if not tied."""
     small: int
-    """Norms, biases and convolutions, kept whole and unquantized."""
+    """Norms, biases and convolutions. They are neither split nor quantized."""
     encoder: int = 0
-    """The vision tower, split but seldom quantized."""
+    """The vision tower. It is split, but seldom quantized."""
     replicated: int = 0
     """Part of `matrices` that each rank keeps whole: MLA's down-projections and the routers."""
 
@@ -63,7 +63,7 @@ def _replicated(model: Model, kind: LayerKind, *, mixture: bool) -> int:
 
 
 def infer_intermediate(model: Model, parameters: int) -> int | None:
-    """Return the MLP's width that the parameter count implies, if plausible."""
+    """Return the MLP's width that fits this parameter count, or None if it is implausible."""
     matrices = 3 if model.gated_mlp else 2
     alike = Counter(model.layer_kinds)
     attention = sum(layers * _mixer(model, kind) for kind, layers in alike.items())

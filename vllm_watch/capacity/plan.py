@@ -1,4 +1,4 @@
-"""Plan each part of the GPU memory from model, flags and GPU."""
+"""Plan the GPU memory for a model, its flags and a GPU."""
 
 from dataclasses import dataclass, replace
 
@@ -17,7 +17,7 @@ from vllm_watch.capacity.units import GIB
 from vllm_watch.capacity.weights import Weights, weights_on_gpu
 from vllm_watch.errors import WatchError
 
-_NO_LIMIT = 1 << 24  # tokens, if the config names no limit
+_NO_LIMIT = 1 << 24  # tokens, if the config has no limit
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,9 +29,9 @@ class Machine:
     gpu: Gpu | None = None
     gpu_name: str | None = None
     count: int | None = None
-    """Number of GPUs. None: as many as the flags need."""
+    """Number of GPUs. None if there are as many as the flags need."""
     beyond_bytes: int = 0
-    """Memory that a real start took beyond the plan; may be negative."""
+    """Memory that a real start took in addition to the plan. It may be negative."""
     beyond_source: str = ""
 
 
@@ -45,7 +45,7 @@ class Checkpoint:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Memory of the fullest GPU, in bytes, and the resulting capacity."""
+    """The memory of the fullest GPU in bytes, and the resulting KV cache."""
 
     model: Model
     settings: Settings
@@ -79,7 +79,7 @@ class Plan:
 
     @property
     def lacks_state_blocks(self) -> bool:
-        """True if there are more sequences than blocks for their states: vLLM then captures no graphs."""
+        """True if there are fewer blocks than sequences. vLLM then captures no graphs."""
         settings = self.settings
         return (
             settings.release >= releases.STATE_BLOCK_PER_SEQUENCE
@@ -169,7 +169,8 @@ def with_flags(plan: Plan, flags: Flags, checkpoint: Checkpoint | None = None) -
 
 
 def _fullest_pool(model: Model, settings: Settings) -> Pool:
-    """Return the pool of the stage with the largest blocks, because all stages get as many blocks as fit there."""
+    """Return the pool of the stage with the largest blocks. All stages get as many blocks as fit
+    into it."""
     parts = stage_layers(model, min(settings.flags.pipeline_parallel_size, model.num_layers))
     pools = []
     for index, kinds in enumerate(parts):

@@ -1,4 +1,7 @@
-"""One GPU's pool of KV blocks. Groups of layers with the same kind of cache share it, so all their blocks have one size.
+"""Plan the pool of KV blocks of one GPU.
+
+Groups of layers share the pool, so all blocks have one size. The layers of a group have the same
+kind of cache.
 
 Source: vLLM's kv_cache_utils.py.
 """
@@ -14,8 +17,8 @@ from vllm_watch.capacity.units import ceil_div
 
 _LATENT_ALIGNMENT = 128  # with states, MLA's kernels need blocks of a multiple of 128 tokens
 _KERNEL_BLOCK, _CPU_KERNEL_BLOCK = 16, 32
-# All groups have the same number of layers. If the most frequent kind of cache has at least this many times the layers of
-# the rarest, it is split into several groups. Otherwise the groups of the rarer kinds are padded.
+# All groups have the same number of layers. Below this ratio of the most frequent kind of cache to the
+# rarest, smaller groups are padded. Above it, kinds are split into several groups.
 _PAD_RATHER_THAN_SPLIT = 1.5
 
 
@@ -72,7 +75,7 @@ class Pool:
         return self.blocks_per_request(length) <= blocks - reserved
 
     def longest(self, blocks: int, limit: int) -> int:
-        """Return the longest request that fits, 0 if none does."""
+        """Return the length of the longest request that fits, or 0."""
         low, high = 0, limit
         while low < high:
             middle = (low + high + 1) // 2
@@ -110,14 +113,14 @@ def make_pool(caches: list[LayerCache], settings: Settings) -> Pool:
 
 
 def _uniform_pool(caches: list[LayerCache], settings: Settings) -> Pool:
-    """Without hybrid pools, each layer with a cache keeps all tokens, even if it has a window."""
+    """Without hybrid pools, layers with a window keep all tokens, too."""
     per_token = sum(each.bytes_per_token for each in caches)
     groups = (Group(len(caches), settings.block_size),) if per_token else ()
     return Pool(per_token * settings.block_size, groups, settings)
 
 
 def _aligned_block(states: list[LayerCache], tokens: list[LayerCache], settings: Settings) -> int:
-    """Return a block size at which a page of tokens is as large as one state."""
+    """Return the block size at which a block of tokens can hold one state."""
     kernel = _CPU_KERNEL_BLOCK if settings.cpu else _KERNEL_BLOCK
     step = max(kernel, settings.block_size)
     if tokens[0].latent:
@@ -164,7 +167,7 @@ def _keeps_prefix_states(settings: Settings) -> bool:
 
 
 def _batches_in_flight(settings: Settings) -> int:
-    """Return the number of steps in flight. Sliding windows keep the blocks of each step."""
+    """Return the number of steps in flight. A sliding window keeps the blocks of each step."""
     stages, asked = settings.flags.pipeline_parallel_size, settings.flags.async_scheduling
     if settings.release < releases.WINDOW_KEEPS_IN_FLIGHT:
         return 1

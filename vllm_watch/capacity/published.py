@@ -1,6 +1,7 @@
-"""Published shapes of well-known models, to complete a handwritten config that gives only a shape.
+"""Published shapes of well-known models, which complete a handwritten config.
 
-Models of one shape that differ only in context length share an entry without it; others have none. Source: each model's config.json.
+Models that differ only in context length share one entry. Other models of equal shape are left out.
+Source: each model's config.json.
 """
 
 from collections.abc import Mapping
@@ -163,7 +164,7 @@ _EXPERT_KEYS = ("num_local_experts", "num_experts", "n_routed_experts")
 
 
 def completed(config: Config) -> Config:
-    """Return the config; if it names no family, add the values published for its shape."""
+    """Return the config. If it has no family, the published values for its shape are added."""
     if any(key in config for key in _FAMILY_KEYS):
         return config
     shape = tuple(config.get(key) for key in _SHAPE_KEYS)

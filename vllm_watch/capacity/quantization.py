@@ -1,6 +1,7 @@
-"""Bytes per parameter of a layer's matrices for each quantization, from the formats' definitions.
+"""Find the bytes per parameter of each quantization, from the definitions of the formats.
 
-A group of weights shares a scale (16 bits; 8 in MXFP4, MXFP8 and NVFP4) and, if asymmetric, a zero point as wide as a weight.
+A group of weights shares a scale of 16 bits, or 8 bits in MXFP4, MXFP8 and NVFP4. Asymmetric
+formats add a zero point as wide as a weight.
 """
 
 import re
@@ -18,7 +19,7 @@ _SMALL_SCALE_GROUPS = (16, 32)  # NVFP4, then MXFP4 and MXFP8
 
 @dataclass(frozen=True, slots=True)
 class Quantization:
-    """Bytes per weight of the layers' matrices; None if they have the model's dtype."""
+    """Bytes per weight. None for weights in the model's dtype."""
 
     name: str
     dense: float | None
@@ -54,7 +55,7 @@ _BY_NAME: dict[str, float] = {
 }  # fmt: skip
 _FOUR_BIT = ("awq", "awq_marlin", "gptq", "gptq_marlin", "gptq_marlin_24", "auto-round", "inc", "hqq",
              "marlin", "squeezellm", "moe_wna16", "quark", "aqlm", "w4a16")  # fmt: skip
-# Formats in names other than vLLM's own.
+# Names of formats in other libraries.
 _PATTERNS = (
     (r"mxfp8", _MXFP8),
     (r"mxfp4|mx_?fp4", _MXFP4),
@@ -94,7 +95,8 @@ def find_quantization(flag: str | None, checkpoint: Quantization | None) -> Quan
 
 
 def read_quantization(config: Mapping[str, Any], *, expert_dtype: Any, layers: int) -> Quantization:
-    """Read `quantization_config` and DeepSeek's `expert_dtype`; invalid values raise an error."""
+    """Read `quantization_config` and DeepSeek's `expert_dtype`. Raises an error if a value is
+    invalid."""
     found = _of_method(config)
     if expert_dtype is not None:
         word = str(expert_dtype).lower()
@@ -143,7 +145,8 @@ def _of_method(config: Mapping[str, Any]) -> Quantization:
 
 
 def _compressed(method: str, groups: Mapping[str, Any]) -> Quantization:
-    """Read the groups. The target "Linear" means all modules; any other contains a module's name."""
+    """Read the groups. The target "Linear" includes all modules. Any other contains a module's
+    name."""
     sizes: dict[str, float] = {}
     names: list[str] = []
     for group in groups.values():

@@ -1,4 +1,7 @@
-"""Read a Hugging Face config.json into a `Model`; a missing value gets the default of vLLM or transformers, and a note."""
+"""Read a Hugging Face config.json into a `Model`.
+
+A missing value gets the default of vLLM or transformers, and is noted.
+"""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -54,7 +57,7 @@ _TIED = (
     "opt",
     "gpt_bigcode",
 )
-# DeepSeek V4 and later: several tokens share one cache entry; a window and compressor states need extra memory.
+# DeepSeek V4 and later: several tokens share one cache entry, but a window and compressor states take memory, too.
 _COMPRESSED = re.compile(r"(kv_)?compress_(ratio|rate)s?")
 
 
@@ -63,7 +66,7 @@ def read_config(config: Config) -> Model:
     try:
         model = _read(config)
     except (TypeError, ValueError, LookupError, AttributeError, ArithmeticError, RecursionError) as error:  # fmt: skip
-        # A wrong type anywhere is an error of the config.
+        # A value of a wrong type is an error of the config.
         raise WatchError(
             f"the config cannot be understood: {type(error).__name__}: {shown(error)}",
             "take the config.json of the checkpoint as it was published",
@@ -279,7 +282,7 @@ def _experts(config: Config) -> Experts | None:
     )
     return Experts(
         count=count,
-        # Mixtral uses 2 of 8 experts; DeepSeek and Qwen use 8 of more.
+        # Mixtral uses 2 of 8 experts; DeepSeek and Qwen use 8 of many.
         active=_first(config, "active") or (2 if count <= 16 else 8),  # noqa: PLR2004
         intermediate_size=_optional(size) or 0,
         shared_intermediate_size=shared,

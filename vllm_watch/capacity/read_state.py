@@ -1,4 +1,5 @@
-"""The recurrent state of Mamba, GDN, KDA and convolution layers. Source: vLLM's MambaStateShapeCalculator and each family's get_mamba_state_shape."""
+"""Read the recurrent state of Mamba, GDN, KDA and convolution layers. Source: vLLM's
+MambaStateShapeCalculator and each family's get_mamba_state_shape."""
 
 from vllm_watch.capacity.bounds import is_size, shown
 from vllm_watch.capacity.kv_types import dtype_bytes
@@ -7,7 +8,7 @@ from vllm_watch.capacity.model import RecurrentState
 
 _MAMBA2_HEADS = ("mamba_n_heads", "mamba_num_heads", "n_mamba_heads", "num_heads")
 _MAMBA2_HEAD_DIMS = ("mamba_d_head", "mamba_head_dim", "mamba_headdim")
-# Qwen3-Next and later; values are as wide as the attention's queries.
+# Qwen3-Next and later. Values are as wide as the queries of attention.
 _GDN_HEAD_DIM, _GDN_KEY_HEADS, _CONV_KERNEL = 128, 16, 4
 
 

@@ -1,4 +1,5 @@
-"""vLLM releases that changed its memory use, from its tags and the pull requests named. An unknown release counts as NEWEST."""
+"""vLLM releases that changed its memory use. An unknown release counts as NEWEST. Source: vLLM's
+tags and the pull requests below."""
 
 import re
 from typing import NamedTuple
@@ -18,17 +19,17 @@ class Release(NamedTuple):
 
 
 OLDEST = Release(0, 6, 0)  # earlier ones are refused
-NEWEST = Release(0, 32, 0)  # the rules below were checked against it
+NEWEST = Release(0, 32, 0)  # the newest release that was checked
 
-# The peak is measured from an emptied cache, and includes all used memory (PR 9352).
+# The cache is emptied before profiling, and the peak includes all used memory (PR 9352).
 PROFILES_CLEAN_DEVICE = Release(0, 6, 4)
 LEAVES_OUT_CONTEXT = Release(0, 6, 5)  # the peak includes only memory allocated while profiling
 CHUNK_OF_2048 = Release(0, 6, 4)  # before: 512
-MLA_LATENT_CACHE = Release(0, 7, 1)  # before: MLA models are cached as if they had plain heads
+MLA_LATENT_CACHE = Release(0, 7, 1)  # before: MLA models had plain heads in the cache
 MLA_UNPADDED = Release(0, 7, 3)  # 0.7.1 and 0.7.2 pad 576 to 640 elements (PR 13022 and after)
 V1_BY_DEFAULT = Release(0, 8, 0)
 BATCH_DEFAULTS_BY_GPU = Release(0, 8, 3)  # large GPUs take 8192 tokens and 1024 sequences
-MOE_SHARES_BUFFER = Release(0, 9, 0)  # before: the experts' three buffers shared no memory
+MOE_SHARES_BUFFER = Release(0, 9, 0)  # before: the experts had three separate buffers
 SMALL_BATCH_OF_A100 = Release(0, 9, 0)  # the A100 takes the small defaults (PR 17885)
 HYBRID_POOL = Release(0, 9, 2)  # sliding windows and states get pages of their own (PR 17996)
 V0_IS_GONE = Release(0, 11, 0)

@@ -1,4 +1,4 @@
-"""Uncertainty of the KV cache's size, because counts and calibration are not exact."""
+"""Estimate the uncertainty of the KV cache's size."""
 
 from vllm_watch.capacity import calibration
 from vllm_watch.capacity.activation import sampler_copies
@@ -8,10 +8,10 @@ from vllm_watch.capacity.plan import Plan
 from vllm_watch.capacity.quantization import find_quantization
 from vllm_watch.capacity.units import GIB
 
-# Observed errors: files hold tensors that are not loaded or loaded twice, and some matrices of a quantized
-# checkpoint are not quantized.
+# Observed errors. Some tensors are not loaded, or loaded twice. Some matrices of a quantized checkpoint are
+# not quantized.
 _CHECKPOINT, _COUNTED, _QUANTIZED = 0.01, 0.02, 0.06
-_FORWARD = 0.25  # of the peak, if the layers cause it and not the sampler
+_FORWARD = 0.25  # of the peak, unless the sampler causes it
 
 
 def tokens_spread(plan: Plan) -> tuple[int, int]:

@@ -1,4 +1,7 @@
-"""Suggest single flags that make a plan fit, the cheapest for users first. Each one is planned before it is printed."""
+"""Suggest single flags that make a plan fit, those with the smallest drawback first.
+
+Each flag is tested by a plan.
+"""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -34,13 +37,13 @@ Change = tuple[Suggestion, Flags]
 
 
 def suggestions(plan: Plan) -> tuple[Suggestion, ...]:
-    """Return single flags that make the plan fit, best first; if it already fits, flags that save memory."""
+    """Return flags that make the plan fit, best first. If it already fits, they save memory."""
     if plan.fits:
         return tuple(_waste(plan))
     if _is_refused(plan):
         return tuple(_other_splits(plan))[:1]
     found = [each for ways in WAYS for each, flags in ways(plan) if with_flags(plan, flags).fits]
-    if plan.kv_bytes <= 0:  # no cache fits: other flags cost quality
+    if plan.kv_bytes <= 0:  # without a cache, only flags that cost quality help
         found.sort(key=lambda each: each.flag != "--tensor-parallel-size")
     return tuple(found)
 
@@ -104,7 +107,7 @@ def _shorter(plan: Plan) -> Iterator[Change]:
 
 
 def _longest_profiled(plan: Plan) -> int | None:
-    """Return a shorter length that fits because its profiled batch is smaller."""
+    """Return a shorter length, which fits because vLLM then profiles a smaller batch."""
     length = plan.settings.max_model_len // 2
     while length >= _USEFUL_LENGTH:
         then = with_flags(plan, replace(plan.settings.flags, max_model_len=length))
@@ -157,7 +160,7 @@ def _eager(plan: Plan) -> Iterator[Change]:
 
 
 def _tensor_parallel(plan: Plan) -> Iterator[Change]:
-    """Suggest more ranks, unless the weights' size was given for one GPU: it would no longer be valid."""
+    """Suggest more ranks, unless the weights' size per GPU was given, which would change."""
     flags = plan.settings.flags
     if plan.checkpoint.given_gib is not None:
         return
@@ -171,7 +174,7 @@ def _tensor_parallel(plan: Plan) -> Iterator[Change]:
 
 
 def shares_heads(plan: Plan, ranks: int) -> bool:
-    """Return True if this many ranks can split the heads; KV heads may be copied."""
+    """Return True if this many ranks can split the heads."""
     heads, shared = plan.model.num_attention_heads, plan.model.num_key_value_heads
     return not heads % ranks and not max(ranks, shared) % min(ranks, shared)
 

@@ -1,4 +1,4 @@
-"""Weights per GPU, from the checkpoint's sizes or counted from the config."""
+"""Find the size of the weights per GPU, from the checkpoint or the config."""
 
 from dataclasses import dataclass
 
@@ -9,17 +9,17 @@ from vllm_watch.capacity.parameters import count_parameters
 from vllm_watch.capacity.quantization import NONE, ONLINE, Quantization, find_quantization
 from vllm_watch.capacity.units import GIB, ceil_div
 
-_SAME = 0.03  # relative difference that rounding on model cards explains
+_SAME = 0.03  # relative error of rounded sizes on model cards
 _LEAST_BYTES = 0.2  # per parameter; vLLM serves no format below 2 bits
-_FEWEST_OF_ALL = 0.45  # bytes per parameter; with fewer, some weights are elsewhere
+_FEWEST_OF_ALL = 0.45  # bytes per parameter; with less, some weights are elsewhere
 _LEAST = Quantization("4 bits", 0.5, 0.5, 0.5)  # without any scales
 _FOUR_BITS = Quantization("4 bits", 0.53125, 0.53125, 0.53125)
-_BELOW_FOUR_BITS = ("gguf", "aqlm", "hqq")  # also exist in two and three bits
+_BELOW_FOUR_BITS = ("gguf", "aqlm", "hqq")  # formats with two or three bits, too
 
 
 @dataclass(frozen=True, slots=True)
 class Weights:
-    """Bytes on the fullest GPU, after offloading, and their source."""
+    """Bytes of the weights on the fullest GPU, after offloading, and the source of this number."""
 
     bytes_per_gpu: int
     source: str
@@ -74,10 +74,10 @@ def _is_partial(model: Model, settings: Settings, given: int) -> bool:
 
 
 def impossible(model: Model, settings: Settings, given: int) -> tuple[int, str] | None:
-    """Return the counted size and the reason if vLLM cannot have printed the given size, else None.
+    """Return the counted size and a reason, if vLLM cannot have printed the given size.
 
-    A quantized checkpoint has fewer than 16 bits per parameter, but more than four: embeddings, output head and encoder keep
-    16 bits.
+    A quantized checkpoint has more than four bits per parameter, because embeddings, output head
+    and encoder keep 16 bits.
     """
     flags = settings.flags
     if flags.drafter or flags.enable_lora or not model.sized:
@@ -99,7 +99,7 @@ def impossible(model: Model, settings: Settings, given: int) -> tuple[int, str] 
 
 
 def _copies(model: Model, settings: Settings, quantization: Quantization | None = None) -> int:
-    """Return the bytes that copies on all ranks add to an even split."""
+    """Return the additional bytes of matrices that all ranks hold."""
     ranks, stages = settings.tensor_parallel_size, settings.flags.pipeline_parallel_size
     how = quantization or find_quantization(settings.flags.quantization, model.quantization)
     size = how.attention or dtype_bytes(settings.dtype)
@@ -141,7 +141,8 @@ def counted_bytes(model: Model, settings: Settings, quantization: Quantization) 
 
 
 def _lora_bytes(model: Model, settings: Settings) -> int:
-    """Return the memory for adapters: two thin matrices for each of attention's four matrices and the MLP's three."""
+    """Return the memory for adapters. Each has two thin matrices per matrix of attention and
+    MLP."""
     flags = settings.flags
     if not flags.enable_lora:
         return 0

@@ -17,7 +17,7 @@ class Message(Protocol):
 
 
 class TooLongError(aiohttp.ClientPayloadError):
-    """A body is longer than allowed."""
+    """The body is too long."""
 
     def __init__(self, bytes_max: int) -> None:
         super().__init__(f"it sends more than {bytes_max:,} bytes")
@@ -25,10 +25,8 @@ class TooLongError(aiohttp.ClientPayloadError):
 
 
 async def body(message: Message, bytes_max: int) -> bytes:
-    """Return the body; the caller limits the time.
-
-    Raises TooLongError. Raises aiohttp.ClientError, TimeoutError or OSError if the body is incomplete.
-    """
+    """Return the body. The caller limits the time. Raises TooLongError, or an aiohttp.ClientError,
+    TimeoutError or OSError if the body is incomplete."""
     whole = bytearray()
     async for piece in message.content.iter_any():
         whole += piece
@@ -38,7 +36,8 @@ async def body(message: Message, bytes_max: int) -> bytes:
 
 
 async def beginning(message: Message, bytes_max: int, seconds: float) -> bytes:
-    """Return the part of the body received within `seconds`, at most `bytes_max`. Raises as `body` does."""
+    """Return the part of the body received within `seconds`, at most `bytes_max`. Raises the errors
+    of an incomplete body."""
     part = bytearray()
     try:
         async with asyncio.timeout(seconds):
@@ -52,7 +51,8 @@ async def beginning(message: Message, bytes_max: int, seconds: float) -> bytes:
 
 
 async def lines(message: Message, bytes_max: int) -> AsyncGenerator[bytes, None]:
-    """Yield a stream's lines as they arrive, without a truncated last one. Raises TooLongError beyond `bytes_max`."""
+    """Yield the complete lines of a stream. Raises TooLongError for a line longer than
+    `bytes_max`."""
     rest = b""
     async for piece in message.content.iter_any():
         *whole, rest = (rest + piece).split(b"\n")

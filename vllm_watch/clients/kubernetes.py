@@ -1,7 +1,7 @@
 """Call the Kubernetes API server, with limits on time and size.
 
-Tokens are rotated, so the pod's credentials are read for each call. Calls are minutes apart, so each has its own
-connection. Source: kubernetes.io/docs/tasks/run-application/access-api-from-pod.
+Credentials are read for each call, because tokens are rotated. Each call has its own connection.
+Source: kubernetes.io/docs/tasks/run-application/access-api-from-pod.
 """
 
 import asyncio
@@ -22,13 +22,13 @@ from vllm_watch.support import json_text, regular_file
 from vllm_watch.support.redaction import excerpt, redacted
 
 CALL_SECONDS = 10.0
-"""Timeout of a call: the API server answers in milliseconds, and callers retry."""
+"""Timeout of a call in seconds. The API server answers in milliseconds, and callers retry."""
 
 CONNECT_SECONDS = 5.0
-"""Connect timeout, shorter than CALL_SECONDS, so a call that reached CALL_SECONDS was connected."""
+"""Timeout of connecting in seconds. A call that times out after CALL_SECONDS was connected."""
 
 ANSWER_BYTES_MAX = 4 << 20
-"""Largest response: a pod takes some KB, and the pod list of a large namespace one or two MiB."""
+"""Maximum bytes of a response. The pods of a large namespace take one or two MiB."""
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
@@ -38,7 +38,7 @@ _FILE_BYTES_MAX = 1 << 20
 _MESSAGE_CHARACTERS_MAX = 300
 
 Take = Callable[[Mapping[str, Any]], bool]
-"""Handles one event, and returns False to stop the watch."""
+"""Handles one event. Returns False to stop the watch."""
 
 NewSession = Callable[[aiohttp.BaseConnector | None], aiohttp.ClientSession]
 
@@ -48,7 +48,7 @@ class KubernetesError(WatchError):
 
     def __init__(self, cause: str, remedy: str, *, sent: bool) -> None:
         super().__init__(cause, remedy)
-        self.sent = sent  # the server may have executed the request
+        self.sent = sent  # True if the server may have executed the request
 
 
 class Answer(NamedTuple):
@@ -56,7 +56,7 @@ class Answer(NamedTuple):
 
     status: int
     document: dict[str, Any]
-    retry_after_seconds: float | None = None  # as requested in a 429 or 503
+    retry_after_seconds: float | None = None  # from the response, if 429 or 503
 
     @property
     def ok(self) -> bool:
@@ -80,11 +80,12 @@ class Access:
     url: str
     token_file: Path | None = None
     ca_file: Path | None = None  # None for the system's CAs
-    namespace: str = ""  # of our own pod, or "" if unknown
+    namespace: str = ""  # of our own pod; "" if unknown
 
 
 def in_cluster(environ: Mapping[str, str], folder: Path | None = None) -> Access:
-    """Return the API server's address and this pod's service account. Raises KubernetesError if there is none."""
+    """Return the API server's address and this pod's credentials. Raises KubernetesError if they
+    are missing."""
     folder = folder or SERVICE_ACCOUNT
     host = environ.get("KUBERNETES_SERVICE_HOST", "")
     port = environ.get("KUBERNETES_SERVICE_PORT_HTTPS") or environ.get("KUBERNETES_SERVICE_PORT")
@@ -111,7 +112,7 @@ def _namespace(file: Path) -> str:
 
 
 class Api:
-    """Every method raises KubernetesError if there was no response."""
+    """Calls the API server. Every method raises KubernetesError without a response."""
 
     def __init__(self, access: Access, session: NewSession) -> None:
         self.access = access
@@ -136,10 +137,8 @@ class Api:
     async def follow(
         self, path: str, query: Mapping[str, str], seconds: float, take: Take
     ) -> Answer:  # fmt: skip
-        """Pass each event to `take` until it returns False or the server ends the stream, and return an empty answer.
-
-        The connection may last CALL_SECONDS longer than `seconds`. Raises KubernetesError also if the stream breaks off.
-        """
+        """Pass each event to `take` until it returns False or the stream ends. The connection may
+        last CALL_SECONDS longer than `seconds`. Raises KubernetesError if the stream breaks off."""
         headers, secure = await asyncio.to_thread(self._credentials)
         timeout = aiohttp.ClientTimeout(
             total=seconds + CALL_SECONDS, connect=CONNECT_SECONDS, sock_connect=CONNECT_SECONDS

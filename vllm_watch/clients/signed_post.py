@@ -1,4 +1,4 @@
-"""Send JSON in a signed POST. The webhook hook and the webhook notifier call this, and retry by themselves."""
+"""Send JSON in a signed POST, without retries."""
 
 import asyncio
 import hashlib
@@ -19,7 +19,7 @@ from vllm_watch.errors import WatchError
 from vllm_watch.support import regular_file
 from vllm_watch.support.redaction import excerpt, redact_always, redacted
 
-CONNECT_SECONDS = 10.0  # time for three SYNs
+CONNECT_SECONDS = 10.0  # three SYNs
 REPLAY_SECONDS = 300
 """Receivers should accept timestamps up to this age, because clocks differ and queues delay requests."""
 _SECRET_BYTES_MAX = 4096
@@ -29,7 +29,7 @@ _EXCERPT_SECONDS = 1.0
 ANSWERED, UNTRUSTED, NOT_REACHED, NO_ANSWER, CUT_OFF = (
     "answered", "untrusted", "not_reached", "no_answer", "cut_off",
 )  # fmt: skip
-"""Nothing was sent if the outcome is `untrusted` or `not_reached`."""
+"""Outcomes of a POST. Nothing was sent if it is `untrusted` or `not_reached`."""
 
 NewSession = Callable[[aiohttp.BaseConnector | None], aiohttp.ClientSession]
 
@@ -52,7 +52,7 @@ def new_session(connector: aiohttp.BaseConnector | None = None) -> aiohttp.Clien
 
 
 def read_secret(file: Path, key: str) -> bytes:
-    """Return the secret. Raises a WatchError that names `key`, the configuration's key of the file."""
+    """Return the secret. Raises a WatchError with `key`, the name of the setting."""
     try:
         secret = regular_file.read(file, _SECRET_BYTES_MAX, if_exposed="warned").strip()
     except OSError as error:
@@ -121,7 +121,7 @@ async def post(
 
 
 async def reachable(url: str) -> str | None:
-    """Connect (with TLS for https) and send nothing; return the error, or None."""
+    """Connect without sending a request. Return the error, or None."""
     parts = urlsplit(url)
     secure = ssl.create_default_context() if parts.scheme == "https" else None
     port = parts.port or (443 if secure else 80)

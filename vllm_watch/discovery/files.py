@@ -1,4 +1,5 @@
-"""Read targets from Prometheus file_sd files. An invalid or half-written file keeps its last valid targets. Source: Prometheus' <file_sd_config>."""
+"""Read targets from Prometheus file_sd files. If a file is invalid or half-written, its last valid
+targets are kept. Source: Prometheus' <file_sd_config>."""
 
 import glob
 from dataclasses import dataclass, field
@@ -29,7 +30,7 @@ class _File:
 
 @dataclass(slots=True)
 class FileTargets:
-    """`read` parses only changed files."""
+    """Targets of the files. Only changed files are parsed."""
 
     patterns: tuple[str, ...]
     _files: dict[str, _File] = field(default_factory=dict)
@@ -60,7 +61,7 @@ def _refresh(path: str, file: _File) -> None:
         cause = error.cause if isinstance(error, ConfigError) else (error.strerror or str(error))
         kept = f"; its last good list ({len(file.targets)}) is kept" if file.targets else ""
         file.problem = f"{cause.removeprefix(f'{path}: ')}{kept}"
-        file.stamp = None  # it may become complete without a new modification time
+        file.stamp = None  # the file may be completed without a new modification time
         return
     refused: list[str] = []
     file.targets = tuple(_targets(groups, refused))
@@ -121,7 +122,7 @@ def _shown(address: Any) -> str:
 
 
 def _target(address: Any, labels: dict[str, str], *, alone: bool) -> TargetConfig:
-    if not isinstance(address, str):  # a YAML infinity would become the host "inf"
+    if not isinstance(address, str):  # YAML has infinity, which would be the host "inf"
         raise ConfigError(f"{_shown(address)} is not HOST:PORT", "put it in quotes")
     path = labels.get("__metrics_path__", "/metrics")
     if not path.endswith("/metrics"):
@@ -129,6 +130,6 @@ def _target(address: Any, labels: dict[str, str], *, alone: bool) -> TargetConfi
         raise ConfigError(cause, "vLLM serves /metrics, behind a prefix if need be")
     url = f"{labels.get('__scheme__', 'http')}://{address}{path}"
     identity = {key: labels[key] for key in _IDENTITY_LABELS if key in labels}
-    # A name cannot apply to several servers.
+    # Several servers cannot have one name.
     name = slug(labels.get("name", "")) if alone else ""
     return TargetConfig(url=url, name=name, **identity)

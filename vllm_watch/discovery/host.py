@@ -1,4 +1,7 @@
-"""Find targets on this host. A server remains a target after its process is gone, because the process may have crashed."""
+"""Find targets on this host.
+
+A server remains a target without its process, which may have crashed.
+"""
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -26,7 +29,7 @@ class HostTargets:
 
     @property
     def found_none(self) -> bool:
-        """True if a completed search found nothing."""
+        """True if a search has found nothing."""
         return self._found == {}
 
     async def read(self) -> list[TargetConfig]:
@@ -45,7 +48,7 @@ class HostTargets:
 
 
 def targets_of(found: Mapping[str, HostServer]) -> list[TargetConfig]:
-    """A decode server (`kv_consumer`) gets the prefill servers (`kv_producer`) of its model as peers."""
+    """Return the targets. A decode server gets the prefill servers of its model as peers."""
     producers: dict[str, list[str]] = defaultdict(list)
     for each in found.values():
         if each.kv_role == PRODUCER:
@@ -57,7 +60,7 @@ def targets_of(found: Mapping[str, HostServer]) -> list[TargetConfig]:
 
 
 def _target(url: str, peers: Sequence[str] = ()) -> TargetConfig:
-    """For compatibility, the server at the default port is named `vllm`."""
+    """Return the target. The server at the default port has the name `vllm` for compatibility."""
     parts = urlsplit(url)
     name = f"vllm-{parts.port}" if parts.hostname == "127.0.0.1" else ""
     name = "vllm" if name == f"vllm-{PORT_DEFAULT}" else name

@@ -1,6 +1,6 @@
-"""Find targets: the pods that match a label selector.
+"""Find the pods that match a label selector.
 
-A pod that is not ready is a target, too; a pod being deleted is not, because its end is planned.
+A pod that is not ready is a target, too. A pod that is being deleted is not.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ FIRST_SECONDS = 5.0
 
 _GROUP_CHARACTERS_MAX = 253
 _PEERS_MAX = 32
-"""If a decode server has more prefill servers than this, its scrapes check none of them."""
+"""Maximum prefill servers of a decode server. If it has more, none is checked."""
 
 
 class KubernetesTargets:
@@ -37,7 +37,7 @@ class KubernetesTargets:
     ) -> None:  # fmt: skip
         """`news` is called when `read` may return something new."""
         self.settings = settings
-        self.problems: dict[str, str] = {}  # namespace or annotations → error in the last `read`
+        self.problems: dict[str, str] = {}  # source of the error → error in the last `read`
         self.changed = True  # pods changed since the last `read`
         self._environ, self._news, self._session = environ, news, session
         query = {"labelSelector": settings.selector}
@@ -61,7 +61,8 @@ class KubernetesTargets:
         return Api(in_cluster(self._environ), self._session)
 
     async def read(self, *, qualified: bool = False) -> list[TargetConfig]:
-        """Return the targets; the first call waits for a list. If `qualified`, names and groups begin with the namespace."""
+        """Return the targets. The first call waits for the list of pods. If `qualified`, names and
+        groups begin with the namespace."""
         self.changed = False
         if self.settings.node_name.startswith("$") and not self._node():
             # Without the node's name, every node's watcher would watch all pods.

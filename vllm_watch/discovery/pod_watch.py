@@ -1,4 +1,6 @@
-"""Follow the pods of one namespace, or of all: one list, then a resumable watch.
+"""Follow the pods of one or all namespaces.
+
+A list is followed by a watch, which can be resumed.
 
 Source: kubernetes.io/docs/reference/using-api/api-concepts.
 """
@@ -12,33 +14,34 @@ from vllm_watch.clients.kubernetes import Answer, Api, KubernetesError, part
 from vllm_watch.discovery.pods import Pod, pod_of
 
 WATCH_SECONDS = 180.0
-"""Duration of one watch. A silently dead connection is noticed when the watch ends."""
+"""Seconds until a watch is renewed, because a silently dead connection is only noticed then."""
 
 PODS_MAX = 2000
-"""Maximum pods, several times as many as one watcher can scrape."""
+"""Maximum pods. One watcher can scrape only a part of them."""
 
 PAGE_PODS = 100
-"""Pods per page. Each pod takes some 20 KB of JSON, and a response may have 4 MiB."""
+"""Pods per page. A pod takes some 20 KB, and a response at most 4 MiB."""
 
 PAGES_MAX = 100
-"""Maximum pages of a list, in case the server never ends it."""
+"""Maximum pages of a list, because a faulty server might never end it."""
 
 PAUSE_SECONDS = 1.0
-"""Pause between watches; doubled after each failure but the first."""
+"""Seconds between watches. The pause doubles after each failure except the first."""
 
 PAUSE_SECONDS_MAX = 30.0
-"""Longest pause after failures, so that many watchers do not overload a recovered API server."""
+"""Maximum seconds between watches after failures."""
 
 _GONE, _RIGHTS = 410, (401, 403)
 
 
 class PodWatch:
-    """`pods` and `problem` can be read at any time."""
+    """Follows pods. `pods` and `problem` can be read at any time."""
 
     def __init__(
         self, namespace: str, query: Mapping[str, str], api: Callable[[], Api], changed: Callable[[], None]
     ) -> None:  # fmt: skip
-        """`namespace` "" is our own, "*" all. `changed` is called when `pods` or `problem` may have changed."""
+        """`namespace` is "" for our own, or "*" for all. `changed` is called when `pods` or
+        `problem` may have changed."""
         self.namespace = namespace
         self.pods: dict[str, Pod] = {}
         self.problem: str | None = None
@@ -66,7 +69,7 @@ class PodWatch:
     def _failed(self, error: KubernetesError) -> None:
         self._failures = min(self._failures + 1, 16)
         if self._listed and self._failures == 1:
-            return  # watches break off now and then; the next one resumes
+            return  # the next watch resumes
         kept = f"; the last known pods ({len(self.pods)}) are kept" if self._listed else ""
         self._set_problem(f"{error.cause}{kept}; {error.remedy}")
         self._version = None
@@ -107,7 +110,7 @@ class PodWatch:
         }  # fmt: skip
         answer = await api.follow(self._path(api), query, WATCH_SECONDS, self._take)
         if answer.status == _GONE or self._left_out or self._invalid:
-            self._version = None  # list again: the version expired, or pods were left out
+            self._version = None  # list again after an expired version or left-out pods
         elif not answer.ok:
             raise self._error(answer)
 

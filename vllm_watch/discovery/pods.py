@@ -1,7 +1,7 @@
 """Turn a pod into a target.
 
-By annotations, a pod's author may set how its own server is reached and named, but never another host or a credential.
-Source: kubernetes.io, lws.sigs.k8s.io, kserve.github.io.
+A pod's annotations may set how its own server is reached and named. They cannot name another host
+or a credential. Source: kubernetes.io, lws.sigs.k8s.io, kserve.github.io.
 """
 
 import re
@@ -14,10 +14,11 @@ from vllm_watch.settings.target import slug
 
 PREFIX = "vllm-watch/"
 IGNORED = frozenset(("restart-attempt",))
-"""Annotations that vllm-watch's Kubernetes hook sets on pods in a rollout."""
+"""Annotations that vllm-watch itself sets on pods when it restarts them."""
 
 _HASH_LABELS = ("pod-template-hash", "rollouts-pod-template-hash")
-"""A ReplicaSet has the name of its Deployment (or Argo Rollout), followed by the hash in one of these labels."""
+"""Labels with the hash at the end of a ReplicaSet's name. Without it, the name is the Deployment's
+or Argo Rollout's."""
 
 _OUTLIVES = ("leaderworkerset.sigs.k8s.io/name", "serving.kserve.io/inferenceservice")
 _ROLES = {
@@ -25,13 +26,14 @@ _ROLES = {
     "nvidia.com/dynamo-sub-component-type": ("nvidia.com/dynamo-graph-deployment-name",),
     "disaggregatedset.x-k8s.io/role": ("disaggregatedset.x-k8s.io/name", "disaggregatedset.x-k8s.io/slice"),
 }  # fmt: skip
-"""Role label → labels that must be equal on two pods that exchange KV cache, for llm-d, NVIDIA Dynamo and LeaderWorkerSet's
-DisaggregatedSet."""
+"""Label with the role → labels that are equal on pods that exchange KV cache. For llm-d, NVIDIA
+Dynamo and DisaggregatedSet."""
 
 PREFILL, DECODE = "prefill", "decode"
 _MODEL, _RELEASE = "model", "helm-release-name"
 _MODEL_OF_ROLE = re.compile(rf"(?:(.*)-)?({PREFILL}|{DECODE})")
-"""In vLLM's production-stack, the pod's model label ends with its role (`llama-prefill`, `prefill`)."""
+"""The model label of vLLM's production-stack, which ends with the role (`llama-prefill`,
+`prefill`)."""
 
 _WORKER, _TOGETHER = (
     "leaderworkerset.sigs.k8s.io/worker-index",
@@ -79,16 +81,16 @@ class Pod:
     node: str
     created: str  # Kubernetes' format, which sorts as text
     address: str  # IPv6 without brackets
-    group: str  # name of the owner that outlives the pod
+    group: str  # name of the Deployment or other owner
     role: str = ""  # PREFILL, DECODE; "": both, or unknown
-    pairs_in: tuple[str, ...] = ()  # prefill and decode pods that share a value exchange KV
+    pairs_in: tuple[str, ...] = ()  # pods that share one of these exchange KV cache
     gang: str = ""
     annotations: Mapping[str, str]
     invalid: tuple[str, ...] = ()  # messages about invalid annotations
 
 
 def pod_of(document: Mapping[str, Any]) -> Pod | None:
-    """Return the pod, or None if it has no server to watch now.
+    """Return the pod, or None if it has no server to watch.
 
     Raises KeyError, TypeError, AttributeError or ValueError if it is malformed.
     """
@@ -99,7 +101,7 @@ def pod_of(document: Mapping[str, Any]) -> Pod | None:
         return None  # being deleted, finished, or not scheduled yet
     is_rank = _is_rank(document.get("spec") or {})
     if labels.get(_WORKER, "0") != "0" and not is_rank:
-        return None  # of a multi-node server, only the leader answers
+        return None  # only the leader of a multi-node server answers
     annotations, invalid = _annotations(metadata.get("annotations") or {})
     role, pairs_in = _role(labels)
     return Pod(

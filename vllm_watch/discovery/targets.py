@@ -1,4 +1,7 @@
-"""Collect all targets: configured ones, and those found on this host, in file_sd files and in Kubernetes. If a source fails, its known targets stay."""
+"""Collect the targets from the configuration, this host, file_sd files and Kubernetes.
+
+If a source fails, its known targets are kept.
+"""
 
 import asyncio
 import contextlib
@@ -23,9 +26,9 @@ if TYPE_CHECKING:
 
 _log = structlog.get_logger()
 
-_NONE_SECONDS = 5.0  # interval if nothing is found: a user may just have started vLLM
+_NONE_SECONDS = 5.0  # interval without targets; vLLM may just be starting
 _CLOSE_SECONDS = 2.0
-# Wait for other changes, because pods change in batches. A terminating engine closes its port later than this.
+# Seconds to wait for other changes, because pods change in batches.
 _BATCH_SECONDS = 0.1
 
 _NO_KEY = ScrapeSettings.model_validate({"api_key_file": None})
@@ -52,7 +55,7 @@ class Discovery:
         self.reconfigure(config)
 
     def reconfigure(self, config: Config) -> None:
-        """Apply `config`, and keep the state of files and pods that stay."""
+        """Apply `config`. Files and pods that are still configured keep their state."""
         settings = config.discovery
         followed = {pods.settings: pods for pods in self._pods}
         wanted = tuple(dict.fromkeys(settings.kubernetes))
@@ -64,7 +67,7 @@ class Discovery:
         self._files = self._read_files(settings.file_sd)
         self._host = HostTargets(config.procfs) if settings.host else None
         self._due_s = float("-inf")
-        self._targets = None  # return the servers again, because their API key may have changed
+        self._targets = None  # their API key may have changed
 
     def _read_files(self, patterns: tuple[str, ...]) -> FileTargets | None:
         if not patterns:
@@ -84,7 +87,7 @@ class Discovery:
 
     @property
     def nothing_found(self) -> str | None:
-        """Return a text if this host was searched and nothing is watched."""
+        """Return a text if a search of this host found nothing."""
         return (
             f"{NONE_FOUND}: {REMEDY}"
             if self._host and self._host.found_none and not self._targets
@@ -92,7 +95,7 @@ class Discovery:
         )
 
     async def wait(self, seconds: float) -> None:
-        """Wait `seconds`, or until pods change, because a deleted pod soon stops answering."""
+        """Wait `seconds`, or until pods change."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._news.wait()
@@ -100,7 +103,7 @@ class Discovery:
         self._news.clear()
 
     async def refresh(self, now_monotonic: float) -> tuple[TargetConfig, ...] | None:
-        """Return all targets; None if nothing changed or no search is due."""
+        """Return all targets. None if nothing changed or no search is due."""
         async with self._one_at_a_time:
             return await self._refreshed(now_monotonic)
 
@@ -159,7 +162,7 @@ class Discovery:
         return allowed
 
     def _without_key(self, found: list[TargetConfig]) -> list[TargetConfig]:
-        """Remove the API key of targets that files or pods name, unless discovery.allow is set."""
+        """Remove the API key of targets from files or pods, unless discovery.allow is set."""
         if self._config.discovery.allow:
             return found
         if found and self._config.scrape.api_key_file is not None and not self._key_warned:
@@ -207,7 +210,7 @@ def _without_clashes(
 
 
 def within(targets: Iterable[TargetConfig], allow: Sequence[str]) -> list[TargetConfig]:
-    """Return the allowed targets: all if `allow` is empty."""
+    """Return the allowed targets. All are allowed if `allow` is empty."""
     return [each for each in targets if not allow or is_allowed(each.url, allow)]
 
 

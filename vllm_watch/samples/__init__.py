@@ -1,1 +1,1 @@
-"""Frozen records of measurements with their time, in base units; no behaviour, no I/O."""
+"""Frozen records of measurements, in base units."""

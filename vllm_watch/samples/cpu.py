@@ -9,11 +9,12 @@ class EngineCpu:
 
     engine: str
     waited_seconds: float
-    """Each poll adds the longest time that one thread was runnable without a CPU."""
+    """Seconds that a thread was runnable without a CPU. Each poll adds the longest wait of any
+    thread."""
 
-    pid: int | None = None  # of the thread that waited longest since the last poll
+    pid: int | None = None  # of the thread with the longest wait since the last poll
     name: str | None = None
     core: str | None = None  # "VLLM::EngineCore_DP1 (PID 20)"
-    stopped: str | None = None  # a process that a signal or a debugger stopped, with its PID
-    quota_periods: float | None = None  # of the nearest cgroup with a CPU limit, if any
-    throttled_periods: float | None = None  # periods in which the limit was used up
+    stopped: str | None = None  # title and PID of a process stopped by a signal or debugger
+    quota_periods: float | None = None  # of the nearest cgroup with a CPU limit
+    throttled_periods: float | None = None  # periods that reached the limit

@@ -1,4 +1,4 @@
-"""Every field that any vLLM release has offered in an engine's /metrics."""
+"""One engine's metrics, with the fields of every vLLM release."""
 
 from collections.abc import Mapping
 
@@ -13,18 +13,16 @@ class Histogram:
 
     count: float
     sum: float | None
-    bounds: tuple[
-        float, ...
-    ] = ()  # upper bounds, ascending, the last is +Inf; they differ between releases
-    cumulative: tuple[float, ...] = ()  # observations at or under each bound
+    bounds: tuple[float, ...] = ()  # upper bounds in ascending order; the last is +Inf
+    cumulative: tuple[float, ...] = ()  # observations up to each bound
 
 
 @record
 class EngineSample:
     """Gauges, counters since start and histograms of one engine.
 
-    A field that this engine does not export is None, not 0. A field without an `engine` label in vLLM (http, old
-    cache_config_info) is repeated on each engine.
+    A field that this engine does not export is None. Metrics without an `engine` label (http, old
+    cache_config_info) are repeated on each engine.
     """
 
     engine: str  # vLLM's `engine` label, "0" if it has none
@@ -36,8 +34,8 @@ class EngineSample:
     kv_cache_usage: float | None = None
     cpu_cache_usage: float | None = None
     preemptions: float | None = None
-    engine_sleep_state: Labelled | None = None  # 0 or 1 for awake, weights_offloaded, discard_all
-    prompt_tokens: float | None = None  # grows when a prefill completes; includes prefix cache hits
+    engine_sleep_state: Labelled | None = None  # awake, weights_offloaded, discard_all → 0 or 1
+    prompt_tokens: float | None = None  # grows at the end of a prefill; includes prefix cache hits
     generation_tokens: float | None = None
     total_tokens: float | None = None
     request_success: Labelled | None = None  # includes aborts and errors
@@ -77,7 +75,7 @@ class EngineSample:
     external_prefix_cache_hits: float | None = None
     mm_cache_queries: float | None = None
     mm_cache_hits: float | None = None
-    cache_config_info: Mapping[str, str] | None = None  # Python's text: "None", "True"
+    cache_config_info: Mapping[str, str] | None = None  # as Python prints it: "None", "True"
     kv_block_lifetime_seconds: Histogram | None = None
     kv_block_idle_before_evict_seconds: Histogram | None = None
     kv_block_reuse_gap_seconds: Histogram | None = None
@@ -86,7 +84,7 @@ class EngineSample:
     kv_failures: Labelled | None = None  # failed or late transfers, stores and loads
     kv_transfers: Labelled | None = None
     operations_in_flight: Labelled | None = None  # running now: sleep, wake, weight updates
-    lora_requests_info: Mapping[str, str] | None = None  # labels of the series with the newest time
+    lora_requests_info: Mapping[str, str] | None = None  # labels of the newest series
     spec_num_accepted_tokens: float | None = None
     spec_num_draft_tokens: float | None = None
     spec_num_emitted_tokens: float | None = None
@@ -116,10 +114,11 @@ JUDGED = frozenset((
     "kv_transfers", "operations_in_flight", "num_requests_kv_fetch_by_stage", "admission_rejections", "http_responses",
     "lora_requests_info", "engine_steps", "last_engine_iteration", "estimated_flops_per_gpu",
 ))  # fmt: skip
-"""Only these are read from a watched engine: the other histograms would double the sample's size."""
+"""Fields that are read from a watched engine. All histograms would double the sample's size."""
 
 COUNTED = frozenset(("iteration_tokens", "prefill_time", "decode_time"))
-"""Histograms judged by count and sum only: `cumulative` is empty for a watched engine."""
+"""Histograms of which only count and sum are read from a watched engine. Their `cumulative` is
+empty."""
 
 
 FAILED = "error"

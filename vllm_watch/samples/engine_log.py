@@ -1,4 +1,4 @@
-"""The failure reported by an engine's log, as of one poll."""
+"""A failure found in an engine's log."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ class StartFailure:
     """The cause of a failed start or a crash."""
 
     failure: str  # a class of vllm-watch diagnose
-    deterministic: bool  # the next start would fail the same way if nothing changes
+    deterministic: bool  # the next start would fail, too
     root_cause_line: str | None = None
     explanation: str = ""
     sentence: str = ""  # not published

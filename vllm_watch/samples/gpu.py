@@ -7,40 +7,40 @@ from vllm_watch.samples.process import ProcessSample
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuSample:
-    """Memory, load, heat and faults of one GPU, in base units. `None` is unknown, never zero."""
+    """One GPU in base units. `None` is unknown, never zero."""
 
     index: int
     uuid: str
     name: str | None = None
     memory_total_bytes: int | None = None
-    memory_used_bytes: int | None = None  # without the driver's reserved part (memory info v2)
+    memory_used_bytes: int | None = None  # without the part that the driver reserves
     memory_reserved_bytes: int | None = None
     utilization_ratio: float | None = None  # share of time in which any kernel ran
     temperature_celsius: float | None = None
-    fan_ratio: float | None = None  # of full speed; None without a fan
+    fan_ratio: float | None = None  # share of full speed; None without a fan
     power_watts: float | None = None
     power_limit_watts: float | None = None
     sm_clock_hz: float | None = None
     sm_clock_max_hz: float | None = None
     throttle_reasons: tuple[str, ...] | None = None  # NVML's names, as in "sw_thermal_slowdown"
     xid_errors: tuple[int, ...] | None = None  # Xid codes since the last poll
-    ecc_uncorrected: int | None = None  # volatile count, since the driver was loaded
+    ecc_uncorrected: int | None = None  # since the driver was loaded
     remapped_rows_pending: bool | None = None
     remapped_rows_failed: bool | None = None
     mig_parent_uuid: str | None = None
     gpu_instance_id: int | None = None
     compute_instance_id: int | None = None
-    lost: bool | None = None  # fell off the bus (NVML: GPU_IS_LOST); other fields are unknown then
+    lost: bool | None = None  # NVML: GPU_IS_LOST; the other fields are unknown
     processes: tuple[ProcessSample, ...] | None = None
-    processes_complete: bool | None = None  # False if only our PID namespace's are listed
+    processes_complete: bool | None = None  # False if limited to our PID namespace
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuReading:
     """One poll of all GPUs of this host.
 
-    `status`: "ok" (also if no GPU is visible), "no_driver" (normal without GPUs), "hung" (the driver did not answer within the
-    deadline; `gpus` is None), "error" (see `text`).
+    `status` is "ok" (even without a visible GPU), "no_driver", "hung" (the driver did not answer in
+    time) or "error" (see `text`).
     """
 
     status: str

@@ -1,4 +1,4 @@
-"""The result of one poll of one target, which is the only input of a Watch."""
+"""The result of one poll of one target."""
 
 from dataclasses import dataclass
 
@@ -12,11 +12,11 @@ OUTCOMES = (
     "ok", "refused", "connect_timeout", "read_timeout", "http", "garbled", "too_large",
     "disconnected", "dns", "tls", "watcher",
 )  # fmt: skip
-"""`watcher`: the watcher could not send the request, or did not run when the response came, so the server may be fine."""
+"""Outcomes of a call. `watcher` means that the watcher itself failed, so the server may be fine."""
 
 
 SCALING = "HTTP 503: vLLM reports that it is scaling"
-"""Every path responds like this, `/health` too, while vLLM changes its number of data-parallel ranks."""
+"""Response of every path, even `/health`, while vLLM changes its number of data-parallel ranks."""
 
 
 @record
@@ -26,8 +26,8 @@ class Call:
     outcome: str  # one of OUTCOMES
     status: int | None = None
     error: str | None = None
-    latency_s: float = 0.0  # from the call to the last byte, or to the failure
-    kept: bool = False  # answered on a reused connection, so by the same process
+    latency_s: float = 0.0  # until the last byte or the failure
+    kept: bool = False  # on a reused connection, so answered by the same process
 
     @property
     def scaling(self) -> bool:
@@ -36,7 +36,7 @@ class Call:
 
 @record
 class ServerSample:
-    """The API server's process and the server as a whole, without its engines."""
+    """The API server, without its engines."""
 
     version: str | None = None
     models: tuple[str, ...] | None = None
@@ -45,7 +45,7 @@ class ServerSample:
     paused: bool | None = None  # from /is_paused
     recovering: str | None = None  # fault awaiting recovery, from /fault_tolerance/status
     process_start_time: float | None = None
-    process_open_fds: float | None = None  # the only sign of demand while an engine hangs
+    process_open_fds: float | None = None  # the only sign of requests while an engine hangs
     process_cpu_seconds: float | None = None
     process_resident_memory_bytes: float | None = None
 
@@ -72,9 +72,9 @@ class ProcessState:
 
 
 CANARY_OUTCOMES = ("ok", "unanswered", "busy", "refused", "failed", "unreached")
-"""Only "unanswered" (accepted, but no answer in time) shows a hang. "busy": status 429 or 503;
-"refused": our mistake or the server's limit; "failed": a server error; "unreached": the request
-never arrived."""
+"""Only "unanswered" shows a hang: the request was accepted, but not answered in time. "busy" is
+status 429 or 503, "refused" our mistake or the server's limit, "failed" a server error. "unreached"
+requests never arrived."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,12 +85,13 @@ class CanaryCall:
     latency_s: float
     error: str | None = None
     outcome: str | None = None  # one of CANARY_OUTCOMES; None in old recordings
-    engine: str | None = None  # the addressed data-parallel engine; None: any
+    engine: str | None = None  # the addressed data-parallel engine; None if any may answer
 
 
 @record
 class Observation:
-    """`t` is Unix time and may step; use `monotonic_s`, if known, for intervals."""
+    """One poll of a target. `t` is Unix time, which may jump. Use `monotonic_s` for intervals, if
+    it is known."""
 
     t: float
     target: str  # URL in recordings, name elsewhere

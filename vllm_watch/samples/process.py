@@ -5,12 +5,12 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessSample:
-    """A process that holds GPU memory. `None` is unknown (e.g. hidden by a PID namespace), never zero."""
+    """A process that holds GPU memory. `None` is unknown, never zero."""
 
-    pid: int  # from NVML: the host's PID, also inside a container
+    pid: int  # as NVML reports it: the host's PID, or our namespace's
     used_bytes: int | None = None  # VRAM; NVML hides it in some containers and under MIG
     type: str | None = None  # "compute" | "graphics" | "mps"
-    name: str | None = None  # comm: the process title, e.g. "VLLM::EngineCore", at most 15 bytes
+    name: str | None = None  # comm, at most 15 bytes: "VLLM::EngineCor"
     cmdline: tuple[str, ...] | None = None
     ppid: int | None = None
     state: str | None = None  # the letter of /proc/PID/stat
@@ -22,9 +22,9 @@ class ProcessSample:
     gpu_instance_id: int | None = None
     compute_instance_id: int | None = None
     mps: bool | None = None
-    pid_local: int | None = None  # in our own namespace, if translated
+    pid_local: int | None = None  # in our own namespace, if known
     ancestors: tuple[str, ...] | None = None  # commands, the parent's first; () without a parent
-    left_behind: bool | None = None  # its group leader is gone, and its parent is in another group
+    left_behind: bool | None = None  # the leader of its process group has ended
 
     @property
     def pid_here(self) -> int:

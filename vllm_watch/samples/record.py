@@ -1,4 +1,7 @@
-"""Decorators for records created at every poll: `@dataclass(frozen=True)` takes 15 µs for one EngineSample, against 4 here."""
+"""Decorators for records that each poll creates.
+
+An EngineSample takes 4 µs, but 15 µs with `@dataclass(frozen=True)`.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass, fields
@@ -11,18 +14,18 @@ T = TypeVar("T")
 
 @dataclass_transform(frozen_default=True, kw_only_default=True)
 def record(cls: type[T]) -> type[T]:
-    """Make a record; only the type checker enforces that it is frozen."""
+    """Make a record. Only the type checker enforces that it is frozen."""
     return dataclass(slots=True, kw_only=True, unsafe_hash=True)(cls)
 
 
 @dataclass_transform(frozen_default=True)
 def short_record(cls: type[T]) -> type[T]:
-    """Make a record with few fields, which may be positional."""
+    """Make a record that allows positional fields."""
     return dataclass(slots=True, unsafe_hash=True)(cls)
 
 
 def changed(record: T, **values: Any) -> T:
-    """Return a copy with other values, like `dataclasses.replace` in half the time."""
+    """Return a copy with other values. It is twice as fast as `dataclasses.replace`."""
     cls: Any = record.__class__
     names, take = _taken(cls)
     copy: T = cls(**dict(zip(names, take(record), strict=True)) | values)
@@ -30,7 +33,7 @@ def changed(record: T, **values: Any) -> T:
 
 
 def completed(record: T, **values: Any) -> T:
-    """Set values in place: only for the creator of a record, before sharing it."""
+    """Set values in place. Only a record's creator may do this, before sharing it."""
     for name, value in values.items():
         setattr(record, name, value)
     return record

@@ -1,4 +1,4 @@
-"""Identify a watched server in labels, paths and hooks."""
+"""Names and addresses of a watched server."""
 
 from dataclasses import dataclass
 from urllib.parse import urlsplit
@@ -6,19 +6,20 @@ from urllib.parse import urlsplit
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 WATCHER = "vllm-watch"
-"""Reserved target name, for the watcher's own problems and for problems shared by all targets."""
+"""Reserved target name for problems of the watcher or of all targets."""
 
 HOST_PREFIX = "host:"
 
 
 def host_target(name: str) -> str:
-    """Return the target name of a host's GPU problems. Its colon cannot occur in a real target's name."""
+    """Return the target name for GPU problems of a host. It has a colon, which a server's name
+    cannot have."""
     return HOST_PREFIX + name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """One vLLM server. `name` is a unique slug; `group` outlives a pod (Deployment, …)."""
+    """One vLLM server. `name` is a unique slug. `group` is the pod's Deployment, for example."""
 
     name: str
     url: str  # without a trailing slash, never with credentials
@@ -26,11 +27,12 @@ class Target:
     namespace: str = ""
     pod: str = ""
     node: str = ""
-    gang: str = ""  # shared by ranks that step together; a restart restarts them all
+    gang: str = ""  # equal on ranks that step and restart together
 
     @property
     def address(self) -> str:
-        """Return host:port, in which every loopback address is "localhost", or "" for a pod, because its address gets reused."""
+        """Return host:port, with "localhost" for loopback addresses. Empty for a pod, because
+        another pod may get its address."""
         if self.pod:
             return ""
         host, _, port = self.host_and_port.rpartition(":")
@@ -39,14 +41,14 @@ class Target:
 
     @property
     def place(self) -> tuple[str, ...]:
-        """Two targets with the same place are one process."""
+        """Return a value that is equal on two targets with the same process."""
         if self.pod:
             return self.namespace, self.pod, self.host_and_port.rpartition(":")[2]
         return (self.address,)
 
     @property
     def host_and_port(self) -> str:
-        """An IPv6 address has brackets, as in a scrape configuration."""
+        """Return host:port, with brackets around an IPv6 address."""
         parts = urlsplit(self.url)
         host = parts.hostname or ""
         port = parts.port or (443 if parts.scheme == "https" else 80)

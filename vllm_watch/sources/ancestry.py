@@ -3,22 +3,22 @@
 from vllm_watch.sources.processes import ProcessFacts, ProcReader
 
 ANCESTORS_MAX = 12
-"""A long chain has seven processes: worker, core, server, two shells, a container's shim and systemd."""
+"""Maximum ancestors to read. A long chain has seven, from the engine's core to systemd."""
 
 ARGUMENTS_MAX = 6
-"""Number of arguments to read. In `python -u -m vllm.entrypoints.openai.api_server` the program
-comes before its options."""
+"""Maximum arguments to read of a command. The program is the fourth in `python -u -m
+vllm.entrypoints.openai.api_server`."""
 
 DEAD_STATES = ("Z", "X")
 """A group leader in these states has ended, so it no longer supervises its children."""
 
 _TITLES = ("vllm", "worker", "multiprocessing")
 
-Kin = tuple[tuple[str, ...] | None, bool | None]  # ancestors' commands; True if orphaned
+Kin = tuple[tuple[str, ...] | None, bool | None]  # the ancestors' commands, and True if orphaned
 
 
 class Ancestry:
-    """Finds ancestors; if one cannot be read, the whole chain is unknown."""
+    """Finds the ancestors of a process. If one cannot be read, all are unknown."""
 
     def __init__(self, processes: ProcReader) -> None:
         self._processes = processes
@@ -54,7 +54,7 @@ class Ancestry:
         return tuple(commands)
 
     def _left_behind(self, facts: ProcessFacts) -> bool | None:
-        """Return True if the topmost vLLM process is an orphan: then this process is one, too."""
+        """Return True if the group leader of the topmost vLLM process has ended."""
         parent = self._facts(facts.ppid or 0)
         for _ in range(ANCESTORS_MAX):
             if parent is None or not is_titled(parent):
@@ -80,7 +80,7 @@ def is_worker(facts: ProcessFacts) -> bool:
 
 
 def is_titled(facts: ProcessFacts) -> bool:
-    """Return True if vLLM set the title; nobody starts such a process by hand."""
+    """Return True if vLLM set the process's title."""
     return (facts.cmdline or (facts.name or "",))[0].startswith("VLLM::")
 
 

@@ -1,15 +1,14 @@
-"""Encode a sequence of texts losslessly as the first text and then only the changes.
+"""Encode a sequence of texts losslessly: the first text, then only changes.
 
-From scrape to scrape a /metrics body keeps its lines and most values, so ten minutes of changes fit into memory.
+A /metrics body keeps its lines and most values from scrape to scrape.
 
 A record is a head line, a line with its kind, and its data:
     -           no text, no data
     =           the same text as before, no data
     N           a text of N lines
     ~flags      one character per line of the previous text, U+0001 if that line changed; the data
-                has, for each changed line, its new last word or, if more changed, a space
-                and the line
-    @           the last word of each line, changed or not; empty for a comment
+                has one line per changed line: its new last word, or a space and the whole new line
+    @           the last word of every line; empty for a comment
 """
 
 import sys
@@ -19,12 +18,13 @@ from operator import add, ne
 from typing import NamedTuple
 
 UNCOMPARED = 15
-"""Number of texts stored without comparison after one in which most values changed, because
-comparing takes longer than it saves."""
+"""After a text in which most values changed, this many texts are stored without comparison.
+Comparing them would take longer than it saves."""
 
 
 class Lines(NamedTuple):
-    """Each line is split into a head and a tail; the tail has no spaces. Texts of one layout share one `heads` object."""
+    """A text, with each line split into a head and its last word, the tail. Texts of one layout
+    share one `heads` object."""
 
     heads: tuple[str, ...]
     tails: str  # joined by newlines
@@ -104,7 +104,7 @@ class Decoder:
         self._lines: list[str] = []
 
     def decode(self, records: str) -> Iterator[tuple[str, list[str] | None]]:
-        """Yield each head with the lines of its text; the list changes with the next record."""
+        """Yield each head with the lines of its text; the next record changes the list."""
         rows = iter(records.split("\n"))
         for head in rows:
             if not head:

@@ -1,9 +1,9 @@
 """The canary: a one-token completion that shows whether an engine is hung or idle.
 
-A hung engine core answers `/health` and `/metrics` with 200 and may report 0 running. Sleeping and
-paused engines get no canary, because it might wake or break them. `X-data-parallel-rank` selects
-one engine (vLLM 0.11 and later). vLLM aborts a request when its client hangs up, so canaries do not
-pile up.
+While an engine core hangs, `/health` and `/metrics` still answer with 200, and may report no
+running request. Sleeping and paused engines get no canary, because it might wake or break them.
+`X-data-parallel-rank` selects one engine (vLLM 0.11 and later). vLLM aborts a request when its
+client hangs up, so canaries do not pile up.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ from vllm_watch.support.redaction import excerpt
 
 COMPLETIONS, CHAT = "/v1/completions", "/v1/chat/completions"
 PROMPT = "Hello"
-"""The prompt contains no user data, and costs one step."""
+"""The prompt of every canary. It contains no user data."""
 
 REQUEST_ID_PREFIX = "vllm-watch-canary-"
 _BODY_BYTES_MAX = 1 << 20
@@ -83,7 +83,8 @@ class CanarySource:
         self._route = COMPLETIONS
 
     async def ask(self, model: str | None, engine: str | None) -> Asked | None:
-        """Request one token; return None if the server sleeps or is paused. `engine` is None if there is only one."""
+        """Request one token; return None if the server sleeps or is paused. `engine` is None if the
+        server has only one engine."""
         if await self._at_rest():
             return None
         try:

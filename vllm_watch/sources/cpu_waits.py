@@ -1,7 +1,7 @@
 """Measure the CPU waits of an engine's threads.
 
-Each step waits for the slowest thread, so each poll adds the longest wait of any thread since the
-last poll. cpu.stat shows if a cgroup's CPU limit caused the wait. Source: proc(5),
+Each step waits for the slowest thread, so each poll counts only the longest wait of one thread.
+cpu.stat shows if a CPU limit caused the wait. Source: proc(5),
 Documentation/scheduler/sched-stats.rst, Documentation/admin-guide/cgroup-v2.rst.
 """
 
@@ -23,23 +23,25 @@ from vllm_watch.sources.processes import ProcessFacts, ProcReader
 from vllm_watch.support import threads
 
 THREADS_MAX = 512
-"""Threads read per engine, divided evenly among its processes. A core has some hundred threads;
-reading one takes 7 µs."""
+"""Maximum threads to read per engine, divided evenly among its processes. A core has some hundred
+threads. Reading one takes 7 µs."""
 
 PROCESSES_MAX = 64
-"""An engine has a core and its workers; the largest hosts have 16 GPUs."""
+"""Maximum processes per engine. An engine has a core and one worker per GPU, and the largest hosts
+have 16 GPUs."""
 
 SEARCH_SECONDS = 60.0
 """Seconds between searches for a missing engine, and between checks of a known one."""
 
 LOST_SECONDS = 5.0
-"""After processes end, wait this long before searching: a supervisor may restart them."""
+"""Seconds from the end of processes to the next search, because a supervisor may restart them."""
 
 READ_SECONDS_MAX = 1.0
-"""Maximum seconds of a poll, which usually takes milliseconds. A slower one is dropped."""
+"""Maximum seconds of a poll; a slower one is dropped. A poll usually takes milliseconds."""
 
 CGROUP_LEVELS_MAX = 8
-"""A container, its pod and its slice may each have a CPU limit."""
+"""Maximum cgroups to search for a CPU limit. A container, its pod and its slice may each have
+one."""
 
 TITLE_CHARACTERS_MAX = 60
 
@@ -49,7 +51,7 @@ _PORT_OF_SCHEME = {"http": 80, "https": 443}
 
 @dataclass(slots=True)
 class _Process:
-    """One process. Its open /proc folder never shows a later process with the same PID."""
+    """A process with its open /proc folder, which never shows a later process with the same PID."""
 
     pid: int
     name: str
@@ -61,7 +63,8 @@ class _Process:
         return f"{self.name} (PID {self.pid})"
 
     def read(self, threads_max: int) -> int:
-        """Return the longest wait of a thread since the last poll in nanoseconds. Raises OSError."""
+        """Return the longest wait of a thread since the last read, in nanoseconds. Raises
+        OSError."""
         now = dict(thread_waits(self.folder, threads_max))
         if not now:
             raise ProcessLookupError(self.pid)
@@ -99,7 +102,7 @@ class _Engine:
         return self.waited_seconds
 
     def core(self) -> str | None:
-        """Return title and PID of the core; None before vLLM 0.10.2, which sets no title."""
+        """Return the core's title and PID. None before vLLM 0.10.2, where a core has no title."""
         return next(
             (each.label for each in self.processes if engine_processes.is_core(each.name)), None
         )
@@ -252,7 +255,7 @@ def thread_waits(folder: int, threads_max: int) -> Iterator[tuple[str, int]]:
 
 
 def _limited_cgroup(root: Path, path: str | None) -> Path | None:
-    """Return the nearest cgroup with a CPU limit, or None if our view has none."""
+    """Return the nearest visible cgroup with a CPU limit, or None."""
     parts = [] if path is None else path.strip("/").split("/")
     if ".." in parts:
         return None

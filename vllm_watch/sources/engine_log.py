@@ -19,10 +19,12 @@ if TYPE_CHECKING:
 _log = structlog.get_logger()
 
 PIECE_BYTES_MAX = 4 << 20
-"""Reading this much takes a thread some 50 ms; vLLM writes some kilobytes a second."""
+"""Maximum bytes of one read, which takes a thread some 50 ms. vLLM writes some kilobytes per
+second."""
 
 BACKLOG_BYTES_MAX = 16 << 20
-"""Maximum bytes of an existing log to read. An engine that logs its requests takes hours to write this."""
+"""Maximum bytes of an existing log to read. An engine that logs its requests writes this much in
+hours."""
 
 TAIL_BYTES_MAX = 256 << 10
 """Maximum bytes of evidence: some thousand lines, including a traceback per worker."""

@@ -14,13 +14,13 @@ START_TOLERANCE_SECONDS = 2.0
 whole seconds, and clock steps move them."""
 
 SAME_TICK_SECONDS = 0.02
-"""Limit if several processes match: the two start times are in the same 10 ms tick."""
+"""Tolerance in seconds if several processes match. Start times have ticks of 10 ms."""
 
 PORT_DEFAULT = 8000  # of `vllm serve`
 _GONE = ("Z", "X")
 _CORE = re.compile(r"\S*::EngineCore(?:_DP(\d+))?\b")
 _TITLED = re.compile(r"\S+::[A-Z]")
-# Not vllm-watch, which may start at the same moment in the pod.
+# vllm-watch may start at the same moment in the pod.
 _VLLM = re.compile(r"vllm(?![-_]watch)", re.IGNORECASE)
 _PORT = re.compile(r"--port[= ](\d+)")
 
@@ -80,7 +80,7 @@ def _server(all_: Processes, started: float | None, port: int | None) -> Process
     if started is not None and with_core:
         above = set[int]().union(*(_ancestors(all_[pid], all_) for pid in with_core))
         found = [all_[pid] for pid in with_core - above]
-    else:  # untitled cores and workers resemble servers: take the process that started the others
+    else:  # untitled cores and workers resemble servers, so take the topmost
         found = [all_[pid] for pid in fits if not _ancestors(all_[pid], all_) & (fits - {pid})]
     if started is not None:
         found = _narrowed(found, lambda each: _is_near(each, started, SAME_TICK_SECONDS))

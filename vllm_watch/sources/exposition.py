@@ -1,7 +1,7 @@
-"""Parse the Prometheus text format fast: the hot path of the daemon.
+"""Parse the Prometheus text format fast.
 
-Only the numbers change between two scrapes, so the rest of each line (its *head*) is parsed once. A body beyond the plain
-grammar (timestamps, exemplars, quoted names) goes to prometheus_client, whose results are the same.
+Only the numbers change between two scrapes, so the rest of each line (its *head*) is parsed once.
+prometheus_client parses the bodies with timestamps, exemplars or quoted names.
 """
 
 import re
@@ -16,13 +16,16 @@ from prometheus_client.openmetrics import parser as om
 from vllm_watch.errors import ExpositionError
 
 SERIES_MAX = 25_000
-"""Maximum number of series, twice that of a vLLM with 16 engines. Parsing their heads takes 0.25 s and 40 MB."""
+"""Maximum number of series. A vLLM with 16 engines has half as many. Parsing this many heads takes
+0.25 s and 40 MB."""
 
 LINE_CHARACTERS_MAX, LABELS_MAX = 16 << 10, 128
-"""vLLM's longest line, cache_config_info, has 1,000 characters and 40 labels."""
+"""Maximum characters and labels of a line. vLLM's longest line, cache_config_info, has 1,000
+characters and 40 labels."""
 
 FOREIGN_BODY_CHARS_MAX = 256 * 2**10
-"""Largest body for prometheus_client, which parses it in 0.5 s. It is five times as large as vLLM's."""
+"""Largest body for prometheus_client, in characters. Parsing it takes 0.5 s. vLLM's bodies are a
+fifth of this size."""
 
 _EXCERPT_CHARS = 80
 _NO_AGGREGATOR = "Check that the URL is a vLLM server's and not an aggregator's."
@@ -68,14 +71,15 @@ class Layout:
         self._heads_characters = sum(map(len, heads))
 
     def read(self, body: str, *, lazily: bool) -> "Exposition | None":
-        """Return None if the body has another layout. `lazily`: leave numbers as text; converting them may raise ValueError."""
+        """Return None if the body has another layout. If `lazily`, numbers stay text, and
+        converting them later may raise ValueError."""
         heads = self.heads
         lines = body.split("\n", len(heads))
         if len(lines) != len(heads):
             return None
         tails = list(map(str.removeprefix, lines, heads))
         joined = "\n".join(tails)
-        # removeprefix returns a line with another head unchanged, which makes the joined tails longer.
+        # If a head differs, removeprefix keeps the whole line, and the joined tails are longer.
         if len(joined) != len(body) - self._heads_characters:
             return None
         # float() accepts 1_000; the exposition formats do not.
@@ -103,7 +107,7 @@ class Layout:
             yield head[:-1].partition("{")[0]
 
     def some(self, wanted: Callable[[str], bool]) -> Iterator[tuple[int, Series]]:
-        """Yield the index of each series with a wanted name, and the series. Equal strings are shared in memory."""
+        """Yield index and series for each wanted name. Equal strings are shared in memory."""
         one: dict[str, str] = {}
         samples = compress(self.heads, self._is_sample)
         for index, (name, head) in enumerate(zip(self.names, samples, strict=True)):
@@ -112,8 +116,9 @@ class Layout:
 
 
 class Exposition:
-    """`values` is None until converted. `tails`: the joined lines without their heads, if no tail has spaces; `words`:
-    the tails as a list."""
+    """The numbers of a body. `values` is None until they are converted. `tails` is the text after
+    the heads, joined by newlines, and `words` the same as a list. Both are None if a tail has a
+    space."""
 
     __slots__ = ("layout", "tails", "values", "words")
 
@@ -156,7 +161,7 @@ _shared: WeakValueDictionary[tuple[str, ...], Layout] = WeakValueDictionary()
 
 
 class TooManyLinesError(ExpositionError):
-    """The body has too many lines with unknown heads."""
+    """A body with a new layout has too many lines."""
 
 
 class Parser:
@@ -168,7 +173,8 @@ class Parser:
     def parse(
         self, body: str, *, openmetrics: bool = False, lazily: bool = False, lines_max: int = SERIES_MAX
     ) -> Exposition:  # fmt: skip
-        """Raises ExpositionError, and TooManyLinesError if an unknown layout has over `lines_max` lines."""
+        """Parse a body. Raises ExpositionError, or TooManyLinesError for a new layout of over
+        `lines_max` lines."""
         known = None if self._layout is None else self._layout.read(body, lazily=lazily)
         if known is not None:
             return known

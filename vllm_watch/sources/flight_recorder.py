@@ -20,8 +20,8 @@ _log = structlog.get_logger()
 _SHRINK_RATIO = 15 / 16  # shrinking visits every target, so it should be rare
 _GPU_AGE_SECONDS_MAX = 60.0
 _DUMP_LINES = 16  # compressing these takes a thread 20 ms
-_DUMP_LEVEL = 3  # a third of the time of level 6 for an eighth more bytes
-_CLOSE_SECONDS = 2.0  # a slower disk is not waited for
+_DUMP_LEVEL = 3  # level 6 takes three times as long to save an eighth
+_CLOSE_SECONDS = 2.0  # maximum wait for the disk
 _GZIP_MEMBER = 31
 
 # With one key per line, the encoder keeps only the lines that changed.
@@ -29,7 +29,8 @@ _encode_by_lines = json.JSONEncoder(separators=(",\n", ":")).encode
 
 
 class FlightRecorder:
-    """Keeps the last `seconds` of each target, or less to respect the byte limits. Call it from the event loop.
+    """Keeps the last `seconds` of each target, if the byte limits allow. Call it from the event
+    loop.
 
     Without `spool_dir`, or if its disk fails, `memory_bytes_max` limits all targets together.
     """
@@ -59,7 +60,7 @@ class FlightRecorder:
     def observe(
         self, observation: Observation, body: str | None, lines: Lines | None = None
     ) -> None:
-        """Record an observation and its metrics text (`lines`: the text parsed)."""
+        """Record an observation and its metrics text. `lines` is the parsed text."""
         tape = self._tapes.get(observation.target)
         if tape is None:
             tape = self._tapes[observation.target] = self._new_tape()
@@ -151,7 +152,7 @@ class FlightRecorder:
 
 
 class _GpuReadings:
-    """The GPU readings in order, as the JSON of a trace line."""
+    """GPU readings as JSON, oldest first."""
 
     def __init__(self, groups: Sequence[Sequence[bytes]]) -> None:
         self._coming = _unpacked(groups)
@@ -160,7 +161,7 @@ class _GpuReadings:
         self._json = "null"
 
     def at(self, number: int, t: float) -> str:
-        """Return the newest of the first `number` readings; "null" if none or too old at `t`."""
+        """Return the newest of the first `number` readings, or "null" if it is too old at `t`."""
         if not number:
             return "null"
         while self._next and int((fields := self._next[0].split("\t"))[1]) <= number:

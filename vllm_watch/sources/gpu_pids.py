@@ -3,8 +3,9 @@
 NVML's PIDs belong to the host's PID namespace or to the caller's, depending on the driver:
 - up to R530: the host's, also for a caller inside a container;
 - 535.0 to 535.112: the numbering differs by branch, so nothing is assumed;
-- from 535.113: the caller's, without processes that have no PID there. In a container, memory is
-  unknown before 565 and utilization before 570, because the driver reports both by the host's PIDs.
+- from 535.113: the caller's; processes outside its namespace are left out. In a container, memory
+  is unknown before 565 and utilization before 570, because the driver reports both with the host's
+  PIDs.
 Source: NVIDIA/open-gpu-kernel-modules, src/nvidia/src/kernel/gpu/gpu_rmapi.c (_gpuConvertPid,
 _gpuMatchClientPid) and gpu/perf/kern_perf_ctrl.c (osFindNsPid).
 """
@@ -28,7 +29,8 @@ class GpuPids:
     """Maps PIDs for one driver version and one PID namespace of the watcher."""
 
     def __init__(self, processes: ProcReader, own_procfs: Path = Path("/proc")) -> None:
-        """`processes`: reads the host's tree if there is one; `own_procfs`: the watcher's tree."""
+        """`processes` reads the host's /proc if it is mounted; `own_procfs` is the watcher's
+        /proc."""
         self._own = processes if processes.procfs == own_procfs else ProcReader(own_procfs)
         self._readers = (processes, self._own) if processes is not self._own else (processes,)
         self._namespaces = {
@@ -41,13 +43,13 @@ class GpuPids:
         self._kin = {reader: Ancestry(reader) for reader in self._readers}
 
     def set_driver(self, version: str | None) -> None:
-        """Without the driver's version ("580.65.06"), PIDs in a container stay unknown."""
+        """Set the driver's version ("580.65.06"). Without it, PIDs in a container stay unknown."""
         match = re.match(r"(\d+)\.(\d+)", version or "")
         self._driver = (int(match[1]), int(match[2])) if match else None
 
     @property
     def numbering(self) -> str | None:
-        """Return the namespace of NVML's PIDs, "host" or "ours" (different only in a container), or None."""
+        """Return the namespace of NVML's PIDs: "host", "ours", or None if unknown."""
         if not self._own_inside:
             return "host"
         if self._driver is None or _HOSTS_BEFORE <= self._driver < _OURS_FROM:
@@ -71,7 +73,7 @@ class GpuPids:
         return not self._own_inside or self._outside(_HOSTS_BEFORE, _UTILIZATION_TRANSLATED_FROM)
 
     def facts(self, pid: int) -> ProcessFacts | None:
-        """Return None if unknown, or state X if the host no longer has this process."""
+        """Return the process's facts, with state X if it has ended, or None if unknown."""
         if self.numbering == "host":
             return self._on_host(pid)
         if self.numbering == "ours":
@@ -105,7 +107,7 @@ class GpuPids:
         return _with(facts, self._kin[self._own].of(facts), pid)
 
     def _with_local(self, facts: ProcessFacts, kin: Kin) -> ProcessFacts:
-        """Add the PID in our namespace after checking that it is the same process: a sibling container may use the same number."""
+        """Add the PID in our namespace, if it certainly belongs to the same process."""
         level = self._namespaces[self._host].levels_above_ours if self._host else None
         if level == 0:
             return _with(facts, kin, facts.pid)

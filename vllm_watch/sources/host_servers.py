@@ -1,5 +1,8 @@
-"""Find the vLLM servers of this host in /proc. If a process is hidden or its port unknown, only an HTTP answer shows that
-the server exists."""
+"""Find the vLLM servers of this host in /proc.
+
+A server with a hidden process or an unknown port is reported as unsure. It must be confirmed over
+HTTP.
+"""
 
 import os
 import re
@@ -25,7 +28,7 @@ PRODUCER, CONSUMER = "kv_producer", "kv_consumer"
 
 
 class HostServer(NamedTuple):
-    """A server's URL, the facts of its command line, and whether it is certainly vLLM's."""
+    """A server found on this host. `sure` is False if it may not be a vLLM."""
 
     url: str
     model: str = ""
@@ -48,7 +51,7 @@ def find(all_: Processes, procfs: Path) -> list[HostServer]:
 
 
 def arguments(argv: Iterable[str]) -> tuple[str, ...] | None:
-    """Return the arguments after `vllm serve` or its module; None if this is not a vLLM server."""
+    """Return the arguments of a vLLM server, after `vllm serve` or the module's name; else None."""
     words = tuple(argv)
     named = [PurePath(word).name for word in words[:2]]
     runs_python = named[:1] != [] and named[0].startswith("python")
@@ -131,7 +134,6 @@ def _listening(net: Path) -> list[sockets.Listening]:
 def _same_network(
     pid: int, procfs: Path, here: set[int], listening: list[sockets.Listening]
 ) -> bool:
-    """Return True if the process shares our network namespace, or a listening socket if the namespace is unreadable."""
     try:
         own = os.stat("/proc/self/ns/net").st_ino
         return os.stat(procfs / str(pid) / "ns" / "net").st_ino == own

@@ -13,11 +13,11 @@ from vllm_watch.sources.http_request import URL_CHARS_MAX
 from vllm_watch.sources.http_session import Bounds, Session
 
 CONNECT_SHARE = 0.75
-"""Connecting may take at most this share of the time limit. If both limits expired at once, an unreachable server would seem to hang, and a
-restart would be advised."""
+"""Maximum share of the time limit for connecting. With the whole limit, an unreachable server would
+seem to hang, and would be restarted."""
 
 REDIRECTS_MAX = 2
-"""vLLM 0.3.3 to 0.4.1 redirects /metrics to /metrics/; the second redirect is spare."""
+"""Maximum redirects. vLLM 0.3.3 to 0.4.1 redirects /metrics once, to /metrics/."""
 
 _REDIRECTS = frozenset((301, 302, 303, 307, 308))
 _ERROR_CHARS_MAX = 300
@@ -26,7 +26,7 @@ _SYSTEM_TLS = TlsConfig()
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """`timeout_seconds` ends with the last byte."""
+    """Limits of a call. `timeout_seconds` includes receiving the last byte."""
 
     connect_timeout_seconds: float
     timeout_seconds: float
@@ -43,7 +43,7 @@ class Answer:
     content_type: str = ""
     url: str = ""  # after redirects
     headers: Mapping[str, str] = field(default_factory=dict)  # names in lower case
-    arrived_monotonic_s: float = 0.0  # of the last byte, or of the failure
+    arrived_monotonic_s: float = 0.0  # when the last byte came, or the call failed
 
 
 def new_session() -> Session:
@@ -52,7 +52,8 @@ def new_session() -> Session:
 
 
 async def get(session: Session, url: str, limits: Limits, headers: dict[str, str]) -> Answer:
-    """Never raises for errors of the server or the network."""
+    """GET a URL, following redirects on the same server. Never raises for errors of the server or
+    the network."""
     began_s = time.monotonic()
     deadline_s = began_s + limits.timeout_seconds
     reply = await _fairly(session, url, limits, headers, limits.timeout_seconds)
@@ -89,7 +90,7 @@ def _answer(reply: Reply, url: str, began_s: float) -> Answer:
 async def _fairly(
     session: Session, url: str, limits: Limits, headers: dict[str, str], seconds: float
 ) -> Reply:
-    """Retry once if our loop was late when the answer was due: the answer may have come in time."""
+    """Retry once if our event loop was late, because the response may have come in time."""
     late_s = 0.0
     for _ in range(2):
         reply = await session.ask("GET", url, headers, None, _bounds(limits, seconds))
@@ -109,7 +110,7 @@ def _held_up(late_s: float) -> Reply:
 
 
 def _on_same_server(url: str, location: str) -> str | None:
-    """Return the new URL, or None if it is on another server, because the API key is only for the configured one."""
+    """Return the new URL, or None if it is on another server, which must not get the API key."""
     try:
         target = urljoin(url, location)
         if location and len(target) <= URL_CHARS_MAX and urlsplit(target)[:2] == urlsplit(url)[:2]:

@@ -1,4 +1,7 @@
-"""Hold one connection, with one request at a time. It closes itself after unsolicited bytes or an abandoned response."""
+"""A connection for one request at a time.
+
+It closes itself after unsolicited bytes or an abandoned response.
+"""
 
 import asyncio
 import ssl
@@ -10,7 +13,7 @@ from vllm_watch.sources import own_trouble
 from vllm_watch.sources.http_response import OK, ResponseReader
 
 REFUSAL_BYTES_MAX = 2048
-"""Enough for the reason why a POST was refused."""
+"""Maximum bytes of an error response, enough for its reason."""
 
 _CLOSED_AFTER_TLS = (
     "the server closed the connection right after the TLS handshake: it may require a client certificate "
@@ -34,14 +37,15 @@ class Reply(NamedTuple):
     status: int | None = None
     headers: Mapping[str, str] = {}  # names in lower case
     body: bytes = b""
-    arrived_monotonic_s: float = 0.0  # of the last byte; the caller may resume much later
-    late_s: float = 0.0  # how late our own timer fired when it ended the request
+    arrived_monotonic_s: float = 0.0  # when the last byte came
+    late_s: float = 0.0  # delay of our own timer, if it ended the request
     kept: bool = False
-    waited_s: float = 0.0  # for our own permit to connect
+    waited_s: float = 0.0  # wait for a free connection
 
 
 class Connection(asyncio.BufferedProtocol):
-    """All connections of a loop share `room`, the receive buffer: asyncio would allocate 256 kB per response."""
+    """One HTTP connection. All connections share `room`, the receive buffer, because asyncio would
+    allocate 256 kB per response."""
 
     def __init__(self, room: memoryview, lost: Callable[["Connection"], None]) -> None:
         self._loop = asyncio.get_running_loop()
@@ -92,7 +96,7 @@ class Connection(asyncio.BufferedProtocol):
             self._reader.expect(0)
 
     def keep_idle(self, seconds: float | None = None) -> None:
-        """Close the connection after `seconds` without use; never, if `seconds` is None."""
+        """Close the connection after `seconds` without use. None keeps it open."""
         self._idle_until_s = self._loop.time() + seconds if seconds else None
         if seconds and self._idle_timer is None:
             self._idle_timer = self._loop.call_later(seconds, self._idle_end)
@@ -180,8 +184,8 @@ class Connection(asyncio.BufferedProtocol):
         if isinstance(error, ssl.SSLError) and not isinstance(error, ssl.SSLEOFError):
             return Reply("tls", f"the server ended TLS: {error}")
         if self._tls_13 and not self._received and not self._given_up:
-            # The server checks a client certificate after the handshake, and asyncio's servers (uvicorn) then close
-            # silently. If that counted as a disconnecting engine, one expired certificate would restart a fleet.
+            # asyncio's servers (uvicorn) check a client certificate after the handshake, and refuse it
+            # silently. An expired certificate must not restart a fleet.
             return Reply("tls", _CLOSED_AFTER_TLS)
         if self._reader.status:
             return Reply("disconnected", "the connection broke off in the middle of the body")
@@ -189,7 +193,6 @@ class Connection(asyncio.BufferedProtocol):
         return Reply("disconnected", f"the connection broke off: {cause}")
 
     def _end(self, reply: Reply) -> None:
-        """Set the outcome: an error response with a complete head replaces `reply`."""
         waiter, reader = self._waiter, self._reader
         if waiter is None or waiter.done():
             return

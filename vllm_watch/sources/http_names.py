@@ -9,10 +9,10 @@ from typing import NamedTuple, cast
 from aiohappyeyeballs import AddrInfoType
 
 KEPT_SECONDS = 30.0
-"""Addresses are cached only this long, because a replacement pod has a new one."""
+"""Maximum seconds to cache addresses, because a replacement pod has a new address."""
 
 NAMES_MAX = 1000
-"""When full, the cache is cleared."""
+"""Maximum cached names. A full cache is cleared."""
 
 Resolve = Callable[[str, int], Awaitable[list[AddrInfoType]]]
 
@@ -23,7 +23,8 @@ class _Lookup(NamedTuple):
 
 
 class Names:
-    """Concurrent lookups of one name share one query, which continues if a caller is cancelled."""
+    """Resolves names. Concurrent lookups of one name share one query, which continues if a caller
+    is cancelled."""
 
     def __init__(self, resolve: Resolve | None = None) -> None:
         self._resolve = resolve or _of_the_system
@@ -64,7 +65,6 @@ class Names:
         return found
 
     def _answered(self, key: tuple[str, int], task: "asyncio.Task[list[AddrInfoType]]") -> None:
-        """Do not cache a failure: the name server may be back a second later."""
         if task.cancelled() or task.exception() is not None:
             lookup = self._lookups.get(key)
             if lookup is not None and lookup.task is task:

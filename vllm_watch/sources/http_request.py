@@ -10,10 +10,11 @@ from urllib.parse import SplitResult, quote, unquote, urlsplit
 from vllm_watch import __version__
 
 URL_CHARS_MAX = 2048
-"""An engine's URL has under a hundred characters, but a redirect may have any length."""
+"""Maximum characters of a URL, because a redirect may have any length. An engine's URL has under a
+hundred."""
 
 PLACES_MAX = 4096
-"""Maximum number of cached URLs (1 to 10 kB each). A thousand targets need two each."""
+"""Maximum cached URLs. Each takes 1 to 10 kB, and each target has two."""
 
 _DEFAULTS = {
     "Accept": "*/*",
@@ -68,7 +69,8 @@ def place(url: str) -> Place:
 
 
 def request(method: str, to: Place, headers: Mapping[str, str], body: bytes | None) -> bytes:
-    """Return the bytes of a request. Raises ValueError for an unsafe header; names must be in their usual case."""
+    """Return the bytes of a request. Raises ValueError for an unsafe header. Header names must be
+    in their usual case."""
     all_headers = {**_DEFAULTS, **headers}
     if to.authorization and "Authorization" not in all_headers:
         all_headers["Authorization"] = to.authorization

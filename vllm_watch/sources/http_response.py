@@ -1,6 +1,6 @@
-"""Parse HTTP/1.x responses. llhttp (through httptools) has no size limits: they are enforced here.
+"""Parse HTTP/1.x responses.
 
-Source: RFC 9112 and 9110.
+llhttp (through httptools) has no size limits, so they are enforced here. Source: RFC 9112 and 9110.
 """
 
 import zlib
@@ -13,14 +13,16 @@ from httptools import (
 )
 
 HEAD_BYTES_MAX = 64 << 10
-"""Servers send hundreds of bytes; proxies that add long policies send thousands."""
+"""Maximum bytes of a response's head. Servers send hundreds of bytes, and proxies with long
+policies send thousands."""
 
 HEADERS_MAX = 128  # including trailers
 INFORMATIONAL_MAX = 16
-"""Maximum number of 1xx responses before the final one; one (103) is usual."""
+"""Maximum number of 1xx responses before the final one. Some servers send one (103)."""
 
 FRAMING_BYTES_MAX = 256 << 10
-"""Maximum bytes of a response without its body. One-byte chunks would cost us 40 bytes of memory per byte."""
+"""Maximum bytes of a response's head, chunk sizes and trailers. A chunk of one byte takes 40 bytes
+of memory."""
 
 OK = 200
 _SWITCHING = 101
@@ -42,7 +44,7 @@ class ResponseReader:
     def expect(self, body_bytes_max: int, refusal_bytes_max: int = 0) -> None:
         self.status = 0
         self.headers: dict[str, str] = {}  # names in lower case; duplicates are joined
-        self.body_bytes = 0  # received, compressed
+        self.body_bytes = 0  # as received, perhaps compressed
         self.complete = False
         self.trailing_data = False
         self.keep_alive = False
@@ -174,7 +176,7 @@ class ResponseReader:
         self._give_up("garbled", f"the answer is not HTTP: {why}")
 
     def _give_up(self, outcome: str, why: str) -> None:
-        """Free the body at once: if too large, it must not wait for the garbage collector."""
+        """Free the body at once, without waiting for the garbage collector."""
         if self.error is None:
             self.error = outcome, why
             self._parts.clear()

@@ -22,23 +22,25 @@ from vllm_watch.sources.http_trust import Trust
 from vllm_watch.support import descriptors
 
 IDLE_SECONDS = 75.0
-"""Seconds after which an idle connection is closed, because its server is no longer polled."""
+"""Seconds until an idle connection is closed. Its server is probably no longer polled."""
 
 KEPT_SECONDS = 5.0
-"""Maximum seconds of reuse of a connection, which reaches only one of a server's processes, while others may hang."""
+"""Maximum seconds to reuse a connection. It reaches only one of a server's processes, and another
+may hang."""
 
 HEAD_START_SECONDS = 0.25
-"""After this time, the host's next address is tried in parallel (RFC 8305, section 8)."""
+"""Seconds until the host's next address is tried in parallel (RFC 8305, section 8)."""
 
 ROOM_BYTES = 256 << 10
-"""Size of the receive buffer: more than a usual /metrics, so one turn of the event loop suffices."""
+"""Size of the receive buffer in bytes. A usual /metrics fits, and is read in one turn of the event
+loop."""
 
 # An aborted connection ends in the next turn of the event loop, with TLS two turns later.
 _CLOSE_TURNS = 4
 
 
 class Bounds(NamedTuple):
-    """Limits of a call. `seconds` ends with the last byte."""
+    """Limits of a call. `seconds` includes receiving the last byte."""
 
     connect_seconds: float
     seconds: float
@@ -210,7 +212,7 @@ class Session:
                 raise
             late_s = loop.time() - due_s
             if due_s < connect_by_s:
-                # A reused connection had hung, or loading certificates took the time.
+                # The time was spent on a reused connection that hung, or on loading certificates.
                 cause = f"connected, but no complete answer within {wanted.seconds:g} s"
                 return Reply("read_timeout", cause, late_s=late_s + read_s)
             return Reply("connect_timeout", f"no connection within {seconds:g} s", late_s=late_s)

@@ -14,13 +14,13 @@ from vllm_watch.settings.tls import TlsConfig, TlsFileError
 from vllm_watch.sources import own_trouble
 
 REFUSED_SECONDS = 60.0
-"""Minimum seconds between reloads of the system's CAs after failed handshakes. The CAs may have
-been unreadable (no free file descriptor)."""
+"""Minimum seconds between reloads of the system's CAs. A failed handshake causes a reload, because
+the CAs may have been unreadable (no free file descriptor)."""
 
 CHECK_SECONDS = 5.0
 
 CONTEXTS_MAX = 200
-"""With a system's CAs, each context takes a megabyte."""
+"""Maximum number of contexts. One with the system's CAs takes a megabyte."""
 
 _log = structlog.get_logger()
 
@@ -30,7 +30,7 @@ _Stamp = tuple[tuple[int, int, int] | None, ...]
 @dataclass(slots=True)
 class _Made:
     context: ssl.SSLContext
-    stamp: _Stamp  # of its files, as loaded or as last found unusable
+    stamp: _Stamp  # of its files, when loaded or found unusable
     made_s: float
     checked_s: float
     checking: "asyncio.Future[ssl.SSLContext] | None" = None
@@ -45,7 +45,8 @@ class Trust:
         self._lock = threading.Lock()
 
     async def context(self, tls: TlsConfig) -> ssl.SSLContext:
-        """Raises TlsFileError, and OSError if no thread can be started."""
+        """Return the context for these settings. Raises TlsFileError, or OSError if no thread can
+        be started."""
         made, now_s = self._made.get(tls), time.monotonic()
         try:
             if made is None:
@@ -62,7 +63,8 @@ class Trust:
         return made.context
 
     def refused(self, tls: TlsConfig) -> None:
-        """Drop a context with the system's CAs, because their files are not checked for changes."""
+        """Reload the system's CAs at the next call, because these files are not checked for
+        changes."""
         made = self._made.get(tls)
         if made is None or tls.ca_file is not None:
             return

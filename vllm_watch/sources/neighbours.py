@@ -24,7 +24,8 @@ _ASK = http.Limits(1.0, 3.0, 8 << 20)
 
 
 class Neighbours:
-    """Adds this host's other vLLM servers to an error of refused connections; it searches twice a minute at most."""
+    """Names this host's other vLLM servers if a connection is refused. Searches at most twice a
+    minute."""
 
     def __init__(self, listing: ProcessListing, procfs: Path) -> None:
         self._listing, self._procfs = listing, procfs
@@ -36,10 +37,11 @@ class Neighbours:
         self._answered.add(url)
 
     async def explain(self, call: Call, url: str) -> Call:
-        """Add the other servers found here to the call's error.
+        """Add the other servers to the call's error.
 
-        Add nothing if the target's own process is visible. Also add nothing if a local target answered while no server's
-        process is visible: then this container does not see the host's processes.
+        The error stays as it is if the target's own process is visible. It also stays if a local
+        target answered without a visible process, because this container then cannot see the host's
+        processes.
         """
         self._answered.discard(url)
         now_s = time.monotonic()
@@ -61,7 +63,7 @@ class Neighbours:
 async def servers(
     listing: ProcessListing, procfs: Path, known: dict[str, HostServer] | None = None
 ) -> list[HostServer] | None:
-    """Return the running servers whose URL is not in `known`, or None if the processes could not be read in time."""
+    """Return the running servers except the `known` URLs, or None if reading took too long."""
     found = await _search(listing, procfs)
     if found is None:
         return None

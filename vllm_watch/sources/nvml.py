@@ -1,7 +1,8 @@
 """Read all GPUs through NVML, one query at a time, with a deadline.
 
-A driver call can block for minutes and cannot be cancelled, so all calls run in one daemon
-thread, which is never replaced. The thread also shuts NVML down, because no other call may run then.
+A driver call can block for minutes and cannot be cancelled, so all calls run in one daemon thread,
+which is never replaced. The thread also shuts NVML down, because no other call may run during the
+shutdown.
 """
 
 import asyncio
@@ -19,16 +20,16 @@ from vllm_watch.samples.gpu import GpuReading
 from vllm_watch.sources.nvml_driver import Driver
 from vllm_watch.sources.processes import ProcReader
 
-# The driver may be loaded later .
+# Seconds between searches for a driver, which may be loaded later.
 NO_DRIVER_RECHECK_SECONDS = 60.0
-# A working driver shuts down in milliseconds; a hung one is left until the process ends.
+# Maximum wait for the driver to shut down, which usually takes milliseconds.
 CLOSE_SECONDS = 5.0
 
 log = structlog.get_logger()
 
 _T = TypeVar("_T")
 
-# NVML is process-wide, so a source that replaces a hung one (after a configuration reload) waits for it.
+# NVML is process-wide, so after a configuration reload, a new source waits for the hung call of the old one.
 _NVML = threading.Lock()
 
 
@@ -36,7 +37,7 @@ _NVML = threading.Lock()
 class _Job:
     answer: "asyncio.Future[GpuReading]"
     begun_s: float
-    late: GpuReading | None = None  # the previous poll's result, if it hung and arrived late
+    late: GpuReading | None = None  # result of the previous poll, if that hung
     hung: bool = False
 
 
@@ -59,14 +60,14 @@ class NvmlSource:
         *,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`monotonic` times only the repeated search for a driver."""
+        """`monotonic` is the clock for repeated searches for a driver."""
         self._settings = settings
         self._monotonic = monotonic
         self._driver = Driver(processes, monotonic)
         self._jobs: SimpleQueue[_Job | None] = SimpleQueue()  # at most one job, and None to end
         self._thread: threading.Thread | None = None
         self._job: _Job | None = None
-        self._queued = False  # waiting for another source's hung call
+        self._queued = False  # another source's call hangs
         self._absent: tuple[float, GpuReading] | None = None  # when no driver was seen
         self._status = ""
         self._closed = False
@@ -146,7 +147,7 @@ class NvmlSource:
     def _hung_reading(self, job: _Job) -> GpuReading:
         seconds = time.monotonic() - job.begun_s
         call = self._driver.calling
-        # /proc is read between NVML calls; a process stuck in the kernel with its memory locked blocks that read.
+        # Reading /proc between NVML calls may block, too.
         cause = f"the NVIDIA driver has not answered {call}" if call else "/proc has not answered"
         if self._queued:
             cause = "the NVIDIA driver has not answered a call from before"

@@ -1,6 +1,7 @@
 """Read one GPU or MIG slice from NVML, in base units; missing or absurd values are None.
 
-Some drivers answer with all ones, with 65535 °C, or with more used memory than there is. Source: nvml.h.
+Some drivers answer with all ones, with 65535 °C, or with more used memory than the GPU has. Source:
+nvml.h.
 """
 
 from collections.abc import Callable
@@ -10,7 +11,7 @@ Ask = Callable[..., Any]  # ask(pynvml function's name, *arguments): its result,
 
 # Values outside these ranges are a driver's error values.
 TEMPERATURE_CELSIUS = range(-40, 151)
-FAN_PERCENT_MAX = 200  # NVML gives percent of the intended speed, which may exceed 100
+FAN_PERCENT_MAX = 200  # percent of the intended speed, which a fan may exceed
 POWER_MILLIWATTS_MAX = 10_000_000  # 10 kW; the largest GPU takes 1.4 kW
 CLOCK_MEGAHERTZ_MAX = 10_000
 COUNT_MAX = 2**62  # counters in error are all ones
@@ -75,7 +76,7 @@ def read_sensors(ask: Ask, handle: Any) -> dict[str, Any]:
 
 
 def read_max_clock_hz(ask: Ask, handle: Any) -> float | None:
-    """Return the highest SM clock: constant while the driver is loaded."""
+    """Return the highest SM clock, which is constant while the driver is loaded."""
     return _scaled(ask("nvmlDeviceGetMaxClockInfo", handle, _SM_CLOCK), CLOCK_MEGAHERTZ_MAX, 1e6)
 
 

@@ -15,7 +15,7 @@ from vllm_watch.sources.nvml_session import Inventory, Session
 from vllm_watch.sources.processes import ProcReader
 
 LIBRARY = "libnvidia-ml.so.1"
-# A reset GPU answers only a new session. Retrying more often would disturb the other GPUs.
+# A reset GPU answers only a new session. Each retry disturbs the other GPUs.
 LOST_RETRY_SECONDS = 60.0
 
 NO_LIBRARY = "no NVIDIA driver on this machine: libnvidia-ml.so.1 was not found"
@@ -23,7 +23,7 @@ NOT_LOADED = "the NVIDIA driver's library is here, but the driver is not loaded"
 
 
 class Driver:
-    """Does not raise driver errors: the reading's status reports them."""
+    """Polls the driver. Its errors are not raised, but reported in the reading's status."""
 
     def __init__(self, processes: ProcReader, monotonic: Callable[[], float]) -> None:
         self._processes = processes

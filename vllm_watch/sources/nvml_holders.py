@@ -13,14 +13,14 @@ from vllm_watch.sources.gpu_pids import GpuPids
 from vllm_watch.sources.nvml_device import Ask, ratio
 from vllm_watch.sources.processes import ProcessFacts
 
-# The order decides `type`: a CUDA process that also draws counts as compute.
+# The first list with the process decides its `type`.
 LISTS = (
     ("compute", "nvmlDeviceGetComputeRunningProcesses_v3"),
     ("mps", "nvmlDeviceGetMPSComputeRunningProcesses_v3"),
     ("graphics", "nvmlDeviceGetGraphicsRunningProcesses_v3"),
 )
 _NO_INSTANCE = 0xFFFFFFFF
-# The driver keeps old samples, so the first poll uses only samples younger than this.
+# The driver keeps old samples. The first poll skips those above this age.
 _FIRST_SAMPLE_AGE_MICROSECONDS = 10_000_000
 
 
@@ -40,7 +40,7 @@ class Utilization:
     last_seen_microseconds: int = 0
 
     def read(self, ask: Ask, handle: Any) -> dict[int, float | None]:
-        """Leave out processes without a new sample."""
+        """Return PID → ratio of the processes with a new sample."""
         now = time.time_ns() // 1000
         if self.last_seen_microseconds > now:
             self.last_seen_microseconds = 0  # the clock was set back
@@ -63,7 +63,7 @@ def read_holders(
     memory_total_bytes: int | None,
     utilization: Utilization | None,
 ) -> tuple[ProcessSample, ...] | None:
-    """Return the holders by ascending PID; None if NVML supports none of the lists here."""
+    """Return the holders by ascending PID, or None if NVML supports none of the lists."""
     answers = {kind: ask(function, handle) for kind, function in LISTS}
     if all(answer is None for answer in answers.values()):
         return None

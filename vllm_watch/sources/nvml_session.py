@@ -1,5 +1,5 @@
-"""Find and poll the GPUs between nvmlInit and nvmlShutdown. Errors are raised only if the library fails: if one
-GPU fails, others stay readable."""
+"""Find and poll the GPUs between nvmlInit and nvmlShutdown. Errors are raised only if the library
+fails. After one GPU fails, the others stay readable."""
 
 from collections.abc import Iterator
 from contextlib import suppress
@@ -28,7 +28,7 @@ class Identity:
 
 @dataclass(slots=True)
 class Inventory:
-    """The GPUs remembered from session to session."""
+    """The GPUs seen in earlier sessions."""
 
     by_index: dict[int, Identity] = field(default_factory=dict)
     lost: dict[str, Identity] = field(default_factory=dict)  # by UUID
@@ -37,7 +37,7 @@ class Inventory:
 class Asker:
     """Calls pynvml functions by name.
 
-    A call without an answer returns None. Raises NVMLError if a GPU is lost or the whole library fails.
+    A failed call returns None, but raises NVMLError if a GPU is lost or the library fails.
     """
 
     def __init__(self, nvml: ModuleType) -> None:
@@ -171,7 +171,7 @@ class Session:
         return int(self.ask("nvmlDeviceGetMaxMigDeviceCount", handle) or 0) if supported else 0
 
     def _remembered(self, index: int) -> Identity:
-        """Return the GPU last seen at this index, unless it now answers at another: indices shift when a GPU is gone."""
+        """Return the GPU last seen at this index, unless it has moved to another index."""
         known = self._inventory.by_index.get(index)
         if known is None or any(gpu.identity.uuid == known.uuid for gpu in self._gpus):
             return Identity(index, _unknown(index), None)
@@ -185,7 +185,7 @@ class Session:
     def _lose(self, gpu: _Gpu) -> None:
         self._remember_lost(gpu.identity)
         self._gpus.remove(gpu)
-        self._listen()  # a lost GPU makes waiting for events fail for all
+        self._listen()  # an event set with a lost GPU fails
 
     def _listen(self) -> None:
         if self._xids:

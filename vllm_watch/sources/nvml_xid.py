@@ -1,7 +1,7 @@
-"""Read Xid errors: the driver's reports of failures of a GPU, its memory, a link or a program on it.
+"""Read Xid errors, by which the driver reports failures of a GPU, its memory, links or programs.
 
-Each poll takes the events that NVML has queued, without waiting. Errors from before the subscription are only in the
-kernel's log. Source: https://docs.nvidia.com/deploy/xid-errors/.
+Each poll takes the events that NVML has queued, without waiting. Errors from before the
+subscription are only in the kernel's log. Source: https://docs.nvidia.com/deploy/xid-errors/.
 """
 
 import ctypes
@@ -12,12 +12,12 @@ from typing import Any
 from vllm_watch.sources.nvml_device import Ask
 
 _XID_EVENT = 0x8  # nvmlEventTypeXidCriticalError
-# Limited, because a failing GPU can repeat an Xid for every program on it.
+# A failing GPU can repeat an Xid for every program on it.
 EVENTS_PER_POLL_MAX = 100
 
 
 class XidEvents:
-    """Subscribes to the GPUs of one NVML session."""
+    """Subscribes to the Xid events of the GPUs in one NVML session."""
 
     def __init__(self, nvml: ModuleType, ask: Ask, handles: dict[str, Any]) -> None:
         """`handles`: UUID → handle. The Xids of GPUs that do not support events stay unknown."""

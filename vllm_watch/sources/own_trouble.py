@@ -5,11 +5,11 @@ import os
 import socket
 
 OUTCOME = "watcher"
-"""One of samples.observation.OUTCOMES."""
+"""The outcome of such a call."""
 
 LATE_SECONDS, LATE_SHARE = 0.5, 0.25
-"""A timeout is not trusted if it fires late by both this time and this share of its length. A
-running loop's timers are late by milliseconds (p99 below 0.5 s with 1,000 targets)."""
+"""Maximum delay of a trusted timeout: the larger of these seconds and this share of its length.
+Timers of a running event loop are late by milliseconds."""
 
 _ERRNOS = {
     errno.EMFILE: "no file descriptor is left to this process (raise LimitNOFILE or ulimit -n)",
@@ -38,7 +38,7 @@ def of_error(error: BaseException) -> str | None:
 
 
 def is_late(late_s: float, seconds: float) -> bool:
-    """Return True if a timeout of `seconds` fired so late that the watcher must have been suspended."""
+    """Return True if a timeout of `seconds` fired too late to be trusted."""
     return late_s >= max(LATE_SECONDS, LATE_SHARE * seconds)
 
 

@@ -1,4 +1,5 @@
-"""Make functions that pick a field out of a body's numbers, by positions resolved once per layout."""
+"""Make functions that pick a field from a body's numbers. The field's positions are found once per
+layout."""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
@@ -13,7 +14,7 @@ Take = Callable[[Values], Any]
 T = TypeVar("T")
 
 LABEL_VALUES_MAX = 64
-"""vLLM's own labels (finished_reason, source) have under ten values."""
+"""Maximum values of a label. vLLM's own labels (finished_reason, source) have under ten."""
 
 OTHER_LABEL_VALUES = "other"
 
@@ -22,11 +23,12 @@ BUCKETS_MAX = 200
 
 
 EQUAL_LABELS_MAX = 1_000
-"""Equal label sets are shared up to this number; sharing all may take more memory than it saves."""
+"""Maximum shared label sets. Sharing all of them may take more memory than it saves."""
 
 
 class Row:
-    """Stores labels flat (name, value, name, value), in a third of a dictionary's memory."""
+    """A series. It stores its labels as a flat tuple, which takes a third of a dictionary's
+    memory."""
 
     __slots__ = ("_labels", "index", "name")
 
@@ -47,7 +49,7 @@ class Row:
 
 
 def make_rows(series: Iterable[tuple[int, str, dict[str, str]]]) -> tuple[list[int], list[Row]]:
-    """Split (place, name, labels) into places (positions among all numbers) and rows."""
+    """Split (place, name, labels) into places and rows. A place is a position among all numbers."""
     places: list[int] = []
     rows: list[Row] = []
     one: dict[tuple[str, ...], tuple[str, ...]] = {}
@@ -61,7 +63,7 @@ def make_rows(series: Iterable[tuple[int, str, dict[str, str]]]) -> tuple[list[i
 
 
 class At:
-    """The number at one index."""
+    """Picks one number."""
 
     __slots__ = ("index",)
 
@@ -88,7 +90,7 @@ def sum_of(rows: list[Row]) -> Take:
 
 
 def max_of(rows: list[Row]) -> Take:
-    """Return a function that takes the largest value, because ratios cannot be added."""
+    """Return a function that takes the largest value."""
     if len(rows) == 1:
         return At(rows[0].index)
     pick = itemgetter(*(row.index for row in rows))
@@ -96,7 +98,8 @@ def max_of(rows: list[Row]) -> Take:
 
 
 def labelled(rows: list[Row], label: str) -> Take:
-    """Return a function that maps label values to numbers, with values beyond LABEL_VALUES_MAX summed as "other"."""
+    """Return a function that maps label values to numbers. Values beyond LABEL_VALUES_MAX are
+    summed as "other"."""
     groups: dict[str, list[Row]] = defaultdict(list)
     for row in rows:
         value = row.label(label) or ""
@@ -112,7 +115,7 @@ def by_group(groups: dict[str, list[Row]]) -> Take:
 
 
 def info_of(rows: list[Row]) -> Take:
-    """Return a function that takes the labels of the series with the highest value, which is a time in vLLM."""
+    """Return a function that takes the labels of the newest series. The values are times."""
     labels = [{k: v for k, v in row.labels.items() if k != "engine"} for row in rows]
     if len(rows) == 1:
         only = labels[0]
@@ -129,7 +132,8 @@ def info_of(rows: list[Row]) -> Take:
 def histogram_of(
     bounded: list[Row], sums: list[Row], counts: list[Row], scale: float, *, buckets: bool
 ) -> Take:
-    """Return a function that reads a histogram. `scale` multiplies bounds and sum. Without `buckets`: no counts of buckets."""
+    """Return a function that reads a histogram. `scale` multiplies bounds and sum. Unless
+    `buckets`, the counts of buckets are left out."""
     by_bound: dict[float, list[Row]] = defaultdict(list)
     for row in bounded:
         by_bound[_bound(row.label("le") or "+Inf")].append(row)
@@ -137,7 +141,7 @@ def histogram_of(
     if len(order) > BUCKETS_MAX:
         order = [*order[: BUCKETS_MAX - 1], order[-1]]
     bounds = tuple(bound * scale for bound in order)
-    # If a proxy dropped the count, the last bucket still has it.
+    # The last bucket has the count, too, if a proxy dropped `_count`.
     totals = [counts or by_bound[order[-1]], *([sums] if sums else [])]
     numbers = _tuple_of([*totals, *(by_bound[bound] for bound in order if buckets)])
     begin = len(totals)

@@ -1,4 +1,4 @@
-"""List all processes of this host once for concurrent callers: a thousand targets search once a minute."""
+"""List the processes of this host once for all concurrent callers."""
 
 import os
 import threading
@@ -10,7 +10,8 @@ from vllm_watch.sources.processes import ProcessFacts, ProcReader
 LISTED_MAX = 65_536
 
 FRESH_SECONDS = 1.0
-"""Maximum age of a cached listing. A server that answers started earlier, so it is listed."""
+"""Maximum age of a cached listing. A server takes longer to start, so it is listed once it
+answers."""
 
 
 class ProcessListing:
@@ -23,7 +24,7 @@ class ProcessListing:
         self._listed_s = float("-inf")
 
     def processes(self, at_s: float) -> dict[int, ProcessFacts]:
-        """Return nothing if /proc is unreadable. `at_s` is monotonic time."""
+        """Return PID → process; empty if /proc is unreadable. `at_s` is the monotonic time."""
         with self._lock:
             if at_s - self._listed_s > FRESH_SECONDS:
                 self._listed, self._listed_s = self._list(), at_s
@@ -36,5 +37,5 @@ class ProcessListing:
             return {}
         read = ((pid, self._reader.read(pid)) for pid in map(int, islice(names, LISTED_MAX)))
         found = {pid: facts for pid, facts in read if facts is not None}
-        self._reader.forget_others(())  # listed too rarely to keep a cache
+        self._reader.forget_others(())  # keep no cache for such rare listings
         return found

@@ -1,7 +1,7 @@
 """Read facts of a process from /proc.
 
-Rarely changing facts are cached once two reads agree, and read again when the name changes: exec and setproctitle (vLLM's
-"VLLM::EngineCore") change name and command line together. Source: proc(5); Linux fs/proc/array.c.
+Rarely changing facts are cached once two reads agree. They are read again when the name changes,
+because exec and setproctitle change the command line, too. Source: proc(5); Linux fs/proc/array.c.
 """
 
 import os
@@ -25,7 +25,7 @@ _GONE = (FileNotFoundError, ProcessLookupError, NotADirectoryError)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessFacts:
-    """`None` means unknown (unreadable), not empty: a zombie's command line is ()."""
+    """Facts of a process. `None` is unknown. A zombie's command line is ()."""
 
     pid: int  # in the tree's namespace
     name: str | None = None  # comm: at most 15 bytes
@@ -34,14 +34,14 @@ class ProcessFacts:
     pgid: int | None = None  # PID of the process group's leader
     state: str | None = None  # the letter of /proc/PID/stat; X also if proven to be gone
     create_time: float | None = None  # Unix seconds
-    start_ticks: int | None = None  # since boot: with the PID a permanent identity
+    start_ticks: int | None = None  # since boot
     cpu_seconds: float | None = None  # user + system
     cgroup: str | None = None  # most specific path, in our cgroup namespace
     uid: int | None = None  # real user, in our user namespace
     pids: tuple[int, ...] | None = None  # NSpid: from the tree's namespace down to its innermost
     pid_local: int | None = None  # in our own namespace, if proven
     ancestors: tuple[str, ...] | None = None
-    left_behind: bool | None = None  # for a worker: see samples.process
+    left_behind: bool | None = None  # of a worker, see samples.process
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ class _Static:
     cgroup: str | None
     uid: int | None
     pids: tuple[int, ...] | None
-    stable: bool  # two reads agreed: during exec the name is new while arguments are missing
+    stable: bool  # two reads agreed; during exec they differ
 
 
 class ProcReader:
@@ -86,7 +86,7 @@ class ProcReader:
             self._forget(pid)
 
     def sees_all(self) -> bool:
-        """Return False if hidepid hides process 1, because a missing PID may then be hidden, not gone."""
+        """Return False if hidepid hides process 1. A missing PID may then be hidden."""
         try:
             return bool(_read_file(self.procfs / "1" / "stat"))
         except OSError:
@@ -124,8 +124,7 @@ class ProcReader:
         )  # fmt: skip
 
     def _boot_seconds(self) -> float | None:
-        # Read the boot time once: the kernel derives it from the wall clock, so after a clock step
-        # all processes would seem replaced.
+        # Read the boot time once. It changes with the wall clock, and all processes would then seem replaced.
         if self._boot_time is None:
             try:
                 with (self.procfs / "stat").open("rb") as lines:

@@ -1,7 +1,7 @@
 """Rebuild observations from the vLLM metrics stored in a Prometheus.
 
-All series of one scrape share its timestamp, so a range selector in an instant query returns each
-body as it was. `up` shows the failed scrapes.
+All series of a scrape share its timestamp, so a range selector returns each body as it was. `up`
+shows the failed scrapes.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ from vllm_watch.sources.vllm_names import FIELDS, Kind
 from vllm_watch.support import json_text
 
 CHUNK_SECONDS = 3600.0
-"""Time range of one query: 240 scrapes of 60 series (400 kB) for one target."""
+"""Time range of one query. For one target, it returns 240 scrapes of 60 series (400 kB)."""
 
 CHUNK_SECONDS_MIN = 60.0
 TARGETS_MAX = 2000
@@ -34,7 +34,7 @@ GONE_SECONDS = 300.0
 _ANSWER_BYTES_MAX = 256 << 20
 _TIMEOUT_SECONDS = 120.0
 _HUNG_SECONDS = 5.0
-"""A scrape that failed after this many seconds is treated as a timeout, because a refused connection fails at once.
+"""Minimum seconds of a failed scrape to count as a timeout. A refused connection fails at once, and
 Prometheus times out after 10 s by default."""
 
 _PREFIX = re.compile(r"(?:ray_)?vllm[:_]")
@@ -185,7 +185,7 @@ class History:
 
 
 class _TooMuchError(WatchError):
-    """The query returns too much at once."""
+    """The result of a query is too large."""
 
 
 def _names() -> str:
@@ -206,7 +206,6 @@ _NAMES = _names()
 
 
 def _given(labels: Labels) -> dict[str, str]:
-    """If a label of vLLM collides, Prometheus renames it to exported_…."""
     return {
         name: value for name, value in labels.items()
         if name != "__name__" and not name.startswith("exported_")
@@ -215,7 +214,7 @@ def _given(labels: Labels) -> dict[str, str]:
 
 
 def _of_scrape(labels: Labels) -> Labels:
-    """Return the labels that `up` certainly has, because metric relabelling may have added others."""
+    """Return the labels that `up` has, too. Relabelling may have added others to the metrics."""
     sure = {name: labels[name] for name in ("job", "instance") if name in labels}
     return sure if "instance" in sure else labels
 

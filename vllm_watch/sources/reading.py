@@ -30,10 +30,11 @@ from vllm_watch.support.redaction import redacted
 
 _ENGINE_IF_UNNAMED = "0"
 ENGINES_MAX = 64
-"""A body of SERIES_MAX lines has no more engines than this, at about 400 lines each."""
+"""Maximum engines per body. An engine has about 400 lines, so SERIES_MAX lines hold no more."""
 
 NAME_CHARACTERS_MAX = 256
-"""Longer names are cut: names are labels of every exported series."""
+"""Maximum length of a name, because names are labels of every exported series. Longer ones are
+cut."""
 
 _INFO = frozenset(
     name for field in FIELDS.values() if field.kind is Kind.INFO for name in field.names
@@ -163,7 +164,7 @@ def _bind(layout: Layout, fields: Container[str]) -> _Binding:
     _bind_rows(rows, names, fields, [], []).build(recorder)
     needed = recorder.indices
     indices = [found[row] for row in needed]
-    for place, row in enumerate(needed):  # positions now count only the needed numbers
+    for place, row in enumerate(needed):  # the index among the needed numbers
         rows[row].index = place
     binding = _bind_rows(rows, names, fields, indices, layout.lines_of(indices))
     if nim:
@@ -219,14 +220,13 @@ def _bind_rows(
 
 
 class _engine_keys:  # noqa: N801 - a function with two results
-    """Finds a body's engines, and the engine of a row (None for all)."""
+    """Finds a body's engines, and the engine of a row. None if the row belongs to all."""
 
     def __init__(self, rows: Iterable[Row]) -> None:
         replicas = {row.label("ReplicaId") for row in rows} - {None}
         # With Ray's agent, each replica on the node is an engine.
         self._by_replica = len(replicas) > 1
-        # Skip cache_config_info, the only series of all data-parallel engines but the last in
-        # vLLM 0.9.2.
+        # Skip cache_config_info. In vLLM 0.9.2, most data-parallel engines have no other series.
         found = {key for row in rows if row.name not in _INFO and (key := self.of(row)) is not None}
         self.all = sorted(found or {_ENGINE_IF_UNNAMED}, key=lambda key: (len(key), key))
 
@@ -297,7 +297,7 @@ def _bind_field(field: Field, rows_of: Callable[[str], list[Row]], *, buckets: b
     candidates = [rows for name in field.names if (rows := _plain_rows(name, rows_of))]
     if not candidates:
         return None
-    # With several API servers, vLLM 0.9.2 exports stale KV usage per process. Only the older name is merged correctly.
+    # With several API servers, vLLM 0.9.2 merges only the older name of KV usage correctly.
     rows = next(
         (c for c in candidates if not any(row.label("pid") is not None for row in c)), candidates[0]
     )

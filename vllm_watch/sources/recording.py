@@ -1,4 +1,5 @@
-"""Read and write trace files, gzip or plain text. The written file is a chain of gzip members, so the older half can be cut off."""
+"""Read and write trace files, gzip or plain text. The file is a chain of gzip members, so that its
+older half can be cut off."""
 
 import gzip
 import json
@@ -27,7 +28,7 @@ TARGETS_MAX = 1000
 """Maximum number of targets, each of which costs some 20 kB of memory."""
 
 _GZIP_MEMBER = 31  # zlib's wbits: a 32 KB window, with gzip header and trailer
-_MEMBERS = 16  # members per full file: a cut is exact to 1/16 of the limit
+_MEMBERS = 16  # members per full file; whole members are cut off
 _LEVEL = 6
 
 
@@ -110,7 +111,7 @@ def _lines(path: Path) -> Iterator[bytes]:
 
 
 def to_observation(raw: RawObservation, reader: Reader) -> Observation:
-    """As in a live scrape, an invalid metrics text makes the outcome `garbled`."""
+    """Convert a line. An invalid metrics text makes the outcome `garbled`, as in a live scrape."""
     scrape, reading = raw.scrape, None
     if scrape.outcome in ("ok", "garbled"):
         scrape, reading = _reading(raw, reader)
@@ -147,10 +148,8 @@ def _reading(raw: RawObservation, reader: Reader) -> tuple[Call, Reading | None]
 
 
 class Writer:
-    """Appends lines to one gzip file. Cutting off its older half briefly needs a second file of half the size.
-
-    A killed process loses only the gzip trailer.
-    """
+    """Appends lines to one gzip file. When it is full, its newer half is copied to a second file. A
+    killed process loses only the gzip trailer."""
 
     def __init__(self, path: Path, *, bytes_max: int) -> None:
         """Raises RecordingError if the file cannot be created, or is not empty."""
@@ -187,7 +186,7 @@ class Writer:
     def write(self, line: bytes) -> None:
         """Raises RecordingError if the disk fails."""
         try:
-            # Flushing each line costs few bytes, because lines hardly repeat within zlib's window.
+            # Flushing each line costs few bytes.
             self._append(self._deflate.compress(line) + self._deflate.flush(zlib.Z_SYNC_FLUSH))
             if self._bytes - self._members[-1] >= self._bytes_max // _MEMBERS:
                 self._begin_member()

@@ -1,4 +1,5 @@
-"""Keep packed pieces of recordings on disk. The worker thread does one job at a time, so a read returns the data as of its request."""
+"""Keep packed pieces of recordings on disk. One worker thread does all reads and writes in
+order."""
 
 import os
 import queue
@@ -15,14 +16,14 @@ import structlog
 from vllm_watch.support.private_files import opener, own_folder, refuse_odd
 
 _log = structlog.get_logger()
-# A thousand targets may send a piece at once. Beyond this backlog, pieces are not written.
+# Maximum backlog. Beyond it, pieces are not written. A thousand targets may send one at once.
 _PENDING_BYTES_MAX = 16 << 20
 _SUFFIX = ".flight"
 _T = TypeVar("_T")
 
 
 class Chunk:
-    """Packed records: in memory (`packed`), in the spool file at `offset`, or briefly in both."""
+    """Packed records, in memory (`packed`) or in the spool file at `offset`."""
 
     __slots__ = ("length", "offset", "packed")
 
@@ -42,7 +43,7 @@ class Spool:
         self._pending_bytes = 0
         self._files = 0
         self._failing = False
-        # Only a daemon thread lets the process end if the disk hangs.
+        # A daemon thread lets the process end even if the disk hangs.
         self._thread = threading.Thread(target=self._work, name="flight-recorder", daemon=True)
         self._thread.start()
         self._submit(self._empty_folder)

@@ -1,4 +1,5 @@
-"""Take stacks of a server's processes with py-spy. `--nonblocking` does not pause them, but yields no native frames."""
+"""Take stacks of a server's processes with py-spy. `--nonblocking` does not pause the processes,
+but leaves out native frames."""
 
 import asyncio
 import time
@@ -19,10 +20,10 @@ if TYPE_CHECKING:
 PROCESSES_MAX = 32
 ONE_SECONDS = 2.0
 ALL_SECONDS = 7.0
-"""Time limit for all stacks, shorter than the limit for one part of the evidence."""
+"""Time limit for all stacks of a server. Each part of the evidence has a longer limit."""
 
 BYTES_MAX = 256 << 10
-"""Limit of output per process, which has some hundred threads."""
+"""Maximum output per process. A process has some hundred threads."""
 
 
 class Stacks:
@@ -44,7 +45,8 @@ class Stacks:
     async def sentence(
         self, started: float | None, port: int | None, engines: Collection[str], engine: str | None
     ) -> str:
-        """Return a summary, or "" if stacks are off or none was found. `engine` is the hung one, or None for the whole server."""
+        """Return a summary, or "" without stacks. `engine` is the hung engine, or None for the
+        whole server."""
         from vllm_watch.diagnosis import stacks  # noqa: PLC0415
 
         program = self._program()
@@ -122,7 +124,7 @@ async def _dumped(program: Path, pid: int, seconds: float) -> str:
         if process.returncode is None:
             with suppress(ProcessLookupError):
                 process.kill()
-        # Read the rest: if the output was longer than BYTES_MAX, the pipe would otherwise stay open.
+        # Read the rest of a longer output, so that the pipe is closed.
         with suppress(TimeoutError):
             async with asyncio.timeout(1.0):
                 while await process.stdout.read(65_536):

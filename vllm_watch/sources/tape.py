@@ -1,7 +1,7 @@
-"""Keep the last minutes of a series of texts, compressed without loss, and bounded by age and size.
+"""Keep the last minutes of a series of texts, with limits on age and size.
 
-Records are packed into chunks. A group of chunks begins with a full text, so that it can be dropped without the others. With
-a spool, each chunk goes into the first large enough gap of one bounded file.
+Records are packed into chunks. Each group of chunks begins with a full text, so that older groups
+can be dropped. With a spool, each chunk goes into the first large enough gap of one bounded file.
 """
 
 import asyncio
@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from vllm_watch.sources.body_deltas import Decoder, Encoder, Lines
 from vllm_watch.sources.spool import Chunk, Spool
 
-_LEVEL = 1  # level 3 saves a tenth in twice the time
-_GROUPS = 10  # a full tape keeps at most a tenth more than requested
-_OPEN_CHARACTERS_MAX = 32 << 10  # some fifteen scrapes of changes, packed in half a millisecond
+_LEVEL = 1  # level 3 takes twice as long to save a tenth
+_GROUPS = 10  # dropped whole, so at most a tenth too much is kept
+_OPEN_CHARACTERS_MAX = 32 << 10  # some fifteen scrapes, packed in half a millisecond
 _OPEN_SHARE = 8
 _READ_TIMEOUT_SECONDS = 30.0  # 8 MB from a disk under load
 
@@ -44,7 +44,7 @@ class Tape:
         self._spool = spool
         self._file = spool.new_file() if spool else None
         self._encoder = Encoder()
-        self._groups: list[_Group] = []  # oldest first; the open records belong to the last
+        self._groups: list[_Group] = []  # oldest first; the last is still growing
         self._is_closed = True
         self._open: list[str] = []
         self._open_characters = 0
@@ -60,7 +60,7 @@ class Tape:
 
     @property
     def memory_bytes(self) -> int:
-        # Without a disk all packed data is in memory, so there is no need to check each chunk.
+        # Without a disk, all packed data is in memory.
         packed = sum(
             [group.memory_bytes if self._spool else group.packed_bytes for group in self._groups]
         )
@@ -91,7 +91,7 @@ class Tape:
             self._drop(0)
 
     def free_memory(self) -> None:
-        """Pack the open records if there is a spool. Otherwise drop the oldest in memory."""
+        """Pack the open records if there is a spool. Otherwise drop the oldest group in memory."""
         if self._spool and (self._open or self._encoder.memory_bytes):
             self._end_group()
             return
@@ -129,7 +129,7 @@ class Tape:
             return True
         if not group.chunks:
             return False
-        # Groups are dropped whole, so each must be a small part of memory or disk, but larger than its full first text.
+        # Groups are dropped whole, so each must be small, but larger than its full first text.
         bytes_max = self._bytes_max if self._spool else min(self._bytes_max, memory_bytes)
         return group.packed_bytes >= max(bytes_max // _GROUPS, 2 * group.chunks[0].length)
 
@@ -187,7 +187,8 @@ def _until_gone(pieces: list[bytes | None]) -> list[bytes]:
 
 
 def records(group: Sequence[bytes]) -> Iterator[tuple[str, list[str] | None]]:
-    """Yield each head with the lines of its text, or None. Raises zlib.error if the disk returned damaged data."""
+    """Yield each head with the lines of its text, or None. Raises zlib.error if the data is
+    damaged."""
     decoder = Decoder()
     for packed in group:
         yield from decoder.decode(zlib.decompress(packed).decode("utf-8", "surrogatepass"))

@@ -1,4 +1,4 @@
-"""Decide if an address belongs to this host, before local facts are applied to a target."""
+"""Decide if an address belongs to this host."""
 
 import ipaddress
 from pathlib import Path
@@ -29,7 +29,7 @@ def is_here(host: str, net: Path = NET) -> bool:
 
 
 async def serves_here(url: str, net: Path = NET) -> bool:
-    """Return `is_here` for the URL's host; False if the kernel is too slow."""
+    """Return True if the URL's host is here; False if the kernel is too slow."""
     host = urlsplit(url).hostname or ""
     try:
         return await threads.run(lambda: is_here(host, net), ADDRESSES_SECONDS)

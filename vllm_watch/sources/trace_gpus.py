@@ -15,7 +15,7 @@ _NUMBER_MAX = 1e21  # bytes, hertz or Unix seconds
 
 
 def known(reading: GpuReading) -> tuple[GpuSample, ...] | None:
-    """Return () on a machine without GPUs, None if unknown."""
+    """Return the GPUs: () without a driver, None if unknown."""
     return () if reading.status == "no_driver" else reading.gpus
 
 
@@ -68,7 +68,7 @@ _PROCESS: Mapping[str, Convert] = {
 
 def _process(value: Any) -> ProcessSample:
     fields = _fields(value, _PROCESS)
-    fields.setdefault("pid", 0)  # NVML's value if it may not name the process
+    fields.setdefault("pid", 0)  # NVML's value for a hidden process
     return ProcessSample(**fields)
 
 

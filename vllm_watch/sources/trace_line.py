@@ -21,7 +21,7 @@ from vllm_watch.support.redaction import redacted
 
 _encode = json.JSONEncoder(separators=(",", ":")).encode
 _HTTP_OK = range(200, 300)
-# The first match wins. TLS is not matched by "ssl": aiohttp writes "ssl:default" into all its connection errors.
+# The first match wins. "ssl" does not mean TLS: aiohttp writes "ssl:default" into all connection errors.
 _OUTCOME_OF_ERROR = (
     ("connect_timeout", ("connect timeout", "connection timeout", "connecttimeout", "connectiontimeout")),
     ("read_timeout", ("timeout", "timed out")),
@@ -57,7 +57,7 @@ class RawObservation:
 
 
 SERVER_FIELDS = ("version", "models", "max_model_len", "sleeping", "paused", "recovering")
-"""These come from paths other than /metrics."""
+"""Fields that do not come from /metrics."""
 
 _UNIX_SECONDS_MAX = 1e11  # the year 5138; later times are beyond Python's calendar
 
@@ -179,7 +179,8 @@ def _start_failure(line: dict[str, Any]) -> StartFailure | None:
 
 
 def to_line(observation: Observation, body: str | None, *, target: str | None = None) -> bytes:
-    """`target` replaces the observation's own. Credentials in URLs and error texts are redacted."""
+    """`target` replaces the observation's target. Credentials in URLs and error texts are
+    redacted."""
     gpus = "null" if observation.gpus is None else _encode(trace_gpus.to_json(observation.gpus))
     target = observation.target if target is None else target
     return assemble(observation.t, target, remainder(observation), body, gpus)
@@ -197,7 +198,7 @@ def _kept(**calls: Call | None) -> dict[str, bool]:
 
 
 def remainder(observation: Observation) -> str:
-    """Serialize all but time, target, metrics text and GPUs, as the inside of a JSON object."""
+    """Return the JSON members except time, target, metrics text and GPUs, without braces."""
     scrape, health = observation.scrape, observation.health
     entry: dict[str, Any] = {
         "ok": scrape.outcome == "ok",

@@ -1,4 +1,7 @@
-"""Poll one vLLM server over HTTP, with bounded GETs only: vLLM's endpoints that change the engine need POST."""
+"""Poll one vLLM server over HTTP, only by GETs with limits.
+
+vLLM's endpoints that change the engine need POST.
+"""
 
 import asyncio
 import time
@@ -25,10 +28,12 @@ from vllm_watch.support.printable import printable
 from vllm_watch.support.redaction import redacted
 
 IDENTIFY_SECONDS = 600.0
-"""Interval to read version and models again: LoRA adapters may change without a restart."""
+"""Seconds between reads of version and models, because LoRA adapters may change without a
+restart."""
 
 LOOP_BYTES_MAX, LOOP_LINES_MAX = 128 << 10, 4000
-"""A longer body is parsed outside the event loop, because parsing new series may take half a second."""
+"""Maximum bytes and lines to parse in the event loop. Parsing many new series may take half a
+second."""
 
 _JSON_BYTES_MAX = 1 << 20
 _NO_SUCH_PATH = (404, 405, 501)
@@ -56,7 +61,7 @@ class ScrapeLimits(Protocol):
 
 
 class Look(NamedTuple):
-    """One poll, with the raw body for recordings and each HTTP call by name."""
+    """One poll, with its raw body and its HTTP calls by name."""
 
     observation: Observation
     body: str | None
@@ -94,7 +99,7 @@ class VllmSource:
         self._switches: dict[str, str] = {}
 
     async def observe(self) -> Look:
-        """Return an observation, dated by the arrival of the metrics or their failure."""
+        """Return an observation, dated when the metrics arrived or failed."""
         now_s = time.monotonic()
         health_due = now_s >= self._next_health_s
         calls: list[tuple[str, Call]] = []
@@ -110,7 +115,7 @@ class VllmSource:
         if reading is None:
             self._next_identify_s = float("-inf")
         else:
-            # An engine without progress may sleep or be paused: check at once.
+            # An engine without progress may sleep or be paused, so check at once.
             work = [(each.requests_running, each.generation_tokens) for each in reading.engines]
             still = work == self._work and any(running for running, _ in work)
             self._work = work
@@ -122,7 +127,7 @@ class VllmSource:
             t=t, monotonic_s=monotonic_s, target=self.target.name,
             scrape=scrape, health=health, reading=reading,
         )  # fmt: skip
-        # Keeping the lines until the next poll would cost 40 kB per target.
+        # Keeping the lines takes 40 kB per target.
         lines, self._reader.lines = self._reader.lines, None
         return Look(observation, body, tuple(calls), lines if body is not None else None)
 
@@ -133,13 +138,13 @@ class VllmSource:
         )  # fmt: skip
         if answer.call.outcome == "refused" and self.local and self._neighbours is not None:
             answer.call = await self._neighbours.explain(answer.call, self.target.url)
-        # Date the counters by the response's arrival: a busy server answers late, and the response may wait to be read.
+        # Date the counters by the response's arrival, because a busy server answers late.
         arrived_s = answer.arrived_monotonic_s
         self._arrived = time.time() - (time.monotonic() - arrived_s), arrived_s
         if answer.call.outcome == "ok":
             self._answered = True
             self._metrics_url = answer.url  # follow an old vLLM's redirect only once
-        else:  # the next answer may come from another vLLM
+        else:  # another vLLM may answer next
             self._metrics_url = f"{self.target.url}/metrics"
         return answer
 
@@ -262,7 +267,7 @@ def _models(document: Any) -> Mapping[str, Any]:
 
 
 def _text(value: object, characters_max: int) -> str:
-    """Replace lone surrogates, which UTF-8 does not allow; redact our API key."""
+    """Replace lone surrogates, and redact our API key."""
     return redacted(str(value)[:characters_max].encode(errors="replace").decode())
 
 

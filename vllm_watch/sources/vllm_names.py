@@ -1,4 +1,6 @@
-"""Map each field to every name that vLLM has used for it, newest first; the first one in a body is read.
+"""Map each field to every name that vLLM has used for it, newest first.
+
+The first name that a body has is read.
 
 Source: vLLM's metric definitions in releases 0.2.3 to 0.33.0 (`vllm/engine/metrics.py`,
 `vllm/v1/metrics/loggers.py`). Ranges of versions include both ends.
@@ -22,7 +24,7 @@ class Kind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """A field's series; `scale` converts their unit to seconds."""
+    """The names of a field. `scale` converts the unit to seconds."""
 
     kind: Kind
     names: tuple[str, ...]
@@ -60,14 +62,14 @@ FIELDS: dict[str, Field] = {
     "requests_waiting": _sum("vllm:num_requests_waiting"),
     "requests_waiting_by_reason": _by("reason", "vllm:num_requests_waiting_by_reason"),  # 0.20.0+
     "requests_swapped": _sum("vllm:num_requests_swapped"),  # V0, hidden from 0.8.3
-    # kv_cache_usage_perc came in 0.9.2; the old name went in 0.12.0. V0 never had the new one.
+    # V1 has kv_cache_usage_perc from 0.9.2, and lost the old name in 0.12.0.
     "kv_cache_usage": _max("vllm:kv_cache_usage_perc", "vllm:gpu_cache_usage_perc"),
     "cpu_cache_usage": _max("vllm:cpu_cache_usage_perc"),  # V0
     "preemptions": _sum("vllm:num_preemptions_total"),
     "engine_sleep_state": _by("sleep_state", "vllm:engine_sleep_state"),  # 0.11.1+
     "prompt_tokens": _sum("vllm:prompt_tokens_total"),
     "generation_tokens": _sum("vllm:generation_tokens_total"),
-    "total_tokens": _sum("vllm:tokens_total"),  # V0 0.6.4 to 0.7.3: declared, never written
+    "total_tokens": _sum("vllm:tokens_total"),  # V0 0.6.4 to 0.7.3, never written
     "request_success": _by("finished_reason", "vllm:request_success_total"),
     "iteration_tokens": _histogram("vllm:iteration_tokens_total"),  # a histogram despite its _total
     "engine_steps": _sum("vllm:engine_steps_total"),  # proposed: vLLM #51329
@@ -185,10 +187,10 @@ NOT_READ = frozenset(
         "vllm:mooncake_store_operation_time_seconds",
     )
 )  # fmt: skip
-"""Not needed, because the failures and the number of KV transfers are read."""
+"""Metrics that are known, but not read."""
 
 HTTP_REQUESTS = "http_requests_total"
-"""From the FastAPI instrumentator (vLLM 0.8.3+)."""
+"""A counter of the FastAPI instrumentator (vLLM 0.8.3+)."""
 
 HTTP_TOTALS = {
     "request_duration_seconds": "http_request_duration_seconds",
@@ -205,7 +207,7 @@ V0_ONLY = frozenset(
         "vllm:avg_prompt_throughput_toks_per_s",
     )
 )
-"""Identify V0 in the versions whose V1 has no `engine` label (0.7.1 to 0.8.2)."""
+"""Metrics that only V0 has. In 0.7.1 to 0.8.2, V1 has no `engine` label to identify it."""
 
 V1_ONLY = frozenset(
     (
@@ -214,7 +216,7 @@ V1_ONLY = frozenset(
         "vllm:prompt_tokens_created",
     )
 )
-"""Identify V1: V0 never exported `_created` series (disable_created_metrics)."""
+"""Metrics that only V1 has. V0 never exported `_created` series."""
 
 _SANITIZED = "ray_vllm_"
 
@@ -222,7 +224,7 @@ _SANITIZED = "ray_vllm_"
 def canonical(name: str) -> str:
     """Return a series' name as in vLLM's own /metrics.
 
-    Ray's agent adds the prefix `ray_`. From vLLM 0.11.0, names reach the agent with `_` for the colon.
+    Ray's agent adds the prefix `ray_`. From vLLM 0.11.0, the names have `_` instead of the colon.
     """
     if not name.startswith("ray_"):
         return name
@@ -234,8 +236,7 @@ def canonical(name: str) -> str:
 _NIM_HAS = {"num_requests_running", "num_requests_waiting"}
 _NIM_OTHER = {"request_finish_total": "vllm:request_success_total"}
 _NIM_OWN = frozenset(("request_success_total", "request_failure_total"))
-"""NIM's own counters. request_success_total counts only stop and length; request_finish_total also
-has the failures."""
+"""NIM's own counters. They are not read, because request_finish_total has all requests."""
 
 HISTOGRAM_SUFFIXES = ("_bucket", "_sum", "_count")
 _SUFFIXES = (*HISTOGRAM_SUFFIXES, "_created")
@@ -243,12 +244,12 @@ _PLAIN = {name.removeprefix("vllm:") for field in FIELDS.values() for name in fi
 
 
 def is_nim(names: Collection[str]) -> bool:
-    """Return True for an NVIDIA NIM: vLLM's names without their prefix."""
+    """Return True for an NVIDIA NIM, which drops the prefix of vLLM's names."""
     return _NIM_HAS.issubset(names) and not any(name.startswith("vllm:") for name in names)
 
 
 def of_nim(name: str) -> str:
-    """Return a series' name as in vLLM; other names unchanged."""
+    """Return vLLM's name of a NIM's series. Other names are returned unchanged."""
     bases = {name, *(name.removesuffix(each) for each in _SUFFIXES)}
     if name in _NIM_OWN or not bases & _PLAIN:
         return _NIM_OTHER.get(name, name)

@@ -1,4 +1,4 @@
-"""Explain an unexpected answer to a scrape in a sentence with its remedy."""
+"""Explain an unexpected response to a scrape, with a remedy."""
 
 import asyncio
 import re
@@ -22,7 +22,7 @@ _HANDSHAKE_SECONDS = 2.0
 _TITLE_CHARACTERS_MAX = 60
 _TITLE = re.compile(rb"<title[^>]{0,200}>([^<]{1,300})<", re.IGNORECASE)
 _SCALES = b"The model is currently scaling"
-"""Source: vLLM, entrypoints/serve/elastic_ep/middleware.py (0.11 to 0.33)."""
+"""Part of the response of vLLM 0.11 to 0.33. Source: entrypoints/serve/elastic_ep/middleware.py."""
 
 _NO_TLS = ("WRONG_VERSION_NUMBER", "HTTP_REQUEST", "PACKET_LENGTH_TOO_LONG", "RECORD_LAYER_FAILURE")
 
@@ -31,9 +31,9 @@ async def ask(
     session: Session, url: str, limits: http.Limits, headers: dict[str, str],
     key_file: Path | None = None, *, known: bool = False,
 ) -> http.Answer:  # fmt: skip
-    """GET /metrics; send the API key only after a 401 or 403, and explain a failed call.
+    """GET /metrics, and explain a failed call. The API key is sent only after a 401 or 403.
 
-    If `known`, the server has answered before, and a disconnect is not probed for TLS.
+    `known` is True if the server has answered before. If not, a disconnect causes a probe for TLS.
     """
     answer = await http.get(session, url, limits, headers)
     call = answer.call

@@ -1,8 +1,8 @@
 """Make glibc return large freed blocks to the system.
 
-glibc returns a freed block only if it exceeds a threshold, and then raises the threshold to the
-block's size, up to 32 MB. After the first response of 4 MB, responses share the heap with small
-objects, and glibc keeps the freed memory between these.
+glibc returns a freed block only if it exceeds a threshold. It then raises the threshold to the
+block's size, up to 32 MB. Smaller blocks share the heap with small objects, which prevent their
+return.
 """
 
 import ctypes
@@ -12,12 +12,12 @@ LARGE_BYTES = 128 << 10
 """glibc's initial threshold."""
 
 TRIM_SECONDS = 2.0
-"""Minimum seconds between trims, which take milliseconds for a heap of 100 MB."""
+"""Minimum seconds between trims. Trimming a heap of 100 MB takes milliseconds."""
 
 _trimmed_monotonic_s = float("-inf")
 
 _M_MMAP_THRESHOLD, _M_ARENA_MAX = -3, -8
-_ARENAS = 2  # with one per thread, each stays half empty
+_ARENAS = 2  # one per thread would leave each half empty
 
 
 def fix_threshold() -> None:
@@ -29,7 +29,7 @@ def fix_threshold() -> None:
 
 
 def trim_heap() -> None:
-    """Return free memory to the system, at most every TRIM_SECONDS."""
+    """Return free memory to the system, at most once per TRIM_SECONDS."""
     global _trimmed_monotonic_s  # noqa: PLW0603 - there is one heap
     now_s = time.monotonic()
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)

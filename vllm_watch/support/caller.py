@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Caller:
-    """The name of the token, and the address that sent it."""
+    """The name of the caller's token, and the caller's address."""
 
     actor: str
     source: str

@@ -1,4 +1,4 @@
-"""Divide this process's file descriptors between connections to engines, callers and everything else."""
+"""Divide this process's file descriptors between engines, callers and the rest."""
 
 import concurrent.futures.thread  # noqa: F401 - closing asyncio imports it, which needs a descriptor
 import resource
@@ -8,14 +8,15 @@ import structlog
 _log = structlog.get_logger()
 
 WANTED = 65_536
-"""Enough for tens of thousands of engines. Not higher, because some programs iterate over all possible descriptors."""
+"""Limit to request, enough for tens of thousands of engines. Some programs iterate over all
+possible descriptors, so it is not higher."""
 
 OWN = 64
-"""State file, logs, pipes of hooks and the GPU driver need about 20, briefly more."""
+"""Descriptors for state file, logs, hooks and the GPU driver, which need about 20."""
 
 CALLERS_MAX = 512
 PER_TARGET = 2
-"""`/metrics` and `/health` are polled at the same time."""
+"""Connections per target. `/metrics` and `/health` are polled at the same time."""
 
 
 def raise_limit() -> None:
@@ -43,7 +44,7 @@ def for_engines() -> int:
 
 
 def warn_if_few(targets: int) -> None:
-    """Log a warning if targets must wait for each other's connections."""
+    """Log a warning if there are not enough connections for all targets."""
     if targets * PER_TARGET > for_engines():
         _log.warning(
             "few_descriptors", limit=limit(), targets=targets,

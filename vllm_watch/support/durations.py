@@ -5,7 +5,7 @@ _UNITS = (("d", 86_400), ("h", 3600), ("min", 60), ("s", 1))
 
 
 def in_words(seconds: float) -> str:
-    """Return seconds, or the two largest units, as the status page does: "88 s", "1 h 57 min"."""
+    """Return a text such as "88 s" or "1 h 57 min", as on the status page."""
     if seconds < _SECONDS_BELOW:
         return f"{seconds:.0f} s"
     rest, found = round(seconds), []

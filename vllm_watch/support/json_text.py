@@ -1,4 +1,7 @@
-"""Parse untrusted JSON, in one place: `json.loads` raises RecursionError for deep nesting."""
+"""Parse untrusted JSON.
+
+`json.loads` raises RecursionError for deep nesting.
+"""
 
 import json
 from typing import Any

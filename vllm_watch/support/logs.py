@@ -15,7 +15,8 @@ from vllm_watch.support.visible import visible, visible_lines
 _DEPTH_MAX = 4  # deeper values become text
 _QUIET_LOGGERS = ("aiohttp.access",)  # it logs every scrape of this daemon
 _PRIORITIES = {"critical": 2, "error": 3, "warning": 4, "info": 6, "debug": 7}
-"""syslog's priorities, which begin each line for systemd's journal: `<4>` (sd-daemon(3))."""
+"""syslog's priorities. Each line for systemd's journal begins with one, as in `<4>`
+(sd-daemon(3))."""
 
 
 class LogChoice(Protocol):
@@ -28,7 +29,7 @@ class LogChoice(Protocol):
 
 
 def configure(settings: LogChoice, stream: TextIO | None = None) -> None:
-    """Send all logs to `stream` (default: stderr). Each reload calls it again."""
+    """Send all logs to `stream` (default: stderr). Called again at each reload."""
     stream = sys.stderr if stream is None else stream
     level = logging.getLevelNamesMapping()[settings.level.upper()]
     for_people = settings.format == "console" or (settings.format == "auto" and stream.isatty())
@@ -65,7 +66,7 @@ def configure(settings: LogChoice, stream: TextIO | None = None) -> None:
 
 
 def _console(stream: TextIO) -> Processor:
-    # The coloured traceback prints local variables, which may hold keys.
+    # A coloured traceback would print local variables, which may hold keys.
     return structlog.dev.ConsoleRenderer(
         colors=stream.isatty(), exception_formatter=structlog.dev.plain_traceback
     )

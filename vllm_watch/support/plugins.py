@@ -1,4 +1,4 @@
-"""Find the modules of a folder: a new kind is one new file."""
+"""Find the modules of a folder, so that a new kind needs only a new file."""
 
 import importlib
 import pkgutil

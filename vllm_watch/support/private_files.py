@@ -17,7 +17,7 @@ def own_folder(folder: Path) -> None:
 
 
 def refuse_odd(path: Path) -> None:
-    """Raise OSError for a symlink, which redirects the write, and for a pipe or device, which may block."""
+    """Raise OSError for a symlink, pipe or device."""
     try:
         mode = os.lstat(path).st_mode
     except FileNotFoundError:

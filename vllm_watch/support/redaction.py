@@ -1,6 +1,7 @@
-"""Remove secrets from all output: by pattern, and by value for known secrets such as keys from files.
+"""Remove secrets from all output.
 
-The text is untrusted, so every expression takes linear time: none backtracks.
+Unknown secrets are found by patterns, and keys from files by their value. The text is untrusted, so
+no pattern may backtrack.
 """
 
 import re
@@ -13,7 +14,7 @@ _SECRET_WORDS = frozenset(
     {"apikey", "authorization", "credential", "credentials", "key", "passwd", "password", "secret", "token"}
 )  # fmt: skip
 _NAME = r"[\w-]*(?:token|key|passwd|password|secret|credentials?|authorization)"
-# An unclosed quote or bracket means that the text was cut: hide the rest of the line.
+# After an unclosed quote or bracket, the text was cut, so hide the rest of the line.
 _VALUE = r"""(?:\[[^\]]*+\]?|"[^"\n]*+"?|'[^'\n]*+'?|[^\s&'",;)\]}]++)"""
 _WORD = re.compile(r"[^\s'\"]++")
 _QUERY_VALUE = re.compile(r"=[^&#]*+")
@@ -28,12 +29,12 @@ _PAIR = re.compile(
     rf"""([^\s,;"']{{4,}}+|(?=["']){_VALUE})""",
     re.IGNORECASE,
 )
-# In a command line, or a list of its words: "--api-key", "VALUE".
+# Command lines, and lists of arguments: "--api-key", "VALUE".
 _OPTION = re.compile(
     r"""((?<![\w-])--[\w-]++)(\s++|["'],\s*+["'])((?!\[hidden\])[^\s"'-][^\s"']*+|(?=["']\w)"""
     rf"{_VALUE})"
 )
-# An unknown authentication scheme is hidden with the value.
+# Hide an unknown authentication scheme, too.
 _HEADER = re.compile(
     r"\b(X-API-Key|API-Key|Authorization)\s*+:\s*+"
     r"((?:Bearer|Basic|Token|ApiKey)\s++)?[^\s'\",]++(?(2)|(?:[ \t]++(?!\[hidden\])[^\s'\",]++)?)",
@@ -42,12 +43,12 @@ _HEADER = re.compile(
 _COOKIE = re.compile(r"\b((?:Set-)?Cookie:[ \t]*+)[^\n'\"]++", re.IGNORECASE)
 _PRIVATE_KEY = re.compile(r"(-----BEGIN (?:[A-Z]++ )?PRIVATE KEY-----)[^-]++")
 _BEARER = re.compile(r"\b(Bearer|Basic)\s++[^\s'\"]++", re.IGNORECASE)
-_TOKEN = re.compile(r"\bToken\s++(?=[\w.~+/=-]*\d)[\w.~+/=-]{8,}+")  # prose has no digit there
+_TOKEN = re.compile(r"\bToken\s++(?=[\w.~+/=-]*\d)[\w.~+/=-]{8,}+")  # in prose, no digit follows
 _ISSUED = re.compile(
     r"\b(?:sk-|[rs]k_(?:live|test)_|gsk_|hf_|gh[oprsu]_|github_pat_|glpat-|npm_|xox[abeprs]-|xapp-|nvapi-|ya29\.|GOCSPX-"
     r"|dop_v1_)[\w.-]{8,}+|\b(?:AKIA|ASIA|LTAI)[A-Za-z0-9]{12,}+|\bAIza[\w-]{30,}+|(?<![\w-])eyJ[\w-]++\.[\w.-]{8,}+"
 )
-"""JWTs, and keys of AI, code and cloud services."""
+"""JWTs and API keys."""
 
 _HOOK_LABELS = frozenset({"hook", "hooks", "webhook"})
 _HOOK_PATH = re.compile(
@@ -56,7 +57,7 @@ _HOOK_PATH = re.compile(
 """Webhook URLs, whose path is the credential."""
 
 _KNOWN_MAX, _KNOWN_CHARACTERS_MIN = 1000, 8
-"""Number of known secrets, and their minimum length: shorter ones would match ordinary text."""
+"""Maximum number and minimum length of known secrets. Shorter ones would match ordinary text."""
 _known: OrderedDict[str, None] = OrderedDict()
 
 
@@ -81,7 +82,7 @@ def excerpt(text: str, characters_max: int) -> str:
 
 
 def beginning(text: str, characters_max: int) -> str:
-    """Return the first whole words, because half a secret would not be recognized."""
+    """Return the first whole words, because a cut secret would not be recognized."""
     if len(text) <= characters_max:
         return text
     words = text[:characters_max].rsplit(None, 1)
@@ -89,7 +90,7 @@ def beginning(text: str, characters_max: int) -> str:
 
 
 def redacted(text: str) -> str:
-    """Return the text without credentials, known secrets, and URLs' userinfo and queries."""
+    """Return the text without credentials, known secrets, and userinfo and queries of URLs."""
     for secret in _known:
         if secret in text:
             text = text.replace(secret, HIDDEN)
@@ -109,7 +110,7 @@ def redacted(text: str) -> str:
 
 
 def without_path(url: str) -> str:
-    """Return a webhook's URL without its path, which is secret."""
+    """Return a webhook's URL without its secret path."""
     scheme, mark, rest = url.partition("://")
     host, slash, path = rest.rpartition("@")[2].partition("/")
     return f"{scheme}{mark}{host}{slash}{HIDDEN if path else ''}"

@@ -1,5 +1,7 @@
-"""Read a file that a user names: only a regular one up to a limit, because a pipe or an endless
-device blocks forever."""
+"""Read regular files with a limit on their size.
+
+A pipe or an endless device would block forever.
+"""
 
 import errno
 import os
@@ -16,8 +18,8 @@ _FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 
 
 IfExposed = Literal["taken", "warned", "refused"]
-"""Policy for a secret that others can read. "refused" is for secrets that grant access to vllm-watch.
-"warned" is for secrets that it only sends, because refusing these would stop restarts and messages."""
+"""Policy for a secret that others can read. "refused" is for secrets that grant access to
+vllm-watch, "warned" for secrets that it sends to others."""
 
 _REMEDY = "chmod 600 it, or mount the Secret with defaultMode: 0440"
 _warned: dict[str, str] = {}
@@ -43,7 +45,7 @@ def stamp(status: os.stat_result) -> tuple[int, int, int]:
 
 
 def opened(path: Path, *, follow: bool = True, pipes: bool = False) -> BufferedReader:
-    """Open a file for reading; with `pipes`, also a shell's `<(command)`. Raises OSError."""
+    """Open a file for reading. `pipes` allows a shell's `<(command)`. Raises OSError."""
     # Opening alone wakes the writer of a pipe and rewinds a tape.
     mode = os.stat(path, follow_symlinks=follow).st_mode
     if not (pipes and stat.S_ISFIFO(mode)):
@@ -53,7 +55,7 @@ def opened(path: Path, *, follow: bool = True, pipes: bool = False) -> BufferedR
         mode = os.fstat(descriptor).st_mode
         if pipes and stat.S_ISFIFO(mode):
             os.set_blocking(descriptor, True)
-        else:  # endless files of the kernel, such as /proc/kmsg, are regular, but non-blocking reads of them end
+        else:  # non-blocking, because endless files such as /proc/kmsg are regular
             refuse_odd(path, mode)
         return BufferedReader(FileIO(descriptor))
     except BaseException:
@@ -74,7 +76,7 @@ def read(
 
 
 def check(path: Path, if_exposed: IfExposed = "taken") -> None:
-    """Raise OSError if `read` would raise it. Call this before a library opens the file."""
+    """Raise OSError if `read` would. Call this before a library opens the file."""
     with opened(path) as file:
         _judge(path, os.fstat(file.fileno()), if_exposed)
 
@@ -91,7 +93,8 @@ def _judge(path: Path, status: os.stat_result, if_exposed: IfExposed) -> None:
 
 
 def exposure(status: os.stat_result) -> str | None:
-    """Return why the permissions are unsafe, or None. A group may read root's files, as Kubernetes mounts Secrets (fsGroup)."""
+    """Return why the permissions are unsafe, or None. A group may read root's files, because
+    Kubernetes mounts Secrets with fsGroup."""
     mode = stat.S_IMODE(status.st_mode)
     by_group = 0 if status.st_uid != 0 else stat.S_IRGRP
     if mode & (stat.S_IRWXG | stat.S_IRWXO) & ~by_group:

@@ -1,6 +1,6 @@
 """Report to systemd. Sources: sd_notify(3), sd_watchdog_enabled(3).
 
-The event loop sends the watchdog messages, so if it hangs, systemd restarts us after WatchdogSec.
+The event loop sends the watchdog messages, so systemd restarts the watcher if the loop hangs.
 """
 
 import asyncio
@@ -15,14 +15,14 @@ import structlog
 _log = structlog.get_logger()
 
 STATUS_SECONDS = 5.0
-"""Longest age of the status in `systemctl status`: one poll at the default interval."""
+"""Maximum seconds between updates of the status in `systemctl status`."""
 
 BEATS_PER_WATCHDOG = 2
 """Watchdog messages per WatchdogSec, as sd_watchdog_enabled(3) recommends."""
 
 
 class ServiceManager:
-    """The connection to systemd. Without NOTIFY_SOCKET in `environ` it sends nothing."""
+    """Sends messages to systemd if `environ` has NOTIFY_SOCKET."""
 
     def __init__(self, environ: Mapping[str, str]) -> None:
         self._address = _address(environ.get("NOTIFY_SOCKET", ""))
@@ -87,7 +87,6 @@ class ServiceManager:
 
 
 def _address(text: str) -> str | None:
-    """Return the address as the kernel takes it: an abstract name begins with NUL."""
     if text.startswith("/"):
         return text
     return f"\0{text[1:]}" if text.startswith("@") else None

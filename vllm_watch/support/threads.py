@@ -1,4 +1,7 @@
-"""Run work that may hang in a thread. `threading.Thread.start` is not used: it waits forever if the thread dies for lack of memory."""
+"""Run work that may hang in a thread.
+
+`threading.Thread.start` would wait forever if the thread died for lack of memory.
+"""
 
 import _thread
 import asyncio
@@ -12,8 +15,8 @@ T = TypeVar("T")
 _one_computes = threading.Lock()
 
 COMPUTED_SECONDS_MAX = 30.0
-"""Seconds to wait for a thread, which can die without a result if memory is short. The largest body
-takes one second."""
+"""Seconds to wait for a result. The largest body takes one second, but a thread may die if memory
+is short."""
 
 
 def begin(work: Callable[[], None]) -> bool:
@@ -26,7 +29,8 @@ def begin(work: Callable[[], None]) -> bool:
 
 
 async def compute(work: Callable[[], T]) -> T:
-    """Return the result of `work` in a thread, one at a time so that the event loop keeps its CPU. Raises MemoryError after a timeout."""
+    """Run `work` in a thread, and return its result. Only one runs at a time, so that the event
+    loop keeps its CPU. Raises MemoryError after a timeout."""
 
     def alone() -> T:
         with _one_computes:
@@ -39,7 +43,8 @@ async def compute(work: Callable[[], T]) -> T:
 
 
 async def run(work: Callable[[], T], seconds: float) -> T:
-    """Return the result of `work` in a thread. Raises what `work` raises, TimeoutError, or MemoryError if no thread starts."""
+    """Run `work` in a thread, and return its result. Raises the errors of `work`, TimeoutError, or
+    MemoryError if no thread starts."""
     loop = asyncio.get_running_loop()
     done: asyncio.Future[T] = loop.create_future()
 
@@ -56,7 +61,7 @@ async def run(work: Callable[[], T], seconds: float) -> T:
         try:
             result = work()
         except Exception as error:  # noqa: BLE001 - raised in the caller
-            failed = error.with_traceback(None)  # its frames would keep memory
+            failed = error.with_traceback(None)  # frames would keep memory
         with suppress(RuntimeError, MemoryError):  # the loop has ended, or memory is short
             loop.call_soon_threadsafe(end, result, failed)
 

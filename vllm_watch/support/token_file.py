@@ -12,7 +12,7 @@ from vllm_watch.support.redaction import redact_always
 _log = structlog.get_logger()
 
 TOKEN_CHARACTERS_MIN = 16
-"""Shorter tokens can be guessed; `openssl rand -hex 32` makes a good one."""
+"""Minimum length of a token. Shorter tokens can be guessed."""
 
 TOKEN_BYTES_MAX = 4096
 
@@ -29,7 +29,7 @@ class TokenFile:
         self._last_error = ""
 
     def digest(self) -> bytes | None:
-        """Return the SHA-256 of the token; None if the file is unusable, which is logged once."""
+        """Return the SHA-256 of the token. None if the file is unusable, which is logged once."""
         try:
             stamp = regular_file.stamp(self._file.stat())
             if stamp != self._stamp:

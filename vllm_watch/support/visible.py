@@ -1,11 +1,11 @@
-"""Make untrusted text safe to display, because terminals execute control sequences."""
+"""Make untrusted text safe to display on a terminal."""
 
 _CONTROLS = (*range(32), *range(127, 160))
 _FORMATS = (0xAD, 0x61C, 0x180E, *range(0x200B, 0x2010), *range(0x2028, 0x202F), *range(0x2060, 0x2070), 0xFEFF)  # fmt: skip
-"""Zero-width characters, line separators, and changes of the writing direction."""
+"""Zero-width characters, line separators and direction marks."""
 
 _TAGS, _SURROGATES = range(0xE0000, 0xE0080), range(0xD800, 0xE000)
-"""Invisible letters, and lone surrogates, which JSON can contain and a terminal cannot encode."""
+"""Invisible letters, and lone surrogates from JSON, which a terminal cannot encode."""
 
 _IN_A_LINE = (
     {code: f"\\x{code:02x}" for code in _CONTROLS}

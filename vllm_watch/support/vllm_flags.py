@@ -10,7 +10,7 @@ from importlib.resources import files
 
 _Version = tuple[int, ...]
 SWITCH, SEVERAL = "switch", "several"
-_SIMILARITY_MIN = 0.8  # minimum ratio of difflib: allows one wrong letter, or a moved word
+_SIMILARITY_MIN = 0.8  # minimum ratio of difflib, for one wrong letter or a moved word
 
 INSTEAD = {
     "device": "vLLM finds the device itself",
@@ -63,7 +63,7 @@ class Answer:
 
     standing: Standing
     releases: str = ""
-    """The last release with the flag (REMOVED), the first (NOT_YET), or all (UNSURE)."""
+    """The last release with the flag if REMOVED, the first if NOT_YET, or all if UNSURE."""
     removed_in: str = ""
     nearest: str | None = None
     instead: str | None = None
@@ -142,7 +142,6 @@ def _stretches(flag: Flag, newest: _Version) -> str:
 
 
 def _neighbours(version: str | None) -> tuple[tuple[_Version, ...], bool]:
-    """Return the release, or its neighbours if the table lacks it, and True if it lies within the table."""
     releases = table()[1]
     found = re.match(r"v?(\d{1,4}(?:\.\d{1,4}){1,3})(.*)", version or "")
     if found is None:
@@ -153,7 +152,7 @@ def _neighbours(version: str | None) -> tuple[tuple[_Version, ...], bool]:
         return (asked,), True
     before = [each for each in releases if each < asked][-1:]
     after = [each for each in releases if each >= asked][:1]
-    # Each flag of a build between two releases exists in at least one of these.
+    # A build between two releases has only flags of these two.
     return (*before, *after), bool(before and after)
 
 
