@@ -90,8 +90,7 @@ class Settings:
 def settle(
     flags: Flags, model: Model, gpu: Gpu | None, memory_bytes: int, gpu_name: str | None
 ) -> Settings:
-    """Return the values that the flags have in this release, on this GPU. Raises WatchError if the
-    release is too old."""
+    """Return the values that the flags have in this release, on this GPU. Raises WatchError if the release is too old."""
     release = flags.release
     if release < releases.OLDEST:
         cause = (

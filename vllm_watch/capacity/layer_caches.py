@@ -73,8 +73,7 @@ def _kept_plain(kinds: tuple[LayerKind, ...], settings: Settings) -> frozenset[i
 
 
 def draft_caches(model: Model, settings: Settings) -> list[LayerCache]:
-    """Return the drafter's caches. Without a draft model, they equal those of full-attention
-    layers."""
+    """Return the drafter's caches. Without a draft model, they equal those of full-attention layers."""
     drafter = settings.flags.drafter
     if drafter is None:
         return []

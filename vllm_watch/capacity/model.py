@@ -33,8 +33,7 @@ class LatentAttention:
 
 @dataclass(frozen=True, slots=True)
 class RecurrentState:
-    """The state that a recurrent or convolution layer keeps per sequence, before tensor
-    parallelism."""
+    """The state that a recurrent or convolution layer keeps per sequence, before tensor parallelism."""
 
     conv_channels: int
     conv_kernel: int

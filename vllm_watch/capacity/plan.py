@@ -169,8 +169,7 @@ def with_flags(plan: Plan, flags: Flags, checkpoint: Checkpoint | None = None) -
 
 
 def _fullest_pool(model: Model, settings: Settings) -> Pool:
-    """Return the pool of the stage with the largest blocks. All stages get as many blocks as fit
-    into it."""
+    """Return the pool of the stage with the largest blocks. All stages get as many blocks as fit into it."""
     parts = stage_layers(model, min(settings.flags.pipeline_parallel_size, model.num_layers))
     pools = []
     for index, kinds in enumerate(parts):

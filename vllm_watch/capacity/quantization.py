@@ -95,8 +95,7 @@ def find_quantization(flag: str | None, checkpoint: Quantization | None) -> Quan
 
 
 def read_quantization(config: Mapping[str, Any], *, expert_dtype: Any, layers: int) -> Quantization:
-    """Read `quantization_config` and DeepSeek's `expert_dtype`. Raises an error if a value is
-    invalid."""
+    """Read `quantization_config` and DeepSeek's `expert_dtype`. Raises an error if a value is invalid."""
     found = _of_method(config)
     if expert_dtype is not None:
         word = str(expert_dtype).lower()
@@ -145,8 +144,7 @@ def _of_method(config: Mapping[str, Any]) -> Quantization:
 
 
 def _compressed(method: str, groups: Mapping[str, Any]) -> Quantization:
-    """Read the groups. The target "Linear" includes all modules. Any other contains a module's
-    name."""
+    """Read the groups. The target "Linear" includes all modules. Any other contains a module's name."""
     sizes: dict[str, float] = {}
     names: list[str] = []
     for group in groups.values():

@@ -141,8 +141,7 @@ def counted_bytes(model: Model, settings: Settings, quantization: Quantization) 
 
 
 def _lora_bytes(model: Model, settings: Settings) -> int:
-    """Return the memory for adapters. Each has two thin matrices per matrix of attention and
-    MLP."""
+    """Return the memory for adapters. Each has two thin matrices per matrix of attention and MLP."""
     flags = settings.flags
     if not flags.enable_lora:
         return 0

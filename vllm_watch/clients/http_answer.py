@@ -25,8 +25,7 @@ class TooLongError(aiohttp.ClientPayloadError):
 
 
 async def body(message: Message, bytes_max: int) -> bytes:
-    """Return the body. The caller limits the time. Raises TooLongError, or an aiohttp.ClientError,
-    TimeoutError or OSError if the body is incomplete."""
+    """Return the body. The caller limits the time. Raises TooLongError, or an aiohttp.ClientError, TimeoutError or OSError if the body is incomplete."""
     whole = bytearray()
     async for piece in message.content.iter_any():
         whole += piece
@@ -36,8 +35,7 @@ async def body(message: Message, bytes_max: int) -> bytes:
 
 
 async def beginning(message: Message, bytes_max: int, seconds: float) -> bytes:
-    """Return the part of the body received within `seconds`, at most `bytes_max`. Raises the errors
-    of an incomplete body."""
+    """Return the part of the body received within `seconds`, at most `bytes_max`. Raises the errors of an incomplete body."""
     part = bytearray()
     try:
         async with asyncio.timeout(seconds):
@@ -51,8 +49,7 @@ async def beginning(message: Message, bytes_max: int, seconds: float) -> bytes:
 
 
 async def lines(message: Message, bytes_max: int) -> AsyncGenerator[bytes, None]:
-    """Yield the complete lines of a stream. Raises TooLongError for a line longer than
-    `bytes_max`."""
+    """Yield the complete lines of a stream. Raises TooLongError for a line longer than `bytes_max`."""
     rest = b""
     async for piece in message.content.iter_any():
         *whole, rest = (rest + piece).split(b"\n")

@@ -84,8 +84,7 @@ class Access:
 
 
 def in_cluster(environ: Mapping[str, str], folder: Path | None = None) -> Access:
-    """Return the API server's address and this pod's credentials. Raises KubernetesError if they
-    are missing."""
+    """Return the API server's address and this pod's credentials. Raises KubernetesError if they are missing."""
     folder = folder or SERVICE_ACCOUNT
     host = environ.get("KUBERNETES_SERVICE_HOST", "")
     port = environ.get("KUBERNETES_SERVICE_PORT_HTTPS") or environ.get("KUBERNETES_SERVICE_PORT")

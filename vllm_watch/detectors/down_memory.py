@@ -74,8 +74,7 @@ def restored(state: stored.Stored, away_seconds: float) -> dict[str, Any]:
 
 
 def learnt(state: stored.Stored) -> dict[str, Any]:
-    """Return variables that remain valid after a long absence, and for other servers of the
-    group."""
+    """Return variables that remain valid after a long absence, and for other servers of the group."""
     stored.version(state, STATE_VERSION)
     loading = Loading()
     loading.starts_s.extend(Loading.restored(stored.mapping(state["loading"])).starts_s)

@@ -152,8 +152,7 @@ def learn(engine: Engine, progress: Progress, *, young: bool) -> None:
 
 
 def count_connections(engine: Engine, view: View, long_s: float) -> None:
-    """Count connections. vLLM closes idle ones after 5 s, so one that is open for `long_s` waits
-    for an answer."""
+    """Count connections. vLLM closes idle ones after 5 s, so one that is open for `long_s` waits for an answer."""
     now = view.signals.process_open_fds
     if now is None:
         return

@@ -61,8 +61,7 @@ class KubernetesTargets:
         return Api(in_cluster(self._environ), self._session)
 
     async def read(self, *, qualified: bool = False) -> list[TargetConfig]:
-        """Return the targets. The first call waits for the list of pods. If `qualified`, names and
-        groups begin with the namespace."""
+        """Return the targets. The first call waits for the list of pods. If `qualified`, names and groups begin with the namespace."""
         self.changed = False
         if self.settings.node_name.startswith("$") and not self._node():
             # Without the node's name, every node's watcher would watch all pods.

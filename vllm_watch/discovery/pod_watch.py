@@ -40,8 +40,7 @@ class PodWatch:
     def __init__(
         self, namespace: str, query: Mapping[str, str], api: Callable[[], Api], changed: Callable[[], None]
     ) -> None:  # fmt: skip
-        """`namespace` is "" for our own, or "*" for all. `changed` is called when `pods` or
-        `problem` may have changed."""
+        """`namespace` is "" for our own, or "*" for all. `changed` is called when `pods` or `problem` may have changed."""
         self.namespace = namespace
         self.pods: dict[str, Pod] = {}
         self.problem: str | None = None

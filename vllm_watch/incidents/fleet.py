@@ -52,8 +52,7 @@ class Fleet:
     """Links the incidents of silent targets before they are published."""
 
     def __init__(self, share: float = 0.5, targets_min: int = 3) -> None:
-        """Combine incidents if more than `share` of the known targets, and at least `targets_min`,
-        are silent."""
+        """Combine incidents if more than `share` of the known targets, and at least `targets_min`, are silent."""
         self.target = WATCHER
         self.opened: dict[str, int] = {}  # by kind
         self._share = share

@@ -20,8 +20,7 @@ def of_cost(incident: Incident) -> str:
 
 
 def of_severity(incident: Incident) -> str:
-    """Return why the incident is critical or a warning, and why people are not notified again, if
-    so."""
+    """Return why the incident is critical or a warning, and why people are not notified again, if so."""
     if not incident.open:
         return "It is over."
     if incident.recovering:

@@ -125,8 +125,7 @@ def _groups(waiting: Iterable[Notification]) -> list[_Group]:
 
 
 def _folded(phases: Sequence[Notification]) -> Item:
-    """Combine an alert's unsent phases. An opening stays an opening. If the alert has ended, it
-    becomes a late end."""
+    """Combine an alert's unsent phases. An opening stays an opening. If the alert has ended, it becomes a late end."""
     last, names = phases[-1], {each.phase for each in phases}
     if OPENED not in names or last.phase == OPENED:
         return Item(phase=last.phase, alert=last.alert)

@@ -98,8 +98,7 @@ class Ledger:
                 self._hold(replace(each, alert=alert))
 
     def bind(self, notifications: Iterable[Notification], message: str | None) -> None:
-        """Record the message that contains these notifications. `message` is None if it was
-        certainly not sent."""
+        """Record the message that contains these notifications. `message` is None if it was certainly not sent."""
         self._put(replace(each, message=message) for each in notifications)
 
     def sent(

@@ -36,8 +36,7 @@ def named(settings: NotificationsSettings, name: str) -> tuple[str, AnyNotifier]
 
 
 async def send_test(settings: NotificationsSettings, one: AnyNotifier) -> list[base.Finding]:
-    """Return the findings of the checks. If all are ok, also send the test message and add its
-    finding."""
+    """Return the findings of the checks. If all are ok, also send the test message and add its finding."""
     tools = base.Tools()
     findings = kinds.check(one, tools)
     if not all(each.ok for each in findings):

@@ -38,8 +38,7 @@ class Pinned:
         return not poll.poll(0)
 
     def send(self, number: signal.Signals | int) -> bool:
-        """Send a signal. Signal 0 only checks the permission. Return False if the process was
-        reaped. Raises PermissionError."""
+        """Send a signal. Signal 0 only checks the permission. Return False if the process was reaped. Raises PermissionError."""
         try:
             signal.pidfd_send_signal(self._descriptor, number)
         except ProcessLookupError:
@@ -77,8 +76,7 @@ class Pinned:
 
 
 def pin(pid: int, create_time: float | None, procfs: Path = Path("/proc")) -> Pinned | None:
-    """Pin the process. Return None if no process has this PID and start time. Raises WatchError
-    without pidfd_open."""
+    """Pin the process. Return None if no process has this PID and start time. Raises WatchError without pidfd_open."""
     try:
         descriptor = os.pidfd_open(pid)
     except ProcessLookupError:

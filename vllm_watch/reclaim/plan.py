@@ -151,8 +151,7 @@ def plan(pid: int, gpus: Sequence[GpuHolders], around: Surroundings) -> Plan | R
 
 
 def victims(gpus: Sequence[GpuHolders]) -> dict[int, Victim]:
-    """Return all processes with GPU memory by PID. Memory on a MIG slice is not counted for the
-    parent GPU."""
+    """Return all processes with GPU memory by PID. Memory on a MIG slice is not counted for the parent GPU."""
     parts: dict[int, list[Part]] = {}
     for gpu in gpus:
         for holder in gpu.holders or ():

@@ -73,8 +73,7 @@ class Reclaim:
     tell: Callable[[str], None] = lambda _: None
 
     async def run(self) -> Outcome:
-        """Carry out the reclaim. If the intent cannot be written, JournalError is raised and
-        nothing is done."""
+        """Carry out the reclaim. If the intent cannot be written, JournalError is raised and nothing is done."""
         claims = vram_release.claims(self.gpus, [each.pid for each in self.plan.victims])
         for victim in self.plan.victims:
             await self._note(INTENT, victim, reason=why(victim), before=held(victim))

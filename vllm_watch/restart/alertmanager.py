@@ -86,8 +86,7 @@ def _line(text: str) -> str:
 
 
 def target_of(alert: Alert, targets: Iterable[Target]) -> Target | None:
-    """Return the target named by label `target`, else the only one with label `instance` as name
-    or address."""
+    """Return the target named by label `target`, else the only one with label `instance` as name or address."""
     known = {each.name: each for each in targets}
     name = alert.labels.get("target")
     if name:
@@ -159,8 +158,7 @@ class AlertRequests:
         return "cancelled"
 
     async def _was_restarted(self, target: Target, alert: Alert) -> bool:
-        """Return True if a restart has helped since the alert began, or if this alert already
-        requested one."""
+        """Return True if a restart has helped since the alert began, or if this alert already requested one."""
         attempts = await self._journal.attempts(target.group, time.time() - HISTORY_SECONDS)
         return any(
             each.helped_since(target.name, alert.began_t)

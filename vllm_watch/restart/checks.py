@@ -210,8 +210,7 @@ def cooldown(request: RestartRequest, settings: RestartSettings, facts: Facts) -
 
 
 def budget(request: RestartRequest, settings: RestartSettings, facts: Facts) -> Refusal | None:
-    """Restarts are limited per hour and per day. A restart that must be repeated does not cure the
-    fault."""
+    """Restarts are limited per hour and per day. A restart that must be repeated does not cure the fault."""
     limits = (
         (settings.budget_per_hour, HOUR_SECONDS, "hour"),
         (settings.budget_per_day, DAY_SECONDS, "day"),
@@ -226,8 +225,7 @@ def budget(request: RestartRequest, settings: RestartSettings, facts: Facts) -> 
 
 
 def breaker(request: RestartRequest, settings: RestartSettings, facts: Facts) -> Refusal | None:
-    """Only a person may request another restart for the same incident. The same applies after a
-    restart that is not known to have helped."""
+    """Only a person may request another restart for the same incident. The same applies after a restart that is not known to have helped."""
     ended = [each for each in facts.attempts or () if each.spent and not each.open]
     if not ended or request.person is not None:
         return None

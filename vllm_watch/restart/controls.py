@@ -93,8 +93,7 @@ class Controls:
         return None if self.revoked(str(actor), "approve", name) else str(actor)
 
     def revoked(self, actor: str, right: Right, name: str = "") -> bool:
-        """Return True if the actor's token lost this right, or is not the token that made entry
-        `name`."""
+        """Return True if the actor's token lost this right, or is not the token that made entry `name`."""
         if self.tokens is None:
             return False
         now, used = self._token(actor, right), self._entries.get(name, {}).get("token")

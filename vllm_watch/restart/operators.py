@@ -152,8 +152,7 @@ class Operators:
         self, caller: Caller, action: str, target: str, reason: str, before: str, after: str,
         *, required: bool = False,
     ) -> None:  # fmt: skip
-        """Write to the journal. Raises JournalError only if `required`, because other actions have
-        already taken effect."""
+        """Write to the journal. Raises JournalError only if `required`, because other actions have already taken effect."""
         try:
             await self._journal.note(Entry(
                 t=time.time(), actor=caller.actor, source=caller.source, action=action,

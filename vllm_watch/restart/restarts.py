@@ -198,8 +198,7 @@ class Restarts:
             await asyncio.sleep(CHECK_SECONDS)
 
     async def _check_incidents(self) -> None:
-        """Submit the requests of open incidents again. An incident may be older than this run, or
-        its request was refused."""
+        """Submit the requests of open incidents again. An incident may be older than this run, or its request was refused."""
         # Another program may have changed the state file.
         await self._controls.load(time.time())
         for incident in self.targets.incidents():

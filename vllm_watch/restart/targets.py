@@ -123,8 +123,7 @@ class Targets:
         return before(self.signals(name), self.firing_kinds(name), self.process(name))
 
     def replaced(self, name: str, decided: Process, *, silence_counts: bool) -> str | None:
-        """Return why the process `decided` may be gone, or None. If `silence_counts`, a process
-        that does not answer is gone."""
+        """Return why the process `decided` may be gone, or None. If `silence_counts`, a process that does not answer is gone."""
         now = self.process(name)
         same = decided.is_same(now)
         if same is None:
@@ -172,8 +171,7 @@ class Targets:
         ]
 
     def firing_kinds(self, name: str) -> frozenset[str]:
-        """Return the kinds of incidents that the last scrape found, including other targets'
-        incidents that advise restarting this one."""
+        """Return the kinds of incidents that the last scrape found, including other targets' incidents that advise restarting this one."""
         return frozenset(
             each.kind
             for each in self.incidents()
@@ -270,8 +268,7 @@ class Targets:
         return min((now_t, *opened)) - HISTORY_SECONDS
 
     def history(self, name: str, attempts: Iterable[Attempt]) -> tuple[Attempt, ...]:
-        """Return attempts of the target's group and engine. Attempts of another target with the
-        same engine are returned as attempts of `name`."""
+        """Return attempts of the target's group and engine. Attempts of another target with the same engine are returned as attempts of `name`."""
         own, engine = self.managed.get(name), self.same_engine(name)
         if own is None:
             return ()

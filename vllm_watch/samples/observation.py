@@ -90,8 +90,7 @@ class CanaryCall:
 
 @record
 class Observation:
-    """One poll of a target. `t` is Unix time, which may jump. Use `monotonic_s` for intervals, if
-    it is known."""
+    """One poll of a target. `t` is Unix time, which may jump. Use `monotonic_s` for intervals, if it is known."""
 
     t: float
     target: str  # URL in recordings, name elsewhere

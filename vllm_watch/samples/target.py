@@ -12,8 +12,7 @@ HOST_PREFIX = "host:"
 
 
 def host_target(name: str) -> str:
-    """Return the target name for GPU problems of a host. It has a colon, which a server's name
-    cannot have."""
+    """Return the target name for GPU problems of a host. It has a colon, which a server's name cannot have."""
     return HOST_PREFIX + name
 
 
@@ -31,8 +30,7 @@ class Target:
 
     @property
     def address(self) -> str:
-        """Return host:port, with "localhost" for loopback addresses. Empty for a pod, because
-        another pod may get its address."""
+        """Return host:port, with "localhost" for loopback addresses. Empty for a pod, because another pod may get its address."""
         if self.pod:
             return ""
         host, _, port = self.host_and_port.rpartition(":")

@@ -10,8 +10,7 @@ from vllm_watch.support import plugins
 
 
 class _Thresholds(Sections):
-    """Thresholds of the detectors. The defaults suit every measured engine. Test other values with
-    `vllm-watch replay --config FILE`."""
+    """Thresholds of the detectors. The defaults suit every measured engine. Test other values with `vllm-watch replay --config FILE`."""
 
     def of(self, slug: str) -> BaseModel:
         found: BaseModel = getattr(self, slug)

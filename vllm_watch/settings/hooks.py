@@ -76,8 +76,7 @@ class HookSettings(Settings):
 
 
 class CommandHook(HookSettings):
-    """A command, run without a shell. Its environment contains the data of the restart
-    (`VLLM_WATCH_*`)."""
+    """A command, run without a shell. Its environment contains the data of the restart (`VLLM_WATCH_*`)."""
 
     argv: Annotated[tuple[str, ...], AfterValidator(_argv)] = Field(min_length=1, max_length=100)
     """The program (absolute path) and its arguments."""

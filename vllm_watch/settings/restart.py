@@ -15,8 +15,7 @@ Trigger = Literal["incident", "schedule", "alertmanager"]
 
 
 class BlockersSettings(Settings):
-    """Prometheus queries and alerts that block a restart. An unanswered query also blocks
-    restarts."""
+    """Prometheus queries and alerts that block a restart. An unanswered query also blocks restarts."""
 
     prometheus_url: HttpUrl | None = None
     """URL of the Prometheus server."""

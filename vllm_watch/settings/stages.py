@@ -115,8 +115,7 @@ class SignalsSettings(Settings):
 
 
 class SloSettings(Settings):
-    """Latency objectives. Goodput is an upper bound of the requests that meet all objectives. A
-    target can override each key."""
+    """Latency objectives. Goodput is an upper bound of the requests that meet all objectives. A target can override each key."""
 
     time_to_first_token_seconds: Seconds | None = None
     """Maximum time to a request's first token."""

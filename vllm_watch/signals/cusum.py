@@ -28,8 +28,7 @@ class Cusum:
     """A level from 0 to CEILING. An alarm begins at 1 and ends at `clear_at`."""
 
     def __init__(self, alarm_seconds: float, drain_seconds: float, clear_at: float = 0.25) -> None:
-        """`alarm_seconds` and `drain_seconds` are the minimum times to raise and to clear an
-        alarm."""
+        """`alarm_seconds` and `drain_seconds` are the minimum times to raise and to clear an alarm."""
         self._alarm_seconds = alarm_seconds
         self._drain_seconds = drain_seconds
         self._clear_at = clear_at

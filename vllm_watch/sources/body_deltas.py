@@ -23,8 +23,7 @@ Comparing them would take longer than it saves."""
 
 
 class Lines(NamedTuple):
-    """A text, with each line split into a head and its last word, the tail. Texts of one layout
-    share one `heads` object."""
+    """A text, with each line split into a head and its last word, the tail. Texts of one layout share one `heads` object."""
 
     heads: tuple[str, ...]
     tails: str  # joined by newlines

@@ -83,8 +83,7 @@ class CanarySource:
         self._route = COMPLETIONS
 
     async def ask(self, model: str | None, engine: str | None) -> Asked | None:
-        """Request one token; return None if the server sleeps or is paused. `engine` is None if the
-        server has only one engine."""
+        """Request one token; return None if the server sleeps or is paused. `engine` is None if the server has only one engine."""
         if await self._at_rest():
             return None
         try:

@@ -63,8 +63,7 @@ class _Process:
         return f"{self.name} (PID {self.pid})"
 
     def read(self, threads_max: int) -> int:
-        """Return the longest wait of a thread since the last read, in nanoseconds. Raises
-        OSError."""
+        """Return the longest wait of a thread since the last read, in nanoseconds. Raises OSError."""
         now = dict(thread_waits(self.folder, threads_max))
         if not now:
             raise ProcessLookupError(self.pid)

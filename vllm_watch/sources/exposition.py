@@ -71,8 +71,7 @@ class Layout:
         self._heads_characters = sum(map(len, heads))
 
     def read(self, body: str, *, lazily: bool) -> "Exposition | None":
-        """Return None if the body has another layout. If `lazily`, numbers stay text, and
-        converting them later may raise ValueError."""
+        """Return None if the body has another layout. If `lazily`, numbers stay text, and converting them later may raise ValueError."""
         heads = self.heads
         lines = body.split("\n", len(heads))
         if len(lines) != len(heads):
@@ -173,8 +172,7 @@ class Parser:
     def parse(
         self, body: str, *, openmetrics: bool = False, lazily: bool = False, lines_max: int = SERIES_MAX
     ) -> Exposition:  # fmt: skip
-        """Parse a body. Raises ExpositionError, or TooManyLinesError for a new layout of over
-        `lines_max` lines."""
+        """Parse a body. Raises ExpositionError, or TooManyLinesError for a new layout of over `lines_max` lines."""
         known = None if self._layout is None else self._layout.read(body, lazily=lazily)
         if known is not None:
             return known

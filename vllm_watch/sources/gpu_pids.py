@@ -29,8 +29,7 @@ class GpuPids:
     """Maps PIDs for one driver version and one PID namespace of the watcher."""
 
     def __init__(self, processes: ProcReader, own_procfs: Path = Path("/proc")) -> None:
-        """`processes` reads the host's /proc if it is mounted; `own_procfs` is the watcher's
-        /proc."""
+        """`processes` reads the host's /proc if it is mounted; `own_procfs` is the watcher's /proc."""
         self._own = processes if processes.procfs == own_procfs else ProcReader(own_procfs)
         self._readers = (processes, self._own) if processes is not self._own else (processes,)
         self._namespaces = {

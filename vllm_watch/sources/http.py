@@ -52,8 +52,7 @@ def new_session() -> Session:
 
 
 async def get(session: Session, url: str, limits: Limits, headers: dict[str, str]) -> Answer:
-    """GET a URL, following redirects on the same server. Never raises for errors of the server or
-    the network."""
+    """GET a URL, following redirects on the same server. Never raises for errors of the server or the network."""
     began_s = time.monotonic()
     deadline_s = began_s + limits.timeout_seconds
     reply = await _fairly(session, url, limits, headers, limits.timeout_seconds)

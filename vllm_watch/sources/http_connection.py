@@ -44,8 +44,7 @@ class Reply(NamedTuple):
 
 
 class Connection(asyncio.BufferedProtocol):
-    """One HTTP connection. All connections share `room`, the receive buffer, because asyncio would
-    allocate 256 kB per response."""
+    """One HTTP connection. All connections share `room`, the receive buffer, because asyncio would allocate 256 kB per response."""
 
     def __init__(self, room: memoryview, lost: Callable[["Connection"], None]) -> None:
         self._loop = asyncio.get_running_loop()

@@ -23,8 +23,7 @@ class _Lookup(NamedTuple):
 
 
 class Names:
-    """Resolves names. Concurrent lookups of one name share one query, which continues if a caller
-    is cancelled."""
+    """Resolves names. Concurrent lookups of one name share one query, which continues if a caller is cancelled."""
 
     def __init__(self, resolve: Resolve | None = None) -> None:
         self._resolve = resolve or _of_the_system

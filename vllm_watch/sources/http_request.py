@@ -69,8 +69,7 @@ def place(url: str) -> Place:
 
 
 def request(method: str, to: Place, headers: Mapping[str, str], body: bytes | None) -> bytes:
-    """Return the bytes of a request. Raises ValueError for an unsafe header. Header names must be
-    in their usual case."""
+    """Return the bytes of a request. Raises ValueError for an unsafe header. Header names must be in their usual case."""
     all_headers = {**_DEFAULTS, **headers}
     if to.authorization and "Authorization" not in all_headers:
         all_headers["Authorization"] = to.authorization

@@ -45,8 +45,7 @@ class Trust:
         self._lock = threading.Lock()
 
     async def context(self, tls: TlsConfig) -> ssl.SSLContext:
-        """Return the context for these settings. Raises TlsFileError, or OSError if no thread can
-        be started."""
+        """Return the context for these settings. Raises TlsFileError, or OSError if no thread can be started."""
         made, now_s = self._made.get(tls), time.monotonic()
         try:
             if made is None:
@@ -63,8 +62,7 @@ class Trust:
         return made.context
 
     def refused(self, tls: TlsConfig) -> None:
-        """Reload the system's CAs at the next call, because these files are not checked for
-        changes."""
+        """Reload the system's CAs at the next call, because these files are not checked for changes."""
         made = self._made.get(tls)
         if made is None or tls.ca_file is not None:
             return

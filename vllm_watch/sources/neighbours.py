@@ -24,8 +24,7 @@ _ASK = http.Limits(1.0, 3.0, 8 << 20)
 
 
 class Neighbours:
-    """Names this host's other vLLM servers if a connection is refused. Searches at most twice a
-    minute."""
+    """Names this host's other vLLM servers if a connection is refused. Searches at most twice a minute."""
 
     def __init__(self, listing: ProcessListing, procfs: Path) -> None:
         self._listing, self._procfs = listing, procfs

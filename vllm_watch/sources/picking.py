@@ -27,8 +27,7 @@ EQUAL_LABELS_MAX = 1_000
 
 
 class Row:
-    """A series. It stores its labels as a flat tuple, which takes a third of a dictionary's
-    memory."""
+    """A series. It stores its labels as a flat tuple, which takes a third of a dictionary's memory."""
 
     __slots__ = ("_labels", "index", "name")
 
@@ -98,8 +97,7 @@ def max_of(rows: list[Row]) -> Take:
 
 
 def labelled(rows: list[Row], label: str) -> Take:
-    """Return a function that maps label values to numbers. Values beyond LABEL_VALUES_MAX are
-    summed as "other"."""
+    """Return a function that maps label values to numbers. Values beyond LABEL_VALUES_MAX are summed as "other"."""
     groups: dict[str, list[Row]] = defaultdict(list)
     for row in rows:
         value = row.label(label) or ""
@@ -132,8 +130,7 @@ def info_of(rows: list[Row]) -> Take:
 def histogram_of(
     bounded: list[Row], sums: list[Row], counts: list[Row], scale: float, *, buckets: bool
 ) -> Take:
-    """Return a function that reads a histogram. `scale` multiplies bounds and sum. Unless
-    `buckets`, the counts of buckets are left out."""
+    """Return a function that reads a histogram. `scale` multiplies bounds and sum. Unless `buckets`, the counts of buckets are left out."""
     by_bound: dict[float, list[Row]] = defaultdict(list)
     for row in bounded:
         by_bound[_bound(row.label("le") or "+Inf")].append(row)

@@ -148,8 +148,7 @@ def _reading(raw: RawObservation, reader: Reader) -> tuple[Call, Reading | None]
 
 
 class Writer:
-    """Appends lines to one gzip file. When it is full, its newer half is copied to a second file. A
-    killed process loses only the gzip trailer."""
+    """Appends lines to one gzip file. When it is full, its newer half is copied to a second file. A killed process loses only the gzip trailer."""
 
     def __init__(self, path: Path, *, bytes_max: int) -> None:
         """Raises RecordingError if the file cannot be created, or is not empty."""

@@ -45,8 +45,7 @@ class Stacks:
     async def sentence(
         self, started: float | None, port: int | None, engines: Collection[str], engine: str | None
     ) -> str:
-        """Return a summary, or "" without stacks. `engine` is the hung engine, or None for the
-        whole server."""
+        """Return a summary, or "" without stacks. `engine` is the hung engine, or None for the whole server."""
         from vllm_watch.diagnosis import stacks  # noqa: PLC0415
 
         program = self._program()

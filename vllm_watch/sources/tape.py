@@ -187,8 +187,7 @@ def _until_gone(pieces: list[bytes | None]) -> list[bytes]:
 
 
 def records(group: Sequence[bytes]) -> Iterator[tuple[str, list[str] | None]]:
-    """Yield each head with the lines of its text, or None. Raises zlib.error if the data is
-    damaged."""
+    """Yield each head with the lines of its text, or None. Raises zlib.error if the data is damaged."""
     decoder = Decoder()
     for packed in group:
         yield from decoder.decode(zlib.decompress(packed).decode("utf-8", "surrogatepass"))

@@ -179,8 +179,7 @@ def _start_failure(line: dict[str, Any]) -> StartFailure | None:
 
 
 def to_line(observation: Observation, body: str | None, *, target: str | None = None) -> bytes:
-    """`target` replaces the observation's target. Credentials in URLs and error texts are
-    redacted."""
+    """`target` replaces the observation's target. Credentials in URLs and error texts are redacted."""
     gpus = "null" if observation.gpus is None else _encode(trace_gpus.to_json(observation.gpus))
     target = observation.target if target is None else target
     return assemble(observation.t, target, remainder(observation), body, gpus)

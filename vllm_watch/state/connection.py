@@ -22,8 +22,7 @@ class Connection:
     """Connects on demand."""
 
     def __init__(self, folder: Path | None, *, own: bool) -> None:
-        """Set up without connecting. If `own` is True, the folder belongs to this process and gets
-        locked."""
+        """Set up without connecting. If `own` is True, the folder belongs to this process and gets locked."""
         self.folder = folder or Path(":memory:")
         self.files = 0  # files removed or moved aside
         self.closing = False  # stop waiting for the lock

@@ -93,8 +93,7 @@ class Journal:
     """Tables `attempt`, `audit` and `standing`."""
 
     def __init__(self, where: Worker | Path | None) -> None:
-        """`where` is the worker of our own folder, or the path of another process's folder. If it
-        is None, the journal is in memory."""
+        """`where` is the worker of our own folder, or the path of another process's folder. If it is None, the journal is in memory."""
         self._worker = where if isinstance(where, Worker) else Worker(where)
         self._closes = self._worker is not where
         self._worker.tables.append(self)

@@ -92,8 +92,7 @@ def add_audit_row(db: sqlite3.Connection) -> None:
 
 
 def loss(db: sqlite3.Connection, marker: Seal | None) -> str | None:
-    """Return a text if the file lost writes, or None. Raises sqlite3.DatabaseError if a row was
-    altered."""
+    """Return a text if the file lost writes, or None. Raises sqlite3.DatabaseError if a row was altered."""
     seal = of(db)
     held, noted = db.execute("SELECT held, noted FROM seal").fetchone()
     if held not in (None, _sum(db, *_HELD)) or noted not in (None, _sum(db, _NOTED)):

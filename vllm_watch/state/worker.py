@@ -164,8 +164,7 @@ class Worker:
         self.connection.release()
 
     def _next(self) -> tuple[_Job | None, bool]:
-        """Return the next job and whether the worker must end. The job is None if only rows must
-        be written."""
+        """Return the next job and whether the worker must end. The job is None if only rows must be written."""
         with self._wake:
             while not (self._jobs or self._closing):
                 waits = bool(self._rows or self._learnt)

@@ -93,8 +93,7 @@ def _judge(path: Path, status: os.stat_result, if_exposed: IfExposed) -> None:
 
 
 def exposure(status: os.stat_result) -> str | None:
-    """Return why the permissions are unsafe, or None. A group may read root's files, because
-    Kubernetes mounts Secrets with fsGroup."""
+    """Return why the permissions are unsafe, or None. A group may read root's files, because Kubernetes mounts Secrets with fsGroup."""
     mode = stat.S_IMODE(status.st_mode)
     by_group = 0 if status.st_uid != 0 else stat.S_IRGRP
     if mode & (stat.S_IRWXG | stat.S_IRWXO) & ~by_group:

@@ -29,8 +29,7 @@ def begin(work: Callable[[], None]) -> bool:
 
 
 async def compute(work: Callable[[], T]) -> T:
-    """Run `work` in a thread, and return its result. Only one runs at a time, so that the event
-    loop keeps its CPU. Raises MemoryError after a timeout."""
+    """Run `work` in a thread, and return its result. Only one runs at a time, so that the event loop keeps its CPU. Raises MemoryError after a timeout."""
 
     def alone() -> T:
         with _one_computes:
@@ -43,8 +42,7 @@ async def compute(work: Callable[[], T]) -> T:
 
 
 async def run(work: Callable[[], T], seconds: float) -> T:
-    """Run `work` in a thread, and return its result. Raises the errors of `work`, TimeoutError, or
-    MemoryError if no thread starts."""
+    """Run `work` in a thread, and return its result. Raises the errors of `work`, TimeoutError, or MemoryError if no thread starts."""
     loop = asyncio.get_running_loop()
     done: asyncio.Future[T] = loop.create_future()
 

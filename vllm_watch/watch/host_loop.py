@@ -32,8 +32,7 @@ class GpuSource(Protocol):
 
 
 class HostLoop:
-    """Polls the GPUs at its own interval. `servers` returns the last scrapes of this host's
-    servers."""
+    """Polls the GPUs at its own interval. `servers` returns the last scrapes of this host's servers."""
 
     def __init__(
         self,

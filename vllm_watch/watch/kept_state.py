@@ -104,8 +104,7 @@ def restored_signals(state: stored.Stored, target: str, away_s: float) -> Target
 
 
 def restored_loading(state: stored.Stored, away_s: float) -> Loading:
-    """Return the durations of starts and, after a short absence, the last loading state. May raise
-    stored.DAMAGE."""
+    """Return the durations of starts and, after a short absence, the last loading state. May raise stored.DAMAGE."""
     known = Loading.restored(stored.mapping(state["loading"]))
     if away_s <= AWAY_SECONDS_MAX:
         return known
@@ -134,8 +133,7 @@ def restore_detectors(
 
 
 def inherit(detectors: Mapping[str, Detector], state: stored.Stored) -> list[str]:
-    """Seed each detector with the state of another server of the group. Return errors of lost
-    parts."""
+    """Seed each detector with the state of another server of the group. Return errors of lost parts."""
     lost = []
     for slug, detector in detectors.items():
         if isinstance(detector, Inherits):

@@ -39,8 +39,7 @@ class Lock(Protocol):
         """
 
     async def renew(self, attempt: Attempt | None = None) -> Held:
-        """Extend the lease and record the attempt. Unless `held` is True, the caller must not
-        begin an action."""
+        """Extend the lease and record the attempt. Unless `held` is True, the caller must not begin an action."""
 
     def still_ours(self) -> bool:
         """Return True if the lease is certainly still ours. Does no I/O."""
@@ -48,8 +47,7 @@ class Lock(Protocol):
     async def release(
         self, delay_seconds: float = 0.0, *, used: bool = True, ended: Attempt | None = None
     ) -> None:
-        """Free the slot after the delay. Never raises. The hourly limit counts the restart only if
-        `used`."""
+        """Free the slot after the delay. Never raises. The hourly limit counts the restart only if `used`."""
 
 
 def boottime_s() -> float:

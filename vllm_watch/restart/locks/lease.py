@@ -78,8 +78,7 @@ class Shared:
         ttl_seconds: float,
         on_write: Callable[[], None],
     ) -> tuple[Change, float]:
-        """Return the change and the time at which it was sent. Raises KubernetesError, or
-        ValueError if vllm-watch did not write the object."""
+        """Return the change and the time at which it was sent. Raises KubernetesError, or ValueError if vllm-watch did not write the object."""
         answer = Answer(_CONFLICT, {})
         trouble: KubernetesError | None = None
         for tries in range(TRIES_MAX):

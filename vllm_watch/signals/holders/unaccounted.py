@@ -38,8 +38,7 @@ class Account:
     def look(
         self, at_s: float, gpu: GpuSample, limits: Limits, *, host_seen: bool, sliced: bool
     ) -> Judged:
-        """`host_seen` is True if processes outside containers are visible, and `sliced` if MIG
-        slices hold the memory."""
+        """`host_seen` is True if processes outside containers are visible, and `sliced` if MIG slices hold the memory."""
         summed = _summed(gpu, sliced=sliced)
         if isinstance(summed, str):
             self.unaccounted_bytes = self._over_s = None
