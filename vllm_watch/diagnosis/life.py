@@ -43,9 +43,7 @@ class Life:
     begun: bool = False  # its banner was read
     traced: tuple[int, str] | None = None  # the first line of a traceback
     warned: tuple[int, str] | None = None  # the first WARNING: line number, line
-    timed_out: tuple[int, str] | None = (
-        None  # the first that a worker warned of, before the server was up
-    )
+    timed_out: tuple[int, str] | None = None  # the first that a worker warned of in the start
     progress: tuple[int, str] | None = None  # the last line that showed a phase
     ended: tuple[int, str] | None = None  # the last line before a dead process's clean-up
     captured: tuple[int, str] | None = None  # the last frame of a CUDA graph capture

@@ -51,9 +51,7 @@ class Reports:
     idle_from: bytes  # the first of them
     lines: int  # most lines from one report to the next
     after: int  # lines since the last report
-    queued_from: bytes = (
-        b""  # the first of the latest consecutive reports of a queue without admissions
-    )
+    queued_from: bytes = b""  # the first of the latest reports of a queue without admissions
 
 
 @dataclass(frozen=True, slots=True)
