@@ -6,7 +6,44 @@ from tests.diagnosis.whole_log import diagnose
 
 UP = "INFO 06-22 19:30:00 [api_server.py:1] Starting vLLM API server 0 on http://0.0.0.0:8000\nINFO:     Application startup complete.\n"
 STATS = "(APIServer pid=1) INFO 06-22 19:{0}:09 [v1/metrics/loggers.py:273] Engine 000: Avg prompt throughput: 0.0 tokens/s, Avg generation throughput: {1} tokens/s, Running: 1 reqs, Waiting: 0 reqs, GPU KV cache usage: 1.3%, Prefix cache hit rate: 0.0%\n"
+CORE = "(EngineCore pid=5) ERROR 03-03 10:00:01 [core.py:9] "
 CASES = {
+    "a library that the system does not find, below its wrapper": (
+        "OSError: libfoo.so.2: cannot open shared object file: No such file or directory\n\nThe above exception was the direct cause of the following exception:\n\nTraceback (most recent call last):\nOSError: Could not load plugin /x/plugin.bin",
+        "missing_dependency_or_import_error", "add its folder to LD_LIBRARY_PATH", "no rule",
+    ),
+    "a library that was caught, and another error": (
+        "(Worker pid=3) ERROR 03-03 10:00:00 [w.py:1] OSError: libfoo.so.2: cannot open shared object file: No such file or directory\n(Worker pid=4) ERROR 03-03 10:00:01 [w.py:1] LookupError: no mesh\n",
+        "unknown", "No rule knows this error.", "it is the first",
+    ),
+    "the text of a C++ exception is known": (
+        "terminate called after throwing an instance of 'std::runtime_error'\n  what():  CUDA error: an illegal memory access was encountered",
+        "xid_or_gpu_lost", "a kernel on it", "C++",
+    ),
+    "the text of a C++ exception is not known": (
+        "terminate called after throwing an instance of 'std::logic_error'\n  what():  no slot left in table",
+        "unknown", "no rule knows this error", "read the line",
+    ),
+    "data that a client sent": (
+        '(APIServer pid=1) ERROR 11-05 03:37:40 [chat.py:2]   File "/x/site-packages/soundfile.py", line 8, in open\n(APIServer pid=1) ERROR 11-05 03:37:40 [chat.py:2] soundfile.LibsndfileError: Format not recognised.\n(APIServer pid=1) INFO:     10.0.0.1:5 - "POST /v1/chat/completions HTTP/1.1" 400 Bad Request',
+        "unknown", "check the data of this request", "pip show",
+    ),
+    "an interface of a package": (
+        CORE + '  File "/cachelib/cachelib/v1/adapter.py", in build\n' + CORE + "AttributeError: 'Meta' object has no attribute 'resumed'",
+        "unknown", "pip show cachelib vllm", "vllm/v1",
+    ),
+    "an index of a package": (
+        CORE + '  File "/x/site-packages/vllm/v1/worker/w.py", line 5, in loop\n' + CORE + '  File "/cachelib/cachelib/v1/disk.py", in load\n' + CORE + "LookupError: key 5",
+        "unknown", "It comes from load (cachelib/v1/disk.py)", "pip show",
+    ),
+    "a message below its exception": (
+        "RuntimeError:\nThe table of pages\nis full.\n\nMore text.",
+        "unknown", "Its message: The table of pages is full.", "More text",
+    ),
+    "no message below its exception": (
+        CORE + "RuntimeError:\n(APIServer pid=1) ERROR 03-03 10:00:02 [api.py:7] The server ends.",
+        "unknown", "no rule knows", "Its message",
+    ),
     "a driver's word is no full GPU": (
         '(EngineCore pid=5) INFO 03-03 10:00:00 [default_loader.py:1] Loading weights took 3.10 seconds\n(EngineCore pid=5) ERROR 03-03 10:00:01 [core.py:9]   File "/x/vllm/_custom_ops.py", line 9, in awq_marlin_repack\n(EngineCore pid=5) ERROR 03-03 10:00:01 [core.py:9] RuntimeError: CUDA driver error: out of memory',
         "oom_loading_weights", "if PYTORCH_CUDA_ALLOC_CONF sets expandable_segments", "WSL",
