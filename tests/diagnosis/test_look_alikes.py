@@ -8,6 +8,10 @@ UP = "INFO 06-22 19:30:00 [api_server.py:1] Starting vLLM API server 0 on http:/
 STATS = "(APIServer pid=1) INFO 06-22 19:{0}:09 [v1/metrics/loggers.py:273] Engine 000: Avg prompt throughput: 0.0 tokens/s, Avg generation throughput: {1} tokens/s, Running: 1 reqs, Waiting: 0 reqs, GPU KV cache usage: 1.3%, Prefix cache hit rate: 0.0%\n"
 CORE = "(EngineCore pid=5) ERROR 03-03 10:00:01 [core.py:9] "
 CASES = {
+    "a timeout of Ray and the engine's death": (
+        CORE + "ray.exceptions.RayChannelTimeoutError: System error: Timed out waiting for object available to read.\n(APIServer pid=1) ERROR 03-03 10:00:02 [api.py:7] EngineDeadError: EngineCore died unexpectedly",
+        "ray_failure", "not a death", "ray status",
+    ),
     "a library that the system does not find, below its wrapper": (
         "OSError: libfoo.so.2: cannot open shared object file: No such file or directory\n\nThe above exception was the direct cause of the following exception:\n\nTraceback (most recent call last):\nOSError: Could not load plugin /x/plugin.bin",
         "missing_dependency_or_import_error", "add its folder to LD_LIBRARY_PATH", "no rule",
@@ -15,6 +19,22 @@ CASES = {
     "a library that was caught, and another error": (
         "(Worker pid=3) ERROR 03-03 10:00:00 [w.py:1] OSError: libfoo.so.2: cannot open shared object file: No such file or directory\n(Worker pid=4) ERROR 03-03 10:00:01 [w.py:1] LookupError: no mesh\n",
         "unknown", "No rule knows this error.", "it is the first",
+    ),
+    "Gloo is not NCCL": (
+        CORE + "RuntimeError: [third_party/gloo/gloo/transport/tcp/pair.cc:5] Read error [10.1.2.3]:4000: Connection reset by peer",
+        "nccl_init_failure", "GLOO_SOCKET_IFNAME", "NCCL_DEBUG",
+    ),
+    "a store of torch is not NCCL": (
+        CORE + "torch.distributed.DistStoreError: wait timeout after 60s, keys: /default_pg/0",
+        "nccl_init_failure", "first error of every rank", "NCCL_DEBUG",
+    ),
+    "a timeout is no death": (
+        "INFO 06-12 10:00:00 [ray_executor.py:5] RAY_CGRAPH_get_timeout is set to 300\n" + CORE + "ray.exceptions.RayChannelTimeoutError: System error: Timed out waiting for object available to read.",
+        "ray_failure", "ray_timeout_s", "ray status",
+    ),
+    "a timeout after a death": (
+        "(raylet) A worker died or was killed while executing a task by an unexpected system error.\n" + CORE + "ray.exceptions.RayChannelTimeoutError: System error: Timed out waiting for object available to read.",
+        "ray_failure", "ray status", "not a death",
     ),
     "the text of a C++ exception is known": (
         "terminate called after throwing an instance of 'std::runtime_error'\n  what():  CUDA error: an illegal memory access was encountered",
@@ -43,6 +63,10 @@ CASES = {
     "no message below its exception": (
         CORE + "RuntimeError:\n(APIServer pid=1) ERROR 03-03 10:00:02 [api.py:7] The server ends.",
         "unknown", "no rule knows", "Its message",
+    ),
+    "a device file that oneCCL does not find": (
+        "RuntimeError: oneCCL: ze_x.cpp:214 fill: EXCEPTION: open failed: fd: -1, errno: No such file or directory",
+        "nccl_init_failure", "/dev/dri/by-path", "CCL_LOG_LEVEL",
     ),
     "a driver's word is no full GPU": (
         '(EngineCore pid=5) INFO 03-03 10:00:00 [default_loader.py:1] Loading weights took 3.10 seconds\n(EngineCore pid=5) ERROR 03-03 10:00:01 [core.py:9]   File "/x/vllm/_custom_ops.py", line 9, in awq_marlin_repack\n(EngineCore pid=5) ERROR 03-03 10:00:01 [core.py:9] RuntimeError: CUDA driver error: out of memory',
