@@ -247,6 +247,7 @@ FIRST: dict[str, tuple[str, ...]] = {
         "AssertionError: Sinks are only supported in FlashAttention 3",
     ),
     "driver_cuda_mismatch": (
+        "INFO 09-10 10:00:00 [__init__.py:220] No platform detected, vLLM is running on UnspecifiedPlatform",
         "RuntimeError: Error 803: system has unsupported display driver / cuda driver combination",  # pytorch: cudaErrorSystemDriverMismatch
         ":1:hip_fatbin.cpp :687 : 114369963532 us:  No compatible code objects found for: gfx1152, value of HIP_FORCE_SPIRV_CODEOBJECT: 0",
         "HSA_STATUS_ERROR_OUT_OF_RESOURCES: The runtime failed to allocate the necessary resources.",  # ROCm/TheRock #7472

@@ -6,7 +6,134 @@ from tests.diagnosis.whole_log import diagnose
 
 UP = "INFO 06-22 19:30:00 [api_server.py:1] Starting vLLM API server 0 on http://0.0.0.0:8000\nINFO:     Application startup complete.\n"
 STATS = "(APIServer pid=1) INFO 06-22 19:{0}:09 [v1/metrics/loggers.py:273] Engine 000: Avg prompt throughput: 0.0 tokens/s, Avg generation throughput: {1} tokens/s, Running: 1 reqs, Waiting: 0 reqs, GPU KV cache usage: 1.3%, Prefix cache hit rate: 0.0%\n"
+CORE = "(EngineCore pid=5) ERROR 03-03 10:00:01 [core.py:9] "
 CASES = {
+    "a web server's missing file": (
+        '2026/03/03 10:00:00 [error] 7#7: *1 open() "/srv/www/favicon.ico" failed (2: No such file or directory)',
+        "not_a_vllm_log", "not a log of vLLM", "no rule knows",
+    ),
+    "a timeout of Ray and the engine's death": (
+        CORE + "ray.exceptions.RayChannelTimeoutError: System error: Timed out waiting for object available to read.\n(APIServer pid=1) ERROR 03-03 10:00:02 [api.py:7] EngineDeadError: EngineCore died unexpectedly",
+        "ray_failure", "not a death", "ray status",
+    ),
+    "logits of a whole prompt": (
+        UP + CORE + '  File "/x/vllm/v1/worker/gpu_model_runner.py", line 9, in _get_prompt_logprobs_dict\n' + CORE + "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.20 GiB.",
+        "oom_runtime", "leave prompt_logprobs", "logits do not",
+    ),
+    "logits of a step": (
+        UP + CORE + '  File "/x/vllm/v1/worker/gpu_model_runner.py", line 9, in execute_model\n' + CORE + "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.20 GiB.",
+        "oom_runtime", "a step needed more", "prompt_logprobs",
+    ),
+    "a library that the system does not find, below its wrapper": (
+        "OSError: libfoo.so.2: cannot open shared object file: No such file or directory\n\nThe above exception was the direct cause of the following exception:\n\nTraceback (most recent call last):\nOSError: Could not load plugin /x/plugin.bin",
+        "missing_dependency_or_import_error", "add its folder to LD_LIBRARY_PATH", "no rule",
+    ),
+    "a library that was caught, and another error": (
+        "(Worker pid=3) ERROR 03-03 10:00:00 [w.py:1] OSError: libfoo.so.2: cannot open shared object file: No such file or directory\n(Worker pid=4) ERROR 03-03 10:00:01 [w.py:1] LookupError: no mesh\n",
+        "unknown", "No rule knows this error.", "it is the first",
+    ),
+    "an operator whose extension was not loaded": (
+        "WARNING 03-03 10:00:00 [x.py:1] Failed to import my_plugin_C:libmy_ops.so: cannot open shared object file: No such file or directory. One feature is off.\nINFO 03-03 10:00:09 [x.py:1] go\nERROR 03-03 10:00:10 [core.py:9] AttributeError: '_OpNamespace' '_C_mine' object has no attribute 'swap'",
+        "missing_dependency_or_import_error", "build or install the package of the extension again", "pip check",
+    ),
+    "an operator without a warning": (
+        "ERROR 03-03 10:00:10 [core.py:9] AttributeError: '_OpNamespace' '_C_mine' object has no attribute 'swap'",
+        "missing_dependency_or_import_error", "pip check", "build or install the package of the extension again",
+    ),
+    "no platform is a failure at any level": (
+        "DEBUG 03-03 10:00:00 [__init__.py:120] ROCm platform is not available because: No module named 'amdsmi'\nINFO 03-03 10:00:00 [__init__.py:220] No platform detected, vLLM is running on UnspecifiedPlatform\n",
+        "driver_cuda_mismatch", "the reason for your kind of device", "install",
+    ),
+    "no platform of a server that came up": (
+        "INFO 03-03 10:00:00 [__init__.py:220] No platform detected, vLLM is running on UnspecifiedPlatform\n" + UP,
+        "benign_warning_noise", "the line is harmless", "no device",
+    ),
+    "a loader of one format proves no missing files": (
+        'Traceback (most recent call last):\n  File "/x/site-packages/vllm/tokenizers/mistral.py", line 9, in from_pretrained\nValueError: No tokenizer file found in directory: /models/qwen',
+        "tokenizer_mismatch_or_missing_chat_template", "--tokenizer-mode hf", "missing, damaged",
+    ),
+    "the usual loader does": (
+        'Traceback (most recent call last):\n  File "/x/site-packages/transformers/tokenization_utils.py", line 9, in from_pretrained\nValueError: No tokenizer file found in directory: /models/qwen',
+        "tokenizer_mismatch_or_missing_chat_template", "missing, damaged", "--tokenizer-mode hf",
+    ),
+    "experts that cannot be divided": (
+        "AssertionError: n_slots=130 must be divisible by ep_size=4. Adjust num_redundant_experts.",
+        "unknown", "num_redundant_experts", "leave --enable-eplb",
+    ),
+    "a device that another process holds": (
+        "chip init failed: open(/dev/vfio/3): Device or resource busy",
+        "unknown", "lsof /dev/vfio", "HBM",
+    ),
+    "a failure with a reason, in no format": (
+        "chip init failed: open(/dev/chip0): Input/output error",
+        "unknown", "no rule knows this error", "not a log",
+    ),
+    "a step's limit is no context": (
+        "WARNING 02-13 07:19:11 scheduler.py:949] Input prompt (9000 tokens) is too long and exceeds limit of 4096",
+        "context_length_exceeded", "--max-num-batched-tokens N", "model's context",
+    ),
+    "Gloo is not NCCL": (
+        CORE + "RuntimeError: [third_party/gloo/gloo/transport/tcp/pair.cc:5] Read error [10.1.2.3]:4000: Connection reset by peer",
+        "nccl_init_failure", "GLOO_SOCKET_IFNAME", "NCCL_DEBUG",
+    ),
+    "a store of torch is not NCCL": (
+        CORE + "torch.distributed.DistStoreError: wait timeout after 60s, keys: /default_pg/0",
+        "nccl_init_failure", "first error of every rank", "NCCL_DEBUG",
+    ),
+    "a timeout is no death": (
+        "INFO 06-12 10:00:00 [ray_executor.py:5] RAY_CGRAPH_get_timeout is set to 300\n" + CORE + "ray.exceptions.RayChannelTimeoutError: System error: Timed out waiting for object available to read.",
+        "ray_failure", "ray_timeout_s", "ray status",
+    ),
+    "a timeout after a death": (
+        "(raylet) A worker died or was killed while executing a task by an unexpected system error.\n" + CORE + "ray.exceptions.RayChannelTimeoutError: System error: Timed out waiting for object available to read.",
+        "ray_failure", "ray status", "not a death",
+    ),
+    "a request without its schema": (
+        "(APIServer pid=1) WARNING 02-26 11:57:44 [protocol.py:53] The following fields were present in the request but ignored: {'foo'}\n"
+        '(APIServer pid=1)   File "/x/vllm/entrypoints/openai/protocol.py", line 42, in to_sampling_params\n(APIServer pid=1)     assert spec.name is not None\n(APIServer pid=1) AssertionError',
+        "assertion_failed", "at `assert spec.name is not None`", "two settings",
+    ),
+    "an assertion of the engine is of no request": (
+        "(APIServer pid=1) WARNING 02-26 11:57:44 [protocol.py:53] The following fields were present in the request but ignored: {'foo'}\n"
+        + CORE + '  File "/x/vllm/v1/worker/utils.py", line 42, in to_tensor\n' + CORE + "    assert spec.name is not None\n" + CORE + "AssertionError",
+        "assertion_failed", "two settings", "only this request",
+    ),
+    "the text of a C++ exception is known": (
+        "terminate called after throwing an instance of 'std::runtime_error'\n  what():  CUDA error: an illegal memory access was encountered",
+        "xid_or_gpu_lost", "a kernel on it", "C++",
+    ),
+    "the text of a C++ exception is not known": (
+        "terminate called after throwing an instance of 'std::logic_error'\n  what():  no slot left in table",
+        "unknown", "no rule knows this error", "read the line",
+    ),
+    "data that a client sent": (
+        '(APIServer pid=1) ERROR 11-05 03:37:40 [chat.py:2]   File "/x/site-packages/soundfile.py", line 8, in open\n(APIServer pid=1) ERROR 11-05 03:37:40 [chat.py:2] soundfile.LibsndfileError: Format not recognised.\n(APIServer pid=1) INFO:     10.0.0.1:5 - "POST /v1/chat/completions HTTP/1.1" 400 Bad Request',
+        "unknown", "check the data of this request", "pip show",
+    ),
+    "an interface of a package": (
+        CORE + '  File "/cachelib/cachelib/v1/adapter.py", in build\n' + CORE + "AttributeError: 'Meta' object has no attribute 'resumed'",
+        "unknown", "pip show cachelib vllm", "vllm/v1",
+    ),
+    "an index of a package": (
+        CORE + '  File "/x/site-packages/vllm/v1/worker/w.py", line 5, in loop\n' + CORE + '  File "/cachelib/cachelib/v1/disk.py", in load\n' + CORE + "LookupError: key 5",
+        "unknown", "It comes from load (cachelib/v1/disk.py)", "pip show",
+    ),
+    "a message below its exception": (
+        "RuntimeError:\nThe table of pages\nis full.\n\nMore text.",
+        "unknown", "Its message: The table of pages is full.", "More text",
+    ),
+    "no message below its exception": (
+        CORE + "RuntimeError:\n(APIServer pid=1) ERROR 03-03 10:00:02 [api.py:7] The server ends.",
+        "unknown", "no rule knows", "Its message",
+    ),
+    "a device file that oneCCL does not find": (
+        "RuntimeError: oneCCL: ze_x.cpp:214 fill: EXCEPTION: open failed: fd: -1, errno: No such file or directory",
+        "nccl_init_failure", "/dev/dri/by-path", "CCL_LOG_LEVEL",
+    ),
+    "a crash that printed its stack": (
+        "Caught signal 11 (Segmentation fault: invalid permissions)\n==== backtrace (tid: 7) ====\n 0  /x/libucs.so.0",
+        "engine_dead", "the printed stack", "PYTHONFAULTHANDLER",
+    ),
     "a driver's word is no full GPU": (
         '(EngineCore pid=5) INFO 03-03 10:00:00 [default_loader.py:1] Loading weights took 3.10 seconds\n(EngineCore pid=5) ERROR 03-03 10:00:01 [core.py:9]   File "/x/vllm/_custom_ops.py", line 9, in awq_marlin_repack\n(EngineCore pid=5) ERROR 03-03 10:00:01 [core.py:9] RuntimeError: CUDA driver error: out of memory',
         "oom_loading_weights", "if PYTORCH_CUDA_ALLOC_CONF sets expandable_segments", "WSL",

@@ -10,6 +10,9 @@ from vllm_watch.diagnosis.families.unclassified import MEANINGS
 from vllm_watch.diagnosis.report import UNKNOWN
 
 EXAMPLES: dict[str, str] = {
+    'two sizes do not fit each other: the message names both, and the first must be a multiple of the second': 'AssertionError: n_slots=130 must be divisible by ep_size=4',
+    'a compiled kernel got an index that is out of range: the last number is the size of its table': "terminate called after throwing an instance of 'std::runtime_error'\n  what():  kernel, /tmp/x.cpp:12, index out of bounds: 0 <= tmp3 < 32000L",
+    'the bytes that a request sent as an image are not an image that can be read': 'PIL.UnidentifiedImageError: cannot identify image file <_io.BytesIO object at 0x7f00>',
     'a program that vLLM or a library starts is not in PATH': 'Traceback (most recent call last):\n  File "/usr/lib/python3.12/subprocess.py", line 9, in _execute_child\nFileNotFoundError: [Errno 2] No such file or directory: \'ffmpeg\'',
     'host memory could not be pinned': 'Traceback (most recent call last):\n  File "/x/pool.py", line 12, in __init__\n    self.host = torch.empty(size, dtype=torch.uint8, pin_memory=True)\nRuntimeError: CUDA error: invalid argument',
     'a compiled kernel library could not run its kernel on this GPU': 'CUDA error (/build/flash-attention/hopper/flash_fwd_launch_template.h:166): invalid argument',
@@ -47,7 +50,7 @@ EXAMPLES: dict[str, str] = {
     'the balancing of experts (EPLB) does not work with this model or these settings': 'ValueError: num_redundant_experts is only supported with EPLB enabled',
     'the GPUs could not share memory for fast all-reduce (symmetric memory, multicast)': '(Worker_TP0 pid=12) ERROR 07-11 10:00:00 [multiproc_executor.py:822] RuntimeError: [SymmDeviceMemory] Device does not support multicasting.',
     "the TPU's memory (HBM) ran out": 'jax.errors.JaxRuntimeError: RESOURCE_EXHAUSTED: Error allocating device buffer: Attempting to allocate 2.00G. That was not possible. There are 1.10G free.; (0x0x0_HBM0)',
-    'another process holds the TPU': 'jaxlib._jax.XlaRuntimeError: UNKNOWN: TPU initialization failed: open(/dev/vfio/1): Device or resource busy',
+    'another process holds the device (TPU or other accelerator)': 'jaxlib._jax.XlaRuntimeError: UNKNOWN: TPU initialization failed: open(/dev/vfio/1): Device or resource busy',
     'JAX could not use the TPU': "RuntimeError: Unable to initialize backend 'tpu': UNKNOWN: TPU initialization failed: Failed to get global TPU topology.",
     "a call of the GPU's runtime was refused": 'torch.AcceleratorError: CUDA error: operation not supported',
     'an environment variable of vLLM has a value that this release does not take': "ValueError: Invalid value 'FLASHINFER_MLAX' for VLLM_ATTENTION_BACKEND. Valid options: ['FLASH_ATTN', ...]",
@@ -77,6 +80,11 @@ EXAMPLES: dict[str, str] = {
 }  # fmt: skip
 
 LOOK_ALIKES = {
+    "ValueError: EPLB needs num_redundant_experts=2, and (130 + 2) must be divisible by ep_size=4": "the balancing of experts (EPLB) does not work with this model or these settings",
+    "ValueError: the batch must be divisible by the group": "two sizes do not fit each other: the message names both, and the first must be a multiple of the second",
+    "IndexError: index out of bounds: 5": "a compiled kernel got an index that is out of range: the last number is the size of its table",
+    "AttributeError: module 'PIL.Image' has no attribute 'ANTIALIAS'": "the bytes that a request sent as an image are not an image that can be read",
+    "libnrt: failed to open /sys/neuron: Device or resource busy": "another process holds the device (TPU or other accelerator)",
     "RuntimeError: CUDA error: invalid argument": "host memory could not be pinned",
     "RuntimeError: operation not permitted on a stream": "a kernel did something that is not allowed while CUDA graphs are captured, such as being loaded for the first time",
     "PIL.UnidentifiedImageError: cannot identify image file": "an image, video or sound of a request could not be fetched from its address",

@@ -20,7 +20,7 @@ def refusals(scanner: Scanner) -> str:
     """Return a sentence about the last refused request, or ""."""
     found = (_REFUSED.search(lines.clean(each)) for each in reversed(scanner.last))
     code = next((each[1] for each in found if each), None)
-    return "" if code is None else f" Requests among the last lines were refused with {code}{_REFUSALS.get(code, '')}; the client's answer has the reason."  # fmt: skip
+    return "" if code is None else f" Requests among the last lines were refused with {code}{_REFUSALS.get(code, '')}; the client's answer, or a warning before it, has the reason."  # fmt: skip
 
 
 def critical_at_the_end(scanner: Scanner) -> tuple[int, str] | None:

@@ -2,7 +2,9 @@
 
 import re
 from dataclasses import dataclass, field
+from itertools import takewhile
 
+from vllm_watch.diagnosis.report import UNKNOWN
 from vllm_watch.diagnosis.rule import Rank, Rule
 
 TAIL_LINES = 8
@@ -16,12 +18,9 @@ OUTPUT_LINES = 60
 
 RAISED_LINES = 6
 
-_NEW = re.compile(
-    r"\(|(?:DEBUG|INFO|WARNING|ERROR|CRITICAL)\b|Traceback \(|\[rank|\[?\d{4}-\d\d-\d\d"
-)
-
+_NEW = re.compile(r"\(|(?:DEBUG|INFO|WARNING|ERROR|CRITICAL)\b|Traceback \(|\[rank|\[?\d{4}-\d\d-\d\d")  # fmt: skip
 _BARE = re.compile(r"(?:Error|Exception):?$")
-_PREFIX = re.compile(r"^.{0,160}\[[\w/.]+:\d+\] ?")
+_PREFIX = re.compile(r"^.{0,160}(?:\[[\w/.]+:\d+\]|\bpid=\d+\)) ?")
 _NO_CODE = re.compile(r"\s*(?:File \"|Traceback|[\^~]|$)|\S")
 
 _RAISED = re.compile(r"\braise [\w.]+\(")
@@ -29,7 +28,8 @@ _SUMMARIES = (
     (re.compile(r"unhandled \w{1,20} error"), re.compile(r"NCCL WARN "), 100_000),
     (re.compile(r"\bFailed to load\b(?! model)"), re.compile(r"\.so\S{0,40}: cannot open"), OUTPUT_LINES),
 )  # fmt: skip
-"""Errors that summarize an earlier error: both patterns, and the maximum lines between them."""
+"""Errors that sum up an earlier one: pattern of the summary and the reason, and lines between them."""
+_OF_SYSTEM = re.compile(r"cannot open shared object|undefined symbol|\[Errno \d+\]")
 
 _TIERS = {Rank.CAUSE: 0, Rank.GENERAL: 0}
 
@@ -65,11 +65,25 @@ class Finding:
 
     @property
     def joined(self) -> str:
-        """The whole message, even if a terminal wrapped it."""
+        """The line, joined with the next ones if a terminal wrapped it or its message begins there."""
+        if self.message_below:
+            return f"{self.line} {self.message_below}"
         if self.line[:1] != "(":
             return self.line
         end = next((at for at, each in enumerate(self.tail) if _NEW.match(each)), None)
         return "".join((self.line, *self.tail[:end]))
+
+    @property
+    def message_below(self) -> str:
+        """The message in the lines after a bare exception."""
+        if self.line[-1:] != ":" or not _BARE.search(self.line):
+            return ""
+        own = _PREFIX.match(self.line)
+        mark = own[0].rstrip() if own else ""
+        record = takewhile(lambda each: each.startswith(mark) and (mark or not _NEW.match(each)), self.tail)  # fmt: skip
+        below = [each[len(mark) :].strip() for each in record]
+        end = next((at for at, each in enumerate(below) if at and not each), None)
+        return " ".join(below[:end]).strip()
 
     @property
     def order(self) -> tuple[int, int, int]:
@@ -93,9 +107,7 @@ def root(findings: list[Finding]) -> Finding | None:
         return None
     same = [each for each in findings if each.says_more_than(first)]
     best = min(same, key=lambda each: (each.rule.rank, each.number, each.at), default=first)
-    if (
-        best.rule.quiet and best.rule.rank is Rank.SYMPTOM
-    ):  # the error after a warning explains more
+    if best.rule.quiet and best.rule.rank is Rank.SYMPTOM:  # the final error explains more
         return next((each for each in findings if each.rule.failure == best.rule.failure and each.rule.rank is Rank.SYMPTOM and not each.rule.quiet and not each.rule.heals), best)  # fmt: skip
     if best.line.endswith("AssertionError"):  # without a text, so an earlier error explains more
         same = [each for each in findings if each.rule.rank is Rank.REQUEST and not each.rule.quiet and 0 < best.number - each.number <= OUTPUT_LINES]  # fmt: skip
@@ -114,4 +126,7 @@ def _reason(of: Finding, findings: list[Finding]) -> Finding | None:
         if summary.search(of.line):
             before = [each for each in findings if 0 < of.number - each.number <= most and reason.search(each.line)]  # fmt: skip
             return min(before, key=lambda each: each.number, default=None)
-    return None
+    if of.rule.failure != UNKNOWN:
+        return None
+    linked = (each for each in findings if each.chain == of.chain and each.number < of.number and _OF_SYSTEM.search(each.line))  # fmt: skip
+    return min(linked, key=lambda each: each.number, default=None)

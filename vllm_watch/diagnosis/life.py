@@ -43,8 +43,8 @@ class Life:
     begun: bool = False  # the banner was read
     traced: tuple[int, str] | None = None  # the first line of a traceback
     warned: tuple[int, str] | None = None  # the first WARNING: line number, line
-    timed_out: tuple[int, str] | None = None  # a worker's first timeout before the server was up
-    progress: tuple[int, str] | None = None  # the last line of a known phase
+    timed_out: tuple[int, str] | None = None  # the first that a worker warned of in the start
+    progress: tuple[int, str] | None = None  # the last line that showed a phase
     ended: tuple[int, str] | None = None  # the last line before a dead process's clean-up
     captured: tuple[int, str] | None = None  # the last frame of a CUDA graph capture
     lived_with: Finding | None = None  # an error that the engine survived

@@ -49,8 +49,9 @@ MARKS: dict[str, tuple[str, ...]] = {
     ),
     "end": ("to clean up at shutdown",),
     "nccl_debug": ("NCCL INFO", "NCCL WARN"),
+    "ignored_fields": ("present in the request but ignored",),
     "wsl": ("WSL is detected", "microsoft-standard-WSL"),
     "warning": ("WARNING", "Warning:"),
-    "error": ("ERROR", "CRITICAL", "Error", "Exception", "Traceback"),
+    "error": ("ERROR", "CRITICAL", "Error", "Exception", "Traceback", "what(): "),
     "link": ("During handling of the above", "direct cause of the following", *IGNORED),
 }

@@ -123,9 +123,8 @@ def _of_place(found: Finding, *, served: bool) -> tuple[str, float, bool]:
     ):
         for failure, pattern in table:
             if pattern.search(source):
-                later = (
-                    failure == memory.PROFILING and phase == CAPTURING
-                )  # V0 captures in initialize_cache
+                # V0 captures in initialize_cache.
+                later = failure == memory.PROFILING and phase == CAPTURING
                 return memory.CAPTURE if later else failure, 0.9, True
     if phase == LOAD and _STEP.search("\n".join(found.frames)):
         phase = PROFILE
@@ -150,11 +149,7 @@ def _held_by_others(text: str) -> bool:
 
 
 def _of_numbers(text: str) -> tuple[str, float]:
-    tried, allocated, reserved = (
-        _TRIED.search(text),
-        _ALLOCATED.search(text),
-        _RESERVED.search(text),
-    )
+    tried, allocated, reserved = (each.search(text) for each in (_TRIED, _ALLOCATED, _RESERVED))
     if tried and (tried[1] is None or (tried[2] == "G" and float(tried[1]) >= LARGE_GIB)):
         return memory.PROFILING, 0.4
     if allocated and reserved:

@@ -34,15 +34,14 @@ _OF_VLLM = re.compile(
 _NAMES_VLLM = re.compile(r"[/\\]vllm[/\\]\S+\.py\b|\bvllm\.\w|::worker: VLLM: ")
 """Names of vLLM's modules. They do not count if another server is recognised, because some servers import parts of vLLM."""
 
-_OF_KERNEL = re.compile(
-    r"^\[ *\d+\.\d{6}\] |^\[\w{3} \w{3} [ \d]\d \d\d:\d\d:\d\d \d{4}\] |\bkernel: "
-)
+_OF_KERNEL = re.compile(r"^\[ *\d+\.\d{6}\] |^\[\w{3} \w{3} [ \d]\d \d\d:\d\d:\d\d \d{4}\] |\bkernel: ")  # fmt: skip
 _BANNER = re.compile(r"vLLM API server version|[█▀▄]\s+version v?\d")
 _TOKENS = re.compile(
     r'generation throughput: (?!0\.0\b)[\d.]+|"(?:POST [^"]*|GET /health[^"]*)" 200 OK|Finished request'
 )
 _EXCEPTION = re.compile(
     r"(?:^|[\s\]:|)>'\"])(?:[A-Za-z_]\w{0,80}\.){0,9}(?:[A-Z]\w{0,80}(?:Error|Exception)|Exception)(?:: ?\S|:?\s*$)"
+    r"|\bwhat\(\): +(?!.{0,120}:\s*$)\S"
 )
 _ERROR = re.compile(
     r"\b(?:ERROR|CRITICAL)\b(?: \d\d-\d\d \d\d:\d\d:\d\d)?+(?: ?\[?[\w./]{1,80}:\d{1,6}\])?+:? ?+"
@@ -60,7 +59,7 @@ _PROSE = re.compile(r"(?: [a-z]{2,}){3}")
 _SOURCE = re.compile(r"\b(?:raise|except) \(?[\w., ]{1,200}(?:\($|\) |:$| as \w)|\braise [\w.]+$")
 """A source line in a traceback."""
 
-_FRAME = re.compile(r'File "([^"]{1,300})", line \d+, in (\S+)')
+_FRAME = re.compile(r'File "([^"]{1,300})",(?: line \d+,)? in (\S+)')
 
 _PROCESS = re.compile(r"\([\w ]{0,60}?pid=\d+")
 
@@ -106,12 +105,12 @@ class Scanner:
         self._known: dict[bytes, Interest] = {}
         self._told: set[bytes] = set()  # shapes read since the last start
         self._sites: Counter[bytes] = Counter()
-        self._calm: set[bytes] = set()  # shapes that show progress, skipped while nothing is wrong
-        self._open: list[Finding] = []  # findings that still collect the lines after them
+        self._calm: set[bytes] = set()  # shapes of progress, read once while nothing is wrong
+        self._open: list[Finding] = []  # findings whose following lines are still kept
         self._hints: deque[tuple[int, str]] = deque(maxlen=_HINTS_KEPT)
-        self._chains: dict[str, int] = {}  # process → chain of its last exception
-        self._linked: set[str] = set()  # processes with a next exception in the same chain
-        self._ignored: set[str] = set()  # processes with a harmless next exception
+        self._chains: dict[str, int] = {}  # by process: the chain of its last exception
+        self._linked: set[str] = set()  # processes whose next exception belongs to the same chain
+        self._ignored: set[str] = set()  # processes: Python ignores the next exception
 
     @property
     def reports(self) -> Reports:
@@ -262,9 +261,8 @@ class Scanner:
             before="\n".join(lines.clean(each) for each in recent), frames=self._frames(process), process=process,
         )  # fmt: skip
         if self.life.add(finding):
-            finding.hints += [
-                hint for number, hint in self._hints if self.lines - number <= HINT_LINES_BEFORE
-            ]
+            recent_from = self.lines - HINT_LINES_BEFORE
+            finding.hints += [hint for number, hint in self._hints if number >= recent_from]
             self._open.append(finding)
 
     def _frames(self, process: str) -> tuple[str, ...]:
@@ -284,8 +282,8 @@ class Scanner:
         if "serving" in marks and _TOKENS.search(text):
             life.made_tokens(reported="throughput" in text)
         elif "serving" in marks and "tokens/s" in text:
-            life.phase = phases.SERVE  # an idle server also reports
-        life.noted.update({"nccl_debug", "wsl"}.intersection(marks))
+            life.phase = phases.SERVE  # the server reports even without requests
+        life.noted.update({"nccl_debug", "wsl", "ignored_fields"}.intersection(marks))
         if "sleep" in marks:
             life.asleep = "asleep" in text
         if "stop" in marks:

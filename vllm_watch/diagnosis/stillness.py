@@ -47,11 +47,11 @@ class Reports:
     """The throughput reports that a scanner has read."""
 
     last: tuple[int, bytes] | None  # line number and line
-    idle: int  # consecutive reports with requests but no tokens
-    idle_from: bytes  # the first of these reports
-    lines: int  # maximum from one report to the next
-    after: int  # since the last report
-    queued_from: bytes = b""  # the first report since which no request was admitted
+    idle: int  # latest consecutive reports with requests but no tokens
+    idle_from: bytes  # the first of them
+    lines: int  # most lines from one report to the next
+    after: int  # lines since the last report
+    queued_from: bytes = b""  # the first of the latest reports of a queue without admissions
 
 
 @dataclass(frozen=True, slots=True)

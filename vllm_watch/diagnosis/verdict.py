@@ -33,19 +33,16 @@ _EARLIER_RATIO = 0.7
 _BY_TRACEBACK = (
     (serving.GRAMMAR, re.compile(r"structured_output/|compile_grammar"), re.compile("")),
     (parallel.SHM, re.compile("acquire_read"), re.compile(r"TimeoutError:?\s*$")),
-    (
-        model.ARCHITECTURE,
-        re.compile(r"\.py load_(?:weights|expert_weights)$", re.MULTILINE),
-        re.compile(r"KeyError: '"),
-    ),
-)
+    (model.ARCHITECTURE, re.compile(r"(?m)\.py load_(?:expert_)?weights$"), re.compile("KeyError: '")),
+)  # fmt: skip
 _TRACEBACK_CONFIDENCE = 0.6
 
 _UNPROVEN = "This log does not show that the server came up."
 
 _ERROR = re.compile(r"\bERROR\b|\bCRITICAL\b|\b\w*(?:Error|Exception)\b")
 
-
+_BAD_DATA = re.compile(r'"POST [^"]{1,300}" 4(?:00|13|15|22)\b')
+_QUOTED = 300
 _STALLS = 3
 """Reports of unresponsive workers after which a start is stalled. A single report is normal."""
 
@@ -109,13 +106,9 @@ def _failed(life: Life, root: Finding, ratio: float = 1.0) -> Diagnosis:
         if slug == UNKNOWN or root.rule.rank is Rank.MESSAGE:
             return _unknown(life, root)
         confidence = _TRACEBACK_CONFIDENCE
-    warned = life.timed_out if slug == parallel.SHM and root.rule.quiet else None
-    if (
-        slug == parallel.SHM
-        and root.rule.quiet
-        and warned is None
-        and (silent := _start_stalled(life)) is not None
-    ):
+    waits = slug == parallel.SHM and root.rule.quiet
+    warned = life.timed_out if waits else None
+    if waits and warned is None and (silent := _start_stalled(life)) is not None:
         return silent
     phase, sentence = (life.phase or None), None
     if slug == memory.OOM:
@@ -198,10 +191,13 @@ def _unknown(life: Life, root: Finding) -> Diagnosis:
     else:
         place, fixes = places.raised_in(root.frames, root.line, root.source)
         sentence = "an error that no rule knows"
-        text = "No rule knows this error; it is the first of this log" + (
-            ", and the engine died." if life.dead else "."
-        )
-        text = f"{text} {place}".strip()
+        first = all(each.number >= root.number for each in life.every if each.rule.rank < Rank.SYMPTOM)  # fmt: skip
+        text = "No rule knows this error" + ("; it is the first of this log" if first else "")
+        text += ", and the engine died." if life.dead else "."
+        below = f"Its message: {root.message_below[:_QUOTED]}" if root.message_below else ""
+        if not life.dead and _BAD_DATA.search("\n".join(root.tail)):
+            fixes = (Fix("check the data of this request: the server refused it with 4xx, and lives on"),)  # fmt: skip
+        text = " ".join(each for each in (text, below, place) if each)
     confidence = UNKNOWN_CONFIDENCE if known is None else _SURE
     return life.diagnosis(UNKNOWN, confidence, sentence, text, (root.number, root.line), fixes, fatal=life.dead)  # fmt: skip
 
@@ -236,12 +232,8 @@ def _quiet(scanner: Scanner, life: Life) -> Diagnosis:
         found = _silence(scanner, life, ready=ready) or (None if ready else _cut_short(life))
         if found is not None:
             return found
-    if (
-        ready
-        and not life.asked_to_stop
-        and (critical := alive.critical_at_the_end(scanner)) is not None
-    ):
-        return alive.ended_critically(life, critical)
+        if ready and (critical := alive.critical_at_the_end(scanner)) is not None:
+            return alive.ended_critically(life, critical)
     waits = not ready and b"Waiting for" in (scanner.last[-1] if scanner.last else b"")
     if (harmless := _harmless(life, ready=ready, waits=waits)) is not None:
         return harmless

@@ -31,8 +31,6 @@ _FREE = re.compile(
 _TRIED = re.compile(rf"[Tt]ried to allocate ({DECIMAL} [KMG]i?B)")
 _CAPACITY = re.compile(rf"total capacity of ({DECIMAL}) GiB|({DECIMAL}) GiB total capacity")
 _LEFT = re.compile(rf"of which ({DECIMAL} [KMG]i?B) is free|({DECIMAL} [KMG]i?B) free")
-
-
 _STATE = re.compile(rf"max_num_seqs \(({WHOLE})\) exceeds available \w+ cache blocks \(({WHOLE})\)")
 _OWN = re.compile(
     rf"this process has ({DECIMAL}) GiB memory in use|({DECIMAL}) GiB (?:already allocated|is allocated by PyTorch)"
@@ -79,9 +77,7 @@ def is_own_alone(text: str) -> bool:
 def kv_too_small(text: str, facts: Facts) -> Told:
     """Suggest a context length that fits, or a larger GPU share."""
     if found := _STATE.search(text):
-        fix = Fix(
-            "run no more requests at once than there are blocks", f"--max-num-seqs {found[2]}"
-        )
+        fix = Fix("run no more requests at once than there are blocks", f"--max-num-seqs {found[2]}")  # fmt: skip
         told = f"{found[1]} requests were to run at once, and {found[2]} blocks fit."
         return Told(told, (fix,) if whole(found[2]) else ())
     length = _LENGTH.search(text)
@@ -103,9 +99,8 @@ def kv_too_small(text: str, facts: Facts) -> Told:
         if own:
             fixes.append(Fix("allow no longer requests than fit", f"--max-model-len {fits}"))
     if own and gib and (share := _share(float(gib[1]) - float(gib[2]), facts)):
-        fixes.append(
-            Fix("or give vLLM the missing share of the GPU", f"--gpu-memory-utilization {share}")
-        )
+        flag = f"--gpu-memory-utilization {share}"
+        fixes.append(Fix("or give vLLM the missing share of the GPU", flag))
     if own is not None:
         said.append("By the sums of this log the engine itself used the rest of its share." if own else "By the sums of this log another process held the memory that is missing.")  # fmt: skip
     return Told(" ".join(said), fixes, own or False)
@@ -114,10 +109,8 @@ def kv_too_small(text: str, facts: Facts) -> Told:
 def no_blocks(text: str, facts: Facts) -> Told:
     """Compare the weights with the GPU share, and suggest a fix."""
     told = out_of_memory(text, facts)
-    total, share, weights = (
-        facts.get(each)
-        for each in ("gpu_memory_total_gib", "gpu_memory_utilization", "weights_gib")
-    )
+    total, share = facts.get("gpu_memory_total_gib"), facts.get("gpu_memory_utilization")
+    weights = facts.get("weights_gib")
     if not all(isinstance(each, (int, float)) for each in (total, share, weights)):
         low = isinstance(share, float) and share <= DEFAULT_UTILIZATION - 0.05
         if not low or "unified_memory" in facts or "No available memory" not in text:

@@ -268,6 +268,12 @@ FAILURES = (
                 cures=(cure("see whether tokenizer.json is there and whole, and whether sentencepiece and tiktoken are installed", "ls -lL /path/to/model; python -m pip show sentencepiece tiktoken"),),
             ),
             Variant(
+                when=when(r"okenizer file found|annot (?:find|load)|an't load", frames=r"(?i)mistral"),
+                sentence="the tokenizer was read in Mistral's own format, and no file of that format was found",
+                why="vLLM reads it so with --tokenizer-mode mistral, or if it takes the model for one in this format. The tokenizer's files of another format may all be there.",
+                cures=(cure("if the model is not in Mistral's format, let vLLM read the usual files", "--tokenizer-mode hf", when(r"okenizer|load")), cure("if it is, check whether tekken.json or tokenizer.model is there", "ls -lL /path/to/model")),
+            ),
+            Variant(
                 when=when(r"."),
                 sentence="the tokenizer's files are missing, damaged or of another kind",
                 cures=(

@@ -38,9 +38,8 @@ def lora(text: str, facts: Facts) -> Told:
 def unknown_flag(text: str, facts: Facts) -> Told:
     """Return the unknown flags and their replacements."""
     if found := _KEYWORD.search(text):
-        return Told(
-            f"The argument is {found[1]}.", (Fix(f"drop {found[1]}, or check its spelling"),)
-        )
+        fix = Fix(f"drop {found[1]}, or check its spelling")
+        return Told(f"The argument is {found[1]}.", (fix,))
     if found := _AMBIGUOUS.search(text):
         return Told(f"{found[1]} is short for several flags.", (Fix(f"write one of them in full: {found[2]}"),))  # fmt: skip
     found = _FLAGS.search(text)
@@ -51,9 +50,8 @@ def unknown_flag(text: str, facts: Facts) -> Told:
     if dashed:
         fixes = (Fix(f"write -{each}: it has two dashes") for each in dashed)
         return Told(f"It does not know {', '.join(dashed)}.", tuple(fixes))
-    if (
-        not flags or words[0][0] != "-"
-    ):  # If the first unknown word is not a flag, later flags may be valid.
+    # If the first unknown word is not a flag, the words after it are part of the mistake, even flags.
+    if not flags or words[0][0] != "-":
         positional = " ".join(words[:3])
         if "api_server.py: error:" in text:  # takes only flags, unlike `vllm serve`
             return Told(f"{positional} is not a flag, and this program takes only flags.", (Fix("if it is the model, name it by flag", "--model MODEL"),))  # fmt: skip
@@ -83,8 +81,7 @@ def _flag_fix(flag: str, facts: Facts) -> Fix:
     if version is not None or all(map(known.within, releases)):
         return Fix(f"see how {flag} is written: vLLM has it, but not here (quoted as one word with its value, or of another command)")  # fmt: skip
     first = ".".join(map(str, known.spans[0][0]))
-    if len(known.spans) == 1 and known.within(
-        releases[-1]
-    ):  # an older release, or a quoting mistake
+    # This release is older, or the word was not read as a flag.
+    if len(known.spans) == 1 and known.within(releases[-1]):
         return Fix(f"vLLM has {flag} from {first} on: drop it if this release is older, else see how it is written (quoted as one word with its value, or of another command)")  # fmt: skip
     return Fix(f"drop {flag}: vLLM {found.releases or f'from {first} on'} has it, and this release does not{instead}")  # fmt: skip

@@ -57,9 +57,15 @@ FAILURES = (
                 cures=(cure("run vLLM on Linux: in WSL 2, or in a container there", None, when(r"No module named")),),
             ),
             Variant(
-                when=when(r"undefined symbol|_OpNamespace|torchvision::nms|vllm\._C|GLIBC|numpy\.dtype size|NumPy 1"),
+                when=when(r"_OpNamespace"),
+                sentence="an operator is missing: the compiled extension that has it was not loaded, or is of another release",
+                why="If a line before this error reports a failed import of the extension, that line has the reason (missing_library in the facts: the extension was not built, or not installed with its library).",
+                cures=(cure("build or install the package of the extension again for the installed versions, or use its own image", "python -m pip show -f PACKAGE | grep '\\.so'", when(facts=("missing_library",))), cure("see which packages do not fit each other", "python -m pip check", when(facts=("!missing_library",))), cure("install vLLM into a fresh environment, which brings the versions that fit", "uv venv && uv pip install vllm", when(lacks=NOT_CUDA))),
+            ),
+            Variant(
+                when=when(r"undefined symbol|torchvision::nms|vllm\._C|GLIBC|numpy\.dtype size|NumPy 1"),
                 sentence="a compiled library was built against another version of PyTorch, CUDA or the system than is installed",
-                cures=(_CHECK, cure("install vLLM into a fresh environment, which brings the versions that fit", "uv venv && uv pip install vllm", when(r"undefined symbol|_OpNamespace|nms|vllm\._C|NumPy|numpy", lacks=rf"{NOT_CUDA}|{_EXTENSION.pattern}"))),
+                cures=(_CHECK, cure("install vLLM into a fresh environment, which brings the versions that fit", "uv venv && uv pip install vllm", when(r"undefined symbol|nms|vllm\._C|NumPy|numpy", lacks=rf"{NOT_CUDA}|{_EXTENSION.pattern}"))),
             ),
             Variant(
                 when=when(r"lib(?:cudart|cublas\w*|nvrtc|cusparse\w*|cufft|curand|cupti|nvJitLink|cudnn)\.so\.\d+: cannot open"),
@@ -92,10 +98,10 @@ FAILURES = (
                 cures=(cure("see whether it can be imported by the Python that runs vLLM (and for which CUDA it was built)", "python -c 'import nixl'; python -m pip list | grep -i -E 'nixl|lmcache|mooncake'"),),
             ),
             Variant(
-                when=when(r"lib(?:ascend|hccl|acl|ge_)\w*\.so\S*: cannot open"),
+                when=when(r"lib(?:ascend|hccl|acl|atb|ge_)\w*\.so\S*: cannot open"),
                 sentence="a library of the NPU's driver or of CANN is not found",
                 why="CANN's set_env.sh puts its libraries on the path; those of the driver come from the host.",
-                cures=(cure("load CANN's settings, and see whether the driver is there", "source /usr/local/Ascend/ascend-toolkit/set_env.sh; ls /usr/local/Ascend/driver/lib64"), cure("in a container, mount the driver and the devices", "docker run --device /dev/davinci0 --device /dev/davinci_manager -v /usr/local/Ascend/driver:/usr/local/Ascend/driver …", when(r"cannot open"))),
+                cures=(cure("load CANN's settings, and see whether the driver is there", "source /usr/local/Ascend/ascend-toolkit/set_env.sh; ls /usr/local/Ascend/driver/lib64"), cure("load the settings of NNAL, which has this library", "source /usr/local/Ascend/nnal/atb/set_env.sh", when(r"libatb")), cure("in a container, mount the driver and the devices", "docker run --device /dev/davinci0 --device /dev/davinci_manager -v /usr/local/Ascend/driver:/usr/local/Ascend/driver …", when(r"cannot open"))),
             ),
             Variant(
                 when=when(r"\(deleted\): cannot open"),

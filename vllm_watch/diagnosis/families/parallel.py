@@ -74,7 +74,7 @@ _RENDEZVOUS = r"client socket (?:has|cannot)|waiting for clients|RendezvousConne
 _DEBUG = cure(
     "run again with NCCL's own log, and read the first WARN of each rank",
     "NCCL_DEBUG=INFO vllm serve …",
-    when(lacks=rf"{_ASCEND}|{_XPU}", facts=("!nccl_debug",)),
+    when(seen=r"NCCL|nccl", lacks=rf"{_ASCEND}|{_XPU}", facts=("!nccl_debug",)),
 )
 
 FAILURES = (
@@ -226,12 +226,12 @@ FAILURES = (
                 ),
             ),
             Variant(
-                when=when(r"connectFullMesh"),
-                sentence="the ranks could not connect to each other (Gloo)",
-                why="The address in the line is the one that did not answer: a rank that has ended, or an interface that the hosts do not share.",
+                when=when(r"^[^\n]*\b[Gg]loo\b"),
+                sentence="a process could not reach another, or lost it (Gloo, which connects processes by TCP)",
+                why="The address in the line is the one that did not answer: a rank that has ended (its own error came first), or an interface that the hosts do not share.",
                 cures=(
-                    cure("see the addresses of each host", "ip -br addr; getent hosts $(hostname)"),
-                    cure("with several hosts, name the network interface that connects them, on each host as it is called there", "GLOO_SOCKET_IFNAME=NAME NCCL_SOCKET_IFNAME=NAME", when(r"connectFullMesh")),
+                    cure("read the first error of the other ranks, on every host"),
+                    cure("with several hosts, name the network interface that connects them, on each host as it is called there", "ip -br addr; export GLOO_SOCKET_IFNAME=NAME NCCL_SOCKET_IFNAME=NAME", when(r"[Gg]loo")),
                 ),
             ),
             Variant(
@@ -248,6 +248,12 @@ FAILURES = (
                     cure("see the RDMA devices and the limit of locked memory, from inside the container", "ls /dev/infiniband; ibv_devices; ulimit -l; lsmod | grep -i -E 'peermem|gdrdrv'"),
                     cure("see whether it works with another exchange", "--all2all-backend allgather_reducescatter", when(r"(?i)nvshmem|/transport/ib|DeepEP|deep_ep")),
                 ),
+            ),
+            Variant(
+                when=when(r"^[^\n]{0,300}(?:oneCCL|ccl::)[^\n]{0,300}No such file or directory"),
+                sentence="the library that connects Intel GPUs (oneCCL) could not open a device file: it does not exist here",
+                why="oneCCL opens the GPUs by their paths in /dev/dri/by-path, which a container has only if that folder is mounted.",
+                cures=(cure("check the files, from inside the container", "ls -l /dev/dri /dev/dri/by-path"), cure("mount the folder", "docker run --device /dev/dri -v /dev/dri/by-path:/dev/dri/by-path …", when(r"No such file"))),
             ),
             Variant(
                 when=when(r"start_workers|failed to start worker"),
@@ -335,6 +341,15 @@ FAILURES = (
         ),
         deterministic=False,
         variants=(
+            Variant(
+                when=when(r"ChannelTimeoutError|available to read", lacks=r"(?i:worker|actor|node|raylet)\b[^\n]{0,60}\b(?:died|dead|killed)\b|ActorDied|SYSTEM_ERROR"),
+                sentence="a step took longer than Ray waits for its result",
+                why="A timeout is not a death: no line of this log shows that a worker ended.",
+                cures=(
+                    cure("compare the time that passed with the limit that vLLM printed (ray_timeout_s in the facts): if less time passed, Ray uses another limit, by default 10 seconds", None, when(facts=("ray_timeout_s",))),
+                    cure("set the limit on every node, before Ray and vLLM start", "export RAY_CGRAPH_get_timeout=300", when(r"ChannelTimeout|available to read")), cure("if a step really takes that long, check where the workers are", "py-spy dump --pid PID_OF_WORKER"),
+                ),
+            ),
             Variant(
                 when=when(r"No available node types.{0,80}'node:\d"),
                 sentence="Ray has no node of the address that vLLM asks for, or that node has too little left",

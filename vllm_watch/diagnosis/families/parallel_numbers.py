@@ -71,9 +71,7 @@ def _whole_groups(part: int, group: int, size: str | float | None) -> Told:
     said = f"Each GPU would get {part}, which is not a multiple of {group}"
     if size is None:
         fix = Fix(f"divide --tensor-parallel-size by {less}, if it can be")
-        return Told(
-            f"{said}; a tensor parallel size {less} times smaller gives a multiple.", (fix,)
-        )
+        return Told(f"{said}; a tensor parallel size {less} times smaller gives a multiple.", (fix,))  # fmt: skip
     if not isinstance(size, int) or size % less:
         return Told(f"{said}, and no smaller tensor parallel size gives one.")
     return Told(f"{said}.", (Fix("take a size that gives one", f"--tensor-parallel-size {size // less}"),))  # fmt: skip

@@ -26,10 +26,13 @@ AREAS = tuple((re.compile(pattern), words) for pattern, words in (
     (r"/entrypoints/|serving_\w{1,60}\.py|api_server", "the API server"),
     (r"model_runner|gpu_worker|/v1/worker", "a step of the model, or its preparation"),
 ))  # fmt: skip
-_PACKAGE = re.compile(r"(?:site|dist)-packages/([A-Za-z]\w{1,60})/(\S+) (\S+)")
+_ROOT = re.compile(r"^(?:.*(?:site|dist)-packages/|.*?/(\w{1,60})/(?=\1/)|.*/(?=vllm/))")
+"""A folder of packages or a checkout; a package follows."""
+_STANDARD = re.compile(r"/python3[\d.]{0,4}/(?!(?:site|dist)-packages/)|^<")
 _LOGGER = re.compile(r"\[([\w/]{1,80}\.py):\d+\]")
-_INSTALLED = {"flashinfer": "flashinfer-python"}  # folder → package name
-_BELOW = frozenset(("torch", "vllm", "asyncio", "uvloop", "pydantic", "numpy"))
+_INSTALLED = {"flashinfer": "flashinfer-python", "PIL": "Pillow"}  # names of packages by folder
+_OF_INTERFACE = re.compile(r"\b(?:Import|ModuleNotFound|Attribute|Type)Error\b")
+_BELOW = frozenset(("python", "torch", "vllm", "asyncio", "uvloop", "pydantic", "numpy"))
 
 
 def raised_in(frames: tuple[str, ...], line: str, source: str) -> tuple[str, tuple[Fix, ...]]:
@@ -37,16 +40,28 @@ def raised_in(frames: tuple[str, ...], line: str, source: str) -> tuple[str, tup
     logger = _LOGGER.search(line)
     places = (*frames[:1], *(each for each in frames if "/vllm/" in each), *([logger[1]] if logger else ()))  # fmt: skip
     area = next((words for place in places for pattern, words in AREAS if pattern.search(place)), None)  # fmt: skip
-    found = next((each for each in map(_PACKAGE.search, frames) if each and each[1] not in _BELOW - {"vllm"}), None)  # fmt: skip
+    found = next((each for each in map(_split, frames) if each[0] not in _BELOW - {"vllm"}), None)
     said, fixes = [], []
     if found is not None:
-        at = f", at `{source}`" if source else ""
-        said.append(f"{found[3]} ({found[1]}/{found[2]}{at})")
-        package = _INSTALLED.get(found[1], found[1])
-        if package not in _BELOW and found.string == frames[0]:
-            fixes.append(Fix(f"see whether {package} is of a version that goes with this vLLM, and search its issues for this message", f"python -m pip show {package} vllm"))  # fmt: skip
+        package, path, function = found
+        said.append(f"{function} ({path}, at `{source}`)" if source else f"{function} ({path})")
+        package = _INSTALLED.get(package, package)
+        innermost = package not in _BELOW | {""} and found == _split(frames[0])
+        if innermost and _OF_INTERFACE.search(line):
+            fixes.append(Fix(f"check whether {package} is of a version that goes with this vLLM, and search its issues for this message", f"python -m pip show {package} vllm"))  # fmt: skip
+        elif innermost:
+            fixes.append(Fix(f"search the issues of {package} and of vLLM for this message, with the releases"))  # fmt: skip
     if area is not None:
         said.append(area)
     if not fixes and (found is not None or area is not None):
         fixes.append(Fix("search vLLM's issues for this message, with the release"))
     return f"It comes from {': '.join(said)}." if said else "", tuple(fixes)
+
+
+def _split(frame: str) -> tuple[str, str, str]:
+    """Return package ("" if unknown), short path and function."""
+    path, _, function = frame.replace("\\", "/").rpartition(" ")
+    root = _ROOT.match(path)
+    if root is None:
+        return "python" if _STANDARD.search(path) else "", path, function
+    return path[root.end() :].split("/")[0], path[root.end() :], function

@@ -136,6 +136,17 @@ FAILURES = (
         deterministic=False,
         variants=(
             Variant(
+                when=when(r"exceeds limit of"),
+                sentence="a prompt is longer than the scheduler allows for one step",
+                why="The limit is the smaller of max_model_len and max_num_batched_tokens. The API server had accepted the request; it ends with an empty answer, and the server lives on.",
+                cures=(cure("unless the limit is max_model_len itself, allow steps as long as the prompt", "--max-num-batched-tokens N", when(r"exceeds limit")), cure("or let the scheduler split prompts", "--enable-chunked-prefill", when(r"exceeds limit"))),
+            ),
+            Variant(
+                when=when(r"exceeds the capacity"),
+                sentence="a prompt is longer than the whole KV cache",
+                cures=(cure("leave more memory to the KV cache, or send less", "a larger --gpu-memory-utilization", when(r"capacity")),),
+            ),
+            Variant(
                 when=when(r"encoder cache"),
                 sentence="an image, video or sound of a request is larger than the encoder cache",
                 why="vLLM refuses such a request and lives on; the size of the cache follows from --max-num-batched-tokens and --limit-mm-per-prompt.",
@@ -178,6 +189,12 @@ FAILURES = (
                 sentence="an assertion failed in a kernel library (DeepGEMM): it does not take this shape or layout",
                 why="vLLM and the library are of versions that do not fit, or the model's shapes were never tried with it.",
                 cures=(cure("multiply without DeepGEMM", "VLLM_USE_DEEP_GEMM=0", when(seen=r"jit_kernels|deep_?gemm|fp8_gemm")), cure("search the library's issues for the assertion and its file")),
+            ),
+            Variant(
+                when=when(frames=r"/entrypoints/\S{1,200} (?:to_|create_|_?preprocess|render)\w*", lacks=r"fatal error|failed to start|\bdied\b"),
+                sentence="an assertion failed while the API server read one request",
+                why="Only this request failed: it has parameters that this code does not expect.",
+                cures=(cure("check the warning before this line: the server ignored the field that it names, so the request may have it in the wrong place", None, when(facts=("ignored_fields",))), cure("compare the parameters of this request with vLLM's documentation"), cure("search vLLM's issues for the assertion and its file")),
             ),
             Variant(
                 when=when(frames=r"core/sched/|kv_cache_manager|kv_connector|kv_transfer|offload"),
@@ -310,16 +327,10 @@ FAILURES = (
                 cures=(cure("read the log before this line, from the first traceback on", "kubectl logs --previous POD   (or docker logs, journalctl -u vllm)"),),
             ),
             Variant(
-                when=when(r"Segmentation fault|SIGSEGV|SIGABRT|core dumped|Fatal Python error", lacks=r"Illegal instruction|Bus error|SIGBUS"),
+                when=when(r"Segmentation fault|SIGSEGV|SIGABRT|core dumped|Fatal Python error|double free|corrupted size|free\(\): invalid|malloc\(\): |munmap_chunk", lacks=r"Illegal instruction|Bus error|SIGBUS"),
                 sentence="a process crashed in native code, so Python wrote no error",
                 why="A compiled library has a bug or does not fit the others, or an error that was printed before ended it.",
-                cures=(cure("see the lines before it, and the kernel's report with the library", "dmesg -T | tail -50"), cure("get the stack of the next crash", "PYTHONFAULTHANDLER=1 vllm serve …", when(r"fault|SIG|dumped|Fatal"))),
-            ),
-            Variant(
-                when=when(r"double free|corrupted size|free\(\): invalid|malloc\(\): |munmap_chunk"),
-                sentence="native code damaged the memory of its process, which was ended",
-                why="A compiled library has a bug, or two that were built for different versions are loaded together.",
-                cures=(cure("see which packages do not fit each other", "python -m pip check"), cure("get the stack of the next crash", "PYTHONFAULTHANDLER=1 vllm serve …", when(r"free|size|alloc|chunk"))),
+                cures=(cure("see which packages do not fit each other", "python -m pip check", when(r"free|size|alloc|chunk")), cure("see the lines before it, and the kernel's report with the library", "dmesg -T | tail -50"), cure("get the stack of the next crash", "PYTHONFAULTHANDLER=1 vllm serve …", when(lacks=r"== backtrace")), cure("check the libraries of the printed stack, below libc's: the first of them crashed", None, when(r"== backtrace"))),
             ),
             Variant(
                 when=when(r"terminate called after throwing"),

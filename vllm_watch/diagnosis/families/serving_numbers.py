@@ -63,7 +63,6 @@ def context(text: str, facts: Facts) -> Told:
     if prompt:
         left = max(0, int(limit) - int(prompt[1]))
         said = f"{prompt[1]} tokens of prompt and {wanted} of output, of at most {limit}."
-        return Told(
-            said, (Fix("ask for no more than is left", f"max_tokens={left}"),) if left else ()
-        )
+        fix = Fix("ask for no more than is left", f"max_tokens={left}")
+        return Told(said, (fix,) if left else ())
     return Told(f"{wanted} tokens of at most {limit}.")

@@ -31,6 +31,7 @@ RULES = (
     rule(DRIVER, "HSA_STATUS_ERROR", "hipError", "No compatible code objects", pattern=r"No compatible code objects found|HSA_STATUS_ERROR_(?:OUT_OF_RESOURCES|INVALID_ISA|INCOMPATIBLE\w*|INVALID_CODE_OBJECT)|hipErrorNoBinaryForGpu|hipErrorInvalidImage|hipErrorNoDevice"),
     rule(DRIVER, "not compatible with the current PyTorch installation", rank=Rank.GENERAL, quiet=True),
     rule(DRIVER, "NVML", "CUDA", "nvidia", "device driver", "rror 80", "cudaGetDeviceCount", "please update your driver", pattern=r"Failed to initialize NVML|[Uu]nexpected error from cudaGetDeviceCount|NVMLError_(?:LibraryNotFound|DriverNotLoaded|LibRmVersionMismatch)|NVML Shared Library Not Found|could not select device driver|nvidia-container-cli: .{0,80}(?:error|requirement)|detected CUDA version .{0,60}mismatches|cuda>=\S+, please update your driver|CUDA error: (?:initialization error|no CUDA-capable device|CUDA-capable device\(s\) is/are busy)|no CUDA-capable device is detected"),
+    rule(DRIVER, "UnspecifiedPlatform", rank=Rank.SYMPTOM, quiet=True),
     rule(DRIVER, "platform is not available because: ", pattern=r"platform is not available because: (?!No module named)", quiet=True, needs=when(r"Failed to infer device type")),
     rule(DRIVER, "CUDA initialization: Found no", rank=Rank.SYMPTOM, quiet=True, needs=when(r"Failed to infer device type")),
     rule(DRIVER, "CUDA initialization: ", pattern=r"CUDA initialization: (?:Unexpected|CUDA|The)", quiet=True),
@@ -141,6 +142,12 @@ FAILURES = (
         cures=(cure("see driver and GPU as this process does", "nvidia-smi", when(lacks=r"HSA_|hip|HIP|gfx|rocm|XPU")), cure("see GPU and driver as this process does", "rocminfo | grep -i gfx; rocm-smi", when(seen=r"HSA_|hip|HIP|gfx"))),
         deterministic=True,
         variants=(
+            Variant(
+                when=when(r"^[^\n]*UnspecifiedPlatform"),
+                sentence="no device was found that vLLM can use, so it cannot serve here",
+                why="vLLM checks each kind of device (CUDA, ROCm, TPU, XPU, CPU), and none was available: only the reason for the kind of this host counts.",
+                cures=(cure("read the reason for your kind of device (\"platform is not available because\")", "VLLM_LOGGING_LEVEL=DEBUG vllm --version", when(r"UnspecifiedPlatform")), cure("check that its management library works in this environment (NVIDIA: NVML, AMD: amdsmi)", "nvidia-smi || python -c 'import amdsmi'"), cure("check that this vLLM was built for it", "python -m pip list | grep -i -E 'vllm|torch'")),
+            ),
             Variant(
                 when=when(r"This kernel only supports sm"),
                 sentence="a kernel of this build was compiled for another GPU generation, and stops on this one",

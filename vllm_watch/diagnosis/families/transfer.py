@@ -12,7 +12,7 @@ RULES = (
     rule(KV_TRANSFER, "UCX", pattern=r"\bUCX +(?:ERROR|FATAL)\b", rank=Rank.GENERAL, heals=True),
     rule(KV_TRANSFER, "Unexpected UCX error: ", "UCX endpoint create failed", rank=Rank.GENERAL, quiet=True, heals=True),
     rule(KV_TRANSFER, "Mooncake transfer failed", "Failed to connect to segment", "Exception: Transfer Return Error", rank=Rank.GENERAL, heals=True),
-    rule(KV_TRANSFER, "rdma_", "transfer_", "transport.cpp", "master_client.cpp", "coro_rpc_client", "no available RDMA devices", "No matched device found", pattern=r"\b[EF]\d{4} [\d:.]+ +\d+ (?:rdma_\w+|transfer_\w+|\w+_transport|master_client)\.(?:cpp|h):\d+\] |ERROR .{0,40}coro_rpc_client\.hpp|no available RDMA devices|No matched device found", rank=Rank.GENERAL, heals=True),
+    rule(KV_TRANSFER, "rdma_", "transfer_", "transport.cpp", "master_client.cpp", "coro_rpc_client", "no available RDMA devices", "No matched device found", pattern=r"\b[EF](?:\d{4}){1,2} [\d:.]+ +\d+ (?:rdma_\w+|transfer_\w+|\w+_transport|master_client)\.(?:cpp|h):\d+\] |ERROR .{0,40}coro_rpc_client\.hpp|no available RDMA devices|No matched device found", rank=Rank.GENERAL, heals=True),
     rule(KV_TRANSFER, "Error from http client, GET", pattern=r"Error from http client, GET \S+/metadata\?key=mooncake", rank=Rank.GENERAL, heals=True),
     rule(KV_TRANSFER, "LMCache WARNING", pattern=r"LMCache WARNING: (?:Remote connection failed|Failed to initialize/re-establish remote connection)", rank=Rank.SYMPTOM, quiet=True, heals=True),
     rule(KV_TRANSFER, "Failed to open segment", "Failed to submit transfer operation", "Failed to mount segment", "Failed to retrieve segment descriptor", "Mooncake Transfer Engine initialization failed", rank=Rank.GENERAL, heals=True),

@@ -18,6 +18,7 @@ RULES = (
     rule(UNKNOWN, "RESOURCE_EXHAUSTED: ", pattern=r"RESOURCE_EXHAUSTED: .{0,300}Attempting to (?:reserve|allocate)", rank=Rank.GENERAL),
     rule(UNKNOWN, "CUDA error (", pattern=r"\bCUDA error \(\S{1,300}\.\w{1,4}:\d+\): (?:invalid|operation not|too many|named symbol)", rank=Rank.GENERAL),
     rule(UNKNOWN, " error: ", pattern=r"^[A-Z]\w{1,20} error: [A-Z]", rank=Rank.MESSAGE),
+    rule(UNKNOWN, "Device or resource busy", "No such device", "Input/output error", "Operation not permitted", "No such file or directory", pattern=r"(?:[Ff]ailed|[Cc]ould not|[Uu]nable to)\b.{0,300}(?<!\(\d)(?<!\(\d\d)(?<!\(\d\d\d): (?:Device or resource busy|No such device(?: or address)?|Input/output error|Operation not permitted|No such file or directory)\W{0,3}$", rank=Rank.SYMPTOM),
     rule(UNKNOWN, "Worker failed with error", rank=Rank.SYMPTOM),
     rule(UNKNOWN, "kernel errors might be asynchronously reported", rank=Rank.SYMPTOM),
     rule(UNKNOWN, '" 500', pattern=r'"(?:POST|GET) [^"]{1,300}" 500\b', rank=Rank.REQUEST, quiet=True, heals=True),
@@ -103,8 +104,8 @@ MEANINGS = (
     Variant(
         when=when(r"Worker failed with error"),
         sentence="a worker failed, and this line only passes its message on",
-        why="The worker's own traceback stands before it.",
-        cures=(cure("read the worker's first error"),),
+        why="The text in quotes is the worker's own message; its traceback, if this log has it, stands before.",
+        cures=(cure("search vLLM's issues for the text in quotes, and read the worker's first error"),),
     ),
     Variant(
         when=when(r"kernel errors might be asynchronously reported"),
@@ -155,9 +156,27 @@ MEANINGS = (
         cures=(cure("serve without it meanwhile: leave --speculative-config out", None, when(r"(?i)specul|draft|eagle|medusa|MTP")), cure("compare vocabulary, layers and architecture of the draft model with the model's", None, when(r"(?i)draft|vocab"))),
     ),
     Variant(
-        when=when(r"(?i)\beplb\b.{0,120}(?:not supported|only supported|requires|not a Mixture)|num_redundant_experts"),
+        when=when(r"(?i)\beplb\b.{0,120}(?:not supported|only supported|requires|not a Mixture)|num_redundant_experts.{0,60}(?:not|only) supported"),
         sentence="the balancing of experts (EPLB) does not work with this model or these settings",
         cures=(cure("leave --enable-eplb and its settings out", None, when(r"(?i)eplb|redundant_experts")),),
+    ),
+    Variant(
+        when=when(r"\b[A-Za-z_]\w{0,40} ?=? ?\(?\d{1,9}\)? must be (?:divisible by|a multiple of) (?:the )?[A-Za-z_]\w{0,40} ?=? ?\(?\d"),
+        sentence="two sizes do not fit each other: the message names both, and the first must be a multiple of the second",
+        why="One of them follows from a setting of this server, such as the number of ranks.",
+        cures=(cure("change the setting that one of the numbers follows from (the message may name it)", None, when(r"must be")), cure("for experts: use a number of ranks (tensor × data parallel size) that divides their number", None, when(r"expert")), cure("or add redundant experts until the sum can be divided", "--enable-eplb --eplb-config '{\"num_redundant_experts\": N}'", when(r"num_redundant_experts"))),
+    ),
+    Variant(
+        when=when(r"index out of bounds: 0 <= \w+ < \d"),
+        sentence="a compiled kernel got an index that is out of range: the last number is the size of its table",
+        why="If that is the size of the vocabulary, a token id is larger than the model allows: tokenizer and model may not belong together, or this release has a bug.",
+        cures=(cure("compare the number with the vocabulary of the model and of its tokenizer", "grep vocab_size /path/to/model/config.json"), cure("search vLLM's issues for this model, and try another release")),
+    ),
+    Variant(
+        when=when(r"UnidentifiedImageError|cannot identify image file"),
+        sentence="the bytes that a request sent as an image are not an image that can be read",
+        why="The client's data is damaged, cut off, encoded twice, or in an unknown format. Only this request failed.",
+        cures=(cure("decode the data on the client, and send it as data:image/TYPE;base64,DATA", None, when(r"image")),),
     ),
     Variant(
         when=when(r"SymmDeviceMemory|[Ss]ymmetricMemory|multicast"),
@@ -172,10 +191,10 @@ MEANINGS = (
         cures=(cure("leave more of it to programs", "a smaller --gpu-memory-utilization", when(r"loading program")), cure("spread the model over more chips, or allow shorter requests", "--tensor-parallel-size N   (or a smaller --max-model-len)", when(r"HBM|device buffer|Attempting")),),
     ),
     Variant(
-        when=when(r"(?i)(?:/dev/(?:vfio|accel)\S*|TPU).{0,120}(?:resource busy|already in use)"),
-        sentence="another process holds the TPU",
-        why="A TPU chip serves one process; the remains of an earlier server keep it.",
-        cures=(cure("see which process holds it, and end it if nothing needs it", "lsof /dev/vfio/* /dev/accel*"),),
+        when=when(r"(?i)(?:/dev/(?:vfio|accel|dri|davinci|kfd|nvidia)\S*|TPU).{0,120}(?:resource busy|already in use)"),
+        sentence="another process holds the device (TPU or other accelerator)",
+        why="Such a device serves one process; the remains of an earlier server keep it.",
+        cures=(cure("check which process holds it, and end it if nothing needs it", "lsof /dev/vfio/* /dev/accel*   (the device in the message)"), cure("if no process does, check for an old lock of libtpu, and delete it", "ls -l /tmp/libtpu_lockfile", when(r"(?i)TPU|/dev/(?:vfio|accel)"))),
     ),
     Variant(
         when=when(r"initialize backend 'tpu'|TPU initialization failed|TPU topology"),
@@ -270,7 +289,7 @@ MEANINGS = (
         cures=(cure("read the first error of the other processes, and see whether one was killed", "dmesg -T | grep -i -E 'killed process|xid|segfault'"),),
     ),
     Variant(
-        when=when(r"Errno (?:5|116)\]|Input/output error|Stale file handle"),
+        when=when(r"Errno (?:5|116)\]|^(?!.*/dev/).*Input/output error|Stale file handle"),
         sentence="a disk or a network file system failed",
         cures=(cure("see the kernel's report and the mounts", "dmesg -T | grep -i -E 'i/o error|nfs|nvme|ext4|xfs'; df -h"),),
     ),
