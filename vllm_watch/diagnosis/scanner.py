@@ -106,10 +106,10 @@ class Scanner:
         self._told: set[bytes] = set()  # shapes read since the last start
         self._sites: Counter[bytes] = Counter()
         self._calm: set[bytes] = set()  # shapes of progress, read once while nothing is wrong
-        self._open: list[Finding] = []  # findings whose following lines are still kept
+        self._open: list[Finding] = []  # findings that still collect their following lines
         self._hints: deque[tuple[int, str]] = deque(maxlen=_HINTS_KEPT)
         self._chains: dict[str, int] = {}  # by process: the chain of its last exception
-        self._linked: set[str] = set()  # processes whose next exception belongs to the same chain
+        self._linked: set[str] = set()  # processes in the middle of a chain of exceptions
         self._ignored: set[str] = set()  # processes: Python ignores the next exception
 
     @property
