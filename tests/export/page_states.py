@@ -158,7 +158,6 @@ def awaiting_approval() -> Board:
     board.show_restart("chat-2", RestartPlan(
         mode="auto", hook="h", waiting=(replace(wish, verdict="wait", trigger="schedule", text=gates[0].text, gates=gates),),
         past=(replace(past, id="2", state="did_not_help", payoff_ratio=None),), breaker="the last one did not help", budget_remaining=None,
-        paused=Paused(actor="anna", reason="we move the rack"),
     ), RestartCounts())  # fmt: skip
     return board
 

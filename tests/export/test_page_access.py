@@ -119,8 +119,8 @@ async def test_the_keyboard_alone_reaches_everything(opened):
             assert in_sight, (tag, text)
             stops.append(text)
         walk = [
-            "Skip to incidents", "vllm-watch", "Incidents", "Targets", "GPUs", "Restarts", "Watcher", "Resume", "chat-1",
-            "Approve the restart", "Silence", "Evidence as of", "Download recording", "all 3", "collapsed 1", "serving 2",
+            "Skip to incidents", "vllm-watch", "Incidents", "Targets", "GPUs", "Restarts", "Watcher", "chat-1",
+            "Approve the restart", "Silence", "Evidence as of", "Download recording", "all 3", "collapsed 1", "serving 2", "Pause restarts",
             "collapsedchat-1", "chat-1", "chat-2", "/metrics", "/api/v1/status",
         ]  # fmt: skip
         at = -1

@@ -42,7 +42,7 @@ async def test_witnesses_stand_side_by_side(opened):
         assert told["/health"] == ("good", "HTTP 200")
         assert told["canary"] == ("bad", "no answer in time; no success since the watcher started")
         assert told["engine"][0] == "bad"
-        assert told["engine"][1].startswith("last progress 1 min ")
+        assert re.match(r"last progress \d min ", told["engine"][1])
         assert told["engine"][1].endswith("with 41 running, 17 waiting")
         assert told["process"] == ("good", "up 3 d 4 h")
         await tab.row("chat-1").locator("summary").first.click()
@@ -50,7 +50,7 @@ async def test_witnesses_stand_side_by_side(opened):
         shown = await said(tab.row("chat-1").locator(".target-body > .witnesses"))
         assert shown | {"engine": told["engine"]} == told
         assert shown["engine"][0] == "bad"
-        assert shown["engine"][1].startswith("last progress 1 min ")
+        assert re.match(r"last progress \d min ", shown["engine"][1])
 
 
 async def test_witnesses_of_a_server_that_is_down(opened):

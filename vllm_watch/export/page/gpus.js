@@ -127,8 +127,8 @@ class Holder {
 
 /** Why it is called so, and what to do. */
 function reasonText({ evidence, remedy }) {
-  const why = evidence.join("; ");
-  return remedy ? `${why}. Do: ${remedy}` : why;
+  const why = `${format.sentence(evidence.join("; "))}.`;
+  return remedy ? `${why} Do: ${remedy}.` : why;
 }
 
 function memoryText({ memory_total_bytes: total, memory_used_bytes: used, processes }, parts) {
