@@ -178,7 +178,9 @@ async def test_a_watcher_that_is_not_well_says_so_on_top(opened):
         await expect(tab.page.locator("h1")).to_have_text(
             "3 of 3 targets fell silent within 10 s: most likely the network of this watcher"
         )
-        await expect(tab.page.locator("#verdict-more")).to_contain_text("The watcher needs attention.")
+        await expect(tab.page.locator("#verdict-more")).to_contain_text(
+            "The watcher needs attention."
+        )
         await expect(tab.page.locator(".watcher-troubles li")).to_have_text([
             "3 of 3 targets fell silent within 10 s: most likely the network of this watcher.",
             "The watcher cannot use its state folder: No space left on device",
