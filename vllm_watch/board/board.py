@@ -26,7 +26,7 @@ from vllm_watch.signals.records import TargetSignals
 BEFORE_SECONDS = 120.0
 
 FROZEN_ENGINES_MAX = 4
-"""Maximum engines with charts kept for an ended incident. A chart takes 4.3 KB."""
+"""The charts of at most this many engines are kept for an ended incident. A chart takes 4.3 KB."""
 
 
 @dataclass(slots=True)
@@ -59,7 +59,7 @@ class Past:
 
 
 class Board:
-    """The latest results. `window_seconds` is the averaging time of rates, for display."""
+    """The latest results. `window_seconds` is the averaging time of rates."""
 
     def __init__(self, window_seconds: float = 60.0, host: str = "localhost") -> None:
         self.window_seconds = window_seconds
@@ -182,7 +182,7 @@ class Board:
     def restore_incidents(
         self, target: str, events: Iterable[IncidentEvent], opened: Mapping[str, int]
     ) -> None:
-        """Restore incidents of an earlier run. `opened` has its totals by kind."""
+        """Restore incidents of an earlier run. `opened` maps each kind to its number of incidents."""
         self.tell(events)
         entry = self.entry(target)
         if entry is not None:

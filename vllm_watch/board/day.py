@@ -1,6 +1,6 @@
-"""Keep a target's worst state in each quarter of an hour of the last day.
+"""Keep a target's worst state for each quarter of an hour of the last day.
 
-A quarter is healthy only if the target was healthy for over half of the time.
+A quarter of an hour counts as healthy only if the target was healthy for over half of it.
 """
 
 from array import array
@@ -33,7 +33,7 @@ def rank(signals: TargetSignals, incidents: Iterable[Incident]) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Cells:
-    """States of consecutive spans of `seconds`, from Unix time `t`."""
+    """States of consecutive time spans. The first begins at Unix time `t`, and each lasts `seconds`."""
 
     t: float
     seconds: float
@@ -55,7 +55,7 @@ class Day:
 
     @classmethod
     def restored(cls, data: bytes) -> "Day":
-        """Raises ValueError if malformed."""
+        """Raises ValueError if `data` is malformed."""
         day = cls()
         sizes = (8 * CELLS, 9 * CELLS, 13 * CELLS)
         if len(data) != sizes[-1] or max(data[sizes[0] : sizes[1]]) >= len(STATES):

@@ -20,11 +20,11 @@ CHARTED: Mapping[str, str] = {
     "inter_token_latency_p95_seconds": "inter_token_latency_seconds.p95",
     "step_time_seconds": "step_time_seconds",
 }
-"""Charted name → attribute of EngineSignals."""
+"""Maps each charted name to an attribute of EngineSignals."""
 
 _charted_of = attrgetter(*CHARTED.values())
 SPANS = (600.0, 3600.0, 21600.0)
-POINTS = 120  # a point per 5 s in 10 minutes
+POINTS = 120  # one point every 5 s for 10 minutes
 _UNKNOWN = math.nan
 
 FORM = f"1 {sys.byteorder} {POINTS} {SPANS} {' '.join(CHARTED)}"
@@ -42,7 +42,7 @@ class Charts:
 
 
 def ring_seconds(seconds: float) -> float:
-    """Return the shortest span that covers `seconds`, or else the longest span."""
+    """Return the shortest of SPANS that covers `seconds`. If none does, return the longest."""
     return next((span for span in SPANS if span >= seconds), SPANS[-1])
 
 
@@ -56,7 +56,7 @@ class History:
         self._rings = (Ring(finest, mean=False), *(Ring(span, mean=True) for span in others))
 
     def push(self, t: float, signals: EngineSignals) -> None:
-        """Add values. If the clock was set back, older values are dropped."""
+        """Add the signals' values. If the clock was set back, all earlier values are dropped."""
         values = [_finite(value) for value in _charted_of(signals)]
         for ring in self._rings:
             ring.push(t, values)
@@ -69,7 +69,7 @@ class History:
 
     @classmethod
     def restored(cls, data: bytes) -> "History":
-        """Raises ValueError if malformed."""
+        """Raises ValueError if `data` is malformed."""
         history = cls()
         for ring in history._rings:
             data = ring.restore(data)
@@ -79,7 +79,7 @@ class History:
 
 
 class Ring:
-    """At most POINTS points. Each holds the newest or the mean values of a time step."""
+    """Up to POINTS points. Each holds the newest values or the mean values of one time step."""
 
     __slots__ = ("_known", "_mean", "_next", "_times", "_values", "seconds")
 
@@ -91,7 +91,7 @@ class Ring:
     def _clear(self) -> None:
         self._times = array("d")
         self._values = array("f")
-        self._known = [0] * len(CHARTED)  # values averaged in the newest point
+        self._known = [0] * len(CHARTED)  # how many values the newest point averages
         self._next = 0
 
     def frozen(self) -> "Ring":
@@ -153,7 +153,6 @@ class Ring:
         return joined
 
     def series(self, now: float) -> Series:
-        """Return the times in order, and the values by signal."""
         size, width = len(self._times), len(CHARTED)
         order = [(self._next + i) % size for i in range(size)]
         order = [i for i in order if now - self._times[i] <= self.seconds]

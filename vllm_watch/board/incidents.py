@@ -23,7 +23,7 @@ class Incidents:
 
     def __init__(self) -> None:
         self._open: dict[str, Incident] = {}
-        self._resolved: dict[str, Incident] = {}  # ordered by end
+        self._resolved: dict[str, Incident] = {}  # ordered by end time
         self._charts: dict[str, Charts] = {}
 
     def take(self, of: TargetIncidents, event: IncidentEvent) -> None:

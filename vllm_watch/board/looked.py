@@ -1,13 +1,13 @@
-"""Decide by wall and monotonic clock whether a scrape is fresh."""
+"""Decide whether a scrape is fresh, by the wall clock and the monotonic clock."""
 
 import time
 from dataclasses import dataclass
 
 FRESH_SECONDS_MIN = 1.0
-"""Minimum seconds for which a scrape is fresh. A busy watcher may be this late."""
+"""A scrape is fresh for at least this many seconds, because a busy watcher may be late."""
 
 STEP_SECONDS = 1.0
-"""Maximum divergence of the two clocks. A larger divergence shows a changed clock or a host that slept."""
+"""If the two clocks diverge by more than this, a clock was set or the host slept."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +26,6 @@ class Looked:
     def ended(
         self, interval_seconds: float, timeout_seconds: float, pids: frozenset[int] = frozenset()
     ) -> "Looked":
-        """The scrape is fresh for twice the sum of interval and scrape duration."""
         took_s = min(time.monotonic() - self.monotonic_s, timeout_seconds)
         fresh_s = max(FRESH_SECONDS_MIN, 2.0 * (interval_seconds + took_s))
         return Looked(self.t, self.monotonic_s, fresh_s, pids)

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 PAST_MAX = 5
-"""Maximum past attempts shown. The journal has all attempts."""
+"""At most this many past attempts are shown. The journal has all attempts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -13,7 +13,7 @@ class Gate:
 
     gate: str
     text: str
-    until_timestamp_seconds: float | None = None  # None: time alone does not end it
+    until_timestamp_seconds: float | None = None  # None if time alone does not end it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,11 +54,11 @@ class AttemptShown:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Paused:
-    """All restarts are paused by an operator."""
+    """An operator's pause of all restarts."""
 
     actor: str
     reason: str
-    until_timestamp_seconds: float | None = None  # None: until resumed
+    until_timestamp_seconds: float | None = None  # None until resumed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,4 +94,4 @@ class RestartState:
 
     paused: Paused | None = None
     journal_trouble: str | None = None
-    people: bool = False  # operators have API tokens
+    people: bool = False  # True if operators have API tokens

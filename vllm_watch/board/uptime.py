@@ -9,7 +9,7 @@ from vllm_watch.board.day import STATES
 
 HOUR_SECONDS, DAY_SECONDS = 3600, 86400
 HOURS, DAYS = 25, 31
-"""Number of kept spans, one more than shown. The current span is incomplete."""
+"""Numbers of kept hours and days. One more than shown is kept, because the current one is incomplete."""
 
 SPANS_DAYS = (1, 7, 30)
 FORM = f"1 uptime {HOURS} {DAYS}"
@@ -19,7 +19,7 @@ _UP = frozenset(map(STATES.index, ("healthy", "warning")))
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """Uptime over `seconds`. `up_ratio` is the share of the known time, or None if no time is known."""
+    """Uptime over `seconds`. `up_ratio` is the uptime divided by the known time. It is None if no time is known."""
 
     seconds: float
     up_ratio: float | None
@@ -27,8 +27,6 @@ class Share:
 
 
 class _Ring:
-    """Seconds of uptime and downtime in each of the last `size` spans."""
-
     __slots__ = ("_down", "_numbers", "_up", "span_s")
 
     def __init__(self, size: int, span_s: int) -> None:
@@ -46,7 +44,6 @@ class _Ring:
         self._down[place] += down_s
 
     def sums(self, t: float, spans: int) -> tuple[float, float, float]:
-        """Return the seconds of uptime, downtime and total time in the last `spans`."""
         last = int(t // self.span_s)
         inside = [i for i, number in enumerate(self._numbers) if last - spans < number <= last]
         length = (spans - 1) * self.span_s + t % self.span_s
@@ -93,7 +90,7 @@ class Uptime:
 
     @classmethod
     def restored(cls, data: bytes) -> "Uptime":
-        """Raises ValueError if malformed."""
+        """Raises ValueError if `data` is malformed."""
         if len(data) != 24 * (HOURS + DAYS):
             raise ValueError("it is not an uptime")
         uptime = cls()

@@ -9,7 +9,7 @@ import aiohttp
 
 
 class Message(Protocol):
-    """A server's response, or a request to ours."""
+    """A server's response, or a request to our server."""
 
     @property
     def content(self) -> aiohttp.StreamReader:
@@ -35,7 +35,7 @@ async def body(message: Message, bytes_max: int) -> bytes:
 
 
 async def beginning(message: Message, bytes_max: int, seconds: float) -> bytes:
-    """Return the part of the body received within `seconds`, at most `bytes_max`. Raises the errors of an incomplete body."""
+    """Return the part of the body received within `seconds`, at most `bytes_max`. Raises aiohttp.ClientError or OSError if the body is incomplete."""
     part = bytearray()
     try:
         async with asyncio.timeout(seconds):

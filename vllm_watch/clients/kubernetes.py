@@ -25,7 +25,7 @@ CALL_SECONDS = 10.0
 """Timeout of a call in seconds. The API server answers in milliseconds, and callers retry."""
 
 CONNECT_SECONDS = 5.0
-"""Timeout of connecting in seconds. A call that times out after CALL_SECONDS was connected."""
+"""Timeout of connecting, in seconds."""
 
 ANSWER_BYTES_MAX = 4 << 20
 """Maximum bytes of a response. The pods of a large namespace take one or two MiB."""
@@ -68,14 +68,14 @@ class Answer(NamedTuple):
 
 
 def part(document: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    """Return a field such as `metadata`; empty if it is missing or not an object."""
+    """Return a field such as `metadata`, or {} if it is missing or not an object."""
     found = document.get(name)
     return found if isinstance(found, dict) else {}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Access:
-    """Address of the API server, and vllm-watch's credentials."""
+    """The address of the API server, and vllm-watch's credentials."""
 
     url: str
     token_file: Path | None = None
@@ -111,7 +111,7 @@ def _namespace(file: Path) -> str:
 
 
 class Api:
-    """Calls the API server. Every method raises KubernetesError without a response."""
+    """Calls the API server. Every method raises KubernetesError if no response comes."""
 
     def __init__(self, access: Access, session: NewSession) -> None:
         self.access = access

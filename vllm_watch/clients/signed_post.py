@@ -19,7 +19,7 @@ from vllm_watch.errors import WatchError
 from vllm_watch.support import regular_file
 from vllm_watch.support.redaction import excerpt, redact_always, redacted
 
-CONNECT_SECONDS = 10.0  # three SYNs
+CONNECT_SECONDS = 10.0  # enough for three TCP SYNs
 REPLAY_SECONDS = 300
 """Receivers should accept timestamps up to this age, because clocks differ and queues delay requests."""
 _SECRET_BYTES_MAX = 4096
@@ -29,7 +29,7 @@ _EXCERPT_SECONDS = 1.0
 ANSWERED, UNTRUSTED, NOT_REACHED, NO_ANSWER, CUT_OFF = (
     "answered", "untrusted", "not_reached", "no_answer", "cut_off",
 )  # fmt: skip
-"""Outcomes of a POST. Nothing was sent if it is `untrusted` or `not_reached`."""
+"""Outcomes of a POST. If the outcome is `untrusted` or `not_reached`, nothing was sent."""
 
 NewSession = Callable[[aiohttp.BaseConnector | None], aiohttp.ClientSession]
 
@@ -52,7 +52,7 @@ def new_session(connector: aiohttp.BaseConnector | None = None) -> aiohttp.Clien
 
 
 def read_secret(file: Path, key: str) -> bytes:
-    """Return the secret. Raises a WatchError with `key`, the name of the setting."""
+    """Return the secret. Raises a WatchError that names the setting `key`."""
     try:
         secret = regular_file.read(file, _SECRET_BYTES_MAX, if_exposed="warned").strip()
     except OSError as error:
@@ -147,7 +147,7 @@ async def _excerpt(response: aiohttp.ClientResponse) -> str:
 
 
 def retry_after_seconds(header: str, now: float) -> float:
-    """Return the seconds that Retry-After requests, or 0 if it is invalid."""
+    """Return the seconds of a Retry-After header, or 0 if it is invalid."""
     text = header.strip()
     if text.isascii() and text.isdigit():
         return float(text[:9])

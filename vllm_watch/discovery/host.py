@@ -1,6 +1,6 @@
 """Find targets on this host.
 
-A server remains a target without its process, which may have crashed.
+A server remains a target after its process has ended, because that may be a crash.
 """
 
 from collections import defaultdict
@@ -60,7 +60,7 @@ def targets_of(found: Mapping[str, HostServer]) -> list[TargetConfig]:
 
 
 def _target(url: str, peers: Sequence[str] = ()) -> TargetConfig:
-    """Return the target. The server at the default port has the name `vllm` for compatibility."""
+    """The server at the default port has the name `vllm` for compatibility."""
     parts = urlsplit(url)
     name = f"vllm-{parts.port}" if parts.hostname == "127.0.0.1" else ""
     name = "vllm" if name == f"vllm-{PORT_DEFAULT}" else name

@@ -1,6 +1,6 @@
 """Find the pods that match a label selector.
 
-A pod that is not ready is a target, too. A pod that is being deleted is not.
+A pod that is not ready is also a target, but a pod that is being deleted is not.
 """
 
 import asyncio
@@ -21,11 +21,11 @@ from vllm_watch.settings.target import TargetConfig, slug
 _log = structlog.get_logger()
 
 FIRST_SECONDS = 5.0
-"""Longest wait for the first list of pods at start."""
+"""The first `read` waits for the list of pods for at most this many seconds."""
 
 _GROUP_CHARACTERS_MAX = 253
 _PEERS_MAX = 32
-"""Maximum prefill servers of a decode server. If it has more, none is checked."""
+"""If a decode server has more prefill servers than this, none of them is checked."""
 
 
 class KubernetesTargets:
@@ -57,11 +57,10 @@ class KubernetesTargets:
         self._news()
 
     def _api(self) -> Api:
-        """Raises KubernetesError outside a pod."""
         return Api(in_cluster(self._environ), self._session)
 
     async def read(self, *, qualified: bool = False) -> list[TargetConfig]:
-        """Return the targets. The first call waits for the list of pods. If `qualified`, names and groups begin with the namespace."""
+        """Return the targets. If `qualified`, names and groups begin with the namespace."""
         self.changed = False
         if self.settings.node_name.startswith("$") and not self._node():
             # Without the node's name, every node's watcher would watch all pods.

@@ -1,6 +1,6 @@
 """Follow the pods of one or all namespaces.
 
-A list is followed by a watch, which can be resumed.
+First the pods are listed, then a watch reports their changes. A watch can be resumed.
 
 Source: kubernetes.io/docs/reference/using-api/api-concepts.
 """
@@ -14,16 +14,16 @@ from vllm_watch.clients.kubernetes import Answer, Api, KubernetesError, part
 from vllm_watch.discovery.pods import Pod, pod_of
 
 WATCH_SECONDS = 180.0
-"""Seconds until a watch is renewed, because a silently dead connection is only noticed then."""
+"""A watch is renewed after this many seconds. Only the renewal shows that a connection has died silently."""
 
 PODS_MAX = 2000
-"""Maximum pods. One watcher can scrape only a part of them."""
+"""At most this many pods are followed. One watcher can scrape only a part of them."""
 
 PAGE_PODS = 100
 """Pods per page. A pod takes some 20 KB, and a response at most 4 MiB."""
 
 PAGES_MAX = 100
-"""Maximum pages of a list, because a faulty server might never end it."""
+"""At most this many pages of a list are read, because a faulty server might never end the list."""
 
 PAUSE_SECONDS = 1.0
 """Seconds between watches. The pause doubles after each failure except the first."""
@@ -40,7 +40,7 @@ class PodWatch:
     def __init__(
         self, namespace: str, query: Mapping[str, str], api: Callable[[], Api], changed: Callable[[], None]
     ) -> None:  # fmt: skip
-        """`namespace` is "" for our own, or "*" for all. `changed` is called when `pods` or `problem` may have changed."""
+        """`namespace` is "" for our own namespace, or "*" for all namespaces. `changed` is called when `pods` or `problem` may have changed."""
         self.namespace = namespace
         self.pods: dict[str, Pod] = {}
         self.problem: str | None = None
@@ -109,14 +109,14 @@ class PodWatch:
         }  # fmt: skip
         answer = await api.follow(self._path(api), query, WATCH_SECONDS, self._take)
         if answer.status == _GONE or self._left_out or self._invalid:
-            self._version = None  # list again after an expired version or left-out pods
+            self._version = None  # list again: the version has expired, or pods were left out
         elif not answer.ok:
             raise self._error(answer)
 
     def _take(self, event: Mapping[str, Any]) -> bool:
         kind, document = event.get("type"), event.get("object")
         if kind == "ERROR":
-            self._version = None  # mostly 410: list again
+            self._version = None  # mostly status 410: list again
             return False
         if not isinstance(document, dict):
             return True

@@ -17,8 +17,7 @@ IGNORED = frozenset(("restart-attempt",))
 """Annotations that vllm-watch itself sets on pods when it restarts them."""
 
 _HASH_LABELS = ("pod-template-hash", "rollouts-pod-template-hash")
-"""Labels with the hash at the end of a ReplicaSet's name. Without it, the name is the Deployment's
-or Argo Rollout's."""
+"""These labels hold the hash at the end of a ReplicaSet's name. The rest of the name is that of the Deployment or Argo Rollout."""
 
 _OUTLIVES = ("leaderworkerset.sigs.k8s.io/name", "serving.kserve.io/inferenceservice")
 _ROLES = {
@@ -26,8 +25,8 @@ _ROLES = {
     "nvidia.com/dynamo-sub-component-type": ("nvidia.com/dynamo-graph-deployment-name",),
     "disaggregatedset.x-k8s.io/role": ("disaggregatedset.x-k8s.io/name", "disaggregatedset.x-k8s.io/slice"),
 }  # fmt: skip
-"""Label with the role → labels that are equal on pods that exchange KV cache. For llm-d, NVIDIA
-Dynamo and DisaggregatedSet."""
+"""Each key is the label with a pod's role (llm-d, NVIDIA Dynamo, DisaggregatedSet). Pods that
+exchange KV cache have equal values of the labels in the tuple."""
 
 PREFILL, DECODE = "prefill", "decode"
 _MODEL, _RELEASE = "model", "helm-release-name"
@@ -53,7 +52,7 @@ def _port(text: str) -> str | None:
 def _path(text: str) -> str | None:
     parts = text.rstrip("/").split("/")
     wanted = re.fullmatch(r"(/[A-Za-z0-9._~-]+)*/?", text) and not {".", ".."} & set(parts)
-    # A path ending in /v1 is the OpenAI API's, not the server's.
+    # A path that ends in /v1 belongs to the OpenAI API, not to the server.
     return text if wanted and "v1" not in parts[-1:] else None
 
 
@@ -79,11 +78,11 @@ class Pod:
     namespace: str
     name: str
     node: str
-    created: str  # Kubernetes' format, which sorts as text
+    created: str  # Kubernetes' format; sorting it as text sorts by time
     address: str  # IPv6 without brackets
     group: str  # name of the Deployment or other owner
-    role: str = ""  # PREFILL, DECODE; "": both, or unknown
-    pairs_in: tuple[str, ...] = ()  # pods that share one of these exchange KV cache
+    role: str = ""  # PREFILL or DECODE; "" if both or unknown
+    pairs_in: tuple[str, ...] = ()  # pods with a common entry exchange KV cache
     gang: str = ""
     annotations: Mapping[str, str]
     invalid: tuple[str, ...] = ()  # messages about invalid annotations

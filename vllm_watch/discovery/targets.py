@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 _log = structlog.get_logger()
 
-_NONE_SECONDS = 5.0  # interval without targets; vLLM may just be starting
+_NONE_SECONDS = 5.0  # search interval without targets, because vLLM may be starting
 _CLOSE_SECONDS = 2.0
 # Seconds to wait for other changes, because pods change in batches.
 _BATCH_SECONDS = 0.1
@@ -35,7 +35,7 @@ _NO_KEY = ScrapeSettings.model_validate({"api_key_file": None})
 
 
 class Discovery:
-    """Searches every `discovery.refresh_seconds`, and watches pods."""
+    """Searches for targets every `discovery.refresh_seconds`, and watches pods."""
 
     def __init__(self, config: Config, environ: Mapping[str, str] = os.environ) -> None:
         self._environ = environ
@@ -103,7 +103,7 @@ class Discovery:
         self._news.clear()
 
     async def refresh(self, now_monotonic: float) -> tuple[TargetConfig, ...] | None:
-        """Return all targets. None if nothing changed or no search is due."""
+        """Return all targets, or None if nothing changed or no search is due."""
         async with self._one_at_a_time:
             return await self._refreshed(now_monotonic)
 
@@ -162,7 +162,6 @@ class Discovery:
         return allowed
 
     def _without_key(self, found: list[TargetConfig]) -> list[TargetConfig]:
-        """Remove the API key of targets from files or pods, unless discovery.allow is set."""
         if self._config.discovery.allow:
             return found
         if found and self._config.scrape.api_key_file is not None and not self._key_warned:
@@ -220,7 +219,7 @@ def without_key(targets: Iterable[TargetConfig]) -> list[TargetConfig]:
 
 
 def is_allowed(url: str, allow: Sequence[str]) -> bool:
-    """Return True if the host matches a name (`*.` matches subdomains), address or network."""
+    """Return True if the host matches a name (`*.` matches subdomains), an address or a network of `allow`."""
     host = (urlsplit(url).hostname or "").rstrip(".")
     try:
         address = ipaddress.ip_address(host)

@@ -25,7 +25,7 @@ ALERTS_MAX = 10_000
 _TEXT_CHARACTERS_MAX = 200
 
 REPEAT_SECONDS = 3600.0
-"""Seconds until a request expires unless its alert is repeated. The resolved message may get lost."""
+"""A request expires after this many seconds if its alert is not repeated, because the message "resolved" may get lost."""
 
 FIRING_MAX = 100
 
@@ -54,7 +54,7 @@ class Alert:
 
 
 def read(document: Mapping[str, Any]) -> list[Alert]:
-    """Return the alerts. Raises WatchError for another payload."""
+    """Return the alerts. Raises WatchError for any other payload."""
     if document.get("version") != VERSION:
         cause = f"the payload's version is {str(document.get('version'))[:20]!r}, not {VERSION!r}"
         raise WatchError(cause, "Send it from Alertmanager's webhook_configs")
@@ -86,7 +86,10 @@ def _line(text: str) -> str:
 
 
 def target_of(alert: Alert, targets: Iterable[Target]) -> Target | None:
-    """Return the target named by label `target`, else the only one with label `instance` as name or address."""
+    """Return the target that the label `target` names.
+
+    Without this label, return the only target that has the label `instance` as its name or address.
+    """
     known = {each.name: each for each in targets}
     name = alert.labels.get("target")
     if name:
@@ -158,7 +161,6 @@ class AlertRequests:
         return "cancelled"
 
     async def _was_restarted(self, target: Target, alert: Alert) -> bool:
-        """Return True if a restart has helped since the alert began, or if this alert already requested one."""
         attempts = await self._journal.attempts(target.group, time.time() - HISTORY_SECONDS)
         return any(
             each.helped_since(target.name, alert.began_t)

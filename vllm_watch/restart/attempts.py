@@ -25,17 +25,16 @@ from vllm_watch.state.journal import Journal
 _log = structlog.get_logger()
 
 RENEW_SHARE = 1 / 3
-"""Share of a lock's TTL between two renewals. A single renewal may fail."""
+"""A lock is renewed after this share of its TTL, so one renewal may fail."""
 
 UNCERTAIN_SECONDS = 86400.0
-"""Maximum age of an uncertain attempt that the watcher verifies again at its start."""
+"""At its start, the watcher verifies an uncertain attempt again, unless the attempt is older than this."""
 
 AHEAD_SECONDS = 60.0
-"""An attempt with a time this many seconds in the future was written while the clock was wrong."""
+"""If an attempt's time is more than this many seconds in the future, the clock was wrong when the attempt was written."""
 
 UNWATCHED_SECONDS = 3600.0
-"""Maximum seconds that a resumed attempt waits for its target. Discovery takes minutes, but an
-evicted pod never comes back."""
+"""A resumed attempt waits for its target for at most this many seconds. Discovery takes minutes, but an evicted pod never comes back."""
 
 
 class Attempts:
@@ -76,7 +75,7 @@ class Attempts:
     async def without_future(
         self, attempts: Iterable[Attempt], now_t: float
     ) -> tuple[Attempt, ...]:
-        """Replace times in the future with `now_t`, because they would block restarts until then."""
+        """Replace future times with `now_t`. A future time would block restarts until it is reached."""
         known = []
         for attempt in attempts:
             ahead_s = attempt.acted_t - now_t
@@ -267,7 +266,7 @@ class Attempts:
             for each in attempt.names:
                 self._running.pop(each, None)
                 self._targets.restarting(each, attempt)
-            # Keep the lock of an attempt interrupted after the call, because the server may be loading.
+            # Keep the lock if the attempt was interrupted after the call, because the server may be loading.
             if lock is not None and not (attempt.open and attempt.spent):
                 rest_seconds = settings.lock.release_delay_seconds
                 await lock.release(rest_seconds, used=attempt.spent, ended=attempt)

@@ -1,6 +1,6 @@
-"""Build hooks, locks and blockers.
+"""Build hooks and locks, and ask blockers.
 
-A hook or lock that cannot be built is None. The guard then refuses.
+If a hook or lock cannot be built, the result is None, and the guard refuses.
 """
 
 import importlib

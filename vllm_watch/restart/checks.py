@@ -21,14 +21,14 @@ NOT_RESTARTABLE = {
     "sleeping": "it serves no requests on purpose, or until an operation in progress ends",
     "unknown": "its state is not known",
 }
-"""States in which a restart does not help. A person may override only `unknown`."""
+"""States in which a restart does not help. A person may override only the state `unknown`."""
 
 WORKS = frozenset(("serving", "prefilling", "overloaded", "collapsed"))
 """States in which an engine makes progress. `idle` is left out, because an idle rank proves
 nothing about its gang."""
 
 NOT_URGENT_KINDS = frozenset({"host_memory_growth"})
-"""Kinds of incidents that do no harm for hours. Their restart waits for a window."""
+"""Incidents of these kinds do no harm for hours, so their restart waits for a window."""
 
 _ENDED = {
     "did_not_help": "did not help",
@@ -104,7 +104,7 @@ def _what(request: RestartRequest) -> str:
 
 
 def pause(request: RestartRequest, settings: RestartSettings, facts: Facts) -> Refusal | None:
-    """No person may have paused restarts."""
+    """Restarts must not be paused by a person."""
     held = facts.pause
     if held is None or (held.until_t is not None and held.until_t <= facts.t):
         return None
@@ -112,7 +112,7 @@ def pause(request: RestartRequest, settings: RestartSettings, facts: Facts) -> R
 
 
 def freeze(request: RestartRequest, settings: RestartSettings, facts: Facts) -> Refusal | None:
-    """The time must not be in a freeze or deny_window, unless a person overrides it."""
+    """Unless a person overrides this check, the time must not be in a freeze or deny_window."""
     if request.person is not None and request.override_reason:
         return None
     holding = (
@@ -131,7 +131,7 @@ def freeze(request: RestartRequest, settings: RestartSettings, facts: Facts) -> 
 
 
 def window(request: RestartRequest, settings: RestartSettings, facts: Facts) -> Refusal | None:
-    """The time must be in one of restart.windows, if any are set."""
+    """If restart.windows is set, the time must be in one of the windows."""
     if request.person is not None and request.override_reason:
         return None
     if not settings.windows:
@@ -225,7 +225,10 @@ def budget(request: RestartRequest, settings: RestartSettings, facts: Facts) -> 
 
 
 def breaker(request: RestartRequest, settings: RestartSettings, facts: Facts) -> Refusal | None:
-    """Only a person may request another restart for the same incident. The same applies after a restart that is not known to have helped."""
+    """After a restart, only a person may request another for the same incident.
+
+    If it is not known that the last restart helped, only a person may request any restart.
+    """
     ended = [each for each in facts.attempts or () if each.spent and not each.open]
     if not ended or request.person is not None:
         return None
@@ -248,7 +251,7 @@ def _served(request: RestartRequest, attempt: Attempt) -> bool:
 def start_failure(
     request: RestartRequest, settings: RestartSettings, facts: Facts
 ) -> Refusal | None:
-    """The last start must not have failed for a lasting reason."""
+    """The last start must not have failed for a reason that would also make the next start fail."""
     if facts.start_failure is None:
         return None
     return Refusal(f"it cannot start with its configuration: {facts.start_failure}")
@@ -292,7 +295,7 @@ def peers(request: RestartRequest, settings: RestartSettings, facts: Facts) -> R
 
 
 def hook(request: RestartRequest, settings: RestartSettings, facts: Facts) -> Refusal | None:
-    """The hook must recognize this server, and know that something starts it again."""
+    """The hook must recognize this server, and know that something starts the server again."""
     answer = facts.hook
     if answer is not None and answer.allows is not True:
         return Refusal(f"the hook {answer.name} refuses: {answer.text}")
@@ -308,7 +311,7 @@ def blockers(request: RestartRequest, settings: RestartSettings, facts: Facts) -
 
 
 def gang(request: RestartRequest, settings: RestartSettings, facts: Facts) -> Refusal | None:
-    """Every other member of the gang (ranks that step together) must pass, too."""
+    """Every other member of the gang (ranks that step together) must also pass these checks."""
     for answer in facts.gang or ():
         if answer.allows is not True:
             return Refusal(f"{answer.name} of its gang: {answer.text}")

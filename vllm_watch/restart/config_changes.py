@@ -37,7 +37,6 @@ def diff(old: Config, new: Config) -> tuple[str, str]:
 
 
 def _plain(config: Config) -> dict[str, Any]:
-    """Dump targets by name, so that an added target is one difference."""
     plain = config.model_dump(mode="json", exclude={"targets"})
     plain["targets"] = {
         target.name: target.model_dump(mode="json", exclude_unset=True) for target in config.targets

@@ -1,6 +1,6 @@
 """Hold state that outlives the watcher: pause, silences, approvals, breaker resets, versions seen.
 
-`known` is False while this state cannot be read. The guard then refuses.
+While this state cannot be read, `known` is False and the guard refuses.
 """
 
 from collections.abc import Mapping
@@ -16,7 +16,7 @@ SILENCES_MAX = 1000
 
 
 class Controls:
-    """A cache of the journal's standing entries. Methods that write raise JournalError."""
+    """A cache of the journal's entries that are in force. Methods that write may raise JournalError."""
 
     def __init__(self, journal: Journal, version: str) -> None:
         self._journal = journal
@@ -110,7 +110,7 @@ class Controls:
         await self._set(name, {"actor": actor, "t": now_t, "token": self._token(actor, "approve")})
 
     def void_approvals(self, incident_id: str, target: str | None = None) -> None:
-        """Revoke the approvals at once; the next load updates the journal."""
+        """Revoke the approvals at once. The next load removes them from the journal."""
         names = [approval(incident_id, target or "")]
         if target is None:
             names = [each for each in self._entries if each.startswith(names[0])]

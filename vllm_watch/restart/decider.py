@@ -30,8 +30,7 @@ ASK_HOOK_SECONDS = 15.0
 """Timeout of a hook's check, which changes nothing."""
 
 AHEAD_MAX = 1000
-"""Maximum remembered attempts with times in the future, from other watchers' clocks. One lock holds
-500 attempts."""
+"""If other watchers' clocks are ahead, their attempts have future times. At most this many such attempts are remembered."""
 
 
 class Decider:
@@ -183,7 +182,6 @@ class Decider:
         return self._targets.history(name, (*ours, *self._dated(theirs, now_t)))
 
     def _dated(self, shared: list[Attempt], now_t: float) -> list[Attempt]:
-        """Replace future times of attempts with the time at which we first saw them."""
         ahead = {each.id for each in shared if each.acted_t > now_t + AHEAD_SECONDS}
         for name in ahead:
             self._ahead_t.setdefault(name, now_t)

@@ -1,5 +1,4 @@
-"""Queue restart requests, and repeat them until the guard (guard.py) agrees or their reason is
-gone."""
+"""Queue restart requests. The guard (guard.py) is asked until it agrees or the reason is gone."""
 
 import asyncio
 import contextlib
@@ -35,14 +34,14 @@ ASK_SECONDS = 5.0
 """Interval between decisions on a waiting request."""
 
 AGAIN_SECONDS = 60.0
-"""Seconds from a cancelled attempt to the next try, so that the readiness probe does not flap."""
+"""The next try begins this many seconds after a cancelled attempt, so that the readiness probe does not flap."""
 
 REQUESTS_MAX = 1000
 
 
 @dataclass(slots=True)
 class PendingRequest:
-    """A request that is not finished, with its last decision."""
+    """An unfinished request, and the last decision on it."""
 
     request: RestartRequest
     decision: Decision | None = None
@@ -66,7 +65,7 @@ class Dispatcher:
         self._backends = backends
         self._requests: dict[str, PendingRequest] = {}
         self._woken = asyncio.Event()
-        # Held until the intent is on disk, so that two requests cannot both start an attempt.
+        # This lock is held until the intent is on disk, so that two requests cannot both start an attempt.
         self._deciding = asyncio.Lock()
 
     def submit(self, request: RestartRequest) -> None:

@@ -1,8 +1,8 @@
 """Compute the due times of schedules in local time.
 
-If a clock change repeats a local time, only the first is due. If a clock change skips a local
-time, the schedule is due one hour later. Intervals start at a fixed moment, so that restarts of
-the watcher do not postpone them.
+If a clock change repeats a local time, only the first occurrence is due. If a clock change skips a
+local time, the schedule is due one hour later. Intervals are counted from a fixed moment, not from
+the start of the watcher.
 """
 
 from datetime import UTC, datetime, timedelta
@@ -13,10 +13,10 @@ from vllm_watch.settings.restart_times import ScheduleSettings
 _ANCHOR_T = datetime(2026, 1, 5, tzinfo=UTC).timestamp()
 
 _CLOCK_CHANGE_MAX = timedelta(hours=3)
-"""Maximum clock change. The search starts this much earlier."""
+"""A clock change is at most this large, so the search starts this much earlier."""
 
 _SEARCH_SPAN = timedelta(days=366 * 45)
-"""Maximum time to search ahead. Within 40 years, 29 February falls on every weekday."""
+"""The search ends this far ahead. Within 40 years, 29 February falls on every weekday."""
 
 
 def next_due(schedule: ScheduleSettings, zone: str, after_t: float) -> float | None:
@@ -41,7 +41,7 @@ def next_due(schedule: ScheduleSettings, zone: str, after_t: float) -> float | N
 
 
 def last_due(schedule: ScheduleSettings, zone: str, due_t: float, now_t: float) -> float:
-    """Return the latest due time that is at most `misfire_seconds` before `now_t`, else `due_t`."""
+    """Return the latest due time of the last `misfire_seconds` before `now_t`. If there is none, return `due_t`."""
     since_t = now_t - schedule.misfire_seconds
     if since_t > due_t:
         later_t = next_due(schedule, zone, since_t)

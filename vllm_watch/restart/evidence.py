@@ -12,16 +12,16 @@ from vllm_watch.state.attempt import Attempt
 from vllm_watch.support.private_files import opener, own_folder
 
 BUNDLES_MAX = 20
-"""Maximum archives, enough for the restarts of a bad week."""
+"""At most this many archives are kept."""
 
 BYTES_MAX = 64 << 20
 """Maximum size of an archive. A recording of ten minutes takes a few megabytes."""
 
 PART_SECONDS = 10.0
-"""Timeout of one part, so that a hanging one does not block the others."""
+"""Timeout of one part. A hanging part must not block the others."""
 
 ALL_SECONDS = 20.0
-"""Timeout of all parts together. The write gets the remaining time of EVIDENCE_SECONDS."""
+"""Timeout of all parts together. The rest of EVIDENCE_SECONDS is left for writing the archive."""
 
 _WHY_CHARACTERS_MAX = 300
 

@@ -19,8 +19,8 @@ class Pause:
 class Peers:
     """Health of the target's group, counted in engines."""
 
-    healthy: int  # without the target's
-    total: int  # with the target's
+    healthy: int  # without the target's engines
+    total: int  # including the target's engines
     unknown: int = 0  # no recent scrape; counts as not healthy
 
 
@@ -37,7 +37,7 @@ class Answer:
 class Facts:
     """Facts about one target at one moment.
 
-    Texts are reasons against a restart. Answers are None until asked for.
+    Texts are reasons against a restart. An answer is None until it is asked for.
     """
 
     t: float  # Unix seconds
@@ -59,6 +59,6 @@ class Facts:
     version_first_t: float | None = None  # when this version of the watcher first ran
     hook: Answer | None = None
     blockers: tuple[Answer, ...] | None = None
-    gang: tuple[Answer, ...] | None = ()  # of other members
+    gang: tuple[Answer, ...] | None = ()  # answers of the other members
     lock: Answer | None = None
     asker: str | None = None  # gang member that restarts this target along with itself

@@ -1,7 +1,8 @@
 """Answer the exec probes in the engines' containers: "ok", "kill" (liveness) or "no" (readiness).
 
-The answer is "ok" if anything is unknown. "kill" and "no" contain the start time of the server
-that must fail. Probes of other servers ignore them, so a late or repeated answer is harmless.
+The answer is "ok" if anything is unknown. "kill" and "no" contain the start time of the server that
+must fail. The probes of other servers ignore these answers, so a late or repeated answer is
+harmless.
 """
 
 import asyncio
@@ -23,13 +24,13 @@ OK = "ok"
 WORDS = {LIVENESS: "kill", READINESS: "no"}
 
 ASKED_SECONDS = 60.0
-"""Seconds without a request after which a probe is considered gone. Kubernetes probes every 10 s by default."""
+"""After this many seconds without a request, a probe is considered gone. Kubernetes probes every 10 s by default."""
 
 SAME_START_SECONDS = 2.0
-"""Tolerance for comparing start times, because each may be off by a second."""
+"""Start times that differ by at most this count as equal, because each may be off by a second."""
 
 NOTE_SECONDS = 1.5
-"""Maximum seconds to write a changed answer to the journal, because a probe times out after 2 s."""
+"""A changed answer must be in the journal within this many seconds, because a probe times out after 2 s."""
 
 _PROBES_MAX = 16
 
@@ -57,7 +58,7 @@ class Kill:
 @dataclass(slots=True)
 class _Gate:
     kill: Kill | None = None
-    drained_t: float | None = None  # when the server to drain started
+    drained_t: float | None = None  # start time of the server that is drained
     asked_s: dict[str, float] = field(default_factory=dict)
     starts: dict[float, float] = field(default_factory=dict)  # container's start → last request
     written: dict[str, str] = field(default_factory=dict)  # kind of probe → journaled answer

@@ -1,4 +1,4 @@
-"""Find the kinds of restart hooks and build hooks."""
+"""Find the kinds of restart hooks, and build a hook."""
 
 from types import ModuleType
 from typing import cast
@@ -12,7 +12,7 @@ _FOLDER = "vllm_watch.restart.hooks"
 
 
 def kinds() -> dict[str, ModuleType]:
-    """Return each kind's module by its name in the configuration."""
+    """Return the module of each kind, by the kind's name in the configuration."""
     return {plugins.slug(module): module for module in plugins.modules(_FOLDER, ("Hook",))}
 
 

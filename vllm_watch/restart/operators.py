@@ -38,7 +38,7 @@ class Operators:
         self, targets: Targets, dispatcher: Dispatcher, controls: Controls, journal: Journal,
         *, lasting: bool,
     ) -> None:  # fmt: skip
-        """`lasting` is False if the journal is not on disk. Then nothing is restarted."""
+        """`lasting` is False if the journal is not on disk. In that case nothing is restarted."""
         self._targets = targets
         self._dispatcher = dispatcher
         self._controls = controls
@@ -73,7 +73,7 @@ class Operators:
         if pending is None:
             return self._nothing_to_approve(incident_id)
         approved = replace(pending.request, approved_by=caller.actor)
-        # Write the approval before confirming it, so that it survives this process. The hook call removes it.
+        # Write the approval before confirming it, so that it survives this process. The hook call removes the approval.
         await self._controls.approve(incident_id, approved.target, caller.actor, time.time())
         status, reply = await self._decide_now(caller, "approve", approved, approved.reason)
         waits = reply.get("verdict") == guard.WAIT

@@ -14,7 +14,7 @@ from vllm_watch.state.journal import Journal
 _log = structlog.get_logger()
 
 PENDING_MAX = 100
-"""Maximum unwritten attempts. The guard starts no attempts while writes fail."""
+"""At most this many unwritten attempts are kept. The guard starts no attempts while writes fail."""
 
 
 class PendingWrites:

@@ -1,4 +1,4 @@
-"""The identity of the process to restart, compared again right before the hook call."""
+"""The identity of the process to restart. It is compared again right before the hook call."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -44,7 +44,7 @@ class Process:
         return cls(**{**kept, "pids": tuple(kept["pids"]), "models": tuple(kept["models"])})
 
     def is_same(self, now: "Process") -> bool | None:
-        """Return True if `now`, from a later scrape, is the same process; None if unknown."""
+        """Return True if `now` (from a later scrape) is the same process, or None if that is unknown."""
         starts = self.start_time, now.start_time
         if None not in starts:
             return starts[0] == starts[1]

@@ -27,7 +27,7 @@ class RestartRequest:
     approved_by: str | None = None
     expires_t: float | None = None
     schedule: str | None = None
-    process: Process | None = None  # to be restarted; None: any
+    process: Process | None = None  # the process to restart; None if any
     override_reason: str | None = None  # overrides freezes and windows
 
     @property

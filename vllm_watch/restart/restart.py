@@ -39,12 +39,12 @@ from vllm_watch.support.printable import printable
 _log = structlog.get_logger()
 
 RETRIES_MAX = 2
-"""Maximum retries of a call that had no effect. A supervisor may be busy for seconds."""
+"""A call that had no effect is retried at most this often, because a supervisor may be busy for seconds."""
 
 RETRY_SECONDS = 5.0
 
 EVIDENCE_SECONDS = 30.0
-"""Maximum seconds that saving evidence may delay the restart."""
+"""Saving the evidence may delay the restart by at most this many seconds."""
 
 DRAIN_POLL_SECONDS = 0.5
 
@@ -113,8 +113,6 @@ class Restart:
         self, calls: Sequence[tuple[HookCall, Hook]], lock: Lock | None, recheck: Recheck,
         changed: Changed, befores: Mapping[str, verify.Before],
     ) -> Attempt | None:  # fmt: skip
-        """Call the hooks if still allowed. Return the attempt if nothing was restarted."""
-
         async def recheck_all() -> str | None:
             return await self._recheck(befores, recheck, changed)
 
@@ -333,7 +331,6 @@ class Restart:
         self._show(text)
 
     async def _move_if_possible(self, state: str, text: str) -> None:
-        """If the write fails, log the error and change the state in memory only."""
         try:
             await self._move(self.attempt, state, text)
         except JournalError as error:

@@ -34,7 +34,7 @@ _log = structlog.get_logger()
 CHECK_SECONDS = 10.0
 
 STOP_SECONDS = 4.0
-"""Maximum seconds for the stop. The next run verifies attempts still under way."""
+"""A stop takes at most this many seconds. The next run verifies attempts that are still under way."""
 
 
 class Restarts:
@@ -43,7 +43,7 @@ class Restarts:
     def __init__(
         self, config: Config, board: Board, evidence: EvidenceSource, journal: Journal | None
     ) -> None:
-        """`journal` is None without a state folder. Then nothing is restarted."""
+        """`journal` is None without a state folder. In that case nothing is restarted."""
         self.journal = journal or PassingJournal()
         self.gates = Gates(self.journal)
         self.targets = Targets(board, self.gates)
@@ -198,7 +198,7 @@ class Restarts:
             await asyncio.sleep(CHECK_SECONDS)
 
     async def _check_incidents(self) -> None:
-        """Submit the requests of open incidents again. An incident may be older than this run, or its request was refused."""
+        """Submit the requests of open incidents again, because an earlier request may have been refused."""
         # Another program may have changed the state file.
         await self._controls.load(time.time())
         for incident in self.targets.incidents():

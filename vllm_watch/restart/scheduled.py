@@ -18,8 +18,7 @@ from vllm_watch.state.journal import Entry, Journal
 _log = structlog.get_logger()
 
 LATE_SECONDS = 60.0
-"""Seconds after which a due time counts as missed. Then the watcher was down or suspended, or the clock
-was set."""
+"""A due time counts as missed after this many seconds. In that case the watcher was down or suspended, or the clock was set."""
 
 
 def reason(schedule: ScheduleSettings) -> str:
@@ -39,7 +38,8 @@ class Scheduled:
     ) -> float:
         """Return the Unix time after which to search for due times.
 
-        If the watcher ended before the last request was carried out, its due time is found again.
+        If the watcher ended before the last request was carried out, the due time of that request
+        is found again.
         """
         last_t = self._controls.scheduled_t(target, schedule.name)
         if last_t is None or last_t > now_t:

@@ -19,20 +19,18 @@ from vllm_watch.signals.records import TargetSignals
 from vllm_watch.state.attempt import Attempt
 
 HEALTHY = frozenset(("idle", "serving", "prefilling", "overloaded"))
-"""States in which an engine serves, even if at its limit."""
+"""In these states an engine serves requests, though it may be at its limit."""
 
 FRESH_SCRAPES, FRESH_SECONDS_MIN = 3.0, 30.0
-"""Another group member's scrape is recent if it is younger than FRESH_SCRAPES intervals or
-FRESH_SECONDS_MIN seconds."""
+"""The last scrape of another group member is recent if it is younger than FRESH_SCRAPES intervals or FRESH_SECONDS_MIN seconds."""
 
 
 HISTORY_SECONDS = 7 * 86400.0
-"""Attempts are read from this long before the oldest open incident. Budgets need the attempts of a
-day, and breakers the last attempt."""
+"""Attempts are read if they are at most this much older than the oldest open incident. Budgets need
+the attempts of one day, and breakers need the last attempt."""
 
 SCRAPE_SECONDS = 60.0
-"""Maximum wait for a new scrape, in addition to two intervals. A scrape of a hanging server takes
-up to 30 s."""
+"""The wait for a new scrape ends after two intervals and this many seconds. A scrape of a hanging server takes up to 30 s."""
 
 TICK_SECONDS, SUSPENDED_SECONDS = 0.5, 2.5
 """Seconds between ticks of the event loop. A gap above SUSPENDED_SECONDS means that the machine was suspended."""
@@ -146,7 +144,7 @@ class Targets:
             self._resumed_s = now_s
 
     def stale(self, name: str, incident: Incident | None) -> str | None:
-        """Return why the last scrape of the target or the incident's target is not current, or None."""
+        """Return why the last scrape of the target, or of the incident's target, is not current. None if both are current."""
         self._notice_suspension()
         entries = [self._board.targets.get(name)]
         if incident is not None:
@@ -171,7 +169,7 @@ class Targets:
         ]
 
     def firing_kinds(self, name: str) -> frozenset[str]:
-        """Return the kinds of incidents that the last scrape found, including other targets' incidents that advise restarting this one."""
+        """Return the kinds of incidents that the last scrape found, including other targets' incidents that advise restarting this target."""
         return frozenset(
             each.kind
             for each in self.incidents()
@@ -209,7 +207,7 @@ class Targets:
         )
 
     def startup_seconds(self, name: str) -> float | None:
-        """Return the longest recent start of the target, else of its group, or None."""
+        """Return how long the longest recent start of the target took. If this is unknown, use the target's group."""
         own, signals = self.managed.get(name), self.signals(name)
         if own is None:
             return None

@@ -16,16 +16,13 @@ from vllm_watch.state.attempt import Attempt
 HELPED, DID_NOT_HELP = "helped", "did_not_help"
 
 FRESH_RATIO_MIN = 0.8
-"""Minimum share of a fresh engine's throughput at equal load. Below this, throughput_collapse
-begins to react."""
+"""The new process must reach this share of a fresh engine's throughput at equal load. Below this share, throughput_collapse begins to react."""
 
 STOP_SECONDS = 120.0
-"""Maximum seconds that the old process may answer after the call. This is twice the
-longest default grace period of the hooks."""
+"""After the call, the old process may answer for at most this many seconds. This is twice the longest default grace period of the hooks."""
 
 STARTUP_TOLERANCE = 2.0
-"""Maximum ratio of a start to the longest known start. The page cache may be cold, or the node
-slower."""
+"""A start may take this many times as long as the longest known start. The page cache may be cold, or the node may be slower."""
 
 STARTUP_SECONDS_MIN = 180.0
 """Minimum timeout of a start, including the end of the old process. Most models load in one to
@@ -97,7 +94,10 @@ class Verification:
     def __init__(
         self, before: Before, settings: VerifySettings, startup_seconds: float | None = None
     ) -> None:
-        """`startup_seconds` is this engine's longest known start. It replaces `settings.start_seconds`."""
+        """`startup_seconds` is this engine's longest known start.
+
+        If it is known, it sets the timeout, which is otherwise `settings.start_seconds`.
+        """
         self._before = before
         self._settle_seconds = settings.settle_seconds
         self._start_seconds = settings.start_seconds

@@ -114,11 +114,10 @@ JUDGED = frozenset((
     "kv_transfers", "operations_in_flight", "num_requests_kv_fetch_by_stage", "admission_rejections", "http_responses",
     "lora_requests_info", "engine_steps", "last_engine_iteration", "estimated_flops_per_gpu",
 ))  # fmt: skip
-"""Fields that are read from a watched engine. All histograms would double the sample's size."""
+"""Only these fields are read from a watched engine. With all histograms, a sample would be twice as large."""
 
 COUNTED = frozenset(("iteration_tokens", "prefill_time", "decode_time"))
-"""Histograms of which only count and sum are read from a watched engine. Their `cumulative` is
-empty."""
+"""From a watched engine, only count and sum of these histograms are read, and `cumulative` stays empty."""
 
 
 FAILED = "error"
@@ -126,6 +125,6 @@ FAILED = "error"
 
 
 def served(sample: EngineSample) -> float | None:
-    """Return the requests that ended without a failure of the engine, since its start."""
+    """Return how many requests have ended since the engine's start without a failure of the engine."""
     ends = sample.request_success
     return None if ends is None else sum(ends.values()) - ends.get(FAILED, 0.0)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 class StartFailure:
     """The cause of a failed start or a crash."""
 
-    failure: str  # a class of vllm-watch diagnose
+    failure: str  # a failure class of `vllm-watch diagnose`
     deterministic: bool  # the next start would fail, too
     root_cause_line: str | None = None
     explanation: str = ""

@@ -27,7 +27,7 @@ class Call:
     status: int | None = None
     error: str | None = None
     latency_s: float = 0.0  # until the last byte or the failure
-    kept: bool = False  # on a reused connection, so answered by the same process
+    kept: bool = False  # on a reused connection, so the same process answered
 
     @property
     def scaling(self) -> bool:
@@ -73,8 +73,8 @@ class ProcessState:
 
 CANARY_OUTCOMES = ("ok", "unanswered", "busy", "refused", "failed", "unreached")
 """Only "unanswered" shows a hang: the request was accepted, but not answered in time. "busy" is
-status 429 or 503, "refused" our mistake or the server's limit, "failed" a server error. "unreached"
-requests never arrived."""
+status 429 or 503. "refused" means our mistake or a limit of the server, and "failed" a server
+error. "unreached" requests never arrived."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,6 +1,6 @@
 """Decorators for records that each poll creates.
 
-An EngineSample takes 4 µs, but 15 µs with `@dataclass(frozen=True)`.
+Creating an EngineSample takes 4 µs. With `@dataclass(frozen=True)` it would take 15 µs.
 """
 
 from collections.abc import Callable
@@ -25,7 +25,7 @@ def short_record(cls: type[T]) -> type[T]:
 
 
 def changed(record: T, **values: Any) -> T:
-    """Return a copy with other values. It is twice as fast as `dataclasses.replace`."""
+    """Return a copy with other values. This function is twice as fast as `dataclasses.replace`."""
     cls: Any = record.__class__
     names, take = _taken(cls)
     copy: T = cls(**dict(zip(names, take(record), strict=True)) | values)

@@ -1,1 +1,1 @@
-"""Inputs: read engines, GPUs and files and turn them into samples. Nothing is judged here."""
+"""Read data from engines, GPUs and files, and turn the data into samples. Nothing is judged here."""

@@ -3,11 +3,10 @@
 from vllm_watch.sources.processes import ProcessFacts, ProcReader
 
 ANCESTORS_MAX = 12
-"""Maximum ancestors to read. A long chain has seven, from the engine's core to systemd."""
+"""At most this many ancestors are read. A long chain, from the engine's core to systemd, has seven."""
 
 ARGUMENTS_MAX = 6
-"""Maximum arguments to read of a command. The program is the fourth in `python -u -m
-vllm.entrypoints.openai.api_server`."""
+"""At most this many arguments of a command are read. The program is the fourth argument in `python -u -m vllm.entrypoints.openai.api_server`."""
 
 DEAD_STATES = ("Z", "X")
 """A group leader in these states has ended, so it no longer supervises its children."""
@@ -54,7 +53,6 @@ class Ancestry:
         return tuple(commands)
 
     def _left_behind(self, facts: ProcessFacts) -> bool | None:
-        """Return True if the group leader of the topmost vLLM process has ended."""
         parent = self._facts(facts.ppid or 0)
         for _ in range(ANCESTORS_MAX):
             if parent is None or not is_titled(parent):

@@ -23,7 +23,7 @@ Comparing them would take longer than it saves."""
 
 
 class Lines(NamedTuple):
-    """A text, with each line split into a head and its last word, the tail. Texts of one layout share one `heads` object."""
+    """A text in which each line is split into a head and a tail (the last word). Texts of one layout share one `heads` object."""
 
     heads: tuple[str, ...]
     tails: str  # joined by newlines
@@ -103,7 +103,7 @@ class Decoder:
         self._lines: list[str] = []
 
     def decode(self, records: str) -> Iterator[tuple[str, list[str] | None]]:
-        """Yield each head with the lines of its text; the next record changes the list."""
+        """Yield each head with the list of its text's lines, or with None. The next record changes the list."""
         rows = iter(records.split("\n"))
         for head in rows:
             if not head:

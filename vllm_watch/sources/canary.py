@@ -54,7 +54,7 @@ class Asked(NamedTuple):
 
 
 class CanaryLimits(Protocol):
-    """The part of the settings `canary` that a source reads."""
+    """The `canary` settings that a source reads."""
 
     @property
     def model(self) -> str: ...

@@ -1,7 +1,7 @@
 """Measure the CPU waits of an engine's threads.
 
-Each step waits for the slowest thread, so each poll counts only the longest wait of one thread.
-cpu.stat shows if a CPU limit caused the wait. Source: proc(5),
+Each step of the engine waits for the slowest thread, so each poll counts only the longest wait of
+any thread. cpu.stat shows if a CPU limit caused the wait. Source: proc(5),
 Documentation/scheduler/sched-stats.rst, Documentation/admin-guide/cgroup-v2.rst.
 """
 
@@ -23,8 +23,8 @@ from vllm_watch.sources.processes import ProcessFacts, ProcReader
 from vllm_watch.support import threads
 
 THREADS_MAX = 512
-"""Maximum threads to read per engine, divided evenly among its processes. A core has some hundred
-threads. Reading one takes 7 µs."""
+"""At most this many threads are read per engine, divided evenly among its processes. A core has
+some hundred threads. Reading one thread takes 7 µs."""
 
 PROCESSES_MAX = 64
 """Maximum processes per engine. An engine has a core and one worker per GPU, and the largest hosts
@@ -34,14 +34,13 @@ SEARCH_SECONDS = 60.0
 """Seconds between searches for a missing engine, and between checks of a known one."""
 
 LOST_SECONDS = 5.0
-"""Seconds from the end of processes to the next search, because a supervisor may restart them."""
+"""If processes end, the next search begins after this many seconds, because a supervisor may restart them."""
 
 READ_SECONDS_MAX = 1.0
-"""Maximum seconds of a poll; a slower one is dropped. A poll usually takes milliseconds."""
+"""A poll that takes longer than this is dropped. A poll usually takes milliseconds."""
 
 CGROUP_LEVELS_MAX = 8
-"""Maximum cgroups to search for a CPU limit. A container, its pod and its slice may each have
-one."""
+"""At most this many cgroups are searched for a CPU limit. A container, its pod and its slice may each have one."""
 
 TITLE_CHARACTERS_MAX = 60
 
@@ -51,8 +50,6 @@ _PORT_OF_SCHEME = {"http": 80, "https": 443}
 
 @dataclass(slots=True)
 class _Process:
-    """A process with its open /proc folder, which never shows a later process with the same PID."""
-
     pid: int
     name: str
     folder: int
@@ -101,7 +98,7 @@ class _Engine:
         return self.waited_seconds
 
     def core(self) -> str | None:
-        """Return the core's title and PID. None before vLLM 0.10.2, where a core has no title."""
+        """Return the core's title and PID. The result is None before vLLM 0.10.2, which gives a core no title."""
         return next(
             (each.label for each in self.processes if engine_processes.is_core(each.name)), None
         )
@@ -163,7 +160,7 @@ class CpuWaits:
                 with suppress(RuntimeError):
                     loop.call_soon_threadsafe(end, found)
 
-        # Read in a daemon thread: reading the command line of a process stuck in the kernel blocks.
+        # Read in a daemon thread, because a process that is stuck in the kernel may block the reader of its command line.
         if not threads.begin(work):
             self._busy = False
             return None
@@ -254,7 +251,6 @@ def thread_waits(folder: int, threads_max: int) -> Iterator[tuple[str, int]]:
 
 
 def _limited_cgroup(root: Path, path: str | None) -> Path | None:
-    """Return the nearest visible cgroup with a CPU limit, or None."""
     parts = [] if path is None else path.strip("/").split("/")
     if ".." in parts:
         return None

@@ -23,8 +23,7 @@ PIECE_BYTES_MAX = 4 << 20
 second."""
 
 BACKLOG_BYTES_MAX = 16 << 20
-"""Maximum bytes of an existing log to read. An engine that logs its requests writes this much in
-hours."""
+"""At most this many bytes of an existing log are read. An engine that logs its requests writes this much in hours."""
 
 TAIL_BYTES_MAX = 256 << 10
 """Maximum bytes of evidence: some thousand lines, including a traceback per worker."""
@@ -38,7 +37,7 @@ class EngineLog:
     def __init__(self, target: str, path: Path) -> None:
         self.path = path
         self._target = target
-        # Importing this takes an eighth of start-up, and few watchers follow a log.
+        # Importing this takes an eighth of the start-up time, and few watchers follow a log.
         from vllm_watch.diagnosis.reading import LogReader  # noqa: PLC0415
 
         self._reader = LogReader()

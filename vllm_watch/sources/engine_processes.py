@@ -10,8 +10,8 @@ from collections.abc import Callable, Collection, Mapping
 from vllm_watch.sources.processes import ProcessFacts
 
 START_TOLERANCE_SECONDS = 2.0
-"""Seconds by which a process's start time may differ from the one in /metrics. Boot times are in
-whole seconds, and clock steps move them."""
+"""A process's start time may differ from the start time in /metrics by this much. Boot times are
+whole seconds, and setting the clock changes them."""
 
 SAME_TICK_SECONDS = 0.02
 """Tolerance in seconds if several processes match. Start times have ticks of 10 ms."""
@@ -30,7 +30,7 @@ Processes = Mapping[int, ProcessFacts]
 def find(
     all_: Processes, started: float | None, port: int | None, engines: Collection[str]
 ) -> dict[str, tuple[ProcessFacts, ...]]:
-    """Return engine → its processes, the core first. Engines with uncertain processes are left out. `started` is in Unix seconds."""
+    """Return the processes of each engine, the core first. Engines with uncertain processes are left out. `started` is in Unix seconds."""
     server = _server(all_, started, port)
     if server is None:
         return {}

@@ -1,7 +1,7 @@
 """Parse the Prometheus text format fast.
 
 Only the numbers change between two scrapes, so the rest of each line (its *head*) is parsed once.
-prometheus_client parses the bodies with timestamps, exemplars or quoted names.
+Bodies with timestamps, exemplars or quoted names are parsed by prometheus_client.
 """
 
 import re
@@ -115,9 +115,11 @@ class Layout:
 
 
 class Exposition:
-    """The numbers of a body. `values` is None until they are converted. `tails` is the text after
-    the heads, joined by newlines, and `words` the same as a list. Both are None if a tail has a
-    space."""
+    """The numbers of a body.
+
+    `values` is None until they are converted. `tails` is the text after the heads, joined by
+    newlines, and `words` is the same text as a list. Both are None if a tail has a space.
+    """
 
     __slots__ = ("layout", "tails", "values", "words")
 

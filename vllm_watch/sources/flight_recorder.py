@@ -1,4 +1,7 @@
-"""Record the last minutes of every target, and export them as a trace file. Each observation is exported with the GPU reading used to judge it."""
+"""Record the last minutes of every target, and export them as a trace file.
+
+Each observation is exported with the GPU reading that was used to judge it.
+"""
 
 import asyncio
 import json
@@ -20,7 +23,7 @@ _log = structlog.get_logger()
 _SHRINK_RATIO = 15 / 16  # shrinking visits every target, so it should be rare
 _GPU_AGE_SECONDS_MAX = 60.0
 _DUMP_LINES = 16  # compressing these takes a thread 20 ms
-_DUMP_LEVEL = 3  # level 6 takes three times as long to save an eighth
+_DUMP_LEVEL = 3  # level 6 takes three times as long to save an eighth of the bytes
 _CLOSE_SECONDS = 2.0  # maximum wait for the disk
 _GZIP_MEMBER = 31
 
@@ -60,7 +63,7 @@ class FlightRecorder:
     def observe(
         self, observation: Observation, body: str | None, lines: Lines | None = None
     ) -> None:
-        """Record an observation and its metrics text. `lines` is the parsed text."""
+        """`lines` is the parsed text."""
         tape = self._tapes.get(observation.target)
         if tape is None:
             tape = self._tapes[observation.target] = self._new_tape()
@@ -152,8 +155,6 @@ class FlightRecorder:
 
 
 class _GpuReadings:
-    """GPU readings as JSON, oldest first."""
-
     def __init__(self, groups: Sequence[Sequence[bytes]]) -> None:
         self._coming = _unpacked(groups)
         self._next = next(self._coming, None)
@@ -161,7 +162,7 @@ class _GpuReadings:
         self._json = "null"
 
     def at(self, number: int, t: float) -> str:
-        """Return the newest of the first `number` readings, or "null" if it is too old at `t`."""
+        """Return the newest of the first `number` readings, or "null" if that reading is too old at `t`."""
         if not number:
             return "null"
         while self._next and int((fields := self._next[0].split("\t"))[1]) <= number:

@@ -1,11 +1,11 @@
 """Map NVML's PIDs to processes without guessing, because a wrong process could be killed.
 
-NVML's PIDs belong to the host's PID namespace or to the caller's, depending on the driver:
-- up to R530: the host's, also for a caller inside a container;
+The driver's version decides to which PID namespace NVML's PIDs belong:
+- up to R530: the host's namespace, even if the caller is inside a container;
 - 535.0 to 535.112: the numbering differs by branch, so nothing is assumed;
-- from 535.113: the caller's; processes outside its namespace are left out. In a container, memory
-  is unknown before 565 and utilization before 570, because the driver reports both with the host's
-  PIDs.
+- from 535.113: the caller's namespace; processes outside it are left out. In a container, memory
+  is unknown before driver 565 and utilization before 570, because the driver reports both with the
+  host's PIDs.
 Source: NVIDIA/open-gpu-kernel-modules, src/nvidia/src/kernel/gpu/gpu_rmapi.c (_gpuConvertPid,
 _gpuMatchClientPid) and gpu/perf/kern_perf_ctrl.c (osFindNsPid).
 """
@@ -106,7 +106,6 @@ class GpuPids:
         return _with(facts, self._kin[self._own].of(facts), pid)
 
     def _with_local(self, facts: ProcessFacts, kin: Kin) -> ProcessFacts:
-        """Add the PID in our namespace, if it certainly belongs to the same process."""
         level = self._namespaces[self._host].levels_above_ours if self._host else None
         if level == 0:
             return _with(facts, kin, facts.pid)

@@ -1,6 +1,6 @@
 """Find the vLLM servers of this host in /proc.
 
-A server with a hidden process or an unknown port is reported as unsure. It must be confirmed over
+A server with a hidden process or an unknown port is reported as unsure, and must be confirmed over
 HTTP.
 """
 
@@ -51,7 +51,7 @@ def find(all_: Processes, procfs: Path) -> list[HostServer]:
 
 
 def arguments(argv: Iterable[str]) -> tuple[str, ...] | None:
-    """Return the arguments of a vLLM server, after `vllm serve` or the module's name; else None."""
+    """Return the words after `vllm serve` or after the module's name. None if this is not a vLLM server."""
     words = tuple(argv)
     named = [PurePath(word).name for word in words[:2]]
     runs_python = named[:1] != [] and named[0].startswith("python")
@@ -157,7 +157,6 @@ def _address(
 
 
 def _flags(words: tuple[str, ...]) -> Mapping[str, str]:
-    """Return flags (with dashes) → values; a switch has an empty value."""
     found: dict[str, str] = {}
     for word, after in zip(words, (*words[1:], "--"), strict=False):
         if word.startswith("--"):

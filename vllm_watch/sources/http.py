@@ -13,8 +13,7 @@ from vllm_watch.sources.http_request import URL_CHARS_MAX
 from vllm_watch.sources.http_session import Bounds, Session
 
 CONNECT_SHARE = 0.75
-"""Maximum share of the time limit for connecting. With the whole limit, an unreachable server would
-seem to hang, and would be restarted."""
+"""Connecting may take at most this share of the time limit. Otherwise an unreachable server would seem to hang, and would be restarted."""
 
 REDIRECTS_MAX = 2
 """Maximum redirects. vLLM 0.3.3 to 0.4.1 redirects /metrics once, to /metrics/."""

@@ -30,7 +30,7 @@ class Wanted(NamedTuple):
 
 
 class Reply(NamedTuple):
-    """The outcome of a request; not an exception, because a traceback would keep the body."""
+    """The outcome of a request. It is not an exception, because a traceback would keep the body in memory."""
 
     outcome: str  # one of samples.observation.OUTCOMES
     error: str | None = None
@@ -38,7 +38,7 @@ class Reply(NamedTuple):
     headers: Mapping[str, str] = {}  # names in lower case
     body: bytes = b""
     arrived_monotonic_s: float = 0.0  # when the last byte came
-    late_s: float = 0.0  # delay of our own timer, if it ended the request
+    late_s: float = 0.0  # delay of our timer, if the timer ended the request
     kept: bool = False
     waited_s: float = 0.0  # wait for a free connection
 

@@ -9,7 +9,7 @@ from typing import NamedTuple, cast
 from aiohappyeyeballs import AddrInfoType
 
 KEPT_SECONDS = 30.0
-"""Maximum seconds to cache addresses, because a replacement pod has a new address."""
+"""Addresses are cached for at most this many seconds, because a replacement pod has a new address."""
 
 NAMES_MAX = 1000
 """Maximum cached names. A full cache is cleared."""

@@ -10,8 +10,7 @@ from urllib.parse import SplitResult, quote, unquote, urlsplit
 from vllm_watch import __version__
 
 URL_CHARS_MAX = 2048
-"""Maximum characters of a URL, because a redirect may have any length. An engine's URL has under a
-hundred."""
+"""URLs with more characters are rejected, because a redirect may contain a URL of any length. An engine's URL has under a hundred."""
 
 PLACES_MAX = 4096
 """Maximum cached URLs. Each takes 1 to 10 kB, and each target has two."""

@@ -13,23 +13,21 @@ from httptools import (
 )
 
 HEAD_BYTES_MAX = 64 << 10
-"""Maximum bytes of a response's head. Servers send hundreds of bytes, and proxies with long
-policies send thousands."""
+"""Maximum bytes of a response's head. Servers send hundreds of bytes, and proxies with long policies thousands of bytes."""
 
 HEADERS_MAX = 128  # including trailers
 INFORMATIONAL_MAX = 16
 """Maximum number of 1xx responses before the final one. Some servers send one (103)."""
 
 FRAMING_BYTES_MAX = 256 << 10
-"""Maximum bytes of a response's head, chunk sizes and trailers. A chunk of one byte takes 40 bytes
-of memory."""
+"""Maximum bytes of a response's head, chunk sizes and trailers together. A chunk of one byte takes 40 bytes of memory."""
 
 OK = 200
 _SWITCHING = 101
 
 
 class ResponseReader:
-    """Reads responses. Call `expect` before each; `status` is 0 until the head is complete."""
+    """Reads responses. Call `expect` before each response; `status` is 0 until the head is complete."""
 
     __slots__ = (
         "_body_bytes_left", "_framing_left", "_head_left", "_headers_left", "_informational_left", "_parser", "_parts",
@@ -110,7 +108,7 @@ class ResponseReader:
             self._refuse(f"its head is longer than {HEAD_BYTES_MAX} bytes")
         elif not self.status:
             key, text = name.decode("latin-1").lower(), value.decode("latin-1").strip(" \t")
-            # Joined duplicates of length or coding are invalid, and are refused.
+            # Joined duplicates of a length or coding header are invalid, and are refused.
             self.headers[key] = f"{self.headers[key]}, {text}" if key in self.headers else text
 
     def on_headers_complete(self) -> None:

@@ -22,14 +22,13 @@ from vllm_watch.sources.http_trust import Trust
 from vllm_watch.support import descriptors
 
 IDLE_SECONDS = 75.0
-"""Seconds until an idle connection is closed. Its server is probably no longer polled."""
+"""An idle connection is closed after this many seconds. Its server is probably no longer polled."""
 
 KEPT_SECONDS = 5.0
-"""Maximum seconds to reuse a connection. It reaches only one of a server's processes, and another
-may hang."""
+"""A connection is reused for at most this many seconds. It reaches only one process of a server, and another process may hang."""
 
 HEAD_START_SECONDS = 0.25
-"""Seconds until the host's next address is tried in parallel (RFC 8305, section 8)."""
+"""After this many seconds, the host's next address is tried in parallel (RFC 8305, section 8)."""
 
 ROOM_BYTES = 256 << 10
 """Size of the receive buffer in bytes. A usual /metrics fits, and is read in one turn of the event
@@ -64,7 +63,7 @@ class _Seat:
 
 
 class Session:
-    """Makes HTTP calls. If `connections_max` are open, a call replaces an idle connection, or waits."""
+    """Makes HTTP calls. If `connections_max` connections are open, a call replaces an idle connection, or waits."""
 
     def __init__(self, names: Names | None = None, connections_max: int | None = None) -> None:
         most = descriptors.for_engines() if connections_max is None else connections_max

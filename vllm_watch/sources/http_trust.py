@@ -20,7 +20,7 @@ the CAs may have been unreadable (no free file descriptor)."""
 CHECK_SECONDS = 5.0
 
 CONTEXTS_MAX = 200
-"""Maximum number of contexts. One with the system's CAs takes a megabyte."""
+"""Maximum number of contexts. A context with the system's CAs takes a megabyte."""
 
 _log = structlog.get_logger()
 
@@ -30,7 +30,7 @@ _Stamp = tuple[tuple[int, int, int] | None, ...]
 @dataclass(slots=True)
 class _Made:
     context: ssl.SSLContext
-    stamp: _Stamp  # of its files, when loaded or found unusable
+    stamp: _Stamp  # of the files when they were loaded or found unusable
     made_s: float
     checked_s: float
     checking: "asyncio.Future[ssl.SSLContext] | None" = None

@@ -24,7 +24,7 @@ _ASK = http.Limits(1.0, 3.0, 8 << 20)
 
 
 class Neighbours:
-    """Names this host's other vLLM servers if a connection is refused. Searches at most twice a minute."""
+    """Finds this host's other vLLM servers after a refused connection. Searches at most twice a minute."""
 
     def __init__(self, listing: ProcessListing, procfs: Path) -> None:
         self._listing, self._procfs = listing, procfs
@@ -38,9 +38,8 @@ class Neighbours:
     async def explain(self, call: Call, url: str) -> Call:
         """Add the other servers to the call's error.
 
-        The error stays as it is if the target's own process is visible. It also stays if a local
-        target answered without a visible process, because this container then cannot see the host's
-        processes.
+        The error stays as it is if the target's own process is visible, or if this container cannot
+        see the host's processes.
         """
         self._answered.discard(url)
         now_s = time.monotonic()

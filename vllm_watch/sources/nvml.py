@@ -42,7 +42,7 @@ class _Job:
 
 
 class GpuLimits(Protocol):
-    """The part of the settings `gpu` that a source reads."""
+    """The `gpu` settings that a source reads."""
 
     @property
     def enabled(self) -> str: ...

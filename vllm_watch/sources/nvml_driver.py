@@ -1,6 +1,7 @@
 """Follow the NVIDIA driver's life cycle: absent, loaded, reloaded or replaced.
 
-Use it from one thread only. pynvml takes 5 MB, so it is imported only if there is a library to load.
+Use this module from one thread only. pynvml takes 5 MB, so it is imported only if there is a
+library to load.
 """
 
 import ctypes

@@ -1,7 +1,7 @@
 """Find the processes that hold memory on one GPU or MIG slice.
 
-NVML lists them by kind (compute, graphics, MPS clients). A process may be in several lists with the same memory, so the lists
-are merged and not summed.
+NVML has a list for each kind of process (compute, graphics, MPS client). Several lists may contain
+a process with the same memory, so the lists are merged and not summed.
 """
 
 import time
@@ -20,7 +20,7 @@ LISTS = (
     ("graphics", "nvmlDeviceGetGraphicsRunningProcesses_v3"),
 )
 _NO_INSTANCE = 0xFFFFFFFF
-# The driver keeps old samples. The first poll skips those above this age.
+# The driver keeps old samples. The first poll skips samples older than this.
 _FIRST_SAMPLE_AGE_MICROSECONDS = 10_000_000
 
 
@@ -40,7 +40,6 @@ class Utilization:
     last_seen_microseconds: int = 0
 
     def read(self, ask: Ask, handle: Any) -> dict[int, float | None]:
-        """Return PID → ratio of the processes with a new sample."""
         now = time.time_ns() // 1000
         if self.last_seen_microseconds > now:
             self.last_seen_microseconds = 0  # the clock was set back

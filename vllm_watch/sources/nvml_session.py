@@ -1,5 +1,7 @@
-"""Find and poll the GPUs between nvmlInit and nvmlShutdown. Errors are raised only if the library
-fails. After one GPU fails, the others stay readable."""
+"""Find and poll the GPUs between nvmlInit and nvmlShutdown.
+
+Errors are raised only if the library fails. If one GPU fails, the others stay readable.
+"""
 
 from collections.abc import Iterator
 from contextlib import suppress
@@ -135,7 +137,7 @@ class Session:
             except self._nvml.NVMLError_GpuIsLost:
                 lost_indices.append(index)
             except self._nvml.NVMLError_NoPermission:
-                continue  # a host GPU that this container was not given
+                continue  # a GPU of the host that this container was not given
             except self.ask.library_errors:
                 raise
             except self._nvml.NVMLError:
@@ -171,7 +173,6 @@ class Session:
         return int(self.ask("nvmlDeviceGetMaxMigDeviceCount", handle) or 0) if supported else 0
 
     def _remembered(self, index: int) -> Identity:
-        """Return the GPU last seen at this index, unless it has moved to another index."""
         known = self._inventory.by_index.get(index)
         if known is None or any(gpu.identity.uuid == known.uuid for gpu in self._gpus):
             return Identity(index, _unknown(index), None)

@@ -8,8 +8,8 @@ OUTCOME = "watcher"
 """The outcome of such a call."""
 
 LATE_SECONDS, LATE_SHARE = 0.5, 0.25
-"""Maximum delay of a trusted timeout: the larger of these seconds and this share of its length.
-Timers of a running event loop are late by milliseconds."""
+"""A timeout is trusted if it fires late by at most LATE_SECONDS, or by at most LATE_SHARE of its
+length. Timers of a running event loop are late by milliseconds."""
 
 _ERRNOS = {
     errno.EMFILE: "no file descriptor is left to this process (raise LimitNOFILE or ulimit -n)",

@@ -19,11 +19,11 @@ LABEL_VALUES_MAX = 64
 OTHER_LABEL_VALUES = "other"
 
 BUCKETS_MAX = 200
-"""Maximum number of buckets, which are kept for minutes. vLLM's histograms have at most 40."""
+"""Maximum buckets of a histogram. All buckets are kept in memory for minutes. vLLM's histograms have at most 40."""
 
 
 EQUAL_LABELS_MAX = 1_000
-"""Maximum shared label sets. Sharing all of them may take more memory than it saves."""
+"""At most this many label sets are shared. Sharing more may take more memory than it saves."""
 
 
 class Row:
@@ -48,7 +48,7 @@ class Row:
 
 
 def make_rows(series: Iterable[tuple[int, str, dict[str, str]]]) -> tuple[list[int], list[Row]]:
-    """Split (place, name, labels) into places and rows. A place is a position among all numbers."""
+    """Split each series (position among all numbers, name, labels) into its position and its row."""
     places: list[int] = []
     rows: list[Row] = []
     one: dict[tuple[str, ...], tuple[str, ...]] = {}
@@ -113,7 +113,7 @@ def by_group(groups: dict[str, list[Row]]) -> Take:
 
 
 def info_of(rows: list[Row]) -> Take:
-    """Return a function that takes the labels of the newest series. The values are times."""
+    """Return a function that takes the labels of the newest series. The values of the series are times."""
     labels = [{k: v for k, v in row.labels.items() if k != "engine"} for row in rows]
     if len(rows) == 1:
         only = labels[0]
@@ -130,7 +130,7 @@ def info_of(rows: list[Row]) -> Take:
 def histogram_of(
     bounded: list[Row], sums: list[Row], counts: list[Row], scale: float, *, buckets: bool
 ) -> Take:
-    """Return a function that reads a histogram. `scale` multiplies bounds and sum. Unless `buckets`, the counts of buckets are left out."""
+    """Return a function that reads a histogram. `scale` multiplies bounds and sum. The counts of the buckets are read only if `buckets` is True."""
     by_bound: dict[float, list[Row]] = defaultdict(list)
     for row in bounded:
         by_bound[_bound(row.label("le") or "+Inf")].append(row)

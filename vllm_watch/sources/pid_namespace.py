@@ -1,8 +1,8 @@
-"""Identify the PID namespace of a procfs tree: a PID in /proc is valid only in the tree's own namespace.
+"""Identify the PID namespace of a procfs tree, because a PID in /proc is valid only in that namespace.
 
 - /proc/self/ns/pid is *our* namespace in any tree; the initial one (the host's) has a fixed inode.
-- NSpid of `self` lists our PID in each namespace from the tree's to ours. Without
-  `self`, we are not in the tree's.
+- NSpid in /proc/self/status lists our PIDs, from the tree's namespace to our own. If /proc/self is
+  missing, we are outside the tree's namespace.
 - kthreadd is process 2 of the initial namespace only; a container cannot fake its kernel thread flag.
 Source: Linux include/linux/proc_ns.h, fs/proc/array.c, pid_namespaces(7).
 """

@@ -31,8 +31,8 @@ class Status:
 def parse_stat(text: bytes) -> Stat | None:
     """Return None if the process was just reaped.
 
-    A process name may contain spaces and parentheses. It ends at the last closing parenthesis,
-    because only numbers follow.
+    A process name may contain spaces and parentheses. The name ends at the last closing
+    parenthesis, because only numbers follow.
     """
     opening, closing = text.find(b"("), text.rfind(b")")
     fields = text[closing + 1 :].split()

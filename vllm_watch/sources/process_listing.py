@@ -10,8 +10,7 @@ from vllm_watch.sources.processes import ProcessFacts, ProcReader
 LISTED_MAX = 65_536
 
 FRESH_SECONDS = 1.0
-"""Maximum age of a cached listing. A server takes longer to start, so it is listed once it
-answers."""
+"""A listing is cached for this many seconds. A server takes longer to start, so a server that answers is in the listing."""
 
 
 class ProcessListing:

@@ -16,7 +16,7 @@ from vllm_watch.sources.proc_stat import Stat, parse_cgroup, parse_cmdline, pars
 SMALL_FILE_BYTES_MAX = 16 * 1024
 # The kernel allows megabytes of arguments; `vllm serve` uses about 1 KB.
 CMDLINE_BYTES_MAX = 16 * 1024
-# An engine opens its GPUs among its first hundreds of descriptors.
+# An engine opens its GPUs among its first few hundred descriptors.
 FDS_MAX = 4096
 GPU_DEVICE = "/dev/nvidia"
 
@@ -38,7 +38,7 @@ class ProcessFacts:
     cpu_seconds: float | None = None  # user + system
     cgroup: str | None = None  # most specific path, in our cgroup namespace
     uid: int | None = None  # real user, in our user namespace
-    pids: tuple[int, ...] | None = None  # NSpid: from the tree's namespace down to its innermost
+    pids: tuple[int, ...] | None = None  # NSpid: PIDs from the tree's namespace inwards
     pid_local: int | None = None  # in our own namespace, if proven
     ancestors: tuple[str, ...] | None = None
     left_behind: bool | None = None  # of a worker, see samples.process

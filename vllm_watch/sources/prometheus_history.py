@@ -24,18 +24,18 @@ from vllm_watch.sources.vllm_names import FIELDS, Kind
 from vllm_watch.support import json_text
 
 CHUNK_SECONDS = 3600.0
-"""Time range of one query. For one target, it returns 240 scrapes of 60 series (400 kB)."""
+"""Time range of one query. A query for one target returns 240 scrapes of 60 series (400 kB)."""
 
 CHUNK_SECONDS_MIN = 60.0
 TARGETS_MAX = 2000
 GONE_SECONDS = 300.0
-"""Maximum seconds between two samples of one alert, as in Prometheus' lookback."""
+"""Two samples at most this many seconds apart belong to one alert, as in Prometheus' lookback."""
 
 _ANSWER_BYTES_MAX = 256 << 20
 _TIMEOUT_SECONDS = 120.0
 _HUNG_SECONDS = 5.0
-"""Minimum seconds of a failed scrape to count as a timeout. A refused connection fails at once, and
-Prometheus times out after 10 s by default."""
+"""A failed scrape that took at least this many seconds counts as a timeout. A refused connection
+fails at once, and Prometheus times out after 10 s by default."""
 
 _PREFIX = re.compile(r"(?:ray_)?vllm[:_]")
 _OWN = frozenset(("engine", "model_name", "ReplicaId", "WorkerId", "SessionName", "Version", "Component", "pid"))  # fmt: skip
@@ -214,7 +214,6 @@ def _given(labels: Labels) -> dict[str, str]:
 
 
 def _of_scrape(labels: Labels) -> Labels:
-    """Return the labels that `up` has, too. Relabelling may have added others to the metrics."""
     sure = {name: labels[name] for name in ("job", "instance") if name in labels}
     return sure if "instance" in sure else labels
 

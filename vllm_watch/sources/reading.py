@@ -33,8 +33,7 @@ ENGINES_MAX = 64
 """Maximum engines per body. An engine has about 400 lines, so SERIES_MAX lines hold no more."""
 
 NAME_CHARACTERS_MAX = 256
-"""Maximum length of a name, because names are labels of every exported series. Longer ones are
-cut."""
+"""Names longer than this are cut, because they are labels of every exported series."""
 
 _INFO = frozenset(
     name for field in FIELDS.values() if field.kind is Kind.INFO for name in field.names
@@ -168,7 +167,7 @@ def _bind(layout: Layout, fields: Container[str]) -> _Binding:
         rows[row].index = place
     binding = _bind_rows(rows, names, fields, indices, layout.lines_of(indices))
     if nim:
-        binding.constant["engine_kind"] = None  # NIM's names do not show it
+        binding.constant["engine_kind"] = None  # NIM's names do not show the kind
     return binding
 
 
@@ -183,7 +182,6 @@ def _bind_rows(
     indices: list[int],
     lines: list[int],
 ) -> _Binding:
-    """`indices`, `lines`: positions of the needed numbers among all numbers and all lines."""
     by_name: dict[str, list[Row]] = defaultdict(list)
     for row in rows:
         by_name[row.name].append(row)
@@ -220,7 +218,7 @@ def _bind_rows(
 
 
 class _engine_keys:  # noqa: N801 - a function with two results
-    """Finds a body's engines, and the engine of a row. None if the row belongs to all."""
+    """Finds a body's engines, and the engine of a row (None if the row belongs to all)."""
 
     def __init__(self, rows: Iterable[Row]) -> None:
         replicas = {row.label("ReplicaId") for row in rows} - {None}
@@ -345,7 +343,6 @@ def _engine_kind(names: Collection[str], rows: list[Row]) -> str:
 
 
 def _may_be_vllm(by_name: Mapping[str, list[Row]], names: Collection[str]) -> bool:
-    """Return True if this may be a vLLM, even if it exports only process metrics."""
     if _serves_openai(by_name):
         return True
     return bool(names) and all(name.startswith(("python_", "process_")) for name in names)

@@ -16,7 +16,7 @@ import structlog
 from vllm_watch.support.private_files import opener, own_folder, refuse_odd
 
 _log = structlog.get_logger()
-# Maximum backlog. Beyond it, pieces are not written. A thousand targets may send one at once.
+# Maximum backlog. Beyond it, pieces are not written. A thousand targets may each send a piece at once.
 _PENDING_BYTES_MAX = 16 << 20
 _SUFFIX = ".flight"
 _T = TypeVar("_T")

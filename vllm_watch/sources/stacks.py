@@ -27,7 +27,7 @@ BYTES_MAX = 256 << 10
 
 
 class Stacks:
-    """Dumps one process at a time across all callers."""
+    """Dumps the stacks of one process at a time, for all callers."""
 
     def __init__(self, listing: ProcessListing, program: Callable[[], Path | None]) -> None:
         """`program` returns py-spy's path, or None if stacks are off."""

@@ -1,7 +1,8 @@
 """Keep the last minutes of a series of texts, with limits on age and size.
 
 Records are packed into chunks. Each group of chunks begins with a full text, so that older groups
-can be dropped. With a spool, each chunk goes into the first large enough gap of one bounded file.
+can be dropped. With a spool, the chunks are in one bounded file. Each chunk goes into the first gap
+that is large enough.
 """
 
 import asyncio
@@ -187,7 +188,7 @@ def _until_gone(pieces: list[bytes | None]) -> list[bytes]:
 
 
 def records(group: Sequence[bytes]) -> Iterator[tuple[str, list[str] | None]]:
-    """Yield each head with the lines of its text, or None. Raises zlib.error if the data is damaged."""
+    """Yield each head with the lines of its text, or with None. Raises zlib.error if the data is damaged."""
     decoder = Decoder()
     for packed in group:
         yield from decoder.decode(zlib.decompress(packed).decode("utf-8", "surrogatepass"))

@@ -21,7 +21,7 @@ def is_loopback(host: str) -> bool:
 
 
 def is_here(host: str, net: Path = NET) -> bool:
-    """Return False for names other than localhost, which may move to another host. Raises PermissionError."""
+    """Return False for names other than localhost, because they may move to another host. Raises PermissionError."""
     if is_loopback(host):
         return True
     address = _address(host)

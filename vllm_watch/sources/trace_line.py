@@ -35,7 +35,7 @@ _OUTCOME_OF_ERROR = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RawObservation:
-    """A parsed line. `None`: null or missing, so unknown."""
+    """A parsed line. A field that was null or missing is None, which means unknown."""
 
     t: float  # Unix seconds
     target: str  # URL; "" if the line has none
@@ -186,7 +186,7 @@ def to_line(observation: Observation, body: str | None, *, target: str | None = 
 
 
 def assemble(t: float, target: str, rest: str, body: str | None, gpus: str) -> bytes:
-    """Return the line. `gpus`: already JSON."""
+    """Return the line. `gpus` is already JSON."""
     metrics = "null" if body is None else _encode(body)
     head = f'{{"t":{t!r},"target":{_encode(redacted(target))},{rest}'
     return f'{head},"metrics":{metrics},"gpus":{gpus}}}\n'.encode()

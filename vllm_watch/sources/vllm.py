@@ -28,8 +28,7 @@ from vllm_watch.support.printable import printable
 from vllm_watch.support.redaction import redacted
 
 IDENTIFY_SECONDS = 600.0
-"""Seconds between reads of version and models, because LoRA adapters may change without a
-restart."""
+"""Version and models are read again after this many seconds, because LoRA adapters may change without a restart."""
 
 LOOP_BYTES_MAX, LOOP_LINES_MAX = 128 << 10, 4000
 """Maximum bytes and lines to parse in the event loop. Parsing many new series may take half a
@@ -44,7 +43,7 @@ _FAULTS_MAX, _FAULT_CHARACTERS_MAX = 16, 80
 
 
 class ScrapeLimits(Protocol):
-    """The part of the settings `scrape` that a source reads."""
+    """The `scrape` settings that a source reads."""
 
     @property
     def connect_timeout_seconds(self) -> float: ...
@@ -99,7 +98,7 @@ class VllmSource:
         self._switches: dict[str, str] = {}
 
     async def observe(self) -> Look:
-        """Return an observation, dated when the metrics arrived or failed."""
+        """Return an observation. Its time is when the metrics arrived, or when the call failed."""
         now_s = time.monotonic()
         health_due = now_s >= self._next_health_s
         calls: list[tuple[str, Call]] = []
@@ -267,7 +266,6 @@ def _models(document: Any) -> Mapping[str, Any]:
 
 
 def _text(value: object, characters_max: int) -> str:
-    """Replace lone surrogates, and redact our API key."""
     return redacted(str(value)[:characters_max].encode(errors="replace").decode())
 
 
@@ -284,7 +282,7 @@ def _recovering(document: Any) -> Mapping[str, Any]:
 _SWITCHES = {
     "sleeping": "/is_sleeping", "paused": "/is_paused", "recovering": "/fault_tolerance/status",
 }  # fmt: skip
-"""The first two paths need vLLM's development mode, the third --enable-fault-tolerance."""
+"""The first two paths need vLLM's development mode, and the third needs --enable-fault-tolerance."""
 
 _PARSERS: Mapping[str, Callable[[Any], Mapping[str, Any]]] = {
     "sleeping": lambda document: {"sleeping": bool(document["is_sleeping"])},

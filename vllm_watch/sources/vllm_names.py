@@ -207,7 +207,7 @@ V0_ONLY = frozenset(
         "vllm:avg_prompt_throughput_toks_per_s",
     )
 )
-"""Metrics that only V0 has. In 0.7.1 to 0.8.2, V1 has no `engine` label to identify it."""
+"""Metrics that only V0 has. In vLLM 0.7.1 to 0.8.2, V1 has no `engine` label by which it could be recognized."""
 
 V1_ONLY = frozenset(
     (
@@ -236,7 +236,7 @@ def canonical(name: str) -> str:
 _NIM_HAS = {"num_requests_running", "num_requests_waiting"}
 _NIM_OTHER = {"request_finish_total": "vllm:request_success_total"}
 _NIM_OWN = frozenset(("request_success_total", "request_failure_total"))
-"""NIM's own counters. They are not read, because request_finish_total has all requests."""
+"""NIM's own counters. They are not read, because request_finish_total counts all requests."""
 
 HISTOGRAM_SUFFIXES = ("_bucket", "_sum", "_count")
 _SUFFIXES = (*HISTOGRAM_SUFFIXES, "_created")

@@ -33,7 +33,8 @@ async def ask(
 ) -> http.Answer:  # fmt: skip
     """GET /metrics, and explain a failed call. The API key is sent only after a 401 or 403.
 
-    `known` is True if the server has answered before. If not, a disconnect causes a probe for TLS.
+    `known` is True if the server has answered before. If it has never answered, a disconnect causes
+    a probe for TLS.
     """
     answer = await http.get(session, url, limits, headers)
     call = answer.call

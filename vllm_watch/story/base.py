@@ -10,10 +10,10 @@ UNKNOWN = "unknown"
 CURES = "A restart is advised: it usually fixes this."
 
 IF_ADVISED = "; restart vLLM if the status page advises it."
-"""Ending of a step if it is unknown whether a restart is advised."""
+"""A step ends with this text if it is unknown whether a restart is advised."""
 
 ELSE_IF_ADVISED = "; if you find none, restart vLLM if the status page advises it."
-"""As IF_ADVISED, for steps that may make a restart unnecessary."""
+"""Like IF_ADVISED, but for steps that may make a restart unnecessary."""
 
 CORE_PID = "PID, found with pgrep -af VLLM::EngineCore"
 LOOK_AT_PEER = "Find and fix the fault in the server that sends the KV (prefill, store) or in the network between."
@@ -31,7 +31,7 @@ _PIDS = {
     "--reclaim PID": re.compile(r"(--reclaim \d+)"),
     "the PID of the evidence": re.compile(r"\(PID (\d+)\) is stopped"),
 }
-"""Placeholder → pattern of its value in the incident's texts."""
+"""Maps each placeholder to the pattern of its value in the incident's texts."""
 
 _LEFT = re.compile(r"left behind and still holds GPU memory: \S{1,40} \(PID (\d{1,10})\)")
 _END_IT = "End the engine core that it left (vllm-watch gpus --reclaim {}): no start finds GPU memory until then. "

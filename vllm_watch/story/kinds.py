@@ -1,4 +1,4 @@
-"""Lists all kinds of incidents."""
+"""All kinds of incidents."""
 
 from collections.abc import Mapping
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Names severities for display."""
+"""Translate severities into the displayed words."""
 
 _WORDS = {"page": "critical", "ticket": "warning"}
 

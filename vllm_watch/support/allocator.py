@@ -1,8 +1,8 @@
 """Make glibc return large freed blocks to the system.
 
-glibc returns a freed block only if it exceeds a threshold. It then raises the threshold to the
-block's size, up to 32 MB. Smaller blocks share the heap with small objects, which prevent their
-return.
+glibc returns a freed block only if the block exceeds a threshold. After that, glibc raises the
+threshold to the block's size, up to 32 MB. Smaller blocks share the heap with small objects, which
+prevent their return.
 """
 
 import ctypes
@@ -17,7 +17,7 @@ TRIM_SECONDS = 2.0
 _trimmed_monotonic_s = float("-inf")
 
 _M_MMAP_THRESHOLD, _M_ARENA_MAX = -3, -8
-_ARENAS = 2  # one per thread would leave each half empty
+_ARENAS = 2  # with one per thread, each would be half empty
 
 
 def fix_threshold() -> None:

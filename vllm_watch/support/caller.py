@@ -1,4 +1,4 @@
-"""The caller of a change over HTTP."""
+"""The caller that requests a change over HTTP."""
 
 from dataclasses import dataclass
 

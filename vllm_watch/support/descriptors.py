@@ -8,8 +8,7 @@ import structlog
 _log = structlog.get_logger()
 
 WANTED = 65_536
-"""Limit to request, enough for tens of thousands of engines. Some programs iterate over all
-possible descriptors, so it is not higher."""
+"""The requested limit is enough for tens of thousands of engines. It is not higher, because some programs iterate over all possible descriptors."""
 
 OWN = 64
 """Descriptors for state file, logs, hooks and the GPU driver, which need about 20."""
@@ -20,7 +19,7 @@ PER_TARGET = 2
 
 
 def raise_limit() -> None:
-    """Raise the soft limit to WANTED, at most to the hard limit."""
+    """Raise the soft limit to WANTED, or to the hard limit if that is lower."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = WANTED if hard == resource.RLIM_INFINITY else min(WANTED, hard)
     if soft != resource.RLIM_INFINITY and soft < wanted:

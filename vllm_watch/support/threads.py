@@ -1,6 +1,7 @@
-"""Run work that may hang in a thread.
+"""Use threads for work that may hang.
 
-`threading.Thread.start` would wait forever if the thread died for lack of memory.
+`threading.Thread.start` is not used, because it would wait forever if the thread died for lack of
+memory.
 """
 
 import _thread
@@ -20,7 +21,7 @@ is short."""
 
 
 def begin(work: Callable[[], None]) -> bool:
-    """Run `work` in a thread that does not delay the exit. Return False if none can be started."""
+    """Run `work` in a thread that does not delay the exit. Return False if no thread can be started."""
     try:
         _thread.start_new_thread(work, ())
     except (RuntimeError, MemoryError):
@@ -29,7 +30,11 @@ def begin(work: Callable[[], None]) -> bool:
 
 
 async def compute(work: Callable[[], T]) -> T:
-    """Run `work` in a thread, and return its result. Only one runs at a time, so that the event loop keeps its CPU. Raises MemoryError after a timeout."""
+    """Run `work` in a thread, and return its result.
+
+    Only one such thread works at a time, so that the event loop keeps its CPU. Raises MemoryError
+    after a timeout.
+    """
 
     def alone() -> T:
         with _one_computes:

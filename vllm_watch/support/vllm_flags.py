@@ -31,7 +31,7 @@ INSTEAD = {
     "use-v2-block-manager": "there is no other block manager",
     "worker-use-ray": "--distributed-executor-backend ray",
 }
-"""Removed flags → their replacements."""
+"""Removed flags and their replacements."""
 
 
 class Standing(Enum):
@@ -63,7 +63,7 @@ class Answer:
 
     standing: Standing
     releases: str = ""
-    """The last release with the flag if REMOVED, the first if NOT_YET, or all if UNSURE."""
+    """If REMOVED, this is the last release with the flag. If NOT_YET, it is the first, and if UNSURE, these are all."""
     removed_in: str = ""
     nearest: str | None = None
     instead: str | None = None

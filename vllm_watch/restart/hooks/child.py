@@ -1,8 +1,8 @@
 """Run a hook's command without a shell, with limited time and output.
 
 At the timeout, reaper.py kills the command and all its descendants. The output goes to a memory
-file of fixed size, which is rewound before it is full. Closing a pipe would kill processes that
-the command leaves running.
+file of fixed size, which is rewound before it is full. A pipe is not used, because closing it would
+kill processes that the command leaves running.
 """
 
 import asyncio
@@ -34,7 +34,7 @@ _REAPER = Path(reaper.__file__)
 class Ended:
     """The result of a command."""
 
-    status: int | None = None  # exit status, or minus the signal's number
+    status: int | None = None  # exit status, or the negative signal number
     unable: str | None = None  # why the command did not start
     timed_out: bool = False
     left: int = 0  # processes that could not be ended
@@ -102,7 +102,7 @@ async def _end(process: asyncio.subprocess.Process) -> None:
 
 
 def _spec(argv: Sequence[str], environment: Mapping[str, str]) -> int:
-    # In a memory file, because other users can read arguments, and Python adds environment variables.
+    # The spec is not in the arguments, which other users can read, nor in the environment, which Python changes.
     descriptor = os.memfd_create("vllm-watch-spec")
     spec = {"argv": list(argv), "environment": dict(environment), "parent": os.getpid()}
     with os.fdopen(os.dup(descriptor), "w") as file:

@@ -7,8 +7,7 @@ from vllm_watch.restart.hooks import base, engine_api
 from vllm_watch.settings.hooks import DockerHook
 
 START_TOLERANCE_SECONDS = 2.0
-"""Tolerance for a server that seems older than its container. The two clocks are read at different
-moments."""
+"""A server may seem this much older than its container, because the two clocks are read at different moments."""
 _DONE = 204
 
 
@@ -33,7 +32,7 @@ class Hook:
             wrong = _unfit(container, call)
             if wrong is not None:
                 return base.HookResult(outcome=base.REFUSED, text=wrong)
-            # By id, because another container may have taken the name.
+            # Use the id, because another container may have taken the name.
             status, body = await engine_api.restart(
                 self._tools, settings.socket, container.id,
                 settings.stop_seconds, settings.timeout_seconds,

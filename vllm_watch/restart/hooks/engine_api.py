@@ -61,7 +61,7 @@ async def inspect(tools: base.Tools, socket: Path, container: str) -> Container:
 async def restart(
     tools: base.Tools, socket: Path, container_id: str, stop_seconds: float, timeout_seconds: float
 ) -> tuple[int, bytes]:
-    """Restart the container and return the response. Raises HookError if nothing was sent, and ClientError or TimeoutError without a response."""
+    """Restart the container and return the response. Raises HookError if nothing was sent, and ClientError or TimeoutError if no response came."""
     path = f"{_path(container_id)}/restart?t={round(stop_seconds)}"
     return await _call(tools, socket, "POST", path, timeout_seconds, _ERROR_BYTES_MAX, sure=False)
 

@@ -129,7 +129,6 @@ class Hook:
 
 
 def _identity(call: base.HookCall, probe: _Probe) -> float:
-    """Return the start time that the probe compares. Raises HookError without a suitable probe."""
     if probe.asked_seconds is None:
         raise HookError(f"no liveness probe of {call.target} has ever asked", _READ_PAGE)
     if not -SAME_START_SECONDS <= probe.asked_seconds <= ASKED_SECONDS:

@@ -19,10 +19,10 @@ POLL_SECONDS = 2.0
 """Seconds between polls of an ending pod."""
 
 WAIT_SECONDS = 10.0
-"""Seconds before retrying an eviction that a PodDisruptionBudget forbids, if the API server sends no Retry-After."""
+"""If a PodDisruptionBudget forbids an eviction, it is retried after this many seconds, unless the API server sends Retry-After."""
 
 TRIES_MAX = 4
-"""Maximum tries of a patch, because any concurrent change of the object's status is a conflict."""
+"""A patch is tried at most this many times. It fails with a conflict if anything in the object changes at the same time."""
 
 _GRACE_SECONDS = 5.0
 _DRY_RUN = {"dryRun": "All"}

@@ -16,11 +16,10 @@ CONTROLLERS = frozenset((
 """Owners that replace a pod regardless of how it ended. A failed Job replaces no pod."""
 
 START_TOLERANCE_SECONDS = 2.0
-"""Tolerance for a server that seems older than its container. The kubelet's times are whole
-seconds."""
+"""A server may seem this much older than its container, because the kubelet's times are whole seconds."""
 
 ATTEMPT = "vllm-watch/restart-attempt"
-"""Pod template annotation with the attempt's id. With it, a repeated patch changes nothing."""
+"""This annotation of the pod template holds the attempt's id, so that a repeated patch changes nothing."""
 
 LWS_NAME_LABEL = "leaderworkerset.sigs.k8s.io/name"
 

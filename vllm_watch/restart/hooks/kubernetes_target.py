@@ -29,7 +29,11 @@ class KubernetesTarget:
             raise HookError(cause, "set hooks.kubernetes: namespace, or the target's")
 
     async def pod(self, *, alone: bool = False) -> Mapping[str, Any]:
-        """Return the pod if it may be restarted. If `alone`, a controller must replace it. Raises HookError and KubernetesError."""
+        """Return the pod if it may be restarted.
+
+        If `alone`, there must be a controller that would replace the pod. Raises HookError and
+        KubernetesError.
+        """
         call = self.call
         if not call.pod:
             remedy = "find it by discovery, or set pod and namespace of the target"

@@ -28,7 +28,7 @@ def main(spec_descriptor: int, report_descriptor: int) -> None:
         spec = json.load(file)
     report: dict[str, int | str | None] = {"status": None, "unable": None, "left": 0}
     try:
-        # First, so that SIGTERM never ends us without a report.
+        # Do this first, so that SIGTERM never ends us without a report.
         signal.signal(signal.SIGTERM, _stop)
         _tie_to(spec["parent"])
         report["status"] = _run(spec["argv"], spec["environment"], report_descriptor)

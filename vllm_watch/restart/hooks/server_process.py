@@ -28,7 +28,7 @@ _PORT_OF_SCHEME = {"http": 80, "https": 443}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Server:
-    """A server's process, with all processes of that moment by PID."""
+    """A server's process, and all processes of the same moment by PID."""
 
     facts: ProcessFacts
     all: dict[int, ProcessFacts]
@@ -199,6 +199,5 @@ def _same_network(procfs: Path, pid: int) -> bool:
 
 
 def _is_local(addresses: frozenset[str], procfs: Path, pid: int | None) -> bool:
-    """Return True if an address belongs to the network namespace of `pid`, or to ours if `pid` is None."""
     folder = NET if pid is None else procfs / str(pid) / "net"
     return any(is_here(each, folder) for each in addresses)

@@ -1,8 +1,8 @@
-"""Find a server's supervisor, and whether it restarts the server after exit status 0.
+"""Find a server's supervisor, and find out whether it restarts the server after exit status 0.
 
-vLLM exits with status 0 when its engine dies. A supervisor notices only the end of the main
-process of the unit or container. Source: systemd.service(5) Restart=; docs.docker.com, restart
-policies; kubernetes.io, pod lifecycle.
+vLLM exits with status 0 when its engine dies. A supervisor notices only the end of the main process
+of the unit or container. Source: systemd.service(5) Restart=; docs.docker.com, restart policies;
+kubernetes.io, pod lifecycle.
 """
 
 import re

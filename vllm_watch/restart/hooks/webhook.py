@@ -17,7 +17,7 @@ from vllm_watch.settings.hooks import WebhookHook
 
 WAIT_SECONDS_FIRST = 0.5  # doubled each time
 WAIT_SECONDS_MAX = 30.0
-"""Maximum wait after a Retry-After header, because the attempt holds a lock meanwhile."""
+"""The wait after a Retry-After header is at most this long, because the attempt holds a lock meanwhile."""
 _TRY_AGAIN = (429, 503)
 
 

@@ -38,7 +38,7 @@ ASK_SECONDS = 20.0
 """Timeout of a change with all its tries. It is less than a third of the shortest useful TTL."""
 
 TRIES_MAX = 6
-"""Maximum tries of a change. In the tests, the last of twenty concurrent writers needs five."""
+"""Maximum tries of a change. In the tests, the last of twenty concurrent writers needs five tries."""
 
 BACKOFF_SECONDS = 0.1
 """Maximum random wait before the second try. The maximum doubles with each try."""
@@ -67,7 +67,7 @@ class Shared:
     def release_later(
         self, attempt_id: str, rest_seconds: float, *, used: bool, ended: Past | None = None
     ) -> None:
-        """Free an ended attempt's slot with the next change, if it is still in the Lease."""
+        """With the next change of the Lease, free the slot of an ended attempt if the Lease still has it."""
         self._ended[attempt_id] = (rest_seconds, used, ended)
         for oldest in list(self._ended)[:-LEFT_MAX]:
             del self._ended[oldest]
@@ -102,7 +102,7 @@ class Shared:
                 trouble, answer = error, Answer(_CONFLICT, {})
                 continue
             if answer.ok:
-                # A write still in transit has an old version, so the server will reject it.
+                # A write that is still in transit has an old version, so the server will reject it.
                 self._ended = {
                     name: how for name, how in self._ended.items() if change.record.of(name)
                 }
@@ -218,7 +218,6 @@ class Lock:
         return held
 
     def _release_later(self, attempt_id: str, known: bool) -> None:
-        """Make the next change free the slot that an interrupted `acquire` may have taken."""
         if self._wrote and not known:
             self._shared.release_later(attempt_id, 0.0, used=False)
 

@@ -10,10 +10,10 @@ from typing import Any
 from vllm_watch.state.attempt import ENDED_STATES, OPEN_STATES, Attempt
 
 PAST_MAX = 500
-"""Maximum attempts kept, about 100,000 bytes. A Lease can hold 250,000 bytes."""
+"""At most this many attempts are kept. They take about 100,000 bytes, and a Lease can hold 250,000."""
 
 TARGET_PAST_MAX = 50
-"""Maximum attempts per target. A restart budget above this is not enforced across watchers."""
+"""At most this many attempts are kept per target. A restart budget above this is not enforced across watchers."""
 
 _LOOPBACK = "localhost:"
 
@@ -35,7 +35,7 @@ class Past:
 
 
 def past(attempt: Attempt | None, host: str) -> Past | None:
-    """Return the attempt in the form that watchers share; `host` is this watcher's."""
+    """Return the attempt in the form that watchers share; `host` is the host of this watcher."""
     if attempt is None:
         return None
     return Past(
@@ -62,7 +62,7 @@ def others(
 
 
 def put(pasts: Iterable[Past], one: Past | None) -> tuple[Past, ...]:
-    """Replace or append the attempt, and drop the oldest beyond the limits."""
+    """Replace or append the attempt, and drop the oldest attempts beyond the limits."""
     if one is None:
         return tuple(pasts)
     others = [each for each in pasts if each.id != one.id]

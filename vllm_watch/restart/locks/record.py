@@ -20,11 +20,11 @@ SKEW_SECONDS = 2.0
 """Tolerated difference between wall clocks, which NTP usually keeps to milliseconds."""
 
 EXPIRY_TTLS = 3
-"""Number of TTLs after which a slot that is not renewed expires (see base.py)."""
+"""A slot that is not renewed expires after this many TTLs (see base.py)."""
 
 SLOTS_MAX = 100
 SPENT_MAX = 1000
-"""The largest limits that settings allow. A record with more is not from vllm-watch."""
+"""Settings allow no larger limits, so a larger record is not from vllm-watch."""
 
 
 class Now(NamedTuple):
@@ -110,7 +110,7 @@ def _require(holds: bool) -> None:
 
 
 class Sightings:
-    """Remembers when this watcher first saw each slot and spent restart in its current state."""
+    """Remembers when this watcher first saw each slot and each spent restart in its current state."""
 
     def __init__(self) -> None:
         self._first_s: dict[tuple[object, ...], float] = {}
@@ -121,7 +121,7 @@ class Sightings:
         self._first_s = {part: self._first_s.get(part, now_s) for part in seen}
 
     def age_seconds(self, part: Slot | Spent, now_s: float) -> float:
-        """Return how long the part was seen unchanged; 0 if never seen."""
+        """Return how long this watcher has seen `part` unchanged (0 if never)."""
         return now_s - self._first_s.get(_part(part), now_s)
 
 
