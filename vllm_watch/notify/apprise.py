@@ -25,7 +25,7 @@ URLS_MAX = 50
 URLS_BYTES_MAX = 64 << 10
 SAID_MAX = 300
 PIECE_CHARACTERS_MIN = 4
-"""Minimum length of the parts of a URL that are treated as secrets."""
+"""Parts of a URL with at least this many characters are secrets."""
 
 MISSING = "the library apprise is not installed"
 INSTALL = "pip install 'vllm-watch[apprise]'"
@@ -43,7 +43,7 @@ class Notifier:
         self._settings = settings
         self._tools = tools
         self._busy = False
-        self._taken: tuple[str, set[str]] = "", set()  # a message's key, the URLs that accepted it
+        self._taken: tuple[str, set[str]] = "", set()  # a message's key, URLs that took it
 
     async def send(self, message: Message) -> base.Sent:
         if self._busy:
@@ -62,7 +62,7 @@ class Notifier:
             with contextlib.suppress(RuntimeError):
                 loop.call_soon_threadsafe(_settle, done, sent)
 
-        # A hung service must not block the exit.
+        # A daemon thread, so that a hung service does not block the exit.
         self._busy = True
         threading.Thread(target=work, name=f"notify {self._settings.name}", daemon=True).start()
         try:
@@ -151,7 +151,7 @@ class Notifier:
 def _service(url: str) -> "NotifyBase | None":
     import apprise  # noqa: PLC0415 - an extra, and slow to load
 
-    # No disk cache, and no thread pool that outlives us.
+    # Use no disk cache and no thread pool.
     asset = apprise.AppriseAsset(
         async_mode=False, secure_logging=True, storage_mode="memory", app_id="vllm-watch",
         app_desc="vllm-watch", image_url_mask="", image_url_logo="",
@@ -204,7 +204,7 @@ class _LogCapture(logging.Handler):
 
 
 def _scheme(url: str) -> str:
-    """Return the scheme or "no URL", because a line without a scheme may be a secret."""
+    """Return the scheme or "no URL". A line without a scheme may be a secret."""
     found = re.match(r"([a-z0-9]{1,30})://", url)
     return found[1] if found else "no URL"
 

@@ -11,21 +11,21 @@ from vllm_watch.settings.notifications import NotifierSettings
 HOUR_SECONDS = 3600.0
 
 READY_MAX = 5
-"""Maximum causes or groups with a message each. More are sent as a digest, because they probably
-have one cause."""
+"""More groups of alerts than this become one digest, because they probably have one cause."""
 
 DIGEST_SECONDS = 300.0
-"""Maximum seconds between messages if a critical alert waits. The digest is then sent despite the
-hourly limit."""
+"""If a critical alert waits, a digest is sent this long after the last message, despite the hourly
+limit."""
 
 EXPIRE_SECONDS = {"page": 24 * 3600.0, "ticket": 4 * 3600.0, "info": 3600.0}
-"""Maximum age of unsent notifications. Older ones are dropped. A page is still news after a night."""
+"""Unsent notifications are dropped after this time. A page is still news after a night."""
 
 CLOCK_SECONDS = 1.0
 """Tolerance for clock steps."""
 
 WAITING_MAX = 500
-"""Maximum queued notifications. Beyond it, the oldest of the lowest severity are dropped."""
+"""Maximum queued notifications. If there are more, the oldest of the lowest severity are
+dropped."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,9 +56,9 @@ def choose(
     sent_t: Sequence[float],
     now_t: float,
 ) -> tuple[Batch | None, float | None]:
-    """Return the batch to send now, or when to ask again.
+    """Return the batch to send now, or the time of the next call.
 
-    `sent_t` has the times of the last hour's messages.
+    `sent_t` lists the times of the last hour's messages.
     """
     groups = _groups(waiting)
     # A time in the future was written before the clock was set back.
@@ -125,7 +125,6 @@ def _groups(waiting: Iterable[Notification]) -> list[_Group]:
 
 
 def _folded(phases: Sequence[Notification]) -> Item:
-    """Combine an alert's unsent phases. An opening stays an opening. If the alert has ended, it becomes a late end."""
     last, names = phases[-1], {each.phase for each in phases}
     if OPENED not in names or last.phase == OPENED:
         return Item(phase=last.phase, alert=last.alert)

@@ -13,14 +13,14 @@ from vllm_watch.notify.alert import RESTART, UNREADABLE, Alert
 from vllm_watch.story.kinds import story_of
 
 BLIND_INTERVALS = 10.0
-"""Intervals without a scrape after which the watcher itself has failed."""
+"""If a target is not scraped for this many intervals, the watcher has failed."""
 
 FORGOTTEN_SECONDS = 600.0
-"""Seconds after the start until an incident missing from the board counts as ended. Targets are
-found within two minutes."""
+"""After this uptime, incidents missing from the board count as ended. Targets are found within two
+minutes."""
 
 _QUIET = frozenset(("starting", "sleeping", "down"))
-"""States without metrics that are normal or have their own incident."""
+"""In these states, missing metrics are normal or have their own incident."""
 
 _TICKETS = frozenset(("approval", "breaker", "did_not_help", "failed", "uncertain"))
 _ENDS = ("helped", "did_not_help", "failed", "uncertain", "cancelled", "dry_run")
@@ -39,7 +39,7 @@ class BoardAlerts:
         self._began_t = time.time()
 
     def now(self, lasting: Iterable[Alert]) -> list[Alert]:
-        """Return all current alerts. `lasting` are the alerts last reported as open."""
+        """Return all current alerts. `lasting` are the alerts that were last reported as open."""
         now_t, board = time.time(), self._board
         common = {each.id for each in board.own.incidents.open.values() if each.kind == FLEET_KIND}
         unreadable = {
@@ -62,7 +62,7 @@ class BoardAlerts:
         return found
 
     def ended(self, alert: Alert) -> Alert | None:
-        """Return the alert as ended; None while its end is not known."""
+        """Return the alert as ended, or None while its end is unknown."""
         now_t, incident = time.time(), alert.incident
         old = now_t - self._began_t >= FORGOTTEN_SECONDS
         if alert.about == UNREADABLE:

@@ -27,10 +27,10 @@ RETRY_AFTER_SECONDS_MAX = 3600.0
 """Maximum wait after a Retry-After header."""
 
 GRACE_SECONDS = 5.0
-"""Seconds after timeout_seconds until a notifier is cancelled."""
+"""A notifier is cancelled this long after timeout_seconds."""
 
 REFUSALS_MAX = 3
-"""Maximum tries of a message that the receiver refuses (400, 413, 415, 422). It is then dropped."""
+"""A message is dropped after the receiver has refused it this many times (400, 413, 415, 422)."""
 
 
 class Delivery:
@@ -86,7 +86,6 @@ class Delivery:
             self._woken.clear()
 
     async def _step(self) -> float | None:
-        """Send one message if due. Return the seconds until the next call, or None."""
         now_t = time.time()
         expired = batches.too_many(self._ledger.waiting(self._name), now_t)
         if expired:

@@ -1,7 +1,7 @@
 """Report incidents as Events of the engine's pod.
 
-Events are hints that expire, so they are not kept on disk. The name of an Event is a hash of its
-content, so each exists once.
+Events are hints that expire, so they are not kept on disk. An Event's name contains a hash of the
+content, so retries create no duplicates.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ _log = structlog.get_logger()
 
 QUEUE_MAX = 1000
 TRIES_MAX, WAIT_SECONDS = 6, 2.0
-"""The waits between tries are 2 to 32 s, which is enough for an upgrade of the API server."""
+"""The waits between tries are 2 to 32 s. Together they outlast an upgrade of the API server."""
 
 MESSAGE_MAX = 1024  # the API server's limit
 _POD_NAME_MAX = 200  # the limit of an Event's name is 253

@@ -20,14 +20,14 @@ from vllm_watch.state import ledger as disk
 _log = structlog.get_logger()
 
 KEPT_SECONDS = 86400.0
-"""Seconds that notifications are kept after their alert's last message."""
+"""Notifications are kept this long after the last message about their alert."""
 
 KEPT_MAX = 5000
 """Maximum notifications of all notifiers together, 2 KB each."""
 
 
 class Ledger:
-    """Keeps notifications. If `table` is None, they are kept in memory only. Raises nothing."""
+    """Keeps notifications, only in memory if `table` is None. Never raises."""
 
     def __init__(self, table: disk.LedgerTable | None) -> None:
         self._table = table
@@ -58,7 +58,7 @@ class Ledger:
         return list(self._of.get(notifier, {}).get(alert_id, {}).values())
 
     def lasting(self, notifier: str) -> list[Alert]:
-        """Return the open alerts as last sent."""
+        """Return each open alert in its newest recorded form."""
         return [
             next(reversed(phases.values())).alert
             for phases in self._of.get(notifier, {}).values()
@@ -98,13 +98,13 @@ class Ledger:
                 self._hold(replace(each, alert=alert))
 
     def bind(self, notifications: Iterable[Notification], message: str | None) -> None:
-        """Record the message that contains these notifications. `message` is None if it was certainly not sent."""
+        """Record the message that contains these notifications, or None if the message was certainly not sent."""
         self._put(replace(each, message=message) for each in notifications)
 
     def sent(
         self, notifications: Iterable[Notification], dropped: Iterable[Notification], message: str, t: float
     ) -> None:  # fmt: skip
-        """Record a sent message. It also reported the notifications in `dropped`."""
+        """Record a sent message, which also reported the number of `dropped` notifications."""
         self._put(replace(each, message=message, sent_t=t) for each in notifications)
         self._put(replace(each, message=f"{DROPPED} {message}") for each in dropped)
 

@@ -7,7 +7,8 @@ from vllm_watch.notify.alert import Alert
 OPENED, WORSE, CHANGED, REMINDER, RESOLVED, SAID = (
     "opened", "worse", "changed", "reminder", "resolved", "said",
 )  # fmt: skip
-"""CHANGED: the recommended first step changed. A restart step has only the phase SAID."""
+"""CHANGED: a restart is now advised, or the cause is now known. A restart step has only the phase
+SAID."""
 
 DROPPED = "dropped"
 """Message key of a dropped notification. The key of the message that reports the drop is appended
@@ -22,7 +23,7 @@ class Notification:
 
     notifier: str
     name: str  # such as "reminder 2"
-    t: float  # when it fell due
+    t: float  # when the phase fell due
     alert: Alert
     sent_t: float | None = None  # None while queued
     message: str | None = None

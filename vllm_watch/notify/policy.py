@@ -17,7 +17,8 @@ from vllm_watch.settings.notifications import NotifierSettings
 from vllm_watch.story.base import UNKNOWN
 
 RECENT_SECONDS = 3600.0
-"""Maximum age of a restart step to report. A new notifier would also find older steps."""
+"""Restart steps older than this are not reported. A new notifier would otherwise report them
+all."""
 
 
 def due(
@@ -65,7 +66,6 @@ def _is_of(settings: NotifierSettings, alert: Alert) -> bool:
 
 
 def _is_news(alert: Alert, known: Sequence[Notification]) -> bool:
-    """Return True if all earlier messages lack the alert's restart advice or its cause."""
     told, now = [each.alert.incident for each in known], alert.incident
     advised = now.restart_advised and not any(each.restart_advised for each in told)
     named = now.cause != UNKNOWN and all(each.cause == UNKNOWN for each in told)

@@ -46,7 +46,6 @@ class NotifySwitch:
             await self._notifications.configure(config.notifications_linked)
 
     async def test(self, name: str) -> tuple[int, Mapping[str, Any]]:
-        """Send a test message. Raises WatchError if the name is unknown."""
         from vllm_watch.notify.trial import trial  # noqa: PLC0415
 
         return await trial(self._config.notifications_linked, name)

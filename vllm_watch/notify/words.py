@@ -51,7 +51,7 @@ class Links:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Message:
-    """Text and JSON, with an idempotency key."""
+    """One message as text and JSON, with an idempotency key."""
 
     key: str
     phase: str
@@ -63,7 +63,7 @@ class Message:
 
 
 def message(key: str, batch: Batch, links: Links, *, dropped: int, t: float) -> Message:
-    """Return the message. It also reports the `dropped` alerts."""
+    """Return the message, which also reports the number of `dropped` alerts."""
     shown = tuple(_without_secrets(each) for each in batch.items[:ITEMS_SHOWN])
     batch = replace(batch, items=(*shown, *batch.items[ITEMS_SHOWN:]))
     first = batch.items[0]

@@ -13,8 +13,8 @@ from vllm_watch.errors import WatchError
 from vllm_watch.sources.processes import ProcessFacts, ProcReader
 
 SAME_START_SECONDS = 2.0
-"""Tolerance for comparing start times. Each may be off by a second, and a PID is not reused that
-soon."""
+"""Tolerance for comparing start times. Each reading may be off by a second, and no PID is reused
+that soon."""
 
 _CLOSED = -1
 
@@ -63,7 +63,6 @@ class Pinned:
         return facts.state if facts is not None and self._is_unreaped() else None
 
     def _is_unreaped(self) -> bool:
-        """Return True until the process is reaped, which frees its PID."""
         try:
             return self.send(0)
         except PermissionError:

@@ -33,7 +33,7 @@ class Looks:
         self._pins: dict[tuple[int, float | None], Pinned] = {}
 
     async def until_certain(self, seconds: float) -> Plan | Refusal:
-        """Return a confirmed plan, or the refusal that is final or remains after `seconds`. Raises WatchError for unreadable GPUs."""
+        """Return a confirmed plan, or a refusal if it is final or lasts for `seconds`. Raises WatchError for unreadable GPUs."""
         began_s = time.monotonic()
         while True:
             found, confirmed = await self._sample()

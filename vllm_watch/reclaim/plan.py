@@ -1,7 +1,7 @@
 """Plan which processes to end.
 
-Only processes that were stale on all their GPUs in several samples are ended, and never the
-command itself.
+A process is ended only if it was stale on all its GPUs in several samples. This command never ends
+itself.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -21,10 +21,10 @@ from vllm_watch.signals.holders.records import (
 from vllm_watch.signals.holders.words import size
 
 CONFIRM_SECONDS = 2.0
-"""Minimum seconds that a plan must stay the same, because a single sample may be wrong."""
+"""A plan must stay the same for this long, because a single sample may be wrong."""
 
 TREE_MAX = 4096
-"""Maximum descendants. A larger number means that the parent PIDs form a loop."""
+"""Maximum descendants of a process. Any others are ignored."""
 
 _IDLE = (IDLE_NOTEBOOK, IDLE_PROCESS)
 
@@ -60,7 +60,6 @@ class Victim:
 
     @property
     def bytes(self) -> int | None:
-        """Sum over the GPUs; None if unknown."""
         held = [part.holder.process.used_bytes for part in self.parts]
         return None if None in held else sum(filter(None, held))
 
@@ -69,7 +68,8 @@ class Victim:
 class Plan:
     """The processes to end, the requested one first.
 
-    `left` has descendants with GPU memory that stay. `others` has unrelated stale processes.
+    Descendants with GPU memory that are not ended are in `left`, and unrelated stale processes in
+    `others`.
     """
 
     victims: tuple[Victim, ...]
@@ -151,7 +151,7 @@ def plan(pid: int, gpus: Sequence[GpuHolders], around: Surroundings) -> Plan | R
 
 
 def victims(gpus: Sequence[GpuHolders]) -> dict[int, Victim]:
-    """Return all processes with GPU memory by PID. Memory on a MIG slice is not counted for the parent GPU."""
+    """Return all processes with GPU memory, by PID. Memory on a MIG slice is not counted again for the parent GPU."""
     parts: dict[int, list[Part]] = {}
     for gpu in gpus:
         for holder in gpu.holders or ():

@@ -19,7 +19,8 @@ from vllm_watch.signals.holders.words import size
 from vllm_watch.state.journal import Entry, Journal
 
 KILL_SECONDS = 10.0
-"""Maximum seconds for a process to end. One with 100 GiB of host memory takes some seconds."""
+"""Maximum seconds for a process to end after SIGKILL. With 100 GiB of host memory, it takes some
+seconds."""
 
 TITLE_CHARACTERS = 40
 
@@ -65,7 +66,7 @@ class Reclaim:
 
     plan: Plan
     pins: Mapping[int, Pinned]  # by the victim's PID
-    gpus: Sequence[GpuSample]  # at confirmation
+    gpus: Sequence[GpuSample]  # when the plan was confirmed
     read: Callable[[], Awaitable[GpuReading]]
     journal: Journal | None
     actor: str

@@ -1,7 +1,7 @@
 """Wait until the driver has released the GPU memory of ended processes.
 
-A zombie keeps its GPU memory, and a CUDA context can outlive its process. Therefore, memory that
-belongs to no listed process is also compared.
+A zombie keeps its GPU memory, and a CUDA context can outlive its process. Therefore, memory without
+a listed process is also compared, before and after.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ LEFT_BYTES_MAX = unaccounted.BASE_BYTES
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claim:
-    """The memory of the processes to end on one GPU or MIG slice."""
+    """On one GPU or MIG slice, the memory of the processes to end."""
 
     index: int
     uuid: str
@@ -39,7 +39,6 @@ class Claim:
 
     @property
     def held_bytes(self) -> int | None:
-        """Sum over the processes; None if unknown."""
         held = [each.used_bytes for each in self.held]
         return None if None in held else sum(bytes_ or 0 for bytes_ in held)
 
@@ -163,7 +162,6 @@ def _of(gpu: GpuSample, pids: Collection[int]) -> tuple[ProcessSample, ...]:
 
 
 def _is_claimed(process: ProcessSample, claim: Claim) -> bool:
-    """Return True if the claim contains this process, not only its PID."""
     if process.used_bytes == 0:
         return False  # listed without memory
     return any(each.pid == process.pid and track.is_same(each, process) for each in claim.held)

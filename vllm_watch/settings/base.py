@@ -1,7 +1,7 @@
 """The base of all settings models.
 
-It is strict, because YAML 1.1 reads `on` as true, and a misspelt key would silently keep the
-default.
+Validation is strict, because YAML 1.1 reads `on` as true, and a misspelt key would silently keep
+the default.
 """
 
 import math

@@ -109,7 +109,7 @@ class GateHook(HookSettings):
     `kill`. Kubernetes then restarts the container. vllm-watch needs no rights."""
 
     timeout_seconds: Seconds = Field(120.0, le=3600)
-    """Maximum time that probes get the answer `kill`, unless the server ends earlier.
+    """Probes get the answer `kill` for at most this long, or until the server ends.
     Why: Kubernetes needs three failed probes (30 s by default) and a grace period of 30 s."""
 
 

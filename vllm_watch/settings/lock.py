@@ -7,7 +7,7 @@ from pydantic import Field
 from vllm_watch.settings.base import FilePath, Name, Problem, Seconds, Settings
 
 HOOK_GRACE_SECONDS = 5.0
-"""Seconds from a hook's own timeout to its cancellation."""
+"""A hook is cancelled this long after its own timeout."""
 
 
 class LockSettings(Settings):

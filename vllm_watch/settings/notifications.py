@@ -53,7 +53,8 @@ class NotifierSettings(Settings):
     """A slug, unique among all notifiers."""
 
     severities: tuple[Severity, ...] = ("page", "ticket")
-    """Severities of incidents to send: `page` (critical), `ticket` (warning), `info`; `[]`: only restarts.
+    """Severities of incidents to send: `page` (critical), `ticket` (warning), `info`. With `[]`,
+    only restarts are sent.
     Default: page, ticket
     Why: `info` belongs on the status page, not in messages."""
 

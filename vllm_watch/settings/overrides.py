@@ -30,7 +30,7 @@ HOOK_VARIABLES = frozenset(
 CLIENT_VARIABLES = frozenset(
     f"{PREFIX}{word}" for word in ("URL", "TOKEN_FILE", "CA_FILE", "CERT_FILE", "CREDENTIALS_FILE")
 )
-# Without this variable, VLLM_WATCH_TARGET is not from a hook but a typo of VLLM_WATCH_TARGETS.
+# Set in hooks. Without it, VLLM_WATCH_TARGET is a typo of VLLM_WATCH_TARGETS.
 _IN_A_HOOK = f"{PREFIX}ATTEMPT_ID"
 # Kubernetes sets these in every pod if a Service is named vllm-watch.
 _SERVICE_LINK = re.compile(
@@ -39,7 +39,7 @@ _SERVICE_LINK = re.compile(
 
 
 class Overrides:
-    """The file's mapping with all overrides; `label` names the origin of a value."""
+    """The file's mapping with all overrides. `label` returns the origin of a value."""
 
     def __init__(self, file: str, data: dict[str, Any]) -> None:
         self.data = data

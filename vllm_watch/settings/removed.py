@@ -33,8 +33,8 @@ REMEDIES = {
     "hooks.gate.kill_dir": _KILL_DIR,
     "discovery.dns": _DNS,
 }
-"""Dotted path → replacement. The path is without list indices, and ends in `=VALUE` if only that
-value was removed."""
+"""Replacements by dotted path, without list indices. A path ends in `=VALUE` if only that value was
+removed."""
 
 
 def remedy(path: tuple[str | int, ...], value: object = None) -> str | None:

@@ -59,7 +59,7 @@ class VerifySettings(Settings):
     Why: Large models load for 10 to 20 minutes."""
 
     settle_seconds: Seconds = Field(300.0, le=4 * 3600)
-    """Maximum time from the first tokens until throughput must be that of a freshly started
+    """Within this time after the first tokens, throughput must reach that of a freshly started
     engine.
     Why: Right after a start, caches are cold and the queue is long."""
 

@@ -8,7 +8,7 @@ from vllm_watch.settings.base import Bytes, FilePath, Minutes, Seconds, Settings
 from vllm_watch.settings.tls import TlsConfig
 
 _TIMEOUT_SECONDS = 4.0
-_TIMEOUT_SECONDS_MIN = 2.0  # less would make short scrape intervals time out on a busy API server
+_TIMEOUT_SECONDS_MIN = 2.0  # a busy API server may need longer than a short scrape interval
 _CONNECT_TIMEOUT_SECONDS = 2.0
 _INTERVAL_SECONDS_MIN = 0.1
 
@@ -97,7 +97,8 @@ class FleetSettings(Settings):
     Why: Two may be a coincidence, or two data-parallel ranks of one deployment."""
 
     share: float = Field(0.5, gt=0, lt=1)
-    """More than this share of the targets that answered before must be unreachable.
+    """More than this share of the targets must be unreachable, not counting those that never
+    answered.
     Why: If most targets are unreachable, one shared cause is likelier than many separate ones."""
 
 

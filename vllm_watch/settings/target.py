@@ -114,9 +114,9 @@ class TargetConfig(Settings):
     """Host or Kubernetes node, for labels only."""
 
     peers: tuple[TargetName, ...] = ()
-    """Targets with which this one exchanges KV cache (prefill and decode). Set the key on one
-    side. Discovery finds peers by labels on Kubernetes, and by `--kv-transfer-config` on this
-    host.
+    """Targets with which this one exchanges KV cache (prefill and decode). Set the key on only one
+    of the two sides. Discovery finds peers by labels on Kubernetes, and by `--kv-transfer-config`
+    on this host.
     Why: If a server waits for KV, the incident is opened for the stalled peer."""
 
     gang: str = Field("", max_length=253)

@@ -26,69 +26,69 @@ from vllm_watch.signals.step_model import StepModel
 from vllm_watch.signals.throughput import Throughput
 
 SLOW_TOLERANCE = 0.18
-"""Tolerated log ratio of step time to usual (1.2 times). Request mixes differ."""
+"""Tolerated log ratio of a step time to the expected one (1.2 times). Request mixes differ."""
 
 SLOW_DEVIATIONS = 2.0
-"""Additional tolerance in standard deviations at the current load."""
+"""This many standard deviations at the current load are tolerated in addition."""
 
 SLOW_ALARM_SECONDS = 7.0
-"""Minimum seconds of slow steps before an alarm. Long prefills and host hiccups last a second or
+"""Steps must be slow for this long before an alarm. Long prefills and host hiccups last a second or
 two."""
 
 UNHURRIED = 0.5
 """Weight of a slow block while no request waits."""
 
 STARVED_RATIO = 0.85
-"""Maximum ratio of throughput to usual for a loss while requests wait. At saturation, a real
-engine's throughput varies by 20 to 30 %."""
+"""Throughput is lost if it is below this share of the usual one while requests wait. At saturation,
+a real engine's throughput varies by 20 to 30 %."""
 
 STARVED_DEVIATION = 0.08
 """Standard deviation of the smoothed log(throughput ratio) at saturation."""
 
 STARVED_RUNNING = 0.7
-"""Maximum ratio of running requests to usual, at this KV usage, in a starved engine."""
+"""A starved engine runs fewer requests than this share of the usual number at the same KV usage."""
 
 STARVED_USAGE_MIN = 0.7
-"""Minimum KV usage at which requests may wait for the cache. Below it, even a huge request fits in
-the free third."""
+"""Requests wait for the cache only if KV usage is at least this. Below this, even a huge request
+fits."""
 
 STARVED_ALARM_SECONDS = 7.0
-"""Minimum seconds of starvation before an alarm."""
+"""An engine must be starved for this long before an alarm."""
 
 DRAIN_SECONDS = 40.0
-"""Minimum seconds before an alarm clears. Throughput varies during a shortage of KV pages, because
-requests are admitted in waves."""
+"""An alarm's level takes at least this long to fall by 1. During a shortage of KV pages, throughput
+varies, because requests are admitted in waves."""
 
 DOUBT = 0.3
-"""Minimum CUSUM level at which nothing is learnt."""
+"""Nothing is learnt while a CUSUM level is at least this."""
 
 DRIFT = 0.1
-"""Maximum smoothed log ratio of step time that is learnt. A creeping slowdown must not become
-normal."""
+"""Nothing is learnt while the smoothed log ratio of step times is above this. A creeping slowdown
+must not become normal."""
 
 DRIFT_BLOCKS = 8.0
 """Number of blocks over which the ratio for DRIFT is smoothed."""
 
 EXCURSION_BLOCKS_MAX = 240
-"""Maximum blocks kept of a slowdown (20 minutes at 5 s). They widen the scatter if it ends without
-an alarm."""
+"""Maximum blocks of a slowdown that are kept (20 minutes at 5 s). If the slowdown ends without an
+alarm, they widen the scatter."""
 
 ALARM_KEPT_SECONDS = 60.0
-"""Maximum seconds without a watcher that an alarm survives. Its incident cannot have ended
+"""An alarm is restored if no watcher ran for at most this long. Its incident cannot have ended
 meanwhile."""
 
 RESTORED_LEVEL_MAX = 0.5
-"""Maximum CUSUM level after a longer absence. It is above DOUBT, so nothing is learnt before new
-blocks."""
+"""After a longer absence, CUSUM levels are lowered to this. It is above DOUBT, so nothing is learnt
+before new blocks."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
-    """One block compared with the baseline. None if unknown."""
+    """One block compared with the baseline. Unknown values are None."""
 
     block: Block
     known: bool
-    slow_log_ratio: float | None  # log of step time ÷ expected (0 is normal, 0.7 is twice)
+    slow_log_ratio: float | None  # log(step time ÷ expected): 0 is normal, 0.7 is twice as long
     expected_step_seconds: float | None
     deviation: float | None
     throughput_ratio: float | None
@@ -239,7 +239,6 @@ class Baseline:
             self._excursion.append(ratio)
 
     def _slowness(self, block: Block) -> tuple[float | None, float | None, float | None, bool]:
-        """Return log ratio, expected step time and tolerance, and True if the load is familiar."""
         if block.step_seconds is None or block.tokens_per_step is None:
             return None, None, None, False
         load = block.tokens_per_step, block.kv_usage or 0.0
@@ -296,7 +295,6 @@ class Baseline:
         )
 
     def _is_crowded(self, block: Block) -> bool:
-        """Return True if requests may wait although few run for this KV usage."""
         expected = self.throughput.running_expected(block.kv_usage or 0.0)
         none_waits = block.waiting <= 0.0 and "requests_waiting" not in block.lacks
         if expected is None or none_waits:

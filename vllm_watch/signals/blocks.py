@@ -9,22 +9,23 @@ from vllm_watch.signals.long_prompts import LongPrompts
 from vllm_watch.signals.state import requests_awaiting_kv
 
 BLOCK_SECONDS_MIN = 1.9
-"""Minimum seconds of a block, two polls a second apart."""
+"""Minimum seconds of a block: two intervals of a second."""
 
 BLOCK_STEPS_MIN = 20.0
-"""Minimum steps of a block. Their mean varies by a few per cent."""
+"""A block shorter than BLOCK_SECONDS_MAX has at least this many steps. Their mean duration varies
+by a few per cent."""
 
 BLOCK_SECONDS_MAX = 8.0
-"""Maximum seconds of a block, even with fewer steps, so that slow engines are judged."""
+"""After this long, a block ends even with fewer steps, so that slow engines are judged."""
 
 NEEDED = ("requests_running", "kv_cache_usage", "prompt_tokens", "generation_tokens")
-"""Series without which a load would seem too light."""
+"""Without one of these series, a load would seem too light."""
 
 LOAD = ("iteration_tokens", "inter_token_latency", "prefix_cache_queries", "prefix_cache_hits")
 
 LONG_PROMPTS, DRAFTING, MEDIA = "long_prompts", "drafting", "media"
-"""Kinds of blocks that are compared only among themselves. Long prompts hide computed tokens, and
-drafts and media cost more."""
+"""Blocks of one kind are compared only among themselves. Tokens of long prompts are counted late,
+and drafts and media cost more."""
 
 ADAPTERS = ("adapters_1", "adapters_4", "adapters_16")
 """Kinds of blocks by the number of LoRA adapters in use: 1 to 3, 4 to 15, or more. Switching
@@ -37,7 +38,7 @@ _NOTHING: frozenset[str] = frozenset()
 
 @record
 class Block:
-    """One engine's work between two polls. None if unknown."""
+    """One engine's work between two polls. Unknown values are None."""
 
     at_s: float
     seconds: float
@@ -57,10 +58,10 @@ class Block:
     prompts: float | None = None
     first_token_seconds: float | None = None  # sum over all first tokens
     kv_usage_end: float | None = None
-    tokens_in_flight: float | None = None  # up to a constant difference
+    tokens_in_flight: float | None = None  # only changes are meaningful
     deferred: float | None = None
     awaiting_kv: float = 0.0  # requests that hold pages for remote KV
-    long_prompts: bool = False  # another block counts some of the tokens
+    long_prompts: bool = False  # some tokens are counted in another block
     drafting: bool = False
     media: bool = False
     adapters: int = 0
@@ -238,7 +239,7 @@ def _latency(a: EngineSample, b: EngineSample, generated: float) -> float | None
 
 
 def _computed_prompt(a: EngineSample, b: EngineSample) -> float | None:
-    """The cached share is hits ÷ queries, because some releases count blocks instead of tokens."""
+    """The cached share of a prompt is hits ÷ queries, because some releases count blocks instead of tokens."""
     prompt = _grown(a.prompt_tokens, b.prompt_tokens)
     if prompt is None:
         return None
@@ -259,7 +260,7 @@ def _steps(
 def _step_seconds(
     seconds: float, steps: float | None, latency: float | None, *, busy: bool
 ) -> float | None:
-    """Return the lesser estimate.
+    """Return the smaller of two estimates.
 
     Idle time inflates elapsed time ÷ steps, and preemptions inflate the latency.
     """

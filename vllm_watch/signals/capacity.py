@@ -6,7 +6,7 @@ from collections.abc import Mapping
 def kv_cache_tokens(config: Mapping[str, str] | None, engines: int) -> float | None:
     """Return one engine's KV cache tokens, or None.
 
-    Before vLLM 0.24.0 each engine reports the sum of all `engines`. V1 up to 0.8.5 writes "None",
+    Before vLLM 0.24.0, each engine reports the sum of all `engines`. V1 up to 0.8.5 writes "None",
     because the number is not known yet.
     """
     if config is None:

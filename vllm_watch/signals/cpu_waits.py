@@ -1,7 +1,6 @@
-"""Measures how long an engine waits for a CPU, and how much of a slowdown the waits explain at
-least.
+"""Measures how long an engine waits for a CPU, and how much of a slowdown these waits explain.
 
-Waiting for the share s of the time makes a step 1 / (1 - s) times as long.
+If an engine waits for a share s of the time, a step takes 1 / (1 - s) times as long.
 """
 
 from collections import deque
@@ -14,27 +13,26 @@ from vllm_watch.signals import stored
 from vllm_watch.signals.blocks import Block
 
 LOOKS_MAX = 4096
-"""Maximum polls kept, an hour at one a second."""
+"""Maximum polls kept: an hour of one poll per second."""
 
 BLOCK_WINDOW_SECONDS = 60.0
-"""Seconds for which polls are kept, longer than a block (8 s or one poll interval)."""
+"""Polls are kept for this long. A block is shorter (8 s or one poll interval)."""
 
 SAME_SECONDS = 1e-3
-"""Maximum difference between two times of the same poll, because sums are rounded."""
+"""Times that differ by less than this belong to the same poll, because sums are rounded."""
 
 SMOOTHING = 0.3
 """Weight of a new block, the same as for step times."""
 
 UNSEEN_SECONDS_MAX = 30.0
-"""Maximum seconds for which a finding holds without data. Readings are late on a host that lacks
-CPUs."""
+"""A finding holds for this long without new data. Readings are late on a host that lacks CPUs."""
 
 SHARE_MAX = 0.99
-"""Maximum share of a block spent waiting. A wait is counted when it ends and may exceed the
-block."""
+"""Maximum share of a block spent waiting. A wait is counted when it ends, and may be longer than
+the block."""
 
 USUAL_SECONDS_MIN = 10.0
-"""Seconds of healthy steps before the usual wait is known, at least five blocks."""
+"""The usual wait is known after this many seconds of healthy steps."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +84,7 @@ class Waited:
     explained_ratio: float  # share of the log slowdown that waits explain
     share: float
     usual_share: float
-    throttled_share: float | None  # of the CPU limit's periods
+    throttled_share: float | None  # throttled periods ÷ periods of the CPU limit
     who: str
 
 
@@ -95,7 +93,7 @@ class StepWaits:
 
     def __init__(self) -> None:
         self._waits = Waits(BLOCK_WINDOW_SECONDS)
-        self._usual = (0.0, 0.0)  # when healthy: seconds of waiting, seconds of steps
+        self._usual = (0.0, 0.0)  # seconds of waiting and of steps while healthy
         self._now: tuple[float, ...] | None = None  # smoothed, per step: waiting, actual, expected
         self._throttled: float | None = None
         self._who = ""

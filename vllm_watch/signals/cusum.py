@@ -1,9 +1,9 @@
-"""Sums up evidence in a one-sided CUSUM over blocks of uneven length.
+"""Sums up the evidence of blocks of uneven length in a one-sided CUSUM.
 
 A score is the number of deviations by which a block exceeds the tolerance. It is negative below the
-tolerance. The level is the sum of the scores ÷ SCORE_OF_ALARM. A block raises the level by at most
-its seconds ÷ `alarm_seconds`, and never by more than BLOCK_SHARE_MAX. Source: Page, Biometrika 41
-(1954).
+tolerance. The level is the sum of the scores ÷ SCORE_OF_ALARM. A block changes the level by at most
+its seconds ÷ `alarm_seconds`. During an alarm, it lowers the level by at most its seconds ÷
+`drain_seconds`. Source: Page, Biometrika 41 (1954).
 """
 
 from typing import Any
@@ -11,14 +11,14 @@ from typing import Any
 from vllm_watch.signals import stored
 
 SCORE_OF_ALARM = 8.0
-"""Sum of scores at level 1. If healthy scores are normal with unit variance and a mean of −2 or
-less, a false alarm takes exp(2 · 2 · 8) blocks on average, over 10^13."""
+"""Sum of scores at level 1. If healthy scores are normal with unit variance and a mean of at most
+−2, one false alarm occurs in exp(2 · 2 · 8) blocks on average, over 10^13."""
 
 BLOCK_SHARE_MAX = 0.6
 """Maximum change of the level by one block, so that an alarm takes at least two blocks."""
 
 SILENCE_SECONDS = 60.0
-"""Half-life of the level in seconds without a usable block."""
+"""Without usable blocks, the level halves in this time, except during an alarm."""
 
 CEILING = 1.5
 """Maximum level, so that an alarm clears soon after its cause ends."""
@@ -28,7 +28,6 @@ class Cusum:
     """A level from 0 to CEILING. An alarm begins at 1 and ends at `clear_at`."""
 
     def __init__(self, alarm_seconds: float, drain_seconds: float, clear_at: float = 0.25) -> None:
-        """`alarm_seconds` and `drain_seconds` are the minimum times to raise and to clear an alarm."""
         self._alarm_seconds = alarm_seconds
         self._drain_seconds = drain_seconds
         self._clear_at = clear_at

@@ -14,7 +14,8 @@ from vllm_watch.signals.totals import EngineTotals, Totals
 from vllm_watch.signals.window import Growth, Window
 
 FILLING_RATIO_MIN = 0.01
-"""Minimum growth of KV usage before the time to full is estimated. Single requests cause less."""
+"""The time to full is estimated only if KV usage grew by this. Single requests cause less
+growth."""
 
 SKEW_SECONDS = 60.0
 """Tolerance between clocks in seconds. Unsynchronized hosts drift by seconds a day."""
@@ -106,7 +107,7 @@ class EngineTracker:
         return self._totals.add(sample, began_anew=began_anew)
 
     def _is_another_server(self, before: EngineSample, sample: EngineSample) -> bool:
-        """Return True if another replica answered at this address, because its process is older than the last poll."""
+        """Return True if another replica answered at this address: its start time is new, but before the last poll."""
         born = (sample.created_time, sample.process_start_time)
         known = (before.created_time, before.process_start_time)
         return born != known and any(
@@ -187,7 +188,7 @@ class EngineTracker:
     def _ratio(self, part: str, whole: str, gauge: float | None) -> float | None:
         """Return the growth of `part` ÷ the growth of `whole`.
 
-        Without counters, return vLLM V0's gauge, which is -1 if disabled.
+        Without counters, return vLLM V0's gauge, which is -1 if the feature is off.
         """
         a, b = self._window.counter(part), self._window.counter(whole)
         if a is not None and b is not None:

@@ -7,11 +7,12 @@ from vllm_watch.signals import stored
 from vllm_watch.signals.step_model import StepModel
 
 FORMER_WORK_SECONDS = 900.0
-"""Seconds of work after which a process's models replace its predecessor's. Models with less work
-replace only models with even less."""
+"""After this much work, the models of a process replace those of its predecessor. With less work,
+they replace only models with no more."""
 
 NEAR = 1.2
-"""Maximum ratio of cache sizes between releases on the same model. Other models differ far more."""
+"""For the same model, the cache sizes of two releases differ by at most this factor. Other models
+differ far more."""
 
 _FOUND_OUT = frozenset(("num_gpu_blocks", "num_cpu_blocks"))
 
@@ -61,7 +62,7 @@ class Former:
 
 
 def differ(now: Sequence[Any], before: Sequence[Any]) -> bool:
-    """Return True if a known value differs."""
+    """Return True if a value differs from its known earlier value."""
     return any(b is not None and a is not b and a != b for a, b in zip(now, before, strict=True))
 
 

@@ -7,14 +7,13 @@ from vllm_watch.signals import stored
 from vllm_watch.signals.blocks import Block
 
 HARM_TIMES = 1.5
-"""Minimum ratio of latency to the usual maximum for harmed users. At low load, a slow engine may be
-as fast as usual at peak load."""
+"""Users are harmed if a latency is above this many times the usual maximum."""
 
 USUAL = 3
-"""Rank of the usual maximum among healthy minutes, worst first."""
+"""The usual maximum is the healthy minute with this rank, counted from the worst."""
 
 MINUTE_SECONDS = 60.0
-"""Seconds of each mean in the usual latencies. Users remember minutes."""
+"""Usual latencies are means over this many seconds. Users remember minutes."""
 
 SMOOTH_SECONDS = 20.0
 """Smoothing time of the current latencies, long enough for a few answers."""

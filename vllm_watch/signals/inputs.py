@@ -1,4 +1,4 @@
-"""Records which inputs of detectors are in a target's polls."""
+"""Records which inputs of detectors a target's polls contain."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -8,14 +8,14 @@ from vllm_watch.samples.engine import EngineSample
 from vllm_watch.samples.observation import Observation, Reading
 
 LOOKS_MIN = 6
-"""Polls in a row without an input before it is missing. A server's first answers may lack
+"""An input is missing if this many polls in a row lack it. A server's first answers may lack
 series."""
 
 HEALTH_SECONDS = 300.0
-"""Seconds that a result of /health stays valid. /health may be polled less often than /metrics."""
+"""A result of /health stays valid for this long. /health may be polled less often than /metrics."""
 
 CANARY_SECONDS = 3600.0
-"""Seconds that a canary's result stays valid. Only idle engines get canaries, and most are idle
+"""A canary's result stays valid for this long. Only idle engines get canaries, and most are idle
 once an hour."""
 
 _ENGINE, _SERVER, _LOOK = "engine", "server", "look"
@@ -37,7 +37,7 @@ def _lengths(sample: EngineSample) -> object:
 
 
 def _prefix_cache(sample: EngineSample) -> object:
-    """V0 exports only a ratio since its start, which is -1 if prefix caching is off."""
+    """In vLLM V0, a hit rate of -1 means that prefix caching is off."""
     off = (sample.prefix_cache_hit_rate or 0.0) < 0.0
     return True if off else sample.prefix_cache_queries
 
@@ -163,7 +163,7 @@ class Inputs:
     def missing(self, name: str, engine: str | None) -> bool | None:
         """Return True if the input is unavailable, or None if not known yet.
 
-        If `engine` is None, return True if any engine lacks it.
+        If `engine` is None, return True if at least one engine lacks it.
         """
         said = [_missing(self._of(name, one)) for one in self._scope(name, engine)]
         if not said:
@@ -188,6 +188,6 @@ def _missing(seen: _Seen) -> bool | None:
 
 
 def _has_worked(sample: EngineSample) -> bool:
-    """Return True after the first request. It creates most series of old releases."""
+    """Return True after the first request. Before it, old releases lack most series."""
     told = (sample.requests_running, sample.generation_tokens, sample.prompt_tokens)
     return any(told) or all(value is None for value in told)

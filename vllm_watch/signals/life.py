@@ -10,8 +10,8 @@ from vllm_watch.samples.observation import ServerSample
 from vllm_watch.signals import stored
 
 UNTOLD_SECONDS = 600.0
-"""Maximum gap between polls in which a process of unknown start time counts as the same. After a
-longer gap, a new process could have caught up with its counters."""
+"""After a gap of at most this, a process of unknown start time counts as the same. After a longer
+gap, a new process could have reached the old counters."""
 
 _MEASURED = frozenset(("num_gpu_blocks", "num_cpu_blocks"))
 """Labels with sizes that vLLM measures at each start."""
@@ -21,7 +21,7 @@ UNKNOWN_SERVER = ServerSample()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Life:
-    """Identity of an engine's process, from its metrics. None if unknown."""
+    """Identity of an engine's process, from its metrics. Unknown values are None."""
 
     created_time: float | None
     process_start_time: float | None
@@ -81,7 +81,7 @@ class Life:
 
 
 _COUNTERS = 3
-"""Number of counters that all versions have: steps, generated and prompt tokens."""
+"""Number of counters: steps, generated and prompt tokens."""
 
 
 def life_of(sample: EngineSample, server: ServerSample = UNKNOWN_SERVER) -> Life:

@@ -1,4 +1,4 @@
-"""Measures the starts of one server, and detects a start under way."""
+"""Measures how long the starts of one server take, and detects a start in progress."""
 
 from collections import deque
 from typing import Any
@@ -10,17 +10,17 @@ START_SECONDS = 1800.0
 """Maximum duration of a first start. The largest models take 10 to 20 minutes from network storage."""
 
 PATIENCE_FACTOR = 1.5
-"""Maximum ratio of a start to the longest one so far. The page cache may be cold, or a disk
+"""A start may take this many times the longest one so far. The page cache may be cold, or a disk
 slower."""
 
 PATIENCE_SECONDS_MIN = 60.0
-"""Minimum seconds allowed for a start. PATIENCE_FACTOR adds only seconds to a short one."""
+"""Every start may take this long, because PATIENCE_FACTOR adds only seconds to a short one."""
 
 STARTS_KEPT = 8
 
 SAME_START_SECONDS = 2.0
-"""Tolerance in seconds between two clocks: kernel ticks since boot, and the Unix time of that
-boot."""
+"""Tolerance for comparing start times, which are computed from kernel ticks since boot and the time
+of that boot."""
 
 _TIMES = ("life_start", "answered_t", "silent_s", "loads_s")
 
@@ -30,7 +30,7 @@ class Loading:
 
     def __init__(self) -> None:
         self.starts_s: deque[float] = deque(maxlen=STARTS_KEPT)
-        self._life_start: float | None = None  # of the process that answered
+        self._life_start: float | None = None  # of the process that answered last
         self._answered_t: float | None = None
         self._silent_s: float | None = None
         self._refused = False

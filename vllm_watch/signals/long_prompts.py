@@ -2,15 +2,16 @@
 tokens with the last chunk."""
 
 LONG_TOKENS = 16_384.0
-"""Minimum uncounted tokens of a long prompt. It is larger than a step
+"""A prompt is long if this many tokens are not counted yet. This is more than one step computes
 (--max-num-batched-tokens)."""
 
 DONE_SHARE = 0.25
-"""Maximum share of uncounted tokens of a prompt that is done. It is above 0, because other requests
-free pages."""
+"""A prompt is done when its uncounted tokens have fallen to this share of their maximum. The share
+is above 0, because other requests free pages."""
 
 LONGEST_SECONDS = 300.0
-"""Maximum seconds of a long prompt. Tokens uncounted for longer are due to leaks or preemptions."""
+"""Maximum seconds of a long prompt. If tokens stay uncounted for longer, the cause is a leak or a
+preemption."""
 
 
 class LongPrompts:

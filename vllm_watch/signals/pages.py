@@ -1,8 +1,8 @@
 """Finds the part of one engine's KV cache that no running request can hold.
 
-Pages leak if usage grows but the tokens in flight (prompts and outputs, less finished requests) do
-not. Only changes of these tokens are used: aborted requests are never subtracted, and shared
-prefixes are counted twice. Source: vLLM's v1/metrics/stats.py.
+Pages leak if usage grows but the tokens in flight (of prompts and outputs, without finished
+requests) do not. Only changes of these tokens are used, because aborted requests are never
+subtracted, and shared prefixes are counted twice. Source: vLLM's v1/metrics/stats.py.
 """
 
 from collections import deque
@@ -16,7 +16,7 @@ from vllm_watch.signals.ring_buffer import RingBuffer
 
 GRAIN_SECONDS = 20.0
 ENTRIES = 180
-"""Seconds between entries of the fine history, and number of entries. They cover an hour."""
+"""Seconds between entries of the fine history, and the number of entries. They cover an hour."""
 
 COARSE_GRAIN_SECONDS = 240.0
 """Seconds between entries of the coarse history, which covers half a day. Reported leaks fill the
@@ -26,21 +26,23 @@ RECENT_ENTRIES = 40
 """Recent blocks kept. They show when a sudden change happened."""
 
 WELL_ENTRIES_MIN = 3
-"""Minimum healthy entries, one minute. Fewer may be a single prefill."""
+"""At least this many healthy entries are needed. They cover a minute. Fewer may be a single
+prefill."""
 
 ZERO_SHARE = 0.1
-"""Quantile of the healthy history that is the healthy level. It is low, to show the beginning of a
-leak."""
+"""The healthy level is this quantile of the healthy history. The quantile is low, to show the
+beginning of a leak."""
 
 IDLE_SECONDS = 15.0
-"""Seconds of idle time before pages in use count as lost. The last requests' pages are free by
-then."""
+"""Pages that are in use after this much idle time count as lost. The last requests' pages are free
+by then."""
 
 RISE_FROM, RISE_TO = 0.25, 0.75
 """The growth of a loss is timed between these shares of its current value."""
 
 DECODING_SHARE_MIN = 0.8
-"""Minimum share of requests with a token in each step if few are in prefill."""
+"""Few requests are in prefill if at least this share of the running ones gets a token in each
+step."""
 
 
 class Entry(NamedTuple):
@@ -48,7 +50,7 @@ class Entry(NamedTuple):
 
     at_s: float
     usage: float
-    tokens: float  # in flight, up to a constant difference
+    tokens: float  # in flight; only changes are meaningful
     well: bool
 
 
@@ -59,7 +61,7 @@ class Pages:
         self._capacity: float | None = None
         self._awaited = 0.0
         self._idle_tokens: float | None = None  # `Entry.tokens` of the idle engine
-        self._idle = [0.0, 1.0]  # seconds, minimum usage
+        self._idle = [0.0, 1.0]  # seconds and minimum usage without requests
         self.idle_lost = 0.0
         self._history = RingBuffer(ENTRIES, len(Entry._fields))
         self._coarse = RingBuffer(ENTRIES, len(Entry._fields))
@@ -132,7 +134,7 @@ class Pages:
     def unheld(self) -> float | None:
         """Return the share of the cache that no request holds, or None if unknown.
 
-        It is the lesser of two estimates.
+        The result is the smaller of two estimates.
         """
         zeros = self._learn_zeros()
         if not zeros or not self._recent:

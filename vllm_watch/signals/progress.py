@@ -18,35 +18,35 @@ from vllm_watch.signals.capacity import kv_cache_tokens, longest_request_tokens
 from vllm_watch.support.durations import in_words
 
 PATIENCE_SECONDS = 60.0
-"""Minimum seconds for which signs of life count as output."""
+"""Signs of life count as output for at least this long."""
 
 ATTENTION_TOKENS = 60_000.0
-"""Prompt tokens at which attention costs as much as all other computation. An 8B Llama model takes
-16 GFLOP a token, plus 0.26 MFLOP for each prompt token."""
+"""At this prompt length, attention costs as much as all other computation. An 8B Llama model takes
+16 GFLOP per token, plus 0.26 MFLOP for each earlier token."""
 
 PREFILL_SECONDS_UNKNOWN = 600.0
-"""Maximum seconds of a prefill if the engine's rate or longest prompt is unknown: a million tokens
-at 1,700 a second."""
+"""If the engine's rate or longest prompt is unknown, a prefill takes at most this long. A million
+tokens take this long at 1,700 per second."""
 
 PROMPTS_MIN = 10.0
-"""Minimum finished prompts for a prefill rate. The first ones compile kernels."""
+"""The prefill rate is used after this many prompts, because the first ones compile kernels."""
 
 TOGETHER_SECONDS = 8.0
-"""Maximum seconds after the last step in which clients leave together. A hung engine loses its
+"""Clients left together if they left within this time after the last step. A hung engine loses its
 clients one by one."""
 
 GONE_SHARE = 0.9
-"""Minimum share of the requests in flight without clients. It is below 1, because a scraper may
-connect meanwhile."""
+"""All clients have left if this share of the requests in flight lost their clients. The share is
+below 1, because a scraper may connect meanwhile."""
 
 CLOSED_MIN, ANSWERED_MIN = 3.0, 10.0
-"""Minimum closed connections or HTTP responses that prove that clients left, if only one of the two
-is known. A scraper closes one or two connections. A gateway that polls /v1/models every five
-seconds gets six responses in two polls of 15 s."""
+"""If only one of the two is known, this many closed connections or HTTP responses prove that
+clients left. A scraper closes one or two connections. A gateway that requests /v1/models every five
+seconds gets six responses in 30 s."""
 
 FOLLOWED_SECONDS = 600.0
-"""Maximum seconds between polls that are compared. After a longer gap, clock, process and requests
-may differ."""
+"""Polls further apart than this are not compared, because clock, process and requests may
+differ."""
 
 PACE_SECONDS = 10.0
 """Averaging time of the usual rate of closed connections. The rate rises when a client's pool
@@ -91,7 +91,7 @@ class Progress:
         self.poll: Poll | None = None
         self.first = True
         self.met = False  # True if a change was seen between two polls
-        # Changed since the previous poll: anything, a work counter, output.
+        # True if anything, a counter of work, or output changed since the previous poll.
         self.moved = self.served = self.output = False
         self.last_s = self.life_s = self.output_s = self.served_s = 0.0
         self.queued_s = 0.0  # start of the time in which requests wait and none runs

@@ -8,7 +8,7 @@ from vllm_watch.signals.records import Quantiles
 
 
 def quantile(q: float, bounds: Sequence[float], counts: Sequence[float]) -> float | None:
-    """Return the q-quantile as PromQL's histogram_quantile does, or None if empty.
+    """Return the q-quantile as PromQL's histogram_quantile does, or None without observations.
 
     `counts` are cumulative, for ascending `bounds`.
     """
@@ -34,7 +34,7 @@ def quantiles(
 ) -> Quantiles:
     """Return the exported quantiles.
 
-    `mean` is an upper bound in the lowest bucket (Markov's inequality).
+    In the lowest bucket, `mean` limits the quantiles (Markov's inequality).
     """
     first = bounds[0] if bounds and 0 < bounds[0] < inf else None
     found = []

@@ -1,6 +1,6 @@
 """Repeats Xid errors until every target has seen them, because NVML reports them once.
 
-Those that need a reset are repeated until the GPU is unused.
+Errors that need a reset are repeated until the GPU is unused.
 """
 
 from dataclasses import replace
@@ -9,11 +9,11 @@ from vllm_watch.samples.gpu import GpuReading, GpuSample
 from vllm_watch.signals import xid
 
 STANDS_SECONDS = 60.0
-"""Seconds for which a code is repeated, longer than any scrape interval."""
+"""A code is repeated for this long, which exceeds any scrape interval."""
 
 STANDS_SECONDS_MAX = 86_400.0
-"""Maximum seconds for which a code that needs a reset is repeated. Hidden processes may conceal the
-reset."""
+"""A code that needs a reset is repeated for at most this long, because hidden processes may conceal
+the reset."""
 
 CODES_MAX = 64
 """Maximum codes kept per GPU. A broken GPU may report any number."""

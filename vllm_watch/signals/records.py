@@ -20,7 +20,7 @@ class Quantiles:
 
 @record
 class EngineSignals:
-    """One engine now. Rates and quantiles cover the signal window. None if unknown."""
+    """Current signals of one engine. Rates and quantiles cover the signal window. Unknown values are None."""
 
     engine: str
     model_name: str = ""
@@ -44,7 +44,7 @@ class EngineSignals:
     steps_per_second: float | None = None
     tokens_per_step: float | None = None
     step_time_seconds: float | None = None
-    throughput_ratio: float | None = None  # now ÷ after the start, at equal load
+    throughput_ratio: float | None = None  # throughput now ÷ after the start, at equal load
     cpu_wait_ratio: float | None = None
     prefix_cache_hit_ratio: float | None = None
     spec_acceptance_ratio: float | None = None
@@ -83,7 +83,7 @@ class Advice:
 
 @record
 class TargetSignals:
-    """One target now."""
+    """Current signals of one target."""
 
     target: str
     t: float  # Unix time of the last observation

@@ -9,7 +9,7 @@ from vllm_watch.samples.record import changed
 from vllm_watch.signals.window import COUNTERS, HISTOGRAMS
 
 COUNT_MAX = 2.0**53
-"""Maximum valid number. Larger floats skip integers, and squares may overflow."""
+"""Maximum valid number. Larger floats skip integers, and their squares may overflow."""
 
 _COUNTS = (
     *COUNTERS,

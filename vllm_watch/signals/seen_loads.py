@@ -1,6 +1,7 @@
-"""Keeps the loads of the healthy engine, which limit the healthy step time at any other load.
+"""Keeps the step times of the healthy engine by load.
 
-A step with twice the tokens and three times the KV cache takes at most three times as long.
+They limit the healthy step time at any other load: a step with twice the tokens and three times the
+KV cache takes at most three times as long.
 """
 
 from collections.abc import Sequence
@@ -9,14 +10,14 @@ from math import floor, log
 from vllm_watch.signals import stored
 
 NEAR = 1.5
-"""Maximum ratio of loads that count as one."""
+"""Loads that differ by less than this factor may count as one."""
 
 GRAIN = log(NEAR)
 
 BLOCKS_MIN = 2
 
 LOADS_MAX = 64
-"""Maximum loads kept. Eight by eight cover a factor of 25 in tokens and in KV usage."""
+"""Maximum loads kept. Eight by eight loads cover a factor of 25 in tokens and in KV usage."""
 
 USAGE_MIN, TOKENS_MIN = 0.01, 1.0
 """Minimum KV usage and tokens. Smaller values cost no measurable time."""

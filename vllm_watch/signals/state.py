@@ -1,4 +1,4 @@
-"""Names the state of an engine from its signals. incidents/states.py adds the states of open
+"""Derives the state of an engine from its signals. incidents/states.py adds the states of open
 incidents."""
 
 from collections.abc import Mapping
@@ -24,21 +24,21 @@ STILL_SECONDS = 2.0
 second."""
 
 STALL_NOTICE_COARSE_SECONDS = 30.0
-"""Seconds without progress before a possible stall is shown, if the engine warms up or lacks a step
-counter. Without a counter, a whole prefill shows no progress."""
+"""If the engine warms up or lacks a step counter, a possible stall is shown after this long without
+progress. Without a counter, a whole prefill shows no progress."""
 
 WARM_UP_SECONDS = 300.0
-"""Seconds of uptime during which the first requests of each shape may compile kernels."""
+"""For this long after the start, the first requests of each shape may compile kernels."""
 
 WARM_UP_STEPS = 100
-"""Number of steps after which kernels are compiled for the usual shapes."""
+"""After this many steps, the kernels for the usual shapes are compiled."""
 
 _WHOLE = frozenset(("serving", "idle", "prefilling", "overloaded"))
 _SERVES_NOTHING = frozenset(("down", "stalled", "failing", "starting", "sleeping"))
 
 _UNREACHABLE = frozenset(("connect_timeout", "read_timeout", "disconnected"))
 _MISSES_UNTIL_DOWN = 2
-"""Failed scrapes in a row before a server is down. A busy server may miss one."""
+"""A server is down after this many failed scrapes in a row. A busy server may miss one."""
 
 _SERVER_ERROR = 500
 
@@ -125,7 +125,7 @@ def requests_awaiting_kv(sample: EngineSample) -> float:
 
 
 def is_connected(sample: EngineSample) -> bool:
-    """Return True if a KV connector works."""
+    """Return True if a KV connector is active."""
     told = sample.kv_failures is not None or sample.kv_transfers is not None
     return told or bool(sample.external_prefix_cache_queries)
 
@@ -163,7 +163,7 @@ def _sleep_text(states: Mapping[str, float] | None) -> str:
 
 
 def is_asleep(states: Mapping[str, float] | None) -> bool | None:
-    """Return the sleep state gauge (vLLM 0.11.1+), or None."""
+    """Return True if the gauge of vLLM 0.11.1+ reports sleep, or None without the gauge."""
     if not states or "awake" not in states:
         return None
     return states["awake"] == 0

@@ -19,16 +19,16 @@ SCATTER_FIRST = 0.25
 """Assumed scatter until it is measured. Healthy blocks of a real engine vary by this much."""
 
 SCATTER_MIN = 0.05
-"""Minimum scatter. A model of three numbers is never more exact."""
+"""Minimum scatter. A model with three parameters is never more exact."""
 
 SCATTER_MEMORY_BLOCKS = 150.0
 """Number of blocks over which the scatter is averaged, 12 minutes at 5 s."""
 
 READY_BLOCKS = 12
-"""Minimum blocks before the model is used, four for each parameter."""
+"""The model is used after this many blocks, four for each parameter."""
 
 READY_SECONDS = 40.0
-"""Minimum seconds of work before the model is used. Restarted engines must be covered within a
+"""The model is used after this many seconds of work. Restarted engines must be covered within a
 minute or two."""
 
 NEWS = 0.02
@@ -36,11 +36,10 @@ SOLVE_EVERY = 8
 """The fit is solved after a block with more leverage than NEWS, or after this many blocks."""
 
 REPEAT_SECONDS = 15.0
-"""Seconds within which blocks count as one. They share requests, because an answer takes 10 to
-60 s."""
+"""Blocks within this time count as one. They share requests, because an answer takes 10 to 60 s."""
 
 FAMILIAR = 2.0
-"""Maximum factor by which uncertainty widens the deviation at a familiar load."""
+"""A load is familiar if uncertainty widens the deviation by at most this factor."""
 
 _PARTS = (0, 1, 2)
 _SUBSETS = [subset for size in (3, 2, 1) for subset in combinations(_PARTS, size)]

@@ -8,7 +8,6 @@ from math import isfinite
 from typing import Any
 
 DAMAGE = (KeyError, IndexError, TypeError, ValueError, AttributeError, OverflowError)
-"""Errors that a damaged entry raises."""
 
 Stored = Mapping[str, Any]
 
@@ -42,7 +41,7 @@ def numbers(value: Any, count: int | None = None) -> list[float]:
 
 
 def numbers_or_none(value: Any, least: int) -> tuple[float | None, ...]:
-    """Return finite numbers or None, `least` of them or more."""
+    """Return at least `least` values, each a finite number or None."""
     found = tuple(number_or_none(each) for each in _list(value))
     if len(found) < least:
         raise ValueError(f"{len(found)} numbers in place of {least} or more")

@@ -17,13 +17,15 @@ SMOOTH_SECONDS = 8.0
 """Smoothing time of the rates. Prompt tokens are counted only when a prefill ends."""
 
 READY_SECONDS = 40.0
-"""Minimum seconds of work before the averages serve as the reference."""
+"""The averages serve as the reference after this many seconds of work."""
 
 ALIKE = 1.3
-"""Maximum ratio of throughput, and of KV cache per request, to usual."""
+"""If requests pile up, throughput and KV cache per request are at most this many times as large as
+usual."""
 
 CROWD = 1.5
-"""Minimum ratio of running requests to usual if they pile up. Uneven arrivals change it less."""
+"""If requests pile up, more than this many times the usual number run. Uneven arrivals cause a
+smaller ratio."""
 
 
 class Mean:

@@ -6,15 +6,15 @@ from statistics import median
 from vllm_watch.signals import stored
 
 USUAL_OF = 15
-"""Number of recent intervals in the median that is the usual one. It is small, to follow a new
-scrape interval within a minute."""
+"""The usual interval is the median of this many recent ones. They are few, to follow a new scrape
+interval within a minute."""
 
 STEP_FACTOR = 8.0
-"""Minimum ratio of a clock step to the usual interval. Timeouts and retries stretch an interval
+"""A clock step is longer than this many usual intervals. Timeouts and retries stretch an interval
 two- to threefold."""
 
 STEP_SECONDS_MIN = 20.0
-"""Minimum seconds of a clock step. Even at an interval of 1 s, a scrape may be seconds late."""
+"""A clock step is longer than this. Even at an interval of 1 s, a scrape may be seconds late."""
 
 
 RESOLUTION_SECONDS = 1e-6

@@ -16,7 +16,7 @@ BOUNDS: Mapping[str, tuple[float, ...]] = {
     "e2e_latency": (0.5, 1.0, 2.5, 5.0, 10.0, 20.0, 30.0, 60.0, 120.0, 240.0, 480.0, 1920.0),
 }
 """Upper bounds in seconds, a subset of vLLM's. They are equal for all releases, so that engines can
-be summed. The next lower one replaces a missing bound."""
+be summed. If an engine lacks a bound, its next lower one is used."""
 
 Numbers = tuple[float, ...]
 
@@ -26,7 +26,7 @@ _UNKNOWN = (None,)
 
 @record
 class EngineTotals:
-    """Totals since the first poll. None if the engine does not export them."""
+    """Totals since the first poll. Values that the engine does not export are None."""
 
     prompt_tokens: float | None = None
     generation_tokens: float | None = None

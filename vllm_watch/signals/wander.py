@@ -1,6 +1,6 @@
-"""Learns the wander of step times, their drift from minute to minute without a fault.
+"""Learns how much step times wander, that is, drift from minute to minute without a fault.
 
-Like a random walk, it changes in k minutes at most √k times as much as in one.
+As in a random walk, they change in k minutes at most √k times as much as in one.
 """
 
 from collections import deque
@@ -12,13 +12,13 @@ from vllm_watch.signals import stored
 from vllm_watch.signals.scatter import scatter
 
 MINUTE_SECONDS = 60.0
-"""Seconds of work in a minute. Step times of idle engines do not drift."""
+"""A minute is this many seconds of work, because step times of idle engines do not drift."""
 
 SMOOTH_SECONDS = 20.0
 """Smoothing time, shorter than a minute to show a change within one minute."""
 
 FIRST, FIRST_MINUTES = 0.04, 8.0
-"""Assumed change in a minute, and its weight in minutes."""
+"""Change in a minute that is assumed at first, and the weight of this assumption in minutes."""
 
 MEMORY_MINUTES = 720.0
 """Minutes over which changes are averaged: half a day of work."""
@@ -27,37 +27,35 @@ STRAY_FIRST = 0.08
 """Initial and minimum standard deviation of a minute's log ratio."""
 
 STRAY_MINUTES_MIN = 120.0
-"""Minutes of work before the log ratio itself is judged, in addition to its changes."""
+"""After this many minutes of work, the log ratio itself is judged, too, not only its changes."""
 
 STRAY_DEVIATIONS = 5.0
-"""Minimum log ratio, in standard deviations, that is not wander."""
+"""A log ratio of at least this many standard deviations is not wander."""
 
 PENDING_MAX = 60
-"""Maximum minutes kept until a suspected fault has ended by itself."""
+"""Maximum minutes kept of a suspected fault, which may still end by itself."""
 
 UNREST_MINUTES = 4
-"""Minimum pending changes before their scatter counts as wander. A fault comes at once or creeps
-evenly, but wander goes up and down. Without this, restarts were advised in 3 of 150 seeds of the
-benchmark `wander_5`."""
+"""The scatter of pending changes counts as wander only if there are at least this many. A fault
+comes at once or creeps evenly, but wander goes up and down."""
 
 MOVE = 0.6
-"""Minimum change of the log ratio in a minute (1.8 times) that begins or ends a fault. If wander
-has sigma 0.5 over ten minutes, this is 2.8 standard deviations."""
+"""If the log ratio changes by this much in a minute (1.8 times), a fault may begin or end."""
 
 LAGS_MINUTES = (1, 2, 4, 8, 16, 32)
 """Lags at which changes are tested."""
 
 OUTLIER = 3.0
-"""Maximum learnt change in standard deviations, so that one cured slowdown does not become
-usual."""
+"""Learnt changes are limited to this many standard deviations, so that one cured slowdown does not
+become usual."""
 
 DEVIATIONS = 5.0
-"""Minimum change, in standard deviations, that is not wander. It is high, because six lags are
-tested each minute, all day."""
+"""A change of at least this many standard deviations is not wander. The number is high, because six
+lags are tested each minute, all day."""
 
 
 class Wander:
-    """Follows the log ratio of step time to usual, by minute of work."""
+    """Follows the log ratio of the step time to the usual one, by minute of work."""
 
     def __init__(self) -> None:
         self.now = 0.0

@@ -1,4 +1,4 @@
-"""Computes the growth of one engine's counters in the last minute.
+"""Computes the growth of one engine's counters in the window.
 
 After a restart, earlier counts are added as `offsets`, as in PromQL's increase().
 """
@@ -20,12 +20,12 @@ HISTOGRAMS = ("iteration_tokens", "ttft", "inter_token_latency", "queue_time", "
 LABELLED = ("request_success",)
 
 ENTRIES_MAX = 4096
-"""Maximum polls kept, an hour at one a second."""
+"""Maximum polls kept: an hour of one poll per second."""
 
 
 @dataclass(frozen=True, slots=True)
 class Offsets:
-    """Sums of counters before each reset in the window."""
+    """Sums of the last counts before each reset in the window."""
 
     counters: Mapping[str, float] = field(default_factory=dict)
     labelled: Mapping[tuple[str, str], float] = field(default_factory=dict)

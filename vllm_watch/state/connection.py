@@ -14,8 +14,8 @@ from vllm_watch.state.seal import Seal
 _log = structlog.get_logger()
 
 HELD_SECONDS = 6.0
-"""Seconds to retry a locked folder at the start. The previous watcher may take five seconds to
-release it."""
+"""At the start, a locked folder is retried for this long. The previous watcher may take five
+seconds to release it."""
 
 
 class Connection:
@@ -64,7 +64,7 @@ class Connection:
             self.files += 1
             return False
         if self._inodes[1] not in (None, wal_inode):
-            # Only this connection still has the deleted -wal.
+            # Only this connection can still read the deleted -wal.
             _log.error("wal_removed", folder=str(self.folder))
             db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
             return False
@@ -92,7 +92,6 @@ class Connection:
             file.unlock(self._lock)
 
     def move_aside(self, error: Exception) -> bool:
-        """Move our own file aside if the error means damage."""
         if self._lock is None or not file.is_damage(error):
             return False
         self.close()

@@ -37,7 +37,7 @@ ENDED_MAX = 20_000
 ENDED_SECONDS_MAX = 30 * 86400.0
 
 LEARNT_SECONDS_MAX = 30 * 86400.0
-"""Seconds after a target's last update until its learnt state is removed."""
+"""A target's learnt state is removed if it was not updated for this long."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,7 @@ ANSWER_SECONDS = 10.0
 """Maximum seconds to write one row. A disk that takes longer is not reliable."""
 
 KEPT_SECONDS = 400 * 86400.0
-"""Seconds that rows are kept. An audit requires a year and a month."""
+"""Rows are kept for this long. An audit requires a year and a month."""
 
 KEPT_MAX = 20_000
 """Maximum number of attempts, and of actions, 1 KB each."""
@@ -109,7 +109,6 @@ class Journal:
             await self._write("UPDATE standing SET said = said WHERE name = ?", _BEGUN)
 
     async def close(self) -> None:
-        """Close the connection to another process's folder."""
         if self._closes:
             await self._worker.close()
 
@@ -147,7 +146,6 @@ class Journal:
         return {name: self._read(said, dict) for name, said in rows}
 
     async def told(self, since_t: float, entries_max: int) -> Told:
-        """Return the latest entries and attempts since `since_t`. Raises JournalError."""
         lost = await self.loss()
         entries = await self.entries(since_t, entries_max + 1)
         attempts = map(Attempted.of, await self.attempts(None, since_t))

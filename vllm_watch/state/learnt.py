@@ -1,4 +1,4 @@
-"""Detectors' learnt state of one target."""
+"""Learnt state."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Learnt:
-    """State of one target, or of this host, as exported by its Watch."""
+    """Exported state of one target, of a host or of the fleet."""
 
     target: str
     group: str

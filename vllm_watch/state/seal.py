@@ -1,9 +1,9 @@
 """Detect lost writes of the state file.
 
 SQLite silently accepts an empty file, and a truncated or missing -wal. Therefore the file contains
-a generation, a count of durable writes and a checksum of the journal's rows. After each durable
-write, generation and count are also written to a marker file. If the state file is behind its
-marker, writes were lost.
+a random ID (the generation), a count of durable writes and a checksum of the journal's rows. After
+each durable write, generation and count are also written to a marker file. If the state file is
+behind its marker, writes were lost.
 """
 
 import contextlib
@@ -78,7 +78,7 @@ def count(db: sqlite3.Connection, least: int = 0) -> Seal:
 
 
 def update_sums(db: sqlite3.Connection, *, pruned: bool = False) -> None:
-    """Update the checksum of the guard's tables. If `pruned`, also update that of `audit`."""
+    """Update the checksum of `attempt` and `standing`. If `pruned`, also update that of `audit`."""
     db.execute("UPDATE seal SET held = ?", (_sum(db, *_HELD),))
     if pruned:
         db.execute("UPDATE seal SET noted = ?", (_sum(db, _NOTED),))

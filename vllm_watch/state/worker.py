@@ -28,15 +28,15 @@ _log = structlog.get_logger()
 _T = TypeVar("_T")
 
 RETRY_SECONDS = 10.0
-"""Seconds before failed rows are retried. `do` retries them earlier."""
+"""Failed rows are retried after this time. `do` retries them earlier."""
 
 CLOSE_SECONDS = 3.0
 
 PRUNE_SECONDS = 3600.0
 
 ROWS_MAX, LEARNT_MAX = 5000, 10_000
-"""Maximum pending rows and maximum pending learnt rows (see `put`), some KB each. Beyond a limit,
-the oldest row is dropped."""
+"""Maximum numbers of pending rows and of pending learnt rows (see `put`), some KB each. Beyond a
+limit, the oldest row is dropped."""
 
 Work = Callable[[sqlite3.Connection], object]
 OnWrite = Callable[[str | None, str | None, float], None]
@@ -67,7 +67,7 @@ class Worker:
     def __init__(self, folder: Path | None, on_write: OnWrite | None = None) -> None:
         """If `folder` is None, the file is in memory.
 
-        For our own folder only, the event loop calls `on_write` after each write.
+        `on_write` is given only for our own folder, and called in the event loop after each write.
         """
         self.connection = Connection(folder, own=on_write is not None)
         self.tables: list[Table] = []
@@ -164,7 +164,7 @@ class Worker:
         self.connection.release()
 
     def _next(self) -> tuple[_Job | None, bool]:
-        """Return the next job and whether the worker must end. The job is None if only rows must be written."""
+        """Return the next job, or None to write rows, and True if the worker must end."""
         with self._wake:
             while not (self._jobs or self._closing):
                 waits = bool(self._rows or self._learnt)

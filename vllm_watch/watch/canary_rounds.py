@@ -19,11 +19,11 @@ REFUSED_SECONDS = 600.0
 wrong key or model."""
 
 TRUSTED_SECONDS_MAX = 1.0
-"""Maximum seconds of the first answer, unless canaries are enabled explicitly. An idle engine
-answers in milliseconds."""
+"""Unless canaries are enabled explicitly, the first answer must come within this time. An idle
+engine answers in milliseconds."""
 
 UNTRUSTED_SECONDS = 3600.0
-"""Seconds before a server slower than TRUSTED_SECONDS_MAX is tried again, because it may have been
+"""A server slower than TRUSTED_SECONDS_MAX is tried again after this time, because it may have been
 cold."""
 
 JITTER = 0.1

@@ -167,7 +167,7 @@ class HostWatch:
         }
 
     def restore(self, state: stored.Stored) -> list[str]:
-        """Restore before the first poll. Return errors of lost parts."""
+        """Restore the state, before the first poll. Return errors of lost parts."""
         try:
             stored.version(state, VERSION)
             self._timeline.restore(state)

@@ -22,8 +22,8 @@ VERSION = 1
 """Version of the format. State in another format is ignored."""
 
 LEARNT_SECONDS = 7 * 86400.0
-"""Maximum time without the watcher. Older detector state is dropped, because vLLM is released
-about weekly."""
+"""Detector state is dropped if no watcher ran for longer than this, because vLLM is released about
+weekly."""
 
 _SERVER = ("version", "engine_kind", "process_start_time", "last_success_timestamp_seconds")
 
@@ -52,7 +52,7 @@ def of_engines(
 
 
 def of_detectors(detectors: Mapping[str, Detector], at_s: float) -> dict[str, Any]:
-    """Return the state of detectors that have state."""
+    """Return the state of all detectors that keep one."""
     return {
         slug: detector.export_state(at_s)
         for slug, detector in detectors.items()

@@ -27,11 +27,11 @@ SAVE_SECONDS = 60.0
 """Seconds between saves. State lost with a crash is learned again in this time."""
 
 ORPHAN_SECONDS = 120.0
-"""Seconds after the start until a stored target that is missing counts as gone. Some discovery
+"""A stored target that is still missing this long after the start counts as gone. Some discovery
 sources answer late."""
 
 LEARNT_MAX = 10_000
-"""Maximum targets."""
+"""Maximum targets with learnt state."""
 
 
 class Remembered(Protocol):

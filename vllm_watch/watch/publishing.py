@@ -89,7 +89,7 @@ class Publisher:
             self.notify(self._memory.show(watch))
 
     def take_up(self, begun: Mapping[str, tuple[Target, Watch]]) -> None:
-        """Show restored incidents of new targets, linked by the fleet stage."""
+        """Let the fleet stage link the restored incidents of new targets, and show them."""
         now_t = time.time()
         changes = self._fleet.take_up(now_t, {
             name: (_host_of(target), watch.answered_t, watch.incidents)

@@ -16,7 +16,7 @@ def host_of(url: str) -> str:
 
 
 class SiteWatch:
-    """Judges the targets that the observations name."""
+    """Judges every target that has an observation."""
 
     def __init__(
         self,

@@ -91,11 +91,11 @@ class TargetLoop:
         return frozenset() if self._cpu is None else self._cpu.pids
 
     def end(self) -> None:
-        """End the loop. It publishes nothing more, even if a library swallows its cancellation."""
+        """End the loop. The loop publishes nothing more, even if a library swallows the task's cancellation."""
         self._ended = True
 
     async def run(self, *, spread: bool) -> None:
-        """Scrape until ended. If `spread`, the first scrape waits for its batch."""
+        """Scrape until `end` is called. If `spread`, the first scrape waits for its batch."""
         try:
             await self._run(spread=spread)
         finally:
@@ -216,7 +216,7 @@ class TargetLoop:
 
 
 def first_scrape_s(name: str, now_s: float, interval_seconds: float) -> float:
-    """Return when the first scrape is due, spread over the interval by name."""
+    """Return the time of the first scrape. A hash of the name spreads targets over the interval."""
     share = zlib.crc32(name.encode()) / 2**32
     return ceil((now_s + share * interval_seconds) / BATCH_SECONDS) * BATCH_SECONDS
 

@@ -35,7 +35,7 @@ SPREAD_ABOVE = 16
 
 @dataclass(slots=True)
 class Running:
-    """A target's loop, and the settings behind it."""
+    """A target's loop, and the settings that it was made of."""
 
     made_of: tuple[object, ...]
     watch: Watch
@@ -155,7 +155,7 @@ class TargetLoops:
         self, target: TargetConfig, scrape: ScrapeSettings, session: Session
     ) -> CanaryRounds | None:
         settings = self._config.canary_for(target)
-        # No canary is sent by default, because prefill and decode servers need each other.
+        # By default, servers with peers get no canaries, because prefill and decode need each other.
         if settings.enabled is False or (settings.enabled is None and target.peers):
             return None
         source = CanarySource(target.identity(), settings, scrape, session)

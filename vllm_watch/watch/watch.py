@@ -116,7 +116,7 @@ class Watch:
         }
 
     def restore(self, state: stored.Stored, t: float) -> list[str]:
-        """Restore before the first observation. Return errors of lost parts."""
+        """Restore the state, before the first observation. Return errors of lost parts."""
         try:
             away_s = watch_state.away_seconds(state, self.target, t)
             signals = watch_state.restored_signals(state, self.target, away_s)
@@ -149,8 +149,8 @@ class Watch:
     ) -> list[IncidentEvent]:
         """Judge one observation and return its events. A late observation is ignored.
 
-        `beside` are incidents of host and peers. `restart` is None until the journal has been
-        read.
+        `beside` contains the incidents of host and peers. `restart` is None until the journal has
+        been read.
         """
         if self._is_late(observation):
             return []

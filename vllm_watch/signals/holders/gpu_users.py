@@ -1,6 +1,6 @@
 """Maps each vLLM server of a host to the GPUs of its processes.
 
-If these are hidden, it uses vLLM processes that started after the server.
+If these processes are hidden, vLLM processes that started after the server are used.
 """
 
 from collections import Counter
@@ -33,7 +33,7 @@ class Place:
 
 
 class GpuUsers:
-    """Keeps each server's GPUs, also while the server is down."""
+    """Keeps each server's GPUs, even while the server is down."""
 
     def __init__(self) -> None:
         self._known: dict[str, Place] = {}

@@ -11,17 +11,17 @@ from vllm_watch.signals.holders.words import size
 
 UNEVEN_BYTES_MIN = 2 * 2**30
 UNEVEN_SHARE_MIN = 0.1
-"""Minimum differences in memory between uneven ranks, in bytes and as a share. Rank 0 gathers the
-logits, so some hundred MiB are usual."""
+"""Ranks are uneven if their memory differs by both of these, in bytes and as a share. Rank 0
+gathers the logits, so differences of some hundred MiB are usual."""
 
 BUSY_RATIO_MIN = 0.5
-"""Minimum GPU load of the other ranks if a rank with load 0 does not compute their steps."""
+"""A rank with load 0 takes no part in the steps if all other ranks have at least this GPU load."""
 
 Member = tuple[GpuHolders, Holder]
 
 
 def remarks(gpus: Sequence[GpuHolders]) -> tuple[str, ...]:
-    """Return a sentence for each difference."""
+    """Return a sentence for each difference between ranks."""
     found: list[str] = []
     for members in _groups(gpus):
         found += _uneven(members)

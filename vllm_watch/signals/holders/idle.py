@@ -14,7 +14,7 @@ from vllm_watch.signals.holders.words import seconds
 
 
 def stands_by(case: Case) -> Judged | None:
-    """Judge the desktop and the MPS server. They are needed although idle."""
+    """Judge the desktop and the MPS server. They are needed even while idle."""
     if case.role == roles.DISPLAY or (case.process.type == "graphics" and case.role is None):
         return Judged(verdict=ACTIVE, evidence=("it draws on a display",))
     if case.role == roles.MPS:

@@ -17,7 +17,7 @@ TRACKS_MAX = 4096
 """Maximum processes followed, 256 on each of 16 GPUs. More would be a driver error."""
 
 ABSENT_SECONDS = 60.0
-"""Seconds until an absent process is forgotten. One poll may omit it."""
+"""A process that is absent for this long is forgotten. One poll may omit it."""
 
 
 Rule = Callable[[Case], Judged | None]
@@ -49,7 +49,8 @@ class HolderJudge:
     ) -> tuple[GpuHolders, ...]:
         """`t` is Unix time.
 
-        `answering` has the engine PIDs of each answering vLLM of this host, or is None if unknown.
+        `answering` lists the engine PIDs of each vLLM that answers on this host. It is None if
+        unknown.
         """
         looked = [self._tracked(at_s, gpu) for gpu in gpus]
         tracks = [track for each in looked for track in each]

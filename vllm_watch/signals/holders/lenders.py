@@ -1,8 +1,8 @@
 """Judges idle processes with GPU memory that engines map.
 
-The engines end with such a process. Examples are vLLM's weight daemon, NVIDIA's GPU Memory Service,
-and the KV servers of LMCache and Mooncake. Neither /proc nor NVML shows such mappings, so command
-lines are the only sign. Source: vLLM #54921, #56680, #57577; ai-dynamo/dynamo #6818.
+If such a process ends, the engines end, too. Examples are vLLM's weight daemon, NVIDIA's GPU Memory
+Service, and the KV servers of LMCache and Mooncake. Neither /proc nor NVML shows such mappings, so
+command lines are the only sign. Source: vLLM #54921, #56680, #57577; ai-dynamo/dynamo #6818.
 """
 
 import re

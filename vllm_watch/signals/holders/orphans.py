@@ -12,8 +12,8 @@ from vllm_watch.signals.holders.records import Limits
 from vllm_watch.signals.holders.track import SAME_START_SECONDS, Track
 
 SUCCESSOR_FACTOR = 5.0
-"""Multiple of `orphan_seconds` without GPU work before a core with unknown ancestors and a younger
-successor is reported."""
+"""A core with unknown ancestors and a younger successor is reported after this multiple of
+`orphan_seconds` without GPU work."""
 
 
 def sign(track: Track, others: Sequence[ProcessSample], limits: Limits) -> str | None:

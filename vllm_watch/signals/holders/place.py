@@ -1,4 +1,4 @@
-"""Describes the place of a process by its control group.
+"""Reads the pod, container, unit or session of a process from its control group.
 
 Source: Kubernetes' cgroup drivers, runc, containerd, CRI-O, podman, Docker; systemd.special(7).
 """
@@ -57,7 +57,7 @@ def is_outside(cgroup: str | None) -> bool:
 
 
 def describe(cgroup: str | None) -> str | None:
-    """Return the place as text, or None."""
+    """Return the pod, container, unit or session, or None."""
     if not cgroup:
         return None
     pod, container = container_of(cgroup)

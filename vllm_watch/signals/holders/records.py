@@ -18,7 +18,7 @@ SLEEPING_ENGINE = "sleeping_engine"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """Seconds before memory is stale. The reasons are in stale_vram.Settings."""
+    """Seconds until memory counts as stale. The reasons are in stale_vram.Settings."""
 
     dead_seconds: float = 30.0
 
@@ -37,7 +37,7 @@ class Limits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judged:
-    """A verdict with its reasons. `since_s` is when it became true."""
+    """A verdict with its reasons. `since_s` is the time when the verdict became true."""
 
     verdict: str  # VLLM | ACTIVE | STALE | UNKNOWN
     reason: str | None = None

@@ -54,7 +54,7 @@ _REAPERS = re.compile(
 )
 
 COMMANDS_KEPT = 1024
-"""Maximum commands with a cached role. The workers of a host share a dozen ancestors."""
+"""Maximum commands with a cached role."""
 
 
 def role(process: ProcessSample) -> str | None:
@@ -106,7 +106,7 @@ def of_process(process: ProcessSample) -> str | None:
 def is_reaper(command: str) -> bool:
     """Return True if the command never starts an engine core.
 
-    A core below it has lost its parent.
+    A core with such a parent has lost its original one.
     """
     first, _, _ = command.partition(" ")
     return bool(_REAPERS.match(first.rpartition("/")[2].lstrip("-")))

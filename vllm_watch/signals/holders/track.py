@@ -7,15 +7,15 @@ from vllm_watch.samples.process import ProcessSample
 from vllm_watch.signals.holders import place, roles
 
 CPU_SHARE_MIN = 0.02
-"""Minimum CPU cores of a working process. A notebook kernel's heartbeat and runtime threads take
-0.1 to 1 %. Preparing data or launching kernels takes at least 5 %."""
+"""A process works if it uses this many CPU cores. A notebook kernel's heartbeat and runtime threads
+take 0.1 to 1 %. Preparing data or launching kernels takes at least 5 %."""
 
 SAME_START_SECONDS = 2.0
 """Maximum difference between two readings of one start time. The clock may be adjusted by a
 second."""
 
 GAP_SECONDS_MAX = 300.0
-"""Maximum seconds without a known CPU time, before a process counts as working."""
+"""If polls are further apart than this, a process without a known CPU time counts as working."""
 
 DEAD_STATES = frozenset("ZX")
 
@@ -59,7 +59,7 @@ def begin(at_s: float, process: ProcessSample) -> Track:
 
 
 def is_same(before: ProcessSample, now: ProcessSample) -> bool:
-    """Return True if this PID is the same process."""
+    """Return True if the PID still belongs to the same process."""
     if before.create_time is not None and now.create_time is not None:
         return abs(before.create_time - now.create_time) <= SAME_START_SECONDS
     if (before.uid, before.cgroup) != (now.uid, now.cgroup) and None not in (now.uid, now.cgroup):
@@ -75,7 +75,7 @@ def is_same(before: ProcessSample, now: ProcessSample) -> bool:
 def follow(
     track: Track, at_s: float, process: ProcessSample, gpu: GpuSample, *, alone: bool
 ) -> None:
-    """Process one poll. `alone` is True if the GPU's whole load is this process's."""
+    """Update the track with one poll. `alone` is True if this process causes the GPU's whole load."""
     before, passed_s = track.process, at_s - track.last_s
     dead = process.state in DEAD_STATES
     gpu_works = _gpu_works(process, gpu, alone=alone)
@@ -94,7 +94,7 @@ def follow(
         track.worked |= not unseen
     if process.state is not None and before.state is not None and process.state != before.state:
         track.state_s = at_s
-    # A process gets another parent only by the death of the old one.
+    # A process gets another parent only when the old one dies.
     if not dead and None not in (before.ppid, process.ppid) and before.ppid != process.ppid:
         track.reparented_s = at_s
     if (before.name, before.cmdline, before.cgroup) != (
@@ -107,10 +107,7 @@ def follow(
 
 
 def _name(track: Track, process: ProcessSample) -> None:
-    """Update role and place.
-
-    Titles are set after the start, and a dead process keeps its last title.
-    """
+    """Titles are set after the start, and a dead process keeps its last title."""
     if process.cmdline or process.name:
         known = ProcessSample(
             pid=process.pid,

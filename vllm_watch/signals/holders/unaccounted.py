@@ -1,7 +1,7 @@
 """Finds GPU memory that no process holds.
 
-From driver R535 on, a container sees only its own processes. Such memory is stale if the host's
-processes are visible, or if an ended process left it. Source: sgl-project/sglang #30431,
+Such memory is stale if the host's processes are visible, or if an ended process left it. From
+driver R535 on, a container sees only its own processes. Source: sgl-project/sglang #30431,
 llm-d-fast-model-actuation #720.
 """
 
@@ -18,11 +18,11 @@ TOTAL_SHARE = 0.01
 """Share of the GPU's memory for page tables and similar data."""
 
 HOLDER_BYTES = 64 * 2**20
-"""Memory of each context that the driver does not attribute to its process."""
+"""Each process may use this much memory that the driver does not attribute to the process."""
 
 LEFT_SHARE_MIN = 0.5
-"""Minimum ratio of memory without an owner to the memory of ended processes that may have left
-it."""
+"""Memory without an owner is attributed to ended processes only if it is at least this share of the
+memory that they held."""
 
 
 @dataclass(slots=True)

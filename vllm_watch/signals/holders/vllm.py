@@ -7,18 +7,19 @@ from vllm_watch.signals.holders.words import seconds, size
 from vllm_watch.support.counts import cores
 
 LAG_SECONDS = 20.0
-"""Seconds after the parent's death in which GPU work may still be reported. The driver's load
+"""For this long after the parent's death, GPU work may still be reported, because the driver's load
 sample may be a poll old."""
 
 SPINNING_FACTOR = 5.0
-"""Multiple of the limit after which an orphan that keeps its GPU busy is stale, if no server
-answers."""
+"""If no server answers, an orphan that keeps its GPU busy is stale after this multiple of the
+limit."""
 
 GROWN_BYTES_MIN = 2**30
-"""Minimum growth for a remark. Graphs and workspaces of new shapes add some hundred MiB."""
+"""Growth below this is not mentioned. Graphs and workspaces of new shapes add some hundred MiB."""
 
 STEADY_SECONDS = 1800.0
-"""Minimum age in seconds of an engine for a remark. A younger one may be loading or warming up."""
+"""Growth is mentioned only if the engine was this old when first seen. A younger one may be loading
+or warming up."""
 
 _WORDS = {
     roles.SERVER: "vLLM's server, by its command line",
@@ -35,7 +36,7 @@ def orphan(case: Case) -> Judged | None:
 
 
 def orphaned(case: Case, patience_s: float) -> Judged | None:
-    """Judge a worker of any program by its parent's fate."""
+    """Judge a worker of any program that may have lost its parent."""
     track, process = case.track, case.process
     text = orphans.sign(track, case.others, case.limits)
     if text is None:
@@ -53,7 +54,7 @@ def orphaned(case: Case, patience_s: float) -> Judged | None:
     spins = case.served is False and case.at_s - since_s >= SPINNING_FACTOR * patience_s
     if not idle and not spins:
         return None
-    # An answering server may own this engine, unless all servers own others or a younger one runs.
+    # A server that answers may own this engine, unless all servers have others or a younger engine runs.
     if case.served and not case.placed and not orphans.is_superseded(process, case.others):
         return None
     evidence = [text, f"it has used no GPU time for {seconds(gpu_idle_s)}"]
@@ -82,7 +83,7 @@ def living(case: Case) -> Judged | None:
 
 
 def _grown(case: Case) -> list[str]:
-    """Growth is a remark and not a verdict, because the engine may have woken up."""
+    """Growth is not a fault, because the engine may have woken up."""
     track, process = case.track, case.process
     if None in (track.first_bytes, process.used_bytes, process.create_time):
         return []
