@@ -11,27 +11,29 @@ from vllm_watch.signals import stored
 EMPTY, TRUNCATED, ENDLESS = "empty_answers", "truncated_answers", "endless_answers"
 
 ALL_RATIO, STILL_RATIO = 0.9, 0.5
-"""Minimum share of affected answers to begin a finding, and to continue it."""
+"""A finding needs these shares of affected answers, the first to begin and the second to
+continue."""
 
 SURE = 14.0
-"""Minimum log likelihood ratio of a finding. On a busy engine with a million windows a year, chance
-exceeds it about once."""
+"""A finding needs this log likelihood ratio. On a busy engine, chance exceeds it about once a
+year."""
 
 LEARNT_ANSWERS, LEARNT_SECONDS = 50.0, 600.0
-"""Minimum answers, and minimum seconds, before earlier answers serve as a reference."""
+"""Earlier answers serve as a reference after this many answers and seconds."""
 
 PAST_HALF_SECONDS = 3 * 3600.0
-"""Half-life of answers in the reference. It is long, so that a fault does not become usual."""
+"""Half-life of an answer's weight in the reference. It is long, so that a fault does not become
+usual."""
 
 ALIKE_FACTOR = 2.0
-"""Maximum ratio of two mean sizes that count as alike. Beyond it, the clients have changed."""
+"""Two mean sizes are alike up to this ratio. Beyond it, the clients have changed."""
 
 ADOPT_SECONDS = 3600.0
 """Seconds after which a finding without a page becomes the new reference."""
 
 
 PRIOR_ANSWERS, PRIOR_RATIO = 5.0, 0.2
-"""Bayesian prior of the usual share: five answers, one of them affected."""
+"""Bayesian prior of the usual share of affected answers: one answer of five."""
 
 
 @record
@@ -121,10 +123,6 @@ class Answers:
         return "page" if cause == ENDLESS else self._in_place_of_others(cause, now)
 
     def _in_place_of_others(self, cause: str, now: Ends) -> str | None:
-        """Return the severity of short answers, which may be intended.
-
-        They page if about as many longer answers are missing.
-        """
         usual, is_now = (
             _count(cause, self._past) / self._seconds,
             _count(cause, now) / self._strange_s,

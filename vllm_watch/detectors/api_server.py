@@ -1,7 +1,7 @@
 """Detects an API server that delays requests.
 
-The delay is the request latency less queue, prefill and decode time. Source: vLLM's documentation
-of --api-server-count.
+The delay is a request's latency minus its times in queue, prefill and decode. Source: vLLM's
+documentation of --api-server-count.
 """
 
 from operator import ge, sub
@@ -17,29 +17,28 @@ from vllm_watch.support import counts
 CAUSE = "api_overloaded"
 
 LIMIT_SECONDS = 10.0
-"""Maximum mean delay. Users leave after about ten seconds (Nielsen, 1993)."""
+"""A longer mean delay is a finding. Users leave after about ten seconds (Nielsen, 1993)."""
 
 USUAL_FACTOR = 2.0
-"""Minimum ratio of the delay to the usual delay for a page. A captioning job may always spend
-seconds on images."""
+"""A delay pages only if it is this many times the usual delay."""
 
 HOLD_SECONDS = 180.0
-"""Minimum seconds of delay before a finding. Requests of a one-minute burst finish sooner."""
+"""A delay is a finding after this many seconds. Requests of a one-minute burst finish sooner."""
 
 BLOCK_SECONDS, BLOCK_SECONDS_MAX = 30.0, 600.0
 BLOCK_REQUESTS = 10.0
-"""Minimum and maximum seconds, and minimum requests, of each mean. One huge prompt must not
-dominate a mean."""
+"""Each mean covers at least BLOCK_SECONDS and BLOCK_REQUESTS requests, so that one huge prompt does
+not dominate it. With fewer requests in BLOCK_SECONDS_MAX, nothing is found."""
 
 MEDIA_MIN = 0.1
-"""Images, audio and video clips per request, above USUAL_FACTOR × the usual number, that explain a
-delay."""
+"""A delay does not page if the images, audio and video clips per request exceed USUAL_FACTOR ×
+their usual number by this."""
 
 PAST_SECONDS, LEARNT_SECONDS = 6 * 3600.0, 600.0
-"""The usual latency is averaged over PAST_SECONDS, and known after LEARNT_SECONDS."""
+"""The usual delay is averaged over PAST_SECONDS, and known after LEARNT_SECONDS."""
 
 CPU_BOUND_CORES = 0.8
-"""Minimum CPU cores used by an overloaded API server. A slow server that uses less waits for its
+"""An overloaded API server uses at least this many CPU cores. With fewer, it waits for its
 engine."""
 
 

@@ -1,8 +1,8 @@
 """Defines the contract of detectors.
 
 A module has frozen `Settings`, and a `Detector(settings)` for targets or a `HostDetector(settings)`
-for hosts. Detectors use bounded memory. If `View.known` is False, they do not compare with earlier
-polls. The runbook is docs/detectors/KIND.md.
+for hosts. Detectors use bounded memory. If `View.known` is False, they do not compare the poll with
+earlier ones. The runbook is docs/detectors/KIND.md.
 """
 
 from collections.abc import Mapping, Sequence
@@ -61,7 +61,7 @@ class HostServer:
     name: str
     up: bool
     gpus: frozenset[str]  # UUIDs known to be its own; empty if unknown
-    workers: Mapping[str, str] = field(default_factory=dict)  # UUID → names of its processes
+    workers: Mapping[str, str] = field(default_factory=dict)  # GPU UUID → process names
     asleep: bool = False  # no engine has weights or cache on the GPU
 
 
@@ -139,9 +139,11 @@ class Remembers(Protocol):
         """Return plain values."""
 
     def restore(self, state: stored.Stored, away_seconds: float) -> None:
-        """Restore the state exported `away_seconds` ago, or raise one of stored.DAMAGE and change
-        nothing. vLLM may have restarted since, so a process's state is used only if the first
-        scrape shows the same process."""
+        """Restore the state exported `away_seconds` ago.
+
+        If it is damaged, change nothing and raise one of stored.DAMAGE. vLLM may have restarted
+        since then, so a process's state is used only if the first scrape shows the same process.
+        """
 
 
 @runtime_checkable

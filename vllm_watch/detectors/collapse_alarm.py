@@ -5,7 +5,7 @@ from vllm_watch.signals import stored
 from vllm_watch.signals.blocks import Block
 
 NORMAL_BLOCKS = 2
-"""Consecutive normal blocks that end an alarm. One may be chance."""
+"""This many consecutive normal blocks end an alarm. One may be chance."""
 
 
 class Alarm:
@@ -21,7 +21,6 @@ class Alarm:
         return self._normal_blocks >= NORMAL_BLOCKS
 
     def follow(self, block: Block, level: float, *, alarm: bool, reason: bool) -> None:
-        """Add a block. `reason` is True if the block is abnormal."""
         self._normal_blocks = self._normal_blocks + 1 if alarm and not reason else 0
         if not alarm:
             self.cause = None

@@ -16,30 +16,32 @@ from vllm_watch.signals.baseline import Comparison
 from vllm_watch.signals.wander import Wander
 
 RECOVERED_MARGIN = log(1.2)
-"""Minimum log ratio of a slowdown to the worst one that ended by itself, before a restart is
-advised."""
+"""A restart is advised only if a slowdown is this log ratio above the worst one that ended by
+itself."""
 
 
 LASTING_LOG_RATIO = log(1.12)
-"""Minimum log ratio of step time to usual for a ticket, if it lasts LASTING_MINUTES."""
+"""A ticket opens if steps are on average slower than usual by this log ratio during
+LASTING_MINUTES."""
 
 LASTING_MINUTES = 20
-"""Minutes of slow steps after which a loss is lasting. Only familiar loads are counted."""
+"""Small slowdowns are judged over this many minutes of work. Only minutes with familiar loads
+count."""
 
 LASTING_DEVIATIONS = 2.5
-"""Minimum lasting loss, in standard deviations of one-minute means."""
+"""A small slowdown must also exceed this many standard deviations of one-minute means."""
 
 KNOWN_MINUTES = 30.0
-"""Minutes of work before the standard deviation of one-minute means is known."""
+"""The standard deviation of one-minute means is known after this many minutes of work."""
 
 _MINUTE_SECONDS = 60.0
-"""Seconds of work in each mean of step times. Differences between requests average out."""
+"""Seconds of work in each mean of step times."""
 
 _PAGE = rule(PAGE, OWN_PAST)
 
 
 class Lasting:
-    """Finds small lasting losses."""
+    """Finds small slowdowns that last."""
 
     def __init__(self) -> None:
         self._sum = self._seconds = 0.0
@@ -73,10 +75,6 @@ class Bar:
         self._recovered = 0.0  # worst slowdown that ended by itself
 
     def follow(self, comparison: Comparison, *, doubt: bool, harmed: bool) -> None:
-        """Add a block.
-
-        `doubt` is True if a fault is possible, and `harmed` if latencies or waits have suffered.
-        """
         block, log_ratio, alarm = comparison.block, comparison.slow_log_ratio, comparison.slow
         if log_ratio is None or block.long_prompts:
             return

@@ -1,4 +1,4 @@
-"""Names the cause of a shortage of KV pages."""
+"""Finds the cause of a shortage of KV pages."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -46,44 +46,46 @@ OF_OTHERS = (PREEMPTION_THRASH, PEER_WAIT)
 VAGUE = frozenset((SLOW_ENGINE, UNKNOWN))
 
 UNREAD_SHARE = 0.5
-"""Minimum unexplained share of the used cache. Below it, running requests may be the cause."""
+"""If less than this share of the used cache is unexplained, running requests may be the cause."""
 
 LEAK_SHARE_MIN = 0.2
-"""Minimum share of the cache lost to a leak. Preempted requests and prompts in progress distort the
-estimate by less."""
+"""A leak has taken at least this share of the cache. Preempted requests and prompts in progress
+distort the estimate by less."""
 
 LEAK_RISE_SECONDS = 20.0
-"""Minimum seconds in which a leak builds up. Pages taken at once appear within two scrapes."""
+"""A leak takes at least this long to build up. Pages that are taken at once appear within two
+scrapes."""
 
 CREEP_SECONDS = 240.0
-"""Minimum seconds in which a creeping leak builds up. A few prefills pin pages within a minute."""
+"""A creeping leak takes at least this long to build up. A few prefills pin pages within a
+minute."""
 
 CREEP_FROM, CREEP_TO = 0.25, 0.75
 """The growth of unexplained usage is timed between these shares of its current value."""
 
 CREEP_SAMPLE_SECONDS = 20.0
 CREEP_SAMPLES = 180
-"""Samples of unexplained usage, an hour at CREEP_SAMPLE_SECONDS."""
+"""An hour of unexplained usage is kept, in this many samples."""
 
 RECOVERING_RATIO = 0.9
-"""Minimum ratio of throughput to the baseline's for an engine that may be recovering."""
+"""An engine may be recovering if its throughput is at least this share of its baseline."""
 
 LONG_REQUESTS = 2.5
-"""Minimum ratio of request length to the length after the engine's start, if long requests alone
-fill the cache."""
+"""Requests can fill the cache without a fault if they are this many times as long as those after
+the engine's start."""
 
 PREEMPTED_SHARE_MIN = 0.1
-"""Minimum preemptions per finished request for the cause `preemption_thrash`."""
+"""The cause `preemption_thrash` needs this many preemptions per finished request."""
 
 LONG_PROMPTS_SHARE = 0.4
-"""Minimum share of the cache held by long prompts that cause the shortage."""
+"""Long prompts cause a shortage if they hold at least this share of the cache."""
 
 LONG_PROMPTS_SHARE_MIN = 0.1
-"""Minimum share of the cache held by long prompts that contribute to the shortage."""
+"""Long prompts contribute to a shortage if they hold at least this share of the cache."""
 
 
 class Creep:
-    """KV usage of the last hour that running requests do not explain."""
+    """Keeps an hour of KV usage that running requests do not explain."""
 
     def __init__(self) -> None:
         self._history = RingBuffer(CREEP_SAMPLES, 2)
@@ -129,7 +131,7 @@ def of_strange_load(found: Cause) -> Cause:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Starvation:
-    """Facts about a lack of KV pages. None if unknown."""
+    """Facts about a lack of KV pages. Unknown facts are None."""
 
     running: float
     usage: float
@@ -139,7 +141,7 @@ class Starvation:
     long_prompts_share: float | None
     long_prompt_tokens: float
     late_length_ratio: float | None  # `length_ratio` of requests that began during the shortage
-    unexplained: float | None  # share of the cache beyond the usual
+    unexplained: float | None  # share of the cache in use beyond the usual
     rise_seconds: float | None
     awaiting: float = 0.0
     awaited: float = 0.0  # cache share that requests waiting for KV may hold
@@ -214,7 +216,7 @@ def _leak(facts: Starvation, share: float, rise: float) -> Cause:
 
 
 def lost_at_idle(share: float) -> Cause:
-    """Return the cause of pages that are in use in an idle engine."""
+    """Return the cause if KV pages are in use while no request runs."""
     text = f"{share:.0%} of the KV cache was in use while no request ran or waited"
     found = Evidence(name="kv_unheld_ratio", value=share, unit="ratio", expected=0.0, text=text)
     return Cause(KV_LEAK, (found,))
@@ -230,7 +232,7 @@ _UNHELD = "{:.0%} of the KV cache belongs to no running request"
 
 
 def crowded(running: float, usage: float, expected: float | None) -> Evidence:
-    """Describe the usage of the cache. `expected` is the usual number of requests at this usage."""
+    """Describe the usage of the cache."""
     one = round(running) == 1
     text = f"{running:.0f} {'request runs' if one else 'requests run'} with {usage:.0%} of the KV cache in use"
     usual = min(1.0, usage * running / expected) if expected else None

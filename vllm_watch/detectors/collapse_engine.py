@@ -29,14 +29,16 @@ from vllm_watch.support.counts import requests
 KIND = "throughput_collapse"
 
 CAUSE_HOLD_SECONDS = 20.0
-"""Seconds that a new cause must last to replace the first. One long request among few can
+"""A new cause must last this many seconds to replace the first one. One long request among few can
 mislead."""
 
 QUEUE_GROWTH, QUEUE_REQUESTS_MIN = 2.0, 5.0
-"""A cause in `collapse_causes.OF_OTHERS` pages if the queue exceeds 2 × (initial length + 5)."""
+"""A cause in `collapse_causes.OF_OTHERS` pages if the queue reaches 2 × (its length at the start of
+the shortage + 5)."""
 
 PASSES_SECONDS = 120.0
-"""Seconds of shortage due to long prompts before a page. A long prompt takes 10 to 60 s."""
+"""A shortage due to long prompts pages after this many seconds. One long prompt takes 10 to 60
+s."""
 
 
 class EngineJudge:
@@ -234,7 +236,7 @@ class EngineJudge:
                 collapse_gpus.of_slow_steps(gpus, self._fresh, self._server_start),
                 self._waits.judge(),
             )
-            # Without KV pages, an engine may run only a few long requests, with slow steps.
+            # An engine that lacks KV pages may run only a few long requests, in slow steps.
             slow, cache = self._alarms[causes.SLOW], self._alarms[causes.CACHE]
             itself = cache.over and not slow.over and comparison.sure
             if itself or not comparison.starved or found.name not in causes.VAGUE:

@@ -1,8 +1,4 @@
-"""Finds an engine that runs far more requests at once than before, or than its siblings, for the
-same work.
-
-By Little's law, each request then takes longer.
-"""
+"""Finds an engine that runs far more requests at once than before, or than its siblings, for the same work."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -15,40 +11,40 @@ from vllm_watch.detectors.collapse_siblings import KNOWN_SECONDS, SIBLINGS_MIN, 
 from vllm_watch.signals.blocks import Block
 
 WORK_RATIO_MAX = 1.15
-"""Maximum ratio of tokens per second to usual. Above it, the engine does more work."""
+"""Work is equal if tokens per second are at most this many times the usual rate."""
 
 CONTEXT_RATIO_MAX = 1.3
-"""Maximum ratio of KV usage per running request to usual. Above it, requests are longer than
-usual."""
+"""Requests are longer than usual if each uses more than this multiple of its usual share of the KV
+cache."""
 
 SIBLINGS_TIMES_MIN = 2.0
-"""Minimum ratio of running requests, and of step time, to the siblings' medians. It is high,
-because routers spread requests unevenly."""
+"""Running requests and step time must both be this many times the siblings' medians. Routers spread
+requests unevenly."""
 
 GRAIN = log(1.5)
 """Rates (tokens per second) are grouped in steps of this log ratio."""
 
 RATES_MAX = 32
-"""Maximum rates kept. They span a factor of 400,000."""
+"""At most this many groups of rates are kept."""
 
 USUAL_SECONDS = 4 * 3600.0
-"""Seconds over which usual running requests and step times are averaged."""
+"""Usual running requests and step times are averaged over this many seconds."""
 
 TIMES_MIN = 3.0
-"""Minimum ratio of running requests, and of step time, to usual. Adapters, grammars and images
-lengthen steps by up to half, and so does the resulting larger batch."""
+"""Running requests and step time must both be this many times their usual values. Adapters,
+grammars and images lengthen steps by up to half."""
 
 LEARNT_TIMES = 1.5
-"""Maximum ratio to usual of running requests and step time that are learnt. A growing slowdown must
-not become usual."""
+"""Running requests and step time are not learnt if both reach this many times their usual values. A
+growing slowdown must not become usual."""
 
 PRESENT_TIMES, PRESENT_SECONDS = 2.0, 30.0
-"""Minimum ratio of running requests and step time to usual in the last PRESENT_SECONDS. The mean
-stays high while a recovered engine drains its queue."""
+"""In the last PRESENT_SECONDS, running requests and step time must have been PRESENT_TIMES × their
+usual values. The long-term mean stays high while a recovered engine drains its queue."""
 
 HELD_TIMES, HELD_WORK_RATIO = 1.5, 1.5
-"""Minimum ratio of running requests and step time to usual, and maximum ratio of tokens per second,
-while a finding lasts."""
+"""While a finding lasts, these limits replace PRESENT_TIMES and WORK_RATIO_MAX in the last
+PRESENT_SECONDS."""
 
 
 class Work(NamedTuple):

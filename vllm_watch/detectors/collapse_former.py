@@ -13,27 +13,30 @@ from vllm_watch.signals.baseline import Baseline
 from vllm_watch.signals.former import Models
 
 SLOW_LOG_RATIO = log(2.2)
-"""Minimum log ratio of step time to the predecessor's. A healthy process that warms up may be twice
-as slow for minutes."""
+"""A block is slow if its step time exceeds the predecessor's by this log ratio. A healthy process
+that warms up may be twice as slow for minutes."""
 
 SLOW_SECONDS = 15.0
-"""Minimum seconds of slow blocks before a finding. A normal block resets the sum."""
+"""A finding needs this many seconds of slow blocks. Before the finding, a normal block resets the
+sum."""
 
 DEVIATIONS = 2.0
-"""Minimum log ratio in standard deviations of the predecessor's log step time."""
+"""The log ratio must also exceed this many standard deviations of the predecessor's log step
+time."""
 
 NORMAL_LOG_RATIO = log(1.25)
-"""Log ratio below which a block is normal. Two normal blocks in a row end a finding."""
+"""A block below this log ratio is normal. Two normal blocks without a slow one between them end a
+finding."""
 
 WARM_SECONDS = 20.0
-"""Seconds of work before a process is judged. The first requests compile kernels."""
+"""A process is judged after this many seconds of work. The first requests compile kernels."""
 
 FORMER_SECONDS = 3600.0
-"""Maximum seconds from the process start to a finding. The mix of requests changes with the time of
-day."""
+"""No finding begins later than this after the process started. The mix of requests changes with the
+time of day."""
 
 UNSEEN_SECONDS = 60.0
-"""Seconds without a comparable block before the verdict is unknown."""
+"""A finding becomes unknown after this many seconds without a comparable block."""
 
 _PAGE = rule(PAGE, FORMER)
 

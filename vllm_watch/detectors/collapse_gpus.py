@@ -17,25 +17,26 @@ THROTTLES = frozenset(
 """NVML clock event reasons of a throttled GPU. A software power cap is normal for a busy GPU."""
 
 CLOCK_SHARE_MAX = 0.8
-"""Maximum ratio of a lowered SM clock to the expected one. Boost clocks of a busy GPU vary by a
+"""An SM clock below this share of the expected one is lowered. Boost clocks of a busy GPU vary by a
 tenth."""
 
 CAPPED_SHARE = 0.69
-"""Assumed ratio of SM clock to maximum at the power limit. A healthy H100 multiplies matrices at
-1367 of 1980 MHz (measured)."""
+"""If the usual SM clock is unknown, this share of the maximum is expected at the power limit. A
+healthy H100 multiplies matrices at 1367 of 1980 MHz (measured)."""
 
 CLOCK_NEWS = 0.05
 """Weight of a scrape in the usual clock. It is small, because clocks drop before steps are found
 slow."""
 
 NEIGHBOUR_SHARE_MIN = 0.1
-"""Minimum SM utilization of another process on the GPU. Desktops and exporters use 1 to 2 %."""
+"""Another process on the GPU is a neighbour from this SM utilization on. Desktops and exporters use
+1 to 2 %."""
 
 START_SECONDS_MAX = 900.0
-"""Maximum seconds from a server's start to the start of its engine core."""
+"""An engine core starts at most this many seconds after its server."""
 
 SKEW_SECONDS = 5.0
-"""Tolerance between start times of server and process, which come from different clocks."""
+"""A process may seem to start this long before its server, because their clocks differ."""
 
 _UNSEEN = Evidence(
     name="gpu",
@@ -76,7 +77,7 @@ class Fresh:
 def of_slow_steps(
     gpus: Sequence[GpuSample] | None, fresh: Fresh, server_start: float | None
 ) -> Cause:
-    """Return the cause of slow steps. `server_start` is in Unix time."""
+    """Return the cause of slow steps."""
     if not gpus:
         return Cause(SLOW_ENGINE, (), (_UNSEEN,))
     for gpu in gpus:
@@ -187,7 +188,6 @@ def _trees(processes: Sequence[ProcessSample]) -> list[list[ProcessSample]]:
 
 
 def _are_kin(a: ProcessSample, b: ProcessSample) -> bool:
-    """Compare cgroups or parents. Names do not distinguish two vLLM servers."""
     if a.cgroup is not None and b.cgroup is not None:
         if a.cgroup != b.cgroup:
             return False

@@ -8,18 +8,19 @@ from vllm_watch.signals.baseline import Comparison
 from vllm_watch.signals.cpu_waits import Waited
 
 EXPLAINS_RATIO = 0.5
-"""Minimum share of the log slowdown that CPU waits explain. It is below 1, because only one thread
-is measured."""
+"""CPU waits are the cause if they explain this share of the log slowdown. The share is below 1,
+because only one thread is measured."""
 
 HINTS_RATIO = 0.2
-"""If CPU waits explain this share of the slowdown, no restart is advised. A fresh engine would wait
-too."""
+"""If CPU waits explain this share of the log slowdown, no restart is advised. A fresh engine would
+wait too."""
 
 THROTTLED_SHARE_MIN = 0.05
-"""Minimum share of throttled CPU periods. A prefill may use up a period's quota now and then."""
+"""A CPU limit is to blame if it throttled this share of the periods. A prefill may use up a
+period's quota now and then."""
 
 OUTLIVED_SECONDS = 20.0
-"""Seconds of slow steps after a neighbour left before another cause is named. Smoothed waits fade
+"""If steps stay slow this long after a neighbour left, another cause is named. Smoothed waits fade
 in five blocks."""
 
 _WAIT = "cpu_wait_ratio"

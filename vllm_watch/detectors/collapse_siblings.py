@@ -12,35 +12,35 @@ from vllm_watch.signals.scatter import scatter
 from vllm_watch.signals.step_model import StepModel
 
 ALIKE = 1.2
-"""Minimum ratio of step time to that after the start, in a slow engine. Request mixes differ by
-less."""
+"""A slow engine's steps take this many times as long as after its start. Mixes of requests differ
+by less."""
 
 LOSS_LOG_RATIO = log(1.12)
-"""Minimum log ratio of smoothed step time to the siblings' median for a loss."""
+"""An engine is slow if its smoothed step time exceeds the siblings' median by this log ratio."""
 
 SIBLINGS_MIN = 2
-"""Minimum siblings. With only one, neither engine can be the reference."""
+"""A comparison needs this many siblings. With only one, neither engine can be the reference."""
 
 SIBLINGS_MAX = 8
-"""Maximum siblings per comparison, spread over all ranks because one node's ranks may share a
-fault."""
+"""Maximum siblings in a comparison. They are spread over all ranks, because the ranks of one node
+may share a fault."""
 
 SPREAD_DEVIATIONS = 5.0
-"""Minimum loss, in standard deviations among siblings."""
+"""The log ratio must also reach this many standard deviations among the siblings."""
 
 SMOOTH_SECONDS = 300.0
-"""Averaging time of step times, so that differences between requests even out."""
+"""Step times are averaged over this time, so that differences between requests even out."""
 
 KNOWN_SECONDS = 600.0
-"""Seconds of work before a finding, twice SMOOTH_SECONDS."""
+"""A finding needs this many seconds of work, twice SMOOTH_SECONDS."""
 
 _SPREAD_MIN = 0.015
-"""Minimum standard deviation of log step time among siblings. They may agree by chance."""
+"""The standard deviation among siblings is taken to be at least this."""
 
 
 @dataclass
 class _Beside:
-    log_ratio: float = 0.0  # smoothed step time ÷ the siblings'
+    log_ratio: float = 0.0  # of smoothed step time to that of the siblings
     seconds: float = 0.0
     at_s: float = 0.0
     since_s: float | None = None
@@ -90,10 +90,7 @@ class Siblings:
         beside.seconds = min(KNOWN_SECONDS, beside.seconds + block.seconds)
 
     def judge(self, verdict: Verdict, ratios: Mapping[str, float], *, waits: bool) -> Verdict:
-        """Compare an engine with its siblings.
-
-        `ratios` are step times ÷ those after the start. `waits` is True if requests wait.
-        """
+        """`ratios` are step times ÷ those after the start."""
         siblings = self.of(verdict.engine)
         if verdict.state == FIRING:
             return _beside(verdict, ratios, siblings)

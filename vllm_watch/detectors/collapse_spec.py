@@ -12,26 +12,25 @@ from vllm_watch.detectors.collapse_causes import VAGUE
 SPEC_ACCEPTANCE = "spec_acceptance"
 
 LEARN_SECONDS = 300.0
-"""Seconds of drafting before the usual share of accepted drafts is known. Prompts differ from
-minute to minute."""
+"""The usual share of accepted drafts is known after this many seconds of drafting."""
 
 HALF_LIFE_SECONDS = 3600.0
 """Half-life of the usual share, which depends on the mix of requests."""
 
 FALLEN = 0.5
-"""Minimum ratio of a normal share to usual. Another mix of requests lowered it by at most a
-third."""
+"""A share below this fraction of the usual one is low. Another mix of requests lowered it by at
+most a third."""
 
 USUAL_MIN = 0.2
-"""Minimum usual share of an engine that is judged. If drafts are rarely accepted, little can be
-lost."""
+"""An engine is judged only if its usual share is at least this. If drafts are rarely accepted,
+little can be lost."""
 
 HOLD_SECONDS = 120.0
-"""Minimum seconds of a low share. Batches of odd prompts end sooner. If the engine is also slow,
-the finding is immediate, which avoids a useless restart."""
+"""A low share is a finding after this many seconds. Batches of odd prompts end sooner. If the
+engine is also slow, the finding is immediate."""
 
 ACCEPTED_SECONDS = 6 * 3600.0
-"""Seconds after which a low share becomes the usual one."""
+"""A low share becomes the usual one after this many seconds."""
 
 
 @dataclass(slots=True)

@@ -1,6 +1,6 @@
 """Finds requests that run for minutes without a token, while others come and go.
 
-Their number is the running requests less the decoding and the prefilling ones.
+They are the running requests that neither decode nor prefill.
 """
 
 from collections import deque
@@ -10,21 +10,22 @@ from vllm_watch.detectors.base import Evidence
 from vllm_watch.signals.blocks import Block
 
 STUCK_MIN, STUCK_SHARE_MIN = 3.0, 0.2
-"""Minimum stuck requests, and minimum excess of their share over usual. The usual share is above 0,
-because polls often fall into long steps."""
+"""STUCK_MIN requests must be stuck, and their share must exceed the usual share by
+STUCK_SHARE_MIN."""
 
 USUAL_MINUTES_MIN, USUAL_MINUTES = 10, 60
-"""Minimum and maximum minutes for the usual share, which is their median."""
+"""The usual share is the median of at least USUAL_MINUTES_MIN and at most USUAL_MINUTES samples."""
 
 MINUTES = 10
-"""Consecutive minutes with stuck requests before a finding. No healthy request waits this long for
+"""Requests must be stuck for this many consecutive minutes. No healthy request waits this long for
 a token."""
 
 TOKENS_MAX = 1.1
-"""Maximum tokens per request and step. Speculative decoding yields more and is not judged."""
+"""An engine is judged only if a step yields at most this many tokens per request. Speculative
+decoding yields more."""
 
 _MINUTE_SECONDS = 60.0
-"""Seconds of work in each sample. Every healthy request gets many tokens in a minute."""
+"""Seconds of work in each sample."""
 
 
 class Stuck:

@@ -1,4 +1,4 @@
-"""Measures how long KV pages have been in use without a running request."""
+"""Measures how long KV pages have been in use although no running request holds them."""
 
 from math import exp
 
@@ -8,20 +8,19 @@ from vllm_watch.signals.pages import none_prefilling
 from vllm_watch.signals.step_model import StepModel
 
 UNHELD_SECONDS = 15.0
-"""Seconds with pages that no request holds before a restart is advised, if no prefill explains
-them."""
+"""A restart is advised if KV pages in use have belonged to no request for this long, and no prefill
+explains them."""
 
 BLIND_SECONDS = 60.0
 """Replaces UNHELD_SECONDS if the usual step time is unknown. A prompt may go unnoticed for this
 long."""
 
 UNREAD_LOG_RATIO = 0.1
-"""Minimum log ratio of expected to actual step time, if tokens are not counted. Short steps show
-that few of the used pages are read."""
+"""If tokens are not counted, pages are unread only if the log ratio of expected to actual step time
+reaches this. Short steps show that few of the used pages are read."""
 
 UNREAD_DEVIATIONS = 1.5
-"""Minimum log ratio of expected to actual step time in standard deviations. The model may not know
-this load."""
+"""The log ratio must also reach this many standard deviations. The model may not know this load."""
 
 
 class Unread:

@@ -1,4 +1,4 @@
-"""Finds an engine that crawls or serves none of its clients, without knowing its past."""
+"""Finds an engine that crawls, or that serves none of its clients. Its past need not be known."""
 
 from vllm_watch.detectors.base import Evidence
 from vllm_watch.samples.engine import EngineSample
@@ -6,18 +6,18 @@ from vllm_watch.signals.blocks import Block
 from vllm_watch.support.durations import in_words
 
 CRAWL_STEP_SECONDS = 1.0
-"""Minimum step time of an engine that crawls. Reading the weights once takes GPUs 20 to 60 ms, or
-0.5 s from shared host memory."""
+"""An engine crawls if a step takes this long. GPUs read the weights once in 20 to 60 ms, or in 0.5
+s from shared host memory."""
 
 CRAWL_TOKENS_MAX = 16.0
-"""Maximum tokens of a step that takes no longer than reading the weights."""
+"""A healthy step of at most this many tokens takes no longer than reading the weights."""
 
 CRAWL_SECONDS = 60.0
-"""Minimum seconds of continuous crawling before a finding."""
+"""Continuous crawling is a finding after this many seconds."""
 
 LEFT_MIN, LEFT_SECONDS = 10.0, 300.0
-"""Minimum aborted requests, and minimum seconds since the last finished one, before clients count
-as unserved. Not all clients hang up by chance."""
+"""Clients are unserved if LEFT_MIN requests were aborted, and none has finished for
+LEFT_SECONDS."""
 
 
 class Unserved:

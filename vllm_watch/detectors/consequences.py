@@ -1,4 +1,4 @@
-"""Decides which slowdowns lead to a page or to advice to restart."""
+"""Decides which slowdowns page, and which lead to the advice to restart."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,14 +19,14 @@ PAGE, RESTART = "page", "restart"
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """Minimum conditions of a consequence."""
+    """Conditions under which a slowdown has this consequence."""
 
     consequence: str
     yardstick: str
     times: float
     seconds: float
     harm: bool = True  # users must be harmed (signals/harm.py)
-    curable: bool = False  # a fresh process must be faster
+    curable: bool = False  # a restart must be able to help
 
     @property
     def log_ratio(self) -> float:
@@ -39,22 +39,22 @@ RULES = (
     Rule(PAGE, SIBLINGS, 1.45, 600.0),
     Rule(PAGE, FORMER, 3.0, 180.0, harm=False),
 )
-"""Rules by yardstick (the reference for step times), mildest first. A rule applies only if the rule
-before it does.
+"""The rules of each yardstick (the reference for step times), mildest first. A rule applies only if
+the one before it does.
 
-Own past: adapters, grammars and encoders cost up to 1.6 times (test worlds `lora_bursts`: one false
-page a day at 1.6, none at 1.7). A burst of images ends within 40 s. A restart costs minutes of
-loading.
+Own past: adapters, grammars and encoders make steps up to 1.6 times as long (test worlds
+`lora_bursts`: one false page a day at 1.6, none at 1.7). A burst of images ends within 40 s.
 
-Siblings: 1.45 suffices, because they share load and hardware. They are known after 600 s.
+Siblings: 1.45 times suffice, because siblings share load and hardware. Their step times are known
+after 600 s.
 
-Predecessor: no change of flag or GPU costs 3.0 times, and no warm-up takes 180 s.
+Predecessor: no change of flag or GPU makes steps 3.0 times as long, and no warm-up takes 180 s.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class Shift:
-    """A slowdown against a yardstick."""
+    """A slowdown in comparison with a yardstick."""
 
     yardstick: str
     log_ratio: float
@@ -84,10 +84,7 @@ def fulfilled(shift: Shift) -> Sequence[str]:
 def explained(
     shift: Shift, reached: Sequence[str], *, curable: bool = True
 ) -> tuple[Evidence, ...]:
-    """Return the rule that applies, and the unmet conditions of the next one.
-
-    `curable` is True if a restart may help.
-    """
+    """Return the rule that applies, and the unmet conditions of the next one."""
     times, took, lasts = exp(shift.log_ratio), "steps take", "for"
     if shift.yardstick == SIBLINGS:
         lasts = "on average over"

@@ -1,4 +1,4 @@
-"""Follows the demand on a server, which is in use, idle, or drained on purpose."""
+"""Decides whether a server is in use, idle, or drained on purpose."""
 
 from collections import deque
 from collections.abc import Sequence
@@ -12,39 +12,40 @@ from vllm_watch.signals import stored
 from vllm_watch.support.durations import in_words
 
 ARRIVALS_MISSED_MIN = 7.0
-"""Minimum number of missed arrivals that proves a drain. Chance (Poisson) explains seven once in a
-thousand times."""
+"""A drain is proven if this many arrivals are missing. By chance (Poisson), seven are missing once
+in a thousand times."""
 
 DRAIN_SECONDS_MIN = 5.0
-"""Minimum seconds without arrivals before a drain is assumed. Scrape timing causes shorter gaps."""
+"""A drain is assumed after this many seconds without arrivals. Scrape timing causes shorter
+gaps."""
 
 ARRIVALS_MISSED_USUAL = 3.0
-"""Maximum number of missed arrivals while a server may still be in use. Chance explains three once
-in twenty times."""
+"""If fewer arrivals than this are missing, a server may still be in use. By chance, three are
+missing once in twenty times."""
 
 AT_WORK_SECONDS = 60.0
 RATE_SECONDS = 300.0
-"""Averaging times of requests in flight, and of the finish rate."""
+"""Averaging times of the requests in flight, and of the finish rate."""
 
 SILENCES_KEPT = 64
 SILENCES_USUAL = 3
-"""Recent times without arrivals that are kept. The usual one has the rank SILENCES_USUAL, longest
-first."""
+"""Among the last SILENCES_KEPT times without arrivals, the one of rank SILENCES_USUAL is the usual
+one. The longest has rank 1."""
 
 DRAINED_SHARE = 0.5
-"""Maximum ratio of running requests to those at the last arrival in a draining server."""
+"""In a draining server, at most this share of the usual requests still runs."""
 
 RUNNING_SHARE = 0.3
-"""Weight of one scrape in the usual running requests. About three scrapes are averaged."""
+"""Weight of one scrape in the usual number of running requests."""
 
 ABORTS_MIN = 2.0
 ABORTED_SHARE_MAX = 0.05
-"""Minimum aborts at once that show a drain, and maximum share of aborts before. vLLM 0.18 and later
-abort several requests when stopped with --shutdown-timeout."""
+"""ABORTS_MIN aborts at once show a drain, if at most ABORTED_SHARE_MAX of the earlier requests were
+aborted. vLLM 0.18 and later abort several requests when stopped with --shutdown-timeout."""
 
 GAP_SECONDS, GAP_LOOKS = 60.0, 4.0
-"""Maximum gap between polls, in seconds or usual intervals, before the demand is unknown. The
-greater one applies."""
+"""The demand is unknown if two polls are further apart than GAP_SECONDS and than GAP_LOOKS usual
+intervals."""
 
 
 Counts = tuple[float | None, float | None, float, float]
@@ -63,13 +64,13 @@ _LATER = ("_lately", "_step_s", "_blind_s")  # absent in older states
 
 @dataclass(slots=True)
 class Demand:
-    """Follows the demand on one server, without canaries."""
+    """Follows the demand on one server, without the watcher's own test requests."""
 
     in_flight: float = 0.0
     waiting: float = 0.0
     idle_s: float = 0.0  # 0 if unknown
     silence_s: float = 0.0
-    known: bool = False  # the last poll before the end was recent
+    known: bool = False  # the server was polled shortly before it ended
     aborting: bool = False
     _rate: float = 0.0  # finished requests per second while in use
     _rate_weight: float = 0.0
@@ -163,7 +164,7 @@ class Demand:
         limit_s = self._gap_s
         usual_s = min(passed_s, limit_s)
         self._usual_s += (usual_s - self._usual_s) / (8.0 if self._usual_s else 1.0)
-        # A suspended host's monotonic clock stops; Unix time does not.
+        # The monotonic clock of a suspended host stops, but Unix time does not.
         slept_s = 0.0 if before_t is None else self._t - before_t - passed_s
         if max(passed_s, slept_s) > limit_s:
             self.known = False
@@ -216,7 +217,7 @@ class Demand:
 
     @property
     def at_work(self) -> float:
-        """Return the mean requests in flight, or 0 if requests stopped before the server ended."""
+        """Return 0 if requests stopped before the server ended."""
         unseen_s = self.silence_s + self._step_s + self._blind_s
         came = self._missed < ARRIVALS_MISSED_USUAL and unseen_s <= DRAIN_SECONDS_MIN
         return self._lately if self.known and self._rate and came and not self.aborting else 0.0

@@ -1,4 +1,4 @@
-"""Counts failed health checks, and polls with new tokens meanwhile."""
+"""Counts failed health checks, and the polls between them that show new tokens."""
 
 from dataclasses import dataclass
 
@@ -51,8 +51,8 @@ class Health:
     def dead(self, at_s: float, looks: int, patience_s: float) -> bool:
         """Return True if `looks` checks have failed without a new token.
 
-        If earlier failed checks had tokens, unfinished requests must also have waited `patience_s`
-        for one.
+        If tokens arrived between earlier failed checks, unfinished requests must also have waited
+        `patience_s` for one.
         """
         if self.still_looks < looks:
             return False

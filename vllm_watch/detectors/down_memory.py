@@ -16,15 +16,14 @@ from vllm_watch.signals.loading import Loading
 STATE_VERSION = 1
 
 AWAY_SECONDS_MAX = 600.0
-"""Maximum seconds without a watcher after which its state is used. Updates take less."""
+"""If no watcher ran for longer than this, only learnt values are restored. Updates take less."""
 
 ABSENCE_SECONDS_MAX = 7 * 86_400.0
-"""Maximum learnt absence of a server, which may be away for a weekend."""
+"""Maximum absence that is learnt. A server may be away for a weekend."""
 
 LIVES_KEPT = 8
 SILENCES_KEPT = 8
-"""Maximum uptimes, and maximum survived hangs, that are kept. Older ones reveal little about
-today's server."""
+"""At most this many uptimes and survived hangs are kept."""
 
 OF_ADDRESS = ("earlier",)
 """State that is valid only for this address."""

@@ -4,49 +4,49 @@ from pydantic import BaseModel, ConfigDict, Field
 
 
 class Settings(BaseModel):
-    """Limits of a server's silence, a time without an answer, in scrapes and seconds."""
+    """The limits of a server's silence, in scrapes and seconds. Silence is a time without an answer."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     refused_looks: int = Field(2, ge=1)
-    """Refused scrapes in a row before a server is down. A proxy or Service without a backend may
-    refuse one. With other evidence (a failed health check, a lost GPU, a dead process), one
-    suffices."""
+    """A server is down after this many refused scrapes in a row. A proxy or Service without a
+    backend may refuse one. With other evidence (a failed health check, a lost GPU, a dead process),
+    one refusal suffices."""
 
     silent_looks: int = Field(3, ge=1)
-    """Scrapes in a row without a response before a server is silent. Healthy servers miss one
-    scrape in 200, and three in a row once in millions."""
+    """A server is silent after this many scrapes in a row without a response. Healthy servers miss
+    one scrape in 200."""
 
     silent_seconds: float = Field(5.0, gt=0)
-    """Minimum seconds of silence. Three scrapes may take less time than a large prompt blocks the
-    event loop."""
+    """Silence must also last this long. A large prompt may block the event loop for longer than
+    three scrapes take."""
 
     silent_busy_seconds: float = Field(60.0, gt=0)
-    """Replaces silent_seconds for busy servers. One with a thousand connections recovered after
-    16 s."""
+    """Replaces silent_seconds for busy servers. A server with a thousand connections recovered
+    after 16 s."""
 
     silent_page_seconds: float = Field(30.0, gt=0)
-    """Minimum seconds of silence before a page, or twice the longest silence that the server
-    survived. Tokenizing a large prompt takes seconds."""
+    """A hanging server pages after this many seconds of silence, or twice the longest silence that
+    it survived, if longer."""
 
     silent_page_seconds_max: float = Field(120.0, gt=0)
     """Maximum seconds of silence before a page. Clients give up sooner."""
 
     unreachable_looks: int = Field(3, ge=1)
-    """Failed attempts to connect in a row before a server is unreachable."""
+    """A server is unreachable after this many failed attempts to connect in a row."""
 
     unreachable_seconds: float = Field(15.0, gt=0)
-    """Minimum seconds of failed attempts to connect. TCP resends its first packet after 1, 2, 4 and
-    8 s."""
+    """Attempts to connect must also fail for this long. TCP resends its first packet after 1, 2, 4
+    and 8 s."""
 
     dead_looks: int = Field(2, ge=1)
-    """Failed health checks (503) in a row before an engine core is dead, unless new tokens arrive.
-    The server usually exits within a second of its core's death."""
+    """An engine core is dead after this many failed health checks (503) in a row, unless new tokens
+    arrive."""
 
     page_after_seconds: float = Field(180.0, gt=0)
-    """Seconds before a page if an (almost) unused server ends. It may have been restarted on
-    purpose, and most models load in one to three minutes. A server that loads longer gets more
-    time. A drained server is not reported earlier."""
+    """If an (almost) unused server ends, it pages after this many seconds. It may have been
+    restarted on purpose, and most models load in one to three minutes. A server that loads longer
+    gets more time."""
 
     idle_seconds: float = Field(60.0, gt=0)
     """A server that ends after this many seconds without requests does not page. An autoscaler may
@@ -58,11 +58,11 @@ class Settings(BaseModel):
     longest absence."""
 
     advise_seconds: float = Field(30.0, gt=0)
-    """Minimum seconds of silence before a restart is advised, or twice the longest silence that the
-    server survived."""
+    """A restart is advised after this many seconds of silence, or twice the longest silence that
+    the server survived, if longer."""
 
     exit_seconds: float = Field(3.0, gt=0)
-    """Minimum seconds that a process runs after closing its port if it was asked to stop. After a
+    """A process that still runs this many seconds after its port closed was asked to stop. After a
     crash of the engine core, the API server exits within a second."""
 
     loop_starts: int = Field(3, ge=2)
@@ -73,8 +73,7 @@ class Settings(BaseModel):
     within `loop_seconds`."""
 
     loop_seconds: float = Field(300.0, gt=0)
-    """Maximum total lifetime of the last `loop_lives` processes in a crash loop. A restart does not
-    help them."""
+    """The last `loop_lives` processes of a crash loop lived for less than this in total."""
 
     loop_over_seconds: float = Field(120.0, gt=0)
-    """Seconds that a process must live to end a crash loop."""
+    """A crash loop ends when a process has been up for this many seconds."""

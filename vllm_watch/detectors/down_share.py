@@ -1,7 +1,7 @@
 """Finds one hanging API server process among several, from the share of calls that get an answer.
 
-The kernel gives each new connection to one process. A sequential test of two shares sums up the
-calls (Wald, 1945; Page, 1954).
+The kernel gives each new connection to one process. A sequential test decides between two shares
+(Wald, 1945; Page, 1954).
 """
 
 from dataclasses import asdict, dataclass, field
@@ -16,25 +16,25 @@ from vllm_watch.signals import stored
 from vllm_watch.support.durations import in_words
 
 HUNG_SHARE, USUAL_SHARE = 1 / 8, 1 / 80
-"""Share of unanswered calls if one process of eight hangs, and if all are healthy. At most 8 of 622
-scrapes were lost."""
+"""The shares of unanswered calls, first if one process of eight hangs, then if all are healthy.
+Healthy servers lost at most 8 of 622 scrapes."""
 
 SILENCE, ANSWER = log(HUNG_SHARE / USUAL_SHARE), log((1.0 - HUNG_SHARE) / (1.0 - USUAL_SHARE))
 """Log odds of a call without an answer, and of an answered call. Consecutive calls without an
-answer count as one."""
+answer count once."""
 
 EXCUSE = -2.0 * SILENCE
 """Log odds of a late answer, or of a call that never arrived. One such call cancels two unanswered
 ones, because lossy networks and busy event loops delay more calls than they lose."""
 
 CLOSE_SECONDS = 8.0
-"""Maximum seconds between polls that distinguish a hanging process from one that stops now and
-then. Calls wait 4 s, so half of such stops end during a call. At longer intervals, a restart is
-advised only if /metrics was answered at once and a simultaneous /health was not."""
+"""If polls are at most this far apart, they distinguish a process that hangs from one that stops
+now and then. Calls wait 4 s, so half of such stops end during a call. At longer intervals, a
+restart is advised only if /metrics was answered at once and a simultaneous /health was not."""
 
 SURE, ADVISE = log(1e4), log(1e6)
-"""Minimum log odds for a page, and for advising a restart. A restart cuts off the users of healthy
-processes."""
+"""The log odds must reach SURE for a page, and ADVISE for the advice to restart. A restart cuts off
+the users of healthy processes."""
 
 _HELD, _NOTHING_NEW = "read_timeout", "watcher"
 

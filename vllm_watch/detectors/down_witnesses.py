@@ -19,18 +19,19 @@ SCALING_SECONDS = 600.0
 then moves ranks. After a failure, it returns 503 forever."""
 
 SIGN_SECONDS = 60.0
-"""Maximum age in seconds of a failed health check that explains a crash."""
+"""A failed health check explains a crash if it is younger than this."""
 
 BUSY_WAITING = 300.0
 BUSY_FDS = 500.0
-"""Minimum waiting requests or open connections of a busy server. Its event loop also answers
+"""A server with this many waiting requests or open connections is busy, and its event loop answers
 /metrics late."""
 
 SLOW_ANSWER_SECONDS = 0.5
-"""Minimum latency of a busy server's answer. An idle one takes 30 ms for /metrics."""
+"""A server that takes this long to answer is busy. An idle one answers /metrics in 30 ms."""
 
 ACCEPTED_LOOKS_MIN = 2
-"""Accepted connections without a response that show a hang. One may be due to a failing route."""
+"""This many accepted connections without a response show a hang. One may be due to a failing
+route."""
 
 _ACCEPTED = frozenset(("read_timeout", "disconnected"))
 _UNREACHED = frozenset(("connect_timeout", "dns"))
@@ -49,7 +50,7 @@ class Run:
     silent: int = 0  # mute polls with an accepted connection
     held: int = 0
     said: str = ""
-    told_to_end: bool = False  # the process outlived its port
+    told_to_end: bool = False  # the process ran on after its port closed
     unused: bool = False
     reached_again: bool = False  # the host was unreachable at first
 
@@ -79,7 +80,7 @@ class Run:
 
     @property
     def is_held(self) -> bool:
-        """Return True if connections stay open. A proxy without a server closes them."""
+        """A proxy without a server closes its connections."""
         return self.held > 0 and self.held == self.silent
 
 
@@ -137,7 +138,7 @@ def planned(demand: Demand, *, told_to_end: bool) -> tuple[Evidence, ...]:
 
 
 def slow_load(loading: Loading, at_s: float, began_s: float) -> tuple[Evidence, ...]:
-    """Return evidence of a slow start. `began_s` is the time of the first unanswered poll."""
+    """Return evidence of a slow start."""
     longest_s, loads_s = loading.longest_s, loading.for_s(at_s)
     taken_s = at_s - began_s if loads_s is None else loads_s
     if longest_s is None or taken_s < loading.patience_s(0.0):
@@ -149,7 +150,7 @@ def slow_load(loading: Loading, at_s: float, began_s: float) -> tuple[Evidence, 
 
 
 def how_it_crashed(demand: Demand, *, at_work: bool) -> str:
-    """Describe a crash. `at_work` is True if requests arrived until the end."""
+    """Describe a crash."""
     if not demand.known:
         return "its port refuses connections; it was not scraped for a while before"
     count, about = (demand.at_work, "about ") if at_work else (demand.in_flight, "")
@@ -198,7 +199,7 @@ def seconds(name: str, value: float, expected: float, text: str) -> Evidence:
 
 
 def lasting(name: str, value: float, said: str) -> Evidence:
-    """Return the repeated result of a call as evidence, with its duration."""
+    """Return the repeated result of a call, with its duration, as evidence."""
     what, colon, why = said.partition(": ")
     comma = "" if colon or what in _PLAIN.values() else ","
     return seconds(name, value, 0.0, f"{what}{comma} for {in_words(value)}{colon}{why}")

@@ -3,8 +3,8 @@ its engine core.
 
 vLLM's API server exits when its engine core dies, so a crashed server refuses connections. A
 starting server also refuses them, for up to 20 minutes. A stopped or blocked server accepts
-connections without a response. A very busy one does so for some seconds. Source: recordings of a
-real vLLM 0.32.
+connections without a response, and a very busy server does so for some seconds. Source: recordings
+of a real vLLM 0.32.
 """
 
 from collections import deque
@@ -35,12 +35,12 @@ from vllm_watch.support.durations import in_words
 NEEDS = down_verdicts.NEEDS
 
 HALF_DEAD_SECONDS = 30.0
-"""Maximum seconds from an engine core's death to its server's exit. Until then /metrics may lack
-the engine."""
+"""A server exits at most this many seconds after its engine core has died. Until then, /metrics may
+lack the engine."""
 
 
 IN_FLIGHT_MIN = 2.0
-"""Minimum requests cut off by a crash that harmed users."""
+"""A crash harmed users if it cut off at least this many requests."""
 
 
 class Detector:
@@ -226,7 +226,7 @@ class Detector:
         if self._up_since_s is not None:
             self._lives.append(max(0.0, run.began_s - self._up_since_s))
         last = list(self._lives)[1:][-self._settings.loop_lives :]
-        # The first uptime is ignored, because its start was not seen or it was long.
+        # The first uptime is ignored: its start was not seen, or the uptime was long.
         short = len(last) >= self._settings.loop_lives and sum(last) < self._settings.loop_seconds
         self._looping = short or self._loading.attempts >= self._settings.loop_starts
 

@@ -35,7 +35,7 @@ STATE_VERSION = 1
 
 _CUDA = "xid_or_gpu_lost"
 _KV = "kv_transfer"
-"""Failure classes of `vllm-watch diagnose` in an engine's log."""
+"""Failure classes that `vllm-watch diagnose` finds in an engine's log."""
 
 
 class Settings(BaseModel):
@@ -44,29 +44,30 @@ class Settings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     most_ratio: float = Field(0.5, gt=0, le=1)
-    """Minimum share of failed requests for a page after most_seconds. At half, every client is
-    affected."""
+    """An engine pages if this share of its requests fails for most_seconds. At half, every client
+    is affected."""
 
     most_seconds: float = Field(15.0, gt=0)
-    """Seconds of failures at most_ratio before a page. A restart of a peer or worker fails only the
-    requests in flight."""
+    """A share of most_ratio pages after this many seconds. The restart of a peer or worker fails
+    only the requests in flight."""
 
     some_ratio: float = Field(0.1, gt=0, le=1)
-    """Minimum share of failed requests for a page after some_seconds. At one in ten, even a retry
-    may fail."""
+    """An engine pages if this share of its requests fails for some_seconds. At one in ten, even a
+    retry may fail."""
 
     some_seconds: float = Field(60.0, gt=0)
-    """Seconds of failures at few_ratio or more before a finding. A passing fault ends sooner."""
+    """A share of few_ratio or more is a finding after this many seconds. A passing fault ends
+    sooner."""
 
     few_ratio: float = Field(0.02, gt=0, le=1)
-    """Minimum share of failed requests for a warning."""
+    """A warning needs this share of failed requests."""
 
     failures_min: int = Field(3, ge=1)
-    """Minimum failed requests. Fewer may be retries of one odd request."""
+    """A finding needs this many failed requests. Fewer may be retries of one odd request."""
 
     advise_seconds: float = Field(60.0, gt=0)
-    """Seconds of CUDA errors before a restart is advised. The error usually kills the process
-    sooner."""
+    """A restart is advised after this many seconds of CUDA errors. The error usually kills the
+    process sooner."""
 
 
 class Detector:
@@ -161,7 +162,7 @@ class Detector:
         )  # fmt: skip
 
     def _cause(self, followed: Failures, log: StartFailure | None) -> str:
-        """Use only the log. Xid errors may concern another engine's GPU."""
+        """Ignore Xid errors, which may concern another engine's GPU."""
         said = None if log is None else log.failure
         if said == _CUDA:
             return "cuda_error"

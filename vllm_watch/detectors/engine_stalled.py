@@ -47,33 +47,34 @@ NEEDS = Needs(
 STATE_VERSION = 3
 
 PAUSES_USUAL = 3
-"""Rank of the usual pause among recent pauses, longest first."""
+"""Rank of the usual pause among recent pauses. The longest has rank 1."""
 
 NOTICE_FACTOR = 1.5
-"""Minimum ratio of a reported stall to the usual pause."""
+"""A stall is reported after this many times the usual pause."""
 
 ADVISE_FACTOR = 2.0
-"""Minimum ratio of a stall to the longest survived pause before a restart is advised."""
+"""A restart is advised after this many times the longest survived pause."""
 
 PAGE_SECONDS = 15.0
-"""Minimum seconds of a hang before a page. Stops of 9 to 14 s end by themselves."""
+"""A hang pages after this many seconds. Stops of 9 to 14 s end by themselves."""
 
 FDS_GROWN_UNSEEN_MIN = 8.0
-"""Minimum new connections as the only sign of demand. Idle proxies open a few spare ones."""
+"""If only new connections show demand, this many are needed. Idle proxies open a few spare ones."""
 
 FINISHES_MISSED_MIN = 10.0
-"""Minimum finishes missed at the usual rate that prove a hang. Chance explains this once in 20,000
-times (e^-10)."""
+"""An engine hangs if this many requests should have finished at the usual rate, but none did.
+Chance explains this once in 20,000 times (e^-10)."""
 
 FDS_SHARE_MISSED_MIN = 0.5
-"""Minimum new connections per missed finish if requests still arrive."""
+"""Requests still arrive if there are this many new connections per request that should have
+finished."""
 
 FDS_RISES_MISSED_MIN = 2
-"""Minimum polls with new connections. Requests then arrived one after the other."""
+"""This many polls must show new connections. Requests then arrived one after the other."""
 
 FDS_RISES_UNSEEN_MIN = 4
-"""Replaces FDS_RISES_MISSED_MIN if fewer finishes are missed. An idle client's pool opens all its
-connections at once."""
+"""Replaces FDS_RISES_MISSED_MIN if fewer than FINISHES_MISSED_MIN requests should have finished. An
+idle client's pool opens all its connections at once."""
 
 
 _SUMMARIES = {
@@ -120,10 +121,7 @@ class Detector:
         return self._ranks.told(view, verdicts)
 
     def _core(self, view: View, engine: str) -> str | None:
-        """Use `around.core` only for a single engine.
-
-        The driver does not map processes to engines.
-        """
+        """The driver does not map processes to engines."""
         alone = view.around.core if len(view.signals.engines) == 1 else None
         return self._cores.get(engine, alone)
 
@@ -244,7 +242,7 @@ class Detector:
             empty = usage is None or usage <= self._settings.kv_empty_ratio
             return ("admission_deadlock" if empty else "hang"), queued_s
         still_s = view.at_s - progress.life_s
-        # Otherwise wait until a hung engine's clients have given up (OpenAI's after 600 s).
+        # In doubt, wait until the clients of a hung engine have given up (OpenAI's after 600 s).
         notice_s = (
             self._notice_seconds(view, engine, sample, alone=alone)
             if believed

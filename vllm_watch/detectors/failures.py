@@ -8,20 +8,20 @@ from typing import NamedTuple
 from vllm_watch.samples.engine import EngineSample, Histogram
 
 WINDOW_SECONDS = 30.0
-"""Minimum seconds over which failures are counted. The window grows until enough requests have
+"""Failures are counted over at least this many seconds. The window grows until enough requests have
 ended."""
 
 ENDS_MIN = 10.0
-"""Minimum ended requests in the window."""
+"""The window needs this many ended requests."""
 
 RUN_MIN = 3.0
-"""Minimum ended requests if all of them failed."""
+"""This many ended requests suffice if all of them failed."""
 
 WINDOW_SECONDS_MAX = 300.0
 """Maximum seconds of the window. Clients have stopped if no request ends for this long."""
 
 PRESENT_SECONDS = 15.0
-"""Seconds without a failure after which a served request shows recovery."""
+"""After this many seconds without a failure, a served request shows recovery."""
 
 SERVER_ERROR = "5xx"
 
@@ -66,7 +66,7 @@ def growth(then: Ends, now: Ends) -> Ends:
 
 
 def of_engine(sample: EngineSample, *, alone: bool) -> Ends:
-    """Return an engine's counters. `alone` is True if it has the API server to itself."""
+    """Return an engine's counters. `alone` is True if the API server has no other engine."""
     by = sample.request_success or {}
     prompts, prompt_tokens = _totals(sample.request_prompt_tokens)
     answers, answer_tokens = _totals(sample.request_generation_tokens)
@@ -127,9 +127,8 @@ class Failures:
     def look(
         self, at_s: float, ends: Ends, sample: EngineSample | None, restarts: int, *, asleep: bool
     ) -> None:
-        """Add a poll. `sample` is None for a whole server."""
         then = self._looks[-1][1] if self._looks else None
-        # A fall of these counters is a reset. `api` may fall, and the last three are computed.
+        # A fall of these counters is a reset. The last three are computed.
         if then is None or asleep or restarts != self._restarts or not all(map(ge, ends[1:-3], then[1:-3])):  # fmt: skip
             self._begin(at_s, ends, sample, restarts)
             return
@@ -212,7 +211,7 @@ class Failures:
 def _short_and_cut(
     grown: Ends, before: EngineSample | None, now: EngineSample | None
 ) -> tuple[float, float]:
-    """Return lower bounds of the numbers of short and of truncated answers."""
+    """Return minimum numbers of short and of truncated answers."""
     if before is None or now is None or not grown.done or not now.generation_tokens:
         return 0.0, 0.0  # a pooling model has no answers
     got = _at_most(before.request_generation_tokens, now.request_generation_tokens)

@@ -6,25 +6,26 @@ from vllm_watch.signals import stored
 from vllm_watch.signals.blocks import Block
 
 LENGTH_HALF_SECONDS = 120.0
-"""Half-life of finished requests in the mean length."""
+"""Half-life of a finished request's weight in the mean length."""
 
 LENGTH_REQUESTS_MIN = 8.0
-"""Minimum requests for a mean length. The first ones had nearly ended when counting began."""
+"""A mean length needs this many requests. The first ones had nearly ended when counting began."""
 
 LATE_REQUESTS_MIN = 3.0
-"""Minimum requests for a mean length if all of them began after a change."""
+"""This many requests suffice for a mean length if all of them began after a change."""
 
 LATE_LIVES = 2.0
-"""Multiple of the usual request duration after which earlier requests have left."""
+"""Requests from before a change have left after this many times their usual duration."""
 
 LATE_SECONDS_MIN, LATE_SECONDS_MAX = 15.0, 90.0
-"""Bounds of LATE_LIVES durations in seconds. Preemptions and longer steps delay requests."""
+"""Earlier requests have left after at least LATE_SECONDS_MIN and at most LATE_SECONDS_MAX."""
 
 PREEMPTED_MIN = 0.5
-"""Minimum decayed count of preemptions. One preemption exceeds it for LENGTH_HALF_SECONDS."""
+"""Requests preempt each other if the decayed count of preemptions exceeds this. One preemption
+suffices for LENGTH_HALF_SECONDS."""
 
 LONG_PROMPT = 5.0
-"""Minimum ratio of a long prompt to the usual total length of a request."""
+"""A prompt is long if it has this many times the usual total tokens of a request."""
 
 
 class Finished:
@@ -58,10 +59,7 @@ class Finished:
 
 
 def late_seconds(life_seconds: float) -> float:
-    """Return the seconds until requests from before a change have left.
-
-    `life_seconds` is the usual request duration.
-    """
+    """Return the seconds until requests from before a change have left."""
     return min(LATE_SECONDS_MAX, max(LATE_SECONDS_MIN, LATE_LIVES * life_seconds))
 
 

@@ -19,19 +19,19 @@ NEEDS = Needs(must=(Need(("gpus",), "the GPUs and their driver's errors are not 
 
 
 class Settings(BaseModel):
-    """Durations of the signs of a fault."""
+    """How long the signs of a fault count."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     lost_looks: int = Field(2, ge=1)
-    """A GPU is lost after this many readings of the driver's list without it."""
+    """A GPU is lost if it is missing from the driver's list in this many consecutive readings."""
 
     xid_seconds: float = Field(60.0, ge=0)
-    """Seconds that an Xid error counts. NVML reports it once, and its consequences follow within a
-    minute."""
+    """An Xid error counts for this many seconds. NVML reports it once, and its consequences follow
+    within a minute."""
 
     ecc_seconds: float = Field(300.0, ge=0)
-    """Seconds that memory errors count. Errors within five minutes are one burst."""
+    """Memory errors count for this many seconds. Errors within five minutes are one burst."""
 
 
 _RANKS = ("note", "application", "ecc", "support", "link", "reset", "reboot", "lost")
@@ -147,7 +147,7 @@ class HostDetector:
 
 
 EVIDENCE_MAX = 12
-"""Maximum findings in a list for people. Metrics have the others."""
+"""An incident lists at most this many findings."""
 
 
 def _lost(gpu: GpuSample) -> _Finding:

@@ -38,60 +38,60 @@ class Settings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     window_seconds: float = Field(1800.0, ge=300)
-    """Seconds over which growth is compared, long enough to see it slow down."""
+    """Growth is compared over this many seconds, long enough to see it slow down."""
 
     growth_bytes_min: float = Field(256 * 2**20, gt=0)
-    """Minimum growth of a leak. Healthy servers under steady load vary by 10 to 60 MiB in half an
-    hour."""
+    """A leak grows by this much in window_seconds. Healthy servers under steady load vary by 10 to
+    60 MiB in half an hour."""
 
     growth_ratio_min: float = Field(0.02, ge=0)
-    """Minimum growth as a share of resident memory. A server that caches 100 GiB of weights varies
-    by more than growth_bytes_min."""
+    """A leak also grows by this share of resident memory. A server that caches 100 GiB of weights
+    varies by more than growth_bytes_min."""
 
     steadiness_min: float = Field(0.85, gt=0, le=1)
-    """Minimum ratio of growth in the last third to growth in the first. Measured ratios are 0.95 to
-    1.1 for leaks, and 0.3 to 0.75 for filling caches."""
+    """A leak grows in the last third by at least this share of its growth in the first. Measured
+    ratios are 0.95 to 1.1 for leaks, and 0.3 to 0.75 for filling caches."""
 
     part_share_min: float = Field(0.2, gt=0, lt=1)
-    """Minimum share of the growth in each third. A single jump is not a leak."""
+    """Each third has at least this share of a leak's growth. A single jump is not a leak."""
 
     cleared_share: float = Field(0.5, gt=0, lt=1)
-    """Minimum ratio of the slope to the leak's steepest slope while the finding lasts."""
+    """A leak has ended when its slope is below this share of its steepest slope."""
 
     media_cache_bytes: float = Field(5 * 2**30, gt=0)
-    """Growth that is not a leak in a server for images, audio or video. vLLM's multi-modal cache
-    takes 4 GiB in each process (--mm-processor-cache-gb), and an allocator loses up to a
-    quarter."""
+    """In a server for images, audio or video, less growth than this is not a leak. vLLM's
+    multi-modal cache takes 4 GiB in each process (--mm-processor-cache-gb), and an allocator loses
+    up to a quarter."""
 
     restart_growth_bytes: float = Field(2**30, gt=0)
-    """Minimum bytes that a restart must free. Some hundred MiB are not worth aborted requests."""
+    """A restart must free at least this many bytes. Some hundred MiB are not worth aborted
+    requests."""
 
     restart_ahead_seconds: float = Field(86_400.0, gt=0)
     """A restart is advised if memory runs out within this many seconds. Most services have a quiet
     hour once a day."""
 
     host_bytes: float = Field(32 * 2**30, gt=0)
-    """Assumed memory of the host. Its real limits are unknown. Hosts of one small data-centre GPU
-    (L4, A10) begin at 16 to 32 GiB. A process above half of this is assumed to have room to
-    double."""
+    """Assumed memory of the host, which is unknown. Hosts of one small data-centre GPU (L4, A10)
+    begin at 16 to 32 GiB. A process above half of this is assumed to have room to double."""
 
 
 BIN_SECONDS = 60.0
-"""Seconds of a bin, which keeps the minimum of memory. Temporary memory of requests is not
-growth."""
+"""Each bin covers this many seconds, and keeps the minimum of memory. Temporary memory of requests
+is not growth."""
 
 BINS_SHARE_MIN = 0.8
-"""Minimum share of the window's bins that polls must fill."""
+"""Polls must fill this share of the window's bins."""
 
 BYTES_PER_CONNECTION = 128 * 1024.0
-"""Growth per additional connection that does not count as a leak. A server with 2,000 waiting
-clients held 45 to 60 KiB for each."""
+"""This much growth per additional connection is not a leak. A server with 2,000 waiting clients
+held 45 to 60 KiB for each."""
 
 EDGE_BINS = 3
-"""Number of minutes in the median memory at each edge of a third."""
+"""The memory at each edge of a third is the median of this many bins."""
 
 YOUNG_SECONDS = 600.0
-"""Minimum age of a server in seconds. A younger one still allocates permanent memory."""
+"""Servers are judged from this age in seconds on. Younger ones still allocate permanent memory."""
 
 
 @dataclass(frozen=True, slots=True)

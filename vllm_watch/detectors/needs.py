@@ -16,7 +16,7 @@ from vllm_watch.support import plugins
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """Alternative inputs, and the loss if all of them are missing."""
+    """Alternative inputs, and the consequence if all of them are missing."""
 
     any_of: tuple[str, ...]
     without: str
@@ -32,7 +32,7 @@ class Needs:
 
 @cache
 def needs_of_all() -> Mapping[str, Needs]:
-    """Return every detector's needs, by slug."""
+    """Return the needs of all detectors, keyed by slug."""
     kinds = (("Settings", "Detector"), ("Settings", "HostDetector"))
     found = [m for each in kinds for m in plugins.modules("vllm_watch.detectors", each)]
     return {plugins.slug(module): getattr(module, "NEEDS", Needs()) for module in found}

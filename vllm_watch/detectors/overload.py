@@ -30,27 +30,27 @@ NEEDS = Needs(
 )  # fmt: skip
 
 FOLLOWED_SECONDS = 60.0
-"""Maximum seconds without a watcher after which the stored queue is used."""
+"""The stored queue is discarded if no watcher ran for longer than this."""
 
 RATE_SECONDS = 60.0
 USUAL_SECONDS = 3600.0
 """Averaging times of the recent and the usual rate of finished requests."""
 
 STANDS_SECONDS, SHRINKS_SECONDS = 60.0, 600.0
-"""Minimum age in seconds of a shrinking queue, and minimum seconds until it drains, to count as
-lasting."""
+"""A shrinking queue is a finding if it has lasted STANDS_SECONDS, and needs at least
+SHRINKS_SECONDS to drain."""
 
 DRAIN_SHARE = 0.3
-"""Ratio of a new request's wait to `delay_seconds` below which the incident ends."""
+"""The incident ends when a new request waits less than this share of `delay_seconds`."""
 
 
 DEFERRED_SECONDS, DEFERRED_MIN, DEFERRED_TIMES = 120.0, 3.0, 4.0
-"""Deferred requests (e.g. waiting for a grammar) are stuck if their number stays above
-DEFERRED_MIN, and above DEFERRED_TIMES × usual, for DEFERRED_SECONDS. Compiling takes seconds, and
+"""Deferred requests (e.g. waiting for a grammar) are stuck if, for DEFERRED_SECONDS, there are at
+least DEFERRED_MIN of them and DEFERRED_TIMES × the usual number. Compiling takes seconds, and
 vLLM's clients give up within two minutes."""
 
 DEFERRED_KNOWN_SECONDS = 600.0
-"""Seconds before the usual number of deferred requests is known."""
+"""The usual number of deferred requests is known after this many seconds."""
 
 PAUSED_SECONDS = 600.0
 """Maximum seconds of a normal pause. Weight updates take minutes
@@ -58,7 +58,7 @@ PAUSED_SECONDS = 600.0
 
 
 class Settings(BaseModel):
-    """Limits of a queue."""
+    """The limits of a queue."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
@@ -67,8 +67,8 @@ class Settings(BaseModel):
     but short bursts cause longer waits."""
 
     hold_seconds: float = Field(default=20.0, gt=0)
-    """Minimum seconds of a queue that does not shrink. A burst ends before an operator could
-    act."""
+    """A queue that does not shrink is reported after this many seconds. A burst ends before an
+    operator could act."""
 
 
 _KEPT = ("running_peak", "step_tokens_peak", "cache_tokens", "former_tokens")

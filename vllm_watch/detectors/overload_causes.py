@@ -1,4 +1,4 @@
-"""Names the cause of a lasting queue."""
+"""Finds the cause of a lasting queue."""
 
 from dataclasses import dataclass
 
@@ -12,13 +12,13 @@ DEMAND, PEER_WAIT, DEFERRED, SMALL_CACHE, PAUSED, UNKNOWN = (
 )  # fmt: skip
 
 SMALL_SHARE = 0.75
-"""Maximum ratio of a small KV cache to the previous process's cache. Two starts usually differ by
-less."""
+"""A KV cache is small if it has less than this share of the previous process's cache. Two starts
+usually differ by less."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Queue:
-    """Facts about a lasting queue. None if unknown."""
+    """Facts about a lasting queue. Unknown facts are None."""
 
     waiting: float
     running: float
@@ -29,7 +29,7 @@ class Queue:
     deferred: float | None
     awaiting: float = 0.0
     awaited: float = 0.0  # cache share that requests waiting for KV may hold
-    cache_ratio: float | None = None  # cache size ÷ the previous process's
+    cache_ratio: float | None = None  # cache size ÷ that of the previous process
     length_ratio: float | None = None  # mean length of finished requests ÷ usual
 
 

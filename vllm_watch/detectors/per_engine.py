@@ -44,7 +44,7 @@ J = TypeVar("J", bound=Judge)
 STATE_VERSION = 2
 
 KEPT_SECONDS = 6 * 3600.0
-"""Maximum seconds without a watcher after which learnt state is used. Requests differ by time of
+"""Learnt state is discarded if no watcher ran for longer than this. Requests differ by time of
 day."""
 
 

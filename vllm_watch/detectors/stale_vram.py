@@ -20,17 +20,18 @@ NEEDS = Needs(must=(Need(("gpus",), "no holder of GPU memory is seen"),))
 _LIMITS = Limits()
 
 KEPT_SHARE_MIN = 0.5
-"""Maximum share of its usual memory that a sleeping engine may hold. Asleep, engines hold either
-everything or less than a tenth. The whole GPU counts for an engine never seen awake."""
+"""A sleeping engine may hold at most this share of its usual memory. Sleeping engines hold either
+everything or less than a tenth. An engine never seen awake may hold this share of the whole GPU."""
 
 
 class Settings(BaseModel):
-    """Minimum size and idle time of reported GPU memory."""
+    """Size and idle time from which unused GPU memory is reported."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     bytes_min: int = Field(256 * 2**20, ge=0)
-    """Minimum bytes of reported memory. A CUDA context alone takes 300 to 600 MiB."""
+    """Processes with less memory than this are not reported. A CUDA context alone takes 300 to 600
+    MiB."""
 
     dead_seconds: float = Field(_LIMITS.dead_seconds, gt=0)
     """Seconds until the memory of an ended process is stale. 100 GiB are freed within seconds, but
@@ -41,8 +42,8 @@ class Settings(BaseModel):
     less."""
 
     orphan_seconds: float = Field(_LIMITS.orphan_seconds, gt=0)
-    """Seconds after its parent's death until a worker is stale. Unless it hangs, it exits within
-    40 s."""
+    """A worker is stale this many seconds after its parent's death. Unless the worker hangs, it
+    exits within 40 s."""
 
     notebook_seconds: float = Field(_LIMITS.notebook_seconds, gt=0)
     """Seconds without work until a notebook kernel is stale. Its user returns sooner after a
@@ -161,7 +162,7 @@ def _hurts(view: HostView, uuid: str) -> str:
 
 
 EVIDENCE_MAX = 8
-"""Maximum holders listed for each incident, one per GPU of a host."""
+"""An incident lists at most this many holders."""
 
 
 def _bytes(one: "tuple[GpuHolders, Judged, Holder | None]") -> int:

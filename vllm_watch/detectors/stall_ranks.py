@@ -1,7 +1,7 @@
 """Finds the rank that stalls the others.
 
-Every step is a collective operation, so most stalled ranks only wait for one with a stopped process
-(T).
+Every step is a collective operation, so most stalled ranks only wait for one rank with a stopped
+process (state T).
 """
 
 from collections.abc import Sequence
@@ -13,14 +13,15 @@ from vllm_watch.support.durations import in_words
 STOPPED, RANK_WAIT = "stopped", "rank_wait"
 
 STOPPED_SECONDS = 20.0
-"""Minimum seconds of a stop. A debugger needs a second or two to read a stack."""
+"""A stop is reported after this many seconds. A debugger needs a second or two to read a stack."""
 
 STOPPED_OF_SEVERAL_SECONDS = 5.0
-"""Replaces STOPPED_SECONDS if other targets step together with this one, which stall after eight
-seconds."""
+"""Replaces STOPPED_SECONDS if other targets step together with this one. Their stalls are reported
+after eight seconds."""
 
 IN_USE_SECONDS = 60.0
-"""Maximum seconds between a rank's last progress and its stop if users wait for it."""
+"""Users wait for a stopped rank if its last progress was at most this many seconds before the
+stop."""
 
 _VICTIMS = ("hang", "admission_deadlock")
 
@@ -87,7 +88,7 @@ def _waiting(verdict: Verdict, culprits: Sequence[str]) -> Verdict:
 
 
 def _restart_all_or_none(verdict: Verdict, view: View) -> Verdict:
-    """Advise restarting all ranks or none. The others would wait forever for one restarted rank."""
+    """The other ranks would wait forever for one restarted rank."""
     ranks = view.around.ranks
     if verdict.state != FIRING or not verdict.restart_advised or not ranks:
         return verdict

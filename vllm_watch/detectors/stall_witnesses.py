@@ -14,26 +14,26 @@ from vllm_watch.support.counts import requests
 from vllm_watch.support.durations import in_words
 
 PAUSES_KEPT = 16
-"""Maximum survived pauses that are kept. The longest delays a restart, and the usual one delays a
-report."""
+"""At most this many survived pauses are kept. The longest delays a restart, and the usual one
+delays a report."""
 
 PAUSE_SECONDS_MIN = 2.0
-"""Minimum seconds of a pause. A shorter one may be a step."""
+"""A pause lasts at least this many seconds. A shorter one may be a step."""
 
 HABIT_SECONDS_MAX = 20.0
-"""Maximum seconds of a reported stall that is learnt as usual. An engine that hangs for a minute is
-unhealthy each time."""
+"""A reported stall is learnt as usual if it lasted at most this many seconds. An engine that hangs
+for a minute is unhealthy each time."""
 
 FDS_GROWN_MIN = 3.0
-"""Minimum net growth of connections since the last step. One or two may come from a scraper or a
-browser."""
+"""At least this many more connections must be open than at the last step. One or two may come from
+a scraper or a browser."""
 
 CANARY_SECONDS_MIN = 2.0
-"""Minimum seconds of an unanswered canary (one-token request). A faster failure is a refusal (wrong
-key or model name)."""
+"""A canary (one-token request) that fails sooner than this was refused (wrong key or model
+name)."""
 
 GPU_IDLE_RATIO = 0.05
-"""GPU utilization below which a GPU does not compute. A long step uses more."""
+"""A GPU below this utilization does not compute. A long step uses more."""
 
 _HABITS = ("usual", "survived")
 
@@ -104,17 +104,14 @@ def begin(engine: Engine, view: View) -> None:
 
 
 def served(engine: Engine, view: View, name: str) -> None:
-    """Forget the signs of a stall."""
+    """Forget failed canaries, and note the finish rate."""
     engine.canary_failures = 0
     signals = view.signals.engines.get(name)
     engine.finish_rate = (signals and signals.requests_finished_per_second) or 0.0
 
 
 def hear_canary(engine: Engine, progress: Progress, view: View, name: str, *, alone: bool) -> None:
-    """Count an unanswered canary, unless it may have waited in a queue.
-
-    `alone` is True if the server has no other engine.
-    """
+    """Count an unanswered canary, unless it may have waited in a queue."""
     canary = view.observation.canary
     if canary is None or not (alone or canary.engine == name):
         return
@@ -152,7 +149,7 @@ def learn(engine: Engine, progress: Progress, *, young: bool) -> None:
 
 
 def count_connections(engine: Engine, view: View, long_s: float) -> None:
-    """Count connections. vLLM closes idle ones after 5 s, so one that is open for `long_s` waits for an answer."""
+    """Count connections. vLLM closes idle ones after 5 s, so a connection that is open for `long_s` waits for an answer."""
     now = view.signals.process_open_fds
     if now is None:
         return
@@ -186,7 +183,7 @@ def gpus_idle(view: View) -> bool:
 
 
 def witnesses(view: View, engine: Engine, name: str) -> list[tuple[bool, Evidence]]:
-    """Return evidence, paired with True if it supports a hang."""
+    """Return each piece of evidence, paired with True if it supports a hang."""
     progress, found = view.progress[name], []
     if engine.fds_grown >= FDS_GROWN_MIN:
         text = f"{engine.fds_grown:.0f} more connections than when the steps stopped: more requests, which vLLM does not count as waiting"

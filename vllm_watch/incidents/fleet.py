@@ -1,9 +1,9 @@
 """Combines the incidents of targets that stop answering together.
 
-They probably share a cause, such as the watcher's network, proxy or host. Restarting them would be
-the worst response. So one common incident sends the page, and the `engine_down` incidents of its
-targets become linked tickets without advice. A target that is still silent after most have answered
-again gets a page of its own. A target that answers, even with an error, is left out.
+They probably share a cause, such as the watcher's network, proxy or host. So one common incident
+sends the page, and the `engine_down` incidents of its targets become linked tickets without advice.
+A target that is still silent after most have answered again gets a page of its own. A target that
+answers, even with an error, is left out.
 
 After a restart of the watcher, targets count as silent until they are scraped.
 """
@@ -32,15 +32,15 @@ KIND, CAUSE = "engine_down", "unreachable"
 STATE_VERSION = 1
 
 WINDOW_SECONDS = 60.0
-"""Maximum seconds between targets that fall silent from one cause. At intervals of 15 s, the polls
-of 200 targets and their timeouts take half a minute."""
+"""Targets that fall silent within this many seconds may share a cause. At intervals of 15 s, the
+polls of 200 targets and their timeouts take half a minute."""
 
 KNOWN_SECONDS = 600.0
-"""Maximum seconds since the last answer of a target that counts as answering."""
+"""A target counts as answering if its last answer is at most this old."""
 
 SETTLED_SECONDS = 30.0
-"""Seconds after most targets answer again until the others are reported separately. Targets are
-polled at different times."""
+"""When most targets have answered again for this many seconds, the others are reported separately.
+Targets are polled at different times."""
 
 _SILENT = frozenset(("refused", "connect_timeout", "read_timeout", "disconnected", "dns", "tls"))
 
@@ -52,7 +52,6 @@ class Fleet:
     """Links the incidents of silent targets before they are published."""
 
     def __init__(self, share: float = 0.5, targets_min: int = 3) -> None:
-        """Combine incidents if more than `share` of the known targets, and at least `targets_min`, are silent."""
         self.target = WATCHER
         self.opened: dict[str, int] = {}  # by kind
         self._share = share
@@ -64,7 +63,7 @@ class Fleet:
         self._waiting: dict[str, None] = {}  # incidents that may be linked later
         self._common: Common | None = None
         self._explained: Collection[str] = ()
-        self._clock_s: float | None = None  # Unix seconds less the observations' clock
+        self._clock_s: float | None = None  # Unix seconds minus the clock of observations
         self._began_s = float("inf")
         self._late = 0.0, 0.0  # time and length of the longest recent delay
 
@@ -78,7 +77,7 @@ class Fleet:
         return {"version": STATE_VERSION, "opened": opened, "links": links, "common": common}
 
     def restore(self, state: stored.Stored) -> list[str]:
-        """Restore before `take_up`; return the errors."""
+        """Return the errors. Call this before `take_up`."""
         try:
             stored.version(state, STATE_VERSION)
             opened = {kind: stored.count(n) for kind, n in stored.mapping(state["opened"]).items()}
@@ -93,10 +92,7 @@ class Fleet:
     def take_up(
         self, t: float, restored: Mapping[str, tuple[str, float | None, Iterable[Incident]]]
     ) -> list[IncidentEvent]:
-        """Adopt the targets of an earlier run: host, last answer and open incidents.
-
-        Return the events to publish.
-        """
+        """Adopt the targets of an earlier run: host, last answer and open incidents."""
         for name, (host, answered_t, incidents) in restored.items():
             if name in self._targets:
                 continue
@@ -116,7 +112,6 @@ class Fleet:
     def forget(
         self, target: str, t: float, events: Iterable[IncidentEvent] = ()
     ) -> list[IncidentEvent]:
-        """Drop a target. `events` report the end of its incidents."""
         told = [self._shown(event) for event in events]
         self._targets.pop(target, None)
         self._unscraped.pop(target, None)
@@ -145,10 +140,7 @@ class Fleet:
         late_s: float = 0.0,
         explained: Collection[str] = (),
     ) -> list[IncidentEvent]:
-        """Process one poll and return all events to publish, in order.
-
-        A host's page already covers the `explained` targets.
-        """
+        """A host's page already covers the `explained` targets."""
         self._explained = explained
         t = observation.t
         now_s = t if observation.monotonic_s is None else observation.monotonic_s
@@ -162,10 +154,7 @@ class Fleet:
         return told + self._judged_again(t, now_s) + self._follow(t, now_s)
 
     def shown(self, incident: Incident) -> Incident:
-        """Return the incident as published, with its link.
-
-        While a common cause is suspected, it is at most a ticket without advice.
-        """
+        """While a common cause is suspected, the incident is at most a ticket without advice."""
         common, link = self._common, self._links.get(incident.id)
         if link is not None:
             incident = replace(incident, related=(*incident.related, link))
@@ -275,7 +264,7 @@ class Fleet:
         target = self._targets.get(name)
         if target is None or target.silent_s is None or target.dead or name in self._explained:
             return False
-        # The target may have stopped answering without a watcher.
+        # The target may have stopped answering while no watcher ran.
         unwatched = self._common is not None and target.fell_s < target.silent_s
         if self._unseen(target) != unseen and not unwatched:
             return False

@@ -1,4 +1,4 @@
-"""Records of the common incident of silent targets."""
+"""Defines the records of the common incident of silent targets."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -11,8 +11,8 @@ from vllm_watch.incidents.incident import Incident
 from vllm_watch.signals import stored
 
 LATE_SECONDS = 2.0
-"""Minimum delay in seconds of a poll that shows a delayed watcher. Most polls start within
-milliseconds."""
+"""A poll that starts at least this many seconds late shows a delayed watcher. Most polls start
+within milliseconds."""
 
 NAMES_SHOWN = 8
 """Maximum targets or hosts named in a text."""
@@ -43,7 +43,7 @@ class Common:
     held: dict[str, None] = field(default_factory=dict)  # IDs of the linked incidents
 
     def export_state(self) -> dict[str, Any]:
-        """Return all but `back_s`, because recovery must be seen again."""
+        """Leave out `back_s`, because recovery must be seen again."""
         return {
             "incident": record.export_state(self.incident), "moment_s": self.moment_s, "unseen": self.unseen,
             "known": self.known, "members": list(self.members), "held": list(self.held),

@@ -12,11 +12,11 @@ from vllm_watch.story.base import UNKNOWN
 from vllm_watch.story.kinds import story_of
 
 SETTLED_LOOKS = 3
-"""Equal verdicts in a row before an incident's cause or advice changes. Causes alternate near a
-limit."""
+"""An incident's cause or advice changes after this many equal verdicts in a row. Causes alternate
+near a limit."""
 
 RETURNED_SECONDS = 10.0
-"""Minimum seconds without a finding before the next one is a new occurrence."""
+"""A finding that returns after this many seconds is a new occurrence."""
 
 Life = tuple[float | None, int]  # process start, number of counter resets
 
@@ -40,7 +40,7 @@ class Followed:
             self.incident = replace(self.incident, firing=False)
 
     def recover(self, t: float, at_s: float) -> bool:
-        """Note a poll without the finding. Return True for the first such poll."""
+        """Return True for the first poll without the finding."""
         self.unseen()
         if self.incident.phase == RECOVERING:
             return False
@@ -84,7 +84,7 @@ class Followed:
             return
         severity = verdict.severity
         if verdict.cause == known.cause and not back:
-            # People were notified, so a severity is lowered only with the cause.
+            # People were notified, so the severity is lowered only if the cause changes.
             severity = min(severity, known.severity, key=incident.severity_rank)
         self.rival = None
         self.incident = replace(
@@ -157,7 +157,7 @@ def family_of(verdict: Verdict) -> str:
 
 
 def worst_of(verdict: Verdict, t: float) -> Worst | None:
-    """Return the verdict's main evidence as a Worst."""
+    """Return the verdict's main evidence with its time and measure."""
     if verdict.measure is None or not verdict.evidence_for:
         return None
     return Worst(t, verdict.measure, verdict.evidence_for[0])

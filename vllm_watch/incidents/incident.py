@@ -95,7 +95,6 @@ class Incident:
 
     @property
     def advised_after_s(self) -> float | None:
-        """Return the seconds after which a restart is advised, or None."""
         waits = (each.value for each in self.evidence_against if each.name == ADVISED_AFTER)
         return next((value for value in waits if isinstance(value, float)), None)
 
@@ -137,7 +136,7 @@ def identity(target: str, engine: str | None, kind: str, opened_t: float) -> str
 
 
 def in_order(incidents: Iterable[AnyIncident]) -> list[AnyIncident]:
-    """Sort: active before recovering, then by severity, then newest first."""
+    """Sort active incidents before recovering ones, then by severity, then newest first."""
     return sorted(
         incidents,
         key=lambda each: (each.recovering, severity_rank(each.severity), -each.opened_t, each.id),

@@ -32,10 +32,10 @@ from vllm_watch.signals import stored
 STATE_VERSION = 3
 
 QUIET_LOOKS = 3.0
-"""Poll intervals without a finding before an incident ends. One poll does not prove recovery."""
+"""An incident ends only after this many poll intervals without a finding."""
 
 QUIET_LOOKS_SECONDS_MAX = 180.0
-"""Maximum seconds of QUIET_LOOKS poll intervals."""
+"""The QUIET_LOOKS poll intervals count as at most this many seconds."""
 
 
 @record
@@ -56,7 +56,7 @@ class Lifecycle:
     def __init__(self, target: str) -> None:
         self._target = target
         self._followed: dict[Key, Followed] = {}
-        self._found_since_s: dict[Key, float] = {}  # findings without an incident
+        self._found_since_s: dict[Key, float] = {}  # start of findings without an incident
         self._over: dict[Key, float] = {}  # last time of a published finding
         self._recurrence = Recurrence()
         self._lost = LostRequests()
@@ -73,10 +73,7 @@ class Lifecycle:
     def update(
         self, moment: Moment, verdicts: Iterable[Verdict], beside: Iterable[Incident] = ()
     ) -> list[IncidentEvent]:
-        """Process one poll and return its events in order.
-
-        `beside` are the open incidents of host and peers, or of a host's targets.
-        """
+        """`beside` are the open incidents of the target's host and peers, or of the host's targets."""
         passed_s = 0.0
         if self._at_s is not None:
             passed_s = moment.at_s - self._at_s
@@ -278,7 +275,11 @@ class Lifecycle:
         }
 
     def restore(self, state: stored.Stored, kinds: Container[str]) -> None:
-        """Restore incidents of `kinds`, or raise one of stored.DAMAGE and change nothing. Unwatched time does not count as quiet."""
+        """Restore incidents of `kinds`.
+
+        If the state is damaged, change nothing and raise one of stored.DAMAGE. Unwatched time does
+        not count as quiet.
+        """
         stored.version(state, STATE_VERSION)
         followed = [Followed.restored(each) for each in state["followed"]]
         since = {_key_of(each): stored.number(each[2]) for each in state["found_since_s"]}

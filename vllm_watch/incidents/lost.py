@@ -14,17 +14,18 @@ USUAL_SECONDS = 1800.0
 """Half-life of the usual failure rate, in seconds without incidents."""
 
 USUAL_SECONDS_MIN = 60.0
-"""Minimum seconds without incidents before the usual rate is known."""
+"""The usual rate is known after this many seconds without incidents."""
 
 CHANCE_DEVIATIONS = 3.0
-"""Minimum excess of failures over the usual number, in standard deviations (Poisson)."""
+"""Failures count as lost if they exceed the usual number by this many standard deviations
+(Poisson)."""
 
 PAST_MAX = 32
-"""Maximum counts kept. Incidents begin some polls before they open."""
+"""This many earlier counts are kept, because incidents begin some polls before they open."""
 
 
 class Counted(NamedTuple):
-    """Requests of one engine since watching began."""
+    """One engine's requests since watching began."""
 
     at_s: float
     failed: float  # by an error or an abort
@@ -32,11 +33,11 @@ class Counted(NamedTuple):
 
 
 KEPT_MAX = 128
-"""Maximum engines before absent ones are forgotten. A hostile server may report new names each
-time."""
+"""Above this number of engines, absent ones are forgotten. A hostile server may report new names
+each time."""
 
 Mark = Mapping[str, Counted]
-"""Counts of each engine when the incident began."""
+"""The counts of each engine when the incident began."""
 
 
 @dataclass(slots=True)
@@ -78,7 +79,6 @@ class LostRequests:
     def look(
         self, at_s: float, samples: Sequence[EngineSample], restarts: Mapping[str, int], *, well: bool
     ) -> None:  # fmt: skip
-        """Add a poll. `well` is True if no incident is open."""
         self._heard = bool(samples)
         for sample in samples:
             self._see(at_s, sample, restarts.get(sample.engine, 0), well=well)

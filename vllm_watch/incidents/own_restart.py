@@ -1,7 +1,7 @@
 """Reports no incident while vllm-watch itself restarts a server.
 
-Until a new process answers, `engine_down` and `engine_stalled` are unknown. A server that does not
-come back pages at once, because the watcher stopped it.
+Until a new process answers, `engine_down` and `engine_stalled` are unknown. If the server does not
+come back, `engine_down` pages at once, because the watcher stopped the server.
 """
 
 from collections.abc import Iterable
@@ -29,8 +29,8 @@ class RestartNews:
 NO_RESTART = RestartNews()
 
 RESUME_SECONDS = 60.0
-"""Maximum seconds after the watcher's start in which the journal may report a restart by an earlier
-run."""
+"""The journal may report a restart by an earlier run for this many seconds after the watcher's
+start."""
 
 
 class OwnRestart:
@@ -44,10 +44,7 @@ class OwnRestart:
     def follow(
         self, news: RestartNews | None, before: TargetSignals | None, age_s: float = 0.0
     ) -> None:
-        """Process the news, which is None until the journal has been read.
-
-        `age_s` is the watcher's age.
-        """
+        """`news` is None until the journal has been read. `age_s` is the watcher's age."""
         if news is None and age_s > RESUME_SECONDS:
             news = NO_RESTART
         if news is None or news == self._news:
@@ -68,7 +65,7 @@ class OwnRestart:
 
     @classmethod
     def restored(cls, state: Any) -> "OwnRestart":
-        """Restore the state, which is None from an older version."""
+        """Older versions saved none, so `state` may be None."""
         own = cls()
         if state is not None:
             under_way, news_missing, life, missing = state

@@ -20,7 +20,7 @@ def of_cost(incident: Incident) -> str:
 
 
 def of_severity(incident: Incident) -> str:
-    """Return why the incident is critical or a warning, and why people are not notified again, if so."""
+    """Return why the incident is critical or a warning, and why people are not notified again."""
     if not incident.open:
         return "It is over."
     if incident.recovering:
@@ -34,7 +34,7 @@ def of_severity(incident: Incident) -> str:
 def on_card(incident: Incident) -> str:
     """Return the reason to show on a card.
 
-    It is empty if the incident is over, or critical by its kind alone.
+    It is empty if the incident is over or recovering, or critical by its kind alone.
     """
     known = notifies(incident) and not _decided_by(incident)
     return "" if not incident.open or incident.recovering or known else of_severity(incident)
@@ -81,7 +81,7 @@ def _critical(incident: Incident) -> str:
 
 
 def _decided_by(incident: Incident) -> str:
-    """Return the rule or change that made the incident critical, or "" if its kind alone did."""
+    """Return the rule or change that made the incident critical, or "" if its kind did."""
     changes = incident.way[-1].changes if incident.way else ()
     raised = [each.removeprefix(RAISED) for each in changes if each.startswith(RAISED)]
     return (

@@ -1,4 +1,4 @@
-"""Decides when recurring trouble notifies again, such as after its occurrences have doubled."""
+"""Decides when people are notified of recurring trouble again."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, astuple, dataclass
@@ -12,25 +12,26 @@ if TYPE_CHECKING:
     from vllm_watch.incidents.incident import Incident, Trouble
 
 QUIET_SECONDS = 30.0
-"""Minimum seconds without a finding before an incident ends. Retries and drained queues come and go
-for seconds."""
+"""An incident ends after at least this many seconds without a finding. Retries and drained queues
+interrupt a finding for seconds."""
 
 QUIET_SECONDS_OF: Mapping[str, float] = {"throughput_collapse": 60.0}
-"""Replaces QUIET_SECONDS for kinds judged by one-minute rates, which cross a limit by chance."""
+"""Replaces QUIET_SECONDS for kinds judged by one-minute rates, which may cross a limit by
+chance."""
 
 QUIET_SECONDS_MAX = 240.0
-"""Maximum seconds without a finding before an incident ends. They double with each occurrence, but
-an end must be reported within five minutes."""
+"""QUIET_SECONDS doubles with each occurrence, up to this maximum. The end of an incident must be
+reported within five minutes."""
 
 FORGOTTEN_SECONDS = 86_400.0
-"""Seconds after which returning trouble is new. Periodic causes recur at least daily."""
+"""Trouble that returns after this many seconds is new. Periodic causes recur at least daily."""
 
 DOUBLED = 2.0
-"""Minimum ratio of occurrences, or of total duration, to that at the last notification before
-people are notified again."""
+"""People are notified again if the occurrences or their total duration are this many times those at
+the last notification."""
 
 UNTOLD_SECONDS_MAX = 300.0
-"""Seconds of a page before it is notified, however often it has recurred."""
+"""A page that lasts this long notifies people, however often it has recurred."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,10 +78,7 @@ class Recurrence:
         self._past: dict[Trouble, _Past] = {}
 
     def begun(self, key: "Trouble", at_s: float, lasted_s: float = 0.0) -> tuple[int, float]:
-        """Count an occurrence.
-
-        Return the number of occurrences, and the seconds without a finding that end it.
-        """
+        """Return the number of occurrences, and the seconds without a finding that end the incident."""
         for each in [each for each, past in self._past.items() if _forgotten(past, at_s)]:
             del self._past[each]
         began_s, past = at_s - lasted_s, self._past.get(key)
@@ -94,7 +92,7 @@ class Recurrence:
         return past.times, min(usual_s * 2.0 ** min(past.times - 1, 10), QUIET_SECONDS_MAX)
 
     def renamed(self, old: "Trouble", new: "Trouble", at_s: float) -> tuple[int, float]:
-        """Count active trouble under its new key. Returns the same as `begun`."""
+        """Return the same as `begun`."""
         past = self._past[old]
         times = self.begun(new, at_s, at_s - past.began_s)
         past.times, past.ended_s = past.times - 1, past.began_s
@@ -125,7 +123,7 @@ class Recurrence:
         return [[*key, *astuple(past)] for key, past in self._past.items()]
 
     def restore(self, state: Sequence[Any]) -> None:
-        """Restore the state, or raise one of stored.DAMAGE and change nothing."""
+        """If the state is damaged, change nothing and raise one of stored.DAMAGE."""
         if not isinstance(state, list):  # saved by an earlier release
             return
         past = {}
@@ -171,7 +169,7 @@ def plain(recurring: Recurring | None) -> dict[str, Any] | None:
 
 
 def from_plain(said: stored.Stored | None) -> Recurring | None:
-    """Restore a published form."""
+    """Restore from the published form."""
     if said is None:
         return None
     return Recurring(

@@ -36,11 +36,11 @@ WAITS_FOR_A_PEER = (
 """Findings explained by a peer's incident (`targets[].peers`, `targets[].gang`)."""
 
 _STALL_OVER_COLLAPSE_SECONDS = 30.0
-"""Minimum seconds of a stall before it replaces a collapse. A collapsed engine makes few steps."""
+"""A stall replaces a collapse after this many seconds. A collapsed engine makes few steps."""
 
 _DOWN_OVER_COLLAPSE_SECONDS = 60.0
-"""Minimum downtime in seconds of a collapsed server before `engine_down` opens. The server is
-probably being restarted, as advised."""
+"""`engine_down` opens after a collapsed server has been down for this long. The server is probably
+being restarted, as advised."""
 
 _HOLD_SECONDS = {
     ("engine_stalled", "throughput_collapse"): _STALL_OVER_COLLAPSE_SECONDS,
@@ -48,8 +48,8 @@ _HOLD_SECONDS = {
 }
 
 AFTERMATH_SECONDS = {"overload": 150.0, "throughput_collapse": 20.0}
-"""Seconds after a stall or crash in which a queue or slowness is its effect. All clients return
-together."""
+"""For this many seconds after a stall or crash, a queue or slowness is its effect. All clients
+return together."""
 
 EXPLAINED_BY: dict[str, tuple[str, ...]] = {
     "slow_engine": ("thermal_throttle", "neighbour_contention"),
@@ -58,12 +58,11 @@ EXPLAINED_BY: dict[str, tuple[str, ...]] = {
 temperature."""
 
 EXPLAINED_SECONDS = 300.0
-"""Minimum seconds of slow steps without a cause of EXPLAINED_BY before `slow_engine` replaces
-it."""
+"""`slow_engine` replaces a cause in EXPLAINED_BY after this many seconds without that cause."""
 
 
 def rank(kind: str) -> int:
-    """Return the order of opening."""
+    """Return the position of a kind in ORDER."""
     return ORDER.index(kind) if kind in ORDER else len(ORDER)
 
 
@@ -73,7 +72,7 @@ def covers(outer: Incident, kind: str, engine: str | None) -> bool:
 
 
 def _effects_of(incident: Incident) -> tuple[str, ...]:
-    """Failures of only some requests have no effects, because the engine serves the others."""
+    """Failures of only some requests have no effect on the others."""
     if incident.kind == "engine_failing" and incident.severity != "page":
         return ()
     return SUBSUMES.get(incident.kind, ())
@@ -91,7 +90,7 @@ def held_by(
 
 
 def aftermath_seconds(kind: str, engine: str | None, ended: Key) -> float:
-    """Return for how many seconds after the end of `ended` a finding of `kind` is its effect."""
+    """Return how many seconds after the end of `ended` a finding of `kind` still counts as its effect."""
     ended_kind, ended_engine = ended
     if kind in SUBSUMES.get(ended_kind, ()) and ended_engine in (None, engine):
         return AFTERMATH_SECONDS.get(kind, 0.0)
@@ -114,9 +113,9 @@ def is_cause(incident: Incident) -> bool:
 
 
 def outlives(opened: Incident, other: Incident) -> bool:
-    """Return True if opening `opened` ends `other`.
+    """Return True if `opened` ends `other` when it opens.
 
-    It ends effects, and causes that are only recovering.
+    Incidents end their effects, and causes that are only recovering.
     """
     if other.kind in _effects_of(opened) and opened.engine in (None, other.engine):
         return True
@@ -124,17 +123,14 @@ def outlives(opened: Incident, other: Incident) -> bool:
 
 
 def of_ranks(one: Incident, other: Incident) -> bool:
-    """Return True if ranks of one server have equal trouble.
-
-    Its cause is a shared GPU, clock or host.
-    """
+    """Return True if ranks of one server have equal trouble."""
     ranks = one.target == other.target and None not in (one.engine, other.engine) and one.engine != other.engine  # fmt: skip
     same = one.family == other.family if one.family else one.cause == other.cause
     return ranks and same and one.kind == other.kind and one.kind in _EFFECTS
 
 
 def linked(one: Incident, other: Incident) -> bool:
-    """Return True for a cause and its effect on the same target, a target it affects, or a peer."""
+    """Return True if one of the incidents causes the other, or if two ranks have the same trouble."""
     if of_ranks(one, other):
         return True
     peer = other if waits(one) else one

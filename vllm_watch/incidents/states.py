@@ -1,7 +1,7 @@
 """Chooses the state to show for each engine.
 
-An active incident sets it, otherwise the signals do. The state remains after the last finding for
-RETURNED_SECONDS, or for QUIET_SECONDS_MAX if the incident has recovered before.
+Without an active incident, the signals set it. The state of an incident remains after the last
+finding for RETURNED_SECONDS, or for QUIET_SECONDS_MAX if the incident has recovered before.
 """
 
 from collections.abc import Sequence

@@ -14,10 +14,10 @@ LOWERED, RAISED = "critical → warning: ", "raised to critical, because "
 """Prefixes of reasons in `Step.changes`."""
 
 RULE, NEXT_RULE = "rule", "next_rule"
-"""Names of the evidence with the rule that fired, and with the next rule."""
+"""Two kinds of evidence: the rule that applied, and the next rule."""
 
 STEPS_MAX = 24
-"""Maximum steps kept, about 20 KB in each incident."""
+"""An incident keeps at most this many steps, about 20 KB."""
 
 EVIDENCE_MAX, TEXT_MAX = 3, 400
 
@@ -25,7 +25,7 @@ _CHANGED_BY = {
     "missed_by": f"{RAISED}others wait for it",
     "restart": "critical without advice, because our own restart did not bring it back",
 }
-"""Name of later evidence → the change that it caused."""
+"""The changes after the detector's verdict, by the name of the evidence that caused them."""
 
 
 @dataclass(frozen=True, slots=True)
