@@ -128,26 +128,41 @@ class Evaluated:
 
         An alert outlives its series by one evaluation, which begins `keep_firing_for`, however short that is.
         """
-        scraped_after = time.time()
         async with aiohttp.ClientSession() as session, asyncio.timeout(READY_SECONDS_MAX):
-            while (scraped := await self._scraped(session)) <= scraped_after:
-                await asyncio.sleep(self._interval_seconds / 4)
-            done: dict[str, set[float]] = {}
             while True:
-                groups = (await self._ask(session, "rules?type=alert"))["groups"]
-                for each in groups:
-                    began = _seconds(each["lastEvaluation"])  # of the last that has ended
-                    # It is evaluated at its due time, at most an interval before it begins.
-                    if began > scraped + self._interval_seconds:
-                        done.setdefault(each["name"], set()).add(began)
-                if all(len(done.get(each["name"], ())) > 1 for each in groups):
-                    return [
-                        alert
-                        for each in groups
-                        for rule in each["rules"]
-                        for alert in rule["alerts"]
-                    ]
-                await asyncio.sleep(self._interval_seconds / 4)
+                scraped = await self._scraped_anew(session)
+                alerts = await self._evaluated(session, scraped)
+                # On a busy machine a scrape may take longer than its interval: it fails, and ends all alerts.
+                if await self._answered_since(session, scraped):
+                    return alerts
+
+    async def _scraped_anew(self, session: aiohttp.ClientSession) -> float:
+        asked = time.time()
+        while (scraped := await self._scraped(session)) <= asked:
+            await asyncio.sleep(self._interval_seconds / 4)
+        return scraped
+
+    async def _evaluated(
+        self, session: aiohttp.ClientSession, scraped: float
+    ) -> list[dict[str, Any]]:
+        done: dict[str, set[float]] = {}
+        while True:
+            groups = (await self._ask(session, "rules?type=alert"))["groups"]
+            for each in groups:
+                began = _seconds(each["lastEvaluation"])  # of the last that has ended
+                # It is evaluated at its due time, at most an interval before it begins.
+                if began > scraped + self._interval_seconds:
+                    done.setdefault(each["name"], set()).add(began)
+            if all(len(done.get(each["name"], ())) > 1 for each in groups):
+                return [
+                    alert for each in groups for rule in each["rules"] for alert in rule["alerts"]
+                ]
+            await asyncio.sleep(self._interval_seconds / 4)
+
+    async def _answered_since(self, session: aiohttp.ClientSession, scraped: float) -> bool:
+        span_ms = int(1000 * (time.time() - scraped + self._interval_seconds))  # it began before
+        found = await self._ask(session, f"query?query=min(min_over_time(up[{span_ms}ms]))")
+        return all(value == "1" for _, value in (each["value"] for each in found["result"]))
 
     async def _scraped(self, session: aiohttp.ClientSession) -> float:
         targets = (await self._ask(session, "targets?state=active"))["activeTargets"]
