@@ -10,7 +10,7 @@ CORE = "(EngineCore pid=5) ERROR 03-03 10:00:01 [core.py:9] "
 CASES = {
     "a web server's missing file": (
         '2026/03/03 10:00:00 [error] 7#7: *1 open() "/srv/www/favicon.ico" failed (2: No such file or directory)',
-        "not_a_vllm_log", "not a log of vLLM", "no rule knows",
+        "unknown", "No line has the format of vLLM", "not a log",
     ),
     "a timeout of Ray and the engine's death": (
         CORE + "ray.exceptions.RayChannelTimeoutError: System error: Timed out waiting for object available to read.\n(APIServer pid=1) ERROR 03-03 10:00:02 [api.py:7] EngineDeadError: EngineCore died unexpectedly",

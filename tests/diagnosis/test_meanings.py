@@ -10,6 +10,9 @@ from vllm_watch.diagnosis.families.unclassified import MEANINGS
 from vllm_watch.diagnosis.report import UNKNOWN
 
 EXAMPLES: dict[str, str] = {
+    'the program was built for another kind of processor than this machine has, so it did not start': 'exec /usr/bin/vllm: exec format error',
+    'this process may not bind its memory to a NUMA node': 'mbind: Operation not permitted',
+    'a kernel for matrices failed': 'RuntimeError: /src/csrc/my_gemm.cu:40 the buffer is not ready',
     'two sizes do not fit each other: the message names both, and the first must be a multiple of the second': 'AssertionError: n_slots=130 must be divisible by ep_size=4',
     'a compiled kernel got an index that is out of range: the last number is the size of its table': "terminate called after throwing an instance of 'std::runtime_error'\n  what():  kernel, /tmp/x.cpp:12, index out of bounds: 0 <= tmp3 < 32000L",
     'the bytes that a request sent as an image are not an image that can be read': 'PIL.UnidentifiedImageError: cannot identify image file <_io.BytesIO object at 0x7f00>',

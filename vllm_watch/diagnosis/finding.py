@@ -21,6 +21,7 @@ RAISED_LINES = 6
 _NEW = re.compile(r"\(|(?:DEBUG|INFO|WARNING|ERROR|CRITICAL)\b|Traceback \(|\[rank|\[?\d{4}-\d\d-\d\d")  # fmt: skip
 _BARE = re.compile(r"(?:Error|Exception):?$")
 _PREFIX = re.compile(r"^.{0,160}(?:\[[\w/.]+:\d+\]|\bpid=\d+\)) ?")
+_INDENTED = re.compile(r"^\s{2,}+(?!File \"|at |(?:Warning|Normal) |[\^~])\S")
 _NO_CODE = re.compile(r"\s*(?:File \"|Traceback|[\^~]|$)|\S")
 
 _RAISED = re.compile(r"\braise [\w.]+\(")
@@ -30,6 +31,12 @@ _SUMMARIES = (
 )  # fmt: skip
 """Errors that sum up an earlier one: pattern of the summary and the reason, and lines between them."""
 _OF_SYSTEM = re.compile(r"cannot open shared object|undefined symbol|\[Errno \d+\]")
+
+_MISSING = re.compile(r"'_OpNamespace' '(\w+)'|\bname '(\w+)' is not defined|No module named '([\w.]+)'")  # fmt: skip
+_NOT_IMPORTED = re.compile(r"(?:ailed to import|rror importing) (?:from )?['\"]?([\w.]{1,120})")
+_NAMES = re.compile(r"[^\W_]+")
+_FLAG = re.compile(r"(?<![\w-])--[a-z][a-z-]{3,60}\b")
+_ADVICE = re.compile(r"(?:^|[.;:!] |\] ?|\n)((?:You (?:may|might|can|could|should|need|must)|If you|Please|Try|Consider|Make sure|Increase|Reduce|Set|Use|Run|Install|Pass|Call)\b(?:[^.\n]|\.(?=\S)){5,300})")  # fmt: skip
 
 _TIERS = {Rank.CAUSE: 0, Rank.GENERAL: 0}
 
@@ -75,15 +82,26 @@ class Finding:
 
     @property
     def message_below(self) -> str:
-        """The message in the lines after a bare exception."""
-        if self.line[-1:] != ":" or not _BARE.search(self.line):
-            return ""
+        """The message below its first line."""
         own = _PREFIX.match(self.line)
         mark = own[0].rstrip() if own else ""
-        record = takewhile(lambda each: each.startswith(mark) and (mark or not _NEW.match(each)), self.tail)  # fmt: skip
-        below = [each[len(mark) :].strip() for each in record]
-        end = next((at for at, each in enumerate(below) if at and not each), None)
-        return " ".join(below[:end]).strip()
+        same = [each[len(mark) :] for each in takewhile(lambda each: each.startswith(mark), self.tail)]  # fmt: skip
+        if self.line[-1:] == ":" and _BARE.search(self.line):
+            record = list(takewhile(lambda each: mark or not _NEW.match(each), same))
+            end = next((at for at, each in enumerate(record) if at and not each.strip()), None)
+            return " ".join(each.strip() for each in record[:end]).strip()
+        return " ".join(each.strip() for each in takewhile(_INDENTED.match, same))
+
+    @property
+    def advice(self) -> str:
+        """The remedy that the message names, or ""."""
+        own = takewhile(lambda each: not _NEW.match(each), self.tail[:2])
+        message = "\n".join((_PREFIX.sub("", self.line), *own, self.message_below))
+        said = list(dict.fromkeys(each.strip() for each in _ADVICE.findall(message)))[:2]
+        if said:
+            return f"The message itself advises: {'. '.join(said)}."
+        flag = _FLAG.search(message)
+        return f"The message names the option {flag[0]}." if flag else ""
 
     @property
     def order(self) -> tuple[int, int, int]:
@@ -119,6 +137,14 @@ def root(findings: list[Finding]) -> Finding | None:
         after = (each for each in findings if each.rule is best.rule and 0 < each.number - best.number <= RAISED_LINES)  # fmt: skip
         return next(after, best)
     return _reason(best, findings) or best
+
+
+def not_imported(of: Finding, imports: list[Finding]) -> Finding | None:
+    """Return the failed import that explains an error."""
+    names = _MISSING.search(of.line)
+    missing = set(_NAMES.findall("".join(filter(None, names.groups())))) if names else set()
+    before = ((each, _NOT_IMPORTED.search(each.line)) for each in imports if each.number < of.number)  # fmt: skip
+    return next((each for each, name in before if missing and name and missing <= set(_NAMES.findall(name[1]))), None)  # fmt: skip
 
 
 def _reason(of: Finding, findings: list[Finding]) -> Finding | None:

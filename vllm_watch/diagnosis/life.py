@@ -47,6 +47,9 @@ class Life:
     progress: tuple[int, str] | None = None  # the last line that showed a phase
     ended: tuple[int, str] | None = None  # the last line before a dead process's clean-up
     captured: tuple[int, str] | None = None  # the last frame of a CUDA graph capture
+    complaint: Finding | None = None  # the first line that reports a failure and matches no rule
+    warned_of: tuple[int, str] | None = None  # the same, at level WARNING or below
+    imports: list[Finding] = field(default_factory=list)  # that failed
     lived_with: Finding | None = None  # an error that the engine survived
     progress_lines: int = 0  # throughput reports since the last finding
     findings: dict[str, list[Finding]] = field(default_factory=dict)
@@ -74,9 +77,10 @@ class Life:
         every = self.every
         log = "\n".join(each.line for each in every)
         whole = Evidence(log, log, self.facts.known, serving=self.ready or self.serving)
-        return finding.root(
+        found = finding.root(
             [each for each in every if each.rule.needs.empty or each.rule.needs.holds(whole)]
         )
+        return found and (finding.not_imported(found, self.imports) or found)
 
     def evidence(self, of: Finding, *, phase: int | None) -> Evidence:
         parts = [
@@ -158,13 +162,13 @@ class Life:
 
     def came_up(self) -> None:
         """Note that the server survived all earlier errors."""
-        self.ready, self.phase, self.timed_out = True, phases.SERVE, None
+        self.ready, self.phase, self.timed_out, self.complaint = True, phases.SERVE, None, None
         self._live_with(self.root)
         self.findings.clear()
 
     def made_tokens(self, *, reported: bool) -> None:
         """Drop unknown errors. After HEALED_LINES reports, also drop temporary errors."""
-        self.serving, self.phase, self.timed_out = True, phases.SERVE, None
+        self.serving, self.phase, self.timed_out, self.complaint = True, phases.SERVE, None, None
         self.progress_lines += reported
         healed = self.progress_lines >= HEALED_LINES
         for failure, found in list(self.findings.items()):

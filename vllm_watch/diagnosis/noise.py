@@ -33,6 +33,8 @@ HARMLESS = (
 IGNORED = ("Exception ignored in", "_report_usage_worker")
 """Messages before an exception that the process survives."""
 
+_COMPLAINTS = ("rror:", "FAILED", "ailed", "annot ", "refused", "not permitted", "format error", "denied", "exceeds ", "ould not", "[error]")  # fmt: skip
+
 MARKS: dict[str, tuple[str, ...]] = {
     "banner": ("vLLM API server version", "  version "),
     "ready": ("Application startup complete", "Uvicorn running on", "Starting vLLM API server"),
@@ -53,5 +55,7 @@ MARKS: dict[str, tuple[str, ...]] = {
     "wsl": ("WSL is detected", "microsoft-standard-WSL"),
     "warning": ("WARNING", "Warning:"),
     "error": ("ERROR", "CRITICAL", "Error", "Exception", "Traceback", "what(): "),
+    "complaint": _COMPLAINTS,
+    "import": ("ailed to import", "rror importing"),
     "link": ("During handling of the above", "direct cause of the following", *IGNORED),
 }

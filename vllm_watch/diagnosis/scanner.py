@@ -7,9 +7,10 @@ import re
 from collections import Counter, deque
 
 from vllm_watch.diagnosis import keywords, lines, noise, others, phases, stillness
+from vllm_watch.diagnosis.families import packages
 from vllm_watch.diagnosis.finding import HINT_LINES_AFTER, HINT_LINES_BEFORE, TAIL_LINES, Finding
 from vllm_watch.diagnosis.keywords import Interest
-from vllm_watch.diagnosis.life import Life
+from vllm_watch.diagnosis.life import FINDINGS_PER_CLASS_MAX, Life
 from vllm_watch.diagnosis.report import UNKNOWN
 from vllm_watch.diagnosis.rule import Rank, Rule, rule
 from vllm_watch.diagnosis.stillness import Reports
@@ -63,8 +64,15 @@ _FRAME = re.compile(r'File "([^"]{1,300})",(?: line \d+,)? in (\S+)')
 
 _PROCESS = re.compile(r"\([\w ]{0,60}?pid=\d+")
 
+_COMPLAINT = re.compile(
+    r"(?:^|\s)[Ee]rror: \S|\w(?:Error|Exception): \S|\bFAILED\b|(?<![,:;(|] 0 )\b[Ff]ailed\b(?![:=] ?(?:0|False)\b)|\b[Cc](?:annot|ould not)\b"
+    r"|\brefused\b|\bnot permitted\b|[Ee]xec format error|\b[Dd]enied\b|\bexceeds \w{1,20} available\b|\[error\]"
+)
+"""Words that report a failure."""
+
 _NO_RULE = rule(UNKNOWN, rank=Rank.GENERAL)
 _NO_RULE_LINE = rule(UNKNOWN, rank=Rank.MESSAGE)
+_IMPORT = rule(packages.IMPORT, rank=Rank.IMPORT)
 
 _BEFORE_LINES, _LAST_LINES, _LAST_BYTES = 3, 40, 500
 
@@ -199,8 +207,11 @@ class Scanner:
         if "link" in interest.marks:
             ignored = any(each in text for each in noise.IGNORED)
             (self._ignored if ignored else self._linked).add(_process(text))
-        if not harmless:
-            self._find(text, interest)
+        known = not harmless and self._find(text, interest)
+        if not known and not harmless and "complaint" in interest.marks:
+            self._complain(text)
+        if "import" in interest.marks and len(life.imports) < FINDINGS_PER_CLASS_MAX:
+            life.imports.append(self._finding(_IMPORT, text, 0))
         self._mark(text, interest)
         return not (
             {"hint", "phase", "banner", "sleep", "stop", "link", "end"} & set(interest.marks)
@@ -220,9 +231,10 @@ class Scanner:
         self._ignored.clear()
         self.statistics, self.idle_reports, self.queued_from = None, 0, b""
 
-    def _find(self, text: str, interest: Interest) -> None:
+    def _find(self, text: str, interest: Interest) -> bool:
+        """Return True if a rule knows the line, or it is source code."""
         if _SOURCE.search(text):
-            return
+            return True
         said_at = -1  # end of the explained part of the line
         for each in interest.rules:
             span = each.fits(text)
@@ -232,6 +244,17 @@ class Scanner:
             self._add(each, text, span[0])
         if "error" in interest.marks:
             self._unknown(text, said_at)
+        return said_at >= 0
+
+    def _complain(self, text: str) -> None:
+        at = _COMPLAINT.search(text)
+        if at is None or _FRAME.search(text):
+            return
+        if lines.is_quiet(text, at.start()):
+            self.life.warned_of = self.life.warned_of or (self.lines, lines.shown(text, at.start()))
+        elif self.life.complaint is None:
+            self.life.complaint = self._finding(_NO_RULE_LINE, text, at.start())
+            self._open.append(self.life.complaint)
 
     def _unknown(self, text: str, said_at: int) -> None:
         at = _EXCEPTION.search(text)
@@ -254,16 +277,20 @@ class Scanner:
             if process not in self._linked:
                 self._chains[process] = self.lines
             self._linked.discard(process)
-        recent = list(self.last)[-_BEFORE_LINES - 1 : -1]
-        finding = Finding(
-            of, lines.shown(text, at), self.lines, self.life.phase, at,
-            chain=self._chains.get(process, self.lines) if of.rank <= Rank.IMPORT else self.lines,
-            before="\n".join(lines.clean(each) for each in recent), frames=self._frames(process), process=process,
-        )  # fmt: skip
+        finding = self._finding(of, text, at)
         if self.life.add(finding):
             recent_from = self.lines - HINT_LINES_BEFORE
             finding.hints += [hint for number, hint in self._hints if number >= recent_from]
             self._open.append(finding)
+
+    def _finding(self, of: Rule, text: str, at: int) -> Finding:
+        process = _process(text)
+        recent = list(self.last)[-_BEFORE_LINES - 1 : -1]
+        return Finding(
+            of, lines.shown(text, at), self.lines, self.life.phase, at,
+            chain=self._chains.get(process, self.lines) if of.rank <= Rank.IMPORT else self.lines,
+            before="\n".join(lines.clean(each) for each in recent), frames=self._frames(process), process=process,
+        )  # fmt: skip
 
     def _frames(self, process: str) -> tuple[str, ...]:
         above = (lines.clean(each) for each in reversed(self.last))

@@ -6,7 +6,7 @@ from dataclasses import replace
 from vllm_watch.diagnosis import alive, others, phases, stillness
 from vllm_watch.diagnosis.catalogue import FAILURES
 from vllm_watch.diagnosis.families import memory, model, parallel, places, serving, unclassified
-from vllm_watch.diagnosis.finding import Finding
+from vllm_watch.diagnosis.finding import OUTPUT_LINES, Finding
 from vllm_watch.diagnosis.life import UNKNOWN_CONFIDENCE, Life
 from vllm_watch.diagnosis.report import HEALTHY, NOISE, NOT_VLLM, UNKNOWN, Diagnosis, Fix
 from vllm_watch.diagnosis.rule import Cure, Evidence, Failure, Rank, Told, Variant
@@ -56,7 +56,12 @@ def of_log(scanner: Scanner) -> Diagnosis:
     if life.captured and not life.ready and (root is None or not _says_why(root)):
         return _in_capture(life, life.captured)
     if root is not None and not scanner.of_vllm and root.rule.rank is Rank.MESSAGE:
-        return _of_no_server(scanner, root)
+        return _of_no_server(scanner)
+    unsaid = root is not None and (root.rule.rank is Rank.DEATH or '" 500' in root.rule.literals)
+    near = OUTPUT_LINES if life.ready or life.serving else scanner.lines
+    if root is not None and unsaid and life.complaint and 0 < root.number - life.complaint.number <= near:  # fmt: skip
+        found = _unknown(life, life.complaint)
+        return replace(found, failure=root.rule.failure, explanation=f"{found.explanation} Line {root.number} shows only the result; this earlier line may be the cause.")  # fmt: skip
     stalled = root is not None and root.rule.failure == parallel.SHM and root.rule.quiet
     if root is not None and stalled and stillness.idle(scanner.reports):
         return _only_waited(life, root, _IDLE)
@@ -172,6 +177,7 @@ def _fixes(told: Told, cures: tuple[Cure, ...], evidence: Evidence) -> tuple[Fix
         each.fix
         for each in cures
         if each.when.holds(evidence)
+        and not ("device" in evidence.facts and "nvidia-smi" in (each.fix.command or ""))
         and not (each.fix.command and each.fix.command.split()[0] in flags)
     )
     return (*told.fixes, *general)
@@ -185,8 +191,11 @@ def _meaning(life: Life, root: Finding) -> tuple[Variant | None, Evidence]:
 
 def _unknown(life: Life, root: Finding) -> Diagnosis:
     known, evidence = _meaning(life, root)
+    below = root.message_below[:_QUOTED]
+    below = f"Its message: {below}" if below else ""
     if known is not None:
-        sentence, text = known.sentence, f"{_sentence(known.sentence)} {known.why}".strip()
+        sentence = known.sentence
+        text = " ".join(each for each in (_sentence(sentence), below, known.why) if each)
         fixes = _fixes(Told(), known.cures, evidence)
     else:
         place, fixes = places.raised_in(root.frames, root.line, root.source)
@@ -194,10 +203,9 @@ def _unknown(life: Life, root: Finding) -> Diagnosis:
         first = all(each.number >= root.number for each in life.every if each.rule.rank < Rank.SYMPTOM)  # fmt: skip
         text = "No rule knows this error" + ("; it is the first of this log" if first else "")
         text += ", and the engine died." if life.dead else "."
-        below = f"Its message: {root.message_below[:_QUOTED]}" if root.message_below else ""
         if not life.dead and _BAD_DATA.search("\n".join(root.tail)):
             fixes = (Fix("check the data of this request: the server refused it with 4xx, and lives on"),)  # fmt: skip
-        text = " ".join(each for each in (text, below, place) if each)
+        text = " ".join(each for each in (text, below, root.advice, place) if each)
     confidence = UNKNOWN_CONFIDENCE if known is None else _SURE
     return life.diagnosis(UNKNOWN, confidence, sentence, text, (root.number, root.line), fixes, fatal=life.dead)  # fmt: skip
 
@@ -229,7 +237,7 @@ def _quiet(scanner: Scanner, life: Life) -> Diagnosis:
     if not scanner.of_vllm and not ready:
         return _of_no_server(scanner)
     if not life.asked_to_stop:
-        found = _silence(scanner, life, ready=ready) or (None if ready else _cut_short(life))
+        found = _silence(scanner, life, ready=ready) or (None if ready else _cut_short(scanner, life))  # fmt: skip
         if found is not None:
             return found
         if ready and (critical := alive.critical_at_the_end(scanner)) is not None:
@@ -251,18 +259,27 @@ def _quiet(scanner: Scanner, life: Life) -> Diagnosis:
     return life.diagnosis(HEALTHY, 0.9, "nothing failed", text)
 
 
-def _of_no_server(scanner: Scanner, error: Finding | None = None) -> Diagnosis:
+def _of_no_server(scanner: Scanner) -> Diagnosis:
     if scanner.of_kernel:
         return Diagnosis(failure=HEALTHY, confidence=0.5, sentence="no known GPU error and no killed process in this kernel log", explanation="It does not show whether an engine works.")  # fmt: skip
     text = "No line has the format of vLLM, and no known error was found."
-    text += "" if error is None else f" The first line at level ERROR is line {error.number}."
-    return Diagnosis(failure=NOT_VLLM, confidence=0.8, sentence="this is not a log of vLLM", root_cause_line=None if error is None else error.line, line_number=None if error is None else error.number, explanation=text)  # fmt: skip
+    if scanner.life.complaint is not None:
+        return _reported(scanner, scanner.life.complaint)
+    return Diagnosis(failure=NOT_VLLM, confidence=0.8, sentence="this is not a log of vLLM", explanation=text)  # fmt: skip
 
 
-def _cut_short(life: Life) -> Diagnosis | None:
+def _reported(scanner: Scanner, error: Finding) -> Diagnosis:
+    found = _unknown(scanner.life, error)
+    said = "" if scanner.wrote else " No line has the format of vLLM: it may not have been started."  # fmt: skip
+    return replace(found, explanation=found.explanation + said)
+
+
+def _cut_short(scanner: Scanner, life: Life) -> Diagnosis | None:
     if life.traced is not None:
         text = "The exception stands at the end of the traceback: give more of the log."  # fmt: skip
         return life.unknown("an error whose message is not in this log", text, life.traced)
+    if life.complaint is not None:
+        return _reported(scanner, life.complaint)
     return None if life.ended is None else _ended(life, life.ended)
 
 
@@ -293,6 +310,9 @@ def _harmless(life: Life, *, ready: bool, waits: bool) -> Diagnosis | None:
         return _survived(life, life.lived_with, ready=ready)
     if life.warned is None or ready or waits or life.asked_to_stop:
         return None
+    if life.warned_of is not None:
+        text = f"The level of this line is not ERROR. {_UNPROVEN}"
+        return life.diagnosis(NOISE, 0.5, "only lines below level ERROR report a failure; this is the first", text, life.warned_of)  # fmt: skip
     text = f"There are only warnings. {_UNPROVEN}"
     return life.diagnosis(NOISE, 0.5, "no error in this log, only warnings", text, life.warned)
 
@@ -308,7 +328,7 @@ def _survived(life: Life, found: Finding, *, ready: bool) -> Diagnosis:
         text += f" {_sentence(f'the host ran out of memory, and the kernel killed process {killed[1]}')} If the server needs that process, its requests wait or fail."
         fixes = (Fix("see which process took the memory: the kernel's log lists all", "dmesg -T | grep -i -E 'killed process|oom-kill'"),)  # fmt: skip
     elif error:
-        text += " The error may have ended a request: the lines after it have the reason."
+        text += " The error may have ended a request: it, or the lines after it, have the reason."
     harmless = not error and not fixes
     sentence = "nothing failed; the line is harmless" if harmless else "the server went on after this error"  # fmt: skip
     at = found.number, found.line

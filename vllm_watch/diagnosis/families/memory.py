@@ -87,8 +87,7 @@ _SMALLER_STEP = cure(
 _UNIFIED = "GPU and CPU share one memory here (unified memory): files that the page cache holds count as used, until they are dropped."
 _HBM = r"(?i:ran out of memory in memory space hbm)"
 _OF_DRIVER = Variant(
-    when=when(r"NVRM: .{0,200}NV_ERR_NO_MEMORY"),
-    sentence="the driver could not allocate memory; its line alone does not show that the engine failed of it",
+    when=when(r"NVRM: .{0,200}NV_ERR_NO_MEMORY"), sentence="the driver could not allocate memory; its line alone does not show that the engine failed of it",
     why="Such lines also come while all goes well. Where GPU and CPU share one memory, the host may even reset.",
     cures=(
         cure("see how the engine's own log and the host went on", "journalctl --list-boots; journalctl -b -1 -n 50"),
@@ -104,8 +103,7 @@ _NOT_OUT = Variant(
     deterministic=False,
 )  # fmt: skip
 _WAKING = Variant(
-    when=when(seen=r"wake_up|cumem_allocator|cumem\.py|create_and_map"),
-    sentence="GPU memory ran out in vLLM's sleep-mode allocator (cumem)",
+    when=when(seen=r"wake_up|cumem_allocator|cumem\.py|create_and_map"), sentence="GPU memory ran out in vLLM's sleep-mode allocator (cumem)",
     why="With sleep mode weights and KV cache are allocated through it; an engine that wakes up needs all of it at once, and another process may have taken it.",
     cures=(*_LOOK, cure("wake it only after the other process (a trainer, a second model) has freed its memory", None, when(seen=r"wake_up|create_and_map"))),
     deterministic=False,
@@ -122,8 +120,7 @@ _OF_DRIVER_CALL = Variant(
     deterministic=False,
 )  # fmt: skip
 _ON_TPU = Variant(
-    when=when(_HBM),
-    sentence="the TPU's memory (HBM) ran out",
+    when=when(_HBM), sentence="the TPU's memory (HBM) ran out",
     why="Weights, KV cache, the compiled programs and the largest step share it.",
     cures=(cure("spread the model over more chips, use a smaller or quantized model, or allow shorter requests", "--tensor-parallel-size N   (or a smaller --max-model-len)", when(_HBM)),),
 )  # fmt: skip
@@ -159,21 +156,19 @@ _IN_SAMPLER = Variant(
     ),
 )  # fmt: skip
 _BUDGET = Variant(
-    when=when(r"No available memory for the cache blocks"),
-    sentence="the share of GPU memory that vLLM may use leaves nothing for the KV cache",
+    when=when(r"No available memory for the cache blocks"), sentence="the share of GPU memory that vLLM may use leaves nothing for the KV cache",
     why="The share (--gpu-memory-utilization) must hold the weights, the measured peak and the KV cache.",
     cures=_LOOK,
 )  # fmt: skip
 _KV_STATE = Variant(
-    when=when(r"(?:Mamba|state) cache blocks"),
-    sentence="fewer state blocks fit than --max-num-seqs asks for",
+    when=when(r"(?:Mamba|state) cache blocks"), sentence="fewer state blocks fit than --max-num-seqs asks for",
     why="A hybrid model (Mamba, linear attention) keeps one state block per running request, whatever the requests' length; the memory left holds fewer.",
     deterministic=True,
 )  # fmt: skip
 _KV_CPU = Variant(
-    when=when(r"VLLM_CPU_KVCACHE_SPACE"),
-    sentence="the KV cache on the CPU is smaller than one request of the full length",
-    cures=(cure("give it more host memory (GiB)", "VLLM_CPU_KVCACHE_SPACE=N", when(r"VLLM_CPU_KVCACHE_SPACE")),),
+    when=when(facts=("device",)), sentence="the KV cache on the CPU is smaller than one request of the full length",
+    why="VLLM_CPU_KVCACHE_SPACE sets its size (GiB); without it, this release uses a default.",
+    cures=(cure("give it more host memory (GiB)", "VLLM_CPU_KVCACHE_SPACE=N", when(r"VLLM_CPU_KVCACHE_SPACE|KV\s+cache")), cure("or allow no longer requests than fit", "--max-model-len N", when(r"KV\s+cache"))),
     deterministic=True,
 )  # fmt: skip
 
@@ -220,14 +215,12 @@ FAILURES = (
             _KV_STATE,
             _KV_CPU,
             Variant(
-                when=when(facts=("memory_is_own",)),
-                sentence="the memory left for the KV cache is smaller than one request of the full length",
+                when=when(facts=("memory_is_own",)), sentence="the memory left for the KV cache is smaller than one request of the full length",
                 why="Weights, activations and graphs of this model take the rest of its share.",
                 cures=(cure("if this GPU and its attention backend take it, store the KV cache in 8 bits: twice the tokens", "--kv-cache-dtype fp8", when(facts=("memory_is_own", "!kv_cache_dtype"))),),
             ),
             Variant(
-                when=when(facts=("memory_of_others",)),
-                sentence="another process held the GPU memory that the KV cache lacks",
+                when=when(facts=("memory_of_others",)), sentence="another process held the GPU memory that the KV cache lacks",
                 why="The same start works unchanged once it is freed; the container before this one often holds it for some seconds.",
                 cures=(*_LOOK, cure("start again unchanged once the memory is free", None, when(facts=("memory_of_others",)))),
             ),
@@ -295,8 +288,7 @@ FAILURES = (
         deterministic=False,
         variants=(
             Variant(
-                when=when(r"memory on node|CPU memory utilization"),
-                sentence="less memory of this host is free than the CPU backend was configured to take",
+                when=when(r"memory on node|CPU memory utilization"), sentence="less memory of this host is free than the CPU backend was configured to take",
                 why="On the CPU, --gpu-memory-utilization is a share of the memory of one NUMA node.",
                 cures=(cure("see which processes hold it", "free -g; ps aux --sort=-rss | head"), cure("if the model and its KV cache fit, ask for a smaller share, or name the size of the KV cache in GiB", "VLLM_CPU_KVCACHE_SPACE=N", when(r"CPU memory"))),
             ),
@@ -307,8 +299,7 @@ FAILURES = (
                 cures=(*_LOOK, cure("see the memory of the page cache and other processes", "free -g")),
             ),
             Variant(
-                when=when(facts=("nearly_free", "!unified_memory")),
-                sentence="a larger share of the GPU was asked for than is ever free",
+                when=when(facts=("nearly_free", "!unified_memory")), sentence="a larger share of the GPU was asked for than is ever free",
                 why="Nearly all of it was free; the driver and a display hold a little of each GPU.",
             ),
             Variant(
@@ -346,13 +337,11 @@ FAILURES = (
         deterministic=False,
         variants=(
             Variant(
-                when=when(r"Insufficient (?:memory|space) in /dev/shm"),
-                sentence="the shared memory (/dev/shm) is too small for the workers' queues",
+                when=when(r"Insufficient (?:memory|space) in /dev/shm"), sentence="the shared memory (/dev/shm) is too small for the workers' queues",
                 cures=(cure("give the container a larger one (Kubernetes: an emptyDir with medium Memory at /dev/shm)", "docker run --ipc=host …   (or --shm-size=16g)", when(r"Insufficient")),),
             ),
             Variant(
-                when=when(r"cgroup|OOMKilled|MEMCG"),
-                sentence="the container ran out of the memory that it may use, and a process of it was killed",
+                when=when(r"cgroup|OOMKilled|MEMCG"), sentence="the container ran out of the memory that it may use, and a process of it was killed",
                 why="Loading needs room for the largest shard per worker, pinned buffers and offloaded weights or KV.",
                 cures=_HOST_CURES,
             ),

@@ -26,6 +26,7 @@ RULES = (
 )  # fmt: skip
 
 NOT_CUDA = r"(?i)rocm|hip|amd|npu|ascend|jetson|tegra|xpu|habana|macos|dylib|aarch64|_cpu"
+_OUTSIDE = r"(?:^|\s)/(?:usr/local/(?!lib)|opt/(?!venv|conda))(?:(?!-packages/)[\w.+/-]){1,200}\.so[.\d]{0,12}: undefined symbol"
 _CHECK = cure("see which packages do not fit each other", "python -m pip check")
 
 _EXTENSION = re.compile(
@@ -57,15 +58,20 @@ FAILURES = (
                 cures=(cure("run vLLM on Linux: in WSL 2, or in a container there", None, when(r"No module named")),),
             ),
             Variant(
-                when=when(r"_OpNamespace"),
-                sentence="an operator is missing: the compiled extension that has it was not loaded, or is of another release",
+                when=when(r"_OpNamespace"), sentence="an operator is missing: the compiled extension that has it was not loaded, or is of another release",
                 why="If a line before this error reports a failed import of the extension, that line has the reason (missing_library in the facts: the extension was not built, or not installed with its library).",
                 cures=(cure("build or install the package of the extension again for the installed versions, or use its own image", "python -m pip show -f PACKAGE | grep '\\.so'", when(facts=("missing_library",))), cure("see which packages do not fit each other", "python -m pip check", when(facts=("!missing_library",))), cure("install vLLM into a fresh environment, which brings the versions that fit", "uv venv && uv pip install vllm", when(lacks=NOT_CUDA))),
             ),
             Variant(
+                when=when(r"libc\.so\.6: version `GLIBC_"),
+                sentence="the C library (glibc) of this system is older than the one that a compiled package was built for",
+                why="glibc belongs to the system, so another Python environment has the same.",
+                cures=(cure("check its version", "ldd --version"), cure("use a container image or a newer system, or a build of the package for this glibc", None, when(r"GLIBC_"))),
+            ),
+            Variant(
                 when=when(r"undefined symbol|torchvision::nms|vllm\._C|GLIBC|numpy\.dtype size|NumPy 1"),
                 sentence="a compiled library was built against another version of PyTorch, CUDA or the system than is installed",
-                cures=(_CHECK, cure("install vLLM into a fresh environment, which brings the versions that fit", "uv venv && uv pip install vllm", when(r"undefined symbol|nms|vllm\._C|NumPy|numpy", lacks=rf"{NOT_CUDA}|{_EXTENSION.pattern}"))),
+                cures=(cure("see which packages do not fit each other", "python -m pip check", when(lacks="undefined symbol")), cure("check which PyTorch is installed, and for which one the library was built", "python -c 'import torch; print(torch.__version__, torch.version.cuda, torch.version.hip)'", when(r"undefined symbol", lacks=_OUTSIDE)), cure("compare the release of that library with the one that its user was built for: pip did not install it", "ls -l FOLDER", when(_OUTSIDE)), cure("install vLLM into a fresh environment, which brings the versions that fit", "uv venv && uv pip install vllm", when(r"undefined symbol|nms|vllm\._C|NumPy|numpy", lacks=rf"{NOT_CUDA}|{_EXTENSION.pattern}|{_OUTSIDE}"))),
             ),
             Variant(
                 when=when(r"lib(?:cudart|cublas\w*|nvrtc|cusparse\w*|cufft|curand|cupti|nvJitLink|cudnn)\.so\.\d+: cannot open"),
@@ -77,41 +83,34 @@ FAILURES = (
                 ),
             ),
             Variant(
-                when=when(r", but you have "),
-                sentence="installed packages do not fit each other (pip's report; vLLM may not have been started yet)",
+                when=when(r", but you have "), sentence="installed packages do not fit each other (pip's report; vLLM may not have been started yet)",
                 cures=(_CHECK, cure("install vLLM into a fresh environment, which brings the versions that fit", "uv venv && uv pip install vllm", when(r"vllm \S+ requires (?:torch|transformers|numpy)"))),
             ),
             Variant(
-                when=when(r"is not available or outdated"),
-                sentence="a package that this setting needs is not installed, or is too old",
+                when=when(r"is not available or outdated"), sentence="a package that this setting needs is not installed, or is too old",
                 cures=(cure("see its version, and the one that this vLLM requires", "python -m pip list | grep -i -E 'gemm|flashinfer|vllm'; python -m pip check"), cure("multiply without DeepGEMM", "VLLM_USE_DEEP_GEMM=0", when(r"DeepGEMM|deep_gemm"))),
             ),
             Variant(
-                when=when(r"does not match flashinfer version"),
-                sentence="FlashInfer's packages are of different versions",
+                when=when(r"does not match flashinfer version"), sentence="FlashInfer's packages are of different versions",
                 why="flashinfer-python, flashinfer-cubin and flashinfer-jit-cache must be of one version.",
                 cures=(cure("see them, and install all in the version that this vLLM requires", "python -m pip list | grep -i flashinfer; python -m pip check"),),
             ),
             Variant(
-                when=when(r"NIXL is not available|import kv connector"),
-                sentence="the package of the KV connector is not installed, or cannot be imported",
+                when=when(r"NIXL is not available|import kv connector"), sentence="the package of the KV connector is not installed, or cannot be imported",
                 cures=(cure("see whether it can be imported by the Python that runs vLLM (and for which CUDA it was built)", "python -c 'import nixl'; python -m pip list | grep -i -E 'nixl|lmcache|mooncake'"),),
             ),
             Variant(
-                when=when(r"lib(?:ascend|hccl|acl|atb|ge_)\w*\.so\S*: cannot open"),
-                sentence="a library of the NPU's driver or of CANN is not found",
+                when=when(r"lib(?:ascend|hccl|acl|atb|ge_)\w*\.so\S*: cannot open"), sentence="a library of the NPU's driver or of CANN is not found",
                 why="CANN's set_env.sh puts its libraries on the path; those of the driver come from the host.",
                 cures=(cure("load CANN's settings, and see whether the driver is there", "source /usr/local/Ascend/ascend-toolkit/set_env.sh; ls /usr/local/Ascend/driver/lib64"), cure("load the settings of NNAL, which has this library", "source /usr/local/Ascend/nnal/atb/set_env.sh", when(r"libatb")), cure("in a container, mount the driver and the devices", "docker run --device /dev/davinci0 --device /dev/davinci_manager -v /usr/local/Ascend/driver:/usr/local/Ascend/driver …", when(r"cannot open"))),
             ),
             Variant(
-                when=when(r"\(deleted\): cannot open"),
-                sentence="a library was replaced or removed while the process that uses it ran",
+                when=when(r"\(deleted\): cannot open"), sentence="a library was replaced or removed while the process that uses it ran",
                 cures=(cure("if packages were installed meanwhile, start vLLM again, from an environment that nothing changes while it runs", None, when(r"deleted")),),
                 deterministic=False,
             ),
             Variant(
-                when=when(r"cannot open shared object file"),
-                sentence="a shared library is not found",
+                when=when(r"cannot open shared object file"), sentence="a shared library is not found",
                 cures=(cure("see which libraries are missing", "ldd $(python -c 'import torch,os; print(os.path.dirname(torch.__file__))')/lib/libtorch_cuda.so | grep 'not found'", when(r"cuda|cu\w*\.so|nccl|torch")), cure("install the package that has it, or add its folder to LD_LIBRARY_PATH", None, when(r"cannot open shared"))),
             ),
             Variant(
@@ -174,13 +173,16 @@ FAILURES = (
         deterministic=True,
         variants=(
             Variant(
-                when=when(r"ZMQError|\bin bind\b|attempting to bind"),
-                sentence="this user may not listen on this address or port",
+                when=when(r"Read-only file system|Errno 30"), sentence="a file or folder may not be written: its file system is mounted read-only",
+                why="Rights do not change that: the mount refuses each write.",
+                cures=(cure("check the mount, from inside the container", "findmnt -T PATH"), cure("mount it writable (docker: no :ro, Kubernetes: no readOnly), or name cache folders elsewhere", "HF_HOME=… VLLM_CACHE_ROOT=…", when(r"Read-only|Errno 30"))),
+            ),
+            Variant(
+                when=when(r"ZMQError|\bin bind\b|attempting to bind"), sentence="this user may not listen on this address or port",
                 cures=(cure("listen on a port of 1024 or more", "--port 8000", when(r"bind|:\d{1,3}\b")),),
             ),
             Variant(
-                when=when(r"uid not found"),
-                sentence="the user that vLLM runs as has no entry in /etc/passwd, and PyTorch asks for its name",
+                when=when(r"uid not found"), sentence="the user that vLLM runs as has no entry in /etc/passwd, and PyTorch asks for its name",
                 cures=(cure("name it, or give it an entry", "USER=vllm LOGNAME=vllm TORCHINDUCTOR_CACHE_DIR=/tmp/inductor", when(r"uid not found")),),
             ),
         ),

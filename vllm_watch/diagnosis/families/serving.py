@@ -36,7 +36,7 @@ RULES = (
     rule(DEAD, "EngineCore", "ngine core", pattern=r"EngineCore encountered (?:a fatal error|an issue)|EngineCore failed to start|EngineCore hit an exception|[Ww]aiting for engine core proc|Engine core initialization failed|EngineCore.{0,40}died|[Ee]ngine core proc .{0,60}died", rank=Rank.DEATH),
     rule(DEAD, "EngineDeadError", "EngineGenerateError", "ngine process", "Engine loop", "ngine is dead", "ngine is already dead", "Task finished unexpectedly", "ackground loop", "Engine iteration timed out", "Engine background task failed", pattern=r"Engine background task failed|\b\w*EngineDeadError|EngineGenerateError|[Ee]ngine process .{0,40}(?:died|failed to start)|Engine loop (?:is not running|has died)|[Ee]ngine is (?:already )?dead|Task finished unexpectedly|[Bb]ackground loop (?:has errored|is not running|is stopped)|Engine iteration timed out", rank=Rank.DEATH),
     rule(DEAD, "failed liveness probe", "failed startup probe", rank=Rank.DEATH, quiet=True),
-    rule(DEAD, "probe failed: ", "Back-off restarting failed container", "CrashLoopBackOff", pattern=r"(?:Startup|Readiness|Liveness) probe failed: |Back-off restarting failed container|CrashLoopBackOff", rank=Rank.DEATH, quiet=True),
+    rule(DEAD, "probe failed: ", "Back-off restarting failed container", "CrashLoopBackOff", pattern=r"(?:Startup|Readiness|Liveness) probe failed: |Back-off restarting failed container|CrashLoopBackOff", rank=Rank.DEATH, quiet=True, needs=when(lacks=r"failed (?:liveness|startup) probe")),
     rule(DEAD, "GET /health", pattern=r'"GET /health\S* HTTP/[\d.]+" 503', rank=Rank.DEATH, quiet=True, heals=True),
     rule(DEAD, ".service: ", pattern=r"\.service: (?:Main process exited, code=(?:exited, status=[1-9]|dumped)|(?:Start operation|State '\S+') timed out|Failed to locate executable|Failed at step)", rank=Rank.DEATH, quiet=True),
     rule(DEAD, "Exit Code: ", "Exited (", pattern=r"^\s*Exit Code: +[12]\s*$|Exited \((?:[12]|13[2-69])\)", rank=Rank.DEATH, quiet=True, numeric=True),
@@ -78,8 +78,7 @@ FAILURES = (
                 cures=(cure("leave VLLM_ALLOW_LONG_MAX_MODEL_LEN out, which lets a larger value pass", None, when(facts=("config_max_model_len",))),),
             ),
             Variant(
-                when=when(r"Assertion `\w*(?:[Ii]ndex|[Ii]dx|ind)\w* "),
-                sentence="a kernel on the GPU got an index that is out of range",
+                when=when(r"Assertion `\w*(?:[Ii]ndex|[Ii]dx|ind)\w* "), sentence="a kernel on the GPU got an index that is out of range",
                 why="This does not mean that the GPU is broken: a token, position or block of a step had a number that its table does not have. This log does not show where the number came from; often it is a bug of vLLM for this model and these settings, or ids beyond the model's vocabulary.",
                 cures=(
                     cure("serve without speculative decoding, and see whether it comes again: leave --speculative-config out", None, when(seen=r"(?i)spec_?decod|speculative")),
@@ -88,8 +87,7 @@ FAILURES = (
                 ),
             ),
             Variant(
-                when=when(r"device critical error"),
-                sentence="the accelerator's runtime reported a critical error of the device, and ended the process",
+                when=when(r"device critical error"), sentence="the accelerator's runtime reported a critical error of the device, and ended the process",
                 why="The reason is in the line or in the driver's report; only a new process can use the device again.",
                 cures=(cure("see the driver's own report, and the state of the devices", "dmesg -T | tail -50; hl-smi", when(r"Synapse|hl:")), cure("see the driver's own report", "dmesg -T | tail -50", when(lacks=r"Synapse|hl:"))),
             ),
@@ -109,8 +107,7 @@ FAILURES = (
                 ),
             ),
             Variant(
-                when=when(r"HSA_STATUS|Memory access fault by GPU|Memory critical error|hipError|amdgpu"),
-                sentence="the AMD GPU, or a kernel on it, failed",
+                when=when(r"HSA_STATUS|Memory access fault by GPU|Memory critical error|hipError|amdgpu"), sentence="the AMD GPU, or a kernel on it, failed",
                 why="The HSA runtime aborts the queue, and only a new process gets another.",
                 cures=(cure("see the driver's own report", "dmesg -T | grep -i -E 'amdgpu|kfd'"), cure("find the kernel", "AMD_SERIALIZE_KERNEL=3 HIP_LAUNCH_BLOCKING=1 vllm serve …", when(r"HSA_|Memory access fault|hipError"))),
             ),
@@ -136,19 +133,16 @@ FAILURES = (
         deterministic=False,
         variants=(
             Variant(
-                when=when(r"exceeds limit of"),
-                sentence="a prompt is longer than the scheduler allows for one step",
+                when=when(r"exceeds limit of"), sentence="a prompt is longer than the scheduler allows for one step",
                 why="The limit is the smaller of max_model_len and max_num_batched_tokens. The API server had accepted the request; it ends with an empty answer, and the server lives on.",
                 cures=(cure("unless the limit is max_model_len itself, allow steps as long as the prompt", "--max-num-batched-tokens N", when(r"exceeds limit")), cure("or let the scheduler split prompts", "--enable-chunked-prefill", when(r"exceeds limit"))),
             ),
             Variant(
-                when=when(r"exceeds the capacity"),
-                sentence="a prompt is longer than the whole KV cache",
+                when=when(r"exceeds the capacity"), sentence="a prompt is longer than the whole KV cache",
                 cures=(cure("leave more memory to the KV cache, or send less", "a larger --gpu-memory-utilization", when(r"capacity")),),
             ),
             Variant(
-                when=when(r"encoder cache"),
-                sentence="an image, video or sound of a request is larger than the encoder cache",
+                when=when(r"encoder cache"), sentence="an image, video or sound of a request is larger than the encoder cache",
                 why="vLLM refuses such a request and lives on; the size of the cache follows from --max-num-batched-tokens and --limit-mm-per-prompt.",
                 cures=(cure("send a smaller one, or change the flag that the message names", None, when(r"encoder cache")),),
             ),
@@ -220,8 +214,7 @@ FAILURES = (
         deterministic=False,
         variants=(
             Variant(
-                when=when(serving=False),
-                sentence="the start never came up",
+                when=when(serving=False), sentence="the start never came up",
                 why="Nothing but waiting is logged after this line; a download or a slow disk appears the same. A restart with nothing changed often stops at the same point.",
                 cures=(
                     cure("see where engine core and workers are", "py-spy dump --pid PID_OF_WORKER"),
@@ -249,7 +242,7 @@ FAILURES = (
                 ),
             ),
             Variant(
-                when=when(r"Back-off restarting|CrashLoopBackOff"),
+                when=when(r"Back-off restarting|CrashLoopBackOff", lacks=r"failed (?:liveness|startup) probe"),
                 sentence="Kubernetes starts a container that ends again and again; events do not show why it ends",
                 why="Failed probes beside it follow from that.",
                 cures=(cure("read the log of the container before", "kubectl logs --previous POD"), cure("see its exit code and reason (OOMKilled, Error)", "kubectl describe pod POD")),
@@ -270,8 +263,13 @@ FAILURES = (
                 cures=(cure("compare the path, port and headers of the probe with the server's: vLLM has /health", "kubectl get pod POD -o jsonpath='{.spec.containers[*].livenessProbe}'"),),
             ),
             Variant(
-                when=when(r"failed (?:liveness|startup) probe"),
-                sentence="Kubernetes restarted the container: its probe failed",
+                when=when(seen=r"Liveness probe failed: .{0,300}(?:deadline|Timeout) exceeded", serving=True),
+                sentence="Kubernetes restarted the container: the server answered its liveness probe too slowly",
+                why="It had served requests, so it may have been busy rather than stuck.",
+                cures=(cure("let the probe wait longer, and fail more often, before it restarts (timeoutSeconds, failureThreshold)", None, when(r"probe")), cure("read the log of the container before", "kubectl logs --previous POD")),
+            ),
+            Variant(
+                when=when(seen=r"failed (?:liveness|startup) probe"), sentence="Kubernetes restarted the container: its probe failed",
                 why="A probe that does not wait for a whole start ends it each time; one that fails later shows an engine that does not answer.",
                 cures=(
                     cure("read the log of the container before", "kubectl logs --previous POD"),
@@ -279,8 +277,7 @@ FAILURES = (
                 ),
             ),
             Variant(
-                when=when(r"core proc\(s\): \{[^}]{0,200}: -9\b"),
-                sentence="the engine core was killed (SIGKILL); this log does not show by whom",
+                when=when(r"core proc\(s\): \{[^}]{0,200}: -9\b"), sentence="the engine core was killed (SIGKILL); this log does not show by whom",
                 why="Most often the kernel does that when the host or the container is out of memory.",
                 cures=(cure("ask the kernel whether it killed it", "dmesg -T | grep -i -E 'killed process|out of memory'"), cure("see why the container ended", "kubectl describe pod POD   (or docker inspect)")),
             ),
@@ -297,14 +294,12 @@ FAILURES = (
                 cures=(cure("allow it more time in the unit", "TimeoutStartSec=30min   TimeoutStopSec=5min", when(r"timed out")), cure("see how far it came", "journalctl -u vllm -n 200")),
             ),
             Variant(
-                when=when(r"\.service: Failed (?:to locate|at step)"),
-                sentence="systemd could not run the command of the unit",
+                when=when(r"\.service: Failed (?:to locate|at step)"), sentence="systemd could not run the command of the unit",
                 why="The path of ExecStart is not there, or the unit's user may not run it or enter its folder.",
                 cures=(cure("see the path, and the rights of every folder on it", "systemctl cat vllm; namei -l /path/of/ExecStart"),),
             ),
             Variant(
-                when=when(r"\.service: Main process exited"),
-                sentence="the service ended with an error; this line does not show which",
+                when=when(r"\.service: Main process exited"), sentence="the service ended with an error; this line does not show which",
                 why="The process wrote its own lines before this one.",
                 cures=(cure("read them", "journalctl -u vllm -o cat -n 300"),),
             ),
@@ -315,14 +310,12 @@ FAILURES = (
                 cures=(cure("see the versions of the library in the line and of those it goes with", "python -m pip check; nvidia-smi", when(lacks=r"(?i)hip|rocm|amd")), cure("get the stack of the next crash", "PYTHONFAULTHANDLER=1 vllm serve …", when(r"segfault|general protection"))),
             ),
             Variant(
-                when=when(r"Timed out waiting for engine core"),
-                sentence="the engine was not up within the time that the API server waits for it",
+                when=when(r"Timed out waiting for engine core"), sentence="the engine was not up within the time that the API server waits for it",
                 why="Slow disks, large models and long compilations need more; an engine that hangs never comes up.",
                 cures=(cure("see in its log how far it came, and whether it went on"), cure("if it did, wait longer", "VLLM_ENGINE_READY_TIMEOUT_S=SECONDS", when(r"VLLM_ENGINE_READY_TIMEOUT_S|Timed out waiting"))),
             ),
             Variant(
-                when=when(r'/health\S* HTTP/[\d.]+" 503'),
-                sentence="the server answers that its engine is dead (503 on /health)",
+                when=when(r'/health\S* HTTP/[\d.]+" 503'), sentence="the server answers that its engine is dead (503 on /health)",
                 why="The engine core or a worker ended before. If it wrote the cause, it is in an earlier line.",
                 cures=(cure("read the log before this line, from the first traceback on", "kubectl logs --previous POD   (or docker logs, journalctl -u vllm)"),),
             ),
@@ -333,20 +326,17 @@ FAILURES = (
                 cures=(cure("see which packages do not fit each other", "python -m pip check", when(r"free|size|alloc|chunk")), cure("see the lines before it, and the kernel's report with the library", "dmesg -T | tail -50"), cure("get the stack of the next crash", "PYTHONFAULTHANDLER=1 vllm serve …", when(lacks=r"== backtrace")), cure("check the libraries of the printed stack, below libc's: the first of them crashed", None, when(r"== backtrace"))),
             ),
             Variant(
-                when=when(r"terminate called after throwing"),
-                sentence="a process was ended by an exception in C++ code",
+                when=when(r"terminate called after throwing"), sentence="a process was ended by an exception in C++ code",
                 why="The line `what():` after it has the reason; the process that waits for it only reports its death.",
                 cures=(cure("read the line that begins with what()"), cure("see whether a GPU reported an error", "dmesg -T | grep -i xid", when(r"CUDA|cuda|Accelerator"))),
             ),
             Variant(
-                when=when(r"Illegal instruction|SIGILL"),
-                sentence="the process executed an instruction that this CPU does not have",
+                when=when(r"Illegal instruction|SIGILL"), sentence="the process executed an instruction that this CPU does not have",
                 why="The build needs a newer CPU: vLLM's CPU wheels need AVX512 or AVX2, and virtual machines often hide them.",
                 cures=(cure("see the instruction sets of this CPU", "lscpu | grep -o -w -E 'avx2|avx512[a-z]*|amx[a-z_0-9]*' | sort -u"),),
             ),
             Variant(
-                when=when(r"Bus error|SIGBUS"),
-                sentence="a process died of a bus error: memory behind a mapping was not there",
+                when=when(r"Bus error|SIGBUS"), sentence="a process died of a bus error: memory behind a mapping was not there",
                 why="Most often /dev/shm is too small, or the disk of a mapped file is full or gone.",
                 cures=(cure("see how full they are, from inside the container", "df -h /dev/shm /tmp"), cure("give the container shared memory", "docker run --ipc=host …   (or --shm-size=16g)", when(r"Bus error|SIGBUS"))),
             ),

@@ -3,9 +3,11 @@
 Sources: PyTorch; vllm/model_executor/layers/quantization and vllm/platforms of vLLM 0.6 to 0.32; ROCm/TheRock #7472 (HSA).
 """
 
+import re
+
 from vllm_watch.diagnosis.families.packages import NOT_CUDA
 from vllm_watch.diagnosis.report import UNKNOWN
-from vllm_watch.diagnosis.rule import Failure, Rank, Variant, cure, rule, when
+from vllm_watch.diagnosis.rule import Facts, Failure, Rank, Told, Variant, cure, rule, when
 
 QUANTIZATION = "quantization_unsupported"
 DTYPE = "dtype_unsupported"
@@ -38,6 +40,15 @@ RULES = (
 )  # fmt: skip
 
 
+_REASONS = re.compile(r"\b[A-Z][A-Z0-9_]{2,40}: \[([^\]]{1,400})\]")
+
+
+def _common_reason(text: str, facts: Facts) -> Told:
+    each = [set(found.split(", ")) for found in _REASONS.findall(text)]
+    common = sorted(set.intersection(*each)) if len(each) > 1 else []
+    return Told(f"All {len(each)} backends refuse for the same reason: {', '.join(common)}.") if common else Told()  # fmt: skip
+
+
 FAILURES = (
     Failure(
         slug=QUANTIZATION,
@@ -59,8 +70,7 @@ FAILURES = (
                 ),
             ),
             Variant(
-                when=when(r"(?i)kv.?cache"),
-                sentence="the KV cache cannot be stored in this type on this GPU, or with this model or attention backend",
+                when=when(r"(?i)kv.?cache"), sentence="the KV cache cannot be stored in this type on this GPU, or with this model or attention backend",
                 cures=(cure("keep the KV cache in the model's own type", "--kv-cache-dtype auto", when(r"(?i)kv.?cache")),),
             ),
             Variant(
@@ -107,18 +117,15 @@ FAILURES = (
                 ),
             ),
             Variant(
-                when=when(r"does not support float16|Numerical instability"),
-                sentence="this model does not compute in float16",
+                when=when(r"does not support float16|Numerical instability"), sentence="this model does not compute in float16",
                 cures=(cure("serve it in bfloat16 (or float32 on a GPU without)", "--dtype bfloat16", when(r"does not support float16|Numerical")),),
             ),
             Variant(
-                when=when(r"for quantization method"),
-                sentence="this quantization does not take the data type that was asked for",
+                when=when(r"for quantization method"), sentence="this quantization does not take the data type that was asked for",
                 cures=(cure("take the type that the message lists", "--dtype half", when(r"Supported dtypes: \[torch\.float16\]")), cure("take a type that the message lists", "--dtype …", when(r"Supported dtypes", lacks=r"Supported dtypes: \[torch\.float16\]"))),
             ),
             Variant(
-                when=when(r"."),
-                sentence="two data types do not fit each other, or one is not supported here",
+                when=when(r"."), sentence="two data types do not fit each other, or one is not supported here",
                 why="Which one is in the message: weights, activations, KV cache or an adapter.",
                 cures=(cure("leave --dtype and --kv-cache-dtype out, if they are set", None, when(r"dtype|data type|scalar type|implemented for")),),
             ),
@@ -127,10 +134,12 @@ FAILURES = (
     Failure(
         slug=ATTENTION,
         sentence="the attention backend does not work on this GPU or for this model",
-        why="The chosen backend is not installed, not made for this GPU, or does not know this head size or feature; the message names it.",
+        numbers=_common_reason,
+        why="A backend that is not installed, not made for this GPU, or does not know this head size or feature refuses; the message names it.",
         cures=(
             cure("if --attention-backend or VLLM_ATTENTION_BACKEND is set, leave it out: vLLM chooses", "unset VLLM_ATTENTION_BACKEND", when(r"[Ss]elected|[Uu]nknown|[Ii]nvalid|removed|not valid|is not available", lacks=r"No valid")),
             cure("choose the one that the message names", "--attention-backend FLASHINFER", when(r"Please use Flashinfer")),
+            cure("leave --kv-cache-dtype out, or choose another type (the model or the draft model may set it)", None, when(r"Reasons: .{0,800}\bkv_cache_dtype not supported")),
             cure("compare head size, data type and GPU with vLLM's table of attention backends"),
         ),
         deterministic=True,
@@ -143,14 +152,12 @@ FAILURES = (
         deterministic=True,
         variants=(
             Variant(
-                when=when(r"^[^\n]*UnspecifiedPlatform"),
-                sentence="no device was found that vLLM can use, so it cannot serve here",
+                when=when(r"^[^\n]*UnspecifiedPlatform"), sentence="no device was found that vLLM can use, so it cannot serve here",
                 why="vLLM checks each kind of device (CUDA, ROCm, TPU, XPU, CPU), and none was available: only the reason for the kind of this host counts.",
                 cures=(cure("read the reason for your kind of device (\"platform is not available because\")", "VLLM_LOGGING_LEVEL=DEBUG vllm --version", when(r"UnspecifiedPlatform")), cure("check that its management library works in this environment (NVIDIA: NVML, AMD: amdsmi)", "nvidia-smi || python -c 'import amdsmi'"), cure("check that this vLLM was built for it", "python -m pip list | grep -i -E 'vllm|torch'")),
             ),
             Variant(
-                when=when(r"This kernel only supports sm"),
-                sentence="a kernel of this build was compiled for another GPU generation, and stops on this one",
+                when=when(r"This kernel only supports sm"), sentence="a kernel of this build was compiled for another GPU generation, and stops on this one",
                 why="The kernel's own line names the generation; the launch failure after it follows from that.",
                 cures=(
                     cure("compare it with this GPU", "nvidia-smi --query-gpu=name,compute_cap --format=csv"),
@@ -158,14 +165,12 @@ FAILURES = (
                 ),
             ),
             Variant(
-                when=when(r"Unknown GPU architecture: gfx"),
-                sentence="a library of this image (such as AITER) does not know this AMD GPU",
+                when=when(r"Unknown GPU architecture: gfx"), sentence="a library of this image (such as AITER) does not know this AMD GPU",
                 why="The driver named the GPU; the line has the list of those that the library knows.",
                 cures=(cure("take an image or a release of the library that knows this GPU"), cure("see whether it goes without AITER", "VLLM_ROCM_USE_AITER=0", when(frames=r"aiter/"))),
             ),
             Variant(
-                when=when(r"of bin package does not match"),
-                sentence="the image was built for another Ascend chip than this one",
+                when=when(r"of bin package does not match"), sentence="the image was built for another Ascend chip than this one",
                 why="Its operators are compiled for the chip that the line names first; weights may load all the same.",
                 cures=(cure("take vllm-ascend's image for this chip (310P and A3 have tags of their own), or build it with its SOC_VERSION", "npu-smi info", when(r"bin package")),),
             ),
@@ -186,8 +191,7 @@ FAILURES = (
                 cures=(cure("see the driver's version, and the newest CUDA it takes", "nvidia-smi"), cure("renew the driver, or take wheels (an image) for a CUDA that it takes", None, when(r"driver|compat|toolchain|cuda|[Ee]rror 80"))),
             ),
             Variant(
-                when=when(r"ibrary version mismatch"),
-                sentence="the NVIDIA driver was renewed while its old kernel module is still loaded",
+                when=when(r"ibrary version mismatch"), sentence="the NVIDIA driver was renewed while its old kernel module is still loaded",
                 cures=(cure("reload the module, or restart the host", "cat /proc/driver/nvidia/version; nvidia-smi"),),
             ),
             Variant(
@@ -201,8 +205,7 @@ FAILURES = (
                 ),
             ),
             Variant(
-                when=when(r"No XPU devices"),
-                sentence="this process sees no Intel GPU",
+                when=when(r"No XPU devices"), sentence="this process sees no Intel GPU",
                 why="It needs /dev/dri, and a user who may use it.",
                 deterministic=False,
                 cures=(cure("see the devices and the rights as this process does", "ls -l /dev/dri; id; env | grep ZE_AFFINITY_MASK"), cure("in a container, pass them through", "docker run --device /dev/dri …", when(r"No XPU devices"))),
@@ -234,15 +237,13 @@ FAILURES = (
                 deterministic=False,
             ),
             Variant(
-                when=when(r"CUDA unknown error|are busy|initialization error"),
-                sentence="CUDA could not be initialized",
+                when=when(r"CUDA unknown error|are busy|initialization error"), sentence="CUDA could not be initialized",
                 why="A driver that was just renewed, a GPU that another process holds alone, or a process that forked after CUDA was used, are the usual causes.",
                 cures=(cure("see driver and GPU as this process does", "nvidia-smi"),),
                 deterministic=False,
             ),
             Variant(
-                when=when(r"HSA_STATUS_ERROR_OUT_OF_RESOURCES"),
-                sentence="the HSA runtime could not set up this AMD GPU",
+                when=when(r"HSA_STATUS_ERROR_OUT_OF_RESOURCES"), sentence="the HSA runtime could not set up this AMD GPU",
                 why="Its code object does not fit the GPU (HSA_OVERRIDE_GFX_VERSION, a build for another gfx), or the process may not use /dev/kfd.",
                 cures=(cure("see the GPU's gfx, an override, and the rights", "rocminfo | grep -i gfx; env | grep HSA; ls -l /dev/kfd /dev/dri"),),
             ),

@@ -1,0 +1,129 @@
+"""Lines that report a failure in words that no rule knows, and the reasons beside a summary."""
+
+import pytest
+
+from tests.diagnosis.whole_log import diagnose
+
+BANNER = "INFO 11-21 03:00:00 [api_server.py:1805] vLLM API server version 0.10.1\n"
+READY = "INFO:     Application startup complete.\n"
+DEAD = "(APIServer pid=1) RuntimeError: Engine core initialization failed. See root cause above. Failed core proc(s): {'EngineCore': 1}\n"
+NO_OP = "(EngineCore pid=2) ERROR 11-21 03:00:09 [core.py:9] AttributeError: '_OpNamespace' '_C' object has no attribute 'my_op'\n"
+BACKENDS = "ValueError: No valid attention backend found for cuda with AttentionSelectorConfig(head_size=64). Reasons: {{FLASH_ATTN: [{0}], TRITON_ATTN: [{1}, head_size not supported]}}.\n"
+KILLING = (
+    "  Normal   Killing    1m    kubelet  Container a failed liveness probe, will be restarted\n"
+)
+PROBED = '  Warning  Unhealthy  2m    kubelet  Liveness probe failed: Get "http://10.0.0.1:8000/health": {}\n  Warning  BackOff    10s   kubelet  Back-off restarting failed container a\n'
+TOO_SMALL = "ValueError: To serve at least one request with the models's max seq len (4096), (4.00 GiB KV cache is needed, which is larger than the available KV cache memory (2.00 GiB).\n"
+WORKER = "(Worker pid=7) "
+
+CASES = {
+    "a launcher's error": (
+        "Copying files\nError: the container could not be prepared\nStopped.\n",
+        "unknown", 2, "no line has the format of vLLM", "no error",
+    ),
+    "tests that all passed": ("10 passed, 0 failed\n", "not_a_vllm_log", None, "no known error", "no rule"),
+    "a worker's own words": (
+        BANNER + WORKER + "reader 0 failed: 'offsets'\n" + WORKER + "reader 1 skipped\n",
+        "unknown", 2, "no rule knows", "no error",
+    ),
+    "a server that came up after them": (
+        BANNER + WORKER + "reader 0 failed: 'offsets'\n" + READY,
+        "healthy", None, "nothing failed", "no rule knows",
+    ),
+    "a warning of a failure": (
+        BANNER + "WARNING 11-21 03:00:01 [a.py:1] Slow disk.\nWARNING 11-21 03:00:02 [a.py:2] The cache cannot be used.\n",
+        "benign_warning_noise", 3, "report a failure", "no error in this log",
+    ),
+    "a warning of nothing": (
+        BANNER + "WARNING 11-21 03:00:01 [a.py:1] Slow disk.\n",
+        "benign_warning_noise", 2, "only warnings", "report a failure",
+    ),
+    "an error marked by the runner": (
+        BANNER + "[error]Please install vllm[audio]\n",
+        "unknown", 2, "The message itself advises: Please install vllm[audio]", "no error",
+    ),
+    "advice below the message": (
+        "[2026-01-01 00:00:00,1 W 3 3] (raylet) store.cc:8: The request exceeds memory available.\nYou may need to pass the flag '--shm-size' to docker.\n",
+        "unknown", 1, "advises: You may need to pass the flag '--shm-size'", "not a log",
+    ),
+    "an option in the message": (
+        "Cannot read this folder without `--allow-folder`.\n",
+        "unknown", 1, "names the option --allow-folder", "advises",
+    ),
+    "a refusal before the death": (
+        BANNER + "tool: Operation not permitted\n" + DEAD,
+        "engine_dead", 2, "shows only the result", "does not show why",
+    ),
+    "a death without it": (BANNER + DEAD, "engine_dead", 2, "does not show why", "shows only the result"),
+    "an extension with another ABI": (
+        "WARNING: Failed to import from vllm._C with ImportError('/x/_C.abi3.so: undefined symbol: _Z1a')\n" + NO_OP,
+        "missing_dependency_or_import_error", 1, "which PyTorch is installed", "pip check",
+    ),
+    "an import of another component": (
+        "WARNING: Failed to import from vllm._moe with ImportError('/x/_moe.abi3.so: undefined symbol: _Z1a')\n" + NO_OP,
+        "missing_dependency_or_import_error", 2, "operator is missing", "built against",
+    ),
+    "a library that pip did not install": (
+        "OSError: /usr/local/Ascend/lib/liba.so: undefined symbol: _Z1a\n",
+        "missing_dependency_or_import_error", 1, "pip did not install it", "pip check",
+    ),
+    "an old C library": (
+        "ImportError: /lib/x86_64-linux-gnu/libc.so.6: version `GLIBC_2.38' not found (required by /x/a.so)\n",
+        "missing_dependency_or_import_error", 1, "ldd --version", "pip check",
+    ),
+    "a read-only mount": (
+        "OSError: [Errno 30] Read-only file system: '/data/a'\n",
+        "folder_not_writable", 1, "mounted read-only", "ls -ld",
+    ),
+    "missing rights": (
+        "PermissionError: [Errno 13] Permission denied: '/data/a'\n",
+        "folder_not_writable", 1, "ls -ld", "mount",
+    ),
+    "one reason of all backends": (
+        BACKENDS.format(*["kv_cache_dtype not supported"] * 2),
+        "attention_backend_unavailable", 1, "All 2 backends refuse for the same reason: kv_cache_dtype not supported", "nvidia-smi",
+    ),
+    "backends with different reasons": (
+        BACKENDS.format("block_size not supported", "compute capability not supported"),
+        "attention_backend_unavailable", 1, "the message names it", "same reason",
+    ),
+    "a CPU without room": (
+        "INFO 11-21 03:00:00 [__init__.py:216] Automatically detected platform cpu.\n" + TOO_SMALL,
+        "kv_cache_too_small", 2, "VLLM_CPU_KVCACHE_SPACE", "GPU",
+    ),
+    "a GPU without room": (TOO_SMALL, "kv_cache_too_small", 1, "nvidia-smi", "VLLM_CPU_KVCACHE_SPACE"),
+    "the kubelet killed it": (
+        PROBED.format("connection refused") + KILLING,
+        "engine_dead", 3, "its probe failed", "do not show why",
+    ),
+    "the kubelet only restarts it": (
+        PROBED.format("connection refused"), "engine_dead", 1, "do not show why", "startupProbe",
+    ),
+    "a probe that was too slow": (
+        BANNER + READY + PROBED.format("context deadline exceeded") + KILLING,
+        "engine_dead", 5, "too slowly", "startupProbe",
+    ),
+    "a kernel's message below its place": (
+        "RuntimeError: /src/my_gemm.cu:5\n  the buffer is not ready.\n",
+        "unknown", 1, "Its message: the buffer is not ready.", "generation",
+    ),
+    "a kernel and an architecture": (
+        "RuntimeError: my_gemm does not support this arch\n",
+        "unknown", 1, "generation", "its message",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("log", "slug", "number", "has", "lacks"), CASES.values(), ids=CASES)
+def test_what_a_line_reports_is_shown(log, slug, number, has, lacks):
+    found = diagnose(log.encode())
+    fixes = (f"{each.what} {each.command}" for each in found.fixes)
+    told = " ".join((found.sentence, found.explanation, *fixes))
+    assert (found.failure, found.line_number) == (slug, number), told
+    assert has.lower() in told.lower(), told
+    assert lacks.lower() not in told.lower(), told
+
+
+def test_the_implementation_of_a_model_is_no_attention_backend():
+    log = "INFO 11-12 13:42:16 [a.py:4] Using Transformers backend.\nINFO 11-12 13:42:17 [a.py:3] Using FlashInfer backend.\n"
+    assert diagnose(log.encode()).facts["attention_backend"] == "FlashInfer"
