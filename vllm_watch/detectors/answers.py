@@ -11,29 +11,29 @@ from vllm_watch.signals import stored
 EMPTY, TRUNCATED, ENDLESS = "empty_answers", "truncated_answers", "endless_answers"
 
 ALL_RATIO, STILL_RATIO = 0.9, 0.5
-"""A finding needs these shares of affected answers, the first to begin and the second to
-continue."""
+"""A finding begins at the first share of affected answers, and ends below the second."""
 
 SURE = 14.0
 """A finding needs this log likelihood ratio. On a busy engine, chance exceeds it about once a
 year."""
 
 LEARNT_ANSWERS, LEARNT_SECONDS = 50.0, 600.0
-"""Earlier answers serve as a reference after this many answers and seconds."""
+"""The reference is known after this many earlier answers, over this many seconds."""
 
 PAST_HALF_SECONDS = 3 * 3600.0
 """Half-life of an answer's weight in the reference. It is long, so that a fault does not become
 usual."""
 
 ALIKE_FACTOR = 2.0
-"""Two mean sizes are alike up to this ratio. Beyond it, the clients have changed."""
+"""Two values are similar if neither exceeds this many times the other."""
 
 ADOPT_SECONDS = 3600.0
-"""Seconds after which a finding without a page becomes the new reference."""
+"""A finding that does not page becomes the new reference after this many seconds."""
 
 
 PRIOR_ANSWERS, PRIOR_RATIO = 5.0, 0.2
-"""Bayesian prior of the usual share of affected answers: one answer of five."""
+"""The usual share of affected answers starts as if one of five earlier answers had been
+affected."""
 
 
 @record

@@ -23,23 +23,23 @@ USUAL_FACTOR = 2.0
 """A delay pages only if it is this many times the usual delay."""
 
 HOLD_SECONDS = 180.0
-"""A delay is a finding after this many seconds. Requests of a one-minute burst finish sooner."""
+"""A finding needs long delays for this many seconds. The requests of a one-minute burst finish
+sooner."""
 
 BLOCK_SECONDS, BLOCK_SECONDS_MAX = 30.0, 600.0
 BLOCK_REQUESTS = 10.0
-"""Each mean covers at least BLOCK_SECONDS and BLOCK_REQUESTS requests, so that one huge prompt does
-not dominate it. With fewer requests in BLOCK_SECONDS_MAX, nothing is found."""
+"""A mean delay covers at least this many requests, because one huge prompt must not dominate it,
+and at least BLOCK_SECONDS. If there are fewer in BLOCK_SECONDS_MAX, the verdict is CLEAR."""
 
 MEDIA_MIN = 0.1
-"""A delay does not page if the images, audio and video clips per request exceed USUAL_FACTOR ×
-their usual number by this."""
+"""A delay does not page if each request has more images and clips than USUAL_FACTOR × the usual
+number, plus this."""
 
 PAST_SECONDS, LEARNT_SECONDS = 6 * 3600.0, 600.0
 """The usual delay is averaged over PAST_SECONDS, and known after LEARNT_SECONDS."""
 
 CPU_BOUND_CORES = 0.8
-"""An overloaded API server uses at least this many CPU cores. With fewer, it waits for its
-engine."""
+"""An API server that uses fewer CPU cores than this is not overloaded: it waits for its engine."""
 
 
 class _Totals(NamedTuple):

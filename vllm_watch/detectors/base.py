@@ -28,12 +28,12 @@ class Around:
     missed_by: tuple[str, ...] = ()  # peers that wait for KV from this target, or fail without it
     waited_for: tuple[str, ...] = ()  # members of `missed_by` without another KV source
     peers: tuple[str, ...] = ()  # targets that exchange KV with this one
-    ranks: tuple[str, ...] = ()  # targets that step together with this one
+    ranks: tuple[str, ...] = ()  # targets that run every step together with this one
     stalled_ranks: tuple[str, ...] = ()
     held_up_by: tuple[str, ...] = ()  # failed ranks that stall this target
     others_gpus: frozenset[str] = frozenset()
-    core: str | None = None  # title and PID of the only engine core on this target's GPUs
-    left_core: str | None = None  # title and PID of an earlier server's stale engine core
+    core: str | None = None  # process title and PID of the only engine core on this target's GPUs
+    left_core: str | None = None  # process title and PID of an earlier server's stale engine core
 
 
 @record
@@ -60,7 +60,7 @@ class HostServer:
 
     name: str
     up: bool
-    gpus: frozenset[str]  # UUIDs known to be its own; empty if unknown
+    gpus: frozenset[str]  # UUIDs of its GPUs; empty if unknown
     workers: Mapping[str, str] = field(default_factory=dict)  # GPU UUID → process names
     asleep: bool = False  # no engine has weights or cache on the GPU
 
@@ -84,7 +84,7 @@ class HostView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
-    """One number for or against a verdict."""
+    """One observation for or against a verdict."""
 
     name: str
     value: float | str | None
@@ -148,7 +148,7 @@ class Remembers(Protocol):
 
 @runtime_checkable
 class Inherits(Protocol):
-    """A detector that learns from another server of its group."""
+    """A detector that can adopt learnt values of another server of the same group."""
 
     def inherit(self, state: stored.Stored) -> None:
-        """Adopt learnt values that make this detector wait longer."""
+        """Adopt learnt values that delay findings."""

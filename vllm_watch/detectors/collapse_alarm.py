@@ -5,7 +5,7 @@ from vllm_watch.signals import stored
 from vllm_watch.signals.blocks import Block
 
 NORMAL_BLOCKS = 2
-"""This many consecutive normal blocks end an alarm. One may be chance."""
+"""This many consecutive normal blocks end an alarm. A single one may be chance."""
 
 
 class Alarm:

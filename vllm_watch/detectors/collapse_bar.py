@@ -16,13 +16,12 @@ from vllm_watch.signals.baseline import Comparison
 from vllm_watch.signals.wander import Wander
 
 RECOVERED_MARGIN = log(1.2)
-"""A restart is advised only if a slowdown is this log ratio above the worst one that ended by
-itself."""
+"""If a slowdown ended by itself, a restart is advised only for one that exceeds it by this log
+ratio."""
 
 
 LASTING_LOG_RATIO = log(1.12)
-"""A ticket opens if steps are on average slower than usual by this log ratio during
-LASTING_MINUTES."""
+"""A ticket opens if the mean slowdown over LASTING_MINUTES reaches this log ratio."""
 
 LASTING_MINUTES = 20
 """Small slowdowns are judged over this many minutes of work. Only minutes with familiar loads
@@ -35,7 +34,7 @@ KNOWN_MINUTES = 30.0
 """The standard deviation of one-minute means is known after this many minutes of work."""
 
 _MINUTE_SECONDS = 60.0
-"""Seconds of work in each mean of step times."""
+"""Step times are averaged over this many seconds of work."""
 
 _PAGE = rule(PAGE, OWN_PAST)
 

@@ -46,7 +46,8 @@ OF_OTHERS = (PREEMPTION_THRASH, PEER_WAIT)
 VAGUE = frozenset((SLOW_ENGINE, UNKNOWN))
 
 UNREAD_SHARE = 0.5
-"""If less than this share of the used cache is unexplained, running requests may be the cause."""
+"""If less than this share of the used cache is unexplained, the running requests may cause the
+shortage."""
 
 LEAK_SHARE_MIN = 0.2
 """A leak has taken at least this share of the cache. Preempted requests and prompts in progress
@@ -61,18 +62,18 @@ CREEP_SECONDS = 240.0
 minute."""
 
 CREEP_FROM, CREEP_TO = 0.25, 0.75
-"""The growth of unexplained usage is timed between these shares of its current value."""
+"""The rise time of unexplained usage is the time between these shares of its current value."""
 
 CREEP_SAMPLE_SECONDS = 20.0
 CREEP_SAMPLES = 180
-"""An hour of unexplained usage is kept, in this many samples."""
+"""This many samples, one every CREEP_SAMPLE_SECONDS, cover an hour."""
 
 RECOVERING_RATIO = 0.9
 """An engine may be recovering if its throughput is at least this share of its baseline."""
 
 LONG_REQUESTS = 2.5
-"""Requests can fill the cache without a fault if they are this many times as long as those after
-the engine's start."""
+"""If requests become this many times as long as after the engine's start, they can fill the cache
+of a healthy engine."""
 
 PREEMPTED_SHARE_MIN = 0.1
 """The cause `preemption_thrash` needs this many preemptions per finished request."""
@@ -85,7 +86,7 @@ LONG_PROMPTS_SHARE_MIN = 0.1
 
 
 class Creep:
-    """Keeps an hour of KV usage that running requests do not explain."""
+    """Keeps the last hour of unexplained KV usage."""
 
     def __init__(self) -> None:
         self._history = RingBuffer(CREEP_SAMPLES, 2)
@@ -123,7 +124,7 @@ class Cause:
 
 
 def of_strange_load(found: Cause) -> Cause:
-    """Return an unknown cause. A few long contexts may explain the slow steps."""
+    """Replace the cause by UNKNOWN, because a few long contexts may explain the slow steps."""
     text = "requests wait while few of them hold many pages, so the expected step time is a guess"
     strange = Evidence(name="load", value="few hold many pages", text=text)
     return Cause(UNKNOWN, found.evidence_for, (*found.evidence_against, strange))
@@ -135,13 +136,13 @@ class Starvation:
 
     running: float
     usage: float
-    length_ratio: float | None  # mean length of finished requests, recently ÷ initially
+    length_ratio: float | None  # recent mean length of requests, relative to that after the start
     preempted_share: float | None  # preemptions per finished request
     preempting: bool
     long_prompts_share: float | None
     long_prompt_tokens: float
     late_length_ratio: float | None  # `length_ratio` of requests that began during the shortage
-    unexplained: float | None  # share of the cache in use beyond the usual
+    unexplained: float | None  # share of the cache used beyond the usual amount
     rise_seconds: float | None
     awaiting: float = 0.0
     awaited: float = 0.0  # cache share that requests waiting for KV may hold

@@ -30,7 +30,7 @@ KIND = "throughput_collapse"
 
 CAUSE_HOLD_SECONDS = 20.0
 """A new cause must last this many seconds to replace the first one. One long request among few can
-mislead."""
+suggest another cause."""
 
 QUEUE_GROWTH, QUEUE_REQUESTS_MIN = 2.0, 5.0
 """A cause in `collapse_causes.OF_OTHERS` pages if the queue reaches 2 × (its length at the start of
@@ -47,7 +47,7 @@ class EngineJudge:
     def __init__(self, engine: str) -> None:
         self.engine = engine
         self.baseline = Baseline()
-        self.quiet_ratio = 0.0  # smoothed log ratio of step time
+        self.quiet_ratio = 0.0  # smoothed log ratio of actual to expected step time
         self._other_seconds = 0.0
         self._restart = False
         self._fresh = collapse_gpus.Fresh()

@@ -11,15 +11,16 @@ from vllm_watch.detectors.collapse_siblings import KNOWN_SECONDS, SIBLINGS_MIN, 
 from vllm_watch.signals.blocks import Block
 
 WORK_RATIO_MAX = 1.15
-"""Work is equal if tokens per second are at most this many times the usual rate."""
+"""An engine does no more work than usual if its tokens per second are at most this many times the
+usual number."""
 
 CONTEXT_RATIO_MAX = 1.3
 """Requests are longer than usual if each uses more than this multiple of its usual share of the KV
 cache."""
 
 SIBLINGS_TIMES_MIN = 2.0
-"""Running requests and step time must both be this many times the siblings' medians. Routers spread
-requests unevenly."""
+"""The running requests and the step time must both be this many times the siblings' medians.
+Routers spread requests unevenly."""
 
 GRAIN = log(1.5)
 """Rates (tokens per second) are grouped in steps of this log ratio."""
@@ -31,19 +32,19 @@ USUAL_SECONDS = 4 * 3600.0
 """Usual running requests and step times are averaged over this many seconds."""
 
 TIMES_MIN = 3.0
-"""Running requests and step time must both be this many times their usual values. Adapters,
+"""The running requests and the step time must both be this many times their usual values. Adapters,
 grammars and images lengthen steps by up to half."""
 
 LEARNT_TIMES = 1.5
-"""Running requests and step time are not learnt if both reach this many times their usual values. A
-growing slowdown must not become usual."""
+"""If the running requests and the step time both reach this many times their usual values, neither
+is learnt. A growing slowdown must not become usual."""
 
 PRESENT_TIMES, PRESENT_SECONDS = 2.0, 30.0
-"""In the last PRESENT_SECONDS, running requests and step time must have been PRESENT_TIMES × their
-usual values. The long-term mean stays high while a recovered engine drains its queue."""
+"""A finding also needs PRESENT_TIMES × the usual values in the last PRESENT_SECONDS. The long-term
+means stay high while a recovered engine drains its queue."""
 
 HELD_TIMES, HELD_WORK_RATIO = 1.5, 1.5
-"""While a finding lasts, these limits replace PRESENT_TIMES and WORK_RATIO_MAX in the last
+"""During a finding, these limits replace PRESENT_TIMES and WORK_RATIO_MAX for the last
 PRESENT_SECONDS."""
 
 

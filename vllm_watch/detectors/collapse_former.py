@@ -17,8 +17,7 @@ SLOW_LOG_RATIO = log(2.2)
 that warms up may be twice as slow for minutes."""
 
 SLOW_SECONDS = 15.0
-"""A finding needs this many seconds of slow blocks. Before the finding, a normal block resets the
-sum."""
+"""A finding needs this many seconds of slow blocks."""
 
 DEVIATIONS = 2.0
 """The log ratio must also exceed this many standard deviations of the predecessor's log step
@@ -32,8 +31,8 @@ WARM_SECONDS = 20.0
 """A process is judged after this many seconds of work. The first requests compile kernels."""
 
 FORMER_SECONDS = 3600.0
-"""No finding begins later than this after the process started. The mix of requests changes with the
-time of day."""
+"""A finding begins at most this many seconds after the process started. The mix of requests changes
+with the time of day."""
 
 UNSEEN_SECONDS = 60.0
 """A finding becomes unknown after this many seconds without a comparable block."""

@@ -17,20 +17,20 @@ THROTTLES = frozenset(
 """NVML clock event reasons of a throttled GPU. A software power cap is normal for a busy GPU."""
 
 CLOCK_SHARE_MAX = 0.8
-"""An SM clock below this share of the expected one is lowered. Boost clocks of a busy GPU vary by a
-tenth."""
+"""An SM clock below this share of the expected one counts as lowered. Boost clocks of a busy GPU
+vary by a tenth."""
 
 CAPPED_SHARE = 0.69
 """If the usual SM clock is unknown, this share of the maximum is expected at the power limit. A
 healthy H100 multiplies matrices at 1367 of 1980 MHz (measured)."""
 
 CLOCK_NEWS = 0.05
-"""Weight of a scrape in the usual clock. It is small, because clocks drop before steps are found
-slow."""
+"""Weight of one scrape in the usual SM clock. It is small, because a clock drops before its slow
+steps are detected."""
 
 NEIGHBOUR_SHARE_MIN = 0.1
-"""Another process on the GPU is a neighbour from this SM utilization on. Desktops and exporters use
-1 to 2 %."""
+"""Another process on the GPU is a neighbour if its SM utilization is at least this. Desktops and
+exporters use 1 to 2 %."""
 
 START_SECONDS_MAX = 900.0
 """An engine core starts at most this many seconds after its server."""
@@ -55,7 +55,7 @@ class Fresh:
     """Processes and usual clocks of a healthy engine's GPUs."""
 
     pids: frozenset[int] = frozenset()
-    clocks: Mapping[str, float] = field(default_factory=dict)  # UUID → SM clock ÷ maximum
+    clocks: Mapping[str, float] = field(default_factory=dict)  # UUID → share of maximum
 
     @classmethod
     def of(cls, gpus: Sequence[GpuSample], before: "Fresh") -> "Fresh":

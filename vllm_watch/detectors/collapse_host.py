@@ -16,12 +16,11 @@ HINTS_RATIO = 0.2
 wait too."""
 
 THROTTLED_SHARE_MIN = 0.05
-"""A CPU limit is to blame if it throttled this share of the periods. A prefill may use up a
-period's quota now and then."""
+"""A CPU limit is to blame if it throttled at least this share of its periods."""
 
 OUTLIVED_SECONDS = 20.0
-"""If steps stay slow this long after a neighbour left, another cause is named. Smoothed waits fade
-in five blocks."""
+"""If steps stay slow this long after a neighbour left, another cause is named. Smoothed CPU waits
+show a change after about five blocks."""
 
 _WAIT = "cpu_wait_ratio"
 

@@ -12,8 +12,8 @@ from vllm_watch.signals.scatter import scatter
 from vllm_watch.signals.step_model import StepModel
 
 ALIKE = 1.2
-"""A slow engine's steps take this many times as long as after its start. Mixes of requests differ
-by less."""
+"""An engine is slow if its steps take at least this many times as long as after its start. Other
+mixes of requests cause smaller ratios."""
 
 LOSS_LOG_RATIO = log(1.12)
 """An engine is slow if its smoothed step time exceeds the siblings' median by this log ratio."""
@@ -22,8 +22,8 @@ SIBLINGS_MIN = 2
 """A comparison needs this many siblings. With only one, neither engine can be the reference."""
 
 SIBLINGS_MAX = 8
-"""Maximum siblings in a comparison. They are spread over all ranks, because the ranks of one node
-may share a fault."""
+"""An engine is compared with at most this many siblings. They are spread over all ranks, because
+the ranks of one node may share a fault."""
 
 SPREAD_DEVIATIONS = 5.0
 """The log ratio must also reach this many standard deviations among the siblings."""
@@ -32,15 +32,15 @@ SMOOTH_SECONDS = 300.0
 """Step times are averaged over this time, so that differences between requests even out."""
 
 KNOWN_SECONDS = 600.0
-"""A finding needs this many seconds of work, twice SMOOTH_SECONDS."""
+"""A finding needs this many seconds of work."""
 
 _SPREAD_MIN = 0.015
-"""The standard deviation among siblings is taken to be at least this."""
+"""The standard deviation among siblings is assumed to be at least this."""
 
 
 @dataclass
 class _Beside:
-    log_ratio: float = 0.0  # of smoothed step time to that of the siblings
+    log_ratio: float = 0.0  # smoothed; compares the step time with the siblings' median
     seconds: float = 0.0
     at_s: float = 0.0
     since_s: float | None = None
@@ -90,7 +90,7 @@ class Siblings:
         beside.seconds = min(KNOWN_SECONDS, beside.seconds + block.seconds)
 
     def judge(self, verdict: Verdict, ratios: Mapping[str, float], *, waits: bool) -> Verdict:
-        """`ratios` are step times ÷ those after the start."""
+        """`ratios` compare each engine's step time with that after its start."""
         siblings = self.of(verdict.engine)
         if verdict.state == FIRING:
             return _beside(verdict, ratios, siblings)

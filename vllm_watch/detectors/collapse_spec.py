@@ -15,10 +15,10 @@ LEARN_SECONDS = 300.0
 """The usual share of accepted drafts is known after this many seconds of drafting."""
 
 HALF_LIFE_SECONDS = 3600.0
-"""Half-life of the usual share, which depends on the mix of requests."""
+"""Half-life of a sample's weight in the usual share."""
 
 FALLEN = 0.5
-"""A share below this fraction of the usual one is low. Another mix of requests lowered it by at
+"""A share is low below this fraction of the usual share. Other mixes of requests lowered it by at
 most a third."""
 
 USUAL_MIN = 0.2

@@ -1,6 +1,6 @@
-"""Finds requests that run for minutes without a token, while others come and go.
+"""Finds requests that run for minutes without a token, although others are served.
 
-They are the running requests that neither decode nor prefill.
+A stuck request neither decodes nor prefills.
 """
 
 from collections import deque
@@ -10,8 +10,8 @@ from vllm_watch.detectors.base import Evidence
 from vllm_watch.signals.blocks import Block
 
 STUCK_MIN, STUCK_SHARE_MIN = 3.0, 0.2
-"""STUCK_MIN requests must be stuck, and their share must exceed the usual share by
-STUCK_SHARE_MIN."""
+"""A finding needs this many stuck requests, and a share that exceeds the usual share by this
+much."""
 
 USUAL_MINUTES_MIN, USUAL_MINUTES = 10, 60
 """The usual share is the median of at least USUAL_MINUTES_MIN and at most USUAL_MINUTES samples."""
@@ -25,7 +25,7 @@ TOKENS_MAX = 1.1
 decoding yields more."""
 
 _MINUTE_SECONDS = 60.0
-"""Seconds of work in each sample."""
+"""Each sample covers this many seconds of work."""
 
 
 class Stuck:

@@ -16,11 +16,12 @@ BLIND_SECONDS = 60.0
 long."""
 
 UNREAD_LOG_RATIO = 0.1
-"""If tokens are not counted, pages are unread only if the log ratio of expected to actual step time
-reaches this. Short steps show that few of the used pages are read."""
+"""If the share that no request holds is unknown, pages are unread if steps are shorter than
+expected by this log ratio."""
 
 UNREAD_DEVIATIONS = 1.5
-"""The log ratio must also reach this many standard deviations. The model may not know this load."""
+"""The log ratio must also reach this many standard deviations, because the step model may not know
+this load."""
 
 
 class Unread:

@@ -1,4 +1,4 @@
-"""Finds an engine that crawls, or that serves none of its clients. Its past need not be known."""
+"""Finds an engine that crawls, or that serves none of its clients."""
 
 from vllm_watch.detectors.base import Evidence
 from vllm_watch.samples.engine import EngineSample
@@ -6,18 +6,18 @@ from vllm_watch.signals.blocks import Block
 from vllm_watch.support.durations import in_words
 
 CRAWL_STEP_SECONDS = 1.0
-"""An engine crawls if a step takes this long. GPUs read the weights once in 20 to 60 ms, or in 0.5
-s from shared host memory."""
+"""An engine crawls if a step takes this long. A GPU reads all weights in 20 to 60 ms, or in 0.5 s
+from shared host memory."""
 
 CRAWL_TOKENS_MAX = 16.0
 """A healthy step of at most this many tokens takes no longer than reading the weights."""
 
 CRAWL_SECONDS = 60.0
-"""Continuous crawling is a finding after this many seconds."""
+"""Crawling for this many seconds is a finding."""
 
 LEFT_MIN, LEFT_SECONDS = 10.0, 300.0
-"""Clients are unserved if LEFT_MIN requests were aborted, and none has finished for
-LEFT_SECONDS."""
+"""Clients are unserved if this many requests were aborted, and none has finished for this many
+seconds."""
 
 
 class Unserved:

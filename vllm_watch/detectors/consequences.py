@@ -42,11 +42,11 @@ RULES = (
 """The rules of each yardstick (the reference for step times), mildest first. A rule applies only if
 the one before it does.
 
-Own past: adapters, grammars and encoders make steps up to 1.6 times as long (test worlds
-`lora_bursts`: one false page a day at 1.6, none at 1.7). A burst of images ends within 40 s.
+Own past: adapters, grammars and encoders make steps up to 1.6 times as long. A burst of images ends
+within 40 s.
 
-Siblings: 1.45 times suffice, because siblings share load and hardware. Their step times are known
-after 600 s.
+Siblings: a smaller ratio is enough, because siblings share load and hardware. Their step times are
+known after 600 s.
 
 Predecessor: no change of flag or GPU makes steps 3.0 times as long, and no warm-up takes 180 s.
 """

@@ -12,40 +12,40 @@ from vllm_watch.signals import stored
 from vllm_watch.support.durations import in_words
 
 ARRIVALS_MISSED_MIN = 7.0
-"""A drain is proven if this many arrivals are missing. By chance (Poisson), seven are missing once
-in a thousand times."""
+"""A drain is proven if this many expected requests did not arrive. Chance causes this with a
+probability of 0.001 (Poisson)."""
 
 DRAIN_SECONDS_MIN = 5.0
 """A drain is assumed after this many seconds without arrivals. Scrape timing causes shorter
 gaps."""
 
 ARRIVALS_MISSED_USUAL = 3.0
-"""If fewer arrivals than this are missing, a server may still be in use. By chance, three are
-missing once in twenty times."""
+"""Below this many missing arrivals, a server may still be in use."""
 
 AT_WORK_SECONDS = 60.0
 RATE_SECONDS = 300.0
-"""Averaging times of the requests in flight, and of the finish rate."""
+"""The requests in flight are averaged over AT_WORK_SECONDS, and the finish rate over
+RATE_SECONDS."""
 
 SILENCES_KEPT = 64
 SILENCES_USUAL = 3
-"""Among the last SILENCES_KEPT times without arrivals, the one of rank SILENCES_USUAL is the usual
-one. The longest has rank 1."""
+"""The usual time without arrivals has this rank among the last SILENCES_KEPT ones. The longest has
+rank 1."""
 
 DRAINED_SHARE = 0.5
-"""In a draining server, at most this share of the usual requests still runs."""
+"""In a draining server, at most this share of the usual number of requests still runs."""
 
 RUNNING_SHARE = 0.3
 """Weight of one scrape in the usual number of running requests."""
 
 ABORTS_MIN = 2.0
 ABORTED_SHARE_MAX = 0.05
-"""ABORTS_MIN aborts at once show a drain, if at most ABORTED_SHARE_MAX of the earlier requests were
-aborted. vLLM 0.18 and later abort several requests when stopped with --shutdown-timeout."""
+"""Several aborts between two polls show a drain, unless more than this share of the earlier
+requests was aborted. vLLM 0.18 and later abort requests when stopped with --shutdown-timeout."""
 
 GAP_SECONDS, GAP_LOOKS = 60.0, 4.0
-"""The demand is unknown if two polls are further apart than GAP_SECONDS and than GAP_LOOKS usual
-intervals."""
+"""The demand is unknown if two polls are further apart than both GAP_SECONDS and GAP_LOOKS × the
+usual interval."""
 
 
 Counts = tuple[float | None, float | None, float, float]
@@ -85,7 +85,7 @@ class Demand:
     _lately: float = 0.0
     _step_s: float = 0.0
     _blind_s: float = 0.0
-    _canaries: float = 0.0  # not yet in the counters
+    _canaries: float = 0.0  # test requests that the counters lack
     _counts: Counts | None = None
     _silences: deque[float] = field(default_factory=lambda: deque(maxlen=SILENCES_KEPT))
 
@@ -196,7 +196,7 @@ class Demand:
         self.idle_s = at_s - self._idle_since_s
 
     def _silence(self, at_s: float, prompted: float | None, finished: float | None) -> None:
-        # An idle engine gets only canaries. Without prompt counts, finished requests show arrivals.
+        # An idle engine gets only test requests. Without prompt counts, finished requests show arrivals.
         came = self.idle_s <= 0.0 and (finished if prompted is None else prompted) != 0.0
         if self._admitted_s is None or came or finished is None:
             if self.silence_s >= DRAIN_SECONDS_MIN:
@@ -217,7 +217,7 @@ class Demand:
 
     @property
     def at_work(self) -> float:
-        """Return 0 if requests stopped before the server ended."""
+        """Return the recent requests in flight, or 0 if arrivals stopped before the server ended."""
         unseen_s = self.silence_s + self._step_s + self._blind_s
         came = self._missed < ARRIVALS_MISSED_USUAL and unseen_s <= DRAIN_SECONDS_MIN
         return self._lately if self.known and self._rate and came and not self.aborting else 0.0

@@ -1,7 +1,7 @@
 """Judges a server that accepts connections but has answered only an earlier run of the watcher.
 
-A starting vLLM refuses connections, because uvicorn listens only when the engine is up. So the
-server hangs, or a proxy holds its requests.
+A starting vLLM refuses connections, because uvicorn listens only when the engine is up. So a server
+that accepts them hangs, or a proxy holds its requests.
 """
 
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from vllm_watch.signals import stored
 from vllm_watch.signals.loading import START_SECONDS, lives_on
 
 EARLIER_SECONDS_MAX = 86_400.0
-"""Maximum age of an observation. Target lists grow stale, and addresses are reused."""
+"""Older observations are ignored, because target lists grow stale and addresses are reused."""
 
 
 @dataclass(slots=True)

@@ -52,7 +52,7 @@ class Health:
         """Return True if `looks` checks have failed without a new token.
 
         If tokens arrived between earlier failed checks, unfinished requests must also have waited
-        `patience_s` for one.
+        `patience_s` for the next token.
         """
         if self.still_looks < looks:
             return False

@@ -16,10 +16,11 @@ from vllm_watch.signals.loading import Loading
 STATE_VERSION = 1
 
 AWAY_SECONDS_MAX = 600.0
-"""If no watcher ran for longer than this, only learnt values are restored. Updates take less."""
+"""If no watcher ran for longer than this, only learnt values are restored. An update of the watcher
+takes less."""
 
 ABSENCE_SECONDS_MAX = 7 * 86_400.0
-"""Maximum absence that is learnt. A server may be away for a weekend."""
+"""Absences are learnt up to this length. A server may be away for a weekend."""
 
 LIVES_KEPT = 8
 SILENCES_KEPT = 8

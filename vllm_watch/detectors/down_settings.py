@@ -26,11 +26,11 @@ class Settings(BaseModel):
     after 16 s."""
 
     silent_page_seconds: float = Field(30.0, gt=0)
-    """A hanging server pages after this many seconds of silence, or twice the longest silence that
-    it survived, if longer."""
+    """A hanging server pages after this many seconds of silence, but not before twice the longest
+    silence that it survived."""
 
     silent_page_seconds_max: float = Field(120.0, gt=0)
-    """Maximum seconds of silence before a page. Clients give up sooner."""
+    """A hanging server pages after at most this many seconds of silence. Clients give up sooner."""
 
     unreachable_looks: int = Field(3, ge=1)
     """A server is unreachable after this many failed attempts to connect in a row."""
@@ -50,16 +50,16 @@ class Settings(BaseModel):
 
     idle_seconds: float = Field(60.0, gt=0)
     """A server that ends after this many seconds without requests does not page. An autoscaler may
-    have removed it (Knative after 60 s, KEDA after 300 s). If the server once stayed up through a
-    longer idle time, its end may page."""
+    have removed it (Knative after 60 s, KEDA after 300 s). If the server stayed up through several
+    longer idle times, its end may page."""
 
     away_factor: float = Field(2.0, ge=1)
     """A server that ends when unused and starts on demand may be away for this multiple of its
     longest absence."""
 
     advise_seconds: float = Field(30.0, gt=0)
-    """A restart is advised after this many seconds of silence, or twice the longest silence that
-    the server survived, if longer."""
+    """A restart is advised after this many seconds of silence, but not before twice the longest
+    silence that the server survived."""
 
     exit_seconds: float = Field(3.0, gt=0)
     """A process that still runs this many seconds after its port closed was asked to stop. After a
@@ -69,8 +69,8 @@ class Settings(BaseModel):
     """A server is in a crash loop after this many processes in a row that never answered."""
 
     loop_lives: int = Field(2, ge=1)
-    """A server is in a crash loop after this many processes in a row that answered but crashed
-    within `loop_seconds`."""
+    """A server is in a crash loop after this many processes in a row that answered but crashed soon
+    (`loop_seconds`)."""
 
     loop_seconds: float = Field(300.0, gt=0)
     """The last `loop_lives` processes of a crash loop lived for less than this in total."""

@@ -16,21 +16,21 @@ from vllm_watch.signals import stored
 from vllm_watch.support.durations import in_words
 
 HUNG_SHARE, USUAL_SHARE = 1 / 8, 1 / 80
-"""The shares of unanswered calls, first if one process of eight hangs, then if all are healthy.
+"""The expected shares of unanswered calls, first if one process of eight hangs, then if none does.
 Healthy servers lost at most 8 of 622 scrapes."""
 
 SILENCE, ANSWER = log(HUNG_SHARE / USUAL_SHARE), log((1.0 - HUNG_SHARE) / (1.0 - USUAL_SHARE))
-"""Log odds of a call without an answer, and of an answered call. Consecutive calls without an
-answer count once."""
+"""An unanswered call adds SILENCE to the log odds, and an answered call adds ANSWER. Consecutive
+unanswered calls count once."""
 
 EXCUSE = -2.0 * SILENCE
-"""Log odds of a late answer, or of a call that never arrived. One such call cancels two unanswered
-ones, because lossy networks and busy event loops delay more calls than they lose."""
+"""A late answer, or a call that did not reach the server, adds this to the log odds. It cancels two
+unanswered calls, because lossy networks and busy event loops delay more calls than they lose."""
 
 CLOSE_SECONDS = 8.0
 """If polls are at most this far apart, they distinguish a process that hangs from one that stops
-now and then. Calls wait 4 s, so half of such stops end during a call. At longer intervals, a
-restart is advised only if /metrics was answered at once and a simultaneous /health was not."""
+now and then. At longer intervals, a restart is advised only if /metrics was answered at once and a
+simultaneous /health was not."""
 
 SURE, ADVISE = log(1e4), log(1e6)
 """The log odds must reach SURE for a page, and ADVISE for the advice to restart. A restart cuts off

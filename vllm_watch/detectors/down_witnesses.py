@@ -11,15 +11,14 @@ from vllm_watch.support.counts import requests
 from vllm_watch.support.durations import in_words
 
 _GATEWAY = frozenset((502, 503, 504))
-"""HTTP statuses of a proxy that cannot reach its server. vLLM itself returns 503 on every path
-while it scales elastically."""
+"""HTTP statuses of a proxy that cannot reach its server."""
 
 SCALING_SECONDS = 600.0
-"""Maximum seconds of elastic scaling. vLLM drains requests for two minutes (`drain_timeout`) and
-then moves ranks. After a failure, it returns 503 forever."""
+"""Elastic scaling takes at most this many seconds. vLLM drains requests for two minutes
+(`drain_timeout`) and then moves ranks. After a failure, it returns 503 forever."""
 
 SIGN_SECONDS = 60.0
-"""A failed health check explains a crash if it is younger than this."""
+"""A failed health check explains a crash if it is at most this many seconds old."""
 
 BUSY_WAITING = 300.0
 BUSY_FDS = 500.0
@@ -30,8 +29,8 @@ SLOW_ANSWER_SECONDS = 0.5
 """A server that takes this long to answer is busy. An idle one answers /metrics in 30 ms."""
 
 ACCEPTED_LOOKS_MIN = 2
-"""This many accepted connections without a response show a hang. One may be due to a failing
-route."""
+"""This many accepted connections without a response show a hang. A single one may be due to a
+failing network route."""
 
 _ACCEPTED = frozenset(("read_timeout", "disconnected"))
 _UNREACHED = frozenset(("connect_timeout", "dns"))
@@ -44,10 +43,10 @@ class Run:
 
     began_s: float
     looks: int = 0
-    mute: int = 0  # latest polls in a row without a response
+    mute: int = 0  # polls in a row without a response, up to now
     refused: int = 0
     mute_s: float = 0.0
-    silent: int = 0  # mute polls with an accepted connection
+    silent: int = 0  # how many of `mute` had an accepted connection
     held: int = 0
     said: str = ""
     told_to_end: bool = False  # the process ran on after its port closed
@@ -80,7 +79,7 @@ class Run:
 
     @property
     def is_held(self) -> bool:
-        """A proxy without a server closes its connections."""
+        """Return True if all accepted calls timed out. A proxy without a server closes them."""
         return self.held > 0 and self.held == self.silent
 
 
@@ -199,7 +198,7 @@ def seconds(name: str, value: float, expected: float, text: str) -> Evidence:
 
 
 def lasting(name: str, value: float, said: str) -> Evidence:
-    """Return the repeated result of a call, with its duration, as evidence."""
+    """Return for how long a call has had the same result, as evidence."""
     what, colon, why = said.partition(": ")
     comma = "" if colon or what in _PLAIN.values() else ","
     return seconds(name, value, 0.0, f"{what}{comma} for {in_words(value)}{colon}{why}")

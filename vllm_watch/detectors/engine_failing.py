@@ -44,20 +44,19 @@ class Settings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     most_ratio: float = Field(0.5, gt=0, le=1)
-    """An engine pages if this share of its requests fails for most_seconds. At half, every client
-    is affected."""
+    """An engine pages if this share of its requests fails for most_seconds."""
 
     most_seconds: float = Field(15.0, gt=0)
-    """A share of most_ratio pages after this many seconds. The restart of a peer or worker fails
-    only the requests in flight."""
+    """An engine pages if most_ratio of its requests fails for this many seconds. The restart of a
+    peer or worker fails only the requests in flight."""
 
     some_ratio: float = Field(0.1, gt=0, le=1)
-    """An engine pages if this share of its requests fails for some_seconds. At one in ten, even a
-    retry may fail."""
+    """An engine pages if this share of its requests fails for some_seconds. If one in ten fails,
+    even a retry may fail."""
 
     some_seconds: float = Field(60.0, gt=0)
-    """A share of few_ratio or more is a finding after this many seconds. A passing fault ends
-    sooner."""
+    """If less than most_ratio of the requests fails, a finding needs failures for this many
+    seconds. A passing fault ends sooner."""
 
     few_ratio: float = Field(0.02, gt=0, le=1)
     """A warning needs this share of failed requests."""

@@ -47,7 +47,7 @@ NEEDS = Needs(
 STATE_VERSION = 3
 
 PAUSES_USUAL = 3
-"""Rank of the usual pause among recent pauses. The longest has rank 1."""
+"""The usual pause has this rank among the recent pauses. The longest has rank 1."""
 
 NOTICE_FACTOR = 1.5
 """A stall is reported after this many times the usual pause."""
@@ -63,18 +63,18 @@ FDS_GROWN_UNSEEN_MIN = 8.0
 
 FINISHES_MISSED_MIN = 10.0
 """An engine hangs if this many requests should have finished at the usual rate, but none did.
-Chance explains this once in 20,000 times (e^-10)."""
+Chance causes this with a probability of e^-10."""
 
 FDS_SHARE_MISSED_MIN = 0.5
-"""Requests still arrive if there are this many new connections per request that should have
-finished."""
+"""Requests still arrive if there are this many new connections for each request that is overdue at
+the usual rate."""
 
 FDS_RISES_MISSED_MIN = 2
 """This many polls must show new connections. Requests then arrived one after the other."""
 
 FDS_RISES_UNSEEN_MIN = 4
-"""Replaces FDS_RISES_MISSED_MIN if fewer than FINISHES_MISSED_MIN requests should have finished. An
-idle client's pool opens all its connections at once."""
+"""Replaces FDS_RISES_MISSED_MIN if too few requests are overdue to prove a hang. An idle client's
+pool opens all its connections at once."""
 
 
 _SUMMARIES = {
@@ -94,7 +94,7 @@ class Detector:
         self._gpus = GpuTrouble()
         self._ranks = Ranks()
         self._operations: dict[str, float] = {}
-        # model → usual pauses of an earlier process or another server
+        # model → pauses of an earlier process or another server
         self._inherited: dict[str, Habits] = {}
         self.canary_wanted: dict[str, bool] = {}
 
@@ -121,7 +121,6 @@ class Detector:
         return self._ranks.told(view, verdicts)
 
     def _core(self, view: View, engine: str) -> str | None:
-        """The driver does not map processes to engines."""
         alone = view.around.core if len(view.signals.engines) == 1 else None
         return self._cores.get(engine, alone)
 

@@ -18,7 +18,8 @@ RUN_MIN = 3.0
 """This many ended requests suffice if all of them failed."""
 
 WINDOW_SECONDS_MAX = 300.0
-"""Maximum seconds of the window. Clients have stopped if no request ends for this long."""
+"""The window covers at most this many seconds. If no request ends for longer, the clients have
+stopped."""
 
 PRESENT_SECONDS = 15.0
 """After this many seconds without a failure, a served request shows recovery."""
@@ -128,7 +129,7 @@ class Failures:
         self, at_s: float, ends: Ends, sample: EngineSample | None, restarts: int, *, asleep: bool
     ) -> None:
         then = self._looks[-1][1] if self._looks else None
-        # A fall of these counters is a reset. The last three are computed.
+        # If one of these counters falls, it was reset. The last three are computed.
         if then is None or asleep or restarts != self._restarts or not all(map(ge, ends[1:-3], then[1:-3])):  # fmt: skip
             self._begin(at_s, ends, sample, restarts)
             return
@@ -211,7 +212,6 @@ class Failures:
 def _short_and_cut(
     grown: Ends, before: EngineSample | None, now: EngineSample | None
 ) -> tuple[float, float]:
-    """Return minimum numbers of short and of truncated answers."""
     if before is None or now is None or not grown.done or not now.generation_tokens:
         return 0.0, 0.0  # a pooling model has no answers
     got = _at_most(before.request_generation_tokens, now.request_generation_tokens)

@@ -9,20 +9,21 @@ LENGTH_HALF_SECONDS = 120.0
 """Half-life of a finished request's weight in the mean length."""
 
 LENGTH_REQUESTS_MIN = 8.0
-"""A mean length needs this many requests. The first ones had nearly ended when counting began."""
+"""A mean length needs this many requests."""
 
 LATE_REQUESTS_MIN = 3.0
 """This many requests suffice for a mean length if all of them began after a change."""
 
 LATE_LIVES = 2.0
-"""Requests from before a change have left after this many times their usual duration."""
+"""Requests from before a change count as ended after this many times the usual duration."""
 
 LATE_SECONDS_MIN, LATE_SECONDS_MAX = 15.0, 90.0
-"""Earlier requests have left after at least LATE_SECONDS_MIN and at most LATE_SECONDS_MAX."""
+"""Requests from before a change count as ended after at least LATE_SECONDS_MIN and at most
+LATE_SECONDS_MAX."""
 
 PREEMPTED_MIN = 0.5
 """Requests preempt each other if the decayed count of preemptions exceeds this. One preemption
-suffices for LENGTH_HALF_SECONDS."""
+counts for LENGTH_HALF_SECONDS."""
 
 LONG_PROMPT = 5.0
 """A prompt is long if it has this many times the usual total tokens of a request."""
@@ -59,7 +60,7 @@ class Finished:
 
 
 def late_seconds(life_seconds: float) -> float:
-    """Return the seconds until requests from before a change have left."""
+    """Return the seconds until requests from before a change count as ended."""
     return min(LATE_SECONDS_MAX, max(LATE_SECONDS_MIN, LATE_LIVES * life_seconds))
 
 

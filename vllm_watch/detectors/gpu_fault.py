@@ -19,7 +19,7 @@ NEEDS = Needs(must=(Need(("gpus",), "the GPUs and their driver's errors are not 
 
 
 class Settings(BaseModel):
-    """How long the signs of a fault count."""
+    """How long signs of a fault remain valid."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 

@@ -1,7 +1,7 @@
 """Detects a memory leak of the API server before the kernel kills the server.
 
-Leaks grow at a steady pace, while caches and pools level off, so the thirds of half an hour are
-compared. Source: vLLM #50150, #52089, #44175; allocators: vLLM-Omni #6462.
+Leaks grow at a steady pace, while caches and pools level off, so the growth of three equal periods
+is compared. Source: vLLM #50150, #52089, #44175; allocators: vLLM-Omni #6462.
 """
 
 from collections import deque
@@ -38,7 +38,8 @@ class Settings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     window_seconds: float = Field(1800.0, ge=300)
-    """Growth is compared over this many seconds, long enough to see it slow down."""
+    """Growth is measured over this many seconds, in three equal periods. A filling cache slows down
+    in that time."""
 
     growth_bytes_min: float = Field(256 * 2**20, gt=0)
     """A leak grows by this much in window_seconds. Healthy servers under steady load vary by 10 to
@@ -49,11 +50,12 @@ class Settings(BaseModel):
     varies by more than growth_bytes_min."""
 
     steadiness_min: float = Field(0.85, gt=0, le=1)
-    """A leak grows in the last third by at least this share of its growth in the first. Measured
-    ratios are 0.95 to 1.1 for leaks, and 0.3 to 0.75 for filling caches."""
+    """In the last of the three periods, a leak grows by at least this share of its growth in the
+    first. Measured ratios are 0.95 to 1.1 for leaks, and 0.3 to 0.75 for filling caches."""
 
     part_share_min: float = Field(0.2, gt=0, lt=1)
-    """Each third has at least this share of a leak's growth. A single jump is not a leak."""
+    """At least this share of a leak's growth falls into each of the three periods. A single jump is
+    not a leak."""
 
     cleared_share: float = Field(0.5, gt=0, lt=1)
     """A leak has ended when its slope is below this share of its steepest slope."""
@@ -72,8 +74,8 @@ class Settings(BaseModel):
     hour once a day."""
 
     host_bytes: float = Field(32 * 2**30, gt=0)
-    """Assumed memory of the host, which is unknown. Hosts of one small data-centre GPU (L4, A10)
-    begin at 16 to 32 GiB. A process above half of this is assumed to have room to double."""
+    """Assumed memory of the host. Hosts of one small data-centre GPU (L4, A10) begin at 16 to 32
+    GiB. A process above half of this is assumed to have room to double."""
 
 
 BIN_SECONDS = 60.0
@@ -88,10 +90,10 @@ BYTES_PER_CONNECTION = 128 * 1024.0
 held 45 to 60 KiB for each."""
 
 EDGE_BINS = 3
-"""The memory at each edge of a third is the median of this many bins."""
+"""The memory at the start and end of a period is the median of this many bins."""
 
 YOUNG_SECONDS = 600.0
-"""Servers are judged from this age in seconds on. Younger ones still allocate permanent memory."""
+"""Servers younger than this are not judged, because they still allocate permanent memory."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,10 +34,11 @@ FOLLOWED_SECONDS = 60.0
 
 RATE_SECONDS = 60.0
 USUAL_SECONDS = 3600.0
-"""Averaging times of the recent and the usual rate of finished requests."""
+"""The recent rate of finished requests is averaged over RATE_SECONDS, the usual rate over
+USUAL_SECONDS."""
 
 STANDS_SECONDS, SHRINKS_SECONDS = 60.0, 600.0
-"""A shrinking queue is a finding if it has lasted STANDS_SECONDS, and needs at least
+"""A shrinking queue is a finding if it has lasted STANDS_SECONDS, and will need at least
 SHRINKS_SECONDS to drain."""
 
 DRAIN_SHARE = 0.3
@@ -45,16 +46,15 @@ DRAIN_SHARE = 0.3
 
 
 DEFERRED_SECONDS, DEFERRED_MIN, DEFERRED_TIMES = 120.0, 3.0, 4.0
-"""Deferred requests (e.g. waiting for a grammar) are stuck if, for DEFERRED_SECONDS, there are at
-least DEFERRED_MIN of them and DEFERRED_TIMES × the usual number. Compiling takes seconds, and
-vLLM's clients give up within two minutes."""
+"""Deferred requests wait, e.g. for a grammar. They are stuck if their number stays above
+DEFERRED_MIN and above DEFERRED_TIMES × the usual number for DEFERRED_SECONDS. Compiling takes
+seconds."""
 
 DEFERRED_KNOWN_SECONDS = 600.0
 """The usual number of deferred requests is known after this many seconds."""
 
 PAUSED_SECONDS = 600.0
-"""Maximum seconds of a normal pause. Weight updates take minutes
-(stall_settings.operation_seconds)."""
+"""A longer pause is a finding. Weight updates take minutes."""
 
 
 class Settings(BaseModel):
@@ -63,8 +63,8 @@ class Settings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     delay_seconds: float = Field(default=45.0, gt=0)
-    """Maximum seconds that a new request may wait. Users leave after ten seconds (Nielsen, 1993),
-    but short bursts cause longer waits."""
+    """A queue is too long if a new request would wait longer than this. Users leave after ten
+    seconds (Nielsen, 1993), but short bursts cause longer waits."""
 
     hold_seconds: float = Field(default=20.0, gt=0)
     """A queue that does not shrink is reported after this many seconds. A burst ends before an

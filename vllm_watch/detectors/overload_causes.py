@@ -29,8 +29,8 @@ class Queue:
     deferred: float | None
     awaiting: float = 0.0
     awaited: float = 0.0  # cache share that requests waiting for KV may hold
-    cache_ratio: float | None = None  # cache size ÷ that of the previous process
-    length_ratio: float | None = None  # mean length of finished requests ÷ usual
+    cache_ratio: float | None = None  # cache size, relative to the previous process
+    length_ratio: float | None = None  # mean length of finished requests, relative to the usual one
 
 
 def of_queue(queue: Queue) -> Cause:

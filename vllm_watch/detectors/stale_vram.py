@@ -1,6 +1,6 @@
 """Warns of unused GPU memory that makes the next start of an engine fail.
 
-Source: vLLM #55510, #42017, #43060 and a dozen similar ones.
+Source: vLLM #55510, #42017, #43060.
 """
 
 from dataclasses import replace
@@ -25,7 +25,7 @@ everything or less than a tenth. An engine never seen awake may hold this share 
 
 
 class Settings(BaseModel):
-    """Size and idle time from which unused GPU memory is reported."""
+    """Unused GPU memory is reported beyond these sizes and times."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
@@ -34,35 +34,36 @@ class Settings(BaseModel):
     MiB."""
 
     dead_seconds: float = Field(_LIMITS.dead_seconds, gt=0)
-    """Seconds until the memory of an ended process is stale. 100 GiB are freed within seconds, but
-    a slow driver needs longer."""
+    """The memory of an ended process is stale after this many seconds. 100 GiB are freed within
+    seconds, but a slow driver needs longer."""
 
     stuck_seconds: float = Field(_LIMITS.stuck_seconds, gt=0)
-    """Seconds in state D until a process is stuck. Slow disks and network file systems take
-    less."""
+    """A process in state D is stuck after this many seconds. Slow disks and network file systems
+    take less."""
 
     orphan_seconds: float = Field(_LIMITS.orphan_seconds, gt=0)
     """A worker is stale this many seconds after its parent's death. Unless the worker hangs, it
     exits within 40 s."""
 
     notebook_seconds: float = Field(_LIMITS.notebook_seconds, gt=0)
-    """Seconds without work until a notebook kernel is stale. Its user returns sooner after a
-    pause."""
+    """A notebook kernel is stale after this many seconds without work. Its user returns sooner
+    after a pause."""
 
     process_seconds: float = Field(_LIMITS.process_seconds, gt=0)
-    """Seconds without work until any other program is stale. Training waits for data, ranks or a
-    disk for less than an hour."""
+    """Any other program is stale after this many seconds without work. Training waits for data,
+    ranks or a disk for less than an hour."""
 
     stopped_seconds: float = Field(_LIMITS.stopped_seconds, gt=0)
-    """Seconds until a process stopped by a signal is stale. A debugging session ends sooner."""
+    """A process stopped by a signal is stale after this many seconds. A debugging session ends
+    sooner."""
 
     unaccounted_seconds: float = Field(_LIMITS.unaccounted_seconds, gt=0)
-    """Seconds until memory without an owner is stale. The memory of an exiting process has no owner
-    for some seconds."""
+    """Memory without an owner is stale after this many seconds. The memory of an exiting process
+    has no owner for some seconds."""
 
     asleep_seconds: float = Field(120.0, gt=0)
-    """Seconds until a sleeping engine must have freed its memory. Weights of 150 GiB reach host
-    memory within a minute."""
+    """A sleeping engine must have freed its memory after this many seconds. Weights of 150 GiB
+    reach host memory within a minute."""
 
     def limits(self) -> Limits:
         return Limits(**self.model_dump(exclude={"bytes_min", "asleep_seconds"}))

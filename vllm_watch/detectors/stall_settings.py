@@ -6,7 +6,7 @@ from vllm_watch.signals.state import STALL_NOTICE_COARSE_SECONDS
 
 
 class Settings(BaseModel):
-    """All limits are measured from the last scrape with progress."""
+    """All seconds are counted from the last scrape with progress."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
@@ -19,8 +19,8 @@ class Settings(BaseModel):
     connections pile up or no GPU computes, notice_seconds still applies."""
 
     notice_coarse_seconds: float = Field(STALL_NOTICE_COARSE_SECONDS, gt=0)
-    """Replaces notice_seconds if steps are not counted (before vLLM 0.6.4). A whole prefill then
-    shows no progress."""
+    """Replaces notice_seconds if steps are not counted (before vLLM 0.6.4), or until the first step
+    after a sleep or pause. A whole prefill then shows no progress."""
 
     notice_young_seconds: float = Field(60.0, gt=0)
     """Replaces notice_seconds while an engine warms up. Some kernels compile for half a minute."""
@@ -49,9 +49,10 @@ class Settings(BaseModel):
     deadlocked."""
 
     operation_seconds: float = Field(600.0, gt=0)
-    """Maximum seconds of a sleep, a wake-up or a weight update. Each takes seconds to minutes."""
+    """A sleep, a wake-up or a weight update is stuck after this many seconds. Each takes seconds to
+    minutes."""
 
     canary_failures: int = Field(2, ge=1)
     """An idle engine hangs after this many unanswered canaries (one-token requests) in a row. A
-    pause may delay one canary. The first must have waited for notice_seconds or its replacement, so
-    a warm-up is not a hang."""
+    pause may delay one canary. The first must be older than notice_seconds, or than the setting
+    that replaces it."""

@@ -21,8 +21,8 @@ PAUSE_SECONDS_MIN = 2.0
 """A pause lasts at least this many seconds. A shorter one may be a step."""
 
 HABIT_SECONDS_MAX = 20.0
-"""A reported stall is learnt as usual if it lasted at most this many seconds. An engine that hangs
-for a minute is unhealthy each time."""
+"""A reported stall is learnt as a usual pause if it lasted at most this many seconds. An engine
+that hangs for a minute is unhealthy each time."""
 
 FDS_GROWN_MIN = 3.0
 """At least this many more connections must be open than at the last step. One or two may come from
@@ -33,7 +33,7 @@ CANARY_SECONDS_MIN = 2.0
 name)."""
 
 GPU_IDLE_RATIO = 0.05
-"""A GPU below this utilization does not compute. A long step uses more."""
+"""A GPU below this utilization does not compute."""
 
 _HABITS = ("usual", "survived")
 

@@ -39,8 +39,8 @@ KNOWN_SECONDS = 600.0
 """A target counts as answering if its last answer is at most this old."""
 
 SETTLED_SECONDS = 30.0
-"""When most targets have answered again for this many seconds, the others are reported separately.
-Targets are polled at different times."""
+"""When most targets have answered again for this many seconds, the others are reported
+separately."""
 
 _SILENT = frozenset(("refused", "connect_timeout", "read_timeout", "disconnected", "dns", "tls"))
 
@@ -92,7 +92,7 @@ class Fleet:
     def take_up(
         self, t: float, restored: Mapping[str, tuple[str, float | None, Iterable[Incident]]]
     ) -> list[IncidentEvent]:
-        """Adopt the targets of an earlier run: host, last answer and open incidents."""
+        """Adopt the targets of an earlier run."""
         for name, (host, answered_t, incidents) in restored.items():
             if name in self._targets:
                 continue
@@ -154,7 +154,7 @@ class Fleet:
         return told + self._judged_again(t, now_s) + self._follow(t, now_s)
 
     def shown(self, incident: Incident) -> Incident:
-        """While a common cause is suspected, the incident is at most a ticket without advice."""
+        """Return the incident, lowered to a ticket without advice while a common cause is suspected."""
         common, link = self._common, self._links.get(incident.id)
         if link is not None:
             incident = replace(incident, related=(*incident.related, link))
@@ -244,7 +244,6 @@ class Fleet:
         return target.silent_s, unseen
 
     def _unseen(self, target: Target) -> str:
-        """Return the scrape's outcome, or "" if a recent answer preceded the silence."""
         if target.answered_s is None or target.silent_s is None:
             return target.outcome
         return "" if target.silent_s - target.answered_s <= KNOWN_SECONDS else target.outcome

@@ -15,7 +15,7 @@ LATE_SECONDS = 2.0
 within milliseconds."""
 
 NAMES_SHOWN = 8
-"""Maximum targets or hosts named in a text."""
+"""A text names at most this many targets or hosts."""
 
 
 @dataclass(slots=True)
@@ -37,7 +37,7 @@ class Common:
     incident: Incident
     moment_s: float  # start of the first silence, or of the incident
     unseen: str  # scrape outcome, or "" if a recent answer preceded the silence
-    known: int  # targets with a recent answer, and members
+    known: int  # targets with a recent answer, and members without one
     members: dict[str, None]
     back_s: float | None = None  # when most members answered again
     held: dict[str, None] = field(default_factory=dict)  # IDs of the linked incidents

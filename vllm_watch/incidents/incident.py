@@ -60,7 +60,7 @@ class Incident:
     closes_t: float | None = None  # expected end if no finding returns
     phase: str = ACTIVE  # ACTIVE | RECOVERING
     firing: bool = True
-    times: int = 1  # occurrences, each within a day of the last one
+    times: int = 1  # occurrences, each within a day of the one before
     recurring: Recurring | None = None
     worst: Worst | None = None
     requests_lost: int | None = None  # None if unknown
@@ -125,7 +125,7 @@ def ended(incident: Incident, t: float, resolution: str) -> Incident:
 
 
 def stepped(incident: Incident, t: float, event: str, *changes: str) -> Incident:
-    """Return the incident with its current form added to its history (`way`)."""
+    """Return the incident with its current state added to its history (`way`)."""
     return replace(incident, way=way.extended(incident, t, event, *changes))
 
 
@@ -311,7 +311,6 @@ def _plain(evidence: Evidence) -> dict[str, Any]:
 
 
 def _finite(value: float | str | None) -> float | str | None:
-    """Return None for NaN and infinity, which JSON lacks."""
     if isinstance(value, float) and value - value != 0:
         return None
     return value

@@ -35,7 +35,7 @@ QUIET_LOOKS = 3.0
 """An incident ends only after this many poll intervals without a finding."""
 
 QUIET_LOOKS_SECONDS_MAX = 180.0
-"""The QUIET_LOOKS poll intervals count as at most this many seconds."""
+"""If polls are rare, an incident may end after this many seconds without a finding."""
 
 
 @record
@@ -57,7 +57,7 @@ class Lifecycle:
         self._target = target
         self._followed: dict[Key, Followed] = {}
         self._found_since_s: dict[Key, float] = {}  # start of findings without an incident
-        self._over: dict[Key, float] = {}  # last time of a published finding
+        self._over: dict[Key, float] = {}  # time of the last published finding
         self._recurrence = Recurrence()
         self._lost = LostRequests()
         self._at_s: float | None = None

@@ -1,4 +1,4 @@
-"""Adds the reason in the engine's log to verdicts."""
+"""Adds the reason found in the engine's log to verdicts."""
 
 from collections.abc import Sequence
 from dataclasses import replace

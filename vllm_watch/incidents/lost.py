@@ -33,8 +33,8 @@ class Counted(NamedTuple):
 
 
 KEPT_MAX = 128
-"""Above this number of engines, absent ones are forgotten. A hostile server may report new names
-each time."""
+"""If there are more engines than this, absent ones are forgotten. A hostile server may report new
+names in each scrape."""
 
 Mark = Mapping[str, Counted]
 """The counts of each engine when the incident began."""

@@ -1,4 +1,4 @@
-"""Reports no incident while vllm-watch itself restarts a server.
+"""Prevents incidents that our own restart of a server would cause.
 
 Until a new process answers, `engine_down` and `engine_stalled` are unknown. If the server does not
 come back, `engine_down` pages at once, because the watcher stopped the server.
@@ -29,8 +29,8 @@ class RestartNews:
 NO_RESTART = RestartNews()
 
 RESUME_SECONDS = 60.0
-"""The journal may report a restart by an earlier run for this many seconds after the watcher's
-start."""
+"""For this many seconds after the watcher's start, the journal may still report a restart by an
+earlier run."""
 
 
 class OwnRestart:
@@ -65,7 +65,7 @@ class OwnRestart:
 
     @classmethod
     def restored(cls, state: Any) -> "OwnRestart":
-        """Older versions saved none, so `state` may be None."""
+        """`state` is None after an update from an older version."""
         own = cls()
         if state is not None:
             under_way, news_missing, life, missing = state

@@ -1,4 +1,4 @@
-"""Explains an incident's cost, its severity and the use of a restart, in one sentence each."""
+"""Explains an incident's cost, its severity and whether a restart helps, in one sentence each."""
 
 from vllm_watch.incidents.incident import Incident
 from vllm_watch.incidents.recurrence import DOUBLED, UNTOLD_SECONDS_MAX
@@ -81,7 +81,6 @@ def _critical(incident: Incident) -> str:
 
 
 def _decided_by(incident: Incident) -> str:
-    """Return the rule or change that made the incident critical, or "" if its kind did."""
     changes = incident.way[-1].changes if incident.way else ()
     raised = [each.removeprefix(RAISED) for each in changes if each.startswith(RAISED)]
     return (

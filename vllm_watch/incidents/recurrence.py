@@ -1,4 +1,4 @@
-"""Decides when people are notified of recurring trouble again."""
+"""Decides when people are notified again of recurring trouble."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, astuple, dataclass
@@ -27,8 +27,8 @@ FORGOTTEN_SECONDS = 86_400.0
 """Trouble that returns after this many seconds is new. Periodic causes recur at least daily."""
 
 DOUBLED = 2.0
-"""People are notified again if the occurrences or their total duration are this many times those at
-the last notification."""
+"""People are notified again if the number of occurrences or their total duration has grown by this
+factor since the last notification."""
 
 UNTOLD_SECONDS_MAX = 300.0
 """A page that lasts this long notifies people, however often it has recurred."""
@@ -92,7 +92,6 @@ class Recurrence:
         return past.times, min(usual_s * 2.0 ** min(past.times - 1, 10), QUIET_SECONDS_MAX)
 
     def renamed(self, old: "Trouble", new: "Trouble", at_s: float) -> tuple[int, float]:
-        """Return the same as `begun`."""
         past = self._past[old]
         times = self.begun(new, at_s, at_s - past.began_s)
         past.times, past.ended_s = past.times - 1, past.began_s
@@ -123,7 +122,6 @@ class Recurrence:
         return [[*key, *astuple(past)] for key, past in self._past.items()]
 
     def restore(self, state: Sequence[Any]) -> None:
-        """If the state is damaged, change nothing and raise one of stored.DAMAGE."""
         if not isinstance(state, list):  # saved by an earlier release
             return
         past = {}

@@ -48,8 +48,8 @@ _HOLD_SECONDS = {
 }
 
 AFTERMATH_SECONDS = {"overload": 150.0, "throughput_collapse": 20.0}
-"""For this many seconds after a stall or crash, a queue or slowness is its effect. All clients
-return together."""
+"""For this many seconds after another incident, a queue or slowness counts as its effect. All
+clients return together."""
 
 EXPLAINED_BY: dict[str, tuple[str, ...]] = {
     "slow_engine": ("thermal_throttle", "neighbour_contention"),
@@ -81,7 +81,7 @@ def _effects_of(incident: Incident) -> tuple[str, ...]:
 def held_by(
     kind: str, engine: str | None, seen: Iterable[Incident], lasted_s: float
 ) -> Incident | None:
-    """Return the active incident that delays a finding of age `lasted_s`."""
+    """Return the active incident that delays a finding which has lasted for `lasted_s`."""
     for each in seen:
         hold_seconds = _HOLD_SECONDS.get((kind, each.kind), 0.0)
         if lasted_s < hold_seconds and (engine is None or each.engine in (None, engine)):
@@ -90,7 +90,7 @@ def held_by(
 
 
 def aftermath_seconds(kind: str, engine: str | None, ended: Key) -> float:
-    """Return how many seconds after the end of `ended` a finding of `kind` still counts as its effect."""
+    """Return for how many seconds after `ended` a finding of `kind` counts as its effect."""
     ended_kind, ended_engine = ended
     if kind in SUBSUMES.get(ended_kind, ()) and ended_engine in (None, engine):
         return AFTERMATH_SECONDS.get(kind, 0.0)
@@ -113,9 +113,9 @@ def is_cause(incident: Incident) -> bool:
 
 
 def outlives(opened: Incident, other: Incident) -> bool:
-    """Return True if `opened` ends `other` when it opens.
+    """Return True if `other` ends because `opened` has opened.
 
-    Incidents end their effects, and causes that are only recovering.
+    An incident ends its effects. It also ends its cause, if the cause is already recovering.
     """
     if other.kind in _effects_of(opened) and opened.engine in (None, other.engine):
         return True
@@ -123,7 +123,7 @@ def outlives(opened: Incident, other: Incident) -> bool:
 
 
 def of_ranks(one: Incident, other: Incident) -> bool:
-    """Return True if ranks of one server have equal trouble."""
+    """Return True if two ranks of one server have the same trouble."""
     ranks = one.target == other.target and None not in (one.engine, other.engine) and one.engine != other.engine  # fmt: skip
     same = one.family == other.family if one.family else one.cause == other.cause
     return ranks and same and one.kind == other.kind and one.kind in _EFFECTS

@@ -1,7 +1,7 @@
 """Chooses the state to show for each engine.
 
-Without an active incident, the signals set it. The state of an incident remains after the last
-finding for RETURNED_SECONDS, or for QUIET_SECONDS_MAX if the incident has recovered before.
+Without an active incident, the signals set it. An incident's state is shown until RETURNED_SECONDS
+after the last finding. If the incident had recovered before, it is shown for QUIET_SECONDS_MAX.
 """
 
 from collections.abc import Sequence

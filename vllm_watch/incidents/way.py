@@ -1,4 +1,4 @@
-"""The history (`way`) of an incident: its changes, each with rule and evidence."""
+"""Records the history (`way`) of an incident: its changes, each with rule and evidence."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -14,7 +14,7 @@ LOWERED, RAISED = "critical → warning: ", "raised to critical, because "
 """Prefixes of reasons in `Step.changes`."""
 
 RULE, NEXT_RULE = "rule", "next_rule"
-"""Two kinds of evidence: the rule that applied, and the next rule."""
+"""Evidence with these names gives the rule that applied, and the next rule."""
 
 STEPS_MAX = 24
 """An incident keeps at most this many steps, about 20 KB."""
