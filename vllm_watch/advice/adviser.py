@@ -14,19 +14,19 @@ from vllm_watch.samples.observation import Observation
 from vllm_watch.signals.records import Advice, TargetSignals
 
 SCRAPE_SECONDS = 5.0
-"""Minimum seconds between two counted scrapes. More scrapes would not change the shares."""
+"""Scrapes closer together than this are not counted."""
 
 GPU_SECONDS = 30.0
-"""Minimum seconds between two records of the GPUs' processes. They change slowly."""
+"""Minimum seconds between two records of the GPUs' processes. Processes change slowly."""
 
 JUDGE_SECONDS = 60.0
 """Seconds between two evaluations. Operators do not act on advice within a minute."""
 
 SPAN_SECONDS = 6 * 3600.0
-"""Seconds after which counts are reset. Yesterday's load does not predict today's load."""
+"""Counts are reset after this many seconds."""
 
 SETTLED_SECONDS = 1800.0
-"""Minimum seconds of new counts before they replace the earlier advice."""
+"""New counts replace the earlier advice after this many seconds."""
 
 
 RULES: tuple[Callable[[Evidence], Iterator[Advice]], ...] = (

@@ -8,11 +8,11 @@ from vllm_watch.signals.holders.words import seconds
 from vllm_watch.signals.records import Advice
 
 WAITING_RATIO = 0.5
-"""Minimum share of scrapes with waiting requests. An engine with a queue half of the time needs more capacity."""
+"""Advice is given if requests wait in at least this share of scrapes. An engine that has a queue half of the time needs more capacity."""
 
 _RANKS = (2, 4, 8, 16)
 _FALLBACKS = ("XFORMERS", "TORCH_SDPA", "FLEX_ATTENTION")
-"""Slow backends that vLLM falls back to if it cannot use FlashAttention."""
+"""Slow backends that vLLM uses if it cannot use FlashAttention."""
 
 _BEFORE_AMPERE = ("T4", "V100", "P100", "P40", "P4", "RTX 20", "GTX")
 """Cards that FlashAttention does not support."""

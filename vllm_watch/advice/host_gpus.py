@@ -8,7 +8,7 @@ from vllm_watch.samples.gpu import GpuSample
 from vllm_watch.signals.holders import roles
 
 IDLE_RATIO = 0.02
-"""Maximum share of memory in use on an idle GPU. The driver alone takes a few hundred MiB."""
+"""On an idle GPU, at most this share of the memory is in use. The driver alone takes a few hundred MiB."""
 
 
 def host_gpus(gpus: Sequence[GpuSample] | None) -> tuple[HostGpus, frozenset[str]] | None:

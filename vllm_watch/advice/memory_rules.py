@@ -11,7 +11,7 @@ MINUTES_SECONDS = 600.0
 """Minimum seconds of observation. A one-minute burst does not justify a restart with other flags."""
 
 SHORT_RATIO = 0.1
-"""Minimum share of scrapes with a full cache and waiting requests. At a tenth, users lose time every day."""
+"""Advice is given if the cache is full and requests wait in at least this share of scrapes."""
 
 UTILIZATION_MAX = 0.92
 """Maximum --gpu-memory-utilization to advise, vLLM's default since 0.20. CUDA graphs need memory, too."""
@@ -20,13 +20,13 @@ GAIN_RATIO = 0.05
 """Minimum gain as a share of the GPU's memory. A smaller gain is not worth a restart."""
 
 PREEMPTIONS_MIN, PREEMPTED_RATIO = 20.0, 0.02
-"""Minimum preemptions, in all and per finished request. Users notice if one request in fifty starts over."""
+"""At least this many preemptions are needed, in total and per finished request. Users notice if one request in fifty starts over."""
 
 HEADROOM_RATIO = 0.9
-"""Suggested limit ÷ requests that ran with a full cache. It is below 1, because requests still grow."""
+"""The suggested limit is at least this share of the requests that ran with a full cache. The share is below 1, because requests still grow."""
 
 FEW_RATIO = 0.5
-"""Minimum ratio of running requests to the number that would fit. Below it, a few long requests fill the cache."""
+"""If the running requests are fewer than this share of those that would fit, a few long requests fill the cache."""
 
 _STEPS = 100
 _RUNNING_MIN = 2.0

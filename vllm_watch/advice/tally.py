@@ -6,16 +6,16 @@ from vllm_watch.advice.records import AttentionBackend, Evidence, HostGpus, Size
 from vllm_watch.samples.engine import EngineSample, Histogram, served
 
 FULL_RATIO = 0.95
-"""Minimum usage of a full cache. It is below 1, because a new request needs many blocks."""
+"""From this usage on, a cache counts as full, because a new request needs many blocks."""
 
 _COUNTERS = ("preemptions", "mm_cache_queries", "mm_cache_hits", "external_prefix_cache_queries",
              "external_prefix_cache_hits")  # fmt: skip
 _QUERIES_MIN = 200.0
-"""Minimum lookups for a meaningful hit ratio."""
+"""A hit ratio is meaningful only after this many lookups."""
 
 
 class Tally:
-    """Counts of one engine since `begun_s`."""
+    """All counts of one engine since `begun_s`."""
 
     def __init__(self, begun_s: float) -> None:
         self.begun_s = begun_s

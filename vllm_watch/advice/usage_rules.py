@@ -12,19 +12,19 @@ HALF_HOUR_SECONDS = 1800.0
 """Minimum seconds of observation. Long requests are rare, so a few minutes prove little."""
 
 REQUESTS_MIN = 200.0
-"""Minimum requests. Fewer requests prove little about users."""
+"""At least this many requests are needed. Fewer prove little about users."""
 
 FAR_BEYOND = 8.0
-"""Minimum ratio of max_model_len to the longest request. Later requests may be several times longer."""
+"""Advice is given if max_model_len is at least this many times the longest request. Later requests may be several times longer."""
 
 HELD_RATIO = 0.25
-"""Minimum share of the KV cache that one request of full length would hold. A smaller share does no harm."""
+"""Advice is given if one request of full length would hold at least this share of the KV cache. A smaller share does no harm."""
 
 HIT_RATIO = 0.2
-"""Minimum hit ratio of a multi-modal or external cache that shows repeated prompts."""
+"""If a multi-modal or external cache has at least this hit ratio, prompts probably repeat."""
 
 ALIKE_TOKENS, FEW_RATIO, ALIKE_RATIO = 500.0, 0.01, 0.5
-"""Prompts probably share a prefix if all but FEW_RATIO are longer than ALIKE_TOKENS and ALIKE_RATIO × the mean."""
+"""Prompts probably share a prefix if at most FEW_RATIO of them are short: below ALIKE_TOKENS, or below ALIKE_RATIO of the mean length."""
 
 _ROUND_TOKENS = 1024
 

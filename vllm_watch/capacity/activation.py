@@ -1,6 +1,6 @@
 """Estimate the peak memory of vLLM's profiling run, without weights and KV cache.
 
-The peak comes from the encoder with the largest images, the MLP with its widest intermediates, or
+The peak is in the encoder with the largest images, in the MLP with its widest intermediates, or in
 the sampler with float32 copies of all logits.
 """
 
@@ -84,10 +84,10 @@ def sampler_copies(release: Release) -> calibration.Figure:
 
 
 def _held(model: Model, settings: Settings, width: int, stream: int) -> int:
-    """Return the memory that the allocator has reserved, which releases before 0.6.4 count.
+    """Return the memory that the allocator has reserved. Releases before 0.6.4 count it.
 
-    Attention frees a block that is too small for the MLP's first output, but perhaps not for the
-    second. The sampler fits into the MLP's blocks.
+    Attention frees a block that is too small for the MLP's first output, but may fit the second.
+    The sampler fits into the MLP's blocks.
     """
     tokens, ranks = settings.max_num_batched_tokens, settings.tensor_parallel_size
     element = dtype_bytes(settings.dtype)
@@ -105,7 +105,7 @@ def _held(model: Model, settings: Settings, width: int, stream: int) -> int:
 
 
 def _unpacked(model: Model, latent: LatentAttention, ranks: int) -> int:
-    """Return MLA's elements per token before vLLM had an MLA cache.
+    """Return MLA's elements per token, for releases without an MLA cache.
 
     The blocks are: queries, keys with values, keys, padded queries, padded keys, padded values,
     padded output and output. Source: deepseek_v2.py of 0.6.4.

@@ -24,7 +24,7 @@ def shown(value: Any) -> str:
 
 
 def check_numbers(record: Any, where: str = "") -> None:
-    """Check that every int of the record is from 0 to NUMBER_MAX; raises WatchError."""
+    """Check that every int of the record is from 0 to NUMBER_MAX. Raises WatchError."""
     for field in fields(record):
         value = getattr(record, field.name)
         if is_dataclass(value):

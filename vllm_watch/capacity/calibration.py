@@ -1,4 +1,4 @@
-"""Figures measured in public start-up logs, because no formula gives them.
+"""These figures were measured in public start-up logs, because no formula gives them.
 
 Increase VERSION with every change of a figure.
 """

@@ -12,8 +12,9 @@ _LARGEST_ITEM_TOKENS = 16384
 """Tokens of the largest image, if an encoder has no limit. Source: max_pixels of Qwen2-VL (28² per
 token) to Qwen3.8 (32²)."""
 
-# Streams: the image, the residual and a norm's output. Widest: the MLP before and after its activation. Measured:
-# 1.4 to 1.5 GiB for 16,384 tokens of Qwen3.8-27B on one RTX 5090 (vLLM 0.26), 1.3 to 1.6 on two cards.
+# Three tensors have the hidden size: image, residual and a norm's output. Two are as wide as the
+# MLP: before and after its activation. Measured: 1.4 to 1.5 GiB for 16,384 tokens of Qwen3.8-27B on
+# one RTX 5090 (vLLM 0.26), 1.3 to 1.6 on two cards.
 _STREAMS, _WIDEST = 3, 2
 
 
@@ -52,7 +53,7 @@ def read_encoder(config: Mapping[str, Any]) -> Encoder | None:
 def peak_bytes(encoder: Encoder, tokens: int, element: int) -> int:
     """Return the peak for images of this many tokens.
 
-    It is the same for each of two ranks, because exchange buffers take the memory that splitting
+    With two ranks, each has the same peak, because exchange buffers need the memory that splitting
     the MLP saves.
     """
     width = _STREAMS * encoder.hidden_size + _WIDEST * encoder.intermediate_size

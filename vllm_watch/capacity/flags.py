@@ -33,7 +33,7 @@ class Drafter:
 
 @dataclass(frozen=True, slots=True)
 class Flags:
-    """Flags as given. vLLM chooses the value of a flag that is None."""
+    """The flags as given. vLLM chooses the value of a flag that is None."""
 
     release: Release = releases.NEWEST
     use_v0: bool | None = None
@@ -158,7 +158,7 @@ def _defaults_to_v0(flags: Flags, model: Model, gpu: Gpu | None) -> bool:
         flags.kv_cache_dtype != "auto" and not name.startswith(_FP8_KV_GPUS),
         dtype_bytes(dtype) > 2,  # noqa: PLR2004 - FlashAttention reads 16 bits
         any(kind in (LayerKind.STATE, LayerKind.STATE_AND_FULL) for kind in model.layer_kinds),
-        flags.pipeline_parallel_size > 1,  # vLLM exempts Ray
+        flags.pipeline_parallel_size > 1,  # except with Ray
         name.startswith("MI"),
     )
     return any(unable) and flags.release < releases.HYBRID_POOL

@@ -123,7 +123,8 @@ def nearest(name: str) -> str | None:
 
 
 def cuda_memory_bytes(memory_gib: float, gpu: Gpu | None) -> tuple[int, str]:
-    """Return the memory that CUDA reports, and its source. A nominal size (24, 80) stands for the card's memory; other sizes are taken as given."""
+    """Return the memory that CUDA reports, and its source. A nominal size (24, 80) stands for the
+    memory of such a card. Other sizes are used unchanged."""
     if gpu is not None and gpu.cuda_gib < memory_gib < gpu.catalogue_gib * _CATALOGUE_SPREAD:
         what = "" if memory_gib == gpu.catalogue_gib else f" ({memory_gib:g} given)"
         return int(gpu.cuda_gib * GIB), f"{gpu.name}: {gpu.cuda_gib:g} GiB as CUDA reports it{what}"

@@ -1,8 +1,7 @@
 """Find each layer's cache on one GPU.
 
-It holds all tokens, a window of tokens, or one state per request.
-
-Source: vLLM's kv_cache_interface.py and Mamba state shapes; CacheEngine before V1.
+A cache holds all tokens, a window of tokens, or one state per request. Source: vLLM's
+kv_cache_interface.py and Mamba state shapes; CacheEngine before V1.
 """
 
 from dataclasses import dataclass, replace
@@ -28,7 +27,7 @@ class LayerCache:
     """Number of tokens kept. None if all are kept."""
     chunked: bool = False
     state_bytes: int = 0
-    """Bytes per request, whatever its length."""
+    """Bytes per request of any length."""
     checkpoints: int = 0
     latent: bool = False
 
@@ -38,7 +37,7 @@ def stage_layers(model: Model, stages: int) -> tuple[tuple[LayerKind, ...], ...]
     count = model.num_layers
     sizes = [count // stages] * stages
     rest = count % stages
-    # Extra layers go to the stages before the last one, which also holds the head.
+    # Extra layers go to the stages before the last stage, which also holds the output head.
     for index in range(rest):
         sizes[(stages - 2 - index) % stages] += 1
     cut, parts = 0, []
@@ -65,7 +64,6 @@ def layer_caches(
 
 
 def _kept_plain(kinds: tuple[LayerKind, ...], settings: Settings) -> frozenset[int]:
-    """Return the indices of the layers that TurboQuant skips."""
     if not settings.kv_cache_dtype.startswith("turboquant_") or LayerKind.STATE in kinds:
         return frozenset()
     count = len(kinds)
@@ -73,7 +71,7 @@ def _kept_plain(kinds: tuple[LayerKind, ...], settings: Settings) -> frozenset[i
 
 
 def draft_caches(model: Model, settings: Settings) -> list[LayerCache]:
-    """Return the drafter's caches. Without a draft model, they equal those of full-attention layers."""
+    """Return the drafter's caches. Without a draft model, these equal the caches of full-attention layers."""
     drafter = settings.flags.drafter
     if drafter is None:
         return []

@@ -18,8 +18,8 @@ _NAMES = {
 }  # fmt: skip
 _LISTS = ("layer_types", "layers_block_type", "block_types")
 _OVERRIDE_PATTERN = {"M": _STATE, "*": _FULL, "-": LayerKind.NONE, "E": LayerKind.NONE}
-# Configs without `layer_types` leave the pattern to the model's code: of each group of N layers,
-# the last has full attention. Source: the defaults of the configuration classes in transformers.
+# Without `layer_types`, the model's code sets the pattern: the last of each N layers has full
+# attention. Source: the defaults of the configuration classes in transformers.
 _FULL_ONCE_IN = {
     "gemma2": 2, "gemma3": 6, "gemma3_text": 6, "cohere2": 4, "gpt_oss": 2,
     "qwen3_next": 4, "qwen3_5": 4, "qwen3_5_moe": 4, "qwen3_5_text": 4, "qwen3_5_moe_text": 4,

@@ -61,7 +61,7 @@ class Experts:
     shared_intermediate_size: int
     first_dense_layers: int
     layer_step: int = 1
-    """Every Nth layer is MoE."""
+    """If this is N, every Nth layer is MoE."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,10 +83,10 @@ class Model:
     sliding_window: int | None = None
     chunk_size: int | None = None
     full_head_dim: int | None = None
-    """Head size of the full-attention layers, if sliding layers have another one (Gemma 4)."""
+    """Head size of the full-attention layers, if it differs from that of sliding layers (Gemma 4)."""
     full_key_value_heads: int | None = None
     shared_layers: int = 0
-    """Number of last layers without a cache of their own. They read an earlier layer's cache."""
+    """This many layers at the end have no cache of their own. They read an earlier layer's cache."""
     latent: LatentAttention | None = None
     state: RecurrentState | None = None
     experts: Experts | None = None

@@ -30,7 +30,7 @@ from vllm_watch.capacity.suggestions import (
 from vllm_watch.capacity.units import GIB
 
 _DEAR = {"--max-model-len", "--tensor-parallel-size", "--quantization"}
-"""Flags that cost context length, hardware or quality."""
+"""These flags cost context length, hardware or quality."""
 _LARGER_STEP, _LARGER_STEPS = 1.02, 200
 _CHECKPOINTS = (
     ("an 8-bit", Quantization("8 bits", 1.0, 1.0, 1.0)),
@@ -63,7 +63,6 @@ def other_ways(plan: Plan, found: tuple[Suggestion, ...]) -> tuple[Way, ...]:
 
 
 def _startable(plan: Plan) -> Flags:
-    """Return flags that vLLM accepts, with as few changes of parallelism as possible."""
     flags = plan.settings.flags
     splits = (
         replace(
@@ -102,7 +101,6 @@ def _changed(before: Flags, after: Flags) -> dict[str, Any]:
 
 
 def _typed(plan: Plan, after: Flags) -> str:
-    """Return the changed flags as text. They include the weights' size if it was given."""
     changed = _changed(plan.settings.flags, after)
     given = _share(plan, after).given_gib
     if given != plan.checkpoint.given_gib:
@@ -179,7 +177,7 @@ def _larger_gpus(plan: Plan, start: Flags) -> Iterator[Way]:
     size = now.machine.memory_bytes + missing / now.settings.gpu_memory_utilization
     for _ in range(_LARGER_STEPS):
         gib = math.ceil(size / GIB * 10) / 10
-        gib += 0.1 if gib in CATALOGUE_SIZES else 0.0  # a nominal size would be read as the card's
+        gib += 0.1 if gib in CATALOGUE_SIZES else 0.0  # nominal sizes have another meaning
         memory, source = cuda_memory_bytes(gib, None)
         machine = Machine(memory, source, count=plan.machine.count)
         if _split(plan, start, machine).fits:

@@ -1,4 +1,4 @@
-"""Estimate other memory in vLLM's budget: CUDA context, NCCL and CUDA graphs."""
+"""Estimate the memory of CUDA context, NCCL and CUDA graphs."""
 
 from vllm_watch.capacity import calibration
 from vllm_watch.capacity import release as releases
@@ -36,7 +36,7 @@ def graph_count(sequences: int) -> int:
 
 
 def _sizes(most: int) -> int:
-    """Count vLLM's default sizes: 1, 2, 4, every 8th up to 256 and every 16th above."""
+    """Count vLLM's default sizes: 1, 2, 4, multiples of 8 up to 256, and multiples of 16 above."""
     wide = range(_COARSE_FROM, most + 1, 2 * _FINE_STEP)
     return sum(
         size <= most for size in (1, 2, 4, *range(_FINE_STEP, _COARSE_FROM, _FINE_STEP), *wide)

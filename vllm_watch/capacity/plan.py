@@ -29,9 +29,9 @@ class Machine:
     gpu: Gpu | None = None
     gpu_name: str | None = None
     count: int | None = None
-    """Number of GPUs. None if there are as many as the flags need."""
+    """Number of GPUs. None if there are as many GPUs as the flags need."""
     beyond_bytes: int = 0
-    """Memory that a real start took in addition to the plan. It may be negative."""
+    """Memory that a real start needed beyond the plan. It may be negative."""
     beyond_source: str = ""
 
 
@@ -169,7 +169,7 @@ def with_flags(plan: Plan, flags: Flags, checkpoint: Checkpoint | None = None) -
 
 
 def _fullest_pool(model: Model, settings: Settings) -> Pool:
-    """Return the pool of the stage with the largest blocks. All stages get as many blocks as fit into it."""
+    """All stages get as many blocks as fit into the stage with the largest blocks."""
     parts = stage_layers(model, min(settings.flags.pipeline_parallel_size, model.num_layers))
     pools = []
     for index, kinds in enumerate(parts):

@@ -17,8 +17,9 @@ from vllm_watch.capacity.units import ceil_div
 
 _LATENT_ALIGNMENT = 128  # with states, MLA's kernels need blocks of a multiple of 128 tokens
 _KERNEL_BLOCK, _CPU_KERNEL_BLOCK = 16, 32
-# All groups have the same number of layers. Below this ratio of the most frequent kind of cache to the
-# rarest, smaller groups are padded. Above it, kinds are split into several groups.
+# All groups have the same number of layers. If the most frequent kind of cache has fewer than this
+# many times the layers of the rarest kind, smaller groups are padded. Otherwise, kinds are split
+# into several groups.
 _PAD_RATHER_THAN_SPLIT = 1.5
 
 
@@ -120,7 +121,6 @@ def _uniform_pool(caches: list[LayerCache], settings: Settings) -> Pool:
 
 
 def _aligned_block(states: list[LayerCache], tokens: list[LayerCache], settings: Settings) -> int:
-    """Return the block size at which a block of tokens can hold one state."""
     kernel = _CPU_KERNEL_BLOCK if settings.cpu else _KERNEL_BLOCK
     step = max(kernel, settings.block_size)
     if tokens[0].latent:
@@ -167,7 +167,7 @@ def _keeps_prefix_states(settings: Settings) -> bool:
 
 
 def _batches_in_flight(settings: Settings) -> int:
-    """Return the number of steps in flight. A sliding window keeps the blocks of each step."""
+    """A sliding window keeps the blocks of each step in flight."""
     stages, asked = settings.flags.pipeline_parallel_size, settings.flags.async_scheduling
     if settings.release < releases.WINDOW_KEEPS_IN_FLIGHT:
         return 1

@@ -74,7 +74,7 @@ _ATTENTION = re.compile(r"(attn|attention)(\W|$)")
 
 
 def find_quantization(flag: str | None, checkpoint: Quantization | None) -> Quantization:
-    """Return the checkpoint's quantization, else the one named by --quantization."""
+    """Return the checkpoint's quantization. If it has none, return the one named by --quantization."""
     if checkpoint is not None:
         return checkpoint
     if flag is None:
@@ -144,7 +144,7 @@ def _of_method(config: Mapping[str, Any]) -> Quantization:
 
 
 def _compressed(method: str, groups: Mapping[str, Any]) -> Quantization:
-    """Read the groups. The target "Linear" includes all modules. Any other contains a module's name."""
+    """Read the groups. The target "Linear" includes all modules. Any other target contains a module's name."""
     sizes: dict[str, float] = {}
     names: list[str] = []
     for group in groups.values():

@@ -15,7 +15,7 @@ _FORWARD = 0.25  # of the peak, unless the sampler causes it
 
 
 def tokens_spread(plan: Plan) -> tuple[int, int]:
-    """Return the fewest and the most tokens that vLLM may print."""
+    """Return the smallest and the largest number of tokens that vLLM may print."""
     settings = plan.settings
     if settings.flags.kv_cache_memory_bytes is not None or settings.flags.num_gpu_blocks_override:
         return plan.tokens, plan.tokens

@@ -1,4 +1,4 @@
-"""Suggest single flags that make a plan fit, those with the smallest drawback first.
+"""Suggest single flags that make a plan fit, with the smallest drawback first.
 
 Each flag is tested by a plan.
 """
@@ -37,7 +37,7 @@ Change = tuple[Suggestion, Flags]
 
 
 def suggestions(plan: Plan) -> tuple[Suggestion, ...]:
-    """Return flags that make the plan fit, best first. If it already fits, they save memory."""
+    """Return flags that make the plan fit, best first. If the plan already fits, the flags save memory."""
     if plan.fits:
         return tuple(_waste(plan))
     if _is_refused(plan):
@@ -160,7 +160,6 @@ def _eager(plan: Plan) -> Iterator[Change]:
 
 
 def _tensor_parallel(plan: Plan) -> Iterator[Change]:
-    """Suggest more ranks, unless the weights' size per GPU was given, which would change."""
     flags = plan.settings.flags
     if plan.checkpoint.given_gib is not None:
         return

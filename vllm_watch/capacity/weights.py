@@ -68,13 +68,12 @@ def _loaded(model: Model, settings: Settings, checkpoint_bytes: int) -> tuple[in
 
 
 def _is_partial(model: Model, settings: Settings, given: int) -> bool:
-    """Return True if the size is too small for the whole model in any format."""
     ranks = settings.flags.tensor_parallel_size * settings.flags.pipeline_parallel_size
     return model.sized and given * ranks < count_parameters(model).total * _LEAST_BYTES
 
 
 def impossible(model: Model, settings: Settings, given: int) -> tuple[int, str] | None:
-    """Return the counted size and a reason, if vLLM cannot have printed the given size.
+    """If vLLM cannot have printed the given size, return the counted size and a reason.
 
     A quantized checkpoint has more than four bits per parameter, because embeddings, output head
     and encoder keep 16 bits.
@@ -99,7 +98,6 @@ def impossible(model: Model, settings: Settings, given: int) -> tuple[int, str] 
 
 
 def _copies(model: Model, settings: Settings, quantization: Quantization | None = None) -> int:
-    """Return the additional bytes of matrices that all ranks hold."""
     ranks, stages = settings.tensor_parallel_size, settings.flags.pipeline_parallel_size
     how = quantization or find_quantization(settings.flags.quantization, model.quantization)
     size = how.attention or dtype_bytes(settings.dtype)
@@ -141,7 +139,7 @@ def counted_bytes(model: Model, settings: Settings, quantization: Quantization) 
 
 
 def _lora_bytes(model: Model, settings: Settings) -> int:
-    """Return the memory for adapters. Each has two thin matrices per matrix of attention and MLP."""
+    """For each matrix of attention and MLP, an adapter has two thin matrices."""
     flags = settings.flags
     if not flags.enable_lora:
         return 0

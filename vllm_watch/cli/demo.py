@@ -36,7 +36,6 @@ class Demo:
     """Runs one scenario."""
 
     def __init__(self, story: str = "demo", speed: float = 1.0, seed: int = 1) -> None:
-        """Raises WatchError if the scenario is unknown."""
         if story not in STORIES:
             known = ", ".join(STORIES)
             raise WatchError(f"there is no scenario {story!r}", f"Choose one of: {known}.")

@@ -8,7 +8,7 @@ from vllm_watch.cli.helpers.gpus import judging as gpus_judging
 from vllm_watch.errors import WatchError
 
 LOOK_SECONDS = 4.0
-"""Default seconds of polling before --reclaim refuses a process."""
+"""By default, --reclaim polls for this long before it refuses a process."""
 
 TERM_SECONDS = 10.0
 """Seconds from SIGTERM to SIGKILL. An engine core that can still exit needs less time."""

@@ -9,7 +9,7 @@ from aiohttp.typedefs import Handler
 
 from vllm_watch.export.status import to_json
 
-WRITE_SECONDS = 30.0  # Prometheus times out after 10 by default
+WRITE_SECONDS = 30.0  # Prometheus times out after 10 s by default
 BODY_BYTES_MAX = 4096  # enough for short JSON
 BODY_SECONDS = 5.0
 LARGE_BODIES_PATH = "/api/v1/alertmanager"  # receives groups of alerts
@@ -61,7 +61,7 @@ async def answer(
     sent = {"Content-Type": content_type, "Vary": "Accept, Accept-Encoding", **headers}
     if len(body) >= _GZIP_BYTES_MIN and _accepts_gzip(request.headers.get("Accept-Encoding", "")):
         sent["Content-Encoding"] = "gzip"
-        # Level 1 is three times as fast as level 6, and compresses as well.
+        # Level 1 is three times as fast as level 6, and the result is about as small.
         if len(body) > _GZIP_INLINE_BYTES_MAX:
             body = await asyncio.to_thread(gzip.compress, body, 1)
         else:
@@ -106,7 +106,7 @@ async def errors_as_json(request: web.Request, handler: Handler) -> web.StreamRe
 
 @web.middleware
 async def small_bodies(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Read the body within BODY_SECONDS, except Alertmanager's."""
+    """Read the body within BODY_SECONDS. Alertmanager's bodies are exempt."""
     if request.can_read_body and request.path != LARGE_BODIES_PATH:
         try:
             async with asyncio.timeout(BODY_SECONDS):

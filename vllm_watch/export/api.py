@@ -21,10 +21,10 @@ from vllm_watch.support.caller import Caller
 
 Ready = Callable[[], str | None]  # returns None if ready, else the reason
 Reload = Callable[[str, str], Awaitable[None]]
-"""Takes actor and source address. Raises WatchError if the configuration is refused."""
-Recording = Callable[[str, float], AsyncIterator[bytes]]  # takes the target's name and minutes
+"""Arguments: actor and source address. Raises WatchError if the configuration is refused."""
+Recording = Callable[[str, float], AsyncIterator[bytes]]  # arguments: the target's name and minutes
 ReadJournal = Callable[[float, int], Awaitable[Told]]
-"""Takes the start (Unix seconds) and the maximum number of entries. Raises WatchError."""
+"""Arguments: the start (Unix seconds) and the maximum number of entries. Raises WatchError."""
 
 RELOAD_SECONDS = 25.0  # to read the file and resolve names
 MINUTES_MAX = 60.0

@@ -1,4 +1,4 @@
-"""Authorize changes by bearer tokens. Wrong tokens never lock out a valid one."""
+"""Authorize changes by bearer tokens. Wrong tokens never lock out a valid token."""
 
 import hashlib
 import hmac
@@ -72,7 +72,7 @@ class Auth:
         return None
 
     def _match(self, given: bytes) -> TokenFile | None:
-        # Comparing every token takes constant time.
+        # Every token is compared, so that the time reveals nothing.
         digest, found = hashlib.sha256(given).digest(), None
         for token in self._tokens:
             known = token.digest()

@@ -1,7 +1,8 @@
 """/api/v1/events: changes for open pages as server-sent events.
 
-After `hello`, the page reads /api/v1/status and /api/v1/incidents. Changes are sent as `target`, `gpus`, `incident` and
-`gone` (a removed target). `beat` has clock and health, at least every four seconds.
+After `hello`, the page reads /api/v1/status and /api/v1/incidents. Changes are sent as `target`,
+`gpus`, `incident` and `gone` (a removed target). `beat` contains clock and health. It is sent at
+least every four seconds.
 """
 
 import asyncio

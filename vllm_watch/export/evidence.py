@@ -11,7 +11,7 @@ from vllm_watch.sources.stacks import Stacks
 from vllm_watch.sources.this_host import serves_here
 
 RECORDING_SECONDS = 600.0
-"""Recorded seconds to collect. The recording should begin before the incident."""
+"""The recording covers this many seconds, so that it begins before the incident."""
 
 
 class Evidence:

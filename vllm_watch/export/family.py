@@ -25,7 +25,7 @@ LABEL_VALUES_MAX = 32
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Family:
-    """One metric. `value` returns a single series, and `series` returns several. None exports no series."""
+    """One metric. `value` returns a single series, and `series` returns several. For None, no series is exported."""
 
     name: str
     kind: Kind
@@ -61,7 +61,7 @@ def flag(path: str) -> Callable[[Any], float | None]:
 
 
 def one_hot(path: str, words: tuple[str, ...]) -> Callable[[Any], Series | None]:
-    """Return a reader with one series per word. The current word has the value 1."""
+    """Return a function that returns one series per word. The current word has the value 1."""
     get = attrgetter(path)
     tables: dict[str, Series] = {
         holds: tuple(((word,), 1 if word == holds else 0) for word in words) for holds in words
@@ -70,7 +70,7 @@ def one_hot(path: str, words: tuple[str, ...]) -> Callable[[Any], Series | None]
 
 
 def by_label(path: str) -> Callable[[Any], Series | None]:
-    """Return a reader with one series per key, at most LABEL_VALUES_MAX."""
+    """Return a function that returns one series per key, for at most LABEL_VALUES_MAX keys."""
     get = attrgetter(path)
 
     def read(row: Any) -> Series | None:
@@ -83,7 +83,7 @@ def by_label(path: str) -> Callable[[Any], Series | None]:
 
 
 def quantiles(path: str) -> Callable[[Any], Series]:
-    """Return a reader of the quantiles in a signals.records.Quantiles."""
+    """Return a function that returns the quantiles of a signals.records.Quantiles."""
     get = attrgetter(path)
 
     def read(row: Any) -> Series:

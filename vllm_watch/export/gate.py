@@ -1,7 +1,7 @@
 """Answer exec probes of engines.
 
-The answer is "ok", "kill" or "no". The last two include the start time of the server, which probes must check.
-Do not use httpGet probes, which would restart engines while the watcher is down.
+The answer is "ok", "kill" or "no". "kill" and "no" are followed by the server's start time, which
+probes must check. Do not use httpGet probes, which would restart engines while the watcher is down.
 """
 
 import asyncio
@@ -93,7 +93,6 @@ class GateApi:
 
 
 async def _is_at_engine(request: web.Request, url: str) -> bool:
-    """Return True for requests from this host or the engine's address."""
     if is_this_host(request):
         return True
     loop, host = asyncio.get_running_loop(), urlsplit(url).hostname

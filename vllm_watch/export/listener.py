@@ -42,7 +42,7 @@ class _Connection:
 
 
 class Listener:
-    """Serves one socket. At the limit, a new connection replaces the longest idle connection."""
+    """Serves one socket. At the limit, a new connection replaces the one that was idle longest."""
 
     def __init__(
         self, bound: socket.socket, server: web.Server, context: Callable[[], ssl.SSLContext | None]
@@ -189,13 +189,13 @@ class Listener:
 
 
 HEAD_BYTES_MAX = 32 << 10
-"""Maximum bytes of a request's head. 250 unauthenticated connections then hold at most 16 MB."""
+"""Maximum bytes of a request's head. The heads of 512 connections then take at most 16 MiB."""
 
 _END = b"\r\n\r\n"
 
 
 class HeadBound(asyncio.Protocol):
-    """Limits the bytes of a request's head. `answers` returns the numbers of pending and ended responses."""
+    """Closes the connection if a head exceeds HEAD_BYTES_MAX. `answers` returns the numbers of pending and ended responses."""
 
     def __init__(self, handler: asyncio.Protocol, answers: Callable[[], tuple[int, int]]) -> None:
         self._handler = handler

@@ -32,7 +32,7 @@ from vllm_watch.support import regular_file
 from vllm_watch.support.redaction import excerpt, redact_always
 
 TRY_SECONDS = 10.0
-"""Maximum seconds of a push with retries. The default interval is longer."""
+"""A push with retries takes at most this long. The default interval is longer."""
 
 BATCH_POINTS_MAX = 10_000
 """Maximum points per request, about 2 MiB. By default, collectors accept 4 MiB over gRPC."""
@@ -42,8 +42,8 @@ GEN_AI = {
     "vllm_watch_engine_ttft_seconds": "gen_ai.server.time_to_first_token",
     "vllm_watch_engine_itl_seconds": "gen_ai.server.time_per_output_token",
 }
-"""Histogram → name in OpenTelemetry's conventions v1.37, which are in development.
-Source: https://opentelemetry.io/docs/specs/semconv/gen-ai/gen-ai-metrics/#generative-ai-model-server-metrics"""
+"""Name of each histogram in OpenTelemetry's conventions v1.37, which are in development. Source:
+https://opentelemetry.io/docs/specs/semconv/gen-ai/gen-ai-metrics/#generative-ai-model-server-metrics"""
 
 # The convention requires an operation, but vLLM does not distinguish APIs.
 _GEN_AI_ATTRIBUTES = {"gen_ai.provider.name": "vllm", "gen_ai.operation.name": "text_completion"}
@@ -66,7 +66,6 @@ class Exporter:
     """Pushes to one collector."""
 
     def __init__(self, settings: OtlpSettings, host: str) -> None:
-        """Read headers and certificates. Raises WatchError."""
         self._started_ns = time.time_ns()
         names = {"service.name": "vllm-watch", "service.version": __version__}
         self._resource = Resource({**names, "service.instance.id": host, "host.name": host})
@@ -86,7 +85,7 @@ class Exporter:
             raise WatchError(f"otlp: {error}", "name files that can be read") from None
 
     def push(self, text: str) -> str | None:
-        """Push, and return the cause of a failure or None. Blocks for about TRY_SECONDS."""
+        """Push, and return None or the cause of a failure. Blocks for about TRY_SECONDS."""
         result = self._exporter.export(metrics_data(text, self._resource, self._started_ns))
         if result is MetricExportResult.SUCCESS:
             return None

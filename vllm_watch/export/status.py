@@ -214,7 +214,6 @@ class Status:
 
 
 def _tried(plan: RestartPlan | None, incident: Incident) -> dict[str, str]:
-    """Return texts that replace the incident's own during and after a restart."""
     if plan is None or not incident.open:
         return {}
     if plan.under_way is not None:

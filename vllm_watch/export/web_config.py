@@ -1,4 +1,4 @@
-"""The web configuration in use. A reload never removes a protection, because a file may be empty while it is written."""
+"""The web configuration in use. A file that is being written may be empty, so a reload never removes a protection."""
 
 import asyncio
 import os

@@ -9,7 +9,7 @@ from vllm_watch.samples.engine import Histogram
 
 
 class Buckets:
-    """Counts per bucket. They are cumulated only when read."""
+    """The counts per bucket. They are cumulated only when read."""
 
     __slots__ = ("_snapshot", "bounds", "counts", "sum")
 
@@ -34,7 +34,7 @@ class Buckets:
         self._snapshot = None
 
     def observe_ramp(self, first: float, slope: float, steps: int, times: int) -> None:
-        """Observe `steps` values, each `times` times. They begin at `first` and grow by `slope`."""
+        """Observe `steps` values, each `times` times. The first is `first`, and each later one is larger by `slope`."""
         bounds, counts = self.bounds, self.counts
         last = first + slope * (steps - 1)
         low = bisect_left(bounds, first)

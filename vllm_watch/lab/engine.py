@@ -133,7 +133,6 @@ class Engine:
             self.now = max(self.now, until_t)
 
     def _step(self, until_t: float) -> bool:
-        """Return False if no step ends by `until_t`."""
         if self._prefill_end_t is not None:
             if self._prefill_end_t > until_t:
                 return False
@@ -160,7 +159,6 @@ class Engine:
         return self._next_pending < len(self._pending)
 
     def _arrived(self) -> int:
-        """Return the index of the first pending request unknown to the core."""
         if not self._pending_left():
             return self._next_pending
         return bisect_right(self._pending, self._seen_t, lo=self._next_pending, key=_ARRIVAL)
@@ -219,7 +217,6 @@ class Engine:
         return room and not batch.waiting and self._pending_left()
 
     def _begin_prefill_step(self) -> bool:
-        """Return False if no prompt chunk can be scheduled."""
         batch, kv, config = self.batch, self.kv, self.config
         prompt_tokens = batch.take_chunks(self.now)
         if not prompt_tokens:
@@ -273,6 +270,6 @@ class Engine:
 
 
 def _steps_in(seconds: float, first: float, slope: float) -> float:
-    """Return the number of steps in `seconds`. The first takes `first` seconds, and each later one takes `slope` more."""
+    """Return the number of steps in `seconds`. The first takes `first` seconds, and each later step takes `slope` more than the step before."""
     half = first - slope * 0.5
     return 2.0 * seconds / (half + sqrt(max(0.0, half * half + 2.0 * slope * seconds)))

@@ -58,7 +58,6 @@ class _Placement:
         return _WEIGHTS_BYTES + tokens * _KV_BYTES_PER_TOKEN + _OVERHEAD_BYTES
 
     def busy_ratio(self, engine: int) -> float:
-        """Return the busy share since the last call."""
         vllm = self.vllm
         if engine >= len(vllm.engines):
             return 0.0

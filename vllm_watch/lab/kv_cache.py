@@ -63,7 +63,7 @@ class KvCache:
         self.step += steps
 
     def begin_decoding(self, kv_tokens: int) -> int:
-        """Return the step of the cycle at which the request takes a block."""
+        """Return the step of the cycle at which the request needs a new block."""
         slack = -kv_tokens % self.block_size
         phase = (self.step + slack // self.step_tokens) % self._cycle
         self._count(phase, 1)

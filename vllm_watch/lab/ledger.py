@@ -10,7 +10,7 @@ _FLUSH_REQUESTS = 1000  # limits the buffer if nothing scrapes
 
 
 class Ledger:
-    """Counts since the start. Finished requests are added at the next read."""
+    """All counts since the start. Finished requests are added at the next read."""
 
     __slots__ = (
         "_finished", "_histograms", "drafts", "external_hits", "external_queries",
@@ -40,7 +40,7 @@ class Ledger:
     def decode_steps(
         self, requests: int, step_tokens: int, steps: int, seconds: float, slope_seconds: float
     ) -> None:
-        """Count steps. The first took `seconds`, and each later one took `slope_seconds` more."""
+        """Count steps. The first took `seconds`, and each later step took `slope_seconds` more than the step before."""
         tokens = requests * step_tokens
         self.generation_tokens += tokens * steps
         self.iteration_tokens.observe(tokens, steps)

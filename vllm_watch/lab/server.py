@@ -36,7 +36,6 @@ class LabServer:
         host: str = "127.0.0.1",
         port: int = 0,
     ) -> None:
-        """`advance` returns the present time of the simulation."""
         self.vllm = vllm
         self._advance = advance
         self._writer = Writer(vllm)
@@ -208,7 +207,6 @@ class LabServer:
 
 
 def _engine(request: web.Request, engines: int) -> int | None:
-    """Return the requested engine, or None for any engine. Raises ValueError if it does not exist."""
     rank = request.headers.get("X-data-parallel-rank")
     if rank is None or not rank.isdecimal():
         return None

@@ -39,7 +39,6 @@ class SimulatedVllm:
         serving: bool = True,
         generates: bool = True,
     ) -> None:
-        """`generates` is False for a pooling model."""
         self.name = name
         self.group = group
         self.workload = workload or Workload()
@@ -250,7 +249,6 @@ class SimulatedVllm:
         self.config = config
 
     def fault(self, slug: str, **options: float) -> None:
-        """Begin a fault. Raises KeyError if it is unknown."""
         FAULTS[slug].begin(self, **options)
         self.faults[slug] = None
 

@@ -69,7 +69,7 @@ class OpenLoop(Workload):
         per_second: float,
         shape: Callable[[float], float] | None = None,
     ) -> None:
-        """`shape` returns the share (0 to 1) of `per_second` at a time."""
+        """`shape` returns the share of `per_second` (0 to 1) at a given time."""
         self._rng = rng
         self._sizes = sizes
         self._shape = shape
@@ -94,12 +94,11 @@ class OpenLoop(Workload):
 
 
 class ClosedLoop(Workload):
-    """Clients that wait for their answer before they think and send again."""
+    """Clients that wait for their answer, pause, and send again."""
 
     RETRY_SECONDS = 1.0
 
     def __init__(self, rng: Random, sizes: Sizes, clients: int, think_seconds: float = 1.0) -> None:
-        """`think_seconds` is the mean pause before a client's next request."""
         self._rng = rng
         self._sizes = sizes
         self._think_seconds = think_seconds

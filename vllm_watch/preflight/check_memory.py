@@ -16,10 +16,10 @@ from vllm_watch.signals.holders.track import DEAD_STATES
 from vllm_watch.signals.holders.words import seconds
 
 CONTEXT_BYTES = GIB // 2
-"""Bytes of the CUDA context, which vLLM creates before it reads free memory. It takes 0.3 to 0.6 GiB."""
+"""Bytes of the CUDA context, which vLLM creates before it reads free memory. The context takes 0.3 to 0.6 GiB."""
 
 UNSURE_RATIO = 0.02
-"""Error of the plan, as a share of the GPU. If less memory is missing, the launch is not stopped. Source: public start-up logs."""
+"""Error of the plan, as a share of the GPU's memory. If less than this is missing, the launch is not stopped. Source: public start-up logs."""
 
 _HOLDERS_NAMED = 3
 _UTILIZATION_LEAST = 0.05  # with less, no model fits

@@ -79,7 +79,6 @@ def check_dtype(facts: Facts) -> Iterator[Finding]:
 
 
 def _limit(config: Mapping[str, Any]) -> int | None:
-    """Return the model's context limit, or None if unknown."""
     text = config.get("text_config")
     for each in (text, config):
         if not isinstance(each, Mapping):

@@ -16,8 +16,7 @@ GIB = 1 << 30
 _SHARE_OLD, _SHARE_NEW = 0.9, 0.92  # vLLM's default before and since 0.20
 
 CHECKS_FREE_MEMORY = Release(0, 9, 1)
-"""First release in which V1 refuses to start with too little free memory. Other engines start with a smaller KV cache.
-Source: vLLM's request_memory."""
+"""Since this release, V1 refuses to start with too little free memory. Other engines start with a smaller KV cache. Source: vLLM's request_memory."""
 
 _UNIFIED = ("gb10", "orin", "thor", "jetson")
 """GPUs that share the host's memory. CUDA does not count reclaimable memory as free."""

@@ -1,4 +1,4 @@
-"""Compares an engine now with the same engine after its start.
+"""Compares an engine's current work with its work after the start.
 
 Polls are joined into blocks of 2 to 8 s.
 """
@@ -26,10 +26,10 @@ from vllm_watch.signals.step_model import StepModel
 from vllm_watch.signals.throughput import Throughput
 
 SLOW_TOLERANCE = 0.18
-"""Tolerated log ratio of a step time to the expected one (1.2 times). Request mixes differ."""
+"""This is log(1.2): a step may take 1.2 times its expected time, because request mixes differ."""
 
 SLOW_DEVIATIONS = 2.0
-"""This many standard deviations at the current load are tolerated in addition."""
+"""In addition, this many standard deviations at the current load are tolerated."""
 
 SLOW_ALARM_SECONDS = 7.0
 """Steps must be slow for this long before an alarm. Long prefills and host hiccups last a second or
@@ -39,14 +39,14 @@ UNHURRIED = 0.5
 """Weight of a slow block while no request waits."""
 
 STARVED_RATIO = 0.85
-"""Throughput is lost if it is below this share of the usual one while requests wait. At saturation,
-a real engine's throughput varies by 20 to 30 %."""
+"""While requests wait, throughput counts as lost if it is below this share of the usual throughput.
+At saturation, a real engine's throughput varies by 20 to 30 %."""
 
 STARVED_DEVIATION = 0.08
-"""Standard deviation of the smoothed log(throughput ratio) at saturation."""
+"""At saturation, the smoothed log(throughput ratio) has this standard deviation."""
 
 STARVED_RUNNING = 0.7
-"""A starved engine runs fewer requests than this share of the usual number at the same KV usage."""
+"""At the same KV usage, a starved engine runs fewer than this share of the usual number of requests."""
 
 STARVED_USAGE_MIN = 0.7
 """Requests wait for the cache only if KV usage is at least this. Below this, even a huge request
@@ -56,8 +56,8 @@ STARVED_ALARM_SECONDS = 7.0
 """An engine must be starved for this long before an alarm."""
 
 DRAIN_SECONDS = 40.0
-"""An alarm's level takes at least this long to fall by 1. During a shortage of KV pages, throughput
-varies, because requests are admitted in waves."""
+"""During an alarm, the level takes at least this long to fall by 1. While KV pages are short,
+throughput varies, because requests are admitted in waves."""
 
 DOUBT = 0.3
 """Nothing is learnt while a CUSUM level is at least this."""
@@ -67,19 +67,16 @@ DRIFT = 0.1
 must not become normal."""
 
 DRIFT_BLOCKS = 8.0
-"""Number of blocks over which the ratio for DRIFT is smoothed."""
+"""The log ratio is smoothed over this many blocks."""
 
 EXCURSION_BLOCKS_MAX = 240
-"""Maximum blocks of a slowdown that are kept (20 minutes at 5 s). If the slowdown ends without an
-alarm, they widen the scatter."""
+"""At most this many blocks of a slowdown are kept (20 minutes at 5 s). If the slowdown ends without an alarm, these blocks widen the scatter."""
 
 ALARM_KEPT_SECONDS = 60.0
-"""An alarm is restored if no watcher ran for at most this long. Its incident cannot have ended
-meanwhile."""
+"""If the watcher was absent for at most this long, alarms are restored, because their incidents cannot have ended."""
 
 RESTORED_LEVEL_MAX = 0.5
-"""After a longer absence, CUSUM levels are lowered to this. It is above DOUBT, so nothing is learnt
-before new blocks."""
+"""After a longer absence, CUSUM levels are lowered to this value. It is above DOUBT, so nothing is learnt before new blocks."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,7 +9,7 @@ from vllm_watch.signals.long_prompts import LongPrompts
 from vllm_watch.signals.state import requests_awaiting_kv
 
 BLOCK_SECONDS_MIN = 1.9
-"""Minimum seconds of a block: two intervals of a second."""
+"""A block covers at least two intervals of one second."""
 
 BLOCK_STEPS_MIN = 20.0
 """A block shorter than BLOCK_SECONDS_MAX has at least this many steps. Their mean duration varies
@@ -19,13 +19,12 @@ BLOCK_SECONDS_MAX = 8.0
 """After this long, a block ends even with fewer steps, so that slow engines are judged."""
 
 NEEDED = ("requests_running", "kv_cache_usage", "prompt_tokens", "generation_tokens")
-"""Without one of these series, a load would seem too light."""
+"""If one of these series is missing, the load would seem too light."""
 
 LOAD = ("iteration_tokens", "inter_token_latency", "prefix_cache_queries", "prefix_cache_hits")
 
 LONG_PROMPTS, DRAFTING, MEDIA = "long_prompts", "drafting", "media"
-"""Blocks of one kind are compared only among themselves. Tokens of long prompts are counted late,
-and drafts and media cost more."""
+"""Blocks of these kinds are compared only with blocks of the same kind. Tokens of long prompts are counted late, and drafts and media cost more."""
 
 ADAPTERS = ("adapters_1", "adapters_4", "adapters_16")
 """Kinds of blocks by the number of LoRA adapters in use: 1 to 3, 4 to 15, or more. Switching
@@ -239,7 +238,7 @@ def _latency(a: EngineSample, b: EngineSample, generated: float) -> float | None
 
 
 def _computed_prompt(a: EngineSample, b: EngineSample) -> float | None:
-    """The cached share of a prompt is hits ÷ queries, because some releases count blocks instead of tokens."""
+    """Some releases count hits and queries in blocks instead of tokens, so only their ratio is used."""
     prompt = _grown(a.prompt_tokens, b.prompt_tokens)
     if prompt is None:
         return None
@@ -262,7 +261,7 @@ def _step_seconds(
 ) -> float | None:
     """Return the smaller of two estimates.
 
-    Idle time inflates elapsed time ÷ steps, and preemptions inflate the latency.
+    Idle time inflates the elapsed time per step, and preemptions inflate the latency.
     """
     if not steps:
         return None

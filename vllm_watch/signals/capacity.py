@@ -24,7 +24,7 @@ def kv_cache_tokens(config: Mapping[str, str] | None, engines: int) -> float | N
 def longest_request_tokens(
     config: Mapping[str, str] | None, max_model_len: float | None
 ) -> float | None:
-    """Return the maximum tokens of a request, or None. vLLM reports it from 0.24.0 on."""
+    """Return the maximum tokens of a request, or None. vLLM reports this number since 0.24.0."""
     told = config or {}
     size, held = (
         _number(told.get("kv_cache_size_tokens")),

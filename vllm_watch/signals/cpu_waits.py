@@ -13,7 +13,7 @@ from vllm_watch.signals import stored
 from vllm_watch.signals.blocks import Block
 
 LOOKS_MAX = 4096
-"""Maximum polls kept: an hour of one poll per second."""
+"""At most this many polls are kept: an hour of one poll per second."""
 
 BLOCK_WINDOW_SECONDS = 60.0
 """Polls are kept for this long. A block is shorter (8 s or one poll interval)."""
@@ -22,14 +22,13 @@ SAME_SECONDS = 1e-3
 """Times that differ by less than this belong to the same poll, because sums are rounded."""
 
 SMOOTHING = 0.3
-"""Weight of a new block, the same as for step times."""
+"""Weight of a new block in the smoothed times."""
 
 UNSEEN_SECONDS_MAX = 30.0
-"""A finding holds for this long without new data. Readings are late on a host that lacks CPUs."""
+"""Without new data, a finding stays valid for this long. Readings are late on a host that lacks CPUs."""
 
 SHARE_MAX = 0.99
-"""Maximum share of a block spent waiting. A wait is counted when it ends, and may be longer than
-the block."""
+"""At most this share of a block counts as waiting. A wait is counted when it ends, so it may be longer than the block."""
 
 USUAL_SECONDS_MIN = 10.0
 """The usual wait is known after this many seconds of healthy steps."""
@@ -81,10 +80,10 @@ class Waits:
 class Waited:
     """Current cost of waiting for a CPU."""
 
-    explained_ratio: float  # share of the log slowdown that waits explain
+    explained_ratio: float  # share of log(slowdown) that waits explain
     share: float
     usual_share: float
-    throttled_share: float | None  # throttled periods ÷ periods of the CPU limit
+    throttled_share: float | None  # share of the periods of the CPU limit
     who: str
 
 
@@ -94,7 +93,7 @@ class StepWaits:
     def __init__(self) -> None:
         self._waits = Waits(BLOCK_WINDOW_SECONDS)
         self._usual = (0.0, 0.0)  # seconds of waiting and of steps while healthy
-        self._now: tuple[float, ...] | None = None  # smoothed, per step: waiting, actual, expected
+        self._now: tuple[float, ...] | None = None  # smoothed: waiting, actual, expected
         self._throttled: float | None = None
         self._who = ""
         self._unseen_seconds = 0.0

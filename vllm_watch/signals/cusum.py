@@ -1,9 +1,9 @@
-"""Sums up the evidence of blocks of uneven length in a one-sided CUSUM.
+"""Sums up evidence in a one-sided CUSUM. Blocks of evidence may differ in length.
 
-A score is the number of deviations by which a block exceeds the tolerance. It is negative below the
-tolerance. The level is the sum of the scores ÷ SCORE_OF_ALARM. A block changes the level by at most
-its seconds ÷ `alarm_seconds`. During an alarm, it lowers the level by at most its seconds ÷
-`drain_seconds`. Source: Page, Biometrika 41 (1954).
+The score of a block is its distance above the tolerance, in standard deviations. It is negative
+below the tolerance. The level is the sum of the scores, divided by SCORE_OF_ALARM. A block changes
+the level by at most its own seconds divided by `alarm_seconds`. During an alarm, it lowers the
+level by at most its own seconds divided by `drain_seconds`. Source: Page, Biometrika 41 (1954).
 """
 
 from typing import Any
@@ -11,17 +11,17 @@ from typing import Any
 from vllm_watch.signals import stored
 
 SCORE_OF_ALARM = 8.0
-"""Sum of scores at level 1. If healthy scores are normal with unit variance and a mean of at most
-−2, one false alarm occurs in exp(2 · 2 · 8) blocks on average, over 10^13."""
+"""This sum of scores gives level 1. If healthy scores are normally distributed with unit variance
+and a mean of at most −2, one false alarm occurs in exp(2 · 2 · 8) blocks on average, over 10^13."""
 
 BLOCK_SHARE_MAX = 0.6
-"""Maximum change of the level by one block, so that an alarm takes at least two blocks."""
+"""One block changes the level by at most this, so that an alarm takes at least two blocks."""
 
 SILENCE_SECONDS = 60.0
 """Without usable blocks, the level halves in this time, except during an alarm."""
 
 CEILING = 1.5
-"""Maximum level, so that an alarm clears soon after its cause ends."""
+"""The level is never above this, so that an alarm clears soon after its cause ends."""
 
 
 class Cusum:

@@ -14,11 +14,10 @@ from vllm_watch.signals.totals import EngineTotals, Totals
 from vllm_watch.signals.window import Growth, Window
 
 FILLING_RATIO_MIN = 0.01
-"""The time to full is estimated only if KV usage grew by this. Single requests cause less
-growth."""
+"""The time until the cache is full is estimated only if KV usage grew by at least this. Single requests cause less growth."""
 
 SKEW_SECONDS = 60.0
-"""Tolerance between clocks in seconds. Unsynchronized hosts drift by seconds a day."""
+"""Clocks of two hosts may differ by this much. Unsynchronized hosts drift by seconds a day."""
 
 _LATENCIES = ("ttft", "inter_token_latency", "queue_time", "e2e_latency")
 
@@ -107,7 +106,7 @@ class EngineTracker:
         return self._totals.add(sample, began_anew=began_anew)
 
     def _is_another_server(self, before: EngineSample, sample: EngineSample) -> bool:
-        """Return True if another replica answered at this address: its start time is new, but before the last poll."""
+        """Return True if another replica answered at this address. Its start time differs, but is before the last poll."""
         born = (sample.created_time, sample.process_start_time)
         known = (before.created_time, before.process_start_time)
         return born != known and any(
@@ -186,10 +185,7 @@ class EngineTracker:
         return None if grown is None else grown[0] / grown[1]
 
     def _ratio(self, part: str, whole: str, gauge: float | None) -> float | None:
-        """Return the growth of `part` ÷ the growth of `whole`.
-
-        Without counters, return vLLM V0's gauge, which is -1 if the feature is off.
-        """
+        """Without counters, return vLLM V0's gauge, which is -1 if the feature is off."""
         a, b = self._window.counter(part), self._window.counter(whole)
         if a is not None and b is not None:
             return a[0] / b[0] if b[0] > 0 else None

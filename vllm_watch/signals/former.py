@@ -7,12 +7,11 @@ from vllm_watch.signals import stored
 from vllm_watch.signals.step_model import StepModel
 
 FORMER_WORK_SECONDS = 900.0
-"""After this much work, the models of a process replace those of its predecessor. With less work,
-they replace only models with no more."""
+"""The models of a process with this much work replace those of the previous process. With less
+work, they replace only models that learnt from no more work."""
 
 NEAR = 1.2
-"""For the same model, the cache sizes of two releases differ by at most this factor. Other models
-differ far more."""
+"""For one model, the cache sizes of two releases differ by at most this factor. Different models differ far more."""
 
 _FOUND_OUT = frozenset(("num_gpu_blocks", "num_cpu_blocks"))
 
@@ -62,7 +61,7 @@ class Former:
 
 
 def differ(now: Sequence[Any], before: Sequence[Any]) -> bool:
-    """Return True if a value differs from its known earlier value."""
+    """Return True if a value that was known before has changed."""
     return any(b is not None and a is not b and a != b for a, b in zip(now, before, strict=True))
 
 

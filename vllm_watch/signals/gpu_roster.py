@@ -3,7 +3,7 @@
 from vllm_watch.samples.gpu import GpuSample
 
 GPUS_MAX = 256
-"""Maximum devices followed: 16 GPUs with 7 slices each are 128 devices."""
+"""At most this many devices are followed. 16 GPUs with 7 slices each are 128 devices."""
 
 
 class GpuRoster:

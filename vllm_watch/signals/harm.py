@@ -1,4 +1,4 @@
-"""Compares latencies and waits with the worst minutes of the healthy engine."""
+"""Compares current latencies and queues with the worst minutes of the healthy engine."""
 
 from math import exp
 from typing import Any
@@ -10,17 +10,17 @@ HARM_TIMES = 1.5
 """Users are harmed if a latency is above this many times the usual maximum."""
 
 USUAL = 3
-"""The usual maximum is the healthy minute with this rank, counted from the worst."""
+"""Healthy minutes are ranked from the worst. The minute with this rank gives the usual maximum."""
 
 MINUTE_SECONDS = 60.0
-"""Usual latencies are means over this many seconds. Users remember minutes."""
+"""Usual latencies are averages over this many seconds."""
 
 SMOOTH_SECONDS = 20.0
 """Smoothing time of the current latencies, long enough for a few answers."""
 
 
 class Harm:
-    """Follows one engine's latencies and waits."""
+    """Follows one engine's latencies and queue."""
 
     def __init__(self) -> None:
         self._now: list[float] = []  # step seconds, first-token seconds, requests waiting

@@ -1,4 +1,4 @@
-"""Records which inputs of detectors a target's polls contain."""
+"""Finds which inputs of detectors a target's polls contain."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -15,15 +15,14 @@ HEALTH_SECONDS = 300.0
 """A result of /health stays valid for this long. /health may be polled less often than /metrics."""
 
 CANARY_SECONDS = 3600.0
-"""A canary's result stays valid for this long. Only idle engines get canaries, and most are idle
-once an hour."""
+"""A canary's result stays valid for this long. Only idle engines get canaries, and most engines are idle once an hour."""
 
 _ENGINE, _SERVER, _LOOK = "engine", "server", "look"
 
 
 @dataclass(frozen=True, slots=True)
 class Input:
-    """An input that a poll may carry."""
+    """An input that a poll may contain."""
 
     label: str
     mend: str
@@ -188,6 +187,6 @@ def _missing(seen: _Seen) -> bool | None:
 
 
 def _has_worked(sample: EngineSample) -> bool:
-    """Return True after the first request. Before it, old releases lack most series."""
+    """Before the first request, old releases lack most series."""
     told = (sample.requests_running, sample.generation_tokens, sample.prompt_tokens)
     return any(told) or all(value is None for value in told)

@@ -10,11 +10,11 @@ from vllm_watch.samples.observation import ServerSample
 from vllm_watch.signals import stored
 
 UNTOLD_SECONDS = 600.0
-"""After a gap of at most this, a process of unknown start time counts as the same. After a longer
-gap, a new process could have reached the old counters."""
+"""After a gap of at most this long, a process of unknown start time counts as the same process. In
+a longer gap, a new process could reach the old counters."""
 
 _MEASURED = frozenset(("num_gpu_blocks", "num_cpu_blocks"))
-"""Labels with sizes that vLLM measures at each start."""
+"""vLLM measures the sizes in these labels at each start."""
 
 UNKNOWN_SERVER = ServerSample()
 

@@ -7,20 +7,18 @@ from vllm_watch.samples.observation import Observation, ProcessState
 from vllm_watch.signals import stored
 
 START_SECONDS = 1800.0
-"""Maximum duration of a first start. The largest models take 10 to 20 minutes from network storage."""
+"""A start takes at most this long. The largest models take 10 to 20 minutes from network storage."""
 
 PATIENCE_FACTOR = 1.5
-"""A start may take this many times the longest one so far. The page cache may be cold, or a disk
-slower."""
+"""A start may take this many times as long as the longest earlier start. The page cache may be cold, or a disk slower."""
 
 PATIENCE_SECONDS_MIN = 60.0
-"""Every start may take this long, because PATIENCE_FACTOR adds only seconds to a short one."""
+"""Every start may take this long. After short starts, PATIENCE_FACTOR alone would allow too little."""
 
 STARTS_KEPT = 8
 
 SAME_START_SECONDS = 2.0
-"""Tolerance for comparing start times, which are computed from kernel ticks since boot and the time
-of that boot."""
+"""Start times count as equal if they differ by at most this. They are computed from the boot time and kernel ticks."""
 
 _TIMES = ("life_start", "answered_t", "silent_s", "loads_s")
 

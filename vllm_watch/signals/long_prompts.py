@@ -2,20 +2,18 @@
 tokens with the last chunk."""
 
 LONG_TOKENS = 16_384.0
-"""A prompt is long if this many tokens are not counted yet. This is more than one step computes
-(--max-num-batched-tokens)."""
+"""A prompt is long if at least this many of its tokens are not counted yet. This is more than one step computes (--max-num-batched-tokens)."""
 
 DONE_SHARE = 0.25
 """A prompt is done when its uncounted tokens have fallen to this share of their maximum. The share
 is above 0, because other requests free pages."""
 
 LONGEST_SECONDS = 300.0
-"""Maximum seconds of a long prompt. If tokens stay uncounted for longer, the cause is a leak or a
-preemption."""
+"""A long prompt takes at most this long. If tokens stay uncounted for longer, the cause is a leak or a preemption."""
 
 
 class LongPrompts:
-    """Follows one engine's pages and prompts by block."""
+    """Follows one engine's pages and prompts."""
 
     def __init__(self) -> None:
         self._gained = 0.0  # uncounted tokens of recently allocated pages

@@ -1,7 +1,7 @@
 """Finds the part of one engine's KV cache that no running request can hold.
 
-Pages leak if usage grows but the tokens in flight (of prompts and outputs, without finished
-requests) do not. Only changes of these tokens are used, because aborted requests are never
+Pages leak if usage grows but the tokens in flight do not. These are the prompt and output tokens of
+unfinished requests. Only changes of their number are used, because aborted requests are never
 subtracted, and shared prefixes are counted twice. Source: vLLM's v1/metrics/stats.py.
 """
 
@@ -16,33 +16,30 @@ from vllm_watch.signals.ring_buffer import RingBuffer
 
 GRAIN_SECONDS = 20.0
 ENTRIES = 180
-"""Seconds between entries of the fine history, and the number of entries. They cover an hour."""
+"""Seconds between entries of the fine history, and the number of entries. The entries cover an hour."""
 
 COARSE_GRAIN_SECONDS = 240.0
 """Seconds between entries of the coarse history, which covers half a day. Reported leaks fill the
 cache in three to eight hours."""
 
 RECENT_ENTRIES = 40
-"""Recent blocks kept. They show when a sudden change happened."""
+"""This many recent blocks are kept. They show when a sudden change happened."""
 
 WELL_ENTRIES_MIN = 3
-"""At least this many healthy entries are needed. They cover a minute. Fewer may be a single
-prefill."""
+"""At least this many healthy entries are needed, which cover a minute. Fewer entries may be a single prefill."""
 
 ZERO_SHARE = 0.1
-"""The healthy level is this quantile of the healthy history. The quantile is low, to show the
-beginning of a leak."""
+"""The healthy level is this quantile of the healthy history. The quantile is low, so that the beginning of a leak is visible."""
 
 IDLE_SECONDS = 15.0
 """Pages that are in use after this much idle time count as lost. The last requests' pages are free
 by then."""
 
 RISE_FROM, RISE_TO = 0.25, 0.75
-"""The growth of a loss is timed between these shares of its current value."""
+"""The growth of a loss is timed from the first to the second of these shares of its current value."""
 
 DECODING_SHARE_MIN = 0.8
-"""Few requests are in prefill if at least this share of the running ones gets a token in each
-step."""
+"""If at least this share of the running requests gets a token in each step, few requests are in prefill."""
 
 
 class Entry(NamedTuple):

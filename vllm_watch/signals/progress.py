@@ -21,7 +21,7 @@ PATIENCE_SECONDS = 60.0
 """Signs of life count as output for at least this long."""
 
 ATTENTION_TOKENS = 60_000.0
-"""At this prompt length, attention costs as much as all other computation. An 8B Llama model takes
+"""At this prompt length, attention costs as much as all other computation. An 8B Llama model needs
 16 GFLOP per token, plus 0.26 MFLOP for each earlier token."""
 
 PREFILL_SECONDS_UNKNOWN = 600.0
@@ -32,25 +32,23 @@ PROMPTS_MIN = 10.0
 """The prefill rate is used after this many prompts, because the first ones compile kernels."""
 
 TOGETHER_SECONDS = 8.0
-"""Clients left together if they left within this time after the last step. A hung engine loses its
-clients one by one."""
+"""Clients that leave within this time after the last step have left together. A hung engine loses its clients one by one."""
 
 GONE_SHARE = 0.9
-"""All clients have left if this share of the requests in flight lost their clients. The share is
-below 1, because a scraper may connect meanwhile."""
+"""All clients count as gone if this share of the requests in flight has lost its clients. A scraper
+may connect meanwhile, so the share is below 1."""
 
 CLOSED_MIN, ANSWERED_MIN = 3.0, 10.0
-"""If only one of the two is known, this many closed connections or HTTP responses prove that
-clients left. A scraper closes one or two connections. A gateway that requests /v1/models every five
-seconds gets six responses in 30 s."""
+"""If either connections or HTTP responses are unknown, this many closed connections or this many
+responses prove that clients left. A scraper closes one or two connections. A gateway that requests
+/v1/models every five seconds gets six responses in 30 s."""
 
 FOLLOWED_SECONDS = 600.0
 """Polls further apart than this are not compared, because clock, process and requests may
 differ."""
 
 PACE_SECONDS = 10.0
-"""Averaging time of the usual rate of closed connections. The rate rises when a client's pool
-shrinks."""
+"""The usual rate of closed connections is averaged over this time. The rate rises when a client's pool shrinks."""
 
 _SEVERAL = ("counters", "outputs", "gauges")
 _NUMBERS = (

@@ -16,7 +16,7 @@ STANDS_SECONDS_MAX = 86_400.0
 the reset."""
 
 CODES_MAX = 64
-"""Maximum codes kept per GPU. A broken GPU may report any number."""
+"""At most this many codes are kept per GPU. A broken GPU may report any number of codes."""
 
 
 class RecentXids:

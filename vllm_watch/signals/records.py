@@ -38,13 +38,13 @@ class EngineSignals:
     current_generation_tokens_per_second: float | None = None  # between the last two scrapes
     generation_tokens_per_second: float | None = None
     prompt_tokens_per_second: float | None = None
-    requests_finished_per_second: float | None = None  # without errors, with aborts
+    requests_finished_per_second: float | None = None  # aborted requests count, failed ones do not
     requests_finished_by_reason_per_second: Mapping[str, float] | None = None
     preemptions_per_second: float | None = None
     steps_per_second: float | None = None
     tokens_per_step: float | None = None
     step_time_seconds: float | None = None
-    throughput_ratio: float | None = None  # throughput now ÷ after the start, at equal load
+    throughput_ratio: float | None = None  # throughput relative to the start, at equal load
     cpu_wait_ratio: float | None = None
     prefix_cache_hit_ratio: float | None = None
     spec_acceptance_ratio: float | None = None

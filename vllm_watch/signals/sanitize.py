@@ -1,4 +1,4 @@
-"""Replaces impossible numbers (NaN, negative, infinite) with unknown."""
+"""Replaces impossible numbers (NaN, negative, infinite) with None."""
 
 from collections.abc import Sequence
 from operator import attrgetter, is_

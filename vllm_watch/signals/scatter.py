@@ -8,6 +8,6 @@ _NORMAL = 1.48
 
 
 def scatter(values: Collection[float]) -> float:
-    """Return a standard deviation that tolerates outliers in up to half of the values, which must not be empty."""
+    """Return a standard deviation. Up to half of the values may be outliers. `values` must not be empty."""
     middle = median(values)
     return _NORMAL * median(abs(each - middle) for each in values)

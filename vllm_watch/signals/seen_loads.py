@@ -1,7 +1,7 @@
 """Keeps the step times of the healthy engine by load.
 
-They limit the healthy step time at any other load: a step with twice the tokens and three times the
-KV cache takes at most three times as long.
+These times limit the healthy step time at any other load: a step with twice the tokens and three
+times the KV cache takes at most three times as long.
 """
 
 from collections.abc import Sequence
@@ -10,17 +10,17 @@ from math import floor, log
 from vllm_watch.signals import stored
 
 NEAR = 1.5
-"""Loads that differ by less than this factor may count as one."""
+"""Loads that differ by less than this factor may count as the same load."""
 
 GRAIN = log(NEAR)
 
 BLOCKS_MIN = 2
 
 LOADS_MAX = 64
-"""Maximum loads kept. Eight by eight loads cover a factor of 25 in tokens and in KV usage."""
+"""At most this many loads are kept. Eight by eight loads cover a factor of 25 in tokens and in KV usage."""
 
 USAGE_MIN, TOKENS_MIN = 0.01, 1.0
-"""Minimum KV usage and tokens. Smaller values cost no measurable time."""
+"""Smaller KV usage and fewer tokens cost no measurable time, and are raised to these values."""
 
 
 class SeenLoads:

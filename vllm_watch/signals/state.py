@@ -20,8 +20,7 @@ WORST_FIRST = (
 )  # fmt: skip
 
 STILL_SECONDS = 2.0
-"""Maximum seconds of a normal pause between steps. A step of a long context takes about a
-second."""
+"""A normal pause between steps takes at most this long. A step of a long context takes about a second."""
 
 STALL_NOTICE_COARSE_SECONDS = 30.0
 """If the engine warms up or lacks a step counter, a possible stall is shown after this long without
@@ -179,7 +178,7 @@ def sleep_level(states: Mapping[str, float] | None, *, sleeping: bool) -> int:
 def of_silence(
     call: Call, health: Call | None, misses: int, loading: Loading, *, waited_s: float, at_s: float
 ) -> tuple[str, str]:
-    """Return a server's state and a sentence after `misses` failed scrapes.
+    """Return a server's state and a sentence about it, after `misses` failed scrapes.
 
     `waited_s` is the time since the first poll.
     """

@@ -1,4 +1,4 @@
-"""Models the step time of a healthy engine: a + b · tokens per step + c · KV cache in use (the
+"""Predicts the step time of a healthy engine: a + b · tokens per step + c · KV cache in use (the
 roofline of decoding).
 
 The fit never forgets, so a creeping slowdown does not become normal. Source: vLLM's estimates of
@@ -13,7 +13,7 @@ from vllm_watch.signals import stored
 from vllm_watch.signals.seen_loads import SeenLoads
 
 PRIOR = 1e-3
-"""Weight of the prior, which makes the equations solvable and fades within a minute."""
+"""Weight of the prior. It makes the equations solvable, and is negligible after a minute."""
 
 SCATTER_FIRST = 0.25
 """Assumed scatter until it is measured. Healthy blocks of a real engine vary by this much."""
@@ -22,7 +22,7 @@ SCATTER_MIN = 0.05
 """Minimum scatter. A model with three parameters is never more exact."""
 
 SCATTER_MEMORY_BLOCKS = 150.0
-"""Number of blocks over which the scatter is averaged, 12 minutes at 5 s."""
+"""The scatter is averaged over this many blocks, 12 minutes at 5 s."""
 
 READY_BLOCKS = 12
 """The model is used after this many blocks, four for each parameter."""
@@ -33,13 +33,13 @@ minute or two."""
 
 NEWS = 0.02
 SOLVE_EVERY = 8
-"""The fit is solved after a block with more leverage than NEWS, or after this many blocks."""
+"""The fit is solved again after a block with more leverage than NEWS, or after this many blocks."""
 
 REPEAT_SECONDS = 15.0
 """Blocks within this time count as one. They share requests, because an answer takes 10 to 60 s."""
 
 FAMILIAR = 2.0
-"""A load is familiar if uncertainty widens the deviation by at most this factor."""
+"""A load is familiar if the fit's uncertainty widens the deviation by at most this factor."""
 
 _PARTS = (0, 1, 2)
 _SUBSETS = [subset for size in (3, 2, 1) for subset in combinations(_PARTS, size)]

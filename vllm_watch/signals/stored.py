@@ -1,6 +1,6 @@
 """Reads values back from disk and checks them.
 
-All restoring functions raise one of DAMAGE for a damaged entry.
+For a damaged entry, all restoring functions raise one of DAMAGE.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,7 +13,7 @@ Stored = Mapping[str, Any]
 
 
 def version(state: Stored, known: int) -> None:
-    """Raise ValueError for another version."""
+    """Raise ValueError if the state has another version."""
     if state["version"] != known:
         raise ValueError(f"it has version {state['version']!r}, and {known} is known")
 

@@ -1,6 +1,6 @@
-"""Compares an engine's throughput with its usual one.
+"""Compares an engine's throughput with the usual throughput.
 
-Generated and prompt tokens have separate ratios. The greater one is used, because a changed
+Generated and prompt tokens have separate ratios. The greater ratio is used, because a changed
 workload raises one and lowers the other.
 """
 
@@ -24,8 +24,7 @@ ALIKE = 1.3
 usual."""
 
 CROWD = 1.5
-"""If requests pile up, more than this many times the usual number run. Uneven arrivals cause a
-smaller ratio."""
+"""If requests pile up, more than this many times the usual number of requests run. Uneven arrivals cause a smaller ratio."""
 
 
 class Mean:
@@ -132,7 +131,7 @@ class Throughput:
     def crowds(self, block: Block) -> bool:
         """Return True if far more requests run than usual without a higher throughput.
 
-        A slow engine made them pile up (Little's law).
+        A slow engine made the requests pile up (Little's law).
         """
         done, usual = self.ratio(), self.running_expected(block.kv_usage or 0.0)
         if done is None or not usual or done > ALIKE:

@@ -6,8 +6,7 @@ from statistics import median
 from vllm_watch.signals import stored
 
 USUAL_OF = 15
-"""The usual interval is the median of this many recent ones. They are few, to follow a new scrape
-interval within a minute."""
+"""The usual interval is the median of this many recent intervals. The number is small, so that a new scrape interval counts within a minute."""
 
 STEP_FACTOR = 8.0
 """A clock step is longer than this many usual intervals. Timeouts and retries stretch an interval
@@ -21,8 +20,7 @@ RESOLUTION_SECONDS = 1e-6
 """Minimum seconds between polls. A shorter time is a clock error."""
 
 PAUSE_SECONDS_MAX = 366 * 86_400.0
-"""Maximum seconds between polls. A longer time is a clock error, and would cost the axis its
-resolution."""
+"""Maximum seconds between polls. A longer time is a clock error."""
 
 AXIS_SECONDS_MAX = 100 * PAUSE_SECONDS_MAX
 """Maximum length of the axis, at which floats still resolve microseconds."""

@@ -1,5 +1,4 @@
-"""Sums up one engine's counters from the first poll on, so that `increase()` never exceeds the real
-count."""
+"""Sums up one engine's counters since the first poll, so that `increase()` never exceeds the real count."""
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Mapping
@@ -16,7 +15,7 @@ BOUNDS: Mapping[str, tuple[float, ...]] = {
     "e2e_latency": (0.5, 1.0, 2.5, 5.0, 10.0, 20.0, 30.0, 60.0, 120.0, 240.0, 480.0, 1920.0),
 }
 """Upper bounds in seconds, a subset of vLLM's. They are equal for all releases, so that engines can
-be summed. If an engine lacks a bound, its next lower one is used."""
+be summed. If an engine lacks a bound, the next lower bound is used."""
 
 Numbers = tuple[float, ...]
 

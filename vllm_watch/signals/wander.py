@@ -1,6 +1,6 @@
 """Learns how much step times wander, that is, drift from minute to minute without a fault.
 
-As in a random walk, they change in k minutes at most √k times as much as in one.
+As in a random walk, their change in k minutes is at most √k times their change in one minute.
 """
 
 from collections import deque
@@ -18,10 +18,10 @@ SMOOTH_SECONDS = 20.0
 """Smoothing time, shorter than a minute to show a change within one minute."""
 
 FIRST, FIRST_MINUTES = 0.04, 8.0
-"""Change in a minute that is assumed at first, and the weight of this assumption in minutes."""
+"""At first, this change in a minute is assumed. The second value is the weight of this assumption in minutes."""
 
 MEMORY_MINUTES = 720.0
-"""Minutes over which changes are averaged: half a day of work."""
+"""Changes are averaged over this many minutes: half a day of work."""
 
 STRAY_FIRST = 0.08
 """Initial and minimum standard deviation of a minute's log ratio."""
@@ -33,11 +33,11 @@ STRAY_DEVIATIONS = 5.0
 """A log ratio of at least this many standard deviations is not wander."""
 
 PENDING_MAX = 60
-"""Maximum minutes kept of a suspected fault, which may still end by itself."""
+"""At most this many minutes of a suspected fault are kept. The fault may still end by itself."""
 
 UNREST_MINUTES = 4
-"""The scatter of pending changes counts as wander only if there are at least this many. A fault
-comes at once or creeps evenly, but wander goes up and down."""
+"""The scatter of pending changes counts as wander only if at least this many changes are pending. A
+fault comes at once or creeps evenly, but wander goes up and down."""
 
 MOVE = 0.6
 """If the log ratio changes by this much in a minute (1.8 times), a fault may begin or end."""
@@ -55,7 +55,7 @@ lags are tested each minute, all day."""
 
 
 class Wander:
-    """Follows the log ratio of the step time to the usual one, by minute of work."""
+    """Follows the log ratio of actual to usual step time, by minute of work."""
 
     def __init__(self) -> None:
         self.now = 0.0

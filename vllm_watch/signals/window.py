@@ -20,12 +20,12 @@ HISTOGRAMS = ("iteration_tokens", "ttft", "inter_token_latency", "queue_time", "
 LABELLED = ("request_success",)
 
 ENTRIES_MAX = 4096
-"""Maximum polls kept: an hour of one poll per second."""
+"""At most this many polls are kept: an hour of one poll per second."""
 
 
 @dataclass(frozen=True, slots=True)
 class Offsets:
-    """Sums of the last counts before each reset in the window."""
+    """For each counter, the sum of its last counts before resets in the window."""
 
     counters: Mapping[str, float] = field(default_factory=dict)
     labelled: Mapping[tuple[str, str], float] = field(default_factory=dict)
@@ -128,7 +128,7 @@ class Window:
         return grown, b.at_s - a.at_s
 
     def labelled(self, name: str) -> tuple[dict[str, float], float] | None:
-        """Return growth by label, and seconds. A new label counts from zero."""
+        """Return the growth of each label, and the seconds. A new label counts from zero."""
         pair = self._pair(name)
         if pair is None:
             return None

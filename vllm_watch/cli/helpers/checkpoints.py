@@ -24,7 +24,7 @@ def hub_cache(environment: Mapping[str, str]) -> Path:
 def snapshot(
     cache: Path, repository: str, revision: str | None = None, *, having: str = ""
 ) -> Path | None:
-    """Return the revision's snapshot, or else the newest one. It must contain the file `having`."""
+    """Return the revision's snapshot, or else the newest snapshot. It must contain the file `having`."""
     entry = cache / f"models--{repository.replace('/', '--')}"
     reference = entry / "refs" / (revision or "main")
     names = [_first_line(reference)] if reference.is_file() else []

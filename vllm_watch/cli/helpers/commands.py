@@ -58,7 +58,7 @@ def load(name: str) -> Command:
 
 
 def _import_structlog_alone() -> None:
-    """Import structlog without rich, to start faster. Only tracebacks need rich."""
+    """Only tracebacks need rich, which is slow to import."""
     if "structlog" in sys.modules or "rich" in sys.modules:
         return
     sys.modules["rich"] = None  # type: ignore[assignment]

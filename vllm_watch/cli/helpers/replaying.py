@@ -27,7 +27,7 @@ from vllm_watch.watch.watch import Watch
 _TOLD_EVERY = 200  # observations per progress update
 
 ENGINES_MAX = 4000
-"""Maximum engines in a recording. An engine takes 40 kB of memory, but only a few bytes of the file."""
+"""A recording may have at most this many engines. An engine takes 40 kB of memory, but only a few bytes of the file."""
 
 
 def replay(trace: Path, config_file: Path | None, prints: str) -> None:

@@ -1,6 +1,6 @@
 """Maps each vLLM server of a host to the GPUs of its processes.
 
-If these processes are hidden, vLLM processes that started after the server are used.
+If these processes are hidden, vLLM processes that started after the server are used instead.
 """
 
 from collections import Counter

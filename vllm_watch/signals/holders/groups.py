@@ -11,11 +11,11 @@ from vllm_watch.signals.holders.words import size
 
 UNEVEN_BYTES_MIN = 2 * 2**30
 UNEVEN_SHARE_MIN = 0.1
-"""Ranks are uneven if their memory differs by both of these, in bytes and as a share. Rank 0
-gathers the logits, so differences of some hundred MiB are usual."""
+"""Ranks are uneven if their memory differs by at least this many bytes and at least this share.
+Rank 0 gathers the logits, so differences of some hundred MiB are usual."""
 
 BUSY_RATIO_MIN = 0.5
-"""A rank with load 0 takes no part in the steps if all other ranks have at least this GPU load."""
+"""If all other ranks have at least this GPU load, a rank with load 0 takes no part in the steps."""
 
 Member = tuple[GpuHolders, Holder]
 

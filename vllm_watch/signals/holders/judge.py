@@ -14,10 +14,10 @@ from vllm_watch.signals.holders.track import DEAD_STATES, Track, begin, follow, 
 from vllm_watch.signals.holders.unaccounted import Account
 
 TRACKS_MAX = 4096
-"""Maximum processes followed, 256 on each of 16 GPUs. More would be a driver error."""
+"""At most this many processes are followed, 256 on each of 16 GPUs. A larger number would be a driver error."""
 
 ABSENT_SECONDS = 60.0
-"""A process that is absent for this long is forgotten. One poll may omit it."""
+"""A process that is absent for this long is forgotten. A single poll may omit a process."""
 
 
 Rule = Callable[[Case], Judged | None]
@@ -47,11 +47,7 @@ class HolderJudge:
         *,
         answering: Sequence[frozenset[int]] | None = None,
     ) -> tuple[GpuHolders, ...]:
-        """`t` is Unix time.
-
-        `answering` lists the engine PIDs of each vLLM that answers on this host. It is None if
-        unknown.
-        """
+        """`t` is Unix time. `answering` lists the engine PIDs of each vLLM that answers on this host, or is None if unknown."""
         looked = [self._tracked(at_s, gpu) for gpu in gpus]
         tracks = [track for each in looked for track in each]
         vllms = [track.process for track in tracks if track.role in roles.VLLM_ROLES]

@@ -1,8 +1,9 @@
-"""Judges idle processes with GPU memory that engines map.
+"""Judges idle processes that hold GPU memory for engines.
 
-If such a process ends, the engines end, too. Examples are vLLM's weight daemon, NVIDIA's GPU Memory
-Service, and the KV servers of LMCache and Mooncake. Neither /proc nor NVML shows such mappings, so
-command lines are the only sign. Source: vLLM #54921, #56680, #57577; ai-dynamo/dynamo #6818.
+Engines map this memory, and end if the process ends. Examples are vLLM's weight daemon, NVIDIA's
+GPU Memory Service, and the KV servers of LMCache and Mooncake. Neither /proc nor NVML shows such
+mappings, so command lines are the only sign. Source: vLLM #54921, #56680, #57577; ai-dynamo/dynamo
+#6818.
 """
 
 import re

@@ -12,8 +12,7 @@ from vllm_watch.signals.holders.records import Limits
 from vllm_watch.signals.holders.track import SAME_START_SECONDS, Track
 
 SUCCESSOR_FACTOR = 5.0
-"""A core with unknown ancestors and a younger successor is reported after this multiple of
-`orphan_seconds` without GPU work."""
+"""A core with unknown ancestors is reported after this many times `orphan_seconds` without GPU work, if it has a younger successor."""
 
 
 def sign(track: Track, others: Sequence[ProcessSample], limits: Limits) -> str | None:

@@ -54,7 +54,7 @@ _REAPERS = re.compile(
 )
 
 COMMANDS_KEPT = 1024
-"""Maximum commands with a cached role."""
+"""The roles of at most this many commands are cached."""
 
 
 def role(process: ProcessSample) -> str | None:
@@ -78,7 +78,7 @@ def role(process: ProcessSample) -> str | None:
 
 @lru_cache(COMMANDS_KEPT)
 def of_command(command: str) -> str | None:
-    """Return the role of an ancestor by its command."""
+    """Return the role of an ancestor, from its command."""
     return role(ProcessSample(pid=0, cmdline=tuple(command.split(" "))))
 
 
@@ -106,7 +106,7 @@ def of_process(process: ProcessSample) -> str | None:
 def is_reaper(command: str) -> bool:
     """Return True if the command never starts an engine core.
 
-    A core with such a parent has lost its original one.
+    A core with such a parent has lost its original parent.
     """
     first, _, _ = command.partition(" ")
     return bool(_REAPERS.match(first.rpartition("/")[2].lstrip("-")))

@@ -7,12 +7,12 @@ from vllm_watch.samples.process import ProcessSample
 from vllm_watch.signals.holders import place, roles
 
 CPU_SHARE_MIN = 0.02
-"""A process works if it uses this many CPU cores. A notebook kernel's heartbeat and runtime threads
-take 0.1 to 1 %. Preparing data or launching kernels takes at least 5 %."""
+"""A process counts as working if it uses at least this many CPU cores. A notebook kernel's
+heartbeat and runtime threads use 0.1 to 1 % of a core. Preparing data or launching kernels uses at
+least 5 %."""
 
 SAME_START_SECONDS = 2.0
-"""Maximum difference between two readings of one start time. The clock may be adjusted by a
-second."""
+"""Two readings of one start time may differ by this much. The clock may be adjusted by a second."""
 
 GAP_SECONDS_MAX = 300.0
 """If polls are further apart than this, a process without a known CPU time counts as working."""
@@ -94,7 +94,7 @@ def follow(
         track.worked |= not unseen
     if process.state is not None and before.state is not None and process.state != before.state:
         track.state_s = at_s
-    # A process gets another parent only when the old one dies.
+    # A process gets a new parent only when its parent dies.
     if not dead and None not in (before.ppid, process.ppid) and before.ppid != process.ppid:
         track.reparented_s = at_s
     if (before.name, before.cmdline, before.cgroup) != (
@@ -107,7 +107,7 @@ def follow(
 
 
 def _name(track: Track, process: ProcessSample) -> None:
-    """Titles are set after the start, and a dead process keeps its last title."""
+    """Titles are set after the start, and the last title of a dead process is kept."""
     if process.cmdline or process.name:
         known = ProcessSample(
             pid=process.pid,

@@ -21,8 +21,7 @@ HOLDER_BYTES = 64 * 2**20
 """Each process may use this much memory that the driver does not attribute to the process."""
 
 LEFT_SHARE_MIN = 0.5
-"""Memory without an owner is attributed to ended processes only if it is at least this share of the
-memory that they held."""
+"""Memory without an owner is attributed to ended processes only if it is at least this share of the memory that these processes held."""
 
 
 @dataclass(slots=True)

@@ -11,15 +11,13 @@ LAG_SECONDS = 20.0
 sample may be a poll old."""
 
 SPINNING_FACTOR = 5.0
-"""If no server answers, an orphan that keeps its GPU busy is stale after this multiple of the
-limit."""
+"""If no server answers, an orphan that keeps its GPU busy is stale after this many times the usual limit."""
 
 GROWN_BYTES_MIN = 2**30
 """Growth below this is not mentioned. Graphs and workspaces of new shapes add some hundred MiB."""
 
 STEADY_SECONDS = 1800.0
-"""Growth is mentioned only if the engine was this old when first seen. A younger one may be loading
-or warming up."""
+"""Growth is mentioned only if the engine was at least this old when first seen. A younger engine may be loading or warming up."""
 
 _WORDS = {
     roles.SERVER: "vLLM's server, by its command line",
@@ -54,7 +52,8 @@ def orphaned(case: Case, patience_s: float) -> Judged | None:
     spins = case.served is False and case.at_s - since_s >= SPINNING_FACTOR * patience_s
     if not idle and not spins:
         return None
-    # A server that answers may own this engine, unless all servers have others or a younger engine runs.
+    # A server that answers may own this engine, unless all servers have other engines or a younger
+    # engine runs.
     if case.served and not case.placed and not orphans.is_superseded(process, case.others):
         return None
     evidence = [text, f"it has used no GPU time for {seconds(gpu_idle_s)}"]
@@ -83,7 +82,6 @@ def living(case: Case) -> Judged | None:
 
 
 def _grown(case: Case) -> list[str]:
-    """Growth is not a fault, because the engine may have woken up."""
     track, process = case.track, case.process
     if None in (track.first_bytes, process.used_bytes, process.create_time):
         return []

@@ -1,4 +1,4 @@
-"""Calibrate memory plans for a GPU with the log of a real start."""
+"""Calibrate memory plans with the log of a real start."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -17,14 +17,14 @@ from vllm_watch.errors import WatchError
 from vllm_watch.sources.log_pieces import pieces
 
 BEYOND_GIB_MAX = 8.0
-"""Maximum GiB between the log and the plan. Larger differences come from another GPU or from unlogged flags."""
+"""The logged KV cache may differ by at most this from the planned cache. Larger differences come from another GPU or from unlogged flags."""
 
 _WHOLE = ("max_model_len", "tensor_parallel_size", "pipeline_parallel_size", "data_parallel_size", "max_num_seqs", "max_num_batched_tokens", "block_size")  # fmt: skip
 _WORDS = ("kv_cache_dtype", "dtype", "quantization")
 
 
 def calibrated(machine: Machine, log: Path, model: str | None, environment: Mapping[str, str]) -> Machine:  # fmt: skip
-    """Return the machine, with the unplanned memory of the logged start. Raises WatchError."""
+    """Return the machine with `beyond_bytes`, the memory that the logged start needed beyond the plan. Raises WatchError."""
     reader = LogReader()
     for piece in pieces(str(log)):
         reader.feed(piece)

@@ -57,7 +57,6 @@ def _this_machine(count: int | None, procfs: Path) -> Machine:
 
 
 def _offered(gpu: GpuSample) -> int:
-    """Return the memory that the driver leaves to CUDA."""
     return (gpu.memory_total_bytes or 0) - (gpu.memory_reserved_bytes or 0)
 
 

@@ -23,12 +23,12 @@ from vllm_watch.sources.processes import ProcReader
 from vllm_watch.support import logs
 
 LOOKS, LOOK_SECONDS = 5, 1.0
-"""Number of polls, and seconds between them. Meanwhile the driver samples the load of each process twice."""
+"""Number of polls, and seconds between polls. In this time, the driver samples the load of each process twice."""
 
 WATCH_SECONDS = 2.0
 
 BRIEF = Limits(dead_seconds=3.0, orphan_seconds=3.0, unaccounted_seconds=3.0)
-"""Limits for short checks. An ending process frees its memory within three seconds, except on the largest GPUs."""
+"""Short checks use these limits. An ending process frees its memory within three seconds, except on the largest GPUs."""
 
 _UNIX_SECONDS_MIN = 1e9  # smaller values are seconds since the recording's start
 
@@ -71,7 +71,7 @@ def show(
 
 
 def of_recording(trace: Path, at: float | None) -> Judgement:
-    """Judge the recording's last reading, or the last one up to `at`."""
+    """Judge the recording's last reading, or the last reading up to `at`."""
     judge, timeline = HolderJudge(), Timeline()
     judgement, until, seen = None, at, False
     for raw in recording.read(trace):

@@ -12,10 +12,10 @@ from vllm_watch.sources.prometheus_history import Firing, Labels, StoredTarget
 _IDENTITY = ("job", "instance", "namespace", "group", "target")
 
 INCIDENTS_MAX = 1000
-"""Maximum incidents per target. The worst servers have some hundreds in weeks."""
+"""At most this many incidents per target are kept. The worst servers have some hundred incidents in weeks."""
 
 NEAR_SECONDS = 300.0
-"""Maximum seconds between an incident and its alerts. Alert rules wait for their `for` duration, and are evaluated between scrapes."""
+"""An incident and its alerts are at most this far apart. Alert rules wait for their `for` duration, and are evaluated between scrapes."""
 
 
 @dataclass(slots=True)

@@ -25,7 +25,7 @@ _COMMAND_CHARACTERS = 60
 
 
 class GpuLooks:
-    """Polls GPUs."""
+    """Reads and judges GPUs."""
 
     def __init__(self, procfs: Path = Path("/proc")) -> None:
         logs.configure(LogSettings(level="error"))  # the findings show poll errors

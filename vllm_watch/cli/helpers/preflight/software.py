@@ -73,7 +73,6 @@ def _has_plugins(prefix: Path) -> bool:
 
 
 def _cuda(torch: str | None, versions: Mapping[str, str]) -> tuple[int, int] | None:
-    """Return CUDA's version, from PyTorch's version or the nvidia-cuda-runtime package."""
     built = re.search(r"\+cu(\d+)(\d)$", torch or "")
     if built:
         return int(built[1]), int(built[2])

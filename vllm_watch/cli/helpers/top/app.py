@@ -35,7 +35,7 @@ class Source(Protocol):
 
 
 class TopApp(App[None]):
-    """Polls the daemon every two seconds."""
+    """Requests the daemon's status every two seconds."""
 
     CSS = """
     Screen { layers: base; }

@@ -106,7 +106,6 @@ def _cell(value: float | None, top: float, level: int) -> str:
 
 
 def _columns(charted: Charted, name: str, width: int) -> list[float | None]:
-    """Fill short gaps with the last value."""
     end_t, step = charted.t[-1], _SPAN_SECONDS / width
     inside: list[list[float | None]] = [[] for _ in range(width)]
     for t, value in zip(charted.t, charted.series.get(name, ()), strict=False):

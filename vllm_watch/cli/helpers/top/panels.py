@@ -51,7 +51,7 @@ def gpus(reading: JudgedReading | None, width: int, lines_max: int) -> Text:
     with_holders = 2 * len(reading.gpus) < lines_max
     lines = [rule(f" GPUs  driver {visible(reading.driver_version or text.UNKNOWN)} ", width)]
     shown = 0
-    # There may not be room for all, so lost GPUs and stale memory come first.
+    # There may not be room for all GPUs, so lost GPUs and stale memory come first.
     for gpu in sorted(reading.gpus, key=lambda gpu: (not gpu.lost, -gpu.lost_bytes, gpu.index)):
         of_gpu = _gpu_lines(gpu, width, with_holders=with_holders)
         if shown and len(lines) + len(of_gpu) > lines_max:

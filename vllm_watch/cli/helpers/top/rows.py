@@ -98,7 +98,7 @@ class Column:
     title: str
     width: int
     rank: int
-    show: Callable[[Row, int], Text | str]  # takes the width
+    show: Callable[[Row, int], Text | str]  # arguments: row and width
     align: Literal["left", "right"] = "right"
 
 
