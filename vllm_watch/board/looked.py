@@ -12,7 +12,7 @@ STEP_SECONDS = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Looked:
-    """Both clocks at the start of a scrape."""
+    """The time of both clocks at the start of a scrape."""
 
     t: float
     monotonic_s: float

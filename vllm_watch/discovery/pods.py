@@ -39,7 +39,7 @@ _WORKER, _TOGETHER = (
     "leaderworkerset.sigs.k8s.io/group-key",
 )
 _RANK = re.compile(r"--data[-_]parallel[-_](hybrid[-_]lb|external[-_]lb|rank)\b|\s-dp[nhr]\b")
-"""Flags of a server that runs only some data-parallel ranks. Source: vLLM, engine/arg_utils.py; llm-d, guides/wide-ep-lws."""
+"""The flags of a server that runs only some data-parallel ranks. Source: vLLM, engine/arg_utils.py; llm-d, guides/wide-ep-lws."""
 
 _ENDED = ("Succeeded", "Failed")
 _SHOWN_CHARACTERS_MAX = 60
@@ -78,7 +78,7 @@ class Pod:
     namespace: str
     name: str
     node: str
-    created: str  # Kubernetes' format; sorting it as text sorts by time
+    created: str  # in Kubernetes' format, which sorts by time
     address: str  # IPv6 without brackets
     group: str  # name of the Deployment or other owner
     role: str = ""  # PREFILL or DECODE; "" if both or unknown

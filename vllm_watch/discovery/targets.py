@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 _log = structlog.get_logger()
 
-_NONE_SECONDS = 5.0  # search interval without targets, because vLLM may be starting
+_NONE_SECONDS = 5.0  # search interval without known targets, because vLLM may be starting
 _CLOSE_SECONDS = 2.0
 # Seconds to wait for other changes, because pods change in batches.
 _BATCH_SECONDS = 0.1

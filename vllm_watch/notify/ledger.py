@@ -23,7 +23,7 @@ KEPT_SECONDS = 86400.0
 """Notifications are kept this long after the last message about their alert."""
 
 KEPT_MAX = 5000
-"""Maximum notifications of all notifiers together, 2 KB each."""
+"""At most this many notifications are kept for all notifiers together, 2 KB each."""
 
 
 class Ledger:

@@ -21,7 +21,7 @@ from vllm_watch.story.restart_steps import RUNBOOK, step_of
 from vllm_watch.story.severities import severity_word
 
 ITEMS_SHOWN = 5
-"""Maximum alerts in a message."""
+"""A message shows at most this many alerts."""
 
 EVIDENCE_SHOWN = 3
 NAME_MAX, ID_MAX, SENTENCE_MAX, TITLE_MAX = 80, 200, 400, 160

@@ -75,7 +75,7 @@ class Pinned:
 
 
 def pin(pid: int, create_time: float | None, procfs: Path = Path("/proc")) -> Pinned | None:
-    """Pin the process. Return None if no process has this PID and start time. Raises WatchError without pidfd_open."""
+    """Pin the process. Return None if no process has this PID and start time. Raises WatchError if the kernel lacks pidfd_open."""
     try:
         descriptor = os.pidfd_open(pid)
     except ProcessLookupError:

@@ -126,7 +126,7 @@ def user_name(uid: int) -> str:
 
 
 PROCESSES_MAX = 65_536
-"""Maximum processes read. A host has a few thousand."""
+"""At most this many processes are read. A host has a few thousand."""
 
 
 def _parents(procfs: Path = Path("/proc")) -> dict[int, int]:

@@ -96,7 +96,7 @@ class Verification:
     ) -> None:
         """`startup_seconds` is this engine's longest known start.
 
-        If it is known, it sets the timeout, which is otherwise `settings.start_seconds`.
+        If none is known, the timeout is `settings.start_seconds`.
         """
         self._before = before
         self._settle_seconds = settings.settle_seconds

@@ -125,6 +125,6 @@ FAILED = "error"
 
 
 def served(sample: EngineSample) -> float | None:
-    """Return how many requests have ended since the engine's start without a failure of the engine."""
+    """Return how many requests have ended since the engine's start, except those that the engine failed."""
     ends = sample.request_success
     return None if ends is None else sum(ends.values()) - ends.get(FAILED, 0.0)

@@ -59,7 +59,7 @@ class Reading:
     engine_kind: str | None = None  # "V0" | "V1"
     engines: tuple[EngineSample, ...] = ()  # ascending by engine
     server: ServerSample = ServerSample()
-    unknown_families: tuple[str, ...] = ()  # vLLM's families without a field of ours
+    unknown_families: tuple[str, ...] = ()  # vLLM's metric families that have no field here
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -65,7 +65,7 @@ def _argv(value: tuple[str, ...]) -> tuple[str, ...]:
 
 
 class HookSettings(Settings):
-    """Keys of all kinds of hooks."""
+    """The keys that every kind of hook has."""
 
     name: Name
     """Name of the hook in `restart.hook`: a slug, unique among all hooks."""

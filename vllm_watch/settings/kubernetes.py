@@ -9,7 +9,7 @@ from pydantic import AfterValidator, Field, field_validator
 from vllm_watch.settings.base import Port, Settings, problem, quoted
 
 NAMESPACES_MAX = 50
-"""Maximum namespaces, because each needs an open watch connection. Use `*` for more."""
+"""At most this many namespaces are allowed, because each needs an open connection. Use `*` for more."""
 
 _LABEL = r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?"
 _KEY = rf"([a-z0-9]([a-z0-9.-]{{0,251}}[a-z0-9])?/)?{_LABEL}"

@@ -103,7 +103,7 @@ class Decoder:
         self._lines: list[str] = []
 
     def decode(self, records: str) -> Iterator[tuple[str, list[str] | None]]:
-        """Yield each head with the list of its text's lines, or with None. The next record changes the list."""
+        """For each record, yield its head line, and its text as a list of lines, or None without a text. The next record changes the list."""
         rows = iter(records.split("\n"))
         for head in rows:
             if not head:

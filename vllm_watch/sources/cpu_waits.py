@@ -27,8 +27,7 @@ THREADS_MAX = 512
 some hundred threads. Reading one thread takes 7 µs."""
 
 PROCESSES_MAX = 64
-"""Maximum processes per engine. An engine has a core and one worker per GPU, and the largest hosts
-have 16 GPUs."""
+"""At most this many processes are read per engine. An engine has a core and one worker per GPU; the largest hosts have 16 GPUs."""
 
 SEARCH_SECONDS = 60.0
 """Seconds between searches for a missing engine, and between checks of a known one."""
@@ -98,7 +97,7 @@ class _Engine:
         return self.waited_seconds
 
     def core(self) -> str | None:
-        """Return the core's title and PID. The result is None before vLLM 0.10.2, which gives a core no title."""
+        """Return the core's title and PID. Before vLLM 0.10.2 the result is None, because cores have no title."""
         return next(
             (each.label for each in self.processes if engine_processes.is_core(each.name)), None
         )

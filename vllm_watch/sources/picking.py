@@ -14,12 +14,12 @@ Take = Callable[[Values], Any]
 T = TypeVar("T")
 
 LABEL_VALUES_MAX = 64
-"""Maximum values of a label. vLLM's own labels (finished_reason, source) have under ten."""
+"""At most this many values of a label are kept apart. vLLM's own labels (finished_reason, source) have under ten."""
 
 OTHER_LABEL_VALUES = "other"
 
 BUCKETS_MAX = 200
-"""Maximum buckets of a histogram. All buckets are kept in memory for minutes. vLLM's histograms have at most 40."""
+"""At most this many buckets of a histogram are kept. They stay in memory for minutes. vLLM's histograms have at most 40."""
 
 
 EQUAL_LABELS_MAX = 1_000
@@ -27,7 +27,7 @@ EQUAL_LABELS_MAX = 1_000
 
 
 class Row:
-    """A series. It stores its labels as a flat tuple, which takes a third of a dictionary's memory."""
+    """A series. Its labels are a flat tuple, which needs less memory than a dictionary."""
 
     __slots__ = ("_labels", "index", "name")
 
@@ -89,7 +89,7 @@ def sum_of(rows: list[Row]) -> Take:
 
 
 def max_of(rows: list[Row]) -> Take:
-    """Return a function that takes the largest value."""
+    """Return a function that picks the largest value."""
     if len(rows) == 1:
         return At(rows[0].index)
     pick = itemgetter(*(row.index for row in rows))
@@ -113,7 +113,7 @@ def by_group(groups: dict[str, list[Row]]) -> Take:
 
 
 def info_of(rows: list[Row]) -> Take:
-    """Return a function that takes the labels of the newest series. The values of the series are times."""
+    """Return a function that picks the labels of the newest series. Each value is the time of its series."""
     labels = [{k: v for k, v in row.labels.items() if k != "engine"} for row in rows]
     if len(rows) == 1:
         only = labels[0]

@@ -60,7 +60,7 @@ def parse_cmdline(text: bytes) -> tuple[str, ...]:
 
 
 def parse_cgroup(text: bytes) -> str | None:
-    """Return the longest path, which names the container or pod. Version 1 has a path per controller."""
+    """Return the longest path, which names the container or pod. cgroup v1 has a path per controller."""
     paths = [
         line.split(":", 2)[2]
         for line in text.decode(errors="replace").splitlines()

@@ -22,7 +22,7 @@ KEPT_SECONDS = 86400.0
 UPTIME, UPTIME_KEPT_SECONDS = "uptime", 31 * 86400.0
 
 ROWS_MAX = 2000
-"""Maximum rows. A row has at most 13 KB, so the file stays below 26 MB."""
+"""At most this many rows are kept. A row has at most 13 KB, so the file stays below 26 MB."""
 
 
 @dataclass(frozen=True, slots=True)

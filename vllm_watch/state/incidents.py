@@ -32,7 +32,7 @@ incidents takes a second."""
 
 ENDED_PER_TARGET_MAX = 1000
 ENDED_MAX = 20_000
-"""Maximum ended incidents, per target and in total, 2 KB each."""
+"""At most this many ended incidents are kept, 2 KB each."""
 
 ENDED_SECONDS_MAX = 30 * 86400.0
 

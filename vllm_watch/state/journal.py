@@ -20,13 +20,13 @@ from vllm_watch.state.worker import Worker
 _T = TypeVar("_T")
 
 ANSWER_SECONDS = 10.0
-"""Maximum seconds to write one row. A disk that takes longer is not reliable."""
+"""One row must be written within this many seconds. A slower disk is not reliable."""
 
 KEPT_SECONDS = 400 * 86400.0
 """Rows are kept for this long. An audit requires a year and a month."""
 
 KEPT_MAX = 20_000
-"""Maximum number of attempts, and of actions, 1 KB each."""
+"""At most this many attempts and this many actions are kept, 1 KB each."""
 
 LOST = "history_lost"
 """Standing entry: records were lost. The spent budget is unknown until a person accepts the loss."""

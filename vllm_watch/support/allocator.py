@@ -21,7 +21,7 @@ _ARENAS = 2  # with one per thread, each would be half empty
 
 
 def fix_threshold() -> None:
-    """Fix the threshold for this process."""
+    """Keep the threshold constant in this process."""
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None:
         mallopt(_M_MMAP_THRESHOLD, LARGE_BYTES)

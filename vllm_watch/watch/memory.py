@@ -31,7 +31,7 @@ ORPHAN_SECONDS = 120.0
 sources answer late."""
 
 LEARNT_MAX = 10_000
-"""Maximum targets with learnt state."""
+"""Learnt state is kept for at most this many targets."""
 
 
 class Remembered(Protocol):

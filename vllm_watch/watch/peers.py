@@ -52,7 +52,7 @@ class Peers:
         incidents = {rank: tuple(self._open(rank)) for rank in ranks}
         return Around(
             missed_by=waiting,
-            # A target with several peers may wait for any of them. A wait that began before the target's process was for its predecessor.
+            # A target with several peers may wait for any of them. A wait that is older than the target's process was for its predecessor.
             waited_for=tuple(
                 peer
                 for peer in waiting

@@ -49,7 +49,8 @@ class Watch:
         attention: AttentionBackend | None = None,
         thresholds: DetectorsSettings | None = None,
     ) -> None:
-        """`detectors` (default: all) hold state of this target and must not be shared. `attention` is the backend in the engine's log."""
+        """`detectors` (default: all) hold state of this target and must not be shared. `attention`
+        is the attention backend that the engine's log names."""
         self.target = target
         self.address: str | None = None
         self.answered_t: float | None = None  # last successful scrape of an earlier run

@@ -24,7 +24,7 @@ EXPIRY_TTLS = 3
 
 SLOTS_MAX = 100
 SPENT_MAX = 1000
-"""Settings allow no larger limits, so a larger record is not from vllm-watch."""
+"""A record with more spent restarts is not from vllm-watch, because settings allow no larger limit."""
 
 
 class Now(NamedTuple):
