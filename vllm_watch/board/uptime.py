@@ -1,4 +1,4 @@
-"""Measure uptime over 24 hours, 7 and 30 days."""
+"""Measure uptime over 24 hours, 7 days and 30 days."""
 
 import math
 from array import array

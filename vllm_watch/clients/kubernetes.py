@@ -25,7 +25,6 @@ CALL_SECONDS = 10.0
 """Timeout of a call in seconds. The API server answers in milliseconds, and callers retry."""
 
 CONNECT_SECONDS = 5.0
-"""Timeout of the connection attempt in seconds."""
 
 ANSWER_BYTES_MAX = 4 << 20
 """Maximum bytes of a response. The pods of a large namespace take one or two MiB."""

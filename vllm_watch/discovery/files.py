@@ -122,7 +122,7 @@ def _shown(address: Any) -> str:
 
 
 def _target(address: Any, labels: dict[str, str], *, alone: bool) -> TargetConfig:
-    if not isinstance(address, str):  # YAML has infinity, which would be the host "inf"
+    if not isinstance(address, str):  # YAML's infinity would become the host "inf"
         raise ConfigError(f"{_shown(address)} is not HOST:PORT", "put it in quotes")
     path = labels.get("__metrics_path__", "/metrics")
     if not path.endswith("/metrics"):

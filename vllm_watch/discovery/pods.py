@@ -17,7 +17,7 @@ IGNORED = frozenset(("restart-attempt",))
 """Annotations that vllm-watch itself sets on pods when it restarts them."""
 
 _HASH_LABELS = ("pod-template-hash", "rollouts-pod-template-hash")
-"""These labels hold the hash at the end of a ReplicaSet's name. The rest of the name is that of the Deployment or Argo Rollout."""
+"""These labels hold the hash at the end of a ReplicaSet's name. The rest is the name of the Deployment or Argo Rollout."""
 
 _OUTLIVES = ("leaderworkerset.sigs.k8s.io/name", "serving.kserve.io/inferenceservice")
 _ROLES = {
@@ -31,8 +31,7 @@ exchange KV cache have equal values of the labels in the tuple."""
 PREFILL, DECODE = "prefill", "decode"
 _MODEL, _RELEASE = "model", "helm-release-name"
 _MODEL_OF_ROLE = re.compile(rf"(?:(.*)-)?({PREFILL}|{DECODE})")
-"""The model label of vLLM's production-stack, which ends with the role (`llama-prefill`,
-`prefill`)."""
+"""In vLLM's production-stack, the model label ends with the role (`llama-prefill`, `prefill`)."""
 
 _WORKER, _TOGETHER = (
     "leaderworkerset.sigs.k8s.io/worker-index",

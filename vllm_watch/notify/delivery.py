@@ -20,8 +20,7 @@ from vllm_watch.settings.notifications import NotifierSettings
 _log = structlog.get_logger()
 
 AGAIN_SECONDS_FIRST, AGAIN_SECONDS_MAX = 1.0, 300.0
-"""First and maximum wait before a retry. The wait doubles, with jitter so that watchers do not
-retry together."""
+"""The first and the longest pause before a retry. The pause doubles, with jitter so that watchers do not retry together."""
 
 RETRY_AFTER_SECONDS_MAX = 3600.0
 """A Retry-After header delays a message by at most this long."""

@@ -1,4 +1,4 @@
-"""End exactly one process, pinned by a pidfd, so that a reused PID is never hit.
+"""End exactly one process, pinned by a pidfd, so that no later process with its PID is hit.
 
 Source: pidfd_open(2), pidfd_send_signal(2); Linux 5.3 and later.
 """

@@ -19,7 +19,7 @@ from vllm_watch.signals.holders.words import size
 from vllm_watch.state.journal import Entry, Journal
 
 KILL_SECONDS = 10.0
-"""A process must end within this many seconds of SIGKILL. A process with 100 GiB of host memory needs some seconds."""
+"""A process must end within this many seconds of SIGKILL. Freeing 100 GiB of host memory takes some seconds."""
 
 TITLE_CHARACTERS = 40
 

@@ -16,11 +16,9 @@ from vllm_watch.signals.holders.words import size
 from vllm_watch.sources import trace_gpus
 
 DEADLINE_SECONDS = 30.0
-"""Maximum seconds to wait. A driver frees even the largest GPU's memory within seconds of the
-process's end."""
+"""Maximum seconds to wait. A driver frees the memory within seconds of the process's end."""
 
 INTERVAL_SECONDS = 0.5
-"""Seconds between samples. The interval is short, because a person waits."""
 
 LEFT_BYTES_MAX = unaccounted.BASE_BYTES
 """This much memory may remain, because the driver's own use varies by as much."""
@@ -28,7 +26,7 @@ LEFT_BYTES_MAX = unaccounted.BASE_BYTES
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claim:
-    """On one GPU or MIG slice, the memory of the processes to end."""
+    """The memory to reclaim on one GPU or MIG slice."""
 
     index: int
     uuid: str

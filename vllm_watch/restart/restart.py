@@ -39,7 +39,7 @@ from vllm_watch.support.printable import printable
 _log = structlog.get_logger()
 
 RETRIES_MAX = 2
-"""A call that had no effect is retried at most this often, because a supervisor may be busy for seconds."""
+"""A call that had no effect is retried at most this many times, because a supervisor may be busy for seconds."""
 
 RETRY_SECONDS = 5.0
 

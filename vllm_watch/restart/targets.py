@@ -207,7 +207,7 @@ class Targets:
         )
 
     def startup_seconds(self, name: str) -> float | None:
-        """Return how long the longest recent start of the target took. If this is unknown, use the target's group."""
+        """Return how long the longest recent start of the target took. If this is unknown, use the starts of the target's group."""
         own, signals = self.managed.get(name), self.signals(name)
         if own is None:
             return None

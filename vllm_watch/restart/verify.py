@@ -25,8 +25,7 @@ STARTUP_TOLERANCE = 2.0
 """A start may take this many times as long as the longest known start. The page cache may be cold, or the node may be slower."""
 
 STARTUP_SECONDS_MIN = 180.0
-"""Minimum timeout of a start, including the end of the old process. Most models load in one to
-three minutes."""
+"""The timeout of a start is at least this long, including the end of the old process. Most models load in one to three minutes."""
 
 _ILL = ("stalled", "failing", "collapsed", "down")
 
@@ -81,7 +80,7 @@ def befores(attempt: Attempt) -> dict[str, Before] | None:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """The result after one scrape."""
+    """The state of the verification after one scrape."""
 
     text: str
     outcome: str | None = None

@@ -27,7 +27,7 @@ class Call:
     status: int | None = None
     error: str | None = None
     latency_s: float = 0.0  # until the last byte or the failure
-    kept: bool = False  # on a reused connection, so the same process answered
+    kept: bool = False  # the connection was reused, so the same process answered
 
     @property
     def scaling(self) -> bool:

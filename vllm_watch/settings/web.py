@@ -147,7 +147,6 @@ class TlsSettings(Sections):
 
     @property
     def ciphers(self) -> tuple[str, ...]:
-        """Return OpenSSL's names of the listed TLS 1.2 suites."""
         return tuple(name for each in self.cipher_suites if (name := CIPHERS[each]))
 
 

@@ -103,7 +103,7 @@ class Decoder:
         self._lines: list[str] = []
 
     def decode(self, records: str) -> Iterator[tuple[str, list[str] | None]]:
-        """For each record, yield its head line, and its text as a list of lines, or None without a text. The next record changes the list."""
+        """Yield the head line of each record, and the lines of its text or None. The next record changes the list of lines."""
         rows = iter(records.split("\n"))
         for head in rows:
             if not head:

@@ -22,7 +22,7 @@ PIECE_BYTES_MAX = 4 << 20
 """At most this many bytes are read at once, in some 50 ms. vLLM writes some kilobytes per second."""
 
 BACKLOG_BYTES_MAX = 16 << 20
-"""At most this many bytes of an existing log are read. An engine that logs its requests writes this much in hours."""
+"""At most this many bytes of an existing log are read."""
 
 TAIL_BYTES_MAX = 256 << 10
 """The evidence has at most this many bytes: some thousand lines, including a traceback per worker."""

@@ -19,7 +19,7 @@ LABEL_VALUES_MAX = 64
 OTHER_LABEL_VALUES = "other"
 
 BUCKETS_MAX = 200
-"""At most this many buckets of a histogram are kept. They stay in memory for minutes. vLLM's histograms have at most 40."""
+"""At most this many buckets of a histogram are kept. vLLM's histograms have at most 40."""
 
 
 EQUAL_LABELS_MAX = 1_000
@@ -107,7 +107,7 @@ def labelled(rows: list[Row], label: str) -> Take:
 
 
 def by_group(groups: dict[str, list[Row]]) -> Take:
-    """Return a function that maps groups to numbers."""
+    """Return a function that sums each group of series."""
     keys, numbers = tuple(groups), _tuple_of(list(groups.values()))
     return lambda values: dict(zip(keys, numbers(values), strict=True))
 
@@ -130,7 +130,8 @@ def info_of(rows: list[Row]) -> Take:
 def histogram_of(
     bounded: list[Row], sums: list[Row], counts: list[Row], scale: float, *, buckets: bool
 ) -> Take:
-    """Return a function that reads a histogram. `scale` multiplies bounds and sum. The counts of the buckets are read only if `buckets` is True."""
+    """Return a function that reads a histogram. The bounds and the sum are multiplied by `scale`.
+    The counts of the buckets are read only if `buckets` is True."""
     by_bound: dict[float, list[Row]] = defaultdict(list)
     for row in bounded:
         by_bound[_bound(row.label("le") or "+Inf")].append(row)

@@ -49,7 +49,7 @@ class Attempt:
 
     @property
     def acted_t(self) -> float:
-        """Time of the first hook call. If no hook was called, the time of the intent. Budget and cooldown begin then."""
+        """Time of the first hook call, or of the intent if no hook was called. Budget and cooldown begin then."""
         return self.began_t if self.called_t is None else self.called_t
 
     def helped_since(self, target: str, t: float) -> bool:

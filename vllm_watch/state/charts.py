@@ -16,7 +16,7 @@ from vllm_watch.state.worker import Worker
 FOLDER = "history"
 
 OPEN_SECONDS = 7.0
-"""Maximum wait at the start. It must exceed connection.HELD_SECONDS."""
+"""The start waits at most this long for the charts. This must exceed connection.HELD_SECONDS."""
 
 KEPT_SECONDS = 86400.0
 UPTIME, UPTIME_KEPT_SECONDS = "uptime", 31 * 86400.0

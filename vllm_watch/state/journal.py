@@ -104,7 +104,6 @@ class Journal:
         await self.probe()
 
     async def probe(self) -> None:
-        """Test a write that changes nothing. Never raises."""
         with contextlib.suppress(JournalError):
             await self._write("UPDATE standing SET said = said WHERE name = ?", _BEGUN)
 
@@ -113,7 +112,7 @@ class Journal:
             await self._worker.close()
 
     async def write(self, attempt: Attempt) -> None:
-        """Insert or replace the attempt. Once its hook was called, remove its approval."""
+        """Insert or replace the attempt. If its hook was called, remove its approval."""
         spent = approval(attempt.incident_id or "", attempt.target) if attempt.spent else None
 
         def changed(db: sqlite3.Connection) -> None:

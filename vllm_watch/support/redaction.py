@@ -82,7 +82,7 @@ def excerpt(text: str, characters_max: int) -> str:
 
 
 def beginning(text: str, characters_max: int) -> str:
-    """Return the beginning without its last, cut word, because part of a secret would not be recognized."""
+    """Return the beginning up to a whole word, because part of a secret would not be recognized."""
     if len(text) <= characters_max:
         return text
     words = text[:characters_max].rsplit(None, 1)

@@ -38,7 +38,7 @@ ASK_SECONDS = 20.0
 """Timeout of a change with all its tries. The shortest useful TTL is more than three times as long."""
 
 TRIES_MAX = 6
-"""A change is tried at most this often. In the tests, the last of twenty concurrent writers needs five tries."""
+"""A change is tried at most this many times. In the tests, twenty concurrent writers need five tries."""
 
 BACKOFF_SECONDS = 0.1
 """The wait before the second try is random, and at most this long. The maximum doubles with each try."""
