@@ -20,7 +20,7 @@ _OF_SEVERITY = {"page": _CRITICAL, "ticket": _WARNING}
 
 
 def rank(signals: TargetSignals, incidents: Iterable[Incident]) -> int:
-    """Return the state as an index of STATES. A target must answer to be healthy."""
+    """Return the state as an index of STATES. A target that does not answer is not healthy."""
     found = _HEALTHY if signals.up and signals.state != "unknown" else _UNKNOWN
     for incident in incidents:
         if incident.recovering:
@@ -33,7 +33,7 @@ def rank(signals: TargetSignals, incidents: Iterable[Incident]) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Cells:
-    """States of consecutive time spans. The first begins at Unix time `t`, and each lasts `seconds`."""
+    """The states of consecutive time spans. The first span begins at Unix time `t`, and each lasts `seconds`."""
 
     t: float
     seconds: float
@@ -46,7 +46,7 @@ class Day:
     __slots__ = ("_healthy_s", "_numbers", "_worst")
 
     def __init__(self) -> None:
-        self._numbers = array("q", [-1]) * CELLS  # span number since 1970
+        self._numbers = array("q", [-1]) * CELLS  # numbers of time spans, counted from 1970
         self._worst = bytearray(CELLS)
         self._healthy_s = array("f", [0.0]) * CELLS
 

@@ -8,7 +8,7 @@ _NEITHER = frozenset({"no_driver"})
 
 @dataclass(slots=True)
 class SourceHealth:
-    """Calls to one source since the watcher started."""
+    """Results of the calls to one source since the watcher started."""
 
     outcome: str = ""
     last_call_timestamp_seconds: float | None = None
@@ -30,7 +30,7 @@ class SourceHealth:
 
 @dataclass(slots=True)
 class StoreHealth:
-    """Writes to the state folder since the watcher started."""
+    """Results of writes to the state folder since the watcher started."""
 
     folder: str
     ok: bool = True

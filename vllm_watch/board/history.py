@@ -20,7 +20,7 @@ CHARTED: Mapping[str, str] = {
     "inter_token_latency_p95_seconds": "inter_token_latency_seconds.p95",
     "step_time_seconds": "step_time_seconds",
 }
-"""Maps each charted name to an attribute of EngineSignals."""
+"""The attribute of EngineSignals for each charted name."""
 
 _charted_of = attrgetter(*CHARTED.values())
 SPANS = (600.0, 3600.0, 21600.0)
@@ -91,7 +91,7 @@ class Ring:
     def _clear(self) -> None:
         self._times = array("d")
         self._values = array("f")
-        self._known = [0] * len(CHARTED)  # how many values the newest point averages
+        self._known = [0] * len(CHARTED)  # number of values averaged in the newest point
         self._next = 0
 
     def frozen(self) -> "Ring":

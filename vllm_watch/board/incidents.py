@@ -19,7 +19,7 @@ class TargetIncidents:
 
 
 class Incidents:
-    """Open incidents, and the last RESOLVED_MAX that ended."""
+    """Keeps open incidents, and the RESOLVED_MAX that ended last."""
 
     def __init__(self) -> None:
         self._open: dict[str, Incident] = {}

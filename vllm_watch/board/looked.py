@@ -12,7 +12,7 @@ STEP_SECONDS = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Looked:
-    """Both clocks at the start of a scrape."""
+    """The time of both clocks at the start of a scrape."""
 
     t: float
     monotonic_s: float
@@ -31,7 +31,6 @@ class Looked:
         return Looked(self.t, self.monotonic_s, fresh_s, pids)
 
     def stale(self) -> str | None:
-        """Return why the scrape is stale, or None."""
         now_s = time.monotonic()
         age_s = now_s - self.monotonic_s
         if age_s > self.fresh_seconds:

@@ -1,4 +1,4 @@
-"""Records of restarts, with the keys of the API."""
+"""The board's records of restarts. The API has the same keys."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -13,7 +13,7 @@ class Gate:
 
     gate: str
     text: str
-    until_timestamp_seconds: float | None = None  # None if time alone does not end it
+    until_timestamp_seconds: float | None = None  # None if the refusal does not end by itself
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,7 +82,7 @@ class RestartPlan:
 
 @dataclass(slots=True)
 class RestartCounts:
-    """Counts since the watcher's start."""
+    """Restart counts since the watcher's start."""
 
     outcomes: Mapping[tuple[str, str], int] = field(default_factory=dict)  # (trigger, outcome)
     blocked: Mapping[str, int] = field(default_factory=dict)

@@ -5,16 +5,16 @@ from dataclasses import dataclass
 
 from vllm_watch.errors import WatchError
 
-LISTENERS_MAX = 64  # each takes a socket, and time at every change
+LISTENERS_MAX = 64  # each needs a socket, and is served at every change
 
 
 class TooManyListenersError(WatchError):
-    """The limit of open pages is reached."""
+    """Too many status pages are open."""
 
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """Changes since the last read, sorted by name."""
+    """All changes since the last read, sorted by name."""
 
     targets: list[str]  # added or updated
     gone: list[str]
@@ -23,7 +23,7 @@ class Changes:
 
 
 class Updates:
-    """Changes that one listener has not read yet."""
+    """The changes that one listener has not read yet."""
 
     def __init__(self) -> None:
         self.changed: set[str] = set()

@@ -1,4 +1,4 @@
-"""Measure uptime over 24 hours, 7 and 30 days."""
+"""Measure uptime over 24 hours, 7 days and 30 days."""
 
 import math
 from array import array
@@ -9,7 +9,7 @@ from vllm_watch.board.day import STATES
 
 HOUR_SECONDS, DAY_SECONDS = 3600, 86400
 HOURS, DAYS = 25, 31
-"""Numbers of kept hours and days. One more than shown is kept, because the current one is incomplete."""
+"""Uptime is kept for this many hours and days: one more than shown, because the current one is incomplete."""
 
 SPANS_DAYS = (1, 7, 30)
 FORM = f"1 uptime {HOURS} {DAYS}"
@@ -31,7 +31,7 @@ class _Ring:
 
     def __init__(self, size: int, span_s: int) -> None:
         self.span_s = span_s
-        self._numbers = array("q", [-1]) * size  # span number since 1970
+        self._numbers = array("q", [-1]) * size  # numbers of time spans, counted from 1970
         self._up = array("d", [0.0]) * size
         self._down = array("d", [0.0]) * size
 

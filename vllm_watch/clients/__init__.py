@@ -1,1 +1,1 @@
-"""Clients of other programs: Kubernetes, webhooks."""
+"""Clients for Kubernetes and webhooks."""

@@ -25,7 +25,8 @@ class TooLongError(aiohttp.ClientPayloadError):
 
 
 async def body(message: Message, bytes_max: int) -> bytes:
-    """Return the body. The caller limits the time. Raises TooLongError, or an aiohttp.ClientError, TimeoutError or OSError if the body is incomplete."""
+    """Return the body. The caller must limit the time. Raises TooLongError, or an
+    aiohttp.ClientError, TimeoutError or OSError if the body is incomplete."""
     whole = bytearray()
     async for piece in message.content.iter_any():
         whole += piece

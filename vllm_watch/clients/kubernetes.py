@@ -25,7 +25,6 @@ CALL_SECONDS = 10.0
 """Timeout of a call in seconds. The API server answers in milliseconds, and callers retry."""
 
 CONNECT_SECONDS = 5.0
-"""Timeout of connecting, in seconds."""
 
 ANSWER_BYTES_MAX = 4 << 20
 """Maximum bytes of a response. The pods of a large namespace take one or two MiB."""
@@ -56,7 +55,7 @@ class Answer(NamedTuple):
 
     status: int
     document: dict[str, Any]
-    retry_after_seconds: float | None = None  # from the response, if 429 or 503
+    retry_after_seconds: float | None = None  # from a response 429 or 503
 
     @property
     def ok(self) -> bool:

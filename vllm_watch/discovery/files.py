@@ -36,7 +36,7 @@ class FileTargets:
     _files: dict[str, _File] = field(default_factory=dict)
 
     def read(self) -> tuple[list[TargetConfig], dict[str, str]]:
-        """Return targets in order, and problems by file. Blocks on the disk."""
+        """Return targets in order, and problems by file. The call may block."""
         paths = sorted({path for pattern in self.patterns for path in glob.glob(pattern)})
         problems = {pattern: "no such file" for pattern in self.patterns if not glob.glob(pattern)}
         if len(paths) > _FILES_MAX:
@@ -122,7 +122,7 @@ def _shown(address: Any) -> str:
 
 
 def _target(address: Any, labels: dict[str, str], *, alone: bool) -> TargetConfig:
-    if not isinstance(address, str):  # YAML has infinity, which would be the host "inf"
+    if not isinstance(address, str):  # YAML's infinity would become the host "inf"
         raise ConfigError(f"{_shown(address)} is not HOST:PORT", "put it in quotes")
     path = labels.get("__metrics_path__", "/metrics")
     if not path.endswith("/metrics"):

@@ -1,6 +1,6 @@
 """Find targets on this host.
 
-A server remains a target after its process has ended, because that may be a crash.
+A server remains a target after its process has ended, because the process may have crashed.
 """
 
 from collections import defaultdict

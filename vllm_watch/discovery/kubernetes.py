@@ -29,7 +29,7 @@ _PEERS_MAX = 32
 
 
 class KubernetesTargets:
-    """The pods of one configuration entry. Each pod keeps its first name."""
+    """The pods of one configuration entry. The name of a pod's target never changes."""
 
     def __init__(
         self, settings: KubernetesDiscovery, environ: Mapping[str, str], news: Callable[[], None],

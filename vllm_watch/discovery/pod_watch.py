@@ -20,7 +20,7 @@ PODS_MAX = 2000
 """At most this many pods are followed. One watcher can scrape only a part of them."""
 
 PAGE_PODS = 100
-"""Pods per page. A pod takes some 20 KB, and a response at most 4 MiB."""
+"""Pods are listed in pages of this many. A pod has some 20 KB, and a response may have 4 MiB."""
 
 PAGES_MAX = 100
 """At most this many pages of a list are read, because a faulty server might never end the list."""

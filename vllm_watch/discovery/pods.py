@@ -17,7 +17,7 @@ IGNORED = frozenset(("restart-attempt",))
 """Annotations that vllm-watch itself sets on pods when it restarts them."""
 
 _HASH_LABELS = ("pod-template-hash", "rollouts-pod-template-hash")
-"""These labels hold the hash at the end of a ReplicaSet's name. The rest of the name is that of the Deployment or Argo Rollout."""
+"""These labels hold the hash at the end of a ReplicaSet's name. The rest is the name of the Deployment or Argo Rollout."""
 
 _OUTLIVES = ("leaderworkerset.sigs.k8s.io/name", "serving.kserve.io/inferenceservice")
 _ROLES = {
@@ -31,15 +31,14 @@ exchange KV cache have equal values of the labels in the tuple."""
 PREFILL, DECODE = "prefill", "decode"
 _MODEL, _RELEASE = "model", "helm-release-name"
 _MODEL_OF_ROLE = re.compile(rf"(?:(.*)-)?({PREFILL}|{DECODE})")
-"""The model label of vLLM's production-stack, which ends with the role (`llama-prefill`,
-`prefill`)."""
+"""In vLLM's production-stack, the model label ends with the role (`llama-prefill`, `prefill`)."""
 
 _WORKER, _TOGETHER = (
     "leaderworkerset.sigs.k8s.io/worker-index",
     "leaderworkerset.sigs.k8s.io/group-key",
 )
 _RANK = re.compile(r"--data[-_]parallel[-_](hybrid[-_]lb|external[-_]lb|rank)\b|\s-dp[nhr]\b")
-"""Flags of a server that runs only some data-parallel ranks. Source: vLLM, engine/arg_utils.py; llm-d, guides/wide-ep-lws."""
+"""The flags of a server that runs only some data-parallel ranks. Source: vLLM, engine/arg_utils.py; llm-d, guides/wide-ep-lws."""
 
 _ENDED = ("Succeeded", "Failed")
 _SHOWN_CHARACTERS_MAX = 60
@@ -78,7 +77,7 @@ class Pod:
     namespace: str
     name: str
     node: str
-    created: str  # Kubernetes' format; sorting it as text sorts by time
+    created: str  # in Kubernetes' format, which sorts by time
     address: str  # IPv6 without brackets
     group: str  # name of the Deployment or other owner
     role: str = ""  # PREFILL or DECODE; "" if both or unknown

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 _log = structlog.get_logger()
 
-_NONE_SECONDS = 5.0  # search interval without targets, because vLLM may be starting
+_NONE_SECONDS = 5.0  # search interval without known targets, because vLLM may be starting
 _CLOSE_SECONDS = 2.0
 # Seconds to wait for other changes, because pods change in batches.
 _BATCH_SECONDS = 0.1
@@ -87,7 +87,6 @@ class Discovery:
 
     @property
     def nothing_found(self) -> str | None:
-        """Return a text if a search of this host found nothing."""
         return (
             f"{NONE_FOUND}: {REMEDY}"
             if self._host and self._host.found_none and not self._targets
@@ -95,7 +94,6 @@ class Discovery:
         )
 
     async def wait(self, seconds: float) -> None:
-        """Wait `seconds`, or until pods change."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._news.wait()

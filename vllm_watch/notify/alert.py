@@ -24,7 +24,7 @@ class Alert:
     incident: Incident
     about: str = INCIDENT  # INCIDENT | RESTART | UNREADABLE
     group: str = ""
-    restart: str = ""  # sentence about the incident's restart
+    restart: str = ""  # a sentence about the restart for the incident
     silenced: bool = False
     inhibited: bool = False  # another incident is reported instead
 

@@ -25,7 +25,7 @@ URLS_MAX = 50
 URLS_BYTES_MAX = 64 << 10
 SAID_MAX = 300
 PIECE_CHARACTERS_MIN = 4
-"""Parts of a URL with at least this many characters are secrets."""
+"""Parts of a URL with at least this many characters are treated as secrets."""
 
 MISSING = "the library apprise is not installed"
 INSTALL = "pip install 'vllm-watch[apprise]'"
@@ -43,7 +43,7 @@ class Notifier:
         self._settings = settings
         self._tools = tools
         self._busy = False
-        self._taken: tuple[str, set[str]] = "", set()  # a message's key, URLs that took it
+        self._taken: tuple[str, set[str]] = "", set()  # a message's key, URLs that accepted it
 
     async def send(self, message: Message) -> base.Sent:
         if self._busy:

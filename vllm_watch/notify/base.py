@@ -10,7 +10,7 @@ from vllm_watch.clients.signed_post import NewSession, new_session
 from vllm_watch.notify.words import Message
 
 SENT, UNSENT, UNSURE, REFUSED = "sent", "unsent", "unsure", "refused"
-"""SENT: accepted. UNSENT: certainly not sent. UNSURE: perhaps accepted. REFUSED: never accepted."""
+"""SENT: accepted. UNSENT: certainly not sent. UNSURE: perhaps accepted. REFUSED: rejected for its content."""
 
 FAILED, DROPPED = "failed", "dropped"
 
@@ -48,7 +48,7 @@ Tell = Callable[[Report], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """One check of a configuration."""
+    """The result of one check of a configuration."""
 
     ok: bool
     text: str

@@ -11,7 +11,7 @@ from vllm_watch.settings.notifications import NotifierSettings
 HOUR_SECONDS = 3600.0
 
 READY_MAX = 5
-"""More groups of alerts than this become one digest, because they probably have one cause."""
+"""If more groups of alerts than this are ready, they are sent as one digest."""
 
 DIGEST_SECONDS = 300.0
 """If a critical alert waits, a digest is sent this long after the last message, despite the hourly
@@ -21,11 +21,9 @@ EXPIRE_SECONDS = {"page": 24 * 3600.0, "ticket": 4 * 3600.0, "info": 3600.0}
 """Unsent notifications are dropped after this time. A page is still news after a night."""
 
 CLOCK_SECONDS = 1.0
-"""Tolerance for clock steps."""
 
 WAITING_MAX = 500
-"""Maximum queued notifications. If there are more, the oldest of the lowest severity are
-dropped."""
+"""At most this many notifications are queued. Beyond this, the oldest of the lowest severity are dropped."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,7 +82,7 @@ def choose(
 
 
 def again(waiting: Sequence[Notification]) -> Batch:
-    """Return the batch of a message that may have been sent."""
+    """Rebuild the batch of an interrupted message, which may have been sent."""
     return _batch(_groups(waiting))
 
 

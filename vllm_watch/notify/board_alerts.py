@@ -16,8 +16,7 @@ BLIND_INTERVALS = 10.0
 """If a target is not scraped for this many intervals, the watcher has failed."""
 
 FORGOTTEN_SECONDS = 600.0
-"""After this uptime, incidents missing from the board count as ended. Targets are found within two
-minutes."""
+"""Once the watcher has run for this long, incidents missing from the board count as ended. Targets are found within two minutes."""
 
 _QUIET = frozenset(("starting", "sleeping", "down"))
 """In these states, missing metrics are normal or have their own incident."""

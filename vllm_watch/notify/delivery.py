@@ -20,14 +20,13 @@ from vllm_watch.settings.notifications import NotifierSettings
 _log = structlog.get_logger()
 
 AGAIN_SECONDS_FIRST, AGAIN_SECONDS_MAX = 1.0, 300.0
-"""First and maximum wait before a retry. The wait doubles, with jitter so that watchers do not
-retry together."""
+"""The first and the longest pause before a retry. The pause doubles, with jitter so that watchers do not retry together."""
 
 RETRY_AFTER_SECONDS_MAX = 3600.0
-"""Maximum wait after a Retry-After header."""
+"""A Retry-After header delays a message by at most this long."""
 
 GRACE_SECONDS = 5.0
-"""A notifier is cancelled this long after timeout_seconds."""
+"""A notifier is cancelled this many seconds after its own timeout."""
 
 REFUSALS_MAX = 3
 """A message is dropped after the receiver has refused it this many times (400, 413, 415, 422)."""

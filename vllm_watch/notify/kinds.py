@@ -20,7 +20,7 @@ def make(settings: NotifierSettings, tools: Tools) -> Notifier:
 
 
 def check(settings: AnyNotifier, tools: Tools) -> list[Finding]:
-    """Check the notifier's requirements. Sends nothing."""
+    """Check the notifier's requirements."""
     if isinstance(settings, KubernetesEvents):
         return kubernetes_events.check(settings, tools)
     return make(settings, tools).check()

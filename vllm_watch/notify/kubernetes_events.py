@@ -26,7 +26,7 @@ _log = structlog.get_logger()
 
 QUEUE_MAX = 1000
 TRIES_MAX, WAIT_SECONDS = 6, 2.0
-"""The waits between tries are 2 to 32 s. Together they outlast an upgrade of the API server."""
+"""The pauses between tries are 2 to 32 s. Together they outlast an upgrade of the API server."""
 
 MESSAGE_MAX = 1024  # the API server's limit
 _POD_NAME_MAX = 200  # the limit of an Event's name is 253
@@ -170,7 +170,7 @@ def check(settings: KubernetesEvents, tools: base.Tools) -> list[Finding]:
 
 
 async def send_test(settings: KubernetesEvents, tools: base.Tools, t: float) -> Finding:
-    """Write a test Event for the named pod or our own."""
+    """Write a test Event for the named pod or our own pod."""
     pod = _own_pod(settings, tools) or tools.environ.get("HOSTNAME", "")
     incident = Incident(
         id=f"test-{t:.0f}", target=WATCHER, engine=None, kind="test", cause="test", severity="info",

@@ -23,7 +23,7 @@ KEPT_SECONDS = 86400.0
 """Notifications are kept this long after the last message about their alert."""
 
 KEPT_MAX = 5000
-"""Maximum notifications of all notifiers together, 2 KB each."""
+"""At most this many notifications are kept for all notifiers together, 2 KB each."""
 
 
 class Ledger:
@@ -104,7 +104,7 @@ class Ledger:
     def sent(
         self, notifications: Iterable[Notification], dropped: Iterable[Notification], message: str, t: float
     ) -> None:  # fmt: skip
-        """Record a sent message, which also reported the number of `dropped` notifications."""
+        """Record that the message was sent. It reported the `dropped` notifications only by their number."""
         self._put(replace(each, message=message, sent_t=t) for each in notifications)
         self._put(replace(each, message=f"{DROPPED} {message}") for each in dropped)
 

@@ -29,7 +29,7 @@ LOOK_SECONDS = 5.0
 """Interval between reads of the board."""
 
 SETTLE_SECONDS = 0.2
-"""Events within this time share one read."""
+"""Events within this time cause only one read."""
 
 PRUNE_SECONDS = 3600.0
 

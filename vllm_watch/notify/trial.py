@@ -26,7 +26,7 @@ async def trial(settings: NotificationsSettings, name: str) -> tuple[int, Mappin
 
 
 def named(settings: NotificationsSettings, name: str) -> tuple[str, AnyNotifier]:
-    """Return kind and settings of a notifier. Raises WatchError."""
+    """Return the kind and the settings of a notifier. Raises WatchError."""
     known = {each: (kind, one) for kind, each, one in settings.each()}
     if name not in known:
         names = f"write the name of one: {', '.join(known)}"

@@ -21,7 +21,7 @@ from vllm_watch.story.restart_steps import RUNBOOK, step_of
 from vllm_watch.story.severities import severity_word
 
 ITEMS_SHOWN = 5
-"""Maximum alerts in a message."""
+"""A message shows at most this many alerts."""
 
 EVIDENCE_SHOWN = 3
 NAME_MAX, ID_MAX, SENTENCE_MAX, TITLE_MAX = 80, 200, 400, 160
@@ -63,7 +63,7 @@ class Message:
 
 
 def message(key: str, batch: Batch, links: Links, *, dropped: int, t: float) -> Message:
-    """Return the message, which also reports the number of `dropped` alerts."""
+    """Return the message. `dropped` is the number of alerts that could not be sent."""
     shown = tuple(_without_secrets(each) for each in batch.items[:ITEMS_SHOWN])
     batch = replace(batch, items=(*shown, *batch.items[ITEMS_SHOWN:]))
     first = batch.items[0]

@@ -1,4 +1,4 @@
-"""End exactly one process, pinned by a pidfd, so that a reused PID is never hit.
+"""End exactly one process, pinned by a pidfd, so that no later process with its PID is hit.
 
 Source: pidfd_open(2), pidfd_send_signal(2); Linux 5.3 and later.
 """
@@ -75,7 +75,7 @@ class Pinned:
 
 
 def pin(pid: int, create_time: float | None, procfs: Path = Path("/proc")) -> Pinned | None:
-    """Pin the process. Return None if no process has this PID and start time. Raises WatchError without pidfd_open."""
+    """Pin the process. Return None if no process has this PID and start time. Raises WatchError if the kernel lacks pidfd_open."""
     try:
         descriptor = os.pidfd_open(pid)
     except ProcessLookupError:

@@ -33,7 +33,7 @@ class Looks:
         self._pins: dict[tuple[int, float | None], Pinned] = {}
 
     async def until_certain(self, seconds: float) -> Plan | Refusal:
-        """Return a confirmed plan, or a refusal if it is final or lasts for `seconds`. Raises WatchError for unreadable GPUs."""
+        """Return a confirmed plan, or a refusal that is final or has lasted for `seconds`. Raises WatchError for unreadable GPUs."""
         began_s = time.monotonic()
         while True:
             found, confirmed = await self._sample()
@@ -119,14 +119,13 @@ def _not_ours(victim: Victim) -> Refusal:
 
 
 def user_name(uid: int) -> str:
-    """Return the user's name, else the number."""
+    """Return the user's name, or the UID if the user has none."""
     with suppress(KeyError):
         return pwd.getpwuid(uid).pw_name
     return str(uid)
 
 
 PROCESSES_MAX = 65_536
-"""Maximum processes read. A host has a few thousand."""
 
 
 def _parents(procfs: Path = Path("/proc")) -> dict[int, int]:

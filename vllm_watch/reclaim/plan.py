@@ -24,7 +24,7 @@ CONFIRM_SECONDS = 2.0
 """A plan must stay the same for this long, because a single sample may be wrong."""
 
 TREE_MAX = 4096
-"""Maximum descendants of a process. Any others are ignored."""
+"""Beyond this number, descendants of a process are ignored."""
 
 _IDLE = (IDLE_NOTEBOOK, IDLE_PROCESS)
 
@@ -66,10 +66,9 @@ class Victim:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """The processes to end, the requested one first.
+    """The processes to end, beginning with the requested one.
 
-    Descendants with GPU memory that are not ended are in `left`, and unrelated stale processes in
-    `others`.
+    `left`: descendants that hold GPU memory but are not stale. `others`: unrelated stale processes.
     """
 
     victims: tuple[Victim, ...]

@@ -19,8 +19,7 @@ from vllm_watch.signals.holders.words import size
 from vllm_watch.state.journal import Entry, Journal
 
 KILL_SECONDS = 10.0
-"""Maximum seconds for a process to end after SIGKILL. With 100 GiB of host memory, it takes some
-seconds."""
+"""A process must end within this many seconds of SIGKILL. Freeing 100 GiB of host memory takes some seconds."""
 
 TITLE_CHARACTERS = 40
 
@@ -38,7 +37,7 @@ class Patience:
 
 @dataclass(slots=True, kw_only=True)
 class Ended:
-    """How one process ended; `by` is None if it did not."""
+    """How one process ended. `by` is None if the process did not end."""
 
     pid: int
     by: str | None = None  # "term" | "kill"

@@ -1,7 +1,7 @@
 """Wait until the driver has released the GPU memory of ended processes.
 
-A zombie keeps its GPU memory, and a CUDA context can outlive its process. Therefore, memory without
-a listed process is also compared, before and after.
+A zombie keeps its GPU memory, and a CUDA context can outlive its process. Therefore, the memory
+that belongs to no listed process is also compared.
 """
 
 import asyncio
@@ -16,19 +16,17 @@ from vllm_watch.signals.holders.words import size
 from vllm_watch.sources import trace_gpus
 
 DEADLINE_SECONDS = 30.0
-"""Maximum seconds to wait. A driver frees even the largest GPU's memory within seconds of the
-process's end."""
+"""Maximum seconds to wait. A driver frees the memory within seconds of the process's end."""
 
 INTERVAL_SECONDS = 0.5
-"""Seconds between samples. The interval is short, because a person waits."""
 
 LEFT_BYTES_MAX = unaccounted.BASE_BYTES
-"""Maximum memory that may remain. The driver's own use varies by this much."""
+"""This much memory may remain, because the driver's own use varies by as much."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claim:
-    """On one GPU or MIG slice, the memory of the processes to end."""
+    """The memory to reclaim on one GPU or MIG slice."""
 
     index: int
     uuid: str
@@ -45,7 +43,7 @@ class Claim:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuRelease:
-    """One GPU's memory before and now. `released` is None if unknown."""
+    """One GPU's memory, before the processes ended and now. `released` is None if unknown."""
 
     index: int
     uuid: str
@@ -80,7 +78,7 @@ class Release:
 
 
 def claims(gpus: Sequence[GpuSample], pids: Collection[int]) -> tuple[Claim, ...]:
-    """Return the memory of `pids` (as in NVML)."""
+    """Return the memory of the processes with NVML's PIDs `pids`."""
     found = [
         Claim(
             index=gpu.index, uuid=gpu.uuid, name=gpu.name, used_bytes=gpu.memory_used_bytes,
@@ -163,7 +161,7 @@ def _of(gpu: GpuSample, pids: Collection[int]) -> tuple[ProcessSample, ...]:
 
 def _is_claimed(process: ProcessSample, claim: Claim) -> bool:
     if process.used_bytes == 0:
-        return False  # listed without memory
+        return False  # it is listed, but holds no memory
     return any(each.pid == process.pid and track.is_same(each, process) for each in claim.held)
 
 

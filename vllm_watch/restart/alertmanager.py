@@ -88,7 +88,7 @@ def _line(text: str) -> str:
 def target_of(alert: Alert, targets: Iterable[Target]) -> Target | None:
     """Return the target that the label `target` names.
 
-    Without this label, return the only target that has the label `instance` as its name or address.
+    Without this label, return the only target with the name or address in the label `instance`.
     """
     known = {each.name: each for each in targets}
     name = alert.labels.get("target")

@@ -49,7 +49,7 @@ Check = Callable[[RestartRequest, RestartSettings, Facts], Refusal | None]
 
 
 def mode(request: RestartRequest, settings: RestartSettings, facts: Facts) -> Refusal | None:
-    """Restarts must be on and have a hook."""
+    """Restarts must be enabled, and a hook must be set."""
     if settings.mode == "off":
         return Refusal("restarts are off (restart.mode)")
     if not settings.hook:

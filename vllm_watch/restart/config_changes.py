@@ -1,4 +1,4 @@
-"""Journal the settings that a reload changed."""
+"""Record in the journal which settings a reload changed."""
 
 import time
 from collections.abc import Iterator, Mapping

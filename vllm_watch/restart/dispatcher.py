@@ -31,7 +31,7 @@ from vllm_watch.state.journal import Entry, Journal
 _log = structlog.get_logger()
 
 ASK_SECONDS = 5.0
-"""Interval between decisions on a waiting request."""
+"""Seconds between decisions on a waiting request."""
 
 AGAIN_SECONDS = 60.0
 """The next try begins this many seconds after a cancelled attempt, so that the readiness probe does not flap."""

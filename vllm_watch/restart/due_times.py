@@ -41,7 +41,7 @@ def next_due(schedule: ScheduleSettings, zone: str, after_t: float) -> float | N
 
 
 def last_due(schedule: ScheduleSettings, zone: str, due_t: float, now_t: float) -> float:
-    """Return the latest due time of the last `misfire_seconds` before `now_t`. If there is none, return `due_t`."""
+    """Return the latest due time within the last `misfire_seconds` before `now_t`. If there is none, return `due_t`."""
     since_t = now_t - schedule.misfire_seconds
     if since_t > due_t:
         later_t = next_due(schedule, zone, since_t)

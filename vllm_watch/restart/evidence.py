@@ -15,7 +15,6 @@ BUNDLES_MAX = 20
 """At most this many archives are kept."""
 
 BYTES_MAX = 64 << 20
-"""Maximum size of an archive. A recording of ten minutes takes a few megabytes."""
 
 PART_SECONDS = 10.0
 """Timeout of one part. A hanging part must not block the others."""

@@ -34,7 +34,7 @@ from vllm_watch.state.journal import Journal
 _log = structlog.get_logger()
 
 SHOW_SECONDS = 30.0
-"""Maximum seconds between updates. Budgets and pauses also change without an event."""
+"""The plan is updated at least this often, because budgets and pauses also change without an event."""
 
 SHOW_PAUSE_SECONDS = 0.2
 

@@ -1,11 +1,11 @@
 """One attempt to restart a server or a gang.
 
-    intent ─▶ evidence ─▶ drain ─▶ a scrape, the guard again ─▶ calling ─▶ hook
+    intent ─▶ evidence ─▶ drain ─▶ new scrape ─▶ guard ─▶ calling ─▶ hook
         ─▶ verifying ─▶ helped | did_not_help
 
 Each state is on disk before the next action. After a crash in state `intent`, no hook was called.
-After a crash in state `calling`, a hook may have been called, so none is called again. The hooks
-of a gang are called together, because its ranks wait for each other at start.
+After a crash in state `calling`, a hook may have been called, so none is called again. The hooks of
+a gang are called together, because its ranks wait for each other at start.
 """
 
 import asyncio
@@ -39,7 +39,7 @@ from vllm_watch.support.printable import printable
 _log = structlog.get_logger()
 
 RETRIES_MAX = 2
-"""A call that had no effect is retried at most this often, because a supervisor may be busy for seconds."""
+"""A call that had no effect is retried at most this many times, because a supervisor may be busy for seconds."""
 
 RETRY_SECONDS = 5.0
 
@@ -49,7 +49,7 @@ EVIDENCE_SECONDS = 30.0
 DRAIN_POLL_SECONDS = 0.5
 
 SCRAPE_WAIT_SECONDS = 60.0
-"""Maximum wait for a scrape during verification."""
+"""Verification waits at most this many seconds for a scrape."""
 
 BLIND_SECONDS = 1.0
 

@@ -145,7 +145,7 @@ class Restarts:
         for name in incident.restart_targets or (incident.target,):
             managed = self.targets.managed.get(name)
             if name in self.targets.gang(incident.target):
-                continue  # the incident's own target requests the restart of the gang
+                continue  # the target of the incident requests the restart of the gang
             if managed is None or managed.restarting or not incident.advises_restart_of(name):
                 continue
             mode = managed.settings.mode

@@ -22,7 +22,7 @@ HEALTHY = frozenset(("idle", "serving", "prefilling", "overloaded"))
 """In these states an engine serves requests, though it may be at its limit."""
 
 FRESH_SCRAPES, FRESH_SECONDS_MIN = 3.0, 30.0
-"""The last scrape of another group member is recent if it is younger than FRESH_SCRAPES intervals or FRESH_SECONDS_MIN seconds."""
+"""The last scrape of another group member is recent if it is at most this many intervals or seconds old."""
 
 
 HISTORY_SECONDS = 7 * 86400.0
@@ -121,7 +121,7 @@ class Targets:
         return before(self.signals(name), self.firing_kinds(name), self.process(name))
 
     def replaced(self, name: str, decided: Process, *, silence_counts: bool) -> str | None:
-        """Return why the process `decided` may be gone, or None. If `silence_counts`, a process that does not answer is gone."""
+        """Return why the process `decided` may be gone, or None. If `silence_counts`, a process that does not answer counts as gone."""
         now = self.process(name)
         same = decided.is_same(now)
         if same is None:
@@ -207,7 +207,7 @@ class Targets:
         )
 
     def startup_seconds(self, name: str) -> float | None:
-        """Return how long the longest recent start of the target took. If this is unknown, use the target's group."""
+        """Return how long the longest recent start of the target took. If this is unknown, use the starts of the target's group."""
         own, signals = self.managed.get(name), self.signals(name)
         if own is None:
             return None

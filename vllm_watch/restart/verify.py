@@ -25,8 +25,7 @@ STARTUP_TOLERANCE = 2.0
 """A start may take this many times as long as the longest known start. The page cache may be cold, or the node may be slower."""
 
 STARTUP_SECONDS_MIN = 180.0
-"""Minimum timeout of a start, including the end of the old process. Most models load in one to
-three minutes."""
+"""The timeout of a start is at least this long, including the end of the old process. Most models load in one to three minutes."""
 
 _ILL = ("stalled", "failing", "collapsed", "down")
 
@@ -81,7 +80,7 @@ def befores(attempt: Attempt) -> dict[str, Before] | None:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """The result after one scrape."""
+    """The state of the verification after one scrape."""
 
     text: str
     outcome: str | None = None
@@ -96,7 +95,7 @@ class Verification:
     ) -> None:
         """`startup_seconds` is this engine's longest known start.
 
-        If it is known, it sets the timeout, which is otherwise `settings.start_seconds`.
+        If none is known, the timeout is `settings.start_seconds`.
         """
         self._before = before
         self._settle_seconds = settings.settle_seconds

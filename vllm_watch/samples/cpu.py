@@ -1,4 +1,4 @@
-"""An engine's waits for a CPU of its host, as counted by the kernel."""
+"""The time that an engine waited for a CPU, as counted by the kernel."""
 
 from dataclasses import dataclass
 

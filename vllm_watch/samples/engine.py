@@ -9,7 +9,7 @@ Labelled = Mapping[str, float]  # value of one label (finished_reason, source, â
 
 @short_record
 class Histogram:
-    """A cumulative histogram since the engine started."""
+    """A Prometheus histogram, cumulative since the engine's start."""
 
     count: float
     sum: float | None
@@ -117,7 +117,7 @@ JUDGED = frozenset((
 """Only these fields are read from a watched engine. With all histograms, a sample would be twice as large."""
 
 COUNTED = frozenset(("iteration_tokens", "prefill_time", "decode_time"))
-"""From a watched engine, only count and sum of these histograms are read, and `cumulative` stays empty."""
+"""Only count and sum of these histograms are read from a watched engine; `cumulative` stays empty."""
 
 
 FAILED = "error"
@@ -125,6 +125,6 @@ FAILED = "error"
 
 
 def served(sample: EngineSample) -> float | None:
-    """Return how many requests have ended since the engine's start without a failure of the engine."""
+    """Return how many requests have ended since the engine's start, except those that the engine failed."""
     ends = sample.request_success
     return None if ends is None else sum(ends.values()) - ends.get(FAILED, 0.0)

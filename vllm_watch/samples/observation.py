@@ -27,7 +27,7 @@ class Call:
     status: int | None = None
     error: str | None = None
     latency_s: float = 0.0  # until the last byte or the failure
-    kept: bool = False  # on a reused connection, so the same process answered
+    kept: bool = False  # the connection was reused, so the same process answered
 
     @property
     def scaling(self) -> bool:
@@ -59,7 +59,7 @@ class Reading:
     engine_kind: str | None = None  # "V0" | "V1"
     engines: tuple[EngineSample, ...] = ()  # ascending by engine
     server: ServerSample = ServerSample()
-    unknown_families: tuple[str, ...] = ()  # vLLM's families without a field of ours
+    unknown_families: tuple[str, ...] = ()  # vLLM's metric families that have no field here
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

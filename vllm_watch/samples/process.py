@@ -23,7 +23,7 @@ class ProcessSample:
     compute_instance_id: int | None = None
     mps: bool | None = None
     pid_local: int | None = None  # in our own namespace, if known
-    ancestors: tuple[str, ...] | None = None  # commands, the parent's first; () without a parent
+    ancestors: tuple[str, ...] | None = None  # their commands, nearest first; () without a parent
     left_behind: bool | None = None  # the leader of its process group has ended
 
     @property

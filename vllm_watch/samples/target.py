@@ -39,7 +39,7 @@ class Target:
 
     @property
     def place(self) -> tuple[str, ...]:
-        """Return a value that is equal on two targets with the same process."""
+        """Return a value that is equal for targets of the same process."""
         if self.pod:
             return self.namespace, self.pod, self.host_and_port.rpartition(":")[2]
         return (self.address,)

@@ -25,7 +25,7 @@ from pydantic_core import PydanticCustomError
 
 from vllm_watch.support.redaction import redacted, without_path
 
-_QUOTED_CHARACTERS_MAX = 80  # enough to recognise a value, on one line
+_QUOTED_CHARACTERS_MAX = 80
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}")  # a DNS label
 _NAME_REMEDY = (
     "use lower-case letters, digits, '.', '_' and '-', at most 63, the first a letter or digit"

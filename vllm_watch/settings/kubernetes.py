@@ -9,7 +9,7 @@ from pydantic import AfterValidator, Field, field_validator
 from vllm_watch.settings.base import Port, Settings, problem, quoted
 
 NAMESPACES_MAX = 50
-"""Maximum namespaces, because each needs an open watch connection. Use `*` for more."""
+"""At most this many namespaces are allowed, because each needs an open connection. Use `*` for more."""
 
 _LABEL = r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?"
 _KEY = rf"([a-z0-9]([a-z0-9.-]{{0,251}}[a-z0-9])?/)?{_LABEL}"
@@ -35,8 +35,7 @@ class KubernetesDiscovery(Settings):
     namespaces: tuple[Annotated[str, AfterValidator(_namespace)], ...] = Field(
         (), max_length=NAMESPACES_MAX
     )
-    """Namespaces of the pods; `*` alone: the whole cluster (needs a ClusterRole).
-    Default: vllm-watch's own"""
+    """Namespaces of the pods; `*` alone: the whole cluster (needs a ClusterRole). Default: vllm-watch's namespace"""
 
     node_name: str = Field("", max_length=253)
     """Only pods of this node. `$NAME` is read from the environment; a DaemonSet sets it from

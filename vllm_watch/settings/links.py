@@ -10,7 +10,7 @@ from vllm_watch.settings.base import HttpUrl, Settings, problem, quoted
 PLACEHOLDERS = ("target", "model", "group", "namespace", "pod", "node", "from", "to")
 
 LINKS_MAX = 10
-"""Maximum links. A longer menu is slow to read at night."""
+"""At most this many links are allowed."""
 
 
 def _template(url: str) -> str:

@@ -42,7 +42,7 @@ class LockSettings(Settings):
     """Folder of the locks of kind `file`."""
 
     namespace: str = Field("", max_length=253)
-    """Namespace of the Lease; unset: vllm-watch's own."""
+    """Namespace of the Lease; unset: vllm-watch's namespace."""
 
     def unusable(self, hook_seconds: float, has_state_dir: bool) -> list[Problem]:
         found: list[Problem] = []

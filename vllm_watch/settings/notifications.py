@@ -47,7 +47,7 @@ def _variable(value: str) -> str:
 
 
 class NotifierSettings(Settings):
-    """Keys of all notifiers."""
+    """The keys that every notifier has."""
 
     name: Name
     """A slug, unique among all notifiers."""

@@ -20,5 +20,4 @@ class OtlpSettings(Settings):
     """File with HTTP headers, one per line: `Authorization: Bearer …`. It is read at the start."""
 
     ca_file: FilePath | None = None
-    """CA certificates for the collector, in PEM.
-    Default: the system's"""
+    """CA certificates for the collector, in PEM. Default: the CAs of the system"""

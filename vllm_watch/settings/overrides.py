@@ -30,7 +30,7 @@ HOOK_VARIABLES = frozenset(
 CLIENT_VARIABLES = frozenset(
     f"{PREFIX}{word}" for word in ("URL", "TOKEN_FILE", "CA_FILE", "CERT_FILE", "CREDENTIALS_FILE")
 )
-# Set in hooks. Without it, VLLM_WATCH_TARGET is a typo of VLLM_WATCH_TARGETS.
+# Set in hooks. Elsewhere, VLLM_WATCH_TARGET is a typo of VLLM_WATCH_TARGETS.
 _IN_A_HOOK = f"{PREFIX}ATTEMPT_ID"
 # Kubernetes sets these in every pod if a Service is named vllm-watch.
 _SERVICE_LINK = re.compile(

@@ -30,8 +30,7 @@ class BlockersSettings(Settings):
     """Regular expression for whole alert names. A matching alert that fires blocks the restart."""
 
     timeout_seconds: Seconds = Field(5.0, le=60)
-    """Timeout of each query.
-    Why: A Prometheus that takes longer has a problem itself."""
+    """Timeout of each query. Why: A slower Prometheus has a problem itself."""
 
     @property
     def any(self) -> bool:
@@ -39,15 +38,14 @@ class BlockersSettings(Settings):
 
 
 class DrainSettings(Settings):
-    """Waiting for requests to finish before a restart. A server that makes no progress is restarted at once."""
+    """Requests can finish before a restart. A server that makes no progress is restarted at once."""
 
     enabled: bool = True
     """Whether to let requests finish.
     Why: Draining costs a minute and saves requests."""
 
     deadline_seconds: Seconds = Field(60.0, le=3600)
-    """Maximum wait until no request runs or waits.
-    Why: The drain and the hook must both fit into the termination grace period."""
+    """Running and waiting requests must finish within this time. Why: The drain and the hook must both fit into the termination grace period."""
 
 
 class VerifySettings(Settings):
@@ -96,8 +94,8 @@ class RestartSettings(Sections):
     Why: The effect of a restart is not known earlier."""
 
     cooldown_load_times: Annotated[float, Field(ge=0, le=100)] = 2.0
-    """Minimum cooldown as a multiple of this engine's start time.
-    Why: The engine needs one start time to load, and the same time to prove itself."""
+    """The cooldown lasts at least this many start times of the engine. Why: The engine needs one
+    start time to load, and the same time to prove itself."""
 
     budget_per_hour: int = Field(1, ge=0, le=100)
     """Maximum restarts of a group per hour.
@@ -112,7 +110,7 @@ class RestartSettings(Sections):
     Why: Restarting without peers needs an explicit decision."""
 
     peers_healthy_ratio_min: Annotated[float, Field(ge=0, le=1)] = 0.5
-    """Minimum healthy share of the group. The restarted target counts as unhealthy.
+    """At least this share of the group must be healthy. The restarted target counts as unhealthy.
     Why: If half of a group is unhealthy, the cause is seldom in one engine."""
 
     new_version_seconds: Annotated[float, Field(ge=0, le=7 * 86400)] = 3600.0

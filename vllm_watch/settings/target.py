@@ -133,7 +133,7 @@ class TargetConfig(Settings):
     """Overrides of `restart` for this target."""
 
     detectors: DetectorsSettings = DetectorsSettings()
-    """Overrides of `detectors` for this target, above those of its group."""
+    """Overrides of `detectors` for this target. They precede the group's overrides."""
 
     canary: CanarySettings = CanarySettings()
     """Overrides of `canary` for this target."""

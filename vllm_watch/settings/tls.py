@@ -11,7 +11,6 @@ from vllm_watch.settings.base import FilePath, Problem, Settings, problem, probl
 from vllm_watch.support import regular_file
 
 FILE_BYTES_MAX = 4 << 20
-"""Maximum size of each file. All CA certificates of a system take a quarter of a megabyte."""
 
 _CA_REMEDY = "name a file with CA certificates, in PEM, readable by vllm-watch"
 _PAIR_REMEDY = "name a certificate and its own key, without a passphrase, both in PEM and readable by vllm-watch"
@@ -43,8 +42,7 @@ class TlsConfig(Settings):
     """TLS for targets with an `https` URL."""
 
     ca_file: FilePath | None = None
-    """CA certificates for the server's certificate, in PEM.
-    Default: this host's"""
+    """CA certificates for the server's certificate, in PEM. Default: the CAs of this host"""
 
     cert_file: FilePath | None = None
     """Client certificate with its intermediates, in PEM."""
@@ -75,7 +73,6 @@ class TlsConfig(Settings):
         return tuple(each for each in (self.ca_file, self.cert_file, self.key_file) if each)
 
     def context(self) -> ssl.SSLContext:
-        """Return the SSL context. Raises TlsFileError."""
         made = self._trusting()
         made.set_alpn_protocols(["http/1.1"])
         if self.insecure_skip_verify:

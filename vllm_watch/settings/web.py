@@ -35,8 +35,8 @@ CIPHERS: Mapping[str, str | None] = {
     "TLS_AES_256_GCM_SHA384": None,
     "TLS_CHACHA20_POLY1305_SHA256": None,
 }
-"""OpenSSL's names of Go's cipher suites. None for TLS 1.3 suites, which are always on. Suites
-without forward secrecy or authenticated encryption are not supported."""
+"""Go's cipher suites with their OpenSSL names. The name is None for TLS 1.3 suites, which are
+always on. Suites without forward secrecy or authenticated encryption are not supported."""
 
 _UNVERIFIED = {"RequestClientCert", "RequireClientCert", "RequireAnyClientCert"}
 _AUTH_TYPES = ("NoClientCert", "VerifyClientCertIfGiven", "RequireAndVerifyClientCert")
@@ -147,7 +147,6 @@ class TlsSettings(Sections):
 
     @property
     def ciphers(self) -> tuple[str, ...]:
-        """Return OpenSSL's names of the listed TLS 1.2 suites."""
         return tuple(name for each in self.cipher_suites if (name := CIPHERS[each]))
 
 

@@ -1,6 +1,6 @@
 """Read YAML strictly, with limits.
 
-PyYAML takes the last of two equal keys, and expands nested aliases until memory is exhausted.
+PyYAML silently accepts duplicate keys, and expands nested aliases until memory is exhausted.
 """
 
 import re

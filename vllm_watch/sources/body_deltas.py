@@ -103,7 +103,7 @@ class Decoder:
         self._lines: list[str] = []
 
     def decode(self, records: str) -> Iterator[tuple[str, list[str] | None]]:
-        """Yield each head with the list of its text's lines, or with None. The next record changes the list."""
+        """Yield the head line of each record, and the lines of its text or None. The next record changes the list of lines."""
         rows = iter(records.split("\n"))
         for head in rows:
             if not head:

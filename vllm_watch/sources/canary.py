@@ -24,7 +24,7 @@ from vllm_watch.support.redaction import excerpt
 
 COMPLETIONS, CHAT = "/v1/completions", "/v1/chat/completions"
 PROMPT = "Hello"
-"""The prompt of every canary. It contains no user data."""
+"""The prompt of every canary."""
 
 REQUEST_ID_PREFIX = "vllm-watch-canary-"
 _BODY_BYTES_MAX = 1 << 20

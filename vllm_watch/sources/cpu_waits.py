@@ -27,8 +27,7 @@ THREADS_MAX = 512
 some hundred threads. Reading one thread takes 7 µs."""
 
 PROCESSES_MAX = 64
-"""Maximum processes per engine. An engine has a core and one worker per GPU, and the largest hosts
-have 16 GPUs."""
+"""At most this many processes are read per engine. The largest hosts have 16 GPUs, with one worker each."""
 
 SEARCH_SECONDS = 60.0
 """Seconds between searches for a missing engine, and between checks of a known one."""
@@ -37,7 +36,7 @@ LOST_SECONDS = 5.0
 """If processes end, the next search begins after this many seconds, because a supervisor may restart them."""
 
 READ_SECONDS_MAX = 1.0
-"""A poll that takes longer than this is dropped. A poll usually takes milliseconds."""
+"""A poll that takes longer than this is dropped."""
 
 CGROUP_LEVELS_MAX = 8
 """At most this many cgroups are searched for a CPU limit. A container, its pod and its slice may each have one."""
@@ -98,13 +97,12 @@ class _Engine:
         return self.waited_seconds
 
     def core(self) -> str | None:
-        """Return the core's title and PID. The result is None before vLLM 0.10.2, which gives a core no title."""
+        """Return the core's title and PID. Before vLLM 0.10.2 the result is None, because cores have no title."""
         return next(
             (each.label for each in self.processes if engine_processes.is_core(each.name)), None
         )
 
     def stopped(self) -> str | None:
-        """Return a stopped process (state T, or t in a debugger)."""
         return next((each.label for each in self.processes if each.is_stopped()), None)
 
     def has_ended(self) -> bool:

@@ -19,14 +19,13 @@ if TYPE_CHECKING:
 _log = structlog.get_logger()
 
 PIECE_BYTES_MAX = 4 << 20
-"""Maximum bytes of one read, which takes a thread some 50 ms. vLLM writes some kilobytes per
-second."""
+"""At most this many bytes are read at once, in some 50 ms. vLLM writes some kilobytes per second."""
 
 BACKLOG_BYTES_MAX = 16 << 20
-"""At most this many bytes of an existing log are read. An engine that logs its requests writes this much in hours."""
+"""At most this many bytes of an existing log are read."""
 
 TAIL_BYTES_MAX = 256 << 10
-"""Maximum bytes of evidence: some thousand lines, including a traceback per worker."""
+"""The evidence has at most this many bytes: some thousand lines, including a traceback per worker."""
 
 LINE_CHARACTERS_MAX = 500
 
@@ -66,7 +65,7 @@ class EngineLog:
             file.seek(left_out)
             text = file.read(TAIL_BYTES_MAX).decode(errors="replace")
         if left_out:
-            # The first line is dropped: a cut secret could not be recognized.
+            # The first line may be incomplete, and part of a secret could not be recognized.
             text = text.partition("\n" if "\n" in text else " ")[2]
         return redacted(text).encode()
 

@@ -14,7 +14,7 @@ START_TOLERANCE_SECONDS = 2.0
 whole seconds, and setting the clock changes them."""
 
 SAME_TICK_SECONDS = 0.02
-"""Tolerance in seconds if several processes match. Start times have ticks of 10 ms."""
+"""Tolerance in seconds if several processes match. Start times have a resolution of 10 ms."""
 
 PORT_DEFAULT = 8000  # of `vllm serve`
 _GONE = ("Z", "X")

@@ -24,8 +24,7 @@ LINE_CHARACTERS_MAX, LABELS_MAX = 16 << 10, 128
 characters and 40 labels."""
 
 FOREIGN_BODY_CHARS_MAX = 256 * 2**10
-"""Largest body for prometheus_client, in characters. Parsing it takes 0.5 s. vLLM's bodies are a
-fifth of this size."""
+"""prometheus_client gets bodies of at most this many characters. Parsing one takes 0.5 s."""
 
 _EXCERPT_CHARS = 80
 _NO_AGGREGATOR = "Check that the URL is a vLLM server's and not an aggregator's."

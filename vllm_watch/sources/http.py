@@ -16,7 +16,7 @@ CONNECT_SHARE = 0.75
 """Connecting may take at most this share of the time limit. Otherwise an unreachable server would seem to hang, and would be restarted."""
 
 REDIRECTS_MAX = 2
-"""Maximum redirects. vLLM 0.3.3 to 0.4.1 redirects /metrics once, to /metrics/."""
+"""At most this many redirects are followed. vLLM 0.3.3 to 0.4.1 redirects /metrics once, to /metrics/."""
 
 _REDIRECTS = frozenset((301, 302, 303, 307, 308))
 _ERROR_CHARS_MAX = 300
@@ -25,7 +25,7 @@ _SYSTEM_TLS = TlsConfig()
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Limits of a call. `timeout_seconds` includes receiving the last byte."""
+    """The limits of a call. `timeout_seconds` includes receiving the last byte."""
 
     connect_timeout_seconds: float
     timeout_seconds: float

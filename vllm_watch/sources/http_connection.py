@@ -22,7 +22,7 @@ _CLOSED_AFTER_TLS = (
 
 
 class Wanted(NamedTuple):
-    """Limits of the response."""
+    """The limits of a response."""
 
     deadline_s: float  # on the loop's clock
     seconds: float

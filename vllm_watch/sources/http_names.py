@@ -12,7 +12,7 @@ KEPT_SECONDS = 30.0
 """Addresses are cached for at most this many seconds, because a replacement pod has a new address."""
 
 NAMES_MAX = 1000
-"""Maximum cached names. A full cache is cleared."""
+"""At most this many names are cached. A full cache is cleared."""
 
 Resolve = Callable[[str, int], Awaitable[list[AddrInfoType]]]
 

@@ -10,10 +10,10 @@ from urllib.parse import SplitResult, quote, unquote, urlsplit
 from vllm_watch import __version__
 
 URL_CHARS_MAX = 2048
-"""URLs with more characters are rejected, because a redirect may contain a URL of any length. An engine's URL has under a hundred."""
+"""URLs with more characters are rejected, because a redirect may contain a URL of any length."""
 
 PLACES_MAX = 4096
-"""Maximum cached URLs. Each takes 1 to 10 kB, and each target has two."""
+"""At most this many URLs are cached, with 1 to 10 kB each. Each target has two."""
 
 _DEFAULTS = {
     "Accept": "*/*",

@@ -13,11 +13,11 @@ from httptools import (
 )
 
 HEAD_BYTES_MAX = 64 << 10
-"""Maximum bytes of a response's head. Servers send hundreds of bytes, and proxies with long policies thousands of bytes."""
+"""Maximum bytes of a response's head. Proxies with long policies send thousands of bytes."""
 
 HEADERS_MAX = 128  # including trailers
 INFORMATIONAL_MAX = 16
-"""Maximum number of 1xx responses before the final one. Some servers send one (103)."""
+"""Maximum number of 1xx responses before the final one."""
 
 FRAMING_BYTES_MAX = 256 << 10
 """Maximum bytes of a response's head, chunk sizes and trailers together. A chunk of one byte takes 40 bytes of memory."""

@@ -22,7 +22,7 @@ from vllm_watch.sources.http_trust import Trust
 from vllm_watch.support import descriptors
 
 IDLE_SECONDS = 75.0
-"""An idle connection is closed after this many seconds. Its server is probably no longer polled."""
+"""An idle connection is closed after this many seconds."""
 
 KEPT_SECONDS = 5.0
 """A connection is reused for at most this many seconds. It reaches only one process of a server, and another process may hang."""
@@ -39,7 +39,7 @@ _CLOSE_TURNS = 4
 
 
 class Bounds(NamedTuple):
-    """Limits of a call. `seconds` includes receiving the last byte."""
+    """The limits of a call. `seconds` includes receiving the last byte."""
 
     connect_seconds: float
     seconds: float

@@ -14,8 +14,8 @@ from vllm_watch.settings.tls import TlsConfig, TlsFileError
 from vllm_watch.sources import own_trouble
 
 REFUSED_SECONDS = 60.0
-"""Minimum seconds between reloads of the system's CAs. A failed handshake causes a reload, because
-the CAs may have been unreadable (no free file descriptor)."""
+"""The system's CAs are reloaded at most once in this many seconds. A failed handshake causes a
+reload, because the CAs may have been unreadable (no free file descriptor)."""
 
 CHECK_SECONDS = 5.0
 

@@ -12,7 +12,7 @@ from vllm_watch.support import regular_file
 
 _PIECE_BYTES = 256 << 10
 _UNPACKED_RATIO_MAX, _UNPACKED_BYTES_MIN = 300, 16 << 20
-"""Limits of a log's unpacked size. Logs compress to a thirtieth, but 2 MB of gzip can unpack to 2 GB."""
+"""A log may unpack to this many times its size, or to this many bytes. 2 MB of gzip can unpack to 2 GB."""
 
 
 def pieces(name: str) -> Iterator[bytes]:

@@ -22,14 +22,14 @@ from vllm_watch.sources.processes import ProcReader
 
 # Seconds between searches for a driver, which may be loaded later.
 NO_DRIVER_RECHECK_SECONDS = 60.0
-# Maximum wait for the driver to shut down, which usually takes milliseconds.
+# At the end, NVML gets this many seconds to shut down.
 CLOSE_SECONDS = 5.0
 
 log = structlog.get_logger()
 
 _T = TypeVar("_T")
 
-# NVML is process-wide, so after a configuration reload, a new source waits for the hung call of the old one.
+# NVML is process-wide, so after a configuration reload, a new source waits for the hung call of the old source.
 _NVML = threading.Lock()
 
 
@@ -60,7 +60,6 @@ class NvmlSource:
         *,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`monotonic` is the clock for repeated searches for a driver."""
         self._settings = settings
         self._monotonic = monotonic
         self._driver = Driver(processes, monotonic)
@@ -171,7 +170,7 @@ def _from_thread(
 
 
 def _with_late_xids(reading: GpuReading, late: GpuReading | None) -> GpuReading:
-    """Add the Xids of a late poll: NVML reports each Xid only once."""
+    """Add the Xids of a late poll, because NVML reports each Xid only once."""
     codes = {
         gpu.uuid: gpu.xid_errors for gpu in (late.gpus or () if late else ()) if gpu.xid_errors
     }

@@ -8,7 +8,7 @@ OUTCOME = "watcher"
 """The outcome of such a call."""
 
 LATE_SECONDS, LATE_SHARE = 0.5, 0.25
-"""A timeout is trusted if it fires late by at most LATE_SECONDS, or by at most LATE_SHARE of its
+"""A timeout is trusted if it fires late by less than this many seconds, or this share of its
 length. Timers of a running event loop are late by milliseconds."""
 
 _ERRNOS = {

@@ -14,12 +14,12 @@ Take = Callable[[Values], Any]
 T = TypeVar("T")
 
 LABEL_VALUES_MAX = 64
-"""Maximum values of a label. vLLM's own labels (finished_reason, source) have under ten."""
+"""At most this many values of a label are kept apart. vLLM's own labels (finished_reason, source) have under ten."""
 
 OTHER_LABEL_VALUES = "other"
 
 BUCKETS_MAX = 200
-"""Maximum buckets of a histogram. All buckets are kept in memory for minutes. vLLM's histograms have at most 40."""
+"""At most this many buckets of a histogram are kept. vLLM's histograms have at most 40."""
 
 
 EQUAL_LABELS_MAX = 1_000
@@ -27,7 +27,7 @@ EQUAL_LABELS_MAX = 1_000
 
 
 class Row:
-    """A series. It stores its labels as a flat tuple, which takes a third of a dictionary's memory."""
+    """A series. Its labels are a flat tuple, which needs less memory than a dictionary."""
 
     __slots__ = ("_labels", "index", "name")
 
@@ -89,7 +89,7 @@ def sum_of(rows: list[Row]) -> Take:
 
 
 def max_of(rows: list[Row]) -> Take:
-    """Return a function that takes the largest value."""
+    """Return a function that picks the largest value."""
     if len(rows) == 1:
         return At(rows[0].index)
     pick = itemgetter(*(row.index for row in rows))
@@ -107,13 +107,13 @@ def labelled(rows: list[Row], label: str) -> Take:
 
 
 def by_group(groups: dict[str, list[Row]]) -> Take:
-    """Return a function that maps groups to numbers."""
+    """Return a function that sums each group of series."""
     keys, numbers = tuple(groups), _tuple_of(list(groups.values()))
     return lambda values: dict(zip(keys, numbers(values), strict=True))
 
 
 def info_of(rows: list[Row]) -> Take:
-    """Return a function that takes the labels of the newest series. The values of the series are times."""
+    """Return a function that picks the labels of the newest series. Each value is the time of its series."""
     labels = [{k: v for k, v in row.labels.items() if k != "engine"} for row in rows]
     if len(rows) == 1:
         only = labels[0]
@@ -130,7 +130,8 @@ def info_of(rows: list[Row]) -> Take:
 def histogram_of(
     bounded: list[Row], sums: list[Row], counts: list[Row], scale: float, *, buckets: bool
 ) -> Take:
-    """Return a function that reads a histogram. `scale` multiplies bounds and sum. The counts of the buckets are read only if `buckets` is True."""
+    """Return a function that reads a histogram. The bounds and the sum are multiplied by `scale`.
+    The counts of the buckets are read only if `buckets` is True."""
     by_bound: dict[float, list[Row]] = defaultdict(list)
     for row in bounded:
         by_bound[_bound(row.label("le") or "+Inf")].append(row)

@@ -25,7 +25,7 @@ class PidNamespace:
 
 
 def of_tree(procfs: Path) -> PidNamespace:
-    """Return a tree's namespace; an unreadable file proves nothing."""
+    """Return the namespace of a tree; an unreadable file proves nothing."""
     try:
         pids = parse_status((procfs / "self" / "status").read_bytes()).pids
     except OSError:

@@ -60,7 +60,7 @@ def parse_cmdline(text: bytes) -> tuple[str, ...]:
 
 
 def parse_cgroup(text: bytes) -> str | None:
-    """Return the longest path, which names the container or pod. Version 1 has a path per controller."""
+    """Return the longest path, which names the container or pod. cgroup v1 has a path per controller."""
     paths = [
         line.split(":", 2)[2]
         for line in text.decode(errors="replace").splitlines()
@@ -70,7 +70,7 @@ def parse_cgroup(text: bytes) -> str | None:
 
 
 def parse_status(text: bytes) -> Status:
-    """Missing or malformed fields are None."""
+    """Return the fields; None for missing or malformed ones."""
     lines = dict(line.split(b":", 1) for line in text.splitlines() if b":" in line)
     uid, pids = _numbers(lines.get(b"Uid")), _numbers(lines.get(b"NSpid"))
     return Status(uid=uid[0] if uid else None, pids=pids)

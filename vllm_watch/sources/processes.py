@@ -1,7 +1,8 @@
 """Read facts of a process from /proc.
 
-Rarely changing facts are cached once two reads agree. They are read again when the name changes,
-because exec and setproctitle change the command line, too. Source: proc(5); Linux fs/proc/array.c.
+Facts that rarely change are cached as soon as two reads agree. They are read again when the name
+changes, because exec and setproctitle change the command line, too. Source: proc(5); Linux
+fs/proc/array.c.
 """
 
 import os

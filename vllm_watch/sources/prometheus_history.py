@@ -24,12 +24,12 @@ from vllm_watch.sources.vllm_names import FIELDS, Kind
 from vllm_watch.support import json_text
 
 CHUNK_SECONDS = 3600.0
-"""Time range of one query. A query for one target returns 240 scrapes of 60 series (400 kB)."""
+"""Time range of one query. A query for one target returns 240 scrapes of 60 series."""
 
 CHUNK_SECONDS_MIN = 60.0
 TARGETS_MAX = 2000
 GONE_SECONDS = 300.0
-"""Two samples at most this many seconds apart belong to one alert, as in Prometheus' lookback."""
+"""Two samples belong to one alert if they are at most this many seconds apart, as in Prometheus' lookback."""
 
 _ANSWER_BYTES_MAX = 256 << 20
 _TIMEOUT_SECONDS = 120.0

@@ -30,7 +30,7 @@ from vllm_watch.support.redaction import redacted
 
 _ENGINE_IF_UNNAMED = "0"
 ENGINES_MAX = 64
-"""Maximum engines per body. An engine has about 400 lines, so SERIES_MAX lines hold no more."""
+"""At most this many engines are read per body. An engine has about 400 lines, so SERIES_MAX lines hold no more."""
 
 NAME_CHARACTERS_MAX = 256
 """Names longer than this are cut, because they are labels of every exported series."""
@@ -163,7 +163,7 @@ def _bind(layout: Layout, fields: Container[str]) -> _Binding:
     _bind_rows(rows, names, fields, [], []).build(recorder)
     needed = recorder.indices
     indices = [found[row] for row in needed]
-    for place, row in enumerate(needed):  # the index among the needed numbers
+    for place, row in enumerate(needed):
         rows[row].index = place
     binding = _bind_rows(rows, names, fields, indices, layout.lines_of(indices))
     if nim:

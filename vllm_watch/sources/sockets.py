@@ -25,7 +25,7 @@ class Listening(NamedTuple):
 
 
 def listening(net: Path) -> list[Listening]:
-    """Return the sockets in a folder like /proc/PID/net; none if it is gone. Raises PermissionError."""
+    """Return the sockets in a folder like /proc/PID/net; none if the folder is gone. Raises PermissionError."""
     found = []
     for table in ("tcp", "tcp6"):
         for line in lines(net / table)[1:]:
@@ -37,7 +37,7 @@ def listening(net: Path) -> list[Listening]:
 
 
 def held(procfs: Path, pid: int) -> set[int]:
-    """Return the inodes of a process' open sockets; empty if it is gone. Raises PermissionError."""
+    """Return the inodes of a process' open sockets; empty if the process is gone. Raises PermissionError."""
     found = set()
     try:
         with os.scandir(procfs / str(pid) / "fd") as entries:

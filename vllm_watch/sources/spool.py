@@ -16,7 +16,7 @@ import structlog
 from vllm_watch.support.private_files import opener, own_folder, refuse_odd
 
 _log = structlog.get_logger()
-# Maximum backlog. Beyond it, pieces are not written. A thousand targets may each send a piece at once.
+# Pieces beyond this backlog are not written. A thousand targets may each send a piece at once.
 _PENDING_BYTES_MAX = 16 << 20
 _SUFFIX = ".flight"
 _T = TypeVar("_T")
@@ -79,7 +79,6 @@ class Spool:
         self._submit(partial(file.unlink, missing_ok=True))
 
     def close(self, timeout_seconds: float) -> None:
-        """Block up to `timeout_seconds` to remove the files."""
         self._submit(self._remove_files)
         self._jobs.put(None)
         self._thread.join(timeout_seconds)

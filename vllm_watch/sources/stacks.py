@@ -20,10 +20,9 @@ if TYPE_CHECKING:
 PROCESSES_MAX = 32
 ONE_SECONDS = 2.0
 ALL_SECONDS = 7.0
-"""Time limit for all stacks of a server. Each part of the evidence has a longer limit."""
+"""Time limit for all stacks of a server."""
 
 BYTES_MAX = 256 << 10
-"""Maximum output per process. A process has some hundred threads."""
 
 
 class Stacks:

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from vllm_watch.sources.body_deltas import Decoder, Encoder, Lines
 from vllm_watch.sources.spool import Chunk, Spool
 
-_LEVEL = 1  # level 3 takes twice as long to save a tenth
-_GROUPS = 10  # dropped whole, so at most a tenth too much is kept
+_LEVEL = 1  # level 3 takes twice as long, but makes records only 10 % smaller
+_GROUPS = 10  # a group is dropped whole, so up to a tenth too much is kept
 _OPEN_CHARACTERS_MAX = 32 << 10  # some fifteen scrapes, packed in half a millisecond
 _OPEN_SHARE = 8
 _READ_TIMEOUT_SECONDS = 30.0  # 8 MB from a disk under load
@@ -188,7 +188,7 @@ def _until_gone(pieces: list[bytes | None]) -> list[bytes]:
 
 
 def records(group: Sequence[bytes]) -> Iterator[tuple[str, list[str] | None]]:
-    """Yield each head with the lines of its text, or with None. Raises zlib.error if the data is damaged."""
+    """Yield the head line of each record, and the lines of its text or None. Raises zlib.error if the data is damaged."""
     decoder = Decoder()
     for packed in group:
         yield from decoder.decode(zlib.decompress(packed).decode("utf-8", "surrogatepass"))

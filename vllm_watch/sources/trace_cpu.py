@@ -1,4 +1,4 @@
-"""CPU waits in a trace line: a list of one object per engine. Unknown values are left out."""
+"""Convert CPU waits to a list in a trace line, with one object per engine, and back."""
 
 from typing import Any
 

@@ -31,8 +31,7 @@ IDENTIFY_SECONDS = 600.0
 """Version and models are read again after this many seconds, because LoRA adapters may change without a restart."""
 
 LOOP_BYTES_MAX, LOOP_LINES_MAX = 128 << 10, 4000
-"""Maximum bytes and lines to parse in the event loop. Parsing many new series may take half a
-second."""
+"""Bodies of at most this many bytes and lines are parsed in the event loop. Parsing many new series may take half a second."""
 
 _JSON_BYTES_MAX = 1 << 20
 _NO_SUCH_PATH = (404, 405, 501)

@@ -53,7 +53,7 @@ def _each(*names: str) -> Field:
 
 
 def short(name: str) -> str:
-    """Return a family's key in a field of kind FAMILIES."""
+    """Return the key of a family in fields of kind FAMILIES."""
     return name.removeprefix("vllm:").removesuffix("_total")
 
 

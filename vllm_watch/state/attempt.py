@@ -36,7 +36,7 @@ class Attempt:
     called_t: float | None = None  # when the hook was first called
     ended_t: float | None = None
     incident_id: str | None = None
-    payoff_ratio: float | None = None  # throughput after ÷ before, if known
+    payoff_ratio: float | None = None  # gain as a share of a fresh engine's throughput, if known
     text: str = ""
     address: str = ""  # host:port, or "" if none identifies the target
     before: Mapping[str, Any] | None = None  # verify.Before as JSON
@@ -44,12 +44,12 @@ class Attempt:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """All targets to restart, the attempt's own first."""
+        """All targets to restart, beginning with `target`."""
         return (self.target, *(self.gang or ()))
 
     @property
     def acted_t(self) -> float:
-        """Time of the first hook call, else of the intent. Budget and cooldown begin at this time."""
+        """Time of the first hook call, or of the intent if no hook was called. Budget and cooldown begin then."""
         return self.began_t if self.called_t is None else self.called_t
 
     def helped_since(self, target: str, t: float) -> bool:

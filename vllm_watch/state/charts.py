@@ -16,13 +16,13 @@ from vllm_watch.state.worker import Worker
 FOLDER = "history"
 
 OPEN_SECONDS = 7.0
-"""Maximum wait at the start. It must exceed connection.HELD_SECONDS."""
+"""The start waits at most this long for the charts. This must exceed connection.HELD_SECONDS."""
 
 KEPT_SECONDS = 86400.0
 UPTIME, UPTIME_KEPT_SECONDS = "uptime", 31 * 86400.0
 
 ROWS_MAX = 2000
-"""Maximum rows. A row has at most 13 KB, so the file stays below 26 MB."""
+"""At most this many rows are kept. A row has at most 13 KB, so the file stays below 26 MB."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ NAME = "vllm-watch.sqlite"
 LOCK_NAME = "vllm-watch.lock"
 
 BUSY_SECONDS = 2.0
-"""Maximum wait for other users of the file, such as an operator's sqlite3."""
+"""Other users of the file, such as an operator's sqlite3, may lock it for this long."""
 
 DAMAGED_KEPT = 2
 

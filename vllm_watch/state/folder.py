@@ -14,7 +14,6 @@ class StateFolder:
     """The folder, locked for this process from first use until `close`."""
 
     def __init__(self, folder: Path, on_write: OnWrite, on_chart_write: OnWrite) -> None:
-        """`on_write` is called after each write, `on_chart_write` after each write of charts."""
         self.worker = Worker(folder, on_write)
         self.incidents = IncidentTable(self.worker)
         self.journal = Journal(self.worker)

@@ -27,12 +27,12 @@ from vllm_watch.state.troubles import Trouble
 from vllm_watch.state.worker import Worker
 
 OPEN_SECONDS = 10.0
-"""Maximum wait at the start. Connecting may take connection.HELD_SECONDS, and reading 20,000
-incidents takes a second."""
+"""The start waits at most this long for the stored state. Connecting may take
+connection.HELD_SECONDS, and reading 20,000 incidents takes a second."""
 
 ENDED_PER_TARGET_MAX = 1000
 ENDED_MAX = 20_000
-"""Maximum ended incidents, per target and in total, 2 KB each."""
+"""At most this many ended incidents are kept, 2 KB each."""
 
 ENDED_SECONDS_MAX = 30 * 86400.0
 

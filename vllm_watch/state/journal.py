@@ -20,13 +20,13 @@ from vllm_watch.state.worker import Worker
 _T = TypeVar("_T")
 
 ANSWER_SECONDS = 10.0
-"""Maximum seconds to write one row. A disk that takes longer is not reliable."""
+"""One row must be written within this many seconds. A slower disk is not reliable."""
 
 KEPT_SECONDS = 400 * 86400.0
 """Rows are kept for this long. An audit requires a year and a month."""
 
 KEPT_MAX = 20_000
-"""Maximum number of attempts, and of actions, 1 KB each."""
+"""At most this many attempts and this many actions are kept, 1 KB each."""
 
 LOST = "history_lost"
 """Standing entry: records were lost. The spent budget is unknown until a person accepts the loss."""
@@ -104,7 +104,6 @@ class Journal:
         await self.probe()
 
     async def probe(self) -> None:
-        """Test a write that changes nothing. Never raises."""
         with contextlib.suppress(JournalError):
             await self._write("UPDATE standing SET said = said WHERE name = ?", _BEGUN)
 
@@ -113,7 +112,7 @@ class Journal:
             await self._worker.close()
 
     async def write(self, attempt: Attempt) -> None:
-        """Insert or replace the attempt. Once its hook was called, remove its approval."""
+        """Insert or replace the attempt. If its hook was called, remove its approval."""
         spent = approval(attempt.incident_id or "", attempt.target) if attempt.spent else None
 
         def changed(db: sqlite3.Connection) -> None:

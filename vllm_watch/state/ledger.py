@@ -10,7 +10,7 @@ from vllm_watch.state.worker import Worker
 
 READ_SECONDS = 5.0
 WRITE_SECONDS = 5.0
-"""Messages wait for a hanging disk for at most this long. A normal write takes milliseconds."""
+"""Messages wait for a hanging disk for at most this long."""
 
 Key = tuple[str, str, str]  # notifier, id of the subject, phase
 

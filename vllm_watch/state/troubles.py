@@ -1,4 +1,4 @@
-"""Troubles with the state folder."""
+"""Classify problems with the state folder."""
 
 import errno
 import sqlite3
@@ -13,7 +13,7 @@ REASONS = ("full", "not_writable", "refused", "damaged", "entry", "io")
 
 
 class Trouble(NamedTuple):
-    """One trouble."""
+    """One problem."""
 
     reason: str  # one of REASONS
     cause: str
@@ -30,7 +30,7 @@ _DENIED_BY_SQLITE = frozenset(
 
 
 def of(error: BaseException, folder: Path) -> Trouble:
-    """Return the trouble behind an error."""
+    """Return the problem that caused an error."""
     if isinstance(error, StateError):
         return Trouble("refused", error.cause, error.remedy)
     if file.is_damage(error):

@@ -107,7 +107,6 @@ class Story:
         return self._cause(cause).restart or waits or self.restart
 
     def warning_of(self, cause: str) -> str:
-        """Return why the incident is not critical."""
         return self._cause(cause).warning or self.warning
 
     def cost_of(self, cause: str) -> str:

@@ -1,8 +1,8 @@
 """Make glibc return large freed blocks to the system.
 
 glibc returns a freed block only if the block exceeds a threshold. After that, glibc raises the
-threshold to the block's size, up to 32 MB. Smaller blocks share the heap with small objects, which
-prevent their return.
+threshold to the block's size, up to 32 MB. Smaller blocks share the heap with small objects that
+keep the heap from shrinking.
 """
 
 import ctypes
@@ -12,7 +12,6 @@ LARGE_BYTES = 128 << 10
 """glibc's initial threshold."""
 
 TRIM_SECONDS = 2.0
-"""Minimum seconds between trims. Trimming a heap of 100 MB takes milliseconds."""
 
 _trimmed_monotonic_s = float("-inf")
 
@@ -21,7 +20,7 @@ _ARENAS = 2  # with one per thread, each would be half empty
 
 
 def fix_threshold() -> None:
-    """Fix the threshold for this process."""
+    """Keep the threshold constant in this process."""
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None:
         mallopt(_M_MMAP_THRESHOLD, LARGE_BYTES)

@@ -8,7 +8,7 @@ import structlog
 _log = structlog.get_logger()
 
 WANTED = 65_536
-"""The requested limit is enough for tens of thousands of engines. It is not higher, because some programs iterate over all possible descriptors."""
+"""This limit is enough for tens of thousands of engines. It is not higher, because some programs iterate over all possible descriptors."""
 
 OWN = 64
 """Descriptors for state file, logs, hooks and the GPU driver, which need about 20."""

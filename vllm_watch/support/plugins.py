@@ -1,4 +1,4 @@
-"""Find the modules of a folder, so that a new kind needs only a new file."""
+"""Find the modules of a package, so that a new detector or hook needs only a new file."""
 
 import importlib
 import pkgutil

@@ -57,7 +57,7 @@ _HOOK_PATH = re.compile(
 """Webhook URLs, in which the path is the credential."""
 
 _KNOWN_MAX, _KNOWN_CHARACTERS_MIN = 1000, 8
-"""Maximum number and minimum length of known secrets. Shorter ones would match ordinary text."""
+"""At most this many secrets are known, with at least this many characters. Shorter ones would match ordinary text."""
 _known: OrderedDict[str, None] = OrderedDict()
 
 
@@ -82,7 +82,7 @@ def excerpt(text: str, characters_max: int) -> str:
 
 
 def beginning(text: str, characters_max: int) -> str:
-    """Return the first whole words, because a cut secret would not be recognized."""
+    """Return the beginning up to a whole word, because part of a secret would not be recognized."""
     if len(text) <= characters_max:
         return text
     words = text[:characters_max].rsplit(None, 1)

@@ -104,7 +104,7 @@ def exposure(status: os.stat_result) -> str | None:
 
 
 def refuse_odd(path: Path | str, mode: int) -> None:
-    """Raise OSError unless `mode` means a regular file."""
+    """Raise OSError unless `mode` is that of a regular file."""
     if stat.S_ISREG(mode):
         return
     kinds = (

@@ -63,7 +63,7 @@ class Answer:
 
     standing: Standing
     releases: str = ""
-    """If REMOVED, this is the last release with the flag. If NOT_YET, it is the first, and if UNSURE, these are all."""
+    """REMOVED: the last release with the flag. NOT_YET: the first release with it. UNSURE: all releases with it."""
     removed_in: str = ""
     nearest: str | None = None
     instead: str | None = None

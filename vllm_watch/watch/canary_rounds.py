@@ -1,4 +1,4 @@
-"""Send one target's canaries: once per interval to idle engines, at once to suspected ones."""
+"""Send one target's canaries: once per interval to idle engines, at once to engines that may hang."""
 
 import asyncio
 import random
@@ -19,8 +19,7 @@ REFUSED_SECONDS = 600.0
 wrong key or model."""
 
 TRUSTED_SECONDS_MAX = 1.0
-"""Unless canaries are enabled explicitly, the first answer must come within this time. An idle
-engine answers in milliseconds."""
+"""Unless canaries are enabled explicitly, the first answer must come within this time."""
 
 UNTRUSTED_SECONDS = 3600.0
 """A server slower than TRUSTED_SECONDS_MAX is tried again after this time, because it may have been

@@ -13,7 +13,7 @@ SAVE_SECONDS = 300.0
 """Seconds between saves. A save writes 13 KB per engine."""
 
 PARTS_MAX = 1000
-"""Maximum saved charts. Further charts start empty."""
+"""At most this many charts are saved. Further charts start empty."""
 
 _DAY, _ENGINE = "day", "engine "
 

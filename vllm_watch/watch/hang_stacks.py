@@ -15,7 +15,7 @@ from vllm_watch.sources.this_host import serves_here
 _log = structlog.get_logger()
 
 AT_ONCE_MAX = 16
-"""Maximum incidents that wait for stacks. Further incidents get none."""
+"""At most this many incidents wait for stacks. Further incidents get none."""
 
 
 class HangStacks:

@@ -31,7 +31,7 @@ ORPHAN_SECONDS = 120.0
 sources answer late."""
 
 LEARNT_MAX = 10_000
-"""Maximum targets with learnt state."""
+"""Learnt state is kept for at most this many targets."""
 
 
 class Remembered(Protocol):
@@ -76,7 +76,7 @@ class Memory:
         self._board.incidents.add_resolved(contents.ended)
 
     def recall(self, watch: Watch, target: Target) -> None:
-        """Restore a new Watch from its target's state, else from another server of its group."""
+        """Restore a new Watch from its target's state, or from the state of another server of its group."""
         learnt, watch.address = self._learnt.get(target.name), target.url
         lost: list[str] = []
         if learnt is not None:

@@ -12,7 +12,7 @@ from vllm_watch.settings.target import TargetConfig
 
 
 class Peers:
-    """The peers and gangs of all targets. Two targets are peers if either names the other."""
+    """The peers and gangs of all targets. Two targets are peers if the settings of either name the other."""
 
     def __init__(self, board: Board) -> None:
         self._board = board
@@ -52,7 +52,7 @@ class Peers:
         incidents = {rank: tuple(self._open(rank)) for rank in ranks}
         return Around(
             missed_by=waiting,
-            # A target with several peers may wait for any of them. A wait that began before the target's process was for its predecessor.
+            # A target with several peers may wait for any of them. A wait that is older than the target's process was for the previous process.
             waited_for=tuple(
                 peer
                 for peer in waiting

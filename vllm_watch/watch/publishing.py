@@ -1,6 +1,6 @@
 """Publish each scrape once: to disk, recorder and board, then to the listeners.
 
-The fleet stage (incidents/fleet.py) links incidents of many targets. It is the last to change an
+The fleet stage (incidents/fleet.py) links incidents of many targets. No later stage changes an
 incident.
 """
 

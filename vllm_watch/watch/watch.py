@@ -49,7 +49,8 @@ class Watch:
         attention: AttentionBackend | None = None,
         thresholds: DetectorsSettings | None = None,
     ) -> None:
-        """`detectors` (default: all) hold state of this target and must not be shared. `attention` is the backend in the engine's log."""
+        """`detectors` (default: all) hold state of this target and must not be shared. `attention`
+        is the attention backend that the engine's log names."""
         self.target = target
         self.address: str | None = None
         self.answered_t: float | None = None  # last successful scrape of an earlier run
@@ -82,7 +83,7 @@ class Watch:
 
     @property
     def canary_wanted(self) -> dict[str, bool]:
-        """Engines that need a one-token request. The value is True if a hang is suspected."""
+        """The engines that need a one-token request. The value is True if a hang is suspected."""
         wanted: dict[str, bool] = {}
         for detector in self._detectors.values():
             wanted |= getattr(detector, "canary_wanted", {})

@@ -82,7 +82,7 @@ class HookResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """A finding of a rehearsal."""
+    """One result of a rehearsal."""
 
     ok: bool
     text: str

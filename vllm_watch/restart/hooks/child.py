@@ -22,7 +22,7 @@ from vllm_watch.support.printable import printable
 from vllm_watch.support.redaction import redacted
 
 OUTPUT_BYTES_MAX = 16 << 20
-"""Maximum output between two polls. No restart command writes this much."""
+"""The output may grow by this many bytes between two polls. No restart command writes this much."""
 TAIL_BYTES = 2000
 _REWIND_BYTES = 1 << 20
 _POLL_SECONDS = 0.05

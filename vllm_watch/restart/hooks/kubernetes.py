@@ -22,7 +22,7 @@ WAIT_SECONDS = 10.0
 """If a PodDisruptionBudget forbids an eviction, it is retried after this many seconds, unless the API server sends Retry-After."""
 
 TRIES_MAX = 4
-"""A patch is tried at most this many times. It fails with a conflict if anything in the object changes at the same time."""
+"""A patch is tried at most this many times. A try fails with a conflict if the object changes meanwhile."""
 
 _GRACE_SECONDS = 5.0
 _DRY_RUN = {"dryRun": "All"}

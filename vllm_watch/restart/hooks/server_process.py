@@ -28,7 +28,7 @@ _PORT_OF_SCHEME = {"http": 80, "https": 443}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Server:
-    """A server's process, and all processes of the same moment by PID."""
+    """A server's process, and all processes at that moment by PID."""
 
     facts: ProcessFacts
     all: dict[int, ProcessFacts]

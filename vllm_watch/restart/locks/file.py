@@ -23,7 +23,7 @@ from vllm_watch.state.attempt import Attempt
 from vllm_watch.support import json_text, regular_file
 
 WAIT_SECONDS = 2.0
-"""Maximum wait for the file, in seconds. A change by another watcher takes milliseconds."""
+"""A watcher waits at most this many seconds for the file."""
 
 BYTES_MAX = 1 << 18
 """Maximum size of the file. A hundred slots and a thousand restarts need less."""

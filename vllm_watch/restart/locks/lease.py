@@ -35,16 +35,16 @@ from vllm_watch.support import json_text
 ANNOTATION = "vllm-watch/lock"
 
 ASK_SECONDS = 20.0
-"""Timeout of a change with all its tries. It is less than a third of the shortest useful TTL."""
+"""Timeout of a change with all its tries. The shortest useful TTL is more than three times as long."""
 
 TRIES_MAX = 6
-"""Maximum tries of a change. In the tests, the last of twenty concurrent writers needs five tries."""
+"""A change is tried at most this many times. In the tests, twenty concurrent writers need five tries."""
 
 BACKOFF_SECONDS = 0.1
-"""Maximum random wait before the second try. The maximum doubles with each try."""
+"""The wait before the second try is random, and at most this long. The maximum doubles with each try."""
 
 RETRY_AFTER_SECONDS_MAX = 5.0
-"""Maximum wait after the API server's Retry-After header."""
+"""A Retry-After header extends a wait to at most this long."""
 
 LEFT_MAX = 1000
 
@@ -67,7 +67,7 @@ class Shared:
     def release_later(
         self, attempt_id: str, rest_seconds: float, *, used: bool, ended: Past | None = None
     ) -> None:
-        """With the next change of the Lease, free the slot of an ended attempt if the Lease still has it."""
+        """Free the slot of an ended attempt with the next change of the Lease, if the slot is still taken."""
         self._ended[attempt_id] = (rest_seconds, used, ended)
         for oldest in list(self._ended)[:-LEFT_MAX]:
             del self._ended[oldest]
@@ -78,7 +78,8 @@ class Shared:
         ttl_seconds: float,
         on_write: Callable[[], None],
     ) -> tuple[Change, float]:
-        """Return the change and the time at which it was sent. Raises KubernetesError, or ValueError if vllm-watch did not write the object."""
+        """Apply `update` to the Lease. Return the change, and the time at which it was sent. Raises
+        KubernetesError, or ValueError if vllm-watch did not write the object."""
         answer = Answer(_CONFLICT, {})
         trouble: KubernetesError | None = None
         for tries in range(TRIES_MAX):

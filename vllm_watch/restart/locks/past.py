@@ -48,7 +48,7 @@ def past(attempt: Attempt | None, host: str) -> Past | None:
 def others(
     pasts: Iterable[Past], held: Collection[str], host: str, attempt_id: str
 ) -> tuple[Attempt, ...]:
-    """Return the other attempts that concern `host`. `held` has the attempt ids of slot holders."""
+    """Return the other attempts that concern `host`. The attempt ids of slot holders are in `held`."""
     return tuple(
         Attempt(
             id=each.id, target=each.target, group=each.group, address=each.address, trigger=each.trigger,

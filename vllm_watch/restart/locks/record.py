@@ -20,11 +20,11 @@ SKEW_SECONDS = 2.0
 """Tolerated difference between wall clocks, which NTP usually keeps to milliseconds."""
 
 EXPIRY_TTLS = 3
-"""A slot that is not renewed expires after this many TTLs (see base.py)."""
+"""A slot that is not renewed expires after this many TTLs."""
 
 SLOTS_MAX = 100
 SPENT_MAX = 1000
-"""Settings allow no larger limits, so a larger record is not from vllm-watch."""
+"""A record with more spent restarts than this is not from vllm-watch, because settings allow no larger limit."""
 
 
 class Now(NamedTuple):
@@ -133,7 +133,7 @@ def _part(part: Slot | Spent) -> tuple[object, ...]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """Limits of the lock, from this watcher's settings."""
+    """The lock's limits in this watcher's settings."""
 
     slots: int
     per_hour: int | None = None
