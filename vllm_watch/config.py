@@ -69,7 +69,7 @@ class Config(Sections):
     """All settings."""
 
     listen: Annotated[str, BeforeValidator(_listen)] = "127.0.0.1:9470"
-    """Address of the status page, `/metrics` and the API. With port 0, a free port is used.
+    """Address of the status page, `/metrics` and the API. Port 0 selects a free port.
     Why: With the default, only this host has access."""
 
     web_config: FilePath | None = None

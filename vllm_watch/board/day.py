@@ -41,7 +41,7 @@ class Cells:
 
 
 class Day:
-    """One target's last day."""
+    """The last 24 hours of one target."""
 
     __slots__ = ("_healthy_s", "_numbers", "_worst")
 

@@ -19,7 +19,7 @@ class TargetIncidents:
 
 
 class Incidents:
-    """Keeps open incidents, and the RESOLVED_MAX that ended last."""
+    """The incidents that are open, and at most RESOLVED_MAX that have ended."""
 
     def __init__(self) -> None:
         self._open: dict[str, Incident] = {}

@@ -47,7 +47,7 @@ class Way:
 
 
 def other_ways(plan: Plan, found: tuple[Suggestion, ...]) -> tuple[Way, ...]:
-    """Return the ways. Empty if the plan fits, or if `found` has a flag that is not in `_DEAR`."""
+    """Return the other ways to make the plan fit. Empty if the plan fits, or if `found` has a flag that is not in `_DEAR`."""
     alone = {each.flag for each in found}
     if plan.fits or alone - _DEAR:
         return ()

@@ -23,8 +23,8 @@ USUAL_FACTOR = 2.0
 """A delay pages only if it is this many times the usual delay."""
 
 HOLD_SECONDS = 180.0
-"""A finding needs long delays for this many seconds. The requests of a one-minute burst finish
-sooner."""
+"""Long delays are reported once they have lasted this many seconds. The requests of a one-minute
+burst finish sooner."""
 
 BLOCK_SECONDS, BLOCK_SECONDS_MAX = 30.0, 600.0
 BLOCK_REQUESTS = 10.0

@@ -29,7 +29,7 @@ RATES_MAX = 32
 """At most this many groups of rates are kept."""
 
 USUAL_SECONDS = 4 * 3600.0
-"""Usual running requests and step times are averaged over this many seconds."""
+"""The usual number of running requests and the usual step time are means over this many seconds."""
 
 TIMES_MIN = 3.0
 """The running requests and the step time must both be this many times their usual values. Adapters,

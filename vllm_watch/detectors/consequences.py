@@ -71,7 +71,7 @@ def rule(consequence: str, yardstick: str) -> Rule:
 
 
 def fulfilled(shift: Shift) -> Sequence[str]:
-    """Return the consequences beyond a ticket, mildest first."""
+    """Return the consequences that the shift has besides a ticket, mildest first."""
     found: list[str] = []
     for each in RULES:
         if each.yardstick == shift.yardstick:

@@ -26,8 +26,8 @@ class Settings(BaseModel):
     after 16 s."""
 
     silent_page_seconds: float = Field(30.0, gt=0)
-    """A hanging server pages after this many seconds of silence, but not before twice the longest
-    silence that it survived."""
+    """A silent server is reported as critical after this many seconds, and after at least twice the
+    longest silence that it survived."""
 
     silent_page_seconds_max: float = Field(120.0, gt=0)
     """A hanging server pages after at most this many seconds of silence. Clients give up sooner."""

@@ -16,7 +16,8 @@ from vllm_watch.signals import stored
 from vllm_watch.support.durations import in_words
 
 HUNG_SHARE, USUAL_SHARE = 1 / 8, 1 / 80
-"""The expected shares of unanswered calls, first if one process of eight hangs, then if none does.
+"""The expected shares of unanswered calls. HUNG_SHARE: one process of eight hangs. USUAL_SHARE: none
+hangs.
 Healthy servers lost at most 8 of 622 scrapes."""
 
 SILENCE, ANSWER = log(HUNG_SHARE / USUAL_SHARE), log((1.0 - HUNG_SHARE) / (1.0 - USUAL_SHARE))

@@ -47,8 +47,8 @@ class Settings(BaseModel):
     """An engine pages if this share of its requests fails for most_seconds."""
 
     most_seconds: float = Field(15.0, gt=0)
-    """An engine pages if most_ratio of its requests fails for this many seconds. The restart of a
-    peer or worker fails only the requests in flight."""
+    """A page needs failures of at least most_ratio of the requests for this many seconds. If a peer
+    or worker restarts, only the requests in flight fail."""
 
     some_ratio: float = Field(0.1, gt=0, le=1)
     """An engine pages if this share of its requests fails for some_seconds. If one in ten fails,

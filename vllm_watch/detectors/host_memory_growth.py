@@ -61,7 +61,7 @@ class Settings(BaseModel):
     """A leak has ended when its slope is below this share of its steepest slope."""
 
     media_cache_bytes: float = Field(5 * 2**30, gt=0)
-    """In a server for images, audio or video, less growth than this is not a leak. vLLM's
+    """Growth below this is not a leak if the server takes images, audio or video. vLLM's
     multi-modal cache takes 4 GiB in each process (--mm-processor-cache-gb), and an allocator loses
     up to a quarter."""
 

@@ -1,4 +1,4 @@
-"""The web configuration in use. A file that is being written may be empty, so a reload never removes a protection."""
+"""The web configuration in use. A reload never removes TLS or passwords, because a file that is being written may be empty."""
 
 import asyncio
 import os

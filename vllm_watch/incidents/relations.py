@@ -25,7 +25,7 @@ ORDER = tuple(STATE_OF)
 """Order in which incidents open: causes before effects."""
 
 CAUSES_BESIDE = ("gpu_fault", "stale_vram", "host_memory_growth")
-"""Causes that stay open with their effects, because they end separately."""
+"""Causes that a new effect does not end, because the cause may outlast it."""
 
 _EFFECTS = ("engine_down", "engine_stalled", "engine_failing", "throughput_collapse")
 
@@ -108,7 +108,7 @@ def waits(incident: Incident) -> bool:
 
 
 def is_cause(incident: Incident) -> bool:
-    """Return True if the incident stays open when its effects open."""
+    """Return True if a new effect does not end the incident."""
     return incident.kind in CAUSES_BESIDE
 
 
@@ -151,7 +151,7 @@ def severity_beside(
 ) -> tuple[str, str]:
     """Return the severity, and the reason for its change or "".
 
-    An effect is a ticket while its cause, a peer or another rank pages.
+    An effect opens as a ticket if another incident already pages: its cause, or that of a peer or another rank.
     """
     for each in open_ if severity == "page" else ():
         causes = is_cause(each) or of_ranks(incident, each)

@@ -85,7 +85,7 @@ class Plan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refusal:
-    """Why no process may be ended."""
+    """A plan that ends no process, with the reason."""
 
     cause: str
     remedy: str

@@ -43,7 +43,7 @@ class Claim:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuRelease:
-    """One GPU's memory, before the processes ended and now. `released` is None if unknown."""
+    """The memory of one GPU, before and after the end of the processes. `released` is None if unknown."""
 
     index: int
     uuid: str

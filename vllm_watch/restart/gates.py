@@ -27,7 +27,7 @@ ASKED_SECONDS = 60.0
 """After this many seconds without a request, a probe is considered gone. Kubernetes probes every 10 s by default."""
 
 SAME_START_SECONDS = 2.0
-"""Start times that differ by at most this count as equal, because each may be off by a second."""
+"""Start times are equal if they differ by at most this, because each may be off by a second."""
 
 NOTE_SECONDS = 1.5
 """A changed answer must be in the journal within this many seconds, because a probe times out after 2 s."""

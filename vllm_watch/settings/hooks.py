@@ -109,7 +109,8 @@ class GateHook(HookSettings):
     `kill`. Kubernetes then restarts the container. vllm-watch needs no rights."""
 
     timeout_seconds: Seconds = Field(120.0, le=3600)
-    """Until the server ends, probes get the answer `kill` for at most this long. Why: Kubernetes
+    """Until the server ends, probes get the answer `kill` for at most this long.
+    Why: Kubernetes
     needs three failed probes (30 s by default) and a grace period of 30 s."""
 
 
@@ -132,7 +133,8 @@ class DockerHook(HookSettings):
     """Name or ID of the container."""
 
     socket: FilePath = Path("/var/run/docker.sock")
-    """The socket of the Engine API. Why: This is Docker's default."""
+    """The socket of the Engine API.
+    Why: This is Docker's default."""
 
     stop_seconds: Seconds = Field(30.0, le=3600)
     """Time from Docker's SIGTERM to its SIGKILL.
@@ -154,7 +156,8 @@ class KubernetesHook(HookSettings):
     Why: An eviction affects one pod and respects the budget."""
 
     namespace: str = Field("", max_length=253)
-    """Namespace of the pod. Default: the target's namespace, else vllm-watch's"""
+    """Namespace of the pod.
+    Default: the target's namespace, else vllm-watch's"""
 
     workload: Annotated[str, AfterValidator(_workload)] = Field("", max_length=300)
     """`deployment/NAME`, `statefulset/NAME`, `daemonset/NAME` or `leaderworkerset/NAME`, for

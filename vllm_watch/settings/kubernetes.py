@@ -35,7 +35,8 @@ class KubernetesDiscovery(Settings):
     namespaces: tuple[Annotated[str, AfterValidator(_namespace)], ...] = Field(
         (), max_length=NAMESPACES_MAX
     )
-    """Namespaces of the pods; `*` alone: the whole cluster (needs a ClusterRole). Default: vllm-watch's namespace"""
+    """Namespaces of the pods; `*` alone: the whole cluster (needs a ClusterRole).
+    Default: vllm-watch's namespace"""
 
     node_name: str = Field("", max_length=253)
     """Only pods of this node. `$NAME` is read from the environment; a DaemonSet sets it from

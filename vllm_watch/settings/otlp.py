@@ -20,4 +20,5 @@ class OtlpSettings(Settings):
     """File with HTTP headers, one per line: `Authorization: Bearer …`. It is read at the start."""
 
     ca_file: FilePath | None = None
-    """CA certificates for the collector, in PEM. Default: the CAs of the system"""
+    """CA certificates for the collector, in PEM.
+    Default: the CAs of the system"""

@@ -30,7 +30,8 @@ class BlockersSettings(Settings):
     """Regular expression for whole alert names. A matching alert that fires blocks the restart."""
 
     timeout_seconds: Seconds = Field(5.0, le=60)
-    """Timeout of each query. Why: A slower Prometheus has a problem itself."""
+    """Timeout of each query.
+    Why: A slower Prometheus has a problem itself."""
 
     @property
     def any(self) -> bool:
@@ -45,7 +46,8 @@ class DrainSettings(Settings):
     Why: Draining costs a minute and saves requests."""
 
     deadline_seconds: Seconds = Field(60.0, le=3600)
-    """Running and waiting requests must finish within this time. Why: The drain and the hook must both fit into the termination grace period."""
+    """All requests must finish within this time.
+    Why: The drain and the hook must both fit into the termination grace period."""
 
 
 class VerifySettings(Settings):
@@ -94,8 +96,8 @@ class RestartSettings(Sections):
     Why: The effect of a restart is not known earlier."""
 
     cooldown_load_times: Annotated[float, Field(ge=0, le=100)] = 2.0
-    """The cooldown lasts at least this many start times of the engine. Why: The engine needs one
-    start time to load, and the same time to prove itself."""
+    """Minimum cooldown, as a multiple of the engine's start time.
+    Why: The engine needs one start time to load, and the same time to prove itself."""
 
     budget_per_hour: int = Field(1, ge=0, le=100)
     """Maximum restarts of a group per hour.
@@ -110,7 +112,7 @@ class RestartSettings(Sections):
     Why: Restarting without peers needs an explicit decision."""
 
     peers_healthy_ratio_min: Annotated[float, Field(ge=0, le=1)] = 0.5
-    """At least this share of the group must be healthy. The restarted target counts as unhealthy.
+    """Minimum healthy share of the group. The restarted target counts as unhealthy.
     Why: If half of a group is unhealthy, the cause is seldom in one engine."""
 
     new_version_seconds: Annotated[float, Field(ge=0, le=7 * 86400)] = 3600.0

@@ -69,10 +69,10 @@ class FreezeSettings(Settings):
     """A period without restarts."""
 
     begin: Moment
-    """Time of the beginning, such as `2026-12-24T08:00:00+01:00`; UTC without a zone."""
+    """Begin, such as `2026-12-24T08:00:00+01:00`; UTC without a zone."""
 
     end: Moment
-    """Time of the end (exclusive)."""
+    """End (exclusive)."""
 
     reason: str = Field("", max_length=200)
     """Reason, shown with every refusal."""
@@ -98,7 +98,8 @@ class ScheduleSettings(Settings):
     """Interval between restarts, instead of `cron`."""
 
     jitter_seconds: Annotated[float, Field(ge=0, le=86400)] = 0.0
-    """Each restart is delayed at random by at most this time, so that a fleet's restarts do not coincide. Why: One server needs no delay."""
+    """Maximum random delay of each restart, so that a fleet's restarts do not coincide.
+    Why: One server needs no delay."""
 
     misfire_seconds: Seconds = 3600.0
     """Maximum delay after the scheduled time.

@@ -93,8 +93,8 @@ class FleetSettings(Settings):
     """Targets that become unreachable together are reported as one incident."""
 
     targets_min: int = Field(3, ge=2)
-    """At least this many targets must become unreachable within a minute. Why: Two may be a
-    coincidence, or two data-parallel ranks of one deployment."""
+    """At least this many targets must become unreachable within a minute.
+    Why: Two may be a coincidence, or two data-parallel ranks of one deployment."""
 
     share: float = Field(0.5, gt=0, lt=1)
     """More than this share of the targets must be unreachable, not counting those that never
@@ -106,7 +106,8 @@ class SignalsSettings(Settings):
     """Computation of rates and quantiles."""
 
     window_seconds: Seconds = Field(60.0, le=3600)
-    """Window of rates and quantiles. The window must contain at least two scrapes. Why: It is long
+    """Window of rates and quantiles. It must contain at least two scrapes.
+    Why: It is long
     enough for a p95 at a few requests per second, and short enough to show a collapse."""
 
     totals: bool = True
@@ -132,7 +133,8 @@ class GpuSettings(Settings):
 
     enabled: Switch = "auto"
     """`auto`: poll GPUs if a driver is found; `on`: report an error without a driver; `off`: never
-    load NVML. Why: A watcher often runs on a machine without GPUs."""
+    load NVML.
+    Why: A watcher often runs on a machine without GPUs."""
 
     interval_seconds: Interval = 5.0
     """Interval of GPU polls.

@@ -42,7 +42,8 @@ class TlsConfig(Settings):
     """TLS for targets with an `https` URL."""
 
     ca_file: FilePath | None = None
-    """CA certificates for the server's certificate, in PEM. Default: the CAs of this host"""
+    """CA certificates for the server's certificate, in PEM.
+    Default: the CAs of this host"""
 
     cert_file: FilePath | None = None
     """Client certificate with its intermediates, in PEM."""

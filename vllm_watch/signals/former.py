@@ -7,8 +7,8 @@ from vllm_watch.signals import stored
 from vllm_watch.signals.step_model import StepModel
 
 FORMER_WORK_SECONDS = 900.0
-"""The models of a process with this much work replace those of the previous process. With less
-work, they replace only models that learnt from no more work."""
+"""The models of a process with this much work replace those of the previous process. Models with
+less work replace only models that learnt from at most as much."""
 
 NEAR = 1.2
 """For one model, the cache sizes of two releases differ by at most this factor. Different models differ far more."""

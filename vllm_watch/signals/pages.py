@@ -1,6 +1,6 @@
 """Finds the part of one engine's KV cache that no running request can hold.
 
-Pages leak if usage grows but the tokens in flight do not. These are the prompt and output tokens of
+Pages leak if usage grows but the tokens in flight do not. Tokens in flight are the prompt and output tokens of
 unfinished requests. Only changes of their number are used, because aborted requests are never
 subtracted, and shared prefixes are counted twice. Source: vLLM's v1/metrics/stats.py.
 """
@@ -26,7 +26,7 @@ RECENT_ENTRIES = 40
 """This many recent blocks are kept. They show when a sudden change happened."""
 
 WELL_ENTRIES_MIN = 3
-"""At least this many healthy entries are needed, which cover a minute. Fewer entries may be a single prefill."""
+"""At least this many healthy entries are needed. They cover a minute. Fewer entries may be a single prefill."""
 
 ZERO_SHARE = 0.1
 """The healthy level is this quantile of the healthy history. The quantile is low, so that the beginning of a leak is visible."""

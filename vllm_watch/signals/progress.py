@@ -65,7 +65,7 @@ _NUMBERS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Poll:
-    """An engine's work, and its server's clients."""
+    """The signs of progress in one poll: the engine's work, and the server's clients."""
 
     counters: tuple[float | None, ...]
     outputs: tuple[float | None, ...]

@@ -30,7 +30,7 @@ STRAY_MINUTES_MIN = 120.0
 """After this many minutes of work, the log ratio itself is judged, too, not only its changes."""
 
 STRAY_DEVIATIONS = 5.0
-"""A log ratio of at least this many standard deviations is not wander."""
+"""A log ratio of at least this many standard deviations is more than wander."""
 
 PENDING_MAX = 60
 """At most this many minutes of a suspected fault are kept. The fault may still end by itself."""

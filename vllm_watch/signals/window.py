@@ -128,7 +128,7 @@ class Window:
         return grown, b.at_s - a.at_s
 
     def labelled(self, name: str) -> tuple[dict[str, float], float] | None:
-        """Return the growth of each label, and the seconds. A new label counts from zero."""
+        """Return the growth of each label in the window, and the seconds between its ends. A new label counts from zero."""
         pair = self._pair(name)
         if pair is None:
             return None

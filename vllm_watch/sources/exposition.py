@@ -61,7 +61,7 @@ class Series(NamedTuple):
 
 
 class Layout:
-    """The heads of a body, in order; targets may share one layout."""
+    """The lines of a body without their values, in order. Targets may share one layout."""
 
     def __init__(self, heads: tuple[str, ...], is_sample: bytes) -> None:
         self.heads = heads

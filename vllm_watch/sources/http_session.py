@@ -31,8 +31,8 @@ HEAD_START_SECONDS = 0.25
 """After this many seconds, the host's next address is tried in parallel (RFC 8305, section 8)."""
 
 ROOM_BYTES = 256 << 10
-"""Size of the receive buffer in bytes. A usual /metrics fits, and is read in one turn of the event
-loop."""
+"""Size of the receive buffer in bytes. A typical /metrics response fits, and is read in one turn of the
+event loop."""
 
 # An aborted connection ends in the next turn of the event loop, with TLS two turns later.
 _CLOSE_TURNS = 4

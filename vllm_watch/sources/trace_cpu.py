@@ -1,4 +1,4 @@
-"""Convert CPU waits to a list in a trace line, with one object per engine, and back."""
+"""Convert CPU waits to and from a list in a trace line, with one object per engine."""
 
 from typing import Any
 

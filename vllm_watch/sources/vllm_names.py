@@ -249,7 +249,7 @@ def is_nim(names: Collection[str]) -> bool:
 
 
 def of_nim(name: str) -> str:
-    """Return vLLM's name of a NIM's series. Other names are returned unchanged."""
+    """Return vLLM's name for a series of NVIDIA NIM. Other names are returned unchanged."""
     bases = {name, *(name.removesuffix(each) for each in _SUFFIXES)}
     if name in _NIM_OWN or not bases & _PLAIN:
         return _NIM_OTHER.get(name, name)

@@ -35,7 +35,7 @@ CLOSE_SECONDS = 3.0
 PRUNE_SECONDS = 3600.0
 
 ROWS_MAX, LEARNT_MAX = 5000, 10_000
-"""At most this many rows and learnt rows (see `put`) are pending, some KB each. Beyond a limit, the oldest row is dropped."""
+"""At most ROWS_MAX rows and LEARNT_MAX learnt rows (see `put`) wait, each of some KB. Beyond a limit, the oldest row is dropped."""
 
 Work = Callable[[sqlite3.Connection], object]
 OnWrite = Callable[[str | None, str | None, float], None]

@@ -83,7 +83,7 @@ class Watch:
 
     @property
     def canary_wanted(self) -> dict[str, bool]:
-        """The engines that need a one-token request. The value is True if a hang is suspected."""
+        """The engines that need a one-token request. An engine maps to True if a hang is suspected."""
         wanted: dict[str, bool] = {}
         for detector in self._detectors.values():
             wanted |= getattr(detector, "canary_wanted", {})

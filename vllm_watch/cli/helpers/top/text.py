@@ -55,7 +55,7 @@ def p95(found: Quantiles) -> str:
 
 
 def seconds(value: float | None) -> str:
-    """Return at most six characters: 8ms, 1.25s, 12s, 3m05, 2h07, 5d."""
+    """Format a duration in at most six characters: 8ms, 1.25s, 12s, 3m05, 2h07, 5d."""
     if value is None:
         return UNKNOWN
     if value < 1:
