@@ -24,7 +24,7 @@ Query and control vllm-watch. Records are in *italics*; [openapi.json](openapi.j
 
 Reading needs no token, only the credentials that [web_config](security.md#tls-and-passwords) requires. To change something, POST with
 `Content-Type: application/json` and `Authorization: Bearer TOKEN` (one of [api.tokens](security.md#tokens)). If no tokens are
-configured, these routes do not exist, except `/-/reload` for this host. Parameters with `?` are optional.
+configured, these routes do not exist, except `/-/reload` from this host. Parameters with `?` are optional.
 
 ## Routes
 

@@ -236,7 +236,7 @@ OPTIONAL: Schema = {
     "/api/v1/notifiers/{name}/test": change("Send a test message through one notifier", "Nothing", name="name"),
     "/public": {"get": {"summary": "The public view, if api.public is set", "responses": answers(plain("text/html", "Names, states and uptime."))}},
     "/public/style.css": {"get": {"summary": "The public view's style sheet", "responses": answers(plain("text/css", "A style sheet."))}},
-    "/public/live.js": {"get": {"summary": "The public view's script, which fetches it again every 10 s", "responses": answers(plain("text/javascript", "A script."))}},
+    "/public/live.js": {"get": {"summary": "The public view's script, which reloads the view every 10 s", "responses": answers(plain("text/javascript", "A script."))}},
 }  # fmt: skip
 
 
@@ -273,7 +273,7 @@ def paths() -> Schema:
             "parameters": [*by_id, query("debug", {"enum": ["true"]})], "responses": answers(said(ref("IncidentExplained")), 404),
         }},
         "/api/v1/history": {"get": {
-            "summary": "The charts of a target over the last `seconds` (default 600), or of an incident (if closed, at its end)",
+            "summary": "The charts of a target over the last `seconds` (default 600), or of an incident (until now or its end)",
             "parameters": [query("target", text), query("engine", text), query("seconds", {"type": "number", "exclusiveMinimum": 0, "maximum": SPANS[-1]}), query("incident", text)],
             "responses": answers(said(ref("History")), 400, 404),
         }},

@@ -48,7 +48,7 @@ def kv_starved(evidence: Evidence) -> Iterator[Advice]:
     yield Advice(
         "kv_starved", evidence.engine, "--gpu-memory-utilization", f"{better:g}",
         f"the KV cache was full with requests waiting at {evidence.short_ratio or 0:.0%} of {evidence.scrapes} scrapes in {seconds(evidence.seconds)}, while {size(gpus.free_bytes)} of {size(gpus.total_bytes)} were free on the GPU at all times (--gpu-memory-utilization {share:g})",
-        f"gives the KV cache about {size((better - share) * gpus.total_bytes)} per GPU more",
+        f"gives the KV cache about {size((better - share) * gpus.total_bytes)} more per GPU",
         evidence.seconds,
     )  # fmt: skip
 

@@ -86,7 +86,7 @@ def sampler_copies(release: Release) -> calibration.Figure:
 def _held(model: Model, settings: Settings, width: int, stream: int) -> int:
     """Return the memory that the allocator has reserved. Releases before 0.6.4 count it.
 
-    Attention frees a block that is too small for the MLP's first output, but may fit the second.
+    Attention frees a block that is too small for the MLP's first output, but perhaps not for the second.
     The sampler fits into the MLP's blocks.
     """
     tokens, ranks = settings.max_num_batched_tokens, settings.tensor_parallel_size

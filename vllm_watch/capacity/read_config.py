@@ -57,7 +57,7 @@ _TIED = (
     "opt",
     "gpt_bigcode",
 )
-# DeepSeek V4 and later: several tokens share one cache entry, but a window and compressor states take memory, too.
+# DeepSeek V4 and later compress the cache and keep further states, so its size is unknown.
 _COMPRESSED = re.compile(r"(kv_)?compress_(ratio|rate)s?")
 
 

@@ -12,8 +12,7 @@ from vllm_watch.signals.scatter import scatter
 from vllm_watch.signals.step_model import StepModel
 
 ALIKE = 1.2
-"""An engine is slow if its steps take at least this many times as long as after its start. Other
-mixes of requests cause smaller ratios."""
+"""An engine is slow if its step time is at least this multiple of the step time after its start. A changed mix of requests causes smaller ratios."""
 
 LOSS_LOG_RATIO = log(1.12)
 """An engine is slow if its smoothed step time exceeds the siblings' median by this log ratio."""
@@ -32,7 +31,7 @@ SMOOTH_SECONDS = 300.0
 """Step times are averaged over this time, so that differences between requests even out."""
 
 KNOWN_SECONDS = 600.0
-"""A finding needs this many seconds of work."""
+"""A finding needs this many seconds with running requests."""
 
 _SPREAD_MIN = 0.015
 """The standard deviation among siblings is assumed to be at least this."""

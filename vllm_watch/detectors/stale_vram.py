@@ -30,8 +30,7 @@ class Settings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     bytes_min: int = Field(256 * 2**20, ge=0)
-    """Processes with less memory than this are not reported. A CUDA context alone takes 300 to 600
-    MiB."""
+    """Processes with less memory than this are not reported. A CUDA context takes more: 300 to 600 MiB."""
 
     dead_seconds: float = Field(_LIMITS.dead_seconds, gt=0)
     """The memory of an ended process is stale after this many seconds. 100 GiB are freed within
@@ -46,8 +45,7 @@ class Settings(BaseModel):
     exits within 40 s."""
 
     notebook_seconds: float = Field(_LIMITS.notebook_seconds, gt=0)
-    """A notebook kernel is stale after this many seconds without work. Its user returns sooner
-    after a pause."""
+    """A notebook kernel is stale after this many seconds without work. The pauses of its user are shorter."""
 
     process_seconds: float = Field(_LIMITS.process_seconds, gt=0)
     """Any other program is stale after this many seconds without work. Training waits for data,

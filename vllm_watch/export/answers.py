@@ -14,7 +14,7 @@ BODY_BYTES_MAX = 4096  # enough for short JSON
 BODY_SECONDS = 5.0
 LARGE_BODIES_PATH = "/api/v1/alertmanager"  # receives groups of alerts
 _GZIP_BYTES_MIN = 1024  # smaller bodies fit one packet
-_GZIP_INLINE_BYTES_MAX = 256 * 1024  # compressing more blocks the loop for over 2 ms
+_GZIP_INLINE_BYTES_MAX = 256 * 1024  # larger bodies would block the loop for over 2 ms
 
 _SERVED = (
     "The paths are /, /metrics, /-/healthy, /-/ready, POST /-/reload, "

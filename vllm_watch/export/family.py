@@ -38,7 +38,7 @@ class Family:
     # Upper bounds without +Inf. `histogram` returns count, sum and cumulative counts.
     bounds: tuple[float, ...] = ()
     histogram: Callable[[Any], tuple[float, ...] | None] = lambda _: None
-    few: bool = False  # labels have few constant values, so the text is cached
+    few: bool = False  # labels have few values, which never change: the text is cached
 
     @property
     def all_labels(self) -> tuple[str, ...]:

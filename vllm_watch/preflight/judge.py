@@ -46,7 +46,7 @@ def judge(facts: Facts) -> Verdict:
 
 
 def as_json(facts: Facts, verdict: Verdict) -> dict[str, Any]:
-    """Return the published form."""
+    """Return the JSON object."""
     return {
         "go": verdict.go,
         "command": facts.command.shown(),

@@ -1,7 +1,4 @@
-"""Store due times across restarts of the watcher.
-
-A missed restart is logged, then requested late or skipped.
-"""
+"""Store due times across restarts of vllm-watch. A missed engine restart is logged, then requested late or skipped."""
 
 import contextlib
 from collections.abc import Iterable
@@ -38,8 +35,7 @@ class Scheduled:
     ) -> float:
         """Return the Unix time after which to search for due times.
 
-        If the watcher ended before the last request was carried out, the due time of that request
-        is found again.
+        If the last request was not carried out before the watcher ended, its due time is found again.
         """
         last_t = self._controls.scheduled_t(target, schedule.name)
         if last_t is None or last_t > now_t:

@@ -29,5 +29,4 @@ class LinkSettings(Settings):
 
     url: Annotated[HttpUrl, AfterValidator(_template)]
     """URL template with `{target}`, `{model}`, `{group}`, `{namespace}`, `{pod}`, `{node}`,
-    `{from}` and `{to}`. The last two are begin and end of the incident, or of the last hour, in
-    Unix milliseconds."""
+    `{from}` and `{to}`. The last two enclose the incident, or else the last hour, in Unix milliseconds."""

@@ -20,7 +20,7 @@ PORT_DEFAULT = 8000  # of `vllm serve`
 _GONE = ("Z", "X")
 _CORE = re.compile(r"\S*::EngineCore(?:_DP(\d+))?\b")
 _TITLED = re.compile(r"\S+::[A-Z]")
-# vllm-watch may start at the same moment in the pod.
+# Not vllm-watch, which may start at the same moment in the pod.
 _VLLM = re.compile(r"vllm(?![-_]watch)", re.IGNORECASE)
 _PORT = re.compile(r"--port[= ](\d+)")
 
@@ -46,7 +46,7 @@ def find(
 
 
 def is_core(title: str) -> bool:
-    """Return True if a process with this title schedules an engine."""
+    """Return True if this is the title of an engine's core process."""
     return _CORE.match(title) is not None
 
 

@@ -1,6 +1,6 @@
 """Rebuild observations from the vLLM metrics stored in a Prometheus.
 
-All series of a scrape share its timestamp, so a range selector returns each body as it was. `up`
+All series of a scrape share its timestamp, so a range selector returns complete scrapes. `up`
 shows the failed scrapes.
 """
 
@@ -24,7 +24,7 @@ from vllm_watch.sources.vllm_names import FIELDS, Kind
 from vllm_watch.support import json_text
 
 CHUNK_SECONDS = 3600.0
-"""Time range of one query. A query for one target returns 240 scrapes of 60 series."""
+"""Time range of one query. At an interval of 15 s, that is 240 scrapes per target."""
 
 CHUNK_SECONDS_MIN = 60.0
 TARGETS_MAX = 2000
