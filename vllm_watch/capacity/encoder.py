@@ -53,7 +53,7 @@ def read_encoder(config: Mapping[str, Any]) -> Encoder | None:
 def peak_bytes(encoder: Encoder, tokens: int, element: int) -> int:
     """Return the peak for images of this many tokens.
 
-    With two ranks, each has the same peak, because exchange buffers need the memory that splitting
+    Two ranks do not lower the peak, because exchange buffers need the memory that splitting
     the MLP saves.
     """
     width = _STREAMS * encoder.hidden_size + _WIDEST * encoder.intermediate_size

@@ -1,4 +1,4 @@
-"""Accept connections within limits. Otherwise slow clients could use up the file descriptors for scrapes."""
+"""Limit connections, so that slow clients leave file descriptors for scrapes."""
 
 import asyncio
 import errno
@@ -200,7 +200,7 @@ class HeadBound(asyncio.Protocol):
     def __init__(self, handler: asyncio.Protocol, answers: Callable[[], tuple[int, int]]) -> None:
         self._handler = handler
         self._answers = answers
-        # Number of ended responses when the head was complete. None while a head is read.
+        # Responses that had ended when the head was complete. None while a head is read.
         self._over: int | None = None
         self._transport: asyncio.Transport | None = None
         self._bytes = 0  # of an incomplete head

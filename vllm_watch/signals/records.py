@@ -44,7 +44,7 @@ class EngineSignals:
     steps_per_second: float | None = None
     tokens_per_step: float | None = None
     step_time_seconds: float | None = None
-    throughput_ratio: float | None = None  # throughput relative to the start, at equal load
+    throughput_ratio: float | None = None  # ÷ a fresh engine's throughput at equal load
     cpu_wait_ratio: float | None = None
     prefix_cache_hit_ratio: float | None = None
     spec_acceptance_ratio: float | None = None

@@ -10,7 +10,7 @@ from importlib.resources import files
 
 _Version = tuple[int, ...]
 SWITCH, SEVERAL = "switch", "several"
-_SIMILARITY_MIN = 0.8  # minimum ratio of difflib, for one wrong letter or a moved word
+_SIMILARITY_MIN = 0.8  # difflib ratio that allows one wrong letter or a moved word
 
 INSTEAD = {
     "device": "vLLM finds the device itself",

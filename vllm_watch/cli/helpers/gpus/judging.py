@@ -23,7 +23,7 @@ from vllm_watch.sources.processes import ProcReader
 from vllm_watch.support import logs
 
 LOOKS, LOOK_SECONDS = 5, 1.0
-"""Number of polls, and seconds between polls. In this time, the driver samples the load of each process twice."""
+"""Number of polls, and seconds between polls. Over all polls, the driver samples the load of each process at least twice."""
 
 WATCH_SECONDS = 2.0
 
