@@ -47,7 +47,8 @@ def selected(pilot):
 
 def add(board, name, *engines, t=None, up=True, state=None, state_text=""):
     if name not in board.targets:
-        board.add_target(Target(name=name, url=f"http://{name}:8000", group=name), 5)
+        # A long interval: it is not stale by the time a busy machine shows it.
+        board.add_target(Target(name=name, url=f"http://{name}:8000", group=name), 60)
     board.publish(
         TargetSignals(
             target=name, t=time.time() if t is None else t, up=up, outcome="ok" if up else "refused",
