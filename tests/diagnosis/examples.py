@@ -288,6 +288,7 @@ FIRST: dict[str, tuple[str, ...]] = {
         "RuntimeError: vLLM failed to load it: a previous compilation failed, leading to a corrupted compilation artifact.",
     ),
     "xid_or_gpu_lost": (
+        "Index out of range: index value 151 exceeds bounds 129!",
         "Synapse detected a device critical error that requires a restart. Killing process in 5 seconds (hl: 2) 09:11:31 [No progress error]",
         "/pytorch/aten/src/ATen/native/cuda/Indexing.cu:1289: indexSelectLargeIndex: block: [7,0,0], thread: [3,0,0] Assertion `srcIndex < srcSelectDimSize` failed.",
         "xe 0000:03:00.0: [drm] GT0: Engine reset: engine_class=ccs, logical_mask: 0x1, guc_id=24",  # Intel xe

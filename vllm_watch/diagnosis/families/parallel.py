@@ -357,12 +357,19 @@ FAILURES = (
                 cures=(cure("compare the addresses of Ray's nodes with the one in the line", "ray status; ray list nodes"), cure("start Ray and vLLM with the same address, on every node", "VLLM_HOST_IP=IP ray start --node-ip-address=IP …", when(r"'node:\d"))),
             ),
             Variant(
+                when=when(r"Waiting for creating a placement group.{0,800}'GPU'", facts=("ray_gpus_idle",)),
+                sentence="Ray waits for GPUs, although its status in this log shows that none is in use",
+                why="No other job holds them: too few are registered, or no node has as many as the engine asks for on one node.",
+                cures=(cure("check the resources of each node", "ray list nodes"),),
+            ),
+            Variant(
                 when=when(r"Waiting for creating a placement group|No available node types|lacement group.{0,80}(?:not ready|timed out|infeasible|cannot be|creation timed out)"),
                 sentence="Ray waits for resources (GPUs, a node) that its cluster does not have, or not free",
                 why="Other actors and placement groups may hold them, or a node has not joined.",
                 cures=(cure("see the resources of the cluster, and their holders", "ray status; ray list nodes; ray list placement-groups"),),
             ),
         ),
+        numbers=parallel_numbers.ray_status,
     ),
     Failure(
         slug=PORT,
