@@ -153,9 +153,7 @@ def _of_numbers(text: str) -> tuple[str, float]:
         return memory.PROFILING, 0.4
     if allocated and reserved:
         used = _gib(allocated[1], allocated[2])
-        spare = (
-            _gib(reserved[1], reserved[2]) if reserved[1] else _gib(reserved[3], reserved[4]) - used
-        )
+        spare = _gib(reserved[1], reserved[2]) if reserved[1] else _gib(reserved[3], reserved[4]) - used  # fmt: skip
         if spare > LOADING_SPARE_GIB:
             return memory.RUNTIME, 0.5
         if not _GRAPHS.search(text):
