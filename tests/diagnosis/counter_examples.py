@@ -230,6 +230,7 @@ COUNTER_EXAMPLES: dict[str, str] = {
     "assertion_failed/AssertionError": "AssertionError: 32768 is not divisible by 3",
     "grammar_failed/Failed to advance FSM": "advanced the FSM for request cmpl-1",
     "unknown/rror response from daemon: ": "the daemon answers, and a hook is running",
+    "kv_transfer/NIXL transfer failure: ": "no NIXL transfer failure: all is well",
     "unknown/recvValue failed on": "recvValue failed on SocketImpl(fd=9, remote=[localhost]:4): got 0 bytes",
     "xid_or_gpu_lost/ exceeds bound": "the price exceeds bounds",
     'unknown/"code":': '{"message": "ok", "code": 200}',

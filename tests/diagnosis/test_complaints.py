@@ -16,6 +16,7 @@ PROBED = '  Warning  Unhealthy  2m    kubelet  Liveness probe failed: Get "http:
 TOO_SMALL = "ValueError: To serve at least one request with the models's max seq len (4096), (4.00 GiB KV cache is needed, which is larger than the available KV cache memory (2.00 GiB).\n"
 WORKER = "(Worker pid=7) "
 WAITS = "INFO 11-21 03:00:09 [a.py:4] Waiting for creating a placement group of specs for 10 seconds. specs=[{'GPU': 1.0}, {'GPU': 1.0}].\n"
+NIXL = WORKER + "ERROR 11-21 03:00:09 [a.py:4] NIXL transfer failure: handshake_setup_failed\n"
 ADVANCE = "ERROR 11-21 03:00:09 [a.py:4] Failed to advance FSM for request a for tokens 1.\n"
 
 CASES = {
@@ -149,7 +150,7 @@ CASES = {
     "a grammar that is not": (ADVANCE, "grammar_failed", 1, "async", "the warning names"),
     "arguments of another version": (
         '  File "/x/vllm/v1/structured_output/a.py", line 1, in f\n    g(b=1)\nTypeError: g() got an unexpected keyword argument \'b\'\n',
-        "unknown", 3, "installed version", "schema",
+        "unknown", 3, "comes from f (vllm/v1/structured_output/a.py)", "schema",
     ),
     "an index beyond its table": (
         "the index value 9 exceeds bounds 4!\nRuntimeError: core exception\n",
@@ -158,6 +159,19 @@ CASES = {
     "a layout that a library refuses": (
         "RuntimeError: Assertion error (/a/deepgemm/csrc/apis/a.hpp:1): x.is_contiguous()\n",
         "assertion_failed", 1, "memory layout", "VLLM_USE_DEEP_GEMM",
+    ),
+    "a status and its reason": (
+        NIXL + WORKER + "ERROR 11-21 03:00:09 [a.py:4] AssertionError: Block size 16 differs from 32.\n",
+        "unknown", 2, "no rule", "side channel",
+    ),
+    "a status alone": (NIXL, "kv_transfer", 1, "side channel", "no rule"),
+    "a kernel that the next line names": (
+        "CUDA Exception: Warp Out-of-range Address\nKernel: newlib_matmul_128\n",
+        "unknown", 1, "The kernel is newlib_matmul_128", "issues of vLLM",
+    ),
+    "two settings with a rule of their own": (
+        "ValueError: EPLB is not supported with model A, please set enable_eplb=False\n",
+        "unknown", 1, "balancing of experts", "it does not go with",
     ),
     "a traceback in warnings": (
         BANNER + "".join(f"WARNING 11-21 03:00:02 [a.py:2] {each}\n" for each in ("Traceback (most recent call last):", '  File "/x/vllm/a.py", line 1, in f', "    a == b", "AssertionError")),

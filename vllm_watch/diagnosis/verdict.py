@@ -43,6 +43,7 @@ _ERROR = re.compile(r"\bERROR\b|\bCRITICAL\b|\b\w*(?:Error|Exception)\b")
 
 _BAD_DATA = re.compile(r'"POST [^"]{1,300}" 4(?:00|13|15|22)\b')
 _NOT_NVIDIA = re.compile(r"\b(?:xpu|npu|hip|hpu|tpu|mps):\d")
+_KERNEL = re.compile(r"(?im)^\W{0,20}(?:fault )?kernel(?:[ _]name)?\s?[:=]\s?(\w{3,200})")
 _QUOTED = 300
 _STALLS = 3
 """Reports of unresponsive workers after which a start is stalled. A single report is normal."""
@@ -199,7 +200,9 @@ def _unknown(life: Life, root: Finding) -> Diagnosis:
     below = f"Its message: {below}" if below else ""
     if known is not None:
         sentence = known.sentence
-        text = " ".join(each for each in (_sentence(sentence), below or root.advice, known.why) if each)  # fmt: skip
+        at_border = places.OF_INTERFACE.search(root.line)
+        place = places.raised_in(root.frames, root.line, root.source)[0] if at_border else ""
+        text = " ".join(each for each in (_sentence(sentence), below or root.advice, known.why, place) if each)  # fmt: skip
         fixes = _fixes(Told(), known.cures, evidence)
     else:
         place, fixes = places.raised_in(root.frames, root.line, root.source)
@@ -209,6 +212,9 @@ def _unknown(life: Life, root: Finding) -> Diagnosis:
         text += ", and the engine died." if life.dead else "."
         if not life.dead and _BAD_DATA.search("\n".join(root.tail)):
             fixes = (Fix("check the data of this request: the server refused it with 4xx, and lives on"),)  # fmt: skip
+        if kernel := _KERNEL.search("\n".join(root.tail[:3])):
+            below = f"{below} The kernel is {kernel[1]}.".strip()
+            fixes = (Fix("search the issues of the library that this kernel is from, and of vLLM, for the kernel's name"),)  # fmt: skip
         text = " ".join(each for each in (text, below, root.advice, place) if each)
     confidence = UNKNOWN_CONFIDENCE if known is None else _SURE
     return life.diagnosis(UNKNOWN, confidence, sentence, text, (root.number, root.line), fixes, fatal=life.dead)  # fmt: skip

@@ -90,18 +90,6 @@ MEANINGS = (
         cures=(cure("change the request as the message asks"), cure("compare the client's paths and names with those of this server", "curl -s http://HOST:8000/v1/models", when(r'"code": ?404'))),
     ),
     Variant(
-        when=when(r"Error: .{0,200}\bnot (?:supported|compatible) with\b.{0,300}\b[Pp]lease (?:try|use|set|disable|enable|remove)\b"),
-        sentence="a setting was refused, because it does not go with another setting or with the backend that is named with it",
-        why="A check of the settings refused it before any kernel ran.",
-        cures=(cure("change the setting as the message asks"),),
-    ),
-    Variant(
-        when=when(r"TypeError: .{0,200}(?:unexpected keyword argument|positional-only arguments? passed as keyword|missing \d{1,2} required (?:positional|keyword-only) argument|takes .{1,40} positional arguments? but|got multiple values for argument)"),
-        sentence="a function was called with other arguments than the installed version of it has",
-        why="The code that calls it and the function are of versions that do not go together, or vLLM has a bug.",
-        cures=(cure("find the package that has the function, and compare its version with the one that this vLLM requires", "python -m pip check; python -m pip show vllm PACKAGE"), cure("search the issues of vLLM and of that package for this message")),
-    ),
-    Variant(
         when=when(r"blocked for more than"), sentence="a process waits in the kernel and does not come back",
         why="It waits for a disk, a network file system or a driver; the kernel's lines after this one have its stack.",
         cures=(cure("see the cause of the wait, and whether a GPU or disk reported an error", "cat /proc/PID/stack; dmesg -T | grep -i -E 'xid|nvme|nfs|i/o error'"),),
@@ -314,6 +302,18 @@ MEANINGS = (
         when=when(r"CUBLAS_STATUS_(?:INVALID_VALUE|NOT_SUPPORTED|ARCH_MISMATCH)|CUDNN_STATUS|cuDNN error"), sentence="cuBLAS or cuDNN refused a call",
         why="Often a library of another version than PyTorch's is loaded (LD_LIBRARY_PATH), or memory is out; else it is a bug for these shapes.",
         cures=(cure("see which are installed and found", "echo $LD_LIBRARY_PATH; python -m pip list | grep -i -E 'cublas|cudnn|^torch'; ldconfig -p | grep -E 'cublas|cudnn'"),),
+    ),
+    Variant(
+        when=when(r"Error: .{0,200}\bnot (?:supported|compatible) with\b.{0,300}\b[Pp]lease (?:try|use|set|disable|enable|remove)\b"),
+        sentence="a setting was refused, because it does not go with another setting or with the backend that is named with it",
+        why="A check of the settings refused it before any kernel ran.",
+        cures=(cure("change the setting as the message asks"),),
+    ),
+    Variant(
+        when=when(r"TypeError: .{0,200}(?:unexpected keyword argument|positional-only arguments? passed as keyword|missing \d{1,2} required (?:positional|keyword-only) argument|takes .{1,40} positional arguments? but|got multiple values for argument)"),
+        sentence="a function was called with other arguments than the installed version of it has",
+        why="The code that calls it and the function are of versions that do not go together, or vLLM has a bug.",
+        cures=(cure("find the package that has the function, and compare its version with the one that this vLLM requires", "python -m pip check; python -m pip show vllm PACKAGE"), cure("search the issues of vLLM and of that package for this message")),
     ),
     Variant(
         when=when(r"Error Internal|TMA descriptor|(?i:(?-i:(?!Cutlass[A-Z]))cutlass|gemm(?!a)).{0,400}(?i:\barch|capability|\bsm_?\d|\bgfx\d|shape|unsupported|not (?:supported|implemented))"),
