@@ -288,6 +288,7 @@ FIRST: dict[str, tuple[str, ...]] = {
         "RuntimeError: vLLM failed to load it: a previous compilation failed, leading to a corrupted compilation artifact.",
     ),
     "xid_or_gpu_lost": (
+        "Index out of range: index value 151 exceeds bounds 129!",
         "Synapse detected a device critical error that requires a restart. Killing process in 5 seconds (hl: 2) 09:11:31 [No progress error]",
         "/pytorch/aten/src/ATen/native/cuda/Indexing.cu:1289: indexSelectLargeIndex: block: [7,0,0], thread: [3,0,0] Assertion `srcIndex < srcSelectDimSize` failed.",
         "xe 0000:03:00.0: [drm] GT0: Engine reset: engine_class=ccs, logical_mask: 0x1, guc_id=24",  # Intel xe
@@ -303,6 +304,7 @@ FIRST: dict[str, tuple[str, ...]] = {
         "ValueError: the prompt has 9000 tokens, more than max_model_len=8192",
     ),
     "kv_transfer": (
+        "(Worker pid=7) ERROR 05-01 15:00:23 [worker.py:702] NIXL transfer failure: handshake_failed",
         "(Worker_DP0_EP0 pid=2823482) ERROR 10-16 17:22:56 [nixl_connector.py:815] RuntimeError: Remote NIXL agent engine ID mismatch. Expected 46126a31-6b81_dp0,received 96b1c4ff-9edf_dp0.",  # vllm #27083
         "(Worker_TP0_EP0 pid=865) ERROR 05-01 15:00:23 [nixl_connector.py:1263] NIXL transfer failure: handshake_setup_failed | Context: {'failure_type': 'handshake_setup_failed', 'request_id': None, 'engine_id': 'c92321f8', 'remote_engine_id': 'b6b76ae8'}",
         "ERROR 01-09 12:04:06 [nixl_connector.py:2281] NIXL transfer setup/initiation failed for request r1. Marking blocks as invalid.",

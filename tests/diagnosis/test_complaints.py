@@ -15,6 +15,9 @@ KILLING = (
 PROBED = '  Warning  Unhealthy  2m    kubelet  Liveness probe failed: Get "http://10.0.0.1:8000/health": {}\n  Warning  BackOff    10s   kubelet  Back-off restarting failed container a\n'
 TOO_SMALL = "ValueError: To serve at least one request with the models's max seq len (4096), (4.00 GiB KV cache is needed, which is larger than the available KV cache memory (2.00 GiB).\n"
 WORKER = "(Worker pid=7) "
+WAITS = "INFO 11-21 03:00:09 [a.py:4] Waiting for creating a placement group of specs for 10 seconds. specs=[{'GPU': 1.0}, {'GPU': 1.0}].\n"
+NIXL = WORKER + "ERROR 11-21 03:00:09 [a.py:4] NIXL transfer failure: handshake_setup_failed\n"
+ADVANCE = "ERROR 11-21 03:00:09 [a.py:4] Failed to advance FSM for request a for tokens 1.\n"
 
 CASES = {
     "a launcher's error": (
@@ -106,6 +109,73 @@ CASES = {
     "a kernel's message below its place": (
         "RuntimeError: /src/my_gemm.cu:5\n  the buffer is not ready.\n",
         "unknown", 1, "Its message: the buffer is not ready.", "generation",
+    ),
+    "a daemon's refusal": (
+        "docker: Error response from daemon: hook failed\nThis mode is not known. Please set the mode (e.g. --mode=b) first\n",
+        "unknown", 1, "advises: Please set the mode (e.g. --mode=b) first", "vLLM's log",
+    ),
+    "another program's command": (
+        "me@a:~$ newtool serve /models/a --port 80\nValueError: GGUF architecture 'a1' is not supported (known: ['a2'])\n",
+        "not_a_vllm_log", 2, "a log of newtool", "quantization",
+    ),
+    "another program's frames": (
+        'Traceback (most recent call last):\n  File "/x/site-packages/newtool/cli.py", line 1, in <module>\nValueError: AWQ is not supported\n',
+        "not_a_vllm_log", 3, "a log of newtool", "release takes",
+    ),
+    "frames of vLLM in another program": (
+        'Traceback (most recent call last):\n  File "/x/site-packages/newtool/cli.py", line 1, in <module>\n  File "/x/site-packages/vllm/a.py", line 1, in f\nValueError: AWQ is not supported\n',
+        "quantization_unsupported", 4, "quantization", "newtool",
+    ),
+    "an architecture in a file of one format": (
+        "ValueError: GGUF architecture 'a1' is not supported (known: ['a2'])\n",
+        "unsupported_architecture", 1, "architecture from a GGUF file", "table",
+    ),
+    "nothing free at all": (
+        "ValueError: Free memory on device xpu:1 (0.0/15.9 GiB) on startup is less than desired GPU memory utilization (0.9, 14.3 GiB).\n",
+        "gpu_occupied_by_other_process", 1, "xpu-smi ps", "nvidia-smi",
+    ),
+    "a little free": (
+        "ValueError: Free memory on device cuda:0 (0.4/15.9 GiB) on startup is less than desired GPU memory utilization (0.9, 14.3 GiB).\n",
+        "gpu_occupied_by_other_process", 1, "nvidia-smi", "reading is false",
+    ),
+    "an idle cluster of Ray": (
+        WAITS + "Total Usage:\n 0.0/1.0 GPU\n",
+        "ray_failure", 1, "asks for 2 GPUs, and Ray has registered only 1", "actors",
+    ),
+    "a busy cluster of Ray": (WAITS + " 1.0/2.0 GPU\n", "ray_failure", 1, "Other actors", "none is in use"),
+    "a grammar that is ignored": (
+        "WARNING: Structured outputs are not supported with mode A.\n" + ADVANCE,
+        "grammar_failed", 2, "the warning names", "async",
+    ),
+    "a grammar that is not": (ADVANCE, "grammar_failed", 1, "async", "the warning names"),
+    "arguments of another version": (
+        '  File "/x/vllm/v1/structured_output/a.py", line 1, in f\n    g(b=1)\nTypeError: g() got an unexpected keyword argument \'b\'\n',
+        "unknown", 3, "comes from f (vllm/v1/structured_output/a.py)", "schema",
+    ),
+    "an index beyond its table": (
+        "the index value 9 exceeds bounds 4!\nRuntimeError: core exception\n",
+        "xid_or_gpu_lost", 1, "does not mean that the GPU is broken", "CUDA_LAUNCH_BLOCKING",
+    ),
+    "a layout that a library refuses": (
+        "RuntimeError: Assertion error (/a/deepgemm/csrc/apis/a.hpp:1): x.is_contiguous()\n",
+        "assertion_failed", 1, "memory layout", "VLLM_USE_DEEP_GEMM",
+    ),
+    "a status and its reason": (
+        NIXL + WORKER + "ERROR 11-21 03:00:09 [a.py:4] AssertionError: Block size 16 differs from 32.\n",
+        "unknown", 2, "no rule", "side channel",
+    ),
+    "a status alone": (NIXL, "kv_transfer", 1, "side channel", "no rule"),
+    "a kernel that the next line names": (
+        "CUDA Exception: Warp Out-of-range Address\nKernel: newlib_matmul_128\n",
+        "unknown", 1, "The kernel is newlib_matmul_128", "issues of vLLM",
+    ),
+    "two settings with a rule of their own": (
+        "ValueError: EPLB is not supported with model A, please set enable_eplb=False\n",
+        "unknown", 1, "balancing of experts", "it does not go with",
+    ),
+    "a traceback in warnings": (
+        BANNER + "".join(f"WARNING 11-21 03:00:02 [a.py:2] {each}\n" for each in ("Traceback (most recent call last):", '  File "/x/vllm/a.py", line 1, in f', "    a == b", "AssertionError")),
+        "unknown", 5, "a == b", "not in this log",
     ),
     "a kernel and an architecture": (
         "RuntimeError: my_gemm does not support this arch\n",

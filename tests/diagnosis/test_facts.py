@@ -74,3 +74,11 @@ def test_a_new_start_has_facts_of_its_own():
     second = "INFO 11-21 04:00:00 [a.py:1] vLLM API server version 0.9.1\nINFO 11-21 04:00:01 [a.py:2] Using max model len 8192\n"
     facts = diagnose((first + second).encode()).facts
     assert (facts["vllm_version"], facts["max_model_len"]) == ("0.9.1", 8192)
+
+
+def test_the_block_size_of_a_connector_is_not_the_engines():
+    log = (
+        'vllm serve a --kv-transfer-config \'{"kv_connector_extra_config": {"block_size": 256}}\'\n'
+    )
+    assert "block_size" not in diagnose(log.encode()).facts
+    assert diagnose(b"INFO 11-21 03:00:00 [a.py:1] block_size=32\n").facts["block_size"] == 32

@@ -78,11 +78,22 @@ EXAMPLES: dict[str, str] = {
     "JAX's devices here are no TPUs as tpu_inference expects them": "AttributeError: 'jaxlib._jax.Device' object has no attribute 'coords'",
     'CUDA was used in the parent process before vLLM forked its workers': "ERROR 05-05 10:00:00 [core.py:866] RuntimeError: Cannot re-initialize CUDA in forked subprocess. To use CUDA with multiprocessing, you must use the 'spawn' start method",
     'the script starts vLLM outside `if __name__ == "__main__"`': '        An attempt has been made to start a new process before the\n        current process has finished its bootstrapping phase.\nRuntimeError: \n        An attempt has been made to start a new process before the current process has finished its bootstrapping phase',
+    'the server refused one request (4xx), and lives on': '{"error": {"message": "There is no such file.", "type": "NotFoundError", "code": 404}}',
+    'a process on another host closed its connection': '[rank3]:[W111 00:54:10.9 TCPStore.cpp:125] [c10d] recvValue failed on SocketImpl(fd=9, addr=[::ffff:10.0.0.2]:38760, remote=[::ffff:10.0.0.1]:42643): Failed to recv, got 0 bytes',
+    'the container runtime refused a command': "docker: Error response from daemon: could not select a device driver",
+    'a setting was refused, because it does not go with another setting or with the backend that is named with it': "ValueError: MODE.A is not supported with CutlassXBuilder; please use mode=B",
+    'a function was called with other arguments than the installed version of it has': "TypeError: check_grammar() missing 1 required positional argument: 'text'",
     'this process may not open more files': 'OSError: [Errno 24] Too many open files',
     'this process may not start more threads or processes': "RuntimeError: can't start new thread",
 }  # fmt: skip
 
 LOOK_ALIKES = {
+    'INFO 05-05 10:00:00 [x.py:1] {"message": "ok", "code": 200}': "the server refused one request (4xx), and lives on",
+    "[rank3]:[W111 00:54:10.9 TCPStore.cpp:125] [c10d] recvValue failed on SocketImpl(fd=9, addr=[localhost]:38760, remote=[localhost]:42643): failed to recv, got 0 bytes": "a process on another host closed its connection",
+    "Error: the daemon is not running": "the container runtime refused a command",
+    "ValueError: fp8 is not supported with this layer": "a setting was refused, because it does not go with another setting or with the backend that is named with it",
+    "TypeError: unsupported operand type(s) for +: 'int' and 'str'": "a function was called with other arguments than the installed version of it has",
+    "ValueError: CutlassXBuilder is not ready": "a kernel for matrices failed",
     "ValueError: EPLB needs num_redundant_experts=2, and (130 + 2) must be divisible by ep_size=4": "the balancing of experts (EPLB) does not work with this model or these settings",
     "ValueError: the batch must be divisible by the group": "two sizes do not fit each other: the message names both, and the first must be a multiple of the second",
     "IndexError: index out of bounds: 5": "a compiled kernel got an index that is out of range: the last number is the size of its table",

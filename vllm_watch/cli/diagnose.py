@@ -28,6 +28,7 @@ A single line, or the kernel's log (dmesg), is accepted, too.
 exit status: 0 no error found, 1 an error found (of a known class or not), 2 not a log, empty, or unreadable"""
 
 _NOT_A_LOG = "give the output of vLLM from its start on: journalctl -u vllm, docker logs, kubectl logs --previous"
+_OF_ANOTHER = "search the issues of that program for the error"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -48,7 +49,7 @@ def run(arguments: argparse.Namespace) -> int:
     if diagnosis.failure == NOT_VLLM and not arguments.json:
         name = "standard input" if arguments.log == "-" else arguments.log
         why = diagnosis.explanation[0].lower() + diagnosis.explanation[1:].rstrip(".")
-        raise WatchError(f"{name}: {why}", _NOT_A_LOG)
+        raise WatchError(f"{name}: {why}", _OF_ANOTHER if diagnosis.root_cause_line else _NOT_A_LOG)
     if arguments.json:
         json.dump(to_json(diagnosis), sys.stdout)
         sys.stdout.write("\n")

@@ -11,9 +11,7 @@ from vllm_watch.diagnosis.stillness import Silence
 _REFUSED = re.compile(r'"POST [^"]{1,300}" (4\d\d)\b')
 _REFUSALS = {"401": " (no API key, or another than the server's)", "404": " (a path or a model name that is not served)"}  # fmt: skip
 
-_CRITICAL = re.compile(
-    r"(?i)\b(?:critical|fatal|unrecoverable) (?:\w{1,20} )?(?:error|failure|exception)\b|\bkilling (?:this |the )?process\b|(?-i:\bFATAL\b)(?=[ :\]])"
-)
+_CRITICAL = re.compile(r"(?i)\b(?:critical|fatal|unrecoverable) (?:\w{1,20} )?(?:error|failure|exception)\b|\bkilling (?:this |the )?process\b|(?-i:\bFATAL\b)(?=[ :\]])")  # fmt: skip
 
 
 def refusals(scanner: Scanner) -> str:

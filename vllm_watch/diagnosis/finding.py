@@ -36,7 +36,7 @@ _MISSING = re.compile(r"'_OpNamespace' '(\w+)'|\bname '(\w+)' is not defined|No 
 _NOT_IMPORTED = re.compile(r"(?:ailed to import|rror importing) (?:from )?['\"]?([\w.]{1,120})")
 _NAMES = re.compile(r"[^\W_]+")
 _FLAG = re.compile(r"(?<![\w-])--[a-z][a-z-]{3,60}\b")
-_ADVICE = re.compile(r"(?:^|[.;:!] |\] ?|\n)((?:You (?:may|might|can|could|should|need|must)|If you|Please|Try|Consider|Make sure|Increase|Reduce|Set|Use|Run|Install|Pass|Call)\b(?:[^.\n]|\.(?=\S)){5,300})")  # fmt: skip
+_ADVICE = re.compile(r"(?:^|[.;:!] |\] ?|\n)((?!Run 'docker)(?:You (?:may|might|can|could|should|need|must)|If you|[Pp]lease|Try|Consider|Make sure|Increase|Reduce|Set|Use|Run|Install|Pass|Call)\b(?:e\.g\. |[^.\n]|\.(?=\S)){5,300})")  # fmt: skip
 
 _TIERS = {Rank.CAUSE: 0, Rank.GENERAL: 0}
 

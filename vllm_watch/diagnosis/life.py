@@ -17,9 +17,7 @@ FINDINGS_PER_CLASS_MAX = 8
 
 EVIDENCE_CHARACTERS_MAX = 64 << 10
 
-_STARTING = re.compile(
-    r"failed to start|initialization failed|Failed core proc|error: .{0,40}argument"
-)
+_STARTING = re.compile(r"failed to start|initialization failed|Failed core proc|error: .{0,40}argument")  # fmt: skip
 
 _TIMED_OUT = re.compile(r"Worker[^()]{0,60}pid=\d+\) WARNING .{0,300}\b[Tt]imed out\b")
 
@@ -42,6 +40,7 @@ class Life:
     failed_after_stop: bool = False  # an error followed the request to stop
     begun: bool = False  # the banner was read
     traced: tuple[int, str] | None = None  # the first line of a traceback
+    raised: Finding | None = None  # the first exception after it at level WARNING
     warned: tuple[int, str] | None = None  # the first WARNING: line number, line
     timed_out: tuple[int, str] | None = None  # the first that a worker warned of in the start
     progress: tuple[int, str] | None = None  # the last line that showed a phase
@@ -97,6 +96,8 @@ class Life:
         if memory_numbers.is_own_alone(of.text) and "unified_memory" not in facts:
             facts["held_by_itself"] = 1
         facts.update(dict.fromkeys(self.noted, 1))
+        if phase is not None:
+            facts["phase"] = phase
         if self.asleep:
             facts["asleep"] = 1
         if own is not None:

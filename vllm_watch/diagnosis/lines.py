@@ -12,9 +12,7 @@ _SHOWN_BEFORE = 2000
 
 _COLOUR = re.compile(r"\x1b(?:\[[0-9;:?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])")
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
-_LEVEL = re.compile(
-    r"(?:DEBUG|INFO|WARNING|ERROR|CRITICAL)(?= \d\d-\d\d \d\d:)|(?<![\w.'\"/-])(?:DEBUG|INFO|WARNING|WARN|ERROR|CRITICAL|FATAL|TRACE)(?=[\s:\]|,]|$)|\[([EWIF])(?:\d{3,4})? |\b\w*Warning(?=: )"
-)
+_LEVEL = re.compile(r"(?:DEBUG|INFO|WARNING|ERROR|CRITICAL)(?= \d\d-\d\d \d\d:)|(?<![\w.'\"/-])(?:DEBUG|INFO|WARNING|WARN|ERROR|CRITICAL|FATAL|TRACE)(?=[\s:\]|,]|$)|\[([EWIF])(?:\d{3,4})? |\b\w*Warning(?=: )")  # fmt: skip
 _DATE = re.compile(r" \d\d-\d\d \d\d:")
 _QUIET = frozenset(("DEBUG", "INFO", "WARNING", "TRACE"))
 _DOCKER = '{"log":"'

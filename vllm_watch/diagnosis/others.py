@@ -17,9 +17,16 @@ _OTHERS = {
     "LMDeploy": r"[/\\]lmdeploy[/\\]|\blmdeploy(?: serve|\.\w| - )|\[TM\]\[(?:ERROR|FATAL|INFO|WARNING)\]",
 }
 _ANY = re.compile("|".join(f"({each})" for each in _OTHERS.values()))
+_PROGRAM = re.compile(r"""File "[^"]{0,300}[/\\](?!_|bin\b|scripts?\b|src\b|app\b|pip\b|uv\b|ray\b|torch\b|accelerate\b|\w{0,40}(?i:vllm|tpu))(\w{2,60})[/\\](?:cli|__main__|launch_server|server)\.py", line \d+, in <module>|(?:^|\s)(?!ray\b|\S{0,40}(?i:vllm))([a-z][\w-]{1,40}) serve(?: [^\s-]\S{0,300})? --(?:model|port|host)\b""")  # fmt: skip
 
 
 def named(text: str) -> str | None:
     """Return the server that wrote this line, if it is not vLLM."""
     found = _ANY.search(text)
     return None if found is None else tuple(_OTHERS)[(found.lastindex or 1) - 1]
+
+
+def program(text: str) -> str | None:
+    """Return the program other than vLLM that this command or outermost frame starts."""
+    found = _PROGRAM.search(text)
+    return found and (found[1] or found[2])

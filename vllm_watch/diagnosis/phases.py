@@ -83,9 +83,7 @@ GUESSED = {
 }
 
 _ALLOCATED = re.compile(rf"({DECIMAL}) ([MG])iB (?:is allocated by PyTorch|already allocated)")
-_RESERVED = re.compile(
-    rf"({DECIMAL}) ([MG])iB is reserved by PyTorch but unallocated|({DECIMAL}) ([MG])iB reserved in total"
-)
+_RESERVED = re.compile(rf"({DECIMAL}) ([MG])iB is reserved by PyTorch but unallocated|({DECIMAL}) ([MG])iB reserved in total")  # fmt: skip
 _GRAPHS = re.compile(r"with (?!0 bytes|0\.0+ )\S{1,20} \w{1,5} allocated in private pools")
 _TRIED = re.compile(rf"[Tt]ried to allocate (?:({DECIMAL})|\w+) ([KMG])")
 _OTHERS = re.compile(rf"Process \d+ has ({DECIMAL}) GiB memory in use")
@@ -150,13 +148,12 @@ def _held_by_others(text: str) -> bool:
 
 def _of_numbers(text: str) -> tuple[str, float]:
     tried, allocated, reserved = (each.search(text) for each in (_TRIED, _ALLOCATED, _RESERVED))
-    if tried and (tried[1] is None or (tried[2] == "G" and float(tried[1]) >= LARGE_GIB)):
+    large = tried and (tried[1] is None or (tried[2] == "G" and float(tried[1]) >= LARGE_GIB))
+    if large and not _GRAPHS.search(text):  # graphs are captured after the cache is allocated
         return memory.PROFILING, 0.4
     if allocated and reserved:
         used = _gib(allocated[1], allocated[2])
-        spare = (
-            _gib(reserved[1], reserved[2]) if reserved[1] else _gib(reserved[3], reserved[4]) - used
-        )
+        spare = _gib(reserved[1], reserved[2]) if reserved[1] else _gib(reserved[3], reserved[4]) - used  # fmt: skip
         if spare > LOADING_SPARE_GIB:
             return memory.RUNTIME, 0.5
         if not _GRAPHS.search(text):

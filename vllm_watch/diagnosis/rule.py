@@ -170,6 +170,7 @@ class Variant:
     why: str = ""
     cures: tuple[Cure, ...] = ()
     deterministic: bool | None = None
+    confidence: float = 1.0  # at most
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -37,16 +37,12 @@ _NAMES_VLLM = re.compile(r"[/\\]vllm[/\\]\S+\.py\b|\bvllm\.\w|::worker: VLLM: ")
 
 _OF_KERNEL = re.compile(r"^\[ *\d+\.\d{6}\] |^\[\w{3} \w{3} [ \d]\d \d\d:\d\d:\d\d \d{4}\] |\bkernel: ")  # fmt: skip
 _BANNER = re.compile(r"vLLM API server version|[█▀▄]\s+version v?\d")
-_TOKENS = re.compile(
-    r'generation throughput: (?!0\.0\b)[\d.]+|"(?:POST [^"]*|GET /health[^"]*)" 200 OK|Finished request'
-)
+_TOKENS = re.compile(r'generation throughput: (?!0\.0\b)[\d.]+|"(?:POST [^"]*|GET /health[^"]*)" 200 OK|Finished request')  # fmt: skip
 _EXCEPTION = re.compile(
     r"(?:^|[\s\]:|)>'\"])(?:[A-Za-z_]\w{0,80}\.){0,9}(?:[A-Z]\w{0,80}(?:Error|Exception)|Exception)(?:: ?\S|:?\s*$)"
     r"|\bwhat\(\): +(?!.{0,120}:\s*$)\S"
 )
-_ERROR = re.compile(
-    r"\b(?:ERROR|CRITICAL)\b(?: \d\d-\d\d \d\d:\d\d:\d\d)?+(?: ?\[?[\w./]{1,80}:\d{1,6}\])?+:? ?+"
-)
+_ERROR = re.compile(r"\b(?:ERROR|CRITICAL)\b(?: \d\d-\d\d \d\d:\d\d:\d\d)?+(?: ?\[?[\w./]{1,80}:\d{1,6}\])?+:? ?+")  # fmt: skip
 _NOT_A_MESSAGE = re.compile(
     r"\s|$|[\^~-]|Traceback \(most|During handling|The above exc|File \"|[\w.]{1,80}\(.*\)?$|[\w., ]{1,80} = |\*\*|\)"
     r"|(?:raise|return|self|await|with|async|for|if|try|else|def|class|while|yield|assert|from|import)\b"
@@ -103,6 +99,7 @@ class Scanner:
         self.named = False
         self.of_kernel = False
         self.other: str | None = None
+        self.program: str | None = None
         self.statistics: tuple[int, bytes] | None = None  # as in stillness.Reports
         self.idle_reports = 0
         self.idle_from = b""
@@ -165,6 +162,7 @@ class Scanner:
         self.named = self.named or _NAMES_VLLM.search(text) is not None
         self.of_kernel = self.of_kernel or _OF_KERNEL.search(text) is not None
         self.other = self.other or others.named(text)
+        self.program = self.program or others.program(text)
         if self.wrote and self.other is not None:
             self.life.forget(lambda found: others.named(found.line) is not None)
 
@@ -263,8 +261,12 @@ class Scanner:
             self.life.traced = self.lines, lines.shown(text, 0)
         if not known and (at := _ERROR.search(text)) and _NOT_A_MESSAGE.match(text, at.end()):
             return
-        if at is not None and at.start() >= said_at and not lines.is_quiet(text, at.end()):
+        if at is None or at.start() < said_at:
+            return
+        if not lines.is_quiet(text, at.end()):
             self._add(_NO_RULE if known else _NO_RULE_LINE, text, at.start())
+        elif known and self.life.traced and self.life.raised is None:
+            self.life.raised = self._finding(_NO_RULE_LINE, text, at.start())
 
     def _add(self, of: Rule, text: str, at: int) -> None:
         if self.wrote and others.named(text):

@@ -30,15 +30,11 @@ REPORTS = 6
 PROBES = 60
 """Lines without a second report after which a hang is diagnosed, in logs without times."""
 
-_TIME = re.compile(
-    r"\b(\d\d)-(\d\d) (\d\d):(\d\d):(\d\d)\b|\b\d{4}-(\d\d)-(\d\d)[T ](\d\d):(\d\d):(\d\d)"
-)
+_TIME = re.compile(r"\b(\d\d)-(\d\d) (\d\d):(\d\d):(\d\d)\b|\b\d{4}-(\d\d)-(\d\d)[T ](\d\d):(\d\d):(\d\d)")  # fmt: skip
 _COUNTS = re.compile(r"Running: (\d{1,6}) reqs.{0,80}?(?:Waiting|Pending): (\d{1,6}) reqs")
 SERVED = re.compile(r'"POST /\S+ HTTP/[\d.]+" 200|generation throughput')
 _NOTICE = "block found in"
-_WORKS = re.compile(
-    r"\((?:\w* )?(?:Vllm|Ray)?Worker[^()]{0,60}pid=\d+\) INFO (?!.{0,80}(?:[Ss]hut|[Ee]xit|[Tt]erminat|signal))"
-)
+_WORKS = re.compile(r"\((?:\w* )?(?:Vllm|Ray)?Worker[^()]{0,60}pid=\d+\) INFO (?!.{0,80}(?:[Ss]hut|[Ee]xit|[Tt]erminat|signal))")  # fmt: skip
 _DAY, _MONTH_DAYS = 86_400, 31
 
 

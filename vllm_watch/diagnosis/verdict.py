@@ -31,7 +31,7 @@ _SURE = 0.6
 _EARLIER_RATIO = 0.7
 
 _BY_TRACEBACK = (
-    (serving.GRAMMAR, re.compile(r"structured_output/|compile_grammar"), re.compile("")),
+    (serving.GRAMMAR, re.compile(r"structured_output/|compile_grammar"), re.compile(r"^(?!.{0,200}\bTypeError: .{0,200}\barguments?\b)")),
     (parallel.SHM, re.compile("acquire_read"), re.compile(r"TimeoutError:?\s*$")),
     (model.ARCHITECTURE, re.compile(r"(?m)\.py load_(?:expert_)?weights$"), re.compile("KeyError: '")),
 )  # fmt: skip
@@ -42,6 +42,8 @@ _UNPROVEN = "This log does not show that the server came up."
 _ERROR = re.compile(r"\bERROR\b|\bCRITICAL\b|\b\w*(?:Error|Exception)\b")
 
 _BAD_DATA = re.compile(r'"POST [^"]{1,300}" 4(?:00|13|15|22)\b')
+_NOT_NVIDIA = re.compile(r"\b(?:xpu|npu|hip|hpu|tpu|mps):\d")
+_KERNEL = re.compile(r"(?im)^\W{0,20}(?:fault )?kernel(?:[ _]name)?\s?[:=]\s?(\w{3,200})")
 _QUOTED = 300
 _STALLS = 3
 """Reports of unresponsive workers after which a start is stalled. A single report is normal."""
@@ -51,8 +53,9 @@ def of_log(scanner: Scanner) -> Diagnosis:
     """Return the diagnosis of the lines read so far."""
     life = scanner.life
     root = life.root
-    if scanner.other is not None and not scanner.of_vllm and not _of_the_host(scanner, root):
-        return _of_another(scanner.other, root)
+    other = scanner.other or scanner.program
+    if other is not None and not scanner.of_vllm and not _of_the_host(scanner, root):
+        return _of_another(other, root)
     if life.captured and not life.ready and (root is None or not _says_why(root)):
         return _in_capture(life, life.captured)
     if root is not None and not scanner.of_vllm and root.rule.rank is Rank.MESSAGE:
@@ -81,7 +84,7 @@ def _of_the_host(scanner: Scanner, root: Finding | None) -> bool:
 
 def _of_another(name: str, root: Finding | None) -> Diagnosis:
     text = f"This is a log of {name}, and vLLM's flags and cures do not apply to it."
-    text += "" if root is None else f" Its first known error is line {root.number}."
+    text += "" if root is None else f" Its first known error is line {root.number}: {root.line[:_QUOTED]}"  # fmt: skip
     return Diagnosis(failure=NOT_VLLM, confidence=0.9, sentence=f"this is a log of {name}, not of vLLM", root_cause_line=None if root is None else root.line, line_number=None if root is None else root.number, explanation=text)  # fmt: skip
 
 
@@ -133,6 +136,7 @@ def _failed(life: Life, root: Finding, ratio: float = 1.0) -> Diagnosis:
     why = FAILURES[memory.OOM].why if sentence else failure.why
     if variant is not None:
         sentence, why = variant.sentence, variant.why
+        confidence = min(confidence, variant.confidence)
     sentence = sentence or failure.sentence
     of_variant = None if variant is None else variant.deterministic
     answers = (told.deterministic, of_variant, root.rule.deterministic)
@@ -173,11 +177,12 @@ def _is_fatal(life: Life, root: Finding, failure: Failure) -> bool:
 
 def _fixes(told: Told, cures: tuple[Cure, ...], evidence: Evidence) -> tuple[Fix, ...]:
     flags = {fix.command.split()[0] for fix in told.fixes if fix.command}
+    elsewhere = "device" in evidence.facts or _NOT_NVIDIA.search(evidence.message)
     general = (
         each.fix
         for each in cures
         if each.when.holds(evidence)
-        and not ("device" in evidence.facts and "nvidia-smi" in (each.fix.command or ""))
+        and not (elsewhere and "nvidia-smi" in (each.fix.command or ""))
         and not (each.fix.command and each.fix.command.split()[0] in flags)
     )
     return (*told.fixes, *general)
@@ -195,7 +200,9 @@ def _unknown(life: Life, root: Finding) -> Diagnosis:
     below = f"Its message: {below}" if below else ""
     if known is not None:
         sentence = known.sentence
-        text = " ".join(each for each in (_sentence(sentence), below, known.why) if each)
+        at_border = places.OF_INTERFACE.search(root.line)
+        place = places.raised_in(root.frames, root.line, root.source)[0] if at_border else ""
+        text = " ".join(each for each in (_sentence(sentence), below or root.advice, known.why, place) if each)  # fmt: skip
         fixes = _fixes(Told(), known.cures, evidence)
     else:
         place, fixes = places.raised_in(root.frames, root.line, root.source)
@@ -205,6 +212,9 @@ def _unknown(life: Life, root: Finding) -> Diagnosis:
         text += ", and the engine died." if life.dead else "."
         if not life.dead and _BAD_DATA.search("\n".join(root.tail)):
             fixes = (Fix("check the data of this request: the server refused it with 4xx, and lives on"),)  # fmt: skip
+        if kernel := _KERNEL.search("\n".join(root.tail[:3])):
+            below = f"{below} The kernel is {kernel[1]}.".strip()
+            fixes = (Fix("search the issues of the library that this kernel is from, and of vLLM, for the kernel's name"),)  # fmt: skip
         text = " ".join(each for each in (text, below, root.advice, place) if each)
     confidence = UNKNOWN_CONFIDENCE if known is None else _SURE
     return life.diagnosis(UNKNOWN, confidence, sentence, text, (root.number, root.line), fixes, fatal=life.dead)  # fmt: skip
@@ -275,6 +285,8 @@ def _reported(scanner: Scanner, error: Finding) -> Diagnosis:
 
 
 def _cut_short(scanner: Scanner, life: Life) -> Diagnosis | None:
+    if life.raised is not None:
+        return _reported(scanner, life.raised)
     if life.traced is not None:
         text = "The exception stands at the end of the traceback: give more of the log."  # fmt: skip
         return life.unknown("an error whose message is not in this log", text, life.traced)

@@ -48,4 +48,9 @@ MEANINGS = (
         why="The end of the message names the reason: NVIDIA's hook, a command that the image lacks, or a mount.",
         cures=(cure("see whether the host itself sees its GPUs", "nvidia-smi; nvidia-ctk --version", when(r"nvidia|hook|legacy|cdi|CDI")), cure("compare the command with the image's entrypoint", "docker inspect IMAGE", when(r"executable file not found"))),
     ),
+    Variant(
+        when=when(r"rror response from daemon: |error running \w+ hook|nvidia-container-cli: "), sentence="the container runtime refused a command",
+        why="The message names the reason. If the container was not started, vLLM did not run and has no log.",
+        cures=(cure("check the container's state and the runtime's configuration", "docker ps -a; docker info"),),
+    ),
 )  # fmt: skip

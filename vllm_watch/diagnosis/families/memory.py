@@ -62,28 +62,17 @@ BY_DRIVER = re.compile(r"(?:CUDA|HIP) driver error: out of memory")
 SAMPLES = re.compile(r"\blogits(?:\.sort\(|_sort\b)|/sample/\w{0,40}sampler\.py ")
 
 _HOLDERS = cure(
-    "see which processes hold memory on this GPU",
-    "nvidia-smi --query-compute-apps=pid,used_memory,name --format=csv",
-    when(
-        lacks=r"\bNPU\b|npu_|\bHIP\b|hipError|\bXPU\b|\bUR_RESULT|level_zero|ZE_RESULT|\bTPU\b|HBM|memory on node|CPU memory|(?i:rbln)|SYS_EBUSY",
-        facts=("!held_by_itself",),
-    ),
-)
+    "see which processes hold memory on this GPU", "nvidia-smi --query-compute-apps=pid,used_memory,name --format=csv",
+    when(lacks=r"\bNPU\b|npu_|\bHIP\b|hipError|\bXPU\b|\bUR_RESULT|level_zero|ZE_RESULT|\bTPU\b|HBM|memory on node|CPU memory|(?i:rbln)|SYS_EBUSY", facts=("!held_by_itself",)),
+)  # fmt: skip
 _HOLDERS_ELSEWHERE = (
-    cure("see which processes hold memory on this NPU", "npu-smi info", when(seen=r"\bNPU\b|npu_")),
-    cure("see which processes hold memory on this GPU", "rocm-smi --showpids", when(seen=r"\bHIP\b|hipError")),
+    cure("see which processes hold memory on this NPU", "npu-smi info", when(seen=r"\bNPU\b|npu_|\bnpu:\d")),
+    cure("see which processes hold memory on this GPU", "rocm-smi --showpids", when(seen=r"\bHIP\b|hipError|\bhip:\d")),
+    cure("check which processes hold memory on this GPU", "xpu-smi ps", when(r"\bxpu:\d")),
 )  # fmt: skip
 _LOOK = (_HOLDERS, *_HOLDERS_ELSEWHERE)
-_PAGE_CACHE = cure(
-    "free the page cache right before the start: on unified memory it counts as used GPU memory",
-    "sync; echo 3 > /proc/sys/vm/drop_caches",
-    when(facts=("unified_memory",)),
-)
-_SMALLER_STEP = cure(
-    "if --max-num-batched-tokens is larger than this, lower it: smaller steps need less memory (the largest image or video must still fit)",
-    "--max-num-batched-tokens 2048",
-    when(r"[Tt]ried to allocate [\d.]+ G", facts=("!unified_memory",), phases=(2, 5)),
-)
+_PAGE_CACHE = cure("free the page cache right before the start: on unified memory it counts as used GPU memory", "sync; echo 3 > /proc/sys/vm/drop_caches", when(facts=("unified_memory",)))  # fmt: skip
+_SMALLER_STEP = cure("if --max-num-batched-tokens is larger than this, lower it: smaller steps need less memory (the largest image or video must still fit)", "--max-num-batched-tokens 2048", when(r"[Tt]ried to allocate [\d.]+ G", facts=("!unified_memory",), phases=(2, 5)))  # fmt: skip
 _UNIFIED = "GPU and CPU share one memory here (unified memory): files that the page cache holds count as used, until they are dropped."
 _HBM = r"(?i:ran out of memory in memory space hbm)"
 _OF_DRIVER = Variant(
@@ -134,18 +123,10 @@ _ON_UNIFIED = Variant(
 )
 
 _TOO_MANY_BLOCKS = Variant(
-    when=when(r"reducing the number of blocks"),
-    sentence="the device's memory is too small for so many blocks of KV cache",
-    cures=(
-        cure(
-            "allow fewer blocks, or shorter requests",
-            "--num-gpu-blocks-override N   (or a smaller --max-model-len)",
-            when(r"num-gpu-blocks-override"),
-        ),
-    ),
+    when=when(r"reducing the number of blocks"), sentence="the device's memory is too small for so many blocks of KV cache",
+    cures=(cure("allow fewer blocks, or shorter requests", "--num-gpu-blocks-override N   (or a smaller --max-model-len)", when(r"num-gpu-blocks-override")),),
     deterministic=True,
-)
-
+)  # fmt: skip
 _IN_SAMPLER = Variant(
     when=when(seen=SAMPLES.pattern, lacks=r"warm_up|_dummy_sampler_run|warming up|capture"),
     sentence="GPU memory ran out in the sampler: during its warm-up, or in service",
@@ -181,25 +162,12 @@ _HOST_CURES = (
     cure("give the container shared memory", "docker run --ipc=host …   (or --shm-size=16g)", when(r"[/]dev/shm")),
 )  # fmt: skip
 
+_ALLOCATES = r"initialize_kv_cache|_allocate_kv_cache|initialize_from_config|init_cache_engine|initialize_cache"
 _NO_ROOM_FOR_CACHE = Variant(
-    when=when(
-        r"(?:CUDA|HIP|XPU) out of memory",
-        seen=r"initialize_kv_cache|_allocate_kv_cache|initialize_from_config|init_cache_engine|initialize_cache",
-    ),
-    sentence="GPU memory ran out while the KV cache was allocated",
+    when=when(r"(?:CUDA|HIP|XPU) out of memory", seen=_ALLOCATES), sentence="GPU memory ran out while the KV cache was allocated",
     why="The cache gets the rest of vLLM's share (--gpu-memory-utilization) after the weights and the measured peak; less than that was free.",
-    cures=(
-        *_LOOK,
-        cure(
-            "give vLLM a smaller share",
-            "--gpu-memory-utilization 0.85   (0.90 is the default; else take 0.05 off your value)",
-            when(
-                seen=r"initialize_kv_cache|_allocate_kv_cache|initialize_from_config|init_cache_engine|initialize_cache",
-                facts=("!unified_memory",),
-            ),
-        ),
-    ),
-)
+    cures=(*_LOOK, cure("give vLLM a smaller share", "--gpu-memory-utilization 0.85   (0.90 is the default; else take 0.05 off your value)", when(seen=_ALLOCATES, facts=("!unified_memory",)))),
+)  # fmt: skip
 
 FAILURES = (
     Failure(
@@ -266,7 +234,7 @@ FAILURES = (
         slug=RUNTIME,
         sentence="GPU memory ran out while requests were served",
         why="The engine came up, and a step needed more than was left outside the KV cache. A restart gives the memory back; if it comes again after hours, something outside the KV cache grows.",
-        cures=(*_LOOK, cure("leave prompt_logprobs (or echo with logprobs) out of requests: its logits for the whole prompt need this memory", None, when(frames=r"prompt_logprobs")), _SMALLER_STEP, cure("leave more memory outside the KV cache: lower --gpu-memory-utilization by 0.05", None, when(facts=("!unified_memory",), phases=(5,)))),
+        cures=(*_LOOK, cure("leave prompt_logprobs (or echo with logprobs) out of requests: its logits for the whole prompt need this memory", None, when(frames=r"prompt_logprobs")), _SMALLER_STEP, cure("if the model is already loaded, lower --max-num-batched-tokens or --gpu-memory-utilization: both leave more memory for a step", None, when(r"allocated in private pools", facts=("!phase",))), cure("leave more memory outside the KV cache: lower --gpu-memory-utilization by 0.05", None, when(facts=("!unified_memory",), phases=(5,)))),
         deterministic=False,
         variants=(_OF_DRIVER, *_ELSEWHERE, _ON_UNIFIED, _NOT_OUT, _WAKING),
         numbers=memory_numbers.out_of_memory,
@@ -291,6 +259,11 @@ FAILURES = (
                 when=when(r"memory on node|CPU memory utilization"), sentence="less memory of this host is free than the CPU backend was configured to take",
                 why="On the CPU, --gpu-memory-utilization is a share of the memory of one NUMA node.",
                 cures=(cure("see which processes hold it", "free -g; ps aux --sort=-rss | head"), cure("if the model and its KV cache fit, ask for a smaller share, or name the size of the KV cache in GiB", "VLLM_CPU_KVCACHE_SPACE=N", when(r"CPU memory"))),
+            ),
+            Variant(
+                when=when(r"Free memory on device .{0,20}\(0(?:\.0{1,9})?/"), sentence="the device reported no free memory at all: either the reading is false, or another process holds all of it", confidence=0.5,
+                why="A process that holds the memory usually leaves a small rest. An exact zero is often a false reading of the driver or runtime, which a later start does not cure.",
+                cures=(*_LOOK, cure("if no process holds it, compare the versions of the driver and runtime with those that this PyTorch requires")),
             ),
             Variant(
                 when=when(r"out of memory", seen=r"init_device", facts=("!unified_memory",)),

@@ -19,22 +19,15 @@ UTILIZATION_MARGIN = 0.01
 """Share of a GPU to leave free, because free memory varies."""
 
 _LENGTH = re.compile(rf"max seq len\s*\(?({GROUPED})")
-_GIB = re.compile(
-    rf"\(?({DECIMAL}) Gi?B KV\s+cache is needed.{{0,80}}?memory\s*\(({DECIMAL}) Gi?B", re.DOTALL
-)
+_GIB = re.compile(rf"\(?({DECIMAL}) Gi?B KV\s+cache is needed.{{0,80}}?memory\s*\(({DECIMAL}) Gi?B", re.DOTALL)  # fmt: skip
 _ESTIMATE = re.compile(rf"estimated maximum model length is\s*({GROUPED})")
 _STORED = re.compile(rf"stored in KV\s+cache\s*\(({GROUPED})")
-_FREE = re.compile(
-    rf"memory on (?:device|node)\s{{0,4}}\S{{0,40}}\s{{0,4}}\(({DECIMAL})/({DECIMAL}) GiB\).{{0,60}}?utilization \(({DECIMAL}), ({DECIMAL}) GiB",
-    re.DOTALL,
-)
+_FREE = re.compile(rf"memory on (?:device|node)\s{{0,4}}\S{{0,40}}\s{{0,4}}\(({DECIMAL})/({DECIMAL}) GiB\).{{0,60}}?utilization \(({DECIMAL}), ({DECIMAL}) GiB", re.DOTALL)  # fmt: skip
 _TRIED = re.compile(rf"[Tt]ried to allocate ({DECIMAL} [KMG]i?B)")
 _CAPACITY = re.compile(rf"total capacity of ({DECIMAL}) GiB|({DECIMAL}) GiB total capacity")
 _LEFT = re.compile(rf"of which ({DECIMAL} [KMG]i?B) is free|({DECIMAL} [KMG]i?B) free")
 _STATE = re.compile(rf"max_num_seqs \(({WHOLE})\) exceeds available \w+ cache blocks \(({WHOLE})\)")
-_OWN = re.compile(
-    rf"this process has ({DECIMAL}) GiB memory in use|({DECIMAL}) GiB (?:already allocated|is allocated by PyTorch)"
-)
+_OWN = re.compile(rf"this process has ({DECIMAL}) GiB memory in use|({DECIMAL}) GiB (?:already allocated|is allocated by PyTorch)")  # fmt: skip
 
 OWN_RATIO = 0.85
 """If one process or the weights use at least this share of a GPU, other processes are not the cause."""

@@ -71,11 +71,7 @@ _OTHER_PORT = r"zmq|ZMQ|NIXL|nixl|side.channel|EADDRINUSE|TCPStore|server socket
 _ASCEND = r"HCCL|hccl|\bE[IJ]00\d\d|ERR02200|\bNPU|(?:\b|_)npu(?:\b|_)"
 _XPU = r"oneCCL|zeMem\w{1,20}IpcHandle|ccl::v1|ZE_RESULT|XPU|xccl"
 _RENDEZVOUS = r"client socket (?:has|cannot)|waiting for clients|RendezvousConnectionError"
-_DEBUG = cure(
-    "run again with NCCL's own log, and read the first WARN of each rank",
-    "NCCL_DEBUG=INFO vllm serve …",
-    when(seen=r"NCCL|nccl", lacks=rf"{_ASCEND}|{_XPU}", facts=("!nccl_debug",)),
-)
+_DEBUG = cure("run again with NCCL's own log, and read the first WARN of each rank", "NCCL_DEBUG=INFO vllm serve …", when(seen=r"NCCL|nccl", lacks=rf"{_ASCEND}|{_XPU}", facts=("!nccl_debug",)))  # fmt: skip
 
 FAILURES = (
     Failure(
@@ -132,9 +128,7 @@ FAILURES = (
         slug=TP_HEADS,
         sentence="the parallel size does not divide the model evenly",
         why="Tensor parallelism divides attention heads, vocabulary and layer widths (and a quantization's groups) among the GPUs; one of them does not divide.",
-        cures=(
-            cure("use the remaining GPUs for pipeline parallelism", "--pipeline-parallel-size N", when(r"heads.{0,60}tensor")),
-        ),
+        cures=(cure("use the remaining GPUs for pipeline parallelism", "--pipeline-parallel-size N", when(r"heads.{0,60}tensor")),),
         deterministic=True,
         variants=(
             Variant(
@@ -357,12 +351,18 @@ FAILURES = (
                 cures=(cure("compare the addresses of Ray's nodes with the one in the line", "ray status; ray list nodes"), cure("start Ray and vLLM with the same address, on every node", "VLLM_HOST_IP=IP ray start --node-ip-address=IP …", when(r"'node:\d"))),
             ),
             Variant(
+                when=when(r"Waiting for creating a placement group.{0,800}'GPU'", facts=("ray_gpus_idle",)), sentence="Ray waits for GPUs, although its status in this log shows that none is in use",
+                why="No other job holds them: too few are registered, or no node has as many as the engine asks for on one node.",
+                cures=(cure("check the resources of each node", "ray list nodes"),),
+            ),
+            Variant(
                 when=when(r"Waiting for creating a placement group|No available node types|lacement group.{0,80}(?:not ready|timed out|infeasible|cannot be|creation timed out)"),
                 sentence="Ray waits for resources (GPUs, a node) that its cluster does not have, or not free",
                 why="Other actors and placement groups may hold them, or a node has not joined.",
                 cures=(cure("see the resources of the cluster, and their holders", "ray status; ray list nodes; ray list placement-groups"),),
             ),
         ),
+        numbers=parallel_numbers.ray_status,
     ),
     Failure(
         slug=PORT,

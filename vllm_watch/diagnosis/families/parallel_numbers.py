@@ -10,28 +10,15 @@ from vllm_watch.diagnosis.rule import Facts, Told
 PARTS_MAX = 16_384
 """Maximum number of GPUs of an engine. Larger numbers come from damaged lines."""
 
-_WORLD = re.compile(
-    rf"World size \(({WHOLE})\) is larger than the number of available GPUs \(({WHOLE})\)"
-)
-_SIZE = re.compile(
-    rf"[Tt]ensor[ _]parallel[ _]size ?[(=] ?({WHOLE})\)? (?:cannot be .{{0,60}}?GPUs \(?|but only )({WHOLE})"
-)
-_DIVIDES = re.compile(
-    rf"\(?({WHOLE})\)? (?:must be divisible by tensor parallel size \(|is not divisible by )({WHOLE})"
-)
-_LOCAL = re.compile(
-    rf"local_world_size \(({WHOLE})\) must be .{{0,60}}visible devices \(({WHOLE})\)"
-)
+_WORLD = re.compile(rf"World size \(({WHOLE})\) is larger than the number of available GPUs \(({WHOLE})\)")  # fmt: skip
+_SIZE = re.compile(rf"[Tt]ensor[ _]parallel[ _]size ?[(=] ?({WHOLE})\)? (?:cannot be .{{0,60}}?GPUs \(?|but only )({WHOLE})")  # fmt: skip
+_DIVIDES = re.compile(rf"\(?({WHOLE})\)? (?:must be divisible by tensor parallel size \(|is not divisible by )({WHOLE})")  # fmt: skip
+_LOCAL = re.compile(rf"local_world_size \(({WHOLE})\) must be .{{0,60}}visible devices \(({WHOLE})\)")  # fmt: skip
 _GROUPS = re.compile(rf"= ({WHOLE}) is not divisible by weight quantization block_[nk] = ({WHOLE})")
-_HEADS = re.compile(
-    rf"\(({WHOLE})\) must be divisible by (?:the )?tensor[ -]parallel (?:world )?size \(({WHOLE})"
-)
-_ADDRESS = re.compile(
-    r"(?:connect to|address of) (?:\[([^\]\s]{1,80})\]:|\(([\w.:-]{1,80}), ?)(\d{1,5})\b"
-)
-_PORT = re.compile(
-    r"(?:'[^']*', |(?:[\d.]{7,15}|\]|(?<!\.p)[a-z*]):)(\d{2,5})\b\)?(?=[)':\]]|: |$)|[Pp]ort:? (\d{2,5})\b"
-)
+_HEADS = re.compile(rf"\(({WHOLE})\) must be divisible by (?:the )?tensor[ -]parallel (?:world )?size \(({WHOLE})")  # fmt: skip
+_BUNDLE = re.compile(r"\{'GPU': (\d{1,3}(?:\.\d)?)")
+_ADDRESS = re.compile(r"(?:connect to|address of) (?:\[([^\]\s]{1,80})\]:|\(([\w.:-]{1,80}), ?)(\d{1,5})\b")  # fmt: skip
+_PORT = re.compile(r"(?:'[^']*', |(?:[\d.]{7,15}|\]|(?<!\.p)[a-z*]):)(\d{2,5})\b\)?(?=[)':\]]|: |$)|[Pp]ort:? (\d{2,5})\b")  # fmt: skip
 
 
 def too_few_gpus(text: str, facts: Facts) -> Told:
@@ -89,6 +76,15 @@ def rendezvous(text: str, facts: Facts) -> Told:
     host, number = found[1] or found[2], found[3]
     fix = Fix("test the address from the host that reports the error", f"nc -vz {host} {number}")
     return Told(f"The address is {host}, port {number}.", (fix,))
+
+
+def ray_status(text: str, facts: Facts) -> Told:
+    """Compare the GPUs of an idle Ray cluster with the requested ones."""
+    idle, wanted = facts.get("ray_gpus_idle"), sum(map(float, _BUNDLE.findall(text)))
+    if not isinstance(idle, float) or wanted <= idle:
+        return Told()
+    fix = Fix("check that each host is in the list, and that Ray has its GPUs under the name GPU: if another name stands there (such as TPU), start Ray on that host with their number", "ray status -v; ray start --num-gpus=N …")  # fmt: skip
+    return Told(f"The engine asks for {wanted:g} GPUs, and Ray has registered only {idle:g}.", (fix,))  # fmt: skip
 
 
 def port(text: str, facts: Facts) -> Told:

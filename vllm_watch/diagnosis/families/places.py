@@ -31,7 +31,7 @@ _ROOT = re.compile(r"^(?:.*(?:site|dist)-packages/|.*?/(\w{1,60})/(?=\1/)|.*/(?=
 _STANDARD = re.compile(r"/python3[\d.]{0,4}/(?!(?:site|dist)-packages/)|^<")
 _LOGGER = re.compile(r"\[([\w/]{1,80}\.py):\d+\]")
 _INSTALLED = {"flashinfer": "flashinfer-python", "PIL": "Pillow"}  # names of packages by folder
-_OF_INTERFACE = re.compile(r"\b(?:Import|ModuleNotFound|Attribute|Type)Error\b")
+OF_INTERFACE = re.compile(r"\b(?:Import|ModuleNotFound|Attribute|Type)Error\b")
 _BELOW = frozenset(("python", "torch", "vllm", "asyncio", "uvloop", "pydantic", "numpy"))
 
 
@@ -47,7 +47,7 @@ def raised_in(frames: tuple[str, ...], line: str, source: str) -> tuple[str, tup
         said.append(f"{function} ({path}, at `{source}`)" if source else f"{function} ({path})")
         package = _INSTALLED.get(package, package)
         innermost = package not in _BELOW | {""} and found == _split(frames[0])
-        if innermost and _OF_INTERFACE.search(line):
+        if innermost and OF_INTERFACE.search(line):
             fixes.append(Fix(f"check whether {package} is of a version that goes with this vLLM, and search its issues for this message", f"python -m pip show {package} vllm"))  # fmt: skip
         elif innermost:
             fixes.append(Fix(f"search the issues of {package} and of vLLM for this message, with the releases"))  # fmt: skip

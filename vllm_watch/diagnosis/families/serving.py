@@ -21,6 +21,7 @@ RULES = (
     rule(XID, "Xid", pattern=r"NVRM: .{0,20}Xid|\bS?Xid \(PCI|XID error|\bXid[ :]+\d+", quiet=True),
     rule(XID, "Engine reset: engine_class", "GPU HANG: ", "UR_RESULT_ERROR_DEVICE_LOST", "ZE_RESULT_ERROR_DEVICE_LOST", quiet=True),
     rule(XID, "device critical error", pattern=r"detected a device critical error", rank=Rank.GENERAL),
+    rule(XID, " exceeds bound", pattern=r"\bindex value \d+ exceeds bounds? \d", rank=Rank.GENERAL),
     rule(XID, ".cu:", ": block: [", pattern=r"(?:\.cuh?:\d+: .{0,400}|: block: \[[\d,]{1,40}\], thread: \[[\d,]{1,40}\] )Assertion `\w*(?:[Ii]ndex|[Ii]dx|ind)\w* .{0,120}failed", rank=Rank.GENERAL),
     rule(XID, "amdgpu", pattern=r"amdgpu\b.{0,80}(?:MES (?:failed|might be)|failed to remove hardware queue|page fault \(|ring \S{1,40} timeout|GPU reset begin|VRAM is lost)", quiet=True),
     rule(XID, "fallen off the bus", "GPU is lost", "uncorrectable ECC error", "Uncorrectable ECC", "NVML_ERROR_GPU_IS_LOST", "Memory access fault by GPU", "Memory critical error by agent", "HSA_STATUS_ERROR_MEMORY_APERTURE", "HSA_STATUS_ERROR_EXCEPTION", "HSA_STATUS_ERROR_MEMORY_FAULT", "HSA_STATUS_ERROR_ILLEGAL_INSTRUCTION", "GPU reset"),
@@ -51,6 +52,8 @@ RULES = (
 
 _KERNEL = r"illegal memory access|unspecified launch failure|device-side assert|misaligned|illegal instruction|EXECUTION_FAILED|ILLEGAL_ADDRESS|LAUNCH_FAILED|LaunchFailure"
 
+_INDEX = r"Assertion `\(?\w*(?:[Ii]ndex|[Ii]dx|ind)\w* |\bindex value \d+ exceeds bound"
+
 FAILURES = (
     Failure(
         slug=XID,
@@ -72,17 +75,17 @@ FAILURES = (
                 cures=(cure("let the running requests end (or abort them) before POST /sleep, and send none before POST /wake_up", None, when(facts=("asleep",))), cure("restart the engine", None, when(serving=True))),
             ),
             Variant(
-                when=when(r"Assertion `\w*(?:[Ii]ndex|[Ii]dx|ind)\w* ", facts=("config_max_model_len",)),
+                when=when(_INDEX, facts=("config_max_model_len",)),
                 sentence="a kernel on the GPU got an index that is out of range, and max_model_len is larger than the model's config allows",
                 why="A request that is longer than the config's positions reads beyond their table. The GPU is not broken.",
                 cures=(cure("leave VLLM_ALLOW_LONG_MAX_MODEL_LEN out, which lets a larger value pass", None, when(facts=("config_max_model_len",))),),
             ),
             Variant(
-                when=when(r"Assertion `\w*(?:[Ii]ndex|[Ii]dx|ind)\w* "), sentence="a kernel on the GPU got an index that is out of range",
+                when=when(_INDEX), sentence="a kernel on the GPU got an index that is out of range",
                 why="This does not mean that the GPU is broken: a token, position or block of a step had a number that its table does not have. This log does not show where the number came from; often it is a bug of vLLM for this model and these settings, or ids beyond the model's vocabulary.",
                 cures=(
                     cure("serve without speculative decoding, and see whether it comes again: leave --speculative-config out", None, when(seen=r"(?i)spec_?decod|speculative")),
-                    cure("find the call", "CUDA_LAUNCH_BLOCKING=1 vllm serve …", when(r"Assertion `")),
+                    cure("find the call", "CUDA_LAUNCH_BLOCKING=1 vllm serve …", when(r"(?:\.cuh?:\d|: block: \[).{0,400}Assertion `")),
                     cure("search vLLM's issues for this assertion, with the model and the settings"),
                 ),
             ),
@@ -160,6 +163,12 @@ FAILURES = (
         deterministic=False,
         variants=(
             Variant(
+                when=when(r"[Ff]ailed to advance FSM", seen=r"(?i)\b(?:grammar|structured outputs?)\b.{0,200}\b(?:not supported|will be ignored)\b"),
+                sentence="tokens of a request do not follow its grammar, because the grammar was not applied",
+                why="A warning next to this line reports that, and names the setting that does not go with structured output.",
+                cures=(cure("turn off the setting that the warning names, or send requests without structured output", None, when(r"advance FSM")),),
+            ),
+            Variant(
                 when=when(r"[Ff]ailed to advance FSM"),
                 sentence="tokens of a request do not follow its grammar, so its output may break the format that was asked for",
                 why="The grammar itself was accepted. Most often that is a bug of this release with these settings (such as asynchronous scheduling or speculative decoding).",
@@ -178,6 +187,12 @@ FAILURES = (
         cures=(cure("search vLLM's issues for the assertion and its file"),),
         deterministic=False,
         variants=(
+            Variant(
+                when=when(r"Assertion error (?:csrc|\().{0,400}(?:contiguous|stride)"),
+                sentence="a kernel library refused the memory layout of an argument",
+                why="The code that calls the library made the argument, so the fault is probably in vLLM, for this model and these settings.",
+                cures=(cure("search vLLM's issues for the assertion and the function that calls the library"),),
+            ),
             Variant(
                 when=when(r"Assertion error (?:csrc|\()", seen=r"deep_?gemm|csrc|jit_kernels|fp8_gemm"),
                 sentence="an assertion failed in a kernel library (DeepGEMM): it does not take this shape or layout",

@@ -9,9 +9,7 @@ from vllm_watch.diagnosis.rule import Facts, Told
 _XID = re.compile(r"[Xx][Ii][Dd][^:]{0,40}?:? ?(\d{1,3})\b")
 _BEFORE = re.compile(r"caused by previous Xid (\d{1,3})\b")
 _NVRM = re.compile(r"Xid \((?:PCI:)?[^)]{0,40}\): (\d{1,3})\b")
-_LONG = re.compile(
-    rf"maximum context length is ({WHOLE}) tokens.{{0,40}}?requested (?:about )?({WHOLE}) (?:output )?tokens"
-)
+_LONG = re.compile(rf"maximum context length is ({WHOLE}) tokens.{{0,40}}?requested (?:about )?({WHOLE}) (?:output )?tokens")  # fmt: skip
 _PROMPT = re.compile(rf"prompt contains (?:at least )?({WHOLE}) input tokens")
 
 # Xids seen on inference hosts. The meanings are from NVIDIA's catalogue.

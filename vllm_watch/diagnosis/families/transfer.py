@@ -6,7 +6,8 @@ KV_TRANSFER = "kv_transfer"
 
 RULES = (
     rule(KV_TRANSFER, "NIXL", pattern=r"Remote NIXL agent engine ID mismatch|NIXL compatibility (?:hash )?mismatch|NIXL .{0,60}(?:version|block size|block_len|layout|hash) mismatch", rank=Rank.CAUSE),
-    rule(KV_TRANSFER, "NIXL transfer", "Handshake with", pattern=r"NIXL transfer failure: \w+|NIXL transfer (?:setup/initiation )?failed|\] Handshake with \S+ failed", rank=Rank.GENERAL, heals=True),
+    rule(KV_TRANSFER, "NIXL transfer failure: ", pattern=r"NIXL transfer failure: \w+\s*$", rank=Rank.SYMPTOM, heals=True),
+    rule(KV_TRANSFER, "NIXL transfer", "Handshake with", pattern=r"NIXL transfer failure: \w+\s*[^\s\w]|NIXL transfer (?:setup/initiation )?failed|\] Handshake with \S+ failed", rank=Rank.GENERAL, heals=True),
     rule(KV_TRANSFER, "NIXL_ERR_", pattern=r"NIXL_ERR_(?!IN_PROG\b)\w+", rank=Rank.GENERAL, heals=True),
     rule(KV_TRANSFER, "could send the inter-agent notifications", rank=Rank.GENERAL, heals=True),
     rule(KV_TRANSFER, "UCX", pattern=r"\bUCX +(?:ERROR|FATAL)\b", rank=Rank.GENERAL, heals=True),
