@@ -162,7 +162,7 @@ class Evaluated:
     async def _answered_since(self, session: aiohttp.ClientSession, scraped: float) -> bool:
         span_ms = int(1000 * (time.time() - scraped + self._interval_seconds))  # it began before
         found = await self._ask(session, f"query?query=min(min_over_time(up[{span_ms}ms]))")
-        return all(value == "1" for _, value in (each["value"] for each in found["result"]))
+        return [each["value"][1] for each in found["result"]] == ["1"]
 
     async def _scraped(self, session: aiohttp.ClientSession) -> float:
         targets = (await self._ask(session, "targets?state=active"))["activeTargets"]
