@@ -24,7 +24,7 @@ from vllm_watch.lab.live import Live
 from vllm_watch.lab.scene import Scene
 from vllm_watch.lab.vllm import SimulatedVllm
 
-PATIENCE_SECONDS = 240.0  # the demo has trouble every two minutes
+PATIENCE_SECONDS = 700.0  # the demo repeats itself after ten minutes, and not all of its faults page
 COMMAND_SECONDS_MAX = 600.0  # one that installs
 SCREEN_SECONDS = 8
 PROMETHEUS = Path("/etc/prometheus/prometheus.yml")

@@ -13,7 +13,7 @@ from tests.deploy.blocks import blocks
 PAGE = ROOT / "docs/getting-started.md"
 BLOCKS = blocks(PAGE)
 HOWS = {"run", "run until", "run in the background", "run on a screen", "add to /etc/prometheus/prometheus.yml"}  # fmt: skip
-WALK_SECONDS_MAX = 900
+WALK_SECONDS_MAX = 1800
 
 
 def read(clone: Path, what: str, *before: str) -> list[str]:
