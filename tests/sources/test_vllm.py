@@ -185,6 +185,25 @@ async def test_a_switch_that_fails_once_is_asked_again():
         assert (await look(server, times=2)).observation.reading.server.paused is True
 
 
+@pytest.mark.parametrize(("seconds", "paused"), [(50.0, True), (70.0, None)])
+async def test_a_switch_that_no_longer_answers_is_unknown_after_a_minute(
+    seconds, paused, monkeypatch
+):
+    """A core that hung while it woke up must not count as paused for ever."""
+    async with wire(
+        metrics=BODY, health="", version=VERSION, is_paused='{"is_paused": true}'
+    ) as server:
+        source, session = new_source(server, health_interval_seconds=600.0)
+        async with session:
+            await source.observe()
+            server.on("/is_paused", "no JSON")
+            clock = time.monotonic
+            monkeypatch.setattr(time, "monotonic", lambda: clock() + seconds)
+            known = (await source.observe()).observation.reading.server
+            assert known.paused is paused
+            assert len(asked(server, "/is_paused")) == 2
+
+
 @pytest.mark.parametrize(
     ("status", "recovering"),
     [

@@ -30,6 +30,9 @@ from vllm_watch.support.redaction import redacted
 IDENTIFY_SECONDS = 600.0
 """Version and models are read again after this many seconds, because LoRA adapters may change without a restart."""
 
+SWITCH_SECONDS = 60.0
+"""After this many seconds without an answer, sleep and pause are unknown: the core behind them may hang. A timeout alone may be load."""
+
 LOOP_BYTES_MAX, LOOP_LINES_MAX = 128 << 10, 4000
 """Bodies of at most this many bytes and lines are parsed in the event loop. Parsing many new series may take half a second."""
 
@@ -95,6 +98,7 @@ class VllmSource:
         self._known: dict[str, Any] = {}
         self._work: list[tuple[float | None, float | None]] = []
         self._switches: dict[str, str] = {}
+        self._switch_read_s: dict[str, float] = {}
 
     async def observe(self) -> Look:
         """Return an observation. Its time is when the metrics arrived, or when the call failed."""
@@ -222,10 +226,17 @@ class VllmSource:
         calls = await asyncio.gather(
             *(self._ask_json(path, _PARSERS[name]) for name, path in asked.items())
         )
+        now_s = time.monotonic()
         for name, call in zip(asked, calls, strict=True):
-            if call.status in _NO_SUCH_PATH:
+            if call.outcome == "ok":
+                self._switch_read_s[name] = now_s
+            elif call.status in _NO_SUCH_PATH:
                 del self._switches[name]
-            if name == "recovering" and call.outcome != "ok":
+                self._known.pop(name, None)
+            elif (
+                name == "recovering"
+                or now_s - self._switch_read_s.get(name, now_s) > SWITCH_SECONDS
+            ):
                 self._known.pop(name, None)
         return [("sleep", call) for call in calls if call.outcome != "http"]
 
