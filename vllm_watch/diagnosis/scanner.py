@@ -66,6 +66,11 @@ _COMPLAINT = re.compile(
 )
 """Words that report a failure."""
 
+_NO_EVIDENCE = re.compile(
+    r"\b(?:common|possible|potential|likely) (?:root )?(?:causes?|reasons?)\b|\bunrecognized arguments: *+(?=.)|\binput_value="
+)
+"""After these words a message lists what may have happened, or quotes what a user gave."""
+
 _NO_RULE = rule(UNKNOWN, rank=Rank.GENERAL)
 _NO_RULE_LINE = rule(UNKNOWN, rank=Rank.MESSAGE)
 _IMPORT = rule(packages.IMPORT, rank=Rank.IMPORT)
@@ -234,8 +239,10 @@ class Scanner:
         if _SOURCE.search(text):
             return True
         said_at = -1  # end of the explained part of the line
+        cut = _NO_EVIDENCE.search(text)
+        evidence = text if cut is None else text[: cut.end() + 1]
         for each in interest.rules:
-            span = each.fits(text)
+            span = each.fits(evidence)
             if span is None or (not each.quiet and lines.is_quiet(text, span[0])):
                 continue
             said_at = max(said_at, span[1] if each.rank is Rank.DEATH else len(text))
