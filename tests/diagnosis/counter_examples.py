@@ -66,6 +66,7 @@ COUNTER_EXAMPLES: dict[str, str] = {
     "engine_dead/code": "vllm-1 exited with code 143",
     "quantization_unsupported/MoE backend": "INFO 11-21 03:00:00 [nvfp4.py:1] Using 'FLASHINFER_CUTLASS' NvFp4 MoE backend",
     "unknown_flag/ambiguous option: ": "an ambiguous option: --enable",
+    "compile_failure/FAILED: [code=": "FAILED: [code=1] sampling.cuda.o",
     "compile_failure/PTXAS error": "ptxas info    : 0 bytes gmem",
     "compile_failure/returned non-zero exit status": "Command '['/usr/bin/ldconfig', '-p']' returned non-zero exit status 1.",
     "engine_dead/segfault at ": "[1234.5] gnome-shell[4242]: segfault at 0 ip 00007f2c sp 00007ffd error 4",

@@ -76,6 +76,7 @@ MORE: dict[str, tuple[str, ...]] = {
         'OSError: CUDA_HOME environment variable is not set. Please set it to your CUDA install root.',
         "RuntimeError: Error building extension 'fused'",
         "subprocess.CalledProcessError: Command '['ninja', '-v']' returned non-zero exit status 1.",
+        "FAILED: [code=137] fused_moe.cuda.o",
     ),
     "tokenizer_mismatch_or_missing_chat_template": (
         'ValueError: Converting from Tiktoken failed, if a converter for SentencePiece is available, provide a model path',

@@ -8,6 +8,62 @@ UP = "INFO 06-22 19:30:00 [api_server.py:1] Starting vLLM API server 0 on http:/
 STATS = "(APIServer pid=1) INFO 06-22 19:{0}:09 [v1/metrics/loggers.py:273] Engine 000: Avg prompt throughput: 0.0 tokens/s, Avg generation throughput: {1} tokens/s, Running: 1 reqs, Waiting: 0 reqs, GPU KV cache usage: 1.3%, Prefix cache hit rate: 0.0%\n"
 CORE = "(EngineCore pid=5) ERROR 03-03 10:00:01 [core.py:9] "
 CASES = {
+    "causes that a message only guesses": (
+        CORE + "The actor is dead because its worker process has died. Some common causes include: (1) the process was killed by the OOM killer, (2) ray stop was called.",
+        "ray_failure", "A worker process died", "ran out of memory",
+    ),
+    "a flag whose value names another trouble": (
+        'vllm: error: unrecognized arguments: --rope-scaling={"rope_type":"yarn"}',
+        "unknown_flag", "It does not know --rope-scaling", "config.json",
+    ),
+    "a check whose own figures are equal": (
+        CORE + "AssertionError: Error in memory profiling. Initial free memory 12.5 GiB, current free memory 12.5 GiB. This happens when other processes release GPU memory.",
+        "gpu_occupied_by_other_process", "no process freed memory", "another process took",
+    ),
+    "a check whose figures differ": (
+        CORE + "AssertionError: Error in memory profiling. Initial free memory 12.5 GiB, current free memory 13.5 GiB. This happens when other processes release GPU memory.",
+        "gpu_occupied_by_other_process", "another process took or freed", "no process freed memory",
+    ),
+    "much more free than was asked for": (
+        "torch.OutOfMemoryError: HIP out of memory. Tried to allocate 9.50 GiB. GPU 0 has a total capacity of 96.00 GiB of which 14.00 GiB is free.",
+        "oom_kv_alloc_or_profiling", "share one memory", "in which phase",
+    ),
+    "a little more free than was asked for": (
+        "torch.OutOfMemoryError: HIP out of memory. Tried to allocate 9.50 GiB. GPU 0 has a total capacity of 96.00 GiB of which 9.70 GiB is free.",
+        "oom_kv_alloc_or_profiling", "in which phase", "was not out of memory",
+    ),
+    "a compiler that was killed": (
+        CORE + "RuntimeError: Ninja build failed. Ninja output:\n" + CORE + "FAILED: [code=137] moe.cuda.o\n" + CORE + "Killed",
+        "compile_failure", "MAX_JOBS", "nvcc --version",
+    ),
+    "a compiler that failed": (
+        CORE + "RuntimeError: Ninja build failed. Ninja output:\n" + CORE + "FAILED: [code=1] cached_ops/moe.cuda.o\n" + CORE + "ninja: build stopped",
+        "compile_failure", "nvcc --version", "MAX_JOBS",
+    ),
+    "a kernel that was built and not loaded": (
+        CORE + "RuntimeError: Assertion error (csrc/jit/kernel_runtime.hpp:45): exit_code == 0",
+        "compile_failure", "cuobjdump", "compiler's own",
+    ),
+    "a limit below zero": (
+        "1 validation error for SchedulerConfig\n  Value error, max_num_scheduled_tokens is set to -900, which does not allow any tokens [type=value_error, input_value=(), input_type=A]",
+        "rope_or_config_mismatch", "lower --max-num-seqs", "the message names it",
+    ),
+    "FP8 where the KV cache is not": (
+        "INFO 05-12 03:20:44 [core.py:105] Initializing a V1 LLM engine with config: model='/m', kv_cache_dtype=bfloat16\nValueError: type fp8e4nv not supported in this architecture.",
+        "dtype_unsupported", "not in FP8: search", "--kv-cache-dtype auto",
+    ),
+    "FP8 where the KV cache is": (
+        "INFO 05-12 03:20:44 [core.py:105] Initializing a V1 LLM engine with config: model='/m', kv_cache_dtype=fp8\nValueError: type fp8e4nv not supported in this architecture.",
+        "dtype_unsupported", "--kv-cache-dtype auto", "not in FP8: search",
+    ),
+    "a request's grammar that failed while others are answered": (
+        UP + "(EngineCore pid=2) ERROR 03-03 10:00:00 [x.py:1] Failed to advance FSM for request r1 for tokens 5.\n" + STATS.format(30, "80.0"),
+        "benign_warning_noise", "The server went on", "structured",
+    ),
+    "requests that wait": (
+        UP + "".join((STATS.format(each, "5.4").replace("Waiting: 0", "Waiting: 9")) for each in (30, 31)),
+        "healthy", "1 running and 9 waiting requests, no prompt was read", "refused",
+    ),
     "a web server's missing file": (
         '2026/03/03 10:00:00 [error] 7#7: *1 open() "/srv/www/favicon.ico" failed (2: No such file or directory)',
         "unknown", "No line has the format of vLLM", "not a log",

@@ -21,7 +21,9 @@ RAISED_LINES = 6
 _NEW = re.compile(r"\(|(?:DEBUG|INFO|WARNING|ERROR|CRITICAL)\b|Traceback \(|\[rank|\[?\d{4}-\d\d-\d\d")  # fmt: skip
 _BARE = re.compile(r"(?:Error|Exception):?$")
 _PREFIX = re.compile(r"^.{0,160}(?:\[[\w/.]+:\d+\]|\bpid=\d+\)) ?")
-_INDENTED = re.compile(r"^\s{2,}+(?!File \"|at |(?:Warning|Normal) |[\^~])\S")
+_INDENTED = re.compile(
+    r"^\s{2,}+(?!File \"|at |(?:raise|return|await|yield|assert) |self\.|(?:Warning|Normal) |[\^~])\S"
+)
 _NO_CODE = re.compile(r"\s*(?:File \"|Traceback|[\^~]|$)|\S")
 
 _RAISED = re.compile(r"\braise [\w.]+\(")

@@ -93,6 +93,8 @@ class Life:
         own = memory_numbers.is_own(facts)
         if memory_numbers.is_nearly_free(of.text):
             facts["nearly_free"] = 1
+        if memory_numbers.is_more_free_than_asked(of.text):
+            facts["more_free_than_asked"] = 1
         if memory_numbers.is_own_alone(of.text) and "unified_memory" not in facts:
             facts["held_by_itself"] = 1
         facts.update(dict.fromkeys(self.noted, 1))
@@ -174,7 +176,15 @@ class Life:
         healed = self.progress_lines >= HEALED_LINES
         for failure, found in list(self.findings.items()):
             over = failure == UNKNOWN and not self.dead
-            left = [each for each in found if not (over or (healed and each.rule.heals))]
+            left = [
+                each
+                for each in found
+                if not (
+                    over
+                    or (each.rule.rank is Rank.REQUEST and not self.dead)
+                    or (healed and each.rule.heals)
+                )
+            ]
             if left != found:
                 self._live_with(finding.root(found))
             if left:

@@ -79,6 +79,11 @@ def queued(line: bytes) -> bool:
     return counts is not None and counts[2] != "0"
 
 
+def counts(line: bytes) -> re.Match[str] | None:
+    """Return the match of a report's running (1) and waiting (2) requests."""
+    return _COUNTS.search(lines.clean(line))
+
+
 def of_queue(reports: Reports) -> Silence | None:
     """Return the period without admitted requests if it reached QUEUED_SECONDS."""
     if reports.last is None or not reports.queued_from:

@@ -9,7 +9,7 @@ from vllm_watch.diagnosis.families import memory, model, parallel, places, servi
 from vllm_watch.diagnosis.finding import OUTPUT_LINES, Finding
 from vllm_watch.diagnosis.life import UNKNOWN_CONFIDENCE, Life
 from vllm_watch.diagnosis.report import HEALTHY, NOISE, NOT_VLLM, UNKNOWN, Diagnosis, Fix
-from vllm_watch.diagnosis.rule import Cure, Evidence, Failure, Rank, Told, Variant
+from vllm_watch.diagnosis.rule import Cure, Evidence, Facts, Failure, Rank, Told, Variant
 from vllm_watch.diagnosis.scanner import Scanner
 from vllm_watch.diagnosis.stillness import Silence
 
@@ -45,6 +45,8 @@ _BAD_DATA = re.compile(r'"POST [^"]{1,300}" 4(?:00|13|15|22)\b')
 _NOT_NVIDIA = re.compile(r"\b(?:xpu|npu|hip|hpu|tpu|mps):\d")
 _KERNEL = re.compile(r"(?im)^\W{0,20}(?:fault )?kernel(?:[ _]name)?\s?[:=]\s?(\w{3,200})")
 _QUOTED = 300
+_SETTING = re.compile(r"(?:^|\s)--([a-z-]{3,60})[= ](\S{1,60})")
+_LIKE = {"auto": ("bfloat16", "float16")}
 _STALLS = 3
 """Reports of unresponsive workers after which a start is stalled. A single report is normal."""
 
@@ -182,10 +184,17 @@ def _fixes(told: Told, cures: tuple[Cure, ...], evidence: Evidence) -> tuple[Fix
         each.fix
         for each in cures
         if each.when.holds(evidence)
+        and not _is_set(each.fix, evidence.facts)
         and not (elsewhere and "nvidia-smi" in (each.fix.command or ""))
         and not (each.fix.command and each.fix.command.split()[0] in flags)
     )
     return (*told.fixes, *general)
+
+
+def _is_set(fix: Fix, facts: Facts) -> bool:
+    """Return True if the log shows that the engine had this setting when it failed."""
+    given = ((name.replace("-", "_"), value) for name, value in _SETTING.findall(fix.command or ""))
+    return any(str(facts.get(name)) in (value, *_LIKE.get(value, ())) for name, value in given)
 
 
 def _meaning(life: Life, root: Finding) -> tuple[Variant | None, Evidence]:
@@ -265,8 +274,9 @@ def _quiet(scanner: Scanner, life: Life) -> Diagnosis:
     text = "It came up and answered requests." if life.serving else "It came up."
     if life.asked_to_stop:
         return alive.stopped(life, text)
-    text += alive.refusals(scanner)
-    return life.diagnosis(HEALTHY, 0.9, "nothing failed", text)
+    waiting = alive.waiting(scanner)
+    text += alive.refusals(scanner) + waiting
+    return life.diagnosis(HEALTHY, 0.6 if waiting else 0.9, "nothing failed", text)
 
 
 def _of_no_server(scanner: Scanner) -> Diagnosis:
@@ -280,7 +290,7 @@ def _of_no_server(scanner: Scanner) -> Diagnosis:
 
 def _reported(scanner: Scanner, error: Finding) -> Diagnosis:
     found = _unknown(scanner.life, error)
-    said = "" if scanner.wrote else " No line has the format of vLLM: it may not have been started."  # fmt: skip
+    said = "" if scanner.wrote or found.confidence > UNKNOWN_CONFIDENCE else " No line has the format of vLLM: it may not have been started."  # fmt: skip
     return replace(found, explanation=found.explanation + said)
 
 

@@ -18,6 +18,7 @@ RULES = (
     rule(COMPILE, "cannot find -l", "ld returned", pattern=r"cannot find -l\w+"),
     rule(COMPILE, "ld returned", pattern=r"ld returned \d+ exit status", rank=Rank.GENERAL),
     rule(COMPILE, "nvcc", "NVCC", "Unsupported gpu architecture", pattern=r"nvcc fatal|nvcc(?:['\"]|:)? {0,4}(?:not found|compilation failed)|(?:[Cc]ould not|[Ff]ailed to) find nvcc|/nvcc.{0,40}(?:not found|No such)|No such file or directory: '(?:[^']{0,200}/)?nvcc'|NVCC compilation failed|NVCC version should be|Unsupported gpu architecture"),
+    rule(COMPILE, "FAILED: [code=", pattern=r"FAILED: \[code=137\] \S"),
     rule(COMPILE, "inja", "rror building extension", "rror compiling objects", pattern=r"[Nn]inja build failed|ninja: build stopped|Error building extension|Error compiling objects", rank=Rank.GENERAL, header=True),
     rule(COMPILE, "Assertion error (", pattern=r"Assertion error \(\S{0,200}/jit/\w{1,40}\.hpp:\d+\)", rank=Rank.GENERAL),
     rule(COMPILE, "No supported CUDA architectures found", "synStatus", pattern=r"No supported CUDA architectures found|(?:failed|Failed).{0,80}synStatus", rank=Rank.GENERAL),
@@ -38,6 +39,7 @@ _SWITCHES = (
     _SAMPLER,
     cure("serve with another attention backend", "--attention-backend FLASH_ATTN   (or TRITON_ATTN)", when(seen=r"cached_ops/\w*(?:prefill|decode|mla|attention)|get_batch_(?:prefill|decode)_module|backends/flashinfer")),
     cure("compute experts without FlashInfer's kernels", "VLLM_USE_FLASHINFER_MOE_FP16=0 VLLM_USE_FLASHINFER_MOE_FP8=0 VLLM_USE_FLASHINFER_MOE_FP4=0", when(seen=r"cached_ops/\w*fused_moe|flashinfer/fused_moe")),
+    cure("compile with nvcc instead of NVRTC", "DG_JIT_USE_NVRTC=0", when(seen=r"(?:DeepGEMM|deep_gemm|DG_JIT).{0,300}NVRTC|NVRTC compilation failed", lacks=r"\bnvcc\b.{0,40}not found")),
     cure("multiply without DeepGEMM", "VLLM_USE_DEEP_GEMM=0", when(seen=_DEEP_GEMM)),
 )  # fmt: skip
 _CACHES = (
@@ -157,6 +159,19 @@ FAILURES = (
                 sentence="files compiled by an earlier start cannot be read",
                 cures=(cure("delete it: it is made again", "rm -rf ~/.cache/vllm/torch_compile_cache", when(r"corrupted compilation|torch_compile_cache")),),
                 deterministic=None,
+            ),
+            Variant(
+                when=when(r"\[code=137\]|(?m:^\W{0,20}Killed$)|SIGKILL"),
+                sentence="a compiler was killed while it compiled a kernel; most often the host ran out of memory",
+                why="Exit code 137 is signal 9. Each compiler process may take several GiB of host memory, and by default as many run as there are cores.",
+                cures=(cure("run fewer compilers at once", "MAX_JOBS=2", when(r"137|Killed|SIGKILL")), cure("check whether the kernel killed it", "dmesg -T | grep -i -E 'killed process|oom-kill'")),
+                deterministic=False,
+            ),
+            Variant(
+                when=when(r"/jit/kernel_runtime\.hpp:\d+\): exit_code"),
+                sentence="DeepGEMM compiled a kernel, but a tool of the CUDA toolkit failed on it",
+                why="DeepGEMM reads each new kernel with cuobjdump from CUDA_HOME. An image may have nvcc without it.",
+                cures=(cure("check that the tool is there and works", "ls -l $CUDA_HOME/bin/cuobjdump; $CUDA_HOME/bin/cuobjdump --version"), *_SWITCHES),
             ),
             Variant(
                 when=when(seen=rf"{_FLASHINFER}|{_DEEP_GEMM}"),

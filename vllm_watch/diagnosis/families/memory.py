@@ -85,10 +85,10 @@ _OF_DRIVER = Variant(
     ),
 )  # fmt: skip
 _NOT_OUT = Variant(
-    when=when(r"[Tt]ried to allocate [\d.]+ [KM]iB\.? .{0,80}of which (?:[2-9]|\d\d{1,3})\.\d+ GiB is free"),
+    when=when(facts=("more_free_than_asked",)),
     sentence="an allocation on the GPU failed, but the GPU was not out of memory",
     why="By its own message much more was free than it asked for: an error before it, a limit of this process (a memory fraction, cumem) or memory that was freed since.",
-    cures=(cure("read the error before it: the allocator's first error has more detail"), *_LOOK),
+    cures=(cure("read the error before it: the allocator's first error has more detail"), cure("if GPU and CPU share one memory, give vLLM a smaller share of it", "--gpu-memory-utilization 0.7", when(r"[Tt]ried to allocate [\d.]+ G")), *_LOOK),
     deterministic=False,
 )  # fmt: skip
 _WAKING = Variant(
@@ -280,6 +280,13 @@ FAILURES = (
                 sentence="less memory is free than vLLM was configured to take, on a machine whose GPU and CPU share one memory",
                 why=_UNIFIED + " The check at the start does not know that they can be dropped.",
                 cures=(_PAGE_CACHE, cure("see the memory of the page cache and other processes", "free -g")),
+            ),
+            Variant(
+                when=when(r"Error in memory profiling.{0,40}[Ii]nitial free memory ([\d.]{1,20} ?\w*), current free memory (?:is )?\1\b"),
+                sentence="vLLM's check of the free memory failed, although it was the same before and after", confidence=0.6,
+                why="Equal figures mean that no process freed memory, whatever the message says: the check itself, or this device's reading, is wrong.",
+                cures=(cure("search the issues of vLLM for this message and this device; a newer release may accept equal figures"),),
+                deterministic=None,
             ),
             Variant(
                 when=when(r"Error in memory profiling|Externally held weights|kv cache allocation is less"),

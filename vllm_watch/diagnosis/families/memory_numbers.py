@@ -40,6 +40,9 @@ OVERHEAD_RATIO = 0.2
 NEARLY_FREE_RATIO = 0.93
 """Minimum free share of a GPU that is used only by the driver and a display."""
 
+UNUSED_GIB = 2.0
+"""If an allocation failed with this much more free than it asked for, the GPU was not full. Small differences are rounding."""
+
 CLOSE_RATIO = 0.85
 """Minimum free share of the requested memory for which a lower utilization is suggested."""
 
@@ -59,6 +62,17 @@ def is_nearly_free(text: str) -> bool:
     """Return True if nearly all memory of the GPU was free."""
     found = _FREE.search(text)
     return found is not None and float(found[1]) >= NEARLY_FREE_RATIO * float(found[2])
+
+
+def is_more_free_than_asked(text: str) -> bool:
+    """Return True if an allocation failed although more memory was free."""
+    tried, left = _TRIED.search(text), _LEFT.search(text)
+    return bool(tried and left) and _gib(tried[1]) + UNUSED_GIB <= _gib(left[1] or left[2])  # type: ignore[index]
+
+
+def _gib(amount: str) -> float:
+    number, unit = amount.split()
+    return float(number) * {"K": 2**-20, "M": 2**-10, "G": 1}[unit[0]]
 
 
 def is_own_alone(text: str) -> bool:

@@ -325,6 +325,12 @@ FAILURES = (
                 cures=(cure("see its content", "head -c 300 /path/to/model/config.json"),),
             ),
             Variant(
+                when=when(r"(?:\bis set to|\bgot) -\d{2}"),
+                sentence="a limit that vLLM computes from other settings became negative",
+                why="Nobody sets such a value: what the other settings reserve is more than the limit that they are part of.",
+                cures=(cure("raise --max-num-batched-tokens, or lower --max-num-seqs or num_speculative_tokens", None, when(r"max_num_(?:scheduled|batched)_tokens")),),
+            ),
+            Variant(
                 when=when(r"Value error, |validation error"),
                 sentence="a setting was refused; the message names it, and why",
                 cures=(cure("see the values that the flag takes", "vllm serve --help=all", when(r"--[a-z]|argument|Valid options|must be one of")),),

@@ -113,6 +113,7 @@ FAILURES = (
                 why="--dtype does not change it: FP8 comes from the weights or from --kv-cache-dtype.",
                 cures=(
                     cure("keep the KV cache in the model's own type", "--kv-cache-dtype auto", when(seen=r"kv.?cache|KV cache|kv_cache_dtype")),
+                    cure("the KV cache of this log is not in FP8: search vLLM's issues for the function that casts to it (weights, speculative decoding) and this GPU", None, when(facts=("kv_cache_dtype",), lacks=r"kv_cache_dtype\W{1,4}(?:auto|fp8)|dtype[= ]fp8")),
                     cure("take a version of the model that is not in FP8 (AWQ, GPTQ, or 16 bits)", None, when(r"fp8e4nv|Float8|fp8|FP8", lacks=r"kv.?cache|KV cache")),
                 ),
             ),

@@ -244,6 +244,17 @@ MEANINGS = (
         cures=(cure("raise it", "--max-num-batched-tokens 8192", when(r"max_num_batched_tokens")),),
     ),
     Variant(
+        when=when(r"[Hh]ybrid KV cache manager is disabled"),
+        sentence="this model has layers of several kinds and needs the hybrid KV cache manager, which is off",
+        why="A flag turns it off, and so do KV events and a KV connector that does not support it.",
+        cures=(cure("start without the KV connector and KV events, or use a connector that supports the hybrid manager", None, when(r"[Hh]ybrid")), cure("leave this flag out, if it is set", "--disable-hybrid-kv-cache-manager", when(seen=r"disable.hybrid"))),
+    ),
+    Variant(
+        when=when(r"Unknown vLLM environment variable"), sentence="the environment has a variable that this vLLM does not read, and it was told to refuse such variables",
+        why="A release removed or renamed it, or it belongs to another program.",
+        cures=(cure("unset it; vllm serve --help=all shows the flag that may have replaced it", "env | grep VLLM_", when(r"VLLM_")), cure("name the attention backend by its flag", "--attention-backend NAME", when(r"VLLM_ATTENTION_BACKEND"))),
+    ),
+    Variant(
         when=when(r"(?i)page size|common block size|block size \d+ is not supported|one unified type|unify"),
         sentence="the KV caches of this model's layers cannot be laid out in common blocks with these settings",
         why="Hybrid models have layers of several kinds; block size, KV cache type, attention backend and connectors must fit together.",
