@@ -69,7 +69,7 @@ _COMPLAINT = re.compile(
 _NO_EVIDENCE = re.compile(
     r"\b(?:common|possible|potential|likely) (?:root )?(?:causes?|reasons?)\b|\bunrecognized arguments: *+(?=.)|\binput_value="
 )
-"""After these words a message lists what may have happened, or quotes what a user gave."""
+"""After these words a message lists possible causes, or quotes a user's input."""
 
 _NO_RULE = rule(UNKNOWN, rank=Rank.GENERAL)
 _NO_RULE_LINE = rule(UNKNOWN, rank=Rank.MESSAGE)
