@@ -111,7 +111,7 @@ def newest_first(found: list[Hit], root: Path) -> list[Hit]:
     for path in {hit.path for hit in found}:
         command = ["git", "blame", "--line-porcelain", "--", str(path)]
         done = subprocess.run(
-            command, cwd=root, capture_output=True, text=True, timeout=30, check=False
+            command, cwd=root, capture_output=True, text=True, timeout=600, check=False
         )
         times = re.findall(r"^author-time (\d+)$", done.stdout, re.MULTILINE)
         when |= {(path, number): int(time) for number, time in enumerate(times, 1)}

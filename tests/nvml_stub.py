@@ -67,7 +67,7 @@ class NvmlStub:
             subprocess.run(
                 ["gcc", "-std=gnu11", "-O1", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC",
                  f"-Wl,-soname,{LIBRARY}", "-o", str(building), str(SOURCE), "-lpthread"],
-                check=True, timeout=60,
+                check=True, timeout=600,
             )  # fmt: skip
             building.replace(library)
         return library

@@ -41,7 +41,7 @@ def in_the_repository() -> list[Path]:
     try:
         done = subprocess.run(
             ["git", "ls-files", "--cached", "--others", "--exclude-standard"],
-            cwd=ROOT, capture_output=True, text=True, timeout=30, check=True,
+            cwd=ROOT, capture_output=True, text=True, timeout=600, check=True,
         )  # fmt: skip
     except (OSError, subprocess.CalledProcessError):  # an unpacked archive
         return [path for path in ROOT.rglob("*") if path.is_file() and "/." not in str(path)]
@@ -176,7 +176,7 @@ def test_generated_pages_are_in_step() -> None:
     ):
         done = subprocess.run(
             [sys.executable, ROOT / "docs" / generator, "--check"],
-            capture_output=True, text=True, timeout=60, check=False,
+            capture_output=True, text=True, timeout=600, check=False,
         )  # fmt: skip
         assert done.returncode == 0, done.stderr
 
@@ -185,7 +185,7 @@ def test_manual_pages_have_no_error_of_troff() -> None:
     """mandoc finds nothing in them, not even a warning."""
     done = subprocess.run(
         ["mandoc", "-T", "lint", "-W", "warning", *sorted((ROOT / "docs/man").iterdir())],
-        capture_output=True, text=True, timeout=60, check=False,
+        capture_output=True, text=True, timeout=600, check=False,
     )  # fmt: skip
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 

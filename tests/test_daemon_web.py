@@ -32,7 +32,7 @@ def folder(tmp_path: Path) -> Path:
 def check_config(folder: Path) -> "subprocess.CompletedProcess[str]":
     return subprocess.run(
         [sys.executable, "-m", "vllm_watch", "check-config", folder / "config.yaml"],
-        cwd=ROOT, capture_output=True, text=True, timeout=60, check=False,
+        cwd=ROOT, capture_output=True, text=True, timeout=600, check=False,
     )  # fmt: skip
 
 

@@ -32,7 +32,7 @@ async def test_the_example_runs_as_it_stands(tmp_path: Path) -> None:
         (commands / name).chmod(0o755)
     environ = os.environ | {"PATH": f"{commands}:{os.environ['PATH']}", "PYTHONPATH": str(ROOT)}
     done = subprocess.run(
-        ["bash", "-euc", make], cwd=tmp_path, env=environ, capture_output=True, text=True, timeout=120, check=False
+        ["bash", "-euc", make], cwd=tmp_path, env=environ, capture_output=True, text=True, timeout=600, check=False
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert "config.yaml is usable." in done.stdout

@@ -241,7 +241,7 @@ def test_the_newest_hits_come_first(tmp_path) -> None:
     """A line that is not committed yet is newer than those that are."""
     root, _ = planted(tmp_path, "")
     repository(root)
-    subprocess.run(["git", "commit", "-qam", "lab: add x", "--date", "2020-01-01"], cwd=root, check=True, timeout=30)  # fmt: skip
+    subprocess.run(["git", "commit", "-qam", "lab: add x", "--date", "2020-01-01"], cwd=root, check=True, timeout=600)  # fmt: skip
     file = root / "vllm_watch/lab/x.py"
     file.write_text(PLANTED + "# told\n")
     newest, *_ = english.newest_first(list(english.hits(file)), root)
@@ -259,7 +259,7 @@ def repository(root: Path) -> None:
         ["make", "hooks"],
         ["git", "add", "."],
     ):
-        subprocess.run(command, cwd=root, check=True, timeout=30)
+        subprocess.run(command, cwd=root, check=True, timeout=600)
 
 
 SUBJECTS = {
@@ -284,7 +284,7 @@ def test_a_commit_has_an_area_and_an_imperative(tmp_path, subject) -> None:
     """Git itself runs the hook that `make` installed."""
     repository(tmp_path)
     done = subprocess.run(
-        ["git", "commit", "-qm", subject], cwd=tmp_path, capture_output=True, text=True, timeout=30, check=False
+        ["git", "commit", "-qm", subject], cwd=tmp_path, capture_output=True, text=True, timeout=600, check=False
     )  # fmt: skip
     assert (done.returncode, bool(done.stderr)) == (SUBJECTS[subject], bool(SUBJECTS[subject]))
     assert done.returncode == 0 or "Use `area: imperative`" in done.stderr
@@ -292,8 +292,10 @@ def test_a_commit_has_an_area_and_an_imperative(tmp_path, subject) -> None:
 
 def test_hooks_of_ones_own_stay(tmp_path) -> None:
     """A checkout whose hooks lie elsewhere keeps them."""
-    subprocess.run(["git", "init", "-q"], cwd=tmp_path, check=True, timeout=30)
-    subprocess.run(["git", "config", "core.hooksPath", "mine"], cwd=tmp_path, check=True, timeout=30)  # fmt: skip
-    subprocess.run(["make", "-f", ROOT / "Makefile", "hooks"], cwd=tmp_path, check=True, timeout=30)
-    done = subprocess.run(["git", "config", "core.hooksPath"], cwd=tmp_path, capture_output=True, text=True, timeout=30, check=True)  # fmt: skip
+    subprocess.run(["git", "init", "-q"], cwd=tmp_path, check=True, timeout=600)
+    subprocess.run(["git", "config", "core.hooksPath", "mine"], cwd=tmp_path, check=True, timeout=600)  # fmt: skip
+    subprocess.run(
+        ["make", "-f", ROOT / "Makefile", "hooks"], cwd=tmp_path, check=True, timeout=600
+    )
+    done = subprocess.run(["git", "config", "core.hooksPath"], cwd=tmp_path, capture_output=True, text=True, timeout=600, check=True)  # fmt: skip
     assert done.stdout == "mine\n"

@@ -199,7 +199,7 @@ async def prometheus(
     wanted = [f"--set={name}={value}" for name, value in ({"keep_firing": "1s"} | tuned).items()]
     subprocess.run(
         [sys.executable, ROOT / "alerts/generate.py", "--out", folder, *wanted],
-        check=True, timeout=60,
+        check=True, timeout=600,
     )  # fmt: skip
     config = yaml.safe_load((ROOT / "deploy/prometheus.yaml").read_text())
     config["global"] = dict(zip(("scrape_interval", "evaluation_interval"), every, strict=True))

@@ -156,6 +156,6 @@ def as_promtool(story: Story) -> dict[str, Any]:
 def promtool(*arguments: str | Path) -> tuple[int, str]:
     """Exit status and all that it says."""
     done = subprocess.run(
-        ["promtool", *arguments], capture_output=True, text=True, timeout=120, check=False
+        ["promtool", *arguments], capture_output=True, text=True, timeout=600, check=False
     )
     return done.returncode, done.stdout + done.stderr

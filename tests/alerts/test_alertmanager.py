@@ -18,7 +18,7 @@ SCOPE = "7 of chat at once. The worst, by time without progress: chat-6 2m 0s; c
 
 def amtool(*arguments: str | Path) -> str:
     done = subprocess.run(
-        ["amtool", *arguments], capture_output=True, text=True, timeout=60, check=False
+        ["amtool", *arguments], capture_output=True, text=True, timeout=600, check=False
     )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout

@@ -25,7 +25,7 @@ HOLE = re.compile(r"<<(\w+)>>")
 
 def generate(*arguments: str | Path) -> tuple[int, str]:
     done = subprocess.run(
-        [sys.executable, GENERATOR, *arguments], capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, GENERATOR, *arguments], capture_output=True, text=True, timeout=600, check=False
     )  # fmt: skip
     return done.returncode, done.stderr
 

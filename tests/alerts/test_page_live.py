@@ -90,7 +90,7 @@ async def one_page_each(taking: Pager, began: float) -> None:
     assert notes["summary"] == "solo engine 0 is stalled: no scheduler step ends (hang)."
     assert not notes.get("scope")
     assert re.fullmatch(
-        r"Since \S+ \S+ UTC\. No progress for \d+s\. Requests: \d+ running, \d+ waiting\. Model \S+\.",
+        r"Since \S+ \S+ UTC\. No progress for [\dms ]+\. Requests: \d+ running, \d+ waiting\. Model \S+\.",
         notes["details"],
     )
     assert notes["first_step"].startswith("Take it out of the load balancer")

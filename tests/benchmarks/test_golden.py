@@ -11,7 +11,7 @@ SCRIPT = Path(__file__).parents[2] / "benchmarks" / "golden.py"
 
 def _run(stored: Path) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, str(SCRIPT), str(OWN / "kv_pinning_crash.jsonl.gz"), "--stored", str(stored)]  # fmt: skip
-    return subprocess.run(command, capture_output=True, text=True, timeout=60.0, check=False)
+    return subprocess.run(command, capture_output=True, text=True, timeout=600.0, check=False)
 
 
 def test_a_changed_judgement_is_in_the_table(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ def test_a_few_stored_hours_are_judged() -> None:
     """Three hours with a hang and a crash in them; whether a machine is quick is not asked here."""
     done = subprocess.run(
         [sys.executable, "-m", "benchmarks.history_week", "--days", str(HOURS / 24), "--engines", str(ENGINES)],
-        capture_output=True, text=True, timeout=300, check=False,
+        capture_output=True, text=True, timeout=600, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     summary, cost = done.stdout.splitlines()

@@ -82,7 +82,7 @@ def write_blocks(folder, interval_s, alerts=(), rename=str):
         file.write("# EOF\n")
     subprocess.run(
         ["promtool", "tsdb", "create-blocks-from", "openmetrics", str(text), str(folder / "data")],
-        check=True, capture_output=True, timeout=120,
+        check=True, capture_output=True, timeout=600,
     )  # fmt: skip
     return epoch, epoch + WHOLE_SECONDS
 

@@ -65,7 +65,7 @@ def asked(advice, *arguments):
         try:
             command = [sys.executable, "-m", "vllm_watch", "advise", "--url", f"http://127.0.0.1:{server.port}", *arguments]  # fmt: skip
             return await asyncio.to_thread(
-                subprocess.run, command, capture_output=True, text=True, timeout=60, check=True
+                subprocess.run, command, capture_output=True, text=True, timeout=600, check=True
             )
         finally:
             await server.stop()

@@ -66,7 +66,7 @@ def test_one_screen_for_people(llama: Path, columns: int) -> None:
     """The verdict first, the numbers in columns, no line too wide, 32 lines at most on 80 columns."""
     done = subprocess.run(
         [sys.executable, "-m", "vllm_watch", "capacity", llama, "--gpu-name", "RTX 4090"],
-        env={**os.environ, "COLUMNS": str(columns)}, capture_output=True, text=True, timeout=60, check=False,
+        env={**os.environ, "COLUMNS": str(columns)}, capture_output=True, text=True, timeout=600, check=False,
     )  # fmt: skip
     lines = done.stdout.splitlines()
     assert done.returncode == 3
@@ -207,7 +207,7 @@ def test_this_machines_gpu(llama: Path, tmp_path_factory: pytest.TempPathFactory
     stub.set_state(gpus={0: h200(0), 1: h200(1)})
     done = subprocess.run(
         [sys.executable, "-m", "vllm_watch", "capacity", llama, "--json"],
-        env={**os.environ, **stub.env()}, capture_output=True, text=True, timeout=60, check=False,
+        env={**os.environ, **stub.env()}, capture_output=True, text=True, timeout=600, check=False,
     )  # fmt: skip
     said = json.loads(done.stdout)
     assert said["memory_bytes_per_gpu"]["total"] == 140 * GIB
@@ -218,7 +218,7 @@ def test_machine_without_gpu_asks_for_a_name(llama: Path) -> None:
     """The remedy names both flags."""
     done = subprocess.run(
         [sys.executable, "-m", "vllm_watch", "capacity", llama],
-        env={**os.environ, "LD_LIBRARY_PATH": ""}, capture_output=True, text=True, timeout=60, check=False,
+        env={**os.environ, "LD_LIBRARY_PATH": ""}, capture_output=True, text=True, timeout=600, check=False,
     )  # fmt: skip
     assert done.returncode == 2
     assert "--gpu-name" in done.stderr

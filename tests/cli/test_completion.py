@@ -41,7 +41,7 @@ def test_bash_completes(words, offered, tmp_path, capsys):
     (tmp_path / "stale.txt").touch()
     done = subprocess.run(
         ["bash", "--norc", "-c", ASK.format(script=script, words=words)],
-        cwd=tmp_path, capture_output=True, text=True, timeout=60, check=True,
+        cwd=tmp_path, capture_output=True, text=True, timeout=600, check=True,
     )  # fmt: skip
     assert (set(done.stdout.split()), done.stderr) == (offered, "")
 
@@ -51,7 +51,7 @@ def test_zsh_can_read_it(tmp_path, capsys):
     assert main(["completion", "zsh"]) == 0
     script = tmp_path / "_vllm-watch"
     script.write_text(capsys.readouterr().out)
-    subprocess.run(["zsh", "-n", script], timeout=60, check=True)
+    subprocess.run(["zsh", "-n", script], timeout=600, check=True)
 
 
 def test_fish_completes(capsys):

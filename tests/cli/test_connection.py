@@ -126,7 +126,7 @@ def run(*arguments: object, **environ: object) -> "subprocess.CompletedProcess[s
     clean = {name: text for name, text in os.environ.items() if not name.startswith("VLLM_")}
     return subprocess.run(
         [sys.executable, "-m", "vllm_watch", *map(str, arguments)], cwd=ROOT, capture_output=True, text=True,
-        timeout=60, check=False, env=clean | {name: str(text) for name, text in environ.items()},
+        timeout=600, check=False, env=clean | {name: str(text) for name, text in environ.items()},
     )  # fmt: skip
 
 
@@ -184,7 +184,7 @@ async def test_a_probe_with_curl_needs_only_its_configuration_file(site: Site) -
         command = ["curl", "-gsf", "-w", " %{http_code}", "--noproxy", "*", "--max-time", "10", url]
         for home, said in ((site.folder, "ok w\n 200"), (site.folder / "none", " 000")):
             done = await asyncio.to_thread(
-                subprocess.run, command, capture_output=True, text=True, timeout=60, check=False,
+                subprocess.run, command, capture_output=True, text=True, timeout=600, check=False,
                 env={"PATH": os.environ["PATH"], "CURL_HOME": str(home), "HOME": str(home)},
             )  # fmt: skip
             assert done.stdout == said

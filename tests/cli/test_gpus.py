@@ -149,7 +149,7 @@ def test_it_looks_on_until_it_is_stopped(tmp_path):
 def gpus_process(environment, *arguments, inside=()):
     return subprocess.run(
         [*inside, sys.executable, "-m", "vllm_watch", "gpus", *arguments],
-        capture_output=True, text=True, timeout=60, env=os.environ | environment, check=False,
+        capture_output=True, text=True, timeout=600, env=os.environ | environment, check=False,
     )  # fmt: skip
 
 

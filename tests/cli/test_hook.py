@@ -26,7 +26,7 @@ def hook_test(tmp_path):
     def run(*words):
         done = subprocess.run(
             [sys.executable, "-m", "vllm_watch", "hook", "test", *words, "--config", tmp_path / "watch.yaml"],
-            capture_output=True, text=True, timeout=60, check=False,
+            capture_output=True, text=True, timeout=600, check=False,
         )  # fmt: skip
         return done.returncode, done.stdout, done.stderr
 

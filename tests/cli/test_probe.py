@@ -133,7 +133,7 @@ def run(environ: dict[str, str]) -> "subprocess.CompletedProcess[str]":
     """The health check in a container that was started with these variables."""
     clean = {name: text for name, text in os.environ.items() if not name.startswith("VLLM_")}
     return subprocess.run(
-        command(), cwd=ROOT, env=clean | environ, capture_output=True, text=True, timeout=60, check=False
+        command(), cwd=ROOT, env=clean | environ, capture_output=True, text=True, timeout=600, check=False
     )  # fmt: skip
 
 

@@ -64,7 +64,7 @@ def overrides(panel: dict[str, Any], name: str) -> Iterator[tuple[str, Any]]:
 
 def build(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, BUILDER, *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    return subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
 
 
 def test_files_are_what_the_builder_builds() -> None:
@@ -178,7 +178,7 @@ def test_limits_are_those_of_the_alerts() -> None:
     """What is coloured red at a number is what an alert fires at."""
     said = subprocess.run(
         [sys.executable, "-c", "from boards import limits; print(*(v for k, v in vars(limits).items() if k.isupper()))"],
-        cwd=BUILDER.parent, capture_output=True, text=True, timeout=60, check=True,
+        cwd=BUILDER.parent, capture_output=True, text=True, timeout=600, check=True,
         env={"PYTHONPATH": str(ROOT)},
     ).stdout.split()  # fmt: skip
     rules = (ROOT / "alerts" / "watcher.yaml").read_text()

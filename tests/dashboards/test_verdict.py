@@ -58,7 +58,11 @@ def answered(tmp_path: Path, expr: str, said: Said, expected: list[dict[str, Any
     file = tmp_path / "test.yaml"
     file.write_text(yaml.safe_dump(test))
     done = subprocess.run(
-        ["promtool", "test", "rules", file], capture_output=True, text=True, timeout=60, check=False
+        ["promtool", "test", "rules", file],
+        capture_output=True,
+        text=True,
+        timeout=600,
+        check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
 

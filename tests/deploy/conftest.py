@@ -18,7 +18,7 @@ def clone(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("clone") / "clone"
     listed = subprocess.run(
         ["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z"],
-        cwd=ROOT, capture_output=True, text=True, timeout=30, check=True,
+        cwd=ROOT, capture_output=True, text=True, timeout=600, check=True,
     )  # fmt: skip
     for name in listed.stdout.split("\0"):
         if name and (ROOT / name).is_file():
@@ -36,7 +36,7 @@ def run_helm(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., str]:
 
     def call(*arguments: object) -> str:
         return subprocess.run(
-            [program, *map(str, arguments)], env=environ, capture_output=True, text=True, timeout=60, check=True,
+            [program, *map(str, arguments)], env=environ, capture_output=True, text=True, timeout=600, check=True,
         ).stdout  # fmt: skip
 
     return call

@@ -70,7 +70,7 @@ def start(name: str, log: Path) -> int:
     user = settings["User"]
     state = Path("/var/lib", settings["StateDirectory"])
     state.mkdir(exist_ok=True)
-    subprocess.run(["chown", user, state], check=True, timeout=30)
+    subprocess.run(["chown", user, state], check=True, timeout=600)
     with log.open("w") as out:
         return subprocess.Popen(
             ["setpriv", "--reuid", user, "--regid", settings["Group"], "--clear-groups", *command],
@@ -103,7 +103,7 @@ def main() -> None:
     home = folder / "home"
     home.mkdir()
     by_hand = [subprocess.Popen(["/opt/vllm/bin/vllm", "serve", "m", "--port", port]) for port in ("8000", "8001")]  # fmt: skip
-    subprocess.run(["systemctl", "restart", "vllm-watch"], check=True, timeout=30)
+    subprocess.run(["systemctl", "restart", "vllm-watch"], check=True, timeout=600)
     reader = Reader(home)
     shown = []
     for block in blocks(PAGE)[1:]:

@@ -24,7 +24,9 @@ from vllm_watch.lab.live import Live
 from vllm_watch.lab.scene import Scene
 from vllm_watch.lab.vllm import SimulatedVllm
 
-PATIENCE_SECONDS = 700.0  # the demo repeats itself after ten minutes, and not all of its faults page
+PATIENCE_SECONDS = (
+    700.0  # the demo repeats itself after ten minutes, and not all of its faults page
+)
 COMMAND_SECONDS_MAX = 600.0  # one that installs
 SCREEN_SECONDS = 8
 PROMETHEUS = Path("/etc/prometheus/prometheus.yml")
@@ -111,7 +113,7 @@ def main() -> None:
     loopback_up()
     theirs = home / "prometheus"
     theirs.mkdir()
-    subprocess.run(["mount", "--bind", theirs, PROMETHEUS.parent], check=True, timeout=30)
+    subprocess.run(["mount", "--bind", theirs, PROMETHEUS.parent], check=True, timeout=600)
     PROMETHEUS.write_text(THEIRS)
     with subprocess.Popen(
         ["prometheus", f"--config.file={PROMETHEUS}", f"--storage.tsdb.path={home / 'data'}",

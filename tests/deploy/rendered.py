@@ -34,7 +34,7 @@ def minor_version(kubectl: str = "kubectl") -> int:
 
 def run(*command: str) -> str:
     """What it prints; raises RuntimeError with what it complains of."""
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
     if done.returncode:
         raise RuntimeError(done.stderr)
     return done.stdout

@@ -146,7 +146,7 @@ class Sandbox:
             [*new, "-subj", "/CN=server", "-keyout", "server.key", "-out", "server.pem", "-CA", "authority.pem",
              "-CAkey", "authority.key", "-addext", f"subjectAltName={names}", "-addext", "basicConstraints=critical,CA:FALSE"],
         ):  # fmt: skip
-            subprocess.run(command, check=True, capture_output=True, timeout=30)
+            subprocess.run(command, check=True, capture_output=True, timeout=600)
         Path("server.key").chmod(0o600)
         shutil.copy("authority.pem", "ca.pem")
         hashed = bcrypt.hashpw(b"of-letters-many", bcrypt.gensalt(4)).decode()

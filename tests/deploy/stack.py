@@ -55,7 +55,7 @@ def bind(source: Path | str, target: Path) -> None:
     else:
         target.parent.mkdir(parents=True, exist_ok=True)
         target.touch()
-    subprocess.run(["mount", "--rbind", source, target], check=True, timeout=30)
+    subprocess.run(["mount", "--rbind", source, target], check=True, timeout=600)
 
 
 def make_host(root: Path, names: Iterable[str]) -> None:
@@ -113,7 +113,7 @@ class Stack:
         assert self.processes[name].poll() is None, f"{name}: {self.log(name).read_text()[-2000:]}"
         done = subprocess.run(
             ["chroot", self.roots[name], *self.services[name].health],
-            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=30, check=False,
+            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=600, check=False,
         )  # fmt: skip
         return done.returncode == 0
 
@@ -225,7 +225,7 @@ def _shown(block: Block) -> str:
 
     def shown() -> str:
         done = subprocess.run(
-            ["bash", "-c", block.text], capture_output=True, text=True, timeout=60, check=True
+            ["bash", "-c", block.text], capture_output=True, text=True, timeout=600, check=True
         )
         return done.stdout if re.search(block.shows, done.stdout) else ""
 
@@ -248,7 +248,7 @@ def main() -> None:
     stack = Stack(folder, "demo", leave_out={"grafana"})
     hosts = folder / "hosts"  # for what this process itself asks
     hosts.write_text(f"127.0.0.1 localhost {' '.join(sorted(stack.names))}\n")
-    subprocess.run(["mount", "--bind", hosts, "/etc/hosts"], check=True, timeout=30)
+    subprocess.run(["mount", "--bind", hosts, "/etc/hosts"], check=True, timeout=600)
     seen: dict[str, Any] = {}
     try:
         seen = see(stack)

@@ -149,7 +149,7 @@ def test_the_watchers_configuration_is_one() -> None:
     """check-config takes what profile gpu mounts."""
     done = subprocess.run(
         [sys.executable, "-m", "vllm_watch", "check-config", FOLDER / "compose/vllm-watch.yaml"],
-        cwd=ROOT, capture_output=True, text=True, timeout=60, check=False,
+        cwd=ROOT, capture_output=True, text=True, timeout=600, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
 

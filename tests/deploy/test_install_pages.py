@@ -69,7 +69,7 @@ def arrives(command: str, config: dict[str, Any], pager: tuple[str, IO[str]], fo
     assert f'ENTRYPOINT ["{program}"]' in (ROOT / "Dockerfile").read_text()
     arguments[arguments.index("--config") + 1] = str(file)
     done = subprocess.run(
-        [sys.executable, "-m", "vllm_watch", *arguments], cwd=ROOT, capture_output=True, text=True, timeout=60, check=False,
+        [sys.executable, "-m", "vllm_watch", *arguments], cwd=ROOT, capture_output=True, text=True, timeout=600, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
     assert printed.readline() == f"{ARRIVED}\n"
@@ -190,7 +190,7 @@ def test_the_page_of_kubernetes(
     config = as_operator(spec, namespace, url.removesuffix("/page"))
     with alertmanager(config, tmp_path) as address:
         sent[-1] = f"--alertmanager.url={address}"
-        subprocess.run(["amtool", *sent], check=True, timeout=60)
+        subprocess.run(["amtool", *sent], check=True, timeout=600)
         assert printed.readline() == "PAGE firing: test\n"
 
 
@@ -199,7 +199,7 @@ def alertmanager(config: dict[str, Any], folder: Path) -> Iterator[str]:
     """A real one on a free port; its address, once it is ready."""
     file = folder / "alertmanager.yml"
     file.write_text(yaml.safe_dump(config))
-    subprocess.run(["amtool", "check-config", file], check=True, timeout=60, stdout=subprocess.DEVNULL)  # fmt: skip
+    subprocess.run(["amtool", "check-config", file], check=True, timeout=600, stdout=subprocess.DEVNULL)  # fmt: skip
     address = f"127.0.0.1:{free_port()}"
     with subprocess.Popen(
         [ALERTMANAGER, f"--config.file={file}", f"--storage.path={folder / 'data'}", f"--web.listen-address={address}", "--cluster.listen-address="],

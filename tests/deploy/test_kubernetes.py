@@ -453,7 +453,7 @@ def test_command_line_of_the_check_agrees(tmp_path: Path) -> None:
     bad.write_text(good.read_text().replace("rules:", "rulez:"))
     said = [
         subprocess.run(
-            [Path(sys.executable).with_name("kubernetes-validate"), "-k", KUBERNETES, "--strict", file], capture_output=True, timeout=60, check=False,
+            [Path(sys.executable).with_name("kubernetes-validate"), "-k", KUBERNETES, "--strict", file], capture_output=True, timeout=600, check=False,
         ).returncode
         for file in (good, bad)
     ]  # fmt: skip

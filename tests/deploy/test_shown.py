@@ -35,7 +35,7 @@ def parses(words: list[str]) -> None:
 
 
 def make(each: Shown, _folder: Path) -> None:
-    subprocess.run(f"{each.text} -n", shell=True, check=True, cwd=ROOT, capture_output=True, timeout=60)  # fmt: skip
+    subprocess.run(f"{each.text} -n", shell=True, check=True, cwd=ROOT, capture_output=True, timeout=600)  # fmt: skip
 
 
 def docker(each: Shown, _folder: Path) -> None:
@@ -57,7 +57,7 @@ def kubectl(each: Shown, folder: Path) -> None:
         return
     (folder / "config").write_text(KUBECONFIG)
     done = subprocess.run(
-        ["bash", "-c", each.text], cwd=ROOT / each.folder, capture_output=True, text=True, timeout=60, check=False,
+        ["bash", "-c", each.text], cwd=ROOT / each.folder, capture_output=True, text=True, timeout=600, check=False,
         env={"PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": str(folder), "KUBECONFIG": str(folder / "config")},
     )  # fmt: skip
     assert "127.0.0.1:1" in done.stderr
@@ -81,7 +81,7 @@ CHECKS = {"make": make, "docker": docker, "kubectl": kubectl, "kustomize": kusto
 @pytest.mark.parametrize("each", NOT_HERE, ids=str)
 def test_what_is_not_run_is_checked_as_far_as_it_can_be(each: Shown, tmp_path: Path) -> None:
     """It is a command of bash's, and passes the check that the table names."""
-    subprocess.run(["bash", "-n", "-c", each.text], check=True, timeout=30)
+    subprocess.run(["bash", "-n", "-c", each.text], check=True, timeout=600)
     assert each.not_run
     if check := CHECKS.get(each.not_run[1]):
         check(each, tmp_path)

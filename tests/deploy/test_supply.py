@@ -47,7 +47,7 @@ INSECURE = {
 def run(tool: str, *arguments: str | Path) -> tuple[int, str]:
     """(exit status, what it says)."""
     done = subprocess.run(
-        [BIN / tool, *arguments], cwd=ROOT, capture_output=True, text=True, timeout=120, check=False
+        [BIN / tool, *arguments], cwd=ROOT, capture_output=True, text=True, timeout=600, check=False
     )
     return done.returncode, done.stdout + done.stderr
 
@@ -110,7 +110,7 @@ def test_locks_are_what_make_lock_writes() -> None:
     """Nothing was added, taken away or written by hand; newer versions alone change nothing."""
     before = {ROOT / name: (ROOT / name).read_bytes() for name in LOCKS}
     try:
-        subprocess.run(["make", "-s", "lock"], cwd=ROOT, check=True, timeout=120)
+        subprocess.run(["make", "-s", "lock"], cwd=ROOT, check=True, timeout=600)
         changed = [file.name for file, text in before.items() if file.read_bytes() != text]
     finally:
         for file, text in before.items():

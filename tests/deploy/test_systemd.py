@@ -56,7 +56,7 @@ def analyze(root: Path, *arguments: str) -> tuple[int, str]:
     """(exit status, all that it says) of systemd-analyze."""
     done = subprocess.run(
         ["systemd-analyze", f"--root={root}", "--no-pager", *arguments],
-        capture_output=True, text=True, timeout=60, check=False,
+        capture_output=True, text=True, timeout=600, check=False,
     )  # fmt: skip
     return done.returncode, done.stdout + done.stderr
 
@@ -170,7 +170,7 @@ def test_gpus_are_read_without_memory_that_is_written_and_run(tmp_path: Path) ->
     stub.set_state(gpus={0: h200(0)})
     done = subprocess.run(
         [sys.executable, "-c", SHUT, "gpus", "--json"], cwd=ROOT, env=os.environ | stub.env(),
-        capture_output=True, text=True, timeout=60, check=False,
+        capture_output=True, text=True, timeout=600, check=False,
     )  # fmt: skip
     assert '"NVIDIA H200"' in done.stdout, done.stderr
 
@@ -179,7 +179,7 @@ def test_the_configuration_is_one() -> None:
     """check-config takes the example as it is."""
     done = subprocess.run(
         [sys.executable, "-m", "vllm_watch", "check-config", UNITS / "vllm-watch.yaml"],
-        cwd=ROOT, capture_output=True, text=True, timeout=60, check=False,
+        cwd=ROOT, capture_output=True, text=True, timeout=600, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
 
@@ -188,7 +188,7 @@ def test_the_user_is_made(tmp_path: Path) -> None:
     """systemd-sysusers makes the user that the unit runs as, with no shell."""
     (tmp_path / "etc").mkdir()
     file = UNITS / "vllm-watch.sysusers"
-    subprocess.run(["systemd-sysusers", f"--root={tmp_path}", file], check=True, timeout=60)
+    subprocess.run(["systemd-sysusers", f"--root={tmp_path}", file], check=True, timeout=600)
     users = [line.split(":") for line in (tmp_path / "etc/passwd").read_text().splitlines()]
     (user,) = service(UNITS / "vllm-watch.service")["User"]
     assert [(name, shell) for name, *_, shell in users if name == user] == [

@@ -46,6 +46,6 @@ class Authority:
 
 def _openssl(*arguments: object) -> None:
     done = subprocess.run(
-        ["openssl", *map(str, arguments)], capture_output=True, text=True, timeout=60, check=False
+        ["openssl", *map(str, arguments)], capture_output=True, text=True, timeout=600, check=False
     )
     assert done.returncode == 0, done.stderr

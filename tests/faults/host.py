@@ -21,7 +21,7 @@ class Host:
         library, clocks = folder / "host.so", folder / "clocks"
         built = subprocess.run(
             ["gcc", "-shared", "-fPIC", "-O1", "-o", library, SOURCE, "-ldl"],
-            capture_output=True, text=True, check=False, timeout=60,
+            capture_output=True, text=True, check=False, timeout=600,
         )  # fmt: skip
         assert built.returncode == 0, built.stderr
         self._names, self._disk = folder / "names", folder / "disk"

@@ -29,7 +29,7 @@ def shim(tmp_path_factory):
     library = tmp_path_factory.mktemp("shim") / "failing_disk.so"
     built = subprocess.run(
         ["gcc", "-shared", "-fPIC", "-O1", "-o", library, SHIM, "-ldl"],
-        capture_output=True, text=True, check=False, timeout=60,
+        capture_output=True, text=True, check=False, timeout=600,
     )  # fmt: skip
     assert built.returncode == 0, built.stderr
     return library

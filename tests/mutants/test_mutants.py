@@ -81,7 +81,7 @@ def test_what_runs_is_written_down(tmp_path: Path) -> None:
     )
     subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "tests.mutants.reach", "test_it.py"],
-        cwd=tmp_path, env=os.environ | {FOLDER: str(tmp_path), "PYTHONPATH": f"{tmp_path}:{ROOT}"}, check=False, timeout=60,
+        cwd=tmp_path, env=os.environ | {FOLDER: str(tmp_path), "PYTHONPATH": f"{tmp_path}:{ROOT}"}, check=False, timeout=600,
     )  # fmt: skip
     reach = Reach.read(tmp_path)
     assert reach.of("restart/guard.py", [3], 9.0) == ["test_it.py::test_one"]

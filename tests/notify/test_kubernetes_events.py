@@ -183,7 +183,7 @@ async def test_a_trial(server, tmp_path):
         code += f"kubernetes.SERVICE_ACCOUNT = Path({str(tmp_path / 'pod')!r})\nsys.exit(main(sys.argv[1:]))"
         return await asyncio.to_thread(
             subprocess.run, [sys.executable, "-c", code, "notify", "test", "ev", "--config", file],
-            cwd=ROOT, env=os.environ | server.environ | more, capture_output=True, text=True, timeout=60, check=False,
+            cwd=ROOT, env=os.environ | server.environ | more, capture_output=True, text=True, timeout=600, check=False,
         )  # fmt: skip
 
     done = await trial(WHERE="watch-0")

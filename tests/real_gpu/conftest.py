@@ -29,7 +29,7 @@ def nvidia_smi(*arguments: str) -> list[list[str]]:
     """What it says, as rows of words, without units."""
     done = subprocess.run(
         ["nvidia-smi", *arguments, "--format=csv,noheader,nounits"],
-        capture_output=True, text=True, timeout=60, check=True,
+        capture_output=True, text=True, timeout=600, check=True,
     )  # fmt: skip
     return [[word.strip() for word in line.split(",")] for line in done.stdout.splitlines()]
 

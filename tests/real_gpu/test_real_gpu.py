@@ -60,7 +60,7 @@ def holds(pid: int) -> Callable[[GpuSample], bool]:
 def vllm_watch(*words: object, **environment: str) -> "subprocess.CompletedProcess[str]":
     return subprocess.run(
         [sys.executable, "-m", "vllm_watch", *map(str, words)], env=os.environ | environment,
-        capture_output=True, text=True, timeout=120, stdin=subprocess.DEVNULL, check=False,
+        capture_output=True, text=True, timeout=600, stdin=subprocess.DEVNULL, check=False,
     )  # fmt: skip
 
 
@@ -249,7 +249,7 @@ async def test_inside_a_pid_namespace_only_its_own_are_listed_and_named(
     await until(source, holds(outside.pid))
     done = subprocess.run(
         ["unshare", "--pid", "--fork", "--mount-proc", sys.executable, "-c", INSIDE.format(program=str(PROGRAM))],
-        capture_output=True, text=True, timeout=120, check=False,
+        capture_output=True, text=True, timeout=600, check=False,
     )  # fmt: skip
     first_line, _, said = done.stdout.partition("\n")
     (gpu,) = json.loads(said)["gpus"]
@@ -276,7 +276,7 @@ def test_a_user_without_rights_sees_who_holds_memory(cuda: Start) -> None:
     program = cuda("--mib", HELD_MIB)
     done = subprocess.run(
         [sys.executable, "-m", "vllm_watch", "gpus", "--json"], user="nobody", cwd="/",
-        env=os.environ | {"HOME": "/"}, capture_output=True, text=True, timeout=120, check=False,
+        env=os.environ | {"HOME": "/"}, capture_output=True, text=True, timeout=600, check=False,
     )  # fmt: skip
     holder = held_by(done)[program.pid]
     assert holder["used_bytes"] >= HELD_MIB * MIB, done.stderr

@@ -134,7 +134,7 @@ class RealVllm:
         """Write the folder that it serves."""
         python, script = self.venv / "bin" / "python", Path(__file__).with_name("model.py")
         config = [] if self._config is None else [json.dumps(dict(self._config))]
-        subprocess.run([python, script, self._model, *config], check=True, timeout=120)
+        subprocess.run([python, script, self._model, *config], check=True, timeout=600)
 
     def start(self) -> None:
         """Launch and return once /health answers 200; fails with the end of the log."""

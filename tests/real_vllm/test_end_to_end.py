@@ -190,7 +190,7 @@ def test_values_equal_the_raw_ones(vllm: RealVllm, close_watch: Daemon) -> None:
 def read(vllm: RealVllm) -> dict[str, Any]:
     """What `vllm-watch read URL --json` says of the one engine."""
     command = [sys.executable, "-m", "vllm_watch", "read", f"{vllm.url}/metrics", "--json"]
-    said = json.loads(subprocess.run(command, check=True, capture_output=True, timeout=60).stdout)
+    said = json.loads(subprocess.run(command, check=True, capture_output=True, timeout=600).stdout)
     assert (said["vllm"], said["engine_kind"], said["unknown_families"]) == (True, "V1", [])
     engine: dict[str, Any] = said["engines"]["0"]
     return engine

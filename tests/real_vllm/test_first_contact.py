@@ -28,7 +28,7 @@ def installed(folder: Path) -> Path:
     venv.create(folder / "venv", with_pip=True)
     python = folder / "venv" / "bin" / "python"
     pip = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "."]
-    subprocess.run(pip, cwd=source, check=True, timeout=300)
+    subprocess.run(pip, cwd=source, check=True, timeout=600)
     return python
 
 

@@ -223,7 +223,7 @@ def test_recording_says_the_same(shared_ward: Ward, tmp_path: Path) -> None:
         if told_by(daemon) == told:
             break
     replay = [sys.executable, "-m", "vllm_watch", "replay", str(trace), "--json"]
-    said = subprocess.run(replay, check=True, capture_output=True, timeout=300, text=True).stdout
+    said = subprocess.run(replay, check=True, capture_output=True, timeout=600, text=True).stdout
     events = [json.loads(line) for line in said.splitlines()]
 
     def plain(each: Incident) -> tuple[str, str, str, str]:

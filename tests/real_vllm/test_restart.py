@@ -150,7 +150,7 @@ class Watched:
         """Our command, as the on-call engineer uses it."""
         done = subprocess.run(
             [sys.executable, "-m", "vllm_watch", *arguments, "--url", self.daemon.url, "--token-file", str(self.token)],
-            capture_output=True, text=True, timeout=60, stdin=subprocess.DEVNULL, check=False,
+            capture_output=True, text=True, timeout=600, stdin=subprocess.DEVNULL, check=False,
         )  # fmt: skip
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout

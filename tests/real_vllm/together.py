@@ -112,7 +112,7 @@ def pair(folder: Path) -> Iterator[Pair]:
     """A prefill and a decode that fetches its KV from it by NIXL over TCP, and a router."""
     venv = find_venv()
     tried = [venv / "bin" / "python", "-c", "import nixl"]
-    if subprocess.run(tried, check=False, timeout=60).returncode:
+    if subprocess.run(tried, check=False, timeout=600).returncode:
         raise RuntimeError(f"no NIXL in {venv}: run tests/real_vllm/install.sh nixl")
     found = Pair(
         _of_pair(folder, "prefill", "kv_producer"), _of_pair(folder, "decode", "kv_consumer")

@@ -215,7 +215,7 @@ def test_a_number_given_to_another_hits_nobody():
     """The same PID, really: in a PID namespace of its own, where the next number can be chosen."""
     done = subprocess.run(
         ["unshare", "--pid", "--fork", "--mount-proc", sys.executable, "-c", REUSED],
-        capture_output=True, text=True, timeout=60, check=False,
+        capture_output=True, text=True, timeout=600, check=False,
         env=os.environ | {"PYTHONPATH": str(ROOT)},
     )  # fmt: skip
     assert (done.stdout, done.returncode) == ("False False None None\n", 0), done.stderr
@@ -233,7 +233,7 @@ def test_a_signal_is_refused_to_who_may_not_send_it(left):
     )
     done = subprocess.run(
         ["setpriv", "--bounding-set=-kill", "--inh-caps=-kill", sys.executable, "-c", ask],
-        capture_output=True, text=True, timeout=60, check=False,
+        capture_output=True, text=True, timeout=600, check=False,
         env=os.environ | {"PYTHONPATH": str(ROOT)},
     )  # fmt: skip
     assert done.stdout == "refused\n", done.stderr

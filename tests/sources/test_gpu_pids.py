@@ -198,7 +198,7 @@ def inside(tmp_path, *command):
     outer.mkdir(exist_ok=True)
     done = subprocess.run(
         ["unshare", "--mount", "sh", "-c", PREPARE, "sh", str(outer), *command],
-        capture_output=True, text=True, timeout=60, check=False,
+        capture_output=True, text=True, timeout=600, check=False,
         env=os.environ | {"PYTHONPATH": "."},
     )  # fmt: skip
     assert done.returncode == 0, done.stderr

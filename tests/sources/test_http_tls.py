@@ -324,7 +324,7 @@ def encrypted(pair, folder):
         "-out",
         str(to),
     ]
-    subprocess.run(command, check=True, capture_output=True, timeout=60)
+    subprocess.run(command, check=True, capture_output=True, timeout=600)
     return to
 
 

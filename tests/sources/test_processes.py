@@ -309,7 +309,7 @@ def test_hidepid_hides_others_and_is_noticed(tmp_path):
         ["unshare", "--mount", "sh", "-c",
          f'mount -t proc -o hidepid=2 proc "{tmp_path}" && exec "$@"', "sh",
          sys.executable, "-c", HIDDEN, str(tmp_path)],
-        capture_output=True, text=True, timeout=60, env=os.environ | {"PYTHONPATH": "."}, check=False,
+        capture_output=True, text=True, timeout=600, env=os.environ | {"PYTHONPATH": "."}, check=False,
     )  # fmt: skip
     assert done.stdout.strip() == "[[true, true], [false, false], null]", done.stderr
 

@@ -242,7 +242,7 @@ asyncio.run(main(Path(sys.argv[1])))
 def test_closing_in_the_midst_of_a_write(tmp_path):
     """Closing a connection that another thread uses ends the process: so that thread closes it."""
     command = [sys.executable, "-c", CLOSING, tmp_path]
-    done = subprocess.run(command, cwd=ROOT, timeout=120, check=False)
+    done = subprocess.run(command, cwd=ROOT, timeout=600, check=False)
     assert done.returncode == 0
 
 

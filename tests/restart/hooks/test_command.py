@@ -187,7 +187,7 @@ async def test_vllm_watch_can_be_run_by_a_hook(tmp_path):
     config.touch()
     done = subprocess.run(
         [sys.executable, "-m", "vllm_watch", "check-config", config],
-        env=told, capture_output=True, text=True, timeout=60, check=False,
+        env=told, capture_output=True, text=True, timeout=600, check=False,
     )  # fmt: skip
     assert (done.returncode, done.stderr) == (0, "")
 

@@ -64,7 +64,7 @@ class Podman:
     def __call__(self, *words, stdin=None):
         done = subprocess.run(
             ["podman", "--log-level", "fatal", *words],
-            env=self.environ, stdin=stdin, capture_output=True, text=True, timeout=120, check=False,
+            env=self.environ, stdin=stdin, capture_output=True, text=True, timeout=600, check=False,
         )  # fmt: skip
         assert done.returncode == 0, done.stderr
         return done.stdout.strip()
@@ -108,7 +108,7 @@ def podman(tmp_path_factory):
     for mount in re.findall(
         rf"^\S+ ({folder}\S*) ", Path("/proc/mounts").read_text(), re.MULTILINE
     ):
-        subprocess.run(["umount", mount], timeout=20, check=False)
+        subprocess.run(["umount", mount], timeout=600, check=False)
 
 
 @pytest.fixture

@@ -255,7 +255,7 @@ def certificate(tmp_path_factory):
     subprocess.run(
         ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost",
          "-keyout", folder / "key.pem", "-out", folder / "cert.pem"],
-        capture_output=True, timeout=60, check=True,
+        capture_output=True, timeout=600, check=True,
     )  # fmt: skip
     return folder
 
