@@ -52,6 +52,11 @@ ALLOWED: dict[str, str] = {
 }
 """Messages that name the condition, so that for them it is right."""
 
+QUEUE = (
+    'Traceback (most recent call last):\n  File "/x/vllm/distributed/device_communicators/shm_broadcast.py", line 9, in __init__\n    self.remote_socket.bind(socket_addr)\n  File "/x/zmq/sugar/socket.py", line 8, in bind\n    super().bind(addr)\n'
+    '  File "zmq/backend/cython/_zmq.py", line 7, in zmq.backend.cython._zmq.Socket.bind\n  File "zmq/backend/cython/_zmq.py", line 6, in zmq.backend.cython._zmq._check_rc\n'
+)
+
 PAIRS: dict[str, tuple[str, str, str]] = {
     "a GPU that this process fills alone": (
         "ERROR 11-05 12:19:32 [linear.py:210] Failed to create unquantized linear weights: CUDA out of memory. Tried to allocate 896.00 MiB. GPU 0 has a total capacity of 93.09 GiB of which 739.81 MiB is free. Including non-PyTorch memory, this process has 92.34 GiB memory in use.\n"
@@ -206,6 +211,28 @@ PAIRS: dict[str, tuple[str, str, str]] = {
     ),
     "killed by somebody": (
         "ERROR 10-21 15:37:40 x.py:120] Worker VllmWorkerProcess pid 7 died, exit code: -9", r"does not show by whom", r"raise the memory limit",
+    ),
+    "an actor of an earlier session": (
+        "ray.exceptions.ActorHandleNotFoundError: ActorHandle objects are not valid across Ray sessions. It was created in job 1.",
+        r"earlier error[\s\S]*show ray vllm", r"worker process died|ray status",
+    ),
+    "an actor that died": (
+        "ray.exceptions.ActorDiedError: The actor died unexpectedly before finishing this task.", r"worker process died", r"earlier Ray session|show ray vllm",
+    ),
+    "a port that vLLM chose": (
+        QUEUE + 'zmq.error.ZMQError: Address already in use (addr=\'tcp://10.0.0.1:41001\')',
+        r"VLLM_PORT", r"remains of an earlier|SIDE_CHANNEL|serve on another port",
+    ),
+    "a port that a user named": (
+        QUEUE.replace("distributed/device_communicators/shm_broadcast", "distributed/kv_transfer/nixl_connector") + 'zmq.error.ZMQError: Address already in use (addr=\'tcp://10.0.0.1:5600\')',
+        r"SIDE_CHANNEL_PORT", r"VLLM_PORT",
+    ),
+    "the devices of a stage": (
+        "(Worker pid=5) ERROR 07-01 09:00:00 [m.py:9] AssertionError: DP adjusted local rank 1 is out of bounds for 1 devices.\n(StageEngineCoreProc_stage2_replica0 pid=4) INFO 07-01 09:00:00 [m.py:4] exit",
+        r"needs 2 devices[\s\S]*size of the stage", r"nvidia-smi|CUDA_VISIBLE_DEVICES",
+    ),
+    "the devices of an engine": (
+        "AssertionError: DP adjusted local rank 2 is out of bounds for 2 devices.", r"needs 3 devices[\s\S]*parallel size[\s\S]*nvidia-smi", r"of the stage that failed",
     ),
     "waking up": (
         "ERROR 02-26 10:00:00 [core.py:300]     create_and_map(handle)\nRuntimeError: CUDA Error: out of memory at /workspace/csrc/cumem_allocator.cpp:62",

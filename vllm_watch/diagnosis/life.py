@@ -104,7 +104,10 @@ class Life:
             facts["memory_is_own" if own else "memory_of_others"] = 1
         log = "\n".join(parts)[:EVIDENCE_CHARACTERS_MAX]
         message = f"{of.text}\n{of.joined}"[:EVIDENCE_CHARACTERS_MAX]
-        return Evidence(message, log, facts, phase, self.ready or self.serving, of.frames)
+        frames = tuple(
+            each for each in of.frames if not each.startswith("zmq/backend/")
+        )  # Cython's
+        return Evidence(message, log, facts, phase, self.ready or self.serving, frames)
 
     def add(self, found: Finding) -> bool:
         """Keep the finding, and return True. Return False if its class is full, or a requested stop explains it."""
