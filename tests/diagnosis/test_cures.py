@@ -234,6 +234,15 @@ PAIRS: dict[str, tuple[str, str, str]] = {
     "the devices of an engine": (
         "AssertionError: DP adjusted local rank 2 is out of bounds for 2 devices.", r"needs 3 devices[\s\S]*parallel size[\s\S]*nvidia-smi", r"of the stage that failed",
     ),
+    "a packed weight": (
+        "AssertionError: Tried to load weights of size torch.Size([32768, 1])to a parameter of size torch.Size([512, 128])", r"4-bit form[\s\S]*unquantized", r"ls -lL|revision, and",
+    ),
+    "a packed weight of another loader": (
+        "ValueError: Attempted to load weight (torch.Size([32768, 1])) into parameter (torch.Size([128, 512]))", r"4-bit form", r"ls -lL",
+    ),
+    "a weight of another shape": (
+        "AssertionError: Tried to load weights of size torch.Size([65536, 1])to a parameter of size torch.Size([512, 128])", r"ls -lL", r"4-bit",
+    ),
     "waking up": (
         "ERROR 02-26 10:00:00 [core.py:300]     create_and_map(handle)\nRuntimeError: CUDA Error: out of memory at /workspace/csrc/cumem_allocator.cpp:62",
         r"wake it only after", r"--tensor-parallel-size|--enforce-eager",
