@@ -243,6 +243,10 @@ PAIRS: dict[str, tuple[str, str, str]] = {
     "a weight of another shape": (
         "AssertionError: Tried to load weights of size torch.Size([65536, 1])to a parameter of size torch.Size([512, 128])", r"ls -lL", r"4-bit",
     ),
+    "an installer that finds no version": (
+        "  × No solution found when resolving dependencies:\n  ╰─▶ Because there is no version of mylib==2.0+abc\n      and vllm==0.30.0 depends on mylib==2.0+abc, we can conclude that vllm==0.30.0 cannot be used.",
+        r"installed nothing[\s\S]*index versions", r"no rule|nvidia-smi",
+    ),
     "waking up": (
         "ERROR 02-26 10:00:00 [core.py:300]     create_and_map(handle)\nRuntimeError: CUDA Error: out of memory at /workspace/csrc/cumem_allocator.cpp:62",
         r"wake it only after", r"--tensor-parallel-size|--enforce-eager",
