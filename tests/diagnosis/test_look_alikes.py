@@ -7,6 +7,9 @@ from tests.diagnosis.whole_log import diagnose
 UP = "INFO 06-22 19:30:00 [api_server.py:1] Starting vLLM API server 0 on http://0.0.0.0:8000\nINFO:     Application startup complete.\n"
 STATS = "(APIServer pid=1) INFO 06-22 19:{0}:09 [v1/metrics/loggers.py:273] Engine 000: Avg prompt throughput: 0.0 tokens/s, Avg generation throughput: {1} tokens/s, Running: 1 reqs, Waiting: 0 reqs, GPU KV cache usage: 1.3%, Prefix cache hit rate: 0.0%\n"
 CORE = "(EngineCore pid=5) ERROR 03-03 10:00:01 [core.py:9] "
+REFUSED = (
+    '(APIServer pid=1) INFO:     10.0.0.1:5555 - "POST /v1/completions HTTP/1.1" {} Bad Request\n'
+)
 CASES = {
     "a web server's missing file": (
         '2026/03/03 10:00:00 [error] 7#7: *1 open() "/srv/www/favicon.ico" failed (2: No such file or directory)',
@@ -529,6 +532,12 @@ CASES = {
     "an index that is out of range is no broken GPU": (
         UP + STATS.format(39, "12.5") + "/pytorch/aten/src/ATen/native/cuda/Indexing.cu:1289: indexSelectLargeIndex: block: [7,0,0], thread: [3,0,0] Assertion `srcIndex < srcSelectDimSize` failed.\n(EngineCore pid=4) ERROR 06-22 19:40:00 [core.py:9] torch.AcceleratorError: CUDA error: device-side assert triggered\n",
         "xid_or_gpu_lost", "index that is out of range", "xid",
+    ),
+    "a body that was lost with an upgrade": (
+        UP + "WARNING:  Unsupported upgrade request.\n" + REFUSED.format(400) + STATS.format(39, "12.5"), "healthy", "HTTP/1.1", "the client's answer",
+    ),
+    "a name that is not served, after an upgrade": (
+        UP + "WARNING:  Unsupported upgrade request.\n" + REFUSED.format(404) + STATS.format(39, "12.5"), "healthy", "not served", "HTTP/1.1",
     ),
     "minutes without a token are not health": (
         UP + STATS.format(39, "12.5") + "".join(STATS.format(each, "0.0") for each in (40, 41)) + STATS.format(41, "0.0"),

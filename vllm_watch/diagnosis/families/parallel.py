@@ -97,10 +97,7 @@ FAILURES = (
                 when=when(r"placement group"),
                 sentence="more GPUs (or NPUs) were asked for than the Ray cluster has",
                 why="Only nodes that have joined count. A vLLM that finds no cluster starts one of this host alone (\"Started a local Ray instance\").",
-                cures=(
-                    cure("see the nodes of the cluster, and their devices", "ray status; ray list nodes"),
-                    cure("if a node is missing, join it first, and let vLLM find the cluster", "ray start --address=HEAD:PORT; export RAY_ADDRESS=HEAD:PORT", when(r"placement group")),
-                ),
+                cures=(cure("see the nodes of the cluster, and their devices", "ray status; ray list nodes"), cure("if a node is missing, join it first, and let vLLM find the cluster", "ray start --address=HEAD:PORT; export RAY_ADDRESS=HEAD:PORT", when(r"placement group"))),
             ),
             Variant(
                 when=when(r"visible devices \(0\)"),
@@ -195,11 +192,7 @@ FAILURES = (
                 when=when(r"ibv_.{0,100}Cannot allocate memory"),
                 sentence="the RDMA card could not register the memory that NCCL asked for",
                 why="Very large buffers (NCCL_BUFFSIZE), a limit of locked memory, or a limit of the card refuse it. GPU memory for the model is another matter.",
-                cures=(
-                    cure("see NCCL's settings and the limit of locked memory, from inside the container", "env | grep NCCL_; ulimit -l"),
-                    cure("if NCCL_BUFFSIZE is set, leave it out", "unset NCCL_BUFFSIZE", when(r"ibv_reg")),
-                    cure("if the limit is not `unlimited`, lift it (Kubernetes: the IPC_LOCK capability)", "docker run --ulimit memlock=-1 --cap-add=IPC_LOCK …", when(r"ibv_")),
-                ),
+                cures=(cure("see NCCL's settings and the limit of locked memory, from inside the container", "env | grep NCCL_; ulimit -l"), cure("if NCCL_BUFFSIZE is set, leave it out", "unset NCCL_BUFFSIZE", when(r"ibv_reg")), cure("if the limit is not `unlimited`, lift it (Kubernetes: the IPC_LOCK capability)", "docker run --ulimit memlock=-1 --cap-add=IPC_LOCK …", when(r"ibv_"))),
             ),
             Variant(
                 when=when(r"NET/IB : \S{1,60} (?:Got )?async "),
@@ -247,11 +240,7 @@ FAILURES = (
                 when=when(r"IpcHandle"),
                 sentence="oneCCL could not share memory between the Intel GPUs",
                 why="One GPU's memory could not be opened from another's process: a matter of driver, compute runtime and the GPUs' link, not of the size of memory.",
-                cures=(
-                    cure("see the GPUs and the versions of driver and compute runtime", "clinfo -l; dpkg -l | grep -i -E 'level-zero|intel-opencl|libze'"),
-                    cure("try another way to exchange memory handles", "CCL_ZE_IPC_EXCHANGE=sockets   (or pidfd, drmfd)", when(r"(?i)IpcHandle")),
-                    cure("see whether one GPU alone works", "--tensor-parallel-size 1", when(_XPU)),
-                ),
+                cures=(cure("see the GPUs and the versions of driver and compute runtime", "clinfo -l; dpkg -l | grep -i -E 'level-zero|intel-opencl|libze'"), cure("try another way to exchange memory handles", "CCL_ZE_IPC_EXCHANGE=sockets   (or pidfd, drmfd)", when(r"(?i)IpcHandle")), cure("see whether one GPU alone works", "--tensor-parallel-size 1", when(_XPU))),
             ),
             Variant(
                 when=when(_XPU),
@@ -269,11 +258,7 @@ FAILURES = (
                 when=when(_ASCEND),
                 sentence="HCCL could not set up (or lost) communication between the NPUs",
                 why="The code (EI…, EJ…, ERR…) names the call; the line after it often has HCCL's own cause and solution.",
-                cures=(
-                    cure("read the lines after the code (Reason, Solution), on every rank", "ls -t ~/ascend/log/debug/plog | head"),
-                    cure("see the NPUs' links and health", "hccn_tool -i 0 -link -g; npu-smi info"),
-                    cure("let ranks wait longer for each other", "HCCL_CONNECT_TIMEOUT=1800", when(r"EI0006|timeout|time out|Timeout")),
-                ),
+                cures=(cure("read the lines after the code (Reason, Solution), on every rank", "ls -t ~/ascend/log/debug/plog | head"), cure("see the NPUs' links and health", "hccn_tool -i 0 -link -g; npu-smi info"), cure("let ranks wait longer for each other", "HCCL_CONNECT_TIMEOUT=1800", when(r"EI0006|timeout|time out|Timeout"))),
             ),
         ),
         numbers=parallel_numbers.rendezvous,
@@ -301,12 +286,7 @@ FAILURES = (
                 when=when(r"RPC call to \w+ timed out"),
                 sentence="a worker did not answer a call of the engine in time, and the call was given up",
                 why="The worker hangs, has ended or is far too slow for this step; the lines of the engine do not show which.",
-                cures=(
-                    cure("read the last lines of the workers, and see where they are if they still run", "py-spy dump --pid PID_OF_WORKER"),
-                    cure("see whether a GPU reported an error", "dmesg -T | grep -i xid", when(lacks=_ASCEND, facts=("!device",))),
-                    cure("see whether smaller steps are answered", "--max-num-seqs 8   (or a smaller --max-num-batched-tokens)", when(r"execute_model|sample_tokens")),
-                    cure("if it is only slow, allow it more time", "VLLM_EXECUTE_MODEL_TIMEOUT_SECONDS=SECONDS", when(r"execute_model|sample_tokens")),
-                ),
+                cures=(cure("read the last lines of the workers, and see where they are if they still run", "py-spy dump --pid PID_OF_WORKER"), cure("see whether a GPU reported an error", "dmesg -T | grep -i xid", when(lacks=_ASCEND, facts=("!device",))), cure("see whether smaller steps are answered", "--max-num-seqs 8   (or a smaller --max-num-batched-tokens)", when(r"execute_model|sample_tokens")), cure("if it is only slow, allow it more time", "VLLM_EXECUTE_MODEL_TIMEOUT_SECONDS=SECONDS", when(r"execute_model|sample_tokens"))),
             ),
         ),
     ),
@@ -327,10 +307,7 @@ FAILURES = (
                 when=when(r"ChannelTimeoutError|available to read", lacks=r"(?i:worker|actor|node|raylet)\b[^\n]{0,60}\b(?:died|dead|killed)\b|ActorDied|SYSTEM_ERROR"),
                 sentence="a step took longer than Ray waits for its result",
                 why="A timeout is not a death: no line of this log shows that a worker ended.",
-                cures=(
-                    cure("compare the time that passed with the limit that vLLM printed (ray_timeout_s in the facts): if less time passed, Ray uses another limit, by default 10 seconds", None, when(facts=("ray_timeout_s",))),
-                    cure("set the limit on every node, before Ray and vLLM start", "export RAY_CGRAPH_get_timeout=300", when(r"ChannelTimeout|available to read")), cure("if a step really takes that long, check where the workers are", "py-spy dump --pid PID_OF_WORKER"),
-                ),
+                cures=(cure("compare the time that passed with the limit that vLLM printed (ray_timeout_s in the facts): if less time passed, Ray uses another limit, by default 10 seconds", None, when(facts=("ray_timeout_s",))), cure("set the limit on every node, before Ray and vLLM start", "export RAY_CGRAPH_get_timeout=300", when(r"ChannelTimeout|available to read")), cure("if a step really takes that long, check where the workers are", "py-spy dump --pid PID_OF_WORKER")),
             ),
             Variant(
                 when=when(r"not valid across Ray sessions"), sentence="a process used a Ray actor of an earlier Ray session",
