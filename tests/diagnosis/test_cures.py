@@ -247,6 +247,16 @@ PAIRS: dict[str, tuple[str, str, str]] = {
         "  × No solution found when resolving dependencies:\n  ╰─▶ Because there is no version of mylib==2.0+abc\n      and vllm==0.30.0 depends on mylib==2.0+abc, we can conclude that vllm==0.30.0 cannot be used.",
         r"installed nothing[\s\S]*index versions", r"no rule|nvidia-smi",
     ),
+    "an error in a checkout of another package": (
+        'Traceback (most recent call last):\n  File "/home/me/LMCache/lmcache/v1/store.py", line 6, in pick\n    raise LookupError("no store")\nLookupError: no store', r"pick \(lmcache/v1/store\.py\)[\s\S]*issues of lmcache", r"search vLLM's issues",
+    ),
+    "an error in a checkout of vLLM": (
+        'Traceback (most recent call last):\n  File "/home/me/vLLM/vllm/v1/pick.py", line 6, in pick\n    raise LookupError("no store")\nLookupError: no store', r"pick \(vllm/v1/pick\.py\)[\s\S]*search vLLM's issues", r"issues of vllm and",
+    ),
+    "an attribute that torch did not find": (
+        'Traceback (most recent call last):\n  File ".../model_executor/models/mine.py", line 6, in head\n    return self.head\n  File ".../torch/nn/modules/module.py", line 9, in __getattr__\nAttributeError: \'Mine\' object has no attribute \'head\'',
+        r"head \(model_executor/models/mine\.py\): this model's implementation", r"__getattr__",
+    ),
     "waking up": (
         "ERROR 02-26 10:00:00 [core.py:300]     create_and_map(handle)\nRuntimeError: CUDA Error: out of memory at /workspace/csrc/cumem_allocator.cpp:62",
         r"wake it only after", r"--tensor-parallel-size|--enforce-eager",

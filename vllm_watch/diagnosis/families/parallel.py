@@ -349,7 +349,7 @@ FAILURES = (
             ),
             Variant(
                 when=when(frames=r"/device_communicators/shm_broadcast\.py |/v1/engine/core_client\.py "), sentence="a port that vLLM chose for its own processes was taken before it was used",
-                why="It is not the port of the API. Another process took it after the choice: often another process of vLLM, which has ended by now. VLLM_PORT lets all of them count up from one number.",
+                why="It is not the port of the API. Another process took it after the choice: often another process of vLLM, which may have ended since. VLLM_PORT lets all of them count up from one number.",
                 cures=(cure("check the variable on the host of this address; if it is set, unset it, or use a number far from that of any other engine on this host", "env | grep VLLM_PORT"), cure("start again: without the variable, such a collision is rare")),
             ),
             Variant(
