@@ -257,6 +257,14 @@ PAIRS: dict[str, tuple[str, str, str]] = {
         'Traceback (most recent call last):\n  File ".../model_executor/models/mine.py", line 6, in head\n    return self.head\n  File ".../torch/nn/modules/module.py", line 9, in __getattr__\nAttributeError: \'Mine\' object has no attribute \'head\'',
         r"head \(model_executor/models/mine\.py\): this model's implementation", r"__getattr__",
     ),
+    "a package that imports a name": (
+        'Traceback (most recent call last):\n  File "/x/site-packages/vllm_mine/runner.py", line 2, in <module>\n    from tools.cache import Box\nImportError: cannot import name \'Box\' from \'tools.cache\'',
+        r"vllm_mine/runner\.py[\s\S]*show IMPORTER", r"that this vLLM requires",
+    ),
+    "vLLM that imports a name": (
+        'Traceback (most recent call last):\n  File "/x/site-packages/vllm/runner.py", line 2, in <module>\n    from tools.cache import Box\nImportError: cannot import name \'Box\' from \'tools.cache\'',
+        r"vllm/runner\.py[\s\S]*that this vLLM requires", r"IMPORTER",
+    ),
     "waking up": (
         "ERROR 02-26 10:00:00 [core.py:300]     create_and_map(handle)\nRuntimeError: CUDA Error: out of memory at /workspace/csrc/cumem_allocator.cpp:62",
         r"wake it only after", r"--tensor-parallel-size|--enforce-eager",

@@ -129,6 +129,11 @@ FAILURES = (
                 cures=(cure("see which vLLM that package supports", "python -m pip show vllm PACKAGE"), cure("install releases of the two that fit each other", None, when(r"cannot import name"))),
             ),
             Variant(
+                when=when(r"cannot import name", frames=r"-packages/(?!vllm/)\S+ <module>$"), sentence="a package imports a name that the installed version of another package does not have",
+                why="The innermost file of the traceback belongs to the package that imports, and the message names the other one. vLLM itself may be whole.",
+                cures=(cure("check which version the importing package requires", "python -m pip show IMPORTER PACKAGE; python -m pip check"), cure("use a release of the importing package that goes with the other one, or install the version that it requires", "python -m pip install 'PACKAGE==VERSION'", when(r"cannot import name"))),
+            ),
+            Variant(
                 when=when(r"cannot import name|has no attribute|partially initialized"),
                 sentence="an installed package lacks a name that its user imports: it is of another version, often a newer one",
                 why="Installing the newest of everything makes such errors; the version that fits is named in the requirements of the package that imports it.",

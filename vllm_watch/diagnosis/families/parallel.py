@@ -142,11 +142,7 @@ FAILURES = (
             Variant(
                 when=when(r"(?:min_|group_size|block|tile|pack_factor|partition|aligned with the quantized)"),
                 sentence="the parts of a quantized layer are not a multiple of the quantization's group at this tensor parallel size",
-                cures=(
-                    cure("keep each expert whole: spread the experts over the GPUs instead of cutting them", "--enable-expert-parallel", when(r"(?i)gate's and up's|down's weight|moe|expert")),
-                    cure("take a smaller tensor parallel size, or an unquantized or otherwise quantized version", None, when(r"divisible by (?!weight quantization block)|aligned with the quantized")),
-                    cure("or take an unquantized or otherwise quantized version", None, when(r"weight quantization block")),
-                ),
+                cures=(cure("keep each expert whole: spread the experts over the GPUs instead of cutting them", "--enable-expert-parallel", when(r"(?i)gate's and up's|down's weight|moe|expert")), cure("take a smaller tensor parallel size, or an unquantized or otherwise quantized version", None, when(r"divisible by (?!weight quantization block)|aligned with the quantized")), cure("or take an unquantized or otherwise quantized version", None, when(r"weight quantization block"))),
             ),
         ),
         numbers=parallel_numbers.not_dividing,

@@ -5,6 +5,7 @@ import re
 from vllm_watch.diagnosis.report import Fix
 
 AREAS = tuple((re.compile(pattern), words) for pattern, words in (
+    (r" <module>$", "the import of this module"),
     (r"nixl|mooncake|lmcache|kv_transfer|kv_connector|/kv_offload", "the transfer or offload of KV (a KV connector)"),
     (r"/vllm/(?:multimodal|transformers_utils/processors)|mm_processor|preprocess", "the processing of images, video or sound"),
     (r"structured_output|xgrammar|llguidance|outlines", "structured output"),
