@@ -149,7 +149,7 @@ def not_imported(of: Finding, imports: list[Finding]) -> Finding | None:
 
 
 def _last(of: Finding, findings: list[Finding]) -> Finding | None:
-    """Return the last error of this kind before its process ended, if each names another object."""
+    """Return the last error before its process ended, if each names another object."""
     later = [each for each in findings if each.process == of.process and each.number > of.number]
     death = min((each.number for each in later if each.rule.rank is Rank.DEATH), default=0)
     same = [each for each in later if each.rule is of.rule and each.chain != of.chain and death - RAISED_LINES <= each.number < death]  # fmt: skip

@@ -47,9 +47,7 @@ _KERNEL = re.compile(r"(?im)^\W{0,20}(?:fault )?kernel(?:[ _]name)?\s?[:=]\s?(\w
 _OF_REQUEST = re.compile(
     r"Exception in ASGI|completion stream|/vllm/entrypoints/\S{1,200}(?:serving|generator)"
 )
-_ONE_REQUEST = (
-    "One request failed with it. As far as this log shows, the server goes on and needs no restart."
-)
+_ONE_REQUEST = "One request failed with it. As far as this log shows, the server goes on: do not restart it for this, but check whether other requests fail in the same way."
 _QUOTED = 300
 _STALLS = 3
 """Reports of unresponsive workers after which a start is stalled. A single report is normal."""

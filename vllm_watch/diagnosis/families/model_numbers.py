@@ -37,7 +37,7 @@ def lora(text: str, facts: Facts) -> Told:
 
 
 def is_packed(text: str) -> bool:
-    """Return True if the weight is the 4-bit form of the parameter: two numbers in each byte."""
+    """Return True if the weight is the parameter in 4-bit form."""
     found = _SHAPES.search(text)
     return found is not None and int(found[1]) * 2 == int(found[2]) * int(found[3])
 
