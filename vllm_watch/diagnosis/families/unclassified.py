@@ -86,8 +86,7 @@ MEANINGS = (
     ),
     Variant(
         when=when(r"'body',.{0,200}Field required.{0,400}\"code\": ?4\d\d\b", seen=r"Unsupported upgrade request"), sentence="requests without a body were refused (4xx): their client asked for another protocol, usually HTTP/2",
-        why="A warning before the refusal reports it. The server reads HTTP/1.1, and the body was lost with the upgrade: it may be right as the client wrote it.",
-        cures=(cure("let the client use HTTP/1.1 (Java: HttpClient.newBuilder().version(HTTP_1_1)), or put a proxy before the server that does", None, when(seen=r"upgrade request")),),
+        why="A warning before the refusal reports it. The server reads HTTP/1.1, and the body was lost with the upgrade: it may be right as the client wrote it.", cures=(cure("let the client use HTTP/1.1 (Java: HttpClient.newBuilder().version(HTTP_1_1)), or put a proxy before the server that does", None, when(seen=r"upgrade request")),),
     ),
     Variant(
         when=when(r'"message": ?".{0,2000}"code": ?4\d\d\b'), sentence="the server refused one request (4xx), and lives on",
