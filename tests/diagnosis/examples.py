@@ -258,6 +258,9 @@ FIRST: dict[str, tuple[str, ...]] = {
     "missing_dependency_or_import_error": (
         "vllm 0.11.0 requires torch==2.8.0, but you have torch 2.9.1 which is incompatible.",  # pip
         "RuntimeError: flashinfer-cubin version (0.5.2) does not match flashinfer version (0.5.3). Please install the same version of both packages.",  # flashinfer/__init__.py of 0.5
+        "  ╰─▶ Because there is no version of mylib==2.0+abc and vllm==0.30.0 depends on mylib==2.0+abc,",  # uv
+        "  × No solution found when resolving dependencies:",
+        "ERROR: Could not find a version that satisfies the requirement mylib==2.0 (from versions: 1.0)",  # pip
         "RuntimeError: NIXL is not available",  # vllm, nixl_connector.py of 0.10
         "OSError: /x/site-packages/~orchvision.libs/libcudart.faf08d9a.so.13 (deleted): cannot open shared object file: No such file or directory",
         "ImportError: /vllm/_C.abi3.so: undefined symbol: _ZNK3c1011StorageImpl27throw_data_ptr_access_errorEv",

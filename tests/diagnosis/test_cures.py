@@ -52,6 +52,11 @@ ALLOWED: dict[str, str] = {
 }
 """Messages that name the condition, so that for them it is right."""
 
+QUEUE = (
+    'Traceback (most recent call last):\n  File "/x/vllm/distributed/device_communicators/shm_broadcast.py", line 9, in __init__\n    self.remote_socket.bind(socket_addr)\n  File "/x/zmq/sugar/socket.py", line 8, in bind\n    super().bind(addr)\n'
+    '  File "zmq/backend/cython/_zmq.py", line 7, in zmq.backend.cython._zmq.Socket.bind\n  File "zmq/backend/cython/_zmq.py", line 6, in zmq.backend.cython._zmq._check_rc\n'
+)
+
 PAIRS: dict[str, tuple[str, str, str]] = {
     "a GPU that this process fills alone": (
         "ERROR 11-05 12:19:32 [linear.py:210] Failed to create unquantized linear weights: CUDA out of memory. Tried to allocate 896.00 MiB. GPU 0 has a total capacity of 93.09 GiB of which 739.81 MiB is free. Including non-PyTorch memory, this process has 92.34 GiB memory in use.\n"
@@ -206,6 +211,59 @@ PAIRS: dict[str, tuple[str, str, str]] = {
     ),
     "killed by somebody": (
         "ERROR 10-21 15:37:40 x.py:120] Worker VllmWorkerProcess pid 7 died, exit code: -9", r"does not show by whom", r"raise the memory limit",
+    ),
+    "an actor of an earlier session": (
+        "ray.exceptions.ActorHandleNotFoundError: ActorHandle objects are not valid across Ray sessions. It was created in job 1.",
+        r"earlier error[\s\S]*show ray vllm", r"worker process died|ray status",
+    ),
+    "an actor that died": (
+        "ray.exceptions.ActorDiedError: The actor died unexpectedly before finishing this task.", r"worker process died", r"earlier Ray session|show ray vllm",
+    ),
+    "a port that vLLM chose": (
+        QUEUE + 'zmq.error.ZMQError: Address already in use (addr=\'tcp://10.0.0.1:41001\')',
+        r"VLLM_PORT", r"remains of an earlier|SIDE_CHANNEL|serve on another port",
+    ),
+    "a port that a user named": (
+        QUEUE.replace("distributed/device_communicators/shm_broadcast", "distributed/kv_transfer/nixl_connector") + 'zmq.error.ZMQError: Address already in use (addr=\'tcp://10.0.0.1:5600\')',
+        r"SIDE_CHANNEL_PORT", r"VLLM_PORT",
+    ),
+    "the devices of a stage": (
+        "(Worker pid=5) ERROR 07-01 09:00:00 [m.py:9] AssertionError: DP adjusted local rank 1 is out of bounds for 1 devices.\n(StageEngineCoreProc_stage2_replica0 pid=4) INFO 07-01 09:00:00 [m.py:4] exit",
+        r"needs 2 devices[\s\S]*size of the stage", r"nvidia-smi|CUDA_VISIBLE_DEVICES",
+    ),
+    "the devices of an engine": (
+        "AssertionError: DP adjusted local rank 2 is out of bounds for 2 devices.", r"needs 3 devices[\s\S]*parallel size[\s\S]*nvidia-smi", r"of the stage that failed",
+    ),
+    "a packed weight": (
+        "AssertionError: Tried to load weights of size torch.Size([32768, 1])to a parameter of size torch.Size([512, 128])", r"4-bit form[\s\S]*unquantized", r"ls -lL|revision, and",
+    ),
+    "a packed weight of another loader": (
+        "ValueError: Attempted to load weight (torch.Size([32768, 1])) into parameter (torch.Size([128, 512]))", r"4-bit form", r"ls -lL",
+    ),
+    "a weight of another shape": (
+        "AssertionError: Tried to load weights of size torch.Size([65536, 1])to a parameter of size torch.Size([512, 128])", r"ls -lL", r"4-bit",
+    ),
+    "an installer that finds no version": (
+        "  × No solution found when resolving dependencies:\n  ╰─▶ Because there is no version of mylib==2.0+abc\n      and vllm==0.30.0 depends on mylib==2.0+abc, we can conclude that vllm==0.30.0 cannot be used.",
+        r"installed nothing[\s\S]*index versions", r"no rule|nvidia-smi",
+    ),
+    "an error in a checkout of another package": (
+        'Traceback (most recent call last):\n  File "/home/me/LMCache/lmcache/v1/store.py", line 6, in pick\n    raise LookupError("no store")\nLookupError: no store', r"pick \(lmcache/v1/store\.py\)[\s\S]*issues of lmcache", r"search vLLM's issues",
+    ),
+    "an error in a checkout of vLLM": (
+        'Traceback (most recent call last):\n  File "/home/me/vLLM/vllm/v1/pick.py", line 6, in pick\n    raise LookupError("no store")\nLookupError: no store', r"pick \(vllm/v1/pick\.py\)[\s\S]*search vLLM's issues", r"issues of vllm and",
+    ),
+    "an attribute that torch did not find": (
+        'Traceback (most recent call last):\n  File ".../model_executor/models/mine.py", line 6, in head\n    return self.head\n  File ".../torch/nn/modules/module.py", line 9, in __getattr__\nAttributeError: \'Mine\' object has no attribute \'head\'',
+        r"head \(model_executor/models/mine\.py\): this model's implementation", r"__getattr__",
+    ),
+    "a package that imports a name": (
+        'Traceback (most recent call last):\n  File "/x/site-packages/vllm_mine/runner.py", line 2, in <module>\n    from tools.cache import Box\nImportError: cannot import name \'Box\' from \'tools.cache\'',
+        r"vllm_mine/runner\.py[\s\S]*show IMPORTER", r"that this vLLM requires",
+    ),
+    "vLLM that imports a name": (
+        'Traceback (most recent call last):\n  File "/x/site-packages/vllm/runner.py", line 2, in <module>\n    from tools.cache import Box\nImportError: cannot import name \'Box\' from \'tools.cache\'',
+        r"vllm/runner\.py[\s\S]*that this vLLM requires", r"IMPORTER",
     ),
     "waking up": (
         "ERROR 02-26 10:00:00 [core.py:300]     create_and_map(handle)\nRuntimeError: CUDA Error: out of memory at /workspace/csrc/cumem_allocator.cpp:62",

@@ -7,6 +7,10 @@ from tests.diagnosis.whole_log import diagnose
 UP = "INFO 06-22 19:30:00 [api_server.py:1] Starting vLLM API server 0 on http://0.0.0.0:8000\nINFO:     Application startup complete.\n"
 STATS = "(APIServer pid=1) INFO 06-22 19:{0}:09 [v1/metrics/loggers.py:273] Engine 000: Avg prompt throughput: 0.0 tokens/s, Avg generation throughput: {1} tokens/s, Running: 1 reqs, Waiting: 0 reqs, GPU KV cache usage: 1.3%, Prefix cache hit rate: 0.0%\n"
 CORE = "(EngineCore pid=5) ERROR 03-03 10:00:01 [core.py:9] "
+IN_ANSWER = "({0} pid=1) ERROR 03-03 10:00:00 [serving.py:9] Error in chat completion stream generator.\n({0} pid=1) ERROR 03-03 10:00:00 [serving.py:9] LookupError: no such call\n"
+REFUSED = (
+    '(APIServer pid=1) INFO:     10.0.0.1:5555 - "POST /v1/completions HTTP/1.1" {} Bad Request\n'
+)
 CASES = {
     "causes that a message only guesses": (
         CORE + "The actor is dead because its worker process has died. Some common causes include: (1) the process was killed by the OOM killer, (2) ray stop was called.",
@@ -586,6 +590,25 @@ CASES = {
         UP + STATS.format(39, "12.5") + "/pytorch/aten/src/ATen/native/cuda/Indexing.cu:1289: indexSelectLargeIndex: block: [7,0,0], thread: [3,0,0] Assertion `srcIndex < srcSelectDimSize` failed.\n(EngineCore pid=4) ERROR 06-22 19:40:00 [core.py:9] torch.AcceleratorError: CUDA error: device-side assert triggered\n",
         "xid_or_gpu_lost", "index that is out of range", "xid",
     ),
+    "a body that was lost with an upgrade": (
+        UP + "WARNING:  Unsupported upgrade request.\n" + REFUSED.format(400) + STATS.format(39, "12.5"), "healthy", "HTTP/1.1", "the client's answer",
+    ),
+    "a name that is not served, after an upgrade": (
+        UP + "WARNING:  Unsupported upgrade request.\n" + REFUSED.format(404) + STATS.format(39, "12.5"), "healthy", "not served", "HTTP/1.1",
+    ),
+    "an error in one answer": (
+        UP + IN_ANSWER.format("APIServer"), "unknown", "One request failed with it", "engine died",
+    ),
+    "an error in one request, before others are answered": (
+        UP + "(APIServer pid=1) ERROR:    Exception in ASGI application\n(APIServer pid=1) LookupError: no such frame\n" + STATS.format(39, "12.5"), "benign_warning_noise", "One request failed with it", "may have ended",
+    ),
+    "an error of the API server that no request met": (
+        UP + "(APIServer pid=1) LookupError: no such frame\n" + STATS.format(39, "12.5"), "benign_warning_noise", "may have ended a request", "One request failed",
+    ),
+    "an error in one answer, and the engine's death": (
+        UP + IN_ANSWER.format("APIServer") + CORE + "EngineCore encountered a fatal error.\n", "unknown", "engine died", "One request failed",
+    ),
+    "an error in the engine": (UP + IN_ANSWER.format("EngineCore"), "unknown", "no rule", "One request failed"),
     "minutes without a token are not health": (
         UP + STATS.format(39, "12.5") + "".join(STATS.format(each, "0.0") for each in (40, 41)) + STATS.format(41, "0.0"),
         "unknown", "no tokens", "nothing failed",

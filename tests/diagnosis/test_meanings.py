@@ -81,6 +81,7 @@ EXAMPLES: dict[str, str] = {
     'CUDA was used in the parent process before vLLM forked its workers': "ERROR 05-05 10:00:00 [core.py:866] RuntimeError: Cannot re-initialize CUDA in forked subprocess. To use CUDA with multiprocessing, you must use the 'spawn' start method",
     'the script starts vLLM outside `if __name__ == "__main__"`': '        An attempt has been made to start a new process before the\n        current process has finished its bootstrapping phase.\nRuntimeError: \n        An attempt has been made to start a new process before the current process has finished its bootstrapping phase',
     'the server refused one request (4xx), and lives on': '{"error": {"message": "There is no such file.", "type": "NotFoundError", "code": 404}}',
+    'requests without a body were refused (4xx): their client asked for another protocol, usually HTTP/2': '(APIServer pid=1) WARNING:  Unsupported upgrade request.\n{"error":{"message":"1 error: {\'loc\': (\'body\',), \'msg\': \'Field required\'}","code":400}}',
     'a process on another host closed its connection': '[rank3]:[W111 00:54:10.9 TCPStore.cpp:125] [c10d] recvValue failed on SocketImpl(fd=9, addr=[::ffff:10.0.0.2]:38760, remote=[::ffff:10.0.0.1]:42643): Failed to recv, got 0 bytes',
     'the container runtime refused a command': "docker: Error response from daemon: could not select a device driver",
     'a setting was refused, because it does not go with another setting or with the backend that is named with it': "ValueError: MODE.A is not supported with CutlassXBuilder; please use mode=B",
@@ -92,6 +93,7 @@ EXAMPLES: dict[str, str] = {
 LOOK_ALIKES = {
     'INFO 05-05 10:00:00 [x.py:1] {"message": "ok", "code": 200}': "the server refused one request (4xx), and lives on",
     "[rank3]:[W111 00:54:10.9 TCPStore.cpp:125] [c10d] recvValue failed on SocketImpl(fd=9, addr=[localhost]:38760, remote=[localhost]:42643): failed to recv, got 0 bytes": "a process on another host closed its connection",
+    '{"error":{"message":"1 error: {\'loc\': (\'body\',), \'msg\': \'Field required\'}","code":400}}': "requests without a body were refused (4xx): their client asked for another protocol, usually HTTP/2",
     "Error: the daemon is not running": "the container runtime refused a command",
     "ValueError: fp8 is not supported with this layer": "a setting was refused, because it does not go with another setting or with the backend that is named with it",
     "TypeError: unsupported operand type(s) for +: 'int' and 'str'": "a function was called with other arguments than the installed version of it has",

@@ -45,7 +45,16 @@ IN_A_REQUEST = (
     "ERROR 06-09 11:40:52 [serving_chat.py:883] Error in chat completion stream generator.\n"
 )
 
+FOLDER = "(EngineCore pid=6) PermissionError: [Errno 13] Permission denied: '/{}'\n"
+OF_A_STAGE = FOLDER.replace(") ", ") x.exc.StageError: ")
+CORE_DEAD = "(EngineCore pid=6) ERROR 05-05 10:00:00 [core.py:9] EngineCore failed to start.\n"
+
 STORIES = {
+    "of two folders the one that the end follows": (FOLDER.format("a") + "...\n" + OF_A_STAGE.format("b") + CORE_DEAD, "folder_not_writable", 3),
+    "of two folders the first, if both are of one chain": (FOLDER.format("a") + LINK.replace("\nThe", "\n(EngineCore pid=6) The") + OF_A_STAGE.format("b") + CORE_DEAD, "folder_not_writable", 1),
+    "of one folder the first error": (FOLDER.format("a") + "...\n" + OF_A_STAGE.format("a") + CORE_DEAD, "folder_not_writable", 1),
+    "of two processes' folders the first": (FOLDER.format("a").replace("=6", "=7") + OF_A_STAGE.format("b") + CORE_DEAD, "folder_not_writable", 1),
+    "of two folders the first, if nothing ended": (FOLDER.format("a") + "...\n" + OF_A_STAGE.format("b"), "folder_not_writable", 1),
     "the cause comes before the engine's death": (OOM + DEAD, "out_of_memory", 1),
     "and even when it is printed after it": (DEAD + OOM, "out_of_memory", 2),
     "memory runs out while loading": (BANNER + LOADING + OOM + DEAD, "oom_loading_weights", 3),

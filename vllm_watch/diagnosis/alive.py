@@ -16,8 +16,11 @@ _CRITICAL = re.compile(r"(?i)\b(?:critical|fatal|unrecoverable) (?:\w{1,20} )?(?
 
 def refusals(scanner: Scanner) -> str:
     """Return a sentence about the last refused request, or ""."""
-    found = (_REFUSED.search(lines.clean(each)) for each in reversed(scanner.last))
-    code = next((each[1] for each in found if each), None)
+    last = [lines.clean(each) for each in scanner.last]
+    found = ((at, _REFUSED.search(each)) for at, each in reversed(list(enumerate(last))))
+    at, code = next(((at, each[1]) for at, each in found if each), (0, None))
+    if code in ("400", "422") and at and "Unsupported upgrade request" in last[at - 1]:
+        return f" Requests among the last lines were refused with {code}, the last one right after its client asked for another protocol (usually HTTP/2), which loses the body: let the client use HTTP/1.1."  # fmt: skip
     return "" if code is None else f" Requests among the last lines were refused with {code}{_REFUSALS.get(code, '')}; the client's answer, or a warning before it, has the reason."  # fmt: skip
 
 

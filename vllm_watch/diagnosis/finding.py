@@ -37,6 +37,7 @@ _OF_SYSTEM = re.compile(r"cannot open shared object|undefined symbol|\[Errno \d+
 _MISSING = re.compile(r"'_OpNamespace' '(\w+)'|\bname '(\w+)' is not defined|No module named '([\w.]+)'")  # fmt: skip
 _NOT_IMPORTED = re.compile(r"(?:ailed to import|rror importing) (?:from )?['\"]?([\w.]{1,120})")
 _NAMES = re.compile(r"[^\W_]+")
+_OBJECT = re.compile(r"'([^']{1,400})'")
 _FLAG = re.compile(r"(?<![\w-])--[a-z][a-z-]{3,60}\b")
 _ADVICE = re.compile(r"(?:^|[.;:!] |\] ?|\n)((?!Run 'docker)(?:You (?:may|might|can|could|should|need|must)|If you|[Pp]lease|Try|Consider|Make sure|Increase|Reduce|Set|Use|Run|Install|Pass|Call)\b(?:e\.g\. |[^.\n]|\.(?=\S)){5,300})")  # fmt: skip
 
@@ -138,7 +139,7 @@ def root(findings: list[Finding]) -> Finding | None:
     if _RAISED.search(best.line):
         after = (each for each in findings if each.rule is best.rule and 0 < each.number - best.number <= RAISED_LINES)  # fmt: skip
         return next(after, best)
-    return _reason(best, findings) or best
+    return _reason(best, findings) or _last(best, findings) or best
 
 
 def not_imported(of: Finding, imports: list[Finding]) -> Finding | None:
@@ -147,6 +148,15 @@ def not_imported(of: Finding, imports: list[Finding]) -> Finding | None:
     missing = set(_NAMES.findall("".join(filter(None, names.groups())))) if names else set()
     before = ((each, _NOT_IMPORTED.search(each.line)) for each in imports if each.number < of.number)  # fmt: skip
     return next((each for each, name in before if missing and name and missing <= set(_NAMES.findall(name[1]))), None)  # fmt: skip
+
+
+def _last(of: Finding, findings: list[Finding]) -> Finding | None:
+    """Return the last error before its process ended, if each names another object."""
+    later = [each for each in findings if each.process == of.process and each.number > of.number]
+    death = min((each.number for each in later if each.rule.rank is Rank.DEATH), default=0)
+    same = [each for each in later if each.rule is of.rule and each.chain != of.chain and death - RAISED_LINES <= each.number < death]  # fmt: skip
+    other = [each for each in same if _OBJECT.findall(each.line) != _OBJECT.findall(of.line) != []]
+    return other[-1] if other and of.process else None
 
 
 def _reason(of: Finding, findings: list[Finding]) -> Finding | None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from vllm_watch.diagnosis import finding, phases
 from vllm_watch.diagnosis.facts import Facts
-from vllm_watch.diagnosis.families import memory_numbers
+from vllm_watch.diagnosis.families import memory_numbers, model_numbers
 from vllm_watch.diagnosis.finding import Finding
 from vllm_watch.diagnosis.report import UNKNOWN, Diagnosis, Fix
 from vllm_watch.diagnosis.rule import Evidence, Rank
@@ -97,6 +97,8 @@ class Life:
             facts["more_free_than_asked"] = 1
         if memory_numbers.is_own_alone(of.text) and "unified_memory" not in facts:
             facts["held_by_itself"] = 1
+        if model_numbers.is_packed(of.text):
+            facts["packed_4_bit"] = 1
         facts.update(dict.fromkeys(self.noted, 1))
         if phase is not None:
             facts["phase"] = phase
@@ -106,7 +108,10 @@ class Life:
             facts["memory_is_own" if own else "memory_of_others"] = 1
         log = "\n".join(parts)[:EVIDENCE_CHARACTERS_MAX]
         message = f"{of.text}\n{of.joined}"[:EVIDENCE_CHARACTERS_MAX]
-        return Evidence(message, log, facts, phase, self.ready or self.serving, of.frames)
+        frames = tuple(
+            each for each in of.frames if not each.startswith("zmq/backend/")
+        )  # Cython's
+        return Evidence(message, log, facts, phase, self.ready or self.serving, frames)
 
     def add(self, found: Finding) -> bool:
         """Keep the finding, and return True. Return False if its class is full, or a requested stop explains it."""

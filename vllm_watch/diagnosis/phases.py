@@ -42,7 +42,7 @@ HINTS = (
     "run_busy_loop", "execute_model", "run_engine_loop", "engine_step", "step_async", "step_fn",
     "structured_output/", "compile_grammar", "core/sched/", "kv_connector", "deep_gemm", "fp8_gemm_nt",
     "topk_topp_sampler", "flashinfer/sampling", "flashinfer/fused_moe", "backends/flashinfer", "wake_up",
-    "acquire_read", "sample_tokens", "_process_engine_step", "start_worker_execution_loop", "Error in model execution",
+    "acquire_read", "sample_tokens", "_process_engine_step", "start_worker_execution_loop", "Error in model execution", "Exception in ASGI", "completion stream",
 )  # fmt: skip
 """Names in a traceback that identify a phase or a component."""
 

@@ -44,6 +44,10 @@ _ERROR = re.compile(r"\bERROR\b|\bCRITICAL\b|\b\w*(?:Error|Exception)\b")
 _BAD_DATA = re.compile(r'"POST [^"]{1,300}" 4(?:00|13|15|22)\b')
 _NOT_NVIDIA = re.compile(r"\b(?:xpu|npu|hip|hpu|tpu|mps):\d")
 _KERNEL = re.compile(r"(?im)^\W{0,20}(?:fault )?kernel(?:[ _]name)?\s?[:=]\s?(\w{3,200})")
+_OF_REQUEST = re.compile(
+    r"Exception in ASGI|completion stream|/vllm/entrypoints/\S{1,200}(?:serving|generator)"
+)
+_ONE_REQUEST = "One request failed with it. As far as this log shows, the server goes on: do not restart it for this, but check whether other requests fail in the same way."
 _QUOTED = 300
 _SETTING = re.compile(r"(?:^|\s)--([a-z-]{3,60})[= ](\S{1,60})")
 _LIKE = {"auto": ("bfloat16", "float16")}
@@ -145,7 +149,9 @@ def _failed(life: Life, root: Finding, ratio: float = 1.0) -> Diagnosis:
     sure = next((each for each in answers if each is not None), failure.deterministic)
     started = life.ready or life.serving or root.rule.rank >= Rank.SYMPTOM
     unseen = (root.rule.failure == memory.OOM and phase is None) or not life.of_a_start
-    placed = root.frames and slug in (serving.BUG, memory.RUNTIME)
+    placed = root.frames and (
+        slug in (serving.BUG, memory.RUNTIME) or "cannot import name" in root.line
+    )
     place = places.raised_in(root.frames, root.line, root.source)[0] if placed else ""
     at = (root.number, root.line) if warned is None else warned
     before = f"Line {root.number} reports it; the time-out at line {at[0]} came first." if warned else ""  # fmt: skip
@@ -219,6 +225,7 @@ def _unknown(life: Life, root: Finding) -> Diagnosis:
         first = all(each.number >= root.number for each in life.every if each.rule.rank < Rank.SYMPTOM)  # fmt: skip
         text = "No rule knows this error" + ("; it is the first of this log" if first else "")
         text += ", and the engine died." if life.dead else "."
+        text += f" {_ONE_REQUEST}" if _of_request(life, root) else ""
         if not life.dead and _BAD_DATA.search("\n".join(root.tail)):
             fixes = (Fix("check the data of this request: the server refused it with 4xx, and lives on"),)  # fmt: skip
         if kernel := _KERNEL.search("\n".join(root.tail[:3])):
@@ -227,6 +234,11 @@ def _unknown(life: Life, root: Finding) -> Diagnosis:
         text = " ".join(each for each in (text, below, root.advice, place) if each)
     confidence = UNKNOWN_CONFIDENCE if known is None else _SURE
     return life.diagnosis(UNKNOWN, confidence, sentence, text, (root.number, root.line), fixes, fatal=life.dead)  # fmt: skip
+
+
+def _of_request(life: Life, found: Finding) -> bool:
+    served = found.phase == phases.SERVE and found.process.startswith("(APIServer") and not life.dead  # fmt: skip
+    return served and _OF_REQUEST.search("\n".join((*found.hints, *found.frames))) is not None
 
 
 def _start_stalled(life: Life) -> Diagnosis | None:
@@ -349,6 +361,8 @@ def _survived(life: Life, found: Finding, *, ready: bool) -> Diagnosis:
     elif killed := memory.KILLED.search(found.text):
         text += f" {_sentence(f'the host ran out of memory, and the kernel killed process {killed[1]}')} If the server needs that process, its requests wait or fail."
         fixes = (Fix("see which process took the memory: the kernel's log lists all", "dmesg -T | grep -i -E 'killed process|oom-kill'"),)  # fmt: skip
+    elif _of_request(life, found):
+        text += f" {_ONE_REQUEST}"
     elif error:
         text += " The error may have ended a request: it, or the lines after it, have the reason."
     harmless = not error and not fixes

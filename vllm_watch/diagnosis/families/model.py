@@ -336,6 +336,11 @@ FAILURES = (
                 cures=(cure("see the values that the flag takes", "vllm serve --help=all", when(r"--[a-z]|argument|Valid options|must be one of")),),
             ),
             Variant(
+                when=when(facts=("packed_4_bit",)), sentence="the checkpoint has a layer in 4-bit form (bitsandbytes), and vLLM built this layer without quantization",
+                why="The weight has half as many bytes as the parameter has numbers: each byte holds two. Download, revision and config.json may all be right.",
+                cures=(cure("search vLLM's issues for this model with this quantization, and try another release"), cure("or use a checkpoint that leaves this layer unquantized (often it belongs to the part for images), the original weights with --quantization bitsandbytes, or another quantization", None, when(facts=("packed_4_bit",)))),
+            ),
+            Variant(
                 when=when(r"shape|[Ss]ize|load weight|vocab"),
                 sentence="weights and config.json (or the implementation) disagree on a shape",
                 cures=(cure("compare config.json with the weights: are they of one revision, and of one quantization?", "ls -lL /path/to/model"), cure("if a tokenizer or adapter added tokens, the weights must have them, too", None, when(r"vocab"))),

@@ -9,6 +9,7 @@ from vllm_watch.support import vllm_flags
 from vllm_watch.support.vllm_flags import Standing
 
 _RANK = re.compile(rf"rank \(?({WHOLE})\)? is greater than max_lora_rank")
+_SHAPES = re.compile(rf"load weights? (?:of size )?\(?torch\.Size\(\[({WHOLE}), 1\]\)\)? ?(?:to a|into) parameter (?:of size )?\(?torch\.Size\(\[({WHOLE}), ({WHOLE})\]\)")  # fmt: skip
 _RANKS = (8, 16, 32, 64, 128, 256, 320, 512)
 """The values that --max-lora-rank takes (vllm/config/lora.py)."""
 
@@ -33,6 +34,12 @@ def lora(text: str, facts: Facts) -> Told:
     if enough is None:
         return Told(f"Rank {wanted} is above vLLM's limit ({_RANKS[-1]}).")
     return Told(f"Its rank is {wanted}.", (Fix("allow its rank", f"--max-lora-rank {enough}"),))
+
+
+def is_packed(text: str) -> bool:
+    """Return True if the weight is the parameter in 4-bit form."""
+    found = _SHAPES.search(text)
+    return found is not None and int(found[1]) * 2 == int(found[2]) * int(found[3])
 
 
 def unknown_flag(text: str, facts: Facts) -> Told:

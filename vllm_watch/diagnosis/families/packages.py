@@ -19,6 +19,9 @@ RULES = (
     rule(IMPORT, "undefined symbol", "cannot open shared object file", pattern=r"undefined symbol: \w+|\.so\S{0,40}(?: \(deleted\))?: cannot open shared object file", rank=Rank.IMPORT),
     rule(IMPORT, "ModuleNotFoundError", "ImportError", "PackageNotFoundError", "No module named", pattern=r"(?:ModuleNotFoundError|ImportError|PackageNotFoundError)\b:? ?\S|No module named ['\w]", rank=Rank.IMPORT),
     rule(IMPORT, ", but you have ", pattern=r" requires \S{1,80}, but you have \S{1,60} \S{1,40} which is incompatible", rank=Rank.IMPORT),
+    rule(IMPORT, "Because ", pattern=r"^\W{0,12}Because (?:there (?:is|are) no versions? of \S|only \S{1,200} is available|only the following versions of|the current Python version|\S{1,200} (?:was|were) not found in|\S{1,200} has no wheels|\S{1,80}[=<>]\S{1,80} depends on)", rank=Rank.IMPORT),
+    rule(IMPORT, "ERROR: ", pattern=r"ERROR: (?:Could not find a version that satisfies the requirement \S|Cannot install .{1,300} because these package versions have conflicting)", rank=Rank.IMPORT),
+    rule(IMPORT, "No solution found when resolving", rank=Rank.SYMPTOM),
     rule(IMPORT, "is not available or outdated", "does not match flashinfer version", "NIXL is not available", "Failed to import kv connector", rank=Rank.IMPORT),
     rule(IMPORT, "cannot import name", "partially initialized module", "packages that were not found in your environment", "operator torchvision::nms does not exist", "No package metadata was found", "DistributionNotFound", "is not installed. Please install", "is required to load C++ extensions", "Cannot find a working triton installation", rank=Rank.IMPORT),
     rule(IMPORT, "has no attribute", pattern=r"AttributeError: (?:partially initialized )?module '[\w.]+' has no attribute|'_OpNamespace' '\w+' object has no attribute", rank=Rank.IMPORT),
@@ -83,6 +86,12 @@ FAILURES = (
                 ),
             ),
             Variant(
+                when=when(r"\bBecause \S|ERROR: (?:Could not find a version|Cannot install )|No solution found when"), sentence="the installer (uv, pip) found no versions of the packages that fit each other, and installed nothing",
+                why="vLLM may not have been started. Nightly releases and builds for one CUDA have packages that only an index of their own has; other versions of Python or other systems may have none.",
+                cures=(cure("check that the version in the line exists on an index that the installer uses, for this Python and system", "pip index versions PACKAGE"), cure("let uv choose the index of PyTorch, or use a stable release of vLLM in a fresh environment", "uv pip install vllm --torch-backend=auto", when(r"(?i)vllm|torch|xformers|cu1\d\d", lacks=NOT_CUDA))),
+                deterministic=False,
+            ),
+            Variant(
                 when=when(r", but you have "), sentence="installed packages do not fit each other (pip's report; vLLM may not have been started yet)",
                 cures=(_CHECK, cure("install vLLM into a fresh environment, which brings the versions that fit", "uv venv && uv pip install vllm", when(r"vllm \S+ requires (?:torch|transformers|numpy)"))),
             ),
@@ -118,6 +127,11 @@ FAILURES = (
                 sentence="another package imports from vLLM a name that this vLLM does not have",
                 why="The traceback shows which package: it was written for another release of vLLM, and vLLM itself is whole.",
                 cures=(cure("see which vLLM that package supports", "python -m pip show vllm PACKAGE"), cure("install releases of the two that fit each other", None, when(r"cannot import name"))),
+            ),
+            Variant(
+                when=when(r"cannot import name", frames=r"-packages/(?!vllm/)\S+ <module>$"), sentence="a package imports a name that the installed version of another package does not have",
+                why="The innermost file of the traceback belongs to the package that imports, and the message names the other one. vLLM itself may be whole.",
+                cures=(cure("check which version the importing package requires", "python -m pip show IMPORTER PACKAGE; python -m pip check"), cure("use a release of the importing package that goes with the other one, or install the version that it requires", "python -m pip install 'PACKAGE==VERSION'", when(r"cannot import name"))),
             ),
             Variant(
                 when=when(r"cannot import name|has no attribute|partially initialized"),

@@ -97,10 +97,7 @@ FAILURES = (
                 when=when(r"placement group"),
                 sentence="more GPUs (or NPUs) were asked for than the Ray cluster has",
                 why="Only nodes that have joined count. A vLLM that finds no cluster starts one of this host alone (\"Started a local Ray instance\").",
-                cures=(
-                    cure("see the nodes of the cluster, and their devices", "ray status; ray list nodes"),
-                    cure("if a node is missing, join it first, and let vLLM find the cluster", "ray start --address=HEAD:PORT; export RAY_ADDRESS=HEAD:PORT", when(r"placement group")),
-                ),
+                cures=(cure("see the nodes of the cluster, and their devices", "ray status; ray list nodes"), cure("if a node is missing, join it first, and let vLLM find the cluster", "ray start --address=HEAD:PORT; export RAY_ADDRESS=HEAD:PORT", when(r"placement group"))),
             ),
             Variant(
                 when=when(r"visible devices \(0\)"),
@@ -116,7 +113,13 @@ FAILURES = (
                 cures=(cure("see the NPUs of this container", "npu-smi info; ls /dev/davinci*"), cure("name numbers within the range, or unset it", "unset ASCEND_RT_VISIBLE_DEVICES", when(r"input data rang"))),
             ),
             Variant(
-                when=when(r"invalid device ordinal|hipErrorInvalidDevice|out of range for|out of bounds|device >= 0"),
+                when=when(r"local rank \d+ is out of bounds"),
+                sentence="a worker has a local rank that is too high for the devices of its process",
+                why="Each worker of an engine takes one device. A process with several stages or engines gives each of them devices and a parallel size of its own.",
+                cures=(cure("compare the parallel size of the stage that failed with its own list of devices (stages of one server may need different sizes)", None, when(seen=r"(?i)stage_?(?:engine|\d)|vllm_omni")), cure("use a parallel size (tensor × pipeline × data, of this host) that is not larger than the number of devices"), cure("if this host should have more devices, check which ones the process sees", "nvidia-smi -L; echo $CUDA_VISIBLE_DEVICES", when(lacks=rf"(?i:stage_?(?:engine|\d)|vllm_omni)|hipError|HIP|{_ASCEND}"))),
+            ),
+            Variant(
+                when=when(r"invalid device ordinal|hipErrorInvalidDevice|out of range for|device >= 0"),
                 sentence="a GPU of a number was asked for that this process does not see",
                 why="CUDA_VISIBLE_DEVICES (or the container) shows fewer GPUs, or the local rank is larger than their number.",
                 cures=(cure("see which GPUs this process sees", "nvidia-smi -L; echo $CUDA_VISIBLE_DEVICES", when(lacks=r"hipError|HIP")),),
@@ -139,11 +142,7 @@ FAILURES = (
             Variant(
                 when=when(r"(?:min_|group_size|block|tile|pack_factor|partition|aligned with the quantized)"),
                 sentence="the parts of a quantized layer are not a multiple of the quantization's group at this tensor parallel size",
-                cures=(
-                    cure("keep each expert whole: spread the experts over the GPUs instead of cutting them", "--enable-expert-parallel", when(r"(?i)gate's and up's|down's weight|moe|expert")),
-                    cure("take a smaller tensor parallel size, or an unquantized or otherwise quantized version", None, when(r"divisible by (?!weight quantization block)|aligned with the quantized")),
-                    cure("or take an unquantized or otherwise quantized version", None, when(r"weight quantization block")),
-                ),
+                cures=(cure("keep each expert whole: spread the experts over the GPUs instead of cutting them", "--enable-expert-parallel", when(r"(?i)gate's and up's|down's weight|moe|expert")), cure("take a smaller tensor parallel size, or an unquantized or otherwise quantized version", None, when(r"divisible by (?!weight quantization block)|aligned with the quantized")), cure("or take an unquantized or otherwise quantized version", None, when(r"weight quantization block"))),
             ),
         ),
         numbers=parallel_numbers.not_dividing,
@@ -165,19 +164,13 @@ FAILURES = (
                 when=when(r"Cuda failure (?:\d+ )?'operation not supported'"),
                 sentence="NCCL called a CUDA function that the driver does not support here",
                 why="A virtual GPU (vGPU) is a usual reason: NCCL needs unified memory, which the host enables for each virtual GPU.",
-                cures=(
-                    cure("check whether the GPU is virtual; if so, enable unified memory for it on the host, or pass the whole GPU through", "nvidia-smi -q | grep -i -A2 virtualization"),
-                    cure("check whether one GPU alone works", "--tensor-parallel-size 1", when(r"operation not supported")),
-                ),
+                cures=(cure("check whether the GPU is virtual; if so, enable unified memory for it on the host, or pass the whole GPU through", "nvidia-smi -q | grep -i -A2 virtualization"), cure("check whether one GPU alone works", "--tensor-parallel-size 1", when(r"operation not supported"))),
             ),
             Variant(
                 when=when(_RENDEZVOUS),
                 sentence="not every process reached the address at which the ranks meet (rendezvous)",
                 why="That comes before NCCL. The address may belong to an interface that the other hosts do not reach, a firewall may block the port, or the first rank may have ended.",
-                cures=(
-                    cure("read the log of the first rank: if it ended, its error is the cause"),
-                    cure("with several hosts, set VLLM_HOST_IP on each host to its address in the network that connects them", "ip -br addr; export VLLM_HOST_IP=IP GLOO_SOCKET_IFNAME=NAME NCCL_SOCKET_IFNAME=NAME", when(_RENDEZVOUS)),
-                ),
+                cures=(cure("read the log of the first rank: if it ended, its error is the cause"), cure("with several hosts, set VLLM_HOST_IP on each host to its address in the network that connects them", "ip -br addr; export VLLM_HOST_IP=IP GLOO_SOCKET_IFNAME=NAME NCCL_SOCKET_IFNAME=NAME", when(_RENDEZVOUS))),
             ),
             Variant(
                 when=when(r"custom_all_reduce"),
@@ -195,38 +188,25 @@ FAILURES = (
                 when=when(r"ibv_.{0,100}Cannot allocate memory"),
                 sentence="the RDMA card could not register the memory that NCCL asked for",
                 why="Very large buffers (NCCL_BUFFSIZE), a limit of locked memory, or a limit of the card refuse it. GPU memory for the model is another matter.",
-                cures=(
-                    cure("see NCCL's settings and the limit of locked memory, from inside the container", "env | grep NCCL_; ulimit -l"),
-                    cure("if NCCL_BUFFSIZE is set, leave it out", "unset NCCL_BUFFSIZE", when(r"ibv_reg")),
-                    cure("if the limit is not `unlimited`, lift it (Kubernetes: the IPC_LOCK capability)", "docker run --ulimit memlock=-1 --cap-add=IPC_LOCK …", when(r"ibv_")),
-                ),
+                cures=(cure("see NCCL's settings and the limit of locked memory, from inside the container", "env | grep NCCL_; ulimit -l"), cure("if NCCL_BUFFSIZE is set, leave it out", "unset NCCL_BUFFSIZE", when(r"ibv_reg")), cure("if the limit is not `unlimited`, lift it (Kubernetes: the IPC_LOCK capability)", "docker run --ulimit memlock=-1 --cap-add=IPC_LOCK …", when(r"ibv_"))),
             ),
             Variant(
                 when=when(r"NET/IB : \S{1,60} (?:Got )?async "),
                 sentence="a port of the RDMA network (InfiniBand, RoCE) failed while NCCL used it",
                 why="The line names device and port. A cable, a switch or the card loses the link; what fails after it may be its effect.",
-                cures=(
-                    cure("see the link, its error counters and the kernel's report", "ibstat; perfquery; dmesg -T | grep -i -E 'mlx5|link'"),
-                    cure("until it is repaired, leave this device out", "NCCL_IB_HCA=^DEVICE", when(r"NET/IB")),
-                ),
+                cures=(cure("see the link, its error counters and the kernel's report", "ibstat; perfquery; dmesg -T | grep -i -E 'mlx5|link'"), cure("until it is repaired, leave this device out", "NCCL_IB_HCA=^DEVICE", when(r"NET/IB"))),
             ),
             Variant(
                 when=when(r"connectFullMesh[\s\S]{0,400}remote=\[(?:127\.|::1)"),
                 sentence="a rank searched another at the loopback address (127.0.0.1), which never leaves its own host",
                 why="With several hosts: a host name that resolves to the loopback, or not at all, makes Gloo take that address. On one host: the other rank has ended, and its own error comes first.",
-                cures=(
-                    cure("see, on each host, the address of its own name", "getent hosts $(hostname); ip -br addr"),
-                    cure("with several hosts, name the network interface that connects them, on each host as it is called there", "GLOO_SOCKET_IFNAME=NAME NCCL_SOCKET_IFNAME=NAME", when(r"connectFullMesh")),
-                ),
+                cures=(cure("see, on each host, the address of its own name", "getent hosts $(hostname); ip -br addr"), cure("with several hosts, name the network interface that connects them, on each host as it is called there", "GLOO_SOCKET_IFNAME=NAME NCCL_SOCKET_IFNAME=NAME", when(r"connectFullMesh"))),
             ),
             Variant(
                 when=when(r"^[^\n]*\b[Gg]loo\b"),
                 sentence="a process could not reach another, or lost it (Gloo, which connects processes by TCP)",
                 why="The address in the line is the one that did not answer: a rank that has ended (its own error came first), or an interface that the hosts do not share.",
-                cures=(
-                    cure("read the first error of the other ranks, on every host"),
-                    cure("with several hosts, name the network interface that connects them, on each host as it is called there", "ip -br addr; export GLOO_SOCKET_IFNAME=NAME NCCL_SOCKET_IFNAME=NAME", when(r"[Gg]loo")),
-                ),
+                cures=(cure("read the first error of the other ranks, on every host"), cure("with several hosts, name the network interface that connects them, on each host as it is called there", "ip -br addr; export GLOO_SOCKET_IFNAME=NAME NCCL_SOCKET_IFNAME=NAME", when(r"[Gg]loo"))),
             ),
             Variant(
                 when=when(r"NET/IB|ibv_|libibverbs|Got completion"),
@@ -238,10 +218,7 @@ FAILURES = (
                 when=when(r"(?i)nvshmem|/transport/ib|DeepEP|deep_ep"),
                 sentence="the exchange between experts on different GPUs (DeepEP, NVSHMEM) could not be set up, or stopped",
                 why="It needs GPUDirect RDMA on every node (a driver with nvidia-peermem or DMA-BUF, IBGDA allowed, the devices in the container), and ranks that all still run.",
-                cures=(
-                    cure("see the RDMA devices and the limit of locked memory, from inside the container", "ls /dev/infiniband; ibv_devices; ulimit -l; lsmod | grep -i -E 'peermem|gdrdrv'"),
-                    cure("see whether it works with another exchange", "--all2all-backend allgather_reducescatter", when(r"(?i)nvshmem|/transport/ib|DeepEP|deep_ep")),
-                ),
+                cures=(cure("see the RDMA devices and the limit of locked memory, from inside the container", "ls /dev/infiniband; ibv_devices; ulimit -l; lsmod | grep -i -E 'peermem|gdrdrv'"), cure("see whether it works with another exchange", "--all2all-backend allgather_reducescatter", when(r"(?i)nvshmem|/transport/ib|DeepEP|deep_ep"))),
             ),
             Variant(
                 when=when(r"^[^\n]{0,300}(?:oneCCL|ccl::)[^\n]{0,300}No such file or directory"),
@@ -259,11 +236,7 @@ FAILURES = (
                 when=when(r"IpcHandle"),
                 sentence="oneCCL could not share memory between the Intel GPUs",
                 why="One GPU's memory could not be opened from another's process: a matter of driver, compute runtime and the GPUs' link, not of the size of memory.",
-                cures=(
-                    cure("see the GPUs and the versions of driver and compute runtime", "clinfo -l; dpkg -l | grep -i -E 'level-zero|intel-opencl|libze'"),
-                    cure("try another way to exchange memory handles", "CCL_ZE_IPC_EXCHANGE=sockets   (or pidfd, drmfd)", when(r"(?i)IpcHandle")),
-                    cure("see whether one GPU alone works", "--tensor-parallel-size 1", when(_XPU)),
-                ),
+                cures=(cure("see the GPUs and the versions of driver and compute runtime", "clinfo -l; dpkg -l | grep -i -E 'level-zero|intel-opencl|libze'"), cure("try another way to exchange memory handles", "CCL_ZE_IPC_EXCHANGE=sockets   (or pidfd, drmfd)", when(r"(?i)IpcHandle")), cure("see whether one GPU alone works", "--tensor-parallel-size 1", when(_XPU))),
             ),
             Variant(
                 when=when(_XPU),
@@ -281,11 +254,7 @@ FAILURES = (
                 when=when(_ASCEND),
                 sentence="HCCL could not set up (or lost) communication between the NPUs",
                 why="The code (EI…, EJ…, ERR…) names the call; the line after it often has HCCL's own cause and solution.",
-                cures=(
-                    cure("read the lines after the code (Reason, Solution), on every rank", "ls -t ~/ascend/log/debug/plog | head"),
-                    cure("see the NPUs' links and health", "hccn_tool -i 0 -link -g; npu-smi info"),
-                    cure("let ranks wait longer for each other", "HCCL_CONNECT_TIMEOUT=1800", when(r"EI0006|timeout|time out|Timeout")),
-                ),
+                cures=(cure("read the lines after the code (Reason, Solution), on every rank", "ls -t ~/ascend/log/debug/plog | head"), cure("see the NPUs' links and health", "hccn_tool -i 0 -link -g; npu-smi info"), cure("let ranks wait longer for each other", "HCCL_CONNECT_TIMEOUT=1800", when(r"EI0006|timeout|time out|Timeout"))),
             ),
         ),
         numbers=parallel_numbers.rendezvous,
@@ -313,19 +282,14 @@ FAILURES = (
                 when=when(r"RPC call to \w+ timed out"),
                 sentence="a worker did not answer a call of the engine in time, and the call was given up",
                 why="The worker hangs, has ended or is far too slow for this step; the lines of the engine do not show which.",
-                cures=(
-                    cure("read the last lines of the workers, and see where they are if they still run", "py-spy dump --pid PID_OF_WORKER"),
-                    cure("see whether a GPU reported an error", "dmesg -T | grep -i xid", when(lacks=_ASCEND, facts=("!device",))),
-                    cure("see whether smaller steps are answered", "--max-num-seqs 8   (or a smaller --max-num-batched-tokens)", when(r"execute_model|sample_tokens")),
-                    cure("if it is only slow, allow it more time", "VLLM_EXECUTE_MODEL_TIMEOUT_SECONDS=SECONDS", when(r"execute_model|sample_tokens")),
-                ),
+                cures=(cure("read the last lines of the workers, and see where they are if they still run", "py-spy dump --pid PID_OF_WORKER"), cure("see whether a GPU reported an error", "dmesg -T | grep -i xid", when(lacks=_ASCEND, facts=("!device",))), cure("see whether smaller steps are answered", "--max-num-seqs 8   (or a smaller --max-num-batched-tokens)", when(r"execute_model|sample_tokens")), cure("if it is only slow, allow it more time", "VLLM_EXECUTE_MODEL_TIMEOUT_SECONDS=SECONDS", when(r"execute_model|sample_tokens"))),
             ),
         ),
     ),
     Failure(
         slug=RAY,
         sentence="Ray could not start or keep the workers",
-        why="A worker process died, a node is missing or differs, or the cluster's resources do not suffice.",
+        why="Unless the message names another reason: a worker process died, a node is missing or differs, or the cluster's resources do not suffice.",
         cures=(
             cure("see the cluster's resources", "ray status"),
             cure("read the dead worker's own log", "ls /tmp/ray/session_latest/logs", when(r"[Aa]ctor|died|SYSTEM_ERROR|raylet|Raylet|dead")),
@@ -339,10 +303,12 @@ FAILURES = (
                 when=when(r"ChannelTimeoutError|available to read", lacks=r"(?i:worker|actor|node|raylet)\b[^\n]{0,60}\b(?:died|dead|killed)\b|ActorDied|SYSTEM_ERROR"),
                 sentence="a step took longer than Ray waits for its result",
                 why="A timeout is not a death: no line of this log shows that a worker ended.",
-                cures=(
-                    cure("compare the time that passed with the limit that vLLM printed (ray_timeout_s in the facts): if less time passed, Ray uses another limit, by default 10 seconds", None, when(facts=("ray_timeout_s",))),
-                    cure("set the limit on every node, before Ray and vLLM start", "export RAY_CGRAPH_get_timeout=300", when(r"ChannelTimeout|available to read")), cure("if a step really takes that long, check where the workers are", "py-spy dump --pid PID_OF_WORKER"),
-                ),
+                cures=(cure("compare the time that passed with the limit that vLLM printed (ray_timeout_s in the facts): if less time passed, Ray uses another limit, by default 10 seconds", None, when(facts=("ray_timeout_s",))), cure("set the limit on every node, before Ray and vLLM start", "export RAY_CGRAPH_get_timeout=300", when(r"ChannelTimeout|available to read")), cure("if a step really takes that long, check where the workers are", "py-spy dump --pid PID_OF_WORKER")),
+            ),
+            Variant(
+                when=when(r"not valid across Ray sessions"), sentence="a process used a Ray actor of an earlier Ray session",
+                why="Ray was shut down and started again in this process. Either vLLM was cleaning up after another error, or the installed Ray does not go with this vLLM.",
+                cures=(cure("check the log for an earlier error: it is the cause if there is one"), cure("if there is none, compare the installed Ray with the version that this vLLM was tested with (see the requirements folder of its repository), and install that one on every node", "python -m pip show ray vllm"), cure("or start the workers without Ray", "--distributed-executor-backend mp", when(r"Ray session"))),
             ),
             Variant(
                 when=when(r"No available node types.{0,80}'node:\d"),
@@ -376,6 +342,11 @@ FAILURES = (
                 sentence="the port at which torchrun's processes meet is taken by another process",
                 why="It is not a port of vLLM: each torchrun on a host needs its own (29500 by default), and a job that still runs keeps it.",
                 cures=(cure("see who listens", "ss -ltnp"), cure("give this job a port of its own", "torchrun --master-port N …", when(r"in use|EADDRINUSE"))),
+            ),
+            Variant(
+                when=when(frames=r"/device_communicators/shm_broadcast\.py |/v1/engine/core_client\.py "), sentence="a port that vLLM chose for its own processes was taken before it was used",
+                why="It is not the port of the API. Another process took it after the choice: often another process of vLLM, which may have ended since. VLLM_PORT lets all of them count up from one number.",
+                cures=(cure("check the variable on the host of this address; if it is set, unset it, or use a number far from that of any other engine on this host", "env | grep VLLM_PORT"), cure("start again: without the variable, such a collision is rare")),
             ),
             Variant(
                 when=when(seen=r"get_open_port|bind\(\(\S{0,20}, 0\)\)"),

@@ -14,6 +14,7 @@ _WORLD = re.compile(rf"World size \(({WHOLE})\) is larger than the number of ava
 _SIZE = re.compile(rf"[Tt]ensor[ _]parallel[ _]size ?[(=] ?({WHOLE})\)? (?:cannot be .{{0,60}}?GPUs \(?|but only )({WHOLE})")  # fmt: skip
 _DIVIDES = re.compile(rf"\(?({WHOLE})\)? (?:must be divisible by tensor parallel size \(|is not divisible by )({WHOLE})")  # fmt: skip
 _LOCAL = re.compile(rf"local_world_size \(({WHOLE})\) must be .{{0,60}}visible devices \(({WHOLE})\)")  # fmt: skip
+_RANK = re.compile(rf"local rank ({WHOLE}) is out of bounds for ({WHOLE}) devices")
 _GROUPS = re.compile(rf"= ({WHOLE}) is not divisible by weight quantization block_[nk] = ({WHOLE})")
 _HEADS = re.compile(rf"\(({WHOLE})\) must be divisible by (?:the )?tensor[ -]parallel (?:world )?size \(({WHOLE})")  # fmt: skip
 _BUNDLE = re.compile(r"\{'GPU': (\d{1,3}(?:\.\d)?)")
@@ -23,6 +24,8 @@ _PORT = re.compile(r"(?:'[^']*', |(?:[\d.]{7,15}|\]|(?<!\.p)[a-z*]):)(\d{2,5})\b
 
 def too_few_gpus(text: str, facts: Facts) -> Told:
     """Return the numbers of requested and available GPUs."""
+    if found := _RANK.search(text):
+        return Told(f"Local rank {found[1]} needs {int(found[1]) + 1} devices, and the process has {found[2]}.")  # fmt: skip
     found = _WORLD.search(text) or _SIZE.search(text) or _LOCAL.search(text)
     if not found:
         return Told()

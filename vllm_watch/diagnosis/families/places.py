@@ -5,6 +5,7 @@ import re
 from vllm_watch.diagnosis.report import Fix
 
 AREAS = tuple((re.compile(pattern), words) for pattern, words in (
+    (r" <module>$", "the import of this module"),
     (r"nixl|mooncake|lmcache|kv_transfer|kv_connector|/kv_offload", "the transfer or offload of KV (a KV connector)"),
     (r"/vllm/(?:multimodal|transformers_utils/processors)|mm_processor|preprocess", "the processing of images, video or sound"),
     (r"structured_output|xgrammar|llguidance|outlines", "structured output"),
@@ -26,8 +27,10 @@ AREAS = tuple((re.compile(pattern), words) for pattern, words in (
     (r"/entrypoints/|serving_\w{1,60}\.py|api_server", "the API server"),
     (r"model_runner|gpu_worker|/v1/worker", "a step of the model, or its preparation"),
 ))  # fmt: skip
-_ROOT = re.compile(r"^(?:.*(?:site|dist)-packages/|.*?/(\w{1,60})/(?=\1/)|.*/(?=vllm/))")
-"""A folder of packages or a checkout; a package follows."""
+_ROOT = re.compile(
+    r"^(?:.*(?:site|dist)-packages/|.*?/(\w{1,60})/(?=(?i:\1)/)|.*/(?=vllm/)|\.{3}/)"
+)
+"""A folder of packages, a checkout or an abbreviated path; a package follows."""
 _STANDARD = re.compile(r"/python3[\d.]{0,4}/(?!(?:site|dist)-packages/)|^<")
 _LOGGER = re.compile(r"\[([\w/]{1,80}\.py):\d+\]")
 _INSTALLED = {"flashinfer": "flashinfer-python", "PIL": "Pillow"}  # names of packages by folder
@@ -38,9 +41,9 @@ _BELOW = frozenset(("python", "torch", "vllm", "asyncio", "uvloop", "pydantic", 
 def raised_in(frames: tuple[str, ...], line: str, source: str) -> tuple[str, tuple[Fix, ...]]:
     """Return a sentence about the code that raised an error, and fixes."""
     logger = _LOGGER.search(line)
-    places = (*frames[:1], *(each for each in frames if "/vllm/" in each), *([logger[1]] if logger else ()))  # fmt: skip
-    area = next((words for place in places for pattern, words in AREAS if pattern.search(place)), None)  # fmt: skip
     found = next((each for each in map(_split, frames) if each[0] not in _BELOW - {"vllm"}), None)
+    places = (*frames[:1], *([found[1]] if found else ()), *(each for each in frames if "/vllm/" in each), *([logger[1]] if logger else ()))  # fmt: skip
+    area = next((words for place in places for pattern, words in AREAS if pattern.search(place)), None)  # fmt: skip
     said, fixes = [], []
     if found is not None:
         package, path, function = found

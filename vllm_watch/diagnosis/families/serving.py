@@ -83,11 +83,7 @@ FAILURES = (
             Variant(
                 when=when(_INDEX), sentence="a kernel on the GPU got an index that is out of range",
                 why="This does not mean that the GPU is broken: a token, position or block of a step had a number that its table does not have. This log does not show where the number came from; often it is a bug of vLLM for this model and these settings, or ids beyond the model's vocabulary.",
-                cures=(
-                    cure("serve without speculative decoding, and see whether it comes again: leave --speculative-config out", None, when(seen=r"(?i)spec_?decod|speculative")),
-                    cure("find the call", "CUDA_LAUNCH_BLOCKING=1 vllm serve …", when(r"(?:\.cuh?:\d|: block: \[).{0,400}Assertion `")),
-                    cure("search vLLM's issues for this assertion, with the model and the settings"),
-                ),
+                cures=(cure("serve without speculative decoding, and see whether it comes again: leave --speculative-config out", None, when(seen=r"(?i)spec_?decod|speculative")), cure("find the call", "CUDA_LAUNCH_BLOCKING=1 vllm serve …", when(r"(?:\.cuh?:\d|: block: \[).{0,400}Assertion `")), cure("search vLLM's issues for this assertion, with the model and the settings")),
             ),
             Variant(
                 when=when(r"device critical error"), sentence="the accelerator's runtime reported a critical error of the device, and ended the process",
@@ -104,10 +100,7 @@ FAILURES = (
                 when=when(r"HSA_STATUS|Memory access fault by GPU|hipError", seen=r"(?i)aiter"),
                 sentence="a kernel of AITER (AMD's kernel library) failed on the GPU",
                 why="Such a kernel reads or writes memory that is not its own: a bug of this kernel for these shapes, not a lack of memory.",
-                cures=(
-                    cure("compute experts without it", "VLLM_ROCM_USE_AITER_MOE=0", when(seen=r"(?i)aiter\S{0,40}moe")),
-                    cure("serve without AITER, or with another release of it", "VLLM_ROCM_USE_AITER=0", when(seen=r"(?i)aiter")),
-                ),
+                cures=(cure("compute experts without it", "VLLM_ROCM_USE_AITER_MOE=0", when(seen=r"(?i)aiter\S{0,40}moe")), cure("serve without AITER, or with another release of it", "VLLM_ROCM_USE_AITER=0", when(seen=r"(?i)aiter"))),
             ),
             Variant(
                 when=when(r"HSA_STATUS|Memory access fault by GPU|Memory critical error|hipError|amdgpu"), sentence="the AMD GPU, or a kernel on it, failed",

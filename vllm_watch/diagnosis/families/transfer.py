@@ -39,10 +39,7 @@ FAILURES = (
                 when=when(r"engine ID mismatch"),
                 sentence="the handshake of NIXL reached another engine than the one that has the KV",
                 why="Where no side channel is named, each server offers itself at its own default address; a prefill server that was restarted has a new ID, too.",
-                cures=(
-                    cure("name, on each server, the address and port at which the other servers reach it", "VLLM_NIXL_SIDE_CHANNEL_HOST=IP VLLM_NIXL_SIDE_CHANNEL_PORT=5600", when(r"engine ID")),
-                    cure("if one side was restarted, see whether the proxy (or the other side) still holds its old ID and address; restart both"),
-                ),
+                cures=(cure("name, on each server, the address and port at which the other servers reach it", "VLLM_NIXL_SIDE_CHANNEL_HOST=IP VLLM_NIXL_SIDE_CHANNEL_PORT=5600", when(r"engine ID")), cure("if one side was restarted, see whether the proxy (or the other side) still holds its old ID and address; restart both")),
             ),
             Variant(
                 when=when(r"compatibility|mismatch"),
@@ -54,10 +51,7 @@ FAILURES = (
                 when=when(r"expired KV blocks|lease expired"),
                 sentence="KV blocks were released before the decode server fetched them",
                 why="The decode server was too slow, had too long a queue, or is gone, and the time for which a prefill server keeps blocks ended. If a later line names invalid KV blocks, answers of these requests may be wrong.",
-                cures=(
-                    cure("see whether the decode server keeps up: its waiting requests and its log", "curl -s http://DECODE:8000/metrics | grep num_requests_waiting"),
-                    cure("if it does, let prefill keep blocks for longer (newer releases: kv_lease_duration in --kv-transfer-config)", "VLLM_NIXL_ABORT_REQUEST_TIMEOUT=SECONDS", when(r"expired KV blocks|lease expired")),
-                ),
+                cures=(cure("see whether the decode server keeps up: its waiting requests and its log", "curl -s http://DECODE:8000/metrics | grep num_requests_waiting"), cure("if it does, let prefill keep blocks for longer (newer releases: kv_lease_duration in --kv-transfer-config)", "VLLM_NIXL_ABORT_REQUEST_TIMEOUT=SECONDS", when(r"expired KV blocks|lease expired"))),
             ),
             Variant(
                 when=when(seen=r"register_memory|transports? .{0,80} (?:is|are) not available"),

@@ -85,6 +85,10 @@ MEANINGS = (
         cures=(cure("read the last lines of the engine's log on that host"),),
     ),
     Variant(
+        when=when(r"'body',.{0,200}Field required.{0,400}\"code\": ?4\d\d\b", seen=r"Unsupported upgrade request"), sentence="requests without a body were refused (4xx): their client asked for another protocol, usually HTTP/2",
+        why="A warning before the refusal reports it. The server reads HTTP/1.1, and the body was lost with the upgrade: it may be right as the client wrote it.", cures=(cure("let the client use HTTP/1.1 (Java: HttpClient.newBuilder().version(HTTP_1_1)), or put a proxy before the server that does", None, when(seen=r"upgrade request")),),
+    ),
+    Variant(
         when=when(r'"message": ?".{0,2000}"code": ?4\d\d\b'), sentence="the server refused one request (4xx), and lives on",
         why="The message names the reason.",
         cures=(cure("change the request as the message asks"), cure("compare the client's paths and names with those of this server", "curl -s http://HOST:8000/v1/models", when(r'"code": ?404'))),
