@@ -63,6 +63,9 @@ MORE: dict[str, tuple[str, ...]] = {
         '    assert param_data.shape == loaded_weight.shape',
         'ValueError: max_num_batched_tokens (512) must be greater than or equal to max_num_seqs (1024).',
     ),
+    "out_of_memory": (
+        '[rank3]:[W814 16:06:55.4 CUDACachingAllocator.cpp:39] memory allocation failed with OOM on device 3 while trying to allocate 317 bytes',
+    ),
     "compile_failure": (
         'triton.runtime.errors.PTXASError: PTXAS error: Internal Triton PTX codegen error',
         "RuntimeError: Worker failed with error 'Command '['/usr/bin/clang++', '-x', 'c++-header', '/root/.triton/cache/Jd/precompiled.h', '-w']' returned non-zero exit status 1.', please check the stack trace above for the root cause",

@@ -12,6 +12,50 @@ REFUSED = (
     '(APIServer pid=1) INFO:     10.0.0.1:5555 - "POST /v1/completions HTTP/1.1" {} Bad Request\n'
 )
 CASES = {
+    "a program that begins each line with its name": (
+        "\n".join(f"ds9: {each}" for each in ("model loaded", "cache ready", "graph ready", "prompt read", "cache alloc failed: out of memory", "synchronize failed: an illegal memory access was encountered")),
+        "not_a_vllm_log", "This is a log of ds9", "dmesg",
+    ),
+    "a program that vLLM's workers also write of": (
+        "\n".join(f"worker: {each}" for each in range(6)) + "\n" + CORE + "torch.AcceleratorError: CUDA error: an illegal memory access was encountered",
+        "xid_or_gpu_lost", "dmesg", "This is a log of",
+    ),
+    "llama.cpp with times": (
+        '0.08.996.496 W srv  server_chat_: unsupported tool type\n0.09.011.796 W srv    operator(): got exception: {"error":{"code":400,"message":"no parser"}}',
+        "not_a_vllm_log", "llama.cpp", "No rule",
+    ),
+    "a stop of a server whose start is not in the log": (
+        "(EngineCore pid=9) INFO 07-07 19:14:41 [core.py:12] [shutdown] EngineCore: trigger received signal=SIGTERM\nINFO:     Application shutdown complete.\n",
+        "healthy", "begins after the start", "before it came up",
+    ),
+    "an assertion below the count of errors": (
+        "(APIServer pid=1) pydantic_core._pydantic_core.ValidationError: 1 validation error for VllmConfig\n(APIServer pid=1)   Assertion failed, in align mode, block_size (900) must be <= max_num_batched_tokens (512). [type=assertion_error, input_value=A]",
+        "unknown", "raise it", "the message names it",
+    ),
+    "a piece larger than the GPU": (
+        "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 60.00 GiB. GPU 0 has a total capacity of 24.00 GiB of which 9.00 GiB is free.",
+        "oom_kv_alloc_or_profiling", "larger than the whole GPU", "nvidia-smi",
+    ),
+    "an allocation that PyTorch warns of, and no other reason": (
+        "Capturing CUDA graphs (PIECEWISE):  98%|xx| 50/51 [00:38<00:00,  1.29it/s]\n[rank3]:[W814 16:06:55.4 CUDACachingAllocator.cpp:39] memory allocation failed with OOM on device 3 while trying to allocate 3177185280 bytes (free: 1, total: 8).\n" + CORE + "WorkerProc hit an exception.",
+        "oom_cuda_graph_capture", "lower --gpu-memory-utilization", "does not show why",
+    ),
+    "shapes that torch.compile met first": (
+        CORE + "torch._dynamo.exc.TorchRuntimeError: RuntimeError when making fake tensor call\n" + CORE + "  -> RuntimeError('a and b must have same reduction dim, but got [s1, 8] X [9, 4].')",
+        "compile_failure", "fails without torch.compile", "--enforce-eager",
+    ),
+    "a child's exit code and its parent's end of file": (
+        CORE + "Rank 2 is dead.\n" + CORE + "Exit code: -9\n" + CORE + "EOFError",
+        "cpu_ram_oom_killed", "was killed (SIGKILL)", "end of a pipe",
+    ),
+    "a transport without RDMA": (
+        "W0807 09:15:21.4  1204 topology.cpp:152] No RDMA devices found, check your device installation\n" + UP + CORE + "Mooncake transfer failed for request r1, ret: -1",
+        "kv_transfer", "no RDMA device on this host", "the other side: whether it runs",
+    ),
+    "a compiler that is not where CUDA_HOME says": (
+        CORE + "subprocess.CalledProcessError: Command '['ninja', '-v', '-f', 'build.ninja']' returned non-zero exit status 1.\n" + CORE + "RuntimeError: Ninja build failed. Ninja output:\n" + CORE + "/bin/sh: 1: :/usr/local/cuda-12.8/bin/nvcc: not found",
+        "compile_failure", "it has a colon", "read the compiler's own",
+    ),
     "causes that a message only guesses": (
         CORE + "The actor is dead because its worker process has died. Some common causes include: (1) the process was killed by the OOM killer, (2) ray stop was called.",
         "ray_failure", "A worker process died", "ran out of memory",

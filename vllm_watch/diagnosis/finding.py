@@ -30,6 +30,7 @@ _RAISED = re.compile(r"\braise [\w.]+\(")
 _SUMMARIES = (
     (re.compile(r"unhandled \w{1,20} error"), re.compile(r"NCCL WARN "), 100_000),
     (re.compile(r"\bFailed to load\b(?! model)"), re.compile(r"\.so\S{0,40}: cannot open"), OUTPUT_LINES),
+    (re.compile(r"\b(?:EOFError|BrokenPipeError|ConnectionResetError)\b"), re.compile(r"[Ee]xit ?[Cc]ode:?\s*\(?(?:-\d|137|139)\b"), OUTPUT_LINES),
 )  # fmt: skip
 """Errors that sum up an earlier one: pattern of the summary and the reason, and lines between them."""
 _OF_SYSTEM = re.compile(r"cannot open shared object|undefined symbol|\[Errno \d+\]")

@@ -93,6 +93,8 @@ class Life:
         own = memory_numbers.is_own(facts)
         if memory_numbers.is_nearly_free(of.text):
             facts["nearly_free"] = 1
+        if memory_numbers.is_more_than_the_gpu(of.text):
+            facts["more_than_the_gpu"] = 1
         if memory_numbers.is_more_free_than_asked(of.text):
             facts["more_free_than_asked"] = 1
         if memory_numbers.is_own_alone(of.text) and "unified_memory" not in facts:
@@ -186,7 +188,7 @@ class Life:
                 for each in found
                 if not (
                     over
-                    or (each.rule.rank is Rank.REQUEST and not self.dead)
+                    or (each.rule.rank is Rank.REQUEST and each.rule.heals and not self.dead)
                     or (healed and each.rule.heals)
                 )
             ]

@@ -29,7 +29,7 @@ _SITE_BYTES, _FILE_BYTES = 200, 12
 _IDS = b"0123456789abcdefABCDEF"
 
 _OF_VLLM = re.compile(
-    r"\b(?:DEBUG|INFO|WARNING|ERROR|CRITICAL) \d\d-\d\d \d\d:\d\d:\d\d|\[vllm|EngineCore|Engine core initialization failed|LLMEngine|LMCache (?:ERROR|WARNING|INFO):"
+    r"\b(?:DEBUG|INFO|WARNING|ERROR|CRITICAL) (?:\d\d-\d\d \d\d:\d\d:\d\d|\[\w{1,40}\.py:\d{1,6}\])|\[vllm|EngineCore|Engine core initialization failed|LLMEngine|LMCache (?:ERROR|WARNING|INFO):"
     r"|API server version|throughput: [\d.]+ tokens/s|\((?:APIServer|(?:Vllm|Ray)?Worker\w*)\b[^()]{0,40}pid=\d"
 )
 _NAMES_VLLM = re.compile(r"[/\\]vllm[/\\]\S+\.py\b|\bvllm\.\w|::worker: VLLM: ")
@@ -77,6 +77,7 @@ _IMPORT = rule(packages.IMPORT, rank=Rank.IMPORT)
 
 _BEFORE_LINES, _LAST_LINES, _LAST_BYTES = 3, 40, 500
 
+_PREFIXED_MIN, _PREFIXED_RATIO = 5, 0.6
 _LOOKED_FOR_VLLM = 2000  # after this many lines, only lines with keywords are checked
 
 
@@ -115,6 +116,7 @@ class Scanner:
         self._known: dict[bytes, Interest] = {}
         self._told: set[bytes] = set()  # shapes read since the last start
         self._sites: Counter[bytes] = Counter()
+        self._prefixes: Counter[str] = Counter()
         self._calm: set[bytes] = set()  # shapes of progress, read once while nothing is wrong
         self._open: list[Finding] = []  # findings that still collect their following lines
         self._hints: deque[tuple[int, str]] = deque(maxlen=_HINTS_KEPT)
@@ -159,6 +161,16 @@ class Scanner:
     def of_vllm(self) -> bool:
         return self.wrote or (self.named and self.other is None)
 
+    @property
+    def writer(self) -> str | None:
+        """The program, if the log does not have vLLM's format and most lines begin with one name."""
+        name, count = (self._prefixes.most_common(1) or [("", 0)])[0]
+        return (
+            name
+            if not self.of_vllm and count >= max(_PREFIXED_MIN, _PREFIXED_RATIO * self.lines)
+            else None
+        )
+
     def _whose(self, line: bytes, interest: Interest | None) -> None:
         if self.wrote or (interest is None and self.lines > _LOOKED_FOR_VLLM):
             return
@@ -168,6 +180,8 @@ class Scanner:
         self.of_kernel = self.of_kernel or _OF_KERNEL.search(text) is not None
         self.other = self.other or others.named(text)
         self.program = self.program or others.program(text)
+        if (prefix := others.prefix(text)) is not None:
+            self._prefixes[prefix] += 1
         if self.wrote and self.other is not None:
             self.life.forget(lambda found: others.named(found.line) is not None)
 

@@ -59,7 +59,7 @@ def of_log(scanner: Scanner) -> Diagnosis:
     """Return the diagnosis of the lines read so far."""
     life = scanner.life
     root = life.root
-    other = scanner.other or scanner.program
+    other = scanner.other or scanner.program or scanner.writer
     if other is not None and not scanner.of_vllm and not _of_the_host(scanner, root):
         return _of_another(other, root)
     if life.captured and not life.ready and (root is None or not _says_why(root)):
@@ -321,6 +321,8 @@ def _not_up(life: Life) -> Diagnosis:
     text, sentence = _UNPROVEN, "no error in this log"
     fixes: tuple[Fix, ...] = ()
     phase = _sentence(phases.IN_WORDS[life.phase])
+    if life.asked_to_stop and not life.of_a_start:
+        return alive.stopped(life, "This log begins after the start.")
     if life.asked_to_stop:
         sentence = "it was stopped from outside before it came up"
         text = f"{_sentence(sentence)} Line {life.stopped} shows it. {phase} A startup probe or a timeout that is too short does that."

@@ -26,7 +26,7 @@ RULES = (
     rule(COMPILE, "requires CUDA >=", pattern=r"SM \d+\.\w requires CUDA >= ?\d", rank=Rank.GENERAL),
     rule(COMPILE, "CUDA_HOME", "cuda_home", "cpp_extension", "JIT", "NVRTC", "nvrtc", pattern=r"CUDA_HOME environment variable is not set|JIT compilation failed|NVRTC_ERROR|nvrtc: error"),
     rule(COMPILE, "triton.compiler.errors", "triton.runtime.errors", "OutOfResources", "out of resource: shared memory", "CompilationError", "PassManager::run failed", "failed to legalize operation", "failed to compile the model", "LLVM ERROR", "error: linker", "CompiledKernel", "DSLRuntimeError", "TVMError", "tvm.error", "Triton compilation failed", "is not a recognized processor", "layout conversion is only supported", pattern=r"Triton compilation failed|is not a recognized processor|layout conversion is only supported|triton\.(?:compiler|runtime)\.errors|OutOfResources|out of resource: shared memory|\bCompilationError\b|PassManager::run failed|failed to legalize|vLLM failed to compile the model|LLVM ERROR|error: linker|DSLRuntimeError|(?:tvm\.error|TVMError)(?!.{0,60}Assertion error \()", rank=Rank.GENERAL, header=True),
-    rule(COMPILE, "CalledProcessError", pattern=r"CalledProcessError: .{0,60}(?:gcc|g\+\+|clang|nvcc|ptxas|ninja|/cc)\b"),
+    rule(COMPILE, "CalledProcessError", pattern=r"CalledProcessError: .{0,60}(?:gcc|g\+\+|clang|nvcc|ptxas|/cc)\b"),
     rule(COMPILE, "returned non-zero exit status", pattern=r"Command '\['[^']{0,200}(?:gcc|g\+\+|clang|clang\+\+|nvcc|ninja|/cc)'.{0,8000}returned non-zero exit status", rank=Rank.GENERAL, header=True),
     rule(COMPILE, "torch_compile_cache", "corrupted compilation artifact", pattern=r"corrupted compilation artifact|torch_compile_cache.{0,800}(?:corrupt|EOFError|UnpicklingError|truncated)", deterministic=False),
 )  # fmt: skip
@@ -159,6 +159,13 @@ FAILURES = (
                 sentence="files compiled by an earlier start cannot be read",
                 cures=(cure("delete it: it is made again", "rm -rf ~/.cache/vllm/torch_compile_cache", when(r"corrupted compilation|torch_compile_cache")),),
                 deterministic=None,
+            ),
+            Variant(
+                when=when(r"[Ff]ake ?[Tt]ensor.{0,1500}(?:must (?:have same|match)|size mismatch|shapes? (?:cannot|mismatch))"),
+                sentence="the shapes in the model's code do not fit each other; torch.compile only met it first",
+                why="The same operation fails without torch.compile. The code, the config and the weights of the model (or of the draft model) are not of one kind.",
+                cures=(cure("if a draft model was loaded last, serve without it: leave --speculative-config out", None, when(seen=r"(?i)drafter|speculative|\bmtp\b|eagle")), cure("search vLLM's issues for the model and the message")),
+                deterministic=True,
             ),
             Variant(
                 when=when(r"\[code=137\]|(?m:^\W{0,20}Killed$)|SIGKILL"),

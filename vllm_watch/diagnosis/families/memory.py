@@ -38,6 +38,7 @@ RULES = (
     rule(UNKNOWN, "cumem_allocator", pattern=r"CUDA Error: (?!out of memory)[\w ]{3,60} at \S{0,200}cumem_allocator"),
     rule(OOM, "NvMapMemAlloc", "NVML_SUCCESS == r", pattern=r"NvMapMemAlloc\w{0,40}: .{0,40}error 12|NVML_SUCCESS == r INTERNAL ASSERT FAILED"),
     rule(OOM, "Cuda failure", pattern=r"Cuda failure (?:\d+ )?'out of memory'", rank=Rank.SYMPTOM),
+    rule(OOM, "memory allocation failed with OOM", rank=Rank.SYMPTOM, quiet=True, heals=True),
     rule(OOM, "NV_ERR_NO_MEMORY", rank=Rank.GENERAL, quiet=True),
     rule(OOM, "OutOfMemoryError", pattern=r"torch\.(?:cuda\.)?OutOfMemoryError\b"),
     rule(OOM, "CUBLAS_STATUS_ALLOC_FAILED", "CUDNN_STATUS_ALLOC_FAILED", "CUBLAS_STATUS_NOT_INITIALIZED", rank=Rank.GENERAL),
@@ -90,6 +91,11 @@ _NOT_OUT = Variant(
     why="By its own message much more was free than it asked for: an error before it, a limit of this process (a memory fraction, cumem) or memory that was freed since.",
     cures=(cure("read the error before it: the allocator's first error has more detail"), cure("if GPU and CPU share one memory, give vLLM a smaller share of it", "--gpu-memory-utilization 0.7", when(r"[Tt]ried to allocate [\d.]+ G")), *_LOOK),
     deterministic=False,
+)  # fmt: skip
+_TOO_LARGE = Variant(
+    when=when(facts=("more_than_the_gpu",)), sentence="one allocation was larger than the whole GPU",
+    why="Such a tensor grows with the input: attention without a fused kernel, a very large image, or a long prompt in one step. Neither other processes nor vLLM's share of the memory matter.",
+    cures=(cure("limit the input of a step, or the size of images", "--max-num-batched-tokens 2048   (or --mm-processor-kwargs '{\"max_pixels\": N}')", when(r"[Tt]ried to allocate")), cure("check which attention backend the log names, and search vLLM's issues for the function in the traceback")),
 )  # fmt: skip
 _WAKING = Variant(
     when=when(seen=r"wake_up|cumem_allocator|cumem\.py|create_and_map"), sentence="GPU memory ran out in vLLM's sleep-mode allocator (cumem)",
@@ -215,7 +221,7 @@ FAILURES = (
         why="The weights, or another process's memory, left too little for the largest step and a KV cache.",
         cures=(*_LOOK, _SMALLER_STEP),
         deterministic=False,
-        variants=(*_ELSEWHERE, _TOO_MANY_BLOCKS, _ON_UNIFIED, _BUDGET, _NOT_OUT, _WAKING, _NO_ROOM_FOR_CACHE),
+        variants=(*_ELSEWHERE, _TOO_LARGE, _TOO_MANY_BLOCKS, _ON_UNIFIED, _BUDGET, _NOT_OUT, _WAKING, _NO_ROOM_FOR_CACHE),
         numbers=memory_numbers.no_blocks,
     ),
     Failure(
@@ -224,6 +230,7 @@ FAILURES = (
         why="Graphs and warm-up need memory beside the share that gpu_memory_utilization gives to weights and KV cache.",
         cures=(
             cure("warm up with fewer requests", "--max-num-seqs 64", when(r"warming up sampler with|lowering `?max_num_seqs")),
+            cure("leave more memory free for it: lower --gpu-memory-utilization by 0.05", None, when(r"allocation failed with OOM")),
             cure("do without CUDA graphs (slower decoding)", "--enforce-eager", when(seen=r"capture_model|capture_graph|_capture_cudagraphs|cuda/graphs\.py|capture_begin|capture_end", facts=("!unified_memory",), lacks=r"HostRegister")),
         ),
         deterministic=False,
@@ -236,7 +243,7 @@ FAILURES = (
         why="The engine came up, and a step needed more than was left outside the KV cache. A restart gives the memory back; if it comes again after hours, something outside the KV cache grows.",
         cures=(*_LOOK, cure("leave prompt_logprobs (or echo with logprobs) out of requests: its logits for the whole prompt need this memory", None, when(frames=r"prompt_logprobs")), _SMALLER_STEP, cure("if the model is already loaded, lower --max-num-batched-tokens or --gpu-memory-utilization: both leave more memory for a step", None, when(r"allocated in private pools", facts=("!phase",))), cure("leave more memory outside the KV cache: lower --gpu-memory-utilization by 0.05", None, when(facts=("!unified_memory",), phases=(5,)))),
         deterministic=False,
-        variants=(_OF_DRIVER, *_ELSEWHERE, _ON_UNIFIED, _NOT_OUT, _WAKING),
+        variants=(_OF_DRIVER, *_ELSEWHERE, _TOO_LARGE, _ON_UNIFIED, _NOT_OUT, _WAKING),
         numbers=memory_numbers.out_of_memory,
     ),
     Failure(
@@ -245,7 +252,7 @@ FAILURES = (
         why="The fix differs between loading, profiling, capturing graphs and serving, and no line shows which it was.",
         cures=(*_LOOK, cure("give the lines before it, from the start on", "kubectl logs --previous POD   (or docker logs, journalctl -u vllm)")),
         deterministic=False,
-        variants=(_OF_DRIVER, *_ELSEWHERE, _ON_UNIFIED, _NOT_OUT, _WAKING),
+        variants=(_OF_DRIVER, *_ELSEWHERE, _TOO_LARGE, _ON_UNIFIED, _NOT_OUT, _WAKING),
         numbers=memory_numbers.out_of_memory,
     ),
     Failure(

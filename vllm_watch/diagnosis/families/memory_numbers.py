@@ -70,6 +70,12 @@ def is_more_free_than_asked(text: str) -> bool:
     return bool(tried and left) and _gib(tried[1]) + UNUSED_GIB <= _gib(left[1] or left[2])  # type: ignore[index]
 
 
+def is_more_than_the_gpu(text: str) -> bool:
+    """Return True if one allocation was larger than the GPU."""
+    tried, capacity = _TRIED.search(text), _CAPACITY.search(text)
+    return bool(tried and capacity) and _gib(tried[1]) > float(capacity[1] or capacity[2])  # type: ignore[index]
+
+
 def _gib(amount: str) -> float:
     number, unit = amount.split()
     return float(number) * {"K": 2**-20, "M": 2**-10, "G": 1}[unit[0]]

@@ -54,6 +54,7 @@ RULES = (
     rule(CONFIG, "onfig", pattern=r"AttributeError: '?(?!(?:Vllm|Model|Parallel|Cache|Scheduler|Load|Device|Compilation|LoRA|Speculative|KVTransfer)Config)\w*Config'? object has no attribute|text_config extracted from the model config does not have|config\.json.{0,40}(?:JSONDecodeError|is not a valid JSON)", rank=Rank.GENERAL),
     rule(CONFIG, "No model architectures are specified", "requires you to execute the configuration file", "contains custom code which must be executed", rank=Rank.GENERAL),
     rule(CONFIG, "validation error", pattern=r"(?<!\d)\d{1,6} validation errors? for (?:\w{0,80}Config|\w{0,80}Args)\b", rank=Rank.SYMPTOM),
+    rule(UNKNOWN, "Assertion failed, ", pattern=r"^\W{0,8}(?:\([^()]{1,80}\) )*(?:.{0,60}\] )?\s*Assertion failed, \S", rank=Rank.GENERAL),
     rule(CONFIG, "Value error, ", rank=Rank.GENERAL, needs=when(seen=r"validation errors? for \w*(?:Config|Args)\b|^(?!.*validation error)")),
     rule(FLAG, "unrecognized arguments:", pattern=r"error: unrecognized arguments: *\S"),
     rule(FLAG, "unexpected keyword argument", pattern=r"(?:Engine|AsyncEngine)Args\.__init__\(\) got an unexpected keyword argument '\w+'|LLM\.__init__\(\) got an unexpected"),

@@ -42,6 +42,12 @@ FAILURES = (
                 cures=(cure("name, on each server, the address and port at which the other servers reach it", "VLLM_NIXL_SIDE_CHANNEL_HOST=IP VLLM_NIXL_SIDE_CHANNEL_PORT=5600", when(r"engine ID")), cure("if one side was restarted, see whether the proxy (or the other side) still holds its old ID and address; restart both")),
             ),
             Variant(
+                when=when(facts=("rdma_devices",)),
+                sentence="KV could not be moved: Mooncake found no RDMA device on this host and used another transport",
+                why="The lines of its start name that transport, which must reach the memory of the other side.",
+                cures=(cure("check the RDMA devices from inside the container", "ls /dev/infiniband; ibv_devices"), cure("or choose TCP on both sides", "--kv-transfer-config '{…, \"kv_connector_extra_config\": {\"mooncake_protocol\": \"tcp\"}}'", when(r"(?i)mooncake|transport"))),
+            ),
+            Variant(
                 when=when(r"compatibility|mismatch"),
                 sentence="the two servers of a KV transfer were started with settings that do not fit each other",
                 why="Both need the same vLLM, model, types, KV cache layout and attention backend.",
