@@ -72,6 +72,8 @@ COUNTER_EXAMPLES: dict[str, str] = {
     "compile_failure/FAILED: [code=": "FAILED: [code=1] sampling.cuda.o",
     "out_of_memory/memory allocation failed with OOM": "[W814 10:00:00.1 CUDACachingAllocator.cpp:39] memory allocation retried on device 3",
     "unknown/Assertion failed, ": "INFO 05-05 10:00:00 [x.py:1] No assertion failed, all 12 passed",
+    "compile_failure/CUDA driver error (": "CUDA driver error (/build/flash/launch.h:14): 200",
+    "folder_not_writable/object file: Permission denied": "cannot open shared object file: No such file or directory",
     "compile_failure/PTXAS error": "ptxas info    : 0 bytes gmem",
     "compile_failure/returned non-zero exit status": "Command '['/usr/bin/ldconfig', '-p']' returned non-zero exit status 1.",
     "engine_dead/segfault at ": "[1234.5] gnome-shell[4242]: segfault at 0 ip 00007f2c sp 00007ffd error 4",

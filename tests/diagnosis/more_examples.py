@@ -66,6 +66,9 @@ MORE: dict[str, tuple[str, ...]] = {
     "out_of_memory": (
         '[rank3]:[W814 16:06:55.4 CUDACachingAllocator.cpp:39] memory allocation failed with OOM on device 3 while trying to allocate 317 bytes',
     ),
+    "folder_not_writable": (
+        "python3: error while loading shared libraries: /root/x/libpython3.12.so.1.0: cannot open shared object file: Permission denied",
+    ),
     "compile_failure": (
         'triton.runtime.errors.PTXASError: PTXAS error: Internal Triton PTX codegen error',
         "RuntimeError: Worker failed with error 'Command '['/usr/bin/clang++', '-x', 'c++-header', '/root/.triton/cache/Jd/precompiled.h', '-w']' returned non-zero exit status 1.', please check the stack trace above for the root cause",
@@ -80,6 +83,8 @@ MORE: dict[str, tuple[str, ...]] = {
         "RuntimeError: Error building extension 'fused'",
         "subprocess.CalledProcessError: Command '['ninja', '-v']' returned non-zero exit status 1.",
         "FAILED: [code=137] fused_moe.cuda.o",
+        "RuntimeError: CUDA driver error (/x/deep_gemm/jit/handle.hpp:14): 200 (CUDA_ERROR_INVALID_IMAGE)",
+        "ptxas application ptx input, line 9; error : Unexpected instruction types specified for 'mma'",
     ),
     "tokenizer_mismatch_or_missing_chat_template": (
         'ValueError: Converting from Tiktoken failed, if a converter for SentencePiece is available, provide a model path',

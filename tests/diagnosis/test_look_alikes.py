@@ -12,6 +12,54 @@ REFUSED = (
     '(APIServer pid=1) INFO:     10.0.0.1:5555 - "POST /v1/completions HTTP/1.1" {} Bad Request\n'
 )
 CASES = {
+    "a library that this user may not read": (
+        "python3: error while loading shared libraries: /root/.local/lib/libpython3.12.so.1.0: cannot open shared object file: Permission denied",
+        "folder_not_writable", "id; ls -ld PATH", "LD_LIBRARY_PATH",
+    ),
+    "a layer that a worker does not own": (
+        CORE + "KeyError: 'model.layers.30.self_attn.attn'",
+        "unknown", "No rule knows this error", "checkpoint",
+    ),
+    "a weight that the model does not have": (
+        CORE + "KeyError: 'model.layers.30.self_attn.q_norm.weight'",
+        "unsupported_architecture", "checkpoint", "No rule",
+    ),
+    "what an API server reports after the engine's death": (
+        "(APIServer pid=1) ERROR 07-15 01:39:25 [serving.py:820] vllm.v1.engine.exceptions.EngineDeadError: EngineCore encountered an issue.\n(APIServer pid=1) ERROR 07-15 01:39:25 [serving.py:1007] ValidationError: 2 validation errors for Chunk",
+        "engine_dead", "get the whole log", "No rule",
+    ),
+    "an optional module that was probed": (
+        "WARNING [import_utils.py:408] Module vllm.third_party.deep_gemm was found but failed to import\nImportError: libcudart.so.13: cannot open shared object file: No such file or directory",
+        "benign_warning_noise", "below level ERROR", "install",
+    ),
+    "a module that is needed": (
+        "ImportError: libcudart.so.13: cannot open shared object file: No such file or directory",
+        "missing_dependency_or_import_error", "for the same CUDA", "below level ERROR",
+    ),
+    "a traceback that ends before its exception": (
+        CORE + 'File "/x/vllm/v1/structured_output/backend_xgrammar.py", line 82, in compile_grammar\n' + CORE + "ctx = self.compiler.compile_json_schema(",
+        "unknown", "give more of the log", "does not show that the server came up",
+    ),
+    "a download without file descriptors": (
+        "RuntimeError: Data processing error: CAS service error : IO Error: Too many open files (os error 24)",
+        "unknown", "ulimit -n", "download",
+    ),
+    "an engine before this one in the same process": (
+        "init_snapshot = free_memory=9.50GiB, total_memory=22.05GiB, torch_memory=11.20GiB, non_torch_memory=0.25GiB\nValueError: Free memory on device cuda:0 (9.50/22.05 GiB) on startup is less than desired GPU memory utilization (0.9, 19.84 GiB).",
+        "gpu_occupied_by_other_process", "free the earlier engine first", "Something else",
+    ),
+    "a setting that needs another": (
+        "1 validation error for CacheConfig\n  Value error, --a-size can only be set with --enable-b [type=value_error, input_value=A, input_type=B]",
+        "rope_or_config_mismatch", "the message names both", "values that the flag takes",
+    ),
+    "a kernel that the driver refused": (
+        "RuntimeError: CUDA driver error (/x/deep_gemm/jit/handle.hpp:14): 200 (CUDA_ERROR_INVALID_IMAGE, device kernel image is invalid)",
+        "compile_failure", "VLLM_USE_DEEP_GEMM=0", "has no code for this GPU",
+    ),
+    "a proxy's log": (
+        "07:05:32 - LiteLLM Proxy:DEBUG: utils.py:1028 - config\nINFO:     Application startup complete.\nERROR:    [Errno 99] error while attempting to bind on address ('::1', 8000): cannot assign requested address",
+        "not_a_vllm_log", "This is a log of LiteLLM", "It came up",
+    ),
     "a program that begins each line with its name": (
         "\n".join(f"ds9: {each}" for each in ("model loaded", "cache ready", "graph ready", "prompt read", "cache alloc failed: out of memory", "synchronize failed: an illegal memory access was encountered")),
         "not_a_vllm_log", "This is a log of ds9", "dmesg",

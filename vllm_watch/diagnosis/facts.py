@@ -83,6 +83,7 @@ FACTS: tuple[Pattern, ...] = (
     Pattern("attention_backend", ("backend",), re.compile(r"Using (?:AttentionBackendEnum\.)?(?![Tt]ransformers )(\w+) (?:attention )?backend|Using (Flash Attention|FlashInfer|Triton|XFormers|Torch SDPA|FlashMLA|Cutlass MLA) backend"), str),
     Pattern("attention_backend", ("VLLM_ATTENTION_BACKEND=", "attention_backend="), re.compile(r"(?:VLLM_ATTENTION_BACKEND|attention_backend)=['\"]?([A-Z]\w+)"), str),
     Pattern("missing_library", ("Failed to import ",), re.compile(r"Failed to import (?:from )?[\w.]{1,80}(?: with ImportError\(['\"]|: ?)(lib\w{1,60}\.so[.\d]{0,20}): cannot open"), str),
+    Pattern("torch_memory_gib", ("torch_memory=",), re.compile(r"\btorch_memory=([1-9][\d.]{0,10}) ?GiB"), float),
     Pattern("rdma_devices", ("No RDMA devices found",), re.compile(r"\bNo RDMA devices found"), lambda _: 0),
     Pattern("ray_gpus_idle", (" GPU",), re.compile(r"^\s*0(?:\.0+)?/(\d{1,6}(?:\.\d+)?) GPU\s*$"), float),
     Pattern("ray_timeout_s", ("RAY_CGRAPH_get_timeout",), re.compile(r"RAY_CGRAPH_get_timeout is set to (\d{1,6})\b"), int),

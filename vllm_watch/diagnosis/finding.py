@@ -127,6 +127,9 @@ def root(findings: list[Finding]) -> Finding | None:
     first = min(findings, key=lambda each: each.order, default=None)
     if first is None:
         return None
+    deaths = [each for each in findings if each.rule.rank is Rank.DEATH and 0 < first.number - each.number <= OUTPUT_LINES]  # fmt: skip
+    if deaths and first.rule.failure == UNKNOWN and first.process == deaths[0].process and "APIServer" in first.process:  # fmt: skip
+        return deaths[0]  # the API server met the death first, and its later errors follow
     same = [each for each in findings if each.says_more_than(first)]
     best = min(same, key=lambda each: (each.rule.rank, each.number, each.at), default=first)
     if best.rule.quiet and best.rule.rank is Rank.SYMPTOM:  # the final error explains more

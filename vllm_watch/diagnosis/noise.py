@@ -30,10 +30,10 @@ HARMLESS = (
 )
 """Messages that vLLM and its libraries log as errors, but survive."""
 
-IGNORED = ("Exception ignored in", "_report_usage_worker")
+IGNORED = ("Exception ignored in", "_report_usage_worker", "was found but failed to import")
 """Messages before an exception that the process survives."""
 
-_COMPLAINTS = ("rror:", "FAILED", "ailed", "annot ", "refused", "not permitted", "format error", "denied", "exceeds ", "ould not", "[error]")  # fmt: skip
+_COMPLAINTS = ("rror:", "FAILED", "ailed", "annot ", "refused", "not permitted", "format error", "denied", "exceeds ", "must ", "Missing ", "CMake Error", "ould not", "[error]")  # fmt: skip
 
 MARKS: dict[str, tuple[str, ...]] = {
     "banner": ("vLLM API server version", "  version "),

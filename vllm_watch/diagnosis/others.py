@@ -13,12 +13,13 @@ _OTHERS = {
     "Text Generation Inference": r"\btext[_-]generation[_-](?:launcher|router|server)\b",
     "TensorRT-LLM": r"\[TRT-LLM\]|-packages/tensorrt_llm/|\btrtllm-serve\b",
     "vLLM's router (production stack)": r"\(\w+\.py:\d+:vllm_router\b",
+    "LiteLLM": r"\bLiteLLM Proxy\b|[/\\]litellm[/\\]proxy[/\\]",
     "LM Studio": r"\[LM ?STUDIO",
     "LMDeploy": r"[/\\]lmdeploy[/\\]|\blmdeploy(?: serve|\.\w| - )|\[TM\]\[(?:ERROR|FATAL|INFO|WARNING)\]",
 }
 _ANY = re.compile("|".join(f"({each})" for each in _OTHERS.values()))
 _PREFIX = re.compile(
-    r"(?!(?:vllm|ray|docker|kernel|error|warning|fatal|note|info|ld|nvcc|ninja|gcc|cc|sh|bash|pip|python)\d?:)([a-z][\w.-]{1,20}): \S"
+    r"(?!(?:vllm|ray|docker|kernel|error|warning|fatal|note|info|ld|nvcc|ninja|gcc|cc|sh|bash|pip|python)\d?:)([a-z][\w.-]{1,20}): \S|\S{8,12} \S{8,16} - (?!vllm)([a-z]\w{1,30})[\w.]{0,120} - (?:DEBUG|INFO|WARNING|ERROR)\b"
 )
 _PROGRAM = re.compile(r"""File "[^"]{0,300}[/\\](?!_|bin\b|scripts?\b|src\b|app\b|pip\b|uv\b|ray\b|torch\b|accelerate\b|\w{0,40}(?i:vllm|tpu))(\w{2,60})[/\\](?:cli|__main__|launch_server|server)\.py", line \d+, in <module>|(?:^|\s)(?!ray\b|\S{0,40}(?i:vllm))([a-z][\w-]{1,40}) serve(?: [^\s-]\S{0,300})? --(?:model|port|host)\b""")  # fmt: skip
 
@@ -32,7 +33,7 @@ def named(text: str) -> str | None:
 def prefix(text: str) -> str | None:
     """Return the name with which a program begins each of its lines."""
     found = _PREFIX.match(text)
-    return found and found[1]
+    return found and (found[1] or found[2])
 
 
 def program(text: str) -> str | None:

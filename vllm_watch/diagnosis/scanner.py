@@ -62,7 +62,7 @@ _PROCESS = re.compile(r"\([\w ]{0,60}?pid=\d+")
 
 _COMPLAINT = re.compile(
     r"(?:^|\s)[Ee]rror: \S|\w(?:Error|Exception): \S|\bFAILED\b|(?<![,:;(|] 0 )\b[Ff]ailed\b(?![:=] ?(?:0|False)\b)|\b[Cc](?:annot|ould not)\b"
-    r"|\brefused\b|\bnot permitted\b|[Ee]xec format error|\b[Dd]enied\b|\bexceeds \w{1,20} available\b|\[error\]"
+    r"|\brefused\b|\bnot permitted\b|[Ee]xec format error|\b[Dd]enied\b|\bexceeds \w{1,20} available\b|\[error\]|\bCMake Error\b|\bMissing \d+ |\bmust (?:be|match|equal)\b"
 )
 """Words that report a failure."""
 
@@ -123,6 +123,7 @@ class Scanner:
         self._chains: dict[str, int] = {}  # by process: the chain of its last exception
         self._linked: set[str] = set()  # processes in the middle of a chain of exceptions
         self._ignored: set[str] = set()  # processes: Python ignores the next exception
+        self._skipped = 0  # the last line with such an exception
 
     @property
     def reports(self) -> Reports:
@@ -278,7 +279,9 @@ class Scanner:
     def _unknown(self, text: str, said_at: int) -> None:
         at = _EXCEPTION.search(text)
         known = at is not None and not _PROSE.search(text, 0, at.start())
-        if self.life.traced is None and "Traceback (most" in text:
+        if self.life.traced is None and (
+            "Traceback (most" in text or (_ERROR.search(text) and _FRAME.search(text))
+        ):
             self.life.traced = self.lines, lines.shown(text, 0)
         if not known and (at := _ERROR.search(text)) and _NOT_A_MESSAGE.match(text, at.end()):
             return
@@ -294,8 +297,9 @@ class Scanner:
             return
         process = _process(text)
         if of.rank <= Rank.IMPORT:
-            if process in self._ignored:
+            if process in self._ignored or self._skipped == self.lines:
                 self._ignored.discard(process)
+                self._skipped = self.lines
                 return
             if process not in self._linked:
                 self._chains[process] = self.lines

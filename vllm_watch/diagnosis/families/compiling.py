@@ -10,7 +10,7 @@ COMPILE = "compile_failure"
 
 RULES = (
     rule(COMPILE, "torch._inductor.exc", "torch._dynamo.exc", "BackendCompilerFailed", "InductorError", "CppCompileError", "InvalidCxxCompiler", "TorchRuntimeError", "InternalTorchDynamoError", "ConstraintViolationError", "LoweringException", "FakeTensorError", "DynamicOutputShapeException", pattern=r"(?:torch\._(?:inductor|dynamo)\.exc\.\w+|BackendCompilerFailed|InductorError|CppCompileError|InvalidCxxCompiler|TorchRuntimeError|InternalTorchDynamoError|ConstraintViolationError|LoweringException)\b(?!.{0,200}(?:CUDA|HIP) error: )", rank=Rank.GENERAL, header=True),
-    rule(COMPILE, "ptxas", pattern=r"ptxas(?:-\w{1,20})? {0,3}(?:fatal|/\S+|error|info.{0,800}error)|ptxas.{0,60}(?:failed|not found|exit)"),
+    rule(COMPILE, "ptxas", pattern=r"ptxas(?:-\w{1,20})? {0,3}(?:fatal|/\S+|error|info.{0,800}error)|ptxas.{0,60}(?:failed|not found|exit)|ptxas application .{0,80}\berror\b"),
     rule(COMPILE, "PTXAS error", "Internal Triton PTX codegen error", rank=Rank.GENERAL, header=True),
     rule(COMPILE, "C compiler", "C++ compiler", "working compiler", "Python.h", "cuda_runtime.h", "math.h", pattern=r"Failed to find C compiler|(?:Python|cuda_runtime|cuda|math|stdlib|omp)\.h: No such file|[Nn]o working compiler|C\+\+ compiler .{0,40}not found"),
     rule(COMPILE, "No working C++ compiler", rank=Rank.GENERAL),
@@ -21,6 +21,7 @@ RULES = (
     rule(COMPILE, "FAILED: [code=", pattern=r"FAILED: \[code=137\] \S"),
     rule(COMPILE, "inja", "rror building extension", "rror compiling objects", pattern=r"[Nn]inja build failed|ninja: build stopped|Error building extension|Error compiling objects", rank=Rank.GENERAL, header=True),
     rule(COMPILE, "Assertion error (", pattern=r"Assertion error \(\S{0,200}/jit/\w{1,40}\.hpp:\d+\)", rank=Rank.GENERAL),
+    rule(COMPILE, "CUDA driver error (", pattern=r"CUDA driver error \(\S{0,200}/jit/\w{1,40}\.hpp:\d+\)", rank=Rank.GENERAL),
     rule(COMPILE, "No supported CUDA architectures found", "synStatus", pattern=r"No supported CUDA architectures found|(?:failed|Failed).{0,80}synStatus", rank=Rank.GENERAL),
     rule(COMPILE, "requires GPUs with sm", pattern=r"FlashInfer requires GPUs with sm\d+", rank=Rank.GENERAL),
     rule(COMPILE, "requires CUDA >=", pattern=r"SM \d+\.\w requires CUDA >= ?\d", rank=Rank.GENERAL),
@@ -32,7 +33,7 @@ RULES = (
 )  # fmt: skip
 
 _FLASHINFER = r"flashinfer|FlashInfer|cached_ops"
-_DEEP_GEMM = r"deep_gemm|DeepGEMM|jit_kernels|fp8_gemm_nt|/jit/(?:compiler|kernel_runtime)\.hpp"
+_DEEP_GEMM = r"deep_?gemm|DeepGEMM|jit_kernels|fp8_gemm_nt|/jit/(?:compiler|kernel_runtime)\.hpp"
 _BY_INDUCTOR = r"torch\._(?:inductor|dynamo)|BackendCompilerFailed|InductorError|torch_compile_cache|TorchRuntimeError|failed to compile the model|LoweringException|ConstraintViolation"
 _SAMPLER = cure("sample without FlashInfer's kernels (the only ones that failed)", "VLLM_USE_FLASHINFER_SAMPLER=0", when(seen=r"cached_ops/sampling|topk_topp_sampler|_dummy_sampler_run|flashinfer/sampling"))  # fmt: skip
 _SWITCHES = (
@@ -173,6 +174,12 @@ FAILURES = (
                 why="Exit code 137 is signal 9. Each compiler process may take several GiB of host memory, and by default as many run as there are cores.",
                 cures=(cure("run fewer compilers at once", "MAX_JOBS=2", when(r"137|Killed|SIGKILL")), cure("check whether the kernel killed it", "dmesg -T | grep -i -E 'killed process|oom-kill'")),
                 deterministic=False,
+            ),
+            Variant(
+                when=when(r"CUDA driver error \(\S{0,200}/jit/"),
+                sentence="the GPU's driver refused a kernel that DeepGEMM compiled at run time",
+                why="PyTorch and vLLM work on this GPU; DeepGEMM may not support its generation.",
+                cures=(cure("multiply without DeepGEMM (a setting of this start may force it on)", "VLLM_USE_DEEP_GEMM=0; env | grep -i deep_gemm", when(r"/jit/")), cure("search DeepGEMM's issues for this GPU")),
             ),
             Variant(
                 when=when(r"/jit/kernel_runtime\.hpp:\d+\): exit_code"),

@@ -279,6 +279,11 @@ FAILURES = (
                 cures=(*_LOOK, cure("see the memory of the page cache and other processes", "free -g")),
             ),
             Variant(
+                when=when(r"on startup is less than desired", facts=("torch_memory_gib",)), sentence="this process itself still holds GPU memory, so less is free than vLLM was configured to take",
+                why="The snapshot of the memory counts PyTorch's memory of this process (torch_memory). An earlier model or engine of the same process was not freed.",
+                cures=(cure("free the earlier engine first, or start each engine in a process of its own", None, when(r"on startup")),),
+            ),
+            Variant(
                 when=when(facts=("nearly_free", "!unified_memory")), sentence="a larger share of the GPU was asked for than is ever free",
                 why="Nearly all of it was free; the driver and a display hold a little of each GPU.",
             ),

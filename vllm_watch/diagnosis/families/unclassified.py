@@ -12,7 +12,7 @@ RULES = (
     rule(UNKNOWN, "m vllm.", "'-m', 'vllm.", "raised in subprocess", pattern=r"CalledProcessError: Command '\['[^']{1,200}', '-m', 'vllm\.|Error raised in subprocess:", rank=Rank.SYMPTOM, header=True),
     rule(UNKNOWN, "tool choice requires", "t most ", "is not a multimodal model", pattern=r'"auto" tool choice requires --enable-auto-tool-choice|At most \d+ \w{1,20}(?:\(s\))? may be provided in one|is not a multimodal model', rank=Rank.REQUEST, quiet=True, heals=True),
     rule(UNKNOWN, "tool_parser.py", "tool call from response", pattern=r"tool_parser\.py:\d+\] (?:Error|Exception|Failed)|Error (?:in )?extracting tool call|Error parsing tool", rank=Rank.REQUEST, heals=True),
-    rule(UNKNOWN, "gaierror", "Cannot assign requested address", pattern=r"\bgaierror: |Error: .{0,100}Cannot assign requested address", rank=Rank.GENERAL),
+    rule(UNKNOWN, "gaierror", "annot assign requested address", pattern=r"\bgaierror: |(?:Error: |ERROR\b).{0,120}[Cc]annot assign requested address", rank=Rank.GENERAL),
     rule(UNKNOWN, "ErrImagePull", "ImagePullBackOff", "Failed to pull image", "Insufficient nvidia.com/gpu", "Insufficient amd.com/gpu", "FailedMount", "command not found", pattern=r"ErrImagePull|ImagePullBackOff|Failed to pull image(?!.{0,300}no space left)|Insufficient (?:nvidia|amd)\.com/gpu|\bFailedMount\b|\bvllm: command not found", rank=Rank.GENERAL, quiet=True),
     rule(UNKNOWN, "rror response from daemon: ", "error running ", "nvidia-container-cli: ", pattern=r"\b[Ee]rror response from daemon: \S|\berror running \w{1,20} hook|^nvidia-container-cli: \S", rank=Rank.SYMPTOM),
     rule(UNKNOWN, '"code":', pattern=r'"code": ?4\d\d\b', rank=Rank.REQUEST, needs=when(r'"message": ?"')),
@@ -74,7 +74,7 @@ MEANINGS = (
         cures=(cure("see how this container resolves it", "cat /etc/resolv.conf /etc/hosts; getent hosts NAME; hostname -i"),),
     ),
     Variant(
-        when=when(r"Cannot assign requested address"), sentence="an address was named that this host (or container) does not have",
+        when=when(r"[Cc]annot assign requested address"), sentence="an address was named that this host (or container) does not have",
         why="--host, VLLM_HOST_IP, --master-addr on the first node and side channels must name an address of this host.",
         cures=(cure("compare it with the addresses here", "ip -br addr; env | grep -E 'HOST|ADDR'"),),
     ),
