@@ -87,5 +87,6 @@ class Facts:
     shared_memory: Room | None = None
     download_room: Room | None = None
     software: Software = field(default_factory=Software)
+    absent: Mapping[str, str] = field(default_factory=dict)  # flag → file that does not exist
     token: bool = False
     offline: bool = False
