@@ -73,6 +73,8 @@ class Command:
     config_ignored: str | None = None
     """The FILE of --config=FILE, a form that vLLM ignores."""
     config_path: str | None = None
+    arguments: tuple[str, ...] = ()
+    """The words after the program."""
     given: tuple[Given, ...] = ()
 
     def text(self, name: str) -> str | None:
@@ -95,7 +97,7 @@ class Command:
 
     def shown(self, environment: Mapping[str, str] | None = None, /, **changes: str) -> str:
         """Return the command for copying, without secrets. `changes` has flags, with underscores instead of dashes."""
-        words, start = self.argv, self.given[0].at if self.given else len(self.argv)
+        words, start = self.argv, len(self.argv) - len(self.arguments)
         for name, value in changes.items():
             words = _changed(words, start, name.replace("_", "-"), value)
         before = [f"{key}={value}" for key, value in (environment or {}).items()]
@@ -189,7 +191,7 @@ def parse(parts: Split, config: Mapping[str, Any] | None = None) -> Command:
         argv=parts.argv, program=parts.program, executable=parts.executable,
         model=(model if parts.program == SERVE else None) or flags.get("model") or named,
         flags=merged, environment=parts.environment, config_ignored=ignored, config_path=parts.config_path,
-        given=given,
+        arguments=parts.arguments, given=given,
     )  # fmt: skip
 
 

@@ -18,11 +18,12 @@ from vllm_watch.preflight.check_settings import (  # fmt: skip
     check_flags,
     check_length,
 )
+from vllm_watch.preflight.check_vllm_parser import check_vllm_parser
 from vllm_watch.preflight.facts import Facts
 from vllm_watch.preflight.findings import PROBLEM, Finding
 
 CHECKS: tuple[Callable[[Facts], Iterator[Finding]], ...] = (
-    check_command, check_flag_names, check_flag_values, check_flags, check_environment, check_files, check_token, check_disk, check_length, check_heads,
+    check_command, check_flag_names, check_flag_values, check_flags, check_vllm_parser, check_environment, check_files, check_token, check_disk, check_length, check_heads,
     check_gpus, check_driver, check_dtype, check_memory, check_fits, check_shared_memory, check_port,
 )  # fmt: skip
 
