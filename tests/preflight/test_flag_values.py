@@ -56,6 +56,7 @@ REFUSED = (
     ("m --distributed-executor-backend foo", "is neither one of mp, ray", "vllm serve m --distributed-executor-backend mp"),
     ("m --enable-lora --max-lora-rank 100", "--max-lora-rank 100 is not one of 1, 8", "vllm serve m --enable-lora --max-lora-rank 128"),
     ("m --speculative-config \"{'method': 'ngram'}\"", "--speculative-config is not JSON: Expecting property name", None),
+    ('m --speculative-config \'{"method": "ngram", "num_speculative_tokens": 0}\'', "has num_speculative_tokens 0: the least is 1", None),
     ("m --limit-mm-per-prompt image=2", "--limit-mm-per-prompt is not JSON", None),
     ("m --allowed-origins '*'", "--allowed-origins is not JSON", None),
     ("m --hf-overrides '{bad'", "--hf-overrides is not JSON", None),
@@ -71,6 +72,7 @@ TAKEN = (
     "m --moon-phase full m2", "m --allowed-media a.org b.org", "m --max-num-seqs 1_000", "m --max-model-len 1_000", "m --max-model-len -1",
     "m --max-model-len 1.5k --max-num-batched-tokens 8K", "m --max-model-len auto", "m --seed None", "m --dtype half", "m -O3 -O.mode=3",
     "m --max-lora-rank 100", "m --distributed-executor-backend our.package.Executor", "m --speculative-config ''", "m --kv-transfer-config None",
+    'm --speculative-config \'{"method": "ngram", "num_speculative_tokens": 3}\'', "m --speculative-config 3",
     "m --limit-mm-per-prompt.image 2", "m --limit-mm-per-prompt '{\"image\": 2}'", "m --allowed-origins '[\"*\"]'", "m --hf-overrides '{\"a\": NaN}'",
     "m --enable-auto-tool-choice --tool-call-parser hermes", "m --tool-call-parser hermes", "m --max-num-batched-tokens 512 --max-num-seqs 512",
     "m --max-num-batched-tokens 512", "m -tp 4 --decode-context-parallel-size 2", "-- m", "--enforce-eager -- m", "m --config a.yml",
@@ -146,7 +148,7 @@ def test_a_value_that_is_secret_is_not_shown() -> None:
 VARIABLES = (
     ("VLLM_PORT", "tcp://10.0.0.1:8000", "is not a port number"), ("VLLM_PORT", "8000", ""), ("VLLM_PORT", "80x", "is not a port number"),
     ("VLLM_WORKER_MULTIPROC_METHOD", "banana", "is neither fork nor spawn"), ("VLLM_WORKER_MULTIPROC_METHOD", "spawn", ""),
-    ("VLLM_LOGGING_LEVEL", "banana", "is not a level"), ("VLLM_LOGGING_LEVEL", "debug", ""),
+    ("VLLM_LOGGING_LEVEL", "banana", "is not a level"), ("VLLM_LOGGING_LEVEL", "debug", ""), ("VLLM_LOGGING_LEVEL", "", ""),
 )  # fmt: skip
 
 
@@ -177,7 +179,14 @@ def test_files_that_do_not_exist(tmp_path: Path) -> None:
     assert absent(f"--chat-template {nowhere}.jinja") == {"chat-template": f"{nowhere}.jinja"}
     assert absent(f"--tokenizer {nowhere}") == {"tokenizer": nowhere}
     assert absent(f"--ssl-keyfile {nowhere} --ssl-certfile {here}") == {"ssl-keyfile": nowhere}
+    drafter = '{"method": "eagle3", "num_speculative_tokens": 3, "model": "MODEL"}'
+    assert absent(f"--speculative-config '{drafter.replace('MODEL', nowhere)}'") == {
+        "speculative-config": nowhere
+    }
+    assert absent(f"--enable-lora --lora-modules a={here} b={nowhere}") == {"lora-modules": nowhere}
     for line in (
+        f"--enable-lora --lora-modules a={here} b=org/adapter", f"--lora-modules a={nowhere}",
+        f"--speculative-config '{drafter.replace('MODEL', str(here))}'", f"--speculative-config '{drafter}'",
         f"--chat-template {here} --tokenizer {here} --ssl-keyfile {here} --ssl-certfile {here}",
         "--chat-template template.jinja --tokenizer org/model", "--chat-template '/{{ messages }}'",
         f"--tokenizer {nowhere} --skip-tokenizer-init", f"--ssl-keyfile {nowhere} --headless",

@@ -7,6 +7,7 @@ from vllm_watch.preflight.facts import Facts
 from vllm_watch.preflight.findings import Finding, Fix
 
 _LEVELS = ("DEBUG", "INFO", "WARNING", "WARN", "ERROR", "CRITICAL", "FATAL", "NOTSET")
+_LOG_FLAGS = {"log-level", "log-config-file", "logging-config"}
 _METHODS = ("fork", "spawn")
 _METHODS_CHECKED_SINCE = (0, 11, 0)
 
@@ -25,8 +26,8 @@ def check_environment(facts: Facts) -> Iterator[Finding]:
     if method is not None and method not in _METHODS:
         yield from _finding(facts, f"VLLM_WORKER_MULTIPROC_METHOD={method} is neither fork nor spawn", Fix("set spawn, or unset it"), _METHODS_CHECKED_SINCE)  # fmt: skip
     level = environment.get("VLLM_LOGGING_LEVEL")
-    logs = environment.get("VLLM_CONFIGURE_LOGGING", "1") == "1" and "VLLM_LOGGING_CONFIG_PATH" not in environment  # fmt: skip
-    if level is not None and logs and level.upper() not in _LEVELS:
+    logs = environment.get("VLLM_CONFIGURE_LOGGING", "1") == "1" and "VLLM_LOGGING_CONFIG_PATH" not in environment and not _LOG_FLAGS & facts.command.flags.keys()  # fmt: skip
+    if level and logs and level.upper() not in _LEVELS:
         yield from _finding(facts, f"VLLM_LOGGING_LEVEL={level} is not a level of Python's logging", Fix("set DEBUG, INFO, WARNING or ERROR"))  # fmt: skip
 
 

@@ -169,6 +169,9 @@ def _pairs(facts: Facts) -> Iterator[Finding]:
             rules.status(facts), f"--max-num-batched-tokens {tokens} is less than --max-num-seqs {requests}",
             Fix("raise the tokens", command.shown(max_num_batched_tokens=requests)), Fix("or lower the requests", command.shown(max_num_seqs=tokens)),
         )  # fmt: skip
+    drafted = rules.drafter_tokens(values.get("speculative-config", ""))
+    if drafted is not None and drafted < 1:
+        yield from _finding(rules.status(facts), f"--speculative-config has num_speculative_tokens {drafted}: the least is 1")  # fmt: skip
     ranks, wide = command.whole("tensor-parallel-size", 1), command.whole("decode-context-parallel-size", 1)  # fmt: skip
     if ranks and wide and ranks % wide:
         yield from _finding(rules.status(facts), f"--decode-context-parallel-size {wide} does not divide --tensor-parallel-size {ranks}", Fix("leave it out", command.without("decode-context-parallel-size")))  # fmt: skip
@@ -179,7 +182,8 @@ def _files(facts: Facts) -> Iterator[Finding]:
     if path is not None and path.rpartition(".")[2] not in ("yaml", "yml"):
         yield from _finding(rules.status(facts), f"--config {path} does not end in .yaml or .yml", Fix("rename the file"))  # fmt: skip
     for name, file in facts.absent.items():
-        yield from _finding(rules.status(facts), f"--{name} {file} does not exist", Fix("correct the path; in a container, mount it"))  # fmt: skip
+        since = rules.ADAPTERS_LOADED_SINCE if name == "lora-modules" else None
+        yield from _finding(rules.status(facts, since=since), f"--{name} {file} does not exist", Fix("correct the path; in a container, mount it"))  # fmt: skip
 
 
 _RULES: tuple[Callable[[Facts], Iterator[Finding]], ...] = (

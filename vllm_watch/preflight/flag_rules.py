@@ -51,6 +51,9 @@ JSON_NOW = ("compilation-config", "limit-mm-per-prompt", "mm-processor-kwargs", 
 JSON_SINCE: Numbers = (0, 11, 0)
 """Before this release, some of JSON_NOW had other spellings, such as image=2."""
 
+ADAPTERS_LOADED_SINCE: Numbers = (0, 10, 0)
+"""Before this release, vLLM may load the files of --lora-modules only when a request needs them."""
+
 
 def status(facts: Facts, since: Numbers | None = None, before: Numbers | None = None) -> str | None:
     """Return PROBLEM if the rule holds in this release, WARNING if that is unknown, else None."""
@@ -75,6 +78,16 @@ def is_integer(text: str) -> bool:
 def is_readable_integer(text: str) -> bool:
     """Return True for integers, and for 8k or 8K."""
     return is_integer(text) or _READABLE.fullmatch(text.strip()) is not None
+
+
+def drafter_tokens(text: str) -> int | None:
+    """Return num_speculative_tokens of a --speculative-config."""
+    try:
+        found = json_text.read(text)
+    except ValueError:
+        return None
+    tokens = found.get("num_speculative_tokens") if isinstance(found, dict) else None
+    return tokens if isinstance(tokens, int) else None
 
 
 def json_error(text: str) -> str | None:

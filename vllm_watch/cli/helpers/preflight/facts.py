@@ -33,6 +33,7 @@ from vllm_watch.preflight.facts import Facts, Listener, Software
 from vllm_watch.settings.yaml_text import read as read_yaml
 from vllm_watch.sources import sockets
 from vllm_watch.sources.processes import ProcReader
+from vllm_watch.support import json_text
 
 _SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 - inspected, not written
 _CONFIG_BYTES_MAX = 1 << 20
@@ -118,9 +119,26 @@ def _absent(command: Command) -> dict[str, str]:
     if command.switch("skip-tokenizer-init"):
         del absolute["tokenizer"]
     found = {name: path for name, path in absolute.items() if path.startswith("/") and not set(path) & _TEMPLATE}  # fmt: skip
+    drafter = _drafter(command).get("model")
+    if isinstance(drafter, str) and drafter.startswith("/"):
+        found["speculative-config"] = drafter
+    if command.switch("enable-lora"):
+        adapters = command.text("lora-modules") or ""
+        paths = [] if "{" in adapters else [each.partition("=")[2] for each in adapters.split()]
+        missing = [path for path in paths if path.startswith("/") and not os.path.exists(path)]
+        if missing:
+            found["lora-modules"] = missing[0]
     if not command.switch("headless"):
         found |= {name: command.flags[name] for name in _SSL_FILES if name in command.flags}
     return {name: path for name, path in found.items() if not os.path.exists(path)}
+
+
+def _drafter(command: Command) -> dict[str, Any]:
+    try:
+        found = json_text.read(command.text("speculative-config") or "{}")
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}
 
 
 def _release(version: str | None) -> Release | None:
