@@ -34,7 +34,7 @@ def findings(program: Path, *words: str, seconds_max: float = SECONDS_MAX, **env
 
 def test_it_accepts(tmp_path: Path) -> None:
     """The line has the time that it took."""
-    (finding,) = findings(install(tmp_path), "m", "--enforce-eager", "--tokenizer", "t")
+    (finding,) = findings(install(tmp_path), "m", "--enforce-eager", "--tokenizer", "t", "--tool-call-parser", "hermes", "--reasoning-parser", "qwen3")  # fmt: skip
     assert finding.status == OK
     assert finding.text.startswith("vLLM's own parser accepts the command (")
 
@@ -46,6 +46,8 @@ REFUSED = (
         ["m", "--enable-sleep-mode"],
         "unrecognized arguments: --enable-sleep-mode",
     ),  # unlike our table
+    (["m", "--tool-call-parser", "bogus"], "invalid tool call parser: bogus"),
+    (["m", "--reasoning-parser", "bogus"], "reasoning parser 'bogus' not found; known: qwen3"),
     (["m", "--tokenizer", "wrong"], "tokenizer 'wrong' has no files"),
 )
 

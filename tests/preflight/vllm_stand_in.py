@@ -18,6 +18,8 @@ def make_arg_parser(parser):
     parser.add_argument("--api-key", nargs="+")
     parser.add_argument("--stream-interval", type=int)
     parser.add_argument("--tokenizer")
+    parser.add_argument("--tool-call-parser")
+    parser.add_argument("--reasoning-parser")
     return parser
 
 def validate_parsed_serve_args(given):
@@ -34,6 +36,18 @@ class ServeSubcommand:
         from vllm.entrypoints.openai.cli_args import make_arg_parser
         return make_arg_parser(commands.add_parser("serve"))
 """
+SERVER = """
+def validate_api_server_args(given):
+    name = getattr(given, "tool_call_parser", None)
+    if name not in (None, "hermes"):
+        raise KeyError("invalid tool call parser: " + name)
+"""
+REASONING = """
+class ReasoningParserManager:
+    @staticmethod
+    def list_registered():
+        return ["qwen3"]
+"""
 PLATFORMS = """
 class current_platform:
     @staticmethod
@@ -41,9 +55,9 @@ class current_platform:
         return True
 """
 FILES = {
-    "__init__.py": "", "utils.py": PARSER, "platforms.py": PLATFORMS, "entrypoints/__init__.py": "",
+    "__init__.py": "", "utils.py": PARSER, "platforms.py": PLATFORMS, "reasoning.py": REASONING, "entrypoints/__init__.py": "",
     "entrypoints/cli/__init__.py": "", "entrypoints/cli/serve.py": SERVE,
-    "entrypoints/openai/__init__.py": "", "entrypoints/openai/cli_args.py": ARGUMENTS,
+    "entrypoints/openai/__init__.py": "", "entrypoints/openai/api_server.py": SERVER, "entrypoints/openai/cli_args.py": ARGUMENTS,
 }  # fmt: skip
 
 

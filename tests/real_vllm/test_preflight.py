@@ -16,9 +16,10 @@ pytestmark = pytest.mark.real_vllm
 
 # Flags beside a model, and vLLM's sentence; None if it accepts them.
 COMMANDS = (
-    (["--max-model-len", "1k", "-tp", "2", "--enable-prefix-caching", "--quantization", "fp8", "--attention-backend", "FLASH_ATTN"], None),
+    (["--max-model-len", "1k", "-tp", "2", "--enable-prefix-caching", "--quantization", "fp8", "--reasoning-parser", "qwen3", "--attention-backend", "FLASH_ATTN"], None),
     (["--kv-cache-dtype", "fp9"], "argument --kv-cache-dtype: invalid choice: 'fp9'"),
     (["--enable-auto-tool-choice", "--tool-call-parser", "bogus"], "invalid tool call parser: bogus"),
+    (["--reasoning-parser", "bogus"], "reasoning parser 'bogus' not found"),
     (["--kv-transfer-config", '{"kv_connector":"NixlConnector","api_key":"plainword"}'], "argument --kv-transfer-config: "),
 )  # fmt: skip
 

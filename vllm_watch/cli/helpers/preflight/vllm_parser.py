@@ -65,7 +65,16 @@ def _refusal(serve: bool, words: "list[str]") -> "str | None":
         check(given)
     except KeyError as error:
         return str(error.args[0])
-    return None
+    return _unknown_reasoning(getattr(given, "reasoning_parser", None))
+
+
+def _unknown_reasoning(name: "str | None") -> "str | None":
+    """Return why vLLM refuses the reasoning parser. Some releases check it only with the engine's settings."""
+    try:
+        known = _find("ReasoningParserManager", ("vllm.reasoning",)).list_registered()
+    except (LookupError, ImportError, AttributeError):
+        return None
+    return f"reasoning parser '{name}' not found; known: {', '.join(known)}" if name and name not in known else None  # fmt: skip
 
 
 def _unspecified() -> bool:
