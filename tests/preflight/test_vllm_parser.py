@@ -138,6 +138,32 @@ def test_without_a_python_of_its_own(tmp_path: Path) -> None:
     assert facts_of(program, "m").asked is None
 
 
+def test_the_older_way(tmp_path: Path) -> None:
+    """python -m vllm.entrypoints.openai.api_server has the same parser without `serve`."""
+    install(tmp_path)
+    server = [str(tmp_path / "bin" / "python"), "-m", "vllm.entrypoints.openai.api_server", "--model", "m"]  # fmt: skip
+    accepted = ask_vllm(gather(server, dict(os.environ)))
+    assert accepted is not None
+    assert (accepted.refusal, accepted.failure) == (None, None)
+    refused = ask_vllm(gather([*server, "--stream-interval", "x"], dict(os.environ)))
+    assert refused is not None
+    assert refused.refusal == "argument --stream-interval: invalid int value: 'x'"
+
+
+def test_the_python_of_the_first_line(tmp_path: Path) -> None:
+    """A program of another folder belongs to the environment that its first line names."""
+    install(tmp_path / "venv")
+    program = tmp_path / "vllm"
+    program.write_text(f"#!{tmp_path}/venv/bin/python\n")
+    program.chmod(0o755)
+    facts = facts_of(program, "m")
+    assert facts.software.python == f"{tmp_path}/venv/bin/python"
+    assert facts.asked is not None
+    assert (facts.asked.refusal, facts.asked.failure) == (None, None)
+    program.write_text(f"#!{tmp_path}/nowhere/bin/python\n")
+    assert facts_of(program, "m").asked is None
+
+
 def test_secrets_are_not_shown(tmp_path: Path) -> None:
     """In whatever sentence vLLM puts them."""
     text = "def make_arg_parser(p):\n    p.add_argument('model_tag')\n    p.add_argument('--api-key', nargs='+')\n    return p\n"  # fmt: skip
