@@ -347,6 +347,13 @@ def test_flags_that_vllm_would_refuse(host, flags, gpu, check, cause, mends):
     assert mends is None or mends in commands[0]
 
 
+def test_a_number_as_python_reads_it(host):
+    """Underscores are allowed."""
+    status, found = host.check("--max-model-len", "8_192", "--max-num-seqs", "1_6")
+    assert (status, "flags" in found) == (0, False)
+    assert "8,192 tokens" in found["fits"]["text"]
+
+
 def test_it_becomes_vllm(host):
     """Arguments, environment, output and exit status are vLLM's own; what we say is on stderr."""
     host.environment["CUDA_VISIBLE_DEVICES"] = "0"

@@ -30,6 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--wait-for-vram", metavar="SECONDS", type=_seconds, default=0.0,
         help="wait up to this long until the GPU memory that the launch needs is free",
     )  # fmt: skip
+    parser.add_argument("--no-ask-vllm", action="store_false", dest="ask_vllm", help="do not run the installed vLLM's own argument parser (up to 60 s)")  # fmt: skip
     parser.add_argument("command", metavar="COMMAND", nargs=argparse.REMAINDER, help="after --: the command that starts vLLM")  # fmt: skip
 
 
@@ -47,6 +48,7 @@ def run(arguments: argparse.Namespace) -> int:
         as_json=arguments.json,
         execute=arguments.exec,
         wait_seconds=arguments.wait_for_vram,
+        ask_vllm=arguments.ask_vllm,
     )
     return preflight_run.preflight(order)
 

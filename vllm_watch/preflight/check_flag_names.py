@@ -10,7 +10,10 @@ from vllm_watch.support.vllm_flags import Answer, Standing, look_up, table
 def check_flag_names(facts: Facts) -> Iterator[Finding]:
     """Find unknown flags. If the release is unknown, the flags of all releases pass."""
     version = facts.software.vllm
+    short = {each.name for each in facts.command.given if each.word.startswith("-O")}
     for name in facts.command.flags:
+        if name in short:  # before 0.12.0, -O set another flag
+            continue
         found = look_up(name, version)
         if found.standing is not Standing.KNOWN:
             text, sure = _text(facts, name, found)

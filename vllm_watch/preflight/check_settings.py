@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from vllm_watch.capacity.bounds import is_size
+from vllm_watch.preflight.check_flag_values import check_flag_values
 from vllm_watch.preflight.facts import Facts
 from vllm_watch.preflight.findings import OK, PROBLEM, UNKNOWN, WARNING, Finding, Fix
 from vllm_watch.preflight.visible_gpus import taken
@@ -40,6 +41,8 @@ def check_flags(facts: Facts) -> Iterator[Finding]:
         yield Finding("flags", PROBLEM, f"--gpu-memory-utilization {share} is not above 0 and up to 1", "wrong_flag", (Fix("give a share", facts.command.shown(gpu_memory_utilization="0.9")),))  # fmt: skip
     elif facts.flags_error is not None:
         cause, remedy = facts.flags_error
+        if any(_flag(each.text) == _flag(cause) for each in check_flag_values(facts)):
+            return
         if _is_number(cause):
             yield Finding("flags", PROBLEM, cause, "wrong_flag", (Fix(remedy),))
         else:
@@ -98,6 +101,10 @@ def _scale(config: Mapping[str, Any]) -> float | None:
     if kind in _NOT_SCALING and "original_max_position_embeddings" not in scaling:
         return 1.0
     return 1.0 if kind == "llama3" else None
+
+
+def _flag(text: str) -> str:
+    return text.partition(" ")[0].partition("/")[0].rstrip(":")
 
 
 def _is_number(cause: str) -> bool:

@@ -3,7 +3,7 @@
 import json
 import re
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import PurePath
 from typing import Any
@@ -44,6 +44,23 @@ READ = (
 
 
 @dataclass(frozen=True, slots=True)
+class Given:
+    """An option with its values, or a positional argument (`name` is None)."""
+
+    at: int
+    """Index in argv."""
+    word: str
+    name: str | None = None
+    values: tuple[str, ...] = ()
+    joined: bool = False
+    """True if the word contains the value: --name=value."""
+
+    @property
+    def end(self) -> int:
+        return self.at + 1 + (0 if self.joined else len(self.values))
+
+
+@dataclass(frozen=True, slots=True)
 class Command:
     """A parsed command. `flags` has long names with dashes. Switches are "true" or "false"."""
 
@@ -55,6 +72,10 @@ class Command:
     environment: Mapping[str, str] = field(default_factory=dict)
     config_ignored: str | None = None
     """The FILE of --config=FILE, a form that vLLM ignores."""
+    config_path: str | None = None
+    arguments: tuple[str, ...] = ()
+    """The words after the program."""
+    given: tuple[Given, ...] = ()
 
     def text(self, name: str) -> str | None:
         return self.flags.get(name)
@@ -76,29 +97,29 @@ class Command:
 
     def shown(self, environment: Mapping[str, str] | None = None, /, **changes: str) -> str:
         """Return the command for copying, without secrets. `changes` has flags, with underscores instead of dashes."""
-        words = list(self.argv)
+        words, start = self.argv, len(self.argv) - len(self.arguments)
         for name, value in changes.items():
-            _change(words, name.replace("_", "-"), value)
+            words = _changed(words, start, name.replace("_", "-"), value)
         before = [f"{key}={value}" for key, value in (environment or {}).items()]
-        return " ".join([*before, *map(shlex.quote, safe_arguments(tuple(words)))])
+        return " ".join([*before, _quoted(words)])
 
     def without(self, name: str) -> str | None:
         at = self._at(name)
-        if at is None:
-            return None
-        values = 0 if "=" in self.argv[at] else len(_values(name, self.argv[at + 1 :]))
-        return _quoted((*self.argv[:at], *self.argv[at + 1 + values :]))
+        return None if at is None else self.replaced(at)
 
     def renamed(self, name: str, right: str) -> str | None:
         at = self._at(name)
         if at is None:
             return None
-        _, equals, value = self.argv[at].partition("=")
-        return _quoted((*self.argv[:at], f"--{right}{equals}{value}", *self.argv[at + 1 :]))
+        _, equals, value = at.word.partition("=")
+        return self.replaced(at, f"--{right}{equals}{value}", *(() if at.joined else at.values))
 
-    def _at(self, name: str) -> int | None:
-        options = ((index, word) for index, word in enumerate(self.argv) if _OPTION.match(word))
-        return next((index for index, word in options if _named(word)[0].partition(".")[0] == name), None)  # fmt: skip
+    def replaced(self, given: Given, *words: str) -> str:
+        """Return the command for copying, with other words in place of an option and its values."""
+        return _quoted((*self.argv[: given.at], *words, *self.argv[given.end :]))
+
+    def _at(self, name: str) -> Given | None:
+        return next((each for each in self.given if each.name and each.name.partition(".")[0] == name), None)  # fmt: skip
 
 
 def _quoted(words: tuple[str, ...]) -> str:
@@ -159,7 +180,9 @@ def _taken(
 
 def parse(parts: Split, config: Mapping[str, Any] | None = None) -> Command:
     """Parse the command. Its flags override the configuration file."""
-    flags, model = _read(parts.arguments)
+    given = tuple(_read(parts.arguments, len(parts.argv) - len(parts.arguments)))
+    flags = _flags_of(given)
+    model = next((each.word for each in given if each.name is None), None)
     ignored = flags.pop("config", None) if parts.config_path is None else None
     flags.pop("config", None)
     merged = {**_of_config(config or {}), **flags}
@@ -167,41 +190,52 @@ def parse(parts: Split, config: Mapping[str, Any] | None = None) -> Command:
     return Command(
         argv=parts.argv, program=parts.program, executable=parts.executable,
         model=(model if parts.program == SERVE else None) or flags.get("model") or named,
-        flags=merged, environment=parts.environment, config_ignored=ignored,
+        flags=merged, environment=parts.environment, config_ignored=ignored, config_path=parts.config_path,
+        arguments=parts.arguments, given=given,
     )  # fmt: skip
 
 
-def _read(words: Sequence[str]) -> tuple[dict[str, str], str | None]:
-    flags: dict[str, str] = {}
-    model, index = None, 0
+def _read(words: Sequence[str], start: int) -> Iterator[Given]:
+    index = 0
     while index < len(words):
-        word = words[index]
+        at, word = index, words[index]
         index += 1
+        if word == "--":  # all words after it are positional
+            yield from (Given(start + at, words[at]) for at in range(index, len(words)))
+            return
         if not _OPTION.match(word):
-            model = word if model is None else model
+            yield Given(start + at, word)
             continue
         name, equals, value = _named(word)
-        if not equals:
-            taken = _values(name, words[index:])
-            index += len(taken)
-            value = " ".join(taken) if taken else "true"
+        taken = (value,) if equals else tuple(_values(name, words[index:]))
+        index += 0 if equals else len(taken)
+        yield Given(start + at, word, name, taken, bool(equals))
+
+
+def _flags_of(given: Iterable[Given]) -> dict[str, str]:
+    flags: dict[str, str] = {}
+    for each in given:
+        if each.name is None:
+            continue
+        name, value = each.name, " ".join(each.values) if each.values else "true"
         if name.startswith("no-") and vllm_flags.is_switch(name[3:]):
             name, value = name[3:], "false"
         key, dot, below = name.partition(".")
-        if dot:
-            value = _nested(flags.get(key), below, value)
-        flags[key] = value
-    return flags, model
+        flags[key] = _nested(flags.get(key), below, value) if dot else value
+    return flags
 
 
 def _named(word: str) -> tuple[str, str, str]:
     """Split "--name=value" into the long name, "=" and the value. Without "=", the last two are ""."""
     option, equals, value = word.partition("=")
-    if option.startswith("-O") and len(option) > len("-O"):
+    if option == "-O":
+        return "optimization-level", equals, value
+    if option.startswith("-O"):
         return "optimization-level", "=", option[2:] or value
+    head, dot, below = option.partition(".")
     if not option.startswith("--"):
-        return vllm_flags.shorts().get(option, option.lstrip("-")), equals, value
-    head, dot, below = option[2:].partition(".")
+        return vllm_flags.shorts().get(head, head.lstrip("-")) + dot + below, equals, value
+    head = head[2:]
     return _whole_name(head.replace("_", "-")) + dot + below, equals, value
 
 
@@ -265,13 +299,13 @@ def _of_config(config: Mapping[str, Any]) -> dict[str, str]:
     return found
 
 
-def _change(words: list[str], name: str, value: str) -> None:
-    for index, word in enumerate(words):
-        if not _OPTION.match(word) or _named(word)[0] != name:
-            continue
-        if "=" in word:
-            words[index] = f"{word.partition('=')[0]}={value}"
-        else:
-            words[index + 1 : index + 2] = [value]
-        return
-    words += [f"--{name}", value] if value else [f"--{name}"]
+def _changed(words: tuple[str, ...], start: int, name: str, value: str) -> tuple[str, ...]:
+    """Set a flag at its last place, which counts, and remove the others."""
+    found = [each for each in _read(words[start:], start) if each.name == name]
+    if not found:
+        return (*words, f"--{name}", value) if value else (*words, f"--{name}")
+    for each in reversed(found):
+        option = each.word.partition("=")[0]
+        new = (f"{option}={value}",) if each.joined else (option, value)
+        words = (*words[: each.at], *(new if each is found[-1] else ()), *words[each.end :])
+    return words

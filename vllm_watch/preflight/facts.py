@@ -61,10 +61,21 @@ class Software:
     vllm: str | None = None
     torch: str | None = None
     cuda: tuple[int, int] | None = None
+    python: str | None = None  # the interpreter that runs the program
     plugins: bool = False  # vLLM has plugins, which may add flags
     device: str | None = None  # "cuda" | "cpu" | "rocm" | "xpu" | …; None if unknown
     driver: str | None = None
     forward_compatible: bool = False  # a cuda-compat library is installed
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """The answer of vLLM's own argument parser."""
+
+    seconds: float
+    refusal: str | None = None
+    failure: str | None = None  # why the parser did not answer
+    no_accelerator: bool = False  # vLLM found none on this host
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,5 +98,7 @@ class Facts:
     shared_memory: Room | None = None
     download_room: Room | None = None
     software: Software = field(default_factory=Software)
+    absent: Mapping[str, str] = field(default_factory=dict)  # flag → file that does not exist
+    asked: Asked | None = None
     token: bool = False
     offline: bool = False

