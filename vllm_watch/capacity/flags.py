@@ -10,6 +10,7 @@ from vllm_watch.capacity.release import Release
 from vllm_watch.capacity.units import GIB
 from vllm_watch.errors import WatchError
 
+ALLOW_LONG = "VLLM_ALLOW_LONG_MAX_MODEL_LEN"
 LENGTH_UNSAID = 2048  # tokens, if the config gives no length
 _LONG_CONTEXT = 32768  # tokens; V0 chunks prefills of longer contexts
 _LARGE_GPU_BYTES, _HUGE_GPU_BYTES = 70 * GIB, 160 * GIB  # as in vLLM's get_batch_defaults
@@ -38,6 +39,8 @@ class Flags:
     release: Release = releases.NEWEST
     use_v0: bool | None = None
     max_model_len: int | None = None
+    allow_long: bool = False
+    """VLLM_ALLOW_LONG_MAX_MODEL_LEN is set."""
     gpu_memory_utilization: float | None = None
     tensor_parallel_size: int = 1
     pipeline_parallel_size: int = 1
@@ -124,7 +127,7 @@ def settle(
     )
 
 
-def obstacle(flags: Flags, model: Model) -> str | None:
+def obstacle(flags: Flags, model: Model, batched_tokens: int) -> str | None:
     """Return why vLLM refuses these flags on every GPU, or None."""
     heads, ranks = model.num_attention_heads, flags.tensor_parallel_size
     if heads % ranks:
@@ -139,7 +142,19 @@ def obstacle(flags: Flags, model: Model) -> str | None:
         return (
             f"--decode-context-parallel-size {wide} does not divide --tensor-parallel-size {ranks}"
         )
+    seqs = flags.max_num_seqs
+    if seqs is not None and seqs > batched_tokens:
+        default = "" if flags.max_num_batched_tokens else ", the default here"
+        return f"--max-num-seqs {seqs} is more than --max-num-batched-tokens {batched_tokens}{default}"  # fmt: skip
+    length = flags.max_model_len or 0
+    if length > accepted_length(flags, model, length):
+        return f"--max-model-len {length} is more than the {model.length_limit:,} tokens that the model's config allows"  # fmt: skip
     return None
+
+
+def accepted_length(flags: Flags, model: Model, length: int) -> int:
+    """Return the length, or the limit of the model if that is shorter."""
+    return length if flags.allow_long else min(length, model.length_limit or length)
 
 
 def _defaults_to_v0(flags: Flags, model: Model, gpu: Gpu | None) -> bool:

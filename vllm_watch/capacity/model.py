@@ -80,6 +80,8 @@ class Model:
     dtype: str
     tied_embeddings: bool
     gated_mlp: bool
+    length_limit: int | None = None
+    """Tokens beyond which vLLM refuses --max-model-len."""
     sliding_window: int | None = None
     chunk_size: int | None = None
     full_head_dim: int | None = None

@@ -9,7 +9,7 @@ from dataclasses import dataclass, fields, replace
 from itertools import product
 from typing import Any
 
-from vllm_watch.capacity.flags import Flags, obstacle
+from vllm_watch.capacity.flags import Flags, accepted_length, obstacle
 from vllm_watch.capacity.gpus import CATALOGUE_SIZES, cuda_memory_bytes
 from vllm_watch.capacity.kv_types import dtype_bytes
 from vllm_watch.capacity.plan import Checkpoint, Machine, Plan, make_plan, with_flags
@@ -63,7 +63,12 @@ def other_ways(plan: Plan, found: tuple[Suggestion, ...]) -> tuple[Way, ...]:
 
 
 def _startable(plan: Plan) -> Flags:
-    flags = plan.settings.flags
+    flags, tokens = plan.settings.flags, plan.settings.max_num_batched_tokens
+    if flags.max_model_len is not None:
+        accepted = accepted_length(flags, plan.model, flags.max_model_len)
+        flags = replace(flags, max_model_len=accepted)
+    if flags.max_num_seqs is not None:
+        flags = replace(flags, max_num_seqs=min(flags.max_num_seqs, tokens))
     splits = (
         replace(
             flags, tensor_parallel_size=ranks, pipeline_parallel_size=stages,
@@ -80,7 +85,7 @@ def _startable(plan: Plan) -> Flags:
     possible = [
         each
         for each in splits
-        if obstacle(each, plan.model) is None
+        if obstacle(each, plan.model, tokens) is None
         and (count is None or _ranks_of(each) * each.data_parallel_size <= count)
     ]
     start = min(possible, key=lambda each: (len(_changed(flags, each)), -_ranks_of(each)))

@@ -105,7 +105,8 @@ class Plan:
 
     @property
     def obstacle(self) -> str | None:
-        return obstacle(self.settings.flags, self.model)
+        settings = self.settings
+        return obstacle(settings.flags, self.model, settings.max_num_batched_tokens)
 
     @property
     def tokens(self) -> int:
@@ -147,7 +148,9 @@ def make_plan(model: Model, flags: Flags, machine: Machine, checkpoint: Checkpoi
     blocks = max(0, left) // pool.bytes_per_block if pool.bytes_per_block else 0
     if flags.num_gpu_blocks_override is not None:
         blocks = flags.num_gpu_blocks_override
-    limit = max(model.max_position_embeddings or _NO_LIMIT, settings.max_model_len)
+    limit = model.length_limit or _NO_LIMIT
+    if flags.allow_long:
+        limit = max(limit, settings.max_model_len)
     return Plan(
         model, settings, machine, checkpoint, budget, weights, peak, non_torch, graphs, left, pool,
         blocks, longest=pool.longest(blocks, limit),

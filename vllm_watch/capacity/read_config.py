@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, cast
 
+from vllm_watch.capacity import context_length
 from vllm_watch.capacity.bounds import LAYERS_MAX, NUMBER_MAX, check_numbers, is_size, shown
 from vllm_watch.capacity.encoder import read_encoder
 from vllm_watch.capacity.layer_pattern import Config, layer_kinds, unknown_kinds
@@ -26,8 +27,6 @@ _KEYS: dict[str, tuple[str, ...]] = {
     "heads": ("num_attention_heads", "n_head", "n_heads"),
     "vocab": ("vocab_size", "padded_vocab_size"),
     "intermediate": ("intermediate_size", "ffn_hidden_size", "n_inner", "ffn_dim", "d_ff"),
-    "positions": ("max_position_embeddings", "max_seq_len", "n_positions", "seq_length",
-                  "model_max_length", "max_sequence_length"),
     "experts": ("num_local_experts", "num_experts", "n_routed_experts", "moe_num_experts"),
     "active": ("num_experts_per_tok", "moe_topk", "num_experts_per_token", "moe_k", "top_k_experts"),
     "draft": ("num_nextn_predict_layers", "mtp_num_hidden_layers"),
@@ -109,7 +108,8 @@ def _read(config: Config) -> Model:
         head_dim=head_dim,
         vocab_size=_positive(text, "vocab", default=32000),
         intermediate_size=_intermediate(text, hidden),
-        max_position_embeddings=_optional(_first(text, "positions")),
+        max_position_embeddings=context_length.positions(text),
+        length_limit=context_length.length_limit(text),
         dtype=_dtype(config, text),
         tied_embeddings=bool(
             config.get(
@@ -158,8 +158,6 @@ def _text_config(config: Config) -> Config:
 def _first(config: Config, field: str) -> int | None:
     for key in _KEYS[field]:
         value = config.get(key)
-        if key == "model_max_length" and not is_size(value):
-            continue
         if isinstance(value, int) and not isinstance(value, bool):
             return value
     return None

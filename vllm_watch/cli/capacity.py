@@ -11,6 +11,7 @@ from typing import Any
 
 from vllm_watch.capacity.assumptions import assumptions
 from vllm_watch.capacity.bounds import GIB_MAX
+from vllm_watch.capacity.flags import ALLOW_LONG
 from vllm_watch.capacity.other_ways import other_ways
 from vllm_watch.capacity.plan import Plan, make_plan, with_flags
 from vllm_watch.capacity.read_config import read_config
@@ -87,7 +88,8 @@ def run(arguments: argparse.Namespace) -> int:
         weights_gib=_positive(arguments.weights_gib, "--weights-gib"),
     )
     model = read_config(found.config)
-    flags = read_flags(arguments, model)
+    allowed = os.environ.get(ALLOW_LONG) in ("1", "true")
+    flags = replace(read_flags(arguments, model), allow_long=allowed)
     machine = find_machine(
         name=arguments.gpu_name,
         memory_gib=_positive(arguments.gpu_memory_gib, "--gpu-memory-gib"),
