@@ -4,7 +4,7 @@ import pytest
 
 from tests.capacity.models import DEEPSEEK_V3, GEMMA_3_27B, LLAMA_31_8B, MODELS, Config
 from tests.capacity.planning import plan
-from vllm_watch.capacity.model import LayerKind
+from vllm_watch.capacity.model import FeedForward, LayerKind
 from vllm_watch.capacity.read_config import read_config
 from vllm_watch.errors import WatchError
 
@@ -83,11 +83,8 @@ def test_latent_attention_and_experts() -> None:
     assert model.latent is not None
     assert model.experts is not None
     assert (model.latent.lora_rank, model.latent.rope_dim, model.draft_layers) == (512, 64, 1)
-    assert (model.experts.count, model.experts.active, model.experts.first_dense_layers) == (
-        256,
-        8,
-        3,
-    )
+    assert (model.experts.count, model.experts.active) == (256, 8)
+    assert model.feeds == (FeedForward.DENSE,) * 3 + (FeedForward.MIXTURE,) * 58
 
 
 REFUSED = (

@@ -128,7 +128,7 @@ class Plan:
 def make_plan(model: Model, flags: Flags, machine: Machine, checkpoint: Checkpoint) -> Plan:
     """Return the plan. Raises WatchError if the kind of KV cache is unknown."""
     if flags.language_model_only:
-        model = replace(model, encoder=None, multimodal=False)
+        model = replace(model, encoder=None, tower_parameters=0, multimodal=False)
     settings = settle(flags, model, machine.gpu, machine.memory_bytes, machine.gpu_name)
     weights = weights_on_gpu(
         model, settings, given_gib=checkpoint.given_gib, checkpoint_bytes=checkpoint.bytes_total
