@@ -122,7 +122,7 @@ def settle(
         max_num_batched_tokens=tokens,
         block_size=_block_size(flags, model, cpu=cpu),
         dtype=model.dtype if flags.dtype == "auto" else flags.dtype,
-        kv_cache_dtype=flags.kv_cache_dtype,
+        kv_cache_dtype=_kv_cache_dtype(flags, model),
         cpu=cpu,
     )
 
@@ -177,6 +177,12 @@ def _defaults_to_v0(flags: Flags, model: Model, gpu: Gpu | None) -> bool:
         name.startswith("MI"),
     )
     return any(unable) and flags.release < releases.HYBRID_POOL
+
+
+def _kv_cache_dtype(flags: Flags, model: Model) -> str:
+    if flags.kv_cache_dtype != "auto" or flags.release < releases.CHECKPOINT_CACHE_DTYPE:
+        return flags.kv_cache_dtype
+    return model.kv_cache_dtype or "auto"
 
 
 def _batch_v0(flags: Flags, model: Model, length: int) -> tuple[int, int]:

@@ -9,6 +9,7 @@ from typing import Any, cast
 
 from vllm_watch.capacity import context_length
 from vllm_watch.capacity.bounds import LAYERS_MAX, NUMBER_MAX, check_numbers, is_size, shown
+from vllm_watch.capacity.checkpoint_cache import checkpoint_cache_dtype
 from vllm_watch.capacity.encoder import read_encoder
 from vllm_watch.capacity.layer_pattern import Config, layer_kinds, unknown_kinds
 from vllm_watch.capacity.layer_sizes import with_layer_sizes
@@ -125,6 +126,7 @@ def _read(config: Config) -> Model:
         encoder=encoder,
         tower_parameters=towers,
         quantization=_quantization(config, text, count),
+        kv_cache_dtype=checkpoint_cache_dtype(_quantization_config(config, text) or {}),
         unread_cache=next(_unread_caches(text), None),
         notes=tuple(notes),
     )
@@ -281,13 +283,24 @@ def _latent(config: Config) -> LatentAttention | None:
     )
 
 
-def _quantization(config: Config, text: Config, layers: int) -> Quantization | None:
-    experts = text.get("expert_dtype") or config.get("expert_dtype")
+def _quantization_config(config: Config, text: Config) -> Config | None:
     for each in (config, text):
         found = each.get("quantization_config") or each.get("compression_config")
         if isinstance(found, Mapping):
-            experts = experts or found.get("expert_dtype")
-            if experts is None and str(text.get("model_type")).startswith("deepseek_v4"):
-                experts = "fp4"  # vLLM's default
-            return read_quantization(found, expert_dtype=experts, layers=layers)
+            return found
+        if found:
+            raise WatchError(
+                f"quantization_config: {shown(found)} is not possible",
+                "take the config.json of the checkpoint: it has an object there, or no such key",
+            )
     return None
+
+
+def _quantization(config: Config, text: Config, layers: int) -> Quantization | None:
+    found = _quantization_config(config, text)
+    if found is None:
+        return None
+    experts = text.get("expert_dtype") or config.get("expert_dtype") or found.get("expert_dtype")
+    if experts is None and str(text.get("model_type")).startswith("deepseek_v4"):
+        experts = "fp4"  # vLLM's default
+    return read_quantization(found, expert_dtype=experts, layers=layers)

@@ -119,7 +119,7 @@ def _longest_profiled(plan: Plan) -> int | None:
 
 def _kv_dtype(plan: Plan) -> Iterator[Change]:
     flags = plan.settings.flags
-    if flags.kv_cache_dtype != "auto":
+    if plan.settings.kv_cache_dtype != "auto":
         return
     saved = 1 - 1 / dtype_bytes(plan.settings.dtype)
     why = f"each token takes {saved:.0%} less; needs a card and a kernel with fp8, and a check of the answers"
