@@ -109,6 +109,17 @@ class Plan:
         return obstacle(settings.flags, self.model, settings.max_num_batched_tokens)
 
     @property
+    def refusal(self) -> str | None:
+        """Return why vLLM would not start for another reason than memory, or None."""
+        short = self.kv_bytes <= 0 or self.over_bytes > 0
+        if self.obstacle is not None or short or not self.lacks_state_blocks:
+            return self.obstacle
+        return (
+            f"{self.settings.max_num_seqs} sequences (--max-num-seqs) each need a block for their "
+            f"recurrent state, and {self.num_blocks} blocks fit"
+        )
+
+    @property
     def tokens(self) -> int:
         """KV cache size as vLLM logs it."""
         return self.pool.logged_tokens(self.num_blocks, self.settings.max_model_len)
