@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from vllm_watch.capacity import release as releases
 from vllm_watch.capacity.gpus import Gpu
-from vllm_watch.capacity.kv_types import dtype_bytes
+from vllm_watch.capacity.kv_types import check_config_dtype, dtype_bytes
 from vllm_watch.capacity.model import LayerKind, Model
 from vllm_watch.capacity.release import Release
 from vllm_watch.capacity.units import GIB
@@ -101,6 +101,8 @@ def settle(
         )
         remedy = "plan for 0.6.0 or later; for this one, start it once: its log has '# GPU blocks'"
         raise WatchError(cause, remedy)
+    if flags.dtype == "auto":
+        check_config_dtype(model.dtype)
     length = flags.max_model_len or model.max_position_embeddings or LENGTH_UNSAID
     v0 = flags.use_v0 if flags.use_v0 is not None else _defaults_to_v0(flags, model, gpu)
     cpu = (gpu_name or "").lower() in _CPU_NAMES

@@ -140,7 +140,7 @@ def _of_method(config: Mapping[str, Any]) -> Quantization:
         return _all(method, _BY_NAME[method])
     if method in _FOUR_BIT:
         return _all(method, _grouped(4, _DEFAULT_GROUP, symmetric=False))
-    return NONE
+    return _all(method, None) if method else NONE
 
 
 def _compressed(method: str, groups: Mapping[str, Any]) -> Quantization:

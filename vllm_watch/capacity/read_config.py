@@ -19,6 +19,7 @@ from vllm_watch.capacity.quantization import Quantization, read_quantization
 from vllm_watch.capacity.read_experts import feed_forwards, number, read_experts
 from vllm_watch.capacity.read_state import read_state
 from vllm_watch.capacity.towers import count_towers
+from vllm_watch.capacity.wrong_values import ignored_values, refuse_unless, refuse_wrong_values
 from vllm_watch.errors import WatchError
 
 # Multimodal configs keep the language model under one of these keys.
@@ -76,6 +77,7 @@ def read_config(config: Config) -> Model:
 def _read(config: Config) -> Model:
     shape, config = config, completed(config)
     text, encoder = _text_config(config), read_encoder(config)
+    refuse_wrong_values(text)
     count = _positive(text, "layers", most=LAYERS_MAX)
     cached = _key_value_heads(text, 1)
     heads = _positive(text, "heads", default=cached)
@@ -262,6 +264,10 @@ def _dtype_notes(config: Config, text: Config) -> tuple[str, ...]:
 
 
 def _size_notes(text: Config) -> Iterator[str]:
+    yield from ignored_values(text)
+    kinds, layers = text.get("layer_types"), _first(text, "layers") or 0
+    if isinstance(kinds, list | tuple) and 0 < len(kinds) < layers:
+        yield f"layer_types has {len(kinds)} entries for {layers} layers: it is repeated"
     for field in ("hidden", "heads", "vocab"):
         if _first(text, field) is None:
             yield f"the config has no {_KEYS[field][0]}: values that depend on it are guessed"
@@ -287,12 +293,9 @@ def _quantization_config(config: Config, text: Config) -> Config | None:
     for each in (config, text):
         found = each.get("quantization_config") or each.get("compression_config")
         if isinstance(found, Mapping):
+            refuse_unless(found.get("quant_method"), str, "quant_method", "a name")
             return found
-        if found:
-            raise WatchError(
-                f"quantization_config: {shown(found)} is not possible",
-                "take the config.json of the checkpoint: it has an object there, or no such key",
-            )
+        refuse_unless(found, Mapping, "quantization_config", "an object")
     return None
 
 
