@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from vllm_watch.capacity import release as releases
+from vllm_watch.capacity.fp8_blocks import block_obstacle
 from vllm_watch.capacity.gpus import Gpu
 from vllm_watch.capacity.kv_types import check_config_dtype, dtype_bytes
 from vllm_watch.capacity.model import LayerKind, Model
@@ -144,6 +145,9 @@ def obstacle(flags: Flags, model: Model, batched_tokens: int) -> str | None:
         return (
             f"--decode-context-parallel-size {wide} does not divide --tensor-parallel-size {ranks}"
         )
+    split = block_obstacle(model, ranks, flags.release)
+    if split is not None:
+        return split
     seqs = flags.max_num_seqs
     if seqs is not None and seqs > batched_tokens:
         default = "" if flags.max_num_batched_tokens else ", the default here"

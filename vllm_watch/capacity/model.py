@@ -130,6 +130,8 @@ class Model:
     tower_parameters: int = 0
     """Parameters of other encoders, such as that of audio."""
     quantization: Quantization | None = None
+    weight_block: int | None = None
+    """Side of the checkpoint's fp8 blocks."""
     kv_cache_dtype: str | None = None
     """The type of the KV cache that the checkpoint names."""
     unread_cache: str | None = None

@@ -11,6 +11,7 @@ from vllm_watch.capacity import context_length
 from vllm_watch.capacity.bounds import LAYERS_MAX, NUMBER_MAX, check_numbers, is_size, shown
 from vllm_watch.capacity.checkpoint_cache import checkpoint_cache_dtype
 from vllm_watch.capacity.encoder import read_encoder
+from vllm_watch.capacity.fp8_blocks import weight_block
 from vllm_watch.capacity.layer_pattern import Config, layer_kinds, unknown_kinds
 from vllm_watch.capacity.layer_sizes import with_layer_sizes
 from vllm_watch.capacity.model import LatentAttention, LayerKind, Model
@@ -128,6 +129,7 @@ def _read(config: Config) -> Model:
         encoder=encoder,
         tower_parameters=towers,
         quantization=_quantization(config, text, count),
+        weight_block=weight_block(_quantization_config(config, text) or {}),
         kv_cache_dtype=checkpoint_cache_dtype(_quantization_config(config, text) or {}),
         unread_cache=next(_unread_caches(text), None),
         notes=tuple(notes),
