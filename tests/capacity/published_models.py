@@ -123,3 +123,11 @@ PHI_4_MULTIMODAL = dense(
         "config": {"attention_dim": 1024, "attention_heads": 16, "linear_units": 1536, "num_blocks": 24},
     },
 )  # fmt: skip
+NEW_MODELS: dict[str, Config] = {
+    "Gemma-3n-E4B": GEMMA_3N_E4B, "Gemma-4-E4B": GEMMA_4_E4B, "Gemma-4-26B-A4B": GEMMA_4_26B,
+    "Llama-4-Scout": LLAMA_4_SCOUT, "MiMo-V2-Flash": MIMO_V2_FLASH,
+    "Nemotron-3-Nano": NEMOTRON_3_NANO, "Nemotron-3-Nano-listed": NEMOTRON_3_LISTED,
+    "Granite-4.0-H-Small": GRANITE_4_H_SMALL, "LFM2-8B-A1B": LFM2_8B,
+    "Step-3.5-Flash": STEP_35_FLASH, "Hunyuan-A13B": HUNYUAN_A13B,
+    "Phi-4-multimodal": PHI_4_MULTIMODAL,
+}  # fmt: skip

@@ -89,8 +89,12 @@ def _startable(plan: Plan) -> Flags:
         and (count is None or _ranks_of(each) * each.data_parallel_size <= count)
     ]
     start = min(possible, key=lambda each: (len(_changed(flags, each)), -_ranks_of(each)))
-    larger = [then for _, then in cache_bytes(_split(plan, start))]
-    return larger[0] if larger else start
+    return _with_cache(plan, start, plan.machine)
+
+
+def _with_cache(plan: Plan, flags: Flags, machine: Machine) -> Flags:
+    """Raise --kv-cache-memory-bytes so that one request fits."""
+    return next((then for _, then in cache_bytes(_split(plan, flags, machine))), flags)
 
 
 def _ranks_of(flags: Flags) -> int:
@@ -185,9 +189,10 @@ def _larger_gpus(plan: Plan, start: Flags) -> Iterator[Way]:
         gib += 0.1 if gib in CATALOGUE_SIZES else 0.0  # nominal sizes have another meaning
         memory, source = cuda_memory_bytes(gib, None)
         machine = Machine(memory, source, count=plan.machine.count)
-        if _split(plan, start, machine).fits:
+        flags = _with_cache(plan, start, machine)
+        if _split(plan, flags, machine).fits:
             yield Way(
-                f"GPUs of {gib:.1f} GiB{_with(plan, start)}",
+                f"GPUs of {gib:.1f} GiB{_with(plan, flags)}",
                 f"as CUDA counts it, instead of {plan.machine.memory_bytes / GIB:.1f}",
             )
             return

@@ -195,10 +195,12 @@ def cache_bytes(plan: Plan) -> Iterator[Change]:
     flags = plan.settings.flags
     if flags.kv_cache_memory_bytes is None:
         return
-    blocks = plan.pool.blocks_per_request(plan.settings.max_model_len) + 1
+    blocks, why = plan.pool.blocks_per_request(plan.settings.max_model_len) + 1, "one request"
+    if plan.lacks_state_blocks and plan.settings.max_num_seqs > blocks:
+        blocks, why = plan.settings.max_num_seqs, "each sequence's recurrent state"
     size = blocks * plan.pool.bytes_per_block
     if size > flags.kv_cache_memory_bytes:
-        said = Suggestion("--kv-cache-memory-bytes", str(size), "the need of one request")
+        said = Suggestion("--kv-cache-memory-bytes", str(size), f"the need of {why}")
         yield said, replace(flags, kv_cache_memory_bytes=size)
 
 
