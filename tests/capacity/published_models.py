@@ -1,4 +1,4 @@
-"""The keys of published configs that decide what a model of 2025 and 2026 weighs."""
+"""Configs of newer models."""
 
 from tests.capacity.models import Config, dense
 

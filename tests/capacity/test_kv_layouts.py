@@ -201,7 +201,6 @@ NAMED: tuple[tuple[str, Config, dict[str, Any], int], ...] = (
 
 @pytest.mark.parametrize(("quantization", "flags", "expected"), [row[1:] for row in NAMED], ids=[row[0] for row in NAMED])  # fmt: skip
 def test_the_checkpoint_names_its_cache(quantization: Config, flags: dict[str, Any], expected: int) -> None:  # fmt: skip
-    """With --kv-cache-dtype auto; it is said, and fp8 is not suggested again."""
     found = plan(LLAMA_31_8B | {"quantization_config": quantization}, **flags)
     assert found.bytes_per_token == expected
     said = any("as the checkpoint's quantization names it" in each for each in assumptions(found))

@@ -1,4 +1,4 @@
-"""Models whose layers differ: parameters against their published counts, cache against vLLM's code."""
+"""Parameters against their published counts."""
 
 from typing import Any
 
@@ -32,14 +32,12 @@ PUBLISHED: tuple[tuple[str, Config, float, float], ...] = (
 
 @pytest.mark.parametrize(("config", "billions", "error"), [row[1:] for row in PUBLISHED], ids=[row[0] for row in PUBLISHED])  # fmt: skip
 def test_parameters_are_those_published(config: Config, billions: float, error: float) -> None:
-    """Encoders and embeddings included."""
     counted = count_parameters(read_config(config)).total
     assert counted / 1e9 == pytest.approx(billions, rel=error)
 
 
 @pytest.mark.parametrize("name", ["GEMMA_3N_E4B", "GEMMA_4_E4B"])
 def test_embeddings_per_layer_do_not_fit_a_small_card(name: str) -> None:
-    """14.6 and 14.9 GiB of weights, 14.4 GiB of budget."""
     assert not plan(getattr(models, name), gpu="RTX 4080", max_model_len=32768).fits
 
 
@@ -52,13 +50,11 @@ FULL_LAYERS: tuple[tuple[str, Config, dict[str, Any], int], ...] = (
 
 @pytest.mark.parametrize(("config", "flags", "expected"), [row[1:] for row in FULL_LAYERS], ids=[row[0] for row in FULL_LAYERS])  # fmt: skip
 def test_only_full_layers_grow_with_the_context(config: Config, flags: dict[str, Any], expected: int) -> None:  # fmt: skip
-    """A request of twice the length needs that much more."""
     pools = [plan(config, gpu="H200", max_model_len=each, **flags).pool for each in (1 << 16, 1 << 17)]  # fmt: skip
     short, long = (pool.blocks_per_request(1 << 16 + at) for at, pool in enumerate(pools))
     assert (long - short) * pools[0].bytes_per_block == (1 << 16) * expected
 
 
 def test_an_encoder_of_unknown_size_is_noted() -> None:
-    """Its weights are missing in the count."""
     found = read_config(models.LLAMA_4_SCOUT | {"audio_config": {"name": "x"}})
     assert "the weights of audio_config are not counted: its sizes are unknown" in found.notes

@@ -122,7 +122,6 @@ SPLITS: tuple[tuple[str, Config, dict[str, Any], str | None], ...] = (
 
 @pytest.mark.parametrize(("config", "flags", "part"), [row[1:] for row in SPLITS], ids=[row[0] for row in SPLITS])  # fmt: skip
 def test_ranks_hold_whole_fp8_blocks(config: Config, flags: dict[str, Any], part: str | None) -> None:  # fmt: skip
-    """Else the reason names the split, and no such split is suggested."""
     found = plan(config, max_model_len=8192, **flags)
     if part is None:
         assert found.obstacle is None

@@ -127,13 +127,11 @@ def test_what_is_not_said_is_noted() -> None:
 
 
 def test_a_short_list_of_types_is_repeated() -> None:
-    """And that is noted."""
     found = read_config(LLAMA_31_8B | {"layer_types": ["full_attention"] * 10})
     assert found.notes == ("layer_types has 10 entries for 32 layers: it is repeated",)
 
 
 def test_a_dtype_of_the_config_is_not_blamed_on_a_flag() -> None:
-    """It is unknown, unless --dtype replaces it."""
     odd = LLAMA_31_8B | {"torch_dtype": "banana"}
     with pytest.raises(WatchError, match="torch_dtype: banana in the config is not known here"):
         plan(odd)

@@ -108,7 +108,6 @@ def test_what_vllm_refuses_does_not_fit(flags: dict[str, object], why: str, inst
 
 
 def test_no_length_or_batch_is_suggested_that_vllm_refuses() -> None:
-    """A million tokens ask for the model's limit; 2500 sequences for as many tokens."""
     long = plan(LLAMA_31_8B, max_model_len=1 << 20)
     assert (long.longest, [each.value for each in suggestions(long)]) == (131072, ["131072"])
     assert plan(LLAMA_31_8B, max_model_len=400_000, allow_long=True).fits
@@ -132,7 +131,6 @@ LENGTHS: tuple[tuple[str, dict[str, object], int | None], ...] = (
 
 @pytest.mark.parametrize(("keys", "limit"), [row[1:] for row in LENGTHS], ids=[row[0] for row in LENGTHS])  # fmt: skip
 def test_longest_accepted_length(keys: dict[str, object], limit: int | None) -> None:
-    """After rope scaling, as vLLM derives it."""
     assert length_limit(keys) == limit
 
 

@@ -62,7 +62,6 @@ def test_does_not_fit_is_status_3(llama: Path, capsys: pytest.CaptureFixture[str
 
 
 def test_json_says_why_it_does_not_start(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:  # fmt: skip
-    """As the text does: more sequences than blocks for a recurrent state; a config without layers."""
     (tmp_path / "config.json").write_text(json.dumps(QWEN35_27B))
     words = ["capacity", str(tmp_path), "--gpu-name", "H100", "--max-model-len", "131072"]
     assert main([*words, "--json"]) == 3

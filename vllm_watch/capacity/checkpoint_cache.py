@@ -1,13 +1,14 @@
-"""Find the KV cache type that a quantized checkpoint names. Source: vLLM's get_kv_cache_quant_algo_string and Attention."""
+"""A checkpoint's own KV cache type."""
 
 from collections.abc import Mapping
 from typing import Any
 
+# Source: vLLM's get_kv_cache_quant_algo_string and Attention.
 _TYPES = {"fp8": "fp8_e4m3", "nvfp4": "nvfp4"}
 
 
 def checkpoint_cache_dtype(quantization: Mapping[str, Any]) -> str | None:
-    """Return the type that vLLM takes for --kv-cache-dtype auto, or None for the model's dtype."""
+    """None is the model's dtype."""
     method = str(quantization.get("quant_method") or "")
     if method == "compressed-tensors":
         return "fp8" if quantization.get("kv_cache_scheme") else None

@@ -1,4 +1,4 @@
-"""Find the longest context that a model's config allows. Source: vLLM's _get_and_verify_max_len."""
+"""The longest context of a model."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -7,6 +7,7 @@ from vllm_watch.capacity.bounds import NUMBER_MAX, is_size
 
 Config = Mapping[str, Any]
 
+# Source: vLLM's _get_and_verify_max_len.
 _KEYS = (
     "max_position_embeddings", "n_positions", "max_seq_len", "seq_length", "max_sequence_length",
     "max_seq_length", "seq_len",
@@ -16,7 +17,7 @@ _YARN = ("yarn", "deepseek_yarn")
 
 
 def positions(config: Config) -> int | None:
-    """Return the positions that the config names; `model_max_length` overrides the others."""
+    """Before rope scaling."""
     said = config.get("model_max_length")
     if is_size(said):
         return int(said or 0)
@@ -24,7 +25,7 @@ def positions(config: Config) -> int | None:
 
 
 def length_limit(config: Config) -> int | None:
-    """Return the longest --max-model-len that vLLM accepts, after rope scaling."""
+    """After rope scaling."""
     named = positions(config)
     if named is None or "gemma3" in str(config.get("model_type")):
         return named

@@ -41,7 +41,6 @@ class Flags:
     use_v0: bool | None = None
     max_model_len: int | None = None
     allow_long: bool = False
-    """VLLM_ALLOW_LONG_MAX_MODEL_LEN is set."""
     gpu_memory_utilization: float | None = None
     tensor_parallel_size: int = 1
     pipeline_parallel_size: int = 1
@@ -94,7 +93,7 @@ class Settings:
 def settle(
     flags: Flags, model: Model, gpu: Gpu | None, memory_bytes: int, gpu_name: str | None
 ) -> Settings:
-    """Return the values that the flags have in this release, on this GPU. Raises WatchError if the release is too old."""
+    """Return the flags as this release resolves them. Raises WatchError."""
     release = flags.release
     if release < releases.OLDEST:
         cause = (
@@ -159,7 +158,7 @@ def obstacle(flags: Flags, model: Model, batched_tokens: int) -> str | None:
 
 
 def accepted_length(flags: Flags, model: Model, length: int) -> int:
-    """Return the length, or the limit of the model if that is shorter."""
+    """Shorten a length to the model's limit."""
     return length if flags.allow_long else min(length, model.length_limit or length)
 
 

@@ -1,4 +1,4 @@
-"""Find splits that fp8 block quantization rules out. Source: vLLM's fp8_utils.py and fused_moe/oracle/fp8.py."""
+"""Splits that fp8 blocks rule out."""
 
 import math
 from collections.abc import Mapping
@@ -9,11 +9,12 @@ from vllm_watch.capacity.bounds import is_size
 from vllm_watch.capacity.model import FeedForward, Model
 from vllm_watch.capacity.release import Release
 
+# Source: vLLM's fp8_utils.py and fused_moe/oracle/fp8.py.
 _REFINED_LEAST = 32
 
 
 def weight_block(quantization: Mapping[str, Any]) -> int | None:
-    """Return the side of an fp8 checkpoint's blocks of weights."""
+    """Return the block's side."""
     sides = quantization.get("weight_block_size")
     if quantization.get("quant_method") != "fp8" or not isinstance(sides, list | tuple):
         return None
@@ -21,7 +22,7 @@ def weight_block(quantization: Mapping[str, Any]) -> int | None:
 
 
 def block_obstacle(model: Model, ranks: int, release: Release) -> str | None:
-    """Return why vLLM cannot split the MLPs over these ranks, or None."""
+    """Return why vLLM refuses."""
     block = model.weight_block
     if block is None or ranks == 1:
         return None

@@ -77,6 +77,6 @@ def dtype_bytes(model_dtype: str) -> int:
 
 
 def check_config_dtype(dtype: str) -> None:
-    """Raise WatchError if the config's own dtype is unknown."""
+    """Refuse an unknown torch_dtype."""
     if _ALIASES.get(dtype, dtype) not in MODEL_DTYPES:
         raise WatchError(f"torch_dtype: {shown(dtype)} in the config is not known here", f"give --dtype: {', '.join(MODEL_DTYPES)}")  # fmt: skip

@@ -71,7 +71,7 @@ def _kept_plain(kinds: tuple[LayerKind, ...], settings: Settings) -> frozenset[i
 
 
 def draft_caches(model: Model, settings: Settings) -> list[LayerCache]:
-    """Return the drafter's caches. Without a draft model, these equal the caches of full-attention layers."""
+    """Return the drafter's caches."""
     drafter = settings.flags.drafter
     if drafter is None:
         return []

@@ -37,7 +37,7 @@ def layer_kinds(config: Config, count: int) -> tuple[LayerKind, ...]:
 
 
 def mlp_letters(config: Config) -> str | None:
-    """Return one letter per layer, as in Nemotron-H, if layers have a mixer or an MLP: '-' is dense, 'E' has experts."""
+    """Nemotron-H: '-' is an MLP, 'E' has experts."""
     pattern = config.get("hybrid_override_pattern")
     if not isinstance(pattern, str):
         letters = {"mlp": "-", "moe": "E"}

@@ -1,4 +1,4 @@
-"""Read sizes that differ between layers, and matrices that only some families have."""
+"""Sizes that differ between layers."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -11,7 +11,7 @@ from vllm_watch.capacity.read_experts import number
 
 
 def with_layer_sizes(model: Model, config: Config) -> Model:
-    """Return the model with the sizes that differ between its layers."""
+    """Add them to the model."""
     value = number(config, "v_head_dim") if model.latent is None else None
     model = replace(model, value_dim=value)
     width = model.intermediate_size
@@ -61,7 +61,7 @@ def _window_attention(model: Model, config: Config) -> Attention | None:
 
 
 def _small(model: Model, config: Config) -> int:
-    """Count Gemma 3n's LAuReL and AltUp."""
+    # Gemma 3n: LAuReL and AltUp
     rank, inputs = number(config, "laurel_rank") or 0, number(config, "altup_num_inputs") or 1
     hidden = model.hidden_size
     return 2 * hidden * rank * model.num_layers + 2 * (inputs - 1) * hidden * hidden

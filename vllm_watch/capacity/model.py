@@ -28,7 +28,7 @@ class FeedForward(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Attention:
-    """The heads of one kind of layer. Some models have values that are narrower than keys."""
+    """Heads of one kind of layer."""
 
     heads: int
     key_value_heads: int
@@ -77,8 +77,7 @@ class Experts:
     active: int
     intermediate_size: int
     shared_intermediate_size: int
-    latent_size: int | None = None
-    """Width of the experts' input, if it is not the hidden size (Nemotron 3 Super)."""
+    latent_size: int | None = None  # the experts' input, as in Nemotron 3 Super
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,26 +96,19 @@ class Model:
     dtype: str
     tied_embeddings: bool
     gated_mlp: bool
-    length_limit: int | None = None
-    """Tokens beyond which vLLM refuses --max-model-len."""
+    length_limit: int | None = None  # tokens that vLLM accepts
     sliding_window: int | None = None
     chunk_size: int | None = None
     full_head_dim: int | None = None
     """Head size of the full-attention layers, if it differs from that of sliding layers (Gemma 4)."""
     full_key_value_heads: int | None = None
-    value_dim: int | None = None
-    """Head size of values, if it differs from that of keys."""
-    window_attention: Attention | None = None
-    """Heads of the sliding layers, if the config gives them separately."""
+    value_dim: int | None = None  # if it differs from that of keys
+    window_attention: Attention | None = None  # of sliding layers, if given separately
     feeds: tuple[FeedForward, ...] = ()
-    """The MLP of each layer."""
-    mlp_widths: tuple[int, ...] | None = None
-    """Each layer's dense MLP, if widths differ."""
+    mlp_widths: tuple[int, ...] | None = None  # if they differ
     per_layer_vocab: int = 0
-    per_layer_size: int = 0
-    """Gemma 3n and 4: another embedding per token for each layer."""
+    per_layer_size: int = 0  # Gemma 3n and 4: another embedding for each layer
     small_matrices: int = 0
-    """Elements of further matrices per model."""
     shared_layers: int = 0
     """This many layers at the end have no cache of their own. They read an earlier layer's cache."""
     latent: LatentAttention | None = None
@@ -127,13 +119,10 @@ class Model:
     draft_layers: int = 0
     multimodal: bool = False
     encoder: Encoder | None = None
-    tower_parameters: int = 0
-    """Parameters of other encoders, such as that of audio."""
+    tower_parameters: int = 0  # of other encoders, such as that of audio
     quantization: Quantization | None = None
-    weight_block: int | None = None
-    """Side of the checkpoint's fp8 blocks."""
-    kv_cache_dtype: str | None = None
-    """The type of the KV cache that the checkpoint names."""
+    weight_block: int | None = None  # side of the checkpoint's fp8 blocks
+    kv_cache_dtype: str | None = None  # that the checkpoint names
     unread_cache: str | None = None
     """The config key that shows a KV cache of unknown size."""
     notes: tuple[str, ...] = ()
@@ -152,7 +141,6 @@ class Model:
         return self.intermediate_size is not None
 
     def attention(self, kind: LayerKind) -> Attention:
-        """Return the heads of layers of this kind."""
         heads, shared, dim = self.num_attention_heads, self.num_key_value_heads, self.head_dim
         if kind is LayerKind.FULL:
             shared, dim = self.full_key_value_heads or shared, self.full_head_dim or dim

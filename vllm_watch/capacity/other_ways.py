@@ -47,7 +47,7 @@ class Way:
 
 
 def other_ways(plan: Plan, found: tuple[Suggestion, ...]) -> tuple[Way, ...]:
-    """Return the other ways to make the plan fit. Empty if the plan fits, or if `found` has a flag that is not in `_DEAR`."""
+    """Return the other ways. Empty if `found` has a flag that is not in `_DEAR`."""
     alone = {each.flag for each in found}
     if plan.fits or alone - _DEAR:
         return ()
@@ -93,7 +93,6 @@ def _startable(plan: Plan) -> Flags:
 
 
 def _with_cache(plan: Plan, flags: Flags, machine: Machine) -> Flags:
-    """Raise --kv-cache-memory-bytes so that one request fits."""
     return next((then for _, then in cache_bytes(_split(plan, flags, machine))), flags)
 
 

@@ -57,10 +57,9 @@ def count_parameters(model: Model) -> Parameters:
 
 
 def _alike(model: Model) -> Counter[tuple[LayerKind, FeedForward, int | None, bool]]:
-    """Count equal layers. The last value is False if vLLM makes no keys and values for the layer."""
     widths = model.mlp_widths or (model.intermediate_size,) * model.num_layers
     first_shared = model.num_layers
-    if str(model.model_type).startswith("gemma4"):
+    if str(model.model_type).startswith("gemma4"):  # these have no key and value projections
         first_shared -= model.shared_layers
     owns = (index < first_shared for index in range(model.num_layers))
     return Counter(zip(model.layer_kinds, model.feeds, widths, owns, strict=True))
@@ -128,7 +127,6 @@ def _state(model: Model) -> int:
 
 
 def _feed_forward(model: Model, feed: FeedForward, width: int | None) -> tuple[int, int]:
-    """Return the elements of a layer's dense MLP, shared experts and router, and of its experts."""
     hidden, experts = model.hidden_size, model.experts
     matrices = 3 if model.gated_mlp else 2
     if feed is FeedForward.NONE:

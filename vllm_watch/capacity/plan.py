@@ -110,7 +110,7 @@ class Plan:
 
     @property
     def refusal(self) -> str | None:
-        """Return why vLLM would not start for another reason than memory, or None."""
+        """Return why vLLM would not start."""
         short = self.kv_bytes <= 0 or self.over_bytes > 0
         if self.obstacle is not None or short or not self.lacks_state_blocks:
             return self.obstacle

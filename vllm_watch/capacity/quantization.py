@@ -95,7 +95,7 @@ def find_quantization(flag: str | None, checkpoint: Quantization | None) -> Quan
 
 
 def read_quantization(config: Mapping[str, Any], *, expert_dtype: Any, layers: int) -> Quantization:
-    """Read `quantization_config` and DeepSeek's `expert_dtype`. Raises an error if a value is invalid."""
+    """Read `quantization_config`. Raises an error if a value is invalid."""
     found = _of_method(config)
     if expert_dtype is not None:
         word = str(expert_dtype).lower()

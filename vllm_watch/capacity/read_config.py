@@ -61,7 +61,7 @@ _COMPRESSED = re.compile(r"(kv_)?compress_(ratio|rate)s?")
 
 
 def read_config(config: Config) -> Model:
-    """Return the model of this config. Raises WatchError if a value that determines memory is missing or impossible."""
+    """Return the model. Raises WatchError if a size is missing or impossible."""
     try:
         model = _read(config)
     except (TypeError, ValueError, LookupError, AttributeError, ArithmeticError, RecursionError) as error:  # fmt: skip
@@ -153,7 +153,7 @@ def _tied(config: Config, text: Config) -> bool:
 
 
 def _gated(text: Config) -> bool:
-    """Return True if the MLP has a gate. Squared ReLU has none."""
+    # squared ReLU has no gate
     act = text.get("mlp_hidden_act") or text.get("hidden_act")
     return text.get("model_type") not in _PLAIN_MLPS and act != "relu2"
 

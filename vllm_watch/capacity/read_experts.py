@@ -1,7 +1,4 @@
-"""Read the mixture of experts, and which layers have which MLP.
-
-A number may be given once or as a list with one per layer.
-"""
+"""Experts, and each layer's MLP."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -22,7 +19,7 @@ _MIXER_ALONE = ("mamba", "mamba2", "falcon_mamba")
 
 
 def number(config: Config, *keys: str) -> int | None:
-    """Return the first positive number under these keys, of a list its largest."""
+    """Return the first; of lists the largest."""
     for key in keys:
         value = config.get(key)
         sizes: Any = value if isinstance(value, list | tuple) else [value]
@@ -33,7 +30,7 @@ def number(config: Config, *keys: str) -> int | None:
 
 
 def read_experts(config: Config) -> Experts | None:
-    """Return the experts; None if the model is dense."""
+    """None if dense."""
     feed = config.get("ffn_config")  # DBRX
     inner = feed if isinstance(feed, Mapping) else config
     count = number(inner, *_COUNTS)
@@ -62,7 +59,7 @@ def _shared(config: Config, size: int) -> int:
 def feed_forwards(
     config: Config, kinds: tuple[LayerKind, ...], *, mixture: bool
 ) -> tuple[FeedForward, ...]:
-    """Return the kind of each layer's MLP, in order."""
+    """Return each layer's MLP."""
     count, letters = len(kinds), mlp_letters(config)
     if letters is not None:
         found = {"-": _DENSE, "E": _MIXTURE if mixture else _DENSE}

@@ -37,7 +37,7 @@ Change = tuple[Suggestion, Flags]
 
 
 def suggestions(plan: Plan) -> tuple[Suggestion, ...]:
-    """Return flags that make the plan fit, best first. If the plan already fits, the flags save memory."""
+    """Return flags that make the plan fit, best first, or that save memory if it fits."""
     if plan.fits:
         return tuple(_waste(plan))
     if _is_refused(plan):

@@ -1,4 +1,4 @@
-"""Count the parameters of encoders of images and audio from their part of the config."""
+"""Parameters of encoders."""
 
 import re
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ _SIGLIP = {"num_hidden_layers": 26, "hidden_size": 1152, "intermediate_size": 43
 
 
 def count_towers(config: Config, *, vision_known: bool) -> tuple[int, tuple[str, ...]]:
-    """Return the parameters of all encoders but a known one, and the keys of those of unknown size."""
+    """Also return keys of unknown size."""
     total, unknown = 0, []
     thinker = config.get("thinker_config")
     places = [config, *([thinker] if isinstance(thinker, Mapping) else [])]
@@ -45,7 +45,7 @@ def _count(part: Config) -> int | None:
 
 
 def _conformer(width: int, inner: int, *, gated: bool) -> int:
-    """Count one block: two MLPs, attention, relative positions, and a convolution."""
+    # two MLPs; attention, relative positions and a convolution
     mlp = (3 if gated else 2) * width * inner
     return 2 * mlp + 8 * width * width
 

@@ -1,4 +1,4 @@
-"""Find config values of a wrong kind. One that decides the size is refused, another is noted as ignored."""
+"""Config values of a wrong kind."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -27,7 +27,7 @@ _OPTIONAL = (
 
 
 def refuse_wrong_values(config: Config) -> None:
-    """Raise WatchError if a size is not a whole number from 0 on."""
+    """Refuse such sizes."""
     for key in (*_NUMBERS, *_NUMBERS_OR_LISTS):
         value = config.get(key)
         each_layer = isinstance(value, list | tuple) and key in _NUMBERS_OR_LISTS
@@ -41,13 +41,13 @@ def refuse_wrong_values(config: Config) -> None:
 
 
 def refuse_unless(value: Any, kind: type, key: str, named: str) -> None:
-    """Raise WatchError if a value that is there is of another kind."""
+    """Refuse another kind."""
     if value and not isinstance(value, kind):
         raise WatchError(f"{key}: {_said(value)} is not {named}", _REMEDY)
 
 
 def ignored_values(config: Config) -> Iterator[str]:
-    """Return a note on each optional value of a wrong kind."""
+    """Note other keys."""
     for key in _OPTIONAL:
         value = config.get(key)
         if not _is_number(value) and not isinstance(value, list | tuple):

@@ -93,7 +93,7 @@ def plan(facts: Facts, *, share: float | None = None) -> Plan | None:
 
 
 def _with_accepted_length(facts: Facts, flags: Flags) -> Flags:
-    """Shorten a length that another check refuses."""
+    # another check refuses the length
     given, asked = facts.command.flags, facts.command.environment.get(ALLOW_LONG)
     if asked in ("1", "true") or "hf-overrides" in given or "rope-scaling" in given:
         return replace(flags, allow_long=True)
