@@ -11,10 +11,12 @@ from typing import Any
 
 import pytest
 
-from tests.capacity.models import MODELS
+from tests.capacity.models import MODELS as OLDER_MODELS
+from tests.capacity.published_models import NEW_MODELS
 from vllm_watch.__main__ import main
 
 DRAWN, SEEDS = 20, 15
+MODELS = OLDER_MODELS | NEW_MODELS
 GPUS = ("T4", "L4", "RTX 3060", "RTX 3090", "RTX 4090", "RTX 5090", "A100 40GB", "A100 80GB", "L40S", "H100", "H200", "B200", "MI300X")  # fmt: skip
 # Flag, how often it is given, its values.
 FLAGS: tuple[tuple[str, float, tuple[object, ...]], ...] = (

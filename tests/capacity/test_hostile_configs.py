@@ -10,7 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.capacity.models import LLAMA_31_8B, MODELS, Config
+from tests.capacity.models import LLAMA_31_8B, Config
+from tests.capacity.models import MODELS as OLDER_MODELS
+from tests.capacity.published_models import NEW_MODELS
 from tests.examples import examples
 from vllm_watch.__main__ import main
 from vllm_watch.capacity.flags import Flags
@@ -20,6 +22,7 @@ from vllm_watch.cli.capacity import report
 from vllm_watch.errors import WatchError
 
 GIB = 1 << 30
+MODELS = OLDER_MODELS | NEW_MODELS
 _NASTY: tuple[Any, ...] = (
     0, -1, 1, 3, 10_000, 10_001, 10**9, 1 << 40, (1 << 40) + 1, 10**400, -(10**400), 0.0, 0.5, 1e-160, 1e300,
     float("inf"), float("nan"), True, None, "", "x", "9" * 400, [], [0], [10**400], ["x"] * 50, {}, {"a": 1},
@@ -28,7 +31,7 @@ _NASTY: tuple[Any, ...] = (
     {"quantization": 7, "producer": 1}, {"quant_method": "modelopt", "quantization": []},
 )  # fmt: skip
 _KEYS = sorted(
-    {key for config in MODELS.values() for key in config}
+    {key for config in MODELS.values() for key in (*config, *config.get("text_config", ()))}
     | {
         "quantization_config", "expert_dtype", "head_dim", "expansion_ratio", "mamba_expand", "mamba_n_heads",
         "mamba_d_head", "mamba_d_state", "attn_layer_indices", "linear_attn_config", "conv_L_cache", "conv_dim",

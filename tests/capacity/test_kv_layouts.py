@@ -1,5 +1,7 @@
 """KV cache bytes per token: each kind of attention, cache type, parallel split and release."""
 
+from typing import Any
+
 import pytest
 
 from tests.capacity.models import (
@@ -17,7 +19,9 @@ from tests.capacity.models import (
 )
 from tests.capacity.planning import plan
 from tests.real_vllm.shapes import FLAGS, SHAPES
+from vllm_watch.capacity.assumptions import assumptions
 from vllm_watch.capacity.flags import Drafter
+from vllm_watch.capacity.suggestions import suggestions
 
 GIB = 1 << 30
 # Blocks, tokens and block size, as that vLLM said them for 64 MiB.
@@ -177,3 +181,29 @@ def test_as_a_real_vllm_had_it(name: str) -> None:
     config, flags = SHAPES[name]
     found = plan(config, gpu="cpu", gib=8, **(FLAGS | flags))
     assert (found.num_blocks, found.tokens, found.pool.block_size) == REAL[name]
+
+
+_FLOAT_8 = {"type": "float", "num_bits": 8, "dynamic": False}
+_COMPRESSED = {"quant_method": "compressed-tensors", "format": "float-quantized", "kv_cache_scheme": _FLOAT_8}  # fmt: skip
+_MODELOPT = {"quant_method": "modelopt", "quant_algo": "NVFP4"}
+# Story, quantization config, flags, bytes per token of Llama 3.1 8B.
+NAMED: tuple[tuple[str, Config, dict[str, Any], int], ...] = (
+    ("compressed-tensors", _COMPRESSED, {}, 65536),
+    ("which older releases do not follow", _COMPRESSED, {"version": "0.11.0"}, 131072),
+    ("a flag wins", _COMPRESSED, {"kv_cache_dtype": "bfloat16"}, 131072),
+    ("ModelOpt's scheme", _MODELOPT | {"kv_cache_scheme": _FLOAT_8}, {}, 65536),
+    ("ModelOpt's name", _MODELOPT | {"kv_cache_quant_algo": "FP8"}, {}, 65536),
+    ("in its own file", {"quant_method": "modelopt", "quantization": {"quant_algo": "NVFP4", "kv_cache_quant_algo": "FP8"}}, {}, 65536),
+    ("a scheme that vLLM does not know", _MODELOPT | {"kv_cache_scheme": _FLOAT_8 | {"dynamic": True}}, {}, 131072),
+    ("none named", _MODELOPT | {"kv_cache_quant_algo": None}, {}, 131072),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(("quantization", "flags", "expected"), [row[1:] for row in NAMED], ids=[row[0] for row in NAMED])  # fmt: skip
+def test_the_checkpoint_names_its_cache(quantization: Config, flags: dict[str, Any], expected: int) -> None:  # fmt: skip
+    found = plan(LLAMA_31_8B | {"quantization_config": quantization}, **flags)
+    assert found.bytes_per_token == expected
+    said = any("as the checkpoint's quantization names it" in each for each in assumptions(found))
+    assert said == (expected == 65536)
+    full = plan(LLAMA_31_8B | {"quantization_config": quantization}, gpu="RTX 3060", gpus=1, **flags)  # fmt: skip
+    assert not (said and "--kv-cache-dtype" in {each.flag for each in suggestions(full)})

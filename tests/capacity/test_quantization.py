@@ -1,8 +1,13 @@
 """Bytes per weight of each quantization, from a checkpoint's config or from the flag."""
 
+from typing import Any
+
 import pytest
 
+from tests.capacity.models import QWEN3_30B_A3B, QWEN3_32B, Config
+from tests.capacity.planning import plan
 from vllm_watch.capacity.quantization import Quantization, find_quantization, read_quantization
+from vllm_watch.capacity.suggestions import suggestions
 
 AWQ = {"quant_method": "awq", "bits": 4, "group_size": 128, "zero_point": True}
 GPTQ = {"quant_method": "gptq", "bits": 4, "group_size": 128, "sym": True}
@@ -99,3 +104,31 @@ def test_experts_of_deepseek_v4(word: str | None, size: float | None) -> None:
     """`expert_dtype` stands beside the quantization_config, and counts for the experts alone."""
     read = found(None, {"quant_method": "fp8", "weight_block_size": [128, 128]}, word)
     assert (read.dense, read.attention, read.experts) == (1.0, 1.0, size)
+
+
+_BLOCKS = {"quantization_config": {"quant_method": "fp8", "weight_block_size": [128, 128]}}
+_EXPERTS_OF_1536 = QWEN3_30B_A3B | _BLOCKS | {"moe_intermediate_size": 1536}
+# Story, config, flags, what each GPU has if vLLM refuses it.
+SPLITS: tuple[tuple[str, Config, dict[str, Any], str | None], ...] = (
+    ("whole blocks", _EXPERTS_OF_1536, {"tensor_parallel_size": 4, "version": "0.11.0"}, None),
+    ("half a block of an expert", _EXPERTS_OF_1536, {"tensor_parallel_size": 8, "version": "0.11.0"}, "192 columns of an expert"),
+    ("which newer releases refine", _EXPERTS_OF_1536, {"tensor_parallel_size": 8}, None),
+    ("but not below 32", _EXPERTS_OF_1536 | {"moe_intermediate_size": 320}, {"tensor_parallel_size": 4}, "80 columns of an expert"),
+    ("half a block of an MLP, in any release", QWEN3_32B | _BLOCKS, {"tensor_parallel_size": 16}, "1600 columns of an MLP"),
+    ("no blocks", QWEN3_32B, {"tensor_parallel_size": 16}, None),
+    ("one GPU", QWEN3_32B | _BLOCKS | {"intermediate_size": 25664}, {}, None),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(("config", "flags", "part"), [row[1:] for row in SPLITS], ids=[row[0] for row in SPLITS])  # fmt: skip
+def test_ranks_hold_whole_fp8_blocks(config: Config, flags: dict[str, Any], part: str | None) -> None:  # fmt: skip
+    found = plan(config, max_model_len=8192, **flags)
+    if part is None:
+        assert found.obstacle is None
+        return
+    ranks = flags["tensor_parallel_size"]
+    assert (
+        found.obstacle
+        == f"--tensor-parallel-size {ranks} gives each GPU {part}, not a multiple of the checkpoint's fp8 block of 128"
+    )
+    assert all(each.value != str(ranks) for each in suggestions(found))

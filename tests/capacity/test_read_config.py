@@ -4,7 +4,7 @@ import pytest
 
 from tests.capacity.models import DEEPSEEK_V3, GEMMA_3_27B, LLAMA_31_8B, MODELS, Config
 from tests.capacity.planning import plan
-from vllm_watch.capacity.model import LayerKind
+from vllm_watch.capacity.model import FeedForward, LayerKind
 from vllm_watch.capacity.read_config import read_config
 from vllm_watch.errors import WatchError
 
@@ -83,20 +83,25 @@ def test_latent_attention_and_experts() -> None:
     assert model.latent is not None
     assert model.experts is not None
     assert (model.latent.lora_rank, model.latent.rope_dim, model.draft_layers) == (512, 64, 1)
-    assert (model.experts.count, model.experts.active, model.experts.first_dense_layers) == (
-        256,
-        8,
-        3,
-    )
+    assert (model.experts.count, model.experts.active) == (256, 8)
+    assert model.feeds == (FeedForward.DENSE,) * 3 + (FeedForward.MIXTURE,) * 58
 
 
-REFUSED = (
+REFUSED: tuple[tuple[Config, str], ...] = (
     ({}, "the config has no num_hidden_layers"),
     ({"num_hidden_layers": 2}, "the config has no hidden_size"),
     (of(0), "num_hidden_layers: 0 is not possible"),
     (of(-3), "num_hidden_layers: -3 is not possible"),
     (of(4, hybrid_override_pattern="M*"), "the config names 2 layer kinds for 4 layers"),
-    ({"num_hidden_layers": "32", "hidden_size": 64}, "the config has no num_hidden_layers"),
+    (of("32"), "num_hidden_layers: '32' is not a whole number"),  # type: ignore[arg-type]
+    (of(2, num_key_value_heads=-8), "num_key_value_heads: -8 is not possible"),
+    (of(2) | {"num_attention_heads": [4, 4]}, "num_attention_heads: [4, 4] is not a whole number"),
+    (of(2, vocab_size=float("inf")), "vocab_size: inf is not a whole number"),
+    (of(2, quantization_config="fp8"), "quantization_config: 'fp8' is not an object"),
+    (
+        of(2, quantization_config={"quant_method": ["fp8"]}),
+        "quant_method: ['fp8'] is not a name",
+    ),
 )
 
 
@@ -115,6 +120,22 @@ def test_what_is_not_said_is_noted() -> None:
         "the config has no vocab_size: values that depend on it are guessed",
     )
     assert read_config(LLAMA_31_8B).notes == ()
+    odd = LLAMA_31_8B | {"max_position_embeddings": "128k"}
+    assert read_config(odd).notes == (
+        "max_position_embeddings: '128k' is ignored: it is not a whole number from 0 on",
+    )
+
+
+def test_a_short_list_of_types_is_repeated() -> None:
+    found = read_config(LLAMA_31_8B | {"layer_types": ["full_attention"] * 10})
+    assert found.notes == ("layer_types has 10 entries for 32 layers: it is repeated",)
+
+
+def test_a_dtype_of_the_config_is_not_blamed_on_a_flag() -> None:
+    odd = LLAMA_31_8B | {"torch_dtype": "banana"}
+    with pytest.raises(WatchError, match="torch_dtype: banana in the config is not known here"):
+        plan(odd)
+    assert plan(odd, dtype="half").fits
 
 
 WRECKS = ("x", [None], {"a": 1}, -1, 1.5, None)

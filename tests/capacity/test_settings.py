@@ -6,6 +6,7 @@ import pytest
 
 from tests.capacity.models import DEEPSEEK_V3, GEMMA_3_27B, LLAMA_31_8B, QWEN35_27B, Config
 from tests.capacity.planning import plan
+from vllm_watch.capacity.context_length import length_limit
 from vllm_watch.capacity.flags import Drafter
 from vllm_watch.capacity.gpus import cuda_memory_bytes, find_gpu
 from vllm_watch.capacity.release import NEWEST, Release, parse_release
@@ -91,6 +92,9 @@ OBSTACLES = (
     ({"tensor_parallel_size": 3}, "--tensor-parallel-size 3 does not divide the model's 32 attention heads", "--tensor-parallel-size 2"),
     ({"pipeline_parallel_size": 33}, "--pipeline-parallel-size 33 is more than the model's 32 layers", "--pipeline-parallel-size 32"),
     ({"decode_context_parallel_size": 2}, "--decode-context-parallel-size 2 does not divide --tensor-parallel-size 1", "--decode-context-parallel-size 1"),
+    ({"max_model_len": 400_000}, "--max-model-len 400000 is more than the 131,072 tokens that the model's config allows", "--max-model-len 131072"),
+    ({"max_num_seqs": 1024, "max_num_batched_tokens": 512}, "--max-num-seqs 1024 is more than --max-num-batched-tokens 512", "--max-num-seqs 512"),
+    ({"max_num_seqs": 10_000}, "--max-num-seqs 10000 is more than --max-num-batched-tokens 8192, the default here", "--max-num-seqs 8192"),
 )  # fmt: skip
 
 
@@ -101,6 +105,33 @@ def test_what_vllm_refuses_does_not_fit(flags: dict[str, object], why: str, inst
     first = suggestions(found)[0]
     assert (found.fits, found.obstacle) == (False, why)
     assert (f"{first.flag} {first.value}", first.why) == (instead, why)
+
+
+def test_no_length_or_batch_is_suggested_that_vllm_refuses() -> None:
+    long = plan(LLAMA_31_8B, max_model_len=1 << 20)
+    assert (long.longest, [each.value for each in suggestions(long)]) == (131072, ["131072"])
+    assert plan(LLAMA_31_8B, max_model_len=400_000, allow_long=True).fits
+    wide = plan(LLAMA_31_8B, gpu="RTX 4090", gpus=1, max_num_seqs=2500, max_num_batched_tokens=65536, max_model_len=8192)  # fmt: skip
+    offered = {each.flag: each.value for each in suggestions(wide)}
+    assert offered["--max-num-batched-tokens"] == "2500"
+
+
+# Story, keys, the longest length that vLLM accepts.
+LENGTHS: tuple[tuple[str, dict[str, object], int | None], ...] = (
+    ("nothing said", {}, None),
+    ("the smallest of the keys", {"max_position_embeddings": 8192, "seq_length": 2048}, 2048),
+    ("an override", {"max_position_embeddings": 8192, "model_max_length": 131072}, 131072),
+    ("linear scaling", {"max_position_embeddings": 4096, "rope_scaling": {"type": "linear", "factor": 4.0}}, 16384),
+    ("Llama 3 names the scaled length", {"max_position_embeddings": 131072, "rope_scaling": {"rope_type": "llama3", "factor": 8.0}}, 131072),
+    ("yarn over the original", {"max_position_embeddings": 131072, "rope_scaling": {"type": "yarn", "factor": 4, "original_max_position_embeddings": 32768}}, 131072),
+    ("Gemma 3 names the scaled length", {"model_type": "gemma3_text", "max_position_embeddings": 131072, "rope_scaling": {"rope_type": "linear", "factor": 8.0}}, 131072),
+    ("per kind of layer", {"max_position_embeddings": 4096, "rope_parameters": {"full_attention": {"rope_type": "linear", "factor": 2.0}}}, 8192),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(("keys", "limit"), [row[1:] for row in LENGTHS], ids=[row[0] for row in LENGTHS])  # fmt: skip
+def test_longest_accepted_length(keys: dict[str, object], limit: int | None) -> None:
+    assert length_limit(keys) == limit
 
 
 REFUSED = (

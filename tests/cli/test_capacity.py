@@ -61,6 +61,27 @@ def test_does_not_fit_is_status_3(llama: Path, capsys: pytest.CaptureFixture[str
     assert said["suggestions"][0].keys() == {"flag", "value", "why"}
 
 
+def test_json_says_why_it_does_not_start(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:  # fmt: skip
+    (tmp_path / "config.json").write_text(json.dumps(QWEN35_27B))
+    words = ["capacity", str(tmp_path), "--gpu-name", "H100", "--max-model-len", "131072"]
+    assert main([*words, "--json"]) == 3
+    why = json.loads(capsys.readouterr().out)["obstacle"]
+    assert why.startswith("1024 sequences (--max-num-seqs) each need a block")
+    assert main(words) == 3
+    assert capsys.readouterr().out.startswith(f"DOES NOT START: {why}")
+    (tmp_path / "config.json").write_text("{}")
+    assert main([*words, "--json"]) == 2
+    out, err = capsys.readouterr()
+    assert json.loads(out) == {
+        "fits": None,
+        "error": {
+            "cause": "the config has no num_hidden_layers",
+            "remedy": "give the config.json of a text model (of a multimodal one, with its text_config)",
+        },
+    }
+    assert "the config has no num_hidden_layers" in err
+
+
 @pytest.mark.parametrize("columns", [60, 80, 120])
 def test_one_screen_for_people(llama: Path, columns: int) -> None:
     """The verdict first, the numbers in columns, no line too wide, 32 lines at most on 80 columns."""

@@ -32,6 +32,8 @@ def assumptions(plan: Plan) -> tuple[str, ...]:
         )
     if plan.model.multimodal:
         said.append(_encoder(plan))
+    if flags.kv_cache_dtype == "auto" != settings.kv_cache_dtype:
+        said.append(f"KV cache in {settings.kv_cache_dtype}, as the checkpoint's quantization names it")  # fmt: skip
     if plan.model.draft_layers and flags.drafter is None:
         said.append("no speculative decoding, though the checkpoint has draft layers")
     if flags.drafter is not None and flags.drafter.model is None:

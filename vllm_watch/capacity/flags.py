@@ -3,13 +3,15 @@
 from dataclasses import dataclass
 
 from vllm_watch.capacity import release as releases
+from vllm_watch.capacity.fp8_blocks import block_obstacle
 from vllm_watch.capacity.gpus import Gpu
-from vllm_watch.capacity.kv_types import dtype_bytes
+from vllm_watch.capacity.kv_types import check_config_dtype, dtype_bytes
 from vllm_watch.capacity.model import LayerKind, Model
 from vllm_watch.capacity.release import Release
 from vllm_watch.capacity.units import GIB
 from vllm_watch.errors import WatchError
 
+ALLOW_LONG = "VLLM_ALLOW_LONG_MAX_MODEL_LEN"
 LENGTH_UNSAID = 2048  # tokens, if the config gives no length
 _LONG_CONTEXT = 32768  # tokens; V0 chunks prefills of longer contexts
 _LARGE_GPU_BYTES, _HUGE_GPU_BYTES = 70 * GIB, 160 * GIB  # as in vLLM's get_batch_defaults
@@ -38,6 +40,7 @@ class Flags:
     release: Release = releases.NEWEST
     use_v0: bool | None = None
     max_model_len: int | None = None
+    allow_long: bool = False
     gpu_memory_utilization: float | None = None
     tensor_parallel_size: int = 1
     pipeline_parallel_size: int = 1
@@ -90,7 +93,7 @@ class Settings:
 def settle(
     flags: Flags, model: Model, gpu: Gpu | None, memory_bytes: int, gpu_name: str | None
 ) -> Settings:
-    """Return the values that the flags have in this release, on this GPU. Raises WatchError if the release is too old."""
+    """Return the flags as this release resolves them. Raises WatchError."""
     release = flags.release
     if release < releases.OLDEST:
         cause = (
@@ -98,6 +101,8 @@ def settle(
         )
         remedy = "plan for 0.6.0 or later; for this one, start it once: its log has '# GPU blocks'"
         raise WatchError(cause, remedy)
+    if flags.dtype == "auto":
+        check_config_dtype(model.dtype)
     length = flags.max_model_len or model.max_position_embeddings or LENGTH_UNSAID
     v0 = flags.use_v0 if flags.use_v0 is not None else _defaults_to_v0(flags, model, gpu)
     cpu = (gpu_name or "").lower() in _CPU_NAMES
@@ -119,12 +124,12 @@ def settle(
         max_num_batched_tokens=tokens,
         block_size=_block_size(flags, model, cpu=cpu),
         dtype=model.dtype if flags.dtype == "auto" else flags.dtype,
-        kv_cache_dtype=flags.kv_cache_dtype,
+        kv_cache_dtype=_kv_cache_dtype(flags, model),
         cpu=cpu,
     )
 
 
-def obstacle(flags: Flags, model: Model) -> str | None:
+def obstacle(flags: Flags, model: Model, batched_tokens: int) -> str | None:
     """Return why vLLM refuses these flags on every GPU, or None."""
     heads, ranks = model.num_attention_heads, flags.tensor_parallel_size
     if heads % ranks:
@@ -139,7 +144,22 @@ def obstacle(flags: Flags, model: Model) -> str | None:
         return (
             f"--decode-context-parallel-size {wide} does not divide --tensor-parallel-size {ranks}"
         )
+    split = block_obstacle(model, ranks, flags.release)
+    if split is not None:
+        return split
+    seqs = flags.max_num_seqs
+    if seqs is not None and seqs > batched_tokens:
+        default = "" if flags.max_num_batched_tokens else ", the default here"
+        return f"--max-num-seqs {seqs} is more than --max-num-batched-tokens {batched_tokens}{default}"  # fmt: skip
+    length = flags.max_model_len or 0
+    if length > accepted_length(flags, model, length):
+        return f"--max-model-len {length} is more than the {model.length_limit:,} tokens that the model's config allows"  # fmt: skip
     return None
+
+
+def accepted_length(flags: Flags, model: Model, length: int) -> int:
+    """Shorten a length to the model's limit."""
+    return length if flags.allow_long else min(length, model.length_limit or length)
 
 
 def _defaults_to_v0(flags: Flags, model: Model, gpu: Gpu | None) -> bool:
@@ -162,6 +182,12 @@ def _defaults_to_v0(flags: Flags, model: Model, gpu: Gpu | None) -> bool:
         name.startswith("MI"),
     )
     return any(unable) and flags.release < releases.HYBRID_POOL
+
+
+def _kv_cache_dtype(flags: Flags, model: Model) -> str:
+    if flags.kv_cache_dtype != "auto" or flags.release < releases.CHECKPOINT_CACHE_DTYPE:
+        return flags.kv_cache_dtype
+    return model.kv_cache_dtype or "auto"
 
 
 def _batch_v0(flags: Flags, model: Model, length: int) -> tuple[int, int]:

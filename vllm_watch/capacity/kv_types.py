@@ -74,3 +74,9 @@ def dtype_bytes(model_dtype: str) -> int:
             f"--dtype {shown(model_dtype)} is not known here", f"one of {', '.join(MODEL_DTYPES)}"
         )
     return MODEL_DTYPES[model_dtype]
+
+
+def check_config_dtype(dtype: str) -> None:
+    """Refuse an unknown torch_dtype."""
+    if _ALIASES.get(dtype, dtype) not in MODEL_DTYPES:
+        raise WatchError(f"torch_dtype: {shown(dtype)} in the config is not known here", f"give --dtype: {', '.join(MODEL_DTYPES)}")  # fmt: skip

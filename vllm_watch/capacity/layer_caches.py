@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from vllm_watch.capacity import release as releases
 from vllm_watch.capacity.flags import Settings
 from vllm_watch.capacity.kv_types import DS_MLA_ROW_BYTES, dtype_bytes, head_bytes, key_value_bytes
-from vllm_watch.capacity.model import LayerKind, Model
+from vllm_watch.capacity.model import Attention, LayerKind, Model
 from vllm_watch.capacity.units import ceil_div, round_up
 
 _V0_PAD_ELEMENTS = 128  # 0.7.1 and 0.7.2 pad MLA's elements to a multiple of this
@@ -71,7 +71,7 @@ def _kept_plain(kinds: tuple[LayerKind, ...], settings: Settings) -> frozenset[i
 
 
 def draft_caches(model: Model, settings: Settings) -> list[LayerCache]:
-    """Return the drafter's caches. Without a draft model, these equal the caches of full-attention layers."""
+    """Return the drafter's caches."""
     drafter = settings.flags.drafter
     if drafter is None:
         return []
@@ -90,19 +90,17 @@ def _of_kind(kind: LayerKind, model: Model, settings: Settings) -> list[LayerCac
     if kind is LayerKind.FULL:
         return _full(model, settings)
     window = model.sliding_window if kind is LayerKind.SLIDING else model.chunk_size
-    heads = _heads_here(model.num_key_value_heads, settings)
-    per_token = heads * _key_and_value(model.head_dim, settings)
+    per_token = _per_token(model.attention(kind), settings)
     return [LayerCache(per_token, window_tokens=window, chunked=kind is LayerKind.CHUNKED)]
 
 
 def _full(model: Model, settings: Settings) -> list[LayerCache]:
     latent = model.latent
     if latent is None:
-        heads = _heads_here(model.kv_heads_of_full, settings)
-        return [LayerCache(heads * _key_and_value(model.kv_head_dim_of_full, settings))]
+        return [LayerCache(_per_token(model.attention(LayerKind.FULL), settings))]
     if settings.release < releases.MLA_LATENT_CACHE:
         heads = _heads_here(model.num_key_value_heads, settings)
-        return [LayerCache(heads * _key_and_value(PLAIN_MLA_HEAD, settings))]
+        return [LayerCache(heads * key_value_bytes(PLAIN_MLA_HEAD, settings.kv_cache_dtype, settings.dtype))]  # fmt: skip
     row = latent.lora_rank + latent.rope_dim
     if settings.release < releases.MLA_UNPADDED:
         row = round_up(row, _V0_PAD_ELEMENTS)
@@ -122,8 +120,14 @@ def _heads_here(heads: int, settings: Settings) -> int:
     return max(1, heads // settings.tensor_parallel_size)
 
 
-def _key_and_value(head_dim: int, settings: Settings) -> int:
-    return key_value_bytes(head_dim, settings.kv_cache_dtype, settings.dtype)
+def _per_token(shape: Attention, settings: Settings) -> int:
+    heads, types = (
+        _heads_here(shape.key_value_heads, settings),
+        (settings.kv_cache_dtype, settings.dtype),
+    )
+    if shape.key_dim == shape.value_dim:
+        return heads * key_value_bytes(shape.key_dim, *types)
+    return heads * (head_bytes(shape.key_dim, *types) + head_bytes(shape.value_dim, *types))
 
 
 def _state(model: Model, settings: Settings) -> list[LayerCache]:

@@ -36,6 +36,17 @@ def layer_kinds(config: Config, count: int) -> tuple[LayerKind, ...]:
     return (_FULL,) * count
 
 
+def mlp_letters(config: Config) -> str | None:
+    """Nemotron-H: '-' is an MLP, 'E' has experts."""
+    pattern = config.get("hybrid_override_pattern")
+    if not isinstance(pattern, str):
+        letters = {"mlp": "-", "moe": "E"}
+        lists = (config.get(key) for key in _LISTS)
+        names = next((each for each in lists if isinstance(each, list | tuple) and each), ())
+        pattern = "".join(letters.get(str(name).lower(), "*") for name in names)
+    return pattern if set(pattern) & {"-", "E"} else None
+
+
 def unknown_kinds(config: Config) -> list[str]:
     """Return the unknown layer types of the config."""
     lists = (config.get(key) for key in _LISTS)
@@ -54,6 +65,9 @@ def _listed(config: Config, count: int) -> list[LayerKind] | None:
     numbers = config.get("attn_type_list")  # MiniMax: 0 linear, 1 softmax
     if isinstance(numbers, list | tuple) and numbers:
         return [_FULL if number == 1 else _STATE for number in numbers]
+    windows = config.get("hybrid_layer_pattern")  # MiMo-V2: 1 sliding, 0 full
+    if isinstance(windows, list | tuple) and windows:
+        return [_SLIDING if number == 1 else _FULL for number in windows]
     return None
 
 

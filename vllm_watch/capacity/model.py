@@ -18,6 +18,24 @@ class LayerKind(Enum):
     NONE = "nothing"
 
 
+class FeedForward(Enum):
+    """A layer's MLP."""
+
+    NONE = "none"
+    DENSE = "dense"
+    MIXTURE = "experts"
+
+
+@dataclass(frozen=True, slots=True)
+class Attention:
+    """Heads of one kind of layer."""
+
+    heads: int
+    key_value_heads: int
+    key_dim: int
+    value_dim: int
+
+
 @dataclass(frozen=True, slots=True)
 class LatentAttention:
     """DeepSeek's MLA: one vector per token for all heads."""
@@ -59,9 +77,7 @@ class Experts:
     active: int
     intermediate_size: int
     shared_intermediate_size: int
-    first_dense_layers: int
-    layer_step: int = 1
-    """If this is N, every Nth layer is MoE."""
+    latent_size: int | None = None  # the experts' input, as in Nemotron 3 Super
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,11 +96,19 @@ class Model:
     dtype: str
     tied_embeddings: bool
     gated_mlp: bool
+    length_limit: int | None = None  # tokens that vLLM accepts
     sliding_window: int | None = None
     chunk_size: int | None = None
     full_head_dim: int | None = None
     """Head size of the full-attention layers, if it differs from that of sliding layers (Gemma 4)."""
     full_key_value_heads: int | None = None
+    value_dim: int | None = None  # if it differs from that of keys
+    window_attention: Attention | None = None  # of sliding layers, if given separately
+    feeds: tuple[FeedForward, ...] = ()
+    mlp_widths: tuple[int, ...] | None = None  # if they differ
+    per_layer_vocab: int = 0
+    per_layer_size: int = 0  # Gemma 3n and 4: another embedding for each layer
+    small_matrices: int = 0
     shared_layers: int = 0
     """This many layers at the end have no cache of their own. They read an earlier layer's cache."""
     latent: LatentAttention | None = None
@@ -95,7 +119,10 @@ class Model:
     draft_layers: int = 0
     multimodal: bool = False
     encoder: Encoder | None = None
+    tower_parameters: int = 0  # of other encoders, such as that of audio
     quantization: Quantization | None = None
+    weight_block: int | None = None  # side of the checkpoint's fp8 blocks
+    kv_cache_dtype: str | None = None  # that the checkpoint names
     unread_cache: str | None = None
     """The config key that shows a KV cache of unknown size."""
     notes: tuple[str, ...] = ()
@@ -113,10 +140,10 @@ class Model:
             return self.experts.intermediate_size > 0
         return self.intermediate_size is not None
 
-    @property
-    def kv_head_dim_of_full(self) -> int:
-        return self.full_head_dim or self.head_dim
-
-    @property
-    def kv_heads_of_full(self) -> int:
-        return self.full_key_value_heads or self.num_key_value_heads
+    def attention(self, kind: LayerKind) -> Attention:
+        heads, shared, dim = self.num_attention_heads, self.num_key_value_heads, self.head_dim
+        if kind is LayerKind.FULL:
+            shared, dim = self.full_key_value_heads or shared, self.full_head_dim or dim
+        elif kind is LayerKind.SLIDING and self.window_attention is not None:
+            return self.window_attention
+        return Attention(heads, shared, dim, self.value_dim or dim)

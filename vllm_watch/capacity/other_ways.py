@@ -9,7 +9,7 @@ from dataclasses import dataclass, fields, replace
 from itertools import product
 from typing import Any
 
-from vllm_watch.capacity.flags import Flags, obstacle
+from vllm_watch.capacity.flags import Flags, accepted_length, obstacle
 from vllm_watch.capacity.gpus import CATALOGUE_SIZES, cuda_memory_bytes
 from vllm_watch.capacity.kv_types import dtype_bytes
 from vllm_watch.capacity.plan import Checkpoint, Machine, Plan, make_plan, with_flags
@@ -47,7 +47,7 @@ class Way:
 
 
 def other_ways(plan: Plan, found: tuple[Suggestion, ...]) -> tuple[Way, ...]:
-    """Return the other ways to make the plan fit. Empty if the plan fits, or if `found` has a flag that is not in `_DEAR`."""
+    """Return the other ways. Empty if `found` has a flag that is not in `_DEAR`."""
     alone = {each.flag for each in found}
     if plan.fits or alone - _DEAR:
         return ()
@@ -63,7 +63,12 @@ def other_ways(plan: Plan, found: tuple[Suggestion, ...]) -> tuple[Way, ...]:
 
 
 def _startable(plan: Plan) -> Flags:
-    flags = plan.settings.flags
+    flags, tokens = plan.settings.flags, plan.settings.max_num_batched_tokens
+    if flags.max_model_len is not None:
+        accepted = accepted_length(flags, plan.model, flags.max_model_len)
+        flags = replace(flags, max_model_len=accepted)
+    if flags.max_num_seqs is not None:
+        flags = replace(flags, max_num_seqs=min(flags.max_num_seqs, tokens))
     splits = (
         replace(
             flags, tensor_parallel_size=ranks, pipeline_parallel_size=stages,
@@ -80,12 +85,15 @@ def _startable(plan: Plan) -> Flags:
     possible = [
         each
         for each in splits
-        if obstacle(each, plan.model) is None
+        if obstacle(each, plan.model, tokens) is None
         and (count is None or _ranks_of(each) * each.data_parallel_size <= count)
     ]
     start = min(possible, key=lambda each: (len(_changed(flags, each)), -_ranks_of(each)))
-    larger = [then for _, then in cache_bytes(_split(plan, start))]
-    return larger[0] if larger else start
+    return _with_cache(plan, start, plan.machine)
+
+
+def _with_cache(plan: Plan, flags: Flags, machine: Machine) -> Flags:
+    return next((then for _, then in cache_bytes(_split(plan, flags, machine))), flags)
 
 
 def _ranks_of(flags: Flags) -> int:
@@ -180,9 +188,10 @@ def _larger_gpus(plan: Plan, start: Flags) -> Iterator[Way]:
         gib += 0.1 if gib in CATALOGUE_SIZES else 0.0  # nominal sizes have another meaning
         memory, source = cuda_memory_bytes(gib, None)
         machine = Machine(memory, source, count=plan.machine.count)
-        if _split(plan, start, machine).fits:
+        flags = _with_cache(plan, start, machine)
+        if _split(plan, flags, machine).fits:
             yield Way(
-                f"GPUs of {gib:.1f} GiB{_with(plan, start)}",
+                f"GPUs of {gib:.1f} GiB{_with(plan, flags)}",
                 f"as CUDA counts it, instead of {plan.machine.memory_bytes / GIB:.1f}",
             )
             return

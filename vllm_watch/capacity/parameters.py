@@ -3,7 +3,7 @@
 from collections import Counter
 from dataclasses import dataclass
 
-from vllm_watch.capacity.model import LatentAttention, LayerKind, Model
+from vllm_watch.capacity.model import FeedForward, LatentAttention, LayerKind, Model
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +21,7 @@ class Parameters:
     small: int
     """Norms, biases and convolutions. They are neither split nor quantized."""
     encoder: int = 0
-    """The vision tower. It is split, but seldom quantized."""
+    """The encoders. They are split, but seldom quantized."""
     replicated: int = 0
     """Part of `matrices` that each rank keeps whole: MLA's down-projections and the routers."""
 
@@ -34,24 +34,40 @@ def count_parameters(model: Model) -> Parameters:
     """Count all parameters of the language model and its encoder."""
     attention = dense = experts = replicated = 0
     small = model.hidden_size
-    alike = Counter((kind, _is_mixture(model, n)) for n, kind in enumerate(model.layer_kinds))
-    for (kind, mixture), layers in alike.items():
-        fed, routed = _feed_forward(model, kind, mixture=mixture)
-        attention += layers * _mixer(model, kind)
+    for (kind, feed, width, owns), layers in _alike(model).items():
+        fed, routed = _feed_forward(model, feed, width)
+        attention += layers * (_mixer(model, kind) - (0 if owns else _key_value(model, kind)))
         dense += layers * fed
         experts += layers * routed
         small += layers * 2 * model.hidden_size
-        replicated += layers * _replicated(model, kind, mixture=mixture)
+        replicated += layers * _replicated(model, kind, mixture=feed is FeedForward.MIXTURE)
+    wide = model.num_layers * model.per_layer_size
+    gates = 2 * model.hidden_size * wide
+    dense += model.small_matrices + gates + model.hidden_size * wide
     tables = 1 if model.tied_embeddings else 2
     return Parameters(
         matrices=attention + dense + experts,
         attention=attention,
         experts=experts,
-        embeddings=tables * model.vocab_size * model.hidden_size,
+        embeddings=tables * model.vocab_size * model.hidden_size + model.per_layer_vocab * wide,
         small=small,
-        encoder=model.encoder.parameters if model.encoder else 0,
-        replicated=replicated,
+        encoder=model.tower_parameters + (model.encoder.parameters if model.encoder else 0),
+        replicated=replicated + gates,
     )
+
+
+def _alike(model: Model) -> Counter[tuple[LayerKind, FeedForward, int | None, bool]]:
+    widths = model.mlp_widths or (model.intermediate_size,) * model.num_layers
+    first_shared = model.num_layers
+    if str(model.model_type).startswith("gemma4"):  # these have no key and value projections
+        first_shared -= model.shared_layers
+    owns = (index < first_shared for index in range(model.num_layers))
+    return Counter(zip(model.layer_kinds, model.feeds, widths, owns, strict=True))
+
+
+def _key_value(model: Model, kind: LayerKind) -> int:
+    shape = model.attention(kind)
+    return model.hidden_size * shape.key_value_heads * (shape.key_dim + shape.value_dim)
 
 
 def _replicated(model: Model, kind: LayerKind, *, mixture: bool) -> int:
@@ -78,18 +94,16 @@ def _mixer(model: Model, kind: LayerKind) -> int:
     if kind is LayerKind.STATE:
         return _state(model)
     if kind is LayerKind.STATE_AND_FULL:
-        return _state(model) + _attention(model, model.num_key_value_heads, model.head_dim)
+        return _state(model) + _attention(model, kind)
     if model.latent is not None:
         return _latent(model, model.latent)
-    if kind is LayerKind.FULL:
-        return _attention(model, model.kv_heads_of_full, model.kv_head_dim_of_full)
-    return _attention(model, model.num_key_value_heads, model.head_dim)
+    return _attention(model, kind)
 
 
-def _attention(model: Model, kv_heads: int, head_dim: int) -> int:
-    queries = model.num_attention_heads * head_dim
-    wide = 3 if model.attention_gate else 2
-    return model.hidden_size * (wide * queries + 2 * kv_heads * head_dim)
+def _attention(model: Model, kind: LayerKind) -> int:
+    shape = model.attention(kind)
+    queries = (2 if model.attention_gate else 1) * shape.key_dim + shape.value_dim
+    return model.hidden_size * shape.heads * queries + _key_value(model, kind)
 
 
 def _latent(model: Model, latent: LatentAttention) -> int:
@@ -112,30 +126,16 @@ def _state(model: Model) -> int:
     return model.hidden_size * model.state.projected_channels if model.state else 0
 
 
-def _is_mixture(model: Model, index: int) -> bool:
-    experts = model.experts
-    if experts is None or index < experts.first_dense_layers:
-        return False
-    return (index + 1) % experts.layer_step == 0
-
-
-def _feed_forward(model: Model, kind: LayerKind, *, mixture: bool) -> tuple[int, int]:
-    if model.intermediate_size is None and model.experts is None:
-        width = 4 * model.hidden_size if not model.gated_mlp else model.hidden_size * 8 // 3
-    else:
-        width = model.intermediate_size or 0
+def _feed_forward(model: Model, feed: FeedForward, width: int | None) -> tuple[int, int]:
     hidden, experts = model.hidden_size, model.experts
-    per_expert = 3 if model.gated_mlp else 2
-    if experts is not None and mixture:
-        size = experts.intermediate_size or width
-        router = hidden * experts.count
-        shared = per_expert * hidden * experts.shared_intermediate_size
-        return shared + router, per_expert * hidden * size * experts.count
-    if kind is LayerKind.STATE and model.model_type in (
-        "mamba",
-        "mamba2",
-        "falcon_mamba",
-        "nemotron_h",
-    ):
-        return 0, 0  # the mixer is the whole layer
-    return per_expert * hidden * width, 0
+    matrices = 3 if model.gated_mlp else 2
+    if feed is FeedForward.NONE:
+        return 0, 0
+    if experts is not None and feed is FeedForward.MIXTURE:
+        size, inner = experts.intermediate_size or width or 0, experts.latent_size or hidden
+        beside = hidden * experts.count + 2 * hidden * (experts.latent_size or 0)
+        shared = matrices * hidden * experts.shared_intermediate_size
+        return shared + beside, matrices * inner * size * experts.count
+    if width is None and experts is None:
+        width = 4 * hidden if not model.gated_mlp else hidden * 8 // 3
+    return matrices * hidden * (width or 0), 0

@@ -105,7 +105,19 @@ class Plan:
 
     @property
     def obstacle(self) -> str | None:
-        return obstacle(self.settings.flags, self.model)
+        settings = self.settings
+        return obstacle(settings.flags, self.model, settings.max_num_batched_tokens)
+
+    @property
+    def refusal(self) -> str | None:
+        """Return why vLLM would not start."""
+        short = self.kv_bytes <= 0 or self.over_bytes > 0
+        if self.obstacle is not None or short or not self.lacks_state_blocks:
+            return self.obstacle
+        return (
+            f"{self.settings.max_num_seqs} sequences (--max-num-seqs) each need a block for their "
+            f"recurrent state, and {self.num_blocks} blocks fit"
+        )
 
     @property
     def tokens(self) -> int:
@@ -127,7 +139,7 @@ class Plan:
 def make_plan(model: Model, flags: Flags, machine: Machine, checkpoint: Checkpoint) -> Plan:
     """Return the plan. Raises WatchError if the kind of KV cache is unknown."""
     if flags.language_model_only:
-        model = replace(model, encoder=None, multimodal=False)
+        model = replace(model, encoder=None, tower_parameters=0, multimodal=False)
     settings = settle(flags, model, machine.gpu, machine.memory_bytes, machine.gpu_name)
     weights = weights_on_gpu(
         model, settings, given_gib=checkpoint.given_gib, checkpoint_bytes=checkpoint.bytes_total
@@ -147,7 +159,9 @@ def make_plan(model: Model, flags: Flags, machine: Machine, checkpoint: Checkpoi
     blocks = max(0, left) // pool.bytes_per_block if pool.bytes_per_block else 0
     if flags.num_gpu_blocks_override is not None:
         blocks = flags.num_gpu_blocks_override
-    limit = max(model.max_position_embeddings or _NO_LIMIT, settings.max_model_len)
+    limit = model.length_limit or _NO_LIMIT
+    if flags.allow_long:
+        limit = max(limit, settings.max_model_len)
     return Plan(
         model, settings, machine, checkpoint, budget, weights, peak, non_torch, graphs, left, pool,
         blocks, longest=pool.longest(blocks, limit),

@@ -132,7 +132,7 @@ _PUBLISHED: dict[_Shape, Config] = {
         context=262144,
     ),  # Gemma 4 31B
     (30, 2816, 16, 8, 262144): _mixture(
-        "num_experts=128", 8, 704, intermediate_size=2112, global_head_dim=512,
+        "num_experts=128", 8, 704, enable_moe_block=True, intermediate_size=2112, global_head_dim=512,
         num_global_key_value_heads=2, vision_config=_GEMMA_4_VISION, **_TIED, context=262144,
     ),  # Gemma 4 26B-A4B
     # OpenAI

@@ -95,7 +95,7 @@ def find_quantization(flag: str | None, checkpoint: Quantization | None) -> Quan
 
 
 def read_quantization(config: Mapping[str, Any], *, expert_dtype: Any, layers: int) -> Quantization:
-    """Read `quantization_config` and DeepSeek's `expert_dtype`. Raises an error if a value is invalid."""
+    """Read `quantization_config`. Raises an error if a value is invalid."""
     found = _of_method(config)
     if expert_dtype is not None:
         word = str(expert_dtype).lower()
@@ -140,7 +140,7 @@ def _of_method(config: Mapping[str, Any]) -> Quantization:
         return _all(method, _BY_NAME[method])
     if method in _FOUR_BIT:
         return _all(method, _grouped(4, _DEFAULT_GROUP, symmetric=False))
-    return NONE
+    return _all(method, None) if method else NONE
 
 
 def _compressed(method: str, groups: Mapping[str, Any]) -> Quantization:

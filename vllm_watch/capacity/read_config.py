@@ -7,13 +7,20 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, cast
 
+from vllm_watch.capacity import context_length
 from vllm_watch.capacity.bounds import LAYERS_MAX, NUMBER_MAX, check_numbers, is_size, shown
+from vllm_watch.capacity.checkpoint_cache import checkpoint_cache_dtype
 from vllm_watch.capacity.encoder import read_encoder
+from vllm_watch.capacity.fp8_blocks import weight_block
 from vllm_watch.capacity.layer_pattern import Config, layer_kinds, unknown_kinds
-from vllm_watch.capacity.model import Experts, LatentAttention, LayerKind, Model
+from vllm_watch.capacity.layer_sizes import with_layer_sizes
+from vllm_watch.capacity.model import LatentAttention, LayerKind, Model
 from vllm_watch.capacity.published import completed
 from vllm_watch.capacity.quantization import Quantization, read_quantization
+from vllm_watch.capacity.read_experts import feed_forwards, number, read_experts
 from vllm_watch.capacity.read_state import read_state
+from vllm_watch.capacity.towers import count_towers
+from vllm_watch.capacity.wrong_values import ignored_values, refuse_unless, refuse_wrong_values
 from vllm_watch.errors import WatchError
 
 # Multimodal configs keep the language model under one of these keys.
@@ -26,10 +33,6 @@ _KEYS: dict[str, tuple[str, ...]] = {
     "heads": ("num_attention_heads", "n_head", "n_heads"),
     "vocab": ("vocab_size", "padded_vocab_size"),
     "intermediate": ("intermediate_size", "ffn_hidden_size", "n_inner", "ffn_dim", "d_ff"),
-    "positions": ("max_position_embeddings", "max_seq_len", "n_positions", "seq_length",
-                  "model_max_length", "max_sequence_length"),
-    "experts": ("num_local_experts", "num_experts", "n_routed_experts", "moe_num_experts"),
-    "active": ("num_experts_per_tok", "moe_topk", "num_experts_per_token", "moe_k", "top_k_experts"),
     "draft": ("num_nextn_predict_layers", "mtp_num_hidden_layers"),
 }  # fmt: skip
 # Families without a gated MLP.
@@ -50,10 +53,6 @@ _TIED = (
     "mpt",
     "gpt2",
     "bloom",
-    "gemma",
-    "gemma2",
-    "gemma3",
-    "gemma3_text",
     "opt",
     "gpt_bigcode",
 )
@@ -62,7 +61,7 @@ _COMPRESSED = re.compile(r"(kv_)?compress_(ratio|rate)s?")
 
 
 def read_config(config: Config) -> Model:
-    """Return the model of this config. Raises WatchError if a value that determines memory is missing or impossible."""
+    """Return the model. Raises WatchError if a size is missing or impossible."""
     try:
         model = _read(config)
     except (TypeError, ValueError, LookupError, AttributeError, ArithmeticError, RecursionError) as error:  # fmt: skip
@@ -79,6 +78,7 @@ def read_config(config: Config) -> Model:
 def _read(config: Config) -> Model:
     shape, config = config, completed(config)
     text, encoder = _text_config(config), read_encoder(config)
+    refuse_wrong_values(text)
     count = _positive(text, "layers", most=LAYERS_MAX)
     cached = _key_value_heads(text, 1)
     heads = _positive(text, "heads", default=cached)
@@ -86,12 +86,12 @@ def _read(config: Config) -> Model:
     hidden = _positive(text, "hidden", default=heads * stated if stated else None)
     kinds = layer_kinds(text, count)
     if len(kinds) != count:
-        raise WatchError(
-            f"the config names {len(kinds)} layer kinds for {count} layers",
-            "take the config.json that belongs to the checkpoint",
-        )
-    head_dim = _head_dim(text, hidden, heads)
-    state, notes = None, [*_dtype_notes(config, text), *_size_notes(text)]
+        raise _mismatch(len(kinds), count)
+    head_dim, experts = _head_dim(text, hidden, heads), read_experts(text)
+    towers, uncounted = count_towers(config, vision_known=encoder is not None)
+    notes = [*_dtype_notes(config, text), *_size_notes(text)]
+    notes += [f"the weights of {key} are not counted: its sizes are unknown" for key in uncounted]
+    state = None
     if config is not shape:
         notes.append(
             "the config gives only a shape: the rest is that of the model published with it"
@@ -100,7 +100,7 @@ def _read(config: Config) -> Model:
         state = read_state(text, hidden, heads, head_dim)
         if state.assumed:
             notes.append("recurrent state sized as in Qwen3-Next: the config does not give it")
-    return Model(
+    model = Model(
         model_type=str(text.get("model_type") or config.get("model_type") or "") or None,
         layer_kinds=kinds,
         hidden_size=hidden,
@@ -109,31 +109,53 @@ def _read(config: Config) -> Model:
         head_dim=head_dim,
         vocab_size=_positive(text, "vocab", default=32000),
         intermediate_size=_intermediate(text, hidden),
-        max_position_embeddings=_optional(_first(text, "positions")),
+        max_position_embeddings=context_length.positions(text),
+        length_limit=context_length.length_limit(text),
         dtype=_dtype(config, text),
-        tied_embeddings=bool(
-            config.get(
-                "tie_word_embeddings",
-                text.get("tie_word_embeddings", text.get("model_type") in _TIED),
-            )
-        ),
-        gated_mlp=text.get("model_type") not in _PLAIN_MLPS,
-        sliding_window=_optional(text.get("sliding_window")),
+        tied_embeddings=_tied(config, text),
+        gated_mlp=_gated(text),
+        sliding_window=number(text, "sliding_window", "sliding_window_size"),
         chunk_size=_optional(text.get("attention_chunk_size")),
         full_head_dim=_optional(text.get("global_head_dim")),
         full_key_value_heads=_optional(text.get("num_global_key_value_heads")),
         shared_layers=_optional(text.get("num_kv_shared_layers")) or 0,
         latent=_latent(text),
         state=state,
-        experts=_experts(text),
+        experts=experts,
+        feeds=feed_forwards(text, kinds, mixture=experts is not None),
         attention_gate=bool(text.get("attn_output_gate", "linear_num_value_heads" in text)),
         draft_layers=min(_optional(_first(text, "draft")) or 0, LAYERS_MAX),
-        multimodal=text is not config or encoder is not None,
+        multimodal=text is not config or encoder is not None or towers > 0,
         encoder=encoder,
+        tower_parameters=towers,
         quantization=_quantization(config, text, count),
+        weight_block=weight_block(_quantization_config(config, text) or {}),
+        kv_cache_dtype=checkpoint_cache_dtype(_quantization_config(config, text) or {}),
         unread_cache=next(_unread_caches(text), None),
         notes=tuple(notes),
     )
+    return with_layer_sizes(model, text)
+
+
+def _mismatch(kinds: int, layers: int) -> WatchError:
+    return WatchError(
+        f"the config names {kinds} layer kinds for {layers} layers",
+        "take the config.json that belongs to the checkpoint",
+    )
+
+
+def _tied(config: Config, text: Config) -> bool:
+    family = str(text.get("model_type") or "")
+    if family.startswith("lfm2"):  # vLLM ignores its `tie_embedding`
+        return True
+    usual = family in _TIED or family.startswith("gemma")
+    return bool(config.get("tie_word_embeddings", text.get("tie_word_embeddings", usual)))
+
+
+def _gated(text: Config) -> bool:
+    # squared ReLU has no gate
+    act = text.get("mlp_hidden_act") or text.get("hidden_act")
+    return text.get("model_type") not in _PLAIN_MLPS and act != "relu2"
 
 
 def _unread_caches(config: Config) -> Iterator[str]:
@@ -158,8 +180,6 @@ def _text_config(config: Config) -> Config:
 def _first(config: Config, field: str) -> int | None:
     for key in _KEYS[field]:
         value = config.get(key)
-        if key == "model_max_length" and not is_size(value):
-            continue
         if isinstance(value, int) and not isinstance(value, bool):
             return value
     return None
@@ -195,7 +215,7 @@ def _head_dim(config: Config, hidden: int, heads: int) -> int:
 
 def _key_value_heads(config: Config, heads: int) -> int:
     for key in ("num_key_value_heads", "num_kv_heads", "n_head_kv", "multi_query_group_num",
-                "num_query_groups", "num_kv_attention_heads"):  # fmt: skip
+                "num_query_groups", "num_kv_attention_heads", "num_attention_groups"):  # fmt: skip
         value = config.get(key)
         if isinstance(value, list | tuple) and value:
             value = max(int(each) for each in value)
@@ -246,6 +266,10 @@ def _dtype_notes(config: Config, text: Config) -> tuple[str, ...]:
 
 
 def _size_notes(text: Config) -> Iterator[str]:
+    yield from ignored_values(text)
+    kinds, layers = text.get("layer_types"), _first(text, "layers") or 0
+    if isinstance(kinds, list | tuple) and 0 < len(kinds) < layers:
+        yield f"layer_types has {len(kinds)} entries for {layers} layers: it is repeated"
     for field in ("hidden", "heads", "vocab"):
         if _first(text, field) is None:
             yield f"the config has no {_KEYS[field][0]}: values that depend on it are guessed"
@@ -267,41 +291,21 @@ def _latent(config: Config) -> LatentAttention | None:
     )
 
 
-def _experts(config: Config) -> Experts | None:
-    feed = config.get("ffn_config")  # DBRX
-    count = _first(feed if isinstance(feed, Mapping) else config, "experts")
-    if not count or count == 1:
-        return None
-    size = config.get("moe_intermediate_size") or _first(config, "intermediate")
-    if isinstance(size, list | tuple):
-        size = max(size)
-    if size is None and isinstance(feed, Mapping):
-        size = feed.get("ffn_hidden_size")
-    shared = _optional(config.get("shared_expert_intermediate_size")) or (
-        (_optional(config.get("n_shared_experts")) or 0) * (_optional(size) or 0)
-    )
-    return Experts(
-        count=count,
-        # Mixtral uses 2 of 8 experts; DeepSeek and Qwen use 8 of many.
-        active=_first(config, "active") or (2 if count <= 16 else 8),  # noqa: PLR2004
-        intermediate_size=_optional(size) or 0,
-        shared_intermediate_size=shared,
-        first_dense_layers=_optional(config.get("first_k_dense_replace")) or 0,
-        layer_step=_optional(config.get("decoder_sparse_step"))
-        or _optional(config.get("interleave_moe_layer_step"))
-        or _optional(config.get("moe_layer_freq"))
-        or _optional(config.get("expert_layer_period"))
-        or 1,
-    )
-
-
-def _quantization(config: Config, text: Config, layers: int) -> Quantization | None:
-    experts = text.get("expert_dtype") or config.get("expert_dtype")
+def _quantization_config(config: Config, text: Config) -> Config | None:
     for each in (config, text):
         found = each.get("quantization_config") or each.get("compression_config")
         if isinstance(found, Mapping):
-            experts = experts or found.get("expert_dtype")
-            if experts is None and str(text.get("model_type")).startswith("deepseek_v4"):
-                experts = "fp4"  # vLLM's default
-            return read_quantization(found, expert_dtype=experts, layers=layers)
+            refuse_unless(found.get("quant_method"), str, "quant_method", "a name")
+            return found
+        refuse_unless(found, Mapping, "quantization_config", "an object")
     return None
+
+
+def _quantization(config: Config, text: Config, layers: int) -> Quantization | None:
+    found = _quantization_config(config, text)
+    if found is None:
+        return None
+    experts = text.get("expert_dtype") or config.get("expert_dtype") or found.get("expert_dtype")
+    if experts is None and str(text.get("model_type")).startswith("deepseek_v4"):
+        experts = "fp4"  # vLLM's default
+    return read_quantization(found, expert_dtype=experts, layers=layers)

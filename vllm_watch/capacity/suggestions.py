@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-from vllm_watch.capacity.flags import Flags
+from vllm_watch.capacity.flags import Flags, accepted_length
 from vllm_watch.capacity.kv_types import dtype_bytes
 from vllm_watch.capacity.plan import Plan, with_flags
 from vllm_watch.capacity.quantization import find_quantization
@@ -37,7 +37,7 @@ Change = tuple[Suggestion, Flags]
 
 
 def suggestions(plan: Plan) -> tuple[Suggestion, ...]:
-    """Return flags that make the plan fit, best first. If the plan already fits, the flags save memory."""
+    """Return flags that make the plan fit, best first, or that save memory if it fits."""
     if plan.fits:
         return tuple(_waste(plan))
     if _is_refused(plan):
@@ -119,7 +119,7 @@ def _longest_profiled(plan: Plan) -> int | None:
 
 def _kv_dtype(plan: Plan) -> Iterator[Change]:
     flags = plan.settings.flags
-    if flags.kv_cache_dtype != "auto":
+    if plan.settings.kv_cache_dtype != "auto":
         return
     saved = 1 - 1 / dtype_bytes(plan.settings.dtype)
     why = f"each token takes {saved:.0%} less; needs a card and a kernel with fp8, and a check of the answers"
@@ -143,13 +143,14 @@ def _sequences(plan: Plan) -> Iterator[Change]:
 
 def _batch(plan: Plan) -> Iterator[Change]:
     flags = plan.settings.flags
-    if plan.settings.max_num_batched_tokens <= _SMALL_BATCH_TOKENS or plan.settings.engine == "V0":
+    tokens = max(_SMALL_BATCH_TOKENS, flags.max_num_seqs or 0)
+    if plan.settings.max_num_batched_tokens <= tokens or plan.settings.engine == "V0":
         return
-    then = replace(flags, max_num_batched_tokens=_SMALL_BATCH_TOKENS)
+    then = replace(flags, max_num_batched_tokens=tokens)
     freed = plan.activation.peak_bytes - with_flags(plan, then).activation.peak_bytes
     if freed > 0:
         why = f"the profiled batch shrinks by {gib(freed)} GiB; long prompts take longer"
-        yield Suggestion("--max-num-batched-tokens", str(_SMALL_BATCH_TOKENS), why), then
+        yield Suggestion("--max-num-batched-tokens", str(tokens), why), then
 
 
 def _eager(plan: Plan) -> Iterator[Change]:
@@ -194,10 +195,12 @@ def cache_bytes(plan: Plan) -> Iterator[Change]:
     flags = plan.settings.flags
     if flags.kv_cache_memory_bytes is None:
         return
-    blocks = plan.pool.blocks_per_request(plan.settings.max_model_len) + 1
+    blocks, why = plan.pool.blocks_per_request(plan.settings.max_model_len) + 1, "one request"
+    if plan.lacks_state_blocks and plan.settings.max_num_seqs > blocks:
+        blocks, why = plan.settings.max_num_seqs, "each sequence's recurrent state"
     size = blocks * plan.pool.bytes_per_block
     if size > flags.kv_cache_memory_bytes:
-        said = Suggestion("--kv-cache-memory-bytes", str(size), "the need of one request")
+        said = Suggestion("--kv-cache-memory-bytes", str(size), f"the need of {why}")
         yield said, replace(flags, kv_cache_memory_bytes=size)
 
 
@@ -208,6 +211,9 @@ def _other_splits(plan: Plan) -> Iterator[Suggestion]:
         ("pipeline_parallel_size", (plan.model.num_layers, *reversed(STAGES))),
         ("data_parallel_size", tuple(range(min(flags.data_parallel_size, 64) - 1, 0, -1))),
         ("decode_context_parallel_size", (1,)),
+        ("max_model_len", _accepted_lengths(plan)),
+        ("max_num_seqs", (plan.settings.max_num_batched_tokens,)),
+        ("max_num_batched_tokens", (flags.max_num_seqs or plan.settings.max_num_seqs,)),
     ]  # fmt: skip
     options.sort(key=lambda each: not why.startswith(f"--{each[0].replace('_', '-')} "))
     for name, values in options:
@@ -220,6 +226,11 @@ def _other_splits(plan: Plan) -> Iterator[Suggestion]:
                 yield Suggestion(f"--{name.replace('_', '-')}", str(value), why)
 
 
+def _accepted_lengths(plan: Plan) -> tuple[int, ...]:
+    accepted = accepted_length(plan.settings.flags, plan.model, plan.settings.max_model_len)
+    return tuple(each for each in (accepted, plan.longest) if each >= _USEFUL_LENGTH)
+
+
 def _waste(plan: Plan) -> Iterator[Suggestion]:
     settings, flags = plan.settings, plan.settings.flags
     blocks = plan.pool.blocks_per_request(settings.max_model_len) * settings.max_num_seqs
@@ -229,7 +240,7 @@ def _waste(plan: Plan) -> Iterator[Suggestion]:
     unused = f"{gib(spare)} GiB per GPU of KV cache can never be used by {settings.max_num_seqs} requests of {settings.max_model_len} tokens"
     lower = settings.gpu_memory_utilization - spare / plan.machine.memory_bytes
     rounded = -(-lower * _UTILIZATION_STEPS // 1) / _UTILIZATION_STEPS
-    limit = min(plan.model.max_position_embeddings or 0, plan.longest)
+    limit = min(plan.model.length_limit or 0, plan.longest)
     more = (
         ("gpu_memory_utilization", rounded, rounded < settings.gpu_memory_utilization, "leave it to others"),
         ("max_model_len", limit, limit > settings.max_model_len, "the model can read more"),

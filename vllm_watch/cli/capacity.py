@@ -11,6 +11,7 @@ from typing import Any
 
 from vllm_watch.capacity.assumptions import assumptions
 from vllm_watch.capacity.bounds import GIB_MAX
+from vllm_watch.capacity.flags import ALLOW_LONG
 from vllm_watch.capacity.other_ways import other_ways
 from vllm_watch.capacity.plan import Plan, make_plan, with_flags
 from vllm_watch.capacity.read_config import read_config
@@ -23,6 +24,7 @@ from vllm_watch.cli.helpers.capacity.flags import AUTO_LENGTH, add_engine_flags,
 from vllm_watch.cli.helpers.capacity.machine import find_machine
 from vllm_watch.cli.helpers.capacity.model import find_checkpoint
 from vllm_watch.errors import WatchError
+from vllm_watch.support.redaction import redacted
 
 HELP = """\
 Checks whether a model fits on these GPUs under these engine flags, before vLLM is started: tokens of KV
@@ -75,6 +77,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Return 0 if the model fits, else 3."""
+    try:
+        return _run(arguments)
+    except WatchError as error:
+        if arguments.json:
+            said = {"cause": redacted(error.cause), "remedy": redacted(error.remedy)}
+            print(json.dumps({"fits": None, "error": said}))
+        raise
+
+
+def _run(arguments: argparse.Namespace) -> int:
     if (arguments.source is None) == (arguments.model is None):
         raise WatchError(
             "no model is named" if arguments.source is None else "two models are named",
@@ -87,7 +99,8 @@ def run(arguments: argparse.Namespace) -> int:
         weights_gib=_positive(arguments.weights_gib, "--weights-gib"),
     )
     model = read_config(found.config)
-    flags = read_flags(arguments, model)
+    allowed = os.environ.get(ALLOW_LONG) in ("1", "true")
+    flags = replace(read_flags(arguments, model), allow_long=allowed)
     machine = find_machine(
         name=arguments.gpu_name,
         memory_gib=_positive(arguments.gpu_memory_gib, "--gpu-memory-gib"),
@@ -122,7 +135,7 @@ def report(plan: Plan) -> dict[str, Any]:
     concurrency = plan.concurrency if plan.num_blocks else 0.0
     return {
         "fits": plan.fits,
-        "obstacle": plan.obstacle,
+        "obstacle": plan.refusal,
         "kv_cache_tokens": plan.tokens,
         "kv_cache_tokens_range": list(tokens_spread(plan)),
         "kv_cache_bytes_per_gpu": max(0, plan.num_blocks * plan.pool.bytes_per_block),

@@ -96,7 +96,9 @@ def check_fits(facts: Facts) -> Iterator[Finding]:
     if plan.fits:
         yield Finding("fits", OK, f"about {_gib(plan.weights.bytes_per_gpu)} GiB of weights per GPU, {plan.tokens:,} tokens of KV cache, {plan.concurrency:.1f} requests of {length:,} tokens at once")  # fmt: skip
         return
-    if plan.lacks_state_blocks and plan.kv_bytes > 0:
+    if plan.obstacle is not None:
+        text = plan.obstacle
+    elif plan.lacks_state_blocks and plan.kv_bytes > 0:
         text = f"{plan.settings.max_num_seqs} sequences (--max-num-seqs) each need a block for their recurrent state, and {plan.num_blocks} blocks fit {on}"
     elif plan.kv_bytes <= 0:
         text = f"{_gib(plan.weights.bytes_per_gpu)} GiB of weights and {_gib(plan.activation.peak_bytes + plan.graph_bytes + plan.non_torch_bytes)} beside them do not fit into the {_gib(plan.budget_bytes)} GiB that vLLM may take {on}"

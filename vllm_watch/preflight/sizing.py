@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 from vllm_watch.capacity import release as releases
+from vllm_watch.capacity.flags import ALLOW_LONG, Flags, accepted_length
 from vllm_watch.capacity.gpus import find_gpu
 from vllm_watch.capacity.plan import Checkpoint, Machine, Plan, make_plan
 from vllm_watch.capacity.release import NEWEST, Release
@@ -78,7 +79,7 @@ def plan(facts: Facts, *, share: float | None = None) -> Plan | None:
         return None
     if not refuses(facts):
         share -= max(held_by_others(each) for each in gpus) / total
-    flags = replace(flags, gpu_memory_utilization=max(share, 1e-6))
+    flags = _with_accepted_length(facts, replace(flags, gpu_memory_utilization=max(share, 1e-6)))
     # Assume a GPU for each rank. Another check counts them.
     ranks = flags.tensor_parallel_size * flags.pipeline_parallel_size * flags.data_parallel_size
     count = max(ranks, len(visible(facts).gpus))
@@ -89,6 +90,16 @@ def plan(facts: Facts, *, share: float | None = None) -> Plan | None:
         return make_plan(facts.model, flags, machine, checkpoint)
     except WatchError:
         return None  # another check reports it
+
+
+def _with_accepted_length(facts: Facts, flags: Flags) -> Flags:
+    # another check refuses the length
+    given, asked = facts.command.flags, facts.command.environment.get(ALLOW_LONG)
+    if asked in ("1", "true") or "hf-overrides" in given or "rope-scaling" in given:
+        return replace(flags, allow_long=True)
+    if facts.model is None or flags.max_model_len is None:
+        return flags
+    return replace(flags, max_model_len=accepted_length(flags, facts.model, flags.max_model_len))
 
 
 def held_by_others(judged: GpuHolders) -> int:

@@ -8,7 +8,7 @@ from typing import Any
 
 from vllm_watch.capacity.bounds import GIB_MAX, LAYERS_MAX, NUMBER_MAX, is_size, shown
 from vllm_watch.capacity.flags import Drafter, Flags
-from vllm_watch.capacity.kv_types import head_bytes
+from vllm_watch.capacity.kv_types import check_config_dtype, head_bytes
 from vllm_watch.capacity.model import Model
 from vllm_watch.capacity.read_config import read_config
 from vllm_watch.capacity.release import parse_release
@@ -114,6 +114,8 @@ def read_flags(arguments: argparse.Namespace, model: Model) -> Flags:
         )
     dtype = arguments.dtype or "auto"
     kv_dtype = arguments.kv_cache_dtype or "auto"
+    if dtype == "auto":
+        check_config_dtype(model.dtype)
     head_bytes(128, kv_dtype, model.dtype if dtype == "auto" else dtype)
     offload = arguments.cpu_offload_gb or 0.0
     if not 0 <= offload <= GIB_MAX:

@@ -40,19 +40,14 @@ def _verdict(plan: Plan, name: str) -> str:
     asked = f"{name} at {settings.max_model_len:,} tokens"
     if plan.fits:
         return f"FITS: {asked}, {plan.concurrency:.2f} requests of that length at once"
-    if plan.obstacle is not None:
-        return f"DOES NOT START: {plan.obstacle}"
+    if plan.refusal is not None:
+        return f"DOES NOT START: {plan.refusal}"
     if plan.lacks_gpus:
         return f"DOES NOT FIT: {name} wants {plan.gpus_needed} GPUs, there are {plan.machine.count}"
     if plan.kv_bytes <= 0:
         return f"DOES NOT FIT: {asked}; short by {-plan.kv_bytes / GIB:.2f} GiB before any KV cache"
     if plan.over_bytes > 0:
         return f"DOES NOT FIT: {asked}; the KV cache that is named is {plan.over_bytes / GIB:.2f} GiB too large"
-    if plan.lacks_state_blocks:
-        return (
-            f"DOES NOT START: {settings.max_num_seqs} sequences (--max-num-seqs) each need a block for their "
-            f"recurrent state, and {plan.num_blocks} blocks fit"
-        )
     blocks = plan.pool.blocks_per_request(settings.max_model_len)
     need = blocks * plan.pool.bytes_per_block / GIB
     return (
