@@ -11,7 +11,7 @@ from vllm_watch.diagnosis.report import UNKNOWN
 
 EXAMPLES: dict[str, str] = {
     'this model has layers of several kinds and needs the hybrid KV cache manager, which is off': 'ValueError: Hybrid KV cache manager is disabled but failed to convert the KV cache specs to one unified type.',
-    'the environment has a variable that this vLLM does not read, and it was told to refuse such variables': 'ValueError: Unknown vLLM environment variable detected: VLLM_OLD_SWITCH',
+    'the environment has a variable that this vLLM does not read, and a setting refuses such variables': 'ValueError: Unknown vLLM environment variable detected: VLLM_OLD_SWITCH',
     'the program was built for another kind of processor than this machine has, so it did not start': 'exec /usr/bin/vllm: exec format error',
     'this process may not bind its memory to a NUMA node': 'mbind: Operation not permitted',
     'a kernel for matrices failed': 'RuntimeError: /src/csrc/my_gemm.cu:40 the buffer is not ready',

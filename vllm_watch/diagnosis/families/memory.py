@@ -296,7 +296,7 @@ FAILURES = (
             Variant(
                 when=when(r"Error in memory profiling.{0,40}[Ii]nitial free memory ([\d.]{1,20} ?\w*), current free memory (?:is )?\1\b"),
                 sentence="vLLM's check of the free memory failed, although it was the same before and after", confidence=0.6,
-                why="Equal figures mean that no process freed memory, whatever the message says: the check itself, or this device's reading, is wrong.",
+                why="Equal figures mean that no process freed memory, against the message: the check itself, or this device's reading, is wrong.",
                 cures=(cure("search the issues of vLLM for this message and this device; a newer release may accept equal figures"),),
                 deterministic=None,
             ),

@@ -254,7 +254,7 @@ MEANINGS = (
         cures=(cure("start without the KV connector and KV events, or use a connector that supports the hybrid manager", None, when(r"[Hh]ybrid")), cure("leave this flag out, if it is set", "--disable-hybrid-kv-cache-manager", when(seen=r"disable.hybrid"))),
     ),
     Variant(
-        when=when(r"Unknown vLLM environment variable"), sentence="the environment has a variable that this vLLM does not read, and it was told to refuse such variables",
+        when=when(r"Unknown vLLM environment variable"), sentence="the environment has a variable that this vLLM does not read, and a setting refuses such variables",
         why="A release removed or renamed it, or it belongs to another program.",
         cures=(cure("unset it; vllm serve --help=all shows the flag that may have replaced it", "env | grep VLLM_", when(r"VLLM_")), cure("name the attention backend by its flag", "--attention-backend NAME", when(r"VLLM_ATTENTION_BACKEND"))),
     ),

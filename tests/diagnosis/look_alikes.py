@@ -1,0 +1,357 @@
+"""Logs that resemble others: text, class, words of the answer, words that it must not have."""
+
+UP = "INFO 06-22 19:30:00 [api_server.py:1] Starting vLLM API server 0 on http://0.0.0.0:8000\nINFO:     Application startup complete.\n"
+STATS = "(APIServer pid=1) INFO 06-22 19:{0}:09 [v1/metrics/loggers.py:273] Engine 000: Avg prompt throughput: 0.0 tokens/s, Avg generation throughput: {1} tokens/s, Running: 1 reqs, Waiting: 0 reqs, GPU KV cache usage: 1.3%, Prefix cache hit rate: 0.0%\n"
+CORE = "(EngineCore pid=5) ERROR 03-03 10:00:01 [core.py:9] "
+IN_ANSWER = "({0} pid=1) ERROR 03-03 10:00:00 [serving.py:9] Error in chat completion stream generator.\n({0} pid=1) ERROR 03-03 10:00:00 [serving.py:9] LookupError: no such call\n"
+REFUSED = (
+    '(APIServer pid=1) INFO:     10.0.0.1:5555 - "POST /v1/completions HTTP/1.1" {} Bad Request\n'
+)
+LOOK_ALIKES: dict[str, tuple[str, str, str, str]] = {
+    "a library that this user may not read": (
+        "python3: error while loading shared libraries: /root/.local/lib/libpython3.12.so.1.0: cannot open shared object file: Permission denied",
+        "folder_not_writable", "id; ls -ld PATH", "LD_LIBRARY_PATH",
+    ),
+    "a layer that a worker does not own": (
+        CORE + "KeyError: 'model.layers.30.self_attn.attn'",
+        "unknown", "No rule knows this error", "checkpoint",
+    ),
+    "a weight that the model does not have": (
+        CORE + "KeyError: 'model.layers.30.self_attn.q_norm.weight'",
+        "unsupported_architecture", "checkpoint", "No rule",
+    ),
+    "what an API server reports after the engine's death": (
+        "(APIServer pid=1) ERROR 07-15 01:39:25 [serving.py:820] vllm.v1.engine.exceptions.EngineDeadError: EngineCore encountered an issue.\n(APIServer pid=1) ERROR 07-15 01:39:25 [serving.py:1007] ValidationError: 2 validation errors for Chunk",
+        "engine_dead", "get the whole log", "No rule",
+    ),
+    "an optional module that was probed": (
+        "WARNING [import_utils.py:408] Module vllm.third_party.deep_gemm was found but failed to import\nImportError: libcudart.so.13: cannot open shared object file: No such file or directory",
+        "benign_warning_noise", "below level ERROR", "install",
+    ),
+    "a module that is needed": (
+        "ImportError: libcudart.so.13: cannot open shared object file: No such file or directory",
+        "missing_dependency_or_import_error", "for the same CUDA", "below level ERROR",
+    ),
+    "a traceback that ends before its exception": (
+        CORE + 'File "/x/vllm/v1/structured_output/backend_xgrammar.py", line 82, in compile_grammar\n' + CORE + "ctx = self.compiler.compile_json_schema(",
+        "unknown", "give more of the log", "does not show that the server came up",
+    ),
+    "a download without file descriptors": (
+        "RuntimeError: Data processing error: CAS service error : IO Error: Too many open files (os error 24)",
+        "unknown", "ulimit -n", "download",
+    ),
+    "an engine before this one in the same process": (
+        "init_snapshot = free_memory=9.50GiB, total_memory=22.05GiB, torch_memory=11.20GiB, non_torch_memory=0.25GiB\nValueError: Free memory on device cuda:0 (9.50/22.05 GiB) on startup is less than desired GPU memory utilization (0.9, 19.84 GiB).",
+        "gpu_occupied_by_other_process", "free the earlier engine first", "Something else",
+    ),
+    "a setting that needs another": (
+        "1 validation error for CacheConfig\n  Value error, --a-size can only be set with --enable-b [type=value_error, input_value=A, input_type=B]",
+        "rope_or_config_mismatch", "the message names both", "values that the flag takes",
+    ),
+    "a kernel that the driver refused": (
+        "RuntimeError: CUDA driver error (/x/deep_gemm/jit/handle.hpp:14): 200 (CUDA_ERROR_INVALID_IMAGE, device kernel image is invalid)",
+        "compile_failure", "VLLM_USE_DEEP_GEMM=0", "has no code for this GPU",
+    ),
+    "a proxy's log": (
+        "07:05:32 - LiteLLM Proxy:DEBUG: utils.py:1028 - config\nINFO:     Application startup complete.\nERROR:    [Errno 99] error while attempting to bind on address ('::1', 8000): cannot assign requested address",
+        "not_a_vllm_log", "This is a log of LiteLLM", "It came up",
+    ),
+    "a program that begins each line with its name": (
+        "\n".join(f"ds9: {each}" for each in ("model loaded", "cache ready", "graph ready", "prompt read", "cache alloc failed: out of memory", "synchronize failed: an illegal memory access was encountered")),
+        "not_a_vllm_log", "This is a log of ds9", "dmesg",
+    ),
+    "a program that vLLM's workers also write of": (
+        "\n".join(f"worker: {each}" for each in range(6)) + "\n" + CORE + "torch.AcceleratorError: CUDA error: an illegal memory access was encountered",
+        "xid_or_gpu_lost", "dmesg", "This is a log of",
+    ),
+    "llama.cpp with times": (
+        '0.08.996.496 W srv  server_chat_: unsupported tool type\n0.09.011.796 W srv    operator(): got exception: {"error":{"code":400,"message":"no parser"}}',
+        "not_a_vllm_log", "llama.cpp", "No rule",
+    ),
+    "a stop of a server whose start is not in the log": (
+        "(EngineCore pid=9) INFO 07-07 19:14:41 [core.py:12] [shutdown] EngineCore: trigger received signal=SIGTERM\nINFO:     Application shutdown complete.\n",
+        "healthy", "begins after the start", "before it came up",
+    ),
+    "an assertion below the count of errors": (
+        "(APIServer pid=1) pydantic_core._pydantic_core.ValidationError: 1 validation error for VllmConfig\n(APIServer pid=1)   Assertion failed, in align mode, block_size (900) must be <= max_num_batched_tokens (512). [type=assertion_error, input_value=A]",
+        "unknown", "raise it", "the message names it",
+    ),
+    "a piece larger than the GPU": (
+        "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 60.00 GiB. GPU 0 has a total capacity of 24.00 GiB of which 9.00 GiB is free.",
+        "oom_kv_alloc_or_profiling", "larger than the whole GPU", "nvidia-smi",
+    ),
+    "an allocation that PyTorch warns of, and no other reason": (
+        "Capturing CUDA graphs (PIECEWISE):  98%|xx| 50/51 [00:38<00:00,  1.29it/s]\n[rank3]:[W814 16:06:55.4 CUDACachingAllocator.cpp:39] memory allocation failed with OOM on device 3 while trying to allocate 3177185280 bytes (free: 1, total: 8).\n" + CORE + "WorkerProc hit an exception.",
+        "oom_cuda_graph_capture", "lower --gpu-memory-utilization", "does not show why",
+    ),
+    "shapes that torch.compile met first": (
+        CORE + "torch._dynamo.exc.TorchRuntimeError: RuntimeError when making fake tensor call\n" + CORE + "  -> RuntimeError('a and b must have same reduction dim, but got [s1, 8] X [9, 4].')",
+        "compile_failure", "fails without torch.compile", "--enforce-eager",
+    ),
+    "a child's exit code and its parent's end of file": (
+        CORE + "Rank 2 is dead.\n" + CORE + "Exit code: -9\n" + CORE + "EOFError",
+        "cpu_ram_oom_killed", "was killed (SIGKILL)", "end of a pipe",
+    ),
+    "a transport without RDMA": (
+        "W0807 09:15:21.4  1204 topology.cpp:152] No RDMA devices found, check your device installation\n" + UP + CORE + "Mooncake transfer failed for request r1, ret: -1",
+        "kv_transfer", "no RDMA device on this host", "the other side: whether it runs",
+    ),
+    "a compiler that is not where CUDA_HOME says": (
+        CORE + "subprocess.CalledProcessError: Command '['ninja', '-v', '-f', 'build.ninja']' returned non-zero exit status 1.\n" + CORE + "RuntimeError: Ninja build failed. Ninja output:\n" + CORE + "/bin/sh: 1: :/usr/local/cuda-12.8/bin/nvcc: not found",
+        "compile_failure", "it has a colon", "read the compiler's own",
+    ),
+    "causes that a message only guesses": (
+        CORE + "The actor is dead because its worker process has died. Some common causes include: (1) the process was killed by the OOM killer, (2) ray stop was called.",
+        "ray_failure", "A worker process died", "ran out of memory",
+    ),
+    "a flag whose value names another trouble": (
+        'vllm: error: unrecognized arguments: --rope-scaling={"rope_type":"yarn"}',
+        "unknown_flag", "It does not know --rope-scaling", "config.json",
+    ),
+    "a check whose own figures are equal": (
+        CORE + "AssertionError: Error in memory profiling. Initial free memory 12.5 GiB, current free memory 12.5 GiB. This happens when other processes release GPU memory.",
+        "gpu_occupied_by_other_process", "no process freed memory", "another process took",
+    ),
+    "a check whose figures differ": (
+        CORE + "AssertionError: Error in memory profiling. Initial free memory 12.5 GiB, current free memory 13.5 GiB. This happens when other processes release GPU memory.",
+        "gpu_occupied_by_other_process", "another process took or freed", "no process freed memory",
+    ),
+    "much more free than was asked for": (
+        "torch.OutOfMemoryError: HIP out of memory. Tried to allocate 9.50 GiB. GPU 0 has a total capacity of 96.00 GiB of which 14.00 GiB is free.",
+        "oom_kv_alloc_or_profiling", "share one memory", "in which phase",
+    ),
+    "a little more free than was asked for": (
+        "torch.OutOfMemoryError: HIP out of memory. Tried to allocate 9.50 GiB. GPU 0 has a total capacity of 96.00 GiB of which 9.70 GiB is free.",
+        "oom_kv_alloc_or_profiling", "in which phase", "was not out of memory",
+    ),
+    "a compiler that was killed": (
+        CORE + "RuntimeError: Ninja build failed. Ninja output:\n" + CORE + "FAILED: [code=137] moe.cuda.o\n" + CORE + "Killed",
+        "compile_failure", "MAX_JOBS", "nvcc --version",
+    ),
+    "a compiler that failed": (
+        CORE + "RuntimeError: Ninja build failed. Ninja output:\n" + CORE + "FAILED: [code=1] cached_ops/moe.cuda.o\n" + CORE + "ninja: build stopped",
+        "compile_failure", "nvcc --version", "MAX_JOBS",
+    ),
+    "a kernel that was built and not loaded": (
+        CORE + "RuntimeError: Assertion error (csrc/jit/kernel_runtime.hpp:45): exit_code == 0",
+        "compile_failure", "cuobjdump", "compiler's own",
+    ),
+    "a limit below zero": (
+        "1 validation error for SchedulerConfig\n  Value error, max_num_scheduled_tokens is set to -900, which does not allow any tokens [type=value_error, input_value=(), input_type=A]",
+        "rope_or_config_mismatch", "lower --max-num-seqs", "the message names it",
+    ),
+    "FP8 where the KV cache is not": (
+        "INFO 05-12 03:20:44 [core.py:105] Initializing a V1 LLM engine with config: model='/m', kv_cache_dtype=bfloat16\nValueError: type fp8e4nv not supported in this architecture.",
+        "dtype_unsupported", "not in FP8: search", "--kv-cache-dtype auto",
+    ),
+    "FP8 where the KV cache is": (
+        "INFO 05-12 03:20:44 [core.py:105] Initializing a V1 LLM engine with config: model='/m', kv_cache_dtype=fp8\nValueError: type fp8e4nv not supported in this architecture.",
+        "dtype_unsupported", "--kv-cache-dtype auto", "not in FP8: search",
+    ),
+    "a request's grammar that failed while others are answered": (
+        UP + "(EngineCore pid=2) ERROR 03-03 10:00:00 [x.py:1] Failed to advance FSM for request r1 for tokens 5.\n" + STATS.format(30, "80.0"),
+        "benign_warning_noise", "The server went on", "structured",
+    ),
+    "requests that wait": (
+        UP + "".join((STATS.format(each, "5.4").replace("Waiting: 0", "Waiting: 9")) for each in (30, 31)),
+        "healthy", "1 running and 9 waiting requests, no prompt was read", "refused",
+    ),
+    "a web server's missing file": (
+        '2026/03/03 10:00:00 [error] 7#7: *1 open() "/srv/www/favicon.ico" failed (2: No such file or directory)',
+        "unknown", "No line has the format of vLLM", "not a log",
+    ),
+    "a timeout of Ray and the engine's death": (
+        CORE + "ray.exceptions.RayChannelTimeoutError: System error: Timed out waiting for object available to read.\n(APIServer pid=1) ERROR 03-03 10:00:02 [api.py:7] EngineDeadError: EngineCore died unexpectedly",
+        "ray_failure", "not a death", "ray status",
+    ),
+    "logits of a whole prompt": (
+        UP + CORE + '  File "/x/vllm/v1/worker/gpu_model_runner.py", line 9, in _get_prompt_logprobs_dict\n' + CORE + "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.20 GiB.",
+        "oom_runtime", "leave prompt_logprobs", "logits do not",
+    ),
+    "logits of a step": (
+        UP + CORE + '  File "/x/vllm/v1/worker/gpu_model_runner.py", line 9, in execute_model\n' + CORE + "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.20 GiB.",
+        "oom_runtime", "a step needed more", "prompt_logprobs",
+    ),
+    "a library that the system does not find, below its wrapper": (
+        "OSError: libfoo.so.2: cannot open shared object file: No such file or directory\n\nThe above exception was the direct cause of the following exception:\n\nTraceback (most recent call last):\nOSError: Could not load plugin /x/plugin.bin",
+        "missing_dependency_or_import_error", "add its folder to LD_LIBRARY_PATH", "no rule",
+    ),
+    "a library that was caught, and another error": (
+        "(Worker pid=3) ERROR 03-03 10:00:00 [w.py:1] OSError: libfoo.so.2: cannot open shared object file: No such file or directory\n(Worker pid=4) ERROR 03-03 10:00:01 [w.py:1] LookupError: no mesh\n",
+        "unknown", "No rule knows this error.", "it is the first",
+    ),
+    "an operator whose extension was not loaded": (
+        "WARNING 03-03 10:00:00 [x.py:1] Failed to import my_plugin_C:libmy_ops.so: cannot open shared object file: No such file or directory. One feature is off.\nINFO 03-03 10:00:09 [x.py:1] go\nERROR 03-03 10:00:10 [core.py:9] AttributeError: '_OpNamespace' '_C_mine' object has no attribute 'swap'",
+        "missing_dependency_or_import_error", "build or install the package of the extension again", "pip check",
+    ),
+    "an operator without a warning": (
+        "ERROR 03-03 10:00:10 [core.py:9] AttributeError: '_OpNamespace' '_C_mine' object has no attribute 'swap'",
+        "missing_dependency_or_import_error", "pip check", "build or install the package of the extension again",
+    ),
+    "no platform is a failure at any level": (
+        "DEBUG 03-03 10:00:00 [__init__.py:120] ROCm platform is not available because: No module named 'amdsmi'\nINFO 03-03 10:00:00 [__init__.py:220] No platform detected, vLLM is running on UnspecifiedPlatform\n",
+        "driver_cuda_mismatch", "the reason for your kind of device", "install",
+    ),
+    "no platform of a server that came up": (
+        "INFO 03-03 10:00:00 [__init__.py:220] No platform detected, vLLM is running on UnspecifiedPlatform\n" + UP,
+        "benign_warning_noise", "the line is harmless", "no device",
+    ),
+    "a loader of one format proves no missing files": (
+        'Traceback (most recent call last):\n  File "/x/site-packages/vllm/tokenizers/mistral.py", line 9, in from_pretrained\nValueError: No tokenizer file found in directory: /models/qwen',
+        "tokenizer_mismatch_or_missing_chat_template", "--tokenizer-mode hf", "missing, damaged",
+    ),
+    "the usual loader does": (
+        'Traceback (most recent call last):\n  File "/x/site-packages/transformers/tokenization_utils.py", line 9, in from_pretrained\nValueError: No tokenizer file found in directory: /models/qwen',
+        "tokenizer_mismatch_or_missing_chat_template", "missing, damaged", "--tokenizer-mode hf",
+    ),
+    "experts that cannot be divided": (
+        "AssertionError: n_slots=130 must be divisible by ep_size=4. Adjust num_redundant_experts.",
+        "unknown", "num_redundant_experts", "leave --enable-eplb",
+    ),
+    "a device that another process holds": (
+        "chip init failed: open(/dev/vfio/3): Device or resource busy",
+        "unknown", "lsof /dev/vfio", "HBM",
+    ),
+    "a failure with a reason, in no format": (
+        "chip init failed: open(/dev/chip0): Input/output error",
+        "unknown", "no rule knows this error", "not a log",
+    ),
+    "a step's limit is no context": (
+        "WARNING 02-13 07:19:11 scheduler.py:949] Input prompt (9000 tokens) is too long and exceeds limit of 4096",
+        "context_length_exceeded", "--max-num-batched-tokens N", "model's context",
+    ),
+    "Gloo is not NCCL": (
+        CORE + "RuntimeError: [third_party/gloo/gloo/transport/tcp/pair.cc:5] Read error [10.1.2.3]:4000: Connection reset by peer",
+        "nccl_init_failure", "GLOO_SOCKET_IFNAME", "NCCL_DEBUG",
+    ),
+    "a store of torch is not NCCL": (
+        CORE + "torch.distributed.DistStoreError: wait timeout after 60s, keys: /default_pg/0",
+        "nccl_init_failure", "first error of every rank", "NCCL_DEBUG",
+    ),
+    "a timeout is no death": (
+        "INFO 06-12 10:00:00 [ray_executor.py:5] RAY_CGRAPH_get_timeout is set to 300\n" + CORE + "ray.exceptions.RayChannelTimeoutError: System error: Timed out waiting for object available to read.",
+        "ray_failure", "ray_timeout_s", "ray status",
+    ),
+    "a timeout after a death": (
+        "(raylet) A worker died or was killed while executing a task by an unexpected system error.\n" + CORE + "ray.exceptions.RayChannelTimeoutError: System error: Timed out waiting for object available to read.",
+        "ray_failure", "ray status", "not a death",
+    ),
+    "a request without its schema": (
+        "(APIServer pid=1) WARNING 02-26 11:57:44 [protocol.py:53] The following fields were present in the request but ignored: {'foo'}\n"
+        '(APIServer pid=1)   File "/x/vllm/entrypoints/openai/protocol.py", line 42, in to_sampling_params\n(APIServer pid=1)     assert spec.name is not None\n(APIServer pid=1) AssertionError',
+        "assertion_failed", "at `assert spec.name is not None`", "two settings",
+    ),
+    "an assertion of the engine is of no request": (
+        "(APIServer pid=1) WARNING 02-26 11:57:44 [protocol.py:53] The following fields were present in the request but ignored: {'foo'}\n"
+        + CORE + '  File "/x/vllm/v1/worker/utils.py", line 42, in to_tensor\n' + CORE + "    assert spec.name is not None\n" + CORE + "AssertionError",
+        "assertion_failed", "two settings", "only this request",
+    ),
+    "the text of a C++ exception is known": (
+        "terminate called after throwing an instance of 'std::runtime_error'\n  what():  CUDA error: an illegal memory access was encountered",
+        "xid_or_gpu_lost", "a kernel on it", "C++",
+    ),
+    "the text of a C++ exception is not known": (
+        "terminate called after throwing an instance of 'std::logic_error'\n  what():  no slot left in table",
+        "unknown", "no rule knows this error", "read the line",
+    ),
+    "data that a client sent": (
+        '(APIServer pid=1) ERROR 11-05 03:37:40 [chat.py:2]   File "/x/site-packages/soundfile.py", line 8, in open\n(APIServer pid=1) ERROR 11-05 03:37:40 [chat.py:2] soundfile.LibsndfileError: Format not recognised.\n(APIServer pid=1) INFO:     10.0.0.1:5 - "POST /v1/chat/completions HTTP/1.1" 400 Bad Request',
+        "unknown", "check the data of this request", "pip show",
+    ),
+    "an interface of a package": (
+        CORE + '  File "/cachelib/cachelib/v1/adapter.py", in build\n' + CORE + "AttributeError: 'Meta' object has no attribute 'resumed'",
+        "unknown", "pip show cachelib vllm", "vllm/v1",
+    ),
+    "an index of a package": (
+        CORE + '  File "/x/site-packages/vllm/v1/worker/w.py", line 5, in loop\n' + CORE + '  File "/cachelib/cachelib/v1/disk.py", in load\n' + CORE + "LookupError: key 5",
+        "unknown", "It comes from load (cachelib/v1/disk.py)", "pip show",
+    ),
+    "a message below its exception": (
+        "RuntimeError:\nThe table of pages\nis full.\n\nMore text.",
+        "unknown", "Its message: The table of pages is full.", "More text",
+    ),
+    "no message below its exception": (
+        CORE + "RuntimeError:\n(APIServer pid=1) ERROR 03-03 10:00:02 [api.py:7] The server ends.",
+        "unknown", "no rule knows", "Its message",
+    ),
+    "a device file that oneCCL does not find": (
+        "RuntimeError: oneCCL: ze_x.cpp:214 fill: EXCEPTION: open failed: fd: -1, errno: No such file or directory",
+        "nccl_init_failure", "/dev/dri/by-path", "CCL_LOG_LEVEL",
+    ),
+    "a crash that printed its stack": (
+        "Caught signal 11 (Segmentation fault: invalid permissions)\n==== backtrace (tid: 7) ====\n 0  /x/libucs.so.0",
+        "engine_dead", "the printed stack", "PYTHONFAULTHANDLER",
+    ),
+    "a driver's word is no full GPU": (
+        '(EngineCore pid=5) INFO 03-03 10:00:00 [default_loader.py:1] Loading weights took 3.10 seconds\n(EngineCore pid=5) ERROR 03-03 10:00:01 [core.py:9]   File "/x/vllm/_custom_ops.py", line 9, in awq_marlin_repack\n(EngineCore pid=5) ERROR 03-03 10:00:01 [core.py:9] RuntimeError: CUDA driver error: out of memory',
+        "oom_loading_weights", "if PYTORCH_CUDA_ALLOC_CONF sets expandable_segments", "WSL",
+    ),
+    "under WSL even less": (
+        "(EngineCore pid=5) WARNING 03-03 09:59:00 [interface.py:1] Using 'pin_memory=False' as WSL is detected.\nRuntimeError: CUDA driver error: out of memory",
+        "out_of_memory", "memory limit of WSL", "nvidia-smi --query",
+    ),
+    "a step after the weights is not loading": (
+        '(EngineCore pid=5) INFO 03-03 10:00:00 [default_loader.py:1] Loading weights took 3.10 seconds\n(EngineCore pid=5) ERROR 03-03 10:00:01 [core.py:9]   File "/x/vllm/model_executor/models/qwen.py", line 9, in forward\n(EngineCore pid=5) ERROR 03-03 10:00:01 [core.py:9] torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.',
+        "oom_kv_alloc_or_profiling", "measured its peak", "were loaded",
+    ),
+    "an allocator's sums are": (
+        "(EngineCore pid=5) INFO 03-03 10:00:00 [default_loader.py:1] Loading weights took 3.10 seconds\ntorch.OutOfMemoryError: CUDA out of memory. Tried to allocate 20.00 MiB. GPU 0 has a total capacity of 23.60 GiB of which 5.00 MiB is free. Process 17 has 23.50 GiB memory in use. Of the allocated memory 23.10 GiB is allocated by PyTorch",
+        "oom_loading_weights", "--tensor-parallel-size", "nvidia-smi",
+    ),
+    "a small share is raised first": (
+        "INFO 03-03 10:00:00 [u.py:1] non-default args: {'gpu_memory_utilization': 0.55}\nValueError: No available memory for the cache blocks. Try increasing `gpu_memory_utilization` when initializing the engine.",
+        "oom_kv_alloc_or_profiling", "--gpu-memory-utilization 0.9", "memory ran out",
+    ),
+    "the usual share is not": (
+        "INFO 03-03 10:00:00 [u.py:1] non-default args: {'gpu_memory_utilization': 0.9}\nValueError: No available memory for the cache blocks. Try increasing `gpu_memory_utilization` when initializing the engine.",
+        "oom_kv_alloc_or_profiling", "leaves nothing for the KV cache", "--gpu-memory-utilization 0",
+    ),
+    "the sampler is not loading": (
+        "    probs, order = logits.sort(dim=-1)\ntorch.OutOfMemoryError: CUDA out of memory. Tried to allocate 1.10 GiB. GPU 0 has a total capacity of 47.40 GiB of which 900.00 MiB is free. Of the allocated memory 40.10 GiB is allocated by PyTorch, and 12.10 MiB is reserved by PyTorch but unallocated.",
+        "oom_cuda_graph_capture", "in the sampler", "loading",
+    ),
+    "an engine with graphs has loaded": (
+        "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 1.10 GiB. GPU 0 has a total capacity of 47.40 GiB of which 900.00 MiB is free. Of the allocated memory 40.10 GiB is allocated by PyTorch, with 120.00 MiB allocated in private pools (e.g., CUDA Graphs), and 12.10 MiB is reserved by PyTorch but unallocated.",
+        "out_of_memory", "does not show in which phase", "numbers look like loading",
+    ),
+    "pools without memory prove no graphs": (
+        "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 1.10 GiB. GPU 0 has a total capacity of 47.40 GiB of which 900.00 MiB is free. Of the allocated memory 40.10 GiB is allocated by PyTorch, with 0 bytes allocated in private pools (e.g., CUDA Graphs), and 12.10 MiB is reserved by PyTorch but unallocated.",
+        "oom_loading_weights", "numbers look like loading", "sampler",
+    ),
+    "an unhandled error is not NCCL's reason": (
+        "h:7:7 [0] NCCL INFO cudaDriverVersion 12040\nh:7:7 [0] init.cc:40 NCCL WARN Cuda failure 'operation not supported'\n(Worker pid=8) ERROR 03-03 10:00:00 [x.py:1] RuntimeError: NCCL error: unhandled cuda error (run with NCCL_DEBUG=INFO for details)",
+        "nccl_init_failure", "virtual", "NCCL_DEBUG",
+    ),
+    "NCCL's log is on and has no reason": (
+        "h:7:7 [0] NCCL INFO cudaDriverVersion 12040\n(Worker pid=8) ERROR 03-03 10:00:00 [x.py:1] RuntimeError: NCCL error: unhandled system error (run with NCCL_DEBUG=INFO for details)",
+        "nccl_init_failure", "first error of every rank", "NCCL_DEBUG",
+    ),
+    "NCCL's log is off": (
+        "(Worker pid=8) ERROR 03-03 10:00:00 [x.py:1] RuntimeError: NCCL error: unhandled system error (run with NCCL_DEBUG=INFO for details)",
+        "nccl_init_failure", "NCCL_DEBUG=INFO vllm serve", "virtual",
+    ),
+    "a rendezvous is not NCCL": (
+        "[E303 10:00:00 socket.cpp:1] [c10d] The client socket has timed out after 300000ms while trying to connect to (10.1.2.3, 29400).",
+        "nccl_init_failure", "nc -vz 10.1.2.3 29400", "NCCL_DEBUG",
+    ),
+    "a machine without driver has no wrong PyTorch": (
+        "DEBUG 03-03 10:00:00 [__init__.py:9] TPU platform is not available because: No module named 'libtpu'\nDEBUG 03-03 10:00:00 [__init__.py:9] CUDA platform is not available because: NVML Shared Library Not Found\nx.py:9: UserWarning: CUDA initialization: Found no NVIDIA driver on your system.\nRuntimeError: Failed to infer device type",
+        "driver_cuda_mismatch", "--gpus all", "build of PyTorch",
+    ),
+    "checks of platforms before a start are no start": (
+        "DEBUG 03-03 10:00:00 [__init__.py:9] ROCm platform is not available because: AMDSMI_STATUS_NOT_INIT\nINFO 03-03 10:00:00 [cpu_worker.py:118] OMP threads binding of Process 2: 0-9\nINFO 03-03 10:00:01 [api_server.py:1] vLLM API server version 0.19.1\n(EngineCore pid=2) INFO 03-03 10:09:12 [shm_broadcast.py:698] No available shared memory broadcast block found in 60 seconds.",
+        "shm_broadcast_hang", "py-spy", "xid",
+    ),
+    "a warning alone excludes it": (
+        "x.py:9: UserWarning: CUDA initialization: Found no NVIDIA driver on your system.\nRuntimeError: Failed to infer device type",
+        "driver_cuda_mismatch", "--gpus all", "build of PyTorch",
+    ),
+    "a worker that vanished": (
+        STATS.format(39, "12.5") + "(EngineCore pid=2) ERROR 06-22 19:40:00 [x.py:1] Worker proc VllmWorker-3 died unexpectedly, shutting down executor.",
+        "engine_dead", "vanished", "get the whole log",
+    ),
+    "a worker whose end begins the log": (
+        "(EngineCore pid=2) ERROR 06-22 19:40:00 [x.py:1] Worker proc VllmWorker-3 died unexpectedly, shutting down executor.",
+        "engine_dead", "get the whole log", "vanished",
+    ),
+}  # fmt: skip
