@@ -95,10 +95,7 @@ class Evidence:
 
 @record
 class Verdict:
-    """One detector's judgement of an engine or a server.
-
-    Incidents neither open nor close while the state is UNKNOWN.
-    """
+    """One detector's judgement of an engine or a server. Incidents neither open nor close while the state is UNKNOWN."""
 
     state: str  # FIRING | CLEAR | UNKNOWN
     kind: str

@@ -77,10 +77,7 @@ def health_failing(failed_looks: int) -> Verdict:
 
 
 def dead(looks: int, of_gpus: tuple[Evidence, ...], *, needs_hands: bool) -> Verdict:
-    """Judge a server with a dead engine core.
-
-    `needs_hands` is True if there is a GPU fault that no restart cures.
-    """
+    """Judge a server with a dead engine core. `needs_hands` is True if there is a GPU fault that no restart cures."""
     evidence = down_witnesses.health_failed(looks)
     return Verdict(
         state=FIRING,

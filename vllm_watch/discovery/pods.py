@@ -88,10 +88,7 @@ class Pod:
 
 
 def pod_of(document: Mapping[str, Any]) -> Pod | None:
-    """Return the pod, or None if it has no server to watch.
-
-    Raises KeyError, TypeError, AttributeError or ValueError if it is malformed.
-    """
+    """Return the pod, or None if it has no server to watch. Raises KeyError, TypeError, AttributeError or ValueError if it is malformed."""
     metadata, status = document["metadata"], document.get("status") or {}
     labels = metadata.get("labels") or {}
     address = status.get("podIP")

@@ -32,10 +32,7 @@ def of_severity(incident: Incident) -> str:
 
 
 def on_card(incident: Incident) -> str:
-    """Return the reason to show on a card.
-
-    It is empty if the incident is over or recovering, or critical by its kind alone.
-    """
+    """Return the reason to show on a card. It is empty if the incident is over or recovering, or critical by its kind alone."""
     known = notifies(incident) and not _decided_by(incident)
     return "" if not incident.open or incident.recovering or known else of_severity(incident)
 

@@ -54,10 +54,7 @@ def choose(
     sent_t: Sequence[float],
     now_t: float,
 ) -> tuple[Batch | None, float | None]:
-    """Return the batch to send now, or the time of the next call.
-
-    `sent_t` lists the times of the last hour's messages.
-    """
+    """Return the batch to send now, or the time of the next call. `sent_t` lists the times of the last hour's messages."""
     groups = _groups(waiting)
     # A time in the future was written before the clock was set back.
     ready = [

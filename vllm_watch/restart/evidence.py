@@ -49,10 +49,7 @@ class EvidenceStore:
 
 
 async def write(folder: Path, name: str, parts: Parts) -> Path:
-    """Write `name`.tar and delete the oldest archives. Raises OSError.
-
-    `missing.txt` in the archive lists parts that failed or were too large.
-    """
+    """Write `name`.tar and delete the oldest archives. Raises OSError. `missing.txt` in the archive lists parts that failed or were too large."""
     gathered: dict[str, bytes] = {}
     missing: list[str] = []
     left = BYTES_MAX

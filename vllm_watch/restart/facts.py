@@ -35,10 +35,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
-    """Facts about one target at one moment.
-
-    Texts are reasons against a restart. An answer is None until it is asked for.
-    """
+    """Facts about one target at one moment. Texts are reasons against a restart. An answer is None until it is asked for."""
 
     t: float  # Unix seconds
     state: str | None  # of the server's worst engine

@@ -93,10 +93,7 @@ class Verification:
     def __init__(
         self, before: Before, settings: VerifySettings, startup_seconds: float | None = None
     ) -> None:
-        """`startup_seconds` is this engine's longest known start.
-
-        If none is known, the timeout is `settings.start_seconds`.
-        """
+        """`startup_seconds` is this engine's longest known start. If none is known, the timeout is `settings.start_seconds`."""
         self._before = before
         self._settle_seconds = settings.settle_seconds
         self._start_seconds = settings.start_seconds

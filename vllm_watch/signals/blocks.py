@@ -90,10 +90,7 @@ class Blocks:
     def add(
         self, at_s: float, sample: EngineSample, *, anew: bool, engines: int = 1
     ) -> Block | None:
-        """Add a poll, and return a block if one is complete.
-
-        `anew` is True if earlier polls are not comparable.
-        """
+        """Add a poll, and return a block if one is complete. `anew` is True if earlier polls are not comparable."""
         if not tells_load(sample):
             self._first = None
             return None
@@ -259,10 +256,7 @@ def _steps(
 def _step_seconds(
     seconds: float, steps: float | None, latency: float | None, *, busy: bool
 ) -> float | None:
-    """Return the smaller of two estimates.
-
-    Idle time inflates the elapsed time per step, and preemptions inflate the latency.
-    """
+    """Return the smaller of two estimates. Idle time inflates the elapsed time per step, and preemptions inflate the latency."""
     if not steps:
         return None
     elapsed = seconds / steps

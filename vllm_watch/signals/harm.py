@@ -28,10 +28,7 @@ class Harm:
         self._worst: list[list[float]] = [[], [], []]  # healthy minutes, worst first
 
     def add(self, block: Block, *, well: bool) -> None:
-        """Add a block.
-
-        Minutes with a queue are not learnt, because after an outage all clients return at once.
-        """
+        """Add a block. Minutes with a queue are not learnt, because after an outage all clients return at once."""
         if not block.step_seconds:
             return
         first = (

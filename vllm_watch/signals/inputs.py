@@ -160,10 +160,7 @@ class Inputs:
         return any(self._of(name, engine).now for engine in self._scope(name, engine))
 
     def missing(self, name: str, engine: str | None) -> bool | None:
-        """Return True if the input is unavailable, or None if not known yet.
-
-        If `engine` is None, return True if at least one engine lacks it.
-        """
+        """Return True if the input is unavailable, or None if not known yet. If `engine` is None, return True if at least one engine lacks it."""
         said = [_missing(self._of(name, one)) for one in self._scope(name, engine)]
         if not said:
             return None

@@ -21,10 +21,7 @@ class LongPrompts:
         self._since_s = 0.0
 
     def note(self, at_s: float, gained: float, counted: float, finished: float) -> bool:
-        """Add a block's KV growth, counted tokens and finished tokens.
-
-        Return True during a long prompt.
-        """
+        """Add a block's KV growth, counted tokens and finished tokens. Return True during a long prompt."""
         self._gained = max(0.0, self._gained + gained - counted)
         began = self._gained >= LONG_TOKENS
         if not began and not self._under_way:

@@ -129,10 +129,7 @@ class Pages:
         self._zeros = tuple((share, zero) for share, zero in zeros)
 
     def unheld(self) -> float | None:
-        """Return the share of the cache that no request holds, or None if unknown.
-
-        The result is the smaller of two estimates.
-        """
+        """Return the share of the cache that no request holds, or None if unknown. The result is the smaller of two estimates."""
         zeros = self._learn_zeros()
         if not zeros or not self._recent:
             return None

@@ -115,11 +115,7 @@ class Progress:
         self, at_s: float, sample: EngineSample, server: ServerSample, engines: int, *,
         restarted: bool = False, at_rest: bool = False,
     ) -> None:  # fmt: skip
-        """Add a poll.
-
-        `restarted` is True if the counters were reset, and `at_rest` if the engine sleeps or is
-        paused on purpose.
-        """
+        """Add a poll. `restarted` is True if the counters were reset, and `at_rest` if the engine sleeps or is paused on purpose."""
         if at_s - self.last_s > FOLLOWED_SECONDS:
             self.forget()
         before, now = self.poll, _poll(sample, server)

@@ -8,10 +8,7 @@ from vllm_watch.signals.records import Quantiles
 
 
 def quantile(q: float, bounds: Sequence[float], counts: Sequence[float]) -> float | None:
-    """Return the q-quantile as PromQL's histogram_quantile does, or None without observations.
-
-    `counts` are cumulative, for ascending `bounds`.
-    """
+    """Return the q-quantile as PromQL's histogram_quantile does, or None without observations. `counts` are cumulative, for ascending `bounds`."""
     total = counts[-1] if counts else 0.0
     if not 0 < total < inf:
         return None
@@ -32,10 +29,7 @@ def quantile(q: float, bounds: Sequence[float], counts: Sequence[float]) -> floa
 def quantiles(
     bounds: Sequence[float], counts: Sequence[float], mean: float | None = None
 ) -> Quantiles:
-    """Return the exported quantiles.
-
-    In the lowest bucket, `mean` limits the quantiles (Markov's inequality).
-    """
+    """Return the exported quantiles. In the lowest bucket, `mean` limits the quantiles (Markov's inequality)."""
     first = bounds[0] if bounds and 0 < bounds[0] < inf else None
     found = []
     for q in (0.5, 0.95, 0.99):

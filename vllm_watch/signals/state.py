@@ -111,10 +111,7 @@ def waits_for_kv(sample: EngineSample, *, paired: bool = False) -> bool:
 
 
 def requests_awaiting_kv(sample: EngineSample) -> float:
-    """Return the number of requests that hold pages for remote KV.
-
-    Before vLLM 0.20 it is an upper bound.
-    """
+    """Return the number of requests that hold pages for remote KV. Before vLLM 0.20 it is an upper bound."""
     if sample.num_requests_kv_fetch_by_stage is not None:
         return sum(sample.num_requests_kv_fetch_by_stage.values())
     if not is_connected(sample):
@@ -178,10 +175,7 @@ def sleep_level(states: Mapping[str, float] | None, *, sleeping: bool) -> int:
 def of_silence(
     call: Call, health: Call | None, misses: int, loading: Loading, *, waited_s: float, at_s: float
 ) -> tuple[str, str]:
-    """Return a server's state and a sentence about it, after `misses` failed scrapes.
-
-    `waited_s` is the time since the first poll.
-    """
+    """Return a server's state and a sentence about it, after `misses` failed scrapes. `waited_s` is the time since the first poll."""
     said = call.error or call.outcome
     if call.outcome == "refused":
         return _of_refusal(said, loading, waited_s, at_s)

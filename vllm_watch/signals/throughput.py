@@ -129,10 +129,7 @@ class Throughput:
         return kv_usage * self.running.value / self.kv_usage.value
 
     def crowds(self, block: Block) -> bool:
-        """Return True if far more requests run than usual without a higher throughput.
-
-        A slow engine made the requests pile up (Little's law).
-        """
+        """Return True if far more requests run than usual without a higher throughput. A slow engine made the requests pile up (Little's law)."""
         done, usual = self.ratio(), self.running_expected(block.kv_usage or 0.0)
         if done is None or not usual or done > ALIKE:
             return False

@@ -37,10 +37,7 @@ class Inventory:
 
 
 class Asker:
-    """Calls pynvml functions by name.
-
-    A failed call returns None, but raises NVMLError if a GPU is lost or the library fails.
-    """
+    """Calls pynvml functions by name. A failed call returns None, but raises NVMLError if a GPU is lost or the library fails."""
 
     def __init__(self, nvml: ModuleType) -> None:
         self.calling = ""

@@ -64,10 +64,7 @@ class Worker:
     """Reads and writes the state file of one folder."""
 
     def __init__(self, folder: Path | None, on_write: OnWrite | None = None) -> None:
-        """If `folder` is None, the file is in memory.
-
-        `on_write` is given only for our own folder, and called in the event loop after each write.
-        """
+        """If `folder` is None, the file is in memory. `on_write` is given only for our own folder, and called in the event loop after each write."""
         self.connection = Connection(folder, own=on_write is not None)
         self.tables: list[Table] = []
         self._on_write = on_write

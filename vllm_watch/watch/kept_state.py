@@ -116,10 +116,7 @@ def restored_loading(state: stored.Stored, away_s: float) -> Loading:
 def restore_detectors(
     detectors: Mapping[str, Detector], state: stored.Stored, away_s: float, address: str | None
 ) -> list[str]:
-    """Restore each detector, and return errors of lost parts.
-
-    State that holds only for the server's address is dropped if `address` differs.
-    """
+    """Restore each detector, and return errors of lost parts. State that holds only for the server's address is dropped if `address` differs."""
     left_out = () if state.get("address") == address else OF_ADDRESS
     lost = []
     for slug, detector in detectors.items():

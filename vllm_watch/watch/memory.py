@@ -108,10 +108,7 @@ class Memory:
         self, watch: Watch | HostWatch | Fleet,
         shown: Callable[[Incident], Incident] = lambda incident: incident,
     ) -> list[IncidentEvent]:  # fmt: skip
-        """Show restored incidents once the target is on the board.
-
-        Return the end events of incidents that no longer apply.
-        """
+        """Show restored incidents once the target is on the board. Return the end events of incidents that no longer apply."""
         events = []
         for incident in map(shown, watch.incidents):
             self._open.pop(incident.id, None)

@@ -61,10 +61,7 @@ class HookCall:
         return {**told, "target_url": self.url}
 
     def environment(self) -> dict[str, str]:
-        """Return the environment variables of the call.
-
-        VLLM_WATCH_URL is left out, because vllm-watch's commands would connect to it.
-        """
+        """Return the environment variables of the call. VLLM_WATCH_URL is left out, because vllm-watch's commands would connect to it."""
         return {
             ENVIRONMENT_PREFIX + name.upper(): "" if value is None else str(value)
             for name, value in self.payload().items()

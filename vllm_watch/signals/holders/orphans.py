@@ -16,10 +16,7 @@ SUCCESSOR_FACTOR = 5.0
 
 
 def sign(track: Track, others: Sequence[ProcessSample], limits: Limits) -> str | None:
-    """Return the evidence that the process's server is gone, or None.
-
-    `others` are the vLLM processes on the host's GPUs.
-    """
+    """Return the evidence that the process's server is gone, or None. `others` are the vLLM processes on the host's GPUs."""
     process = track.process
     if process.ancestors is not None and any(map(roles.is_vllm_command, process.ancestors)):
         return None

@@ -45,10 +45,7 @@ def in_user_session(cgroup: str | None) -> bool:
 
 
 def is_outside(cgroup: str | None) -> bool:
-    """Return True if the process is outside containers.
-
-    All processes of the host are then visible.
-    """
+    """Return True if the process is outside containers. All processes of the host are then visible."""
     if not cgroup or container_of(cgroup) != (None, None):
         return False
     return any(

@@ -104,10 +104,7 @@ def of_process(process: ProcessSample) -> str | None:
 
 @lru_cache(COMMANDS_KEPT)
 def is_reaper(command: str) -> bool:
-    """Return True if the command never starts an engine core.
-
-    A core with such a parent has lost its original parent.
-    """
+    """Return True if the command never starts an engine core. A core with such a parent has lost its original parent."""
     first, _, _ = command.partition(" ")
     return bool(_REAPERS.match(first.rpartition("/")[2].lstrip("-")))
 
