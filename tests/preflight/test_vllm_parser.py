@@ -99,7 +99,6 @@ def test_a_cause_on_this_host_is_unknown(tmp_path: Path) -> None:
 
 BROKEN = {
     "every command is refused": ({"serve": "class ServeSubcommand:\n    def subparser_init(self, c):\n        c.add_parser('serve')\n"}, "it refuses every command"),
-    "an old release": ({"serve": ""}, "LookupError: this vLLM has no ServeSubcommand"),
     "a library is missing": ({"vllm": "import ctypes\nctypes.CDLL('libnope.so.1')\n"}, "OSError: libnope.so.1"),
     "a module is missing": ({"vllm": "import nope_module\n"}, "No module named 'nope_module'"),
     "it exits": ({"vllm": "raise SystemExit(1)\n"}, "SystemExit: 1"),
@@ -114,6 +113,11 @@ def test_no_answer_is_unknown(changed: dict[str, str], says: str, tmp_path: Path
     (finding,) = findings(install(tmp_path, **changed), "m", "--stream-interval", "x")
     assert finding.status == UNKNOWN
     assert finding.text.partition("): ")[2].startswith(says)
+
+
+def test_a_release_without_the_parser(tmp_path: Path) -> None:
+    """Nothing is reported: the table of flags has it."""
+    assert facts_of(install(tmp_path, serve=""), "m").asked is None
 
 
 def test_a_parser_that_hangs(tmp_path: Path) -> None:

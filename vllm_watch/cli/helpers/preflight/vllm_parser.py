@@ -22,6 +22,10 @@ class RefusedError(Exception):
     """The parser's error. Not a ValueError, which argparse replaces."""
 
 
+class AbsentError(Exception):
+    """This release does not have the name."""
+
+
 def _refuse(parser: object, message: str) -> NoReturn:
     raise RefusedError(message)
 
@@ -32,7 +36,7 @@ def _find(name: str, modules: "tuple[str, ...]") -> Any:
             return getattr(importlib.import_module(module), name)
         except (ModuleNotFoundError, AttributeError):
             continue
-    raise LookupError(f"this vLLM has no {name}")
+    raise AbsentError(name)
 
 
 def _parser(serve: bool) -> Any:
@@ -59,7 +63,7 @@ def _refusal(serve: bool, words: "list[str]") -> "str | None":
         return None
     try:
         check = _find("validate_api_server_args", _SERVERS)
-    except (LookupError, ImportError):
+    except (AbsentError, ImportError):
         return None
     try:
         check(given)
@@ -72,7 +76,7 @@ def _unknown_reasoning(name: "str | None") -> "str | None":
     """Return why vLLM refuses the reasoning parser. Some releases check it only with the engine's settings."""
     try:
         known = _find("ReasoningParserManager", ("vllm.reasoning",)).list_registered()
-    except (LookupError, ImportError, AttributeError):
+    except (AbsentError, ImportError, AttributeError):
         return None
     return f"reasoning parser '{name}' not found; known: {', '.join(known)}" if name and name not in known else None  # fmt: skip
 
@@ -101,6 +105,8 @@ def _answer(request: "dict[str, Any]") -> "dict[str, Any]":
         if shortest is not None:
             return {"failure": f"it refuses every command: {shortest}"[:_CHARACTERS_MAX]}
         refusal = _refusal(serve, [*before, *request["words"]])
+    except AbsentError:
+        return {"failure": None}
     except (Exception, SystemExit) as error:  # noqa: BLE001 - any failure means unknown
         return {"failure": f"{type(error).__name__}: {error}"[:_CHARACTERS_MAX]}
     return {
