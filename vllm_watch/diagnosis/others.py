@@ -19,7 +19,7 @@ _OTHERS = {
 }
 _ANY = re.compile("|".join(f"({each})" for each in _OTHERS.values()))
 _PREFIX = re.compile(
-    r"(?!(?:vllm|ray|docker|kernel|error|warning|fatal|note|info|ld|nvcc|ninja|gcc|cc|sh|bash|pip|python)\d?:)([a-z][\w.-]{1,20}): \S|\S{8,12} \S{8,16} - (?!vllm)([a-z]\w{1,30})[\w.]{0,120} - (?:DEBUG|INFO|WARNING|ERROR)\b"
+    r"(?!(?:vllm|ray|rank|worker|engine|server|app|main|stderr|stdout|docker|kernel|error|warning|fatal|note|info|ld|nvcc|ninja|gcc|cc|sh|bash|pip|python)\d?:)([a-z][\w.-]{1,20}): \S|\S{8,12} \S{8,16} - (?!vllm|(?:root|main|app|server|worker|ray|uvicorn)\b)([a-z]\w{1,30})[\w.]{0,120} - (?:DEBUG|INFO|WARNING|ERROR)\b"
 )
 _PROGRAM = re.compile(r"""File "[^"]{0,300}[/\\](?!_|bin\b|scripts?\b|src\b|app\b|pip\b|uv\b|ray\b|torch\b|accelerate\b|\w{0,40}(?i:vllm|tpu))(\w{2,60})[/\\](?:cli|__main__|launch_server|server)\.py", line \d+, in <module>|(?:^|\s)(?!ray\b|\S{0,40}(?i:vllm))([a-z][\w-]{1,40}) serve(?: [^\s-]\S{0,300})? --(?:model|port|host)\b""")  # fmt: skip
 
