@@ -28,6 +28,8 @@ ALLOWED = {
     "restart/hooks/reaper.py": KERNEL,
     "support/vllm_flags.py": "a file of the installed package",
     "cli/check_config.py": "a file of the installed package",
+    "cli/helpers/preflight/ask_vllm.py": "a file of the installed package",
+    "cli/helpers/preflight/vllm_parser.py": "it runs in vLLM's Python, which cannot import ours: /dev/null, and our own request",
     "sources/own_trouble.py": "/dev/null, to see whether a descriptor is left",
     "__main__.py": "/dev/null",
     "lab/server.py": "the simulated engine; what it answers to a bad request is its own",
