@@ -198,10 +198,13 @@ async def test_a_switch_that_no_longer_answers_is_unknown_after_a_minute(
             await source.observe()
             server.on("/is_paused", "no JSON")
             clock = time.monotonic
-            monkeypatch.setattr(time, "monotonic", lambda: clock() + seconds)
+            # However long ago it answered, the minute begins with the first failure.
+            monkeypatch.setattr(time, "monotonic", lambda: clock() + 400.0)
+            assert (await source.observe()).observation.reading.server.paused is True
+            monkeypatch.setattr(time, "monotonic", lambda: clock() + 400.0 + seconds)
             known = (await source.observe()).observation.reading.server
             assert known.paused is paused
-            assert len(asked(server, "/is_paused")) == 2
+            assert len(asked(server, "/is_paused")) == 3
 
 
 @pytest.mark.parametrize(

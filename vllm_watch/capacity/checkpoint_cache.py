@@ -8,7 +8,7 @@ _TYPES = {"fp8": "fp8_e4m3", "nvfp4": "nvfp4"}
 
 
 def checkpoint_cache_dtype(quantization: Mapping[str, Any]) -> str | None:
-    """None is the model's dtype."""
+    """Return the type, or None for the model's dtype."""
     method = str(quantization.get("quant_method") or "")
     if method == "compressed-tensors":
         return "fp8" if quantization.get("kv_cache_scheme") else None

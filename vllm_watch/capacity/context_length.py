@@ -17,7 +17,7 @@ _YARN = ("yarn", "deepseek_yarn")
 
 
 def positions(config: Config) -> int | None:
-    """Before rope scaling."""
+    """Return the longest context before rope scaling, in tokens."""
     said = config.get("model_max_length")
     if is_size(said):
         return int(said or 0)
@@ -25,7 +25,7 @@ def positions(config: Config) -> int | None:
 
 
 def length_limit(config: Config) -> int | None:
-    """After rope scaling."""
+    """Return the longest context that vLLM accepts, in tokens."""
     named = positions(config)
     if named is None or "gemma3" in str(config.get("model_type")):
         return named

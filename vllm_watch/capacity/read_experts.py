@@ -19,7 +19,7 @@ _MIXER_ALONE = ("mamba", "mamba2", "falcon_mamba")
 
 
 def number(config: Config, *keys: str) -> int | None:
-    """Return the first; of lists the largest."""
+    """Return the number of the first key that has one. A list counts as its largest."""
     for key in keys:
         value = config.get(key)
         sizes: Any = value if isinstance(value, list | tuple) else [value]
@@ -30,7 +30,7 @@ def number(config: Config, *keys: str) -> int | None:
 
 
 def read_experts(config: Config) -> Experts | None:
-    """None if dense."""
+    """Return the experts, or None for a dense model."""
     feed = config.get("ffn_config")  # DBRX
     inner = feed if isinstance(feed, Mapping) else config
     count = number(inner, *_COUNTS)

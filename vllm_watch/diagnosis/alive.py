@@ -27,11 +27,9 @@ def refusals(scanner: Scanner) -> str:
 def waiting(scanner: Scanner) -> str:
     """Return a sentence about requests that wait in the last report while no prompt is read, or ""."""
     counts = stillness.counts(scanner.queued_from)
-    return (
-        ""
-        if counts is None
-        else f" Since the report of {counts[1]} running and {counts[2]} waiting requests, no prompt was read: check whether the running requests have a limit of tokens (max_tokens)."
-    )
+    if counts is None:
+        return ""
+    return f" Since the report of {counts[1]} running and {counts[2]} waiting requests, no prompt was read: check whether the running requests have a limit of tokens (max_tokens)."
 
 
 def critical_at_the_end(scanner: Scanner) -> tuple[int, str] | None:

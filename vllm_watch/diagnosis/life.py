@@ -9,7 +9,7 @@ from vllm_watch.diagnosis.facts import Facts
 from vllm_watch.diagnosis.families import memory_numbers, model_numbers
 from vllm_watch.diagnosis.finding import Finding
 from vllm_watch.diagnosis.report import UNKNOWN, Diagnosis, Fix
-from vllm_watch.diagnosis.rule import Evidence, Rank
+from vllm_watch.diagnosis.rule import Evidence, Rank, Rule
 
 UNKNOWN_CONFIDENCE = 0.3
 
@@ -110,9 +110,8 @@ class Life:
             facts["memory_is_own" if own else "memory_of_others"] = 1
         log = "\n".join(parts)[:EVIDENCE_CHARACTERS_MAX]
         message = f"{of.text}\n{of.joined}"[:EVIDENCE_CHARACTERS_MAX]
-        frames = tuple(
-            each for each in of.frames if not each.startswith("zmq/backend/")
-        )  # Cython's
+        # zmq's Cython frames hide the caller's.
+        frames = tuple(each for each in of.frames if not each.startswith("zmq/backend/"))
         return Evidence(message, log, facts, phase, self.ready or self.serving, frames)
 
     def add(self, found: Finding) -> bool:
@@ -183,21 +182,16 @@ class Life:
         healed = self.progress_lines >= HEALED_LINES
         for failure, found in list(self.findings.items()):
             over = failure == UNKNOWN and not self.dead
-            left = [
-                each
-                for each in found
-                if not (
-                    over
-                    or (each.rule.rank is Rank.REQUEST and each.rule.heals and not self.dead)
-                    or (healed and each.rule.heals)
-                )
-            ]
+            left = [each for each in found if not (over or self._healed(each.rule, healed))]
             if left != found:
                 self._live_with(finding.root(found))
             if left:
                 self.findings[failure] = left
             else:
                 del self.findings[failure]
+
+    def _healed(self, rule: Rule, healed: bool) -> bool:
+        return rule.heals and (healed or (rule.rank is Rank.REQUEST and not self.dead))
 
     def _live_with(self, found: Finding | None) -> None:
         if self.lived_with is None and found is not None:

@@ -165,12 +165,11 @@ class Scanner:
     @property
     def writer(self) -> str | None:
         """The program, if the log does not have vLLM's format and most lines begin with one name."""
-        name, count = (self._prefixes.most_common(1) or [("", 0)])[0]
-        return (
-            name
-            if not self.of_vllm and count >= max(_PREFIXED_MIN, _PREFIXED_RATIO * self.lines)
-            else None
-        )
+        if self.of_vllm or not self._prefixes:
+            return None
+        ((name, count),) = self._prefixes.most_common(1)
+        lines_read = min(self.lines, _LOOKED_FOR_VLLM)
+        return name if count >= max(_PREFIXED_MIN, _PREFIXED_RATIO * lines_read) else None
 
     def _whose(self, line: bytes, interest: Interest | None) -> None:
         if self.wrote or (interest is None and self.lines > _LOOKED_FOR_VLLM):
@@ -181,7 +180,7 @@ class Scanner:
         self.of_kernel = self.of_kernel or _OF_KERNEL.search(text) is not None
         self.other = self.other or others.named(text)
         self.program = self.program or others.program(text)
-        if (prefix := others.prefix(text)) is not None:
+        if self.lines <= _LOOKED_FOR_VLLM and (prefix := others.prefix(text)):
             self._prefixes[prefix] += 1
         if self.wrote and self.other is not None:
             self.life.forget(lambda found: others.named(found.line) is not None)

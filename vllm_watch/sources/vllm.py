@@ -31,7 +31,7 @@ IDENTIFY_SECONDS = 600.0
 """Version and models are read again after this many seconds, because LoRA adapters may change without a restart."""
 
 SWITCH_SECONDS = 60.0
-"""After this many seconds without an answer, sleep and pause are unknown: the core behind them may hang. A timeout alone may be load."""
+"""After calls failed for this many seconds, sleep and pause are unknown: the core behind them may hang. A timeout alone may be load."""
 
 LOOP_BYTES_MAX, LOOP_LINES_MAX = 128 << 10, 4000
 """Bodies of at most this many bytes and lines are parsed in the event loop. Parsing many new series may take half a second."""
@@ -98,7 +98,7 @@ class VllmSource:
         self._known: dict[str, Any] = {}
         self._work: list[tuple[float | None, float | None]] = []
         self._switches: dict[str, str] = {}
-        self._switch_read_s: dict[str, float] = {}
+        self._switch_failed_s: dict[str, float] = {}
 
     async def observe(self) -> Look:
         """Return an observation. Its time is when the metrics arrived, or when the call failed."""
@@ -229,13 +229,13 @@ class VllmSource:
         now_s = time.monotonic()
         for name, call in zip(asked, calls, strict=True):
             if call.outcome == "ok":
-                self._switch_read_s[name] = now_s
+                self._switch_failed_s.pop(name, None)
             elif call.status in _NO_SUCH_PATH:
                 del self._switches[name]
                 self._known.pop(name, None)
             elif (
                 name == "recovering"
-                or now_s - self._switch_read_s.get(name, now_s) > SWITCH_SECONDS
+                or now_s - self._switch_failed_s.setdefault(name, now_s) > SWITCH_SECONDS
             ):
                 self._known.pop(name, None)
         return [("sleep", call) for call in calls if call.outcome != "http"]

@@ -328,7 +328,7 @@ FAILURES = (
             Variant(
                 when=when(r"(?:\bis set to|\bgot) -\d{2}"),
                 sentence="a limit that vLLM computes from other settings became negative",
-                why="Nobody sets such a value: the other settings reserve more than the limit that they are part of.",
+                why="Such a value is not set by hand: the other settings reserve more than the limit that they are part of.",
                 cures=(cure("raise --max-num-batched-tokens, or lower --max-num-seqs or num_speculative_tokens", None, when(r"max_num_(?:scheduled|batched)_tokens")),),
             ),
             Variant(
