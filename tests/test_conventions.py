@@ -13,7 +13,7 @@ from vllm_watch.settings.hooks import HooksSettings
 
 ROOT = Path(__file__).parents[1]
 FUNCTION_LINES_MAX = 60  # a screen
-FILE_LINES_MAX = 400  # one concept; the aim is 100 to 250
+FILE_LINES_MAX = 600  # where one concept needs it; the aim is 100 to 250
 TEST_FILE_LINES_MAX = 600  # tables of cases grow with what they test
 CODE = sorted(
     file
