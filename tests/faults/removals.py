@@ -28,7 +28,6 @@ class Removal:
 
 HTTP = "sources/http.py"
 CONNECTION = "sources/http_connection.py"
-SESSION = "sources/http_session.py"
 VLLM = "sources/vllm.py"
 WORKER = "state/worker.py"
 DEVICE = "sources/nvml_device.py"
@@ -72,7 +71,7 @@ TARGET = {
     ),
     "breaks TLS (an untrusted certificate)": Removal(
         "the outcome of a failed handshake",
-        (Cut(SESSION, 'return Reply("tls", f"the TLS handshake failed: {cause}")', "pass"),),
+        (Cut(HTTP, 'return Reply("tls", f"the TLS handshake failed: {cause}")', "pass"),),
     ),
     "its DNS name resolves only sometimes": Removal(
         "the three looks and 15 s: one is enough",

@@ -12,7 +12,7 @@ import pytest
 
 from tests.sources.black_hole import black_hole
 from tests.sources.wire import wire
-from vllm_watch.sources import http, http_request
+from vllm_watch.sources import http, http_messages
 
 BOMB = gzip.compress(b"x" * 50_000_000)
 LIMITS = http.Limits(connect_timeout_seconds=30.0, timeout_seconds=60.0, body_bytes_max=100_000)
@@ -363,9 +363,9 @@ async def test_nothing_of_an_answer_waits_for_the_garbage_collector(answer):
 
 async def test_urls_are_remembered_so_far():
     """Whoever redirects to another place each time makes us remember no more than so many, and none that is long."""
-    assert http_request.place.cache_info().maxsize == http_request.PLACES_MAX
+    assert http_messages.place.cache_info().maxsize == http_messages.PLACES_MAX
     with pytest.raises(ValueError, match="longer than"):
-        http_request.place("http://engine/" + "x" * http_request.URL_CHARS_MAX)
+        http_messages.place("http://engine/" + "x" * http_messages.URL_CHARS_MAX)
 
 
 async def test_a_huge_declared_length_is_not_believed_into_memory():

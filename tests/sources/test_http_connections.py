@@ -12,10 +12,10 @@ import pytest
 
 from tests.export.certificates import Authority
 from tests.sources.wire import wire
-from vllm_watch.sources import http, http_session, http_trust
+from vllm_watch.sources import http, http_caches
+from vllm_watch.sources.http import Session
+from vllm_watch.sources.http_caches import Names
 from vllm_watch.sources.http_connection import Connection, Wanted
-from vllm_watch.sources.http_names import Names
-from vllm_watch.sources.http_session import Session
 
 LIMITS = http.Limits(10.0, 20.0, 100_000)
 PATIENCE_SECONDS = 60.0  # of a machine that is busy
@@ -357,7 +357,7 @@ async def test_a_body_that_ends_because_we_close_is_not_whole():
 
 async def test_a_connection_that_is_not_used_any_more_is_closed(monkeypatch):
     """That of a target that was taken away."""
-    monkeypatch.setattr(http_session, "IDLE_SECONDS", 0.1)
+    monkeypatch.setattr(http, "IDLE_SECONDS", 0.1)
     async with peer(X) as server, new() as session:
         await get(session, server.url)
         await ends(server.ended[0])
@@ -427,7 +427,7 @@ async def test_a_certificate_for_another_is_refused(authority):
 
 async def test_whom_this_host_trusts_is_read_anew_after_a_refusal(authority, tmp_path, monkeypatch):
     """An authority that was added counts without a restart; and it may not have been readable before."""
-    monkeypatch.setattr(http_trust, "REFUSED_SECONDS", 0.0)
+    monkeypatch.setattr(http_caches, "REFUSED_SECONDS", 0.0)
     (tmp_path / "other").mkdir()
     other = Authority(tmp_path / "other", "other")
     async with peer(X, ssl=secured(other)) as server, new() as session:

@@ -14,7 +14,7 @@ from tests.export.certificates import Authority
 from vllm_watch.samples.target import Target
 from vllm_watch.settings.stages import ScrapeSettings
 from vllm_watch.settings.tls import FILE_BYTES_MAX, TlsConfig, TlsFileError
-from vllm_watch.sources import http, http_trust
+from vllm_watch.sources import http, http_caches
 from vllm_watch.sources.vllm import VllmSource
 
 METRICS = b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nx 1\n"
@@ -210,7 +210,7 @@ async def until(reached):
 
 async def test_a_renewed_client_certificate_is_used_without_a_restart(ours, monkeypatch):
     """While certificate and key do not fit, the old ones serve, and that is said once."""
-    monkeypatch.setattr(http_trust, "CHECK_SECONDS", 0.0)
+    monkeypatch.setattr(http_caches, "CHECK_SECONDS", 0.0)
     server = Server(ours)
     server.demands(ours)
     server.closes = True
@@ -244,7 +244,7 @@ async def test_a_renewed_client_certificate_is_used_without_a_restart(ours, monk
 
 async def test_an_authority_that_is_renewed_counts(ours, strangers, tmp_path, monkeypatch):
     """Its file is read again."""
-    monkeypatch.setattr(http_trust, "CHECK_SECONDS", 0.0)
+    monkeypatch.setattr(http_caches, "CHECK_SECONDS", 0.0)
     trusted = tmp_path / "trusted.pem"
     trusted.write_text(strangers.own.certificate.read_text())
     async with serving(Server(ours)) as server, http.new_session() as session:
@@ -289,8 +289,8 @@ async def test_a_file_that_no_descriptor_is_left_for_is_our_trouble(ours):
 
 async def test_so_many_are_kept_at_most(ours, monkeypatch):
     """Each holds the authorities of a system: the oldest goes, and is made anew when it is needed."""
-    monkeypatch.setattr(http_trust, "CONTEXTS_MAX", 2)
-    trust = http_trust.Trust()
+    monkeypatch.setattr(http_caches, "CONTEXTS_MAX", 2)
+    trust = http_caches.Trust()
     files = [
         TlsConfig(ca_file=ours.own.certificate, server_name=f"h{number}") for number in range(3)
     ]

@@ -13,8 +13,8 @@ import pytest
 from tests.daemon_process import ROOT
 from tests.sources.black_hole import black_hole
 from tests.sources.wire import wire
-from vllm_watch.sources import http, http_names, own_trouble
-from vllm_watch.sources.http_session import Session
+from vllm_watch.sources import http, http_caches, own_trouble
+from vllm_watch.sources.http import Session
 from vllm_watch.support import threads
 
 LIMITS = http.Limits(1.0, 1.0, 100_000)
@@ -53,7 +53,7 @@ async def test_one_of_two_addresses_refuses():
     with socket.socket() as closed:
         closed.bind(("127.0.0.1", 0))
         port = closed.getsockname()[1]
-    async with Session(http_names.Names(both)) as session:
+    async with Session(http_caches.Names(both)) as session:
         answer = await http.get(session, f"http://engine:{port}/metrics", LIMITS, {})
     assert answer.call.outcome == "refused"
 

@@ -16,7 +16,7 @@ from vllm_watch.errors import WatchError
 from vllm_watch.samples.observation import Call, CanaryCall
 from vllm_watch.samples.target import Target
 from vllm_watch.sources import http
-from vllm_watch.sources.http_session import Session
+from vllm_watch.sources.http import Session
 from vllm_watch.sources.vllm import ScrapeLimits
 from vllm_watch.sources.what_answered import read_key
 from vllm_watch.support import json_text

@@ -10,7 +10,7 @@ from vllm_watch.errors import ExpositionError
 from vllm_watch.samples.observation import Call
 from vllm_watch.sources import host_servers, http
 from vllm_watch.sources.host_servers import HostServer
-from vllm_watch.sources.http_session import Session
+from vllm_watch.sources.http import Session
 from vllm_watch.sources.process_listing import ProcessListing
 from vllm_watch.sources.reading import Reader
 from vllm_watch.support import threads
