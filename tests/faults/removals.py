@@ -153,11 +153,11 @@ NVML = {
     ),
     "the driver is reloaded": Removal(
         "the new session after void handles: their error is the poll's",
-        (Cut("sources/nvml_driver.py", "self.close()  # the driver was reloaded: try once more with a new session", "raise"),),
+        (Cut("sources/nvml.py", "self.close()  # the driver was reloaded: try once more with a new session", "raise"),),
     ),
     "the library is missing": Removal(
         "the missing library as no error",
-        (Cut("sources/nvml_driver.py", "except OSError:\n                return None", "finally:\n                pass"),),
+        (Cut("sources/nvml.py", "except OSError:\n                return None", "finally:\n                pass"),),
     ),
     "absurd values": Removal(
         "the bounds of each field",

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.leftovers import Leftovers, state, wait_for
-from vllm_watch.sources.ancestry import Ancestry
+from vllm_watch.sources.gpu_pids import Ancestry
 from vllm_watch.sources.processes import ProcReader
 
 

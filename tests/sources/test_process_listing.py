@@ -3,7 +3,7 @@
 import pytest
 
 from tests.sources.test_processes import Row
-from vllm_watch.sources.process_listing import FRESH_SECONDS, ProcessListing
+from vllm_watch.sources.processes import FRESH_SECONDS, ProcessListing
 
 
 @pytest.mark.parametrize(

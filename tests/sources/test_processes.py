@@ -9,8 +9,14 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from vllm_watch.sources.proc_stat import parse_cgroup, parse_cmdline, parse_stat, parse_status
-from vllm_watch.sources.processes import CMDLINE_BYTES_MAX, ProcReader
+from vllm_watch.sources.processes import (
+    CMDLINE_BYTES_MAX,
+    ProcReader,
+    parse_cgroup,
+    parse_cmdline,
+    parse_stat,
+    parse_status,
+)
 
 TICKS = os.sysconf("SC_CLK_TCK")
 

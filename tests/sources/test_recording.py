@@ -13,13 +13,13 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from vllm_watch.errors import RecordingError
-from vllm_watch.samples.cpu import EngineCpu
 from vllm_watch.samples.gpu import GpuSample
 from vllm_watch.samples.observation import (
     CANARY_OUTCOMES,
     OUTCOMES,
     Call,
     CanaryCall,
+    EngineCpu,
     Observation,
     ProcessState,
     Reading,

@@ -18,8 +18,8 @@ from vllm_watch.samples.observation import Call
 from vllm_watch.samples.target import Target
 from vllm_watch.settings.stages import ScrapeSettings
 from vllm_watch.sources import http
-from vllm_watch.sources.neighbours import Neighbours
-from vllm_watch.sources.process_listing import ProcessListing
+from vllm_watch.sources.host_servers import Neighbours
+from vllm_watch.sources.processes import ProcessListing
 from vllm_watch.sources.vllm import VllmSource
 
 CPU_SECONDS_MAX = 20  # most of it is the start of Python

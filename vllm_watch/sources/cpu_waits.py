@@ -15,11 +15,9 @@ from itertools import islice
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from vllm_watch.samples.cpu import EngineCpu
-from vllm_watch.samples.observation import Observation, Reading
+from vllm_watch.samples.observation import EngineCpu, Observation, Reading
 from vllm_watch.sources import engine_processes
-from vllm_watch.sources.process_listing import ProcessListing
-from vllm_watch.sources.processes import ProcessFacts, ProcReader
+from vllm_watch.sources.processes import ProcessFacts, ProcessListing, ProcReader
 from vllm_watch.support import threads
 
 THREADS_MAX = 512

@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vllm_watch.sources import engine_processes
-from vllm_watch.sources.process_listing import ProcessListing
-from vllm_watch.sources.processes import ProcessFacts
+from vllm_watch.sources.processes import ProcessFacts, ProcessListing
 from vllm_watch.support import threads
 from vllm_watch.support.redaction import redacted
 

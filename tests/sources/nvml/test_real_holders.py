@@ -20,7 +20,7 @@ from vllm_watch.settings.detectors import DetectorsSettings
 from vllm_watch.signals.holders.judge import HolderJudge
 from vllm_watch.signals.holders.records import Limits
 from vllm_watch.sources import engine_processes
-from vllm_watch.sources.process_listing import ProcessListing
+from vllm_watch.sources.processes import ProcessListing
 from vllm_watch.watch.host_watch import HostWatch, ServerScrape
 
 PATIENCE_SECONDS = 20.0
