@@ -40,7 +40,16 @@ PAUSE_SECONDS = 1.0
 PAUSE_SECONDS_MAX = 30.0
 """Maximum seconds between watches after failures."""
 
+FIRST_SECONDS = 5.0
+"""The first `read` waits for the list of pods for at most this many seconds."""
+
+_PEERS_MAX = 32
+"""If a decode server has more prefill servers than this, none of them is checked."""
+
+_GROUP_CHARACTERS_MAX = 253
 _GONE, _RIGHTS = 410, (401, 403)
+
+_log = structlog.get_logger()
 
 
 class PodWatch:
@@ -183,16 +192,6 @@ class PodWatch:
         if answer.status in _RIGHTS:
             remedy = "give the service account the rights of docs/kubernetes.md"
         return KubernetesError(f"pods cannot be listed: {answer.said()}", remedy, sent=True)
-
-
-_log = structlog.get_logger()
-
-FIRST_SECONDS = 5.0
-"""The first `read` waits for the list of pods for at most this many seconds."""
-
-_GROUP_CHARACTERS_MAX = 253
-_PEERS_MAX = 32
-"""If a decode server has more prefill servers than this, none of them is checked."""
 
 
 class KubernetesTargets:

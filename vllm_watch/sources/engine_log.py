@@ -33,6 +33,11 @@ TAIL_BYTES_MAX = 256 << 10
 
 LINE_CHARACTERS_MAX = 500
 
+_PIECE_BYTES = 256 << 10
+
+_UNPACKED_RATIO_MAX, _UNPACKED_BYTES_MIN = 300, 16 << 20
+"""A log may unpack to this many times its size, or to this many bytes. 2 MB of gzip can unpack to 2 GB."""
+
 
 class EngineLog:
     """Reads one log; use it from the event loop."""
@@ -172,11 +177,6 @@ def _start_failure(diagnosis: "Diagnosis") -> StartFailure | None:
         explanation=redacted(diagnosis.explanation),
         sentence=diagnosis.sentence,
     )
-
-
-_PIECE_BYTES = 256 << 10
-_UNPACKED_RATIO_MAX, _UNPACKED_BYTES_MIN = 300, 16 << 20
-"""A log may unpack to this many times its size, or to this many bytes. 2 MB of gzip can unpack to 2 GB."""
 
 
 def pieces(name: str) -> Iterator[bytes]:

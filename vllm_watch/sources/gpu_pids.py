@@ -25,12 +25,14 @@ ANCESTORS_MAX = 12
 ARGUMENTS_MAX = 6
 """At most this many arguments of a command are read. The program is the fourth argument in `python -u -m vllm.entrypoints.openai.api_server`."""
 
-DEAD_STATES = ("Z", "X")
-"""A group leader in these states has ended, so it no longer supervises its children."""
-
 _TITLES = ("vllm", "worker", "multiprocessing")
 
 Kin = tuple[tuple[str, ...] | None, bool | None]  # the ancestors' commands, and True if orphaned
+
+_HOSTS_BEFORE = (535,)
+_OURS_FROM = (535, 113)
+_MEMORY_TRANSLATED_FROM = (565,)
+_UTILIZATION_TRANSLATED_FROM = (570,)
 
 
 class Ancestry:
@@ -80,7 +82,7 @@ class Ancestry:
         if facts.pgid in (facts.pid, parent.pgid):
             return False
         leader = self._facts(facts.pgid)
-        return leader is None or leader.state in DEAD_STATES
+        return leader is None or leader.has_ended  # it no longer supervises its children
 
     def _facts(self, pid: int) -> ProcessFacts | None:
         if pid not in self._read:
@@ -96,7 +98,7 @@ def is_worker(facts: ProcessFacts) -> bool:
 
 def is_titled(facts: ProcessFacts) -> bool:
     """Return True if vLLM set the process's title."""
-    return (facts.cmdline or (facts.name or "",))[0].startswith("VLLM::")
+    return facts.title.startswith("VLLM::")
 
 
 def command(facts: ProcessFacts) -> str:
@@ -107,12 +109,6 @@ def command(facts: ProcessFacts) -> str:
             break
         words.append(word[:200])
     return " ".join(words) or facts.name or ""
-
-
-_HOSTS_BEFORE = (535,)
-_OURS_FROM = (535, 113)
-_MEMORY_TRANSLATED_FROM = (565,)
-_UTILIZATION_TRANSLATED_FROM = (570,)
 
 
 class GpuPids:

@@ -27,11 +27,16 @@ SERVERS_MAX = 64  # a host has up to 16 GPUs, which servers may share
 _MODULES = ("vllm.entrypoints.openai.api_server", "vllm.entrypoints.api_server")
 _CLI_MODULES = ("vllm", "vllm.entrypoints.cli.main")
 _TITLE = re.compile(r"VLLM::(APIServer|EngineCore)")
-_GONE = ("Z", "X")
 _ANY = ("0.0.0.0", "::")  # noqa: S104 - the kernel's notation
 
 
 PRODUCER, CONSUMER = "kv_producer", "kv_consumer"
+
+NONE_FOUND = "no vLLM server runs on this host"
+REMEDY = "start vLLM, or name a server: vllm-watch run --target HOST:PORT"
+_SEARCH_SECONDS = 5.0  # reading a process stuck in the kernel may block
+_NEIGHBOURS_SECONDS = 30.0
+_ASK = http.Limits(1.0, 3.0, 8 << 20)
 
 
 class HostServer(NamedTuple):
@@ -83,7 +88,7 @@ def _topmost(all_: Processes) -> list[ProcessFacts]:
         command = facts.cmdline or ()
         title = _TITLE.match(command[0]) if command else None
         owner = all_.get(facts.ppid or 0, facts) if title else facts
-        if facts.state not in _GONE and (title or arguments(command) is not None):
+        if not facts.has_ended and (title or arguments(command) is not None):
             fits[owner.pid if title else pid] = owner
     below = {each.pid for facts in fits.values() for each in descendants(facts.pid, all_)}
     return [facts for pid, facts in fits.items() if pid not in below]
@@ -178,14 +183,6 @@ def _positional(words: tuple[str, ...]) -> str:
 
 def _url(host: str, port: int, *, secure: bool = False) -> str:
     return f"http{'s' * secure}://{f'[{host}]' if ':' in host else host}:{port}"
-
-
-NONE_FOUND = "no vLLM server runs on this host"
-REMEDY = "start vLLM, or name a server: vllm-watch run --target HOST:PORT"
-
-_SEARCH_SECONDS = 5.0  # reading a process stuck in the kernel may block
-_NEIGHBOURS_SECONDS = 30.0
-_ASK = http.Limits(1.0, 3.0, 8 << 20)
 
 
 class Neighbours:

@@ -1,4 +1,4 @@
-"""Cache what connections need: the addresses of host names, and TLS contexts.
+"""Cache the addresses of host names, and TLS contexts, for connections.
 
 Threads resolve the names, and load trusted CAs and our own certificate from files.
 """
@@ -27,6 +27,18 @@ NAMES_MAX = 1000
 """At most this many names are cached. A full cache is cleared."""
 
 Resolve = Callable[[str, int], Awaitable[list[AddrInfoType]]]
+
+REFUSED_SECONDS = 60.0
+"""The system's CAs are reloaded at most once in this many seconds. A failed handshake causes a
+reload, because the CAs may have been unreadable (no free file descriptor)."""
+
+CHECK_SECONDS = 5.0
+
+CONTEXTS_MAX = 200
+"""Maximum number of contexts. A context with the system's CAs takes a megabyte."""
+
+_log = structlog.get_logger()
+_Stamp = tuple[tuple[int, int, int] | None, ...]
 
 
 class _Lookup(NamedTuple):
@@ -97,20 +109,6 @@ def _literal(host: str, port: int) -> list[AddrInfoType] | None:
     except socket.gaierror:
         return None
     return cast(list[AddrInfoType], found)
-
-
-REFUSED_SECONDS = 60.0
-"""The system's CAs are reloaded at most once in this many seconds. A failed handshake causes a
-reload, because the CAs may have been unreadable (no free file descriptor)."""
-
-CHECK_SECONDS = 5.0
-
-CONTEXTS_MAX = 200
-"""Maximum number of contexts. A context with the system's CAs takes a megabyte."""
-
-_log = structlog.get_logger()
-
-_Stamp = tuple[tuple[int, int, int] | None, ...]
 
 
 @dataclass(slots=True)

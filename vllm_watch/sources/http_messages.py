@@ -36,6 +36,20 @@ _PATH_SAFE = "/%:@!$&'()*+,;=~-._"
 _HEADERS = re.compile(r"(?:[!#$%&'*+\-.^_`|~0-9A-Za-z]++: [^\r\n\0]*+\r\n)*+").fullmatch
 _NO_HOST = re.compile(r"[\0- ]").search
 
+HEAD_BYTES_MAX = 64 << 10
+"""Maximum bytes of a response's head. Proxies with long policies send thousands of bytes."""
+
+HEADERS_MAX = 128  # including trailers
+
+INFORMATIONAL_MAX = 16
+"""Maximum number of 1xx responses before the final one."""
+
+FRAMING_BYTES_MAX = 256 << 10
+"""Maximum bytes of a response's head, chunk sizes and trailers together. A chunk of one byte takes 40 bytes of memory."""
+
+OK = 200
+_SWITCHING = 101
+
 
 class Origin(NamedTuple):
     """The endpoint of a connection."""
@@ -98,20 +112,6 @@ def _authorization(parts: SplitResult) -> str:
         return ""
     both = f"{unquote(parts.username or '')}:{unquote(parts.password or '')}"
     return f"Basic {base64.b64encode(both.encode()).decode()}"
-
-
-HEAD_BYTES_MAX = 64 << 10
-"""Maximum bytes of a response's head. Proxies with long policies send thousands of bytes."""
-
-HEADERS_MAX = 128  # including trailers
-INFORMATIONAL_MAX = 16
-"""Maximum number of 1xx responses before the final one."""
-
-FRAMING_BYTES_MAX = 256 << 10
-"""Maximum bytes of a response's head, chunk sizes and trailers together. A chunk of one byte takes 40 bytes of memory."""
-
-OK = 200
-_SWITCHING = 101
 
 
 class ResponseReader:

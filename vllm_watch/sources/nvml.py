@@ -30,9 +30,23 @@ LOST_RETRY_SECONDS = 60.0
 NO_LIBRARY = "no NVIDIA driver on this machine: libnvidia-ml.so.1 was not found"
 NOT_LOADED = "the NVIDIA driver's library is here, but the driver is not loaded"
 
+# Seconds between searches for a driver, which may be loaded later.
+NO_DRIVER_RECHECK_SECONDS = 60.0
+# At the end, NVML gets this many seconds to shut down.
+CLOSE_SECONDS = 5.0
+
+log = structlog.get_logger()
+_T = TypeVar("_T")
+
+# NVML is process-wide, so after a configuration reload, a new source waits for the hung call of the old source.
+_NVML = threading.Lock()
+
 
 class Driver:
-    """Polls the driver, which may be absent, loaded, reloaded or replaced. Use it from one thread only. Its errors are not raised, but reported in the reading's status."""
+    """Polls the driver, which may be absent, loaded, reloaded or replaced.
+
+    Its errors are not raised, but reported in the reading's status. Use it from one thread only.
+    """
 
     def __init__(self, processes: ProcReader, monotonic: Callable[[], float]) -> None:
         self._processes = processes
@@ -119,19 +133,6 @@ def explain(nvml: ModuleType, error: Any) -> str:
         "see nvidia-smi and the kernel's log",
     )
     return f"NVML error: {error} ({remedy})"
-
-
-# Seconds between searches for a driver, which may be loaded later.
-NO_DRIVER_RECHECK_SECONDS = 60.0
-# At the end, NVML gets this many seconds to shut down.
-CLOSE_SECONDS = 5.0
-
-log = structlog.get_logger()
-
-_T = TypeVar("_T")
-
-# NVML is process-wide, so after a configuration reload, a new source waits for the hung call of the old source.
-_NVML = threading.Lock()
 
 
 @dataclass(slots=True, eq=False)

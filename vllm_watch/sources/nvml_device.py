@@ -39,6 +39,16 @@ CLOCK_EVENT_REASONS = (
     "board_limit", "reliability",
 )  # fmt: skip
 
+# The first list with the process decides its `type`.
+LISTS = (
+    ("compute", "nvmlDeviceGetComputeRunningProcesses_v3"),
+    ("mps", "nvmlDeviceGetMPSComputeRunningProcesses_v3"),
+    ("graphics", "nvmlDeviceGetGraphicsRunningProcesses_v3"),
+)
+_NO_INSTANCE = 0xFFFFFFFF
+# The driver keeps old samples. The first poll skips samples older than this.
+_FIRST_SAMPLE_AGE_MICROSECONDS = 10_000_000
+
 
 class Memory(NamedTuple):
     """Memory in bytes."""
@@ -119,17 +129,6 @@ def _scaled(value: int | None, value_max: int, factor: float) -> float | None:
 
 def _at_most(value: int | None, value_max: int) -> int | None:
     return value if value is not None and 0 <= value <= value_max else None
-
-
-# The first list with the process decides its `type`.
-LISTS = (
-    ("compute", "nvmlDeviceGetComputeRunningProcesses_v3"),
-    ("mps", "nvmlDeviceGetMPSComputeRunningProcesses_v3"),
-    ("graphics", "nvmlDeviceGetGraphicsRunningProcesses_v3"),
-)
-_NO_INSTANCE = 0xFFFFFFFF
-# The driver keeps old samples. The first poll skips samples older than this.
-_FIRST_SAMPLE_AGE_MICROSECONDS = 10_000_000
 
 
 @dataclass(slots=True)

@@ -21,6 +21,8 @@ _XID_EVENT = 0x8  # nvmlEventTypeXidCriticalError
 # A failing GPU can repeat an Xid for every program on it.
 EVENTS_PER_POLL_MAX = 100
 
+log = structlog.get_logger()
+
 
 class XidEvents:
     """Subscribes to the Xid events of the GPUs in one NVML session.
@@ -69,9 +71,6 @@ class XidEvents:
 
 def _address(handle: Any) -> int | None:
     return ctypes.cast(handle, ctypes.c_void_p).value
-
-
-log = structlog.get_logger()
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,19 +246,25 @@ class Session:
         self._xids = XidEvents(self._nvml, self.ask, handles)
 
     def _read(self, gpu: _Gpu) -> Iterator[GpuSample]:
-        ask, identity = self.ask, gpu.identity
-        memory = nvml_device.read_memory(ask, gpu.handle)
+        identity = gpu.identity
         whole = GpuSample(
             index=identity.index, uuid=identity.uuid, name=identity.name, lost=False,
-            sm_clock_max_hz=gpu.sm_clock_max_hz,
-            processes=nvml_device.read_holders(
-                ask, gpu.handle, self._pids, memory.total, gpu.utilization
-            ),
-            memory_total_bytes=memory.total, memory_used_bytes=memory.used,
-            memory_reserved_bytes=memory.reserved, processes_complete=self._pids.all_are_listed,
-            **nvml_device.read_sensors(ask, gpu.handle),
+            sm_clock_max_hz=gpu.sm_clock_max_hz, **self._memory(gpu.handle, gpu.utilization),
+            **nvml_device.read_sensors(self.ask, gpu.handle),
         )  # fmt: skip
         return iter((whole, *self._slices(gpu)))
+
+    def _memory(self, handle: Any, utilization: nvml_device.Utilization | None) -> dict[str, Any]:
+        memory = nvml_device.read_memory(self.ask, handle)
+        return {
+            "processes": nvml_device.read_holders(
+                self.ask, handle, self._pids, memory.total, utilization
+            ),
+            "memory_total_bytes": memory.total,
+            "memory_used_bytes": memory.used,
+            "memory_reserved_bytes": memory.reserved,
+            "processes_complete": self._pids.all_are_listed,
+        }
 
     def _slices(self, gpu: _Gpu) -> Iterator[GpuSample]:
         mode = self.ask("nvmlDeviceGetMigMode", gpu.handle) if gpu.mig_devices_max else None
@@ -270,18 +275,12 @@ class Session:
             uuid = None if handle is None else self.ask("nvmlDeviceGetUUID", handle)
             if uuid is None:
                 continue  # an empty slot
-            memory = nvml_device.read_memory(self.ask, handle)
             yield GpuSample(
                 index=gpu.identity.index, uuid=uuid, name=self.ask("nvmlDeviceGetName", handle),
                 mig_parent_uuid=gpu.identity.uuid, lost=False,
                 gpu_instance_id=self.ask("nvmlDeviceGetGpuInstanceId", handle),
                 compute_instance_id=self.ask("nvmlDeviceGetComputeInstanceId", handle),
-                processes=nvml_device.read_holders(
-                    self.ask, handle, self._pids, memory.total, None
-                ),
-                memory_total_bytes=memory.total, memory_used_bytes=memory.used,
-                memory_reserved_bytes=memory.reserved,
-                processes_complete=self._pids.all_are_listed,
+                **self._memory(handle, None),
             )  # fmt: skip
 
 

@@ -14,6 +14,20 @@ from pathlib import Path
 
 KERNEL_THREAD = 0x00200000  # PF_KTHREAD in `stat`: a process cannot set it itself
 
+# `status` is about 1.5 KB; a cgroup path is at most 4 KB per line.
+SMALL_FILE_BYTES_MAX = 16 * 1024
+# The kernel allows megabytes of arguments; `vllm serve` uses about 1 KB.
+CMDLINE_BYTES_MAX = 16 * 1024
+# An engine opens its GPUs among its first few hundred descriptors.
+FDS_MAX = 4096
+GPU_DEVICE = "/dev/nvidia"
+LISTED_MAX = 65_536
+
+FRESH_SECONDS = 1.0
+"""A listing is cached for this many seconds. A server takes longer to start, so a server that answers is in the listing."""
+
+_GONE = (FileNotFoundError, ProcessLookupError, NotADirectoryError)
+
 
 @dataclass(frozen=True, slots=True)
 class Stat:
@@ -93,17 +107,6 @@ def _numbers(text: bytes | None) -> tuple[int, ...] | None:
         return None
 
 
-# `status` is about 1.5 KB; a cgroup path is at most 4 KB per line.
-SMALL_FILE_BYTES_MAX = 16 * 1024
-# The kernel allows megabytes of arguments; `vllm serve` uses about 1 KB.
-CMDLINE_BYTES_MAX = 16 * 1024
-# An engine opens its GPUs among its first few hundred descriptors.
-FDS_MAX = 4096
-GPU_DEVICE = "/dev/nvidia"
-
-_GONE = (FileNotFoundError, ProcessLookupError, NotADirectoryError)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessFacts:
     """Facts of a process. `None` is unknown. A zombie's command line is ()."""
@@ -123,6 +126,21 @@ class ProcessFacts:
     pid_local: int | None = None  # in our own namespace, if proven
     ancestors: tuple[str, ...] | None = None
     left_behind: bool | None = None  # of a worker, see samples.process
+
+    @property
+    def title(self) -> str:
+        """Return the first argument, which setproctitle replaces, or the name."""
+        return (self.cmdline or (self.name or "",))[0]
+
+    @property
+    def command(self) -> str:
+        """Return the command line as one text, or ""."""
+        return " ".join(self.cmdline or ())
+
+    @property
+    def has_ended(self) -> bool:
+        """Return True for a zombie, and for a process proven to be gone."""
+        return self.state in ("Z", "X")
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,7 +187,7 @@ class ProcReader:
     def sees_all(self) -> bool:
         """Return False if hidepid hides process 1. A missing PID may then be hidden."""
         try:
-            return bool(_read_file(self.procfs / "1" / "stat"))
+            return bool(read_file(self.procfs / "1" / "stat"))
         except OSError:
             return False
 
@@ -188,7 +206,7 @@ class ProcReader:
         return found
 
     def _read(self, pid: int, folder: int) -> ProcessFacts:
-        stat = parse_stat(_read_file("stat", folder))
+        stat = parse_stat(read_file("stat", folder))
         if stat is None:
             raise ProcessLookupError(pid)
         known = self._static.get(pid)
@@ -245,16 +263,17 @@ def _read_static(folder: int, stat: Stat, known: _Static | None) -> _Static:
 
 def _read_optional(name: str, folder: int, bytes_max: int = SMALL_FILE_BYTES_MAX) -> bytes | None:
     try:
-        return _read_file(name, folder, bytes_max)
+        return read_file(name, folder, bytes_max)
     except _GONE:
         raise
     except OSError:
         return None
 
 
-def _read_file(
+def read_file(
     path: str | Path, folder: int | None = None, bytes_max: int = SMALL_FILE_BYTES_MAX
 ) -> bytes:
+    """Read a small file of the kernel's, by its path from `folder` if that is given. Raises OSError."""
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC, dir_fd=folder)
     try:
         return os.read(descriptor, bytes_max)
@@ -267,12 +286,6 @@ def _is_gpu(path: str) -> bool:
         return os.readlink(path).startswith(GPU_DEVICE)
     except OSError:
         return False
-
-
-LISTED_MAX = 65_536
-
-FRESH_SECONDS = 1.0
-"""A listing is cached for this many seconds. A server takes longer to start, so a server that answers is in the listing."""
 
 
 class ProcessListing:

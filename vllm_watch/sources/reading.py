@@ -58,6 +58,21 @@ _LABELS_READ = frozenset(
     ("ReplicaId", "engine", "handler", "le", "model_name", "pid", "status")
 ) | {field.label for field in FIELDS.values()}
 
+OURS = "vllm-watch"
+_PREFIXES = (
+    ("vllm_watch_", OURS),
+    ("sglang:", "SGLang"),
+    ("tgi_", "Text Generation Inference"),
+    ("llamacpp:", "llama.cpp"),
+    ("nv_inference_", "Triton"),
+    ("litellm_", "LiteLLM"),
+    ("DCGM_FI_", "NVIDIA's DCGM exporter"),
+    ("node_exporter_", "node_exporter"),
+    ("alertmanager_build_info", "Alertmanager"),
+    ("prometheus_build_info", "Prometheus"),
+    ("prometheus_tsdb_", "Prometheus"),
+)
+
 
 class Reader:
     """Reads the bodies of one target."""
@@ -371,23 +386,6 @@ def _why_not_vllm(by_name: Mapping[str, list[Row]], names: Collection[str]) -> s
         )
     first = next(iter(names))[:NAME_CHARACTERS_MAX]
     return f"none of its series is vLLM's (it has {len(names)} names, the first is {first!r})"
-
-
-OURS = "vllm-watch"
-
-_PREFIXES = (
-    ("vllm_watch_", OURS),
-    ("sglang:", "SGLang"),
-    ("tgi_", "Text Generation Inference"),
-    ("llamacpp:", "llama.cpp"),
-    ("nv_inference_", "Triton"),
-    ("litellm_", "LiteLLM"),
-    ("DCGM_FI_", "NVIDIA's DCGM exporter"),
-    ("node_exporter_", "node_exporter"),
-    ("alertmanager_build_info", "Alertmanager"),
-    ("prometheus_build_info", "Prometheus"),
-    ("prometheus_tsdb_", "Prometheus"),
-)
 
 
 def _product_of(names: Iterable[str]) -> str | None:

@@ -18,6 +18,9 @@ _FDS_MAX = 65536
 _BYTES_OF_WORD = 4
 _SOCKET = re.compile(r"socket:\[(\d+)\]")
 
+NET = Path("/proc/self/net")
+ADDRESSES_SECONDS = 2.0
+
 
 class Listening(NamedTuple):
     """A socket that accepts connections."""
@@ -99,11 +102,6 @@ def _link(path: str) -> str:
         return os.readlink(path)
     except (FileNotFoundError, ProcessLookupError):
         return ""
-
-
-NET = Path("/proc/self/net")
-
-ADDRESSES_SECONDS = 2.0
 
 
 def is_loopback(host: str) -> bool:

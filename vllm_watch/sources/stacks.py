@@ -93,7 +93,7 @@ class Stacks:
 def _name(facts: ProcessFacts, server: ProcessFacts) -> str:
     if facts is server:
         return "API server"
-    title = (facts.cmdline or (facts.name or "",))[0].split(" ")[0]
+    title = facts.title.split(" ")[0]
     return title if "::" in title else facts.name or "process"
 
 

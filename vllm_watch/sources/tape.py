@@ -29,6 +29,12 @@ _PENDING_BYTES_MAX = 16 << 20
 _SUFFIX = ".flight"
 _T = TypeVar("_T")
 
+_LEVEL = 1  # level 3 takes twice as long, but makes records only 10 % smaller
+_GROUPS = 10  # a group is dropped whole, so up to a tenth too much is kept
+_OPEN_CHARACTERS_MAX = 32 << 10  # some fifteen scrapes, packed in half a millisecond
+_OPEN_SHARE = 8
+_READ_TIMEOUT_SECONDS = 30.0  # 8 MB from a disk under load
+
 
 class Chunk:
     """Packed records, in memory (`packed`) or in the spool file at `offset`."""
@@ -161,13 +167,6 @@ def _read(file: Path, places: Sequence[tuple[bytes | None, int | None, int]]) ->
         ]
     finally:
         os.close(descriptor)
-
-
-_LEVEL = 1  # level 3 takes twice as long, but makes records only 10 % smaller
-_GROUPS = 10  # a group is dropped whole, so up to a tenth too much is kept
-_OPEN_CHARACTERS_MAX = 32 << 10  # some fifteen scrapes, packed in half a millisecond
-_OPEN_SHARE = 8
-_READ_TIMEOUT_SECONDS = 30.0  # 8 MB from a disk under load
 
 
 @dataclass(slots=True)

@@ -112,8 +112,14 @@ def _scrape(entry: dict[str, Any], metrics: str | None) -> Call:
     if outcome not in OUTCOMES:
         fine = error is None and (metrics is not None or ok is True)
         outcome = _outcome(fine, status, error)
-    latency_s = _typed(entry, "latency_s", (int, float)) or 0.0
-    kept = bool(_typed(entry, "kept", bool))
+    return _call(entry, "", outcome, status, error)
+
+
+def _call(
+    entry: dict[str, Any], prefix: str, outcome: str, status: int | None, error: str | None
+) -> Call:
+    latency_s = _typed(entry, f"{prefix}latency_s", (int, float)) or 0.0
+    kept = bool(_typed(entry, f"{prefix}kept", bool))
     return Call(outcome=outcome, status=status, error=error, latency_s=latency_s, kept=kept)
 
 
@@ -136,9 +142,7 @@ def _health(entry: dict[str, Any]) -> Call | None:
         return None
     if outcome not in OUTCOMES:
         outcome = _outcome(status is not None and error is None, status, error)
-    latency_s = _typed(entry, "health_latency_s", (int, float)) or 0.0
-    kept = bool(_typed(entry, "health_kept", bool))
-    return Call(outcome=outcome, status=status, error=error, latency_s=latency_s, kept=kept)
+    return _call(entry, "health_", outcome, status, error)
 
 
 def _process(line: dict[str, Any]) -> ProcessState | None:
