@@ -313,17 +313,7 @@ async def test_a_target_is_asked_with_its_own_tls(ours):
 def encrypted(pair, folder):
     """The same key with a passphrase."""
     to = folder / "encrypted.key"
-    command = [
-        "openssl",
-        "ec",
-        "-in",
-        str(pair.key),
-        "-aes256",
-        "-passout",
-        "pass:secret",
-        "-out",
-        str(to),
-    ]
+    command = f"openssl ec -in {pair.key} -aes256 -passout pass:secret -out {to}".split()
     subprocess.run(command, check=True, capture_output=True, timeout=600)
     return to
 
@@ -337,6 +327,10 @@ def test_what_is_wrong_with_a_file_is_said(ours, tmp_path):
     empty.write_text("")
     with huge.open("wb") as file:
         file.truncate(FILE_BYTES_MAX + 1)
+
+    def with_key(key, certificate=pair.certificate):
+        return {"cert_file": certificate, "key_file": key}
+
     wrong = [
         ({"ca_file": tmp_path / "none"}, "ca_file", "No such file"),
         ({"ca_file": tmp_path}, "ca_file", "is a folder, not a regular file"),
@@ -344,23 +338,11 @@ def test_what_is_wrong_with_a_file_is_said(ours, tmp_path):
         ({"ca_file": text}, "ca_file", "no PEM"),
         ({"ca_file": empty}, "ca_file", "no PEM"),
         ({"ca_file": huge}, "ca_file", "larger than"),
-        ({"cert_file": tmp_path / "none", "key_file": pair.key}, "cert_file", "No such file"),
-        (
-            {"cert_file": pair.certificate, "key_file": tmp_path / "none"},
-            "key_file",
-            "No such file",
-        ),
-        ({"cert_file": pair.certificate, "key_file": text}, "key_file", "no PEM"),
-        (
-            {"cert_file": pair.certificate, "key_file": other.key},
-            "cert_file",
-            "does not match the certificate",
-        ),
-        (
-            {"cert_file": pair.certificate, "key_file": encrypted(pair, tmp_path)},
-            "key_file",
-            "passphrase",
-        ),
+        (with_key(pair.key, tmp_path / "none"), "cert_file", "No such file"),
+        (with_key(tmp_path / "none"), "key_file", "No such file"),
+        (with_key(text), "key_file", "no PEM"),
+        (with_key(other.key), "cert_file", "does not match the certificate"),
+        (with_key(encrypted(pair, tmp_path)), "key_file", "passphrase"),
     ]
     for keys, key, words in wrong:
         with pytest.raises(TlsFileError) as found:
@@ -376,11 +358,3 @@ def test_comments_in_a_file_of_authorities_may_be_in_any_language(ours, tmp_path
     bundle = tmp_path / "bundle.pem"
     bundle.write_text(f"# Autoridade Certificação\n{ours.own.certificate.read_text()}")
     assert TlsConfig(ca_file=bundle).context().cert_store_stats()["x509_ca"] == 1
-
-
-def test_an_empty_file_trusts_nobody(tmp_path):
-    """And not the authorities of this host, which Python would take."""
-    empty = tmp_path / "empty.pem"
-    empty.write_text("")
-    with pytest.raises(TlsFileError):
-        TlsConfig(ca_file=empty).context()
