@@ -10,7 +10,7 @@ from tests.daemon_process import daemon
 from tests.sources.wire import wire
 from tests.test_daemon import engine_routes
 from vllm_watch.sources import http
-from vllm_watch.sources.http_session import Session
+from vllm_watch.sources.http import Session
 from vllm_watch.support import descriptors
 
 LIMITS = http.Limits(10.0, 20.0, 100_000)

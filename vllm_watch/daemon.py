@@ -25,7 +25,7 @@ from vllm_watch.settings.stages import GpuSettings
 from vllm_watch.settings.target import TargetConfig
 from vllm_watch.sources import http
 from vllm_watch.sources.flight_recorder import FlightRecorder
-from vllm_watch.sources.http_session import Session
+from vllm_watch.sources.http import Session
 from vllm_watch.sources.stacks import Stacks
 from vllm_watch.state.folder import StateFolder
 from vllm_watch.support import descriptors

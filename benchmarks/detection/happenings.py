@@ -7,9 +7,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from benchmarks.detection.runs import Stage
-from vllm_watch.samples.cpu import EngineCpu
 from vllm_watch.samples.engine import EngineSample
-from vllm_watch.samples.observation import Observation
+from vllm_watch.samples.observation import EngineCpu, Observation
 
 Changed = Callable[[Observation], Observation]
 _UPDATE = {"rl_weight_update_operations_in_flight": 1.0}

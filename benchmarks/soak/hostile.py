@@ -8,7 +8,7 @@ from vllm_watch.samples.observation import Call, Observation
 from vllm_watch.samples.target import Target
 from vllm_watch.settings.stages import ScrapeSettings
 from vllm_watch.sources.http import Answer
-from vllm_watch.sources.http_response import ResponseReader
+from vllm_watch.sources.http_messages import ResponseReader
 from vllm_watch.sources.vllm import Look, VllmSource
 
 NAME = "hostile"

@@ -7,8 +7,8 @@ from types import SimpleNamespace
 from tests.detectors.made_up_engine import gpu
 from vllm_watch.detectors.collapse_engine import EngineJudge
 from vllm_watch.detectors.per_engine import EngineLook
-from vllm_watch.samples.cpu import EngineCpu
 from vllm_watch.samples.engine import EngineSample
+from vllm_watch.samples.observation import EngineCpu
 from vllm_watch.signals.baseline import Comparison
 from vllm_watch.signals.blocks import Block
 

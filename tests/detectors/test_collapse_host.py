@@ -7,7 +7,7 @@ import pytest
 from tests.detectors.made_up_engine import Engine, gpu, view
 from tests.detectors.test_throughput_collapse import ENGINE, TRAIN
 from vllm_watch.detectors.throughput_collapse import Detector, Settings
-from vllm_watch.samples.cpu import EngineCpu
+from vllm_watch.samples.observation import EngineCpu
 
 FRESH = {"running": 40.0, "kv": 0.3}
 INTERVALS = [1.0, 5.0, 15.0, 30.0]

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from tests.detectors.looks import engine, gpu, seen
-from vllm_watch.samples.engine_log import StartFailure
+from vllm_watch.samples.observation import StartFailure
 from vllm_watch.samples.record import changed
 from vllm_watch.watch.watch import Watch
 

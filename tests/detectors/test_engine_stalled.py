@@ -16,7 +16,7 @@ from tests.detectors.looks import (
 from tests.detectors.stall_looks import HEALTHY, frozen, stalls
 from vllm_watch.detectors.base import Around
 from vllm_watch.detectors.engine_stalled import Detector, Settings
-from vllm_watch.samples.cpu import EngineCpu
+from vllm_watch.samples.observation import EngineCpu
 from vllm_watch.samples.record import changed
 from vllm_watch.signals import stored
 from vllm_watch.story.base import ADVISED_AFTER

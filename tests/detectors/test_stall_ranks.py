@@ -1,7 +1,7 @@
 """Ranks of one server: the one whose process is stopped is told, and the others wait for it."""
 
 from tests.detectors.looks import T, engine, seen
-from vllm_watch.samples.cpu import EngineCpu
+from vllm_watch.samples.observation import EngineCpu
 from vllm_watch.samples.record import changed
 from vllm_watch.watch.watch import Watch
 

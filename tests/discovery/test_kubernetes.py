@@ -14,7 +14,7 @@ from tests.kubernetes_api import NAMESPACE, certified, status
 from tests.restart.hooks.fake_pods import STARTED, FakePods, pod
 from vllm_watch.clients import kubernetes as kubernetes_api
 from vllm_watch.config import Config, load
-from vllm_watch.discovery import pod_watch
+from vllm_watch.discovery import kubernetes
 from vllm_watch.discovery.targets import Discovery
 from vllm_watch.errors import ConfigError
 from vllm_watch.settings.target import TargetConfig
@@ -92,8 +92,8 @@ def pod_folder(tmp_path_factory: pytest.TempPathFactory) -> Any:
 async def cluster(pod_folder: Any, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Cluster]:
     folder, context = pod_folder
     monkeypatch.setattr(kubernetes_api, "SERVICE_ACCOUNT", folder)
-    monkeypatch.setattr(pod_watch, "PAUSE_SECONDS", 0.05)
-    monkeypatch.setattr(pod_watch, "PAUSE_SECONDS_MAX", 0.2)
+    monkeypatch.setattr(kubernetes, "PAUSE_SECONDS", 0.05)
+    monkeypatch.setattr(kubernetes, "PAUSE_SECONDS_MAX", 0.2)
     async with FakePods(notices_hang_ups=True).running(context) as server:
         server.account(folder)
         here = Cluster(server, folder)
@@ -157,7 +157,7 @@ async def test_bookmark_is_where_a_watch_goes_on(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of a quiet namespace in a busy cluster: without it the version would be long gone."""
-    monkeypatch.setattr(pod_watch, "WATCH_SECONDS", 1.0)
+    monkeypatch.setattr(kubernetes, "WATCH_SECONDS", 1.0)
     cluster.server.bookmark = True
     cluster.server.add("pods", engine("10.0.0.1"), "llama-0")
     await cluster.until(LLAMA_0)
@@ -178,7 +178,7 @@ async def test_version_that_is_gone_is_listed_anew(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As an event of the stream and as an answer; a pod that went unseen is gone too."""
-    monkeypatch.setattr(pod_watch, "WATCH_SECONDS", 1.0)
+    monkeypatch.setattr(kubernetes, "WATCH_SECONDS", 1.0)
     cluster.server.add("pods", engine("10.0.0.1"), "llama-0")
     cluster.server.add("pods", engine("10.0.0.2"), "llama-1")
     await cluster.until(LLAMA_0, LLAMA_1)
@@ -233,7 +233,7 @@ async def test_stream_that_is_no_stream_of_events(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A proxy that answers in the API server's place; and a pod that is none is left out alone."""
-    monkeypatch.setattr(pod_watch, "WATCH_SECONDS", 1.0)
+    monkeypatch.setattr(kubernetes, "WATCH_SECONDS", 1.0)
     cluster.server.add("pods", engine("10.0.0.1"), "llama-0")
     cluster.server.add("pods", engine("none"), "llama-1")
     await cluster.until(LLAMA_0, problem="invalid pods")
@@ -251,8 +251,8 @@ async def test_long_list_comes_in_pages_and_is_bounded(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """No answer holds all, and what is too much is left out and said, until there is room."""
-    monkeypatch.setattr(pod_watch, "PODS_MAX", 7)
-    monkeypatch.setattr(pod_watch, "WATCH_SECONDS", 1.0)
+    monkeypatch.setattr(kubernetes, "PODS_MAX", 7)
+    monkeypatch.setattr(kubernetes, "WATCH_SECONDS", 1.0)
     cluster.server.page_max = 3
     for number in range(1, 8):
         cluster.server.add("pods", engine(f"10.0.0.{number}"), f"llama-{number}")

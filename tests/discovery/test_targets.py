@@ -248,7 +248,3 @@ def config(folder, *, targets=(), **discovery):
 
 def names(targets):
     return [target.name for target in targets]
-
-
-def urls(targets):
-    return [target.url for target in targets]

@@ -14,7 +14,7 @@ from tests.export.serving import serving
 from tests.export.test_page_restarts import with_token
 from tests.restart.station import TOKEN, station
 from vllm_watch.board.health import StoreHealth
-from vllm_watch.samples.engine_log import StartFailure
+from vllm_watch.samples.observation import StartFailure
 from vllm_watch.state.attempt import Attempt
 
 pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="module")]

@@ -7,7 +7,7 @@ import time
 from contextlib import ExitStack
 from pathlib import Path
 
-from tests.sources.black_hole import black_hole
+from tests.sources.wire import black_hole
 
 BODY = (Path(__file__).parents[1] / "sources/captures/0.32.0-v1-cpu-midload.txt").read_text()
 MODELS = json.dumps({"data": [{"id": "example/model-8b", "max_model_len": 8192}]})

@@ -28,7 +28,6 @@ class Removal:
 
 HTTP = "sources/http.py"
 CONNECTION = "sources/http_connection.py"
-SESSION = "sources/http_session.py"
 VLLM = "sources/vllm.py"
 WORKER = "state/worker.py"
 DEVICE = "sources/nvml_device.py"
@@ -72,7 +71,7 @@ TARGET = {
     ),
     "breaks TLS (an untrusted certificate)": Removal(
         "the outcome of a failed handshake",
-        (Cut(SESSION, 'return Reply("tls", f"the TLS handshake failed: {cause}")', "pass"),),
+        (Cut(HTTP, 'return Reply("tls", f"the TLS handshake failed: {cause}")', "pass"),),
     ),
     "its DNS name resolves only sometimes": Removal(
         "the three looks and 15 s: one is enough",
@@ -154,11 +153,11 @@ NVML = {
     ),
     "the driver is reloaded": Removal(
         "the new session after void handles: their error is the poll's",
-        (Cut("sources/nvml_driver.py", "self.close()  # the driver was reloaded: try once more with a new session", "raise"),),
+        (Cut("sources/nvml.py", "self.close()  # the driver was reloaded: try once more with a new session", "raise"),),
     ),
     "the library is missing": Removal(
         "the missing library as no error",
-        (Cut("sources/nvml_driver.py", "except OSError:\n                return None", "finally:\n                pass"),),
+        (Cut("sources/nvml.py", "except OSError:\n                return None", "finally:\n                pass"),),
     ),
     "absurd values": Removal(
         "the bounds of each field",

@@ -42,8 +42,8 @@ from vllm_watch.settings.restart import BlockersSettings
 from vllm_watch.settings.stages import CanarySettings
 from vllm_watch.settings.target import KubernetesDiscovery, TargetConfig
 from vllm_watch.sources import canary, http, vllm, what_answered
-from vllm_watch.sources.neighbours import Neighbours
-from vllm_watch.sources.process_listing import ProcessListing
+from vllm_watch.sources.host_servers import Neighbours
+from vllm_watch.sources.processes import ProcessListing
 from vllm_watch.sources.prometheus_history import History
 from vllm_watch.state import seal
 from vllm_watch.support import token_file

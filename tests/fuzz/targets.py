@@ -24,7 +24,7 @@ from vllm_watch.samples.engine import COUNTED, JUDGED
 from vllm_watch.samples.observation import Reading
 from vllm_watch.samples.record import changed
 from vllm_watch.sources import recording
-from vllm_watch.sources.http_response import ResponseReader
+from vllm_watch.sources.http_messages import ResponseReader
 from vllm_watch.sources.reading import Reader
 from vllm_watch.watch.watch import Watch
 

@@ -29,7 +29,6 @@ NOT_REACHED = {
     "cli/read.py": BYTES_TO_LOG,
     "cli/helpers/advising.py": BYTES_TO_LOG,
     "sources/engine_log.py": BYTES_TO_LOG,
-    "sources/log_pieces.py": BYTES_TO_LOG,
     "preflight/command.py": ARGV,
     "sources/host_servers.py": ARGV,
     "restart/hooks/child.py": OURS,

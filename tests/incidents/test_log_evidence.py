@@ -8,8 +8,7 @@ from vllm_watch.board.board import Board
 from vllm_watch.detectors.base import CLEAR, FIRING, Verdict
 from vllm_watch.export.status import Status
 from vllm_watch.incidents import log_evidence
-from vllm_watch.samples.engine_log import StartFailure
-from vllm_watch.samples.observation import Call, Observation
+from vllm_watch.samples.observation import Call, Observation, StartFailure
 from vllm_watch.samples.target import Target
 from vllm_watch.sources import trace_line
 from vllm_watch.watch.watch import Watch

@@ -20,7 +20,7 @@ from tests.real_vllm.load import under_load
 from tests.real_vllm.server import MODEL_NAME, RealVllm, find_venv
 from tests.real_vllm.test_judgement import MIXED
 from vllm_watch.diagnosis.stacks import NOT_READ
-from vllm_watch.sources.process_listing import ProcessListing
+from vllm_watch.sources.processes import ProcessListing
 from vllm_watch.sources.stacks import Stacks
 
 PATIENCE = 180.0

@@ -13,8 +13,7 @@ from vllm_watch.incidents.incident import Incident, IncidentEvent
 from vllm_watch.incidents.own_restart import RestartNews
 from vllm_watch.restart.facts import Peers
 from vllm_watch.samples.engine import EngineSample
-from vllm_watch.samples.engine_log import StartFailure
-from vllm_watch.samples.observation import Call, Observation, Reading, ServerSample
+from vllm_watch.samples.observation import Call, Observation, Reading, ServerSample, StartFailure
 from vllm_watch.samples.target import Target, host_target
 from vllm_watch.state.attempt import Attempt
 from vllm_watch.watch.watch import Watch

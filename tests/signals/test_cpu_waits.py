@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from vllm_watch.samples.cpu import EngineCpu
+from vllm_watch.samples.observation import EngineCpu
 from vllm_watch.signals.blocks import Block
 from vllm_watch.signals.cpu_waits import StepWaits, Waits
 

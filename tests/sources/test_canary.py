@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from tests.sources.wire import wire
+from tests.sources.wire import answering, wire
 from vllm_watch.lab.live import Live
 from vllm_watch.lab.scene import Scene
 from vllm_watch.lab.vllm import SimulatedVllm
@@ -30,14 +30,10 @@ def posted(server, route="/v1/completions"):
     return next(request for request in server.requests if request.path == route)
 
 
-async def answered(status, body, **headers):
+async def answered(status, body):
     """What a canary makes of one answer."""
-
-    async def answer(request):
-        await request.answer(body, status=status, headers=headers)
-
     async with wire() as server:
-        server.on("/v1/completions", answer)
+        server.on("/v1/completions", answering(body, status=status))
         return await ask(server.url)
 
 

@@ -10,9 +10,8 @@ from pathlib import Path
 import pytest
 import structlog
 
-from vllm_watch.samples.cpu import EngineCpu
 from vllm_watch.samples.gpu import GpuReading, GpuSample
-from vllm_watch.samples.observation import Call, CanaryCall, Observation, ProcessState
+from vllm_watch.samples.observation import Call, CanaryCall, EngineCpu, Observation, ProcessState
 from vllm_watch.samples.process import ProcessSample
 from vllm_watch.sources.flight_recorder import FlightRecorder
 from vllm_watch.sources.recording import read
@@ -357,7 +356,7 @@ async def test_a_disk_that_hangs_holds_nothing_up(tmp_path, monkeypatch):
         answers.wait(60)
         raise OSError("it was away")
 
-    monkeypatch.setattr("vllm_watch.sources.spool.opener", hangs)
+    monkeypatch.setattr("vllm_watch.sources.tape.opener", hangs)
     for second in range(1, 100):
         recorder.observe(seen(second), next(texts))
     with pytest.raises(TimeoutError):

@@ -1,4 +1,4 @@
-"""Whom NVML means by a PID: from fixture trees, and for real from inside PID namespaces."""
+"""Whom NVML means by a PID, from fixture trees and for real from inside PID namespaces; and who started a worker."""
 
 import json
 import os
@@ -7,9 +7,10 @@ import sys
 
 import pytest
 
+from tests.leftovers import Leftovers, state, wait_for
 from tests.sources.test_processes import Row
 from vllm_watch.sources import pid_namespace
-from vllm_watch.sources.gpu_pids import GpuPids
+from vllm_watch.sources.gpu_pids import Ancestry, GpuPids
 from vllm_watch.sources.pid_namespace import INITIAL_INODE, PidNamespace
 from vllm_watch.sources.processes import ProcReader
 
@@ -247,3 +248,45 @@ def test_on_the_host_a_number_is_that_process():
         told.set_driver(driver)
         facts = told.facts(os.getpid())
         assert (facts.pid_local if facts else None) == (os.getpid() if HERE_IS_HOST else None)
+
+
+# Who started a worker, and is it still there: of real processes.
+
+
+@pytest.fixture
+def left():
+    """Processes that end with the test."""
+    with Leftovers() as leftovers:
+        yield leftovers
+
+
+def kin(pid):
+    """(ancestors' commands, left behind) of a worker."""
+    reader = ProcReader()
+    return Ancestry(reader).of(reader.read(pid))
+
+
+def test_a_core_whose_server_was_killed_and_not_reaped(left):
+    """Whoever launched it has not asked for its end: the leader is a zombie, and no less gone."""
+    server, (core,) = left.server("VLLM::EngineCore")
+    server.kill()
+    wait_for(lambda: state(server.pid) == "Z")
+    assert kin(core)[1] is True
+
+
+def test_a_worker_of_a_core_whose_server_was_killed(left):
+    """With tensor parallelism the workers hold the memory; their own parent, the core, lives."""
+    orphan = left.orphans_with_child("VLLM::EngineCore", "VLLM::Worker_TP0")
+    chain, left_behind = kin(orphan.child)
+    assert chain[0].startswith("VLLM::EngineCore")
+    assert left_behind is True
+
+
+def test_a_core_below_a_program_whose_shell_is_gone(left):
+    """A program that runs on behind a shell that ended is alive, and so is what it started."""
+    program = "import subprocess,time; p=subprocess.Popen(['bash','-c','exec -a VLLM::EngineCore sleep 600']); print(p.pid,flush=True); time.sleep(600)"
+    shell = left.start("bash", "-c", f'python3 -c "{program}" & disown', stdout=-1, text=True)
+    core = int(shell.stdout.readline())
+    shell.wait(10)
+    wait_for(lambda: ProcReader().read(core).cmdline[:1] == ("VLLM::EngineCore",))
+    assert kin(core)[1] is False

@@ -13,9 +13,8 @@ from vllm_watch.discovery.host import targets_of
 from vllm_watch.discovery.targets import Discovery
 from vllm_watch.settings.target import DiscoverySettings
 from vllm_watch.sources import host_servers
-from vllm_watch.sources.neighbours import servers
-from vllm_watch.sources.process_listing import ProcessListing
-from vllm_watch.sources.processes import ProcessFacts
+from vllm_watch.sources.host_servers import servers
+from vllm_watch.sources.processes import ProcessFacts, ProcessListing
 
 PROC = Path("/proc")
 PATIENCE_SECONDS = 60.0

@@ -1,7 +1,6 @@
 """Every way in which a call can end is told apart, within its bounds of time and size."""
 
 import asyncio
-import contextlib
 import gc
 import gzip
 import socket
@@ -10,11 +9,9 @@ import zlib
 
 import pytest
 
-from tests.sources.black_hole import black_hole
-from tests.sources.wire import wire
-from vllm_watch.sources import http, http_request
+from tests.sources.wire import answering, black_hole, wire
+from vllm_watch.sources import http, http_messages
 
-BOMB = gzip.compress(b"x" * 50_000_000)
 LIMITS = http.Limits(connect_timeout_seconds=30.0, timeout_seconds=60.0, body_bytes_max=100_000)
 QUICK = http.Limits(connect_timeout_seconds=0.3, timeout_seconds=0.6, body_bytes_max=100_000)
 """For who never answers; whoever does has time, however busy the machine."""
@@ -83,73 +80,32 @@ async def head_and_silence(request):
     await silence(request)
 
 
-def again_and_again(begin, piece):
-    """Sends the same without end, a lot at a time."""
-
-    async def answer(request):
-        await request.raw(begin)
-        while True:
-            await request.raw(piece * 1000)
-
-    return answer
+async def tiny_chunks(request):
+    await request.raw(CHUNKED)
+    while True:
+        await request.raw(b"1;extension\r\na\r\n" * 1000)
 
 
-tiny_chunks = again_and_again(CHUNKED, b"1;extension\r\na\r\n")
-endless_extension = again_and_again(CHUNKED + b"3;", b"x" * 100)
-endless_headers = again_and_again(b"HTTP/1.1 200 OK\r\n", b"A: b\r\n")
-endless_header = again_and_again(b"HTTP/1.1 200 OK\r\nA: ", b"x" * 100)
-endless_trailers = again_and_again(CHUNKED + b"0\r\n", b"A: b\r\n")
-endless_informational = again_and_again(b"", b"HTTP/1.1 100 Continue\r\n\r\n")
-
-
-async def declared_huge(request):
-    await request.answer("x", length=10**12)
-
-
-async def bomb(request):
-    await request.answer(BOMB, headers={"Content-Encoding": "gzip"})
-
-
-async def cut_gzip(request):
-    await request.answer(gzip.compress(b"x" * 5000)[:-12], headers={"Content-Encoding": "gzip"})
-
-
-async def more_than_gzip(request):
-    packed = gzip.compress(b"a 1\n") + gzip.compress(b"b 2\n")
-    await request.answer(packed, headers={"Content-Encoding": "gzip"})
-
-
-async def false_gzip(request):
-    await request.answer(b"this is not gzip", headers={"Content-Encoding": "gzip"})
-
-
-async def brotli(request):
-    await request.answer(b"??", headers={"Content-Encoding": "br"})
-
-
-async def server_error(request):
-    await request.answer("it broke", status="500 Internal Server Error")
+GZIP = {"Content-Encoding": "gzip"}
+declared_huge = answering("x", length=10**12)
+bomb = answering(gzip.compress(b"x" * 50_000_000), headers=GZIP)
+cut_gzip = answering(gzip.compress(b"x" * 5000)[:-12], headers=GZIP)
+more_than_gzip = answering(gzip.compress(b"a 1\n") + gzip.compress(b"b 2\n"), headers=GZIP)
+false_gzip = answering(b"this is not gzip", headers=GZIP)
+brotli = answering(b"??", headers={"Content-Encoding": "br"})
+server_error = answering("it broke", status="500 Internal Server Error")
 
 
 @pytest.mark.parametrize(
     ("handler", "outcome", "status", "words"),
     [
         (silence, "read_timeout", None, "no complete answer within 0.6 s: not a byte came"),
-        (
-            half_a_head,
-            "read_timeout",
-            None,
-            "no complete answer within 0.6 s: its head is incomplete",
-        ),
+        (half_a_head, "read_timeout", None, "within 0.6 s: its head is incomplete"),
         (head_and_silence, "read_timeout", None, "the head and 0 bytes of the body came"),
+        (declared_huge, "read_timeout", None, "the head and 1 bytes of the body came"),
         (drip, "read_timeout", None, "no complete answer within 0.6 s: the head and"),
         (broken_chunk, "garbled", 200, "Invalid character in chunk size"),
         (tiny_chunks, "garbled", 200, "bytes of chunk sizes"),
-        (endless_extension, "garbled", 200, "bytes of chunk sizes"),
-        (endless_headers, "garbled", None, "more than 128 headers"),
-        (endless_header, "garbled", None, "its head is longer than"),
-        (endless_trailers, "garbled", 200, "more than 128 headers"),
-        (endless_informational, "garbled", None, "over 16 informational answers"),
         (reset_at_once, "disconnected", None, "the connection broke off"),
         (cut_body, "disconnected", None, "the connection broke off"),
         (not_http, "garbled", None, "the answer is not HTTP"),
@@ -195,28 +151,6 @@ async def test_a_name_that_does_not_resolve():
     assert (await get("http://engine.invalid/metrics", limits)).call.outcome == "dns"
 
 
-async def test_a_server_without_tls_behind_https():
-    """Plain HTTP where TLS was expected is a failure of the handshake."""
-    gone = asyncio.Event()
-
-    async def bad_request(reader, writer):
-        await reader.read(65536)
-        writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
-        with contextlib.suppress(ConnectionError):  # the other side may go with a reset, too
-            await reader.read()  # until it goes: who closes on unread bytes resets instead
-            writer.close()
-            await writer.wait_closed()
-        gone.set()
-
-    server = await asyncio.start_server(bad_request, "127.0.0.1", 0)
-    async with server:
-        url = f"https://127.0.0.1:{server.sockets[0].getsockname()[1]}/metrics"
-        call = (await get(url)).call
-        async with asyncio.timeout(30):
-            await gone.wait()
-    assert (call.outcome, call.status) == ("tls", None)
-
-
 async def test_a_certificate_that_nobody_signed(tmp_path):
     """A self-signed certificate is refused, and said to be what is wrong."""
     key, certificate = tmp_path / "key", tmp_path / "certificate"
@@ -233,64 +167,29 @@ async def test_a_certificate_that_nobody_signed(tmp_path):
     assert "certificate" in call.error
 
 
-@pytest.mark.parametrize("pack", [gzip.compress, zlib.compress], ids=["gzip", "deflate"])
-async def test_packed_bodies_are_unpacked(pack):
+@pytest.mark.parametrize(
+    ("encoding", "pack"), [("gzip", gzip.compress), ("deflate", zlib.compress)]
+)
+async def test_packed_bodies_are_unpacked(encoding, pack):
     """What was asked for with Accept-Encoding is understood."""
-
-    async def packed(request):
-        encoding = "gzip" if pack is gzip.compress else "deflate"
-        await request.answer(pack(b"metric 1\n" * 1000), headers={"Content-Encoding": encoding})
-
+    packed = answering(pack(b"metric 1\n" * 1000), headers={"Content-Encoding": encoding})
     assert (await ends(packed)).body == b"metric 1\n" * 1000
 
 
-async def test_a_body_as_long_as_the_bound_is_read():
+@pytest.mark.parametrize(("more", "outcome"), [(0, "ok"), (1, "too_large")])
+async def test_a_body_as_long_as_the_bound_is_read(more, outcome):
     """The bound is what is allowed, to the byte."""
-
-    async def exact(request):
-        await request.answer(b"x" * LIMITS.body_bytes_max)
-
-    async def longer(request):
-        await request.answer(b"x" * (LIMITS.body_bytes_max + 1))
-
-    assert (await ends(exact)).call.outcome == "ok"
-    assert (await ends(longer)).call.outcome == "too_large"
+    body = b"x" * (LIMITS.body_bytes_max + more)
+    assert (await ends(answering(body))).call.outcome == outcome
 
 
-async def test_the_connection_is_used_again():
-    """A hundred calls one after another are one connection."""
-    async with wire(metrics="x 1\n") as server, http.new_session() as session:
-        for _ in range(100):
-            assert (
-                await http.get(session, server.url + "/metrics", LIMITS, {})
-            ).call.outcome == "ok"
-        assert server.connections == 1
-
-
-async def test_a_connection_that_the_server_closed_meanwhile_is_no_failure():
-    """Servers close idle connections at the moment we use them; the call is made once more."""
-
-    async def close_after(request):
-        await request.answer("x 1\n")
-        request.writer.close()
-
-    async with wire() as server, http.new_session() as session:
-        server.on("/metrics", close_after)
-        for _ in range(5):
-            assert (
-                await http.get(session, server.url + "/metrics", LIMITS, {})
-            ).call.outcome == "ok"
-            await asyncio.sleep(0)
+def leads(location, status="302 Found"):
+    return answering(status=status, headers={"Location": location})
 
 
 async def test_a_redirect_on_the_same_server_is_followed():
     """vLLM 0.3.3 to 0.4.1 redirect /metrics to /metrics/; the answer says where it came from."""
-
-    async def there(request):
-        await request.answer(status="307 Temporary Redirect", headers={"Location": "/metrics/"})
-
-    async with wire() as server:
-        server.on("/metrics", there)
+    async with wire(metrics=leads("/metrics/", "307 Temporary Redirect")) as server:
         server.on("/metrics/", "x 1\n")
         answer = await get(server.url + "/metrics")
     assert (answer.body, answer.url) == (b"x 1\n", server.url + "/metrics/")
@@ -299,11 +198,7 @@ async def test_a_redirect_on_the_same_server_is_followed():
 async def test_a_redirect_to_another_server_is_not_followed():
     """Whoever can redirect us elsewhere must not get our requests, nor our keys."""
     async with wire(metrics="stolen 1\n") as other, wire() as server:
-
-        async def away(request):
-            await request.answer(status="302 Found", headers={"Location": other.url + "/metrics"})
-
-        server.on("/metrics", away)
+        server.on("/metrics", leads(other.url + "/metrics"))
         answer = await get(server.url + "/metrics", headers={"Authorization": "Bearer secret"})
     assert (answer.call.outcome, answer.call.status) == ("http", 302)
     assert other.requests == []
@@ -312,22 +207,13 @@ async def test_a_redirect_to_another_server_is_not_followed():
 @pytest.mark.parametrize("location", ["http://[::1", "//", "http://", "", "/" + "x" * 2048])
 async def test_a_redirect_to_nowhere_is_the_answer_itself(location):
     """A Location that is no address is not followed, and raises nothing."""
-
-    async def nowhere(request):
-        await request.answer(status="302 Found", headers={"Location": location})
-
-    answer = await ends(nowhere)
+    answer = await ends(leads(location))
     assert (answer.call.outcome, answer.call.status) == ("http", 302)
 
 
 async def test_a_redirect_in_a_circle_ends():
     """After a few steps the redirect itself is the answer."""
-
-    async def circle(request):
-        await request.answer(status="302 Found", headers={"Location": "/metrics"})
-
-    async with wire() as server:
-        server.on("/metrics", circle)
+    async with wire(metrics=leads("/metrics")) as server:
         answer = await get(server.url + "/metrics")
         assert len(server.requests) == 1 + http.REDIRECTS_MAX
     assert answer.call.status == 302
@@ -363,11 +249,6 @@ async def test_nothing_of_an_answer_waits_for_the_garbage_collector(answer):
 
 async def test_urls_are_remembered_so_far():
     """Whoever redirects to another place each time makes us remember no more than so many, and none that is long."""
-    assert http_request.place.cache_info().maxsize == http_request.PLACES_MAX
+    assert http_messages.place.cache_info().maxsize == http_messages.PLACES_MAX
     with pytest.raises(ValueError, match="longer than"):
-        http_request.place("http://engine/" + "x" * http_request.URL_CHARS_MAX)
-
-
-async def test_a_huge_declared_length_is_not_believed_into_memory():
-    """A server that announces a terabyte and sends a byte runs into the time bound, not out of memory."""
-    assert (await ends(declared_huge, limits=QUICK)).call.outcome == "read_timeout"
+        http_messages.place("http://engine/" + "x" * http_messages.URL_CHARS_MAX)

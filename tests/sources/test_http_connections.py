@@ -11,11 +11,11 @@ from contextlib import asynccontextmanager
 import pytest
 
 from tests.export.certificates import Authority
-from tests.sources.wire import wire
-from vllm_watch.sources import http, http_session, http_trust
+from tests.sources.wire import black_hole, wire
+from vllm_watch.sources import http, http_caches
+from vllm_watch.sources.http import Session
+from vllm_watch.sources.http_caches import Names
 from vllm_watch.sources.http_connection import Connection, Wanted
-from vllm_watch.sources.http_names import Names
-from vllm_watch.sources.http_session import Session
 
 LIMITS = http.Limits(10.0, 20.0, 100_000)
 PATIENCE_SECONDS = 60.0  # of a machine that is busy
@@ -95,8 +95,7 @@ async def until(true):
             await asyncio.sleep(0.01)
 
 
-def new():
-    return http.new_session()
+new = http.new_session
 
 
 async def test_a_hundred_calls_are_one_connection():
@@ -357,7 +356,7 @@ async def test_a_body_that_ends_because_we_close_is_not_whole():
 
 async def test_a_connection_that_is_not_used_any_more_is_closed(monkeypatch):
     """That of a target that was taken away."""
-    monkeypatch.setattr(http_session, "IDLE_SECONDS", 0.1)
+    monkeypatch.setattr(http, "IDLE_SECONDS", 0.1)
     async with peer(X) as server, new() as session:
         await get(session, server.url)
         await ends(server.ended[0])
@@ -401,9 +400,9 @@ def authority(tmp_path, monkeypatch):
     return authority
 
 
-def secured(authority, **names):
+def secured(authority):
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(*authority.signs("server", **names).as_strings)
+    context.load_cert_chain(*authority.signs("server").as_strings)
     return context
 
 
@@ -416,18 +415,9 @@ async def test_a_connection_over_tls_is_used_again(authority):
         assert {number for number, _ in server.asked} == {0, 1}
 
 
-async def test_a_certificate_for_another_is_refused(authority):
-    """A server that shows a good certificate of somebody else is not who was asked."""
-    context = secured(authority, sans="DNS:else.example")
-    async with peer(X, ssl=context) as server, new() as session:
-        call = (await get(session, server.url)).call
-        assert (call.outcome, server.asked) == ("tls", [])
-        assert "certificate" in call.error
-
-
 async def test_whom_this_host_trusts_is_read_anew_after_a_refusal(authority, tmp_path, monkeypatch):
     """An authority that was added counts without a restart; and it may not have been readable before."""
-    monkeypatch.setattr(http_trust, "REFUSED_SECONDS", 0.0)
+    monkeypatch.setattr(http_caches, "REFUSED_SECONDS", 0.0)
     (tmp_path / "other").mkdir()
     other = Authority(tmp_path / "other", "other")
     async with peer(X, ssl=secured(other)) as server, new() as session:
@@ -480,15 +470,7 @@ async def test_the_next_address_is_tried_where_one_does_not_answer():
     """Beside it and soon: one that refuses, and one whose listener is full, before the one that answers."""
     async with peer(X) as server:
         port = int(server.url.split(":")[2].partition("/")[0])
-        with socket.socket() as full:
-            full.bind(("127.0.0.3", port))
-            full.listen(0)
-            fill = [socket.socket() for _ in range(4)]
-            for each in fill:
-                each.setblocking(False)
-                each.connect_ex(("127.0.0.3", port))
+        with black_hole(port, "127.0.0.3"):
             async with Session(names("127.0.0.2", "127.0.0.3", "127.0.0.1")) as session:
                 answer = await get(session, f"http://engine:{port}/")
-            for each in fill:
-                each.close()
     assert answer.call.outcome == "ok"

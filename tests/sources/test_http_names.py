@@ -7,10 +7,10 @@ import socket
 import pytest
 
 from vllm_watch import __version__
-from vllm_watch.sources import http, http_names
-from vllm_watch.sources.http_names import Names
-from vllm_watch.sources.http_request import Origin, place, request
-from vllm_watch.sources.http_session import Session
+from vllm_watch.sources import http, http_caches
+from vllm_watch.sources.http import Session
+from vllm_watch.sources.http_caches import Names
+from vllm_watch.sources.http_messages import Origin, place, request
 
 V4, V6 = socket.AF_INET, socket.AF_INET6
 
@@ -61,7 +61,7 @@ async def test_a_name_is_remembered_for_a_while(monkeypatch):
     names = Names(resolver)
     assert await addresses(names) == await addresses(names) == ["10.0.0.1"]
     assert resolver.asked == 1
-    monkeypatch.setattr(http_names, "KEPT_SECONDS", -1.0)
+    monkeypatch.setattr(http_caches, "KEPT_SECONDS", -1.0)
     resolver.addresses = ["10.0.0.2"]
     later = Names(resolver)
     assert (await addresses(later), await addresses(later)) == (["10.0.0.2"], ["10.0.0.2"])

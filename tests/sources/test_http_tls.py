@@ -14,7 +14,7 @@ from tests.export.certificates import Authority
 from vllm_watch.samples.target import Target
 from vllm_watch.settings.stages import ScrapeSettings
 from vllm_watch.settings.tls import FILE_BYTES_MAX, TlsConfig, TlsFileError
-from vllm_watch.sources import http, http_trust
+from vllm_watch.sources import http, http_caches
 from vllm_watch.sources.vllm import VllmSource
 
 METRICS = b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nx 1\n"
@@ -210,7 +210,7 @@ async def until(reached):
 
 async def test_a_renewed_client_certificate_is_used_without_a_restart(ours, monkeypatch):
     """While certificate and key do not fit, the old ones serve, and that is said once."""
-    monkeypatch.setattr(http_trust, "CHECK_SECONDS", 0.0)
+    monkeypatch.setattr(http_caches, "CHECK_SECONDS", 0.0)
     server = Server(ours)
     server.demands(ours)
     server.closes = True
@@ -244,7 +244,7 @@ async def test_a_renewed_client_certificate_is_used_without_a_restart(ours, monk
 
 async def test_an_authority_that_is_renewed_counts(ours, strangers, tmp_path, monkeypatch):
     """Its file is read again."""
-    monkeypatch.setattr(http_trust, "CHECK_SECONDS", 0.0)
+    monkeypatch.setattr(http_caches, "CHECK_SECONDS", 0.0)
     trusted = tmp_path / "trusted.pem"
     trusted.write_text(strangers.own.certificate.read_text())
     async with serving(Server(ours)) as server, http.new_session() as session:
@@ -289,8 +289,8 @@ async def test_a_file_that_no_descriptor_is_left_for_is_our_trouble(ours):
 
 async def test_so_many_are_kept_at_most(ours, monkeypatch):
     """Each holds the authorities of a system: the oldest goes, and is made anew when it is needed."""
-    monkeypatch.setattr(http_trust, "CONTEXTS_MAX", 2)
-    trust = http_trust.Trust()
+    monkeypatch.setattr(http_caches, "CONTEXTS_MAX", 2)
+    trust = http_caches.Trust()
     files = [
         TlsConfig(ca_file=ours.own.certificate, server_name=f"h{number}") for number in range(3)
     ]
@@ -313,17 +313,7 @@ async def test_a_target_is_asked_with_its_own_tls(ours):
 def encrypted(pair, folder):
     """The same key with a passphrase."""
     to = folder / "encrypted.key"
-    command = [
-        "openssl",
-        "ec",
-        "-in",
-        str(pair.key),
-        "-aes256",
-        "-passout",
-        "pass:secret",
-        "-out",
-        str(to),
-    ]
+    command = f"openssl ec -in {pair.key} -aes256 -passout pass:secret -out {to}".split()
     subprocess.run(command, check=True, capture_output=True, timeout=600)
     return to
 
@@ -337,6 +327,10 @@ def test_what_is_wrong_with_a_file_is_said(ours, tmp_path):
     empty.write_text("")
     with huge.open("wb") as file:
         file.truncate(FILE_BYTES_MAX + 1)
+
+    def with_key(key, certificate=pair.certificate):
+        return {"cert_file": certificate, "key_file": key}
+
     wrong = [
         ({"ca_file": tmp_path / "none"}, "ca_file", "No such file"),
         ({"ca_file": tmp_path}, "ca_file", "is a folder, not a regular file"),
@@ -344,23 +338,11 @@ def test_what_is_wrong_with_a_file_is_said(ours, tmp_path):
         ({"ca_file": text}, "ca_file", "no PEM"),
         ({"ca_file": empty}, "ca_file", "no PEM"),
         ({"ca_file": huge}, "ca_file", "larger than"),
-        ({"cert_file": tmp_path / "none", "key_file": pair.key}, "cert_file", "No such file"),
-        (
-            {"cert_file": pair.certificate, "key_file": tmp_path / "none"},
-            "key_file",
-            "No such file",
-        ),
-        ({"cert_file": pair.certificate, "key_file": text}, "key_file", "no PEM"),
-        (
-            {"cert_file": pair.certificate, "key_file": other.key},
-            "cert_file",
-            "does not match the certificate",
-        ),
-        (
-            {"cert_file": pair.certificate, "key_file": encrypted(pair, tmp_path)},
-            "key_file",
-            "passphrase",
-        ),
+        (with_key(pair.key, tmp_path / "none"), "cert_file", "No such file"),
+        (with_key(tmp_path / "none"), "key_file", "No such file"),
+        (with_key(text), "key_file", "no PEM"),
+        (with_key(other.key), "cert_file", "does not match the certificate"),
+        (with_key(encrypted(pair, tmp_path)), "key_file", "passphrase"),
     ]
     for keys, key, words in wrong:
         with pytest.raises(TlsFileError) as found:
@@ -376,11 +358,3 @@ def test_comments_in_a_file_of_authorities_may_be_in_any_language(ours, tmp_path
     bundle = tmp_path / "bundle.pem"
     bundle.write_text(f"# Autoridade Certificação\n{ours.own.certificate.read_text()}")
     assert TlsConfig(ca_file=bundle).context().cert_store_stats()["x509_ca"] == 1
-
-
-def test_an_empty_file_trusts_nobody(tmp_path):
-    """And not the authorities of this host, which Python would take."""
-    empty = tmp_path / "empty.pem"
-    empty.write_text("")
-    with pytest.raises(TlsFileError):
-        TlsConfig(ca_file=empty).context()

@@ -11,10 +11,9 @@ import time
 import pytest
 
 from tests.daemon_process import ROOT
-from tests.sources.black_hole import black_hole
-from tests.sources.wire import wire
-from vllm_watch.sources import http, http_names, own_trouble
-from vllm_watch.sources.http_session import Session
+from tests.sources.wire import black_hole, wire
+from vllm_watch.sources import http, http_caches, own_trouble
+from vllm_watch.sources.http import Session
 from vllm_watch.support import threads
 
 LIMITS = http.Limits(1.0, 1.0, 100_000)
@@ -53,7 +52,7 @@ async def test_one_of_two_addresses_refuses():
     with socket.socket() as closed:
         closed.bind(("127.0.0.1", 0))
         port = closed.getsockname()[1]
-    async with Session(http_names.Names(both)) as session:
+    async with Session(http_caches.Names(both)) as session:
         answer = await http.get(session, f"http://engine:{port}/metrics", LIMITS, {})
     assert answer.call.outcome == "refused"
 
@@ -77,11 +76,8 @@ async def test_a_time_out_that_was_slept_through_is_asked_again():
             await request.reader.read()
         await request.answer("well")
 
-    async with wire(metrics=answer) as server:
-        session = http.new_session()
-        call = http.get(session, f"{server.url}/metrics", LIMITS, {})
-        answer_ = await held_up(2.5, call)
-        await session.close()
+    async with wire(metrics=answer) as server, http.new_session() as session:
+        answer_ = await held_up(2.5, http.get(session, f"{server.url}/metrics", LIMITS, {}))
     assert (answer_.call.outcome, answer_.body, asked) == ("ok", b"well", 2)
 
 
@@ -91,11 +87,9 @@ async def test_a_canary_that_was_slept_through_tells_nothing():
     async def silence(request):
         await request.reader.read()
 
-    async with wire(metrics=silence) as server:
-        session = http.new_session()
+    async with wire(metrics=silence) as server, http.new_session() as session:
         call = http.post(session, f"{server.url}/metrics", LIMITS, {}, b"{}")
         answer = await held_up(2.5, call)
-        await session.close()
     assert answer.call.outcome == "watcher"
     assert "did not run for" in answer.call.error
     assert len(server.requests) == 1
@@ -103,12 +97,10 @@ async def test_a_canary_that_was_slept_through_tells_nothing():
 
 async def test_who_is_never_reached_is_not_taken_for_one_that_hangs():
     """Also where a connection may take as long as the whole call, as it may at short intervals."""
+    limits = http.Limits(2.0, 2.0, 1000)
     with black_hole() as port:
-        session = http.new_session()
-        answer = await http.get(
-            session, f"http://127.0.0.1:{port}/metrics", http.Limits(2.0, 2.0, 1000), {}
-        )
-        await session.close()
+        async with http.new_session() as session:
+            answer = await http.get(session, f"http://127.0.0.1:{port}/metrics", limits, {})
     assert answer.call.outcome == "connect_timeout"
 
 

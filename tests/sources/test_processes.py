@@ -9,8 +9,16 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from vllm_watch.sources.proc_stat import parse_cgroup, parse_cmdline, parse_stat, parse_status
-from vllm_watch.sources.processes import CMDLINE_BYTES_MAX, ProcReader
+from vllm_watch.sources.processes import (
+    CMDLINE_BYTES_MAX,
+    FRESH_SECONDS,
+    ProcessListing,
+    ProcReader,
+    parse_cgroup,
+    parse_cmdline,
+    parse_stat,
+    parse_status,
+)
 
 TICKS = os.sysconf("SC_CLK_TCK")
 
@@ -337,3 +345,20 @@ def test_descriptors_that_may_not_be_read_are_unknown(tree):
     """Not "has no GPU open"."""
     Row(9).write(tree)
     assert ProcReader(tree).has_gpu_open(9) is None
+
+
+@pytest.mark.parametrize(
+    ("later_s", "seen"), [(0.0, {1}), (FRESH_SECONDS, {1}), (FRESH_SECONDS + 0.1, {1, 2})]
+)
+def test_a_listing_serves_while_it_is_fresh(tmp_path, later_s, seen):
+    """Who asks later sees what began meanwhile."""
+    listing = ProcessListing(tmp_path)
+    Row(1, "init").write(tmp_path)
+    assert set(listing.processes(100.0)) == {1}
+    Row(2, "vllm").write(tmp_path)
+    assert set(listing.processes(100.0 + later_s)) == seen
+
+
+def test_a_tree_that_cannot_be_read_has_no_processes(tmp_path):
+    """It may be hidden, or no procfs at all."""
+    assert ProcessListing(tmp_path / "none").processes(0.0) == {}

@@ -11,12 +11,16 @@ import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
+from tests.detectors.looks import OK
+from vllm_watch.config import load
 from vllm_watch.samples.engine import EngineSample, Histogram
+from vllm_watch.samples.observation import Observation
 from vllm_watch.sources import exposition
 from vllm_watch.sources.exposition import Parser
 from vllm_watch.sources.picking import BUCKETS_MAX, LABEL_VALUES_MAX
 from vllm_watch.sources.reading import ENGINES_MAX, NAME_CHARACTERS_MAX, Reader
 from vllm_watch.sources.vllm_names import FIELDS, Kind
+from vllm_watch.watch.watch import Watch
 
 CAPTURES = {path.stem: path for path in sorted((Path(__file__).parent / "captures").glob("*.txt"))}
 WITHOUT_VLLM = ("0.33.0-v1-disable-log-stats", "0.5.4-v0-default-no-vllm-metrics")
@@ -362,3 +366,102 @@ def test_the_old_layout_goes_before_a_new_one_is_learnt(monkeypatch):
     monkeypatch.setattr(exposition, "_learn", learnt)
     reader.read('vllm:num_requests_running{engine="0",id="second"} 1\n')
     assert alive == [None]
+
+
+# What KV connectors, offload and operations export beside the captures: names as vLLM 0.33's source has them.
+KV_BODY = """\
+vllm:num_requests_running{engine="0",model_name="m"} 0.0
+vllm:nixl_num_failed_transfers_total{engine="0",model_name="m"} 3.0
+vllm:nixl_num_kv_expired_reqs_total{engine="0",model_name="m"} 1.0
+vllm:mooncake_num_failed_recvs_total{engine="0",model_name="m"} 2.0
+vllm:nixl_xfer_time_seconds_bucket{engine="0",model_name="m",le="+Inf"} 40.0
+vllm:nixl_xfer_time_seconds_count{engine="0",model_name="m"} 40.0
+vllm:nixl_xfer_time_seconds_sum{engine="0",model_name="m"} 0.5
+vllm:umbp_transfer_completed_total{engine="0",model_name="m"} 7.0
+vllm:sleep_mode_operations_in_flight{engine="0",model_name="m"} 1.0
+vllm:num_requests_running{engine="1",model_name="m"} 0.0
+http_requests_total{handler="/v1/completions",method="POST",status="5xx"} 4.0
+http_requests_total{handler="/v1/chat/completions",method="POST",status="5xx"} 5.0
+http_requests_total{handler="/v1/completions",method="POST",status="2xx"} 6.0
+"""
+
+
+@pytest.mark.parametrize("judged", [False, True])
+def test_families_of_one_field_are_kept_apart(judged: bool) -> None:
+    """By name; what this engine does not export is not there; an engine without any has none."""
+    one, two = Reader(judged_only=judged).read(KV_BODY).engines
+    failed = {"nixl_num_failed_transfers": 3.0, "nixl_num_kv_expired_reqs": 1.0, "mooncake_num_failed_recvs": 2.0}  # fmt: skip
+    assert one.kv_failures == failed
+    assert one.http_responses == two.http_responses == {"5xx": 9.0, "2xx": 6.0}
+    assert two.kv_failures is None
+
+
+def test_the_families_of_kv_connectors_are_known() -> None:
+    """Nothing of it is an unknown family."""
+    reading = Reader().read(KV_BODY)
+    assert reading.unknown_families == ()
+    assert reading.engines[0].kv_transfers == {"nixl_xfer_time_seconds": 40.0, "umbp_transfer_completed": 7.0}  # fmt: skip
+    assert reading.engines[0].operations_in_flight == {"sleep_mode_operations_in_flight": 1.0}
+
+
+# NVIDIA NIM gives vLLM's series without their prefix (its documentation's list); they are read as vLLM's.
+NIM_BODY = """\
+# TYPE num_requests_running gauge
+num_requests_running{model_name="meta/llama-3.1-8b-instruct"} 3.0
+num_requests_waiting{model_name="meta/llama-3.1-8b-instruct"} 1.0
+num_request_max{model_name="meta/llama-3.1-8b-instruct"} 256.0
+gpu_cache_usage_perc{model_name="meta/llama-3.1-8b-instruct"} 0.25
+prompt_tokens_total{model_name="meta/llama-3.1-8b-instruct"} 1000.0
+generation_tokens_total{model_name="meta/llama-3.1-8b-instruct"} 2000.0
+time_to_first_token_seconds_bucket{model_name="meta/llama-3.1-8b-instruct",le="+Inf"} 12.0
+time_to_first_token_seconds_count{model_name="meta/llama-3.1-8b-instruct"} 12.0
+time_to_first_token_seconds_sum{model_name="meta/llama-3.1-8b-instruct"} 1.5
+time_per_output_token_seconds_count{model_name="meta/llama-3.1-8b-instruct"} 200.0
+time_per_output_token_seconds_sum{model_name="meta/llama-3.1-8b-instruct"} 4.0
+request_finish_total{finished_reason="stop",model_name="meta/llama-3.1-8b-instruct"} 10.0
+request_finish_total{finished_reason="abort",model_name="meta/llama-3.1-8b-instruct"} 2.0
+request_success_total{model_name="meta/llama-3.1-8b-instruct"} 10.0
+request_failure_total{model_name="meta/llama-3.1-8b-instruct"} 2.0
+process_start_time_seconds 1.7e+09
+"""
+
+
+def test_the_names_of_nim_are_vllms() -> None:
+    reading = Reader().read(NIM_BODY)
+    assert (reading.vllm, reading.engine_kind) == (True, None)
+    (engine,) = reading.engines
+    assert (engine.engine, engine.model_name) == ("0", "meta/llama-3.1-8b-instruct")
+    assert (engine.requests_running, engine.requests_waiting, engine.kv_cache_usage) == (3.0, 1.0, 0.25)  # fmt: skip
+    assert (engine.prompt_tokens, engine.generation_tokens) == (1000.0, 2000.0)
+    assert engine.request_success == {"stop": 10.0, "abort": 2.0}
+    assert engine.ttft is not None
+    assert engine.inter_token_latency is not None
+    assert (engine.ttft.count, engine.inter_token_latency.sum) == (12.0, 4.0)
+
+
+def test_nim_is_watched_as_a_vllm() -> None:
+    watch = Watch("nim")
+    for n in range(3):
+        body = NIM_BODY.replace("2000.0", str(2000.0 + 100 * n))
+        reading = Reader(judged_only=True).read(body)
+        watch.observe(Observation(t=5.0 * n, target="nim", scrape=OK, reading=reading))
+    assert watch.signals is not None
+    assert watch.signals.state == "serving"
+    assert watch.signals.engines["0"].generation_tokens_per_second == 20.0
+
+
+def test_beside_vllms_own_names_nothing_of_nim_is_renamed() -> None:
+    """A gateway's counters may be called the same."""
+    both = NIM_BODY + 'vllm:num_requests_running{engine="0",model_name="m"} 7.0\n'
+    (engine,) = Reader().read(both).engines
+    assert (engine.requests_running, engine.generation_tokens) == (7.0, None)
+
+
+def test_another_servers_tokens_are_not_vllms() -> None:
+    assert not Reader().read("prompt_tokens_total 5.0\ngeneration_tokens_total 6.0\n").vllm
+
+
+def test_the_metrics_of_nim_lie_below_v1() -> None:
+    """Written out, that is no mistake."""
+    (target,) = load(None, targets=["nim=http://host:8000/v1/metrics"], environ={}).targets
+    assert target.url == "http://host:8000/v1"

@@ -13,13 +13,13 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from vllm_watch.errors import RecordingError
-from vllm_watch.samples.cpu import EngineCpu
 from vllm_watch.samples.gpu import GpuSample
 from vllm_watch.samples.observation import (
     CANARY_OUTCOMES,
     OUTCOMES,
     Call,
     CanaryCall,
+    EngineCpu,
     Observation,
     ProcessState,
     Reading,
@@ -336,6 +336,10 @@ def test_a_gzip_file_cut_anywhere_gives_all_lines_before_the_cut(tmp_path):
         ((line(gpus=[{"power_watts": "hot"}]),), 1, "gpus: power_watts: not a number"),
         ((line(gpus=[{"index": float("inf")}]),), 1, "gpus: index: "),
         ((line(gpus=[{"processes": [{"pid": "7"}]}]),), 1, "gpus: processes: pid: not a number"),
+        ((line(cpu=5),), 1, "cpu: not a list"),
+        ((line(cpu=[5]),), 1, "cpu: not an object"),
+        ((line(cpu=[{"engine": "0"}]),), 1, "cpu: an entry without engine or waited_seconds"),
+        ((line(cpu=[{"engine": "0", "waited_seconds": -1}]),), 1, "cpu: waited_seconds: not a count"),
         (("[" * 100_000, line()), 1, "nested too deep"),
     ],
 )  # fmt: skip

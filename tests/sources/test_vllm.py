@@ -4,12 +4,13 @@ import asyncio
 import json
 import threading
 import time
+from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
 
 import pytest
 
-from tests.sources.wire import wire
+from tests.sources.wire import answering, wire
 from vllm_watch.samples.target import Target
 from vllm_watch.settings.stages import ScrapeSettings
 from vllm_watch.sources import http
@@ -28,17 +29,18 @@ MODELS = json.dumps(
 
 async def look(server, times=1, **settings):
     """The last of `times` looks at a server."""
-    source, session = new_source(server, **settings)
-    async with session:
+    async with looking(server, **settings) as source:
         for _ in range(times):
             result = await source.observe()
     return result
 
 
-def new_source(server, **settings):
-    session = http.new_session()
+@asynccontextmanager
+async def looking(server, **settings):
+    """What looks at a server."""
     scrape = ScrapeSettings(**{"interval_seconds": 1.0, "health_interval_seconds": 0.1} | settings)
-    return VllmSource(Target(name="t", url=server.url), scrape, session), session
+    async with http.new_session() as session:
+        yield VllmSource(Target(name="t", url=server.url), scrape, session)
 
 
 def asked(server, path):
@@ -67,12 +69,8 @@ async def test_a_look_brings_all_that_is_known_of_a_server():
 async def test_an_openmetrics_answer_is_read_as_such():
     """A front end that only speaks OpenMetrics is understood by its content type."""
     body = (CAPTURES / "0.8.2-v1-openmetrics.txt").read_text()
-
-    async def metrics(request):
-        kind = "application/openmetrics-text; version=1.0.0; charset=utf-8"
-        await request.answer(body, headers={"Content-Type": kind})
-
-    async with wire(metrics=metrics) as server:
+    kind = "application/openmetrics-text; version=1.0.0; charset=utf-8"
+    async with wire(metrics=answering(body, headers={"Content-Type": kind})) as server:
         reading = (await look(server)).observation.reading
     assert reading.engines[0].generation_tokens == 28944.0
 
@@ -97,8 +95,7 @@ async def test_version_and_models_are_asked_again_only_when_the_server_is_new():
 
     async with wire(metrics=metrics, version=VERSION) as server:
         server.on("/v1/models", MODELS)
-        source, session = new_source(server)
-        async with session:
+        async with looking(server) as source:
             counts = []
             for _ in range(5):
                 result = await source.observe()
@@ -123,12 +120,8 @@ async def test_the_key_goes_to_the_guarded_path_and_nowhere_else(tmp_path):
 
 async def test_a_missing_key_leaves_the_models_unknown():
     """A 401 for the models is no reason to call the server unwell."""
-
-    async def guarded(request):
-        await request.answer(status="401 Unauthorized")
-
     async with wire(metrics=BODY, version=VERSION) as server:
-        server.on("/v1/models", guarded)
+        server.on("/v1/models", answering(status="401 Unauthorized"))
         result = await look(server)
     assert result.observation.scrape.outcome == "ok"
     assert result.observation.reading.server.models is None
@@ -137,15 +130,9 @@ async def test_a_missing_key_leaves_the_models_unknown():
 
 async def test_sleep_and_pause_are_asked_where_the_server_has_them():
     """In development mode the switches are asked with each health check; elsewhere once."""
-    async with wire(
-        metrics=BODY,
-        health="",
-        version=VERSION,
-        is_sleeping='{"is_sleeping": false}',
-        is_paused='{"is_paused": true}',
-    ) as server:
-        source, session = new_source(server)
-        async with session:
+    switches = {"is_sleeping": '{"is_sleeping": false}', "is_paused": '{"is_paused": true}'}
+    async with wire(metrics=BODY, health="", version=VERSION, **switches) as server:
+        async with looking(server) as source:
             await source.observe()
             source._next_health_s = 0.0
             known = (await source.observe()).observation.reading.server
@@ -153,8 +140,7 @@ async def test_sleep_and_pause_are_asked_where_the_server_has_them():
     assert (known.sleeping, known.paused) == (False, True)
 
     async with wire(metrics=BODY, health="", version=VERSION) as server:
-        source, session = new_source(server)
-        async with session:
+        async with looking(server) as source:
             await source.observe()
             source._next_health_s = 0.0
             await source.observe()
@@ -190,50 +176,42 @@ async def test_a_switch_that_no_longer_answers_is_unknown_after_a_minute(
     seconds, paused, monkeypatch
 ):
     """A core that hung while it woke up must not count as paused for ever."""
-    async with wire(
-        metrics=BODY, health="", version=VERSION, is_paused='{"is_paused": true}'
-    ) as server:
-        source, session = new_source(server, health_interval_seconds=600.0)
-        async with session:
-            await source.observe()
-            server.on("/is_paused", "no JSON")
-            clock = time.monotonic
-            # However long ago it answered, the minute begins with the first failure.
-            monkeypatch.setattr(time, "monotonic", lambda: clock() + 400.0)
-            assert (await source.observe()).observation.reading.server.paused is True
-            monkeypatch.setattr(time, "monotonic", lambda: clock() + 400.0 + seconds)
-            known = (await source.observe()).observation.reading.server
-            assert known.paused is paused
-            assert len(asked(server, "/is_paused")) == 3
+    async with (
+        wire(metrics=BODY, health="", version=VERSION, is_paused='{"is_paused": true}') as server,
+        looking(server, health_interval_seconds=600.0) as source,
+    ):
+        await source.observe()
+        server.on("/is_paused", "no JSON")
+        clock = time.monotonic
+        # However long ago it answered, the minute begins with the first failure.
+        monkeypatch.setattr(time, "monotonic", lambda: clock() + 400.0)
+        assert (await source.observe()).observation.reading.server.paused is True
+        monkeypatch.setattr(time, "monotonic", lambda: clock() + 400.0 + seconds)
+        known = (await source.observe()).observation.reading.server
+        assert known.paused is paused
+        assert len(asked(server, "/is_paused")) == 3
 
 
 @pytest.mark.parametrize(
     ("status", "recovering"),
     [
-        (
-            {"id": 0, "status": "unhealthy", "fault_info": "TimeoutError"},
-            "TimeoutError of engine 0",
-        ),
-        (
-            {"id": 0, "status": "unhealthy", "fault_info": "\x1b[2J\ud800"},
-            r"\x1b[2J\ud800 of engine 0",
-        ),
-        ({"id": 0, "status": "healthy"}, None),
-        ({"id": 0, "status": "dead"}, None),
+        ({"status": "unhealthy", "fault_info": "TimeoutError"}, "TimeoutError of engine 0"),
+        ({"status": "unhealthy", "fault_info": "\x1b[2J\ud800"}, r"\x1b[2J\ud800 of engine 0"),
+        ({"status": "healthy"}, None),
+        ({"status": "dead"}, None),
     ],
 )
 async def test_a_fault_that_vllm_waits_to_be_recovered_from(status, recovering):
     """As vLLM 0.32 answers with --enable-fault-tolerance; what is dead is beyond it."""
-    said = json.dumps({"schema_version": 1, "total_engines": 1, "engines": [status]})
-    async with wire(metrics=BODY, health="", **{"fault_tolerance/status": said}) as server:
-        source, session = new_source(server)
-        async with session:
-            known = (await source.observe()).observation.reading.server
-            assert known.recovering == recovering
-            server.on("/fault_tolerance/status", "no JSON")
-            source._next_health_s = 0.0
-            known = (await source.observe()).observation.reading.server
-            assert known.recovering is None
+    said = json.dumps({"schema_version": 1, "total_engines": 1, "engines": [{"id": 0} | status]})
+    routes = {"fault_tolerance/status": said}
+    async with wire(metrics=BODY, health="", **routes) as server, looking(server) as source:
+        known = (await source.observe()).observation.reading.server
+        assert known.recovering == recovering
+        server.on("/fault_tolerance/status", "no JSON")
+        source._next_health_s = 0.0
+        known = (await source.observe()).observation.reading.server
+        assert known.recovering is None
 
 
 async def test_only_get_is_ever_sent():
@@ -241,41 +219,19 @@ async def test_only_get_is_ever_sent():
     async with wire(metrics=BODY, health="", version=VERSION) as server:
         await look(server)
         sent = {(request.method, request.path) for request in server.requests}
-    paths = (
-        "/metrics",
-        "/health",
-        "/version",
-        "/v1/models",
-        "/is_sleeping",
-        "/is_paused",
-        "/fault_tolerance/status",
-    )
-    assert sent == {("GET", path) for path in paths}
+    paths = "/metrics /health /version /v1/models /is_sleeping /is_paused /fault_tolerance/status"
+    assert sent == {("GET", path) for path in paths.split()}
 
 
 async def test_an_old_servers_redirect_is_followed_once():
-    """From the second look on, the place that was redirected to is asked directly."""
-
-    async def there(request):
-        await request.answer(status="307 Temporary Redirect", headers={"Location": "/metrics/"})
-
+    """From the second look on, the new place is asked directly; after an upgrade the configured one again."""
+    there = answering(status="307 Temporary Redirect", headers={"Location": "/metrics/"})
     async with wire(metrics=there) as server:
         server.on("/metrics/", BODY)
-        assert (await look(server, times=3)).observation.scrape.outcome == "ok"
-        assert len(asked(server, "/metrics")) == 1
-
-
-async def test_a_server_that_no_longer_redirects_is_found_again():
-    """After an upgrade the old place is gone; the configured one is asked again."""
-
-    async def there(request):
-        await request.answer(status="307 Temporary Redirect", headers={"Location": "/metrics/"})
-
-    async with wire(metrics=there) as server:
-        server.on("/metrics/", BODY)
-        source, session = new_source(server)
-        async with session:
-            await source.observe()
+        async with looking(server) as source:
+            assert (await source.observe()).observation.scrape.outcome == "ok"
+            assert (await source.observe()).observation.scrape.outcome == "ok"
+            assert len(asked(server, "/metrics")) == 1
             server.on("/metrics", BODY)
             del server.routes["/metrics/"]
             outcomes = [(await source.observe()).observation.scrape.outcome for _ in range(2)]
@@ -293,11 +249,7 @@ async def test_a_server_that_no_longer_redirects_is_found_again():
 )
 async def test_a_body_that_cannot_be_read_is_garbled_and_says_how(body, content_type, words):
     """The scrape's outcome is garbled, nothing was read, and no body is kept as if it were one."""
-
-    async def metrics(request):
-        await request.answer(body, headers={"Content-Type": content_type})
-
-    async with wire(metrics=metrics) as server:
+    async with wire(metrics=answering(body, headers={"Content-Type": content_type})) as server:
         result = await look(server)
     assert result.observation.scrape.outcome == "garbled"
     assert words in result.observation.scrape.error
@@ -332,11 +284,9 @@ async def test_a_hanging_health_does_not_lose_the_metrics():
 
 async def test_time_is_that_of_the_answer():
     """Counters are as old as the answer; the monotonic clock comes along for intervals."""
-    async with wire(metrics=BODY) as server:
-        source, session = new_source(server)
-        async with session:
-            first = (await source.observe()).observation
-            second = (await source.observe()).observation
+    async with wire(metrics=BODY) as server, looking(server) as source:
+        first = (await source.observe()).observation
+        second = (await source.observe()).observation
     assert 0 < second.monotonic_s - first.monotonic_s < 60
     assert second.t - first.t == pytest.approx(second.monotonic_s - first.monotonic_s, abs=0.1)
 
@@ -351,11 +301,9 @@ async def test_time_is_not_that_at_which_its_turn_came():
         time.sleep(0.2)
         return waited_s
 
-    async with wire(metrics=BODY) as server:
-        source, session = new_source(server)
-        async with session:
-            others = [VllmSource(source.target, ScrapeSettings(), session) for _ in range(3)]
-            waited = await asyncio.gather(*map(observe, [source, *others]))
+    async with wire(metrics=BODY) as server, looking(server) as source:
+        others = [VllmSource(source.target, ScrapeSettings(), source._session) for _ in range(3)]
+        waited = await asyncio.gather(*map(observe, [source, *others]))
     # Whichever was last has waited for three others.
     assert max(unix_s for unix_s, _ in waited) >= 0.15
     assert max(monotonic_s for _, monotonic_s in waited) >= 0.15

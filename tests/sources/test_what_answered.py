@@ -6,6 +6,7 @@ import resource
 import ssl
 import subprocess
 import sys
+from contextlib import asynccontextmanager
 
 import pytest
 
@@ -13,25 +14,18 @@ from tests.daemon_process import daemon
 from tests.export.certificates import Authority
 from tests.fake_vllm import BODY
 from tests.ports import free_port
-from tests.sources.wire import wire
+from tests.sources.wire import answering, wire
 from vllm_watch.samples.observation import Call
 from vllm_watch.samples.target import Target
 from vllm_watch.settings.stages import ScrapeSettings
 from vllm_watch.sources import http
-from vllm_watch.sources.neighbours import Neighbours
-from vllm_watch.sources.process_listing import ProcessListing
+from vllm_watch.sources.host_servers import Neighbours
+from vllm_watch.sources.processes import ProcessListing
 from vllm_watch.sources.vllm import VllmSource
 
 CPU_SECONDS_MAX = 20  # most of it is the start of Python
 SCALING_BODY = '{"error":"The model is currently scaling. Please try again later."}'  # vLLM 0.32's
 HTML = "<!DOCTYPE html><html><head><title>Sign in</title></head><body></body></html>"
-
-
-def answers(body="", **said):
-    async def handler(request):
-        await request.answer(body, **said)
-
-    return handler
 
 
 def only_with(key):
@@ -60,20 +54,20 @@ async def read(*arguments):
 
 
 ANSWERS = [
-    (answers(status="401 Unauthorized"), "HTTP 401: API key required: put it in a file and set scrape.api_key_file"),
-    (answers(status="403 Forbidden"), "HTTP 403: API key required"),
-    (answers(status="302 Found", headers={"Location": "https://sso.example.org/login"}),
+    (answering(status="401 Unauthorized"), "HTTP 401: API key required: put it in a file and set scrape.api_key_file"),
+    (answering(status="403 Forbidden"), "HTTP 403: API key required"),
+    (answering(status="302 Found", headers={"Location": "https://sso.example.org/login"}),
      "HTTP 302: it redirects to https://sso.example.org/login"),
-    (answers(HTML, headers={"Content-Type": "text/html"}), "an HTML page titled 'Sign in' was sent, not metrics"),
-    (answers(HTML), "an HTML page titled 'Sign in' was sent, not metrics"),
-    (answers(status="404 Not Found"), "HTTP 404: nothing at /metrics"),
-    (answers('{"error": "not ready"}', status="503 Service Unavailable"), "HTTP 503"),
-    (answers('{"detail": "x"}\n'), "line 1"),
+    (answering(HTML, headers={"Content-Type": "text/html"}), "an HTML page titled 'Sign in' was sent, not metrics"),
+    (answering(HTML), "an HTML page titled 'Sign in' was sent, not metrics"),
+    (answering(status="404 Not Found"), "HTTP 404: nothing at /metrics"),
+    (answering('{"error": "not ready"}', status="503 Service Unavailable"), "HTTP 503"),
+    (answering('{"detail": "x"}\n'), "line 1"),
 ]  # fmt: skip
 """Wrong starts: a page that shows no engine shows the sentence."""
 
 SCALES = (
-    answers(SCALING_BODY, status="503 Service Unavailable"),
+    answering(SCALING_BODY, status="503 Service Unavailable"),
     "HTTP 503: vLLM reports that it is scaling",
 )
 BODIES = [
@@ -124,52 +118,37 @@ async def test_a_key_is_shown_to_who_asks_for_one(tmp_path):
     assert status == 0
 
 
-async def test_plain_http_to_a_port_of_tls(tmp_path):
-    """It ends the connection without a word; that it speaks TLS shows in a handshake. No engine that is down."""
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(*Authority(tmp_path).signs("server").as_strings)
-    server = await asyncio.start_server(lambda r, w: w.close(), "127.0.0.1", 0, ssl=context)
-    async with server:
-        url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
-        seen = await look(url)
-        status, _, err = await read(url)
-    assert seen.scrape.outcome == "tls"
-    assert (
-        seen.scrape.error
-        == "the server speaks TLS, but its URL is plain HTTP: write https:// in its URL"
-    )
-    assert status == 2
-    assert "write https:// in its URL" in err
+SPEAKS_TLS = "the server speaks TLS, but its URL is plain HTTP: write https:// in its URL"
+SPEAKS_PLAIN_HTTP = "the server speaks plain HTTP, but its URL is https: write http:// in its URL"
 
 
-async def test_tls_to_a_port_of_plain_http():
-    """OpenSSL's words for it ("wrong version number") help nobody."""
+@asynccontextmanager
+async def wrong_schemes(folder):
+    """The URLs, each with the wrong scheme, of a server of TLS and of one of plain HTTP."""
 
     async def refuse(reader, writer):
         await reader.read(100)
         writer.write(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n")
         writer.close()
 
-    async with await asyncio.start_server(refuse, "127.0.0.1", 0) as server:
-        seen = await look(f"https://127.0.0.1:{server.sockets[0].getsockname()[1]}")
-    assert seen.scrape.outcome == "tls"
-    assert (
-        seen.scrape.error
-        == "the server speaks plain HTTP, but its URL is https: write http:// in its URL"
-    )
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(*Authority(folder).signs("server").as_strings)
+    secure = await asyncio.start_server(lambda r, w: w.close(), "127.0.0.1", 0, ssl=context)
+    plain = await asyncio.start_server(refuse, "127.0.0.1", 0)
+    async with secure, plain:
+        ports = [each.sockets[0].getsockname()[1] for each in (secure, plain)]
+        yield f"http://127.0.0.1:{ports[0]}", f"https://127.0.0.1:{ports[1]}"
 
 
-async def test_the_address_of_the_openai_api_is_refused():
-    """/v1 too much: said before anything is asked, by `read` as by a configuration."""
-    status, _, err = await read("http://127.0.0.1:8000/v1")
+async def test_a_url_with_the_wrong_scheme(tmp_path):
+    """A server of TLS ends the connection without a word; OpenSSL's words for the other help nobody. No engine is down."""
+    async with wrong_schemes(tmp_path) as urls:
+        for url, sentence in zip(urls, (SPEAKS_TLS, SPEAKS_PLAIN_HTTP), strict=True):
+            seen = await look(url)
+            assert (seen.scrape.outcome, seen.scrape.error) == ("tls", sentence)
+        status, _, err = await read(urls[0])
     assert status == 2
-    assert "leave /v1 out" in err
-
-
-async def test_a_name_that_is_not_known():
-    status, _, err = await read("http://no-such-host.invalid:8000")
-    assert status == 2
-    assert "the host name does not resolve" in err
+    assert "write https:// in its URL" in err
 
 
 async def test_a_refusal_says_whether_any_vllm_runs_here(tmp_path):
@@ -187,19 +166,15 @@ async def test_a_refusal_says_whether_any_vllm_runs_here(tmp_path):
 
 async def test_where_processes_are_not_seen_none_is_missed(tmp_path):
     """Another target of this host answers, and its process is not seen either: the watcher is in a container."""
-    beside, call = (
-        Neighbours(ProcessListing(tmp_path), tmp_path),
-        Call(outcome="refused", error="refused"),
-    )
-    for url in ("http://127.0.0.1:1", "http://127.0.0.1:1"):
-        assert (
-            "no vLLM API server is seen" in (await beside.explain(call, "http://127.0.0.1:1")).error
-        )
-        beside.answered(url)
-    beside.answered("http://127.0.0.1:2")
-    assert await beside.explain(call, "http://127.0.0.1:1") == call
-    await beside.explain(call, "http://127.0.0.1:2")  # it has gone, too: no witness any more
-    assert "no vLLM API server is seen" in (await beside.explain(call, "http://127.0.0.1:1")).error
+    beside, call = Neighbours(ProcessListing(tmp_path), tmp_path), Call(outcome="refused", error="refused")  # fmt: skip
+    this, other, none = "http://127.0.0.1:1", "http://127.0.0.1:2", "no vLLM API server is seen"
+    for _ in range(2):
+        assert none in (await beside.explain(call, this)).error
+        beside.answered(this)
+    beside.answered(other)
+    assert await beside.explain(call, this) == call
+    await beside.explain(call, other)  # it has gone, too: no witness any more
+    assert none in (await beside.explain(call, this)).error
 
 
 async def test_check_config_asks_each_target(tmp_path):

@@ -3,16 +3,21 @@
 import asyncio
 import json
 import os
-import ssl
 import sys
 from contextlib import AsyncExitStack, asynccontextmanager
 
+import pytest
 import yaml
 
 from tests.daemon_process import daemon
-from tests.export.certificates import Authority
 from tests.ports import free_port
-from tests.sources.test_what_answered import ANSWERS, BODIES
+from tests.sources.test_what_answered import (
+    ANSWERS,
+    BODIES,
+    SPEAKS_PLAIN_HTTP,
+    SPEAKS_TLS,
+    wrong_schemes,
+)
 from tests.sources.wire import wire
 
 PATIENCE_SECONDS = 60.0
@@ -28,12 +33,6 @@ async def command(*arguments):
     return process.returncode, out.decode(), err.decode()
 
 
-async def _refuse_tls(reader, writer):
-    await reader.read(100)
-    writer.write(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n")
-    writer.close()
-
-
 @asynccontextmanager
 async def wrong_starts(folder):
     """Name → (URL, what is to be said of it)."""
@@ -42,16 +41,8 @@ async def wrong_starts(folder):
         for number, (handler, sentence) in enumerate([*ANSWERS, *BODIES]):
             server = await servers.enter_async_context(wire(metrics=handler))
             found[f"answer-{number}"] = (server.url, sentence)
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.load_cert_chain(*Authority(folder).signs("server").as_strings)
-        secure = await asyncio.start_server(lambda r, w: w.close(), "127.0.0.1", 0, ssl=context)
-        plain = await asyncio.start_server(_refuse_tls, "127.0.0.1", 0)
-        for server, name, scheme, sentence in (
-            (secure, "secure", "http", "the server speaks TLS, but its URL is plain HTTP: write https:// in its URL"),
-            (plain, "plain", "https", "the server speaks plain HTTP, but its URL is https: write http:// in its URL"),
-        ):  # fmt: skip
-            await servers.enter_async_context(server)
-            found[name] = (f"{scheme}://127.0.0.1:{server.sockets[0].getsockname()[1]}", sentence)
+        secure, plain = await servers.enter_async_context(wrong_schemes(folder))
+        found |= {"secure": (secure, SPEAKS_TLS), "plain": (plain, SPEAKS_PLAIN_HTTP)}
         found["nobody"] = (
             f"http://127.0.0.1:{free_port()}",
             "no vLLM API server is seen on this host",
@@ -85,8 +76,9 @@ async def test_every_wrong_start_gets_its_sentence_wherever_people_look(tmp_path
     assert asked[0] == 1
 
 
-async def test_the_address_of_the_openai_api_is_refused_by_run():
-    """/v1 too much is said before anything is asked, in the words of `read`."""
-    status, _, err = await command("run", "--target", "http://127.0.0.1:8000/v1")
+@pytest.mark.parametrize("arguments", [("run", "--target"), ("read",)])
+async def test_the_address_of_the_openai_api_is_refused(arguments):
+    """/v1 too much is said before anything is asked, in the same words."""
+    status, _, err = await command(*arguments, "http://127.0.0.1:8000/v1")
     assert status == 2
     assert "leave /v1 out" in err

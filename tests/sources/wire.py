@@ -1,8 +1,9 @@
 """A server on the wire, down to the byte: it answers each request as the test says, also wrongly."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from contextlib import asynccontextmanager
+import socket
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import ExitStack, asynccontextmanager, contextmanager
 
 Handler = Callable[["Request"], Awaitable[None]]
 
@@ -47,13 +48,16 @@ class Wire:
 
     def on(self, path, handler):
         """Answer `path` with an async handler, or with a body."""
-        if not callable(handler):
-            body = handler
+        self.routes[path] = handler if callable(handler) else answering(handler)
 
-            async def handler(request):
-                await request.answer(body)
 
-        self.routes[path] = handler
+def answering(body=b"", **how):
+    """A handler that always answers the same; `how` is that of `Request.answer`."""
+
+    async def answer(request):
+        await request.answer(body, **how)
+
+    return answer
 
 
 @asynccontextmanager
@@ -95,3 +99,22 @@ async def wire(**routes):
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         await server.wait_closed()
+
+
+@contextmanager
+def black_hole(port: int = 0, host: str = "127.0.0.1") -> Iterator[int]:
+    """The number of an open port that swallows what is sent to it: a listener that accepts nobody, and whose backlog is full.
+
+    So is that of a stopped process, or behind a firewall that drops.
+    """
+    with ExitStack() as held:
+        listener = held.enter_context(socket.socket())
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((host, port))
+        listener.listen(0)
+        port = listener.getsockname()[1]
+        for _ in range(4):  # the kernel takes one or two more than it was asked to
+            each = held.enter_context(socket.socket())
+            each.setblocking(False)
+            each.connect_ex((host, port))
+        yield port

@@ -12,7 +12,7 @@ from vllm_watch.restart import evidence
 from vllm_watch.restart.locks import file as file_lock
 from vllm_watch.settings.target import slug
 from vllm_watch.sources.recording import Writer
-from vllm_watch.sources.spool import Chunk, Spool
+from vllm_watch.sources.tape import Chunk, Spool
 from vllm_watch.state import file as state_file
 
 HOSTILE = (

@@ -5,7 +5,7 @@ import pytest
 from tests.detectors.looks import T, engine, seen, silent
 from vllm_watch.board.board import Board
 from vllm_watch.detectors.base import Around
-from vllm_watch.samples.cpu import EngineCpu
+from vllm_watch.samples.observation import EngineCpu
 from vllm_watch.samples.record import changed
 from vllm_watch.samples.target import Target
 from vllm_watch.settings.target import TargetConfig

@@ -23,8 +23,8 @@ from vllm_watch.settings.stages import LogSettings
 from vllm_watch.settings.target import TargetConfig
 from vllm_watch.settings.tls import TlsConfig
 from vllm_watch.sources import http
-from vllm_watch.sources.neighbours import Neighbours
-from vllm_watch.sources.process_listing import ProcessListing
+from vllm_watch.sources.host_servers import Neighbours
+from vllm_watch.sources.processes import ProcessListing
 from vllm_watch.sources.vllm import VllmSource
 from vllm_watch.support import logs
 from vllm_watch.support.redaction import redacted

@@ -9,7 +9,7 @@ from vllm_watch.cli.helpers import exit_status
 from vllm_watch.diagnosis.reading import LogReader
 from vllm_watch.diagnosis.report import NOT_VLLM, Diagnosis, to_json
 from vllm_watch.errors import WatchError
-from vllm_watch.sources.log_pieces import pieces
+from vllm_watch.sources.engine_log import pieces
 from vllm_watch.support.redaction import redacted
 from vllm_watch.support.visible import visible_lines
 

@@ -19,8 +19,8 @@ from vllm_watch.errors import WatchError
 from vllm_watch.samples.engine import EngineSample, Histogram
 from vllm_watch.samples.observation import Reading
 from vllm_watch.settings.tls import TlsConfig
-from vllm_watch.sources import http, neighbours, what_answered
-from vllm_watch.sources.process_listing import ProcessListing
+from vllm_watch.sources import host_servers, http, what_answered
+from vllm_watch.sources.processes import ProcessListing
 from vllm_watch.sources.reading import Reader
 from vllm_watch.support import regular_file
 from vllm_watch.support.redaction import redacted
@@ -57,11 +57,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     if arguments.source is not None:
         return _read(arguments.source, arguments)
-    found = asyncio.run(neighbours.servers(ProcessListing(), Path("/proc")))
+    found = asyncio.run(host_servers.servers(ProcessListing(), Path("/proc")))
     if found is None:
         raise WatchError("the processes of this host cannot be listed", "name a URL")
     if not found:
-        raise WatchError(neighbours.NONE_FOUND, "start vLLM, or name its URL")
+        raise WatchError(host_servers.NONE_FOUND, "start vLLM, or name its URL")
     worst = exit_status.FINE
     for server in found:
         if not arguments.json:
@@ -145,7 +145,7 @@ async def _fetch(url: str, tls: TlsConfig, key: Path | None) -> http.Answer:
     async with http.new_session() as session:
         answer = await what_answered.ask(session, f"{url}/metrics", limits, headers, key)
         if answer.call.outcome == "refused" and urlsplit(url).hostname in _HERE:
-            beside = neighbours.Neighbours(ProcessListing(), Path("/proc"))
+            beside = host_servers.Neighbours(ProcessListing(), Path("/proc"))
             answer.call = await beside.explain(answer.call, url)
     return answer
 

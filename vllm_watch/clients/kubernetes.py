@@ -7,8 +7,8 @@ Source: kubernetes.io/docs/tasks/run-application/access-api-from-pod.
 import asyncio
 import json
 import ssl
-from collections.abc import Callable, Mapping
-from contextlib import aclosing
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -137,52 +137,46 @@ class Api:
     ) -> Answer:  # fmt: skip
         """Pass each event to `take` until it returns False or the stream ends. The connection may
         last CALL_SECONDS longer than `seconds`. Raises KubernetesError if the stream breaks off."""
-        headers, secure = await asyncio.to_thread(self._credentials)
-        timeout = aiohttp.ClientTimeout(
-            total=seconds + CALL_SECONDS, connect=CONNECT_SECONDS, sock_connect=CONNECT_SECONDS
-        )
-        try:
-            async with (
-                self._session(aiohttp.TCPConnector(ssl=secure)) as session,
-                session.get(
-                    self.access.url + path, params=query, headers=headers, timeout=timeout,
-                    allow_redirects=False,
-                ) as response,
-            ):  # fmt: skip
-                if response.status != 200:  # noqa: PLR2004
-                    return await _answer(response)
-                await _each_line(response, take)
-                return Answer(response.status, {})
-        except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
-            raise self._failed(error, seconds) from None
+        async with self._response("GET", path, query=query, stream_seconds=seconds) as response:
+            if response.status != 200:  # noqa: PLR2004
+                return await _answer(response)
+            await _each_line(response, take)
+            return Answer(response.status, {})
 
     async def _call(
         self, method: str, path: str, document: Any, *, query: Mapping[str, str] | None = None,
         content_type: str = "application/json",
     ) -> Answer:  # fmt: skip
+        data = None if document is None else json.dumps(document)
+        async with self._response(method, path, data, query, content_type) as response:
+            return await _answer(response)
+
+    @asynccontextmanager
+    async def _response(
+        self, method: str, path: str, data: str | None = None, query: Mapping[str, str] | None = None,
+        content_type: str = "", stream_seconds: float = 0.0,
+    ) -> AsyncIterator[aiohttp.ClientResponse]:  # fmt: skip
         headers, secure = await asyncio.to_thread(self._credentials)
-        if document is not None:
+        if data is not None:
             headers["Content-Type"] = content_type
         timeout = aiohttp.ClientTimeout(
-            total=CALL_SECONDS, connect=CONNECT_SECONDS, sock_connect=CONNECT_SECONDS
-        )
+            total=stream_seconds + CALL_SECONDS, connect=CONNECT_SECONDS, sock_connect=CONNECT_SECONDS
+        )  # fmt: skip
         try:
             async with (
                 self._session(aiohttp.TCPConnector(ssl=secure)) as session,
                 session.request(
                     method, self.access.url + path, params=query, headers=headers, timeout=timeout,
-                    data=None if document is None else json.dumps(document), allow_redirects=False,
+                    data=data, allow_redirects=False,
                 ) as response,
             ):  # fmt: skip
-                return await _answer(response)
-        except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            raise self._failed(error, CALL_SECONDS) from None
-
-    def _failed(self, error: Exception, seconds: float) -> KubernetesError:
-        sent = not isinstance(error, aiohttp.ClientConnectorError | aiohttp.ConnectionTimeoutError)
-        why = redacted(str(error)) or f"no answer within {seconds:g} s"
-        cause = f"a call to the API server at {self.access.url} failed: {why}"
-        return KubernetesError(cause, "check whether kubectl works from this pod", sent=sent)
+                yield response
+        except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
+            sent = not isinstance(error, aiohttp.ClientConnectorError | aiohttp.ConnectionTimeoutError)  # fmt: skip
+            why = redacted(str(error)) or f"no answer within {stream_seconds or CALL_SECONDS:g} s"
+            cause = f"a call to the API server at {self.access.url} failed: {why}"
+            remedy = "check whether kubectl works from this pod"
+            raise KubernetesError(cause, remedy, sent=sent) from None
 
     def _credentials(self) -> tuple[dict[str, str], ssl.SSLContext | bool]:
         headers = {"Accept": "application/json", "User-Agent": f"vllm-watch/{__version__}"}

@@ -17,7 +17,7 @@ from vllm_watch.detectors.failures import Ends, Failures
 from vllm_watch.detectors.gpu_trouble import GpuTrouble
 from vllm_watch.detectors.needs import Need, Needs
 from vllm_watch.samples.engine import EngineSample
-from vllm_watch.samples.engine_log import StartFailure
+from vllm_watch.samples.observation import StartFailure
 from vllm_watch.signals import stored
 from vllm_watch.story.engine_failing import STORY
 

@@ -4,10 +4,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Generic, Protocol, TypeVar
 
 from vllm_watch.detectors.base import UNKNOWN, Verdict, View
-from vllm_watch.samples.cpu import EngineCpu
 from vllm_watch.samples.engine import EngineSample
 from vllm_watch.samples.gpu import GpuSample
-from vllm_watch.samples.observation import ServerSample
+from vllm_watch.samples.observation import EngineCpu, ServerSample
 from vllm_watch.samples.record import record
 from vllm_watch.signals import stored
 from vllm_watch.signals.life import Life, life_of

@@ -12,9 +12,16 @@ import structlog
 
 from vllm_watch.settings.target import TargetConfig
 from vllm_watch.sources.engine_processes import PORT_DEFAULT
-from vllm_watch.sources.host_servers import CONSUMER, PRODUCER, HostServer
-from vllm_watch.sources.neighbours import NONE_FOUND, REMEDY, servers, shown
-from vllm_watch.sources.process_listing import ProcessListing
+from vllm_watch.sources.host_servers import (
+    CONSUMER,
+    NONE_FOUND,
+    PRODUCER,
+    REMEDY,
+    HostServer,
+    servers,
+    shown,
+)
+from vllm_watch.sources.processes import ProcessListing
 
 _log = structlog.get_logger()
 

@@ -1,31 +1,197 @@
 """Find the pods that match a label selector.
 
-A pod that is not ready is also a target, but a pod that is being deleted is not.
+A pod that is not ready is also a target, but a pod that is being deleted is not. First the pods are
+listed, then a watch reports their changes. A watch can be resumed.
+
+Source: kubernetes.io/docs/reference/using-api/api-concepts.
 """
 
 import asyncio
+import random
 from collections import defaultdict
 from collections.abc import Callable, Mapping
+from typing import Any
 
 import structlog
 from pydantic import ValidationError
 
-from vllm_watch.clients.kubernetes import Api, NewSession, in_cluster
+from vllm_watch.clients.kubernetes import Answer, Api, KubernetesError, NewSession, in_cluster, part
 from vllm_watch.clients.signed_post import new_session
-from vllm_watch.discovery.pod_watch import PodWatch
-from vllm_watch.discovery.pods import DECODE, PREFILL, Pod
+from vllm_watch.discovery.pods import DECODE, PREFILL, Pod, pod_of
 from vllm_watch.samples.target import WATCHER
 from vllm_watch.settings.kubernetes import KubernetesDiscovery
 from vllm_watch.settings.target import TargetConfig, slug
 
-_log = structlog.get_logger()
+WATCH_SECONDS = 180.0
+"""A watch is renewed after this many seconds. Only the renewal shows that a connection has died silently."""
+
+PODS_MAX = 2000
+"""At most this many pods are followed. One watcher can scrape only a part of them."""
+
+PAGE_PODS = 100
+"""Pods are listed in pages of this many. A pod has some 20 KB, and a response may have 4 MiB."""
+
+PAGES_MAX = 100
+"""At most this many pages of a list are read, because a faulty server might never end the list."""
+
+PAUSE_SECONDS = 1.0
+"""Seconds between watches. The pause doubles after each failure except the first."""
+
+PAUSE_SECONDS_MAX = 30.0
+"""Maximum seconds between watches after failures."""
 
 FIRST_SECONDS = 5.0
 """The first `read` waits for the list of pods for at most this many seconds."""
 
-_GROUP_CHARACTERS_MAX = 253
 _PEERS_MAX = 32
 """If a decode server has more prefill servers than this, none of them is checked."""
+
+_GROUP_CHARACTERS_MAX = 253
+_GONE, _RIGHTS = 410, (401, 403)
+
+_log = structlog.get_logger()
+
+
+class PodWatch:
+    """Follows pods. `pods` and `problem` can be read at any time."""
+
+    def __init__(
+        self, namespace: str, query: Mapping[str, str], api: Callable[[], Api], changed: Callable[[], None]
+    ) -> None:  # fmt: skip
+        """`namespace` is "" for our own namespace, or "*" for all namespaces. `changed` is called when `pods` or `problem` may have changed."""
+        self.namespace = namespace
+        self.pods: dict[str, Pod] = {}
+        self.problem: str | None = None
+        self.answered = asyncio.Event()  # the first list has succeeded or failed
+        self._query, self._api, self._changed = dict(query), api, changed
+        self._version: str | None = None  # resourceVersion to resume at; None: list first
+        self._listed = False
+        self._failures = 0
+        self._left_out = False
+        self._invalid = 0
+
+    async def run(self) -> None:
+        while True:
+            try:
+                if self._version is None:
+                    await self._list()
+                await self._watch()
+                self._failures = 0
+            except KubernetesError as error:
+                self._failed(error)
+            self.answered.set()
+            pause = min(PAUSE_SECONDS * 2 ** max(0, self._failures - 1), PAUSE_SECONDS_MAX)
+            await asyncio.sleep(pause * random.uniform(0.75, 1.25))  # noqa: S311
+
+    def _failed(self, error: KubernetesError) -> None:
+        self._failures = min(self._failures + 1, 16)
+        if self._listed and self._failures == 1:
+            return  # the next watch resumes
+        kept = f"; the last known pods ({len(self.pods)}) are kept" if self._listed else ""
+        self._set_problem(f"{error.cause}{kept}; {error.remedy}")
+        self._version = None
+
+    def _set_problem(self, problem: str | None) -> None:
+        if problem != self.problem:
+            self.problem = problem
+            self._changed()
+
+    async def _list(self) -> None:
+        api = self._api()
+        found: dict[str, Pod] = {}
+        query, self._left_out, self._invalid = {**self._query, "limit": str(PAGE_PODS)}, False, 0
+        for _ in range(PAGES_MAX):
+            answer = await api.get(self._path(api), query)
+            if not answer.ok:
+                raise self._error(answer)
+            items = answer.document.get("items")
+            for document in items if isinstance(items, list) else ():
+                self._update(found, document)
+            metadata = part(answer.document, "metadata")
+            if not metadata.get("continue"):
+                break
+            query["continue"] = str(metadata["continue"])
+        else:
+            self._left_out = True
+        self._version = str(metadata.get("resourceVersion") or "")
+        self.pods, self._listed, self._failures = found, True, 0
+        self._set_problem(self._incomplete())
+        self._changed()
+        self.answered.set()
+
+    async def _watch(self) -> None:
+        api = self._api()
+        query = {
+            **self._query, "watch": "1", "allowWatchBookmarks": "true",
+            "resourceVersion": self._version or "", "timeoutSeconds": f"{WATCH_SECONDS:.0f}",
+        }  # fmt: skip
+        answer = await api.follow(self._path(api), query, WATCH_SECONDS, self._take)
+        if answer.status == _GONE or self._left_out or self._invalid:
+            self._version = None  # list again: the version has expired, or pods were left out
+        elif not answer.ok:
+            raise self._error(answer)
+
+    def _take(self, event: Mapping[str, Any]) -> bool:
+        kind, document = event.get("type"), event.get("object")
+        if kind == "ERROR":
+            self._version = None  # mostly status 410: list again
+            return False
+        if not isinstance(document, dict):
+            return True
+        version = part(document, "metadata").get("resourceVersion")
+        self._version = str(version) if version else self._version
+        self._failures = 0
+        if kind != "BOOKMARK":
+            self._change(document, deleted=kind == "DELETED")
+        return True
+
+    def _change(self, document: Mapping[str, Any], *, deleted: bool) -> None:
+        uid = str(part(document, "metadata").get("uid"))
+        before = self.pods.get(uid)
+        if deleted:
+            self.pods.pop(uid, None)
+        else:
+            self._update(self.pods, document)
+        self._set_problem(self._incomplete())
+        if self.pods.get(uid) != before:
+            self._changed()
+
+    def _update(self, pods: dict[str, Pod], document: Any) -> None:
+        try:
+            uid, pod = str(document["metadata"]["uid"]), pod_of(document)
+        except (KeyError, TypeError, AttributeError, ValueError):
+            self._invalid += 1
+            return
+        if pod is None:
+            pods.pop(uid, None)
+        elif uid in pods or len(pods) < PODS_MAX:
+            pods[uid] = pod
+        else:
+            self._left_out = True
+
+    def _incomplete(self) -> str | None:
+        if self._left_out:
+            return f"more than {PODS_MAX} pods match: the others are left out"
+        if self._invalid:
+            return "the API server returned invalid pods: they are left out"
+        return None
+
+    def _path(self, api: Api) -> str:
+        if self.namespace == "*":
+            return "/api/v1/pods"
+        namespace = self.namespace or api.access.namespace
+        if not namespace:
+            cause = "the namespace of this pod is unknown"
+            raise KubernetesError(cause, "set discovery.kubernetes: namespaces", sent=False)
+        return f"/api/v1/namespaces/{namespace}/pods"
+
+    def _error(self, answer: Answer) -> KubernetesError:
+        if answer.status == _GONE:
+            return KubernetesError("the list took too long", "it is retried", sent=True)
+        remedy = "check whether the API server is healthy"
+        if answer.status in _RIGHTS:
+            remedy = "give the service account the rights of docs/kubernetes.md"
+        return KubernetesError(f"pods cannot be listed: {answer.said()}", remedy, sent=True)
 
 
 class KubernetesTargets:

@@ -19,7 +19,7 @@ from vllm_watch.discovery.host import HostTargets
 from vllm_watch.settings.kubernetes import KubernetesDiscovery, qualified
 from vllm_watch.settings.stages import ScrapeSettings
 from vllm_watch.settings.target import TARGETS_MAX, TargetConfig, named
-from vllm_watch.sources.neighbours import NONE_FOUND, REMEDY
+from vllm_watch.sources.host_servers import NONE_FOUND, REMEDY
 
 if TYPE_CHECKING:
     from vllm_watch.discovery.kubernetes import KubernetesTargets

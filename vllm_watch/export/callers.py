@@ -9,7 +9,7 @@ from aiohttp.http import HttpVersion11
 from aiohttp.typedefs import Handler, Middleware
 
 from vllm_watch.export.answers import refusal
-from vllm_watch.sources.this_host import is_loopback
+from vllm_watch.sources.sockets import is_loopback
 from vllm_watch.support.redaction import excerpt
 
 _READING = frozenset({"GET", "HEAD", "OPTIONS"})

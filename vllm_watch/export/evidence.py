@@ -7,8 +7,8 @@ from vllm_watch.board.board import Board
 from vllm_watch.export.status import Status
 from vllm_watch.sources.engine_log import EngineLog
 from vllm_watch.sources.flight_recorder import FlightRecorder
+from vllm_watch.sources.sockets import serves_here
 from vllm_watch.sources.stacks import Stacks
-from vllm_watch.sources.this_host import serves_here
 
 RECORDING_SECONDS = 600.0
 """The recording covers this many seconds, so that it begins before the incident."""

@@ -17,7 +17,7 @@ from vllm_watch.board.board import TargetEntry
 from vllm_watch.export.answers import TimedResponse, refusal
 from vllm_watch.export.callers import is_proxied, is_this_host
 from vllm_watch.export.status import to_json
-from vllm_watch.sources.this_host import is_loopback
+from vllm_watch.sources.sockets import is_loopback
 
 # Probes depend on these words, see docs/hooks/gate.md.
 WORDS = {"liveness": "kill", "readiness": "no"}

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from vllm_watch.detectors.base import FIRING, Evidence, Verdict
-from vllm_watch.samples.engine_log import StartFailure
+from vllm_watch.samples.observation import StartFailure
 
 _KINDS = frozenset(("engine_down", "engine_failing", "engine_stalled"))
 """Collapses are excluded, because logs do not explain slowness."""

@@ -14,8 +14,7 @@ from vllm_watch.reclaim.plan import Plan, Refusal, Sightings, Surroundings, Vict
 from vllm_watch.samples.gpu import GpuReading, GpuSample
 from vllm_watch.signals.holders.judge import HolderJudge
 from vllm_watch.signals.holders.records import Limits
-from vllm_watch.sources import trace_gpus
-from vllm_watch.sources.proc_stat import parse_stat
+from vllm_watch.sources.processes import parse_stat
 
 SAMPLE_SECONDS = 1.0
 """Seconds between samples, about the interval at which the driver updates each process's load."""
@@ -64,7 +63,7 @@ class Looks:
 
     async def _sample(self) -> tuple[Plan | Refusal, bool]:
         reading = await self._read()
-        gpus = trace_gpus.known(reading)
+        gpus = reading.known_gpus
         if gpus is None or (not gpus and reading.text):
             raise WatchError(
                 f"the GPUs cannot be read: {reading.text}",

@@ -13,7 +13,6 @@ from vllm_watch.samples.gpu import GpuReading, GpuSample
 from vllm_watch.samples.process import ProcessSample
 from vllm_watch.signals.holders import track, unaccounted
 from vllm_watch.signals.holders.words import size
-from vllm_watch.sources import trace_gpus
 
 DEADLINE_SECONDS = 30.0
 """Maximum seconds to wait. A driver frees the memory within seconds of the process's end."""
@@ -109,7 +108,7 @@ async def wait(
     began_s = time.monotonic()
     while True:
         reading = await read()
-        found = judge(wanted, trace_gpus.known(reading), reading.text)
+        found = judge(wanted, reading.known_gpus, reading.text)
         waited_s = time.monotonic() - began_s
         if found.released or waited_s + interval_seconds > deadline_seconds:
             return replace(found, waited_seconds=waited_s)

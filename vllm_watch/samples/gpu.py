@@ -49,3 +49,8 @@ class GpuReading:
     duration_s: float = 0.0
     driver_version: str | None = None
     gpus: tuple[GpuSample, ...] | None = None
+
+    @property
+    def known_gpus(self) -> tuple[GpuSample, ...] | None:
+        """Return the GPUs: () without a driver, None if unknown."""
+        return () if self.status == "no_driver" else self.gpus

@@ -1,12 +1,48 @@
-"""The result of one poll of one target."""
+"""The result of one poll of one target: the scrape, the CPU waits, and a failure found in the engine's log."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
-from vllm_watch.samples.cpu import EngineCpu
 from vllm_watch.samples.engine import EngineSample
-from vllm_watch.samples.engine_log import StartFailure
 from vllm_watch.samples.gpu import GpuSample
 from vllm_watch.samples.record import record
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StartFailure:
+    """The cause of a failed start or a crash."""
+
+    failure: str  # a failure class of `vllm-watch diagnose`
+    deterministic: bool  # the next start would fail, too
+    root_cause_line: str | None = None
+    explanation: str = ""
+    sentence: str = ""  # not published
+
+    def published(self) -> Mapping[str, object]:
+        return {
+            "class": self.failure,
+            "deterministic": self.deterministic,
+            "root_cause_line": self.root_cause_line,
+            "explanation": self.explanation,
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineCpu:
+    """`None` is unknown. Counters restart with the engine's processes or the watcher."""
+
+    engine: str
+    waited_seconds: float
+    """Seconds that a thread was runnable without a CPU. Each poll adds the longest wait of any
+    thread."""
+
+    pid: int | None = None  # of the thread with the longest wait since the last poll
+    name: str | None = None
+    core: str | None = None  # "VLLM::EngineCore_DP1 (PID 20)"
+    stopped: str | None = None  # title and PID of a process stopped by a signal or debugger
+    quota_periods: float | None = None  # of the nearest cgroup with a CPU limit
+    throttled_periods: float | None = None  # periods that reached the limit
+
 
 OUTCOMES = (
     "ok", "refused", "connect_timeout", "read_timeout", "http", "garbled", "too_large",

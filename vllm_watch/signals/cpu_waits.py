@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from math import log
 from typing import Any
 
-from vllm_watch.samples.cpu import EngineCpu
+from vllm_watch.samples.observation import EngineCpu
 from vllm_watch.signals import stored
 from vllm_watch.signals.blocks import Block
 

@@ -2,9 +2,8 @@
 
 from collections.abc import Mapping
 
-from vllm_watch.samples.cpu import EngineCpu
 from vllm_watch.samples.engine import FAILED, EngineSample
-from vllm_watch.samples.observation import ServerSample
+from vllm_watch.samples.observation import EngineCpu, ServerSample
 from vllm_watch.settings.stages import SloSettings
 from vllm_watch.signals import capacity, quantiles, state
 from vllm_watch.signals.cpu_waits import Waits

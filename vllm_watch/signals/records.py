@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from vllm_watch.samples.engine_log import StartFailure
+from vllm_watch.samples.observation import StartFailure
 from vllm_watch.samples.record import record, short_record
 from vllm_watch.signals.totals import EngineTotals
 

@@ -16,7 +16,7 @@ from vllm_watch.errors import WatchError
 from vllm_watch.samples.observation import Call, CanaryCall
 from vllm_watch.samples.target import Target
 from vllm_watch.sources import http
-from vllm_watch.sources.http_session import Session
+from vllm_watch.sources.http import Session
 from vllm_watch.sources.vllm import ScrapeLimits
 from vllm_watch.sources.what_answered import read_key
 from vllm_watch.support import json_text
@@ -91,9 +91,7 @@ class CanarySource:
         except OSError as error:
             cause = f"the API key file cannot be read: {error.strerror}"
             problem = WatchError(cause, "make it readable for vllm-watch")
-            return Asked(
-                _canary("refused", 0.0, cause, engine), Call(outcome="http", error=cause), problem
-            )
+            return _asked("refused", Call(outcome="http", error=cause), engine, problem=problem)
         asked = await self._post(self._route, model, engine, headers)
         if asked is None and self._route == COMPLETIONS:
             self._route = CHAT
@@ -102,9 +100,7 @@ class CanarySource:
             self._route = COMPLETIONS
             cause = "the server offers no completions, so no canary is possible"
             call = Call(outcome="http", status=404, error=cause)
-            return Asked(
-                _canary("refused", 0.0, cause, engine), call, WatchError(cause, _OTHER_REMEDY)
-            )
+            return _asked("refused", call, engine, problem=WatchError(cause, _OTHER_REMEDY))
         return asked
 
     async def _at_rest(self) -> bool:
@@ -144,14 +140,14 @@ class CanarySource:
         call, document = answer.call, _object(answer.body)
         if call.outcome == "ok":
             if document.get("choices"):
-                return Asked(_canary("ok", call.latency_s, None, engine), call)
+                return _asked("ok", call, engine)
             text = "the answer is not a completion"
             problem = WatchError(f"{url}: {text}", _OTHER_REMEDY)
-            return Asked(_canary("refused", call.latency_s, text, engine), call, problem)
+            return _asked("refused", call, engine, text, problem)
         if call.outcome == "http":
             return _not_taken(url, call, document, engine)
         outcome = _OUTCOME_OF_CALL.get(call.outcome, "failed")
-        return Asked(_canary(outcome, call.latency_s, call.error, engine), call)
+        return _asked(outcome, call, engine)
 
 
 def _request(route: str, model: str | None) -> dict[str, Any]:
@@ -173,14 +169,14 @@ def _not_taken(url: str, call: Call, document: dict[str, Any], engine: str | Non
     text = f"HTTP {status}: {why}" if why else f"HTTP {status}"
     call = Call(outcome="http", status=status, error=text, latency_s=call.latency_s)
     if status in _BUSY:
-        return Asked(_canary("busy", call.latency_s, text, engine), call)
+        return _asked("busy", call, engine)
     if status == _GATEWAY_TIMEOUT:
-        return Asked(_canary("unanswered", call.latency_s, text, engine), call)
+        return _asked("unanswered", call, engine)
     if status not in _CALLERS_FAULT:
-        return Asked(_canary("failed", call.latency_s, text, engine), call)
+        return _asked("failed", call, engine)
     remedy = {401: _KEY_REMEDY, 403: _KEY_REMEDY, 404: _MODEL_REMEDY}.get(status, _OTHER_REMEDY)
     problem = WatchError(f"{url} refuses the canary: {text}", remedy)
-    return Asked(_canary("refused", call.latency_s, text, engine), call, problem)
+    return _asked("refused", call, engine, problem=problem)
 
 
 def _why(document: dict[str, Any]) -> str:
@@ -197,7 +193,16 @@ def _object(body: bytes) -> dict[str, Any]:
     return document if isinstance(document, dict) else {}
 
 
-def _canary(outcome: str, latency_s: float, error: str | None, engine: str | None) -> CanaryCall:
-    return CanaryCall(
-        ok=outcome == "ok", latency_s=latency_s, error=error, outcome=outcome, engine=engine
-    )
+def _asked(
+    outcome: str,
+    call: Call,
+    engine: str | None,
+    error: str | None = None,
+    problem: WatchError | None = None,
+) -> Asked:
+    """Without `error`, the canary has the call's error."""
+    canary = CanaryCall(
+        ok=outcome == "ok", latency_s=call.latency_s, error=error or call.error,
+        outcome=outcome, engine=engine,
+    )  # fmt: skip
+    return Asked(canary, call, problem)

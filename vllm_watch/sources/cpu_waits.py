@@ -15,11 +15,9 @@ from itertools import islice
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from vllm_watch.samples.cpu import EngineCpu
-from vllm_watch.samples.observation import Observation, Reading
+from vllm_watch.samples.observation import EngineCpu, Observation, Reading
 from vllm_watch.sources import engine_processes
-from vllm_watch.sources.process_listing import ProcessListing
-from vllm_watch.sources.processes import ProcessFacts, ProcReader
+from vllm_watch.sources.processes import ProcessFacts, ProcessListing, ProcReader, read_file
 from vllm_watch.support import threads
 
 THREADS_MAX = 512
@@ -43,7 +41,6 @@ CGROUP_LEVELS_MAX = 8
 
 TITLE_CHARACTERS_MAX = 60
 
-_FILE_BYTES_MAX = 4096
 _PORT_OF_SCHEME = {"http": 80, "https": 443}
 
 
@@ -70,7 +67,7 @@ class _Process:
 
     def is_stopped(self) -> bool:
         with suppress(OSError, IndexError):
-            return _read("stat", self.folder).rpartition(b")")[2].split()[0] in b"Tt"
+            return read_file("stat", self.folder).rpartition(b")")[2].split()[0] in b"Tt"
         return False
 
 
@@ -215,8 +212,7 @@ class CpuWaits:
             if again is None or again.start_ticks != facts.start_ticks:
                 os.close(folder)
                 continue
-            title = (facts.cmdline or (facts.name or "",))[0]
-            opened.append(_Process(facts.pid, title[:TITLE_CHARACTERS_MAX], folder))
+            opened.append(_Process(facts.pid, facts.title[:TITLE_CHARACTERS_MAX], folder))
         return opened
 
     def _sample(self, name: str, engine: _Engine, at_s: float) -> EngineCpu | None:
@@ -243,7 +239,7 @@ def thread_waits(folder: int, threads_max: int) -> Iterator[tuple[str, int]]:
     try:
         for thread in islice(os.listdir(tasks), threads_max):
             with suppress(FileNotFoundError, ProcessLookupError):
-                yield thread, int(_read(f"{thread}/schedstat", tasks).split()[1])
+                yield thread, int(read_file(f"{thread}/schedstat", tasks).split()[1])
     finally:
         os.close(tasks)
 
@@ -255,7 +251,7 @@ def _limited_cgroup(root: Path, path: str | None) -> Path | None:
     for level in range(len(parts), max(0, len(parts) - CGROUP_LEVELS_MAX), -1):
         folder = root.joinpath(*parts[:level])
         with suppress(OSError):
-            if not _read(folder / "cpu.max").startswith(b"max"):
+            if not read_file(folder / "cpu.max").startswith(b"max"):
                 return folder
     return None
 
@@ -264,16 +260,8 @@ def _quota(cgroup: Path | None) -> tuple[float | None, float | None]:
     if cgroup is None:
         return None, None
     try:
-        words = _read(cgroup / "cpu.stat").split()
+        words = read_file(cgroup / "cpu.stat").split()
         stat = dict(zip(words[::2], map(float, words[1::2]), strict=True))
         return stat[b"nr_periods"], stat[b"nr_throttled"]
     except (OSError, ValueError, KeyError):
         return None, None
-
-
-def _read(path: str | Path, folder: int | None = None) -> bytes:
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC, dir_fd=folder)
-    try:
-        return os.read(descriptor, _FILE_BYTES_MAX)
-    finally:
-        os.close(descriptor)

@@ -1,15 +1,19 @@
-"""Follow an engine's log, also across rotations, and keep the failure that it reports."""
+"""Follow an engine's log, also across rotations, and keep the failure that it reports; or read a log once, in pieces."""
 
 import asyncio
+import gzip
 import os
-from collections.abc import AsyncIterator
+import sys
+import zlib
+from collections.abc import AsyncIterator, Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
+from typing import IO, TYPE_CHECKING, BinaryIO, cast
 
 import structlog
 
-from vllm_watch.samples.engine_log import StartFailure
+from vllm_watch.errors import WatchError
+from vllm_watch.samples.observation import StartFailure
 from vllm_watch.support import regular_file, threads
 from vllm_watch.support.redaction import excerpt, redacted
 
@@ -28,6 +32,11 @@ TAIL_BYTES_MAX = 256 << 10
 """The evidence has at most this many bytes: some thousand lines, including a traceback per worker."""
 
 LINE_CHARACTERS_MAX = 500
+
+_PIECE_BYTES = 256 << 10
+
+_UNPACKED_RATIO_MAX, _UNPACKED_BYTES_MIN = 300, 16 << 20
+"""A log may unpack to this many times its size, or to this many bytes. 2 MB of gzip can unpack to 2 GB."""
 
 
 class EngineLog:
@@ -168,3 +177,36 @@ def _start_failure(diagnosis: "Diagnosis") -> StartFailure | None:
         explanation=redacted(diagnosis.explanation),
         sentence=diagnosis.sentence,
     )
+
+
+def pieces(name: str) -> Iterator[bytes]:
+    """Yield the log; '-' is standard input. Raises WatchError if the log cannot be read."""
+    try:
+        if name == "-":
+            yield from _read(sys.stdin.buffer)
+            return
+        with regular_file.opened(Path(name), pipes=True) as file:
+            packed = file.peek(2)[:2] == b"\x1f\x8b"
+            yield from _unpacked(name, file) if packed else _read(file)
+    except (EOFError, zlib.error, gzip.BadGzipFile):
+        raise WatchError(
+            f"{name} is damaged gzip", "copy it again, or unpack the intact part"
+        ) from None
+    except OSError as error:
+        cause = f"{name} cannot be read: {error.strerror or error}"
+        raise WatchError(cause, "name a file that can be read, or '-' for standard input") from None
+
+
+def _unpacked(name: str, file: BinaryIO) -> Iterator[bytes]:
+    unpacked_bytes = 0
+    for piece in _read(cast("IO[bytes]", gzip.GzipFile(fileobj=file))):
+        unpacked_bytes += len(piece)
+        if unpacked_bytes > max(_UNPACKED_BYTES_MIN, _UNPACKED_RATIO_MAX * file.tell()):
+            cause = f"{name} unpacks to over {_UNPACKED_RATIO_MAX} times its size, as no log does"
+            raise WatchError(cause, "unpack it with gunzip, and give the part that is a log")
+        yield piece
+
+
+def _read(file: IO[bytes]) -> Iterator[bytes]:
+    while piece := file.read(_PIECE_BYTES):
+        yield piece

@@ -17,7 +17,6 @@ SAME_TICK_SECONDS = 0.02
 """Tolerance in seconds if several processes match. Start times have a resolution of 10 ms."""
 
 PORT_DEFAULT = 8000  # of `vllm serve`
-_GONE = ("Z", "X")
 _CORE = re.compile(r"\S*::EngineCore(?:_DP(\d+))?\b")
 _TITLED = re.compile(r"\S+::[A-Z]")
 # Not vllm-watch, which may start at the same moment in the pod.
@@ -34,8 +33,8 @@ def find(
     server = _server(all_, started, port)
     if server is None:
         return {}
-    parts = [each for each in descendants(server.pid, all_) if each.state not in _GONE]
-    cores = [(each, match[1]) for each in parts if (match := _CORE.match(_title(each)))]
+    parts = [each for each in descendants(server.pid, all_) if not each.has_ended]
+    cores = [(each, match[1]) for each in parts if (match := _CORE.match(each.title))]
     if cores:
         return _titled(cores, all_, engines)
     if len(engines) != 1:
@@ -69,7 +68,7 @@ def _titled(
         engine = next(iter(engines)) if len(cores) == len(engines) == 1 else rank
         if engine is None or engine not in engines or engine in found:
             return {}
-        workers = [each for each in descendants(core.pid, all_) if each.state not in _GONE]
+        workers = [each for each in descendants(core.pid, all_) if not each.has_ended]
         found[engine] = (core, *workers)
     return found
 
@@ -95,7 +94,7 @@ def _narrowed(
 
 
 def _has_core(facts: ProcessFacts, all_: Processes) -> bool:
-    return any(is_core(_title(part)) for part in descendants(facts.pid, all_))
+    return any(is_core(part.title) for part in descendants(facts.pid, all_))
 
 
 def _is_near(facts: ProcessFacts, started: float, seconds: float) -> bool:
@@ -103,13 +102,13 @@ def _is_near(facts: ProcessFacts, started: float, seconds: float) -> bool:
 
 
 def _port(facts: ProcessFacts) -> int:
-    flag = _PORT.search(" ".join(facts.cmdline or ()))
+    flag = _PORT.search(facts.command)
     return int(flag[1]) if flag else PORT_DEFAULT
 
 
 def _may_be(facts: ProcessFacts, started: float | None, port: int | None) -> bool:
-    command = " ".join(facts.cmdline or ())
-    if not _VLLM.search(command) or facts.state in _GONE:
+    command = facts.command
+    if not _VLLM.search(command) or facts.has_ended:
         return False
     if started is not None:
         return _is_near(facts, started, START_TOLERANCE_SECONDS)
@@ -119,14 +118,10 @@ def _may_be(facts: ProcessFacts, started: float | None, port: int | None) -> boo
 
 
 def _is_unnamed_part(facts: ProcessFacts) -> bool:
-    command = " ".join(facts.cmdline or ())
-    return not _TITLED.match(_title(facts)) and (
+    command = facts.command
+    return not _TITLED.match(facts.title) and (
         "multiprocessing.spawn" in command or ("vllm" in command and "tracker" not in command)
     )
-
-
-def _title(facts: ProcessFacts) -> str:
-    return (facts.cmdline or (facts.name or "",))[0]
 
 
 def _ancestors(facts: ProcessFacts, all_: Processes) -> set[int]:

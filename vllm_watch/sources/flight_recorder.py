@@ -14,10 +14,9 @@ import structlog
 
 from vllm_watch.samples.gpu import GpuReading
 from vllm_watch.samples.observation import Observation
-from vllm_watch.sources import trace_gpus, trace_line
+from vllm_watch.sources import trace_line
 from vllm_watch.sources.body_deltas import Lines
-from vllm_watch.sources.spool import Spool
-from vllm_watch.sources.tape import Tape, records
+from vllm_watch.sources.tape import Spool, Tape, records
 
 _log = structlog.get_logger()
 _SHRINK_RATIO = 15 / 16  # shrinking visits every target, so it should be rare
@@ -73,8 +72,8 @@ class FlightRecorder:
 
     def observe_gpus(self, reading: GpuReading) -> None:
         self._gpu_reading += 1
-        gpus = trace_gpus.known(reading)
-        body = None if gpus is None else _encode_by_lines(trace_gpus.to_json(gpus))
+        gpus = reading.known_gpus
+        body = None if gpus is None else _encode_by_lines(trace_line.gpus_to_json(gpus))
         self._append(self._gpus, reading.t, f"{self._gpu_reading}\t{reading.t!r}", body)
 
     def forget(self, target: str) -> None:

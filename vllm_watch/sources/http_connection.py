@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from vllm_watch.sources import own_trouble
-from vllm_watch.sources.http_response import OK, ResponseReader
+from vllm_watch.sources.http_messages import OK, ResponseReader
 
 REFUSAL_BYTES_MAX = 2048
 """Maximum bytes of an error response, enough for its reason."""

@@ -3,6 +3,7 @@
 Errors are raised only if the library fails. If one GPU fails, the others stay readable.
 """
 
+import ctypes
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -12,11 +13,64 @@ from typing import Any
 import structlog
 
 from vllm_watch.samples.gpu import GpuSample
-from vllm_watch.sources import nvml_device, nvml_holders
+from vllm_watch.sources import nvml_device
 from vllm_watch.sources.gpu_pids import GpuPids
-from vllm_watch.sources.nvml_xid import XidEvents
+from vllm_watch.sources.nvml_device import Ask
+
+_XID_EVENT = 0x8  # nvmlEventTypeXidCriticalError
+# A failing GPU can repeat an Xid for every program on it.
+EVENTS_PER_POLL_MAX = 100
 
 log = structlog.get_logger()
+
+
+class XidEvents:
+    """Subscribes to the Xid events of the GPUs in one NVML session.
+
+    By Xids the driver reports failures of a GPU, its memory, links or programs. Each poll takes the
+    events that NVML has queued, without waiting. Errors from before the subscription are only in the
+    kernel's log. Source: https://docs.nvidia.com/deploy/xid-errors/.
+    """
+
+    def __init__(self, nvml: ModuleType, ask: Ask, handles: dict[str, Any]) -> None:
+        """`handles`: UUID → handle. The Xids of GPUs that do not support events stay unknown."""
+        self._nvml = nvml
+        self._ask = ask
+        self._uuids: dict[int | None, str] = {}
+        self._events = ask("nvmlEventSetCreate")
+        for uuid, handle in handles.items() if self._events is not None else ():
+            try:
+                nvml.nvmlDeviceRegisterEvents(handle, _XID_EVENT, self._events)
+            except nvml.NVMLError:
+                continue
+            self._uuids[_address(handle)] = uuid
+
+    def take(self) -> dict[str, list[int]]:
+        """Return UUID → Xid codes since the last call, oldest first."""
+        taken: dict[str, list[int]] = {uuid: [] for uuid in self._uuids.values()}
+        for _ in range(EVENTS_PER_POLL_MAX if taken else 0):
+            try:
+                event = self._ask("nvmlEventSetWait_v2", self._events, 0)
+            except self._nvml.NVMLError_GpuIsLost:
+                break  # the GPU's next reading reports the loss
+            if event is None:
+                break  # timed out: the queue is empty
+            uuid = self._uuids.get(_address(event.device))
+            if uuid is not None and event.eventType == _XID_EVENT:
+                taken[uuid].append(int(event.eventData))
+        return taken
+
+    def close(self) -> None:
+        """Unsubscribe; NVML must still be initialised."""
+        if self._events is not None:
+            with suppress(self._nvml.NVMLError):
+                self._nvml.nvmlEventSetFree(self._events)
+        self._events = None
+        self._uuids = {}
+
+
+def _address(handle: Any) -> int | None:
+    return ctypes.cast(handle, ctypes.c_void_p).value
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +126,7 @@ class _Gpu:
     handle: Any
     sm_clock_max_hz: float | None
     mig_devices_max: int  # 0 without MIG
-    utilization: nvml_holders.Utilization = field(default_factory=nvml_holders.Utilization)
+    utilization: nvml_device.Utilization = field(default_factory=nvml_device.Utilization)
 
 
 class Session:
@@ -192,19 +246,25 @@ class Session:
         self._xids = XidEvents(self._nvml, self.ask, handles)
 
     def _read(self, gpu: _Gpu) -> Iterator[GpuSample]:
-        ask, identity = self.ask, gpu.identity
-        memory = nvml_device.read_memory(ask, gpu.handle)
+        identity = gpu.identity
         whole = GpuSample(
             index=identity.index, uuid=identity.uuid, name=identity.name, lost=False,
-            sm_clock_max_hz=gpu.sm_clock_max_hz,
-            processes=nvml_holders.read_holders(
-                ask, gpu.handle, self._pids, memory.total, gpu.utilization
-            ),
-            memory_total_bytes=memory.total, memory_used_bytes=memory.used,
-            memory_reserved_bytes=memory.reserved, processes_complete=self._pids.all_are_listed,
-            **nvml_device.read_sensors(ask, gpu.handle),
+            sm_clock_max_hz=gpu.sm_clock_max_hz, **self._memory(gpu.handle, gpu.utilization),
+            **nvml_device.read_sensors(self.ask, gpu.handle),
         )  # fmt: skip
         return iter((whole, *self._slices(gpu)))
+
+    def _memory(self, handle: Any, utilization: nvml_device.Utilization | None) -> dict[str, Any]:
+        memory = nvml_device.read_memory(self.ask, handle)
+        return {
+            "processes": nvml_device.read_holders(
+                self.ask, handle, self._pids, memory.total, utilization
+            ),
+            "memory_total_bytes": memory.total,
+            "memory_used_bytes": memory.used,
+            "memory_reserved_bytes": memory.reserved,
+            "processes_complete": self._pids.all_are_listed,
+        }
 
     def _slices(self, gpu: _Gpu) -> Iterator[GpuSample]:
         mode = self.ask("nvmlDeviceGetMigMode", gpu.handle) if gpu.mig_devices_max else None
@@ -215,18 +275,12 @@ class Session:
             uuid = None if handle is None else self.ask("nvmlDeviceGetUUID", handle)
             if uuid is None:
                 continue  # an empty slot
-            memory = nvml_device.read_memory(self.ask, handle)
             yield GpuSample(
                 index=gpu.identity.index, uuid=uuid, name=self.ask("nvmlDeviceGetName", handle),
                 mig_parent_uuid=gpu.identity.uuid, lost=False,
                 gpu_instance_id=self.ask("nvmlDeviceGetGpuInstanceId", handle),
                 compute_instance_id=self.ask("nvmlDeviceGetComputeInstanceId", handle),
-                processes=nvml_holders.read_holders(
-                    self.ask, handle, self._pids, memory.total, None
-                ),
-                memory_total_bytes=memory.total, memory_used_bytes=memory.used,
-                memory_reserved_bytes=memory.reserved,
-                processes_complete=self._pids.all_are_listed,
+                **self._memory(handle, None),
             )  # fmt: skip
 
 

@@ -11,7 +11,7 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from vllm_watch.sources.proc_stat import KERNEL_THREAD, parse_stat, parse_status
+from vllm_watch.sources.processes import KERNEL_THREAD, parse_stat, parse_status
 
 INITIAL_INODE = 0xEFFFFFFC  # PROC_PID_INIT_INO
 

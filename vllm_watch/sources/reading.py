@@ -8,7 +8,7 @@ from weakref import WeakKeyDictionary
 
 from vllm_watch.samples.engine import COUNTED, JUDGED, EngineSample
 from vllm_watch.samples.observation import Reading, ServerSample
-from vllm_watch.sources import products, vllm_names
+from vllm_watch.sources import vllm_names
 from vllm_watch.sources.body_deltas import Lines
 from vllm_watch.sources.exposition import SERIES_MAX, Exposition, Layout, Parser
 from vllm_watch.sources.picking import (
@@ -57,6 +57,21 @@ _READ |= {name + suffix for name in vllm_names.HTTP_TOTALS.values() for suffix i
 _LABELS_READ = frozenset(
     ("ReplicaId", "engine", "handler", "le", "model_name", "pid", "status")
 ) | {field.label for field in FIELDS.values()}
+
+OURS = "vllm-watch"
+_PREFIXES = (
+    ("vllm_watch_", OURS),
+    ("sglang:", "SGLang"),
+    ("tgi_", "Text Generation Inference"),
+    ("llamacpp:", "llama.cpp"),
+    ("nv_inference_", "Triton"),
+    ("litellm_", "LiteLLM"),
+    ("DCGM_FI_", "NVIDIA's DCGM exporter"),
+    ("node_exporter_", "node_exporter"),
+    ("alertmanager_build_info", "Alertmanager"),
+    ("prometheus_build_info", "Prometheus"),
+    ("prometheus_tsdb_", "Prometheus"),
+)
 
 
 class Reader:
@@ -356,8 +371,8 @@ def _serves_openai(by_name: Mapping[str, list[Row]]) -> bool:
 def _why_not_vllm(by_name: Mapping[str, list[Row]], names: Collection[str]) -> str:
     if not names:
         return "the body has no series at all"
-    if (product := products.product_of(names)) is not None:
-        engine = ": give the URL of the engine that it watches" if product == products.OURS else ""
+    if (product := _product_of(names)) is not None:
+        engine = ": give the URL of the engine that it watches" if product == OURS else ""
         return f"these are the metrics of {product}, not of vLLM{engine}"
     if _serves_openai(by_name):
         return (
@@ -371,3 +386,9 @@ def _why_not_vllm(by_name: Mapping[str, list[Row]], names: Collection[str]) -> s
         )
     first = next(iter(names))[:NAME_CHARACTERS_MAX]
     return f"none of its series is vLLM's (it has {len(names)} names, the first is {first!r})"
+
+
+def _product_of(names: Iterable[str]) -> str | None:
+    """Return the product's name."""
+    names = tuple(names)
+    return next((product for prefix, product in _PREFIXES if any(name.startswith(prefix) for name in names)), None)  # fmt: skip

@@ -115,19 +115,8 @@ def to_observation(raw: RawObservation, reader: Reader) -> Observation:
     scrape, reading = raw.scrape, None
     if scrape.outcome in ("ok", "garbled"):
         scrape, reading = _reading(raw, reader)
-    return Observation(
-        t=raw.t,
-        target=raw.target,
-        monotonic_s=raw.monotonic_s,
-        scrape=scrape,
-        health=raw.health,
-        reading=reading,
-        gpus=raw.gpus,
-        process=raw.process,
-        cpu=raw.cpu,
-        canary=raw.canary,
-        start_failure=raw.start_failure,
-    )
+    known = {name: getattr(raw, name) for name in Observation.__annotations__}
+    return Observation(**known | {"scrape": scrape, "reading": reading})
 
 
 def _reading(raw: RawObservation, reader: Reader) -> tuple[Call, Reading | None]:

@@ -1,4 +1,4 @@
-"""Read TCP sockets from /proc. Source: proc(5), Linux Documentation/networking/proc_net_tcp.rst, net/ipv4/fib_trie.c ."""
+"""Read TCP sockets from /proc, and decide if an address belongs to this host. Source: proc(5), Linux Documentation/networking/proc_net_tcp.rst, net/ipv4/fib_trie.c ."""
 
 import ipaddress
 import os
@@ -7,6 +7,9 @@ import sys
 from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
+from urllib.parse import urlsplit
+
+from vllm_watch.support import threads
 
 _LISTEN = "0A"  # TCP_LISTEN in the column "st"
 _INODE_COLUMN = 9
@@ -14,6 +17,9 @@ _TABLE_BYTES_MAX = 64 << 20  # a host with 400,000 sockets
 _FDS_MAX = 65536
 _BYTES_OF_WORD = 4
 _SOCKET = re.compile(r"socket:\[(\d+)\]")
+
+NET = Path("/proc/self/net")
+ADDRESSES_SECONDS = 2.0
 
 
 class Listening(NamedTuple):
@@ -32,7 +38,7 @@ def listening(net: Path) -> list[Listening]:
             columns = line.split()
             if len(columns) > _INODE_COLUMN and columns[3] == _LISTEN:
                 address, _, port = columns[1].rpartition(":")
-                found.append(Listening(_address(address), int(port, 16), int(columns[_INODE_COLUMN])))  # fmt: skip
+                found.append(Listening(_kernel_address(address), int(port, 16), int(columns[_INODE_COLUMN])))  # fmt: skip
     return found
 
 
@@ -82,7 +88,7 @@ def local_v6(net: Path) -> set[str]:
     }
 
 
-def _address(text: str) -> str:
+def _kernel_address(text: str) -> str:
     """The kernel writes 32-bit words in native byte order."""
     raw = bytes.fromhex(text)
     if sys.byteorder == "little":
@@ -96,3 +102,36 @@ def _link(path: str) -> str:
         return os.readlink(path)
     except (FileNotFoundError, ProcessLookupError):
         return ""
+
+
+def is_loopback(host: str) -> bool:
+    """Return True for a name or address that means this machine in any network."""
+    if host.lower().removesuffix(".") == "localhost":
+        return True
+    address = _address(host)
+    return address is not None and address.is_loopback
+
+
+def is_here(host: str, net: Path = NET) -> bool:
+    """Return False for names other than localhost, because they may move to another host. Raises PermissionError."""
+    if is_loopback(host):
+        return True
+    address = _address(host)
+    return address is not None and str(address) in local_v4(net) | local_v6(net)
+
+
+async def serves_here(url: str, net: Path = NET) -> bool:
+    """Return True if the URL's host is here; False if the kernel is too slow."""
+    host = urlsplit(url).hostname or ""
+    try:
+        return await threads.run(lambda: is_here(host, net), ADDRESSES_SECONDS)
+    except (OSError, MemoryError):
+        return False
+
+
+def _address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    try:
+        address = ipaddress.ip_address(host.partition("%")[0])
+    except ValueError:
+        return None
+    return getattr(address, "ipv4_mapped", None) or address

@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vllm_watch.sources import engine_processes
-from vllm_watch.sources.process_listing import ProcessListing
-from vllm_watch.sources.processes import ProcessFacts
+from vllm_watch.sources.processes import ProcessFacts, ProcessListing
 from vllm_watch.support import threads
 from vllm_watch.support.redaction import redacted
 
@@ -94,7 +93,7 @@ class Stacks:
 def _name(facts: ProcessFacts, server: ProcessFacts) -> str:
     if facts is server:
         return "API server"
-    title = (facts.cmdline or (facts.name or "",))[0].split(" ")[0]
+    title = facts.title.split(" ")[0]
     return title if "::" in title else facts.name or "process"
 
 

@@ -1,23 +1,29 @@
-"""Convert an observation to a line of JSON and back. Other programs read the format; unknown keys are skipped."""
+"""Convert an observation to a line of JSON and back. Other programs read the format; unknown keys are skipped.
+
+The records of GPUs, their processes and CPU waits have one key per field, and leave out unknown
+fields. Process types become nvidia-smi's letters (C, G, M).
+"""
 
 import json
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping
+from types import NoneType, UnionType
+from typing import Any, get_args, get_type_hints
 
-from vllm_watch.samples.cpu import EngineCpu
-from vllm_watch.samples.engine_log import StartFailure
 from vllm_watch.samples.gpu import GpuSample
 from vllm_watch.samples.observation import (
     CANARY_OUTCOMES,
     OUTCOMES,
     Call,
     CanaryCall,
+    EngineCpu,
     Observation,
     ProcessState,
+    StartFailure,
 )
-from vllm_watch.sources import trace_cpu, trace_gpus
+from vllm_watch.samples.process import ProcessSample
+from vllm_watch.samples.record import record
 from vllm_watch.support import json_text
-from vllm_watch.support.redaction import redacted
+from vllm_watch.support.redaction import redacted, safe_arguments
 
 _encode = json.JSONEncoder(separators=(",", ":")).encode
 _HTTP_OK = range(200, 300)
@@ -33,21 +39,11 @@ _OUTCOME_OF_ERROR = (
 )  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RawObservation:
+@record
+class RawObservation(Observation):
     """A parsed line. A field that was null or missing is None, which means unknown."""
 
-    t: float  # Unix seconds
-    target: str  # URL; "" if the line has none
-    scrape: Call
-    monotonic_s: float | None = None
-    health: Call | None = None
     metrics: str | None = None
-    gpus: tuple[GpuSample, ...] | None = None
-    process: ProcessState | None = None
-    cpu: tuple[EngineCpu, ...] | None = None
-    canary: CanaryCall | None = None
-    start_failure: StartFailure | None = None
     version: str | None = None
     models: tuple[str, ...] | None = None
     max_model_len: int | None = None
@@ -60,9 +56,12 @@ SERVER_FIELDS = ("version", "models", "max_model_len", "sleeping", "paused", "re
 """Fields that do not come from /metrics."""
 
 _UNIX_SECONDS_MAX = 1e11  # the year 5138; later times are beyond Python's calendar
-
-
 _NUMBER_MAX = 1e18
+_GPU_NUMBER_MAX = 1e21  # bytes, hertz or Unix seconds
+_LETTERS = {"compute": "C", "graphics": "G", "mps": "M"}
+_WORDS = {letter: word for word, letter in _LETTERS.items()}
+
+Convert = Callable[[Any], Any]
 
 
 def from_line(line: bytes) -> RawObservation:
@@ -74,7 +73,7 @@ def from_line(line: bytes) -> RawObservation:
     if t is None or not 0 <= t < _UNIX_SECONDS_MAX:
         raise ValueError("t: not a Unix time")
     metrics = _typed(entry, "metrics", str)
-    gpus, models = entry.get("gpus"), _typed(entry, "models", list)
+    gpus, cpu, models = entry.get("gpus"), entry.get("cpu"), _typed(entry, "models", list)
     return RawObservation(
         t=float(t),
         target=_typed(entry, "target", str) or "",
@@ -82,9 +81,9 @@ def from_line(line: bytes) -> RawObservation:
         scrape=_scrape(entry, metrics),
         health=_health(entry),
         metrics=metrics,
-        gpus=None if gpus is None else trace_gpus.from_json(gpus),
+        gpus=None if gpus is None else _gpus(gpus),
         process=_process(entry),
-        cpu=trace_cpu.from_json(entry.get("cpu")),
+        cpu=None if cpu is None else _cpu(cpu),
         canary=_canary(entry),
         start_failure=_start_failure(entry),
         version=_typed(entry, "version", str),
@@ -113,8 +112,14 @@ def _scrape(entry: dict[str, Any], metrics: str | None) -> Call:
     if outcome not in OUTCOMES:
         fine = error is None and (metrics is not None or ok is True)
         outcome = _outcome(fine, status, error)
-    latency_s = _typed(entry, "latency_s", (int, float)) or 0.0
-    kept = bool(_typed(entry, "kept", bool))
+    return _call(entry, "", outcome, status, error)
+
+
+def _call(
+    entry: dict[str, Any], prefix: str, outcome: str, status: int | None, error: str | None
+) -> Call:
+    latency_s = _typed(entry, f"{prefix}latency_s", (int, float)) or 0.0
+    kept = bool(_typed(entry, f"{prefix}kept", bool))
     return Call(outcome=outcome, status=status, error=error, latency_s=latency_s, kept=kept)
 
 
@@ -137,9 +142,7 @@ def _health(entry: dict[str, Any]) -> Call | None:
         return None
     if outcome not in OUTCOMES:
         outcome = _outcome(status is not None and error is None, status, error)
-    latency_s = _typed(entry, "health_latency_s", (int, float)) or 0.0
-    kept = bool(_typed(entry, "health_kept", bool))
-    return Call(outcome=outcome, status=status, error=error, latency_s=latency_s, kept=kept)
+    return _call(entry, "health_", outcome, status, error)
 
 
 def _process(line: dict[str, Any]) -> ProcessState | None:
@@ -178,9 +181,132 @@ def _start_failure(line: dict[str, Any]) -> StartFailure | None:
     )  # fmt: skip
 
 
+def _number(value: Any) -> float | int:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise TypeError("not a number")
+    if not abs(value) < _GPU_NUMBER_MAX:  # also infinities and NaN
+        raise ValueError("out of range")
+    return value
+
+
+def _whole(value: Any) -> int:
+    return int(_number(value))
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError("not a text")
+    return value
+
+
+def _text_or_none(value: Any) -> str | None:
+    return value if isinstance(value, str) else None
+
+
+def _truth(value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise TypeError("neither true nor false")
+    return value
+
+
+def _count(value: Any) -> float | int:
+    number = _number(value)
+    if not 0 <= number < _NUMBER_MAX:
+        raise ValueError("not a count")
+    return number
+
+
+def _whole_count(value: Any) -> int:
+    return int(_count(value))
+
+
+def _each(convert: Convert) -> Convert:
+    def convert_all(values: Any) -> tuple[Any, ...]:
+        if not isinstance(values, list):
+            raise TypeError("not a list")
+        return tuple([convert(value) for value in values])
+
+    return convert_all
+
+
+def _process_type(value: Any) -> str:
+    letter = _text(value)
+    return _WORDS.get(letter, letter)
+
+
+_OF_TYPE: Mapping[Any, Convert] = {
+    int: _whole, float: _number, str: _text, bool: _truth,
+    tuple[int, ...]: _each(_whole), tuple[str, ...]: _each(_text),
+}  # fmt: skip
+
+
+def _converts(
+    cls: type[Any], of_type: Mapping[Any, Convert], **special: Convert
+) -> Mapping[str, Convert]:
+    """Return each field's converter: a special one, or that of the field's type."""
+    converts = {}
+    for name, hint in get_type_hints(cls).items():
+        kinds = get_args(hint) if isinstance(hint, UnionType) else (hint,)
+        kind = next(each for each in kinds if each is not NoneType)
+        converts[name] = special[name] if name in special else of_type[kind]
+    return converts
+
+
+_PROCESS = _converts(ProcessSample, _OF_TYPE, type=_process_type)
+
+
+def _gpu_process(value: Any) -> ProcessSample:
+    fields = _fields(value, _PROCESS)
+    fields.setdefault("pid", 0)  # NVML's value for a hidden process
+    return ProcessSample(**fields)
+
+
+_GPU = _converts(GpuSample, _OF_TYPE, processes=_each(_gpu_process))
+_CPU = _converts(EngineCpu, {int: _whole_count, float: _count, str: _text_or_none})
+
+
+def _fields(value: Any, converts: Mapping[str, Convert]) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise TypeError("not an object")
+    fields = {}
+    for name, given in value.items():
+        convert = converts.get(name)
+        if convert is None or given is None:
+            continue
+        try:
+            fields[name] = convert(given)
+        except (TypeError, ValueError, OverflowError) as error:
+            raise ValueError(f"{name}: {error}") from error
+    return fields
+
+
+def _records(key: str, value: Any, converts: Mapping[str, Convert]) -> tuple[dict[str, Any], ...]:
+    try:
+        found: tuple[dict[str, Any], ...] = _each(lambda entry: _fields(entry, converts))(value)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{key}: {error}") from error
+    return found
+
+
+def _gpus(value: Any) -> tuple[GpuSample, ...]:
+    gpus = []
+    for position, fields in enumerate(_records("gpus", value, _GPU)):
+        index = fields.setdefault("index", position)
+        fields.setdefault("uuid", f"index:{index}")  # unique, unlike ""
+        gpus.append(GpuSample(**fields))
+    return tuple(gpus)
+
+
+def _cpu(value: Any) -> tuple[EngineCpu, ...]:
+    entries = _records("cpu", value, _CPU)
+    if any(each.get("engine") is None or "waited_seconds" not in each for each in entries):
+        raise ValueError("cpu: an entry without engine or waited_seconds")
+    return tuple([EngineCpu(**fields) for fields in entries])
+
+
 def to_line(observation: Observation, body: str | None, *, target: str | None = None) -> bytes:
     """`target` replaces the observation's target. Credentials in URLs and error texts are redacted."""
-    gpus = "null" if observation.gpus is None else _encode(trace_gpus.to_json(observation.gpus))
+    gpus = "null" if observation.gpus is None else _encode(gpus_to_json(observation.gpus))
     target = observation.target if target is None else target
     return assemble(observation.t, target, remainder(observation), body, gpus)
 
@@ -190,6 +316,26 @@ def assemble(t: float, target: str, rest: str, body: str | None, gpus: str) -> b
     metrics = "null" if body is None else _encode(body)
     head = f'{{"t":{t!r},"target":{_encode(redacted(target))},{rest}'
     return f'{head},"metrics":{metrics},"gpus":{gpus}}}\n'.encode()
+
+
+def _known(sample: Any, names: Iterable[str]) -> dict[str, Any]:
+    return {name: value for name in names if (value := getattr(sample, name)) is not None}
+
+
+def gpus_to_json(gpus: tuple[GpuSample, ...]) -> list[dict[str, Any]]:
+    """Return JSON objects without unknown fields."""
+    entries = []
+    for gpu in gpus:
+        entry = _known(gpu, _GPU)
+        if gpu.processes is not None:
+            entry["processes"] = [_known(process, _PROCESS) for process in gpu.processes]
+            for process in entry["processes"]:
+                if "cmdline" in process:  # recordings are shared, and command lines may hold keys
+                    process["cmdline"] = safe_arguments(tuple(process["cmdline"]))
+                if "type" in process:
+                    process["type"] = _LETTERS.get(process["type"], process["type"])
+        entries.append(entry)
+    return entries
 
 
 def _kept(**calls: Call | None) -> dict[str, bool]:
@@ -212,27 +358,24 @@ def remainder(observation: Observation) -> str:
         entry["health_outcome"], entry["health_latency_s"] = health.outcome, health.latency_s
         if health.error is not None:
             entry["health_error"] = redacted(health.error)
-    if observation.monotonic_s is not None:
-        entry["monotonic_s"] = observation.monotonic_s
-    if (process := observation.process) is not None:
-        entry["process"] = {
-            "pid": process.pid, "start_time": process.start_time, "alive": process.alive,
-        }  # fmt: skip
-    entry |= trace_cpu.to_json(observation.cpu)
-    if observation.canary is not None:
-        entry["canary"] = _canary_to_json(observation.canary)
-    if (failed := observation.start_failure) is not None:
-        entry["start_failure"] = {**failed.published(), "sentence": failed.sentence}
+    process, canary, failed = observation.process, observation.canary, observation.start_failure
+    known = {
+        "monotonic_s": observation.monotonic_s,
+        "process": process
+        and {"pid": process.pid, "start_time": process.start_time, "alive": process.alive},
+        "cpu": None
+        if observation.cpu is None
+        else [_known(each, _CPU) for each in observation.cpu],
+        "canary": canary and _canary_to_json(canary),
+        "start_failure": failed and {**failed.published(), "sentence": failed.sentence},
+    }
     if observation.reading is not None:
-        server = observation.reading.server
-        for name in SERVER_FIELDS:
-            if (value := getattr(server, name)) is not None:
-                entry[name] = value
+        known |= _known(observation.reading.server, SERVER_FIELDS)
+    entry |= {name: value for name, value in known.items() if value is not None}
     return _encode(entry)[1:-1]
 
 
 def _canary_to_json(canary: CanaryCall) -> dict[str, Any]:
     error = canary.error and redacted(canary.error)
     entry = {"ok": canary.ok, "latency_s": canary.latency_s, "error": error}
-    more = {"outcome": canary.outcome, "engine": canary.engine}
-    return entry | {name: value for name, value in more.items() if value is not None}
+    return entry | _known(canary, ("outcome", "engine"))

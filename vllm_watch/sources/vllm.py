@@ -19,10 +19,10 @@ from vllm_watch.samples.target import Target
 from vllm_watch.sources import http, own_trouble, what_answered
 from vllm_watch.sources.body_deltas import Lines
 from vllm_watch.sources.exposition import SERIES_MAX, TooManyLinesError
-from vllm_watch.sources.http_session import Session
-from vllm_watch.sources.neighbours import Neighbours
+from vllm_watch.sources.host_servers import Neighbours
+from vllm_watch.sources.http import Session
 from vllm_watch.sources.reading import Reader
-from vllm_watch.sources.this_host import is_loopback
+from vllm_watch.sources.sockets import is_loopback
 from vllm_watch.support import allocator, json_text, threads
 from vllm_watch.support.printable import printable
 from vllm_watch.support.redaction import redacted

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 from vllm_watch.samples.observation import SCALING, Call
 from vllm_watch.sources import http
-from vllm_watch.sources.http_session import Session
+from vllm_watch.sources.http import Session
 from vllm_watch.support import regular_file
 from vllm_watch.support.redaction import redact_always, redacted
 

@@ -9,8 +9,8 @@ import structlog
 
 from vllm_watch.board.board import Board
 from vllm_watch.incidents.incident import IncidentEvent
+from vllm_watch.sources.sockets import serves_here
 from vllm_watch.sources.stacks import Stacks
-from vllm_watch.sources.this_host import serves_here
 
 _log = structlog.get_logger()
 

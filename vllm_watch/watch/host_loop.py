@@ -13,7 +13,6 @@ from vllm_watch.config import Config
 from vllm_watch.samples.gpu import GpuReading, GpuSample
 from vllm_watch.settings.stages import GpuSettings
 from vllm_watch.signals.recent_xids import RecentXids
-from vllm_watch.sources import trace_gpus
 from vllm_watch.sources.flight_recorder import FlightRecorder
 from vllm_watch.watch.host_watch import HostWatch, ServerScrape
 from vllm_watch.watch.publishing import Publisher
@@ -87,7 +86,7 @@ class HostLoop:
         self._board.call("nvml", "", reading.status, reading.duration_s, reading.t)
         # The board counts this poll's new Xid errors, but detectors need them for longer.
         standing = self._xids.look(time.monotonic(), reading)
-        gpus = trace_gpus.known(standing)
+        gpus = standing.known_gpus
         events = []
         if gpus is not None:
             events = self.watch.look(reading.t, time.monotonic(), gpus, self._servers())

@@ -14,9 +14,9 @@ from vllm_watch.sources.canary import CanarySource
 from vllm_watch.sources.cpu_waits import CpuWaits
 from vllm_watch.sources.engine_log import EngineLog
 from vllm_watch.sources.flight_recorder import FlightRecorder
-from vllm_watch.sources.http_session import Session
-from vllm_watch.sources.neighbours import Neighbours
-from vllm_watch.sources.process_listing import ProcessListing
+from vllm_watch.sources.host_servers import Neighbours
+from vllm_watch.sources.http import Session
+from vllm_watch.sources.processes import ProcessListing
 from vllm_watch.sources.vllm import VllmSource
 from vllm_watch.watch.canary_rounds import CanaryRounds
 from vllm_watch.watch.host_loop import HostLoop

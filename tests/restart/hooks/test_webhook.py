@@ -15,8 +15,7 @@ from aiohttp import web
 
 from tests.restart.hooks.calls import CALL
 from tests.restart.waits import Waits
-from tests.sources.black_hole import black_hole
-from tests.sources.wire import wire
+from tests.sources.wire import black_hole, wire
 from vllm_watch.clients import signed_post
 from vllm_watch.clients.signed_post import Posted
 from vllm_watch.restart.hooks import base, webhook

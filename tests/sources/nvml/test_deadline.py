@@ -10,8 +10,7 @@ import time
 import pytest
 from structlog.testing import capture_logs
 
-from tests.nvml_stub import NvmlStub, h200
-from tests.sources.nvml.reading import one
+from tests.nvml_stub import NvmlStub, h200, one
 from tests.sources.test_processes import Row
 
 DEADLINE_SECONDS = 0.3

@@ -5,8 +5,7 @@ import asyncio
 import pytest
 from structlog.testing import capture_logs
 
-from tests.nvml_stub import h200
-from tests.sources.nvml.reading import one
+from tests.nvml_stub import h200, one
 from vllm_watch.samples.gpu import GpuSample
 
 

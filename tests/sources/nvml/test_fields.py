@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.nvml_stub import GIB, h200
-from tests.sources.nvml.reading import one
+from tests.nvml_stub import GIB, h200, one
 from vllm_watch.samples.gpu import GpuSample
 from vllm_watch.sources import pid_namespace
 

@@ -4,8 +4,7 @@ import time
 
 import pytest
 
-from tests.nvml_stub import GIB, h200
-from tests.sources.nvml.reading import one
+from tests.nvml_stub import GIB, h200, one
 from tests.sources.test_processes import Row
 from vllm_watch.samples.process import ProcessSample
 

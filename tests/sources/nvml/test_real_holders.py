@@ -9,69 +9,28 @@ import signal
 import subprocess
 import sys
 import time
-from contextlib import suppress
-from pathlib import Path
 
 import pytest
 
-from tests.nvml_stub import GIB, h200
-from tests.sources.nvml.reading import one
+from tests.leftovers import Leftovers, state, wait_for
+from tests.nvml_stub import GIB, h200, one
 from vllm_watch.settings.detectors import DetectorsSettings
 from vllm_watch.signals.holders.judge import HolderJudge
 from vllm_watch.signals.holders.records import Limits
 from vllm_watch.sources import engine_processes
-from vllm_watch.sources.process_listing import ProcessListing
+from vllm_watch.sources.processes import ProcessListing
 from vllm_watch.watch.host_watch import HostWatch, ServerScrape
 
-PATIENCE_SECONDS = 20.0
 QUICK = Limits(dead_seconds=0.2, orphan_seconds=0.2, stopped_seconds=0.2, stuck_seconds=0.2)
 
-# A server (by its command line) with a core that names itself as vLLM's does; both wait.
-SERVER = """
-import ctypes, os, subprocess, sys, time
-core = subprocess.Popen(["bash", "-c", "exec -a VLLM::EngineCore sleep 600"])
-print(core.pid, flush=True)
-time.sleep(600)
-"""
 OLD_DRIVER = "525.147.05"  # its PIDs are the host's, wherever these tests run
 
 
 @pytest.fixture
-def started():
-    """Starts processes, and ends all of them and their children at the end."""
-    found = []
-
-    def start(*command, **how):
-        process = subprocess.Popen(command, start_new_session=True, **how)
-        found.append(process)
-        return process
-
-    yield start
-    for process in found:
-        with suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        process.wait(10)
-        if process.stdout:
-            process.stdout.close()
-
-
-def server_with_core(started):
-    """(the server, its core's PID): the command line is that of `vllm serve`."""
-    server = started(
-        "bash", "-c", f'exec -a "{sys.executable}" "{sys.executable}" -c \'{SERVER}\' vllm serve m',
-        stdout=subprocess.PIPE, text=True,
-    )  # fmt: skip
-    core = int(server.stdout.readline())
-    # The shell that becomes it has the name in its command line, too.
-    wait_for(lambda: Path(f"/proc/{core}/cmdline").read_bytes().startswith(b"VLLM::EngineCore"))
-    return server, core
-
-
-def wait_for(true):
-    until = time.monotonic() + PATIENCE_SECONDS
-    while not true():
-        assert time.monotonic() < until
-        time.sleep(0.01)
+def left():
+    """Processes that end with the test."""
+    with Leftovers() as leftovers:
+        yield leftovers
 
 
 async def judged(stub, make_source, *pids, looks=4, before=None):
@@ -89,17 +48,17 @@ async def judged(stub, make_source, *pids, looks=4, before=None):
     }
 
 
-async def test_a_core_below_its_living_server_is_vllm(stub, make_source, started):
+async def test_a_core_below_its_living_server_is_vllm(stub, make_source, left):
     """Its ancestors are read: the server is among them."""
-    _, core = server_with_core(started)
+    _, (core,) = left.server("VLLM::EngineCore")
     verdict, reason, holder = (await judged(stub, make_source, core))[core]
     assert (verdict, reason) == ("vllm", None)
     assert any("vllm serve" in command for command in holder.process.ancestors)
 
 
-async def test_a_server_killed_while_we_look_leaves_an_orphan(stub, make_source, started):
+async def test_a_server_killed_while_we_look_leaves_an_orphan(stub, make_source, left):
     """SIGKILL: the core lives on as the child of whatever takes it over."""
-    server, core = server_with_core(started)
+    server, (core,) = left.server("VLLM::EngineCore")
 
     def kill():
         server.kill()
@@ -110,9 +69,9 @@ async def test_a_server_killed_while_we_look_leaves_an_orphan(stub, make_source,
     assert f"its parent, process {server.pid}, died" in holder.judged.evidence[0]
 
 
-async def test_a_server_killed_before_we_looked_leaves_an_orphan_too(stub, make_source, started):
+async def test_a_server_killed_before_we_looked_leaves_an_orphan_too(stub, make_source, left):
     """Told by what is above it now, and by its process group, whose leader is gone."""
-    server, core = server_with_core(started)
+    server, (core,) = left.server("VLLM::EngineCore")
     server.kill()
     server.wait(10)
     verdict, reason, holder = (await judged(stub, make_source, core))[core]
@@ -120,10 +79,10 @@ async def test_a_server_killed_before_we_looked_leaves_an_orphan_too(stub, make_
     assert (verdict, reason) == ("stale", "orphaned_worker")
 
 
-async def test_an_orphan_beside_an_older_server_that_answers(stub, make_source, started):
+async def test_an_orphan_beside_an_older_server_that_answers(stub, make_source, left):
     """That one is served by a core of its own, which the system shows below it: this core is nobody's."""
-    older, beside = server_with_core(started)
-    server, core = server_with_core(started)
+    older, (beside,) = left.server("VLLM::EngineCore")
+    server, (core,) = left.server("VLLM::EngineCore")
     processes = ProcessListing().processes(0.0)
     found = engine_processes.find(processes, processes[older.pid].create_time, None, ["0"])
     pids = frozenset(each.pid for parts in found.values() for each in parts)
@@ -143,23 +102,23 @@ async def test_an_orphan_beside_an_older_server_that_answers(stub, make_source, 
     assert verdicts == {core: "stale", beside: "vllm"}
 
 
-async def test_a_real_zombie_keeps_its_memory(stub, make_source, started):
+async def test_a_real_zombie_keeps_its_memory(stub, make_source, left):
     """Nobody has reaped it, and the driver still charges it."""
-    parent = started(
+    parent = left.start(
         sys.executable, "-c",
         "import os,time\npid=os.fork()\nif not pid: os._exit(0)\nprint(pid,flush=True); time.sleep(600)",
         stdout=subprocess.PIPE, text=True,
     )  # fmt: skip
     zombie = int(parent.stdout.readline())
-    wait_for(lambda: b") Z " in Path(f"/proc/{zombie}/stat").read_bytes())
+    wait_for(lambda: state(zombie) == "Z")
     verdict, reason, holder = (await judged(stub, make_source, zombie))[zombie]
     assert (verdict, reason) == ("stale", "zombie_context")
     assert f"end its parent, process {parent.pid}" in holder.judged.remedy
 
 
-async def test_a_process_that_is_gone_keeps_its_memory(stub, make_source, started):
+async def test_a_process_that_is_gone_keeps_its_memory(stub, make_source, left):
     """The driver lists a number that the host no longer has."""
-    gone = started("true")
+    gone = left.start("true")
     gone.wait(10)
     verdict, reason, holder = (await judged(stub, make_source, gone.pid))[gone.pid]
     if holder.process.state is None:  # in a container: a number that we do not see says nothing
@@ -168,21 +127,21 @@ async def test_a_process_that_is_gone_keeps_its_memory(stub, make_source, starte
         assert (verdict, reason) == ("stale", "zombie_context")
 
 
-async def test_a_stopped_process_is_idle_and_a_stopped_engine_is_not(stub, make_source, started):
+async def test_a_stopped_process_is_idle_and_a_stopped_engine_is_not(stub, make_source, left):
     """Ctrl-Z on a program, and SIGSTOP to an engine core below its server."""
-    program = started("sleep", "600")
-    _, core = server_with_core(started)
+    program = left.start("sleep", "600")
+    _, (core,) = left.server("VLLM::EngineCore")
     for pid in (program.pid, core):
         os.kill(pid, signal.SIGSTOP)
-        wait_for(lambda pid=pid: b") T " in Path(f"/proc/{pid}/stat").read_bytes())
+        wait_for(lambda pid=pid: state(pid) == "T")
     found = await judged(stub, make_source, program.pid, core)
     assert found[program.pid][:2] == ("stale", "idle_process")
     assert found[core][:2] == ("vllm", None), found[core]
 
 
-async def test_a_process_that_works_is_active(stub, make_source, started):
+async def test_a_process_that_works_is_active(stub, make_source, left):
     """By its CPU time."""
-    busy = started(sys.executable, "-c", "while True: pass")
+    busy = left.start(sys.executable, "-c", "while True: pass")
     began_s = time.monotonic()
     stub.set_state(gpus={0: h200(processes={busy.pid: GIB})})
     source, judge = make_source(), HolderJudge(QUICK)
@@ -192,7 +151,7 @@ async def test_a_process_that_works_is_active(stub, make_source, started):
     assert found[0].holders[0].judged.verdict == "active"
 
 
-async def test_a_process_of_another_pid_namespace_is_unknown(stub, make_source, started, tmp_path):
+async def test_a_process_of_another_pid_namespace_is_unknown(stub, make_source, tmp_path):
     """NVML's number is the host's; our tree shows another: it is not named, and so not judged."""
     (tmp_path / "self").mkdir()
     (tmp_path / "stat").write_text("btime 1700000000\n")

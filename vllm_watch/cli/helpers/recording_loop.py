@@ -13,7 +13,7 @@ from vllm_watch import config as configuration
 from vllm_watch.samples.observation import Call
 from vllm_watch.samples.target import Target
 from vllm_watch.settings.stages import GpuSettings, LogSettings, ScrapeSettings
-from vllm_watch.sources import http, trace_gpus
+from vllm_watch.sources import http
 from vllm_watch.sources.cpu_waits import CpuWaits
 from vllm_watch.sources.nvml import NvmlSource
 from vllm_watch.sources.processes import ProcReader
@@ -91,7 +91,7 @@ class _Recording:
         observation = look.observation
         if source.local:
             waits = await cpu.observe(observation)
-            observation = replace(observation, gpus=trace_gpus.known(reading), cpu=waits)
+            observation = replace(observation, gpus=reading.known_gpus, cpu=waits)
         line = to_line(observation, look.body, target=self._target.url)
         await asyncio.to_thread(self._writer.write, line)
         scrape = observation.scrape

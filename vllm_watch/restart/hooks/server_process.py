@@ -16,7 +16,7 @@ from vllm_watch.errors import HookError
 from vllm_watch.restart.hooks import base
 from vllm_watch.sources import sockets
 from vllm_watch.sources.processes import ProcessFacts, ProcReader
-from vllm_watch.sources.this_host import NET, is_here
+from vllm_watch.sources.sockets import NET, is_here
 
 START_TOLERANCE_SECONDS = 2.0
 """Tolerance for start times. vLLM computes them from the boot time, which may shift by a second

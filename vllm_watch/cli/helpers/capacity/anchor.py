@@ -14,7 +14,7 @@ from vllm_watch.capacity.units import GIB
 from vllm_watch.cli.helpers.capacity.model import find_checkpoint
 from vllm_watch.diagnosis.reading import LogReader
 from vllm_watch.errors import WatchError
-from vllm_watch.sources.log_pieces import pieces
+from vllm_watch.sources.engine_log import pieces
 
 BEYOND_GIB_MAX = 8.0
 """The logged KV cache may differ by at most this from the planned cache. Larger differences come from another GPU or from unlogged flags."""

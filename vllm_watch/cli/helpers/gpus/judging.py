@@ -17,7 +17,7 @@ from vllm_watch.settings.stages import GpuSettings, LogSettings
 from vllm_watch.signals.holders.judge import HolderJudge
 from vllm_watch.signals.holders.records import GpuHolders, Limits
 from vllm_watch.signals.timeline import Timeline
-from vllm_watch.sources import recording, trace_gpus
+from vllm_watch.sources import recording
 from vllm_watch.sources.nvml import NvmlSource
 from vllm_watch.sources.processes import ProcReader
 from vllm_watch.support import logs
@@ -118,7 +118,7 @@ async def _of_host(procfs: Path, each: Callable[[Judgement], None] | None) -> Ju
 
 
 def _gpus(reading: GpuReading) -> tuple[GpuSample, ...]:
-    gpus = trace_gpus.known(reading)
+    gpus = reading.known_gpus
     if gpus is None:
         raise WatchError(
             f"the GPUs cannot be read: {reading.text}",

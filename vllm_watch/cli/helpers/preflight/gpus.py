@@ -12,7 +12,6 @@ from vllm_watch.preflight.check_memory import memory_missing
 from vllm_watch.preflight.facts import Facts
 from vllm_watch.settings.stages import GpuSettings, LogSettings
 from vllm_watch.signals.holders.judge import HolderJudge
-from vllm_watch.sources import trace_gpus
 from vllm_watch.sources.nvml import NvmlSource
 from vllm_watch.sources.processes import ProcReader
 from vllm_watch.support import logs
@@ -34,7 +33,7 @@ class GpuLooks:
 
     async def look(self, facts: Facts) -> Facts:
         reading = await self._source.read()
-        gpus = trace_gpus.known(reading)
+        gpus = reading.known_gpus
         text = reading.text or ("" if gpus else "the driver lists none: none was given to this container")  # fmt: skip
         software = replace(facts.software, driver=reading.driver_version)
         if gpus is None:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from vllm_watch.sources.this_host import is_here, is_loopback, serves_here
+from vllm_watch.sources.sockets import is_here, is_loopback, serves_here
 
 
 @pytest.fixture
