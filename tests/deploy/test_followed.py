@@ -67,7 +67,7 @@ def test_the_page_installs_by_pip_uv_and_pipx(
     clone: Path, tools: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Wheel, every way to install it, with extras, and to take it away again; then it serves and says that it lives."""
-    for name in os.environ:
+    for name in list(os.environ):
         if name.startswith(("VIRTUAL_ENV", "UV_", "PIPX_", "XDG_")):
             monkeypatch.delenv(name)
     own = {"PATH": f"{tools}:{os.environ['PATH']}", "UV_PYTHON_DOWNLOADS": "never", "PIP_COMPILE": "0"}  # fmt: skip
