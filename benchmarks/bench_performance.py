@@ -5,7 +5,6 @@ python benchmarks/bench_performance.py --page     ... and write docs/performance
 python benchmarks/bench_performance.py --long     growth over hours and what it costs a real vLLM (over an hour)
 python benchmarks/bench_performance.py startup    one subject alone
 python benchmarks/bench_performance.py share      a scrape beside Prometheus, and what its stages take (half a minute)
-python benchmarks/bench_performance.py --tree before=PATH --tree after=PATH    the whole path of several checkouts
 """
 
 import argparse
@@ -15,7 +14,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from benchmarks.performance import growth, page, rendering, scale, scrape, share, startup, trees
+from benchmarks.performance import growth, page, rendering, scale, scrape, share, startup
 from benchmarks.performance.row import Row
 
 SUBJECTS = {
@@ -44,19 +43,12 @@ def main() -> None:
     parser.add_argument(
         "--page", action="store_true", help="put the figures on docs/performance.md"
     )
-    parser.add_argument(
-        "--tree", action="append", default=[], metavar="NAME=PATH", help="compare checkouts"
-    )
-    parser.add_argument("--title", default="Checkouts", help="of their section on the page")
     asked = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that no process is left behind
     rows: list[Row] = []
     chosen, title = (LONG, "Over hours") if asked.long else (SUBJECTS, "In minutes")
-    if asked.tree:
-        named = {name: Path(path) for name, _, path in (each.partition("=") for each in asked.tree)}
-        chosen, title = {"trees": lambda: trees.rows(named)}, asked.title
     for subject in asked.subjects or chosen:
-        for row in (SUBJECTS | LONG | chosen)[subject]():
+        for row in (SUBJECTS | LONG)[subject]():
             rows.append(row)
             what, figure, limit, verdict, beside = row.cells()
             print(f"{what:62}{figure:>18}{limit:>16} {verdict:8}{beside}", flush=True)

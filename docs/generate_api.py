@@ -1,13 +1,13 @@
-"""Writes docs/api.md from docs/openapi.json: the same for people, so that the site's search finds it.
-
-python docs/generate_api.py            write it
-python docs/generate_api.py --check    exit 1 when it is stale
-"""
+"""Writes docs/api.md from docs/openapi.json: the same for people, so that the site's search finds it."""
 
 import json
 import sys
 from pathlib import Path
 from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from generated import write_or_check
 
 FOLDER = Path(__file__).parent
 PAGE = FOLDER / "api.md"
@@ -100,16 +100,5 @@ def kind(schema: Schema) -> str:
     return str(schema.get("type", "anything"))
 
 
-def main() -> int:
-    """Write the page, or say that it is stale."""
-    if "--check" not in sys.argv:
-        PAGE.write_text(text())
-        return 0
-    if PAGE.exists() and PAGE.read_text() == text():
-        return 0
-    sys.stderr.write(f"{PAGE} is stale: run python docs/generate_api.py\n")
-    return 1
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(write_or_check({PAGE: text()}))

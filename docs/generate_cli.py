@@ -1,8 +1,4 @@
-"""Writes docs/cli.md from the commands themselves, so that it cannot name an argument that there is not.
-
-python docs/generate_cli.py            write it
-python docs/generate_cli.py --check    exit 1 when it is stale
-"""
+"""Writes docs/cli.md from the commands themselves, so that it cannot name an argument that there is not."""
 
 import argparse
 import importlib
@@ -12,6 +8,10 @@ from pathlib import Path
 from types import ModuleType
 
 from vllm_watch.cli.helpers.commands import COMMANDS
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from generated import write_or_check
 
 PAGE = Path(__file__).parent / "cli.md"
 
@@ -96,16 +96,5 @@ def row(action: argparse.Action) -> str:
     return f"- `{shown}`: {said}"
 
 
-def main() -> int:
-    """Write the page, or check it."""
-    if "--check" not in sys.argv:
-        PAGE.write_text(text())
-        return 0
-    if PAGE.exists() and PAGE.read_text() == text():
-        return 0
-    sys.stderr.write(f"{PAGE} is stale: run python docs/generate_cli.py\n")
-    return 1
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(write_or_check({PAGE: text()}))

@@ -1,8 +1,4 @@
-"""Writes docs/configuration.md from the models, so that it cannot say what the program does not do.
-
-python docs/generate_configuration.py            write it
-python docs/generate_configuration.py --check    exit 1 when it is stale
-"""
+"""Writes docs/configuration.md from the models, so that it cannot say what the program does not do."""
 
 import ast
 import inspect
@@ -23,6 +19,10 @@ from vllm_watch.settings.errors import model_at
 from vllm_watch.settings.hooks import HookSettings
 from vllm_watch.settings.notifications import NotifierSettings
 from vllm_watch.settings.target import TargetConfig
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from generated import write_or_check
 
 PAGE = Path(__file__).parent / "configuration.md"
 
@@ -99,18 +99,6 @@ COMMON: dict[str, tuple[str, type[BaseModel]]] = {
     "notifications": ("`webhook` and `apprise` have", NotifierSettings),
 }
 """Keys that several sections below one share stand once, before them."""
-
-
-def main() -> int:
-    """Write the page, or say that it is stale."""
-    text = page()
-    if "--check" not in sys.argv:
-        PAGE.write_text(text)
-        return 0
-    if PAGE.exists() and PAGE.read_text() == text:
-        return 0
-    sys.stderr.write(f"{PAGE} is stale: run python docs/generate_configuration.py\n")
-    return 1
 
 
 def page() -> str:
@@ -207,4 +195,4 @@ def _default(field: FieldInfo) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(write_or_check({PAGE: page()}))

@@ -1,8 +1,5 @@
 """Writes docs/dependencies.md: what users get besides our own code, why, and under which licence.
 
-python docs/generate_dependencies.py            write it
-python docs/generate_dependencies.py --check    exit 1 when it is stale
-
 What is declared and why is from pyproject.toml, where each has its reason beside it; what that brings along is from
 requirements.lock; licences are from what is installed.
 """
@@ -16,6 +13,10 @@ from typing import NamedTuple
 
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from generated import write_or_check
 
 ROOT = Path(__file__).parents[1]
 PAGE = Path(__file__).parent / "dependencies.md"
@@ -125,17 +126,5 @@ def licence(name: str) -> str:
     raise LookupError(f"{name} does not say what its licence is")
 
 
-def main() -> int:
-    """Write the page, or compare it."""
-    page = text()
-    if "--check" not in sys.argv:
-        PAGE.write_text(page)
-        return 0
-    if not PAGE.exists() or PAGE.read_text() != page:
-        sys.stderr.write(f"{PAGE} is stale: run make generate\n")
-        return 1
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(write_or_check({PAGE: text()}))

@@ -1,7 +1,5 @@
 """Writes docs/diagnose.md from the rules themselves, so that it names every class there is and no other.
 
-python docs/generate_diagnose.py            write it
-python docs/generate_diagnose.py --check    exit 1 when it is stale
 python docs/generate_diagnose.py --measure NAME CASES
     measure how often a confidence is right, over JSON lines (log, class, class_alternatives), and keep that
 """
@@ -15,6 +13,10 @@ from vllm_watch.diagnosis.catalogue import FAILURES
 from vllm_watch.diagnosis.reading import LogReader
 from vllm_watch.diagnosis.report import HEALTHY, NOISE, NOT_VLLM, UNKNOWN
 from vllm_watch.diagnosis.rule import Failure
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from generated import write_or_check
 
 PAGE = Path(__file__).parent / "diagnose.md"
 MEASURED = Path(__file__).parent / "diagnose_reliability.json"
@@ -129,19 +131,8 @@ def row(failure: Failure) -> str:
     return f"- `{failure.slug}`: {failure.sentence}{again}\n"
 
 
-def main() -> int:
-    """Write the page, or say whether it is stale."""
-    if "--measure" in sys.argv:
-        name, cases = sys.argv[sys.argv.index("--measure") + 1 :]
-        measure(name, Path(cases))
-    if "--check" not in sys.argv:
-        PAGE.write_text(text())
-        return 0
-    if PAGE.exists() and PAGE.read_text() == text():
-        return 0
-    sys.stderr.write("docs/diagnose.md is stale: run make generate\n")
-    return 1
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    if "--measure" in sys.argv:
+        group, cases = sys.argv[sys.argv.index("--measure") + 1 :]
+        measure(group, Path(cases))
+    sys.exit(write_or_check({PAGE: text()}))

@@ -1,8 +1,4 @@
-"""Writes docs/llms.txt, the index of the documentation for language models (https://llmstxt.org), from mkdocs.yml.
-
-python docs/generate_llms.py            write it
-python docs/generate_llms.py --check    exit 1 if it is stale
-"""
+"""Writes docs/llms.txt, the index of the documentation for language models (https://llmstxt.org), from mkdocs.yml."""
 
 import re
 import sys

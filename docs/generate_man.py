@@ -1,8 +1,4 @@
-"""Writes the manual pages from the commands' own --help and from the schema of the configuration.
-
-python docs/generate_man.py            write docs/man/vllm-watch.1 and docs/man/vllm-watch.yaml.5
-python docs/generate_man.py --check    exit 1 if one is stale
-"""
+"""Writes the manual pages from the commands' own --help and from the schema of the configuration."""
 
 import re
 import sys
@@ -24,12 +20,6 @@ ROOT = Path(__file__).parents[1]
 LINK = re.compile(r"\[([^]]+)\]\([^)]+\)")
 RELEASED = re.findall(r"^## \[\d.*\] - (\S+)", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)[0]
 FOLDER = ROOT / "docs/man"
-
-
-def main() -> int:
-    """Write both pages, or return 1 if a committed one is stale."""
-    pages = {"vllm-watch.1": commands(), "vllm-watch.yaml.5": configuration()}
-    return write_or_check({FOLDER / name: "\n".join(lines) + "\n" for name, lines in pages.items()})
 
 
 def commands() -> Iterator[str]:
@@ -113,4 +103,7 @@ def escaped(text: str) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    pages = {"vllm-watch.1": commands(), "vllm-watch.yaml.5": configuration()}
+    sys.exit(
+        write_or_check({FOLDER / name: "\n".join(lines) + "\n" for name, lines in pages.items()})
+    )

@@ -2,9 +2,6 @@
 
 What is shown are records, and their schemas are made from them. A test holds that the routes here are those of
 the router, and that answers are as they say.
-
-python docs/generate_openapi.py            write it
-python docs/generate_openapi.py --check    exit 1 when it is stale
 """
 
 import json
@@ -30,6 +27,10 @@ from vllm_watch.state.attempt import Attempt
 from vllm_watch.state.journal import Entry
 from vllm_watch.story.base import Story
 from vllm_watch.story.restart_steps import Step
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from generated import write_or_check
 
 PAGE = Path(__file__).parent / "openapi.json"
 Schema = dict[str, Any]
@@ -324,17 +325,5 @@ def document() -> Schema:
     }  # fmt: skip
 
 
-def main() -> int:
-    """Write the document, or say that it is stale."""
-    text = json.dumps(document(), indent=1, sort_keys=True) + "\n"
-    if "--check" not in sys.argv:
-        PAGE.write_text(text)
-        return 0
-    if PAGE.exists() and PAGE.read_text() == text:
-        return 0
-    sys.stderr.write(f"{PAGE} is stale: run python docs/generate_openapi.py\n")
-    return 1
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(write_or_check({PAGE: json.dumps(document(), indent=1, sort_keys=True) + "\n"}))

@@ -1,8 +1,5 @@
 """Renders the runbooks that the daemon serves: docs/detectors/*.md, alerts.md and restart.md as HTML of its package.
 
-python docs/generate_runbooks.py           write vllm_watch/export/runbooks/*.html
-python docs/generate_runbooks.py --check   exit 1 when one is stale
-
 Rendered here, not by the daemon: it needs no Markdown library, and they are of its version. Links between runbooks
 are kept; those to pages that the daemon does not serve are left as text.
 """
@@ -15,6 +12,10 @@ from pathlib import Path
 
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from generated import write_or_check
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
@@ -102,19 +103,6 @@ def page(name: str, text: str) -> str:
     return FRAME.format(title=escape(title), links=links, body=rendered(text))
 
 
-def main() -> int:
-    """Write the pages, or say which are stale."""
-    made = {SERVED / f"{each.stem}.html": page(each.stem, each.read_text()) for each in PAGES}
-    if "--check" in sys.argv:
-        stale = [file for file in SERVED.glob("*.html") if file not in made]
-        stale += [f for f, text in made.items() if not f.exists() or f.read_text() != text]
-        for file in stale:
-            sys.stderr.write(f"{file} is stale: run make generate\n")
-        return 1 if stale else 0
-    for file, text in made.items():
-        file.write_text(text)
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    made = {SERVED / f"{each.stem}.html": page(each.stem, each.read_text()) for each in PAGES}
+    sys.exit(write_or_check(made, SERVED.glob("*.html")))

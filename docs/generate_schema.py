@@ -1,8 +1,4 @@
-"""Writes the JSON schema of the configuration from the models, for editors and for CI of other repositories.
-
-python docs/generate_schema.py            write it
-python docs/generate_schema.py --check    exit 1 if it is stale
-"""
+"""Writes the JSON schema of the configuration from the models, for editors and for CI of other repositories."""
 
 import json
 import sys
@@ -24,11 +20,6 @@ SCHEMA = Path(__file__).parents[1] / "vllm_watch/settings/vllm-watch.schema.json
 
 BOUNDS = {"gt": "exclusiveMinimum", "ge": "minimum", "lt": "exclusiveMaximum", "le": "maximum"}
 """Pydantic leaves a bound of a field with a validator before it as it is written."""
-
-
-def main() -> int:
-    """Write the schema, or return 1 if the committed one is stale."""
-    return write_or_check({SCHEMA: json.dumps(schema(), indent=1) + "\n"})
 
 
 def schema() -> dict[str, Any]:
@@ -96,4 +87,4 @@ def _describe(each: dict[str, Any], description: str) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(write_or_check({SCHEMA: json.dumps(schema(), indent=1) + "\n"}))

@@ -1,8 +1,5 @@
 """Writes docs/thresholds.md from the code: every number that judgement rests on.
 
-python docs/generate_thresholds.py            write it
-python docs/generate_thresholds.py --check    exit 1 when it is stale
-
 A threshold is a number that a module of `detectors`, `signals` or `incidents` names at its top level, or a
 field of a detector's Settings. The text that follows it in the code is its reason; several that stand
 together may share one. Reasons stay in the code; the page has names and values.
@@ -16,6 +13,10 @@ from dataclasses import dataclass
 from numbers import Real
 from pathlib import Path
 from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from generated import write_or_check
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "thresholds.md"
@@ -47,18 +48,6 @@ class Threshold:
     name: str
     value: Any
     reason: str  # empty: the code gives none
-
-
-def main() -> int:
-    """Write the page, or say that it is stale."""
-    text = page()
-    if "--check" not in sys.argv:
-        PAGE.write_text(text)
-        return 0
-    if PAGE.exists() and PAGE.read_text() == text:
-        return 0
-    sys.stderr.write(f"{PAGE} is stale: run python docs/generate_thresholds.py\n")
-    return 1
 
 
 def page() -> str:
@@ -155,4 +144,4 @@ def _number(name: str, value: float) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(write_or_check({PAGE: page()}))

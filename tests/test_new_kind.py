@@ -23,7 +23,7 @@ from vllm_watch.lab.scene import Scene
 from vllm_watch.lab.vllm import SimulatedVllm
 
 ROOT = Path(__file__).parents[1]
-COPIED = (
+COPIED = [
     "vllm_watch",
     "alerts",
     "dashboards",
@@ -34,7 +34,7 @@ COPIED = (
     "requirements.lock",
     "CHANGELOG.md",
     "mkdocs.yml",
-)
+]
 
 DETECTOR = '''\
 """Toys lie about."""

@@ -14,7 +14,6 @@ from contextlib import contextmanager
 from pathlib import Path
 
 HERE = Path(__file__).parent
-ROOT = HERE.parents[1]
 START_SECONDS = 120.0
 
 
@@ -92,20 +91,19 @@ def watcher(
     interval_seconds: float,
     *,
     name_paths: bool = True,
-    tree: Path = ROOT,
     timed: bool = False,
 ) -> Iterator[Watcher]:
     """`vllm-watch run` of so many targets, on the core that the engines do not use.
 
     `name_paths`: each target has a path of its own below the URL; otherwise it is the URL itself.
-    `tree`: a checkout of the project, whose code runs. `timed`: with timers around its stages.
+    `timed`: with timers around its stages.
     """
     with tempfile.TemporaryDirectory() as name:
         urls = [f"{engines_url}/t{n}" if name_paths else engines_url for n in range(targets)]
         (Path(name) / "targets").write_text("\n".join(urls))
         words = [interval_seconds, name, *(["timed"] if timed else [])]
-        script = tree / "benchmarks/performance/watching.py"
-        process = subprocess.Popen([*pinned(0), sys.executable, script, *map(str, words)])
+        command = [sys.executable, HERE / "watching.py", *map(str, words)]
+        process = subprocess.Popen([*pinned(0), *command])
         try:
             yield Watcher(Path(name), process)
         finally:

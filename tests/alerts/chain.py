@@ -14,10 +14,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import yaml
 from prometheus_client import CollectorRegistry
 
-from tests.alerts.stories import RULE_FILES, SCRAPED, promtool, rules, series
+from tests.alerts.stories import RULE_FILES, SCRAPED, answered, asked, rules, series
 from tests.promql import NAME, recorded, selectors
 from tests.told import said
 from vllm_watch.board.board import Board
@@ -165,19 +164,8 @@ def _values(column: list[float | None], scrapes: int) -> str:
 def _asked(found: Exported, check: Mapping[str, Any], folder: Path) -> str:
     """Run the shipped rules over what was scraped; what promtool says of the check."""
     up = series("up", f"1x{found.scrapes - 1}")
-    told = [
-        *((name, _values(column, found.scrapes)) for name, column in found.series.items()), up
-    ]  # fmt: skip
-    inputs = [{"series": name, "values": values} for name, values in told]
-    asked = {
-        "rule_files": [str(file) for file in RULE_FILES],
-        "evaluation_interval": f"{SCRAPE_SECONDS}s",
-        "tests": [{"interval": f"{SCRAPE_SECONDS}s", "input_series": inputs, **check}],
-    }
-    file = folder / "asked.yaml"
-    file.write_text(yaml.safe_dump(asked, sort_keys=False))
-    _, said = promtool("test", "rules", file)
-    return said
+    told = [(name, _values(column, found.scrapes)) for name, column in found.series.items()]
+    return answered(folder, asked(RULE_FILES, [*told, up], f"{SCRAPE_SECONDS}s", **check))[1]
 
 
 _GOT = re.compile(r"\{([^{}]*)\} ([-+.\deE]+)")

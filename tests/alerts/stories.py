@@ -8,7 +8,7 @@ which ask for much else, test_details.py has stories.
 import re
 import subprocess
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -144,13 +144,24 @@ def as_promtool(story: Story) -> dict[str, Any]:
     check: dict[str, Any] = {"eval_time": story.at, "alertname": story.alert}
     if story.fires:
         check["exp_alerts"] = [_expected(story.alert, fired) for fired in story.fires]
-    told = [{"series": selector, "values": values} for selector, values in story.series]
-    test = {"interval": story.every, "input_series": told, "alert_rule_test": [check]}
+    files = [without_details() / name for name in story.file.split()]
+    return asked(files, story.series, story.every, alert_rule_test=[check], name=story.name)
+
+
+def asked(files: Iterable[Path], told: Iterable[Series], every: str = "15s", **checks: object) -> dict[str, Any]:  # fmt: skip
+    """A file of promtool's: these rules over these series, and what is to be seen of them."""
+    inputs = [{"series": selector, "values": values} for selector, values in told]
     return {
-        "rule_files": [str(without_details() / name) for name in story.file.split()],
-        "evaluation_interval": story.every,
-        "tests": [{**test, "name": story.name}],
-    }
+        "rule_files": [str(file) for file in files], "evaluation_interval": every,
+        "tests": [{"interval": every, "input_series": inputs, **checks}],
+    }  # fmt: skip
+
+
+def answered(folder: Path, question: dict[str, Any]) -> tuple[int, str]:
+    """What promtool says of such a file."""
+    file = folder / "asked.yaml"
+    file.write_text(yaml.safe_dump(question, sort_keys=False))
+    return promtool("test", "rules", file)
 
 
 def promtool(*arguments: str | Path) -> tuple[int, str]:

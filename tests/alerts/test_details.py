@@ -3,9 +3,8 @@
 from pathlib import Path
 
 import pytest
-import yaml
 
-from tests.alerts.stories import ROOT, SCRAPED, Series, incident, promtool, series
+from tests.alerts.stories import ROOT, SCRAPED, Series, alert_of, answered, asked, incident, series
 
 URL = "https://watch.example/gpu-7"
 OF_ENGINE = {"target": "a", "engine": "0", "model_name": "m"}
@@ -17,10 +16,6 @@ CASES = {
     "Requests: 23 running, 31 waiting." + PLACE,
     "overload demand": "Since 1970-01-01 00:01:00 UTC. Requests: 23 running, 31 waiting." + PLACE,
     "host_memory_growth leak": "Since 1970-01-01 00:01:00 UTC." + PLACE,
-}  # fmt: skip
-ALERTS = {
-    "engine_stalled": "VllmEngineStalled", "engine_down": "VllmEngineDown", "throughput_collapse": "VllmThroughputCollapse",
-    "overload": "VllmOverloaded", "host_memory_growth": "VllmHostMemoryGrowth",
 }  # fmt: skip
 
 
@@ -41,24 +36,15 @@ def of(kind: str, cause: str) -> tuple[Series, ...]:
 
 def said(told: tuple[Series, ...], alert: str, folder: Path) -> str:
     """What promtool says of an alert at the third minute when it is told to expect none."""
-    test = {
-        "interval": "15s",
-        "input_series": [{"series": name, "values": values} for name, values in told],
-        "alert_rule_test": [{"eval_time": "3m", "alertname": alert, "exp_alerts": []}],
-    }
-    file = folder / "test.yaml"
-    rules = [str(ROOT / "alerts/incidents.yaml")]
-    file.write_text(
-        yaml.safe_dump({"rule_files": rules, "evaluation_interval": "15s", "tests": [test]})
-    )
-    return promtool("test", "rules", file)[1]
+    check = {"eval_time": "3m", "alertname": alert, "exp_alerts": []}
+    return answered(folder, asked([ROOT / "alerts/incidents.yaml"], told, alert_rule_test=[check]))[1]  # fmt: skip
 
 
 @pytest.mark.parametrize("case", CASES)
 def test_numbers_and_place(case: str, tmp_path: Path) -> None:
     """As last seen, of this server alone; the scope is left out where it is one."""
     kind, cause = case.split()
-    found = said(of(kind, cause), ALERTS[kind], tmp_path)
+    found = said(of(kind, cause), alert_of(kind), tmp_path)
     assert f'details="{CASES[case]}"' in found
     assert 'scope=""' in found
 

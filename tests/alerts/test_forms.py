@@ -13,12 +13,27 @@ import rjsonnet
 import yaml
 
 from tests.alerts.incident_stories import crashes, fleet
-from tests.alerts.stories import ROOT, RULE_FILES, Story, as_promtool, promtool, rules
+from tests.alerts.stories import (
+    ROOT,
+    RULE_FILES,
+    Story,
+    answered,
+    as_promtool,
+    asked,
+    incident,
+    promtool,
+    rules,
+    series,
+    server,
+)
 from vllm_watch.export.engine_families import BOUNDS
+from vllm_watch.story.kinds import KINDS
 
 GENERATOR = ROOT / "alerts/generate.py"
 KUBERNETES = ROOT / "deploy/kubernetes/monitoring/prometheus-rule.yaml"
 MIXIN = ROOT / "alerts/mixin"
+AWESOME = ROOT / "alerts/awesome/rules.yml"
+NOTED = {"summary": "{name} (instance {{{{ $labels.instance }}}})", "description": "{description}"}
 SHORT = {"ttft": "ttft", "itl": "inter_token_latency", "e2e": "e2e_latency"}
 HOLE = re.compile(r"<<(\w+)>>")
 
@@ -182,9 +197,7 @@ def test_a_share_that_is_met_exactly_pages(
     told["tests"][0]["promql_expr_test"] = [
         {"expr": expression, "eval_time": check["eval_time"], "exp_samples": expected}
     ]
-    file = tmp_path / "story.yaml"
-    file.write_text(yaml.safe_dump(told))
-    status, said = promtool("test", "rules", file)
+    status, said = answered(tmp_path, told)
     assert status == 0, said
 
 
@@ -210,3 +223,61 @@ def test_what_there_is_not_is_named(tmp_path: Path) -> None:
     assert status == 2
     assert "There is no VllmGone, unhealthy." in said
     assert list(tmp_path.iterdir()) == []
+
+
+def exporters() -> dict[str, list[dict[str, Any]]]:
+    """Slug → its rules, in the words of that form."""
+    (group,) = yaml.safe_load(AWESOME.read_text())["groups"]
+    (service,) = group["services"]
+    return {each["slug"]: each["rules"] for each in service["exporters"]}
+
+
+def as_prometheus(folder: Path) -> Path:
+    """A rule file of Prometheus, as the collection's template writes one."""
+    made = [
+        {
+            "alert": "".join(word[:1].upper() + word[1:] for word in rule["name"].split()),
+            "expr": rule["query"],
+            "for": rule.get("for", "0m"),
+            "labels": {"severity": rule["severity"]},
+            "annotations": {key: text.format(**rule) for key, text in NOTED.items()},
+        }
+        for rules in exporters().values()
+        for rule in rules
+    ]
+    file = folder / "rules.yml"
+    file.write_text(yaml.safe_dump({"groups": [{"name": "vllm", "rules": made}]}, width=1000))
+    return file
+
+
+def test_prometheus_takes_every_rule(tmp_path: Path) -> None:
+    """Names, severities and expressions are those of the form, and no rule needs a recorded series."""
+    every = [rule for rules in exporters().values() for rule in rules]
+    assert all({"name", "description", "query", "severity"} <= rule.keys() for rule in every)
+    assert {rule["severity"] for rule in every} == {"critical", "warning"}
+    assert len({rule["name"] for rule in exporters()["vllm-watch"]}) > len(KINDS)
+    assert all(f'kind="{kind}"' in AWESOME.read_text() for kind in KINDS)
+    status, said = promtool("check", "rules", as_prometheus(tmp_path))
+    assert status == 0, said
+
+
+def test_what_is_open_fires_and_what_recovers_does_not(tmp_path: Path) -> None:
+    """One server is down, another recovers from it, a third has a ticket; vLLM itself is down at a fourth."""
+    recovering = {"target": "b", "engine": "", "kind": "engine_down", "cause": "crash"}
+    shown = [
+        *server("a", "g"), *server("b", "g"), *server("c", "g"), series("vllm_watch_build_info", "1x40"),
+        incident("a", "engine_down", "crash"), incident("b", "engine_down", "crash"),
+        series("vllm_watch_incident_recovering", "1x40", **recovering),
+        incident("c", "overload", "queue_growth", "ticket", engine="0"),
+        ('up{job="vllm", instance="d:8000"}', "1x10 0x40"),
+    ]  # fmt: skip
+    fired = [
+        {"labels": '{alertname="VLLMEngineDown", instance="w:9470", target="a"}', "value": 1},
+        {"labels": '{alertname="VLLMEngineDown", instance="d:8000"}', "value": 1},
+        {"labels": '{alertname="VLLMIncidentTicket", instance="w:9470", target="c"}', "value": 1},
+    ]
+    count = 'count by (alertname, target, instance) (ALERTS{alertstate="firing"})'
+    check = {"expr": count, "eval_time": "8m", "exp_samples": fired}
+    question = asked([as_prometheus(tmp_path)], shown, promql_expr_test=[check])
+    status, said = answered(tmp_path, question)
+    assert status == 0, said

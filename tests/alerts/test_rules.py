@@ -27,6 +27,7 @@ CAPTURES = {
     for kind in ("V0", "V1")
 }
 # What vLLM's process exports beside its own names, and what Prometheus knows of a scrape.
+NUMBER = re.compile(r"\$value|\| value\b|\bcount\b")
 NOT_VLLM = {"up", "process_start_time_seconds", "process_resident_memory_bytes"}
 
 
@@ -114,8 +115,12 @@ def test_raw_story_is_of_its_engine(story: Story) -> None:
 
 @for_each({name(rule): rule for rule in ALERTS})
 def test_alert_tells_its_reader_what_to_do(rule: dict[str, Any]) -> None:
-    """A sentence with values, what it is not, and a runbook that is there."""
+    """A sentence with values, what it is not, what to do first, and a runbook that is there."""
     notes = rule["annotations"]
+    if "Raw" not in rule["alert"]:
+        assert NUMBER.search(f"{notes['summary']} {notes.get('details', '')}")
+        assert notes["first_step"].rstrip().endswith((".", "{{ end }}"))
+        assert "page_url" in notes or rule["alert"] == "VllmWatchAbsent", "it does not answer"
     assert "{{" in notes["summary"]
     assert notes["summary"].endswith(".")
     assert re.search(

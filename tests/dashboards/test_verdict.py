@@ -1,17 +1,15 @@
 """The one word for the whole fleet, and who is shown to be ill: told in series, answered by Prometheus' own engine."""
 
-import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
+from tests.alerts import stories
 from tests.dashboards import grafana
 
 BOARDS = {file.name: grafana.load(file) for file in grafana.FILES}
-WATCHER = {"job": "vllm-watch", "instance": "w:9470"}
 FILLED = {"target": "(a|b)", "instance": "w:9470", "engine": ".*", "gpu": ".*", "host": ".*", "group": "(g)", "namespace": ".*", "model_name": ".*"}  # fmt: skip
 AT_S = 600
 
@@ -19,8 +17,7 @@ Said = Mapping[str, str]  # a series → its values, as promtool writes them
 
 
 def series(name: str, values: str, **labels: str) -> Said:
-    text = ",".join(f'{key}="{value}"' for key, value in (WATCHER | labels).items())
-    return {f"vllm_watch_{name}{{{text}}}": values}
+    return dict([stories.series(f"vllm_watch_{name}", values, **labels)])
 
 
 def seen(target: str, *, stopped: bool = False) -> Said:
@@ -47,24 +44,9 @@ def ill(target: str, severity: str, **labels: str) -> Said:
 def answered(tmp_path: Path, expr: str, said: Said, expected: list[dict[str, Any]]) -> None:
     """promtool evaluates the expression over these series and compares."""
     filled = grafana.fill(expr, interval_s=15, range_s=3600, **FILLED)
-    test = {
-        "evaluation_interval": "10s",
-        "tests": [{
-            "interval": "10s",
-            "input_series": [{"series": name, "values": values} for name, values in said.items()],
-            "promql_expr_test": [{"expr": filled, "eval_time": f"{AT_S}s", "exp_samples": expected}],
-        }],
-    }  # fmt: skip
-    file = tmp_path / "test.yaml"
-    file.write_text(yaml.safe_dump(test))
-    done = subprocess.run(
-        ["promtool", "test", "rules", file],
-        capture_output=True,
-        text=True,
-        timeout=600,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
+    check = {"expr": filled, "eval_time": f"{AT_S}s", "exp_samples": expected}
+    status, words = stories.answered(tmp_path, stories.asked([], said.items(), "10s", promql_expr_test=[check]))  # fmt: skip
+    assert status == 0, words
 
 
 def query(file: str, panel: str, number: int = 0) -> str:

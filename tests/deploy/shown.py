@@ -14,9 +14,9 @@ from tests.daemon_process import ROOT
 from vllm_watch.cli.helpers.commands import COMMANDS
 
 FOLLOWED = {
-    "docs/getting-started.md": "tests/deploy/test_getting_started.py",
-    "docs/install.md": "tests/deploy/test_install.py",
-    "docs/install/bare-metal.md": "tests/deploy/test_systemd_install.py",
+    "docs/getting-started.md": "tests/deploy/test_followed.py",
+    "docs/install.md": "tests/deploy/test_followed.py",
+    "docs/install/bare-metal.md": "tests/deploy/test_followed.py",
     "docs/install/compose.md": "tests/deploy/test_install_pages.py",
     "docs/install/docker.md": "tests/deploy/test_install_pages.py",
     "docs/install/kubernetes.md": "tests/deploy/test_install_pages.py",
@@ -36,7 +36,7 @@ NOT_RUN = {
     r"kubectl (?!logs)": ("no cluster is here", "kubectl"),
     r"(sudo )?systemctl ": ("systemd does not run here", ""),
     r"(sudo )?nvidia-smi ": ("no GPU is here", ""),
-    r"sudo py-spy ": ("not among our packages; tests/test_stacks_live.py runs it", ""),
+    r"sudo py-spy ": ("not among our packages; tests/test_host_live.py runs it", ""),
     r"vllm-watch gpus --reclaim": ("ends a process; tests/cli/test_gpus_reclaim.py", "parses"),
 }
 """What cannot be run here: a pattern of its beginning, why, and the check that is made in place of it."""

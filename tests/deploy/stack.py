@@ -5,31 +5,28 @@ service gets a root in which its volumes are mounted where it expects them, and 
 What an image brings comes from Debian's packages and from this Python. It prints what it saw, as JSON.
 """
 
-import fcntl
 import json
 import os
 import re
 import shutil
-import socket
-import struct
 import subprocess
 import sys
 import time
 import urllib.parse
 import urllib.request
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import yaml
 
 from tests.daemon_process import ROOT
-from tests.deploy.blocks import Block, blocks
-from tests.deploy.compose import FOLDER, Service, services
+from tests.dashboards import grafana
+from tests.deploy.alone import bind, loopback_up, make_host
+from tests.deploy.reader import Block, blocks
 
 PATIENCE_SECONDS = 240.0  # it takes 100; a machine busy with other tests takes longer
-FRESH = {"etc", "opt", "var"}  # of the host's, these are not shown: volumes are mounted below them
-OF_ETC = ("passwd", "group", "nsswitch.conf", "ld.so.cache", "localtime", "ssl", "alternatives")
 ALERTMANAGER = shutil.which("prometheus-alertmanager") or "alertmanager"
 PROGRAMS = {
     "prom/prometheus": ("prometheus",),
@@ -41,35 +38,65 @@ IMAGE = {
     "python": f'#!/bin/sh\nexec {sys.executable} "$@"\n',
 }
 
-
-def loopback_up() -> None:
-    """A new network namespace has a loopback that is down (SIOCSIFFLAGS: up and running)."""
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
-        fcntl.ioctl(any_socket, 0x8914, struct.pack("16sh14x", b"lo", 0x1 | 0x40))
+FOLDER = ROOT / "deploy"
+FILE = FOLDER / "compose.yaml"
 
 
-def bind(source: Path | str, target: Path) -> None:
-    source = Path(source)
-    if source.is_dir():
-        target.mkdir(parents=True, exist_ok=True)
-    else:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        target.touch()
-    subprocess.run(["mount", "--rbind", source, target], check=True, timeout=600)
+@dataclass(frozen=True)
+class Mount:
+    """A volume of a service: `source` is a path of the host, or the name of a volume."""
+
+    source: str
+    target: str
+    named: bool
 
 
-def make_host(root: Path, names: Iterable[str]) -> None:
-    """The host's programs, seen from a root in which /etc, /opt and /var are its own, and these names are this host's."""
-    root.mkdir(parents=True)
-    for entry in Path("/").iterdir():
-        if entry.is_symlink():
-            (root / entry.name).symlink_to(entry.readlink())
-        elif entry.is_dir() and entry.name not in FRESH:
-            bind(entry, root / entry.name)
-    for name in OF_ETC:
-        if (Path("/etc") / name).exists():
-            bind(Path("/etc") / name, root / "etc" / name)
-    (root / "etc/hosts").write_text(f"127.0.0.1 localhost {' '.join(sorted(names))}\n")
+@dataclass(frozen=True)
+class Service:
+    """One service, with variables filled in."""
+
+    name: str
+    image: str
+    entrypoint: tuple[str, ...]  # empty: the image's own
+    command: tuple[str, ...]
+    health: tuple[str, ...]
+    mounts: tuple[Mount, ...]
+    names: frozenset[str]  # under which others reach it
+    raw: dict[str, Any]
+
+
+def environment() -> dict[str, str]:
+    """What deploy/.env sets."""
+    lines = (FOLDER / ".env").read_text().splitlines()
+    return dict(line.split("=", 1) for line in lines if line and not line.startswith("#"))
+
+
+def services(profile: str, file: Path = FILE) -> dict[str, Service]:
+    """The services that a profile starts, by name."""
+    text = re.sub(r"\$\{(\w+)[^}]*\}", lambda found: environment()[found[1]], file.read_text())
+    data = yaml.safe_load(text)["services"]
+    return {
+        name: _service(name, raw)
+        for name, raw in data.items() if profile in raw.get("profiles", [profile])
+    }  # fmt: skip
+
+
+def _service(name: str, raw: dict[str, Any]) -> Service:
+    kind, *health = raw["healthcheck"]["test"]
+    assert kind == "CMD", "without a shell"
+    networks = raw.get("networks", {})
+    aliases = [alias for network in networks.values() for alias in network.get("aliases", ())]
+    return Service(
+        name, raw["image"], tuple(raw.get("entrypoint", ())), tuple(raw.get("command", ())), tuple(health),
+        tuple(_mount(text) for text in raw.get("volumes", ())), frozenset({name, *aliases}), raw,
+    )  # fmt: skip
+
+
+def _mount(text: str) -> Mount:
+    source, target, *_ = text.split(":")
+    if not source.startswith("."):
+        return Mount(source, target, named=True)
+    return Mount(os.path.normpath(FOLDER / source), target, named=False)
 
 
 def make_root(service: Service, folder: Path, names: set[str]) -> Path:
@@ -146,29 +173,13 @@ def get(url: str) -> Any:
 def queries() -> dict[str, list[str]]:
     """Every expression of every dashboard: panels, annotations and variables, with variables filled in."""
     found = {}
-    for file in sorted((ROOT / "dashboards").glob("*.json")):
-        board = json.loads(file.read_text())
-        asked = [fill(each) for each in expressions(board)]
-        found[file.name] = [re.sub(r"^label_values\((.+), *\w+\)$", r"\1", each) for each in asked]
+    for file in grafana.FILES:
+        board = grafana.load(file)
+        asked = [each.expr for each in grafana.queries(board)]
+        asked += [grafana.asked(each)[0] for each in grafana.variables(board)]
+        names = dict.fromkeys((each["name"] for each in board["templating"]["list"]), ".*")
+        found[file.name] = [grafana.fill(each, interval_s=15, range_s=3600, **names) for each in asked]  # fmt: skip
     return found
-
-
-def expressions(node: Any) -> list[str]:
-    if isinstance(node, list):
-        return [each for inner in node for each in expressions(inner)]
-    if not isinstance(node, dict):
-        return []
-    own = [node["expr"]] if isinstance(node.get("expr"), str) and node["expr"] else []
-    if node.get("type") == "query" and "datasource" in node:  # a variable
-        query = node.get("query", "")
-        own.append(query if isinstance(query, str) else query.get("query", ""))
-    return own + [each for inner in node.values() for each in expressions(inner)]
-
-
-def fill(expr: str) -> str:
-    for name, value in {"__rate_interval": "1m", "__interval": "15s", "__range": "1h"}.items():
-        expr = expr.replace(f"${{{name}}}", value).replace(f"${name}", value)
-    return re.sub(r"\$\{?\w+(:\w+)?\}?", ".*", expr)
 
 
 def refused(url: str) -> dict[str, list[str]]:

@@ -5,7 +5,6 @@ No container runs here: the services are started as processes, with their comman
 """
 
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -15,7 +14,8 @@ import pytest
 import yaml
 
 from tests.daemon_process import ROOT
-from tests.deploy.compose import FOLDER, Service, environment, services
+from tests.deploy.alone import alone
+from tests.deploy.stack import FOLDER, Service, environment, services
 from vllm_watch import __version__
 
 STACK_SECONDS_MAX = 400
@@ -45,14 +45,7 @@ PROVIDER_KEYS = {
 def seen(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """What the stack showed, from its start until a page has arrived."""
     folder = tmp_path_factory.mktemp("stack")
-    namespaces = ["--mount", "--net"] + (["--user", "--map-root-user"] if os.geteuid() else [])
-    done = subprocess.run(
-        ["unshare", *namespaces, sys.executable, "-m", "tests.deploy.stack", folder],
-        cwd=ROOT, env=os.environ | {"PYTHONPATH": str(ROOT)}, capture_output=True, text=True,
-        timeout=STACK_SECONDS_MAX, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    found: dict[str, Any] = json.loads(done.stdout)
+    found: dict[str, Any] = alone(ROOT, "tests.deploy.stack", folder, seconds=STACK_SECONDS_MAX)
     for what in ("healthy", "incident", "alert", "page"):
         print(f"{what} after {found[f'{what}_seconds']:.0f} s")
     return found

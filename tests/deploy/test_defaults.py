@@ -1,4 +1,7 @@
-"""Ports, paths and names of units stand in the program and in deploy/systemd; what is deployed or shown has the same."""
+"""Ports, paths and names of units stand in the program and in deploy/systemd; what is deployed or shown has the same.
+
+Whoever stops the watcher gives a restart hook that has begun the time to end.
+"""
 
 import re
 from collections.abc import Iterator
@@ -10,7 +13,11 @@ from tests.daemon_process import ROOT
 from vllm_watch.cli import demo
 from vllm_watch.cli.helpers import connection
 from vllm_watch.config import Config
+from vllm_watch.daemon import STOP_SECONDS
+from vllm_watch.restart.hooks.command import ENDING_SECONDS
+from vllm_watch.settings import hooks
 from vllm_watch.settings.kubernetes import KubernetesDiscovery
+from vllm_watch.settings.lock import HOOK_GRACE_SECONDS
 from vllm_watch.sources.engine_processes import PORT_DEFAULT
 
 UNITS = ROOT / "deploy/systemd"
@@ -87,3 +94,27 @@ def test_units_that_are_named_are_there() -> None:
     }
     assert (UNITS / Path(CONFIG).name).exists()
     assert all((file / Path(CONFIG).name).exists() for file in (ROOT / "deploy/kubernetes").glob("fleet*"))  # fmt: skip
+
+
+GRANTED = {
+    "systemd/vllm-watch.service": r"^TimeoutStopSec=(\d+)$",
+    "kubernetes/node/daemonset.yaml": r"terminationGracePeriodSeconds: (\d+)",
+    "kubernetes/fleet/deployment.yaml": r"terminationGracePeriodSeconds: (\d+)",
+    "helm/vllm-watch/templates/workload.yaml": r"terminationGracePeriodSeconds: (\d+)",
+    "compose.yaml": r"&vllm-watch\n(?:  .*\n)*?  stop_grace_period: (\d+)s",
+}
+KINDS = (hooks.CommandHook, hooks.WebhookHook, hooks.GateHook, hooks.SystemdHook, hooks.DockerHook, hooks.KubernetesHook)  # fmt: skip
+
+
+@pytest.mark.parametrize("file", GRANTED)
+def test_the_longest_hook_by_default_may_end(file: str) -> None:
+    """And the watcher after it."""
+    found = re.search(GRANTED[file], (ROOT / "deploy" / file).read_text(), re.MULTILINE)
+    assert found is not None
+    longest = max(kind.model_fields["timeout_seconds"].default for kind in KINDS)
+    assert float(found[1]) >= longest + ENDING_SECONDS + HOOK_GRACE_SECONDS + STOP_SECONDS
+
+
+def test_systemd_asks_only_the_watcher_to_end() -> None:
+    """By default it sends SIGTERM to the hook, too."""
+    assert re.search(r"^KillMode=mixed$", SERVICE, re.MULTILINE)

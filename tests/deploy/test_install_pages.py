@@ -1,7 +1,7 @@
 """docs/install/*.md: short, and up to an alert that arrives. No Docker and no cluster is here: what they would
 run in the container is run as a process, with the page's own configuration.
 
-docs/install/bare-metal.md is followed as it stands by test_systemd_install.py, the stack of compose.md by test_compose.py.
+docs/install/bare-metal.md is followed as it stands by test_followed.py, the stack of compose.md by test_compose.py.
 """
 
 import re
@@ -9,18 +9,17 @@ import shlex
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
 import pytest
 import yaml
 
+from tests.alerts.programs import running
 from tests.daemon_process import ROOT
-from tests.deploy.blocks import blocks
-from tests.deploy.compose import environment, services
 from tests.deploy.joins import PROMETHEUS
-from tests.deploy.stack import ALERTMANAGER, get, until
+from tests.deploy.reader import blocks
+from tests.deploy.stack import ALERTMANAGER, environment, services
 from tests.deploy.test_helm import right, template
 from tests.ports import free_port
 from vllm_watch.config import Config
@@ -151,7 +150,7 @@ def as_operator(spec: dict[str, Any], namespace: str, url: str) -> dict[str, Any
     return {"route": top, "receivers": [{"name": "null"}, *receivers]}
 
 
-def test_the_page_of_kubernetes(
+async def test_the_page_of_kubernetes(
     run_helm: Callable[..., str], pager: tuple[str, IO[str]], tmp_path: Path
 ) -> None:
     """Its values render to what Kubernetes takes, in the namespaces and with the label that it names; a real Alertmanager
@@ -188,32 +187,11 @@ def test_the_page_of_kubernetes(
     assert "VllmEngineDown" in sent
     url, printed = pager
     config = as_operator(spec, namespace, url.removesuffix("/page"))
-    with alertmanager(config, tmp_path) as address:
+    file, address = tmp_path / "alertmanager.yml", f"http://127.0.0.1:{free_port()}"
+    file.write_text(yaml.safe_dump(config))
+    listen = f"--web.listen-address={address.removeprefix('http://')}"
+    storage = (f"--storage.path={tmp_path / 'data'}", "--cluster.listen-address=")
+    async with running(f"{address}/-/ready", ALERTMANAGER, f"--config.file={file}", listen, *storage):  # fmt: skip
         sent[-1] = f"--alertmanager.url={address}"
         subprocess.run(["amtool", *sent], check=True, timeout=600)
         assert printed.readline() == "PAGE firing: test\n"
-
-
-@contextmanager
-def alertmanager(config: dict[str, Any], folder: Path) -> Iterator[str]:
-    """A real one on a free port; its address, once it is ready."""
-    file = folder / "alertmanager.yml"
-    file.write_text(yaml.safe_dump(config))
-    subprocess.run(["amtool", "check-config", file], check=True, timeout=600, stdout=subprocess.DEVNULL)  # fmt: skip
-    address = f"127.0.0.1:{free_port()}"
-    with subprocess.Popen(
-        [ALERTMANAGER, f"--config.file={file}", f"--storage.path={folder / 'data'}", f"--web.listen-address={address}", "--cluster.listen-address="],
-        stderr=subprocess.DEVNULL,
-    ) as process:  # fmt: skip
-        try:
-            until("Alertmanager is ready", lambda: _answers(f"http://{address}/-/ready"))
-            yield f"http://{address}"
-        finally:
-            process.terminate()
-
-
-def _answers(url: str) -> bool:
-    try:
-        return bool(get(url))
-    except OSError:
-        return False

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.deploy.test_dependencies import GENERATOR
+from docs import generate_dependencies
 from vllm_watch import __version__
 
 pytestmark = pytest.mark.supply
@@ -101,7 +101,7 @@ def test_sbom_names_all_that_is_locked() -> None:
         each["name"].lower().replace("_", "-"): each["version"]
         for each in sbom["components"] if each["licenses"]
     }  # fmt: skip
-    locked = {e.name: e.version for e in GENERATOR.locked() if "win32" not in e.marker}
+    locked = {e.name: e.version for e in generate_dependencies.locked() if "win32" not in e.marker}
     assert locked.items() <= listed.items()
     assert listed.keys() - locked.keys() <= {"vllm-watch"}
 

@@ -175,15 +175,6 @@ def test_gpus_are_read_without_memory_that_is_written_and_run(tmp_path: Path) ->
     assert '"NVIDIA H200"' in done.stdout, done.stderr
 
 
-def test_the_configuration_is_one() -> None:
-    """check-config takes the example as it is."""
-    done = subprocess.run(
-        [sys.executable, "-m", "vllm_watch", "check-config", UNITS / "vllm-watch.yaml"],
-        cwd=ROOT, capture_output=True, text=True, timeout=600, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-
-
 def test_the_user_is_made(tmp_path: Path) -> None:
     """systemd-sysusers makes the user that the unit runs as, with no shell."""
     (tmp_path / "etc").mkdir()

@@ -3,15 +3,22 @@
 `make fuzz` goes on for longer, and follows coverage where Atheris is installed (docs/development.md).
 """
 
+import ast
 import os
+import sys
 import time
-from pathlib import Path
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
 
 import pytest
 
 from tests.fuzz import run
 from tests.fuzz.seeds import CORPUS, corpus, seeds
 from tests.fuzz.targets import TARGETS
+from tests.test_conventions import ROOT, SOURCES, tree
+from vllm_watch.clients import http_answer
+from vllm_watch.support import json_text, regular_file
 
 SECONDS = float(os.environ.get("FUZZ_SECONDS", "5"))
 
@@ -64,9 +71,60 @@ def test_every_target_has_a_corpus() -> None:
     """None is there that nothing plays, and none is so large that it does not belong here."""
     assert {path.name for path in CORPUS.iterdir()} == set(TARGETS)
     assert all(corpus(name) for name in TARGETS)
-    files = [path for path in CORPUS.rglob("*") if path.is_file()]
-    assert sum(map(_bytes, files)) < 1 << 20
+    assert sum(path.stat().st_size for path in CORPUS.rglob("*") if path.is_file()) < 1 << 20
 
 
-def _bytes(path: Path) -> int:
-    return path.stat().st_size
+ONE_WAY: dict[ModuleType, tuple[str, ...]] = {
+    regular_file: ("read", "opened", "check"), http_answer: ("body", "beginning", "lines"), json_text: ("read",),
+}  # fmt: skip
+
+BYTES_TO_LOG = "passes bytes on to what `log` fuzzes"
+ARGV = "command lines of this host's processes"
+OURS = "what a process of ours wrote or answers"
+NOT_REACHED = {
+    "cli/read.py": BYTES_TO_LOG,
+    "cli/helpers/advising.py": BYTES_TO_LOG,
+    "sources/engine_log.py": BYTES_TO_LOG,
+    "preflight/command.py": ARGV,
+    "sources/host_servers.py": ARGV,
+    "restart/hooks/child.py": OURS,
+    "restart/hooks/gate.py": OURS,
+    "cli/run.py": "asks whether the configuration is empty",
+    "cli/helpers/preflight/software.py": "names and versions of the installed packages",
+}
+"""Module → why no target need reach it."""
+
+
+def readers() -> set[str]:
+    """Return the modules that call one of the one ways."""
+    names = {f"{module.__name__.rpartition('.')[2]}.{name}" for module, names in ONE_WAY.items() for name in names}  # fmt: skip
+    package = ROOT / "vllm_watch"
+    return {
+        str(path.relative_to(package))
+        for path in SOURCES
+        for node in ast.walk(tree(path))
+        if isinstance(node, ast.Attribute) and ast.unparse(node) in names
+    }
+
+
+def test_every_module_that_reads_is_reached(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the corpus alone, so that what is changed of it goes there, too."""
+    reached: set[str] = set()
+
+    def noting(original: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*args: Any, **words: Any) -> Any:
+            frame = sys._getframe(1)
+            reached.add(frame.f_globals["__name__"].removeprefix("vllm_watch.").replace(".", "/"))
+            return original(*args, **words)
+
+        return call
+
+    for module, names in ONE_WAY.items():
+        for each in names:
+            monkeypatch.setattr(module, each, noting(getattr(module, each)))
+    for name, target in TARGETS.items():
+        with target() as take:
+            for data in seeds(name)[:40]:
+                take(data)
+    missing = {each for each in readers() if each.removesuffix(".py") not in reached}
+    assert sorted(missing) == sorted(NOT_REACHED)

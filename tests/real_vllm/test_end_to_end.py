@@ -1,4 +1,7 @@
-"""The daemon against a real vLLM: what it shows is what is so, and each fault is seen as what it is."""
+"""The daemon against a real vLLM: what it shows is what is so, and each fault is seen as what it is.
+
+Of an engine or an API server that is stopped test_judgement.py tells.
+"""
 
 import asyncio
 import json
@@ -231,24 +234,6 @@ def assert_stall_is_seen(vllm: RealVllm, role: str, watch: Daemon) -> None:
         assert engine["requests_running"] > 0
         assert "no scheduler step" in engine["state_text"]
     seen(watch, is_serving, since=time.time(), looks=RECOVERED_LOOKS)
-
-
-def test_stopped_engine_is_a_stall(vllm: RealVllm, watch: Daemon) -> None:
-    """The engine hangs with work in hand while its API server answers, then goes on."""
-    with under_load(vllm.url, LIGHT):
-        assert_stall_is_seen(vllm, "engine_core", watch)
-
-
-def test_stopped_api_server_is_a_timeout(vllm: RealVllm, watch: Daemon) -> None:
-    """Connections are accepted by the kernel and never answered."""
-    with under_load(vllm.url, LIGHT):
-        eventually(watch, is_serving)
-        with vllm.stopped("api_server"):
-            metrics = seen(watch, is_down("read_timeout"), since=time.time())
-
-            assert exported(metrics) == {}  # what cannot be read is not shown as if it could
-            assert watch.status(TARGET)["state_text"]
-        seen(watch, is_serving, since=time.time(), looks=RECOVERED_LOOKS)
 
 
 def test_killed_engine_then_restart(vllm: RealVllm, tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """Restarts of a real vLLM, end to end: it hangs, evidence is kept, it is ended, a new one serves, and that is verified.
 
-The server runs under a supervisor (a loop), so that a hook which only ends it has it started again.
+The server runs under a supervisor, so that a hook which only ends it has it started again: a shell's loop in the server's
+own process group, so that no orphan outlives a test.
 """
 
 import asyncio
@@ -20,8 +21,7 @@ import pytest
 from tests.real_vllm.daemon import Daemon
 from tests.real_vllm.faults import stopped_at_work
 from tests.real_vllm.load import Load, under_load
-from tests.real_vllm.server import RealVllm
-from tests.real_vllm.supervised import SupervisedVllm
+from tests.real_vllm.server import READY_SECONDS_MAX, RealVllm
 from tests.real_vllm.ward import EVERY_SECOND, TARGET, TIMES, Ward
 from vllm_watch.state.attempt import Attempt
 from vllm_watch.state.journal import Journal
@@ -36,7 +36,19 @@ ENDED_SECONDS_MAX = (
 )
 STARTS_THAT_FAIL = 3
 QUIET_SECONDS = 15.0  # in which a second call would come: wishes are asked about every 5 s
+PAUSE_SECONDS = 1.0  # from one end to the next start; systemd's RestartSec is 0.1 s
 TOKEN = "on-call-of-the-test-1234"
+
+LOOP = """
+flags=$1; shift
+while :; do
+    more=()
+    [ -e "$flags" ] && mapfile -t more < "$flags"
+    "$@" "${more[@]}"
+    echo "supervisor: ended with $?"
+    sleep $PAUSE
+done
+"""
 
 CONFIG = """
 restart:
@@ -65,6 +77,38 @@ SCRIPT = """#!/bin/sh
 env | grep ^VLLM_WATCH_ > "{told}"
 kill -KILL {pids}
 """
+
+
+class SupervisedVllm(RealVllm):
+    """A server that is started again whenever it ends, as systemd's Restart=always or Kubernetes would."""
+
+    def __init__(self, folder: Path, layout: str = "uni") -> None:
+        super().__init__(folder, layout)
+        self._more = folder / "flags"
+
+    def _command(self) -> list[str | Path]:
+        loop = LOOP.replace("$PAUSE", f"{PAUSE_SECONDS:g}")
+        return ["bash", "-c", loop, "supervisor", self._more, *super()._command()]
+
+    def starts_with(self, *flags: str) -> None:
+        """From its next start on it has these flags, too; the last of a kind holds."""
+        self._more.write_text("".join(f"{flag}\n" for flag in flags))
+
+    def ends(self) -> int:
+        """How often a process of it has ended so far."""
+        return self.log.read_bytes().count(b"supervisor: ended with")
+
+    def wait_new(self) -> None:
+        """Return once other processes than were last known serve; they are those that are known then."""
+        deadline = time.monotonic() + READY_SECONDS_MAX
+        while time.monotonic() < deadline:
+            now = self.processes()
+            new = not set(now.values()) & set(self._pids.values())
+            if new and len(now) == len(self._pids) and self.answers():
+                self._pids = now
+                return
+            time.sleep(0.25)
+        raise TimeoutError(f"no new processes serve:\n{self.log_tail()}")
 
 
 class Watched:

@@ -1,4 +1,4 @@
-"""Waits for a CPU from end to end: a server on this host, the real daemon, what it exports and what it records."""
+"""What is seen of a server's processes on this host, from end to end: its waits for a CPU, and where it stands when it hangs."""
 
 import asyncio
 import gzip
@@ -88,3 +88,42 @@ async def test_where_its_processes_are_not_seen_nothing_is_said(tmp_path):
             _, metrics = await watcher.get("/metrics")
     assert ratio(status) is None
     assert "vllm_watch_engine_cpu_wait_ratio" not in metrics
+
+
+PY_SPY = """#!/bin/sh
+echo 'Thread 1 (active): "MainThread"'
+echo '    all_reduce (torch/distributed/distributed_c10d.py:7)'
+"""
+
+
+def stall(status):
+    """The open incident, as told."""
+    found = [each for target in status["targets"] for each in target["incidents"]]
+    return next((each for each in found if each["kind"] == "engine_stalled"), None)
+
+
+async def test_where_it_stands_is_told(tmp_path):
+    """On its target's card and among the incidents; what a busy machine leaves no time for is told, too."""
+    py_spy = tmp_path / "py-spy"
+    py_spy.write_text(PY_SPY)
+    py_spy.chmod(0o700)
+    async with serving() as url:
+        soon = {
+            "notice_seconds": 0.5,
+            "notice_young_seconds": 0.5,
+        }
+        config = tmp_path / "config.yaml"
+        config.write_text(json.dumps({
+            "py_spy": str(py_spy), "targets": [{"name": "a", "url": url}],
+            "detectors": {"engine_stalled": soon},
+        }))  # fmt: skip
+        async with daemon("--config", config) as watcher:
+            status = await watcher.until(lambda now: (stall(now) or {}).get("stacks"), 60.0)
+            _, listed = await watcher.get("/api/v1/incidents")
+    said = stall(status)["stacks"]
+    assert said.startswith("API server (PID ")
+    assert said.endswith((
+        "): waits in a collective: all_reduce (torch/distributed/distributed_c10d.py:7).",
+        "): no stack could be read.",
+    ))  # fmt: skip
+    assert json.loads(listed)["incidents"][0]["stacks"] == said
