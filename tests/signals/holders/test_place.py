@@ -2,7 +2,7 @@
 
 import pytest
 
-from vllm_watch.signals.holders import place
+from vllm_watch.signals.holders import track
 
 ID = "0123456789abcdef" * 4
 UUID = "3f1c2a9e_1b2c_4d5e_8f90_a1b2c3d4e5f6"
@@ -36,15 +36,15 @@ GROUPS = {
 def test_a_control_group(cgroup):
     """Version 1 and 2, with and without systemd, of each runtime."""
     assert (
-        place.describe(cgroup),
-        place.in_user_session(cgroup),
-        place.is_outside(cgroup),
+        track.place_of(cgroup),
+        track.in_user_session(cgroup),
+        track.is_outside(cgroup),
     ) == GROUPS[cgroup]
 
 
 def test_a_group_that_was_removed():
     """The kernel says so itself."""
     gone = f"/docker/{ID} (deleted)"
-    assert place.is_deleted(gone)
-    assert place.describe(gone) == "container 0123456789ab"
-    assert not place.is_deleted(f"/docker/{ID}")
+    assert track.is_deleted(gone)
+    assert track.place_of(gone) == "container 0123456789ab"
+    assert not track.is_deleted(f"/docker/{ID}")

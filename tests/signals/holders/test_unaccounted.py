@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 from tests.signals.holders.series import GIB, core, gpu, process
+from vllm_watch.signals.holders.judge import Account
 from vllm_watch.signals.holders.records import Limits
-from vllm_watch.signals.holders.unaccounted import Account
 
 MIB = 2**20
 FOUR = tuple(core(pid) for pid in (1, 2, 3, 4))
