@@ -7,7 +7,7 @@ import pytest
 from vllm_watch.board.board import Board
 from vllm_watch.detectors.base import CLEAR, FIRING, Verdict
 from vllm_watch.export.status import Status
-from vllm_watch.incidents import log_evidence
+from vllm_watch.incidents import verdicts
 from vllm_watch.samples.engine_log import StartFailure
 from vllm_watch.samples.observation import Call, Observation
 from vllm_watch.samples.target import Target
@@ -23,7 +23,7 @@ FAILED = StartFailure(
 @pytest.mark.parametrize("kind", ["engine_down", "engine_stalled"])
 def test_added_to_what_is_found(kind):
     """The class, the reason, the line and whether it would happen again; the cause stays the detector's."""
-    (said,) = log_evidence.added([Verdict(state=FIRING, kind=kind, cause="crash", summary="gone")], FAILED)  # fmt: skip
+    (said,) = verdicts.with_log([Verdict(state=FIRING, kind=kind, cause="crash", summary="gone")], FAILED)  # fmt: skip
     assert said.cause == "crash"
     assert said.summary == "gone; its log reports: the KV cache is too small"
     assert (said.evidence_for[-1].name, said.evidence_for[-1].value) == ("engine_log", "kv_cache_too_small")  # fmt: skip
@@ -42,7 +42,7 @@ def test_added_to_what_is_found(kind):
 )
 def test_not_added(verdict, failed):
     """To nothing that is well, to nothing that a log does not explain, and not without a log."""
-    assert list(log_evidence.added([verdict], failed)) == [verdict]
+    assert list(verdicts.with_log([verdict], failed)) == [verdict]
 
 
 def observation(t, failed):

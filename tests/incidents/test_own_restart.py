@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from vllm_watch.detectors.base import Verdict
-from vllm_watch.incidents.own_restart import NO_RESTART, OwnRestart, RestartNews
+from vllm_watch.incidents.verdicts import NO_RESTART, OwnRestart, RestartNews
 from vllm_watch.signals.records import EngineSignals, TargetSignals
 
 OLD = TargetSignals(

@@ -1,6 +1,6 @@
 """Prompts under way, by the pages that they took and the tokens that are not counted yet."""
 
-from vllm_watch.signals.long_prompts import LongPrompts
+from vllm_watch.signals.blocks import LongPrompts
 
 SHORT = (3000.0, 3200.0, 3100.0)  # a block's: gained, counted, finished
 

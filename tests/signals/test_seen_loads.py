@@ -2,7 +2,7 @@
 
 import pytest
 
-from vllm_watch.signals.seen_loads import LOADS_MAX, SeenLoads
+from vllm_watch.signals.step_model import LOADS_MAX, SeenLoads
 
 
 def met(*loads, times=2):

@@ -10,7 +10,7 @@ import pytest
 from tests.detectors import looks
 from tests.told import said
 from vllm_watch.detectors.base import Verdict
-from vllm_watch.incidents.own_restart import RestartNews
+from vllm_watch.incidents.verdicts import RestartNews
 from vllm_watch.samples.engine import EngineSample
 from vllm_watch.samples.observation import Call, Observation, Reading, ServerSample
 from vllm_watch.settings.stages import SignalsSettings

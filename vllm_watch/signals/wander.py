@@ -4,12 +4,12 @@ As in a random walk, their change in k minutes is at most √k times their chang
 """
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from math import exp, sqrt
+from statistics import median
 from typing import Any
 
 from vllm_watch.signals import stored
-from vllm_watch.signals.scatter import scatter
 
 MINUTE_SECONDS = 60.0
 """A minute is this many seconds of work, because step times of idle engines do not drift."""
@@ -142,3 +142,13 @@ class Wander:
 def _learnt(square: float, value: float, first: float, count: float) -> float:
     most = OUTLIER * max(first, sqrt(square))
     return square + (min(value * value, most * most) - square) / count
+
+
+_NORMAL = 1.48
+"""Ratio of standard deviation to median absolute deviation in a normal distribution."""
+
+
+def scatter(values: Collection[float]) -> float:
+    """Return a standard deviation. Up to half of the values may be outliers. `values` must not be empty."""
+    middle = median(values)
+    return _NORMAL * median(abs(each - middle) for each in values)
