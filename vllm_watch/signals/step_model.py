@@ -9,9 +9,10 @@ three times the KV cache takes at most three times as long.
 """
 
 from collections.abc import Sequence
+from functools import partial
 from itertools import combinations
 from math import floor, inf, log, sqrt
-from typing import Any
+from typing import Any, ClassVar
 
 from vllm_watch.signals import stored
 
@@ -120,8 +121,23 @@ _SUBSETS = [subset for size in (3, 2, 1) for subset in combinations(_PARTS, size
 Vector = tuple[float, float, float]
 
 
-class StepModel:
+def _gram(state: Any) -> list[list[float]]:
+    gram = [stored.numbers(row, len(_PARTS)) for row in state]
+    if len(gram) != len(_PARTS) or any(gram[i][i] < 0.0 for i in _PARTS):
+        raise ValueError("the equations are not three")
+    return gram
+
+
+class StepModel(stored.Kept):
     """The fitted step time, and the scatter of blocks around it."""
+
+    KEPT: ClassVar[stored.Fields] = {
+        "blocks": stored.count,
+        "seconds": stored.amount,
+        "_gram": _gram,
+        "_moment": partial(stored.numbers, count=len(_PARTS)),
+        "_scatter_square": stored.amount,
+    }
 
     def __init__(self) -> None:
         self.blocks = 0
@@ -213,23 +229,10 @@ class StepModel:
             self._note(log_ratio)
 
     def export_state(self) -> dict[str, Any]:
-        return {
-            "blocks": self.blocks,
-            "seconds": self.seconds,
-            "gram": [list(row) for row in self._gram],
-            "moment": list(self._moment),
-            "scatter_square": self._scatter_square,
-            "met": self.met.export_state(),
-        }
+        return {**super().export_state(), "met": self.met.export_state()}
 
     def restore(self, state: stored.Stored) -> None:
-        self.blocks = stored.count(state["blocks"])
-        self.seconds = stored.number(state["seconds"], 0.0)
-        gram = [stored.numbers(row, len(_PARTS)) for row in state["gram"]]
-        if len(gram) != len(_PARTS) or any(gram[i][i] < 0.0 for i in _PARTS):
-            raise ValueError("the equations are not three")
-        self._gram, self._moment = gram, stored.numbers(state["moment"], len(_PARTS))
-        self._scatter_square = stored.number(state["scatter_square"], 0.0)
+        super().restore(state)
         self.met.restore(state["met"])
         if self.blocks:
             self._solve()
