@@ -4,11 +4,11 @@ Polls are joined into blocks of 2 to 8 s. The step times of the previous process
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from math import exp, log
 from typing import Any
 
 from vllm_watch.samples.engine import EngineSample
+from vllm_watch.samples.record import record
 from vllm_watch.signals import stored
 from vllm_watch.signals.blocks import (
     ADAPTERS,
@@ -159,7 +159,7 @@ RESTORED_LEVEL_MAX = 0.5
 """After a longer absence, CUSUM levels are lowered to this value. It is above DOUBT, so nothing is learnt before new blocks."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Comparison:
     """One block compared with the baseline. Unknown values are None."""
 

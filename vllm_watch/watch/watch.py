@@ -187,7 +187,7 @@ class Watch:
             _moment(at_s, self.signals, observation.reading), verdicts, beside
         )
         self._add_ratios(self.signals)
-        self.signals = self._states.shown(self.signals, self._lifecycle.incidents, at_s)
+        self._states.show(self.signals, self._lifecycle.incidents, at_s)
         completed(self.signals, advice=self._adviser.look(at_s, observation, self.signals))
         return events
 

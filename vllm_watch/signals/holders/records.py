@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from vllm_watch.samples.gpu import GpuSample
 from vllm_watch.samples.process import ProcessSample
+from vllm_watch.samples.record import record
 
 VLLM, ACTIVE, STALE, UNKNOWN = "vllm", "active", "stale", "unknown"
 
@@ -35,7 +36,7 @@ class Limits:
     unaccounted_seconds: float = 120.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Judged:
     """A verdict with its reasons. `since_s` is the time when the verdict became true."""
 
@@ -46,7 +47,7 @@ class Judged:
     since_s: float | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Holder:
     """One judged process on one GPU."""
 
@@ -57,7 +58,7 @@ class Holder:
     place: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class GpuHolders:
     """One GPU or MIG slice, with its largest holders first."""
 

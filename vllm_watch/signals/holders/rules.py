@@ -11,9 +11,10 @@ ai-dynamo/dynamo #6818.
 
 import re
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from functools import lru_cache
 
 from vllm_watch.samples.process import ProcessSample
+from vllm_watch.samples.record import record
 from vllm_watch.signals.holders import roles
 from vllm_watch.signals.holders.records import (
     ACTIVE,
@@ -40,7 +41,7 @@ from vllm_watch.signals.holders.words import seconds, size
 from vllm_watch.support.counts import cores
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Case:
     """One holder of GPU memory, with its history."""
 
@@ -149,10 +150,15 @@ _LENDER_REMEDY = "stop the engines that map its memory first, then stop it where
 def borrows(processes: Iterable[ProcessSample]) -> bool:
     """Return True if an engine among these maps another process's memory."""
     return any(
-        _BORROWS.search(command)
+        _borrows(command)
         for process in processes
         for command in (" ".join(process.cmdline or ()), *(process.ancestors or ()))
     )
+
+
+@lru_cache(roles.COMMANDS_KEPT)
+def _borrows(command: str) -> bool:
+    return bool(_BORROWS.search(command))
 
 
 def lends(case: Case) -> Judged | None:
