@@ -15,16 +15,7 @@ from typing import Any
 
 from vllm_watch.detectors.base import Evidence
 from vllm_watch.incidents import incident as record
-from vllm_watch.incidents.incident import (
-    ACTIVE,
-    OPENED,
-    RESOLVED,
-    UPDATED,
-    Incident,
-    IncidentEvent,
-    ended,
-    identity,
-)
+from vllm_watch.incidents.incident import Incident, IncidentEvent, ended, identity
 from vllm_watch.samples.observation import Observation
 from vllm_watch.samples.target import WATCHER
 from vllm_watch.signals import stored
@@ -220,7 +211,7 @@ class Fleet:
             target, self._unscraped[name] = self._targets.setdefault(name, Target(host)), None
             for each in (each for each in incidents if each.kind == KIND):
                 self._singles[each.id] = each
-                if each.phase == ACTIVE and each.cause not in _ANSWERS:
+                if each.phase == record.ACTIVE and each.cause not in _ANSWERS:
                     target.silent_s = target.fell_s = min(each.began_t, t)
             target.answered_s = target.silent_s if answered_t is None else min(answered_t, t)
         if self._common is not None:  # the clock may have been set back
@@ -228,7 +219,7 @@ class Fleet:
         unlinked = [each for each in self._singles.values() if each.id not in self._links]
         many = [e for e in unlinked if e.target in restored and self._fell_with_many(e.target, t)]
         self._waiting |= dict.fromkeys(each.id for each in many)
-        return [IncidentEvent(UPDATED, t, self.shown(each)) for each in many]
+        return [IncidentEvent(record.UPDATED, t, self.shown(each)) for each in many]
 
     def forget(
         self, target: str, t: float, events: Iterable[IncidentEvent] = ()
@@ -322,7 +313,7 @@ class Fleet:
             self._hold(common, name)
             common.members[incident.target] = None
             common.incident = self._described(common, t, now_s)
-            return [self._shown(event), IncidentEvent(UPDATED, t, common.incident)]
+            return [self._shown(event), IncidentEvent(record.UPDATED, t, common.incident)]
         return [self._shown(event)]
 
     def _suspect(self, event: IncidentEvent, t: float, now_s: float) -> list[IncidentEvent]:
@@ -352,8 +343,8 @@ class Fleet:
         self._common = common
         self.opened[KIND] = self.opened.get(KIND, 0) + 1
         others = [self._singles[name] for name in common.held if name != event.incident.id]
-        softened = [IncidentEvent(UPDATED, t, self.shown(each)) for each in others]
-        return [IncidentEvent(OPENED, t, common.incident), *softened, self._shown(event)]
+        softened = [IncidentEvent(record.UPDATED, t, self.shown(each)) for each in others]
+        return [IncidentEvent(record.OPENED, t, common.incident), *softened, self._shown(event)]
 
     def _since(self, name: str, now_s: float) -> tuple[float, str]:
         target = self._targets.get(name)
@@ -402,10 +393,10 @@ class Fleet:
     def _judged_again(self, t: float, now_s: float) -> list[IncidentEvent]:
         told: list[IncidentEvent] = []
         waiting = () if self._wait(now_s) else [self._singles[name] for name in self._waiting]
-        for each in (each for each in waiting if each.phase == ACTIVE):
+        for each in (each for each in waiting if each.phase == record.ACTIVE):
             del self._waiting[each.id]
             if each.id not in self._links:
-                told += self._single(IncidentEvent(UPDATED, t, each), t, now_s)
+                told += self._single(IncidentEvent(record.UPDATED, t, each), t, now_s)
         return told
 
     def _shown(self, event: IncidentEvent) -> IncidentEvent:
@@ -439,7 +430,7 @@ class Fleet:
             return released
         self._common = None
         resolution = "healthy" if common.members else "target_gone"
-        return [*released, IncidentEvent(RESOLVED, t, ended(common.incident, t, resolution))]
+        return [*released, IncidentEvent(record.RESOLVED, t, ended(common.incident, t, resolution))]
 
     def _released(self, common: Common, t: float, now_s: float) -> list[IncidentEvent]:
         told: list[IncidentEvent] = []
@@ -453,7 +444,7 @@ class Fleet:
                 continue  # a new verdict follows soon
             if now_s - target.silent_s >= SETTLED_SECONDS:
                 del common.held[name]
-                told.append(IncidentEvent(UPDATED, t, self.shown(incident)))
+                told.append(IncidentEvent(record.UPDATED, t, self.shown(incident)))
         return told
 
     def _silent(self, common: Common) -> list[str]:

@@ -10,17 +10,7 @@ from typing import Any
 from vllm_watch.samples.engine import EngineSample
 from vllm_watch.samples.record import record
 from vllm_watch.signals import stored
-from vllm_watch.signals.blocks import (
-    ADAPTERS,
-    DRAFTING,
-    LOAD,
-    LONG_PROMPTS,
-    MEDIA,
-    Block,
-    Blocks,
-    began_anew,
-    tells_load,
-)
+from vllm_watch.signals.blocks import KINDS, Block, Blocks, began_anew, tells_load
 from vllm_watch.signals.cusum import CEILING, Cusum
 from vllm_watch.signals.step_model import StepModel
 from vllm_watch.signals.throughput import Throughput
@@ -252,8 +242,7 @@ class Baseline:
     def restore(self, state: stored.Stored, away_seconds: float) -> None:
         level_max = CEILING if away_seconds <= ALARM_KEPT_SECONDS else RESTORED_LEVEL_MAX
         try:
-            known = frozenset((*LOAD, LONG_PROMPTS, DRAFTING, MEDIA, *ADAPTERS))
-            self._lacks = known.intersection(stored.texts(state["lacks"]))
+            self._lacks = KINDS.intersection(stored.texts(state["lacks"]))
             self._models = {self._lacks: StepModel()}
             self.model.restore(state["model"])
             self.throughput.restore(state["throughput"], away_seconds)

@@ -68,6 +68,8 @@ ADAPTERS = ("adapters_1", "adapters_4", "adapters_16")
 """Kinds of blocks by the number of LoRA adapters in use: 1 to 3, 4 to 15, or more. Switching
 adapters costs time."""
 
+KINDS = frozenset((*LOAD, LONG_PROMPTS, DRAFTING, MEDIA, *ADAPTERS))
+
 _WATCHED = (*LOAD, "requests_waiting")
 _needed_of, _watched_of = attrgetter(*NEEDED), attrgetter(*_WATCHED)
 _NOTHING: frozenset[str] = frozenset()

@@ -10,17 +10,8 @@ from dataclasses import dataclass, field
 
 from vllm_watch.samples.gpu import GpuSample
 from vllm_watch.samples.process import ProcessSample
-from vllm_watch.signals.holders import roles, rules
-from vllm_watch.signals.holders.records import (
-    ACTIVE,
-    STALE,
-    UNACCOUNTED,
-    UNKNOWN,
-    GpuHolders,
-    Holder,
-    Judged,
-    Limits,
-)
+from vllm_watch.signals.holders import records, roles, rules
+from vllm_watch.signals.holders.records import GpuHolders, Holder, Judged, Limits
 from vllm_watch.signals.holders.rules import Case
 from vllm_watch.signals.holders.track import DEAD_STATES, Track, begin, follow, is_same
 from vllm_watch.signals.holders.words import seconds, size
@@ -159,12 +150,12 @@ class Account:
         summed = _summed(gpu, sliced=sliced)
         if isinstance(summed, str):
             self.unaccounted_bytes = self._over_s = None
-            return Judged(verdict=UNKNOWN, evidence=(summed,))
+            return Judged(verdict=records.UNKNOWN, evidence=(summed,))
         extra, held = summed
         self.unaccounted_bytes = extra
         if extra <= allowance_bytes(gpu):
             self._over_s, self._left, self._held = None, (), held
-            return Judged(verdict=ACTIVE)
+            return Judged(verdict=records.ACTIVE)
         if self._over_s is None:
             self._over_s, self._least = at_s, extra
             gone = {pid: bytes_ for pid, bytes_ in self._held.items() if pid not in held}
@@ -178,13 +169,14 @@ class Account:
         complete = host_seen if gpu.processes_complete is None else gpu.processes_complete
         if not self._left and not complete:
             why = "other containers may hold it: they are not shown to this one"
-            return Judged(verdict=UNKNOWN, evidence=(text, why))
+            return Judged(verdict=records.UNKNOWN, evidence=(text, why))
         if any(p.type == "mps" or p.mps for p in gpu.processes or ()):
             return Judged(
-                verdict=UNKNOWN, evidence=(text, "MPS clients share memory through their server")
+                verdict=records.UNKNOWN,
+                evidence=(text, "MPS clients share memory through their server"),
             )
         if lasted_s < limits.unaccounted_seconds:
-            return Judged(verdict=UNKNOWN, evidence=(text, "the driver may be freeing it"))
+            return Judged(verdict=records.UNKNOWN, evidence=(text, "the driver may be freeing it"))
         evidence = [text]
         if self._left:
             evidence.append(
@@ -195,7 +187,7 @@ class Account:
             f"reset it (nvidia-smi --gpu-reset -i {gpu.index}) or reboot"
         )
         return Judged(
-            verdict=STALE, reason=UNACCOUNTED, evidence=tuple(evidence), remedy=remedy, since_s=self._over_s
+            verdict=records.STALE, reason=records.UNACCOUNTED, evidence=tuple(evidence), remedy=remedy, since_s=self._over_s
         )  # fmt: skip
 
 

@@ -22,17 +22,11 @@ class Limits:
     """Seconds until memory counts as stale. The reasons are in stale_vram.Settings."""
 
     dead_seconds: float = 30.0
-
     stuck_seconds: float = 120.0
-
     orphan_seconds: float = 60.0
-
     notebook_seconds: float = 1800.0
-
     process_seconds: float = 3600.0
-
     stopped_seconds: float = 600.0
-
     unaccounted_seconds: float = 120.0
 
 

@@ -15,20 +15,8 @@ from functools import lru_cache
 
 from vllm_watch.samples.process import ProcessSample
 from vllm_watch.samples.record import record
-from vllm_watch.signals.holders import roles
-from vllm_watch.signals.holders.records import (
-    ACTIVE,
-    CONTAINER_GONE,
-    IDLE_NOTEBOOK,
-    IDLE_PROCESS,
-    ORPHANED_WORKER,
-    STALE,
-    UNKNOWN,
-    VLLM,
-    ZOMBIE_CONTEXT,
-    Judged,
-    Limits,
-)
+from vllm_watch.signals.holders import records, roles
+from vllm_watch.signals.holders.records import Judged, Limits
 from vllm_watch.signals.holders.track import (
     DEAD_STATES,
     SAME_START_SECONDS,
@@ -81,7 +69,7 @@ def unseen(case: Case) -> Judged | None:
     remedy = (
         "run vllm-watch on the host, with hostPID, or with the host's /proc (--procfs), to name it"
     )
-    return Judged(verdict=UNKNOWN, evidence=(text,), remedy=remedy)
+    return Judged(verdict=records.UNKNOWN, evidence=(text,), remedy=remedy)
 
 
 def dead(case: Case) -> Judged | None:
@@ -92,15 +80,15 @@ def dead(case: Case) -> Judged | None:
     gone = process.state == "X"
     if track.idle_s > track.state_s and not gone:
         text = "its first thread has ended, but others still work"
-        return Judged(verdict=ACTIVE, evidence=(text,))
+        return Judged(verdict=records.ACTIVE, evidence=(text,))
     dead_s = case.at_s - track.state_s
     what = "the process has been gone" if gone else "the process has been a zombie"
     text = f"{what} for at least {seconds(dead_s)}, and the driver still counts its memory as held"
     if dead_s < case.limits.dead_seconds:
-        return Judged(verdict=UNKNOWN, evidence=(text, "the driver may be freeing it"))
+        return Judged(verdict=records.UNKNOWN, evidence=(text, "the driver may be freeing it"))
     child = not gone and process.ppid not in (None, 0, 1)
     remedy = _PARENT_REMEDY.format(ppid=process.ppid) if child else _REMEDY
-    return _stale(ZOMBIE_CONTEXT, (text,), remedy, track.state_s)
+    return _stale(records.ZOMBIE_CONTEXT, (text,), remedy, track.state_s)
 
 
 def stuck(case: Case) -> Judged | None:
@@ -116,7 +104,7 @@ def stuck(case: Case) -> Judged | None:
         f"stuck in the kernel (state D) for {seconds(stuck_s)} without any CPU or GPU time: "
         "it cannot be killed, and keeps its memory"
     )
-    return _stale(ZOMBIE_CONTEXT, (text,), _REMEDY, since_s)
+    return _stale(records.ZOMBIE_CONTEXT, (text,), _REMEDY, since_s)
 
 
 def container_gone(case: Case) -> Judged | None:
@@ -131,12 +119,12 @@ def container_gone(case: Case) -> Judged | None:
     if case.role in roles.VLLM_ROLES:
         text += "; no server can reach it"
     remedy = f"end it: vllm-watch gpus --reclaim {process.pid}, or kill {process.pid}, and kill -9 {process.pid} if it stays"
-    return _stale(CONTAINER_GONE, (text,), remedy, track.gpu_idle_s)
+    return _stale(records.CONTAINER_GONE, (text,), remedy, track.gpu_idle_s)
 
 
 def _stale(reason: str, evidence: tuple[str, ...], remedy: str, since_s: float) -> Judged:
     return Judged(
-        verdict=STALE, reason=reason, evidence=evidence, remedy=remedy, since_s=since_s
+        verdict=records.STALE, reason=reason, evidence=evidence, remedy=remedy, since_s=since_s
     )  # fmt: skip
 
 
@@ -164,9 +152,9 @@ def _borrows(command: str) -> bool:
 def lends(case: Case) -> Judged | None:
     """Judge a process that may hold weights or KV for engines. It is never stale."""
     if case.role == roles.LENDER:
-        return Judged(verdict=ACTIVE, evidence=(_LENDS,), remedy=_LENDER_REMEDY)
+        return Judged(verdict=records.ACTIVE, evidence=(_LENDS,), remedy=_LENDER_REMEDY)
     if case.borrowed_here and case.role in (None, roles.POOL_WORKER):
-        return Judged(verdict=UNKNOWN, evidence=(_MAY_LEND,), remedy=_LENDER_REMEDY)
+        return Judged(verdict=records.UNKNOWN, evidence=(_MAY_LEND,), remedy=_LENDER_REMEDY)
     return None
 
 
@@ -290,7 +278,7 @@ def _orphaned(case: Case, patience_s: float) -> Judged | None:
     if track.cpu_share is not None and track.cpu_share > 0.5:  # noqa: PLR2004 - half a core is not sleep
         evidence.append(f"it uses {cores(track.cpu_share)}")
     remedy = f"end it: vllm-watch gpus --reclaim {process.pid}, or kill {process.pid}, and kill -9 {process.pid} if it stays; no request can reach it"
-    return _stale(ORPHANED_WORKER, tuple(evidence), remedy, since_s)
+    return _stale(records.ORPHANED_WORKER, tuple(evidence), remedy, since_s)
 
 
 def living(case: Case) -> Judged | None:
@@ -304,7 +292,7 @@ def living(case: Case) -> Judged | None:
     evidence += _grown(case)
     if case.process.state in ("T", "t"):
         evidence.append("it is stopped (a signal or a debugger)")
-    return Judged(verdict=VLLM, evidence=tuple(evidence))
+    return Judged(verdict=records.VLLM, evidence=tuple(evidence))
 
 
 def _grown(case: Case) -> list[str]:
@@ -322,9 +310,11 @@ def _grown(case: Case) -> list[str]:
 def stands_by(case: Case) -> Judged | None:
     """Judge the desktop and the MPS server. They are needed even while idle."""
     if case.role == roles.DISPLAY or (case.process.type == "graphics" and case.role is None):
-        return Judged(verdict=ACTIVE, evidence=("it draws on a display",))
+        return Judged(verdict=records.ACTIVE, evidence=("it draws on a display",))
     if case.role == roles.MPS:
-        return Judged(verdict=ACTIVE, evidence=("the MPS server, which other processes use",))
+        return Judged(
+            verdict=records.ACTIVE, evidence=("the MPS server, which other processes use",)
+        )
     return None
 
 
@@ -344,7 +334,7 @@ def stopped(case: Case) -> Judged | None:
         return None
     text = f"stopped (state T) for {seconds(stopped_s)}: it does nothing until it is continued"
     remedy = f"ask its user; continue it (kill -CONT {case.process.pid}) or end it (kill -9 {case.process.pid})"
-    return _stale(IDLE_PROCESS, (text,), remedy, max(case.track.state_s, case.track.idle_s))
+    return _stale(records.IDLE_PROCESS, (text,), remedy, max(case.track.state_s, case.track.idle_s))
 
 
 def notebook(case: Case) -> Judged | None:
@@ -352,7 +342,9 @@ def notebook(case: Case) -> Judged | None:
     if case.role != roles.NOTEBOOK:
         return None
     remedy = f"ask its user to shut the kernel down, or end it: kill {case.process.pid} (unsaved work is lost)"
-    return _idle(case, case.limits.notebook_seconds, IDLE_NOTEBOOK, "a notebook's kernel", remedy)
+    return _idle(
+        case, case.limits.notebook_seconds, records.IDLE_NOTEBOOK, "a notebook's kernel", remedy
+    )
 
 
 def process(case: Case) -> Judged | None:
@@ -364,7 +356,7 @@ def process(case: Case) -> Judged | None:
         return None
     remedy = f"ask its user, or end it: kill {case.process.pid}"
     what = "started in a user's session, not as a service"
-    return _idle(case, case.limits.process_seconds, IDLE_PROCESS, what, remedy)
+    return _idle(case, case.limits.process_seconds, records.IDLE_PROCESS, what, remedy)
 
 
 def _idle(case: Case, limit_s: float, reason: str, what: str, remedy: str) -> Judged | None:
@@ -387,7 +379,7 @@ def works(case: Case) -> Judged:
     )
     if track.worked and idle_s < limit_s:
         last = "it works" if track.idle_s == case.at_s else f"it last worked {seconds(idle_s)} ago"
-        return Judged(verdict=ACTIVE, evidence=(last,))
+        return Judged(verdict=records.ACTIVE, evidence=(last,))
     text = f"no work was seen in {seconds(idle_s)}"
     if not track.work_known:
         text = "its CPU and GPU work cannot be read"
@@ -395,7 +387,7 @@ def works(case: Case) -> Judged:
         text += "; it seems to be a server, which may wait for requests"
     elif idle_s < limit_s:
         text += f"; that is significant only after {seconds(limit_s)}"
-    return Judged(verdict=UNKNOWN, evidence=(text,))
+    return Judged(verdict=records.UNKNOWN, evidence=(text,))
 
 
 _RULES: tuple[Callable[[Case], Judged | None], ...] = (
