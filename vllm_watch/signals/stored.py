@@ -35,7 +35,7 @@ def plain(value: Any) -> Any:
 
 
 class Kept:
-    """An object whose attributes in `KEPT` survive a restart of the watcher."""
+    """Base of objects with attributes that survive a restart of the watcher, as listed in `KEPT`."""
 
     __slots__ = ()
     KEPT: ClassVar[Fields]
