@@ -4,7 +4,7 @@ A test holds the ones that stand here against alerts/watcher.yaml.
 """
 
 from vllm_watch.detectors.stale_vram import Settings as StaleVram
-from vllm_watch.incidents.fleet_record import LATE_SECONDS
+from vllm_watch.incidents.fleet import LATE_SECONDS
 from vllm_watch.signals.baseline import STARVED_RATIO
 
 LATE_LOOK_SECONDS = LATE_SECONDS

@@ -242,78 +242,6 @@ def told(name, target, kind="engine_down", **more):
             "restart_advised": False, **more}  # fmt: skip
 
 
-class ByHand:
-    """Four targets whose judgement is told by hand; their single incidents do not end by themselves."""
-
-    def __init__(self):
-        self.fleet = Fleet()
-        self.told = []
-        for second in (0, 5):
-            self.look(second, "")
-
-    def look(self, second, silent_ones, events=()):
-        """All four, at one second; `silent_ones` by their numbers."""
-        for number in "0123":
-            one = silent(second, "read_timeout") if number in silent_ones else seen(second)
-            one = type(one)(t=T + second, target=f"t{number}", scrape=one.scrape)
-            own = [event for event in events if event["target"] == one.target]
-            self.told += said(self.fleet.take(one, "h", made(*own)))
-
-    def event(self, number, event="opened", **more):
-        return told(f"down-{number}", f"t{number}", event=event, **more)
-
-    def fall(self):
-        """All fall silent, and each is called down."""
-        self.look(50, "0123")
-        self.look(55, "0123", [self.event(number) for number in "0123"])
-
-    def between(self, first, last, silent_ones):
-        for second in range(first, last + 1, 5):
-            self.look(second, silent_ones)
-
-    def released(self):
-        """When somebody was told to be paged for himself: [(second, target)]."""
-        return [
-            (event["t"] - T, event["target"]) for event in self.told
-            if event["severity"] == "page" and event["target"] != WATCHER
-        ]  # fmt: skip
-
-
-def test_who_was_released_stays_so():
-    """A later word of it is told as judged, while the common incident still waits for the others."""
-    hand = ByHand()
-    hand.fall()
-    hand.between(60, 95, "0")
-    assert hand.released() == [(90, "t0")]
-    assert hand.fleet.incidents != ()
-    hand.told.clear()
-    hand.look(100, "0", [hand.event(0, "updated", restart_advised=True)])
-    (event,) = hand.told
-    assert (event["severity"], event["restart_advised"]) == ("page", True)
-
-
-def test_one_look_without_an_answer_releases_nobody():
-    """Of those that are back one may miss a look: half a minute of silence is asked of it too."""
-    hand = ByHand()
-    hand.fall()
-    hand.between(60, 100, "")
-    hand.look(105, "1")
-    hand.between(110, 150, "")
-    assert hand.released() == []
-    hand.between(155, 190, "1")
-    assert hand.released() == [(185, "t1")]
-
-
-def test_most_must_be_back_for_half_a_minute_at_a_stretch():
-    """A short return does not count."""
-    hand = ByHand()
-    hand.fall()
-    hand.between(60, 75, "0")
-    hand.between(80, 85, "0123")
-    hand.between(90, 130, "0")
-    assert hand.released() == [(120, "t0")]
-
-
 def test_while_they_come_and_go_it_stays_one_incident():
     """A network that flaps is one trouble, and over once it held for four minutes."""
     many = Many()
@@ -330,56 +258,6 @@ def test_while_they_come_and_go_it_stays_one_incident():
         "opened",
         "resolved",
     ]
-
-
-def test_who_falls_silent_later_is_told_as_ever():
-    """The common trouble excuses its own minute, not the day."""
-    many = Many(count=10)
-    many.until(100)
-    many.lose(6)
-    many.until(300)
-    many.lose(names=["t9"], way="refused")
-    told = many.until(340)
-    assert brief(told) == [("opened", "t9", "page")]
-
-
-def test_one_by_one_over_minutes_is_no_common_cause():
-    """A rolling failure pages for each."""
-    many = Many()
-    many.until(100)
-    for number in range(8):
-        many.lose(names=[f"t{number}"], way="refused")
-        many.until(170 + 70 * number)
-    assert pages(many.told) == EVERY
-
-
-def test_what_was_scaled_down_before_is_not_counted():
-    """Half of those that answered before, not of those that ever did."""
-    many = Many(count=12)
-    many.until(100)
-    many.lose(6, "refused")  # half: each by itself
-    many.until(900)
-    told_before = len(many.told)
-    many.lose(names=["t6", "t7", "t8", "t9"])
-    many.until(1000)
-    assert pages(many.told[told_before:]) == [WATCHER]
-
-
-def test_looks_that_the_watcher_could_not_make_are_no_answers():
-    """Who was scaled down long before a trouble of the watcher's own has not answered because of it."""
-    many = Many(count=12)
-    many.until(100)
-    many.lose(6, "refused")
-    many.until(900)
-    many.lose(12, "watcher")
-    many.until(920)
-    many.ways.clear()
-    many.lose(6, "refused")
-    many.until(1060)
-    told_before = len(many.told)
-    many.lose(names=["t6", "t7", "t8", "t9"])
-    many.until(1160)
-    assert pages(many.told[told_before:]) == [WATCHER]
 
 
 EXPLAINED = {  # of 8 that fall silent: of how many something else has paged for the silence → who pages beside it
@@ -400,21 +278,6 @@ def test_whose_silence_is_explained_is_not_counted(explained, paged):
     assert [name for name in pages(told) if name not in many.explained] == paged
     held = {e["target"] for e in told if "related" in e and e["target"] != WATCHER}
     assert held.isdisjoint(many.explained)
-
-
-def test_a_server_that_answers_badly_is_its_own_trouble():
-    """/health says 503: that is no network."""
-    fleet = Fleet()
-    events = made(told("a", "t0", restart_advised=True))
-    for name in ("t1", "t2", "t3", "t0"):
-        look = seen(0)
-        fleet.take(type(look)(t=T, target=name, scrape=look.scrape), "h", [])
-    for name in ("t1", "t2", "t3"):
-        look = silent(5)
-        fleet.take(type(look)(t=T + 5, target=name, scrape=look.scrape), "h", [])
-    look = silent(6, "read_timeout", health=DEAD)
-    answered = type(look)(t=T + 6, target="t0", scrape=look.scrape, health=look.health)
-    assert fleet.take(answered, "h", events) == events
 
 
 def test_who_comes_back_ill_pages_at_once():
@@ -530,3 +393,50 @@ def test_what_is_said_of_many_that_are_silent_as_the_watcher_comes_back():
     many.ways.clear()
     ended = [e for e in many.until(BACK + 700) if e["event"] == "resolved"]
     assert {e["target"] for e in ended} == {WATCHER, *many.names[:6]}
+
+
+def test_of_many_targets_eight_are_named():
+    """The related incidents name all; who still answers on the same hosts speaks against those hosts."""
+    many = Many(14, host="10.0.0.7")
+    many.until(100)
+    many.lose(12)
+    told = many.until(200)
+    assert texts(told, "for")[0] == (
+        "12 of the 14 targets that had answered: t0, t1, t2, t3, t4, t5, t6, t7, …"
+    )
+    assert texts(told, "against") == [
+        "2 targets still answer, some of them on the same hosts (10.0.0.7)"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("settings", "lost", "paged"),
+    [
+        ({"targets_min": 2}, 2, ["t0", "t1"]),  # half of them are not more than half
+        ({"share": 0.25, "targets_min": 2}, 2, [WATCHER]),
+        ({"share": 0.25, "targets_min": 3}, 2, ["t0", "t1"]),
+        ({"targets_min": 5}, 4, ["t0", "t1", "t2", "t3"]),
+    ],
+)
+def test_how_many_are_too_many_can_be_set(settings, lost, paged):
+    many = Many(4, **settings)
+    many.until(100)
+    many.lose(lost)
+    assert pages(many.until(200)) == paged
+
+
+def test_one_of_them_that_leaves_is_not_waited_for():
+    """It was dead; the others are back, and with the last of those the common trouble ends."""
+    many = Many(6)
+    many.until(100)
+    many.lose(6)
+    many.until(200)
+    many.ways = {"t0": "read_timeout"}
+    many.until(220)
+    many.fleet.forget("t0", T)
+    many.names = many.names[1:]
+    told = many.until(400)
+    assert pages(told) == []
+    last = [each for each in told if each["target"] == WATCHER][-1]
+    assert (last["event"], last["resolution"]) == ("resolved", "healthy")
+    assert many.fleet.incidents == ()

@@ -83,6 +83,9 @@ COUNTED = {  # looks before t0 is called down, (when and how it is then), is the
     "the watcher could not ask meanwhile": ([ANSWERED, (100, "012", WAY), (105, "2", "watcher")], {}, True),
     "... but its health was heard": ([ANSWERED, (100, "012", WAY), (105, "2", "watcher", {"health": OK})], {}, False),
     "... nor was its health": ([ANSWERED, (100, "012", WAY), (105, "2", "watcher", {"health": NO_ANSWER})], {}, True),
+    "others silent for long, whom the watcher could not ask meanwhile": (
+        [(0, "345", ""), (5, "345", WAY), (490, "012", ""), (500, "345", "watcher"), (505, "345", WAY), (590, "012", WAY)],
+        {"at": 650}, True),
     "it answers itself": ([ANSWERED, (100, "123", WAY)], {"way": ""}, False),
     "its silence is explained": ([ANSWERED, (100, "012", WAY)], {"explained": {"t2"}}, False),
     "others answered ten minutes before": ([(0, "345", ""), (490, "012", ""), (590, "012", WAY)], {"at": 600}, False),
@@ -219,6 +222,37 @@ def test_half_a_minute_begins_when_most_are_back():
     hand.look(135, "012")
     assert hand.look(149, "3", WAY) == []
     assert brief(hand.look(150, "3", WAY)) == [("updated", "t3", "page")]
+
+
+def test_most_must_be_back_for_half_a_minute_at_a_stretch():
+    """A short return does not count."""
+    hand = fallen()
+    hand.look(110, "123")
+    hand.look(130, "123", WAY)
+    hand.look(135, "123")
+    assert hand.look(160, "0", WAY) == []
+    assert brief(hand.look(165, "0", WAY)) == [("updated", "t0", "page")]
+
+
+def test_who_was_released_stays_so():
+    """A later word of it is told as judged, while the common incident still waits for the others."""
+    hand = fallen()
+    hand.look(110, "123")
+    assert brief(hand.look(140, "0", WAY)) == [("updated", "t0", "page")]
+    assert hand.fleet.incidents != ()
+    (now,) = hand.look(145, "0", WAY, down(0, 145, event="updated", restart_advised=True))
+    assert (now["severity"], now["restart_advised"]) == ("page", True)
+
+
+def test_one_look_without_an_answer_releases_nobody():
+    """Of those that are back one may miss a look: half a minute of silence is asked of it too."""
+    hand = fallen()
+    hand.look(110, "0123")
+    assert hand.look(155, "1", WAY) == []
+    hand.look(160, "0123")
+    hand.look(205, "1", WAY)
+    assert hand.look(230, "1", WAY) == []
+    assert brief(hand.look(235, "1", WAY)) == [("updated", "t1", "page")]
 
 
 DELAYS = {  # (second, by how much a look was late) → what is said of it as they fall at second 205

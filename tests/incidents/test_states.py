@@ -30,7 +30,8 @@ class Engine:
                 target="x", t=T + self.now, up=True, outcome="ok", state=raw, state_text=raw,
                 process_start_time=life, engines=engines,
             )  # fmt: skip
-            self.shown.append(self.states.shown(signals, self.lifecycle.incidents, self.now).state)
+            self.states.show(signals, self.lifecycle.incidents, self.now)
+            self.shown.append(signals.state)
             self.now += self.step
         return self
 

@@ -32,9 +32,7 @@ MODULES = (
     "incidents/fleet.py",
     "signals/holders/track.py",
     "signals/holders/judge.py",
-    "signals/holders/idle.py",
-    "signals/holders/orphans.py",
-    "signals/holders/unaccounted.py",
+    "signals/holders/rules.py",
     "signals/window.py",
     "sources/exposition.py",
     "state/ledger.py",
@@ -105,7 +103,7 @@ EQUIVALENT: tuple[Equivalent, ...] = (
         "(target.silent_s is None)", "who is called down was looked at before; it is for the type",
     ),
     Equivalent(
-        "signals/holders/unaccounted.py", "gpu.processes or ()", "(gpu.processes)",
+        "signals/holders/judge.py", "gpu.processes or ()", "(gpu.processes)",
         "where nobody is listed nothing is summed up before; it is for the type",
     ),
     Equivalent(

@@ -10,7 +10,7 @@ import pytest
 from tests.restart.station import station
 from vllm_watch.detectors.base import Verdict
 from vllm_watch.incidents.incident import Incident, IncidentEvent
-from vllm_watch.incidents.own_restart import RestartNews
+from vllm_watch.incidents.verdicts import RestartNews
 from vllm_watch.restart.facts import Peers
 from vllm_watch.samples.engine import EngineSample
 from vllm_watch.samples.observation import Call, Observation, Reading, ServerSample, StartFailure

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from vllm_watch.samples.engine import EngineSample, Histogram
-from vllm_watch.signals.blocks import NEEDED, Blocks
+from vllm_watch.signals.blocks import NEEDED, Blocks, LongPrompts
 from vllm_watch.signals.state import requests_awaiting_kv
 
 FIRST = EngineSample(
@@ -186,3 +186,33 @@ WAITS = {"requests_waiting": 9.0, "requests_waiting_by_reason": {"capacity": 5.0
 def test_requests_that_wait_for_kv_from_elsewhere(says, awaiting):
     """Where a connector is at work; before vLLM 0.20 any that waits may be one."""
     assert requests_awaiting_kv(EngineSample(engine="0", **says)) == awaiting
+
+
+SHORT = (3000.0, 3200.0, 3100.0)  # a block's: gained, counted, finished
+
+
+def notes(*blocks, step_s=5.0):
+    prompts = LongPrompts()
+    return [prompts.note(n * step_s, *block) for n, block in enumerate(blocks)]
+
+
+def test_short_prompts_are_none():
+    assert not any(notes(*[SHORT] * 50))
+
+
+def test_a_long_one_is_seen_until_it_is_counted():
+    """The block that counts it is strange, too: a heap of tokens that took no time."""
+    told = notes(SHORT, (100_000.0, 500.0, 0.0), (0.0, 0.0, 400.0), (0.0, 101_000.0, 0.0), SHORT)
+    assert told == [False, True, True, True, False]
+
+
+def test_chunks_add_up():
+    """An engine that computes 9,000 tokens a block takes pages chunk by chunk."""
+    told = notes(*[(9000.0, 100.0, 0.0)] * 4, (0.0, 36_500.0, 0.0), SHORT)
+    assert told == [False, True, True, True, True, False]
+
+
+def test_pages_that_leak_are_no_prompt_for_ever():
+    told = notes((50_000.0, 500.0, 0.0), *[SHORT] * 200)
+    assert told[10]
+    assert not any(told[70:])

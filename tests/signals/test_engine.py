@@ -8,6 +8,7 @@ import pytest
 from vllm_watch.samples.engine import EngineSample, Histogram
 from vllm_watch.samples.observation import ServerSample
 from vllm_watch.settings.stages import SloSettings
+from vllm_watch.signals.capacity import kv_cache_tokens
 from vllm_watch.signals.engine import EngineTracker
 
 SLO = SloSettings(time_to_first_token_seconds=0.5, inter_token_latency_seconds=0.1)
@@ -371,3 +372,29 @@ def test_totals_begin_again_with_another_model_and_can_be_left_out():
 
     assert told() == [0, 20, 0, 1]
     assert told(totals=False) == [None] * 4
+
+
+@pytest.mark.parametrize(
+    ("config", "engines", "tokens"),
+    [
+        (None, 1, None),
+        ({}, 1, None),
+        ({"num_gpu_blocks": "512", "block_size": "32"}, 1, 16384),
+        (
+            {"num_gpu_blocks": "None", "block_size": "16"},
+            1,
+            None,
+        ),  # V1 up to 0.8.5: not counted yet
+        ({"num_gpu_blocks": "1000", "block_size": "16"}, 2, 8000),  # data parallel: the sum of both
+        ({"num_gpu_blocks": "1000", "block_size": "16", "kv_cache_size_tokens": "9000"}, 2, 9000),
+        ({"num_gpu_blocks": "1000", "block_size": "16", "kv_cache_size_tokens": "None"}, 1, 16000),
+        (
+            {"num_gpu_blocks": "0", "block_size": "16"},
+            1,
+            None,
+        ),  # an attention-free model has no cache
+    ],
+)
+def test_tokens_of_a_configuration(config, engines, tokens):
+    """What vLLM says per engine is preferred; else blocks times block size, shared by its engines."""
+    assert kv_cache_tokens(config, engines) == tokens

@@ -4,7 +4,14 @@ from itertools import product
 
 import pytest
 
-from vllm_watch.signals.step_model import READY_BLOCKS, SCATTER_FIRST, SCATTER_MIN, StepModel
+from vllm_watch.signals.step_model import (
+    LOADS_MAX,
+    READY_BLOCKS,
+    SCATTER_FIRST,
+    SCATTER_MIN,
+    SeenLoads,
+    StepModel,
+)
 
 LOADS = list(product((20.0, 60.0, 300.0, 900.0), (0.1, 0.3, 0.5)))
 
@@ -83,3 +90,56 @@ def test_it_is_ready_after_a_dozen_blocks_and_40_seconds():
     for _ in range(READY_BLOCKS):
         hasty.learn(0.02, 10.0, 0.1, 1.0)
     assert not hasty.ready
+
+
+def met(*loads, times=2):
+    seen = SeenLoads()
+    for _ in range(times):
+        for load in loads:
+            seen.learn(*load)
+    return seen
+
+
+SMALL = (0.02, 10.0, 0.1)  # seconds, tokens per step, share of the cache in use
+HIGH = (0.05, 100.0, 0.8)
+
+LIMITS = {
+    "the same load": ((10.0, 0.1), 0.02),
+    "less of it": ((5.0, 0.05), 0.02),
+    "twice the tokens": ((20.0, 0.1), 0.04),
+    "twice the tokens, three times the cache": (
+        (20.0, 0.3),
+        0.05,
+    ),  # the high load had more of both
+    "few with nearly all of the cache": ((5.0, 0.9), 0.05 * 0.9 / 0.8),
+    "more than ever of both": ((200.0, 1.0), 0.10),
+}
+
+
+@pytest.mark.parametrize(("load", "limit"), LIMITS.values(), ids=LIMITS)
+def test_each_load_that_was_met_limits_the_others(load, limit):
+    """No part of a step grows faster than what causes it; the tightest limit counts."""
+    assert met(SMALL, HIGH).longest_seconds(*load) == pytest.approx(limit)
+
+
+def test_any_engine_whose_steps_are_a_sum_keeps_the_limit():
+    """a + b · tokens + c · usage, whatever the three are."""
+    for a, b, c in ((0.02, 0.0, 0.0), (0.0, 1e-3, 0.0), (0.0, 0.0, 0.1), (0.01, 1e-4, 0.05)):
+        loads = [(a + b * t + c * u, t, u) for t, u in ((5.0, 0.05), (40.0, 0.2), (80.0, 0.6))]
+        for tokens, usage in ((1.0, 0.95), (400.0, 0.1), (60.0, 0.9)):
+            limit = met(*loads).longest_seconds(tokens, usage)
+            assert limit >= a + b * tokens + c * usage - 1e-12
+
+
+def test_what_was_seen_once_or_never_limits_nothing():
+    assert SeenLoads().longest_seconds(10.0, 0.1) is None
+    assert met(SMALL, times=1).longest_seconds(10.0, 0.1) is None
+
+
+def test_loads_that_are_nearly_the_same_are_one_and_their_number_is_bounded():
+    """A thousand different loads are kept as 64; those that came first stay."""
+    alike = met(SMALL, (0.03, 10.5, 0.105))
+    assert alike.longest_seconds(9.0, 0.1) == pytest.approx(0.025)
+    many = met(*((0.02, 10.0 * 1.6**n, 0.1) for n in range(LOADS_MAX)), (9.0, 1.0, 0.9))
+    assert many.longest_seconds(10.0, 0.1) == pytest.approx(0.02)
+    assert many.longest_seconds(1.0, 0.9) == pytest.approx(0.18)

@@ -5,8 +5,6 @@ from math import inf
 from random import Random
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from vllm_watch.samples.engine import EngineSample, Histogram
 from vllm_watch.signals.window import ENTRIES_MAX, Window
@@ -48,39 +46,8 @@ def test_growth_of_a_counter(looks, expected):
     assert window(*looks).counter("generation_tokens") == expected
 
 
-def test_a_restart_that_overtook_the_old_count_is_still_a_restart():
-    """With the time at which counters were made, a fresh counter above the old one is not taken for growth."""
-    made = Window(60)
-    made.add(0, tokens(100), began_anew=False)
-    made.add(5, tokens(130), began_anew=True)
-    assert made.counter("generation_tokens") == (130, 5)
-
-
-def success(**counts):
-    return EngineSample(engine="0", request_success=counts)
-
-
-def test_growth_by_label():
-    """Each label grows by itself; one that appears counts from zero, a restart from what is left."""
-    assert window((0, success(stop=5)), (5, success(stop=9, abort=2))).labelled("request_success") == (
-        {"stop": 4, "abort": 2}, 5,
-    )  # fmt: skip
-    assert window((0, success(stop=5, abort=3)), (5, success(stop=1))).labelled(
-        "request_success"
-    ) == ({"stop": 1}, 5)
-    assert window((0, success(stop=5, abort=3)), (5, success(stop=9, abort=1))).labelled(
-        "request_success"
-    ) == ({"stop": 4, "abort": 1}, 5)
-
-
 def ttft(*cumulative, bounds=(0.1, 1.0, inf), total=None):
     return EngineSample(engine="0", ttft=Histogram(cumulative[-1], total, bounds, cumulative))
-
-
-def test_growth_of_a_histogram():
-    """Bucket by bucket, with sum and count."""
-    grown = window((0, ttft(1, 2, 3, total=3.0)), (5, ttft(4, 6, 9, total=8.0))).histogram("ttft")
-    assert (grown.count, grown.sum, grown.cumulative, grown.seconds) == (6, 5.0, (3, 4, 6), 5)
 
 
 def test_growth_of_a_histogram_that_had_no_sum_at_one_end():
@@ -88,12 +55,6 @@ def test_growth_of_a_histogram_that_had_no_sum_at_one_end():
     for first, last in ((None, 8.0), (3.0, None)):
         grown = window((0, ttft(1, 2, 3, total=first)), (5, ttft(4, 6, 9, total=last)))
         assert (grown.histogram("ttft").count, grown.histogram("ttft").sum) == (6, None)
-
-
-def test_growth_of_a_histogram_across_a_restart():
-    """What was observed before and after are added, bucket by bucket."""
-    grown = window((0, ttft(1, 2, 3)), (5, ttft(2, 4, 6)), (10, ttft(1, 1, 2))).histogram("ttft")
-    assert (grown.count, grown.cumulative) == (5, (2, 3, 5))
 
 
 def test_growth_of_a_histogram_across_two_restarts():
@@ -143,27 +104,6 @@ def test_cleared_it_knows_nothing():
     assert (made.newest, made.first, made.last) == (None, None, None)
     made.add(10, tokens(160), began_anew=False)
     assert made.counter("generation_tokens") is None
-
-
-@given(
-    st.lists(
-        st.tuples(st.floats(0.1, 20), st.integers(0, 100), st.booleans()), min_size=2, max_size=40
-    )
-)
-def test_growth_is_what_was_counted(story):
-    """Whatever restarts there were, growth is the sum of what was added while somebody could see it."""
-    made, at_s, count = Window(1e9), 0.0, 1000.0
-    made.add(at_s, tokens(count), began_anew=False)
-    added = 0.0
-    for pause, more, restarts in story:
-        at_s += pause
-        # A restart is seen by the fall of the counter, so it must fall.
-        count = float(more) if restarts and more < count else count + more
-        added += more
-        made.add(at_s, tokens(count), began_anew=False)
-    grown, seconds = made.counter("generation_tokens")
-    assert grown == pytest.approx(added)
-    assert seconds == pytest.approx(at_s)
 
 
 def counted_up(values):

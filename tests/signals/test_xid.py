@@ -5,7 +5,7 @@ import pytest
 from vllm_watch.samples.gpu import GpuReading, GpuSample
 from vllm_watch.samples.process import ProcessSample
 from vllm_watch.signals import xid
-from vllm_watch.signals.recent_xids import RecentXids
+from vllm_watch.signals.xid import RecentXids
 
 BUCKETS = {
     # NVIDIA's immediate action, of the codes that engines meet most

@@ -96,22 +96,3 @@ async def test_an_idle_engine_that_wedges_is_found_and_nobody_else(tmp_path):
 
 def opened_t(status):
     return target(status, "wedged")["incidents"][0]["opened_timestamp_seconds"]
-
-
-async def test_where_nothing_is_set_a_wedged_engine_is_found_and_one_with_a_key_is_asked_once():
-    """Nobody switched canaries on: what refuses the first is left alone, and the log says nothing of it."""
-    live = Live(Scene([SimulatedVllm("wedged"), SimulatedVllm("guarded", api_key="k")]))
-    targets = await live.start()
-    arguments = [part for each in targets for part in ("--target", f"{each.name}={each.url}")]
-    environ = {name: value for name, value in ENVIRON.items() if not name.endswith("ENABLED")}
-    try:
-        async with daemon(*arguments, environ=environ) as process:
-            await process.until(lambda s: canary_calls(s, "wedged"), FOUND_SECONDS)
-            live.scene["wedged"].fault("hang")
-            status = await process.until(lambda s: incidents(s, "wedged"), FOUND_SECONDS)
-    finally:
-        await live.stop()
-    assert incidents(status, "wedged") == ["engine_stalled/idle_wedged"]
-    assert incidents(status, "guarded") == []
-    assert canary_calls(status, "guarded") == 0  # what nobody asked for is no failing source
-    assert not list(process.events("canary_refused"))

@@ -235,16 +235,6 @@ def test_one_notebook_beside_four_servers_is_one_incident_whatever_they_do():
     assert "which s1 (VLLM::EngineCore, process 1003) uses" in now.summary
 
 
-def test_what_concerns_a_server_is_asked_by_its_name():
-    """What a target's judgement is told of beside its own looks."""
-    one = two(**KNOWN)
-    one.until(60)
-    one.gpus = (gpu(0, A, xid_errors=(31,)), gpu(1, B))
-    one.until(70)
-    assert one.host.concerning("a") == one.host.incidents
-    assert one.host.concerning("b") == one.host.concerning("never") == ()
-
-
 def test_a_host_without_servers_is_watched_too():
     """What is wrong with its GPUs is a ticket: no engine that we know waits for it tonight."""
     host = HostWatch("h")
@@ -332,14 +322,6 @@ def test_one_detectors_bug_does_not_blind_the_others():
     (event,) = host.look(T, None, (gpu(0, A, lost=True),), {})
     assert event.incident.kind == "gpu_fault"
     assert host.failures == {"stale_vram": "ValueError: no"}
-
-
-def test_when_the_gpus_are_watched_no_more_its_incidents_end():
-    """As those of a target that is gone."""
-    host = HostWatch("h")
-    host.look(T, None, (gpu(0, A, lost=True),), {})
-    (end,) = host.close(T + 60)
-    assert (end.t, end.incident.resolution, host.incidents) == (T + 60, "target_gone", ())
 
 
 def test_a_server_look_is_made_of_its_last_signals():

@@ -91,13 +91,6 @@ def test_the_board_shows_an_incident_before_anybody_is_told():
     assert desk.other.heard == [[], [], [], [], [incident.id]]
 
 
-def test_every_look_is_told_of_also_when_nothing_happened():
-    """A look that ends is what restarts wait for."""
-    desk = Desk("a")
-    desk.look("a", seen(0))
-    assert desk.heard == [("a", [])]
-
-
 def test_what_is_kept_is_on_its_way_to_the_disk_before_it_is_shown():
     """What was told of is never less than what another run will know."""
     desk, order = Desk("a"), []

@@ -10,7 +10,7 @@ from structlog.testing import capture_logs
 from tests.detectors.looks import seen
 from tests.ports import free_port
 from vllm_watch.board.board import Board
-from vllm_watch.incidents.own_restart import NO_RESTART, RestartNews
+from vllm_watch.incidents.verdicts import NO_RESTART, RestartNews
 from vllm_watch.samples.target import Target
 from vllm_watch.settings.stages import ScrapeSettings
 from vllm_watch.sources import http

@@ -10,7 +10,7 @@ import pytest
 from tests.detectors import looks
 from tests.told import said
 from vllm_watch.detectors.base import Verdict
-from vllm_watch.incidents.own_restart import RestartNews
+from vllm_watch.incidents.verdicts import RestartNews
 from vllm_watch.samples.engine import EngineSample
 from vllm_watch.samples.observation import Call, Observation, Reading, ServerSample
 from vllm_watch.settings.stages import SignalsSettings
@@ -51,11 +51,6 @@ def states(*observations):
         watch.observe(observation)
         found.append(watch.signals.state)
     return found
-
-
-def test_before_the_first_observation_there_is_nothing():
-    """No signals is not the same as a target that is down."""
-    assert Watch("x").signals is None
 
 
 def test_what_is_known_of_a_server_is_shown():
@@ -304,13 +299,6 @@ def test_the_state_follows_what_was_found(kind, engine, word):
     watch, _ = judged(Says(found), seen(0, 1.0), seen(5, 2.0, requests_running=1.0))
     assert watch.signals.engines["0"].state == watch.signals.state == word
     assert (watch.signals.state_text == "so it is") == (word != "serving")
-
-
-def test_a_sleeping_engine_sleeps():
-    """Some states are said for reasons of their own, which no finding overrules."""
-    found = Verdict(state="firing", kind="overload", engine="0")
-    watch, _ = judged(Says(found), seen(0, 1.0, engine_sleep_state={"awake": 0.0}))
-    assert watch.signals.state == "sleeping"
 
 
 def test_one_detectors_bug_does_not_blind_the_others():

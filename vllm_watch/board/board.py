@@ -15,7 +15,7 @@ from vllm_watch.board.restarts import RestartCounts, RestartPlan, RestartState
 from vllm_watch.board.updates import Listeners, Updates
 from vllm_watch.board.uptime import Uptime
 from vllm_watch.incidents.incident import Incident, IncidentEvent
-from vllm_watch.incidents.own_restart import RestartNews
+from vllm_watch.incidents.verdicts import RestartNews
 from vllm_watch.samples.gpu import GpuReading
 from vllm_watch.samples.observation import Call
 from vllm_watch.samples.record import changed

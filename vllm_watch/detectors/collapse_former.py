@@ -9,8 +9,7 @@ from math import exp, log
 
 from vllm_watch.detectors.base import FIRING, UNKNOWN, Evidence, Verdict
 from vllm_watch.detectors.consequences import FORMER, PAGE, Shift, explained, fulfilled, rule
-from vllm_watch.signals.baseline import Baseline
-from vllm_watch.signals.former import Models
+from vllm_watch.signals.baseline import Baseline, Models
 
 SLOW_LOG_RATIO = log(2.2)
 """A block is slow if its step time exceeds the predecessor's by this log ratio. A healthy process

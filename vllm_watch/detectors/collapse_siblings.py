@@ -8,8 +8,8 @@ from statistics import median
 from vllm_watch.detectors.base import FIRING, Evidence, Verdict
 from vllm_watch.detectors.consequences import SIBLINGS, Shift, explained, fulfilled
 from vllm_watch.signals.baseline import Baseline
-from vllm_watch.signals.scatter import scatter
 from vllm_watch.signals.step_model import StepModel
+from vllm_watch.signals.wander import scatter
 
 ALIKE = 1.2
 """An engine is slow if its step time is at least this multiple of the step time after its start. A changed mix of requests causes smaller ratios."""

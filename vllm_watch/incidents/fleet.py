@@ -8,24 +8,136 @@ answers, even with an error, is left out.
 After a restart of the watcher, targets count as silent until they are scraped.
 """
 
-from collections.abc import Collection, Iterable, Mapping
-from dataclasses import replace
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from vllm_watch.incidents.fleet_record import Common, Target, described
-from vllm_watch.incidents.incident import (
-    ACTIVE,
-    OPENED,
-    RESOLVED,
-    UPDATED,
-    Incident,
-    IncidentEvent,
-    ended,
-    identity,
-)
+from vllm_watch.detectors.base import Evidence
+from vllm_watch.incidents import incident as record
+from vllm_watch.incidents.incident import Incident, IncidentEvent, ended, identity
 from vllm_watch.samples.observation import Observation
 from vllm_watch.samples.target import WATCHER
 from vllm_watch.signals import stored
+
+LATE_SECONDS = 2.0
+"""A poll that starts at least this many seconds late shows a delayed watcher. Most polls start
+within milliseconds."""
+
+NAMES_SHOWN = 8
+"""A text names at most this many targets or hosts."""
+
+
+@dataclass(slots=True)
+class Target:
+    """Results of one target's last scrapes."""
+
+    host: str
+    answered_s: float | None = None
+    silent_s: float | None = None  # first poll without an answer
+    fell_s: float = 0.0  # earliest possible start of the silence
+    outcome: str = "not scraped yet"
+    dead: bool = False
+
+
+@dataclass(slots=True)
+class Common:
+    """The open incident of all silent targets."""
+
+    incident: Incident
+    moment_s: float  # start of the first silence, or of the incident
+    unseen: str  # scrape outcome, or "" if a recent answer preceded the silence
+    known: int  # targets with a recent answer, and members without one
+    members: dict[str, None]
+    back_s: float | None = None  # when most members answered again
+    held: dict[str, None] = field(default_factory=dict)  # IDs of the linked incidents
+
+    def export_state(self) -> dict[str, Any]:
+        """Leave out `back_s`, because recovery must be seen again."""
+        return {
+            "incident": record.export_state(self.incident), "moment_s": self.moment_s, "unseen": self.unseen,
+            "known": self.known, "members": list(self.members), "held": list(self.held),
+        }  # fmt: skip
+
+    @classmethod
+    def restored(cls, state: stored.Stored) -> "Common":
+        return cls(
+            record.restore(state["incident"]), stored.number(state["moment_s"]), stored.text(state["unseen"]),
+            stored.count(state["known"]), dict.fromkeys(stored.texts(state["members"])),
+            held=dict.fromkeys(stored.texts(state["held"])),
+        )  # fmt: skip
+
+
+def described(
+    common: Common, members: Mapping[str, Target], others: Sequence[Target], late_s: float, t: float
+) -> Incident:
+    """Return the common incident with its texts. `others` are targets that answer."""
+    how = _counted(each.outcome for each in members.values())
+    unwatched = (each.fell_s < (each.silent_s or 0.0) for each in members.values())
+    fell = (
+        "have not answered since the watcher started"
+        if common.unseen or all(unwatched)
+        else "fell silent within a minute"
+    )
+    return replace(
+        common.incident,
+        summary=f"{len(members)} of {common.known} targets {fell} ({how}): most likely a shared "
+        "cause, this watcher's host or network included",
+        evidence_for=_evidence_for(members, common.known, how, late_s),
+        evidence_against=_evidence_against(list(members.values()), others),
+        related=tuple(common.held),
+        updated_t=t,
+    )
+
+
+def _evidence_for(
+    members: Mapping[str, Target], known: int, how: str, late_s: float
+) -> tuple[Evidence, ...]:
+    hosts = sorted({each.host for each in members.values() if each.host})
+    shown = ", ".join(list(members)[:NAMES_SHOWN]) + (", …" if len(members) > NAMES_SHOWN else "")
+    where = (
+        f"all of them are on {hosts[0]}: it may be that host, or the network to it"
+        if len(hosts) == 1
+        else f"they are on {len(hosts)} hosts, which share only the network to them"
+    )
+    found = [
+        Evidence(
+            name="targets_silent", value=float(len(members)), expected=0.0,
+            text=f"{len(members)} of the {known} targets that had answered: {shown}",
+        ),
+        Evidence(name="outcomes", value=how, text=f"how their last scrapes ended: {how}"),
+        Evidence(name="hosts", value=float(len(hosts)), text=where),
+    ]  # fmt: skip
+    if late_s >= LATE_SECONDS:
+        text = f"vllm-watch itself was delayed: a scrape began {late_s:.0f} s later than planned"
+        found.append(
+            Evidence(name="watcher_late", value=round(late_s, 1), unit="s", expected=0.0, text=text)
+        )
+    return tuple(found)
+
+
+def _evidence_against(members: Sequence[Target], others: Sequence[Target]) -> tuple[Evidence, ...]:
+    found = []
+    if all(each.outcome == "refused" for each in members):
+        text = "every connection is refused: the hosts are reachable, so the servers or a proxy before them stopped"
+        found.append(Evidence(name="refused", value=float(len(members)), text=text))
+    if others:
+        same = {each.host for each in members} & {each.host for each in others}
+        where = (
+            f", some of them on the same hosts ({', '.join(sorted(same)[:NAMES_SHOWN])})"
+            if same
+            else ""
+        )
+        text = f"{len(others)} targets still answer{where}"
+        found.append(
+            Evidence(name="targets_answering", value=float(len(others)), expected=0.0, text=text)
+        )
+    return tuple(found)
+
+
+def _counted(words: Iterable[str]) -> str:
+    return ", ".join(f"{count} {word}" for word, count in Counter(words).most_common())
+
 
 KIND, CAUSE = "engine_down", "unreachable"
 
@@ -99,7 +211,7 @@ class Fleet:
             target, self._unscraped[name] = self._targets.setdefault(name, Target(host)), None
             for each in (each for each in incidents if each.kind == KIND):
                 self._singles[each.id] = each
-                if each.phase == ACTIVE and each.cause not in _ANSWERS:
+                if each.phase == record.ACTIVE and each.cause not in _ANSWERS:
                     target.silent_s = target.fell_s = min(each.began_t, t)
             target.answered_s = target.silent_s if answered_t is None else min(answered_t, t)
         if self._common is not None:  # the clock may have been set back
@@ -107,7 +219,7 @@ class Fleet:
         unlinked = [each for each in self._singles.values() if each.id not in self._links]
         many = [e for e in unlinked if e.target in restored and self._fell_with_many(e.target, t)]
         self._waiting |= dict.fromkeys(each.id for each in many)
-        return [IncidentEvent(UPDATED, t, self.shown(each)) for each in many]
+        return [IncidentEvent(record.UPDATED, t, self.shown(each)) for each in many]
 
     def forget(
         self, target: str, t: float, events: Iterable[IncidentEvent] = ()
@@ -201,7 +313,7 @@ class Fleet:
             self._hold(common, name)
             common.members[incident.target] = None
             common.incident = self._described(common, t, now_s)
-            return [self._shown(event), IncidentEvent(UPDATED, t, common.incident)]
+            return [self._shown(event), IncidentEvent(record.UPDATED, t, common.incident)]
         return [self._shown(event)]
 
     def _suspect(self, event: IncidentEvent, t: float, now_s: float) -> list[IncidentEvent]:
@@ -231,8 +343,8 @@ class Fleet:
         self._common = common
         self.opened[KIND] = self.opened.get(KIND, 0) + 1
         others = [self._singles[name] for name in common.held if name != event.incident.id]
-        softened = [IncidentEvent(UPDATED, t, self.shown(each)) for each in others]
-        return [IncidentEvent(OPENED, t, common.incident), *softened, self._shown(event)]
+        softened = [IncidentEvent(record.UPDATED, t, self.shown(each)) for each in others]
+        return [IncidentEvent(record.OPENED, t, common.incident), *softened, self._shown(event)]
 
     def _since(self, name: str, now_s: float) -> tuple[float, str]:
         target = self._targets.get(name)
@@ -281,10 +393,10 @@ class Fleet:
     def _judged_again(self, t: float, now_s: float) -> list[IncidentEvent]:
         told: list[IncidentEvent] = []
         waiting = () if self._wait(now_s) else [self._singles[name] for name in self._waiting]
-        for each in (each for each in waiting if each.phase == ACTIVE):
+        for each in (each for each in waiting if each.phase == record.ACTIVE):
             del self._waiting[each.id]
             if each.id not in self._links:
-                told += self._single(IncidentEvent(UPDATED, t, each), t, now_s)
+                told += self._single(IncidentEvent(record.UPDATED, t, each), t, now_s)
         return told
 
     def _shown(self, event: IncidentEvent) -> IncidentEvent:
@@ -318,7 +430,7 @@ class Fleet:
             return released
         self._common = None
         resolution = "healthy" if common.members else "target_gone"
-        return [*released, IncidentEvent(RESOLVED, t, ended(common.incident, t, resolution))]
+        return [*released, IncidentEvent(record.RESOLVED, t, ended(common.incident, t, resolution))]
 
     def _released(self, common: Common, t: float, now_s: float) -> list[IncidentEvent]:
         told: list[IncidentEvent] = []
@@ -332,7 +444,7 @@ class Fleet:
                 continue  # a new verdict follows soon
             if now_s - target.silent_s >= SETTLED_SECONDS:
                 del common.held[name]
-                told.append(IncidentEvent(UPDATED, t, self.shown(incident)))
+                told.append(IncidentEvent(record.UPDATED, t, self.shown(incident)))
         return told
 
     def _silent(self, common: Common) -> list[str]:

@@ -122,32 +122,15 @@ class Followed:
         return settled and lasted_s >= relations.settling_seconds(known.cause, verdict.cause)
 
     def export_state(self) -> dict[str, Any]:
-        return {
+        whole = {
             "incident": incident.export_state(self.incident),
-            "life": list(self.life),
             "lost_mark": lost.kept(self.lost_mark),
-            "quiet_s": self.quiet_s,
-            "quiet_needed_s": self.quiet_needed_s,
-            "recovering_since_s": self.recovering_since_s,
-            "rival": None if self.rival is None else list(self.rival),
-            "rival_looks": self.rival_looks,
-            "rival_since_s": self.rival_since_s,
         }
+        return {**stored.export(self, _KEPT), **whole}
 
     @classmethod
     def restored(cls, state: stored.Stored) -> "Followed":
-        rival = state["rival"]
-        return cls(
-            incident.restore(state["incident"]),
-            _kept_life(state["life"]),
-            lost_mark=lost.restored(state.get("lost_mark", ())),
-            quiet_s=stored.number(state["quiet_s"], 0.0),
-            quiet_needed_s=stored.number(state["quiet_needed_s"], 0.0),
-            recovering_since_s=stored.number_or_none(state["recovering_since_s"]),
-            rival=None if rival is None else (stored.text(rival[0]), stored.flag(rival[1])),
-            rival_looks=stored.count(state["rival_looks"]),
-            rival_since_s=stored.number(state["rival_since_s"]),
-        )
+        return cls(**stored.checked({"lost_mark": (), **state}, _KEPT))
 
 
 def family_of(verdict: Verdict) -> str:
@@ -173,3 +156,20 @@ def _worse(known: Incident, verdict: Verdict, t: float) -> Worst | None:
 def _kept_life(state: Sequence[Any]) -> Life:
     start, restarts = state
     return stored.number_or_none(start), stored.count(restarts)
+
+
+def _kept_rival(state: Sequence[Any] | None) -> tuple[str, bool] | None:
+    return None if state is None else (stored.text(state[0]), stored.flag(state[1]))
+
+
+_KEPT: stored.Fields = {
+    "incident": incident.restore,
+    "life": _kept_life,
+    "lost_mark": lost.restored,
+    "quiet_s": stored.amount,
+    "quiet_needed_s": stored.amount,
+    "recovering_since_s": stored.number_or_none,
+    "rival": _kept_rival,
+    "rival_looks": stored.count,
+    "rival_since_s": stored.number,
+}

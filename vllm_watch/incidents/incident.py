@@ -151,16 +151,9 @@ def severity_rank(severity: str) -> int:
 def published(event: IncidentEvent) -> dict[str, Any]:
     """Return the event in its published form."""
     incident = event.incident
-    said: dict[str, Any] = {
-        "t": event.t,
-        "event": event.event,
-        "id": incident.id,
-        "target": incident.target,
-        "engine": incident.engine,
-        "kind": incident.kind,
-        "cause": incident.cause,
-        "severity": incident.severity,
-        "summary": incident.summary,
+    said: dict[str, Any] = {"t": event.t, "event": event.event}
+    said |= {name: getattr(incident, name) for name in _PUBLISHED}
+    said |= {
         "evidence": plain_evidence(incident),
         "restart_advised": incident.restart_advised,
         "phase": incident.phase,
@@ -169,21 +162,13 @@ def published(event: IncidentEvent) -> dict[str, Any]:
         "worst": plain_worst(incident.worst),
         "requests_lost": incident.requests_lost,
     }
-    if incident.times > 1:
-        said["times"] = incident.times
-    if incident.recurring is not None:
-        said["recurring"] = recurrence.plain(incident.recurring)
-    if incident.concerns:
-        said["concerns"] = list(incident.concerns)
-    if incident.restart_targets:
-        said["restart_targets"] = list(incident.restart_targets)
-    if incident.related:
-        said["related"] = list(incident.related)
-    if incident.stacks:
-        said["stacks"] = incident.stacks
-    if incident.resolution is not None:
-        said["resolution"] = incident.resolution
-    return said
+    more: dict[str, Any] = {
+        "times": incident.times if incident.times > 1 else None,
+        "recurring": recurrence.plain(incident.recurring),
+    }
+    more |= {name: list(getattr(incident, name)) for name in _LISTS}
+    more |= {"stacks": incident.stacks, "resolution": incident.resolution}
+    return said | {name: value for name, value in more.items() if value}
 
 
 def from_published(said: stored.Stored, opened_t: float | None) -> Incident:
@@ -230,6 +215,7 @@ def restore(state: stored.Stored) -> Incident:
 
 
 _TEXTS = ("id", "target", "kind", "cause", "severity", "summary")
+_PUBLISHED = ("id", "target", "engine", "kind", "cause", "severity", "summary")
 _LISTS = ("concerns", "restart_targets", "related")
 _STATE = (
     *_TEXTS, "engine", "restart_advised", "opened_t", "updated_t", "began_t", "ended_t", "closes_t", "phase", "meanwhile",

@@ -12,17 +12,7 @@ from typing import Any
 from vllm_watch.detectors.base import CLEAR, FIRING, Verdict
 from vllm_watch.incidents import incident, relations
 from vllm_watch.incidents.followed import Followed, Life, family_of, worst_of
-from vllm_watch.incidents.incident import (
-    ACTIVE,
-    OPENED,
-    RESOLVED,
-    UPDATED,
-    Incident,
-    IncidentEvent,
-    Key,
-    identity,
-    stepped,
-)
+from vllm_watch.incidents.incident import Incident, IncidentEvent, Key, identity, stepped
 from vllm_watch.incidents.lost import LostRequests
 from vllm_watch.incidents.recurrence import Recurrence
 from vllm_watch.samples.engine import EngineSample
@@ -119,7 +109,7 @@ class Lifecycle:
             return self._renew(moment, followed, verdict)
         if followed is not None:
             return self._open(moment, key, verdict)
-        seen = [each for each in self.incidents if each.phase == ACTIVE]
+        seen = [each for each in self.incidents if each.phase == incident.ACTIVE]
         since_s = self._found_since_s.setdefault(key, moment.at_s)
         if any(relations.covers(outer, *key) for outer in seen):
             return []
@@ -167,13 +157,13 @@ class Lifecycle:
         related = (*(each.id for each in ends), *beside)
         opened = replace(opened, related=related, severity=severity, times=times)
         opened = replace(opened, recurring=self._recurrence.recurring(opened, moment.at_s))
-        opened = stepped(opened, t, OPENED, why)
+        opened = stepped(opened, t, incident.OPENED, why)
         life = _life(moment, verdict.engine)
         self._followed[key] = Followed(opened, life, quiet_needed_s, lost_mark)
         self._found_since_s.pop(key, None)
         self._over[key] = moment.at_s
         self.opened[verdict.kind] = self.opened.get(verdict.kind, 0) + 1
-        return [*events, IncidentEvent(OPENED, t, opened)]
+        return [*events, IncidentEvent(incident.OPENED, t, opened)]
 
     def _renew(self, moment: Moment, followed: Followed, verdict: Verdict) -> list[IncidentEvent]:
         known = followed.incident
@@ -197,9 +187,9 @@ class Lifecycle:
         if changed:
             milder = verdict.severity != "page" == severity
             keeps = "stays critical: people were notified, and it has not ended" if milder else ""
-            now = stepped(now, moment.t, UPDATED, why, keeps)
+            now = stepped(now, moment.t, incident.UPDATED, why, keeps)
         followed.incident = now
-        return [IncidentEvent(UPDATED, moment.t, now, known)] if changed else []
+        return [IncidentEvent(incident.UPDATED, moment.t, now, known)] if changed else []
 
     def _link(self, t: float) -> list[IncidentEvent]:
         events = []
@@ -216,9 +206,13 @@ class Lifecycle:
                 related = (*known.related, *new)
                 linked = f"linked to {', '.join(new)}"
                 followed.incident = stepped(
-                    replace(known, related=related, severity=severity), t, UPDATED, linked, why
+                    replace(known, related=related, severity=severity),
+                    t,
+                    incident.UPDATED,
+                    linked,
+                    why,
                 )
-                events.append(IncidentEvent(UPDATED, t, followed.incident, known))
+                events.append(IncidentEvent(incident.UPDATED, t, followed.incident, known))
         return events
 
     def _recovered(
@@ -236,7 +230,7 @@ class Lifecycle:
             followed.incident = stepped(
                 replace(known, recurring=recurring), moment.t, incident.RECOVERING
             )
-            return [IncidentEvent(UPDATED, moment.t, followed.incident, known)]
+            return [IncidentEvent(incident.UPDATED, moment.t, followed.incident, known)]
         if left_s > 0.0:
             return []
         key = followed.incident.key
@@ -260,7 +254,7 @@ class Lifecycle:
         over = incident.ended(followed.incident, t, resolution)
         if follower:
             over = replace(over, related=(*over.related, follower))
-        return IncidentEvent(RESOLVED, t, stepped(over, t, RESOLVED))
+        return IncidentEvent(incident.RESOLVED, t, stepped(over, t, incident.RESOLVED))
 
     def export_state(self) -> dict[str, Any]:
         return {

@@ -3,7 +3,7 @@ beyond the usual rate."""
 
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import astuple, dataclass, field
 from math import sqrt
 from typing import Any, NamedTuple
 
@@ -135,13 +135,7 @@ class LostRequests:
         known.in_flight, known.at_s = in_flight, at_s
 
     def export_state(self) -> list[list[Any]]:
-        return [
-            [
-                name, each.begun_s, each.restarts, each.counter, each.in_flight, each.at_s, each.well_s,
-                each.well_failed, [list(counted) for counted in each.past],
-            ]
-            for name, each in self._engines.items()
-        ]  # fmt: skip
+        return [[name, *stored.plain(astuple(each))] for name, each in self._engines.items()]
 
     @classmethod
     def restored(cls, state: Iterable[Any]) -> "LostRequests":

@@ -24,6 +24,8 @@ SUBSUMES: dict[str, tuple[str, ...]] = {
 ORDER = tuple(STATE_OF)
 """Order in which incidents open: causes before effects."""
 
+_RANKS = {kind: position for position, kind in enumerate(ORDER)}
+
 CAUSES_BESIDE = ("gpu_fault", "stale_vram", "host_memory_growth")
 """Causes that a new effect does not end, because the cause may outlast it."""
 
@@ -63,7 +65,7 @@ EXPLAINED_SECONDS = 300.0
 
 def rank(kind: str) -> int:
     """Return the position of a kind in ORDER."""
-    return ORDER.index(kind) if kind in ORDER else len(ORDER)
+    return _RANKS.get(kind, len(ORDER))
 
 
 def covers(outer: Incident, kind: str, engine: str | None) -> bool:

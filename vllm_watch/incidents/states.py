@@ -11,7 +11,7 @@ from vllm_watch.incidents.followed import RETURNED_SECONDS
 from vllm_watch.incidents.incident import RECOVERING, Incident
 from vllm_watch.incidents.recurrence import QUIET_SECONDS_MAX
 from vllm_watch.incidents.relations import ORDER, STATE_OF
-from vllm_watch.samples.record import changed
+from vllm_watch.samples.record import completed
 from vllm_watch.signals.records import EngineSignals, TargetSignals
 from vllm_watch.signals.state import WORST_FIRST
 
@@ -32,24 +32,23 @@ class States:
     def __init__(self) -> None:
         self._given: dict[str, _Given] = {}
 
-    def shown(
-        self, signals: TargetSignals, incidents: Sequence[Incident], at_s: float
-    ) -> TargetSignals:
+    def show(self, signals: TargetSignals, incidents: Sequence[Incident], at_s: float) -> None:
+        """Complete the signals of one poll, before they are shared."""
         if not incidents:
             self._given.clear()
-            return signals
-        engines = dict(signals.engines)
-        for name, engine in signals.engines.items():
+            return
+        engines, differs = signals.engines, False
+        for engine in engines.values():
             given = self._of_engine(signals, engine, incidents, at_s)
             if given is None or engine.state in _OWN_REASONS:
                 continue
-            word = STATE_OF[given.incident.kind]
-            engines[name] = changed(engine, state=word, state_text=given.incident.summary)
+            now = STATE_OF[given.incident.kind], given.incident.summary
+            differs = differs or now != (engine.state, engine.state_text)
+            completed(engine, state=now[0], state_text=now[1])
         self._given = {name: each for name, each in self._given.items() if name in engines}
-        if engines == signals.engines:
-            return signals
-        word, text = of_all(list(engines.values()))
-        return changed(signals, engines=engines, state=word, state_text=text)
+        if differs:
+            word, text = of_all(list(engines.values()))
+            completed(signals, state=word, state_text=text)
 
     def _of_engine(
         self, signals: TargetSignals, engine: EngineSignals, open_: Sequence[Incident], at_s: float
@@ -79,10 +78,10 @@ class States:
 
 def of_all(engines: Sequence[EngineSignals]) -> tuple[str, str]:
     """Return the state and the sentence of the least healthy engine."""
+    if len(engines) == 1:
+        return engines[0].state, engines[0].state_text
     word = min((engine.state for engine in engines), key=WORST_FIRST.index)
     so = [engine for engine in engines if engine.state == word]
-    if len(engines) == 1:
-        return word, so[0].state_text
     if word in ("serving", "idle"):
         running = sum(each.requests_running or 0.0 for each in engines)
         waiting = sum(each.requests_waiting or 0.0 for each in engines)

@@ -11,7 +11,8 @@ from dataclasses import dataclass, replace
 
 from vllm_watch.samples.gpu import GpuReading, GpuSample
 from vllm_watch.samples.process import ProcessSample
-from vllm_watch.signals.holders import track, unaccounted
+from vllm_watch.signals.holders import track
+from vllm_watch.signals.holders.judge import BASE_BYTES
 from vllm_watch.signals.holders.words import size
 
 DEADLINE_SECONDS = 30.0
@@ -19,7 +20,7 @@ DEADLINE_SECONDS = 30.0
 
 INTERVAL_SECONDS = 0.5
 
-LEFT_BYTES_MAX = unaccounted.BASE_BYTES
+LEFT_BYTES_MAX = BASE_BYTES
 """This much memory may remain, because the driver's own use varies by as much."""
 
 

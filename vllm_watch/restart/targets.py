@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from vllm_watch.board.board import Board, TargetEntry
 from vllm_watch.incidents.incident import Incident
-from vllm_watch.incidents.own_restart import RestartNews
+from vllm_watch.incidents.verdicts import RestartNews
 from vllm_watch.restart.checks import clock
 from vllm_watch.restart.facts import Peers
 from vllm_watch.restart.gates import Gates

@@ -4,11 +4,11 @@ If an engine waits for a share s of the time, a step takes 1 / (1 - s) times as 
 """
 
 from collections import deque
-from dataclasses import dataclass
 from math import log
 from typing import Any
 
 from vllm_watch.samples.observation import EngineCpu
+from vllm_watch.samples.record import record, short_record
 from vllm_watch.signals import stored
 from vllm_watch.signals.blocks import Block
 
@@ -34,7 +34,7 @@ USUAL_SECONDS_MIN = 10.0
 """The usual wait is known after this many seconds of healthy steps."""
 
 
-@dataclass(frozen=True, slots=True)
+@short_record
 class _Poll:
     at_s: float
     cpu: EngineCpu
@@ -76,7 +76,7 @@ class Waits:
         return next(near, None)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Waited:
     """Current cost of waiting for a CPU."""
 

@@ -31,36 +31,21 @@ class EngineTracker:
     """Follows one engine from poll to poll."""
 
     def __init__(self, window_seconds: float, slo: SloSettings, *, totals: bool = True) -> None:
-        self._window = Window(window_seconds)
+        self.window = Window(window_seconds)
         self._waits = Waits(window_seconds)
         self._totals = Totals() if totals else None
         self._objectives = _objectives(slo)
-        self._restarts = 0
+        self.restarts = 0
         self.progress = Progress()
-        self._last_progress_t: float | None = None
+        self.last_progress_t: float | None = None
         self._last_t = 0.0
 
-    @property
-    def window(self) -> Window:
-        return self._window
-
-    @property
-    def restarts(self) -> int:
-        return self._restarts
-
-    @property
-    def last_progress_timestamp_seconds(self) -> float | None:
-        return self._last_progress_t
-
     def forget_rates(self) -> None:
-        self._window.clear()
+        self.window.clear()
         self._waits.clear()
         if self._totals is not None:
             self._totals.forget_last()
         self.progress.forget()
-
-    def resume(self, restarts: int, last_progress_t: float | None) -> None:
-        self._restarts, self._last_progress_t = restarts, last_progress_t
 
     def update(
         self,
@@ -71,7 +56,7 @@ class EngineTracker:
         engines: int,
         cpu: EngineCpu | None = None,
     ) -> EngineSignals:
-        before = self._window.newest
+        before = self.window.newest
         another = before is not None and self._is_another_server(before, sample)
         if another:
             self.forget_rates()
@@ -79,10 +64,10 @@ class EngineTracker:
         self._last_t = t
         restarted = before is not None and _began_anew(before, sample)
         if restarted:
-            self._restarts += 1
+            self.restarts += 1
         created_anew = before is not None and before.created_time not in (None, sample.created_time)
         began_anew = created_anew and sample.created_time is not None
-        self._window.add(at_s, sample, began_anew=began_anew)
+        self.window.add(at_s, sample, began_anew=began_anew)
         totals = self._totals_with(sample, began_anew=began_anew)
         self._waits.add(at_s, cpu)
         asleep = state.is_asleep(sample.engine_sleep_state)
@@ -91,7 +76,7 @@ class EngineTracker:
         progress = self.progress
         progress.look(at_s, sample, server, engines, restarted=restarted, at_rest=at_rest)
         if progress.output:
-            self._last_progress_t = t
+            self.last_progress_t = t
         word, text = state.of_engine(sample, progress, server, sleeping=bool(sleeping))
         if another:
             text += _ANOTHER
@@ -129,8 +114,8 @@ class EngineTracker:
         size = capacity.kv_cache_tokens(sample.cache_config_info, engines)
         by_reason = self._finished_by_reason()
         finished_rate = _served_rate(by_reason)
-        steps = self._window.histogram("iteration_tokens")
-        latencies = {name: self._window.histogram(name) for name in _LATENCIES}
+        steps = self.window.histogram("iteration_tokens")
+        latencies = {name: self.window.histogram(name) for name in _LATENCIES}
         attainment = self._attainment(latencies)
         return EngineSignals(
             engine=sample.engine,
@@ -170,28 +155,28 @@ class EngineTracker:
             e2e_latency_seconds=_quantiles(latencies["e2e_latency"]),
             slo_attainment_ratio=attainment,
             goodput_requests_per_second=_goodput(finished_rate, attainment, self._objectives),
-            last_progress_timestamp_seconds=self._last_progress_t,
-            restarts=self._restarts,
+            last_progress_timestamp_seconds=self.last_progress_t,
+            restarts=self.restarts,
             totals=totals,
         )
 
     def _finished_by_reason(self) -> dict[str, float] | None:
-        finished = self._window.labelled("request_success")
+        finished = self.window.labelled("request_success")
         return None if finished is None else {k: v / finished[1] for k, v in finished[0].items()}
 
     def _rate(self, name: str, *, latest: bool = False) -> float | None:
-        grown = self._window.counter(name, latest=latest)
+        grown = self.window.counter(name, latest=latest)
         return None if grown is None else grown[0] / grown[1]
 
     def _ratio(self, part: str, whole: str, gauge: float | None) -> float | None:
         """Without counters, return vLLM V0's gauge, which is -1 if the feature is off."""
-        a, b = self._window.counter(part), self._window.counter(whole)
+        a, b = self.window.counter(part), self.window.counter(whole)
         if a is not None and b is not None:
             return a[0] / b[0] if b[0] > 0 else None
         return gauge if gauge is not None and gauge >= 0 else None
 
     def _time_to_full(self) -> float | None:
-        first, last = self._window.first, self._window.last
+        first, last = self.window.first, self.window.last
         if first is None or last is None or first is last:
             return None
         then, now = first.counts.kv_cache_usage, last.counts.kv_cache_usage

@@ -91,16 +91,12 @@ class Inputs:
 
     def __init__(self) -> None:
         self._seen: dict[tuple[str, str | None], _Seen] = {}
-        self._engines: tuple[str, ...] = ()
+        self.engines: tuple[str, ...] = ()
         self._last_s: dict[str, float] = {}
         self._pattern: object = None
         self._same = 0
         self.revision = 0  # increases if `now` or `missing` may have changed
         self.why_not: str | None = None
-
-    @property
-    def engines(self) -> tuple[str, ...]:
-        return self._engines
 
     def look(self, at_s: float, observation: Observation) -> None:
         looked = [
@@ -136,9 +132,9 @@ class Inputs:
     ) -> None:
         self.why_not = None if reading.vllm else reading.why_not
         engines = tuple(engine for engine, _, _ in told)
-        if engines != self._engines:
+        if engines != self.engines:
             self._seen = {k: v for k, v in self._seen.items() if k[1] is None or k[1] in engines}
-            self._engines = engines
+            self.engines = engines
         any_worked = not reading.vllm or any(worked for _, worked, _ in told)
         for name, there in zip(_OF_SERVER, served, strict=True):
             self._note(name, None, there=there, counts=any_worked)
@@ -171,7 +167,7 @@ class Inputs:
     def _scope(self, name: str, engine: str | None) -> tuple[str | None, ...]:
         if INPUTS[name].scope != _ENGINE:
             return (None,)
-        return self._engines if engine is None else (engine,)
+        return self.engines if engine is None else (engine,)
 
     def _of(self, name: str, engine: str | None) -> _Seen:
         return self._seen.get((name, engine)) or _Seen()

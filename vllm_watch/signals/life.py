@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from vllm_watch.samples.engine import EngineSample
@@ -25,7 +25,7 @@ class Life:
 
     created_time: float | None
     process_start_time: float | None
-    counters: tuple[float | None, ...]
+    counters: tuple[float | None, ...]  # steps, generated and prompt tokens
     config: str
     model: str  # digest of the configuration without measured sizes
     version: str | None
@@ -62,26 +62,27 @@ class Life:
         return any(a is not None and b is not None and b < a for a, b in pairs)
 
     def export_state(self) -> dict[str, Any]:
-        return {**asdict(self), "counters": list(self.counters)}
+        return stored.export(self, _KEPT)
 
     @classmethod
     def restore(cls, state: stored.Stored) -> "Life":
-        counters = [stored.number_or_none(each) for each in state["counters"]]
-        if len(counters) != _COUNTERS:
-            raise ValueError(f"{len(counters)} counters in place of {_COUNTERS}")
-        return cls(
-            created_time=stored.number_or_none(state["created_time"]),
-            process_start_time=stored.number_or_none(state["process_start_time"]),
-            counters=tuple(counters),
-            config=stored.text(state["config"]),
-            model=stored.text(state["model"]),
-            version=stored.text_or_none(state["version"]),
-            max_model_len=stored.number_or_none(state["max_model_len"]),
-        )
+        return cls(**stored.checked(state, _KEPT))
 
 
-_COUNTERS = 3
-"""Number of counters: steps, generated and prompt tokens."""
+def _counters(state: Any) -> tuple[float | None, ...]:
+    steps, generated, prompted = map(stored.number_or_none, state)
+    return steps, generated, prompted
+
+
+_KEPT: stored.Fields = {
+    "created_time": stored.number_or_none,
+    "process_start_time": stored.number_or_none,
+    "counters": _counters,
+    "config": stored.text,
+    "model": stored.text,
+    "version": stored.text_or_none,
+    "max_model_len": stored.number_or_none,
+}
 
 
 def life_of(sample: EngineSample, server: ServerSample = UNKNOWN_SERVER) -> Life:

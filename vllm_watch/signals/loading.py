@@ -1,7 +1,7 @@
 """Measures how long the starts of one server take, and detects a start in progress."""
 
 from collections import deque
-from typing import Any
+from typing import ClassVar
 
 from vllm_watch.samples.observation import Observation, ProcessState
 from vllm_watch.signals import stored
@@ -20,11 +20,21 @@ STARTS_KEPT = 8
 SAME_START_SECONDS = 2.0
 """Start times count as equal if they differ by at most this. They are computed from the boot time and kernel ticks."""
 
-_TIMES = ("life_start", "answered_t", "silent_s", "loads_s")
 
-
-class Loading:
+class Loading(stored.Kept):
     """Follows the starts of one server."""
+
+    KEPT: ClassVar[stored.Fields] = {
+        "starts_s": lambda starts: deque(stored.numbers(starts), STARTS_KEPT),
+        "_life_start": stored.number_or_none,
+        "_answered_t": stored.number_or_none,
+        "_silent_s": stored.number_or_none,
+        "_loads_s": stored.number_or_none,
+        "_refused": stored.flag,
+        "is_gone": stored.flag,
+        "by": stored.text,
+        "_pids": lambda pids: {stored.count(pid) for pid in pids},
+    }
 
     def __init__(self) -> None:
         self.starts_s: deque[float] = deque(maxlen=STARTS_KEPT)
@@ -36,32 +46,6 @@ class Loading:
         self._pids: set[int] = set()
         self.by = ""
         self.is_gone = False
-
-    def export_state(self) -> dict[str, Any]:
-        return {
-            "starts_s": list(self.starts_s),
-            **{name: getattr(self, "_" + name) for name in _TIMES},
-            "refused": self._refused,
-            "is_gone": self.is_gone,
-            "by": self.by,
-            "pids": sorted(self._pids),
-        }
-
-    @classmethod
-    def restored(cls, state: stored.Stored) -> "Loading":
-        loading = cls()
-        loading.starts_s.extend(stored.numbers(state["starts_s"]))
-        for name in _TIMES:
-            setattr(loading, "_" + name, stored.number_or_none(state[name]))
-        loading._refused, loading.is_gone = (
-            stored.flag(state["refused"]),
-            stored.flag(state["is_gone"]),
-        )
-        loading.by, loading._pids = (
-            stored.text(state["by"]),
-            {stored.count(pid) for pid in state["pids"]},
-        )
-        return loading
 
     @property
     def ever_up(self) -> bool:

@@ -6,9 +6,10 @@ subtracted, and shared prefixes are counted twice. Source: vLLM's v1/metrics/sta
 """
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from functools import partial
 from math import inf, sqrt
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 from vllm_watch.signals import stored
 from vllm_watch.signals.blocks import Block
@@ -51,8 +52,19 @@ class Entry(NamedTuple):
     well: bool
 
 
-class Pages:
+class Pages(stored.Kept):
     """Follows one engine."""
+
+    KEPT: ClassVar[stored.Fields] = {
+        "_idle_tokens": stored.number_or_none,
+        "idle_lost": stored.number,
+        "_capacity": stored.number_or_none,
+        "_history": lambda entries: _ring(map(_entry, entries)),
+        "_coarse": lambda entries: _ring(map(_entry, entries)),
+        "_recent": lambda entries: deque(map(_entry, entries), RECENT_ENTRIES),
+        "_moves": partial(stored.numbers, count=2),
+        "_zeros": lambda zeros: tuple(map(stored.pair, zeros)),
+    }
 
     def __init__(self) -> None:
         self._capacity: float | None = None
@@ -60,8 +72,7 @@ class Pages:
         self._idle_tokens: float | None = None  # `Entry.tokens` of the idle engine
         self._idle = [0.0, 1.0]  # seconds and minimum usage without requests
         self.idle_lost = 0.0
-        self._history = RingBuffer(ENTRIES, len(Entry._fields))
-        self._coarse = RingBuffer(ENTRIES, len(Entry._fields))
+        self._history, self._coarse = _ring(()), _ring(())
         self._recent: deque[Entry] = deque(maxlen=RECENT_ENTRIES)
         self._moves = [0.0, 0.0]  # sums of squared changes of usage and of tokens in flight
         self._zeros: tuple[tuple[float, float], ...] = ()  # (cache share of a token, healthy level)
@@ -98,35 +109,13 @@ class Pages:
             self.idle_lost, self._idle_tokens = self._idle[1], block.tokens_in_flight
 
     def export_state(self) -> dict[str, Any]:
-        return {
-            "idle_tokens": self._idle_tokens,
-            "idle_lost": self.idle_lost,
-            "capacity": self._capacity,
-            "history": [list(entry) for entry in _rows(self._history)],
-            "coarse": [list(entry) for entry in _rows(self._coarse)],
-            "recent": [list(entry) for entry in self._recent],
-            "moves": list(self._moves),
-            "zeros": [list(zero) for zero in self._zeros],
-        }
+        histories = {"history": self._history, "coarse": self._coarse}
+        rows = {name: [list(entry) for entry in _rows(each)] for name, each in histories.items()}
+        return {**super().export_state(), **rows}
 
     def restore(self, state: stored.Stored) -> None:
-        capacity, moves = (
-            stored.number_or_none(state["capacity"]),
-            stored.numbers(state["moves"], 2),
-        )
-        history = [_entry(each) for each in state["history"]]
-        coarse = [_entry(each) for each in state["coarse"]] if "coarse" in state else []
-        recent = [_entry(each) for each in state["recent"]]
-        zeros = [stored.numbers(each, 2) for each in state["zeros"]]
-        self._idle_tokens = stored.number_or_none(state.get("idle_tokens"))
-        self.idle_lost = stored.number(state.get("idle_lost", 0.0))
-        self._capacity, self._moves = capacity, moves
-        for entry in history[-ENTRIES:]:
-            self._history.append(entry)
-        for entry in coarse[-ENTRIES:]:
-            self._coarse.append(entry)
-        self._recent.extend(recent)
-        self._zeros = tuple((share, zero) for share, zero in zeros)
+        # Older releases store no idle tokens and no coarse history.
+        super().restore({"idle_tokens": None, "idle_lost": 0.0, "coarse": (), **state})
 
     def unheld(self) -> float | None:
         """Return the share of the cache that no request holds, or None if unknown. The result is the smaller of two estimates."""
@@ -185,6 +174,13 @@ class Pages:
             if None in (self._capacity, self._idle_tokens)
             else -share * (self._idle_tokens or 0.0)
         )
+
+
+def _ring(entries: Iterable[Entry]) -> RingBuffer:
+    ring = RingBuffer(ENTRIES, len(Entry._fields))
+    for entry in entries:
+        ring.append(entry)
+    return ring
 
 
 def _rows(history: RingBuffer) -> Iterator[Entry]:

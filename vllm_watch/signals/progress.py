@@ -6,13 +6,14 @@ KV cache holds.
 """
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, fields
 from math import exp
 from operator import attrgetter
 from typing import Any
 
 from vllm_watch.samples.engine import EngineSample, served
 from vllm_watch.samples.observation import ServerSample
+from vllm_watch.samples.record import record
 from vllm_watch.signals import stored
 from vllm_watch.signals.capacity import kv_cache_tokens, longest_request_tokens
 from vllm_watch.support.durations import in_words
@@ -63,7 +64,7 @@ _NUMBERS = (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Poll:
     """The signs of progress in one poll: the engine's work, and the server's clients."""
 
@@ -268,7 +269,8 @@ _alive_of = attrgetter(
 
 
 def _poll(sample: EngineSample, server: ServerSample) -> Poll:
-    counters, finished = work_done(sample), _finished(sample)
+    finished = _finished(sample)
+    counters = (*never_falling(sample), *finished, sample.preemptions)
     first, latency, tokens = sample.ttft, sample.inter_token_latency, sample.generation_tokens
     tokens = latency.count if tokens is None and latency is not None else tokens
     outputs = (tokens, None if first is None else first.count, *finished)

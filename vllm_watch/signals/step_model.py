@@ -3,14 +3,88 @@ roofline of decoding).
 
 The fit never forgets, so a creeping slowdown does not become normal. Source: vLLM's estimates of
 flops and read bytes.
+
+Step times by load limit the healthy step time at any other load: a step with twice the tokens and
+three times the KV cache takes at most three times as long.
 """
 
+from collections.abc import Sequence
+from functools import partial
 from itertools import combinations
-from math import inf, log, sqrt
-from typing import Any
+from math import floor, inf, log, sqrt
+from typing import Any, ClassVar
 
 from vllm_watch.signals import stored
-from vllm_watch.signals.seen_loads import SeenLoads
+
+NEAR = 1.5
+"""Loads that differ by less than this factor may count as the same load."""
+
+GRAIN = log(NEAR)
+
+BLOCKS_MIN = 2
+
+LOADS_MAX = 64
+"""At most this many loads are kept. Eight by eight loads cover a factor of 25 in tokens and in KV usage."""
+
+USAGE_MIN, TOKENS_MIN = 0.01, 1.0
+"""Smaller KV usage and fewer tokens cost no measurable time, and are raised to these values."""
+
+
+class SeenLoads:
+    """Means of step time, tokens per step and KV usage for each load."""
+
+    def __init__(self) -> None:
+        self._met: dict[tuple[int, int], list[float]] = {}  # blocks, seconds, tokens, usage
+
+    def export_state(self) -> list[list[float]]:
+        return [[*key, *met] for key, met in self._met.items()]
+
+    def restore(self, state: Sequence[Sequence[float]]) -> None:
+        rows = [stored.numbers(row, 6) for row in state[:LOADS_MAX]]
+        self._met = {(int(row[0]), int(row[1])): row[2:] for row in rows}
+
+    def learn(self, step_seconds: float, tokens_per_step: float, kv_usage: float) -> None:
+        tokens, usage = max(TOKENS_MIN, tokens_per_step), max(USAGE_MIN, kv_usage)
+        key = _key(tokens, usage)
+        met = self._met.get(key)
+        if met is None:
+            if len(self._met) < LOADS_MAX:
+                self._met[key] = [1.0, step_seconds, tokens, usage]
+            return
+        met[0] += 1.0
+        for index, value in enumerate((step_seconds, tokens, usage), 1):
+            met[index] += (value - met[index]) / met[0]
+
+    def has(self, tokens_per_step: float, kv_usage: float) -> bool:
+        """Return True if a load of about this size, or a larger one, has occurred."""
+        tokens, usage = tokens_per_step / NEAR, kv_usage / NEAR
+        return any(
+            blocks >= BLOCKS_MIN and most_tokens >= tokens and most_usage >= usage
+            for blocks, _, most_tokens, most_usage in self._met.values()
+        )
+
+    def nearest(self, tokens_per_step: float, kv_usage: float) -> list[float] | None:
+        """Return step seconds, tokens and KV usage of the most similar load."""
+        a, b = _key(max(TOKENS_MIN, tokens_per_step), max(USAGE_MIN, kv_usage))
+        met = (
+            (abs(x - a) + abs(y - b), each[1:])
+            for (x, y), each in self._met.items()
+            if each[0] >= BLOCKS_MIN
+        )
+        return min(met, default=(0, None))[1]
+
+    def longest_seconds(self, tokens_per_step: float, kv_usage: float) -> float | None:
+        limits = [
+            seconds * max(1.0, tokens_per_step / tokens, kv_usage / usage)
+            for blocks, seconds, tokens, usage in self._met.values()
+            if blocks >= BLOCKS_MIN
+        ]
+        return min(limits, default=None)
+
+
+def _key(tokens: float, usage: float) -> tuple[int, int]:
+    return floor(log(tokens) / GRAIN), floor(log(usage) / GRAIN)
+
 
 PRIOR = 1e-3
 """Weight of the prior. It makes the equations solvable, and is negligible after a minute."""
@@ -47,8 +121,23 @@ _SUBSETS = [subset for size in (3, 2, 1) for subset in combinations(_PARTS, size
 Vector = tuple[float, float, float]
 
 
-class StepModel:
+def _gram(state: Any) -> list[list[float]]:
+    gram = [stored.numbers(row, len(_PARTS)) for row in state]
+    if len(gram) != len(_PARTS) or any(gram[i][i] < 0.0 for i in _PARTS):
+        raise ValueError("the equations are not three")
+    return gram
+
+
+class StepModel(stored.Kept):
     """The fitted step time, and the scatter of blocks around it."""
+
+    KEPT: ClassVar[stored.Fields] = {
+        "blocks": stored.count,
+        "seconds": stored.amount,
+        "_gram": _gram,
+        "_moment": partial(stored.numbers, count=len(_PARTS)),
+        "_scatter_square": stored.amount,
+    }
 
     def __init__(self) -> None:
         self.blocks = 0
@@ -140,23 +229,10 @@ class StepModel:
             self._note(log_ratio)
 
     def export_state(self) -> dict[str, Any]:
-        return {
-            "blocks": self.blocks,
-            "seconds": self.seconds,
-            "gram": [list(row) for row in self._gram],
-            "moment": list(self._moment),
-            "scatter_square": self._scatter_square,
-            "met": self.met.export_state(),
-        }
+        return {**super().export_state(), "met": self.met.export_state()}
 
     def restore(self, state: stored.Stored) -> None:
-        self.blocks = stored.count(state["blocks"])
-        self.seconds = stored.number(state["seconds"], 0.0)
-        gram = [stored.numbers(row, len(_PARTS)) for row in state["gram"]]
-        if len(gram) != len(_PARTS) or any(gram[i][i] < 0.0 for i in _PARTS):
-            raise ValueError("the equations are not three")
-        self._gram, self._moment = gram, stored.numbers(state["moment"], len(_PARTS))
-        self._scatter_square = stored.number(state["scatter_square"], 0.0)
+        super().restore(state)
         self.met.restore(state["met"])
         if self.blocks:
             self._solve()

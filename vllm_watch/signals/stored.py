@@ -1,15 +1,58 @@
-"""Reads values back from disk and checks them.
+"""Exports objects as plain values, and reads values back from disk and checks them.
 
 For a damaged entry, all restoring functions raise one of DAMAGE.
 """
 
-from collections.abc import Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
 from math import isfinite
-from typing import Any
+from typing import Any, ClassVar, Self
 
 DAMAGE = (KeyError, IndexError, TypeError, ValueError, AttributeError, OverflowError)
 
 Stored = Mapping[str, Any]
+
+Fields = Mapping[str, Callable[[Any], Any]]
+"""Attributes, in the order of export, and the checks that restore them. The name of a private
+attribute is stored without its underscore."""
+
+
+def export(owner: object, fields: Fields) -> dict[str, Any]:
+    """Return these attributes as plain values."""
+    return {name.removeprefix("_"): plain(getattr(owner, name)) for name in fields}
+
+
+def checked(state: Stored, fields: Fields) -> dict[str, Any]:
+    """Return these attributes from plain values."""
+    return {name: check(state[name.removeprefix("_")]) for name, check in fields.items()}
+
+
+def plain(value: Any) -> Any:
+    """Return a copy with lists in place of other sequences and of sets."""
+    if isinstance(value, list | tuple | deque):
+        return [plain(each) for each in value]
+    return sorted(value) if isinstance(value, set) else value
+
+
+class Kept:
+    """Base of objects with attributes that survive a restart of the watcher, as listed in `KEPT`."""
+
+    __slots__ = ()
+    KEPT: ClassVar[Fields]
+
+    def export_state(self) -> dict[str, Any]:
+        return export(self, self.KEPT)
+
+    def restore(self, state: Stored) -> None:
+        """Restore the attributes. If one is damaged, change nothing and raise one of DAMAGE."""
+        for name, value in checked(state, self.KEPT).items():
+            setattr(self, name, value)
+
+    @classmethod
+    def restored(cls, state: Stored) -> Self:
+        new = cls()
+        new.restore(state)
+        return new
 
 
 def version(state: Stored, known: int) -> None:
@@ -40,12 +83,23 @@ def numbers(value: Any, count: int | None = None) -> list[float]:
     return found
 
 
+def pair(value: Any) -> tuple[float, float]:
+    """Return two finite numbers."""
+    first, second = numbers(value, 2)
+    return first, second
+
+
 def numbers_or_none(value: Any, least: int) -> tuple[float | None, ...]:
     """Return at least `least` values, each a finite number or None."""
     found = tuple(number_or_none(each) for each in _list(value))
     if len(found) < least:
         raise ValueError(f"{len(found)} numbers in place of {least} or more")
     return found
+
+
+def amount(value: Any) -> float:
+    """Return a finite number, 0 or more."""
+    return number(value, 0.0)
 
 
 def count(value: Any) -> int:

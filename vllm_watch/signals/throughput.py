@@ -32,24 +32,20 @@ class Mean:
 
     def __init__(self, memory: float) -> None:
         self._memory = memory
-        self._weight = 0.0
+        self.weight = 0.0
         self.value = 0.0
 
-    @property
-    def weight(self) -> float:
-        return self._weight
-
     def add(self, value: float, seconds: float) -> None:
-        self._weight = min(self._memory, self._weight + seconds)
-        self.value += (value - self.value) * seconds / self._weight
+        self.weight = min(self._memory, self.weight + seconds)
+        self.value += (value - self.value) * seconds / self.weight
 
     def export_state(self) -> list[float]:
-        return [self.value, self._weight]
+        return [self.value, self.weight]
 
     def restore(self, state: Any, away_seconds: float) -> None:
         value, weight = stored.numbers(state, 2)
-        self._weight = min(self._memory, max(0.0, weight - away_seconds))
-        self.value = value if self._weight else 0.0
+        self.weight = min(self._memory, max(0.0, weight - away_seconds))
+        self.value = value if self.weight else 0.0
 
 
 class Smooth:

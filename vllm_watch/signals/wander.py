@@ -4,12 +4,13 @@ As in a random walk, their change in k minutes is at most √k times their chang
 """
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Collection
+from functools import partial
 from math import exp, sqrt
-from typing import Any
+from statistics import median
+from typing import ClassVar
 
 from vllm_watch.signals import stored
-from vllm_watch.signals.scatter import scatter
 
 MINUTE_SECONDS = 60.0
 """A minute is this many seconds of work, because step times of idle engines do not drift."""
@@ -54,8 +55,17 @@ DEVIATIONS = 5.0
 lags are tested each minute, all day."""
 
 
-class Wander:
+class Wander(stored.Kept):
     """Follows the log ratio of actual to usual step time, by minute of work."""
+
+    KEPT: ClassVar[stored.Fields] = {
+        "now": stored.number,
+        "_minutes": lambda minutes: deque(stored.numbers(minutes), max(LAGS_MINUTES)),
+        "_square": stored.amount,
+        "_count": partial(stored.number, least=1.0),
+        "_level_square": stored.amount,
+        "_pending": lambda kept: deque((stored.pair(each) for each in kept), PENDING_MAX),
+    }
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -118,27 +128,17 @@ class Wander:
         changes = [change for change, _ in self._pending if abs(change) < MOVE]
         return scatter(changes) if len(changes) >= UNREST_MINUTES else 0.0
 
-    def export_state(self) -> dict[str, Any]:
-        return {
-            "now": self.now,
-            "minutes": list(self._minutes),
-            "square": self._square,
-            "count": self._count,
-            "level_square": self._level_square,
-            "pending": [list(each) for each in self._pending],
-        }
-
-    def restore(self, state: stored.Stored) -> None:
-        minutes: Sequence[float] = stored.numbers(state["minutes"])
-        pending = [stored.numbers(each, 2) for each in state["pending"]]
-        now, square = stored.number(state["now"]), stored.number(state["square"], 0.0)
-        level = stored.number(state["level_square"], 0.0)
-        self._count, self._level_square = stored.number(state["count"], 1.0), level
-        self.now, self._square = now, square
-        self._minutes.extend(minutes)
-        self._pending.extend((change, mean) for change, mean in pending)
-
 
 def _learnt(square: float, value: float, first: float, count: float) -> float:
     most = OUTLIER * max(first, sqrt(square))
     return square + (min(value * value, most * most) - square) / count
+
+
+_NORMAL = 1.48
+"""Ratio of standard deviation to median absolute deviation in a normal distribution."""
+
+
+def scatter(values: Collection[float]) -> float:
+    """Return a standard deviation. Up to half of the values may be outliers. `values` must not be empty."""
+    middle = median(values)
+    return _NORMAL * median(abs(each - middle) for each in values)

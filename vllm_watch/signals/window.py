@@ -84,7 +84,7 @@ class Window:
     def __init__(self, seconds: float) -> None:
         self.seconds = seconds
         self._entries: deque[Entry] = deque(maxlen=ENTRIES_MAX)
-        self._newest: EngineSample | None = None
+        self.newest: EngineSample | None = None
         # Fill gaps, because a restarted server may omit a counter for some polls and then export a
         # lower value.
         self._known: Counts | None = None
@@ -96,18 +96,14 @@ class Window:
             if began_anew or _any_fell(self._known, counts):
                 offsets = _carried(offsets, self._known, counts, began_anew=began_anew)
         self._known = _filled(counts, self._known)
-        self._newest = sample
+        self.newest = sample
         self._entries.append(Entry(at_s, counts, offsets))
         while self._entries[0].at_s < at_s - self.seconds:
             self._entries.popleft()
 
     def clear(self) -> None:
         self._entries.clear()
-        self._newest = self._known = None
-
-    @property
-    def newest(self) -> EngineSample | None:
-        return self._newest
+        self.newest = self._known = None
 
     @property
     def last(self) -> Entry | None:

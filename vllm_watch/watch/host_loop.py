@@ -12,7 +12,7 @@ from vllm_watch.board.looked import Looked
 from vllm_watch.config import Config
 from vllm_watch.samples.gpu import GpuReading, GpuSample
 from vllm_watch.settings.stages import GpuSettings
-from vllm_watch.signals.recent_xids import RecentXids
+from vllm_watch.signals.xid import RecentXids
 from vllm_watch.sources.flight_recorder import FlightRecorder
 from vllm_watch.watch.host_watch import HostWatch, ServerScrape
 from vllm_watch.watch.publishing import Publisher

@@ -1,7 +1,7 @@
 """Judge the GPUs of one host, and the processes that hold their memory."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from vllm_watch.detectors.base import HostDetector, HostServer, HostView, Verdict
@@ -10,6 +10,7 @@ from vllm_watch.detectors.stale_vram import Settings as StaleVramSettings
 from vllm_watch.incidents.incident import Incident, IncidentEvent
 from vllm_watch.incidents.lifecycle import Lifecycle, Moment
 from vllm_watch.samples.gpu import GpuSample
+from vllm_watch.samples.record import record
 from vllm_watch.samples.target import host_target
 from vllm_watch.settings.detectors import DetectorsSettings
 from vllm_watch.signals import stored
@@ -27,7 +28,7 @@ VERSION = 1
 _NOWHERE = Place()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class ServerScrape:
     """The last scrape of one server of the host."""
 

@@ -45,7 +45,7 @@ def of_engines(
                 "life": life_of(last, reading.server).export_state(),
                 "model_name": last.model_name or "",
                 "restarts": tracker.restarts,
-                "last_progress_t": tracker.last_progress_timestamp_seconds,
+                "last_progress_t": tracker.last_progress_t,
                 "progress": tracker.progress.export_state(),
             }
     return states
@@ -146,5 +146,6 @@ def resume(
 ) -> None:
     """Continue the counts of an earlier run. A restart since then is also counted."""
     ended = Life.restore(before["life"]).ended_before(life_of(sample, server))
-    tracker.resume(int(before["restarts"]) + ended, before["last_progress_t"])
+    tracker.restarts = int(before["restarts"]) + ended
+    tracker.last_progress_t = before["last_progress_t"]
     tracker.progress.restored(None if ended else before.get("progress"))

@@ -8,11 +8,10 @@ from vllm_watch.advice.records import AttentionBackend
 from vllm_watch.detectors import throughput_collapse
 from vllm_watch.detectors.base import Around, Detector, Verdict, View
 from vllm_watch.detectors.needs import Sights
-from vllm_watch.incidents import log_evidence, missed
 from vllm_watch.incidents.incident import Incident, IncidentEvent
 from vllm_watch.incidents.lifecycle import Lifecycle, Moment
-from vllm_watch.incidents.own_restart import NO_RESTART, OwnRestart, RestartNews
 from vllm_watch.incidents.states import States, of_all
+from vllm_watch.incidents.verdicts import NO_RESTART, OwnRestart, RestartNews, with_log, with_peers
 from vllm_watch.samples.engine import EngineSample
 from vllm_watch.samples.observation import Observation, Reading, ServerSample
 from vllm_watch.samples.record import completed
@@ -183,12 +182,12 @@ class Watch:
             progress=progress, around=around,
         )  # fmt: skip
         verdicts = self._own_restart.judged(self.signals, self._verdicts(view))
-        verdicts = missed.paged(log_evidence.added(verdicts, observation.start_failure), around)
+        verdicts = with_peers(with_log(verdicts, observation.start_failure), around)
         events = self._lifecycle.update(
             _moment(at_s, self.signals, observation.reading), verdicts, beside
         )
         self._add_ratios(self.signals)
-        self.signals = self._states.shown(self.signals, self._lifecycle.incidents, at_s)
+        self._states.show(self.signals, self._lifecycle.incidents, at_s)
         completed(self.signals, advice=self._adviser.look(at_s, observation, self.signals))
         return events
 

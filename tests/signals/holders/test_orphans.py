@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 from tests.signals.holders.series import POD, SERVER, SERVICE, core, process
-from vllm_watch.signals.holders.orphans import is_superseded, sign
 from vllm_watch.signals.holders.records import Limits
+from vllm_watch.signals.holders.rules import is_superseded, orphan_sign
 from vllm_watch.signals.holders.track import begin
 
 OLD = core(99, ppid=1)
@@ -17,7 +17,7 @@ def signed(one, others=(), *, idle_s=300.0, reparented_s=None):
     """What shows it of a process whose GPU has rested for so long."""
     track = begin(0.0, one)
     track.last_s, track.reparented_s = idle_s, reparented_s
-    return sign(track, others, Limits())
+    return orphan_sign(track, others, Limits())
 
 
 SIGNS = {

@@ -195,19 +195,6 @@ class TestUnaccounted:
         (one,) = look_on(at, seconds=seconds, **how)
         return one.unaccounted.verdict, one.unaccounted_bytes
 
-    def test_what_a_process_left_behind(self):
-        """It went and its memory stayed: also in a container, which is shown its own processes alone."""
-
-        def at(second):
-            other = (process(9, "python", "bench.py", gib=5, cgroup=POD),) if second < 60 else ()
-            return gpu(core(cgroup=POD), *other, extra_gib=0 if other else 5)
-
-        assert self.state(at, 170) == ("unknown", 5 * GIB)
-        assert self.state(at, 190) == ("stale", 5 * GIB)
-        (one,) = look_on(at, seconds=190)
-        assert "it stayed in use after process 9 ended" in one.unaccounted.evidence
-        assert (one.unaccounted.reason, one.stale_bytes) == ("unaccounted", 0)
-
     def test_what_was_there_before_we_looked(self):
         """Only where all of the host's processes are seen: then there is nobody else."""
         at = lambda s: gpu(core(), extra_gib=5)  # noqa: E731
@@ -216,14 +203,6 @@ class TestUnaccounted:
         assert self.state(hidden, 600) == ("unknown", 5 * GIB)
         told = lambda s: gpu(extra_gib=5, processes_complete=True)  # noqa: E731
         assert self.state(told, 130) == ("stale", 5 * GIB)
-
-    @pytest.mark.parametrize(("total_gib", "extra_gib"), [(22, 1.6), (80, 3), (141, 5), (16, 1.5)])
-    def test_gpus_of_other_sizes(self, total_gib, extra_gib):
-        """A tenth of a small one is worth as much as a tenth of a large one."""
-        at = lambda s: gpu(  # noqa: E731
-            core(gib=10), extra_gib=extra_gib, memory_total_bytes=total_gib * GIB
-        )
-        assert self.state(at, 130)[0] == "stale"
 
 
 def test_a_clock_that_stands_still_or_sparse_looks_change_nothing():

@@ -5,19 +5,19 @@ from dataclasses import replace
 import pytest
 
 from tests.signals.holders.series import GIB, core, gpu, process
+from vllm_watch.signals.holders.judge import Account
 from vllm_watch.signals.holders.records import Limits
-from vllm_watch.signals.holders.unaccounted import Account
 
 MIB = 2**20
 FOUR = tuple(core(pid) for pid in (1, 2, 3, 4))
 
 
-def looked(*gpus, account=None, host_seen=True, sliced=False, step=100.0):
+def looked(*gpus, account=None, host_seen=True, step=100.0):
     """An account, and what it says of the last of these looks."""
     account = account or Account()
     said = None
     for number, each in enumerate(gpus):
-        said = account.look(step * number, each, Limits(), host_seen=host_seen, sliced=sliced)
+        said = account.look(step * number, each, Limits(), host_seen=host_seen, sliced=False)
     return account, said
 
 
@@ -150,8 +150,3 @@ def test_clients_of_mps_share_memory(fields):
     """What one of many holders does is enough to doubt it."""
     looks = [gpu(core(), core(2, **fields), extra_gib=5)] * 4
     assert looked(*looks)[1].verdict == "unknown"
-
-
-def test_slices_have_their_own_account():
-    account, said = looked(gpu(core(), extra_gib=40), sliced=True)
-    assert (said.verdict, account.unaccounted_bytes) == ("unknown", None)

@@ -5,8 +5,9 @@ If these processes are hidden, vLLM processes that started after the server are 
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from vllm_watch.samples.record import record, short_record
 from vllm_watch.signals import stored
 from vllm_watch.signals.holders import roles
 from vllm_watch.signals.holders.records import VLLM, GpuHolders, Holder
@@ -16,7 +17,7 @@ GROUPS_MAX = 64
 WORKERS_SHOWN = 2
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Server:
     """Identity of a server on this host."""
 
@@ -24,7 +25,7 @@ class Server:
     pids: frozenset[int] = frozenset()  # empty if not visible
 
 
-@dataclass(frozen=True, slots=True)
+@short_record
 class Place:
     """Last known GPUs of a server."""
 

@@ -1,34 +1,26 @@
-"""Judges holders of GPU memory by rules in order of precedence.
+"""Judges holders of GPU memory by rules in order of precedence, and memory that no process holds.
 
-Without data, the verdict is `unknown`.
+Without data, the verdict is `unknown`. Memory without a holder is stale if the host's processes are
+visible, or if an ended process left it. From driver R535 on, a container sees only its own
+processes. Source: sgl-project/sglang #30431, llm-d-fast-model-actuation #720.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 
 from vllm_watch.samples.gpu import GpuSample
 from vllm_watch.samples.process import ProcessSample
-from vllm_watch.signals.holders import idle, lenders, roles, vanished, vllm
-from vllm_watch.signals.holders.case import Case
-from vllm_watch.signals.holders.records import UNKNOWN, GpuHolders, Holder, Judged, Limits
+from vllm_watch.signals.holders import records, roles, rules
+from vllm_watch.signals.holders.records import GpuHolders, Holder, Judged, Limits
+from vllm_watch.signals.holders.rules import Case
 from vllm_watch.signals.holders.track import DEAD_STATES, Track, begin, follow, is_same
-from vllm_watch.signals.holders.unaccounted import Account
+from vllm_watch.signals.holders.words import seconds, size
 
 TRACKS_MAX = 4096
 """At most this many processes are followed, 256 on each of 16 GPUs. A larger number would be a driver error."""
 
 ABSENT_SECONDS = 60.0
 """A process that is absent for this long is forgotten. A single poll may omit a process."""
-
-
-Rule = Callable[[Case], Judged | None]
-
-RULES: tuple[Rule, ...] = (
-    vanished.unseen, vanished.dead, lenders.lends, vanished.container_gone,
-    vllm.orphan, vllm.living,
-    vanished.stuck,
-    idle.stands_by, idle.pool_worker, idle.stopped, idle.notebook, idle.process,
-    idle.works,
-)  # fmt: skip
 
 
 class HolderJudge:
@@ -58,10 +50,10 @@ class HolderJudge:
         parents = {gpu.mig_parent_uuid for gpu in gpus}
         judged = []
         for gpu, here in zip(gpus, looked, strict=True):
-            borrowed = lenders.borrows(track.process for track in here)
+            borrowed = rules.borrows(track.process for track in here)
             cases = [
                 Case(
-                    t=t, at_s=at_s, track=track, role=track.role, served=served, placed=placed,
+                    t=t, at_s=at_s, track=track, served=served, placed=placed,
                     others=vllms, limits=self._limits, borrowed_here=borrowed,
                 )
                 for track in here
@@ -113,11 +105,10 @@ class HolderJudge:
 
 def _holder(case: Case) -> Holder:
     process = case.process
-    judged = next(filter(None, (rule(case) for rule in RULES)), Judged(verdict=UNKNOWN))
     age = None if process.create_time is None else case.t - process.create_time
     return Holder(
         process=process,
-        judged=judged,
+        judged=rules.judged(case),
         role=case.role,
         age_seconds=age if age is not None and age >= 0 else None,
         place=case.track.place,
@@ -127,3 +118,96 @@ def _holder(case: Case) -> Holder:
 def _largest_first(holder: Holder) -> tuple[int, int]:
     used = holder.process.used_bytes
     return (1 if used is None else -used, holder.process.pid)
+
+
+BASE_BYTES = 256 * 2**20
+"""Memory of the driver itself, some hundred MiB on the largest GPUs."""
+
+TOTAL_SHARE = 0.01
+"""Share of the GPU's memory for page tables and similar data."""
+
+HOLDER_BYTES = 64 * 2**20
+"""Each process may use this much memory that the driver does not attribute to the process."""
+
+LEFT_SHARE_MIN = 0.5
+"""Memory without an owner is attributed to ended processes only if it is at least this share of the memory that these processes held."""
+
+
+@dataclass(slots=True)
+class Account:
+    """Follows one GPU."""
+
+    unaccounted_bytes: int | None = None
+    _over_s: float | None = None
+    _least: int = 0
+    _held: dict[int, int] = field(default_factory=dict)  # PID → bytes
+    _left: tuple[int, ...] = ()  # PIDs that ended
+
+    def look(
+        self, at_s: float, gpu: GpuSample, limits: Limits, *, host_seen: bool, sliced: bool
+    ) -> Judged:
+        """`host_seen` is True if processes outside containers are visible, and `sliced` if MIG slices hold the memory."""
+        summed = _summed(gpu, sliced=sliced)
+        if isinstance(summed, str):
+            self.unaccounted_bytes = self._over_s = None
+            return Judged(verdict=records.UNKNOWN, evidence=(summed,))
+        extra, held = summed
+        self.unaccounted_bytes = extra
+        if extra <= allowance_bytes(gpu):
+            self._over_s, self._left, self._held = None, (), held
+            return Judged(verdict=records.ACTIVE)
+        if self._over_s is None:
+            self._over_s, self._least = at_s, extra
+            gone = {pid: bytes_ for pid, bytes_ in self._held.items() if pid not in held}
+            if extra >= LEFT_SHARE_MIN * sum(gone.values()):
+                self._left = tuple(sorted(gone))
+        self._least = min(self._least, extra)
+        return self._judge(at_s - self._over_s, gpu, limits, host_seen=host_seen)
+
+    def _judge(self, lasted_s: float, gpu: GpuSample, limits: Limits, *, host_seen: bool) -> Judged:
+        text = f"{size(self._least)} in use for {seconds(lasted_s)}, held by no process"
+        complete = host_seen if gpu.processes_complete is None else gpu.processes_complete
+        if not self._left and not complete:
+            why = "other containers may hold it: they are not shown to this one"
+            return Judged(verdict=records.UNKNOWN, evidence=(text, why))
+        if any(p.type == "mps" or p.mps for p in gpu.processes or ()):
+            return Judged(
+                verdict=records.UNKNOWN,
+                evidence=(text, "MPS clients share memory through their server"),
+            )
+        if lasted_s < limits.unaccounted_seconds:
+            return Judged(verdict=records.UNKNOWN, evidence=(text, "the driver may be freeing it"))
+        evidence = [text]
+        if self._left:
+            evidence.append(
+                f"it stayed in use after process {', '.join(map(str, self._left))} ended"
+            )
+        remedy = (
+            f"see which other process has the GPU open (fuser -v /dev/nvidia{gpu.index}); if none, stop its known processes, then "
+            f"reset it (nvidia-smi --gpu-reset -i {gpu.index}) or reboot"
+        )
+        return Judged(
+            verdict=records.STALE, reason=records.UNACCOUNTED, evidence=tuple(evidence), remedy=remedy, since_s=self._over_s
+        )  # fmt: skip
+
+
+def _summed(gpu: GpuSample, *, sliced: bool) -> tuple[int, dict[int, int]] | str:
+    used, processes = gpu.memory_used_bytes, gpu.processes
+    if gpu.lost or used is None or processes is None:
+        return "the used memory, or its holders, are unknown"
+    if sliced:
+        return "its memory belongs to its MIG slices"
+    held: dict[int, int] = {}
+    for p in processes:
+        if p.used_bytes is None:
+            return "the driver does not report every holder's memory"
+        held[p.pid] = max(held.get(p.pid, 0), p.used_bytes)
+    return max(0, used - sum(held.values())), held
+
+
+def allowance_bytes(gpu: GpuSample) -> int:
+    """Return the memory that may lack an owner. Old drivers include reserved memory in `used`."""
+    share = int(TOTAL_SHARE * gpu.memory_total_bytes) if gpu.memory_total_bytes else 0
+    reserved = gpu.memory_reserved_bytes or share
+    holders = len(gpu.processes or ())
+    return reserved + BASE_BYTES + share + HOLDER_BYTES * holders

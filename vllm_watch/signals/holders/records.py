@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from vllm_watch.samples.gpu import GpuSample
 from vllm_watch.samples.process import ProcessSample
+from vllm_watch.samples.record import record
 
 VLLM, ACTIVE, STALE, UNKNOWN = "vllm", "active", "stale", "unknown"
 
@@ -21,21 +22,15 @@ class Limits:
     """Seconds until memory counts as stale. The reasons are in stale_vram.Settings."""
 
     dead_seconds: float = 30.0
-
     stuck_seconds: float = 120.0
-
     orphan_seconds: float = 60.0
-
     notebook_seconds: float = 1800.0
-
     process_seconds: float = 3600.0
-
     stopped_seconds: float = 600.0
-
     unaccounted_seconds: float = 120.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Judged:
     """A verdict with its reasons. `since_s` is the time when the verdict became true."""
 
@@ -46,7 +41,7 @@ class Judged:
     since_s: float | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Holder:
     """One judged process on one GPU."""
 
@@ -57,7 +52,7 @@ class Holder:
     place: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class GpuHolders:
     """One GPU or MIG slice, with its largest holders first."""
 

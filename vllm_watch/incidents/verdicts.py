@@ -1,16 +1,67 @@
-"""Prevents incidents that our own restart of a server would cause.
+"""Changes verdicts by facts that their detector does not see.
 
+These are the reason in the engine's log, peers that wait for the server, and our own restart of it.
 Until a new process answers, `engine_down` and `engine_stalled` are unknown. If the server does not
 come back, `engine_down` pages at once, because the watcher stopped the server.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from vllm_watch.detectors.base import CLEAR, FIRING, UNKNOWN, Evidence, Verdict
+from vllm_watch.detectors.base import CLEAR, FIRING, UNKNOWN, Around, Evidence, Verdict
+from vllm_watch.samples.observation import StartFailure
 from vllm_watch.signals import stored
 from vllm_watch.signals.records import TargetSignals
+
+_KINDS = frozenset(("engine_down", "engine_failing", "engine_stalled"))
+"""Collapses are excluded, because logs do not explain slowness."""
+
+
+def with_log(verdicts: Sequence[Verdict], failed: StartFailure | None) -> Sequence[Verdict]:
+    """Add the log's reason to verdicts of an engine that is gone or stuck."""
+    if failed is None:
+        return verdicts
+    text = f"its log reports: {failed.explanation}"
+    if failed.root_cause_line:
+        text += f" The line: {failed.root_cause_line}"
+    if failed.deterministic:
+        text += " The next start will fail the same way."
+    evidence = Evidence(name="engine_log", value=failed.failure, text=text)
+    return [
+        replace(
+            each,
+            summary=f"{each.summary}; its log reports: {failed.sentence}",
+            evidence_for=(*each.evidence_for, evidence),
+        )
+        if each.state == FIRING and each.kind in _KINDS
+        else each
+        for each in verdicts
+    ]
+
+
+_STANDS_STILL = {
+    "engine_down": ("crash", "crash_loop", "unreachable", "api_hang", "unknown"),
+    "engine_stalled": ("stopped", "idle_wedged", "operation_stuck"),
+}
+"""Causes that can leave peers waiting."""
+
+
+def with_peers(verdicts: Iterable[Verdict], around: Around) -> list[Verdict]:
+    """Turn tickets into pages if peers or ranks wait for the server."""
+    by = (*around.missed_by, *around.stalled_ranks)
+    return [_paged(each, by) for each in verdicts] if by else list(verdicts)
+
+
+def _paged(verdict: Verdict, by: tuple[str, ...]) -> Verdict:
+    stands_still = verdict.state == FIRING and verdict.cause in _STANDS_STILL.get(verdict.kind, ())
+    if not stands_still or verdict.severity != "ticket":
+        return verdict
+    missed = Evidence(
+        name="missed_by", value=", ".join(by), text=f"{', '.join(by)} cannot work without it"
+    )
+    return replace(verdict, severity="page", evidence_for=(*verdict.evidence_for, missed))
+
 
 DOWN = "engine_down"
 HELD = (DOWN, "engine_stalled")
