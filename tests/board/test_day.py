@@ -7,7 +7,7 @@ import pytest
 from tests.export.small_board import DOWN, SERVING, T
 from tests.told import made, told
 from vllm_watch.board.board import Board
-from vllm_watch.board.day import CELL_SECONDS, CELLS, STATES, Day, rank
+from vllm_watch.board.uptime import CELL_SECONDS, CELLS, STATES, Day, rank
 from vllm_watch.incidents.incident import RECOVERING, Incident
 from vllm_watch.samples.target import Target
 

@@ -6,8 +6,7 @@ import pytest
 
 from tests.export.small_board import SERVING, T, small_board
 from tests.told import made, told
-from vllm_watch.board.board import Board
-from vllm_watch.board.incidents import RESOLVED_MAX
+from vllm_watch.board.board import RESOLVED_MAX, Board
 from vllm_watch.detectors.base import Evidence
 from vllm_watch.incidents import relations
 from vllm_watch.samples.gpu import GpuReading

@@ -2,8 +2,7 @@
 
 import pytest
 
-from vllm_watch.board.day import STATES
-from vllm_watch.board.uptime import DAY_SECONDS, Uptime
+from vllm_watch.board.uptime import DAY_SECONDS, STATES, Uptime
 
 T = 20_000 * DAY_SECONDS
 HEALTHY, WARNING, DOWN, UNKNOWN = map(STATES.index, ("healthy", "warning", "down", "unknown"))

@@ -5,8 +5,7 @@ import sys
 
 from benchmarks.detection.sequences import Told, Trouble, demo_day, mark_ends
 from benchmarks.lab.virtual import EPOCH, observe
-from vllm_watch.board.board import Board
-from vllm_watch.board.looked import Looked
+from vllm_watch.board.board import Board, Looked
 from vllm_watch.cli.demo import dry_run
 from vllm_watch.config import Config
 from vllm_watch.export.evidence import Evidence

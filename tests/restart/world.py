@@ -16,9 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.restart.hooks.calls import alive, started, until
-from vllm_watch.board.board import Board
-from vllm_watch.board.incidents import Incidents
-from vllm_watch.board.looked import Looked
+from vllm_watch.board.board import Board, Incidents, Looked
 from vllm_watch.incidents.incident import Incident, IncidentEvent
 from vllm_watch.restart.evidence import EvidenceStore
 from vllm_watch.restart.facts import Answer

@@ -10,8 +10,7 @@ from typing import Any, Protocol
 
 import structlog
 
-from vllm_watch.board.board import Board
-from vllm_watch.board.incidents import RESOLVED_MAX
+from vllm_watch.board.board import RESOLVED_MAX, Board
 from vllm_watch.incidents.fleet import Fleet
 from vllm_watch.incidents.incident import OPENED, RESOLVED, Incident, IncidentEvent, ended
 from vllm_watch.samples.target import Target
