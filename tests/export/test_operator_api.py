@@ -16,7 +16,7 @@ from vllm_watch.errors import WatchError
 from vllm_watch.export.operator_api import ALERTS_BYTES_MAX
 from vllm_watch.export.server import Server
 from vllm_watch.settings.api import RIGHTS, TokenSettings
-from vllm_watch.support.caller import Caller
+from vllm_watch.support.token_file import Caller
 
 TOKEN = "ana-0123456789abcdef"
 ROUTES = {

@@ -4,7 +4,7 @@ import asyncio
 import os
 
 from vllm_watch.restart.hooks import child
-from vllm_watch.support.printable import printable
+from vllm_watch.support.visible import printable
 
 
 def test_control_characters_are_written_out():

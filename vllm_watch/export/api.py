@@ -11,13 +11,12 @@ from vllm_watch.board.board import Board
 from vllm_watch.board.history import SPANS
 from vllm_watch.errors import WatchError
 from vllm_watch.export.answers import answer, json_answer, refusal
-from vllm_watch.export.auth import Auth
+from vllm_watch.export.auth import Auth, Guarded
 from vllm_watch.export.callers import is_this_host
-from vllm_watch.export.guarded import Guarded
 from vllm_watch.export.status import Status, to_json
 from vllm_watch.export.text import OPENMETRICS_TYPE, TEXT_TYPE, render, wants_openmetrics
 from vllm_watch.state.journal import Told
-from vllm_watch.support.caller import Caller
+from vllm_watch.support.token_file import Caller
 
 Ready = Callable[[], str | None]  # returns None if ready, else the reason
 Reload = Callable[[str, str], Awaitable[None]]

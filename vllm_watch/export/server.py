@@ -23,8 +23,8 @@ from vllm_watch.export.events import Events
 from vllm_watch.export.gate import GateApi, Gatekeeper
 from vllm_watch.export.listener import Listener
 from vllm_watch.export.operator_api import OperatorApi, Operators, TestNotifier
+from vllm_watch.export.passwords import signed_in
 from vllm_watch.export.public import Public
-from vllm_watch.export.signed_in import signed_in
 from vllm_watch.export.status import Status
 from vllm_watch.export.web_config import WebConfig
 from vllm_watch.settings.api import TokenSettings

@@ -34,7 +34,7 @@ from vllm_watch.settings.lock import HOOK_GRACE_SECONDS
 from vllm_watch.settings.restart import RestartSettings
 from vllm_watch.signals.records import TargetSignals
 from vllm_watch.state.attempt import Attempt
-from vllm_watch.support.printable import printable
+from vllm_watch.support.visible import printable
 
 _log = structlog.get_logger()
 
