@@ -21,12 +21,11 @@ import structlog
 from vllm_watch.detectors.base import Evidence
 from vllm_watch.errors import JournalError, StateError
 from vllm_watch.incidents.incident import OPENED, RESOLVED, Incident, IncidentEvent, ended
-from vllm_watch.state import connection, file, schema
+from vllm_watch.state import file, schema
 from vllm_watch.state import incidents as incidents_module
 from vllm_watch.state import worker as worker_module
-from vllm_watch.state.incidents import Contents, IncidentTable
+from vllm_watch.state.incidents import Contents, IncidentTable, Learnt
 from vllm_watch.state.journal import Entry, Journal
-from vllm_watch.state.learnt import Learnt
 from vllm_watch.state.worker import Worker
 
 ROOT = Path(__file__).parents[2]
@@ -206,7 +205,7 @@ async def test_a_row_that_cannot_be_written_does_not_hold_up_the_others(tmp_path
 
 async def test_two_with_one_folder(tmp_path, monkeypatch):
     """The second says so, changes nothing, and goes on; when the first ends it keeps its own."""
-    monkeypatch.setattr(connection, "HELD_SECONDS", 0.3)
+    monkeypatch.setattr(file, "HELD_SECONDS", 0.3)
     monkeypatch.setattr(worker_module, "RETRY_SECONDS", 0.2)
     async with Told(tmp_path) as first:
         await first.kept(incident("theirs"))

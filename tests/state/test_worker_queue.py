@@ -16,7 +16,7 @@ from tests.state.test_worker import PATIENCE, Told, incident, rows
 from vllm_watch.errors import StateError
 from vllm_watch.state import file
 from vllm_watch.state import worker as worker_module
-from vllm_watch.state.troubles import Trouble
+from vllm_watch.state.file import Trouble
 from vllm_watch.state.worker import Worker
 
 NAMES = "SELECT name FROM standing ORDER BY name"

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 from vllm_watch.errors import JournalError, StateError
 from vllm_watch.state import file, seal
 from vllm_watch.state.attempt import Attempt
-from vllm_watch.state.columns import packed, unpacked
+from vllm_watch.state.schema import packed, unpacked
 from vllm_watch.state.worker import Worker
 
 _T = TypeVar("_T")
