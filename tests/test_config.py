@@ -17,7 +17,7 @@ from tests.export.certificates import Authority
 from vllm_watch.config import Config, load
 from vllm_watch.errors import ConfigError
 from vllm_watch.restart.hooks.base import HookCall
-from vllm_watch.settings import overrides, removed
+from vllm_watch.settings import errors, overrides
 from vllm_watch.settings.errors import InvalidConfigError, model_at
 from vllm_watch.settings.target import name_of, slug
 from vllm_watch.settings.tls import TlsConfig
@@ -525,7 +525,7 @@ def test_removed_variable_names_its_replacement():
     assert error == "VLLM_WATCH_RESTART__LOCK__CA_FILE: was removed"
 
 
-@pytest.mark.parametrize("gone", removed.REMEDIES)
+@pytest.mark.parametrize("gone", errors.REMOVED)
 def test_what_was_removed_is_no_setting(gone):
     """Or the sentence would stand in place of its own errors."""
     path, _, value = gone.partition("=")

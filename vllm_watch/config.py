@@ -18,20 +18,21 @@ from pydantic import (
 
 from vllm_watch.errors import ConfigError
 from vllm_watch.settings import overrides, yaml_text
-from vllm_watch.settings.api import ApiSettings
 from vllm_watch.settings.base import FilePath, HttpUrl, Problem, Sections, problem, problems, quoted
 from vllm_watch.settings.detectors import DetectorsSettings, GroupSettings
 from vllm_watch.settings.errors import InvalidConfigError, KeyPath, explained
 from vllm_watch.settings.hooks import HookSettings, HooksSettings
-from vllm_watch.settings.links import LINKS_MAX, LinkSettings
 from vllm_watch.settings.notifications import NotificationsSettings
-from vllm_watch.settings.otlp import OtlpSettings
 from vllm_watch.settings.restart import RestartSettings
 from vllm_watch.settings.stages import (
+    LINKS_MAX,
+    ApiSettings,
     CanarySettings,
     FleetSettings,
     GpuSettings,
+    LinkSettings,
     LogSettings,
+    OtlpSettings,
     RecorderSettings,
     ScrapeSettings,
     SignalsSettings,

@@ -10,7 +10,7 @@ from tests.daemon_process import ROOT
 from vllm_watch.cli import demo
 from vllm_watch.cli.helpers import connection
 from vllm_watch.config import Config
-from vllm_watch.settings.kubernetes import KubernetesDiscovery
+from vllm_watch.settings.target import KubernetesDiscovery
 from vllm_watch.sources.engine_processes import PORT_DEFAULT
 
 UNITS = ROOT / "deploy/systemd"

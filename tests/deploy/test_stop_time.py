@@ -8,7 +8,7 @@ import pytest
 from vllm_watch.daemon import STOP_SECONDS
 from vllm_watch.restart.hooks.command import ENDING_SECONDS
 from vllm_watch.settings import hooks
-from vllm_watch.settings.lock import HOOK_GRACE_SECONDS
+from vllm_watch.settings.restart import HOOK_GRACE_SECONDS
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 GRANTED = {

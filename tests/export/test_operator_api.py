@@ -15,7 +15,7 @@ from tests.export.small_board import small_board
 from vllm_watch.errors import WatchError
 from vllm_watch.export.operator_api import ALERTS_BYTES_MAX
 from vllm_watch.export.server import Server
-from vllm_watch.settings.api import RIGHTS, TokenSettings
+from vllm_watch.settings.stages import RIGHTS, TokenSettings
 from vllm_watch.support.token_file import Caller
 
 TOKEN = "ana-0123456789abcdef"

@@ -8,7 +8,7 @@ from playwright.async_api import expect
 from tests.export.page_states import well
 from tests.export.serving import serving
 from vllm_watch.board.health import NotifierHealth
-from vllm_watch.settings.api import TokenSettings
+from vllm_watch.settings.stages import TokenSettings
 
 pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="module")]
 

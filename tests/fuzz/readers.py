@@ -35,9 +35,8 @@ from vllm_watch.restart.locks import file as file_lock
 from vllm_watch.restart.locks import lease
 from vllm_watch.settings import tls, web
 from vllm_watch.settings.hooks import DockerHook, KubernetesHook
-from vllm_watch.settings.lock import LockSettings
 from vllm_watch.settings.notifications import AppriseNotifier
-from vllm_watch.settings.restart import BlockersSettings
+from vllm_watch.settings.restart import BlockersSettings, LockSettings
 from vllm_watch.settings.stages import CanarySettings
 from vllm_watch.settings.target import KubernetesDiscovery, TargetConfig
 from vllm_watch.sources import canary, http, vllm, what_answered

@@ -28,8 +28,7 @@ from vllm_watch.restart.request import RestartRequest
 from vllm_watch.restart.targets import ManagedTarget, Targets
 from vllm_watch.samples.target import Target
 from vllm_watch.settings.hooks import CommandHook as CommandSettings
-from vllm_watch.settings.lock import LockSettings
-from vllm_watch.settings.restart import BlockersSettings, RestartSettings
+from vllm_watch.settings.restart import BlockersSettings, LockSettings, RestartSettings
 from vllm_watch.signals.records import EngineSignals, TargetSignals
 from vllm_watch.state.attempt import Attempt
 from vllm_watch.state.journal import Journal

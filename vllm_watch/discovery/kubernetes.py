@@ -15,8 +15,7 @@ from vllm_watch.clients.signed_post import new_session
 from vllm_watch.discovery.pod_watch import PodWatch
 from vllm_watch.discovery.pods import DECODE, PREFILL, Pod
 from vllm_watch.samples.target import WATCHER
-from vllm_watch.settings.kubernetes import KubernetesDiscovery
-from vllm_watch.settings.target import TargetConfig, slug
+from vllm_watch.settings.target import KubernetesDiscovery, TargetConfig, slug
 
 _log = structlog.get_logger()
 

@@ -15,7 +15,7 @@ import structlog
 from aiohttp import web
 
 from vllm_watch.export.answers import refusal
-from vllm_watch.settings.api import TokenSettings
+from vllm_watch.settings.stages import TokenSettings
 from vllm_watch.support.token_file import TOKEN_BYTES_MAX, Caller, TokenFile
 
 _log = structlog.get_logger()

@@ -27,7 +27,7 @@ from vllm_watch.export.passwords import signed_in
 from vllm_watch.export.public import Public
 from vllm_watch.export.status import Status
 from vllm_watch.export.web_config import WebConfig
-from vllm_watch.settings.api import TokenSettings
+from vllm_watch.settings.stages import TokenSettings
 
 KEEP_ALIVE_SECONDS = 75.0  # longer than usual scrape intervals
 HEAD_FIELDS_MAX, HEAD_LINE_BYTES_MAX = 64, 4 << 10

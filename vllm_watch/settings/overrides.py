@@ -12,8 +12,7 @@ from typing import Any, get_origin
 from pydantic import BaseModel
 
 from vllm_watch.errors import ConfigError
-from vllm_watch.settings import removed
-from vllm_watch.settings.errors import KeyPath, dotted, model_at
+from vllm_watch.settings.errors import KeyPath, dotted, instead_of, model_at
 from vllm_watch.settings.target import named_url
 
 PREFIX = "VLLM_WATCH_"
@@ -123,7 +122,7 @@ class Overrides:
 
     def _unknown(self, variable: str, known: Sequence[str]) -> None:
         path = variable.removeprefix(PREFIX).lower().split("__")
-        instead = removed.remedy(tuple(path))
+        instead = instead_of(tuple(path))
         if instead is not None:
             self.errors.append(ConfigError(f"{variable}: was removed", instead))
             return
