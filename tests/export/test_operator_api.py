@@ -4,6 +4,7 @@ import asyncio
 import io
 import json
 from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +12,10 @@ import aiohttp
 import pytest
 import pytest_asyncio
 
+from tests.export.serving import serving
 from tests.export.small_board import small_board
 from vllm_watch.errors import WatchError
 from vllm_watch.export.operator_api import ALERTS_BYTES_MAX
-from vllm_watch.export.server import Server
 from vllm_watch.settings.stages import RIGHTS, TokenSettings
 from vllm_watch.support.token_file import Caller
 
@@ -95,19 +96,13 @@ class Served:
             return answer.status, await answer.json()
 
 
-async def _serve(tokens: list[TokenSettings]) -> tuple[Server, Served]:
+@asynccontextmanager
+async def with_tokens(*tokens: TokenSettings) -> AsyncIterator[Served]:
     noted = Noted()
-    server = Server(
-        small_board(),
-        host="127.0.0.1",
-        port=0,
-        ready=lambda: None,
-        operators=noted,
-        tokens=tokens,
-        test_notifier=noted.notify,
-    )
-    await server.start()
-    return server, Served(f"http://127.0.0.1:{server.port}", noted)
+    async with serving(
+        small_board(), operators=noted, tokens=tokens, test_notifier=noted.notify
+    ) as server:
+        yield Served(f"http://127.0.0.1:{server.port}", noted)
 
 
 @pytest_asyncio.fixture
@@ -115,9 +110,8 @@ async def served(tmp_path: Path) -> AsyncIterator[Served]:
     file = tmp_path / "token"
     file.write_text(TOKEN)
     file.chmod(0o600)
-    server, served = await _serve([TokenSettings(name="ana", file=file)])
-    yield served
-    await server.stop()
+    async with with_tokens(TokenSettings(name="ana", file=file)) as served:
+        yield served
 
 
 def test_every_right_has_a_route() -> None:
@@ -139,11 +133,8 @@ async def test_nothing_without_the_right_token(served: Served, path: str) -> Non
 @pytest.mark.parametrize("path", ROUTES)
 async def test_without_tokens_they_do_not_exist(path: str) -> None:
     """A watcher that was given no token changes nothing for anybody."""
-    server, served = await _serve([])
-    try:
+    async with with_tokens() as served:
         assert (await served.post(path, b"{}"))[0] in (404, 405)
-    finally:
-        await server.stop()
 
 
 PASSED: dict[str, tuple[str, dict[str, Any] | None, tuple[Any, ...]]] = {

@@ -53,6 +53,7 @@ async def test_the_watcher_is_gone_and_comes_back(opened):
         tab = await opened(first)
         port = first.port
     await expect(tab.page.locator("h1")).to_have_text("Disconnected from the watcher")
+    await expect(tab.page.locator("#live-text")).to_contain_text("disconnected · updated ")
     more = tab.page.locator("#verdict-more")
     await expect(more).to_contain_text(
         re.compile(r"Last update \d+\u202fs ago: chat-1 is stalled: hang\.")

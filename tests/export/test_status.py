@@ -191,21 +191,6 @@ def test_history_of_one_engine_or_of_all():
     assert status.history("nobody", None) is None
 
 
-def test_history_over_a_longer_time():
-    """As many points, further apart."""
-    board = small_board()
-    for look in range(1, 361):
-        board.publish(replace(SERVING, t=T + 10 * look))
-    status = Status(board)
-    reach = {}
-    for seconds in (600.0, 3600.0):
-        found = json.loads(status.history("chat", "0", seconds) or "")
-        times = found["engines"]["0"]["t"]
-        reach[found["seconds"]] = times[-1] - times[0]
-    assert reach[600.0] <= 600
-    assert 3500 < reach[3600.0] <= 3600
-
-
 def test_an_incident_keeps_its_charts_as_they_stood_when_it_ended():
     """Those of its engine; of what is open they go on; of what nobody charted, or that is long past, there are none."""
     board = small_board()

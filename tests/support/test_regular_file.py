@@ -185,8 +185,8 @@ CARRIED = {
     "key_file of web_config": lambda file: web_config._certify(ssl.create_default_context(), web.TlsSettings(cert_file=file, key_file=file)),
 }  # fmt: skip
 NAMED = {
-    "stages": {"api_key_file"}, "hooks": {"secret_file"}, "notifications": {"secret_file", "bearer_file", "urls_file"},
-    "restart": {"token_file"}, "otlp": {"headers_file"}, "tls": {"key_file"}, "web": {"key_file"},
+    "stages": {"api_key_file", "headers_file"}, "hooks": {"secret_file"}, "notifications": {"secret_file", "bearer_file", "urls_file"},
+    "restart": {"token_file"}, "tls": {"key_file"}, "web": {"key_file"},
 }  # fmt: skip
 """All settings that name a file with a secret, by their module; `api.tokens` has a key `file`."""
 
