@@ -208,15 +208,13 @@ class Config(Sections):
         return ScrapeSettings.model_validate(self.scrape.model_dump(exclude_unset=True) | own)
 
     def canary_for(self, target: TargetConfig) -> CanarySettings:
-        own = target.canary.model_dump(exclude_unset=True)
-        return self.canary.model_copy(update=own) if own else self.canary
+        return self.canary.model_copy(update=target.canary.model_dump(exclude_unset=True))
 
     def engine_log_for(self, target: TargetConfig) -> Path | None:
         return target.engine_log or self.engine_log
 
     def slo_for(self, target: TargetConfig) -> SloSettings:
-        own = target.slo.model_dump(exclude_unset=True)
-        return self.slo.model_copy(update=own) if own else self.slo
+        return self.slo.model_copy(update=target.slo.model_dump(exclude_unset=True))
 
     def needs_restart(self, other: "Config") -> list[str]:
         """Return the changed keys that need a restart of the watcher."""
@@ -257,11 +255,8 @@ def _duplicate_names(hooks: Sequence[HookSettings]) -> list[Problem]:
 
 
 def _timeout_problems(path: KeyPath, own: ScrapeSettings, scrape: ScrapeSettings) -> list[Problem]:
-    key, value, bound = (
-        "connect_timeout_seconds",
-        scrape.connect_timeout_seconds,
-        scrape.timeout_seconds,
-    )
+    key, value = "connect_timeout_seconds", scrape.connect_timeout_seconds
+    bound = scrape.timeout_seconds
     if value <= bound:
         return []
     cause = f"{value:g} is above timeout_seconds ({bound:g})"
@@ -293,8 +288,8 @@ def load(
     merged = overrides.Overrides(file, data)
     merged.environment(Config, environ)
     merged.arguments(
-        targets=targets, targets_from=targets_from, listen=listen, state_dir=state_dir, procfs=procfs, engine_log=engine_log,
-        web_config=web_config, tls=tls or {},
+        targets, targets_from, tls or {}, listen=listen, state_dir=state_dir, procfs=procfs, engine_log=engine_log,
+        web_config=web_config,
     )  # fmt: skip
     errors = [ConfigError(f"{file}: {cause}", remedy) for cause, remedy in found] + merged.errors
     context: dict[str, Any] = {"folder": path.absolute().parent if path else Path.cwd()}

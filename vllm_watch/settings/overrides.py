@@ -74,28 +74,19 @@ class Overrides:
 
     def arguments(
         self,
-        *,
         targets: Sequence[str],
         targets_from: str,
-        listen: str | None,
-        state_dir: Path | None,
-        procfs: Path | None,
-        engine_log: Path | None = None,
-        web_config: Path | None = None,
-        tls: Mapping[str, str] | None = None,
+        tls: Mapping[str, str],
+        **given: str | Path | None,
     ) -> None:
         """Override the file with arguments. `--target` adds to the file's targets."""
         self._add_targets(targets_from, targets)
-        if listen is not None:
-            self._set(("listen",), listen, "--listen")
-        paths = (
-            ("state_dir", state_dir), ("procfs", procfs), ("engine_log", engine_log), ("web_config", web_config),
-        )  # fmt: skip
-        for key, path in paths:
-            if path is not None:
-                self._set((key,), str(path.absolute()), f"--{key.replace('_', '-')}")
-        for key, value in (tls or {}).items():
-            self._set(("scrape", "tls_config", key), value, f"--{key.replace('_', '-')}")
+        for key, value in given.items():
+            if value is not None:
+                text = str(value.absolute()) if isinstance(value, Path) else value
+                self._set((key,), text, _option(key))
+        for key, value in tls.items():
+            self._set(("scrape", "tls_config", key), value, _option(key))
 
     def _set(self, path: KeyPath, value: str, origin: str) -> None:
         section = self.data
@@ -132,6 +123,10 @@ class Overrides:
             f"{meant} Keys are joined with two underscores: VLLM_WATCH_SCRAPE__INTERVAL_SECONDS"
         )
         self.errors.append(ConfigError(f"{variable}: is not a vllm-watch variable", remedy))
+
+
+def _option(key: str) -> str:
+    return f"--{key.replace('_', '-')}"
 
 
 def _variable(path: KeyPath) -> str:

@@ -1,7 +1,7 @@
 """The settings of each stage, from the scrape to the log, the API and the links."""
 
 import re
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 from pydantic import AfterValidator, Field, field_validator
 
@@ -230,15 +230,7 @@ class LinkSettings(Settings):
 
 
 Right = Literal["restart", "approve", "silence", "pause", "alertmanager", "reload", "notify"]
-RIGHTS: tuple[Right, ...] = (
-    "restart",
-    "approve",
-    "silence",
-    "pause",
-    "alertmanager",
-    "reload",
-    "notify",
-)
+RIGHTS: tuple[Right, ...] = get_args(Right)
 _HOST = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9_.-]*[A-Za-z0-9_])?")
 
 

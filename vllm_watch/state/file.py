@@ -37,8 +37,10 @@ _SUFFIXES = ("", "-wal", "-shm")
 
 
 def lock(folder: Path) -> int:
-    """Create the folder if missing, lock it, and return the descriptor, whose close releases it. Raises StateError
-    if another process has locked it, and OSError if it is not writable."""
+    """Create the folder if missing, lock it, and return the descriptor. Closing it unlocks the folder.
+
+    Raises StateError if another process has locked it, and OSError if it is not writable.
+    """
     # The folder itself may be a symlink, because the configuration names it.
     folder.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
     held = opener(str(folder / LOCK_NAME), os.O_RDWR | os.O_CREAT)
