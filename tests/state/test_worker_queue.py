@@ -235,7 +235,8 @@ async def test_a_disk_that_hangs_for_days_fills_neither_memory_nor_the_log(tmp_p
                 assert (first(), second()) == (None, None)
             await asked(told.worker)
             await asked(told.worker)
-    assert [each["event"] for each in logs] == ["state_not_kept", "state_kept_again"]
+    said = [(each["event"], each.get("reason")) for each in logs]
+    assert said == [("state_not_kept", "io"), ("state_kept_again", None)]
 
 
 async def test_a_thread_that_hangs_keeps_no_process_from_ending(tmp_path):
