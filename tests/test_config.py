@@ -532,3 +532,22 @@ def test_what_was_removed_is_no_setting(gone):
     *above, key = path.split(".")
     fields = model_at(Config, tuple(above)).model_fields
     assert key not in fields or value not in get_args(fields[key].annotation)
+
+
+def test_messages_link_to_where_people_reach_the_page(tmp_path):
+    """Unless they have an address of their own."""
+    url = "external_url: https://watch.example/gpu-7/\n"
+    found = load(written(tmp_path, url), environ={})
+    assert found.external_url == "https://watch.example/gpu-7"
+    assert found.notifications_linked.page_url == "https://watch.example/gpu-7"
+    own = url + "notifications: {page_url: 'https://b.example'}\n"
+    found = load(written(tmp_path, own), environ={})
+    assert found.notifications_linked.page_url == "https://b.example"
+    assert Config().notifications_linked.page_url is None
+
+
+def test_links_have_names(tmp_path):
+    """And may name what is known of a target."""
+    url = "https://g.example/d?var={target}&from={from}&to={to}"
+    file = written(tmp_path, f"links: [{{name: Grafana, url: '{url}'}}]\n")
+    assert load(file, environ={}).templates == {"Grafana": url}
