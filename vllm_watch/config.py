@@ -3,9 +3,9 @@ docs/configuration.md is generated from this module."""
 
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import (
     AfterValidator,
@@ -134,16 +134,8 @@ class Config(Sections):
 
     @model_validator(mode="after")
     def _check(self) -> "Config":
-        places: list[tuple[KeyPath, ScrapeSettings, ScrapeSettings]] = [
-            (("scrape",), self.scrape, self.scrape)
-        ]
-        for number, target in enumerate(self.targets):
-            if target.scrape.model_fields_set:
-                place = ("targets", number, "scrape")
-                places.append((place, target.scrape, self.scrape_for(target)))
-        found = [
-            each for path, own, scrape in places for each in _timeout_problems(path, own, scrape)
-        ]
+        places = list(self.places("scrape"))
+        found = [each for place in places for each in _timeout_problems(*place)]
         slowest = max(scrape.interval_seconds for _, _, scrape in places)
         if self.signals.window_seconds < 2 * slowest:
             cause = (
@@ -167,18 +159,21 @@ class Config(Sections):
             [hook for kind in type(self.hooks).model_fields for hook in getattr(self.hooks, kind)]
         )
         seconds = {name: hook.timeout_seconds for name, (_, hook) in hooks.items()}
-        places: list[tuple[KeyPath, RestartSettings]] = [(("restart",), self.restart)]
-        places += [
-            (("targets", number, "restart"), self.restart_for(target))
-            for number, target in enumerate(self.targets)
-            if target.restart.model_fields_set
-        ]
-        for path, restart in places:
+        for path, _, restart in self.places("restart"):
             found += [
                 Problem((*path, *key), cause, remedy)
                 for key, cause, remedy in restart.unusable(seconds, self.state_dir is not None)
             ]
         return found
+
+    def places(self, key: Literal["scrape", "restart"]) -> Iterator[tuple[KeyPath, Any, Any]]:
+        """Yield the path of the section, and of each target that overrides it, with own and merged settings."""
+        common, of_target = getattr(self, key), getattr(self, f"{key}_for")
+        yield (key,), common, common
+        for number, target in enumerate(self.targets):
+            own = getattr(target, key)
+            if own.model_fields_set:
+                yield ("targets", number, key), own, of_target(target)
 
     @property
     def listen_address(self) -> tuple[str, int]:
@@ -312,13 +307,8 @@ def _readable(file: Path) -> bool:
 
 
 def _unusable_files(config: Config, label: Callable[[KeyPath], str]) -> list[ConfigError]:
-    places: list[tuple[KeyPath, ScrapeSettings]] = [(("scrape",), config.scrape)]
-    places += [
-        (("targets", number, "scrape"), target.scrape)
-        for number, target in enumerate(config.targets)
-    ]
     errors: list[ConfigError] = []
-    for path, scrape in places:
+    for path, scrape, _ in config.places("scrape"):
         file = scrape.api_key_file
         if file is not None and not _readable(file):
             cause = f"{label((*path, 'api_key_file'))}: the value (not shown) names no file that can be read"

@@ -54,7 +54,7 @@ def test_calls_are_counted_by_how_they_ended(outcomes, errors, succeeded):
 async def test_listener_gets_the_newest_of_each_however_late_it_looks():
     """What waits is one mark per target, not one per publish."""
     board = small_board()
-    updates = board.listen()
+    updates = board.listeners.add()
     for second in range(1000):
         board.publish(replace(SERVING, t=T + second, engines={"0": ENGINE}))
     board.remove_target("gone")
@@ -66,8 +66,8 @@ async def test_listener_gets_the_newest_of_each_however_late_it_looks():
 def test_listeners_are_bounded():
     """The sixty-fifth page is refused in words; a place given back can be taken."""
     board = Board()
-    first, *_ = [board.listen() for _ in range(LISTENERS_MAX)]
+    first, *_ = [board.listeners.add() for _ in range(LISTENERS_MAX)]
     with pytest.raises(TooManyListenersError, match="64 pages already listen"):
-        board.listen()
-    board.unlisten(first)
-    board.listen()
+        board.listeners.add()
+    board.listeners.remove(first)
+    board.listeners.add()

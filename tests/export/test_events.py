@@ -179,7 +179,7 @@ async def test_page_that_does_not_read_is_dropped(monkeypatch):
 async def test_one_page_too_many_is_refused_in_words():
     """The others go on."""
     board = small_board()
-    others = [board.listen() for _ in range(LISTENERS_MAX)]
+    others = [board.listeners.add() for _ in range(LISTENERS_MAX)]
     async with serving(board) as url:
         status, text, _ = await ask("GET", f"{url}/api/v1/events")
         assert status == 503

@@ -10,7 +10,7 @@ from vllm_watch.board import uptime
 from vllm_watch.board.health import NotifierHealth, SourceHealth, StoreHealth, WebHealth
 from vllm_watch.board.history import SPANS, Charts, History, ring_seconds
 from vllm_watch.board.restarts import RestartCounts, RestartPlan, RestartState
-from vllm_watch.board.updates import Listeners, Updates
+from vllm_watch.board.updates import Listeners
 from vllm_watch.board.uptime import Day, Uptime
 from vllm_watch.incidents.incident import OPENED, Incident, IncidentEvent, in_order
 from vllm_watch.incidents.own_restart import RestartNews
@@ -194,11 +194,11 @@ class Board:
         else:
             entry.target, entry.interval_seconds = target, interval_seconds
             entry.revision += 1
-        self.listeners.mark(changed=target.name)
+        self.listeners.mark("targets", target.name)
 
     def remove_target(self, name: str) -> None:
         if self._targets.pop(name, None) is not None:
-            self.listeners.mark(gone=name)
+            self.listeners.mark("gone", name)
 
     def publish(
         self,
@@ -218,7 +218,7 @@ class Board:
             entry.signals, entry.looked, entry.late_seconds = signals, looked, late_seconds
             entry.revision += 1
             self._remember(entry, signals)
-            self.listeners.mark(changed=signals.target)
+            self.listeners.mark("targets", signals.target)
         self.tell(events)
         if entry is not None:
             self._renew(entry, incidents)
@@ -229,7 +229,7 @@ class Board:
     def _renew(self, entry: TargetEntry, incidents: Iterable[Incident]) -> None:
         for incident in incidents:
             if self.incidents.renew(entry.incidents, incident):
-                self.listeners.mark(incident=incident.id)
+                self.listeners.mark("incidents", incident.id)
 
     def _remember(self, entry: TargetEntry, signals: TargetSignals) -> None:
         # A target that is down reports no engines, but keeps its charts.
@@ -251,8 +251,8 @@ class Board:
             self._freeze(entry, [event])
             entry.revision += 1
             if incident.target in self._targets:
-                self.listeners.mark(changed=incident.target)
-            self.listeners.mark(incident=incident.id, urgent=True)
+                self.listeners.mark("targets", incident.target)
+            self.listeners.mark("incidents", incident.id, urgent=True)
 
     def _freeze(self, entry: TargetEntry, events: Iterable[IncidentEvent]) -> None:
         for incident in (event.incident for event in events if not event.incident.open):
@@ -292,7 +292,7 @@ class Board:
             return
         entry.restart, entry.restart_counts = plan, counts
         entry.revision += 1
-        self.listeners.mark(changed=target)
+        self.listeners.mark("targets", target)
 
     def publish_gpus(
         self,
@@ -313,7 +313,7 @@ class Board:
             self.xid_errors = seen
         self.tell(events)
         self._renew(self.host, incidents)
-        self.listeners.mark()
+        self.listeners.mark("gpus")
 
     def call(
         self, source: str, target: str, outcome: str, duration_seconds: float, at: float
@@ -327,12 +327,6 @@ class Board:
         else:
             return
         sources.setdefault(source, SourceHealth()).count(outcome, duration_seconds, at)
-
-    def listen(self) -> Updates:
-        return self.listeners.add()
-
-    def unlisten(self, updates: Updates) -> None:
-        self.listeners.remove(updates)
 
 
 def _charts(entry: TargetEntry, incident: Incident) -> Charts:
