@@ -12,10 +12,10 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from vllm_watch import __version__
-from vllm_watch.board.day import STATES
 from vllm_watch.board.health import SourceHealth, StoreHealth
 from vllm_watch.board.history import SPANS
 from vllm_watch.board.restarts import RestartPlan, RestartState
+from vllm_watch.board.uptime import STATES
 from vllm_watch.export.operator_api import MINUTES_MAX, TEXT_CHARACTERS_MAX
 from vllm_watch.export.status import LEFT_OUT
 from vllm_watch.incidents import way

@@ -17,7 +17,7 @@ from tests.export.certificates import Authority
 from vllm_watch.config import Config, load
 from vllm_watch.errors import ConfigError
 from vllm_watch.restart.hooks.base import HookCall
-from vllm_watch.settings import overrides, removed
+from vllm_watch.settings import errors, overrides
 from vllm_watch.settings.errors import InvalidConfigError, model_at
 from vllm_watch.settings.target import name_of, slug
 from vllm_watch.settings.tls import TlsConfig
@@ -525,10 +525,29 @@ def test_removed_variable_names_its_replacement():
     assert error == "VLLM_WATCH_RESTART__LOCK__CA_FILE: was removed"
 
 
-@pytest.mark.parametrize("gone", removed.REMEDIES)
+@pytest.mark.parametrize("gone", errors.REMOVED)
 def test_what_was_removed_is_no_setting(gone):
     """Or the sentence would stand in place of its own errors."""
     path, _, value = gone.partition("=")
     *above, key = path.split(".")
     fields = model_at(Config, tuple(above)).model_fields
     assert key not in fields or value not in get_args(fields[key].annotation)
+
+
+def test_messages_link_to_where_people_reach_the_page(tmp_path):
+    """Unless they have an address of their own."""
+    url = "external_url: https://watch.example/gpu-7/\n"
+    found = load(written(tmp_path, url), environ={})
+    assert found.external_url == "https://watch.example/gpu-7"
+    assert found.notifications_linked.page_url == "https://watch.example/gpu-7"
+    own = url + "notifications: {page_url: 'https://b.example'}\n"
+    found = load(written(tmp_path, own), environ={})
+    assert found.notifications_linked.page_url == "https://b.example"
+    assert Config().notifications_linked.page_url is None
+
+
+def test_links_have_names(tmp_path):
+    """And may name what is known of a target."""
+    url = "https://g.example/d?var={target}&from={from}&to={to}"
+    file = written(tmp_path, f"links: [{{name: Grafana, url: '{url}'}}]\n")
+    assert load(file, environ={}).templates == {"Grafana": url}

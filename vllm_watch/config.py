@@ -3,9 +3,9 @@ docs/configuration.md is generated from this module."""
 
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import (
     AfterValidator,
@@ -18,20 +18,21 @@ from pydantic import (
 
 from vllm_watch.errors import ConfigError
 from vllm_watch.settings import overrides, yaml_text
-from vllm_watch.settings.api import ApiSettings
 from vllm_watch.settings.base import FilePath, HttpUrl, Problem, Sections, problem, problems, quoted
 from vllm_watch.settings.detectors import DetectorsSettings, GroupSettings
 from vllm_watch.settings.errors import InvalidConfigError, KeyPath, explained
 from vllm_watch.settings.hooks import HookSettings, HooksSettings
-from vllm_watch.settings.links import LINKS_MAX, LinkSettings
 from vllm_watch.settings.notifications import NotificationsSettings
-from vllm_watch.settings.otlp import OtlpSettings
 from vllm_watch.settings.restart import RestartSettings
 from vllm_watch.settings.stages import (
+    LINKS_MAX,
+    ApiSettings,
     CanarySettings,
     FleetSettings,
     GpuSettings,
+    LinkSettings,
     LogSettings,
+    OtlpSettings,
     RecorderSettings,
     ScrapeSettings,
     SignalsSettings,
@@ -133,16 +134,8 @@ class Config(Sections):
 
     @model_validator(mode="after")
     def _check(self) -> "Config":
-        places: list[tuple[KeyPath, ScrapeSettings, ScrapeSettings]] = [
-            (("scrape",), self.scrape, self.scrape)
-        ]
-        for number, target in enumerate(self.targets):
-            if target.scrape.model_fields_set:
-                place = ("targets", number, "scrape")
-                places.append((place, target.scrape, self.scrape_for(target)))
-        found = [
-            each for path, own, scrape in places for each in _timeout_problems(path, own, scrape)
-        ]
+        places = list(self.places("scrape"))
+        found = [each for place in places for each in _timeout_problems(*place)]
         slowest = max(scrape.interval_seconds for _, _, scrape in places)
         if self.signals.window_seconds < 2 * slowest:
             cause = (
@@ -166,18 +159,21 @@ class Config(Sections):
             [hook for kind in type(self.hooks).model_fields for hook in getattr(self.hooks, kind)]
         )
         seconds = {name: hook.timeout_seconds for name, (_, hook) in hooks.items()}
-        places: list[tuple[KeyPath, RestartSettings]] = [(("restart",), self.restart)]
-        places += [
-            (("targets", number, "restart"), self.restart_for(target))
-            for number, target in enumerate(self.targets)
-            if target.restart.model_fields_set
-        ]
-        for path, restart in places:
+        for path, _, restart in self.places("restart"):
             found += [
                 Problem((*path, *key), cause, remedy)
                 for key, cause, remedy in restart.unusable(seconds, self.state_dir is not None)
             ]
         return found
+
+    def places(self, key: Literal["scrape", "restart"]) -> Iterator[tuple[KeyPath, Any, Any]]:
+        """Yield the path of the section, and of each target that overrides it, with own and merged settings."""
+        common, of_target = getattr(self, key), getattr(self, f"{key}_for")
+        yield (key,), common, common
+        for number, target in enumerate(self.targets):
+            own = getattr(target, key)
+            if own.model_fields_set:
+                yield ("targets", number, key), own, of_target(target)
 
     @property
     def listen_address(self) -> tuple[str, int]:
@@ -207,15 +203,13 @@ class Config(Sections):
         return ScrapeSettings.model_validate(self.scrape.model_dump(exclude_unset=True) | own)
 
     def canary_for(self, target: TargetConfig) -> CanarySettings:
-        own = target.canary.model_dump(exclude_unset=True)
-        return self.canary.model_copy(update=own) if own else self.canary
+        return self.canary.model_copy(update=target.canary.model_dump(exclude_unset=True))
 
     def engine_log_for(self, target: TargetConfig) -> Path | None:
         return target.engine_log or self.engine_log
 
     def slo_for(self, target: TargetConfig) -> SloSettings:
-        own = target.slo.model_dump(exclude_unset=True)
-        return self.slo.model_copy(update=own) if own else self.slo
+        return self.slo.model_copy(update=target.slo.model_dump(exclude_unset=True))
 
     def needs_restart(self, other: "Config") -> list[str]:
         """Return the changed keys that need a restart of the watcher."""
@@ -256,11 +250,8 @@ def _duplicate_names(hooks: Sequence[HookSettings]) -> list[Problem]:
 
 
 def _timeout_problems(path: KeyPath, own: ScrapeSettings, scrape: ScrapeSettings) -> list[Problem]:
-    key, value, bound = (
-        "connect_timeout_seconds",
-        scrape.connect_timeout_seconds,
-        scrape.timeout_seconds,
-    )
+    key, value = "connect_timeout_seconds", scrape.connect_timeout_seconds
+    bound = scrape.timeout_seconds
     if value <= bound:
         return []
     cause = f"{value:g} is above timeout_seconds ({bound:g})"
@@ -292,8 +283,8 @@ def load(
     merged = overrides.Overrides(file, data)
     merged.environment(Config, environ)
     merged.arguments(
-        targets=targets, targets_from=targets_from, listen=listen, state_dir=state_dir, procfs=procfs, engine_log=engine_log,
-        web_config=web_config, tls=tls or {},
+        targets, targets_from, tls or {}, listen=listen, state_dir=state_dir, procfs=procfs, engine_log=engine_log,
+        web_config=web_config,
     )  # fmt: skip
     errors = [ConfigError(f"{file}: {cause}", remedy) for cause, remedy in found] + merged.errors
     context: dict[str, Any] = {"folder": path.absolute().parent if path else Path.cwd()}
@@ -316,13 +307,8 @@ def _readable(file: Path) -> bool:
 
 
 def _unusable_files(config: Config, label: Callable[[KeyPath], str]) -> list[ConfigError]:
-    places: list[tuple[KeyPath, ScrapeSettings]] = [(("scrape",), config.scrape)]
-    places += [
-        (("targets", number, "scrape"), target.scrape)
-        for number, target in enumerate(config.targets)
-    ]
     errors: list[ConfigError] = []
-    for path, scrape in places:
+    for path, scrape, _ in config.places("scrape"):
         file = scrape.api_key_file
         if file is not None and not _readable(file):
             cause = f"{label((*path, 'api_key_file'))}: the value (not shown) names no file that can be read"

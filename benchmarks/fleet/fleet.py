@@ -15,8 +15,7 @@ from vllm_watch.restart.facts import Answer, Facts
 from vllm_watch.restart.locks import lease, record
 from vllm_watch.restart.locks.record import Change, Limits, Now, Record, Slot
 from vllm_watch.restart.request import RestartRequest
-from vllm_watch.settings.lock import LockSettings
-from vllm_watch.settings.restart import RestartSettings
+from vllm_watch.settings.restart import LockSettings, RestartSettings
 from vllm_watch.state.attempt import Attempt
 
 HOUR = 3600.0

@@ -1,11 +1,12 @@
-"""The board keeps the last results, whatever order things come in."""
+"""The board keeps the last results, whatever order things come in; who listens gets the newest of each."""
 
 from dataclasses import replace
 
 import pytest
 
-from tests.export.small_board import SERVING, T, small_board
+from tests.export.small_board import ENGINE, SERVING, T, small_board
 from vllm_watch.board.board import Board
+from vllm_watch.board.updates import LISTENERS_MAX, Changes, TooManyListenersError
 from vllm_watch.samples.target import Target
 
 
@@ -48,3 +49,25 @@ def test_calls_are_counted_by_how_they_ended(outcomes, errors, succeeded):
     assert health.errors == errors
     assert health.last_success_timestamp_seconds == (T if succeeded else None)
     assert health.duration_seconds == 0.5
+
+
+async def test_listener_gets_the_newest_of_each_however_late_it_looks():
+    """What waits is one mark per target, not one per publish."""
+    board = small_board()
+    updates = board.listeners.add()
+    for second in range(1000):
+        board.publish(replace(SERVING, t=T + second, engines={"0": ENGINE}))
+    board.remove_target("gone")
+    await updates.wait()
+    assert updates.take() == Changes(["chat"], ["gone"], [], gpus=False)
+    assert updates.take() == Changes([], [], [], gpus=False)
+
+
+def test_listeners_are_bounded():
+    """The sixty-fifth page is refused in words; a place given back can be taken."""
+    board = Board()
+    first, *_ = [board.listeners.add() for _ in range(LISTENERS_MAX)]
+    with pytest.raises(TooManyListenersError, match="64 pages already listen"):
+        board.listeners.add()
+    board.listeners.remove(first)
+    board.listeners.add()

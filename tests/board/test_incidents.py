@@ -6,8 +6,7 @@ import pytest
 
 from tests.export.small_board import SERVING, T, small_board
 from tests.told import made, told
-from vllm_watch.board.board import Board
-from vllm_watch.board.incidents import RESOLVED_MAX
+from vllm_watch.board.board import RESOLVED_MAX, Board
 from vllm_watch.detectors.base import Evidence
 from vllm_watch.incidents import relations
 from vllm_watch.samples.gpu import GpuReading
@@ -105,7 +104,7 @@ def test_open_incident_says_what_the_last_look_found():
     latest = replace(
         known, summary="No step for 93 s.", evidence_for=evidence, updated_t=T + 51, firing=False
     )
-    updates = board.listen()
+    updates = board.listeners.add()
     board.publish(SERVING, incidents=[latest, replace(latest, id="unknown to the board")])
     assert board.incidents.find("engine_stalled-1") is latest
     assert list(board.targets["chat"].incidents.open.values()) == [latest]
@@ -131,7 +130,7 @@ def test_what_a_look_led_to_comes_before_what_it_found():
 def test_what_says_the_same_is_no_news():
     """A page that shows it is not told again and again."""
     board = board_of(told())
-    updates = board.listen()
+    updates = board.listeners.add()
     board.publish(SERVING, incidents=board.targets["chat"].incidents.open.values())
     assert updates.take().incidents == []
 
@@ -183,7 +182,7 @@ def test_events_of_a_target_removed_meanwhile_are_dropped():
 async def test_listener_is_told_of_each_incident_once():
     """However often it changed; and of a target that goes."""
     board = small_board()
-    updates = board.listen()
+    updates = board.listeners.add()
     board.tell(made(told(), told("updated"), told(id="another")))
     assert updates.take().incidents == ["another", "engine_stalled-1"]
     board.remove_target("chat")

@@ -27,9 +27,8 @@ from vllm_watch.lab.stories import load as usual_load
 from vllm_watch.lab.vllm import SimulatedVllm
 from vllm_watch.samples.process import ProcessSample
 from vllm_watch.state.attempt import Attempt
-from vllm_watch.state.incidents import IncidentTable
+from vllm_watch.state.incidents import IncidentTable, Learnt
 from vllm_watch.state.journal import Journal
-from vllm_watch.state.learnt import Learnt
 from vllm_watch.state.worker import Worker
 from vllm_watch.watch.watch import Watch
 

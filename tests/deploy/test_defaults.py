@@ -16,8 +16,8 @@ from vllm_watch.config import Config
 from vllm_watch.daemon import STOP_SECONDS
 from vllm_watch.restart.hooks.command import ENDING_SECONDS
 from vllm_watch.settings import hooks
-from vllm_watch.settings.kubernetes import KubernetesDiscovery
-from vllm_watch.settings.lock import HOOK_GRACE_SECONDS
+from vllm_watch.settings.restart import HOOK_GRACE_SECONDS
+from vllm_watch.settings.target import KubernetesDiscovery
 from vllm_watch.sources.engine_processes import PORT_DEFAULT
 
 UNITS = ROOT / "deploy/systemd"

@@ -8,9 +8,8 @@ import pytest_asyncio
 from playwright.async_api import Browser, async_playwright, expect
 
 from tests.export.browsing import LAPTOP, Tab
-from tests.export.demo_board import (
-    fill,
-)
+from tests.export.demo_board import fill
+from tests.export.serving import serving
 from vllm_watch.board.board import Board
 from vllm_watch.export.server import Server
 
@@ -39,10 +38,8 @@ def board() -> Board:
 
 @pytest_asyncio.fixture(loop_scope="module")
 async def server(board) -> AsyncIterator[Server]:
-    server = Server(board, host="127.0.0.1", port=0, ready=lambda: None)
-    await server.start()
-    yield server
-    await server.stop()
+    async with serving(board) as server:
+        yield server
 
 
 @pytest_asyncio.fixture(loop_scope="module")

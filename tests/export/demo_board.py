@@ -1,15 +1,11 @@
-"""A board full of made-up engines, to look at the page without any: `python tests/export/demo_board.py [TARGETS]`."""
+"""A board full of made-up engines, with a story each."""
 
-import asyncio
 import math
-import sys
-import time
 import zlib
 from collections.abc import Mapping
 
 from tests.told import made
 from vllm_watch.board.board import Board
-from vllm_watch.export.server import Server
 from vllm_watch.samples.gpu import GpuReading, GpuSample
 from vllm_watch.samples.process import ProcessSample
 from vllm_watch.samples.target import Target
@@ -90,21 +86,10 @@ def incident_events(name: str, now: float) -> list[dict[str, object]]:
     events = []
     for target, engine, kind, cause, severity, began, ended, resolution, summary in PAST:
         if target == name:
-            past = event(
-                name,
-                {
-                    "engine": engine,
-                    "kind": kind,
-                    "cause": cause,
-                    "severity": severity,
-                    "summary": summary,
-                },
-                now - began,
-            )
-            events += [
-                past,
-                past | {"event": "resolved", "t": now - ended, "resolution": resolution},
-            ]
+            story = {"engine": engine, "kind": kind, "cause": cause, "severity": severity, "summary": summary}  # fmt: skip
+            past = event(name, story, now - began)
+            over = {"event": "resolved", "t": now - ended, "resolution": resolution}
+            events += [past, past | over]
     if name in INCIDENTS:
         story = INCIDENTS[name]
         events.append(event(name, story, now - story["age"]))  # type: ignore[operator]
@@ -265,29 +250,3 @@ def step(board: Board, stories: dict[str, tuple[str, str]], t: float) -> None:
         judged = judge.look(t + second, t + second, now.gpus or ())
     board.publish_gpus(now, judged)
     board.call("nvml", "", "ok", 0.011, t)
-
-
-async def main(extra: int, port: int) -> None:
-    """Serve it until interrupted."""
-    board = Board()
-    fill(board, extra, time.time())
-    server = Server(board, host="127.0.0.1", port=port, ready=lambda: None)
-    await server.start()
-    print(f"http://127.0.0.1:{server.port}/", flush=True)
-    stories = {
-        name: (e.signals.state, e.signals.state_text)
-        for name, e in board.targets.items()
-        if e.signals
-    }
-    while True:
-        await asyncio.sleep(2)
-        step(board, stories, time.time())
-
-
-if __name__ == "__main__":
-    asyncio.run(
-        main(
-            int(sys.argv[1]) if len(sys.argv) > 1 else 0,
-            int(sys.argv[2]) if len(sys.argv) > 2 else 0,
-        )
-    )

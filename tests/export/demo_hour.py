@@ -5,14 +5,12 @@ import sys
 
 from benchmarks.detection.sequences import Told, Trouble, demo_day, mark_ends
 from benchmarks.lab.virtual import EPOCH, observe
-from vllm_watch.board.board import Board
-from vllm_watch.board.looked import Looked
+from vllm_watch.board.board import Board, Looked
 from vllm_watch.cli.demo import dry_run
 from vllm_watch.config import Config
 from vllm_watch.export.evidence import Evidence
 from vllm_watch.incidents.fleet import Fleet
 from vllm_watch.lab.gpus import SimulatedGpuSource
-from vllm_watch.lab.stories import STORIES
 from vllm_watch.restart.restarts import Restarts
 from vllm_watch.restart.targets import Targets
 from vllm_watch.samples.target import Target
@@ -51,12 +49,12 @@ class VirtualTime:
 
 
 class DemoHour:
-    """Four servers, one of which runs into one trouble after the other; or another story of the lab."""
+    """Four servers, one of which runs into one trouble after the other."""
 
-    def __init__(self, monkeypatch, interval_s: float = 5.0, story: str = "demo") -> None:
-        self.told = Told(story, interval_s)
+    def __init__(self, monkeypatch, interval_s: float = 5.0) -> None:
+        self.told = Told("demo", interval_s)
         self.board = Board()
-        self._scene = demo_day(self.told) if story == "demo" else STORIES[story].build(1)
+        self._scene = demo_day(self.told)
         self._scene.begin_at(EPOCH)
         self._time = VirtualTime()
         self._gpus = SimulatedGpuSource(self._scene.rack, self._time.time)
@@ -111,8 +109,7 @@ class DemoHour:
             self._looks += 1
             self._time.s = t
             self._scene.advance(t)
-            if self.told.troubles:
-                mark_ends(self.told, self._scene[ILL], t)
+            mark_ends(self.told, self._scene[ILL], t)
             await self._look()
             await asyncio.sleep(0)  # what waits for a look goes on
 

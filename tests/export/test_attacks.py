@@ -11,7 +11,7 @@ from structlog.testing import capture_logs
 
 from tests.export.raw_http import Said, request, send
 from tests.restart.station import TOKEN, Station, station
-from vllm_watch.export.guarded import Guarded
+from vllm_watch.export.auth import Guarded
 
 WRONG = "wrong-0123456789abcdef"
 READING = ("GET", "HEAD")

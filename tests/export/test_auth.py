@@ -10,7 +10,7 @@ import pytest_asyncio
 from aiohttp import web
 
 from vllm_watch.export.auth import CHANGES_MAX, FAILURES_MAX, Auth
-from vllm_watch.settings.api import Right, TokenSettings
+from vllm_watch.settings.stages import Right, TokenSettings
 
 ANA, BOT = "ana-0123456789abcdef", "bot-0123456789abcdef"
 

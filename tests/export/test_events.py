@@ -2,6 +2,8 @@
 
 import asyncio
 import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import replace
 
 import aiohttp
@@ -10,6 +12,7 @@ import pytest
 from tests.export.small_board import SERVING, T, small_board
 from tests.export.test_server import ask, serving
 from tests.told import made, told
+from vllm_watch.board.board import Board
 from vllm_watch.board.updates import LISTENERS_MAX
 from vllm_watch.export import events
 from vllm_watch.samples.gpu import GpuReading
@@ -35,6 +38,17 @@ class Stream:
                     raise EOFError
 
 
+@asynccontextmanager
+async def listening(board: Board) -> AsyncIterator[tuple[str, Stream]]:
+    """A server's base URL, and the events of a page that is open on it."""
+    async with (
+        serving(board) as url,
+        aiohttp.ClientSession() as session,
+        session.get(f"{url}/api/v1/events") as answer,
+    ):
+        yield url, Stream(answer)
+
+
 @pytest.fixture(autouse=True)
 def quick(monkeypatch):
     """The paces are the server's; tests need not wait at them."""
@@ -46,13 +60,8 @@ def quick(monkeypatch):
 async def test_page_is_told_what_changed():
     """Hello, then targets, removals and GPUs as they happen, each in the words of the status."""
     board = small_board()
-    async with (
-        serving(board) as url,
-        aiohttp.ClientSession() as session,
-        session.get(f"{url}/api/v1/events") as answer,
-    ):
-        assert answer.headers["Content-Type"] == "text/event-stream"
-        stream = Stream(answer)
+    async with listening(board) as (url, stream):
+        assert stream.answer.headers["Content-Type"] == "text/event-stream"
         name, watcher = await stream.next()
         assert name == "hello"
         assert watcher["window_seconds"] == 60
@@ -71,12 +80,7 @@ async def test_page_is_told_what_changed():
 async def test_page_is_told_of_incidents():
     """When one opens, changes and ends: the incident as the API says it, and its target with it."""
     board = small_board()
-    async with (
-        serving(board) as url,
-        aiohttp.ClientSession() as session,
-        session.get(f"{url}/api/v1/events") as answer,
-    ):
-        stream = Stream(answer)
+    async with listening(board) as (url, stream):
         await stream.next()
         for event, state in ((told(), "open"), (told("resolved", T + 9), "resolved")):
             board.tell(made(event))
@@ -99,12 +103,7 @@ async def test_page_is_told_of_incidents():
 async def test_many_publishes_are_one_event():
     """Between two batches only the newest of a target counts."""
     board = small_board()
-    async with (
-        serving(board) as url,
-        aiohttp.ClientSession() as session,
-        session.get(f"{url}/api/v1/events") as answer,
-    ):
-        stream = Stream(answer)
+    async with listening(board) as (_, stream):
         await stream.next()
         for second in range(1, 501):
             board.publish(replace(SERVING, t=T + second))
@@ -114,12 +113,7 @@ async def test_many_publishes_are_one_event():
 
 async def test_silence_is_broken_by_a_beat():
     """So a page can tell a watcher with nothing new from one that is gone."""
-    async with (
-        serving() as url,
-        aiohttp.ClientSession() as session,
-        session.get(f"{url}/api/v1/events") as answer,
-    ):
-        stream = Stream(answer)
+    async with listening(small_board()) as (_, stream):
         heard = [await stream.next(beats=True) for _ in range(3)]
         assert [name for name, _ in heard] == ["hello", "beat", "beat"]
         assert heard[1][1]["t"] < heard[2][1]["t"]
@@ -128,12 +122,8 @@ async def test_silence_is_broken_by_a_beat():
 async def test_news_do_not_keep_the_beats_away():
     """A busy watcher tells its clock and its own health, too."""
     board = small_board()
-    async with (
-        serving(board) as url,
-        aiohttp.ClientSession() as session,
-        session.get(f"{url}/api/v1/events") as answer,
-    ):
-        stream, names = Stream(answer), []
+    async with listening(board) as (_, stream):
+        names = []
         while names.count("beat") < 2 and len(names) < 100:
             board.publish(SERVING)
             names.append((await stream.next(beats=True))[0])
@@ -145,12 +135,7 @@ async def test_an_incident_does_not_wait_for_the_next_batch(monkeypatch):
     monkeypatch.setattr(events, "BATCH_SECONDS", 3600.0)
     monkeypatch.setattr(events, "URGENT_SECONDS", 0.02)
     board = small_board()
-    async with (
-        serving(board) as url,
-        aiohttp.ClientSession() as session,
-        session.get(f"{url}/api/v1/events") as answer,
-    ):
-        stream = Stream(answer)
+    async with listening(board) as (_, stream):
         await stream.next()
         board.publish(SERVING)
         assert (await stream.next())[0] == "target"
@@ -165,11 +150,8 @@ async def test_page_that_goes_away_is_forgotten():
     """Its place is free again."""
     board = small_board()
     async with serving(board) as url:
-        async with (
-            aiohttp.ClientSession() as session,
-            session.get(f"{url}/api/v1/events") as answer,
-        ):
-            await Stream(answer).next()
+        async with aiohttp.ClientSession() as session, session.get(f"{url}/api/v1/events") as page:
+            await Stream(page).next()
             assert len(board.listeners) == 1
         async with asyncio.timeout(60):
             while len(board.listeners):
@@ -197,7 +179,7 @@ async def test_page_that_does_not_read_is_dropped(monkeypatch):
 async def test_one_page_too_many_is_refused_in_words():
     """The others go on."""
     board = small_board()
-    others = [board.listen() for _ in range(LISTENERS_MAX)]
+    others = [board.listeners.add() for _ in range(LISTENERS_MAX)]
     async with serving(board) as url:
         status, text, _ = await ask("GET", f"{url}/api/v1/events")
         assert status == 503

@@ -6,8 +6,8 @@ from types import SimpleNamespace
 import aiohttp
 import pytest
 
+from tests.export.serving import serving
 from vllm_watch.board.board import Board
-from vllm_watch.export.server import Server
 from vllm_watch.restart.gates import Probes
 from vllm_watch.samples.target import Target
 
@@ -33,11 +33,11 @@ async def site():
     board.add_target(Target(name="llama", url="http://127.0.0.1:1"), 5.0)
     board.add_target(Target(name="away", url="http://192.0.2.1:1"), 5.0)
     board.add_target(Target(name="named", url="http://engine.test:1"), 5.0)
-    server = Server(board, host="127.0.0.1", port=0, ready=lambda: None, gatekeeper=keeper)
-    await server.start()
-    async with aiohttp.ClientSession(f"http://127.0.0.1:{server.port}") as session:
+    async with (
+        serving(board, gatekeeper=keeper) as server,
+        aiohttp.ClientSession(f"http://127.0.0.1:{server.port}") as session,
+    ):
         yield keeper, session
-    await server.stop()
 
 
 STRANGERS = {

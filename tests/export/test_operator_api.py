@@ -3,7 +3,8 @@
 import asyncio
 import io
 import json
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +12,12 @@ import aiohttp
 import pytest
 import pytest_asyncio
 
+from tests.export.serving import serving
 from tests.export.small_board import small_board
 from vllm_watch.errors import WatchError
 from vllm_watch.export.operator_api import ALERTS_BYTES_MAX
-from vllm_watch.export.server import Server
-from vllm_watch.settings.api import RIGHTS, TokenSettings
-from vllm_watch.support.caller import Caller
+from vllm_watch.settings.stages import RIGHTS, TokenSettings
+from vllm_watch.support.token_file import Caller
 
 TOKEN = "ana-0123456789abcdef"
 ROUTES = {
@@ -37,40 +38,14 @@ class Noted:
     def __init__(self) -> None:
         self.calls: list[tuple[Any, ...]] = []
 
-    def _note(self, *call: Any) -> tuple[int, Mapping[str, Any]]:
-        self.calls.append(call)
-        return 202, {"text": "noted"}
+    def __getattr__(self, name: str) -> Callable[..., Awaitable[tuple[int, Mapping[str, Any]]]]:
+        async def noted(*said: Any) -> tuple[int, Mapping[str, Any]]:
+            if "nowhere" in said:
+                raise WatchError("There is no target 'nowhere'", "See /api/v1/status")
+            self.calls.append((name, *said))
+            return 202, {"text": "noted"}
 
-    async def restart(
-        self, caller: Caller, target: str, reason: str, override_reason: str | None
-    ) -> tuple[int, Mapping[str, Any]]:
-        if target == "nowhere":
-            raise WatchError("There is no target 'nowhere'", "See /api/v1/status")
-        return self._note("restart", caller.actor, target, reason, override_reason)
-
-    async def approve(self, caller: Caller, incident_id: str) -> tuple[int, Mapping[str, Any]]:
-        return self._note("approve", caller.actor, incident_id)
-
-    async def silence(
-        self, caller: Caller, incident_id: str, reason: str, minutes: float
-    ) -> tuple[int, Mapping[str, Any]]:
-        return self._note("silence", caller.actor, incident_id, reason, minutes)
-
-    async def notify(self, name: str) -> tuple[int, Mapping[str, Any]]:
-        return self._note("notify", name)
-
-    async def pause(
-        self, caller: Caller, reason: str, minutes: float | None
-    ) -> tuple[int, Mapping[str, Any]]:
-        return self._note("pause", caller.actor, reason, minutes)
-
-    async def resume(self, caller: Caller, reason: str) -> tuple[int, Mapping[str, Any]]:
-        return self._note("resume", caller.actor, reason)
-
-    async def alerts(
-        self, caller: Caller, document: Mapping[str, Any]
-    ) -> tuple[int, Mapping[str, Any]]:
-        return self._note("alerts", caller.source, len(document["alerts"]))
+        return noted
 
 
 class Served:
@@ -95,19 +70,13 @@ class Served:
             return answer.status, await answer.json()
 
 
-async def _serve(tokens: list[TokenSettings]) -> tuple[Server, Served]:
+@asynccontextmanager
+async def with_tokens(*tokens: TokenSettings) -> AsyncIterator[Served]:
     noted = Noted()
-    server = Server(
-        small_board(),
-        host="127.0.0.1",
-        port=0,
-        ready=lambda: None,
-        operators=noted,
-        tokens=tokens,
-        test_notifier=noted.notify,
-    )
-    await server.start()
-    return server, Served(f"http://127.0.0.1:{server.port}", noted)
+    async with serving(
+        small_board(), operators=noted, tokens=tokens, test_notifier=noted.notify
+    ) as server:
+        yield Served(f"http://127.0.0.1:{server.port}", noted)
 
 
 @pytest_asyncio.fixture
@@ -115,9 +84,8 @@ async def served(tmp_path: Path) -> AsyncIterator[Served]:
     file = tmp_path / "token"
     file.write_text(TOKEN)
     file.chmod(0o600)
-    server, served = await _serve([TokenSettings(name="ana", file=file)])
-    yield served
-    await server.stop()
+    async with with_tokens(TokenSettings(name="ana", file=file)) as served:
+        yield served
 
 
 def test_every_right_has_a_route() -> None:
@@ -139,29 +107,25 @@ async def test_nothing_without_the_right_token(served: Served, path: str) -> Non
 @pytest.mark.parametrize("path", ROUTES)
 async def test_without_tokens_they_do_not_exist(path: str) -> None:
     """A watcher that was given no token changes nothing for anybody."""
-    server, served = await _serve([])
-    try:
+    async with with_tokens() as served:
         assert (await served.post(path, b"{}"))[0] in (404, 405)
-    finally:
-        await server.stop()
 
 
+ANA = Caller(actor="ana", source="127.0.0.1")
 PASSED: dict[str, tuple[str, dict[str, Any] | None, tuple[Any, ...]]] = {
     "restart": (
-        "/api/v1/targets/chat-0/restart", {"reason": " it hangs "},
-        ("restart", "ana", "chat-0", "it hangs", None)),
+        "/api/v1/targets/chat-0/restart", {"reason": " it hangs "}, ("restart", ANA, "chat-0", "it hangs", None)),
     "restart against a freeze": (
         "/api/v1/targets/chat-0/restart", {"reason": "it hangs", "override_freeze": "users are down"},
-        ("restart", "ana", "chat-0", "it hangs", "users are down")),
-    "approve": ("/api/v1/incidents/i1/approve", None, ("approve", "ana", "i1")),
+        ("restart", ANA, "chat-0", "it hangs", "users are down")),
+    "approve": ("/api/v1/incidents/i1/approve", None, ("approve", ANA, "i1")),
     "silence": (
-        "/api/v1/incidents/i1/silence", {"reason": "known", "minutes": 5},
-        ("silence", "ana", "i1", "known", 5.0)),
+        "/api/v1/incidents/i1/silence", {"reason": "known", "minutes": 5}, ("silence", ANA, "i1", "known", 5.0)),
     "silence for an hour": (
-        "/api/v1/incidents/i1/silence", {"reason": "known"}, ("silence", "ana", "i1", "known", 60.0)),
-    "pause": ("/api/v1/pause", {"reason": "migration"}, ("pause", "ana", "migration", None)),
-    "resume": ("/api/v1/resume", {}, ("resume", "ana", "")),
-    "alerts": ("/api/v1/alertmanager", {"alerts": [{}, {}]}, ("alerts", "127.0.0.1", 2)),
+        "/api/v1/incidents/i1/silence", {"reason": "known"}, ("silence", ANA, "i1", "known", 60.0)),
+    "pause": ("/api/v1/pause", {"reason": "migration"}, ("pause", ANA, "migration", None)),
+    "resume": ("/api/v1/resume", {}, ("resume", ANA, "")),
+    "alerts": ("/api/v1/alertmanager", {"alerts": [{}, {}]}, ("alerts", ANA, {"alerts": [{}, {}]})),
     "notify": ("/api/v1/notifiers/oncall/test", None, ("notify", "oncall")),
 }  # fmt: skip
 

@@ -16,7 +16,7 @@ from tests.export.small_board import small_board
 from tests.export.test_text import TOTALS
 from vllm_watch.export import otlp
 from vllm_watch.export.text import render
-from vllm_watch.settings.otlp import OtlpSettings
+from vllm_watch.settings.stages import OtlpSettings
 
 PATH = "/v1/metrics"
 # What changes from one look to the next, and is the process's own.

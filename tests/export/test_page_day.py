@@ -8,7 +8,7 @@ from playwright.async_api import expect
 
 from tests.export.demo_board import fill
 from vllm_watch.board.board import Board
-from vllm_watch.board.day import CELL_SECONDS, CELLS, STATES
+from vllm_watch.board.uptime import CELL_SECONDS, CELLS, STATES
 
 pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="module")]
 

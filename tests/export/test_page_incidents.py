@@ -18,7 +18,6 @@ from tests.export.page_states import gpu_fault, ill, slow_answers, stale, storm,
 from tests.export.serving import serving
 from tests.told import made
 from vllm_watch.board.board import Board
-from vllm_watch.export.server import Server
 from vllm_watch.incidents.incident import UPDATED, IncidentEvent
 from vllm_watch.incidents.relations import STATE_OF
 from vllm_watch.samples.target import Target
@@ -291,13 +290,10 @@ async def test_without_incidents_there_is_nothing_to_see_of_them(opened):
     """No empty headings."""
     board = Board()
     board.add_target(Target(name="calm", url="http://h:1"), 5.0)
-    server = Server(board, host="127.0.0.1", port=0, ready=lambda: None)
-    await server.start()
-    tab = await opened(server)
-    for part in ("#incidents", "#incidents-link", "#history"):
-        await expect(tab.page.locator(part)).to_be_hidden()
-    await tab.page.close()
-    await server.stop()
+    async with serving(board) as server:
+        tab = await opened(server)
+        for part in ("#incidents", "#incidents-link", "#history"):
+            await expect(tab.page.locator(part)).to_be_hidden()
 
 
 async def test_incidents_lead_to_their_target_and_mark_it(opened, server):
@@ -358,43 +354,42 @@ async def test_a_storm_of_incidents_is_one_card(opened):
     """Five hundred of one kind and cause are counted, with the worst by name; the others are a click away; it stays quick."""
     board = Board()
     fill(board, extra=491, now=time.time(), back_seconds=10, interval_seconds=600.0)
-    server = Server(board, host="127.0.0.1", port=0, ready=lambda: None)
-    await server.start()
-    tab = await opened(server)
-    await tab.page.evaluate(LONGEST)
-    down = {"engine": None, "kind": "engine_down", "cause": "unreachable", "severity": "page", "summary": "No answer for 15 s."}  # fmt: skip
-    for i in range(491):
-        name = f"fleet-{i:03d}"
-        board.tell(made(event(name, down, time.time())))
-    await expect(tab.page.locator("#incidents-title")).to_have_text("496 open incidents")
-    await expect(tab.page.locator("h1")).to_have_text("491 targets down: unreachable")
-    await expect(tab.page.locator("#verdict-more")).to_have_text(
-        "Also: llama-8b-canary is down: crash · llama-70b-b is stalled: hang · GPU 3 fell off the bus · 2 more."
-        " 495 of 500 targets and a GPU need attention."
-    )
-    await expect(tab.page.locator(".incident")).to_have_count(6)
-    storm = tab.page.locator(".incident").first
-    await expect(storm.locator("h3")).to_have_text("Down: unreachable")
-    await expect(storm.locator(".incident-cost")).to_have_text("Cost: Unknown: users may reach it by another route.")  # fmt: skip
-    await expect(storm.locator(".incident-where")).to_have_text("491 targets of chat at once")
-    await expect(storm.locator(".storm-names li")).to_have_count(5)
-    await expect(storm.locator(".storm-names")).to_have_attribute("data-more", "and 486 more")
-    assert await tab.page.locator(".evidence[open]").count() <= 3
-    longest_ms = await tab.page.evaluate("window.longest")
-    print(f"491 incidents at once: the page does not answer for {longest_ms:.0f} ms at most")
-    assert await tab.page.locator("details.target").count() == 60
-    await storm.get_by_role("button", name="Filter the list").click()
-    await expect(tab.page.locator("#search")).to_have_value("Down: unreachable")
-    await expect(tab.page.locator("details.target").first.locator("h3")).to_have_text("fleet-000")
-    await expect(tab.page.locator("#more")).to_have_text(
-        "Show 431 more; 431 of them need attention"
-    )
-    await tab.row("fleet-007").locator("summary").click()
-    inside = tab.row("fleet-007").locator(".incident")
-    await expect(inside.locator(".incident-summary")).to_have_text("No answer for 15 s.")
-    assert tab.complaints == []
-    await tab.page.close()
-    await server.stop()
+    async with serving(board) as server:
+        tab = await opened(server)
+        await tab.page.evaluate(LONGEST)
+        down = {"engine": None, "kind": "engine_down", "cause": "unreachable", "severity": "page", "summary": "No answer for 15 s."}  # fmt: skip
+        for i in range(491):
+            name = f"fleet-{i:03d}"
+            board.tell(made(event(name, down, time.time())))
+        await expect(tab.page.locator("#incidents-title")).to_have_text("496 open incidents")
+        await expect(tab.page.locator("h1")).to_have_text("491 targets down: unreachable")
+        await expect(tab.page.locator("#verdict-more")).to_have_text(
+            "Also: llama-8b-canary is down: crash · llama-70b-b is stalled: hang · GPU 3 fell off the bus · 2 more."
+            " 495 of 500 targets and a GPU need attention."
+        )
+        await expect(tab.page.locator(".incident")).to_have_count(6)
+        storm = tab.page.locator(".incident").first
+        await expect(storm.locator("h3")).to_have_text("Down: unreachable")
+        await expect(storm.locator(".incident-cost")).to_have_text("Cost: Unknown: users may reach it by another route.")  # fmt: skip
+        await expect(storm.locator(".incident-where")).to_have_text("491 targets of chat at once")
+        await expect(storm.locator(".storm-names li")).to_have_count(5)
+        await expect(storm.locator(".storm-names")).to_have_attribute("data-more", "and 486 more")
+        assert await tab.page.locator(".evidence[open]").count() <= 3
+        longest_ms = await tab.page.evaluate("window.longest")
+        print(f"491 incidents at once: the page does not answer for {longest_ms:.0f} ms at most")
+        assert await tab.page.locator("details.target").count() == 60
+        await storm.get_by_role("button", name="Filter the list").click()
+        await expect(tab.page.locator("#search")).to_have_value("Down: unreachable")
+        await expect(tab.page.locator("details.target").first.locator("h3")).to_have_text(
+            "fleet-000"
+        )
+        await expect(tab.page.locator("#more")).to_have_text(
+            "Show 431 more; 431 of them need attention"
+        )
+        await tab.row("fleet-007").locator("summary").click()
+        inside = tab.row("fleet-007").locator(".incident")
+        await expect(inside.locator(".incident-summary")).to_have_text("No answer for 15 s.")
+        assert tab.complaints == []
 
 
 async def test_many_that_are_stale_are_one_headline(opened):

@@ -11,9 +11,10 @@ from tests.export.browsing import UNKNOWN, card
 from tests.export.demo_board import signals
 from tests.export.page_states import awaiting_approval, ill, watcher_ill, well
 from tests.export.serving import serving
+from tests.export.test_auth import token
 from tests.export.test_page_restarts import with_token
 from tests.restart.station import TOKEN, station
-from vllm_watch.board.health import StoreHealth
+from vllm_watch.board.health import NotifierHealth, StoreHealth
 from vllm_watch.samples.observation import StartFailure
 from vllm_watch.state.attempt import Attempt
 
@@ -239,3 +240,36 @@ async def test_silence(opened, tmp_path):
         (entry,) = await one.entries("silence")
         assert (entry.actor, entry.reason) == ("anna", "we look at it")
         assert await tab.page.evaluate("document.cookie + localStorage.length + sessionStorage.length") == "00"  # fmt: skip
+
+
+async def test_a_test_message_is_sent_with_a_token_and_its_outcome_said(opened, tmp_path):
+    """The state of the notifier stands beside the button; without tokens there is no button."""
+    asked = []
+
+    async def send(name):
+        asked.append(name)
+        return 200, {"text": f"The test message of {name} was sent"}
+
+    board = well(1)
+    board.notifiers = {"oncall": NotifierHealth("webhook")}
+    board.notifiers["oncall"].count("failed", 2, 1, "HTTP status 503", time.time())
+    tokens = [token(tmp_path, "ana", TOKEN, ("notify",))]
+    async with serving(board, tokens=tokens, test_notifier=send) as server:
+        tab = await opened(server)
+        sink = tab.page.locator(".sinks li")
+        await expect(sink).to_contain_text(
+            "Notifier oncall (webhook): fails: HTTP status 503, nothing sent since the watcher started, 1 waiting, failed 2×"
+        )
+        await sink.get_by_role("button").click()
+        dialog = await with_token(tab, "Send it", **{"Your token": TOKEN})
+        await expect(dialog).to_be_hidden()
+        await expect(tab.page.locator("#announce")).to_have_text(
+            "The test message of oncall was sent"
+        )
+        assert asked == ["oncall"]
+        assert tab.complaints == []
+        await tab.page.close()
+    async with serving(board) as server:
+        tab = await opened(server)
+        await expect(tab.page.locator(".sinks li")).to_have_count(1)
+        await expect(tab.page.locator(".sinks li").get_by_role("button")).to_have_count(0)

@@ -53,6 +53,7 @@ async def test_the_watcher_is_gone_and_comes_back(opened):
         tab = await opened(first)
         port = first.port
     await expect(tab.page.locator("h1")).to_have_text("Disconnected from the watcher")
+    await expect(tab.page.locator("#live-text")).to_contain_text("disconnected · updated ")
     more = tab.page.locator("#verdict-more")
     await expect(more).to_contain_text(
         re.compile(r"Last update \d+\u202fs ago: chat-1 is stalled: hang\.")
@@ -315,13 +316,13 @@ async def test_no_state_shows_a_hole(opened, state):
 async def test_without_a_stream_it_asks_now_and_then(browser):
     """Sixty-four other pages have taken all streams: the state is there all the same, and a free stream is taken."""
     board = ill("stalled")
-    others = [board.listen() for _ in range(LISTENERS_MAX)]
+    others = [board.listeners.add() for _ in range(LISTENERS_MAX)]
     async with serving(board) as server:
         page = await browser.new_page()
         await page.goto(f"http://127.0.0.1:{server.port}/")
         await expect(page.locator("h1")).to_have_text("chat-1 is stalled: hang")
         await expect(page.locator("#live-text")).to_contain_text("asked every 10")
-        board.unlisten(others.pop())
+        board.listeners.remove(others.pop())
         await expect(page.locator("#live")).to_have_attribute("data-state", "live", timeout=20_000)
         await page.close()
 

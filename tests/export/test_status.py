@@ -7,13 +7,13 @@ import pytest
 
 from tests.export.demo_board import event
 from tests.export.page_states import STATES
-from tests.export.small_board import DOWN, ENGINE, GPU, SERVING, T, small_board
+from tests.export.small_board import DOWN, ENGINE, GPU, SERVING, T, samples_of, small_board
 from tests.told import made, told
 from vllm_watch.board.board import Board
 from vllm_watch.export.status import Status, public_arguments
 from vllm_watch.samples.gpu import GpuReading, GpuSample
 from vllm_watch.samples.target import Target
-from vllm_watch.signals.records import EngineSignals, TargetSignals
+from vllm_watch.signals.records import EngineSignals, Sight, TargetSignals
 from vllm_watch.story.base import CURES
 from vllm_watch.story.kinds import KINDS, STORIES
 
@@ -191,21 +191,6 @@ def test_history_of_one_engine_or_of_all():
     assert status.history("nobody", None) is None
 
 
-def test_history_over_a_longer_time():
-    """As many points, further apart."""
-    board = small_board()
-    for look in range(1, 361):
-        board.publish(replace(SERVING, t=T + 10 * look))
-    status = Status(board)
-    reach = {}
-    for seconds in (600.0, 3600.0):
-        found = json.loads(status.history("chat", "0", seconds) or "")
-        times = found["engines"]["0"]["t"]
-        reach[found["seconds"]] = times[-1] - times[0]
-    assert reach[600.0] <= 600
-    assert 3500 < reach[3600.0] <= 3600
-
-
 def test_an_incident_keeps_its_charts_as_they_stood_when_it_ended():
     """Those of its engine; of what is open they go on; of what nobody charted, or that is long past, there are none."""
     board = small_board()
@@ -268,3 +253,41 @@ def test_a_restart_does_not_hide_the_first_step_of_a_gpu_fault():
     }
     assert steps["gpu_fault"] == STORIES["gpu_fault"].first_step_of("gpu_lost")
     assert steps["throughput_collapse"].startswith("Nothing to do yet")
+
+
+SIGHTS = {
+    "overload": Sight("sees", ""),
+    "engine_stalled": Sight("blind", "no counter of its work"),
+    "throughput_collapse": Sight("partly", "no view of the GPUs"),
+    "host_memory_growth": Sight("unknown", "too few looks yet"),
+}
+
+
+def seeing_board() -> Board:
+    board = small_board()
+    board.publish(replace(SERVING, detectors=SIGHTS))
+    return board
+
+
+def test_metrics_say_who_is_blind():
+    """0 and 1 for those that are known, nothing for the rest."""
+    said = [line for line in samples_of(seeing_board()) if line.startswith("vllm_watch_detector_")]
+    assert said == [
+        'vllm_watch_detector_blind{target="chat",detector="engine_stalled"} 1',
+        'vllm_watch_detector_blind{target="chat",detector="overload"} 0',
+        'vllm_watch_detector_blind{target="chat",detector="throughput_collapse"} 0',
+        'vllm_watch_detector_partly_blind{target="chat",detector="engine_stalled"} 0',
+        'vllm_watch_detector_partly_blind{target="chat",detector="overload"} 0',
+        'vllm_watch_detector_partly_blind{target="chat",detector="throughput_collapse"} 1',
+    ]
+
+
+def test_status_says_what_is_missing():
+    """By detector, with the words; of a target that was not looked at, nothing."""
+    chat, gone = status_of(seeing_board())["targets"]
+    assert chat["detectors"]["engine_stalled"] == {
+        "state": "blind",
+        "text": "no counter of its work",
+    }
+    assert chat["detectors"].keys() == SIGHTS.keys()
+    assert gone["detectors"] == {}

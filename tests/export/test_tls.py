@@ -150,10 +150,20 @@ async def serial_of(server: Server, site: Site) -> str:
     return str(found)
 
 
-async def until(true: object, seconds: float = 15.0) -> None:
-    async with asyncio.timeout(seconds):
-        while not await true():  # type: ignore[operator]
+async def renewed(server: Server, site: Site, before: str) -> None:
+    """Wait until new connections get another certificate."""
+    async with asyncio.timeout(15.0):
+        while await serial_of(server, site) == before:
             await asyncio.sleep(0.05)
+
+
+async def told(board: Board, wrong: bool = True) -> str:
+    """Wait until the board says that something is wrong with the files, or that nothing is; return what."""
+    assert board.web is not None
+    async with asyncio.timeout(15.0):
+        while (board.web.problem is not None) != wrong:
+            await asyncio.sleep(0.05)
+    return board.web.problem or ""
 
 
 @pytest.fixture
@@ -174,15 +184,10 @@ async def test_a_renewed_certificate_counts_without_a_restart(tmp_path: Path) ->
             async with session.get(url) as said:
                 assert await said.text() == "ready\n"
             site.authority.signs("server")
-
-            async def renewed() -> bool:
-                return await serial_of(server, site) != before
-
-            await until(renewed)
+            await renewed(server, site, before)
             async with session.get(url) as said:
                 assert said.status == 200
-    assert board.web is not None
-    assert board.web.problem is None
+    await told(board, wrong=False)
 
 
 BROKEN = {
@@ -205,13 +210,8 @@ async def test_a_broken_file_keeps_the_old_one_and_says_so(tmp_path: Path, text:
     site = Site(tmp_path)
     board = small_board()
     async with encrypted(site.configure(), board) as server:
-        assert board.web is not None
         site.file.write_text(text)
-
-        async def told() -> bool:
-            return board.web is not None and board.web.problem is not None
-
-        await until(told)
+        await told(board)
         connector = aiohttp.TCPConnector(ssl=site.trusting())
         async with aiohttp.ClientSession(connector=connector) as session:
             async with session.get(f"https://localhost:{server.port}/-/ready") as said:
@@ -222,11 +222,7 @@ async def test_a_broken_file_keeps_the_old_one_and_says_so(tmp_path: Path, text:
         assert "The previous configuration stays in use" in ready
         assert "vllm_watch_web_config_reload_successful 0.0" in metrics
         site.configure(min_version="TLS13")
-
-        async def mended() -> bool:
-            return not await told()
-
-        await until(mended)
+        await told(board, wrong=False)
         assert (
             await status_of(server, site.trusting(maximum_version=ssl.TLSVersion.TLSv1_2))
             == "refused"
@@ -242,21 +238,11 @@ async def test_a_new_certificate_may_come_before_its_key(tmp_path: Path) -> None
         before = await serial_of(server, site)
         new = site.authority.signs("new")
         site.server.certificate.write_bytes(new.certificate.read_bytes())
-
-        async def told() -> bool:
-            return board.web is not None and board.web.problem is not None
-
-        await until(told)
-        assert board.web is not None
-        assert "the key does not match the certificate" in (board.web.problem or "")
+        assert "the key does not match the certificate" in await told(board)
         assert await serial_of(server, site) == before
         site.server.key.write_bytes(new.key.read_bytes())
-
-        async def renewed() -> bool:
-            return await serial_of(server, site) != before
-
-        await until(renewed)
-        assert board.web.problem is None
+        await renewed(server, site, before)
+        await told(board, wrong=False)
 
 
 async def test_a_start_with_a_broken_file_is_refused(site: Site) -> None:

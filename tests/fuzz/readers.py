@@ -28,7 +28,6 @@ from vllm_watch.discovery import kubernetes as discovery_kubernetes
 from vllm_watch.discovery.files import FileTargets
 from vllm_watch.errors import ConfigError, WatchError
 from vllm_watch.export import otlp_exporter, web_config
-from vllm_watch.export import tls as web_tls
 from vllm_watch.notify import apprise
 from vllm_watch.restart import blockers
 from vllm_watch.restart.hooks import base, docker, kubernetes, kubernetes_target
@@ -36,9 +35,8 @@ from vllm_watch.restart.locks import file as file_lock
 from vllm_watch.restart.locks import lease
 from vllm_watch.settings import tls, web
 from vllm_watch.settings.hooks import DockerHook, KubernetesHook
-from vllm_watch.settings.lock import LockSettings
 from vllm_watch.settings.notifications import AppriseNotifier
-from vllm_watch.settings.restart import BlockersSettings
+from vllm_watch.settings.restart import BlockersSettings, LockSettings
 from vllm_watch.settings.stages import CanarySettings
 from vllm_watch.settings.target import KubernetesDiscovery, TargetConfig
 from vllm_watch.sources import canary, http, vllm, what_answered
@@ -94,7 +92,7 @@ def files() -> Iterator[object]:
 
 def _tls(path: Path) -> None:
     with contextlib.suppress(ConfigError):
-        web_tls._certify(
+        web_config._certify(
             ssl.create_default_context(), web.TlsSettings(cert_file=path, key_file=path)
         )
     tls._certify(ssl.create_default_context(), path, path)

@@ -10,7 +10,7 @@ from vllm_watch.notify import ledger as ledger_module
 from vllm_watch.notify.alert import from_state, to_state
 from vllm_watch.notify.ledger import Ledger
 from vllm_watch.notify.notification import DROPPED, RESOLVED
-from vllm_watch.state import connection, file
+from vllm_watch.state import file
 from vllm_watch.state.ledger import LedgerTable
 from vllm_watch.state.worker import Worker
 
@@ -124,12 +124,12 @@ async def test_without_a_folder_nothing_is_written(tmp_path):
 
 async def test_a_folder_of_another_watcher_is_not_touched(tmp_path, monkeypatch):
     """Who does not hold it neither reads nor writes it."""
-    monkeypatch.setattr(connection, "HELD_SECONDS", 0.0)
+    monkeypatch.setattr(file, "HELD_SECONDS", 0.0)
     held = file.lock(tmp_path)
     one = await opened(tmp_path, tell=lambda *_: None)
     one.add("a", "opened", incident(), T)
     await one.close()
-    file.unlock(held)
+    os.close(held)
     assert not (tmp_path / file.NAME).exists()
 
 

@@ -15,8 +15,7 @@ from vllm_watch.restart.hooks.base import HookCall
 from vllm_watch.restart.hooks.command import Hook as CommandHook
 from vllm_watch.restart.locks.base import Held, Lock
 from vllm_watch.restart.request import RestartRequest
-from vllm_watch.settings.lock import LockSettings
-from vllm_watch.settings.restart import BlockersSettings
+from vllm_watch.settings.restart import BlockersSettings, LockSettings
 from vllm_watch.state.attempt import Attempt
 from vllm_watch.state.journal import Entry, Journal
 

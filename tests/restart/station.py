@@ -8,8 +8,7 @@ from typing import NoReturn
 
 import aiohttp
 
-from vllm_watch.board.board import Board
-from vllm_watch.board.looked import Looked
+from vllm_watch.board.board import Board, Looked
 from vllm_watch.config import Config
 from vllm_watch.errors import WatchError
 from vllm_watch.export.evidence import Evidence

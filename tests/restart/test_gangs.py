@@ -14,7 +14,7 @@ from tests.restart.watchers import Watchers, on_disk
 from tests.restart.world import MATE, REQUEST, Server, command
 from vllm_watch.restart import guard, restart, verify
 from vllm_watch.restart.facts import Peers
-from vllm_watch.settings.lock import LockSettings
+from vllm_watch.settings.restart import LockSettings
 from vllm_watch.settings.target import TargetConfig
 
 

@@ -9,8 +9,7 @@ import pytest
 from tests.restart.asking import INCIDENT, NOW, ON_HOST, PERSON, asked, attempt, frozen
 from vllm_watch.restart import guard
 from vllm_watch.restart.facts import Answer, Pause, Peers
-from vllm_watch.settings.lock import LockSettings
-from vllm_watch.settings.restart import BlockersSettings
+from vllm_watch.settings.restart import BlockersSettings, LockSettings
 
 
 def test_acts_when_every_check_agrees() -> None:

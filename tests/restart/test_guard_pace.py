@@ -7,8 +7,7 @@ import pytest
 from tests.restart.asking import NOW, PERSON, asked, attempt
 from vllm_watch.restart import guard
 from vllm_watch.restart.facts import Pause, Peers
-from vllm_watch.settings.lock import LockSettings
-from vllm_watch.settings.restart import BlockersSettings
+from vllm_watch.settings.restart import BlockersSettings, LockSettings
 from vllm_watch.state.attempt import Attempt
 
 

@@ -7,7 +7,7 @@ import yaml
 
 from vllm_watch.config import Config
 from vllm_watch.restart import guard
-from vllm_watch.settings.api import RIGHTS
+from vllm_watch.settings.stages import RIGHTS
 
 PAGE = (Path(__file__).parents[2] / "docs/restart.md").read_text()
 

@@ -1,6 +1,7 @@
 """Schedules, reloads, locks and the memory of a dry run: how the parts are joined."""
 
 import asyncio
+import os
 import sqlite3
 import time
 
@@ -9,7 +10,7 @@ import pytest
 
 from tests.daemon_process import daemon
 from tests.restart.station import station
-from vllm_watch.state import connection, file
+from vllm_watch.state import file
 from vllm_watch.state.attempt import Attempt
 from vllm_watch.state.journal import Journal
 from vllm_watch.state.worker import Worker
@@ -128,14 +129,14 @@ async def test_the_gates_answer_for_what_is_drained(tmp_path):
 
 async def test_a_folder_that_is_not_ours_is_not_written(tmp_path, monkeypatch):
     """A second watcher on one state folder restarts nothing, and says why."""
-    monkeypatch.setattr(connection, "HELD_SECONDS", 0.0)
+    monkeypatch.setattr(file, "HELD_SECONDS", 0.0)
     held = file.lock(tmp_path)
     worker = Worker(tmp_path, lambda *_: None)
     journal = Journal(worker)
     await journal.open()
     assert f"another vllm-watch uses the state folder {tmp_path}" in journal.trouble
     await worker.close()
-    file.unlock(held)
+    os.close(held)
     assert not (tmp_path / "vllm-watch.sqlite").exists()
 
 

@@ -21,7 +21,7 @@ from vllm_watch.restart.hooks.base import FAILED, HookCall, HookResult
 from vllm_watch.restart.locks import file as file_lock
 from vllm_watch.restart.operators import OK
 from vllm_watch.state.attempt import Attempt
-from vllm_watch.support.caller import Caller
+from vllm_watch.support.token_file import Caller
 
 ANNA = Caller(actor="anna", source="127.0.0.1")
 URLS = {name: f"http://10.0.0.{number}:8000" for number, name in enumerate("abcd", 1)}

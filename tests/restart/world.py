@@ -16,9 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.restart.hooks.calls import alive, started, until
-from vllm_watch.board.board import Board
-from vllm_watch.board.incidents import Incidents
-from vllm_watch.board.looked import Looked
+from vllm_watch.board.board import Board, Incidents, Looked
 from vllm_watch.incidents.incident import Incident, IncidentEvent
 from vllm_watch.restart.evidence import EvidenceStore
 from vllm_watch.restart.facts import Answer
@@ -30,8 +28,7 @@ from vllm_watch.restart.request import RestartRequest
 from vllm_watch.restart.targets import ManagedTarget, Targets
 from vllm_watch.samples.target import Target
 from vllm_watch.settings.hooks import CommandHook as CommandSettings
-from vllm_watch.settings.lock import LockSettings
-from vllm_watch.settings.restart import BlockersSettings, RestartSettings
+from vllm_watch.settings.restart import BlockersSettings, LockSettings, RestartSettings
 from vllm_watch.signals.records import EngineSignals, TargetSignals
 from vllm_watch.state.attempt import Attempt
 from vllm_watch.state.journal import Journal

@@ -5,8 +5,8 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from vllm_watch.settings import windows
-from vllm_watch.settings.windows import parse
+from vllm_watch.settings import restart_times
+from vllm_watch.settings.restart_times import parse_window
 
 BERLIN = ZoneInfo("Europe/Berlin")  # clocks go back on 2026-10-25 and forward on 2027-03-28
 
@@ -34,37 +34,39 @@ INSIDE = {
 @pytest.mark.parametrize(("text", "moment", "inside"), INSIDE.values(), ids=INSIDE)
 def test_window(text: str, moment: str, inside: bool) -> None:
     """A window belongs to the day on which it begins."""
-    assert (windows.open_until([parse(text)], BERLIN, at(moment)) is not None) is inside
+    assert (
+        restart_times.open_until([parse_window(text)], BERLIN, at(moment)) is not None
+    ) is inside
 
 
 def test_hour_that_comes_twice() -> None:
     """02:00 to 03:00 in the night that has it twice: allowed only in the second, forbidden in both."""
-    window = [parse("02:00-03:00")]
+    window = [parse_window("02:00-03:00")]
     first, second = at("2026-10-25T02:30"), at("2026-10-25T02:30", fold=1)
     assert second - first == 3600
-    assert windows.open_until(window, BERLIN, first) is None
-    assert windows.open_until(window, BERLIN, second) is not None
-    assert windows.open_until(window, BERLIN, first, longer=True) is not None
+    assert restart_times.open_until(window, BERLIN, first) is None
+    assert restart_times.open_until(window, BERLIN, second) is not None
+    assert restart_times.open_until(window, BERLIN, first, longer=True) is not None
 
 
 def test_hour_that_is_missing() -> None:
     """02:00 to 03:00 in the night that has none of it: never allowed, and what forbids spans the gap."""
-    window = [parse("02:00-03:00")]
+    window = [parse_window("02:00-03:00")]
     for minute in (0, 30, 59):
         moment = at("2027-03-28T01:00") + 3600 + 60 * minute
-        assert windows.open_until(window, BERLIN, moment) is None
+        assert restart_times.open_until(window, BERLIN, moment) is None
     before, after = at("2027-03-28T01:30"), at("2027-03-28T03:30")
-    assert windows.open_until(window, BERLIN, before, longer=True) is not None
-    assert windows.open_until(window, BERLIN, after, longer=True) is None
+    assert restart_times.open_until(window, BERLIN, before, longer=True) is not None
+    assert restart_times.open_until(window, BERLIN, after, longer=True) is None
 
 
 def test_next_open() -> None:
     """Now where one is open, else the nearest of all, within a week; none of none."""
-    both = [parse("Mon 01:00-05:00"), parse("Wed 02:00-03:00")]
-    assert windows.next_open(both, BERLIN, at("2026-11-23T02:00")) == at("2026-11-23T02:00")
-    assert windows.next_open(both, BERLIN, at("2026-11-23T06:00")) == at("2026-11-25T02:00")
-    assert windows.next_open(both, BERLIN, at("2026-11-25T04:00")) == at("2026-11-30T01:00")
-    assert windows.next_open([], BERLIN, at("2026-11-25T04:00")) is None
+    both = [parse_window("Mon 01:00-05:00"), parse_window("Wed 02:00-03:00")]
+    assert restart_times.next_open(both, BERLIN, at("2026-11-23T02:00")) == at("2026-11-23T02:00")
+    assert restart_times.next_open(both, BERLIN, at("2026-11-23T06:00")) == at("2026-11-25T02:00")
+    assert restart_times.next_open(both, BERLIN, at("2026-11-25T04:00")) == at("2026-11-30T01:00")
+    assert restart_times.next_open([], BERLIN, at("2026-11-25T04:00")) is None
 
 
 WRONG = {
@@ -82,4 +84,4 @@ WRONG = {
 def test_wrong_window_is_refused(text: str) -> None:
     """What cannot be read is said, and never taken for always or never."""
     with pytest.raises(ValueError, match=r"\S"):
-        parse(text)
+        parse_window(text)

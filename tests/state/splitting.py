@@ -6,8 +6,7 @@ import time
 from benchmarks.lab.virtual import observe
 from tests.told import said
 from vllm_watch.lab.stories import STORIES
-from vllm_watch.state.incidents import IncidentTable
-from vllm_watch.state.learnt import Learnt
+from vllm_watch.state.incidents import IncidentTable, Learnt
 from vllm_watch.state.worker import Worker
 from vllm_watch.watch.watch import Watch
 

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import AsyncIterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -16,7 +17,7 @@ from vllm_watch.errors import JournalError
 from vllm_watch.state import file
 from vllm_watch.state import journal as journal_module
 from vllm_watch.state.attempt import Attempt
-from vllm_watch.state.journal import LOST, Attempted, Entry, Journal, PassingJournal, approval
+from vllm_watch.state.journal import LOST, Attempted, Entry, Journal, approval
 from vllm_watch.state.worker import Worker
 
 ROOT = Path(__file__).parents[2]
@@ -25,6 +26,14 @@ ATTEMPT = Attempt(
     actor="vllm-watch", state="intent", began_t=time.time(),
 )  # fmt: skip
 ENTRY = Entry(t=1.0, actor="ana", source="127.0.0.1", action="pause", reason="migration")
+
+
+@pytest.fixture
+async def journal() -> AsyncIterator[Journal]:
+    """In memory."""
+    one = Journal(None)
+    yield one
+    await one.close()
 
 
 async def test_attempt_is_kept_with_its_last_state(tmp_path: Path) -> None:
@@ -42,13 +51,11 @@ async def test_attempt_is_kept_with_its_last_state(tmp_path: Path) -> None:
     await again.close()
 
 
-async def test_wishes_are_kept_in_order(tmp_path: Path) -> None:
+async def test_wishes_are_kept_in_order(journal: Journal) -> None:
     """The last so many, oldest first."""
-    journal = Journal(tmp_path)
     for number in range(5):
         await journal.note(replace(ENTRY, t=float(number)))
     assert [entry.t for entry in await journal.entries(limit=3)] == [2.0, 3.0, 4.0]
-    await journal.close()
 
 
 async def test_what_holds_until_it_is_ended(tmp_path: Path) -> None:
@@ -118,29 +125,26 @@ async def _attempts(folder: Path) -> tuple[Attempt, ...]:
         await journal.close()
 
 
-async def test_folder_that_cannot_be_written(tmp_path: Path) -> None:
-    """Neither a missing folder nor a file in its place: each is said, with what to do."""
-    for place in (tmp_path / "missing", tmp_path / "file"):
-        (tmp_path / "file").write_text("")
-        journal = Journal(place)
+async def test_opening_says_whether_the_disk_takes_anything(tmp_path: Path) -> None:
+    """Before the first thing that has to be written, until a write succeeds; without a restart."""
+    (tmp_path / "file").write_text("")
+    for folder in (tmp_path / "missing", tmp_path / "file"):
+        journal = Journal(folder)
         await journal.open()
-        assert journal.trouble is not None
+        assert str(folder) in (journal.trouble or "")
         with pytest.raises(JournalError) as raised:
             await journal.write(ATTEMPT)
         assert raised.value.remedy
+        if folder.name == "missing":
+            folder.mkdir()
+            await journal.write(ATTEMPT)
+            assert journal.trouble is None
         await journal.close()
-
-
-async def test_trouble_ends_when_a_write_succeeds(tmp_path: Path) -> None:
-    """A disk that was away is used again without a restart."""
-    folder = tmp_path / "state"
-    journal = Journal(folder)
-    await journal.open()
-    assert journal.trouble is not None
-    folder.mkdir()
-    await journal.write(ATTEMPT)
-    assert journal.trouble is None
-    await journal.close()
+    passing = Journal(None)
+    await passing.open()
+    await passing.note(ENTRY)
+    assert (passing.trouble, await passing.entries()) == (None, (ENTRY,))
+    await passing.close()
 
 
 async def test_full_disk(tmp_path: Path) -> None:
@@ -198,28 +202,6 @@ async def test_entry_that_is_not_ours_makes_what_was_spent_unknown(tmp_path: Pat
         await journal.close()
 
 
-async def test_file_of_a_newer_version_is_left_alone(tmp_path: Path) -> None:
-    """What we do not understand we do not write into."""
-    journal = Journal(tmp_path)
-    await journal.write(ATTEMPT)
-    await journal._do(lambda db: db.execute("PRAGMA user_version = 99"))
-    await journal.close()
-    with pytest.raises(JournalError, match="schema 99"):
-        await Journal(tmp_path).write(ATTEMPT)
-
-
-async def test_old_entries_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Neither time nor number grows without end."""
-    monkeypatch.setattr(journal_module, "KEPT_MAX", 3)
-    journal = Journal(tmp_path)
-    for number in range(5):
-        await journal.write(replace(ATTEMPT, id=f"a{number}", began_t=ATTEMPT.began_t + number))
-    await journal.write(replace(ATTEMPT, id="ancient", began_t=1.0))
-    await journal._do(lambda db: journal.prune(db, time.time()))
-    assert [attempt.id for attempt in await journal.attempts()] == ["a2", "a3", "a4"]
-    await journal.close()
-
-
 CLOSING = """
 import asyncio, sys, time
 from pathlib import Path
@@ -246,31 +228,14 @@ def test_closing_in_the_midst_of_a_write(tmp_path):
     assert done.returncode == 0
 
 
-async def test_an_entry_that_cannot_be_written_is_told(tmp_path: Path) -> None:
+async def test_an_entry_that_cannot_be_written_is_told(journal: Journal) -> None:
     """What no column takes is a trouble of the journal, with its cause, until the next write."""
-    journal = Journal(tmp_path)
     with pytest.raises(JournalError, match="an entry cannot be written: "):
         await journal.write(replace(ATTEMPT, before={"kinds": object()}))
     assert journal.trouble is not None
     assert journal.trouble.startswith("an entry cannot be written: ")
     await journal.write(ATTEMPT)
     assert journal.trouble is None
-    await journal.close()
-
-
-async def test_opening_says_whether_the_disk_takes_anything(tmp_path: Path) -> None:
-    """Before the first thing that has to be written."""
-    for folder, trouble in ((tmp_path, None), (tmp_path / "missing", str(tmp_path / "missing"))):
-        journal = Journal(folder)
-        await journal.open()
-        assert (journal.trouble is None) == (trouble is None)
-        assert trouble is None or trouble in journal.trouble
-        await journal.close()
-    passing = PassingJournal()
-    await passing.open()
-    await passing.note(ENTRY)
-    assert (passing.trouble, await passing.entries()) == (None, (ENTRY,))
-    await passing.close()
 
 
 async def test_only_a_folder_of_its_own_is_closed_with_it(tmp_path: Path) -> None:
@@ -289,16 +254,14 @@ async def test_only_a_folder_of_its_own_is_closed_with_it(tmp_path: Path) -> Non
 @pytest.mark.parametrize("incident_id", ["i1", None])
 @pytest.mark.parametrize(("state", "used"), [("intent", False), ("calling", True)])
 async def test_a_call_uses_up_the_yes_that_it_had(
-    incident_id: str | None, state: str, used: bool
+    journal: Journal, incident_id: str | None, state: str, used: bool
 ) -> None:
     """That of its own incident and target, and not before the hook is called."""
-    journal = Journal(None)
     own, others = approval(incident_id or "", "chat-0"), approval("i1", "chat-1")
     for name in (own, others):
         await journal.set(name, {"actor": "ana"})
     await journal.write(replace(ATTEMPT, state=state, incident_id=incident_id))
     assert {own, others} - set(await journal.standing()) == ({own} if used else set())
-    await journal.close()
 
 
 GANG = {"chat-1": {"kinds": []}}
@@ -306,16 +269,14 @@ GANG = {"chat-1": {"kinds": []}}
 
 @pytest.mark.parametrize(("gang", "kept"), [(None, False), (GANG, True)])
 async def test_an_attempt_without_a_gang_is_read_by_older_versions(
-    gang: dict[str, object] | None, kept: bool
+    journal: Journal, gang: dict[str, object] | None, kept: bool
 ) -> None:
     """They know no such field; with one it is kept."""
-    journal = Journal(None)
     attempt = replace(ATTEMPT, gang=gang)
     await journal.write(attempt)
     ((said,),) = await journal._do(lambda db: db.execute("SELECT said FROM attempt").fetchall())
     assert ('"gang"' in said) is kept
     assert await journal.attempts() == (attempt,)
-    await journal.close()
 
 
 async def test_what_was_written_and_pruned_is_no_loss_to_the_next_run(tmp_path: Path) -> None:
@@ -349,9 +310,8 @@ async def test_a_file_of_an_older_version_is_no_loss(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("table", ["attempt", "audit"])
-async def test_what_is_older_than_a_year_and_a_month_goes(table: str) -> None:
+async def test_what_is_older_than_a_year_and_a_month_goes(journal: Journal, table: str) -> None:
     """To the second, and however few there are; of more than 20,000 the newest stay."""
-    journal = Journal(None)
     now_t = 500 * 86400.0
     for age_s in (400 * 86400.0 + 1.0, 400 * 86400.0, 1.0):
         await journal.note(replace(ENTRY, t=now_t - age_s))
@@ -367,29 +327,24 @@ async def test_what_is_older_than_a_year_and_a_month_goes(table: str) -> None:
     await journal._do(lambda db: journal.prune(db, 20_001.0))
     count = f"SELECT count(*) FROM {table}"
     assert await journal._do(lambda db: db.execute(count).fetchone()) == (20_000,)
-    await journal.close()
 
 
-async def test_no_more_than_the_last_thousand_entries_are_read(tmp_path: Path) -> None:
+async def test_no_more_than_the_last_thousand_entries_are_read(journal: Journal) -> None:
     """Unless more are asked for."""
-    journal = Journal(tmp_path)
     entry = '{"t": 1, "actor": "a", "source": "cli", "action": "pause"}'
     fill = "WITH RECURSIVE c(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM c WHERE n < 1001)"
     await journal._do(lambda db: db.execute(f"{fill} INSERT INTO audit (t, said) SELECT n, ? FROM c", (entry,)))  # fmt: skip
     assert (len(await journal.entries()), len(await journal.entries(limit=2000))) == (1000, 1001)
-    await journal.close()
 
 
-async def test_what_is_told_says_whether_there_is_more() -> None:
+async def test_what_is_told_says_whether_there_is_more(journal: Journal) -> None:
     """Entries and attempts by time, the last so many."""
-    journal = Journal(None)
     for t in (1.0, 3.0):
         await journal.note(replace(ENTRY, t=t))
     await journal.write(replace(ATTEMPT, began_t=2.0))
     for most, times, older in ((4, [1, 2, 3], False), (3, [1, 2, 3], False), (2, [2, 3], True)):
         told = await journal.told(0.0, most)
         assert ([each.t for each in told.entries], told.older, told.lost) == (times, older, None)
-    await journal.close()
 
 
 @pytest.mark.parametrize(
@@ -397,9 +352,8 @@ async def test_what_is_told_says_whether_there_is_more() -> None:
     [({"why": "it was cut"}, "it was cut"), ({"file": "/old"}, "damaged: /old")],
     ids=["as it is written", "as an older version wrote it"],
 )
-async def test_a_loss_is_accepted_once(said: dict[str, str], words: str) -> None:
+async def test_a_loss_is_accepted_once(journal: Journal, said: dict[str, str], words: str) -> None:
     """What was lost is told, and who accepted it is written down; where nothing was lost nothing is."""
-    journal = Journal(None)
     assert await journal.accept_loss("ana", "a new disk") is None
     assert await journal.entries() == ()
     await journal.set(LOST, said)
@@ -410,7 +364,6 @@ async def test_a_loss_is_accepted_once(said: dict[str, str], words: str) -> None
     assert (entry.actor, entry.action, entry.reason, entry.before) == (
         "ana", "accept_loss", "a new disk", words,
     )  # fmt: skip
-    await journal.close()
 
 
 @pytest.mark.parametrize(

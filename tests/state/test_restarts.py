@@ -197,15 +197,6 @@ async def test_two_watchers_with_one_folder(tmp_path):
         assert (await first.status())["store"]["ok"]
 
 
-async def test_without_a_state_folder_nothing_is_kept(tmp_path):
-    """No file, no metric, and the status says that there is none."""
-    async with engine() as live, daemon("--target", f"a={live.servers['vllm'].url}") as process:
-        await process.until(makes_tokens)
-        assert (await process.status())["store"] is None
-        _, text = await process.get("/metrics")
-    assert "vllm_watch_store_" not in text
-
-
 async def test_what_was_learnt_is_kept_as_it_stops(tmp_path):
     """An orderly end writes all; the next process begins with it."""
     async with engine() as live:

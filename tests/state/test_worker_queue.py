@@ -16,7 +16,7 @@ from tests.state.test_worker import PATIENCE, Told, incident, rows
 from vllm_watch.errors import StateError
 from vllm_watch.state import file
 from vllm_watch.state import worker as worker_module
-from vllm_watch.state.troubles import Trouble
+from vllm_watch.state.file import Trouble
 from vllm_watch.state.worker import Worker
 
 NAMES = "SELECT name FROM standing ORDER BY name"
@@ -235,7 +235,8 @@ async def test_a_disk_that_hangs_for_days_fills_neither_memory_nor_the_log(tmp_p
                 assert (first(), second()) == (None, None)
             await asked(told.worker)
             await asked(told.worker)
-    assert [each["event"] for each in logs] == ["state_not_kept", "state_kept_again"]
+    said = [(each["event"], each.get("reason")) for each in logs]
+    assert said == [("state_not_kept", "io"), ("state_kept_again", None)]
 
 
 async def test_a_thread_that_hangs_keeps_no_process_from_ending(tmp_path):

@@ -68,7 +68,7 @@ async def state(folder: Path) -> None:
     try:
         state_file.connect(folder).close()
     finally:
-        state_file.unlock(held)
+        os.close(held)
 
 
 async def record(folder: Path) -> None:

@@ -18,8 +18,7 @@ from tests.test_odd_files import urls_file
 from vllm_watch.cli.helpers import connection
 from vllm_watch.clients import signed_post
 from vllm_watch.errors import WatchError
-from vllm_watch.export import otlp_exporter
-from vllm_watch.export import tls as web_tls
+from vllm_watch.export import otlp_exporter, web_config
 from vllm_watch.restart import blockers
 from vllm_watch.settings import tls, web
 from vllm_watch.settings.restart import BlockersSettings
@@ -183,11 +182,11 @@ CARRIED = {
     "restart.blockers.token_file": _blockers,
     "otlp.headers_file": otlp_exporter._headers,
     "key_file of engines": _engine_tls,
-    "key_file of web_config": lambda file: web_tls._certify(ssl.create_default_context(), web.TlsSettings(cert_file=file, key_file=file)),
+    "key_file of web_config": lambda file: web_config._certify(ssl.create_default_context(), web.TlsSettings(cert_file=file, key_file=file)),
 }  # fmt: skip
 NAMED = {
-    "stages": {"api_key_file"}, "hooks": {"secret_file"}, "notifications": {"secret_file", "bearer_file", "urls_file"},
-    "restart": {"token_file"}, "otlp": {"headers_file"}, "tls": {"key_file"}, "web": {"key_file"},
+    "stages": {"api_key_file", "headers_file"}, "hooks": {"secret_file"}, "notifications": {"secret_file", "bearer_file", "urls_file"},
+    "restart": {"token_file"}, "tls": {"key_file"}, "web": {"key_file"},
 }  # fmt: skip
 """All settings that name a file with a secret, by their module; `api.tokens` has a key `file`."""
 

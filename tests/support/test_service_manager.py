@@ -70,37 +70,29 @@ class Systemd:
 
 
 @contextmanager
-def systemd(address):
-    manager = Systemd(address)
+def systemd(folder, kind="path"):
+    """(the socket, its name in the environment), of one of the kinds that systemd uses."""
+    name = str(folder / "notify") if kind == "path" else f"@vllm-watch-test-{os.getpid()}"
+    bound = Systemd(name.replace("@", "\0"))
     try:
-        yield manager
-    finally:
-        manager.close()
-
-
-@pytest.fixture(params=["path", "abstract"])
-def manager(request, tmp_path):
-    """(the socket, its name in the environment), of both kinds that systemd uses."""
-    path = str(tmp_path / "notify")
-    name = path if request.param == "path" else f"@vllm-watch-test-{os.getpid()}"
-    with systemd(name.replace("@", "\0")) as bound:
         yield bound, {"NOTIFY_SOCKET": name}
+    finally:
+        bound.close()
 
 
-async def test_ready_is_told_when_it_serves(manager):
+@pytest.mark.parametrize("kind", ["path", "abstract"])
+async def test_ready_is_told_when_it_serves(tmp_path, kind):
     """Not before: what is ordered after the unit may ask it at once."""
-    bound, environ = manager
-    async with daemon("--target", "a=http://127.0.0.1:1", environ=environ) as process:
-        ready, before = await bound.until("READY=")
-        status, _ = await process.get("/-/healthy")
+    with systemd(tmp_path, kind) as (bound, environ):
+        async with daemon("--target", "a=http://127.0.0.1:1", environ=environ) as process:
+            ready, before = await bound.until("READY=")
+            status, _ = await process.get("/-/healthy")
     assert (ready, before, status) == ("READY=1", [], 200)
 
 
 async def test_status_follows_what_is_seen(tmp_path):
     """`systemctl status` says in a line how many answer, and where the page is."""
-    address = str(tmp_path / "notify")
-    with systemd(address) as bound:
-        environ = {"NOTIFY_SOCKET": address}
+    with systemd(tmp_path) as (bound, environ):
         async with daemon("--target", "a=http://127.0.0.1:1", environ=environ) as process:
             while True:
                 line, _ = await bound.until("STATUS=")
@@ -112,10 +104,10 @@ async def test_status_follows_what_is_seen(tmp_path):
 
 async def test_a_reload_is_told_at_its_beginning_and_end(tmp_path):
     """RELOADING with the time that systemd compares, then READY; also where the new file is wrong."""
-    address, config = str(tmp_path / "notify"), tmp_path / "w.yaml"
+    config = tmp_path / "w.yaml"
     config.write_text("targets: [{name: a, url: 'http://127.0.0.1:1'}]\n")
-    with systemd(address) as bound:
-        async with daemon("--config", config, environ={"NOTIFY_SOCKET": address}) as process:
+    with systemd(tmp_path) as (bound, environ):
+        async with daemon("--config", config, environ=environ) as process:
             await bound.until("READY=1")
             for text in ("targets: []\n", "targetz: []\n"):
                 config.write_text(text)
@@ -129,9 +121,8 @@ async def test_a_reload_is_told_at_its_beginning_and_end(tmp_path):
 
 async def test_stopping_is_told_and_is_the_last(tmp_path):
     """No beat follows it."""
-    address = str(tmp_path / "notify")
-    with systemd(address) as bound:
-        async with daemon(environ={"NOTIFY_SOCKET": address} | WATCHDOG) as process:
+    with systemd(tmp_path) as (bound, environ):
+        async with daemon(environ=environ | WATCHDOG) as process:
             await bound.until("WATCHDOG=1")
             assert await process.end(signal.SIGTERM) == 0
         assert bound.waiting()[-2:] == ["STOPPING=1", "STATUS=Stopping"]
@@ -139,11 +130,10 @@ async def test_stopping_is_told_and_is_the_last(tmp_path):
 
 async def test_no_beat_while_the_loop_hangs(tmp_path):
     """The beats stop with the event loop, though other threads go on, and come again with it."""
-    address = str(tmp_path / "notify")
-    with systemd(address) as bound:
+    with systemd(tmp_path) as (bound, environ):
         process = await asyncio.create_subprocess_exec(
             sys.executable, "-c", HANGS_WHEN_ASKED, "run", "--listen", "127.0.0.1:0", cwd=ROOT,
-            env=os.environ | {"NOTIFY_SOCKET": address} | WATCHDOG,
+            env=os.environ | environ | WATCHDOG,
             stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.DEVNULL,
         )  # fmt: skip
         try:
@@ -168,12 +158,11 @@ FOREIGN = {
 }
 
 
-@pytest.mark.parametrize("environ", FOREIGN.values(), ids=FOREIGN)
-async def test_no_beat_where_none_is_asked_for(tmp_path, environ):
+@pytest.mark.parametrize("more", FOREIGN.values(), ids=FOREIGN)
+async def test_no_beat_where_none_is_asked_for(tmp_path, more):
     """A beat that nobody waits for is not sent."""
-    address = str(tmp_path / "notify")
-    with systemd(address) as bound:
-        async with daemon(*UNANSWERED, environ=environ | {"NOTIFY_SOCKET": address}) as process:
+    with systemd(tmp_path) as (bound, environ):
+        async with daemon(*UNANSWERED, environ=environ | more) as process:
             _, before = await bound.until("READY=1")
             await process.until(lambda status: status["targets"][0]["signals"])
             await process.end()

@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from vllm_watch.notify.markup import clean
+from vllm_watch.restart.hooks import child
 from vllm_watch.state.journal import Entry, Journal
-from vllm_watch.support.visible import visible, visible_lines
+from vllm_watch.support.visible import printable, visible, visible_lines
 
 EVIL = "m\x1b[2J\x9b2J\x07\u202e\u200b\u061c\U000e0041"
 SHOWN = r"m\x1b[2J\x9b2J\x07\u202e\u200b\u061c\U000e0041"
@@ -91,3 +92,18 @@ async def _journaled(folder: Path) -> None:
         )
     finally:
         await journal.close()
+
+
+def test_control_characters_are_written_out():
+    """Line ends stay, and so do letters of every script."""
+    assert (
+        printable("größer 服务\nred \x1b[31m\x07 \u202e")
+        == "größer 服务\nred \\x1b[31m\\x07 \\u202e"
+    )
+
+
+def test_escape_sequences_of_a_command():
+    """They reach neither the journal nor a terminal."""
+    argv = ("/bin/sh", "-c", r"printf '\033]0;owned\007\033[2J done'")
+    ended = asyncio.run(child.run(argv, dict(os.environ), 10.0))
+    assert ended.tail == r"\x1b]0;owned\x07\x1b[2J done"

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 from tests.export.small_board import SERVING, T
 from vllm_watch.board.board import Board
-from vllm_watch.board.day import Day
 from vllm_watch.board.history import SPANS
+from vllm_watch.board.uptime import Day
 from vllm_watch.samples.target import Target
 from vllm_watch.state.charts import Part
 from vllm_watch.watch import chart_memory

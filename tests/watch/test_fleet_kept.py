@@ -7,8 +7,7 @@ from contextlib import asynccontextmanager, closing
 from dataclasses import replace
 
 from tests.detectors.looks import engine, seen, silent
-from vllm_watch.board.board import Board
-from vllm_watch.board.looked import Looked
+from vllm_watch.board.board import Board, Looked
 from vllm_watch.incidents.fleet import Fleet
 from vllm_watch.samples.target import WATCHER, Target
 from vllm_watch.sources.flight_recorder import FlightRecorder

@@ -6,8 +6,7 @@ from contextlib import asynccontextmanager, suppress
 from structlog.testing import capture_logs
 
 from tests.watch.hosted import core, gpu
-from vllm_watch.board.board import Board
-from vllm_watch.board.looked import Looked
+from vllm_watch.board.board import Board, Looked
 from vllm_watch.config import Config
 from vllm_watch.incidents.fleet import Fleet
 from vllm_watch.samples.gpu import GpuReading

@@ -8,8 +8,7 @@ from structlog.testing import capture_logs
 from tests.detectors.looks import DEAD, T, engine, seen, silent
 from tests.told import made, told
 from tests.watch.hosted import core, gpu
-from vllm_watch.board.board import Board
-from vllm_watch.board.looked import Looked
+from vllm_watch.board.board import Board, Looked
 from vllm_watch.incidents.fleet import Fleet
 from vllm_watch.samples.gpu import GpuReading
 from vllm_watch.samples.target import WATCHER, Target

@@ -1,20 +1,18 @@
 """The latest results. They are written and read in one event loop, without locks."""
 
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from types import MappingProxyType
 
-from vllm_watch.board import day
-from vllm_watch.board.day import Day
+from vllm_watch.board import uptime
 from vllm_watch.board.health import NotifierHealth, SourceHealth, StoreHealth, WebHealth
 from vllm_watch.board.history import SPANS, Charts, History, ring_seconds
-from vllm_watch.board.incidents import Incidents, TargetIncidents
-from vllm_watch.board.looked import Looked
 from vllm_watch.board.restarts import RestartCounts, RestartPlan, RestartState
-from vllm_watch.board.updates import Listeners, Updates
-from vllm_watch.board.uptime import Uptime
-from vllm_watch.incidents.incident import Incident, IncidentEvent
+from vllm_watch.board.updates import Listeners
+from vllm_watch.board.uptime import Day, Uptime
+from vllm_watch.incidents.incident import OPENED, Incident, IncidentEvent, in_order
 from vllm_watch.incidents.verdicts import RestartNews
 from vllm_watch.samples.gpu import GpuReading
 from vllm_watch.samples.observation import Call
@@ -22,11 +20,111 @@ from vllm_watch.samples.record import changed
 from vllm_watch.samples.target import WATCHER, Target, host_target
 from vllm_watch.signals.holders.records import GpuHolders
 from vllm_watch.signals.records import TargetSignals
+from vllm_watch.story.kinds import KINDS
+
+FRESH_SECONDS_MIN = 1.0
+"""A scrape is fresh for at least this many seconds, because a busy watcher may be late."""
+
+STEP_SECONDS = 1.0
+"""If the two clocks diverge by more than this, a clock was set or the host slept."""
+
+RESOLVED_MAX = 200  # enough for some hours of a bad day
 
 BEFORE_SECONDS = 120.0
 
 FROZEN_ENGINES_MAX = 4
 """The charts of at most this many engines are kept for an ended incident. A chart takes 4.3 KB."""
+
+
+@dataclass(frozen=True, slots=True)
+class Looked:
+    """The time of both clocks at the start of a scrape."""
+
+    t: float
+    monotonic_s: float
+    fresh_seconds: float
+    pids: frozenset[int] = frozenset()  # known engine processes on this host
+
+    @classmethod
+    def now(cls) -> "Looked":
+        return cls(time.time(), time.monotonic(), 0.0)
+
+    def ended(
+        self, interval_seconds: float, timeout_seconds: float, pids: frozenset[int] = frozenset()
+    ) -> "Looked":
+        took_s = min(time.monotonic() - self.monotonic_s, timeout_seconds)
+        fresh_s = max(FRESH_SECONDS_MIN, 2.0 * (interval_seconds + took_s))
+        return Looked(self.t, self.monotonic_s, fresh_s, pids)
+
+    def stale(self) -> str | None:
+        now_s = time.monotonic()
+        age_s = now_s - self.monotonic_s
+        if age_s > self.fresh_seconds:
+            return f"the last scrape is {age_s:.0f} s old"
+        if abs(time.time() - self.t - age_s) > STEP_SECONDS:
+            return "since the last scrape the clock was set, or the machine slept"
+        return None
+
+
+@dataclass(slots=True)
+class TargetIncidents:
+    """One target's open incidents by id, and totals by kind."""
+
+    open: dict[str, Incident] = field(default_factory=dict)
+    opened: dict[str, int] = field(default_factory=lambda: dict.fromkeys(KINDS, 0))
+
+
+class Incidents:
+    """The incidents that are open, and at most RESOLVED_MAX that have ended."""
+
+    def __init__(self) -> None:
+        self._open: dict[str, Incident] = {}
+        self._resolved: dict[str, Incident] = {}  # ordered by end time
+        self._charts: dict[str, Charts] = {}
+
+    def take(self, of: TargetIncidents, event: IncidentEvent) -> None:
+        incident = event.incident
+        if not incident.open:
+            of.open.pop(incident.id, None)
+            self._open.pop(incident.id, None)
+            self.add_resolved([incident])
+            return
+        if event.event == OPENED and incident.id not in self._open:
+            of.opened[incident.kind] = of.opened.get(incident.kind, 0) + 1
+        self._resolved.pop(incident.id, None)
+        of.open[incident.id] = self._open[incident.id] = incident
+
+    def renew(self, of: TargetIncidents, latest: Incident) -> bool:
+        """Update an open incident, and return True if it changed."""
+        known = of.open.get(latest.id)
+        if known is None or known == latest:
+            return False
+        of.open[latest.id] = self._open[latest.id] = latest
+        return True
+
+    def add_resolved(self, incidents: Iterable[Incident]) -> None:
+        for incident in incidents:
+            self._open.pop(incident.id, None)
+            self._resolved.pop(incident.id, None)
+            self._resolved[incident.id] = incident
+            if len(self._resolved) > RESOLVED_MAX:
+                oldest = next(iter(self._resolved))
+                del self._resolved[oldest]
+                self._charts.pop(oldest, None)
+
+    def keep_charts(self, name: str, charts: Charts) -> None:
+        if name in self._resolved and charts.engines:
+            self._charts[name] = charts
+
+    def charts_of(self, name: str) -> Charts | None:
+        return self._charts.get(name)
+
+    def find(self, name: str) -> Incident | None:
+        return self._open.get(name) or self._resolved.get(name)
+
+    def listed(self) -> list[Incident]:
+        """Return open incidents in display order, then ended incidents, newest first."""
+        return [*in_order(self._open.values()), *reversed(self._resolved.values())]
 
 
 @dataclass(slots=True)
@@ -96,11 +194,11 @@ class Board:
         else:
             entry.target, entry.interval_seconds = target, interval_seconds
             entry.revision += 1
-        self.listeners.mark(changed=target.name)
+        self.listeners.mark("targets", target.name)
 
     def remove_target(self, name: str) -> None:
         if self._targets.pop(name, None) is not None:
-            self.listeners.mark(gone=name)
+            self.listeners.mark("gone", name)
 
     def publish(
         self,
@@ -120,18 +218,18 @@ class Board:
             entry.signals, entry.looked, entry.late_seconds = signals, looked, late_seconds
             entry.revision += 1
             self._remember(entry, signals)
-            self.listeners.mark(changed=signals.target)
+            self.listeners.mark("targets", signals.target)
         self.tell(events)
         if entry is not None:
             self._renew(entry, incidents)
-            found = day.rank(signals, entry.incidents.open.values())
+            found = uptime.rank(signals, entry.incidents.open.values())
             entry.day.push(signals.t, found, entry.interval_seconds)
             entry.uptime.push(signals.t, found, entry.interval_seconds)
 
     def _renew(self, entry: TargetEntry, incidents: Iterable[Incident]) -> None:
         for incident in incidents:
             if self.incidents.renew(entry.incidents, incident):
-                self.listeners.mark(incident=incident.id)
+                self.listeners.mark("incidents", incident.id)
 
     def _remember(self, entry: TargetEntry, signals: TargetSignals) -> None:
         # A target that is down reports no engines, but keeps its charts.
@@ -153,8 +251,8 @@ class Board:
             self._freeze(entry, [event])
             entry.revision += 1
             if incident.target in self._targets:
-                self.listeners.mark(changed=incident.target)
-            self.listeners.mark(incident=incident.id, urgent=True)
+                self.listeners.mark("targets", incident.target)
+            self.listeners.mark("incidents", incident.id, urgent=True)
 
     def _freeze(self, entry: TargetEntry, events: Iterable[IncidentEvent]) -> None:
         for incident in (event.incident for event in events if not event.incident.open):
@@ -194,7 +292,7 @@ class Board:
             return
         entry.restart, entry.restart_counts = plan, counts
         entry.revision += 1
-        self.listeners.mark(changed=target)
+        self.listeners.mark("targets", target)
 
     def publish_gpus(
         self,
@@ -215,7 +313,7 @@ class Board:
             self.xid_errors = seen
         self.tell(events)
         self._renew(self.host, incidents)
-        self.listeners.mark()
+        self.listeners.mark("gpus")
 
     def call(
         self, source: str, target: str, outcome: str, duration_seconds: float, at: float
@@ -229,12 +327,6 @@ class Board:
         else:
             return
         sources.setdefault(source, SourceHealth()).count(outcome, duration_seconds, at)
-
-    def listen(self) -> Updates:
-        return self.listeners.add()
-
-    def unlisten(self, updates: Updates) -> None:
-        self.listeners.remove(updates)
 
 
 def _charts(entry: TargetEntry, incident: Incident) -> Charts:

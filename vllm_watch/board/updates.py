@@ -2,6 +2,7 @@
 
 import asyncio
 from dataclasses import dataclass
+from typing import Literal, get_args
 
 from vllm_watch.errors import WatchError
 
@@ -22,16 +23,17 @@ class Changes:
     gpus: bool
 
 
+What = Literal["targets", "gone", "incidents", "gpus"]
+_OPPOSITE: dict[What, What] = {"targets": "gone", "gone": "targets"}
+
+
 class Updates:
     """The changes that one listener has not read yet."""
 
     def __init__(self) -> None:
-        self.changed: set[str] = set()
-        self.gone: set[str] = set()
-        self.incidents: set[str] = set()
-        self.gpus = False
         self.closed = asyncio.Event()
         self.urgent = asyncio.Event()
+        self._names: dict[What, set[str]] = {what: set() for what in get_args(What)}
         self._marked = asyncio.Event()
 
     async def wait(self) -> None:
@@ -42,41 +44,25 @@ class Updates:
         self.urgent.set()
         self._marked.set()
 
-    def mark(
-        self,
-        *,
-        changed: str | None = None,
-        gone: str | None = None,
-        incident: str | None = None,
-        urgent: bool = False,
-    ) -> None:
-        """Without arguments, mark a new GPU reading."""
+    def mark(self, what: What, name: str = "", *, urgent: bool = False) -> None:
+        """Mark a target, an incident or the GPUs, which have no name."""
         if urgent:
             self.urgent.set()
-        if changed is not None:
-            self.changed.add(changed)
-            self.gone.discard(changed)
-        elif gone is not None:
-            self.gone.add(gone)
-            self.changed.discard(gone)
-        elif incident is not None:
-            self.incidents.add(incident)
-        else:
-            self.gpus = True
+        self._names[what].add(name)
+        if what in _OPPOSITE:
+            self._names[_OPPOSITE[what]].discard(name)
         self._marked.set()
 
     def take(self) -> Changes:
-        taken = Changes(
-            sorted(self.changed), sorted(self.gone), sorted(self.incidents), gpus=self.gpus
-        )
-        self.changed.clear()
-        self.gone.clear()
-        self.incidents.clear()
-        self.gpus = False
+        found = {what: sorted(names) for what, names in self._names.items()}
+        for names in self._names.values():
+            names.clear()
         self._marked.clear()
         if not self.closed.is_set():
             self.urgent.clear()
-        return taken
+        return Changes(
+            found["targets"], found["gone"], found["incidents"], gpus=bool(found["gpus"])
+        )
 
 
 class Listeners:
@@ -106,13 +92,6 @@ class Listeners:
         for updates in self._all:
             updates.close()
 
-    def mark(
-        self,
-        *,
-        changed: str | None = None,
-        gone: str | None = None,
-        incident: str | None = None,
-        urgent: bool = False,
-    ) -> None:
+    def mark(self, what: What, name: str = "", *, urgent: bool = False) -> None:
         for updates in self._all:
-            updates.mark(changed=changed, gone=gone, incident=incident, urgent=urgent)
+            updates.mark(what, name, urgent=urgent)

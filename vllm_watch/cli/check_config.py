@@ -16,7 +16,7 @@ from vllm_watch.errors import ConfigError, WatchError
 from vllm_watch.export.web_config import check
 from vllm_watch.notify import base, kinds
 from vllm_watch.restart.due_times import next_due
-from vllm_watch.settings import windows
+from vllm_watch.settings import restart_times
 from vllm_watch.settings.errors import InvalidConfigError
 from vllm_watch.settings.restart import RestartSettings
 from vllm_watch.settings.stages import LogSettings
@@ -45,7 +45,7 @@ exit status: 0 usable, 1 usable, but a target did not answer as vLLM (--ask), 2 
 """
 
 _ASKED_AT_ONCE = 50
-_SCHEMA = Path(windows.__file__).with_name("vllm-watch.schema.json")
+_SCHEMA = Path(restart_times.__file__).with_name("vllm-watch.schema.json")
 _COLUMNS = ("TARGET", "GROUP", "URL", "INTERVAL", "TIMEOUT", "API KEY", "TLS", "OBJECTIVES")
 _OBJECTIVES = {
     "time_to_first_token_seconds": "TTFT",
@@ -176,8 +176,8 @@ def _schedules(config: Config) -> str:
 
 
 def _opens(due_t: float, restart: RestartSettings) -> str:
-    allowed = tuple(map(windows.parse, restart.windows))
-    opens_t = windows.next_open(allowed, restart.zone, due_t) if allowed else due_t
+    allowed = tuple(map(restart_times.parse_window, restart.windows))
+    opens_t = restart_times.next_open(allowed, restart.zone, due_t) if allowed else due_t
     if opens_t is None:
         return "; no window ever opens: it never happens"
     return "" if opens_t == due_t else f"; its window opens {_moment(opens_t, restart)}"

@@ -19,8 +19,7 @@ from vllm_watch.clients.kubernetes import Answer, Api, KubernetesError, NewSessi
 from vllm_watch.clients.signed_post import new_session
 from vllm_watch.discovery.pods import DECODE, PREFILL, Pod, pod_of
 from vllm_watch.samples.target import WATCHER
-from vllm_watch.settings.kubernetes import KubernetesDiscovery
-from vllm_watch.settings.target import TargetConfig, slug
+from vllm_watch.settings.target import KubernetesDiscovery, TargetConfig, slug
 
 WATCH_SECONDS = 180.0
 """A watch is renewed after this many seconds. Only the renewal shows that a connection has died silently."""

@@ -16,9 +16,14 @@ import structlog
 from vllm_watch.config import Config
 from vllm_watch.discovery.files import FileTargets
 from vllm_watch.discovery.host import HostTargets
-from vllm_watch.settings.kubernetes import KubernetesDiscovery, qualified
 from vllm_watch.settings.stages import ScrapeSettings
-from vllm_watch.settings.target import TARGETS_MAX, TargetConfig, named
+from vllm_watch.settings.target import (
+    TARGETS_MAX,
+    KubernetesDiscovery,
+    TargetConfig,
+    named,
+    qualified,
+)
 from vllm_watch.sources.host_servers import NONE_FOUND, REMEDY
 
 if TYPE_CHECKING:

@@ -11,13 +11,12 @@ from vllm_watch.board.board import Board
 from vllm_watch.board.history import SPANS
 from vllm_watch.errors import WatchError
 from vllm_watch.export.answers import answer, json_answer, refusal
-from vllm_watch.export.auth import Auth
+from vllm_watch.export.auth import Auth, Guarded
 from vllm_watch.export.callers import is_this_host
-from vllm_watch.export.guarded import Guarded
 from vllm_watch.export.status import Status, to_json
 from vllm_watch.export.text import OPENMETRICS_TYPE, TEXT_TYPE, render, wants_openmetrics
 from vllm_watch.state.journal import Told
-from vllm_watch.support.caller import Caller
+from vllm_watch.support.token_file import Caller
 
 Ready = Callable[[], str | None]  # returns None if ready, else the reason
 Reload = Callable[[str, str], Awaitable[None]]
@@ -121,20 +120,15 @@ class Api:
         name, debug = request.match_info["id"], request.query.get("debug") == "true"
         found = self._status.incident(name, debug=debug)
         if found is None:
-            return refusal(
-                404,
-                f"There is no incident {name[:100]!r}, or it ended too long ago",
-                "See /api/v1/incidents for those that are known",
-            )
+            return _no_incident(name)
         return await json_answer(request, found)
 
     async def history(self, request: web.Request) -> web.StreamResponse:
         if (incident := request.query.get("incident")) is not None:
             found = self._status.incident_history(incident)
-            return await json_answer(request, found) if found is not None else refusal(
-                404, f"There is no incident {incident[:100]!r}, or it ended too long ago",
-                "See /api/v1/incidents for those that are known",
-            )  # fmt: skip
+            if found is None:
+                return _no_incident(incident)
+            return await json_answer(request, found)
         target, engine = request.query.get("target", ""), request.query.get("engine")
         seconds = _number(request.query.get("seconds", "600"), SPANS[-1])
         if seconds is None:
@@ -183,6 +177,11 @@ def _on_this_host(request: web.Request) -> str | None:
 
 def _no_target(name: str) -> web.Response:
     return refusal(404, f"There is no target {name[:100]!r}", "See /api/v1/status for the targets")
+
+
+def _no_incident(name: str) -> web.Response:
+    cause = f"There is no incident {name[:100]!r}, or it ended too long ago"
+    return refusal(404, cause, "See /api/v1/incidents for those that are known")
 
 
 def _number(text: str, most: float) -> float | None:

@@ -1,18 +1,22 @@
-"""Authorize changes by bearer tokens. Wrong tokens never lock out a valid token."""
+"""Authorize, rate-limit and log requests to every endpoint that makes changes.
 
+Wrong tokens never lock out a valid token.
+"""
+
+import asyncio
 import hashlib
 import hmac
 import time
 from collections import OrderedDict, deque
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from math import ceil
 
 import structlog
 from aiohttp import web
 
 from vllm_watch.export.answers import refusal
-from vllm_watch.settings.api import TokenSettings
-from vllm_watch.support.token_file import TOKEN_BYTES_MAX, TokenFile
+from vllm_watch.settings.stages import TokenSettings
+from vllm_watch.support.token_file import TOKEN_BYTES_MAX, Caller, TokenFile
 
 _log = structlog.get_logger()
 
@@ -27,6 +31,13 @@ ALERTS_MAX = 600
 
 CALLERS_MAX = 1024
 """Maximum number of addresses for which failures are counted."""
+
+ANSWER_SECONDS = 30.0
+"""Maximum seconds for a change, enough for the restart guard's checks and lock."""
+
+Handle = Callable[[web.Request, Caller], Awaitable[web.StreamResponse]]
+Known = Callable[[web.Request], str | None]
+"""Returns the name of a caller that needs no token, else None."""
 
 
 class Auth:
@@ -47,7 +58,7 @@ class Auth:
         found = self._match(given) if given is not None else None
         if found is None:
             too_many = given is not None and self._count(caller, request.path)
-            return _slower("Too many wrong tokens", FAILURES_SECONDS) if too_many else _no_token()
+            return slower("Too many wrong tokens", FAILURES_SECONDS) if too_many else _no_token()
         if right not in found.may:
             _log.warning("token_may_not", caller=caller, token_name=found.name, right=right)
             return refusal(
@@ -67,7 +78,7 @@ class Auth:
             wait = CHANGES_SECONDS - (now_s - asked[0])
             text = f"{actor} has asked {len(asked)} times in {CHANGES_SECONDS:g} s"
             # Alertmanager retries a 5xx but not a 429.
-            return _slower(text, wait, 503 if alerts else 429)
+            return slower(text, wait, 503 if alerts else 429)
         asked.append(now_s)
         return None
 
@@ -103,7 +114,8 @@ def _no_token() -> web.Response:
     return response
 
 
-def _slower(error: str, seconds: float, status: int = 429) -> web.Response:
+def slower(error: str, seconds: float, status: int = 429) -> web.Response:
+    """Return the refusal of a caller that asks too often."""
     response = refusal(status, error, f"Wait {ceil(seconds)} s")
     response.headers["Retry-After"] = f"{ceil(seconds)}"
     return response
@@ -114,3 +126,53 @@ def _bearer(header: str) -> bytes | None:
     if scheme.lower() != "bearer" or not token.strip():
         return None
     return token.strip().encode(errors="surrogateescape")[:TOKEN_BYTES_MAX]
+
+
+class Guarded:
+    """Calls `inner` if the caller has the right."""
+
+    def __init__(self, auth: Auth, right: str, inner: Handle, known: Known | None = None) -> None:
+        self.right = right
+        self._auth = auth
+        self._inner = inner
+        self._known = known
+
+    @property
+    def takes_tokens(self) -> bool:
+        return self._auth.exists
+
+    async def handle(self, request: web.Request) -> web.StreamResponse:
+        source = request.remote or "unknown"
+        actor = self._actor(request)
+        if not isinstance(actor, str):
+            return actor
+        caller = Caller(actor=actor, source=source)
+        status: int | str = "cut off"
+        try:
+            async with asyncio.timeout(ANSWER_SECONDS):
+                response = await self._inner(request, caller)
+            status = response.status
+        except TimeoutError:
+            response = refusal(
+                504, "There was no answer in time", "The journal shows whether it was done"
+            )
+            status = response.status
+        finally:
+            _log.info("change_asked", actor=actor, source=source, path=request.path, status=status)
+        return response
+
+    def _actor(self, request: web.Request) -> str | web.Response:
+        if "Authorization" not in request.headers or not self._auth.exists:
+            known = None if self._known is None else self._known(request)
+            if known is not None:
+                return self._auth.too_fast(known, self.right) or known
+        if not self._auth.exists:
+            return refusal(403, f"{request.remote} may not {self.right}",
+                           "Ask from the watcher's own host, send SIGHUP, or configure api.tokens")  # fmt: skip
+        return self._auth.actor(request, self.right)
+
+
+def guard_of(request: web.Request) -> Guarded | None:
+    """Return the Guarded of the requested route, or None."""
+    owner = getattr(request.match_info.handler, "__self__", None)
+    return owner if isinstance(owner, Guarded) else None

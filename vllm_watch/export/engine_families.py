@@ -2,22 +2,21 @@
 
 from operator import attrgetter
 
-from vllm_watch.export.family import Family, Series, by_label, flag, one_hot, quantiles
+from vllm_watch.export.family import Family, Series, by_label, flag, one_hot, quantiles, rows
 from vllm_watch.signals.records import EngineSignals
 from vllm_watch.signals.state import STATES, health_ratio
 from vllm_watch.signals.totals import BOUNDS
 
 _PREFIX = "vllm_watch_engine_"
+_row = rows(_PREFIX, "engine")
+_counter = rows(_PREFIX, "engine", "counter")
 _WINDOW = "over the signal window"
 _NO_STEPS = "Absent while the engine makes no steps, on vLLM V0 before 0.6.4, and without iteration_tokens_total."
 _DOWN = "Absent while the engine cannot be read."
 
 
 def _gauge(attribute: str, help_: str, absent: str = _DOWN) -> Family:
-    return Family(
-        name=_PREFIX + attribute, kind="gauge", scope="engine",
-        help=help_, absent=absent, value=attrgetter(attribute),
-    )  # fmt: skip
+    return _row(attribute, help_, absent, value=attrgetter(attribute))
 
 
 def _latency(attribute: str, what: str, lacks: str) -> Family:
@@ -31,10 +30,7 @@ def _latency(attribute: str, what: str, lacks: str) -> Family:
 
 
 def _reasons(attribute: str, help_: str, absent: str, label: str = "reason") -> Family:
-    return Family(
-        name=_PREFIX + attribute, kind="gauge", scope="engine", labels=(label,),
-        help=help_, absent=absent, series=by_label(attribute),
-    )  # fmt: skip
+    return _row(attribute, help_, absent, labels=(label,), series=by_label(attribute))
 
 
 def _restarts(row: EngineSignals) -> float | None:
@@ -54,19 +50,14 @@ _known_state = one_hot("state", STATES)
 _unknown_state: Series = tuple(((s,), int(s == "unknown")) for s in STATES)
 
 ENGINE_FAMILIES: tuple[Family, ...] = (
-    Family(
-        name=_PREFIX + "state", kind="gauge", scope="engine", labels=("state",),
-        help=f"The engine's state: 1 for the state that holds, 0 for the others ({', '.join(STATES)}).",
-        absent="`engine` is empty for a target that shows no engine; then it is the target's own state.",
-        series=_state, few=True,
-    ),
-    Family(
-        name=_PREFIX + "health_ratio", kind="gauge", scope="engine",
-        help="Health for routers: share of normal capacity, 0 to 1. 1: nothing is wrong with it; between: collapsed, to this share "
-             "of its fresh throughput; 0: down, stalled, failing, starting or asleep. Load is not included.",
-        absent="Absent while it is unknown, which is never 1. `engine` is empty for a target that shows no engine.",
-        value=_health,
-    ),
+    _row("state", f"The engine's state: 1 for the state that holds, 0 for the others ({', '.join(STATES)}).",
+         "`engine` is empty for a target that shows no engine; then it is the target's own state.",
+         labels=("state",), series=_state, few=True),
+    _row("health_ratio",
+         "Health for routers: share of normal capacity, 0 to 1. 1: nothing is wrong with it; between: collapsed, to this share "
+         "of its fresh throughput; 0: down, stalled, failing, starting or asleep. Load is not included.",
+         "Absent while it is unknown, which is never 1. `engine` is empty for a target that shows no engine.",
+         value=_health),
     _gauge("requests_running", "Requests in the running batch, as vLLM gave them last."),
     _gauge("requests_waiting", "Requests that wait to be scheduled, as vLLM gave them last."),
     _reasons("requests_waiting_by_reason", "Requests that wait, by reason (capacity, deferred).",
@@ -79,12 +70,8 @@ ENGINE_FAMILIES: tuple[Family, ...] = (
            "Absent if the capacity is unknown."),
     _gauge("kv_cache_time_to_full_seconds", f"Seconds until the KV cache is full, at the rate at which it fills {_WINDOW}.",
            "Absent while the cache is not filling, which is good news, or its usage is unknown."),
-    Family(
-        name=_PREFIX + "sleeping", kind="gauge", scope="engine",
-        help="1 while the engine sleeps (weights offloaded or discarded), 0 while it is awake.",
-        absent="Absent if vLLM does not report it: before 0.11.1 without /is_sleeping.",
-        value=flag("sleeping"),
-    ),
+    _row("sleeping", "1 while the engine sleeps (weights offloaded or discarded), 0 while it is awake.",
+         "Absent if vLLM does not report it: before 0.11.1 without /is_sleeping.", value=flag("sleeping")),
     _gauge("current_generation_tokens_per_second", "Generated tokens per second between the last two scrapes: 0 as soon as an engine hangs.",
            "Absent until two scrapes of the same engine lie in the window, and while the engine cannot be read."),
     _gauge("generation_tokens_per_second", f"Generated tokens per second {_WINDOW}.",
@@ -126,11 +113,8 @@ ENGINE_FAMILIES: tuple[Family, ...] = (
            "Absent where no objective is set, or nothing was observed in the window."),
     _gauge("last_progress_timestamp_seconds", "Unix time of the last scrape that saw a token or a finished request.",
            "Absent until the first progress was seen."),
-    Family(
-        name=_PREFIX + "restarts_total", kind="counter", scope="engine",
-        help="Resets of the engine's counters.",
-        absent="Absent for a target that shows no engine.", value=_restarts,
-    ),
+    _counter("restarts_total", "Resets of the engine's counters.",
+             "Absent for a target that shows no engine.", value=_restarts),
 )  # fmt: skip
 
 
@@ -139,10 +123,10 @@ _NOT_EXPORTED = "Absent if this vLLM does not export it."
 
 
 def _total(attribute: str, what: str) -> Family:
-    return Family(
-        name=f"{_PREFIX}{attribute}_total", kind="counter", scope="engine",
-        help=f"{what} {_SINCE_FIRST_SEEN}.", absent=_NOT_EXPORTED, value=attrgetter(f"totals.{attribute}"),
-    )  # fmt: skip
+    value = attrgetter(f"totals.{attribute}")
+    return _counter(
+        f"{attribute}_total", f"{what} {_SINCE_FIRST_SEEN}.", _NOT_EXPORTED, value=value
+    )
 
 
 def _total_histogram(name: str, attribute: str, what: str) -> Family:
@@ -156,11 +140,9 @@ TOTAL_FAMILIES: tuple[Family, ...] = (
     _total("prompt_tokens", "Prompt tokens of completed prefills, prefix cache hits included,"),
     _total("generation_tokens", "Tokens generated"),
     _total("preemptions", "Preemptions: requests that lost their KV blocks to others,"),
-    Family(
-        name=f"{_PREFIX}requests_finished_total", kind="counter", scope="engine", labels=("reason",),
-        help=f"Requests that ended {_SINCE_FIRST_SEEN}, by reason (stop, length, abort, error, repetition).",
-        absent="A reason that was never seen is absent.", series=by_label("totals.requests_finished"),
-    ),
+    _counter("requests_finished_total",
+             f"Requests that ended {_SINCE_FIRST_SEEN}, by reason (stop, length, abort, error, repetition).",
+             "A reason that was never seen is absent.", labels=("reason",), series=by_label("totals.requests_finished")),
     _total_histogram("ttft", "ttft", "Time to first token"),
     _total_histogram("itl", "inter_token_latency", "Inter-token latency"),
     _total_histogram("e2e", "e2e_latency", "End-to-end latency of requests, from arrival to end"),

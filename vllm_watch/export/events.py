@@ -31,7 +31,7 @@ class Events:
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
         try:
-            updates = self._board.listen()
+            updates = self._board.listeners.add()
         except TooManyListenersError as error:
             return refusal(503, error.cause, error.remedy)
         response = web.StreamResponse(
@@ -46,7 +46,7 @@ class Events:
             if request.transport is not None:
                 request.transport.abort()
         finally:
-            self._board.unlisten(updates)
+            self._board.listeners.remove(updates)
         return response
 
     async def _stream(self, response: web.StreamResponse, updates: Updates) -> None:

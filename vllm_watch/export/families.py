@@ -9,10 +9,19 @@ from typing import TypeVar
 from vllm_watch.export.engine_families import ENGINE_FAMILIES, TOTAL_FAMILIES
 from vllm_watch.export.family import Family
 from vllm_watch.export.gpu_families import GPU_FAMILIES
-from vllm_watch.export.health_families import NOTIFIER_FAMILIES, STORE_FAMILIES, WEB_FAMILIES
-from vllm_watch.export.incident_families import INCIDENT_FAMILIES
-from vllm_watch.export.restart_families import RESTART_FAMILIES, RESTART_WATCHER_FAMILIES
-from vllm_watch.export.target_families import SOURCE_FAMILIES, TARGET_FAMILIES, WATCHER_FAMILIES
+from vllm_watch.export.target_families import (
+    INCIDENT_FAMILIES,
+    RESTART_FAMILIES,
+    TARGET_FAMILIES,
+)
+from vllm_watch.export.watcher_families import (
+    NOTIFIER_FAMILIES,
+    RESTART_WATCHER_FAMILIES,
+    SOURCE_FAMILIES,
+    STORE_FAMILIES,
+    WATCHER_FAMILIES,
+    WEB_FAMILIES,
+)
 
 FAMILIES: tuple[Family, ...] = (
     *WATCHER_FAMILIES, *WEB_FAMILIES, *STORE_FAMILIES, *NOTIFIER_FAMILIES, *RESTART_WATCHER_FAMILIES,

@@ -49,6 +49,15 @@ class Family:
         return f"{self.help} {self.absent}".strip()
 
 
+def rows(prefix: str, scope: Scope, kind: Kind = "gauge") -> Callable[..., Family]:
+    """Return a function that makes families of one kind and scope, from the rest of the name, HELP and absence."""
+
+    def made(name: str, help_: str, absent: str = "", **more: Any) -> Family:
+        return Family(name=prefix + name, kind=kind, scope=scope, help=help_, absent=absent, **more)
+
+    return made
+
+
 def flag(path: str) -> Callable[[Any], float | None]:
     """Return a function that converts a bool to 1 or 0, and keeps None."""
     get = attrgetter(path)
@@ -58,6 +67,25 @@ def flag(path: str) -> Callable[[Any], float | None]:
         return None if value is None else int(value)
 
     return read
+
+
+def optional(
+    path: str, convert: Callable[[Any], float | None] = lambda value: value
+) -> Callable[[Any], float | None]:
+    """Return a function that reads `part.attribute`, and returns None without the part."""
+    part, _, attribute = path.partition(".")
+    get_part, get = attrgetter(part), attrgetter(attribute)
+
+    def read(row: Any) -> float | None:
+        found = get_part(row)
+        return None if found is None else convert(get(found))
+
+    return read
+
+
+def is_set(value: object) -> int:
+    """Return 1 for a value, 0 for None."""
+    return int(value is not None)
 
 
 def one_hot(path: str, words: tuple[str, ...]) -> Callable[[Any], Series | None]:

@@ -4,12 +4,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from operator import attrgetter
 
-from vllm_watch.export.family import Family, Series, by_label, flag
+from vllm_watch.export.family import Family, Series, by_label, flag, optional, rows
 from vllm_watch.samples.gpu import GpuSample
 from vllm_watch.samples.process import ProcessSample
 from vllm_watch.signals.holders.records import UNKNOWN, GpuHolders
 
-_PREFIX = "vllm_watch_gpu_"
+_row = rows("vllm_watch_gpu_", "gpu")
+_info = rows("vllm_watch_gpu_", "gpu", "info")
+_counter = rows("vllm_watch_gpu_", "gpu", "counter")
 _SENSOR = (
     "Absent if the driver does not report it (MIG slices have few sensors), and on a lost GPU."
 )
@@ -34,33 +36,17 @@ class GpuRow:
 
 
 def _gauge(name: str, attribute: str, help_: str, absent: str = _SENSOR) -> Family:
-    return Family(
-        name=_PREFIX + name, kind="gauge", scope="gpu",
-        help=help_, absent=absent, value=attrgetter(f"gpu.{attribute}"),
-    )  # fmt: skip
+    return _row(name, help_, absent, value=attrgetter(f"gpu.{attribute}"))
 
 
-def _flag(name: str, attribute: str, help_: str, absent: str = _SENSOR) -> Family:
-    return Family(
-        name=_PREFIX + name, kind="gauge", scope="gpu",
-        help=help_, absent=absent, value=flag(f"gpu.{attribute}"),
-    )  # fmt: skip
+def _flag(name: str, attribute: str, help_: str, absent: str) -> Family:
+    return _row(name, help_, absent, value=flag(f"gpu.{attribute}"))
 
 
 def _identity(row: GpuRow) -> Series:
     gpu = row.gpu
-    return (
-        (
-            (
-                str(gpu.index),
-                gpu.name or "",
-                row.host,
-                row.driver_version,
-                gpu.mig_parent_uuid or "",
-            ),
-            1,
-        ),
-    )
+    driver, parent = row.driver_version, gpu.mig_parent_uuid or ""
+    return (((str(gpu.index), gpu.name or "", row.host, driver, parent), 1),)
 
 
 def _throttle_reasons(row: GpuRow) -> Series | None:
@@ -88,60 +74,37 @@ def verdicts_by_pid(judged: GpuHolders | None) -> dict[int, str]:
     return {each.process.pid: each.judged.verdict for each in holders or ()}
 
 
-def _stale_bytes(row: GpuRow) -> float | None:
-    return row.judged.stale_bytes if row.judged is not None else None
-
-
-def _unaccounted_bytes(row: GpuRow) -> float | None:
-    return row.judged.unaccounted_bytes if row.judged is not None else None
-
-
 def _holders(row: GpuRow) -> Series | None:
     if row.gpu.processes is None:
         return None
     holders = [p for p in distinct_holders(row.gpu.processes) if p.used_bytes is not None]
     verdicts = verdicts_by_pid(row.judged)
-    series: list[tuple[tuple[str, ...], float | None]] = [
-        (
-            (
-                str(p.pid),
-                verdicts.get(p.pid, UNKNOWN),
-                "" if p.uid is None else str(p.uid),
-                p.name or "",
-            ),
-            p.used_bytes,
-        )
-        for p in holders[:HOLDERS_MAX]
-    ]
+    series: list[tuple[tuple[str, ...], float | None]] = []
+    for p in holders[:HOLDERS_MAX]:
+        verdict, uid = verdicts.get(p.pid, UNKNOWN), "" if p.uid is None else str(p.uid)
+        series.append(((str(p.pid), verdict, uid, p.name or ""), p.used_bytes))
     if rest := holders[HOLDERS_MAX:]:
         series.append((("other", "unknown", "", ""), sum(p.used_bytes or 0 for p in rest)))
     return series
 
 
 GPU_FAMILIES: tuple[Family, ...] = (
-    Family(
-        name=_PREFIX + "info", kind="info", scope="gpu",
-        labels=("index", "name", "host", "driver_version", "mig_parent"),
-        help="Identity of the GPU; `gpu` is its UUID, as in every other series.",
-        absent="Unknown or inapplicable values are empty.", series=_identity,
-    ),
+    _info("info", "Identity of the GPU; `gpu` is its UUID, as in every other series.",
+          "Unknown or inapplicable values are empty.",
+          labels=("index", "name", "host", "driver_version", "mig_parent"), series=_identity),
     _gauge("memory_total_bytes", "memory_total_bytes", "Bytes of GPU memory in total."),
     _gauge("memory_used_bytes", "memory_used_bytes",
            "Bytes of GPU memory in use, without the driver's own reserve."),
     _gauge("memory_reserved_bytes", "memory_reserved_bytes",
            "Bytes of GPU memory that driver and firmware reserve.",
            "Absent with drivers older than 510, where it is part of used."),
-    Family(
-        name=_PREFIX + "memory_stale_bytes", kind="gauge", scope="gpu",
-        help="Bytes of GPU memory held by processes that are judged stale: left behind, dead or forgotten.",
-        absent="Absent if the driver does not report the holders of the memory.", value=_stale_bytes,
-    ),
-    Family(
-        name=_PREFIX + "memory_unaccounted_bytes", kind="gauge", scope="gpu",
-        help="Bytes of GPU memory in use that no listed process holds. A few hundred MiB are the driver's own.",
-        absent="Absent if the driver hides the memory of processes, and on a GPU with MIG slices.",
-        value=_unaccounted_bytes,
-    ),
+    _row("memory_stale_bytes",
+         "Bytes of GPU memory held by processes that are judged stale: left behind, dead or forgotten.",
+         "Absent if the driver does not report the holders of the memory.", value=optional("judged.stale_bytes")),
+    _row("memory_unaccounted_bytes",
+         "Bytes of GPU memory in use that no listed process holds. A few hundred MiB are the driver's own.",
+         "Absent if the driver hides the memory of processes, and on a GPU with MIG slices.",
+         value=optional("judged.unaccounted_bytes")),
     _gauge("utilization_ratio", "utilization_ratio",
            "Share of time in which any kernel ran, 0 to 1; not how much of the GPU it filled."),
     _gauge("temperature_celsius", "temperature_celsius", "Core temperature in degrees Celsius."),
@@ -151,21 +114,12 @@ GPU_FAMILIES: tuple[Family, ...] = (
     _gauge("sm_clock_hertz", "sm_clock_hz", "Clock of the streaming multiprocessors, in hertz."),
     _gauge("sm_clock_max_hertz", "sm_clock_max_hz",
            "Highest clock of the streaming multiprocessors, in hertz."),
-    Family(
-        name=_PREFIX + "throttle_reason", kind="gauge", scope="gpu", labels=("reason",),
-        help="1 for each reason that now sets the GPU's clocks (NVML's clock event reasons), else 0.",
-        absent=_SENSOR, series=_throttle_reasons,
-    ),
-    Family(
-        name=_PREFIX + "xid_errors_total", kind="counter", scope="gpu", labels=("xid",),
-        help="Xid errors that the driver reported while the watcher ran, by code.",
-        absent="A code that never occurred is absent.", series=by_label("xid_errors"),
-    ),
-    Family(
-        name=_PREFIX + "ecc_uncorrected_errors_total", kind="counter", scope="gpu",
-        help="Uncorrectable ECC errors since the driver was loaded.",
-        absent="Absent without ECC.", value=attrgetter("gpu.ecc_uncorrected"),
-    ),
+    _row("throttle_reason", "1 for each reason that now sets the GPU's clocks (NVML's clock event reasons), else 0.",
+         _SENSOR, labels=("reason",), series=_throttle_reasons),
+    _counter("xid_errors_total", "Xid errors that the driver reported while the watcher ran, by code.",
+             "A code that never occurred is absent.", labels=("xid",), series=by_label("xid_errors")),
+    _counter("ecc_uncorrected_errors_total", "Uncorrectable ECC errors since the driver was loaded.",
+             "Absent without ECC.", value=attrgetter("gpu.ecc_uncorrected")),
     _flag("remapped_rows_pending", "remapped_rows_pending",
           "1 if memory rows wait to be remapped, which happens at the next reset of the GPU, else 0.",
           "Absent before the Ampere generation."),
@@ -174,12 +128,9 @@ GPU_FAMILIES: tuple[Family, ...] = (
           "Absent before the Ampere generation."),
     _flag("lost", "lost", "1 if the GPU fell off the bus; its other series are then absent. Else 0.",
           "Absent if the driver was not asked."),
-    Family(
-        name=_PREFIX + "holder_memory_bytes", kind="gauge", scope="gpu",
-        labels=("pid", "verdict", "uid", "command"),
-        help=f"Bytes of GPU memory that a process holds: the {HOLDERS_MAX} largest by pid, "
-             "the rest summed as pid=\"other\". `verdict`: vllm, active, stale or unknown. `command` is the process title.",
-        absent="Absent if the driver hides it (some containers, MIG): that is unknown, not 0.",
-        series=_holders,
-    ),
+    _row("holder_memory_bytes",
+         f"Bytes of GPU memory that a process holds: the {HOLDERS_MAX} largest by pid, "
+         "the rest summed as pid=\"other\". `verdict`: vllm, active, stale or unknown. `command` is the process title.",
+         "Absent if the driver hides it (some containers, MIG): that is unknown, not 0.",
+         labels=("pid", "verdict", "uid", "command"), series=_holders),
 )  # fmt: skip

@@ -9,12 +9,11 @@ from aiohttp import web
 from vllm_watch.clients import http_answer
 from vllm_watch.errors import JournalError, WatchError
 from vllm_watch.export.answers import BODY_SECONDS, LARGE_BODIES_PATH, TimedResponse, refusal
-from vllm_watch.export.auth import Auth
-from vllm_watch.export.guarded import Guarded
+from vllm_watch.export.auth import Auth, Guarded
 from vllm_watch.export.status import to_json
 from vllm_watch.support import json_text
-from vllm_watch.support.caller import Caller
 from vllm_watch.support.redaction import redacted
+from vllm_watch.support.token_file import Caller
 
 ALERTS_BYTES_MAX = 1 << 20
 """Maximum bytes from Alertmanager, enough for a thousand alerts."""

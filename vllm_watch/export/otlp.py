@@ -12,7 +12,7 @@ from prometheus_client import CollectorRegistry, PlatformCollector, ProcessColle
 from vllm_watch.board.board import Board
 from vllm_watch.errors import WatchError
 from vllm_watch.export.text import render
-from vllm_watch.settings.otlp import OtlpSettings
+from vllm_watch.settings.stages import OtlpSettings
 from vllm_watch.support.threads import begin
 
 _log = structlog.get_logger()

@@ -27,7 +27,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from vllm_watch import __version__
 from vllm_watch.errors import WatchError
-from vllm_watch.settings.otlp import OtlpSettings
+from vllm_watch.settings.stages import OtlpSettings
 from vllm_watch.support import regular_file
 from vllm_watch.support.redaction import excerpt, redact_always
 

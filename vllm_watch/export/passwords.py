@@ -1,4 +1,4 @@
-"""Basic auth for readers, checked against the users in the web configuration.
+"""Authenticate readers by client certificate, and by the users' passwords in the web configuration.
 
 bcrypt is slow, so verified credentials are cached, as keyed digests. A valid password is always accepted,
 sometimes after a wait.
@@ -10,6 +10,7 @@ import binascii
 import hashlib
 import hmac
 import secrets
+import ssl
 import time
 from collections import OrderedDict
 from collections.abc import Mapping
@@ -17,6 +18,12 @@ from weakref import WeakValueDictionary
 
 import bcrypt
 import structlog
+from aiohttp import web
+from aiohttp.typedefs import Handler, Middleware
+
+from vllm_watch.export.answers import refusal
+from vllm_watch.export.auth import guard_of, slower
+from vllm_watch.export.web_config import WebConfig
 
 _log = structlog.get_logger()
 
@@ -28,6 +35,9 @@ PAUSE_SECONDS = 0.2
 
 VERIFIED_MAX = 100
 """Maximum cached credentials, as in exporter-toolkit."""
+
+OPEN_PATH = "/-/healthy"
+"""Path without authentication, because the kubelet's probes have no password."""
 
 CALLERS_MAX = 1024
 HEADER_CHARACTERS_MAX = 1024
@@ -125,3 +135,46 @@ def _check(password: bytes, known: str) -> bool:
         return bcrypt.checkpw(password[:_PASSWORD_BYTES_MAX], f"$2b{known[3:]}".encode())
     except ValueError:  # e.g. a NUL in the password
         return False
+
+
+def signed_in(config: WebConfig) -> Middleware:
+    """Return the middleware that authenticates readers."""
+    passwords = Passwords()
+
+    @web.middleware
+    async def check(request: web.Request, handler: Handler) -> web.StreamResponse:
+        settings = config.settings
+        allowed = settings.tls_server_config.client_allowed_sans
+        if allowed and _names(request).isdisjoint(allowed):
+            return refusal(403, "This certificate names no permitted user",
+                           "See client_allowed_sans in the web configuration")  # fmt: skip
+        users = settings.basic_auth_users
+        if not users or request.path == OPEN_PATH or _brings_token(request):
+            return await handler(request)
+        header = request.headers.get("Authorization", "")
+        try:
+            user = await passwords.user(users, header, request.remote or "unknown")
+        except TooManyError:
+            return slower("Too many wrong passwords", TRY_AGAIN_SECONDS)
+        if user is not None:
+            return await handler(request)
+        response = refusal(401, "This needs a user and a password",
+                           "Send those of basic_auth_users in the web configuration")  # fmt: skip
+        response.headers["WWW-Authenticate"] = 'Basic realm="vllm-watch", charset="UTF-8"'
+        return response
+
+    return check
+
+
+def _brings_token(request: web.Request) -> bool:
+    scheme = request.headers.get("Authorization", "").partition(" ")[0]
+    guard = guard_of(request)
+    return scheme.lower() == "bearer" and guard is not None and guard.takes_tokens
+
+
+def _names(request: web.Request) -> frozenset[str]:
+    """Return the subject alternative names of the client's certificate."""
+    secure = request.transport.get_extra_info("ssl_object") if request.transport else None
+    certificate = secure.getpeercert() if isinstance(secure, ssl.SSLObject) else None
+    found = (certificate or {}).get("subjectAltName", ())
+    return frozenset(str(name) for _, name in found) if isinstance(found, tuple) else frozenset()

@@ -23,11 +23,11 @@ from vllm_watch.export.events import Events
 from vllm_watch.export.gate import GateApi, Gatekeeper
 from vllm_watch.export.listener import Listener
 from vllm_watch.export.operator_api import OperatorApi, Operators, TestNotifier
+from vllm_watch.export.passwords import signed_in
 from vllm_watch.export.public import Public
-from vllm_watch.export.signed_in import signed_in
 from vllm_watch.export.status import Status
 from vllm_watch.export.web_config import WebConfig
-from vllm_watch.settings.api import TokenSettings
+from vllm_watch.settings.stages import TokenSettings
 
 KEEP_ALIVE_SECONDS = 75.0  # longer than usual scrape intervals
 HEAD_FIELDS_MAX, HEAD_LINE_BYTES_MAX = 64, 4 << 10

@@ -17,7 +17,7 @@ from vllm_watch.restart.request import RestartRequest
 from vllm_watch.restart.targets import HISTORY_SECONDS, Targets
 from vllm_watch.samples.target import Target
 from vllm_watch.state.journal import Entry, Journal
-from vllm_watch.support.caller import Caller
+from vllm_watch.support.token_file import Caller
 from vllm_watch.support.visible import visible
 
 VERSION = "4"

@@ -21,8 +21,7 @@ from vllm_watch.restart.gates import Gates
 from vllm_watch.restart.hooks.base import Hook, Tools
 from vllm_watch.restart.locks.base import Lock
 from vllm_watch.settings.hooks import HookSettings
-from vllm_watch.settings.lock import LockSettings
-from vllm_watch.settings.restart import BlockersSettings
+from vllm_watch.settings.restart import BlockersSettings, LockSettings
 from vllm_watch.support import regular_file
 
 _log = structlog.get_logger()

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from vllm_watch.incidents.incident import ACTIVE, Incident
 from vllm_watch.restart.facts import Facts
 from vllm_watch.restart.request import RestartRequest
-from vllm_watch.settings import windows
+from vllm_watch.settings import restart_times
 from vllm_watch.settings.restart import RestartSettings
 from vllm_watch.state.attempt import Attempt
 
@@ -123,8 +123,8 @@ def freeze(request: RestartRequest, settings: RestartSettings, facts: Facts) -> 
     end_t, reason = max(holding, default=(None, ""))
     if end_t is not None:
         return Refusal(f"frozen until {clock(end_t)}: {reason or 'no reason given'}", end_t)
-    denied = tuple(map(windows.parse, settings.deny_windows))
-    end_t = windows.open_until(denied, settings.zone, facts.t, longer=True)
+    denied = tuple(map(restart_times.parse_window, settings.deny_windows))
+    end_t = restart_times.open_until(denied, settings.zone, facts.t, longer=True)
     if end_t is not None:
         return Refusal(f"no restarts in this window, until {clock(end_t)}", end_t)
     return None
@@ -136,8 +136,8 @@ def window(request: RestartRequest, settings: RestartSettings, facts: Facts) -> 
         return None
     if not settings.windows:
         return _not_urgent(request, settings)
-    allowed = tuple(map(windows.parse, settings.windows))
-    opens_t = windows.next_open(allowed, settings.zone, facts.t)
+    allowed = tuple(map(restart_times.parse_window, settings.windows))
+    opens_t = restart_times.next_open(allowed, settings.zone, facts.t)
     if opens_t is None:
         return Refusal("no window for restarts ever opens")
     if opens_t > facts.t:

@@ -8,7 +8,7 @@ from typing import Any
 
 from vllm_watch.errors import JournalError
 from vllm_watch.restart.facts import Pause
-from vllm_watch.settings.api import Right
+from vllm_watch.settings.stages import Right
 from vllm_watch.state.journal import LOST, Journal, approval
 from vllm_watch.support.token_file import TokenFile
 

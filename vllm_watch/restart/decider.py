@@ -22,7 +22,7 @@ from vllm_watch.restart.verify import Before
 from vllm_watch.settings.restart import RestartSettings
 from vllm_watch.state.attempt import Attempt
 from vllm_watch.state.journal import Journal, approval
-from vllm_watch.support.printable import printable
+from vllm_watch.support.visible import printable
 
 _log = structlog.get_logger()
 

@@ -21,7 +21,7 @@ from vllm_watch.restart.request import RestartRequest
 from vllm_watch.restart.targets import Targets
 from vllm_watch.state.attempt import Attempt
 from vllm_watch.state.journal import Entry, Journal
-from vllm_watch.support.caller import Caller
+from vllm_watch.support.token_file import Caller
 
 OK, ACCEPTED, NOT_FOUND, REFUSED = 200, 202, 404, 409
 

@@ -30,11 +30,10 @@ from vllm_watch.restart.hooks.base import (
 from vllm_watch.restart.locks.base import Lock
 from vllm_watch.restart.pending_writes import PendingWrites
 from vllm_watch.restart.targets import Targets
-from vllm_watch.settings.lock import HOOK_GRACE_SECONDS
-from vllm_watch.settings.restart import RestartSettings
+from vllm_watch.settings.restart import HOOK_GRACE_SECONDS, RestartSettings
 from vllm_watch.signals.records import TargetSignals
 from vllm_watch.state.attempt import Attempt
-from vllm_watch.support.printable import printable
+from vllm_watch.support.visible import printable
 
 _log = structlog.get_logger()
 

@@ -26,7 +26,7 @@ from vllm_watch.restart.targets import Targets
 from vllm_watch.samples.target import Target
 from vllm_watch.settings.restart import RestartSettings
 from vllm_watch.settings.restart_times import ScheduleSettings
-from vllm_watch.state.journal import Journal, PassingJournal
+from vllm_watch.state.journal import Journal
 from vllm_watch.support.token_file import TokenFile
 
 _log = structlog.get_logger()
@@ -44,7 +44,7 @@ class Restarts:
         self, config: Config, board: Board, evidence: EvidenceSource, journal: Journal | None
     ) -> None:
         """`journal` is None without a state folder. In that case nothing is restarted."""
-        self.journal = journal or PassingJournal()
+        self.journal = journal or Journal(None)
         self.gates = Gates(self.journal)
         self.targets = Targets(board, self.gates)
         self._config = config

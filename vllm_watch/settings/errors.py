@@ -1,4 +1,4 @@
-"""Turn pydantic's errors into operators' errors: path, value and remedy."""
+"""Turn pydantic's errors, and uses of removed keys, into operators' errors: path, value and remedy."""
 
 from collections.abc import Callable, Sequence
 from difflib import get_close_matches
@@ -9,7 +9,6 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from vllm_watch.errors import ConfigError
-from vllm_watch.settings import removed
 from vllm_watch.settings.base import quoted
 from vllm_watch.support.redaction import is_secret_name
 
@@ -41,6 +40,39 @@ _WORDS: dict[str, tuple[str, str]] = {
     "invalid_key": ("is not a key", "write keys as text; " + _DOCS),
     "missing": ("is missing", "add it; " + _DOCS),
 }  # fmt: skip
+
+_LOCK = (
+    "set restart.lock.kind to lease (in Kubernetes) or file (on one host); for several hosts without Kubernetes, "
+    "let one vllm-watch watch them all"
+)
+_JSONL = (
+    "set log.format to json, whose incident_* lines stdout gets, use GET /api/v1/events and GET /api/v1/journal, "
+    "or use notifications.webhook"
+)
+_SIGNAL = (
+    "use hooks.systemd for a unit, hooks.gate in a pod, hooks.docker for a container, else hooks.command with the "
+    "supervisor's own command, such as sv restart vllm"
+)
+_DNS = (
+    "use discovery.kubernetes for a headless Service, discovery.file_sd for addresses that a script or Consul writes, or targets "
+    "for names that stay"
+)
+_KILL_DIR = "leave it out: the probe asks over HTTP, see deploy/gate/http.yaml"
+
+REMOVED = {
+    "restart.lock.kind=etcd": _LOCK,
+    "restart.lock.endpoints": _LOCK,
+    "restart.lock.ca_file": _LOCK,
+    "restart.lock.certificate_file": _LOCK,
+    "restart.lock.key_file": _LOCK,
+    "restart.freeze_calendar_file": "use restart.freezes, or let the program that fetched the file call vllm-watch pause",
+    "notifications.jsonl": _JSONL,
+    "hooks.signal": _SIGNAL,
+    "hooks.gate.kill_dir": _KILL_DIR,
+    "discovery.dns": _DNS,
+}
+"""Replacements by dotted path, without list indices. A path ends in `=VALUE` if only that value was
+removed."""
 
 KeyPath = tuple[str | int, ...]
 
@@ -100,7 +132,7 @@ def _inner_model(annotation: Any) -> type[BaseModel] | None:
 
 def _cause_and_remedy(details: ErrorDetails, model: type[BaseModel]) -> tuple[str, str]:
     path, kind = details["loc"], details["type"]
-    instead = removed.remedy(path, details["input"])
+    instead = instead_of(path, details["input"])
     if instead is not None:
         value = "" if kind == "extra_forbidden" else f"{_value(details)} "
         return f"{value}was removed", instead
@@ -142,3 +174,15 @@ def _plain(value: Any) -> Any:
     if isinstance(value, float):
         return f"{value:g}"
     return value.replace("'", "").replace(" or ", ", ") if isinstance(value, str) else value
+
+
+def instead_of(path: KeyPath, value: object = None) -> str | None:
+    """Return the replacement of a removed key or value, or None."""
+    names = [key for key in path if isinstance(key, str)]
+    for start in range(len(names)):
+        dotted = ".".join(names[start:])
+        if dotted in REMOVED:
+            return REMOVED[dotted]
+        if isinstance(value, str) and f"{dotted}={value}" in REMOVED:
+            return REMOVED[f"{dotted}={value}"]
+    return None

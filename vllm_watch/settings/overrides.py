@@ -12,8 +12,7 @@ from typing import Any, get_origin
 from pydantic import BaseModel
 
 from vllm_watch.errors import ConfigError
-from vllm_watch.settings import removed
-from vllm_watch.settings.errors import KeyPath, dotted, model_at
+from vllm_watch.settings.errors import KeyPath, dotted, instead_of, model_at
 from vllm_watch.settings.target import named_url
 
 PREFIX = "VLLM_WATCH_"
@@ -75,28 +74,19 @@ class Overrides:
 
     def arguments(
         self,
-        *,
         targets: Sequence[str],
         targets_from: str,
-        listen: str | None,
-        state_dir: Path | None,
-        procfs: Path | None,
-        engine_log: Path | None = None,
-        web_config: Path | None = None,
-        tls: Mapping[str, str] | None = None,
+        tls: Mapping[str, str],
+        **given: str | Path | None,
     ) -> None:
         """Override the file with arguments. `--target` adds to the file's targets."""
         self._add_targets(targets_from, targets)
-        if listen is not None:
-            self._set(("listen",), listen, "--listen")
-        paths = (
-            ("state_dir", state_dir), ("procfs", procfs), ("engine_log", engine_log), ("web_config", web_config),
-        )  # fmt: skip
-        for key, path in paths:
-            if path is not None:
-                self._set((key,), str(path.absolute()), f"--{key.replace('_', '-')}")
-        for key, value in (tls or {}).items():
-            self._set(("scrape", "tls_config", key), value, f"--{key.replace('_', '-')}")
+        for key, value in given.items():
+            if value is not None:
+                text = str(value.absolute()) if isinstance(value, Path) else value
+                self._set((key,), text, _option(key))
+        for key, value in tls.items():
+            self._set(("scrape", "tls_config", key), value, _option(key))
 
     def _set(self, path: KeyPath, value: str, origin: str) -> None:
         section = self.data
@@ -123,7 +113,7 @@ class Overrides:
 
     def _unknown(self, variable: str, known: Sequence[str]) -> None:
         path = variable.removeprefix(PREFIX).lower().split("__")
-        instead = removed.remedy(tuple(path))
+        instead = instead_of(tuple(path))
         if instead is not None:
             self.errors.append(ConfigError(f"{variable}: was removed", instead))
             return
@@ -133,6 +123,10 @@ class Overrides:
             f"{meant} Keys are joined with two underscores: VLLM_WATCH_SCRAPE__INTERVAL_SECONDS"
         )
         self.errors.append(ConfigError(f"{variable}: is not a vllm-watch variable", remedy))
+
+
+def _option(key: str) -> str:
+    return f"--{key.replace('_', '-')}"
 
 
 def _variable(path: KeyPath) -> str:

@@ -1,10 +1,25 @@
-"""The settings of each stage, from the scrape to the log."""
+"""The settings of each stage, from the scrape to the log, the API and the links."""
 
-from typing import Annotated, Any, Literal
+import re
+from typing import Annotated, Any, Literal, get_args
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, Field, field_validator
 
-from vllm_watch.settings.base import Bytes, FilePath, Minutes, Seconds, Settings, Switch, problem
+from vllm_watch.settings.base import (
+    Bytes,
+    FilePath,
+    HttpUrl,
+    Minutes,
+    Name,
+    Problem,
+    Seconds,
+    Sections,
+    Settings,
+    Switch,
+    problem,
+    problems,
+    quoted,
+)
 from vllm_watch.settings.tls import TlsConfig
 
 _TIMEOUT_SECONDS = 4.0
@@ -168,3 +183,107 @@ class LogSettings(Settings):
     level: Literal["debug", "info", "warning", "error"] = "info"
     """Minimum level.
     Why: `info` logs only one line per change of state."""
+
+
+class OtlpSettings(Settings):
+    """Pushes the metrics of `/metrics` to an OpenTelemetry collector (pip extra `otlp`). Changes need a restart of vllm-watch."""
+
+    endpoint: HttpUrl | None = None
+    """The collector's OTLP/HTTP endpoint, such as `http://collector:4318/v1/metrics`.
+    Default: none (no push)"""
+
+    interval_seconds: Seconds = Field(30.0, ge=5, le=3600)
+    """Push interval.
+    Why: It is between Prometheus' usual 15 s and OpenTelemetry's 60 s."""
+
+    headers_file: FilePath | None = None
+    """File with HTTP headers, one per line: `Authorization: Bearer …`. It is read at the start."""
+
+    ca_file: FilePath | None = None
+    """CA certificates for the collector, in PEM.
+    Default: the CAs of the system"""
+
+
+PLACEHOLDERS = ("target", "model", "group", "namespace", "pod", "node", "from", "to")
+
+LINKS_MAX = 10
+"""At most this many links are allowed."""
+
+
+def _template(url: str) -> str:
+    unknown = [name for name in re.findall(r"\{(\w*)\}", url) if name not in PLACEHOLDERS]
+    if unknown:
+        known = ", ".join(f"{{{each}}}" for each in PLACEHOLDERS)
+        raise problem(f"{quoted(url)} has {{{unknown[0]}}}", f"use {known}")
+    return url
+
+
+class LinkSettings(Settings):
+    """A link on every incident and target."""
+
+    name: Annotated[str, Field(min_length=1, max_length=40)]
+    """Link text, such as `Grafana`."""
+
+    url: Annotated[HttpUrl, AfterValidator(_template)]
+    """URL template with `{target}`, `{model}`, `{group}`, `{namespace}`, `{pod}`, `{node}`,
+    `{from}` and `{to}`. The last two enclose the incident, or else the last hour, in Unix milliseconds."""
+
+
+Right = Literal["restart", "approve", "silence", "pause", "alertmanager", "reload", "notify"]
+RIGHTS: tuple[Right, ...] = get_args(Right)
+_HOST = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9_.-]*[A-Za-z0-9_])?")
+
+
+class TokenSettings(Settings):
+    """A bearer token for one person or program. The journal shows its `name`."""
+
+    name: Name
+    """The owner's name: a unique slug."""
+
+    file: FilePath
+    """File with the token (at least 16 characters), reread when it changes. It must be readable
+    only by vllm-watch."""
+
+    may: tuple[Right, ...] = RIGHTS
+    """Rights of the token.
+    Default: all
+    Why: People need all rights; a program usually needs only one."""
+
+
+class ApiSettings(Sections):
+    """Access to the HTTP API. Endpoints that change something exist only if tokens are configured."""
+
+    hosts: tuple[str, ...] = Field((), max_length=100)
+    """Host names accepted in requests, besides loopback names and IP addresses. Unset: any name, if `listen` is a network address.
+    Why: This prevents DNS rebinding."""
+
+    public: bool = False
+    """Serve `/public`: targets' names, state and uptime, without addresses and evidence.
+    Why: The status page shows more than users may see."""
+
+    tokens: tuple[TokenSettings, ...] = Field((), max_length=100)
+
+    @field_validator("hosts")
+    @classmethod
+    def _names(cls, hosts: tuple[str, ...]) -> tuple[str, ...]:
+        found = [
+            Problem((number,), f"{quoted(host)} is not a host name", "write it without scheme and port")
+            for number, host in enumerate(hosts)
+            if not _HOST.fullmatch(host)
+        ]  # fmt: skip
+        if found:
+            raise problems(found)
+        return hosts
+
+    @field_validator("tokens")
+    @classmethod
+    def _unique(cls, tokens: tuple[TokenSettings, ...]) -> tuple[TokenSettings, ...]:
+        names = [token.name for token in tokens]
+        found = [
+            Problem((number, "name"), f"{quoted(name)} is used twice", "give each its own name")
+            for number, name in enumerate(names)
+            if name in names[:number]
+        ]
+        if found:
+            raise problems(found)
+        return tokens

@@ -24,8 +24,8 @@ from vllm_watch.sources.http import Session
 from vllm_watch.sources.reading import Reader
 from vllm_watch.sources.sockets import is_loopback
 from vllm_watch.support import allocator, json_text, threads
-from vllm_watch.support.printable import printable
 from vllm_watch.support.redaction import redacted
+from vllm_watch.support.visible import printable
 
 IDENTIFY_SECONDS = 600.0
 """Version and models are read again after this many seconds, because LoRA adapters may change without a restart."""

@@ -10,13 +10,13 @@ from dataclasses import dataclass
 from functools import partial
 
 from vllm_watch.errors import StateError
-from vllm_watch.state.troubles import Trouble
+from vllm_watch.state.file import Trouble
 from vllm_watch.state.worker import Worker
 
 FOLDER = "history"
 
 OPEN_SECONDS = 7.0
-"""The start waits at most this long for the charts. This must exceed connection.HELD_SECONDS."""
+"""The start waits at most this long for the charts. This must exceed file.HELD_SECONDS."""
 
 KEPT_SECONDS = 86400.0
 UPTIME, UPTIME_KEPT_SECONDS = "uptime", 31 * 86400.0

@@ -1,14 +1,25 @@
-"""The state file on disk: readable by its owner only, locked by one process, moved aside if damaged."""
+"""The state file on disk: readable by its owner only, locked by one process, moved aside if damaged.
+
+A connection is reopened if the file is replaced. It is not thread-safe.
+"""
 
 import contextlib
+import errno
 import fcntl
 import os
 import sqlite3
+import time
 from pathlib import Path
+from typing import NamedTuple
+
+import structlog
 
 from vllm_watch.errors import StateError
-from vllm_watch.state import schema
+from vllm_watch.state import schema, seal
+from vllm_watch.state.seal import Seal
 from vllm_watch.support.private_files import FOLDER_MODE, opener, refuse_odd
+
+_log = structlog.get_logger()
 
 NAME = "vllm-watch.sqlite"
 LOCK_NAME = "vllm-watch.lock"
@@ -16,14 +27,20 @@ LOCK_NAME = "vllm-watch.lock"
 BUSY_SECONDS = 2.0
 """Other users of the file, such as an operator's sqlite3, may lock it for this long."""
 
+HELD_SECONDS = 6.0
+"""At the start, a locked folder is retried for this long. The previous watcher may take five
+seconds to release it."""
+
 DAMAGED_KEPT = 2
 
 _SUFFIXES = ("", "-wal", "-shm")
 
 
 def lock(folder: Path) -> int:
-    """Create the folder if missing, lock it, and return the handle for `unlock`. Raises StateError
-    if another process has locked it, and OSError if it is not writable."""
+    """Create the folder if missing, lock it, and return the descriptor. Closing it unlocks the folder.
+
+    Raises StateError if another process has locked it, and OSError if it is not writable.
+    """
     # The folder itself may be a symlink, because the configuration names it.
     folder.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
     held = opener(str(folder / LOCK_NAME), os.O_RDWR | os.O_CREAT)
@@ -39,11 +56,6 @@ def lock(folder: Path) -> int:
         os.close(held)
         raise
     return held
-
-
-def unlock(held: int) -> None:
-    """Release the folder."""
-    os.close(held)
 
 
 def connect(folder: Path) -> sqlite3.Connection:
@@ -107,3 +119,158 @@ def move_aside(folder: Path, t: float) -> Path:
         for suffix in _SUFFIXES:
             (folder / (each.name + suffix)).unlink(missing_ok=True)
     return aside
+
+
+class Connection:
+    """Connects on demand."""
+
+    def __init__(self, folder: Path | None, *, own: bool) -> None:
+        """Set up without connecting. If `own` is True, the folder belongs to this process and gets locked."""
+        self.folder = folder or Path(":memory:")
+        self.files = 0  # files removed or moved aside
+        self.closing = False  # stop waiting for the lock
+        self.loss: str | None = None  # text if writes were lost
+        self._seal: Seal | None = None  # the seal (seal.py) after the last durable write
+        self._memory = folder is None
+        self._own = own and folder is not None
+        self._db: sqlite3.Connection | None = None
+        self._inodes: tuple[int | None, int | None] = (None, None)  # of the file and its -wal
+        self._lock: int | None = None
+        self._lock_until_s: float | None = None
+
+    def open(self) -> tuple[sqlite3.Connection, bool]:
+        """Return the connection, and True if it is new. Raises StateError, OSError or sqlite3.Error."""
+        if self._db is not None and not self._in_place(self._db):
+            self.close()
+        if self._db is not None:
+            return self._db, False
+        if self._own and self._lock is None:
+            self._lock = self._locked()
+        self._db = self._connected()
+        self._db.execute("PRAGMA synchronous = FULL")
+        self._inodes = self._inodes_now()
+        if not self._memory:
+            self.loss = self._loss(self._db)
+        return self._db, True
+
+    def _loss(self, db: sqlite3.Connection) -> str | None:
+        try:
+            return seal.loss(db, seal.read_marker(self.folder) or self._seal)
+        except sqlite3.DatabaseError as error:
+            if self._own:
+                raise
+            return str(error)  # only the folder's owner moves the file aside
+
+    def _in_place(self, db: sqlite3.Connection) -> bool:
+        file_inode, wal_inode = self._inodes_now()
+        if file_inode != self._inodes[0]:
+            self.files += 1
+            return False
+        if self._inodes[1] not in (None, wal_inode):
+            # Only this connection can still read the deleted -wal.
+            _log.error("wal_removed", folder=str(self.folder))
+            db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+            return False
+        self._inodes = file_inode, wal_inode
+        return True
+
+    def count(self, db: sqlite3.Connection) -> Seal:
+        marker = seal.read_marker(self.folder) if self.loss is not None and self._own else None
+        return seal.count(db, 0 if marker is None else marker.writes)
+
+    def mark(self, written: Seal) -> None:
+        if self._own:
+            seal.write_marker(self.folder, written)
+            self._seal, self.loss = written, None
+
+    def close(self) -> None:
+        connection, self._db = self._db, None
+        if connection is not None:
+            with contextlib.suppress(sqlite3.Error):
+                connection.close()
+
+    def release(self) -> None:
+        self.close()
+        if self._lock is not None:
+            os.close(self._lock)
+
+    def move_aside(self, error: Exception) -> bool:
+        if self._lock is None or not is_damage(error):
+            return False
+        self.close()
+        self.files += 1
+        with contextlib.suppress(OSError):
+            aside = move_aside(self.folder, time.time())
+            _log.warning("state_moved_aside", file=str(aside))
+        return True
+
+    def _connected(self) -> sqlite3.Connection:
+        if not self._memory:
+            return connect(self.folder)
+        connection = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
+        schema.migrate(connection)
+        return connection
+
+    def _locked(self) -> int:
+        if self._lock_until_s is None:
+            self._lock_until_s = time.monotonic() + HELD_SECONDS
+        while True:
+            try:
+                return lock(self.folder)
+            except StateError:
+                if self.closing or time.monotonic() >= self._lock_until_s:
+                    raise
+                time.sleep(0.2)
+
+    def _inodes_now(self) -> tuple[int | None, int | None]:
+        if self._memory:
+            return None, None
+        return _inode(self.folder / NAME), _inode(self.folder / f"{NAME}-wal")
+
+
+def _inode(path: Path) -> int | None:
+    try:
+        return path.stat().st_ino
+    except FileNotFoundError:
+        return None
+
+
+REASONS = ("full", "not_writable", "refused", "damaged", "entry", "io")
+"""`refused`: locked by another process, or written by a newer version. `entry`: one entry is unusable."""
+
+
+class Trouble(NamedTuple):
+    """One problem."""
+
+    reason: str  # one of REASONS
+    cause: str
+    remedy: str
+
+
+_FULL = frozenset((errno.ENOSPC, errno.EDQUOT, errno.EFBIG))
+_DENIED = frozenset(
+    (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.ENOENT, errno.EEXIST)
+)
+_DENIED_BY_SQLITE = frozenset(
+    (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM, sqlite3.SQLITE_AUTH)
+)
+
+
+def trouble_of(error: BaseException, folder: Path) -> Trouble:
+    """Return the problem that caused an error."""
+    if isinstance(error, StateError):
+        return Trouble("refused", error.cause, error.remedy)
+    if is_damage(error):
+        remedy = "It was moved aside and a new one was begun; check the disk."
+        return Trouble("damaged", f"the state file in {folder} was damaged: {error}", remedy)
+    number = error.errno if isinstance(error, OSError) else None
+    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+    if number in _FULL or code == sqlite3.SQLITE_FULL:
+        return Trouble("full", f"no space in {folder}: {error}", "Free space on that disk.")
+    if number == errno.ELOOP:
+        remedy = "Remove the link, and check the folder's permissions."
+        return Trouble("not_writable", f"{folder}: {error}", remedy)
+    if number in _DENIED or code in _DENIED_BY_SQLITE:
+        remedy = "Make the folder writable for the user that vllm-watch runs as."
+        return Trouble("not_writable", f"{folder} cannot be written: {error}", remedy)
+    return Trouble("io", f"{folder}: {error}", "Check that disk and the kernel's log.")

@@ -3,7 +3,7 @@ change."""
 
 import sqlite3
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -21,14 +21,13 @@ from vllm_watch.incidents.incident import (
 )
 from vllm_watch.samples.target import WATCHER
 from vllm_watch.signals import stored
-from vllm_watch.state.columns import packed, unpacked
-from vllm_watch.state.learnt import Learnt
-from vllm_watch.state.troubles import Trouble
+from vllm_watch.state.file import Trouble
+from vllm_watch.state.schema import packed, unpacked
 from vllm_watch.state.worker import Worker
 
 OPEN_SECONDS = 10.0
 """The start waits at most this long for the stored state. Connecting may take
-connection.HELD_SECONDS, and reading 20,000 incidents takes a second."""
+file.HELD_SECONDS, and reading 20,000 incidents takes a second."""
 
 ENDED_PER_TARGET_MAX = 1000
 ENDED_MAX = 20_000
@@ -38,6 +37,16 @@ ENDED_SECONDS_MAX = 30 * 86400.0
 
 LEARNT_SECONDS_MAX = 30 * 86400.0
 """A target's learnt state is removed if it was not updated for this long."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Learnt:
+    """Exported state of one target, of a host or of the fleet."""
+
+    target: str
+    group: str
+    saved_t: float
+    state: Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 from vllm_watch.errors import JournalError, StateError
 from vllm_watch.state import file, seal
 from vllm_watch.state.attempt import Attempt
-from vllm_watch.state.columns import packed, unpacked
+from vllm_watch.state.schema import packed, unpacked
 from vllm_watch.state.worker import Worker
 
 _T = TypeVar("_T")
@@ -93,7 +93,7 @@ class Journal:
     """Tables `attempt`, `audit` and `standing`."""
 
     def __init__(self, where: Worker | Path | None) -> None:
-        """`where` is the worker of our own folder, or the path of another process's folder. If it is None, the journal is in memory."""
+        """`where` is the worker of our own folder, or the path of another process's folder. If it is None, the journal is in memory, for mode `observe`: nothing may be restarted."""
         self._worker = where if isinstance(where, Worker) else Worker(where)
         self._closes = self._worker is not where
         self._worker.tables.append(self)
@@ -240,10 +240,3 @@ class Journal:
                 (KEPT_MAX,),
             )
         seal.update_sums(db, pruned=True)
-
-
-class PassingJournal(Journal):
-    """A journal in memory, for mode `observe` without a state folder. Nothing may be restarted."""
-
-    def __init__(self) -> None:
-        super().__init__(None)

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from vllm_watch.state.columns import packed, unpacked
+from vllm_watch.state.schema import packed, unpacked
 from vllm_watch.state.worker import Worker
 
 READ_SECONDS = 5.0

@@ -1,12 +1,16 @@
-"""The schema of the state file, as a list of migrations.
+"""The schema of the state file, as a list of migrations, and the JSON text in its columns.
 
 Append migrations, and never change a released one. `PRAGMA user_version` is the number of
 migrations already run.
 """
 
+import json
 import sqlite3
+from collections.abc import Mapping
+from typing import Any
 
 from vllm_watch.errors import StateError
+from vllm_watch.support import json_text
 
 APPLICATION_ID = 0x766C6C77
 """The letters "vllw" identify our files (`PRAGMA application_id`)."""
@@ -106,3 +110,17 @@ def migrate(connection: sqlite3.Connection) -> None:
             f"BEGIN; {step} PRAGMA application_id = {APPLICATION_ID};"
             f" PRAGMA user_version = {number}; COMMIT;"
         )
+
+
+def packed(value: Mapping[str, Any]) -> str:
+    """Return JSON text. Raises TypeError or ValueError if not serializable."""
+    # In ASCII, because SQLite rejects lone surrogates.
+    return json.dumps(value, separators=(",", ":"))
+
+
+def unpacked(text: object) -> dict[str, Any]:
+    """Parse packed text. Raises TypeError or ValueError if damaged."""
+    found = json_text.read(text)  # type: ignore[arg-type]
+    if not isinstance(found, dict):
+        raise TypeError("it is not an object")
+    return found

@@ -20,9 +20,7 @@ from typing import Any, Protocol, TypeVar
 import structlog
 
 from vllm_watch.errors import StateError
-from vllm_watch.state import troubles
-from vllm_watch.state.connection import Connection
-from vllm_watch.state.troubles import Trouble
+from vllm_watch.state.file import Connection, Trouble, trouble_of
 
 _log = structlog.get_logger()
 _T = TypeVar("_T")
@@ -39,7 +37,7 @@ ROWS_MAX, LEARNT_MAX = 5000, 10_000
 
 Work = Callable[[sqlite3.Connection], object]
 OnWrite = Callable[[str | None, str | None, float], None]
-"""Called with one of troubles.REASONS, the cause and the Unix time. The first two are None after a
+"""Called with one of file.REASONS, the cause and the Unix time. The first two are None after a
 success."""
 
 
@@ -245,7 +243,7 @@ class Worker:
         except sqlite3.DatabaseError as error:
             if not self.connection.move_aside(error):
                 raise
-            self.report(troubles.of(error, self.folder))
+            self.report(trouble_of(error, self.folder))
             db, new = self.connection.open()
         else:
             if new and self.connection.loss is not None:
@@ -267,7 +265,7 @@ class Worker:
         self.connection.close()
         self.connection.move_aside(error)
         self._retry_s = time.monotonic() + RETRY_SECONDS
-        trouble = troubles.of(error, self.folder)
+        trouble = trouble_of(error, self.folder)
         self.report(trouble, lasting=True)
         return StateError(trouble.cause, trouble.remedy)
 

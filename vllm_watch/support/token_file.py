@@ -1,7 +1,8 @@
-"""A bearer token in a file, which is read again when it changes."""
+"""A bearer token in a file, which is read again when it changes, and the caller that sent it."""
 
 import hashlib
 from collections.abc import Collection
+from dataclasses import dataclass
 from pathlib import Path
 
 import structlog
@@ -15,6 +16,14 @@ TOKEN_CHARACTERS_MIN = 16
 """Minimum length of a token. Shorter tokens can be guessed."""
 
 TOKEN_BYTES_MAX = 4096
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Caller:
+    """The caller that requests a change over HTTP: the name of the caller's token, and the caller's address."""
+
+    actor: str
+    source: str
 
 
 class TokenFile:

@@ -23,3 +23,12 @@ def visible(text: str) -> str:
 def visible_lines(text: str) -> str:
     """Return the text with control characters, except newlines and tabs, escaped."""
     return text.translate(_IN_LINES)
+
+
+def printable(text: str) -> str:
+    """Return the text with all that is not printable, except newlines, escaped (``\\x1b``)."""
+    return "".join(each if each.isprintable() or each == "\n" else _escaped(each) for each in text)
+
+
+def _escaped(character: str) -> str:
+    return character.encode("unicode_escape", "surrogatepass").decode("ascii")

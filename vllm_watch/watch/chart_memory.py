@@ -5,8 +5,8 @@ from collections.abc import Iterator
 
 from vllm_watch.board import uptime
 from vllm_watch.board.board import Board, Past
-from vllm_watch.board.day import Day
 from vllm_watch.board.history import FORM, History
+from vllm_watch.board.uptime import Day
 from vllm_watch.state.charts import UPTIME, ChartTable, Part
 
 SAVE_SECONDS = 300.0

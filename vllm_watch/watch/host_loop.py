@@ -7,8 +7,7 @@ from typing import Protocol
 
 import structlog
 
-from vllm_watch.board.board import Board
-from vllm_watch.board.looked import Looked
+from vllm_watch.board.board import Board, Looked
 from vllm_watch.config import Config
 from vllm_watch.samples.gpu import GpuReading, GpuSample
 from vllm_watch.settings.stages import GpuSettings

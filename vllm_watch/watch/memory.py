@@ -10,13 +10,11 @@ from typing import Any, Protocol
 
 import structlog
 
-from vllm_watch.board.board import Board
-from vllm_watch.board.incidents import RESOLVED_MAX
+from vllm_watch.board.board import RESOLVED_MAX, Board
 from vllm_watch.incidents.fleet import Fleet
 from vllm_watch.incidents.incident import OPENED, RESOLVED, Incident, IncidentEvent, ended
 from vllm_watch.samples.target import Target
-from vllm_watch.state.incidents import IncidentTable
-from vllm_watch.state.learnt import Learnt
+from vllm_watch.state.incidents import IncidentTable, Learnt
 from vllm_watch.watch.chart_memory import ChartMemory
 from vllm_watch.watch.host_watch import HostWatch
 from vllm_watch.watch.watch import Watch

@@ -12,8 +12,7 @@ from urllib.parse import urlsplit
 
 import structlog
 
-from vllm_watch.board.board import Board
-from vllm_watch.board.looked import Looked
+from vllm_watch.board.board import Board, Looked
 from vllm_watch.incidents.fleet import Fleet
 from vllm_watch.incidents.incident import OPENED, RESOLVED, IncidentEvent
 from vllm_watch.samples.gpu import GpuReading

@@ -10,8 +10,7 @@ from typing import Any
 
 import structlog
 
-from vllm_watch.board.board import Board
-from vllm_watch.board.looked import Looked
+from vllm_watch.board.board import Board, Looked
 from vllm_watch.incidents.incident import IncidentEvent
 from vllm_watch.samples.observation import Observation
 from vllm_watch.samples.record import completed

@@ -20,7 +20,7 @@ from vllm_watch.restart.hooks.base import Tools
 from vllm_watch.restart.locks import file
 from vllm_watch.restart.locks.base import Held
 from vllm_watch.restart.locks.file import Lock
-from vllm_watch.settings.lock import LockSettings
+from vllm_watch.settings.restart import LockSettings
 
 
 def lock(

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from vllm_watch.config import load
 from vllm_watch.errors import JournalError
-from vllm_watch.state import file, troubles
+from vllm_watch.state import file
 from vllm_watch.support.private_files import opener
 
 
@@ -32,5 +32,5 @@ def make(folder: Path) -> None:
             os.fchown(descriptor, owner.st_uid, owner.st_gid)
             os.close(descriptor)
     except OSError as error:
-        trouble = troubles.of(error, folder)
+        trouble = file.trouble_of(error, folder)
         raise JournalError(trouble.cause, trouble.remedy) from error

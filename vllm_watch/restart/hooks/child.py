@@ -18,8 +18,8 @@ from pathlib import Path
 
 from vllm_watch.restart.hooks import reaper
 from vllm_watch.support import json_text
-from vllm_watch.support.printable import printable
 from vllm_watch.support.redaction import redacted
+from vllm_watch.support.visible import printable
 
 OUTPUT_BYTES_MAX = 16 << 20
 """The output may grow by this many bytes between two polls. No restart command writes this much."""

@@ -18,7 +18,7 @@ from vllm_watch.errors import WatchError
 from vllm_watch.restart.hooks.base import Tools
 from vllm_watch.restart.locks.base import Held, boottime_s
 from vllm_watch.restart.locks.record import EXPIRY_TTLS, HOUR_SECONDS, SPENT_MAX, Limits
-from vllm_watch.settings.lock import LockSettings
+from vllm_watch.settings.restart import LockSettings
 from vllm_watch.state.attempt import Attempt
 from vllm_watch.support import json_text, regular_file
 

@@ -28,7 +28,7 @@ from vllm_watch.restart.locks import record as records
 from vllm_watch.restart.locks.base import HOST, Held, boottime_s
 from vllm_watch.restart.locks.past import Past, others, past
 from vllm_watch.restart.locks.record import Change, Limits, Now, Record, Sightings, Slot
-from vllm_watch.settings.lock import LockSettings
+from vllm_watch.settings.restart import LockSettings
 from vllm_watch.state.attempt import Attempt
 from vllm_watch.support import json_text
 
