@@ -400,7 +400,7 @@ def test_a_small_loss_that_lasts_is_a_ticket_at_loads_that_are_known(familiar):
         assert verdict.state == "clear"
         return
     assert said(verdict) == ("firing", "slow_engine", "ticket", False)
-    assert verdict.since_seconds == 0.0
+    assert (verdict.present, verdict.since_seconds) == (True, 0.0)
     slow = evidence(verdict, "step_time_ratio")
     assert (slow.value, slow.expected) == (pytest.approx(1.25), 1.0)
     assert verdict.measure == slow.value

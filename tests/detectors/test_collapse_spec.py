@@ -4,7 +4,7 @@ import pytest
 
 from tests.detectors.looks import engine, seen
 from vllm_watch.detectors.base import FIRING, Verdict
-from vllm_watch.detectors.collapse_spec import Acceptances
+from vllm_watch.detectors.throughput_collapse import Acceptances
 from vllm_watch.samples.engine import Histogram
 from vllm_watch.watch.watch import Watch
 

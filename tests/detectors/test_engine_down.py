@@ -4,22 +4,30 @@ from dataclasses import replace
 
 import pytest
 
-from tests.detectors.down_looks import (
+from tests.detectors.looks import (
+    DEAD,
     IDLE,
     NEW,
+    OK,
     OLD,
     UP,
+    T,
     downs,
     emptied,
+    engine,
+    first_firing,
     gone,
+    gpu,
     inside,
+    last,
     process,
+    seen,
     seldom,
     served,
+    silent,
     spell,
     used,
 )
-from tests.detectors.looks import DEAD, OK, T, engine, first_firing, gpu, last, seen, silent
 from vllm_watch.samples.observation import SCALING, Call, ProcessState, Reading
 from vllm_watch.watch.watch import Watch
 

@@ -4,20 +4,27 @@ from dataclasses import replace
 
 import pytest
 
-from tests.detectors.down_looks import (
+from tests.detectors.looks import (
+    DEAD,
+    OK,
     OLD,
     UP,
+    T,
     downs,
     emptied,
+    first_firing,
     gone,
+    gpu,
     inside,
+    last,
     process,
+    seen,
     seldom,
     served,
+    silent,
     spell,
     used,
 )
-from tests.detectors.looks import DEAD, OK, T, first_firing, gpu, last, seen, silent
 from vllm_watch.samples.observation import ProcessState
 
 

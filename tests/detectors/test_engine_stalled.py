@@ -3,17 +3,19 @@
 import pytest
 
 from tests.detectors.looks import (
+    HEALTHY,
     Heard,
     T,
     engine,
     first_firing,
+    frozen,
     gpu,
     judge,
     last,
     seen,
     silent,
+    stalls,
 )
-from tests.detectors.stall_looks import HEALTHY, frozen, stalls
 from vllm_watch.detectors.base import Around
 from vllm_watch.detectors.engine_stalled import Detector, Settings
 from vllm_watch.samples.observation import EngineCpu
@@ -224,12 +226,6 @@ def test_a_restart_is_advised_only_later():
     said = stalls([*HEALTHY, *frozen(60, 180)])
     advised = next(s for s, (verdict,) in said if verdict.restart_advised)
     assert (first_firing(said, "0")[0], advised) == (70, 120)
-
-
-def test_no_restart_brings_kv_blocks_from_another_host():
-    said = stalls([*HEALTHY, *frozen(60, 900, running=0.0, waiting=5.0, **DEFERRED)])
-    assert not any(verdict.restart_advised for _, (verdict,) in said)
-    assert last(said, "0").severity == "page"
 
 
 def test_what_it_has_survived_puts_the_advice_off():

@@ -3,12 +3,15 @@
 import pytest
 
 from tests.detectors.looks import (
+    HEALTHY,
+    busy,
     engine,
     first_firing,
+    frozen,
     judge,
     seen,
+    stalls,
 )
-from tests.detectors.stall_looks import HEALTHY, busy, frozen, stalls
 from vllm_watch.detectors.base import Around
 from vllm_watch.detectors.engine_stalled import Detector, Settings
 from vllm_watch.samples.observation import CanaryCall

@@ -464,37 +464,6 @@ def test_an_engine_first_met_that_serves_later_was_idle(every):
 
 
 @EVERY
-def test_a_watcher_that_was_away_for_long_asks_before_it_advises(every):
-    """It knew the engine at work; what happened in the quarter of an hour since, nobody saw."""
-    first, then, found = Watch("x"), Watch("x"), []
-    for each in healthy(300, every):
-        first.observe(each)
-    still = served(290, running=106.0, waiting=15.0)
-    later = [seen(s, still) for s in range(1200, 1700, every)]
-    assert then.restore(first.export_state(), later[0].t) == []
-    for each in later:
-        found += then.observe(each)
-    assert found == []
-
-
-@EVERY
-def test_a_hang_goes_on_in_the_next_run_of_the_watcher(every):
-    """Within ten minutes it is told as soon as if nobody had restarted it."""
-    looks = healthy(300, every)
-    later = [seen(s, served(300, running=106.0)) for s in range(300, 500, every)]
-    first, then, found = Watch("x"), Watch("x"), []
-    for each in looks:
-        first.observe(each)
-    later = [each for each in later if each.t >= 1_700_000_360.0]
-    assert then.restore(first.export_state(), later[0].t) == []
-    for each in later:
-        found += [(each.t - 1_700_000_000.0, event.incident) for event in then.observe(each)]
-    second, incident = found[0]
-    assert (incident.cause, found[-1][1].severity) == ("hang", "page")
-    assert second <= 360 + max(10, 2 * every)
-
-
-@EVERY
 @pytest.mark.parametrize("lasts", [9, 12, 14])
 def test_a_stop_that_ends_by_itself_is_a_ticket_at_most(every, lasts):
     """Every ten minutes all requests stop for some seconds; no user gives up, and nobody is woken."""

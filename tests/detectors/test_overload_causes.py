@@ -5,8 +5,7 @@ from dataclasses import replace
 import pytest
 
 from tests.detectors.made_up_engine import Engine, view
-from vllm_watch.detectors.overload import Detector, Settings
-from vllm_watch.detectors.overload_causes import Queue, of_queue
+from vllm_watch.detectors.overload import Detector, Queue, Settings, of_queue
 from vllm_watch.samples.observation import ServerSample
 
 CALM = {"running": 40.0, "kv": 0.3}

@@ -35,7 +35,7 @@ DEVICE = "sources/nvml_device.py"
 TARGET = {
     "refuses connections": Removal(
         "the second look: one refused connection is a crash",
-        (Cut("detectors/down_settings.py", "refused_looks: int = Field(2,", "refused_looks: int = Field(1,"),),
+        (Cut("detectors/engine_down.py", "refused_looks: int = Field(2,", "refused_looks: int = Field(1,"),),
     ),
     "swallows packets (black hole)": Removal(
         "the connection's own share of a look's time",
@@ -76,8 +76,8 @@ TARGET = {
     "its DNS name resolves only sometimes": Removal(
         "the three looks and 15 s: one is enough",
         (
-            Cut("detectors/down_settings.py", "unreachable_looks: int = Field(3,", "unreachable_looks: int = Field(1,"),
-            Cut("detectors/down_settings.py", "unreachable_seconds: float = Field(15.0,", "unreachable_seconds: float = Field(0.001,"),
+            Cut("detectors/engine_down.py", "unreachable_looks: int = Field(3,", "unreachable_looks: int = Field(1,"),
+            Cut("detectors/engine_down.py", "unreachable_seconds: float = Field(15.0,", "unreachable_seconds: float = Field(0.001,"),
         ),
     ),
     "serves 10,000 new series at each scrape": Removal(

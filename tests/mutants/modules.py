@@ -70,7 +70,6 @@ EQUIVALENT: tuple[Equivalent, ...] = (
     Equivalent("signals/window.py", "False", "True", _QUICKER),
     Equivalent("signals/window.py", "known is None or None not in counts", "(known is None)", _QUICKER),
     Equivalent("detectors/collapse_engine.py", "odd.value or 0.0", "(odd.value)", _HAS_A_NUMBER),
-    Equivalent("detectors/collapse_engine.py", "more.value or 0.0", "(more.value)", _HAS_A_NUMBER),
     Equivalent(
         "notify/ledger.py", "each.sent_t is None and each.message is None", "(each.message is None)",
         "what was sent or dropped has a message",

@@ -9,7 +9,7 @@ from tests.detectors.looks import T, seen
 from tests.told import said
 from tests.watch.hosted import Hosted, core, gpu, notebook, opened, pages
 from vllm_watch.detectors.base import Around, View
-from vllm_watch.detectors.collapse_gpus import Fresh, of_slow_steps
+from vllm_watch.detectors.collapse_host import Fresh, of_slow_steps
 from vllm_watch.samples.target import host_target
 from vllm_watch.settings.detectors import DetectorsSettings
 from vllm_watch.signals.holders.gpu_users import Place

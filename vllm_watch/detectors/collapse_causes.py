@@ -2,15 +2,107 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from math import exp
 
 from vllm_watch.detectors.base import Evidence
 from vllm_watch.detectors.needs import Need, Needs
 from vllm_watch.signals import stored
-from vllm_watch.signals.baseline import Comparison
+from vllm_watch.signals.baseline import SLOW_TOLERANCE, Baseline, Comparison
 from vllm_watch.signals.blocks import Block
+from vllm_watch.signals.pages import none_prefilling
 from vllm_watch.signals.ring_buffer import RingBuffer
+from vllm_watch.signals.step_model import StepModel
 from vllm_watch.support.counts import requests
 from vllm_watch.support.durations import in_words
+
+LENGTH_HALF_SECONDS = 120.0
+"""Half-life of a finished request's weight in the mean length."""
+
+LENGTH_REQUESTS_MIN = 8.0
+"""A mean length needs this many requests."""
+
+LATE_REQUESTS_MIN = 3.0
+"""This many requests suffice for a mean length if all of them began after a change."""
+
+LATE_LIVES = 2.0
+"""Requests from before a change count as ended after this many times the usual duration."""
+
+LATE_SECONDS_MIN, LATE_SECONDS_MAX = 15.0, 90.0
+"""Requests from before a change count as ended after at least LATE_SECONDS_MIN and at most
+LATE_SECONDS_MAX."""
+
+PREEMPTED_MIN = 0.5
+"""Requests preempt each other if the decayed count of preemptions exceeds this. One preemption
+counts for LENGTH_HALF_SECONDS."""
+
+LONG_PROMPT = 5.0
+"""A prompt is long if it has this many times the usual total tokens of a request."""
+
+
+class Finished:
+    """Counts recently finished requests."""
+
+    def __init__(self) -> None:
+        self._requests = self._tokens = self._preempted = 0.0
+
+    def export_state(self) -> list[float]:
+        return [self._requests, self._tokens, self._preempted]
+
+    def restore(self, state: Sequence[float]) -> None:
+        self._requests, self._tokens, self._preempted = stored.numbers(state, 3)
+
+    def add(self, block: Block) -> None:
+        keep = 0.5 ** (block.seconds / LENGTH_HALF_SECONDS)
+        self._requests = self._requests * keep + (block.finished or 0.0)
+        self._tokens = self._tokens * keep + (block.finished_tokens or 0.0)
+        self._preempted = self._preempted * keep + (block.preempted or 0.0)
+
+    def tokens(self, at_least: float = LENGTH_REQUESTS_MIN) -> float | None:
+        return self._tokens / self._requests if self._requests >= at_least else None
+
+    @property
+    def preempting(self) -> bool:
+        return self._preempted > PREEMPTED_MIN
+
+    @property
+    def preempted_share(self) -> float | None:
+        return self._preempted / self._requests if self._requests > 0.0 else None
+
+
+def late_seconds(life_seconds: float) -> float:
+    """Return the seconds until requests from before a change count as ended."""
+    return min(LATE_SECONDS_MAX, max(LATE_SECONDS_MIN, LATE_LIVES * life_seconds))
+
+
+class LongPrompts:
+    """Counts recent prompts that are far longer than usual requests."""
+
+    def __init__(self) -> None:
+        self.tokens = 0.0
+        self._prompts = 0.0
+
+    def export_state(self) -> list[float]:
+        return [self.tokens, self._prompts]
+
+    def restore(self, state: Sequence[float]) -> None:
+        self.tokens, self._prompts = stored.numbers(state, 2)
+
+    def add(self, block: Block, request_tokens: float | None) -> None:
+        keep = 0.5 ** (block.seconds / LENGTH_HALF_SECONDS)
+        self.tokens, self._prompts = self.tokens * keep, self._prompts * keep
+        if not block.prompts or block.prompted is None or request_tokens is None:
+            return
+        tokens = block.prompted * block.seconds
+        if tokens >= LONG_PROMPT * request_tokens * block.prompts:
+            self.tokens += tokens
+            self._prompts += block.prompts
+
+    @property
+    def each(self) -> float:
+        return self.tokens / self._prompts if self._prompts > 0.0 else 0.0
+
+
+KIND = "throughput_collapse"
 
 KV_PINNING, PREEMPTION_THRASH, KV_LEAK = "kv_pinning", "preemption_thrash", "kv_leak"
 PEER_WAIT = "peer_wait"
@@ -216,11 +308,10 @@ def _leak(facts: Starvation, share: float, rise: float) -> Cause:
     return Cause(UNKNOWN, found, (_PREFILLING,))
 
 
-def lost_at_idle(share: float) -> Cause:
-    """Return the cause if KV pages are in use while no request runs."""
+def lost_at_idle(share: float) -> Evidence:
+    """Describe KV pages that are in use while no request runs."""
     text = f"{share:.0%} of the KV cache was in use while no request ran or waited"
-    found = Evidence(name="kv_unheld_ratio", value=share, unit="ratio", expected=0.0, text=text)
-    return Cause(KV_LEAK, (found,))
+    return Evidence(name="kv_unheld_ratio", value=share, unit="ratio", expected=0.0, text=text)
 
 
 def _lost(share: float) -> Cause:
@@ -298,3 +389,59 @@ def recovering(comparison: Comparison) -> tuple[Evidence, ...]:
         return ()
     text = f"{done:.0%} of its baseline at the last scrape: it may be recovering"
     return (Evidence(name="throughput_ratio", value=done, unit="ratio", expected=1.0, text=text),)
+
+
+UNHELD_SECONDS = 15.0
+"""A restart is advised if KV pages in use have belonged to no request for this long, and no prefill
+explains them."""
+
+BLIND_SECONDS = 60.0
+"""Replaces UNHELD_SECONDS if the usual step time is unknown. A prompt may go unnoticed for this
+long."""
+
+UNREAD_LOG_RATIO = 0.1
+"""If the share that no request holds is unknown, pages are unread if steps are shorter than
+expected by this log ratio."""
+
+UNREAD_DEVIATIONS = 1.5
+"""The log ratio must also reach this many standard deviations, because the step model may not know
+this load."""
+
+
+class Unread:
+    """Follows an engine that lacks KV pages."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+
+    @property
+    def surely(self) -> bool:
+        return self.seconds >= UNHELD_SECONDS
+
+    def follow(
+        self, comparison: Comparison, baseline: Baseline, unheld: float | None, quiet_ratio: float
+    ) -> None:
+        block, slow = comparison.block, comparison.slow_log_ratio
+        if slow is None:
+            slow = baseline.former_log_ratio(block)
+        if unheld is None:
+            unread = _is_unread(comparison, baseline.model, quiet_ratio)
+        elif unheld < LEAK_SHARE_MIN:
+            unread = False
+        elif none_prefilling(block) and (slow is None or slow < SLOW_TOLERANCE):
+            unread = True
+        else:
+            return  # inconclusive: a prompt may lengthen steps
+        counts = UNHELD_SECONDS / BLIND_SECONDS if slow is None else 1.0
+        self.seconds = self.seconds + counts * block.seconds if unread else 0.0
+
+
+def _is_unread(comparison: Comparison, model: StepModel, quiet_ratio: float) -> bool:
+    block = comparison.block
+    a, b, c = model.coefficients
+    sure = max(UNREAD_LOG_RATIO, UNREAD_DEVIATIONS * (comparison.deviation or 0.0))
+    if comparison.slow_log_ratio is None or -quiet_ratio < sure or not block.kv_usage or c <= 0.0:
+        return False
+    expected = comparison.expected_step_seconds or 0.0
+    read = (expected * exp(quiet_ratio) - a - b * (block.tokens_per_step or 0.0)) / c
+    return read < (1.0 - UNREAD_SHARE) * block.kv_usage

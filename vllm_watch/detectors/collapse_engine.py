@@ -3,30 +3,62 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from math import exp
-from typing import Any
+from typing import Any, ClassVar
 
 from vllm_watch.detectors import collapse_causes as causes
-from vllm_watch.detectors import collapse_gpus, collapse_host
-from vllm_watch.detectors.base import CLEAR, FIRING, UNKNOWN, Evidence, Verdict
-from vllm_watch.detectors.collapse_alarm import Alarm
-from vllm_watch.detectors.collapse_bar import Bar
-from vllm_watch.detectors.collapse_equal_work import OwnWork
-from vllm_watch.detectors.collapse_stuck import Stuck
-from vllm_watch.detectors.collapse_unread import Unread
-from vllm_watch.detectors.collapse_unserved import Unserved
-from vllm_watch.detectors.consequences import PAGE, RESTART, explained
-from vllm_watch.detectors.finished import LATE_REQUESTS_MIN, Finished, LongPrompts, late_seconds
+from vllm_watch.detectors import collapse_host
+from vllm_watch.detectors.base import CLEAR, UNKNOWN, Evidence, Verdict
+from vllm_watch.detectors.collapse_causes import (
+    KIND,
+    LATE_REQUESTS_MIN,
+    Cause,
+    Finished,
+    LongPrompts,
+    Unread,
+    late_seconds,
+)
+from vllm_watch.detectors.collapse_own import OwnWork, Stuck, Unserved
+from vllm_watch.detectors.consequences import PAGE, RESTART, Bar, explained, finding
+from vllm_watch.detectors.kept import Keeps, Table, part
 from vllm_watch.detectors.per_engine import EngineLook
 from vllm_watch.samples.gpu import GpuSample
 from vllm_watch.signals import capacity, stored
 from vllm_watch.signals.baseline import DOUBT, DRIFT, Baseline, Comparison
+from vllm_watch.signals.blocks import Block
 from vllm_watch.signals.cpu_waits import StepWaits
 from vllm_watch.signals.harm import Harm
 from vllm_watch.signals.pages import Pages
 from vllm_watch.signals.state import is_connected
 from vllm_watch.support.counts import requests
 
-KIND = "throughput_collapse"
+NORMAL_BLOCKS = 2
+"""This many consecutive normal blocks end an alarm. A single one may be chance."""
+
+
+class Alarm:
+    """Follows one CUSUM of the baseline: slow steps, or a shortage of KV pages."""
+
+    def __init__(self) -> None:
+        self.cause: Cause | None = None
+        self._since_s: float | None = None
+        self._normal_blocks = 0
+
+    @property
+    def over(self) -> bool:
+        return self._normal_blocks >= NORMAL_BLOCKS
+
+    def follow(self, block: Block, level: float, *, alarm: bool, reason: bool) -> None:
+        self._normal_blocks = self._normal_blocks + 1 if alarm and not reason else 0
+        if not alarm:
+            self.cause = None
+        if level <= 0.0:
+            self._since_s = None
+        elif self._since_s is None:
+            self._since_s = block.at_s - block.seconds
+
+    def lasted_s(self, at_s: float) -> float:
+        return 0.0 if self._since_s is None else max(0.0, at_s - self._since_s)
+
 
 CAUSE_HOLD_SECONDS = 20.0
 """A new cause must last this many seconds to replace the first one. One long request among few can
@@ -41,8 +73,22 @@ PASSES_SECONDS = 120.0
 s."""
 
 
-class EngineJudge:
+class EngineJudge(Keeps):
     """Judges one engine."""
+
+    KEPT: ClassVar[Table] = {
+        "pages": part(Pages),
+        "bar": part(Bar),
+        "harm": part(Harm),
+        "waits": part(StepWaits),
+        "creep": part(causes.Creep),
+        "long_prompts": part(LongPrompts),
+        **dict.fromkeys(("finished", "finished_late"), part(Finished)),
+        **dict.fromkeys(("capacity_tokens", "rise_seconds", "unheld_rise_seconds"), stored.number_or_none),
+        **dict.fromkeys(("starving_since_s", "quiet_ratio", "waiting_first", "starved_seconds"), stored.number),
+        **dict.fromkeys(("starving", "queue_grew", "asked_for", "urgent", "restart"), stored.flag),
+    }  # fmt: skip
+    LATER = ("bar", "harm", "waits", "starved_seconds", "asked_for", "urgent")
 
     def __init__(self, engine: str) -> None:
         self.engine = engine
@@ -50,7 +96,7 @@ class EngineJudge:
         self.quiet_ratio = 0.0  # smoothed log ratio of actual to expected step time
         self._other_seconds = 0.0
         self._restart = False
-        self._fresh = collapse_gpus.Fresh()
+        self._fresh = collapse_host.Fresh()
         self._server_start: float | None = None
         self._connected = False
         self._queue_grew = False
@@ -108,64 +154,23 @@ class EngineJudge:
     def export_state(self) -> dict[str, Any]:
         return {
             "baseline": self.baseline.export_state(),
-            "pages": self._pages.export_state(),
-            "bar": self._bar.export_state(),
-            "harm": self.harm.export_state(),
-            "waits": self._waits.export_state(),
-            "creep": self._creep.export_state(),
-            "long_prompts": self._long_prompts.export_state(),
-            "finished": self._finished.export_state(),
-            "finished_late": self._finished_late.export_state(),
-            "causes": {family: alarm.kept_cause for family, alarm in self._alarms.items()},
-            "capacity_tokens": self._capacity_tokens,
-            "rise_seconds": self._rise_seconds,
-            "unheld_rise_seconds": self._unheld_rise_seconds,
-            "starving": self._starving,
-            "starving_since_s": self._starving_since_s,
-            "quiet_ratio": self.quiet_ratio,
+            **super().export_state(),
+            "causes": {family: each.cause and each.cause.name for family, each in self._alarms.items()},
             "pids": sorted(self._fresh.pids),
             "clocks": dict(self._fresh.clocks),
-            "waiting_first": self._waiting_first,
             "unread_seconds": self._unread.seconds,
-            "queue_grew": self._queue_grew,
-            "asked_for": self._asked_for,
-            "starved_seconds": self._starved_seconds,
-            "urgent": self._urgent,
-            "restart": self._restart,
-        }
+        }  # fmt: skip
 
-    def restore(self, state: stored.Stored, away_seconds: float) -> None:
+    def restore(self, state: stored.Stored, away_seconds: float = 0.0) -> None:
         self.baseline.restore(state["baseline"], away_seconds)
         self._begin()
-        self._pages.restore(state["pages"])
-        if "waits" in state:
-            self._waits.restore(state["waits"])
-        if "harm" in state:
-            self.harm.restore(state["harm"])
-        if "bar" in state:
-            self._bar.restore(state["bar"])
-        self._creep.restore(state["creep"])
-        self._long_prompts.restore(state["long_prompts"])
-        self._finished.restore(state["finished"])
-        self._finished_late.restore(state["finished_late"])
+        super().restore(state)
+        names = stored.mapping(state.get("causes", {}))
         for family, alarm in self._alarms.items():
-            alarm.restore(stored.mapping(state.get("causes", {})).get(family))
-        self._capacity_tokens = stored.number_or_none(state["capacity_tokens"])
-        self._rise_seconds = stored.number_or_none(state["rise_seconds"])
-        self._unheld_rise_seconds = stored.number_or_none(state["unheld_rise_seconds"])
-        self._starving = stored.flag(state["starving"])
-        self._starving_since_s = stored.number(state["starving_since_s"])
-        self.quiet_ratio = stored.number(state["quiet_ratio"])
-        self._fresh = collapse_gpus.Fresh.restored(state["pids"], state.get("clocks", {}))
-        self._waiting_first = stored.number(state["waiting_first"])
+            name = stored.text_or_none(names.get(family))
+            alarm.cause = None if name is None else Cause(name, ())
+        self._fresh = collapse_host.Fresh.restored(state["pids"], state.get("clocks", {}))
         self._unread.seconds = stored.number(state["unread_seconds"])
-        self._queue_grew = stored.flag(state["queue_grew"])
-        self._restart = stored.flag(state["restart"])
-        if "asked_for" in state:
-            self._asked_for = stored.flag(state["asked_for"])
-            self._starved_seconds = stored.number(state["starved_seconds"])
-        if "urgent" in state:
-            self._urgent = stored.flag(state["urgent"])
 
     def _follow(
         self,
@@ -212,7 +217,7 @@ class EngineJudge:
         if starving:
             self._unread.follow(comparison, self.baseline, self._pages.unheld(), self.quiet_ratio)
         if gpus is not None and doubt <= 0.0:
-            self._fresh = collapse_gpus.Fresh.of(gpus, self._fresh)
+            self._fresh = collapse_host.Fresh.of(gpus, self._fresh)
 
     def _unexplained(self, comparison: Comparison) -> float | None:
         block, past = comparison.block, self.baseline.throughput
@@ -233,7 +238,7 @@ class EngineJudge:
     def _alarm(self, comparison: Comparison, gpus: Sequence[GpuSample] | None) -> Verdict | None:
         if comparison.slow:
             found = collapse_host.judged(
-                collapse_gpus.of_slow_steps(gpus, self._fresh, self._server_start),
+                collapse_host.of_slow_steps(gpus, self._fresh, self._server_start),
                 self._waits.judge(),
             )
             # An engine that lacks KV pages may run only a few long requests, in slow steps.
@@ -244,28 +249,28 @@ class EngineJudge:
         return self._starved(comparison) if comparison.starved else None
 
     def _without_alarm(self, comparison: Comparison) -> Verdict | None:
-        lasts = self._bar.lasts()
+        tests = (
+            (self._bar.lasts, causes.SLOW, causes.SLOW_ENGINE),
+            (self._lost_at_idle, causes.CACHE, causes.KV_LEAK),
+            (self._stuck.found, causes.STUCK, causes.UNKNOWN),
+            (self._unserved.left, causes.STUCK, causes.UNKNOWN),
+            (self._unserved.crawls, causes.SLOW, causes.UNKNOWN),
+            (self.own_work.found, causes.SLOW, causes.SLOW_ENGINE),
+        )
+        for test, family, cause in tests:
+            odd = test()
+            if odd is not None:
+                known, at_s = cause != causes.UNKNOWN, comparison.block.at_s
+                return finding(
+                    self.engine, cause, f": {odd.text}", (odd,), family=family, measure=float(odd.value or 0.0),
+                    since_seconds=self._alarms[family].lasted_s(at_s) if known else 0.0,
+                )  # fmt: skip
+        return None
+
+    def _lost_at_idle(self) -> Evidence | None:
         lost = self._pages.idle_lost
-        if lasts is None and lost >= causes.LEAK_SHARE_MIN and not self._connected:
-            leak = causes.lost_at_idle(lost)
-            return self._verdict(
-                causes.CACHE, leak.name, f"Engine {self.engine}: {leak.evidence_for[0].text}", leak.evidence_for, (),
-                page=False, restart=False, at_s=comparison.block.at_s, measure=lost,
-            )  # fmt: skip
-        stuck = self._stuck.found() or self._unserved.left
-        odd = stuck or self._unserved.crawls()
-        if odd is not None and lasts is None:
-            return Verdict(
-                state=FIRING, kind=KIND, engine=self.engine, family=causes.STUCK if stuck else causes.SLOW,
-                summary=f"Engine {self.engine}: {odd.text}", evidence_for=(odd,), measure=float(odd.value or 0.0),
-            )  # fmt: skip
-        more = lasts or self.own_work.found
-        if more is None:
-            return None
-        return self._verdict(
-            causes.SLOW, causes.SLOW_ENGINE, f"Engine {self.engine}: {more.text}", (more,), (),
-            page=False, restart=False, at_s=comparison.block.at_s, measure=float(more.value or 0.0),
-        )  # fmt: skip
+        leaks = lost >= causes.LEAK_SHARE_MIN and not self._connected
+        return causes.lost_at_idle(lost) if leaks else None
 
     def _slow(self, comparison: Comparison, found: causes.Cause) -> Verdict:
         if found.name == causes.SLOW_ENGINE and not comparison.sure:
@@ -276,9 +281,9 @@ class EngineJudge:
             known, found, comparison
         )
         sharper = open_ and comparison.slow_now and found.name != causes.UNKNOWN
-        if collapse_gpus.is_excused(alarm.cause) and found.name == causes.SLOW_ENGINE:
+        if collapse_host.is_excused(alarm.cause) and found.name == causes.SLOW_ENGINE:
             sharper = False  # clocks are not judged while the GPU is idle
-        if alarm.cause is None or sharper or collapse_gpus.is_excused(found):
+        if alarm.cause is None or sharper or collapse_host.is_excused(found):
             alarm.cause = found
         cause = alarm.cause
         if cause.name not in causes.VAGUE:
@@ -289,16 +294,18 @@ class EngineJudge:
         times = exp(self.quiet_ratio)
         text = f"{times:.1f}× slower per step than its own baseline at this load"
         slow = Evidence(name="step_time_ratio", value=times, expected=1.0, text=text)
-        return self._verdict(
-            causes.SLOW,
+        return finding(
+            self.engine,
             cause.name,
-            f"Engine {self.engine} is {text}{collapse_host.in_short(cause)}",
+            f" is {text}{collapse_host.in_short(cause)}",
             (slow, *cause.evidence_for, *explained(shift, reached, curable=itself)),
             (*cause.evidence_against, *causes.recovering(comparison)),
-            page=PAGE in reached,
-            restart=RESTART in reached,
-            at_s=comparison.block.at_s, measure=times,
-        )  # fmt: skip
+            family=causes.SLOW,
+            reached=reached,
+            present=not alarm.over,
+            since_seconds=alarm.lasted_s(comparison.block.at_s),
+            measure=times,
+        )
 
     def _starved(self, comparison: Comparison) -> Verdict:
         block = comparison.block
@@ -324,17 +331,19 @@ class EngineJudge:
         )
         few = causes.crowded(block.running, block.kv_usage or 0.0, comparison.running_expected)
         ratio = Evidence(name="throughput_ratio", value=done, unit="ratio", expected=1.0, text=text)
-        return self._verdict(
-            causes.CACHE,
+        restart = self._restart if cause.name == causes.KV_PINNING else cause.name == causes.KV_LEAK
+        alarm = self._alarms[causes.CACHE]
+        return finding(
+            self.engine,
             cause.name,
-            f"Engine {self.engine} {much}",
+            f" {much}",
             (ratio, few, *(cause.evidence_for if cause is found else map(causes.earlier, cause.evidence_for))),
             cause.evidence_against,
-            page=self._urgent,
-            restart=self._restart
-            if cause.name == causes.KV_PINNING
-            else cause.name == causes.KV_LEAK,
-            at_s=block.at_s, measure=1.0 / max(done, 1e-3),
+            family=causes.CACHE,
+            reached=[name for name, due in ((PAGE, self._urgent), (RESTART, restart)) if due],
+            present=not alarm.over,
+            since_seconds=alarm.lasted_s(block.at_s),
+            measure=1.0 / max(done, 1e-3),
         )  # fmt: skip
 
     def _is_urgent(self, cause: causes.Cause) -> bool:
@@ -381,14 +390,3 @@ class EngineJudge:
             unheld_rise_seconds=self._unheld_rise_seconds,
             unheld_surely=self._unread.surely,
         )
-
-    def _verdict(
-        self, family: str, cause: str, summary: str, evidence_for: tuple[Evidence, ...], evidence_against: tuple[Evidence, ...],
-        *, page: bool, restart: bool, at_s: float, measure: float,
-    ) -> Verdict:  # fmt: skip
-        alarm = self._alarms[family]
-        return Verdict(
-            state=FIRING, kind=KIND, engine=self.engine, cause=cause, family=family, severity="page" if page else "ticket",
-            restart_advised=restart, summary=summary, evidence_for=evidence_for, evidence_against=evidence_against,
-            present=not alarm.over, since_seconds=alarm.lasted_s(at_s), measure=measure,
-        )  # fmt: skip

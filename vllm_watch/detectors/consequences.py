@@ -1,10 +1,18 @@
 """Decides which slowdowns page, and which lead to the advice to restart."""
 
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from math import exp, log
+from statistics import mean
+from typing import ClassVar
 
-from vllm_watch.detectors.base import Evidence
+from vllm_watch.detectors.base import FIRING, Evidence, Verdict
+from vllm_watch.detectors.collapse_causes import KIND
+from vllm_watch.detectors.kept import Keeps, Table, part
+from vllm_watch.signals import stored
+from vllm_watch.signals.baseline import Comparison
+from vllm_watch.signals.wander import MINUTE_SECONDS, Wander
 from vllm_watch.support.durations import in_words
 
 OWN_PAST, SIBLINGS, FORMER = "its own past", "its siblings", "the process before"
@@ -81,6 +89,37 @@ def fulfilled(shift: Shift) -> Sequence[str]:
     return found
 
 
+def finding(
+    engine: str | None,
+    cause: str,
+    text: str,
+    evidence_for: tuple[Evidence, ...],
+    evidence_against: tuple[Evidence, ...] = (),
+    *,
+    measure: float,
+    family: str = "",
+    reached: Collection[str] = (),
+    present: bool = True,
+    since_seconds: float = 0.0,
+) -> Verdict:
+    """Return the verdict of any test that finds an engine slow. `reached` are its consequences."""
+    return Verdict(
+        state=FIRING,
+        kind=KIND,
+        engine=engine,
+        cause=cause,
+        family=family,
+        severity="page" if PAGE in reached else "ticket",
+        restart_advised=RESTART in reached,
+        summary=f"Engine {engine}{text}",
+        evidence_for=evidence_for,
+        evidence_against=evidence_against,
+        present=present,
+        since_seconds=since_seconds,
+        measure=measure,
+    )
+
+
 def explained(
     shift: Shift, reached: Sequence[str], *, curable: bool = True
 ) -> tuple[Evidence, ...]:
@@ -118,3 +157,104 @@ def _lacking(rule: Rule, shift: Shift) -> Sequence[str]:
         ),
     )
     return [text for lacking, text in lacks if lacking]
+
+
+RECOVERED_MARGIN = log(1.2)
+"""If a slowdown ended by itself, a restart is advised only for one that exceeds it by this log
+ratio."""
+
+
+LOSS_LOG_RATIO = log(1.12)
+"""A ticket opens if the mean slowdown over LASTING_MINUTES reaches this log ratio, or the mean
+slowdown relative to the siblings."""
+
+LASTING_MINUTES = 20
+"""Small slowdowns are judged over this many minutes of work. Only minutes with familiar loads
+count."""
+
+LASTING_DEVIATIONS = 2.5
+"""A small slowdown must also exceed this many standard deviations of one-minute means."""
+
+KNOWN_MINUTES = 30.0
+"""The standard deviation of one-minute means is known after this many minutes of work."""
+
+_PAGE = rule(PAGE, OWN_PAST)
+
+
+class Lasting:
+    """Finds small slowdowns that last."""
+
+    def __init__(self) -> None:
+        self._sum = self._seconds = 0.0
+        self._minutes: deque[float] = deque(maxlen=LASTING_MINUTES)
+
+    def add(self, log_ratio: float, seconds: float) -> None:
+        self._sum += log_ratio * seconds
+        self._seconds += seconds
+        if self._seconds >= MINUTE_SECONDS:
+            self._minutes.append(self._sum / self._seconds)
+            self._sum = self._seconds = 0.0
+
+    def found(self, wander: Wander) -> float | None:
+        if len(self._minutes) < LASTING_MINUTES or wander.minutes < KNOWN_MINUTES:
+            return None
+        least = max(LOSS_LOG_RATIO, LASTING_DEVIATIONS * wander.stray)
+        middle = mean(self._minutes)
+        return middle if middle >= least and min(self._minutes) >= 0.5 * least else None
+
+
+class Bar(Keeps):
+    """Follows the slowdown of one process.
+
+    A page and the advice to restart need more proof than a ticket, because step times drift without
+    a fault.
+    """
+
+    KEPT: ClassVar[Table] = {
+        "wander": part(Wander),
+        "reached": stored.texts,
+        **dict.fromkeys(("seconds", "worst", "recovered"), stored.number),
+    }
+    LATER = ("reached",)
+
+    def __init__(self) -> None:
+        self.wander = Wander()
+        self.lasting = Lasting()
+        self.reached: Sequence[str] = ()
+        self.shift = Shift(OWN_PAST, 0.0, 0.0, harmed=False)
+        self._seconds = 0.0
+        self._worst = 0.0
+        self._recovered = 0.0  # worst slowdown that ended by itself
+
+    def follow(self, comparison: Comparison, *, doubt: bool, harmed: bool) -> None:
+        block, log_ratio, alarm = comparison.block, comparison.slow_log_ratio, comparison.slow
+        if log_ratio is None or block.long_prompts:
+            return
+        self.wander.add(log_ratio, block.seconds, well=not (doubt or alarm))
+        if comparison.familiar:
+            self.lasting.add(log_ratio, block.seconds)
+        if not alarm:
+            if self.reached:
+                self.wander.forget()
+            self._recovered = max(self._recovered, self._worst)
+            self.reached = ()
+            self._seconds = self._worst = 0.0
+            return
+        now = self.wander.now
+        self._worst = max(self._worst, now)
+        exceeded = comparison.sure and self.wander.exceeded(_PAGE.log_ratio)
+        beyond = now >= _PAGE.log_ratio if self.reached else exceeded
+        self._seconds = self._seconds + block.seconds if beyond else 0.0
+        out_of_reach = now >= self._recovered + RECOVERED_MARGIN
+        self.shift = Shift(OWN_PAST, now, self._seconds, harmed=harmed, curable=out_of_reach)
+        self.reached = max(self.reached, fulfilled(self.shift), key=len)
+
+    def lasts(self) -> Evidence | None:
+        log_ratio = self.lasting.found(self.wander)
+        if log_ratio is None:
+            return None
+        text = f"for {LASTING_MINUTES} minutes of work each step has taken {exp(log_ratio):.2f} times as long as usual at this load"
+        return Evidence(name="step_time_ratio", value=exp(log_ratio), expected=1.0, text=text)
+
+    def excuse(self) -> None:
+        self._worst = 0.0

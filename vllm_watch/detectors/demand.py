@@ -2,10 +2,11 @@
 
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from math import exp
-from typing import Any
+from typing import Any, ClassVar
 
+from vllm_watch.detectors import kept
 from vllm_watch.detectors.base import Evidence, View
 from vllm_watch.samples.observation import Reading
 from vllm_watch.signals import stored
@@ -53,18 +54,28 @@ Counts = tuple[float | None, float | None, float, float]
 engine counts them."""
 
 
-_FLAGS = ("known", "aborting", "_served")
-_TIMES = ("_idle_since_s", "_admitted_s", "_at_s", "_t")
-_NUMBERS = (
-    "in_flight", "waiting", "idle_s", "silence_s", "_rate", "_rate_weight", "_running_usual", "_running",
-    "_usual_s", "_canaries",
-)  # fmt: skip
-_LATER = ("_lately", "_step_s", "_blind_s")  # absent in older states
+def _checked(state: Any) -> Counts | None:
+    if state is None:
+        return None
+    finished, prompted, generated, aborts = state
+    known = stored.number_or_none(finished), stored.number_or_none(prompted)
+    return *known, stored.number(generated), stored.number(aborts)
 
 
 @dataclass(slots=True)
-class Demand:
+class Demand(kept.Keeps):
     """Follows the demand on one server, without the watcher's own test requests."""
+
+    KEPT: ClassVar[kept.Table] = {
+        **dict.fromkeys(("in_flight", "waiting", "idle_s", "silence_s"), stored.number),
+        **dict.fromkeys(("_rate", "_rate_weight", "_running_usual", "_running"), stored.number),
+        **dict.fromkeys(("_usual_s", "_canaries", "_lately", "_step_s", "_blind_s"), stored.number),
+        **dict.fromkeys(("_idle_since_s", "_admitted_s", "_at_s", "_t"), stored.number_or_none),
+        **dict.fromkeys(("known", "aborting", "_served"), stored.flag),
+        "_counts": _checked,
+        "_silences": kept.last(SILENCES_KEPT),
+    }
+    LATER = ("_lately", "_step_s", "_blind_s")
 
     in_flight: float = 0.0
     waiting: float = 0.0
@@ -88,33 +99,6 @@ class Demand:
     _canaries: float = 0.0  # test requests that the counters lack
     _counts: Counts | None = None
     _silences: deque[float] = field(default_factory=lambda: deque(maxlen=SILENCES_KEPT))
-
-    def export_state(self) -> dict[str, Any]:
-        state = {each.name: getattr(self, each.name) for each in fields(self)}
-        return state | {
-            "_counts": self._counts and list(self._counts),
-            "_silences": list(self._silences),
-        }
-
-    @classmethod
-    def restored(cls, state: stored.Stored) -> "Demand":
-        demand = cls()
-        for name in _NUMBERS:
-            setattr(demand, name, stored.number(state[name]))
-        for name in _LATER:
-            setattr(demand, name, stored.number(state.get(name, 0.0)))
-        for name in _TIMES:
-            setattr(demand, name, stored.number_or_none(state[name]))
-        for name in _FLAGS:
-            setattr(demand, name, stored.flag(state[name]))
-        demand._silences.extend(stored.numbers(state["_silences"]))
-        counts = state["_counts"]
-        if counts is not None:
-            finished, prompted, generated, aborts = counts
-            demand._counts = (
-                stored.number_or_none(finished), stored.number_or_none(prompted), stored.number(generated), stored.number(aborts),
-            )  # fmt: skip
-        return demand
 
     def missed(self, view: View) -> None:
         self._blind_s = self._tick(view) or 0.0

@@ -1,9 +1,13 @@
-"""Builds the verdicts on a silent server."""
+"""Builds the verdicts on an unresponsive server, and words their evidence."""
 
-from vllm_watch.detectors import down_witnesses
-from vllm_watch.detectors.base import FIRING, UNKNOWN, Evidence, Verdict
+from collections.abc import Sequence
+from functools import partial
+
+from vllm_watch.detectors.base import FIRING, UNKNOWN, Evidence, Verdict, View
+from vllm_watch.detectors.demand import Demand
 from vllm_watch.detectors.needs import Need, Needs
-from vllm_watch.signals.loading import START_SECONDS
+from vllm_watch.signals.loading import START_SECONDS, Loading
+from vllm_watch.support.counts import requests
 from vllm_watch.support.durations import in_words
 
 KIND = "engine_down"
@@ -18,6 +22,17 @@ NEEDS = Needs(
 )  # fmt: skip
 
 
+SCALING_SECONDS = 600.0
+"""Elastic scaling takes at most this many seconds. vLLM drains requests for two minutes
+(`drain_timeout`) and then moves ranks. After a failure, it returns 503 forever."""
+
+SIGN_SECONDS = 60.0
+"""A failed health check explains a crash if it is at most this many seconds old."""
+
+
+firing = partial(Verdict, state=FIRING, kind=KIND)
+
+
 def unknown(summary: str) -> Verdict:
     """Return an unknown verdict."""
     return Verdict(state=UNKNOWN, kind=KIND, summary=summary)
@@ -28,21 +43,17 @@ def never_up(waited_s: float, said: str) -> Verdict:
     if waited_s < START_SECONDS:
         why = "vLLM refuses connections until its weights are loaded"
         return unknown(f"refused for {in_words(waited_s)}; {why}")
-    return Verdict(
-        state=FIRING,
-        kind=KIND,
+    return firing(
         cause="unknown",
         severity="ticket",
         summary=f"never seen to answer, and it has refused for {waited_s / 60:.0f} min",
-        evidence_for=(down_witnesses.seconds("seconds_refused", waited_s, START_SECONDS, said),),
+        evidence_for=(seconds("seconds_refused", waited_s, START_SECONDS, said),),
     )
 
 
 def up_in_a_loop(up_s: float) -> Verdict:
     """Judge a server in a crash loop that is up at this poll."""
-    return Verdict(
-        state=FIRING,
-        kind=KIND,
+    return firing(
         cause="crash_loop",
         severity="page",
         present=False,
@@ -52,9 +63,7 @@ def up_in_a_loop(up_s: float) -> Verdict:
 
 def alive_after_all(failed_looks: int) -> Verdict:
     """Judge a server that was reported dead but generates tokens."""
-    return Verdict(
-        state=FIRING,
-        kind=KIND,
+    return firing(
         cause="engine_dead",
         severity="page",
         present=False,
@@ -64,11 +73,9 @@ def alive_after_all(failed_looks: int) -> Verdict:
 
 def health_failing(failed_looks: int) -> Verdict:
     """Judge a server that serves although /health fails."""
-    evidence = down_witnesses.health_failed(failed_looks)
+    evidence = health_failed(failed_looks)
     text = "tokens were generated while /health failed"
-    return Verdict(
-        state=FIRING,
-        kind=KIND,
+    return firing(
         cause="health_failing",
         severity="ticket",
         summary=f"/health returns 503 while it serves: {evidence.text}",
@@ -78,13 +85,97 @@ def health_failing(failed_looks: int) -> Verdict:
 
 def dead(looks: int, of_gpus: tuple[Evidence, ...], *, needs_hands: bool) -> Verdict:
     """Judge a server with a dead engine core. `needs_hands` is True if there is a GPU fault that no restart cures."""
-    evidence = down_witnesses.health_failed(looks)
-    return Verdict(
-        state=FIRING,
-        kind=KIND,
+    evidence = health_failed(looks)
+    return firing(
         cause="engine_dead",
         severity="page",
         restart_advised=not needs_hands,
         summary=f"the API server answers, but its engine core is dead: {evidence.text}",
         evidence_for=(evidence, *of_gpus),
     )
+
+
+def was_busy(demand: Demand) -> tuple[Evidence, ...]:
+    """Return the last load as evidence against a hang."""
+    text = f"it was busy when it last answered ({demand.in_flight:.0f} requests)"
+    return (Evidence(name="requests_in_flight", value=demand.in_flight, text=text),)
+
+
+def health_failed(looks: int) -> Evidence:
+    """Return evidence of a dead engine core."""
+    text = f"/health failed {looks} times in a row"
+    return Evidence(name="health_status", value=503.0, expected=200.0, text=text)
+
+
+def signs(view: View, dead_s: float | None) -> tuple[Evidence, ...]:
+    """Return evidence of a crash. `dead_s` is when /health last failed."""
+    found = []
+    if dead_s is not None and view.at_s - dead_s < SIGN_SECONDS:
+        text = "/health reported a dead engine core, just before"
+        found.append(Evidence(name="health_status", value=503.0, expected=200.0, text=text))
+    return tuple(found)
+
+
+def planned(demand: Demand, *, told_to_end: bool) -> tuple[Evidence, ...]:
+    """Return evidence that the server was stopped on purpose."""
+    drained = demand.drained
+    said = [drained] if drained is not None else []
+    if told_to_end:
+        text = "its port closed while its process kept running: it was asked to stop"
+        said.append(Evidence(name="process_alive", value=1.0, text=text))
+    return tuple(said)
+
+
+def slow_load(loading: Loading, at_s: float, began_s: float) -> tuple[Evidence, ...]:
+    """Return evidence of a slow start."""
+    longest_s, loads_s = loading.longest_s, loading.for_s(at_s)
+    taken_s = at_s - began_s if loads_s is None else loads_s
+    if longest_s is None or taken_s < loading.patience_s(0.0):
+        return ()
+    text = f"loading for {in_words(taken_s)}; its longest start so far took {in_words(longest_s)}"
+    if loads_s is None:
+        text = f"down for {in_words(taken_s)} and no new process seen yet; its longest start so far took {in_words(longest_s)}"
+    return (seconds("seconds_to_load", taken_s, longest_s, text),)
+
+
+def how_it_crashed(demand: Demand, *, at_work: bool) -> str:
+    """Describe a crash."""
+    if not demand.known:
+        return "its port refuses connections; it was not scraped for a while before"
+    count, about = (demand.at_work, "about ") if at_work else (demand.in_flight, "")
+    text = f"its port refuses connections; {about}{requests(count)} {'was' if round(count) == 1 else 'were'} in flight"
+    return f"{text}, and new ones still arrived" if at_work else text
+
+
+def how_it_loops(loading: Loading, starts: int, lives: Sequence[float]) -> str:
+    """Describe a crash loop."""
+    if loading.attempts >= starts:
+        return f"started {loading.attempts} times and never answered"
+    last = ", ".join(map(in_words, list(lives)[-3:]))
+    return f"crashed again: it ran for {last}, then refused connections"
+
+
+def left_behind(core: str | None) -> tuple[Evidence, ...]:
+    """Return evidence of an engine core that was left behind."""
+    if core is None:
+        return ()
+    text = f"its engine core was left behind and still holds GPU memory: {core}"
+    return (Evidence(name="left_core", value=core, text=text),)
+
+
+def why_not_a_crash(demand: Demand, *, idle: bool) -> tuple[Evidence, ...]:
+    """Return evidence that few or no users are affected."""
+    if not demand.known:
+        text = "it was not scraped for a while before: it may have been stopped on purpose"
+        return (Evidence(name="requests_in_flight", value=None, text=text),)
+    text = "few or no requests were in flight: it may have been stopped on purpose"
+    said = [Evidence(name="requests_in_flight", value=demand.in_flight, text=text)]
+    if idle:
+        text = f"no request came for {in_words(demand.idle_s)} before: it may be scaled to zero"
+        said.append(Evidence(name="seconds_idle", value=round(demand.idle_s), unit="s", text=text))
+    return tuple(said)
+
+
+def seconds(name: str, value: float, expected: float, text: str) -> Evidence:
+    """Return a duration as evidence."""
+    return Evidence(name=name, value=round(value, 1), unit="s", expected=expected, text=text)

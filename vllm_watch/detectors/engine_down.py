@@ -9,42 +9,143 @@ of a real vLLM 0.32.
 
 from collections import deque
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
-from vllm_watch.detectors import down_memory, down_verdicts, down_witnesses
-from vllm_watch.detectors.base import CLEAR, FIRING, Evidence, Verdict, View
+from pydantic import BaseModel, ConfigDict, Field
+
+from vllm_watch.detectors import down_signs, down_verdicts, kept
+from vllm_watch.detectors.base import CLEAR, Evidence, Verdict, View
 from vllm_watch.detectors.demand import Demand
-from vllm_watch.detectors.down_earlier import Earlier
-from vllm_watch.detectors.down_health import Health
-from vllm_watch.detectors.down_memory import (
-    ABSENCE_SECONDS_MAX,
-    AWAY_SECONDS_MAX,
-    LIVES_KEPT,
-    SILENCES_KEPT,
-)
-from vllm_watch.detectors.down_settings import Settings
-from vllm_watch.detectors.down_share import Share
-from vllm_watch.detectors.down_verdicts import KIND, unknown
-from vllm_watch.detectors.down_witnesses import Run
-from vllm_watch.detectors.gpu_trouble import GpuTrouble
+from vllm_watch.detectors.down_signs import Earlier, Health, Run, Share
+from vllm_watch.detectors.down_verdicts import KIND, firing, unknown
+from vllm_watch.detectors.gpu_fault import GpuTrouble
 from vllm_watch.samples.observation import Call, Reading
 from vllm_watch.signals import stored
 from vllm_watch.signals.loading import START_SECONDS, Loading
 from vllm_watch.support.durations import in_words
 
+
+class Settings(BaseModel):
+    """The limits of a server's silence, in scrapes and seconds. Silence is a time without an answer."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
+
+    refused_looks: int = Field(2, ge=1)
+    """A server is down after this many refused scrapes in a row. A proxy or Service without a
+    backend may refuse one. With other evidence (a failed health check, a lost GPU, a dead process),
+    one refusal suffices."""
+
+    silent_looks: int = Field(3, ge=1)
+    """A server is silent after this many scrapes in a row without a response. Healthy servers miss
+    one scrape in 200."""
+
+    silent_seconds: float = Field(5.0, gt=0)
+    """Silence must also last this long. A large prompt may block the event loop for longer than
+    three scrapes take."""
+
+    silent_busy_seconds: float = Field(60.0, gt=0)
+    """Replaces silent_seconds for busy servers. A server with a thousand connections recovered
+    after 16 s."""
+
+    silent_page_seconds: float = Field(30.0, gt=0)
+    """A silent server is reported as critical after this many seconds, and after at least twice the
+    longest silence that it survived."""
+
+    silent_page_seconds_max: float = Field(120.0, gt=0)
+    """A hanging server pages after at most this many seconds of silence. Clients give up sooner."""
+
+    unreachable_looks: int = Field(3, ge=1)
+    """A server is unreachable after this many failed attempts to connect in a row."""
+
+    unreachable_seconds: float = Field(15.0, gt=0)
+    """Attempts to connect must also fail for this long. TCP resends its first packet after 1, 2, 4
+    and 8 s."""
+
+    dead_looks: int = Field(2, ge=1)
+    """An engine core is dead after this many failed health checks (503) in a row, unless new tokens
+    arrive."""
+
+    page_after_seconds: float = Field(180.0, gt=0)
+    """If an (almost) unused server ends, it pages after this many seconds. It may have been
+    restarted on purpose, and most models load in one to three minutes. A server that loads longer
+    gets more time."""
+
+    idle_seconds: float = Field(60.0, gt=0)
+    """A server that ends after this many seconds without requests does not page. An autoscaler may
+    have removed it (Knative after 60 s, KEDA after 300 s). If the server stayed up through several
+    longer idle times, its end may page."""
+
+    away_factor: float = Field(2.0, ge=1)
+    """A server that ends when unused and starts on demand may be away for this multiple of its
+    longest absence."""
+
+    advise_seconds: float = Field(30.0, gt=0)
+    """A restart is advised after this many seconds of silence, but not before twice the longest
+    silence that the server survived."""
+
+    exit_seconds: float = Field(3.0, gt=0)
+    """A process that still runs this many seconds after its port closed was asked to stop. After a
+    crash of the engine core, the API server exits within a second."""
+
+    loop_starts: int = Field(3, ge=2)
+    """A server is in a crash loop after this many processes in a row that never answered."""
+
+    loop_lives: int = Field(2, ge=1)
+    """A server is in a crash loop after this many processes in a row that answered but crashed soon
+    (`loop_seconds`)."""
+
+    loop_seconds: float = Field(300.0, gt=0)
+    """The last `loop_lives` processes of a crash loop lived for less than this in total."""
+
+    loop_over_seconds: float = Field(120.0, gt=0)
+    """A crash loop ends when a process has been up for this many seconds."""
+
+
 NEEDS = down_verdicts.NEEDS
+
+STATE_VERSION = 1
+
+AWAY_SECONDS_MAX = 600.0
+"""If no watcher ran for longer than this, only learnt values are restored. An update of the watcher
+takes less."""
+
+ABSENCE_SECONDS_MAX = 7 * 86_400.0
+"""Absences are learnt up to this length. A server may be away for a weekend."""
+
+ENDS_KEPT = 8
+"""At most this many uptimes and survived hangs are kept."""
+
+OF_ADDRESS = ("earlier",)
+"""State that is valid only for this address."""
 
 HALF_DEAD_SECONDS = 30.0
 """A server exits at most this many seconds after its engine core has died. Until then, /metrics may
 lack the engine."""
 
-
 IN_FLIGHT_MIN = 2.0
 """A crash harmed users if it cut off at least this many requests."""
 
 
-class Detector:
+def _loading(state: Any) -> Loading:
+    return Loading.restored(stored.mapping(state))
+
+
+class Detector(kept.Keeps):
     """Judges whether one server answers."""
+
+    KEPT: ClassVar[kept.Table] = {
+        **dict.fromkeys(("began_s", "answered_s", "up_since_s"), stored.number_or_none),
+        **dict.fromkeys(("busy", "crashed", "looping"), stored.flag),
+        "lives": kept.last(ENDS_KEPT),
+        "demand": kept.part(Demand),
+        "loading": _loading,
+        "share": kept.part(Share),
+        "run": lambda state: None if state is None else kept.part(lambda: Run(0.0))(state),
+        "earlier": kept.part(Earlier),
+        "away_s": kept.not_negative,
+        "silences": kept.last(ENDS_KEPT),
+    }
+    LATER = ("share", "earlier")
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
@@ -62,18 +163,32 @@ class Detector:
         self._share = Share()
         self._crashed = False
         self._looping = False
-        self._lives: deque[float] = deque(maxlen=LIVES_KEPT)  # seconds from start to crash
+        self._lives: deque[float] = deque(maxlen=ENDS_KEPT)  # seconds from start to crash
         self._away_s = 0.0  # longest absence that began without demand and ended by itself
-        self._silences: deque[float] = deque(maxlen=SILENCES_KEPT)
+        self._silences: deque[float] = deque(maxlen=ENDS_KEPT)
 
-    def export_state(self, at_s: float) -> dict[str, Any]:
-        return down_memory.export_state(vars(self))
+    def export_state(self, at_s: float = 0.0) -> dict[str, Any]:
+        state = super().export_state()
+        return {"version": STATE_VERSION, **state, "dead_s": self._health.failed_s}
 
-    def restore(self, state: stored.Stored, away_seconds: float) -> None:
-        vars(self).update(down_memory.restored(state, away_seconds))
+    def restore(self, state: stored.Stored, away_seconds: float = 0.0) -> None:
+        stored.version(state, STATE_VERSION)
+        values, health = self.read(state), Health(stored.number_or_none(state["dead_s"]))
+        self.inherit(state)
+        self._earlier = values.get("_earlier", self._earlier)
+        if away_seconds > AWAY_SECONDS_MAX:
+            return
+        vars(self).update(values, _health=health)
+        if self._run is None:
+            self._demand.known = False  # the server may have ended meanwhile
 
     def inherit(self, state: stored.Stored) -> None:
-        vars(self).update(down_memory.learnt(state))
+        """Adopt values that remain valid after a long absence, and for other servers of the group."""
+        stored.version(state, STATE_VERSION)
+        silences = self.KEPT["silences"](state["silences"])
+        away_s, starts_s = kept.not_negative(state["away_s"]), _loading(state["loading"]).starts_s
+        self._silences, self._away_s, self._loading = silences, away_s, Loading()
+        self._loading.starts_s.extend(starts_s)
 
     def update(self, view: View) -> Sequence[Verdict]:
         if self._began_s is None:
@@ -86,14 +201,14 @@ class Detector:
 
     def _judge(self, view: View) -> Verdict:
         observation = view.observation
-        if observation.reading is not None or down_witnesses.healthy(observation.health):
+        if observation.reading is not None or down_signs.healthy(observation.health):
             return self._answered(view, observation.reading)
         if observation.scrape.outcome == "watcher":
             return unknown(f"{observation.scrape.error}")
         if self._run is None:
             self._demand.missed(view)
         looks = self._settings.dead_looks
-        if self._health.failed_looks >= looks and not down_witnesses.turned_away(observation):
+        if self._health.failed_looks >= looks and not down_signs.turned_away(observation):
             return self._unhealthy(view)
         return self._unanswered(view, observation.scrape)
 
@@ -133,7 +248,7 @@ class Detector:
 
     def _remember(self, view: View, reading: Reading) -> None:
         self._demand.look(view, reading)
-        self._busy = down_witnesses.busy(self._demand.waiting, reading, view.observation.scrape)
+        self._busy = down_signs.busy(self._demand.waiting, reading, view.observation.scrape)
 
     def _unanswered(self, view: View, call: Call) -> Verdict:
         run = self._run
@@ -146,7 +261,7 @@ class Detector:
             return self._refused(view, run)
         if mute:
             return self._silent(view, run)
-        if down_witnesses.turned_away(view.observation):
+        if down_signs.turned_away(view.observation):
             self._earlier.refuses = False  # a proxy answers while no server is up
             if self._answered_s is not None:
                 return self._absent(view, run)
@@ -173,12 +288,12 @@ class Detector:
                 f"refused for {in_words(down_s)}; its process is alive: it is starting or stopping"
             )
         gone = process is not None and process.alive is False
-        signs = (*down_witnesses.signs(view, self._health.failed_s), *self._gpus.evidence)
+        signs = (*down_verdicts.signs(view, self._health.failed_s), *self._gpus.evidence)
         if run.looks < self._settings.refused_looks and not (signs or gone):
             return unknown("refused by one scrape")
         if loading.attempts >= self._settings.loop_starts:
             self._looping = True
-        planned = down_witnesses.planned(self._demand, told_to_end=run.told_to_end)
+        planned = down_verdicts.planned(self._demand, told_to_end=run.told_to_end)
         if planned and not signs and not self._looping:
             return self._ended(view, run, planned)
         seen = self._demand.known or not run.reached_again
@@ -207,17 +322,15 @@ class Detector:
         if down_s < patience_s or self._loading.in_time(view.at_s):
             summary = f"refused for {in_words(down_s)}; {planned[0].text}"
             return unknown(summary)
-        return Verdict(
-            state=FIRING,
-            kind=KIND,
+        return firing(
             cause="crash",
             severity="page" if self._demand.in_flight >= IN_FLIGHT_MIN and cut_off else "ticket",
             summary=f"stopped {down_s / 60:.0f} min ago, apparently on purpose, and is not back",
             since_seconds=down_s,
             measure=down_s,
             evidence_for=(
-                down_witnesses.lasting("seconds_refused", down_s, run.said),
-                *down_witnesses.slow_load(self._loading, view.at_s, run.began_s),
+                run.lasting("seconds_refused", down_s),
+                *down_verdicts.slow_load(self._loading, view.at_s, run.began_s),
             ),
             evidence_against=planned,
         )
@@ -240,15 +353,13 @@ class Detector:
         early = down_s < self._patience_s(run)
         # An autoscaler may have stopped a server that became idle between polls.
         taken = not demand.known and down_s < settings.away_factor * self._away_s
-        slow = down_witnesses.slow_load(self._loading, view.at_s, run.began_s)
-        refused = down_witnesses.lasting("seconds_refused", down_s, run.said)
-        against = down_witnesses.why_not_a_crash(demand, idle=self._is_idle())
-        how = down_witnesses.how_it_crashed(demand, at_work=at_work)
+        slow = down_verdicts.slow_load(self._loading, view.at_s, run.began_s)
+        refused = run.lasting("seconds_refused", down_s)
+        against = down_verdicts.why_not_a_crash(demand, idle=self._is_idle())
+        how = down_verdicts.how_it_crashed(demand, at_work=at_work)
         if self._looping:
-            how = down_witnesses.how_it_loops(self._loading, settings.loop_starts, self._lives)
-        return Verdict(
-            state=FIRING,
-            kind=KIND,
+            how = down_verdicts.how_it_loops(self._loading, settings.loop_starts, self._lives)
+        return firing(
             cause="crash_loop" if self._looping else "crash",
             severity="ticket" if unused and (early or taken or self._is_idle()) else "page",
             summary="; ".join((how, *(each.text for each in slow))),
@@ -256,7 +367,7 @@ class Detector:
             measure=down_s,
             evidence_for=(
                 refused,
-                *down_witnesses.left_behind(view.around.left_core),
+                *down_verdicts.left_behind(view.around.left_core),
                 *signs,
                 *slow,
             ),
@@ -273,18 +384,16 @@ class Detector:
         down_s, scaling = view.at_s - run.began_s, view.observation.scrape.scaling
         summary = f"/metrics and /health have been rejected for {in_words(down_s)}: {run.said}"
         patience_s = self._loading.patience_s(self._settings.page_after_seconds)
-        if down_s < (down_witnesses.SCALING_SECONDS if scaling else patience_s):
+        if down_s < (down_verdicts.SCALING_SECONDS if scaling else patience_s):
             return unknown(summary)
         idle = self._demand.drained is not None or self._is_idle()
-        return Verdict(
-            state=FIRING,
-            kind=KIND,
+        return firing(
             cause="operation_stuck" if scaling else "unreachable",
             severity="ticket" if idle else "page",
             summary=summary,
             since_seconds=down_s,
             measure=down_s,
-            evidence_for=(down_witnesses.lasting("seconds_turned_away", down_s, run.said),),
+            evidence_for=(run.lasting("seconds_turned_away", down_s),),
         )
 
     def _silent(self, view: View, run: Run) -> Verdict:
@@ -308,17 +417,15 @@ class Detector:
         what = (
             "it has accepted connections but answered none" if hang else "it has not been reachable"
         )
-        return Verdict(
-            state=FIRING,
-            kind=KIND,
+        return firing(
             cause="api_hang" if hang else "unreachable",
             severity="ticket" if hang and silent_s < page_s else "page",
             restart_advised=hang and silent_s >= limit_s,
             summary=f"{what} for {in_words(silent_s)} ({run.looks} scrapes in a row)",
             since_seconds=silent_s,
             measure=silent_s,
-            evidence_for=(down_witnesses.lasting("seconds_unanswered", silent_s, run.said),),
-            evidence_against=down_witnesses.was_busy(self._demand) if self._busy else (),
+            evidence_for=(run.lasting("seconds_unanswered", silent_s),),
+            evidence_against=down_verdicts.was_busy(self._demand) if self._busy else (),
         )
 
     def _still_silent(self, view: View, run: Run) -> Verdict:
@@ -329,9 +436,7 @@ class Detector:
         if patience_s is None or few or silent_s < patience_s:
             summary = f"no answer for {in_words(silent_s)}: {run.said}"
             return unknown(summary)
-        return Verdict(
-            state=FIRING,
-            kind=KIND,
+        return firing(
             cause="api_hang",
             severity="page",
             restart_advised=up is not None,
@@ -339,7 +444,7 @@ class Detector:
             since_seconds=silent_s,
             measure=silent_s,
             evidence_for=(
-                down_witnesses.lasting("seconds_unanswered", silent_s, run.said),
+                run.lasting("seconds_unanswered", silent_s),
                 *self._earlier.told(run.mute_s, up),
             ),
         )

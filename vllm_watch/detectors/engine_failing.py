@@ -10,12 +10,11 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from vllm_watch.detectors import failures
-from vllm_watch.detectors.answers import Answers, Finding
+from vllm_watch.detectors import kept, request_ends
 from vllm_watch.detectors.base import CLEAR, FIRING, UNKNOWN, Evidence, Verdict, View
-from vllm_watch.detectors.failures import Ends, Failures
-from vllm_watch.detectors.gpu_trouble import GpuTrouble
+from vllm_watch.detectors.gpu_fault import GpuTrouble
 from vllm_watch.detectors.needs import Need, Needs
+from vllm_watch.detectors.request_ends import Answers, Ends, Failures, Finding
 from vllm_watch.samples.engine import EngineSample
 from vllm_watch.samples.observation import StartFailure
 from vllm_watch.signals import stored
@@ -84,8 +83,8 @@ class Detector:
 
     def restore(self, state: stored.Stored, away_seconds: float) -> None:
         stored.version(state, STATE_VERSION)
-        answers = stored.mapping(state["answers"]).items()
-        self._answers = {stored.text(name): Answers.restored(each) for name, each in answers}
+        answers, read = stored.mapping(state["answers"]).items(), kept.part(Answers)
+        self._answers = {stored.text(name): read(each) for name, each in answers}
 
     def update(self, view: View) -> Sequence[Verdict]:
         self._gpus.look(view)
@@ -96,10 +95,10 @@ class Detector:
         samples = [each for each in reading.engines if each.engine in view.signals.engines]
         alone = len(samples) == 1
         ends: dict[str | None, tuple[EngineSample | None, Ends]] = {
-            each.engine: (each, failures.of_engine(each, alone=alone)) for each in samples
+            each.engine: (each, request_ends.of_engine(each, alone=alone)) for each in samples
         }
         if len(samples) > 1:
-            ends[None] = None, failures.of_server(samples)
+            ends[None] = None, request_ends.of_server(samples)
         self._followed = {name: self._followed.get(name) or Failures() for name in ends}
         if samples:
             self._answers = {name: each for name, each in self._answers.items() if name in ends}

@@ -5,23 +5,78 @@ Source: vLLM #37729, #39863, #46811; recordings of a real vLLM 0.32 with its Eng
 """
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
-from vllm_watch.detectors import stall_witnesses
-from vllm_watch.detectors.base import CLEAR, FIRING, UNKNOWN, Verdict, View
-from vllm_watch.detectors.gpu_trouble import GpuTrouble
+from pydantic import BaseModel, ConfigDict, Field
+
+from vllm_watch.detectors import kept, stall_witnesses
+from vllm_watch.detectors.base import CLEAR, FIRING, UNKNOWN, Evidence, Verdict, View
+from vllm_watch.detectors.gpu_fault import GpuTrouble
 from vllm_watch.detectors.needs import Need, Needs
-from vllm_watch.detectors.stall_ranks import Ranks
-from vllm_watch.detectors.stall_settings import Settings
 from vllm_watch.detectors.stall_witnesses import FDS_GROWN_MIN, Engine, Habits
 from vllm_watch.samples.engine import EngineSample
 from vllm_watch.signals import stored
 from vllm_watch.signals.life import model_of
 from vllm_watch.signals.progress import FOLLOWED_SECONDS, Progress, work_done
-from vllm_watch.signals.state import operation, waits_for_kv
+from vllm_watch.signals.state import STALL_NOTICE_COARSE_SECONDS, operation, waits_for_kv
 from vllm_watch.story.engine_stalled import STORY
 from vllm_watch.support.counts import requests
 from vllm_watch.support.durations import in_words
+
+
+class Settings(BaseModel):
+    """All seconds are counted from the last scrape with progress."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
+
+    notice_seconds: float = Field(8.0, gt=0)
+    """A hang is reported after this many seconds without progress. Steps take up to two seconds,
+    and pauses of 5 s happen (a LoRA adapter from disk, a busy host)."""
+
+    notice_one_request_seconds: float = Field(20.0, gt=0)
+    """Replaces notice_seconds if only one request is in flight, which is weak evidence. If
+    connections pile up or no GPU computes, notice_seconds still applies."""
+
+    notice_coarse_seconds: float = Field(STALL_NOTICE_COARSE_SECONDS, gt=0)
+    """Replaces notice_seconds if steps are not counted (before vLLM 0.6.4), or until the first step
+    after a sleep or pause. A whole prefill then shows no progress."""
+
+    notice_young_seconds: float = Field(60.0, gt=0)
+    """Replaces notice_seconds while an engine warms up. Some kernels compile for half a minute."""
+
+    notice_waiting_seconds: float = Field(60.0, gt=0)
+    """If requests wait and none runs, a stall is reported after this many seconds. They may wait
+    for KV pages from another host, or for a grammar to compile. Real deadlocks last until a restart
+    (vLLM #45414)."""
+
+    notice_unseen_seconds: float = Field(60.0, gt=0)
+    """Replaces notice_seconds if open connections are the only sign of demand."""
+
+    notice_seconds_max: float = Field(120.0, gt=0)
+    """If the usual pauses are long, a hang is reported after at most this many seconds."""
+
+    advise_seconds: float = Field(60.0, gt=0)
+    """A restart is advised after at least this many seconds. It costs minutes of loading and every
+    request in flight. vLLM itself reports a silent worker after 60 s."""
+
+    advise_seconds_max: float = Field(1200.0, gt=0)
+    """A restart is advised after at most this many seconds. One engine recovered from 157 stalls of
+    up to 15.8 minutes in a day (operators' reports)."""
+
+    kv_empty_ratio: float = Field(0.05, ge=0, le=1)
+    """Up to this KV usage, any waiting request could be admitted. Requests that still wait are
+    deadlocked."""
+
+    operation_seconds: float = Field(600.0, gt=0)
+    """A sleep, a wake-up or a weight update is stuck after this many seconds. Each takes seconds to
+    minutes."""
+
+    canary_failures: int = Field(2, ge=1)
+    """An idle engine hangs after this many unanswered canaries (one-token requests) in a row. A
+    pause may delay one canary. The first must be older than notice_seconds, or than the setting
+    that replaces it."""
+
 
 KIND = "engine_stalled"
 PEER_WAIT, OPERATION, LIVELOCK = "peer_wait", "operation_stuck", "livelock"
@@ -82,6 +137,9 @@ _SUMMARIES = {
     "admission_deadlock": "Scheduler admits no request",
     LIVELOCK: "Engine computes and gives no token",
 }
+
+
+_engine = kept.part(Engine)
 
 
 class Detector:
@@ -153,13 +211,13 @@ class Detector:
         return engine
 
     def export_state(self, at_s: float) -> dict[str, Any]:
-        engines = {name: stall_witnesses.export_state(each) for name, each in self._engines.items()}
+        engines = {name: each.export_state() for name, each in self._engines.items()}
         return {"version": STATE_VERSION, "engines": engines}
 
     def restore(self, state: stored.Stored, away_seconds: float) -> None:
         stored.version(state, STATE_VERSION)
         engines = {
-            stored.text(name): stall_witnesses.restore(each)
+            stored.text(name): _engine(each)
             for name, each in stored.mapping(state["engines"]).items()
         }
         if away_seconds <= FOLLOWED_SECONDS:
@@ -170,7 +228,7 @@ class Detector:
     def inherit(self, state: stored.Stored) -> None:
         stored.version(state, STATE_VERSION)
         engines = stored.mapping(state["engines"]).values()
-        self._inherit([stall_witnesses.restore(each) for each in engines])
+        self._inherit([_engine(each) for each in engines])
 
     def _inherit(self, engines: Iterable[Engine]) -> None:
         for engine in engines:
@@ -382,3 +440,97 @@ def _summary(view: View, engine: Engine, sample: EngineSample, cause: str, still
     load = f"{requests(running)} running" + (f", {waiting:.0f} waiting" if waiting else "")
     doubt = "" if view.progress[sample.engine].met else "; it was never seen to make progress"
     return f"{what} for {long} with {load}{doubt}"
+
+
+STOPPED, RANK_WAIT = "stopped", "rank_wait"
+
+STOPPED_SECONDS = 20.0
+"""A stop is reported after this many seconds. A debugger needs a second or two to read a stack."""
+
+STOPPED_OF_SEVERAL_SECONDS = 5.0
+"""Replaces STOPPED_SECONDS if other targets step together with this one. Their stalls are reported
+after eight seconds."""
+
+IN_USE_SECONDS = 60.0
+"""Users wait for a stopped rank if its last progress was at most this many seconds before the
+stop."""
+
+_VICTIMS = ("hang", "admission_deadlock")
+
+
+class Ranks:
+    """Finds the rank that stalls the others.
+
+    Every step is a collective operation, so most stalled ranks only wait for one rank with a stopped
+    process (state T).
+    """
+
+    def __init__(self) -> None:
+        self._since_s: dict[str, float] = {}
+
+    def told(self, view: View, verdicts: Sequence[Verdict]) -> list[Verdict]:
+        stopped = self._stopped(view)
+        culprits = (*(f"engine {name}" for name in stopped), *view.around.held_up_by)
+        found = []
+        for verdict in verdicts:
+            told = verdict
+            if verdict.engine in stopped:
+                told = self._on_stopped(view, verdict, stopped[verdict.engine or ""], verdicts)
+            elif verdict.state == FIRING and verdict.cause in _VICTIMS and culprits:
+                told = _waiting(verdict, culprits)
+            found.append(_restart_all_or_none(told, view))
+        return found
+
+    def _stopped(self, view: View) -> dict[str, str]:
+        if view.observation.cpu is None:
+            return {}
+        seen = {each.engine: each.stopped for each in view.observation.cpu if each.stopped}
+        awake = {name for name, each in view.signals.engines.items() if each.state != "sleeping"}
+        self._since_s = {name: self._since_s.get(name, view.at_s) for name in seen if name in awake}
+        patience_s = STOPPED_OF_SEVERAL_SECONDS if view.around.ranks else STOPPED_SECONDS
+        return {
+            name: seen[name] or ""
+            for name, since_s in self._since_s.items()
+            if view.at_s - since_s >= patience_s
+        }
+
+    def _on_stopped(
+        self, view: View, verdict: Verdict, process: str, verdicts: Sequence[Verdict]
+    ) -> Verdict:
+        lasted_s = view.at_s - self._since_s[verdict.engine or ""]
+        text = f"{process} is stopped (state T) for {in_words(lasted_s)}"
+        halted = Evidence(name="process_state", value="T", expected="S", text=text)
+        firing = verdict.state == FIRING
+        waited = any(each.state == FIRING for each in verdicts)
+        # Gauges keep their last values, so an engine stopped between requests seems idle.
+        signals = view.signals.engines[verdict.engine or ""]
+        served_t = signals.last_progress_timestamp_seconds
+        used = served_t is not None and view.observation.t - served_t <= lasted_s + IN_USE_SECONDS
+        return replace(
+            verdict, state=FIRING, cause=STOPPED, severity="page" if waited or used else "ticket",
+            restart_advised=firing and verdict.restart_advised, present=True,
+            summary=f"Engine {verdict.engine}: {text}", since_seconds=lasted_s, measure=lasted_s,
+            evidence_for=(halted, *(verdict.evidence_for if firing else ())),
+        )  # fmt: skip
+
+
+def _waiting(verdict: Verdict, culprits: Sequence[str]) -> Verdict:
+    text = f"{', '.join(culprits)} of its group is stalled, and ranks step together"
+    held = Evidence(name="held_up_by", value=", ".join(culprits), text=text)
+    return replace(
+        verdict, cause=RANK_WAIT, restart_advised=False, summary=f"{verdict.summary}; {text}",
+        evidence_for=(*verdict.evidence_for, held),
+    )  # fmt: skip
+
+
+def _restart_all_or_none(verdict: Verdict, view: View) -> Verdict:
+    """The other ranks would wait forever for one restarted rank."""
+    ranks = view.around.ranks
+    if verdict.state != FIRING or not verdict.restart_advised or not ranks:
+        return verdict
+    text = f"it steps together with {', '.join(ranks)}: restart all of them, or none"
+    against = Evidence(name="ranks", value=float(len(ranks)), text=text)
+    return replace(
+        verdict, restart_targets=(view.signals.target, *ranks),
+        evidence_against=(*verdict.evidence_against, against),
+    )  # fmt: skip

@@ -6,13 +6,13 @@ is compared. Source: vLLM #50150, #52089, #44175; allocators: vLLM-Omni #6462.
 
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import accumulate
 from statistics import median
-from typing import Any
+from typing import Any, ClassVar, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from vllm_watch.detectors import kept
 from vllm_watch.detectors.base import CLEAR, FIRING, UNKNOWN, Evidence, Verdict, View
 from vllm_watch.detectors.needs import Need, Needs
 from vllm_watch.samples.observation import Reading
@@ -96,15 +96,27 @@ YOUNG_SECONDS = 600.0
 """Servers younger than this are not judged, because they still allocate permanent memory."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Minute:
+class _Minute(NamedTuple):
     number: int
     bytes: float  # minimum
     fds: float  # maximum
 
 
-class Detector:
+def _minute(state: Any) -> _Minute:
+    number, least, fds = stored.numbers(state, 3)
+    return _Minute(int(number), least, fds)
+
+
+class Detector(kept.Keeps):
     """Follows one API server's memory."""
+
+    KEPT: ClassVar[kept.Table] = {
+        "started": stored.number_or_none,
+        "minutes": lambda state: [_minute(each) for each in state],
+        "first": lambda state: None if state is None else _minute(state),
+        **dict.fromkeys(("fds_most", "slope"), kept.not_negative),
+        "advised": stored.flag,
+    }
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
@@ -142,28 +154,15 @@ class Detector:
             self._take(view.at_s, self._resident, server.process_open_fds or 0.0)
         return (self._verdict,)
 
-    def export_state(self, at_s: float) -> dict[str, Any]:
-        return {
-            "version": STATE_VERSION,
-            "started": self._started,
-            "minutes": [_plain(each) for each in self._minutes],
-            "first": None if self._first is None else _plain(self._first),
-            "fds_most": self._fds_most,
-            "slope": self._slope,
-            "advised": self._advised,
-        }
+    def export_state(self, at_s: float = 0.0) -> dict[str, Any]:
+        return {"version": STATE_VERSION, **super().export_state()}
 
-    def restore(self, state: stored.Stored, away_seconds: float) -> None:
+    def restore(self, state: stored.Stored, away_seconds: float = 0.0) -> None:
         stored.version(state, STATE_VERSION)
-        started, slope = stored.number_or_none(state["started"]), stored.number(state["slope"], 0.0)
-        minutes = [_minute(each) for each in state["minutes"]]
-        first = None if state["first"] is None else _minute(state["first"])
-        fds_most, advised = stored.number(state["fds_most"], 0.0), stored.flag(state["advised"])
-        if started is None:
-            return
-        self._started, self._slope, self._advised = started, slope, advised
-        self._first, self._fds_most = first, fds_most
-        self._minutes.extend(minutes)
+        values = self.read(state)
+        if values["_started"] is not None:
+            self._minutes.extend(values.pop("_minutes"))
+            vars(self).update(values)
 
     def _reset_growth(self) -> None:
         self._slope, self._advised = 0.0, False
@@ -288,15 +287,6 @@ class Detector:
                 Evidence(name="time_left", value=round(left_s), unit="s", expected=ahead_s, text=text)
             )  # fmt: skip
         return tuple(said)
-
-
-def _plain(minute: _Minute) -> list[float]:
-    return [minute.number, minute.bytes, minute.fds]
-
-
-def _minute(state: Any) -> _Minute:
-    number, least, fds = stored.numbers(state, 3)
-    return _Minute(int(number), least, fds)
 
 
 def _serves_media(reading: Reading) -> bool | None:

@@ -2,23 +2,125 @@
 
 from collections import deque
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from vllm_watch.detectors import overload_causes
+from vllm_watch.detectors import kept
 from vllm_watch.detectors.api_server import ApiServer
 from vllm_watch.detectors.base import CLEAR, FIRING, UNKNOWN, Evidence, Verdict, View
-from vllm_watch.detectors.collapse_causes import Cause, awaited_share
-from vllm_watch.detectors.finished import Finished
+from vllm_watch.detectors.collapse_causes import (
+    UNREAD_SHARE,
+    Cause,
+    Finished,
+    awaited_share,
+    waits_for_peer,
+)
 from vllm_watch.detectors.needs import Need, Needs
 from vllm_watch.detectors.per_engine import EngineLook, PerEngine
 from vllm_watch.samples.engine import EngineSample
 from vllm_watch.signals import capacity, stored
+from vllm_watch.signals.baseline import STARVED_RUNNING, STARVED_USAGE_MIN
 from vllm_watch.signals.blocks import Block, Blocks, began_anew
 from vllm_watch.signals.throughput import Mean
 from vllm_watch.support.counts import requests
 from vllm_watch.support.durations import in_words
+
+DEMAND, DEFERRED, SMALL_CACHE, PAUSED = "demand", "deferred", "small_cache", "paused"
+
+SMALL_SHARE = 0.75
+"""A KV cache is small if it has less than this share of the previous process's cache. Two starts
+usually differ by less."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Queue:
+    """Facts about a lasting queue. Unknown facts are None."""
+
+    waiting: float
+    running: float
+    running_peak: float
+    usage: float
+    step_tokens: float | None
+    step_tokens_peak: float
+    deferred: float | None
+    awaiting: float = 0.0
+    awaited: float = 0.0  # cache share that requests waiting for KV may hold
+    cache_ratio: float | None = None  # cache size, relative to the previous process
+    length_ratio: float | None = None  # mean length of finished requests, relative to the usual one
+
+
+def of_queue(queue: Queue) -> Cause:
+    """Return the cause of a lasting queue."""
+    most = 0.5 * queue.waiting
+    if queue.awaiting and (queue.awaiting >= most or queue.awaited >= UNREAD_SHARE * queue.usage):
+        return waits_for_peer(queue.awaiting, queue.usage)
+    if queue.deferred is not None and queue.deferred >= most:
+        return deferred(queue.deferred)
+    if queue.cache_ratio is not None and queue.cache_ratio < SMALL_SHARE and _is_full(queue):
+        text = f"the KV cache has {queue.cache_ratio:.0%} of the tokens that it had before the last restart"
+        small = Evidence(name="kv_cache_ratio", value=queue.cache_ratio, unit="ratio", expected=1.0, text=text)  # fmt: skip
+        return Cause(SMALL_CACHE, (small, _used(queue)))
+    if not (_is_full(queue) or _has_no_slot(queue) or _prefills(queue)):
+        return Cause(UNKNOWN, (_used(queue),))
+    return Cause(DEMAND, (_used(queue), *_longer(queue)), _not_excluded(queue))
+
+
+def deferred(count: float) -> Cause:
+    """Return the cause of deferred requests. They do not wait for capacity."""
+    text = f"{requests(count)} deferred: they wait for a grammar to compile or a LoRA slot, and not for capacity"
+    return Cause(DEFERRED, (Evidence(name="requests_deferred", value=count, text=text),))
+
+
+def paused(seconds: float, count: float) -> Cause:
+    """Return the cause of a pause that does not end."""
+    text = f"paused through /pause for {seconds / 60:.0f} min with {requests(count)} in hand"
+    return Cause(PAUSED, (Evidence(name="seconds_paused", value=round(seconds), unit="s", text=text),))  # fmt: skip
+
+
+def _is_full(queue: Queue) -> bool:
+    return queue.usage >= STARVED_USAGE_MIN
+
+
+def _has_no_slot(queue: Queue) -> bool:
+    return queue.running >= STARVED_RUNNING * queue.running_peak
+
+
+def _prefills(queue: Queue) -> bool:
+    return (
+        queue.step_tokens is None or queue.step_tokens >= STARVED_RUNNING * queue.step_tokens_peak
+    )
+
+
+def _used(queue: Queue) -> Evidence:
+    text = (
+        f"{requests(queue.running)} running (the most so far: {queue.running_peak:.0f}), the KV cache is {queue.usage:.0%} full, "
+        f"a step holds {queue.step_tokens or 0.0:.0f} tokens (the most so far: {queue.step_tokens_peak:.0f})"
+    )
+    return Evidence(name="kv_usage_ratio", value=queue.usage, unit="ratio", text=text)
+
+
+def _longer(queue: Queue) -> tuple[Evidence, ...]:
+    ratio = queue.length_ratio
+    if ratio is None or ratio < 1.0 / STARVED_RUNNING:
+        return ()
+    text = f"requests that finish are {ratio:.1f} times as long as usual"
+    return (Evidence(name="request_length_ratio", value=ratio, expected=1.0, text=text),)
+
+
+def _not_excluded(queue: Queue) -> tuple[Evidence, ...]:
+    unknown = {
+        "requests wait for something other than capacity (this vLLM does not report it)": queue.deferred,
+        "the KV cache was larger before the last restart": queue.cache_ratio,
+        "requests are longer than usual": queue.length_ratio,
+    }
+    names = [name for name, value in unknown.items() if value is None]
+    if not names:
+        return ()
+    text = f"it is unknown whether {' and whether '.join(names)}, so that may be the cause"
+    return (Evidence(name="not_excluded", value=None, text=text),)
+
 
 KIND = "overload"
 
@@ -71,11 +173,16 @@ class Settings(BaseModel):
     operator could act."""
 
 
-_KEPT = ("running_peak", "step_tokens_peak", "cache_tokens", "former_tokens")
-
-
-class EngineJudge:
+class EngineJudge(kept.Keeps):
     """Follows one engine's queue."""
+
+    LATER = ("running_peak", "step_tokens_peak", "cache_tokens", "former_tokens")
+    KEPT: ClassVar[kept.Table] = {
+        "since_s": stored.number_or_none,
+        "since_waiting": stored.number,
+        **dict.fromkeys(LATER[:2], stored.number),
+        **dict.fromkeys(LATER[2:], stored.number_or_none),
+    }
 
     def __init__(self, engine: str, settings: Settings) -> None:
         self.engine = engine
@@ -131,7 +238,7 @@ class EngineJudge:
         seconds = look.at_s - self._paused_s
         if seconds < PAUSED_SECONDS:
             return None
-        cause = overload_causes.paused(seconds, count)
+        cause = paused(seconds, count)
         return self._verdict(cause, cause.evidence_for[0].text, seconds, seconds)
 
     def _learn(self, block: Block) -> None:
@@ -160,29 +267,16 @@ class EngineJudge:
         return floor if floor >= max(DEFERRED_MIN, DEFERRED_TIMES * usual.value) else None
 
     def export_state(self) -> dict[str, Any]:
-        return {
-            "finished": self._finished.export_state(),
-            "usual": self._usual.export_state(),
-            "since_s": self._since_s,
-            "since_waiting": self._since_waiting,
-            "firing": self.verdict.state == FIRING,
-            **{name: getattr(self, "_" + name) for name in _KEPT},
-        }
+        means = {"finished": self._finished.export_state(), "usual": self._usual.export_state()}
+        return {**means, "firing": self.verdict.state == FIRING, **super().export_state()}
 
-    def restore(self, state: stored.Stored, away_seconds: float) -> None:
+    def restore(self, state: stored.Stored, away_seconds: float = 0.0) -> None:
         self._finished.restore(state["finished"], away_seconds)
         self._usual.restore(state["usual"], away_seconds)
-        since_s, firing = stored.number_or_none(state["since_s"]), stored.flag(state["firing"])
-        self._since_waiting = stored.number(state["since_waiting"])
-        for name in _KEPT:
-            setattr(
-                self,
-                "_" + name,
-                stored.number_or_none(state.get(name)) or getattr(self, "_" + name),
-            )
-        if away_seconds <= FOLLOWED_SECONDS:
-            self._since_s = since_s
-            self._fired = firing
+        super().restore(state)
+        self._fired = stored.flag(state["firing"])
+        if away_seconds > FOLLOWED_SECONDS:
+            self._since_s, self._fired = None, False
 
     def _judge(self, block: Block) -> Verdict:
         delay = self._delay(block)
@@ -194,7 +288,7 @@ class EngineJudge:
             return Verdict(state=UNKNOWN, kind=KIND, engine=self.engine)
         stuck = self._stuck() if self._deferred else None
         if stuck is not None:
-            cause = overload_causes.deferred(stuck)
+            cause = deferred(stuck)
             return self._verdict(cause, cause.evidence_for[0].text, DEFERRED_SECONDS, stuck)
         firing = self.verdict.state == FIRING or self._fired
         self._fired = False
@@ -236,12 +330,12 @@ class EngineJudge:
         queue = Evidence(
             name="queue_delay_seconds", value=delay, unit="s", expected=limit, text=text
         )
-        cause = overload_causes.of_queue(self._queue(block))
+        cause = of_queue(self._queue(block))
         return self._verdict(cause, text, held_s, delay, queue)
 
-    def _queue(self, block: Block) -> overload_causes.Queue:
+    def _queue(self, block: Block) -> Queue:
         usual, lately = self._tokens.value or None, self._lately.tokens()
-        return overload_causes.Queue(
+        return Queue(
             waiting=block.waiting, running=block.running, running_peak=self._running_peak, usage=block.kv_usage or 0.0,
             step_tokens=block.tokens_per_step, step_tokens_peak=self._step_tokens_peak, deferred=block.deferred,
             awaiting=block.awaiting_kv, awaited=awaited_share(block, self._cache_tokens, usual),

@@ -1,9 +1,10 @@
 """Finds evidence of a stall."""
 
 from collections import deque
-from dataclasses import dataclass, field, fields
-from typing import Any
+from dataclasses import dataclass, field
+from typing import ClassVar
 
+from vllm_watch.detectors import kept
 from vllm_watch.detectors.base import Evidence, View
 from vllm_watch.samples.engine import EngineSample
 from vllm_watch.samples.observation import CanaryCall
@@ -35,16 +36,16 @@ name)."""
 GPU_IDLE_RATIO = 0.05
 """A GPU below this utilization does not compute."""
 
-_HABITS = ("usual", "survived")
 
-
-def _last() -> "deque[float]":
+def _last() -> deque[float]:
     return deque(maxlen=PAUSES_KEPT)
 
 
 @dataclass(slots=True)
-class Habits:
+class Habits(kept.Keeps):
     """Durations of survived pauses."""
+
+    KEPT: ClassVar[kept.Table] = dict.fromkeys(("usual", "survived"), kept.last(PAUSES_KEPT))
 
     usual: deque[float] = field(default_factory=_last)  # without long stalls that were reported
     survived: deque[float] = field(default_factory=_last)
@@ -55,10 +56,21 @@ class Habits:
 
 
 @dataclass(slots=True)
-class Engine:
+class Engine(kept.Keeps):
     """An engine's state besides its progress."""
 
-    restarts: int
+    LATER = (
+        "told_s", "fds", "fds_now", "fds_rises", "fds_idle", "unseen_s", "asked_s", "unserved", "unserved_idle",
+        "finish_rate", "canary_failures", "canary_s", "canary_waited_s", "model",
+    )  # fmt: skip
+    KEPT: ClassVar[kept.Table] = {
+        "restarts": stored.number_or_none,
+        "habits": kept.part(Habits),
+        **dict.fromkeys(LATER, stored.number_or_none),
+        "model": stored.text,
+    }
+
+    restarts: int = 0
     habits: Habits = field(default_factory=Habits)
     told_s: float | None = None
     fds: float | None = None  # open connections when the steps stopped
@@ -78,22 +90,6 @@ class Engine:
     @property
     def fds_grown(self) -> float:
         return 0.0 if self.fds is None or self.fds_now is None else self.fds_now - self.fds
-
-
-def export_state(engine: Engine) -> dict[str, Any]:
-    """Return plain values."""
-    habits = {name: list(getattr(engine.habits, name)) for name in _HABITS}
-    return {each.name: getattr(engine, each.name) for each in fields(engine)} | {"habits": habits}
-
-
-def restore(state: stored.Stored) -> Engine:
-    """Restore an engine."""
-    told: dict[str, Any] = {}
-    for each in (each for each in fields(Engine) if each.name != "habits"):
-        value = state.get(each.name, each.default)
-        told[each.name] = value if isinstance(value, str) else stored.number_or_none(value)
-    habits = (deque(stored.numbers(state["habits"][name]), maxlen=PAUSES_KEPT) for name in _HABITS)
-    return Engine(**told, habits=Habits(*habits))
 
 
 def begin(engine: Engine, view: View) -> None:

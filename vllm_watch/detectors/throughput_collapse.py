@@ -4,17 +4,15 @@ Source: vLLM #42484, #16985 (slow until restarted), #45387 (pages held).
 """
 
 from collections.abc import Sequence
-from math import exp
+from dataclasses import dataclass, replace
 
 from pydantic import BaseModel, ConfigDict
 
 from vllm_watch.detectors import collapse_causes
-from vllm_watch.detectors.base import Verdict, View
-from vllm_watch.detectors.collapse_engine import KIND, EngineJudge
-from vllm_watch.detectors.collapse_equal_work import beside_siblings
-from vllm_watch.detectors.collapse_former import FormerLives
-from vllm_watch.detectors.collapse_siblings import Siblings
-from vllm_watch.detectors.collapse_spec import Acceptances
+from vllm_watch.detectors.base import FIRING, Evidence, Verdict, View
+from vllm_watch.detectors.collapse_causes import KIND, VAGUE
+from vllm_watch.detectors.collapse_engine import EngineJudge
+from vllm_watch.detectors.collapse_others import Engines, FormerLives, Siblings
 from vllm_watch.detectors.per_engine import PerEngine
 
 NEEDS = collapse_causes.NEEDS
@@ -26,29 +24,116 @@ class Settings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
 
+SPEC_ACCEPTANCE = "spec_acceptance"
+
+LEARN_SECONDS = 300.0
+"""The usual share of accepted drafts is known after this many seconds of drafting."""
+
+HALF_LIFE_SECONDS = 3600.0
+"""Half-life of a sample's weight in the usual share."""
+
+FALLEN = 0.5
+"""A share is low below this fraction of the usual share. Other mixes of requests lowered it by at
+most a third."""
+
+USUAL_MIN = 0.2
+"""An engine is judged only if its usual share is at least this. If drafts are rarely accepted,
+little can be lost."""
+
+HOLD_SECONDS = 120.0
+"""A low share is a finding after this many seconds. Batches of odd prompts end sooner. If the
+engine is also slow, the finding is immediate."""
+
+ACCEPTED_SECONDS = 6 * 3600.0
+"""A low share becomes the usual one after this many seconds."""
+
+
+@dataclass(slots=True)
+class Acceptance:
+    """Follows one engine's share of accepted drafts."""
+
+    usual: float = 0.0
+    learnt_s: float = 0.0
+    last_s: float | None = None
+    low_since_s: float | None = None
+
+    def look(self, at_s: float, share: float | None) -> Evidence | None:
+        passed_s, self.last_s = at_s - (at_s if self.last_s is None else self.last_s), at_s
+        if share is None:
+            return None
+        low = self.learnt_s >= LEARN_SECONDS and share < FALLEN * self.usual >= FALLEN * USUAL_MIN
+        if not low:
+            self._learn(passed_s, share)
+            return None
+        if self.low_since_s is None:
+            self.low_since_s = at_s
+        if at_s - self.low_since_s > ACCEPTED_SECONDS:
+            self.usual, self.learnt_s, self.low_since_s = 0.0, 0.0, None
+            return None
+        return Evidence(
+            name="spec_acceptance_ratio", value=round(share, 3), unit="ratio", expected=round(self.usual, 3),
+            text=f"{share:.0%} of drafted tokens are accepted, usually {self.usual:.0%}",
+        )  # fmt: skip
+
+    def _learn(self, passed_s: float, share: float) -> None:
+        self.low_since_s, self.learnt_s = None, self.learnt_s + passed_s
+        of_all = passed_s / self.learnt_s if self.learnt_s else 1.0
+        self.usual += (share - self.usual) * max(
+            of_all, 1.0 - 0.5 ** (passed_s / HALF_LIFE_SECONDS)
+        )
+
+
+class Acceptances:
+    """Finds rejected drafts of speculative decoding.
+
+    Steps then take as long as before but yield fewer tokens.
+    """
+
+    def __init__(self) -> None:
+        self._engines: dict[str, Acceptance] = {}
+
+    def told(self, view: View, verdicts: Sequence[Verdict]) -> Sequence[Verdict]:
+        engines = view.signals.engines
+        self._engines = {name: self._engines.get(name) or Acceptance() for name in engines}
+        fallen = {
+            name: each.look(view.at_s, engines[name].spec_acceptance_ratio)
+            for name, each in self._engines.items()
+        }
+        return [self._with(view, verdict, fallen.get(verdict.engine or "")) for verdict in verdicts]
+
+    def _with(self, view: View, verdict: Verdict, fallen: Evidence | None) -> Verdict:
+        if fallen is None or (verdict.state == FIRING and verdict.cause not in VAGUE):
+            return verdict
+        found = verdict.evidence_for if verdict.state == FIRING else ()
+        since_s = self._engines[verdict.engine or ""].low_since_s or view.at_s
+        if verdict.state != FIRING and view.at_s - since_s < HOLD_SECONDS:
+            return verdict
+        return replace(
+            verdict, state=FIRING, cause=SPEC_ACCEPTANCE, restart_advised=False, present=True,
+            severity=verdict.severity if verdict.state == FIRING else "ticket",
+            summary=f"Engine {verdict.engine}: {fallen.text}", evidence_for=(fallen, *found),
+            since_seconds=view.at_s - since_s,
+            measure=self._engines[verdict.engine or ""].usual - float(fallen.value or 0.0),
+        )  # fmt: skip
+
+
 class Detector(PerEngine[EngineJudge]):
     """Compares each engine with its past, its siblings and its predecessor."""
 
     def __init__(self, settings: Settings) -> None:
         super().__init__(KIND, EngineJudge)
-        self._siblings, self._former = Siblings(), FormerLives()
-        self._acceptance = Acceptances()
+        self._acceptances = Acceptances()
+        self._others = Siblings(), FormerLives()
 
     def update(self, view: View) -> Sequence[Verdict]:
-        verdicts = self._acceptance.told(view, super().update(view))
+        verdicts = self._acceptances.told(view, super().update(view))
         if not view.signals.up:
             return verdicts
-        baselines = {name: judge.baseline for name, judge in self.judges.items()}
-        self._siblings.look(baselines)
-        self._former.look(view.at_s, baselines, view.signals.version)
-        ratios = {name: exp(one.quiet_ratio) for name, one in self.judges.items() if one.compared}
-        waiting = {name for name, one in self.judges.items() if one.harm.waits}
-        beside = (
-            self._siblings.judge(each, ratios, waits=each.engine in waiting) for each in verdicts
-        )
-        works = {name: one.own_work for name, one in self.judges.items()}
-        alike = (beside_siblings(each, works, self._siblings.of(each.engine)) for each in beside)
-        return [self._former.judge(verdict, view.at_s) for verdict in alike]
+        engines = Engines(at_s=view.at_s, version=view.signals.version, judges=self.judges)
+        for each in self._others:
+            each.look(engines)
+            verdicts = [each.judge(engines, verdict) for verdict in verdicts]
+        return verdicts
 
     def throughput_ratio(self, engine: str) -> float | None:
         comparison = self.judges[engine].baseline.comparison if engine in self.judges else None

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from vllm_watch.detectors.base import Detector, Inherits, Remembers
-from vllm_watch.detectors.down_memory import AWAY_SECONDS_MAX, OF_ADDRESS
+from vllm_watch.detectors.engine_down import AWAY_SECONDS_MAX, OF_ADDRESS
 from vllm_watch.samples.engine import EngineSample
 from vllm_watch.samples.observation import Reading, ServerSample
 from vllm_watch.signals import stored

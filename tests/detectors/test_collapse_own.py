@@ -1,4 +1,4 @@
-"""The same work as ever that takes a multiple of the requests, and what is no sign of slow steps."""
+"""An engine beside its own past: the work of its requests, those that get no token, and steps or ends that need no yardstick."""
 
 from dataclasses import replace
 
@@ -7,7 +7,9 @@ import pytest
 from benchmarks.detection.bench import ours
 from benchmarks.detection.runs import play
 from benchmarks.detection.worlds import WORLDS, run_of
-from vllm_watch.detectors.collapse_equal_work import OwnWork
+from tests.detectors.made_up_engine import Told, view
+from vllm_watch.detectors.collapse_own import OwnWork, Stuck
+from vllm_watch.detectors.throughput_collapse import Detector, Settings
 from vllm_watch.signals.blocks import Block
 
 BLOCK = Block(
@@ -22,7 +24,7 @@ def minutes(work, count, block):
     """What is found after so many more minutes of such blocks."""
     for _ in range(count * 6):
         work.add(block)
-    return work.found
+    return work.found()
 
 
 def usual():
@@ -108,3 +110,93 @@ def test_a_world_whose_steps_scatter_widely_is_a_ticket():
         ("throughput_collapse", "slow_engine", "ticket")
     ]
     assert not any(e["restart_advised"] for e in events)
+
+
+DECODING = Block(
+    at_s=0.0, seconds=10.0, steps=500.0, step_seconds=0.02, tokens_per_step=50.0, kv_usage=0.3, running=40.0,
+    waiting=0.0, waiting_min=0.0, running_min=40.0, generated=2000.0, prompted=500.0, finished=20.0,
+    finished_tokens=8000.0, preempted=0.0, first_token_seconds=5.0,
+)  # fmt: skip
+
+
+def stuck_minutes(stuck, count, block):
+    for _ in range(count * 6):
+        stuck.add(block)
+    return stuck
+
+
+WITH_TWENTY = replace(DECODING, running=60.0, running_min=60.0)
+
+
+def test_requests_that_get_no_token_are_told_after_ten_minutes():
+    stuck = stuck_minutes(Stuck(), 20, DECODING)
+    assert stuck_minutes(stuck, 9, WITH_TWENTY).found() is None
+    found = stuck_minutes(stuck, 1, WITH_TWENTY).found()
+    assert found.value == 20
+    assert "20 of 60 running requests" in found.text
+
+
+NO_TROUBLE = {
+    "all decode": DECODING,
+    "a few between steps": replace(DECODING, running=44.0),
+    "their prompts are being computed": replace(WITH_TWENTY, first_token_seconds=200.0),
+    "speculative decoding gives fewer tokens": replace(DECODING, generated=1500.0),
+}
+
+
+@pytest.mark.parametrize("block", NO_TROUBLE.values(), ids=NO_TROUBLE)
+def test_what_gets_its_tokens_is_well(block):
+    usual = replace(DECODING, generated=3000.0) if block.generated == 1500.0 else DECODING
+    assert stuck_minutes(stuck_minutes(Stuck(), 20, usual), 30, block).found() is None
+
+
+def test_one_good_minute_denies_that_they_are_stuck():
+    stuck = stuck_minutes(stuck_minutes(Stuck(), 20, DECODING), 9, WITH_TWENTY)
+    stuck_minutes(stuck, 1, DECODING)
+    assert stuck_minutes(stuck, 9, WITH_TWENTY).found() is None
+
+
+def test_an_engine_that_makes_no_step_is_another_trouble():
+    stuck = stuck_minutes(stuck_minutes(Stuck(), 20, DECODING), 12, WITH_TWENTY)
+    stuck.add(replace(WITH_TWENTY, steps=0.0, generated=0.0))
+    assert stuck.found() is None
+
+
+ONE = {"running": 1.0, "kv": 0.004, "prompt": 0.0}
+
+
+@pytest.mark.parametrize("interval", [1.0, 5.0, 15.0])
+def test_one_user_who_waits_a_second_for_each_token_is_a_ticket(interval):
+    """From the first scrape, so that nothing else is known of it."""
+    verdict = Told(Detector(Settings()), interval).part(180, **ONE, slow=125.0).verdict
+    assert (verdict.state, verdict.severity, verdict.restart_advised) == ("firing", "ticket", False)
+    assert "far longer than any GPU" in verdict.summary
+
+
+@pytest.mark.parametrize(
+    "load", [ONE | {"slow": 40.0}, {"running": 60.0, "kv": 0.3, "prompt": 8000.0, "slow": 6.0}]
+)
+def test_a_slow_gpu_and_large_prefills_are_no_crawl(load):
+    assert Told(Detector(Settings())).part(300, **load).first is None
+
+
+def ends(seconds, done=0.0, aborted=0.0):
+    """The last verdict on an engine of which so many requests end a minute."""
+    told = Told(Detector(Settings()))
+    for second in range(0, seconds, 5):
+        sample = told.engine.run(5.0, running=10.0, kv=0.1)
+        counted = {"stop": 100.0 + done * second // 60, "abort": 7.0 + aborted * second // 60}
+        sample = replace(sample, request_success=counted)
+        (verdict,) = told.detector.update(view(told.engine.at_s, sample))
+    return verdict
+
+
+def test_clients_that_all_leave_are_a_ticket():
+    verdict = ends(900, aborted=4.0)
+    assert (verdict.state, verdict.severity, verdict.restart_advised) == ("firing", "ticket", False)
+    assert "and none finished" in verdict.summary
+
+
+@pytest.mark.parametrize("how", [{"aborted": 4.0, "done": 1.0}, {}, {"aborted": 0.2}])
+def test_clients_of_whom_some_leave_are_none(how):
+    assert ends(900, **how).state != "firing"

@@ -1,4 +1,4 @@
-"""Slow from the first minutes of a new process: told beside what the process before it did."""
+"""An engine beside its siblings, who are the same hardware with the same model, and beside the process before it."""
 
 from dataclasses import replace
 from random import Random
@@ -6,11 +6,103 @@ from random import Random
 import pytest
 
 from benchmarks.lab.virtual import EPOCH, observe
+from tests.detectors.made_up_engine import Engine, view
+from vllm_watch.detectors.collapse_others import SIBLINGS_MAX
+from vllm_watch.detectors.throughput_collapse import Detector, Settings
 from vllm_watch.lab.scene import Scene
 from vllm_watch.lab.scripts import L40S
 from vllm_watch.lab.stories import load
 from vllm_watch.lab.vllm import SimulatedVllm
 from vllm_watch.watch.watch import Watch
+
+FRESH = {"running": 40.0, "kv": 0.3}
+LOOK_S = 5.0
+
+
+def said(count, slow, *, from_s=0.0, until_s=2400.0, waiting=0.0):
+    """Verdicts on engine 0 of so many at every look; it is `slow` times slower from then on."""
+    detector, engines, verdicts = Detector(Settings()), [Engine(str(n)) for n in range(count)], []
+    for look in range(int(until_s / LOOK_S)):
+        now = slow if look * LOOK_S >= from_s else 1.0
+        samples = [
+            each.run(LOOK_S, **FRESH, **({"slow": 1.0} if n else {"slow": now, "waiting": waiting}))
+            for n, each in enumerate(engines)
+        ]
+        seen = detector.update(view((look + 1) * LOOK_S, *samples))
+        assert all(each.state != "firing" for each in seen[1:])
+        verdicts.append(seen[0])
+    return verdicts
+
+
+@pytest.mark.parametrize("from_s", [0.0, 900.0])
+def test_one_of_eight_that_is_a_fifth_slower_is_a_ticket(from_s):
+    """Were it so from the first look or not; its own past would not have told."""
+    verdicts = said(8, 1.2, from_s=from_s)
+    found = next(n * LOOK_S for n, each in enumerate(verdicts) if each.state == "firing")
+    assert found - from_s <= 900.0
+    last = verdicts[-1]
+    assert (last.cause, last.severity, last.restart_advised) == ("slow_engine", "ticket", False)
+    assert "7 sibling engines" in last.summary
+
+
+@pytest.mark.parametrize(("waiting", "severity"), [(0.0, "ticket"), (3.0, "page")])
+def test_one_that_takes_twice_as_long_from_the_first_scrape_pages_where_requests_wait(
+    waiting, severity
+):
+    """Ranks whose tenants differ are as slow for good, and nobody waits."""
+    last = said(4, 2.0, until_s=1200.0, waiting=waiting)[-1]
+    assert (last.state, last.severity, last.restart_advised) == ("firing", severity, False)
+
+
+@pytest.mark.parametrize(("count", "slow"), [(8, 1.05), (2, 1.15), (2, 1.5), (1, 2.0)])
+def test_what_is_no_loss_or_cannot_be_told(count, slow):
+    """A twentieth; one of two, of whom either may be the slow one; and one without siblings."""
+    assert all(each.state != "firing" for each in said(count, slow, until_s=1500.0))
+
+
+def test_one_of_many_is_compared_with_some_of_all_nodes():
+    """As many questions for each rank of 64 as for one of nine, and no look grows with their square."""
+    last = said(64, 1.5, until_s=900.0)[-1]
+    assert (last.state, last.cause) == ("firing", "slow_engine")
+    assert f"{SIBLINGS_MAX} sibling engines" in last.summary
+
+
+USUAL = {"running": 40.0, "kv": 0.1}  # 2,500 tokens per second
+
+
+def verdict_on_first(seconds=1500.0, count=4, **load):
+    """Of engines that were so from the first look: one that serves `load`, and its siblings."""
+    detector, engines = Detector(Settings()), [Engine(str(n)) for n in range(count)]
+    for look in range(int(seconds / LOOK_S)):
+        samples = [each.run(LOOK_S, **(USUAL if n else load)) for n, each in enumerate(engines)]
+        first, *others = detector.update(view((look + 1) * LOOK_S, *samples))
+        assert all(each.state != "firing" for each in others)
+    return first
+
+
+SLOW = {"running": 200.0, "kv": 0.5, "slow": 2.0}
+"""The same 2,500 tokens per second, by steps that take twice as long at every load."""
+
+
+def test_equal_work_with_a_multiple_of_the_requests_is_a_ticket():
+    told = verdict_on_first(**SLOW)
+    assert (told.state, told.cause, told.severity) == ("firing", "slow_engine", "ticket")
+    assert not told.restart_advised
+    assert "5.0 times as many requests" in told.summary
+    assert "3 sibling engines" in told.summary
+
+
+OTHERWISE = {
+    "it does more": {"running": 160.0, "kv": 0.4},
+    "its requests have longer contexts": {"running": 93.0, "kv": 0.9},
+    "one of two": {**SLOW, "count": 2},
+    "for some minutes": {**SLOW, "seconds": 500.0},
+}
+
+
+@pytest.mark.parametrize("load", OTHERWISE.values(), ids=OTHERWISE)
+def test_what_is_no_sign_of_slow_steps(load):
+    assert verdict_on_first(**load).state != "firing"
 
 
 def told(script, seconds=1500.0, seed=3, **server):

@@ -1,0 +1,370 @@
+"""Compares an engine with its siblings and with its predecessor.
+
+Each comparison has `look`, once for each poll, and `judge`, which replaces a verdict by a worse one.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import exp, log
+from statistics import median
+
+from vllm_watch.detectors.base import FIRING, UNKNOWN, Evidence, Verdict
+from vllm_watch.detectors.collapse_causes import SLOW_ENGINE
+from vllm_watch.detectors.collapse_engine import EngineJudge
+from vllm_watch.detectors.collapse_own import (
+    KNOWN_SECONDS,
+    WORK_RATIO_MAX,
+    Work,
+    behind,
+    share_of,
+    times,
+)
+from vllm_watch.detectors.consequences import (
+    FORMER,
+    LOSS_LOG_RATIO,
+    PAGE,
+    SIBLINGS,
+    Shift,
+    explained,
+    finding,
+    fulfilled,
+    rule,
+)
+from vllm_watch.samples.record import record
+from vllm_watch.signals.baseline import Baseline, Models
+from vllm_watch.signals.step_model import StepModel
+from vllm_watch.signals.wander import scatter
+
+
+@record
+class Engines:
+    """The engines of one server at one poll."""
+
+    at_s: float
+    version: str | None  # of vLLM
+    judges: Mapping[str, EngineJudge]
+
+    def ratio(self, engine: str) -> float | None:
+        """Return the step time, relative to that after the engine's start."""
+        judge = self.judges.get(engine)
+        return exp(judge.quiet_ratio) if judge is not None and judge.compared else None
+
+
+ALIKE = 1.2
+"""An engine is slow if its step time is at least this multiple of the step time after its start. A changed mix of requests causes smaller ratios."""
+
+SIBLINGS_MIN = 2
+"""A comparison needs this many siblings. With only one, neither engine can be the reference."""
+
+SIBLINGS_MAX = 8
+"""An engine is compared with at most this many siblings. They are spread over all ranks, because
+the ranks of one node may share a fault."""
+
+SPREAD_DEVIATIONS = 5.0
+"""The log ratio must also reach this many standard deviations among the siblings."""
+
+SIBLINGS_TIMES_MIN = 2.0
+"""The running requests and the step time must both be this many times the siblings' medians.
+Routers spread requests unevenly."""
+
+_SPREAD_MIN = 0.015
+"""The standard deviation among siblings is assumed to be at least this."""
+
+
+@dataclass
+class _Beside:
+    log_ratio: float = 0.0  # smoothed; compares the step time with the siblings' median
+    seconds: float = 0.0
+    at_s: float = 0.0
+    since_s: float | None = None
+
+
+class Siblings:
+    """Finds an engine that takes longer for a step, or for the same work, than the others of its server."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, _Beside] = {}
+        self._names: tuple[str, ...] = ()
+        self._siblings: Mapping[str, Sequence[str]] = {}
+
+    def look(self, engines: Engines) -> None:
+        judges = engines.judges
+        for gone in self._known.keys() - judges.keys():
+            del self._known[gone]
+        if (names := tuple(judges)) != self._names:
+            self._names, self._siblings = names, _spread(names)
+        if len(judges) <= SIBLINGS_MIN:
+            return
+        for engine in judges:
+            self._compare(self._known.setdefault(engine, _Beside()), engine, judges)
+
+    def _compare(self, beside: _Beside, engine: str, judges: Mapping[str, EngineJudge]) -> None:
+        own = judges[engine].baseline
+        block = None if own.comparison is None else own.comparison.block
+        if block is None or block.at_s <= beside.at_s or block.long_prompts:
+            return
+        beside.at_s = block.at_s
+        if not block.step_seconds or block.tokens_per_step is None:
+            return
+        load = block.tokens_per_step, block.kv_usage or 0.0
+        known = [
+            seconds
+            for name in self._siblings[engine]
+            if (seconds := _seconds_at(judges[name].baseline.model_of(block), load)) is not None
+        ]
+        if len(known) < SIBLINGS_MIN:
+            return
+        ratio = log(block.step_seconds / median(known))
+        share = share_of(block.seconds, beside.seconds)
+        beside.log_ratio += share * (ratio - beside.log_ratio)
+        beside.seconds = min(KNOWN_SECONDS, beside.seconds + block.seconds)
+
+    def judge(self, engines: Engines, verdict: Verdict) -> Verdict:
+        siblings = self._siblings.get(verdict.engine or "", ())
+        if not siblings:
+            return verdict
+        if verdict.state == FIRING:
+            return _beside(verdict, engines, siblings)
+        engine = verdict.engine or ""
+        found = self._slower_steps(engines, engine, siblings)
+        return found or self._more_requests(engines, engine, siblings) or verdict
+
+    def _slower_steps(
+        self, engines: Engines, engine: str, siblings: Sequence[str]
+    ) -> Verdict | None:
+        beside = self._known.get(engine)
+        others = [
+            each.log_ratio
+            for name in siblings
+            if (each := self._known.get(name)) is not None and each.seconds >= KNOWN_SECONDS
+        ]
+        if beside is None or beside.seconds < KNOWN_SECONDS or len(others) < SIBLINGS_MIN:
+            return None
+        # A slow engine makes its siblings seem fast, so a negative median is ignored.
+        beyond = beside.log_ratio - max(0.0, median(others))
+        limit = _limit(others) * (1.0 if beside.since_s is None else 0.5)
+        if beyond < limit:
+            beside.since_s = None
+            return None
+        if beside.since_s is None:
+            beside.since_s = beside.at_s
+        waits = engines.judges[engine].harm.waits
+        shift = Shift(SIBLINGS, beyond, beside.seconds, harmed=waits)
+        return _slower(engine, beside, shift, len(others))
+
+    def _more_requests(
+        self, engines: Engines, engine: str, siblings: Sequence[str]
+    ) -> Verdict | None:
+        own = engines.judges[engine].own_work
+        others = [work.now for name in siblings if (work := engines.judges[name].own_work).known]
+        if not own.known or len(others) < SIBLINGS_MIN:
+            return None
+        usual = Work(*map(median, zip(*others, strict=True)))
+        if not behind(own.now, usual, SIBLINGS_TIMES_MIN, WORK_RATIO_MAX):
+            own.behind_s = None
+            return None
+        own.behind_s = own.at_s if own.behind_s is None else own.behind_s
+        requests, steps = times(own.now, usual)
+        text = (
+            f"it runs {requests:.1f} times as many requests at once as its {len(others)} sibling engines and produces"
+            f" no more tokens per second; each token takes {steps:.1f} times as long"
+        )
+        said = Evidence(name="siblings_step_time_ratio", value=steps, expected=1.0, text=text)
+        past = Evidence(name="own_past", value=None, text="it may always have been this slow")
+        lasted_s = own.at_s - own.behind_s
+        return finding(
+            engine,
+            SLOW_ENGINE,
+            f": {text}",
+            (said,),
+            (past,),
+            since_seconds=lasted_s,
+            measure=steps,
+        )
+
+
+def _spread(engines: Sequence[str]) -> Mapping[str, Sequence[str]]:
+    count = len(engines)
+    others = min(SIBLINGS_MAX, count - 1)
+    steps = [1 + number * (count - 1) // others for number in range(others)]
+    return {
+        engine: [engines[(place + step) % count] for step in steps]
+        for place, engine in enumerate(engines)
+    }
+
+
+def _seconds_at(model: StepModel | None, load: tuple[float, float]) -> float | None:
+    if model is None or not model.ready:
+        return None
+    if model.familiar(*load):
+        return model.seconds_of(*load)
+    return model.met.longest_seconds(*load)
+
+
+def _limit(others: Sequence[float]) -> float:
+    return max(LOSS_LOG_RATIO, SPREAD_DEVIATIONS * max(_SPREAD_MIN, scatter(others)))
+
+
+def _slower(engine: str | None, beside: _Beside, shift: Shift, count: int) -> Verdict:
+    times, reached = exp(shift.log_ratio), fulfilled(shift)
+    text = f"at equal load its steps take {times:.2f} times as long as those of its {count} sibling engines"
+    said = Evidence(name="siblings_step_time_ratio", value=times, expected=1.0, text=text)
+    past = "it may always have been this slow: its own steps show no change"
+    return finding(
+        engine,
+        SLOW_ENGINE,
+        f": {text}",
+        (said, *explained(shift, reached)),
+        (Evidence(name="own_past", value=None, text=past),),
+        reached=reached,
+        since_seconds=beside.at_s - (beside.since_s or beside.at_s),
+        measure=times,
+    )
+
+
+def _beside(verdict: Verdict, engines: Engines, siblings: Sequence[str]) -> Verdict:
+    own = engines.ratio(verdict.engine or "")
+    others = [ratio for name in siblings if (ratio := engines.ratio(name)) is not None]
+    if own is None or not others or own < ALIKE:
+        return verdict
+    usual = median(others)
+    alike = usual >= ALIKE
+    who = "the other engine is" if len(others) == 1 else f"{len(others)} other engines are"
+    text = f"{who} as fast as before (step time {usual:.1f} times the usual): only this one is slow"
+    if alike:
+        text = f"{who} slow, too (step time {usual:.1f} times the usual): a shared part is slow (host, power, network), or they wait for each other"
+    said = Evidence(name="siblings_step_time_ratio", value=usual, expected=1.0, text=text)
+    if alike:
+        return replace(verdict, evidence_against=(*verdict.evidence_against, said))
+    return replace(verdict, evidence_for=(*verdict.evidence_for, said))
+
+
+SLOW_LOG_RATIO = log(2.2)
+"""A block is slow if its step time exceeds the predecessor's by this log ratio. A healthy process
+that warms up may be twice as slow for minutes."""
+
+SLOW_SECONDS = 15.0
+"""A finding needs this many seconds of slow blocks."""
+
+DEVIATIONS = 2.0
+"""The log ratio must also exceed this many standard deviations of the predecessor's log step
+time."""
+
+NORMAL_LOG_RATIO = log(1.25)
+"""A block below this log ratio is normal. Two normal blocks without a slow one between them end a
+finding."""
+
+WARM_SECONDS = 20.0
+"""A process is judged after this many seconds of work. The first requests compile kernels."""
+
+FORMER_SECONDS = 3600.0
+"""A finding begins at most this many seconds after the process started. The mix of requests changes
+with the time of day."""
+
+UNSEEN_SECONDS = 60.0
+"""A finding becomes unknown after this many seconds without a comparable block."""
+
+_PAGE = rule(PAGE, FORMER)
+
+
+@dataclass
+class _Life:
+    former: Models
+    process: int
+    began_s: float
+    versions: tuple[str | None, str | None]  # of vLLM, before and now
+    at_s: float = 0.0
+    compared_s: float = 0.0
+    worked_s: float = 0.0
+    slow_s: float = 0.0
+    page_s: float = 0.0
+    since_s: float | None = None
+    log_ratio: float = 0.0
+    normal_blocks: int = 0
+
+    @property
+    def found(self) -> bool:
+        return self.slow_s >= SLOW_SECONDS
+
+    @property
+    def released(self) -> bool:
+        return None not in self.versions and self.versions[0] != self.versions[1]
+
+
+class FormerLives:
+    """Finds a process that is slower than its predecessor from the start, at equal load.
+
+    Its GPU or a flag may have changed unnoticed, so no restart is advised.
+    """
+
+    def __init__(self) -> None:
+        self._lives: dict[str, _Life] = {}
+
+    def look(self, engines: Engines) -> None:
+        at_s = engines.at_s
+        for engine, judge in engines.judges.items():
+            life, baseline, former = self._lives.get(engine), judge.baseline, judge.baseline.former
+            former.version_now = engines.version or former.version_now
+            if life is None or life.process != former.ended:
+                versions = former.version, former.version_now
+                self._lives[engine] = _Life(former.models, former.ended, at_s, versions)
+            elif former.models:
+                _compare(life, baseline, late=at_s - life.began_s > FORMER_SECONDS)
+                former.surpassed = life.found
+        for gone in self._lives.keys() - engines.judges.keys():
+            del self._lives[gone]
+
+    def judge(self, engines: Engines, verdict: Verdict) -> Verdict:
+        at_s, life = engines.at_s, self._lives.get(verdict.engine or "")
+        if life is None or verdict.state == FIRING or not life.found:
+            return verdict
+        if at_s - life.compared_s > UNSEEN_SECONDS:
+            return replace(verdict, state=UNKNOWN)
+        times = exp(life.log_ratio)
+        shift = Shift(FORMER, life.log_ratio, life.page_s, harmed=True)
+        reached = fulfilled(shift)
+        since = "as before the restart"
+        if life.released:
+            since = f"since vLLM {life.versions[0]} was replaced by {life.versions[1]}"
+        text = f"steps take {times:.1f} times as long {since}, at equal load"
+        return finding(
+            verdict.engine,
+            "slow_release" if life.released else SLOW_ENGINE,
+            f": {text}",
+            (Evidence(name="former_step_time_ratio", value=times, expected=1.0, text=text), *explained(shift, reached)),
+            (Evidence(name="own_past", value=None, text="this process was never seen to be faster"),),
+            reached=reached,
+            present=life.normal_blocks == 0,
+            since_seconds=max(0.0, at_s - (life.since_s or at_s)),
+            measure=times,
+        )  # fmt: skip
+
+
+def _compare(life: _Life, baseline: Baseline, *, late: bool) -> None:
+    block = None if baseline.comparison is None else baseline.comparison.block
+    if block is None or block.at_s <= life.at_s or block.long_prompts:
+        return
+    life.at_s = block.at_s
+    tokens, usage = block.tokens_per_step, block.kv_usage or 0.0
+    if not block.step_seconds or tokens is None:
+        return
+    life.worked_s += block.seconds
+    former = life.former.get(block.apart)
+    if former is None or life.worked_s < WARM_SECONDS:
+        return
+    expected, deviation = former.seconds_of(tokens, usage), former.deviation(tokens, usage)
+    if expected is None or not former.knows(tokens, usage):
+        return
+    if late and not life.found:
+        return
+    life.compared_s = block.at_s
+    ratio = life.log_ratio = log(block.step_seconds / expected)
+    doubt = DEVIATIONS * deviation
+    life.page_s = life.page_s + block.seconds if ratio > max(_PAGE.log_ratio, doubt) else 0.0
+    if ratio > max(SLOW_LOG_RATIO, doubt):
+        life.since_s = block.at_s - block.seconds if life.since_s is None else life.since_s
+        life.slow_s, life.normal_blocks = life.slow_s + block.seconds, 0
+    elif ratio < NORMAL_LOG_RATIO:
+        life.normal_blocks += 1
+        if life.normal_blocks > 1 or not life.found:
+            life.slow_s, life.since_s = 0.0, None

@@ -1,0 +1,261 @@
+"""Compares an engine with its own past: its work, requests without tokens, and clients without answers.
+
+Each test has `add`, which takes a block, and finds evidence or None.
+"""
+
+from collections import deque
+from math import exp, floor, log
+from statistics import median
+from typing import NamedTuple
+
+from vllm_watch.detectors.base import Evidence
+from vllm_watch.samples.engine import EngineSample
+from vllm_watch.signals.blocks import Block
+from vllm_watch.signals.wander import MINUTE_SECONDS
+from vllm_watch.support.durations import in_words
+
+SMOOTH_SECONDS = 300.0
+"""Step times are averaged over this time, so that differences between requests even out."""
+
+KNOWN_SECONDS = 600.0
+"""A finding needs this many seconds with running requests."""
+
+
+WORK_RATIO_MAX = 1.15
+"""An engine does no more work than usual if its tokens per second are at most this many times the
+usual number."""
+
+CONTEXT_RATIO_MAX = 1.3
+"""Requests are longer than usual if each uses more than this multiple of its usual share of the KV
+cache."""
+
+GRAIN = log(1.5)
+"""Rates (tokens per second) are grouped in steps of this log ratio."""
+
+RATES_MAX = 32
+"""At most this many groups of rates are kept."""
+
+USUAL_SECONDS = 4 * 3600.0
+"""The usual number of running requests and the usual step time are means over this many seconds."""
+
+TIMES_MIN = 3.0
+"""The running requests and the step time must both be this many times their usual values. Adapters,
+grammars and images lengthen steps by up to half."""
+
+LEARNT_TIMES = 1.5
+"""If the running requests and the step time both reach this many times their usual values, neither
+is learnt. A growing slowdown must not become usual."""
+
+PRESENT_TIMES, PRESENT_SECONDS = 2.0, 30.0
+"""A finding also needs PRESENT_TIMES × the usual values in the last PRESENT_SECONDS. The long-term
+means stay high while a recovered engine drains its queue."""
+
+HELD_TIMES = 1.5
+"""During a finding, this replaces PRESENT_TIMES and WORK_RATIO_MAX for the last PRESENT_SECONDS."""
+
+
+class Work(NamedTuple):
+    """An engine's mean load, tokens per second and step time."""
+
+    running: float = 0.0
+    generated: float = 0.0
+    prompted: float = 0.0
+    kv_usage: float = 0.0
+    step_seconds: float = 0.0
+
+
+class OwnWork:
+    """Finds a process that runs far more requests at once than before, for the same work."""
+
+    def __init__(self) -> None:
+        self.now = self._lately = Work()
+        self.at_s = self._seconds = 0.0
+        self.behind_s: float | None = None
+        self._usual: dict[int, tuple[float, Work]] = {}  # grouped rate → (seconds, means)
+        self._found: Evidence | None = None
+
+    @property
+    def known(self) -> bool:
+        return self._seconds >= KNOWN_SECONDS
+
+    def add(self, block: Block) -> None:
+        if not (block.step_seconds and block.generated and block.running and block.kv_usage):
+            return
+        prompted = block.prompted or 0.0
+        seen = Work(block.running, block.generated, prompted, block.kv_usage, block.step_seconds)
+        self.now = _mixed(self.now, seen, share_of(block.seconds, self._seconds))
+        self._lately = _mixed(self._lately, seen, 1.0 - exp(-block.seconds / PRESENT_SECONDS))
+        self.at_s, self._seconds = block.at_s, self._seconds + block.seconds
+        if not self.known:
+            return
+        rate = floor(log(self.now.generated) / GRAIN)
+        seconds, usual = self._usual.get(rate, (0.0, self.now))
+        known = seconds >= KNOWN_SECONDS
+        lasts = known and behind(self.now, usual, TIMES_MIN, WORK_RATIO_MAX)
+        least, most = (HELD_TIMES, HELD_TIMES) if self._found else (PRESENT_TIMES, WORK_RATIO_MAX)
+        present = lasts and behind(self._lately, usual, least, most)
+        self._found = self._evidence(usual) if present else None
+        odd = known and min(times(self.now, usual)) >= LEARNT_TIMES
+        if not odd and (rate in self._usual or len(self._usual) < RATES_MAX):
+            seconds = min(seconds + block.seconds, USUAL_SECONDS)
+            self._usual[rate] = seconds, _mixed(usual, self.now, block.seconds / seconds)
+
+    def found(self) -> Evidence | None:
+        return self._found
+
+    def _evidence(self, usual: Work) -> Evidence:
+        requests, steps = times(self.now, usual)
+        text = (
+            f"it runs {requests:.1f} times as many requests at once as usual and produces no more tokens per second;"
+            f" each step takes {steps:.1f} times as long"
+        )
+        return Evidence(name="step_time_ratio", value=steps, expected=1.0, text=text)
+
+
+def times(now: Work, usual: Work) -> tuple[float, float]:
+    """Return how many times as many requests run, and as long steps take, as usual."""
+    return now.running / usual.running, now.step_seconds / usual.step_seconds
+
+
+def behind(now: Work, usual: Work, least: float, more: float) -> bool:
+    """Return True if both are at least `least` times as usual, and no more is done than `more` times the usual work."""
+    if now.generated > more * usual.generated or (usual.prompted and now.prompted > more * usual.prompted):  # fmt: skip
+        return False
+    alike = now.kv_usage / now.running <= CONTEXT_RATIO_MAX * usual.kv_usage / usual.running
+    return alike and min(times(now, usual)) >= least
+
+
+def _mixed(was: Work, now: Work, share: float) -> Work:
+    return Work(*(old + share * (new - old) for old, new in zip(was, now, strict=True)))
+
+
+def share_of(seconds: float, before_s: float) -> float:
+    """Return a block's weight in a mean over SMOOTH_SECONDS."""
+    return max(1.0 - exp(-seconds / SMOOTH_SECONDS), seconds / (before_s + seconds))
+
+
+STUCK_MIN, STUCK_SHARE_MIN = 3.0, 0.2
+"""A finding needs this many stuck requests, and a share that exceeds the usual share by this
+much."""
+
+MINUTES, USUAL_MINUTES = 10, 60
+"""Requests must be stuck for MINUTES in a row. No healthy request waits this long for a token. The
+usual share is the median of at least MINUTES and at most USUAL_MINUTES samples."""
+
+TOKENS_MAX = 1.1
+"""An engine is judged only if a step yields at most this many tokens per request. Speculative
+decoding yields more."""
+
+
+class Stuck:
+    """Finds requests that run for minutes without a token, although others are served.
+
+    A stuck request neither decodes nor prefills.
+    """
+
+    def __init__(self) -> None:
+        self._sums = [0.0, 0.0, 0.0, 0.0]  # seconds, running, decoding, prefilling
+        self._tokens: deque[float] = deque(maxlen=USUAL_MINUTES)  # per step and running request
+        self._usual: deque[float] = deque(maxlen=USUAL_MINUTES)  # shares of stuck requests
+        self._minutes: deque[tuple[float, float]] = deque(maxlen=MINUTES)  # excess share, running
+
+    def add(self, block: Block) -> None:
+        if not block.steps or block.first_token_seconds is None or block.generated <= 0.0:
+            self._minutes.clear()
+            self._sums = [0.0, 0.0, 0.0, 0.0]
+            return
+        decoding = block.generated * block.seconds / block.steps
+        prefilling = block.first_token_seconds / block.seconds
+        for index, value in enumerate((1.0, block.running, decoding, prefilling)):
+            self._sums[index] += value * block.seconds
+        seconds, running, decoding, prefilling = self._sums
+        if seconds >= MINUTE_SECONDS:
+            self._sums = [0.0, 0.0, 0.0, 0.0]
+            if running > 0.0:
+                self._close(running / seconds, decoding / running, prefilling / running)
+
+    def _close(self, running: float, decoding: float, prefilling: float) -> None:
+        self._tokens.append(decoding)
+        if median(self._tokens) > TOKENS_MAX:
+            self._minutes.clear()
+            return
+        share = max(0.0, 1.0 - decoding - prefilling)
+        beyond = share - median(self._usual) if self._usual else 0.0
+        if len(self._usual) >= MINUTES:
+            self._minutes.append((beyond, running))
+        if beyond < 0.5 * STUCK_SHARE_MIN:
+            self._usual.append(share)
+
+    def found(self) -> Evidence | None:
+        if len(self._minutes) < MINUTES:
+            return None
+        share = min(beyond for beyond, _ in self._minutes)
+        running = self._minutes[-1][1]
+        count = share * running
+        if share < STUCK_SHARE_MIN or count < STUCK_MIN:
+            return None
+        text = f"{count:.0f} of {running:.0f} running requests have got no token for {MINUTES} minutes, while others come and go"
+        return Evidence(name="requests_stuck", value=round(count), expected=0.0, text=text)
+
+
+CRAWL_STEP_SECONDS = 1.0
+"""An engine crawls if a step takes this long. A GPU reads all weights in 20 to 60 ms, or in 0.5 s
+from shared host memory."""
+
+CRAWL_TOKENS_MAX = 16.0
+"""A healthy step of at most this many tokens takes no longer than reading the weights."""
+
+CRAWL_SECONDS = 60.0
+"""Crawling for this many seconds is a finding."""
+
+LEFT_MIN, LEFT_SECONDS = 10.0, 300.0
+"""Clients are unserved if this many requests were aborted, and none has finished for this many
+seconds."""
+
+
+class Unserved:
+    """Finds a process that crawls, or that serves none of its clients."""
+
+    def __init__(self) -> None:
+        self._crawled_s = self._step_seconds = 0.0
+        self._tokens = 0.0
+        self._done: float | None = None
+        self._aborted = self._at_s = 0.0  # aborts and time at the last finished request
+        self._last, self._last_s = 0.0, 0.0
+        self._left: Evidence | None = None
+
+    def add(self, block: Block) -> None:
+        step, tokens = block.step_seconds, block.tokens_per_step
+        if not step or tokens is None:
+            self._crawled_s = 0.0
+            return
+        crawls = step >= CRAWL_STEP_SECONDS and tokens <= CRAWL_TOKENS_MAX
+        self._crawled_s = self._crawled_s + block.seconds if crawls else 0.0
+        self._step_seconds, self._tokens = step, tokens
+
+    def look(self, at_s: float, sample: EngineSample, *, known: bool) -> None:
+        ends = sample.request_success
+        if ends is None:
+            return
+        aborted = ends.get("abort", 0.0)
+        done = sum(ends.values()) - aborted - ends.get("error", 0.0)
+        if not known or done != self._done or aborted < self._aborted:
+            self._done, self._aborted, self._at_s, self._left = done, aborted, at_s, None
+        if aborted != self._last:
+            self._last, self._last_s = aborted, at_s
+        if at_s - self._last_s > LEFT_SECONDS:
+            self._left = None
+            return
+        count, seconds = aborted - self._aborted, at_s - self._at_s
+        if count >= LEFT_MIN and seconds >= LEFT_SECONDS:
+            text = f"clients have aborted {count:.0f} requests in {in_words(seconds)}, and none finished"
+            self._left = Evidence(name="requests_aborted", value=count, expected=0.0, text=text)
+
+    def left(self) -> Evidence | None:
+        return self._left
+
+    def crawls(self) -> Evidence | None:
+        if self._crawled_s < CRAWL_SECONDS:
+            return None
+        text = f"{self._step_seconds:.2f} s for a step of {self._tokens:.0f} tokens, far longer than any GPU needs to read its whole memory"
+        return Evidence(name="step_seconds", value=self._step_seconds, unit="s", text=text)
