@@ -9,12 +9,11 @@ from typing import Any
 from tests.restart.world import REQUEST, SETTINGS, Backends, Server, World, command
 from vllm_watch.restart.controls import Controls
 from vllm_watch.restart.dispatcher import Dispatcher, PendingRequest
-from vllm_watch.restart.facts import Answer
+from vllm_watch.restart.facts import Answer, RestartRequest
 from vllm_watch.restart.guard import Decision
 from vllm_watch.restart.hooks.base import HookCall
 from vllm_watch.restart.hooks.command import Hook as CommandHook
 from vllm_watch.restart.locks.base import Held, Lock
-from vllm_watch.restart.request import RestartRequest
 from vllm_watch.settings.lock import LockSettings
 from vllm_watch.settings.restart import BlockersSettings
 from vllm_watch.state.attempt import Attempt

@@ -26,7 +26,7 @@ STEPS = {
     "scrape": "targets.Targets.scraped", "intend": "restart.Restart.intend", "prepare": "restart.Restart._prepare",
     "object": "restart.Restart._recheck", "write_call": "restart.Restart._write_call", "call": "restart.Restart._call_hook",
     "again": "restart.Restart._retry_refusal", "move": "restart.Restart._move", "verify": "restart.Restart._verify",
-    "give_up": "restart.Restart.give_up", "resume": "attempts.Attempts.resume", "flush": "pending_writes.PendingWrites.flush",
+    "give_up": "restart.Restart.give_up", "resume": "attempts.Attempts.resume", "flush": "restart.PendingWrites.flush",
 }  # fmt: skip
 """The watcher's steps, and where below vllm_watch/restart/ the code takes them."""
 

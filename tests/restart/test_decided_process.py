@@ -16,9 +16,8 @@ from tests.restart.world import REQUEST, TARGET, Server, alive, until
 from vllm_watch.restart import dispatcher as dispatcher_module
 from vllm_watch.restart import targets as targets_module
 from vllm_watch.restart import verify
-from vllm_watch.restart.facts import Answer
-from vllm_watch.restart.process import Process
-from vllm_watch.restart.request import RestartRequest
+from vllm_watch.restart.facts import Answer, RestartRequest
+from vllm_watch.restart.verify import Process
 from vllm_watch.settings.restart_times import ScheduleSettings
 from vllm_watch.state.attempt import Attempt
 

@@ -4,7 +4,6 @@ import pytest
 
 from vllm_watch.config import Config
 from vllm_watch.errors import WatchError
-from vllm_watch.restart import hook_kinds
 from vllm_watch.restart.hooks import base
 from vllm_watch.settings.hooks import GateHook, HooksSettings
 
@@ -23,13 +22,13 @@ def test_configured_hook_is_built(kind, keys):
     """From settings and tools alone; what one call takes is known before it is made."""
     config = Config.model_validate({"hooks": {kind: [{"name": "a", **keys}]}})
     found, settings = config.hooks.by_name()["a"]
-    hook = hook_kinds.make(found, settings, base.Tools())
+    hook = base.make(found, settings, base.Tools())
     assert settings.timeout_seconds <= hook.timeout_seconds <= settings.timeout_seconds + 10
 
 
 def test_every_kind_can_be_configured():
     """No kind is without settings."""
-    assert set(CONFIGURED) <= set(hook_kinds.kinds()) <= set(HooksSettings.model_fields)
+    assert set(CONFIGURED) <= set(base.kinds()) <= set(HooksSettings.model_fields)
 
 
 def test_kind_that_is_not_there_is_named():
@@ -38,4 +37,4 @@ def test_kind_that_is_not_there_is_named():
         WatchError,
         match=r"hooks\.levitate: this vllm-watch has no such kind\. take one of .*command",
     ):
-        hook_kinds.make("levitate", GateHook(name="a"), base.Tools())
+        base.make("levitate", GateHook(name="a"), base.Tools())

@@ -13,8 +13,7 @@ from vllm_watch.errors import JournalError
 from vllm_watch.restart import restart as restart_module
 from vllm_watch.restart import verify
 from vllm_watch.restart.hooks.base import REFUSED, HookCall, HookResult
-from vllm_watch.restart.pending_writes import PendingWrites
-from vllm_watch.restart.restart import Restart
+from vllm_watch.restart.restart import PendingWrites, Restart
 from vllm_watch.state.attempt import Attempt
 from vllm_watch.state.journal import Journal
 

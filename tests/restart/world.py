@@ -21,12 +21,11 @@ from vllm_watch.board.incidents import Incidents
 from vllm_watch.board.looked import Looked
 from vllm_watch.incidents.incident import Incident, IncidentEvent
 from vllm_watch.restart.evidence import EvidenceStore
-from vllm_watch.restart.facts import Answer
+from vllm_watch.restart.facts import Answer, RestartRequest
 from vllm_watch.restart.gates import Gates
 from vllm_watch.restart.hooks.base import Hook, Tools
 from vllm_watch.restart.hooks.command import Hook as CommandHook
 from vllm_watch.restart.locks.base import Lock
-from vllm_watch.restart.request import RestartRequest
 from vllm_watch.restart.targets import ManagedTarget, Targets
 from vllm_watch.samples.target import Target
 from vllm_watch.settings.hooks import CommandHook as CommandSettings
