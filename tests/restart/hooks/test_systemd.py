@@ -15,7 +15,7 @@ import pytest
 from tests.restart.hooks.calls import CALL, call, started
 from tests.restart.waits import Waits
 from vllm_watch.errors import HookError
-from vllm_watch.restart.hooks import base, child, systemctl, systemd
+from vllm_watch.restart.hooks import base, child, systemd
 from vllm_watch.settings.hooks import SystemdHook
 from vllm_watch.sources import pid_namespace
 from vllm_watch.sources.processes import ProcReader
@@ -200,8 +200,8 @@ class Unit:
         self.restarts, self.looks = 0, 0
         self._shown = list(shown)
         self._accepted = accepted or child.Ended(status=0)
-        monkeypatch.setattr(systemd.systemctl, "show", self._show)
-        monkeypatch.setattr(systemd.systemctl, "restart", self._restart)
+        monkeypatch.setattr(systemd, "show", self._show)
+        monkeypatch.setattr(systemd, "request_restart", self._restart)
 
     async def _show(self, tools, unit, *, user):
         self.looks += 1
@@ -215,7 +215,7 @@ class Unit:
         return self._accepted
 
 
-UNIT = systemctl.Unit(
+UNIT = systemd.Unit(
     name="vllm.service", load_state="loaded", active_state="active", sub_state="running", result="success",
     restart="always", restarts=0, main_pid=100, invocation="a",
 )  # fmt: skip
