@@ -14,12 +14,18 @@ from vllm_watch.restart.guard import Decision
 from vllm_watch.restart.hooks.base import HookCall
 from vllm_watch.restart.hooks.command import Hook as CommandHook
 from vllm_watch.restart.locks.base import Held, Lock
+from vllm_watch.restart.locks.file import Lock as FileLock
 from vllm_watch.settings.lock import LockSettings
 from vllm_watch.settings.restart import BlockersSettings
 from vllm_watch.state.attempt import Attempt
 from vllm_watch.state.journal import Entry, Journal
 
 PERSON = replace(REQUEST, trigger="manual", actor="ana", incident_id=None)
+
+
+def file_lock(server: Server) -> Callable[[], Lock]:
+    """Locks of watchers that share one slot."""
+    return lambda: FileLock(server.folder, "chat", slots=1, ttl_seconds=60)
 
 
 class Asked(CommandHook):

@@ -3,16 +3,13 @@
 systemd cannot run in every place where tests do; docs/real-vllm.md says what stays unproven.
 """
 
-import json
 import os
-import stat
-import sys
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from tests.restart.hooks.calls import CALL, call, started
+from tests.restart.hooks.calls import CALL, call, started, systemctl
 from tests.restart.waits import Waits
 from vllm_watch.errors import HookError
 from vllm_watch.restart.hooks import base, child, systemd
@@ -20,7 +17,6 @@ from vllm_watch.settings.hooks import SystemdHook
 from vllm_watch.sources import pid_namespace
 from vllm_watch.sources.processes import ProcReader
 
-FAKE = Path(__file__).parent / "fake_systemctl.py"
 RUNNING = {
     "LoadState": "loaded", "ActiveState": "active", "SubState": "running", "Result": "success",
     "MainPID": "0", "NRestarts": "0", "Restart": "always", "InvocationID": "a" * 32,
@@ -35,11 +31,7 @@ def machine(tmp_path):
     def make(unit=None, name="vllm.service", **state):
         folder = tmp_path / "bin"
         folder.mkdir()
-        program = folder / "systemctl"
-        program.write_text(f"#!{sys.executable} -IS\n" + FAKE.read_text())
-        program.chmod(program.stat().st_mode | stat.S_IXUSR)
-        units = {} if unit is None else {name: RUNNING | unit}
-        (folder / "systemd.json").write_text(json.dumps({"units": units} | state))
+        systemctl(folder, {} if unit is None else {name: RUNNING | unit}, **state)
         return base.Tools(environ={"PATH": f"{folder}:{os.environ['PATH']}", "SECRET": "s"})
 
     return make
@@ -180,11 +172,6 @@ async def test_rehearsal_says_what_to_do_about_another_unit(machine):
     assert not found.ok
     assert "masked" in found.text
     assert found.remedy == "name the unit of this server, and check that it is active"
-
-
-def test_it_takes_as_long_as_systemd_and_the_unit():
-    """So long the call is waited for."""
-    assert hook(base.Tools(), timeout_seconds=45.0).timeout_seconds == 55.0
 
 
 async def test_rehearsal_where_systemd_cannot_be_asked_says_what_to_do(machine):
