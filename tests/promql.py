@@ -10,8 +10,8 @@ from vllm_watch.board.health import NOTIFIER_OUTCOMES
 from vllm_watch.export.families import FAMILIES
 from vllm_watch.export.watcher_families import GPU_STATUSES
 from vllm_watch.incidents.incident import SEVERITIES
+from vllm_watch.restart.facts import TRIGGERS
 from vllm_watch.restart.guard import CHECK_NAMES
-from vllm_watch.restart.request import TRIGGERS
 from vllm_watch.samples.observation import OUTCOMES
 from vllm_watch.settings.restart import Mode
 from vllm_watch.signals.state import STATES

@@ -8,7 +8,7 @@ from functools import cache
 from pathlib import Path
 
 from vllm_watch.cli.helpers.commands import COMMANDS
-from vllm_watch.restart import hook_kinds
+from vllm_watch.restart.hooks import base
 from vllm_watch.settings.hooks import HooksSettings
 
 ROOT = Path(__file__).parents[1]
@@ -92,7 +92,7 @@ def test_every_command_is_documented() -> None:
 
 def test_every_restart_hook_has_its_companions() -> None:
     """Every kind of hook has settings, a test against its counterpart, and a page."""
-    kinds = set(hook_kinds.kinds())
+    kinds = set(base.kinds())
     assert kinds <= set(HooksSettings.model_fields)
     for kind in kinds:
         assert (ROOT / f"tests/restart/hooks/test_{kind}.py").exists()

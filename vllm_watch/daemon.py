@@ -20,7 +20,7 @@ from vllm_watch.export.status import in_a_line
 from vllm_watch.incidents.fleet import Fleet
 from vllm_watch.incidents.incident import IncidentEvent
 from vllm_watch.notify.switch import NotifySwitch
-from vllm_watch.restart import config_changes
+from vllm_watch.restart import operators
 from vllm_watch.settings.stages import GpuSettings
 from vllm_watch.settings.target import TargetConfig
 from vllm_watch.sources import http
@@ -218,7 +218,7 @@ class Daemon:
             await self._change_to(config)
             _log.info("reloaded", targets=len(self._loops))
             if self._journal is not None:
-                await config_changes.note(self._journal, actor, source, old, config)
+                await operators.note_reload(self._journal, actor, source, old, config)
 
     def _reload_on_signal(self) -> None:
         if self._reload_pending:

@@ -11,10 +11,9 @@ from dataclasses import dataclass, field, replace
 from benchmarks.fleet.clockwork import Clockwork, Doing, Store, Watcher
 from vllm_watch.incidents.incident import Incident
 from vllm_watch.restart import guard
-from vllm_watch.restart.facts import Answer, Facts
+from vllm_watch.restart.facts import Answer, Facts, RestartRequest
 from vllm_watch.restart.locks import lease, record
 from vllm_watch.restart.locks.record import Change, Limits, Now, Record, Slot
-from vllm_watch.restart.request import RestartRequest
 from vllm_watch.settings.restart import LockSettings, RestartSettings
 from vllm_watch.state.attempt import Attempt
 

@@ -24,7 +24,7 @@ from vllm_watch.daemon import Daemon
 from vllm_watch.export import text
 from vllm_watch.incidents.incident import IncidentEvent, published
 from vllm_watch.lab.gpus import SimulatedGpuSource
-from vllm_watch.restart import hook_kinds
+from vllm_watch.restart.hooks import base
 from vllm_watch.restart.restarts import Restarts
 from vllm_watch.samples.target import Target
 from vllm_watch.settings.stages import ScrapeSettings
@@ -37,7 +37,7 @@ from vllm_watch.watch import target_loops
 @contextmanager
 def joined(site: Site) -> Iterator[None]:
     """Let the daemon look at this site and restart with its hook. Recordings stay in memory."""
-    kept = target_loops.VllmSource, wiring.FlightRecorder, hook_kinds.make
+    kept = target_loops.VllmSource, wiring.FlightRecorder, base.make
 
     def source(target: Target, settings: ScrapeSettings, *_: Any) -> Source | hostile.HostileSource:
         if target.name == hostile.NAME:
@@ -46,11 +46,11 @@ def joined(site: Site) -> Iterator[None]:
 
     target_loops.VllmSource = source  # type: ignore[assignment,misc]
     wiring.FlightRecorder = lambda **how: FlightRecorder(**{**how, "spool_dir": None})  # type: ignore[assignment,misc]
-    hook_kinds.make = lambda *_: Hook(site)  # type: ignore[assignment]
+    base.make = lambda *_: Hook(site)  # type: ignore[assignment]
     try:
         yield
     finally:
-        target_loops.VllmSource, wiring.FlightRecorder, hook_kinds.make = kept  # type: ignore[misc]
+        target_loops.VllmSource, wiring.FlightRecorder, base.make = kept  # type: ignore[misc]
 
 
 class _Daemon(Daemon):

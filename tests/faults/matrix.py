@@ -116,7 +116,7 @@ NVML = (
 PROCESS = (
     Row("SIGTERM", "everything, until a running restart hook ends",
         "`stopping`, `hook_awaited`; exit status 0", "nothing; the supervisor may kill a long hook",
-        "the next start continues", "the handler of the signal", ("restart/test_decided_daemons.py::test_a_hook_that_has_begun_may_end", "restart/test_decided_daemons.py::test_nothing_is_called_once_it_stops", "test_daemon.py::test_sigterm_ends_it_at_once_and_frees_the_port", "test_daemon.py::test_sigterm_ends_it_while_a_target_hangs_and_a_viewer_watches", "state/test_restarts.py::test_what_was_learnt_is_kept_as_it_stops")),
+        "the next start continues", "the handler of the signal", ("restart/test_daemon_restarts.py::test_a_hook_that_has_begun_may_end", "restart/test_daemon_restarts.py::test_nothing_is_called_once_it_stops", "test_daemon.py::test_sigterm_ends_it_at_once_and_frees_the_port", "test_daemon.py::test_sigterm_ends_it_while_a_target_hangs_and_a_viewer_watches", "state/test_restarts.py::test_what_was_learnt_is_kept_as_it_stops")),
     Row("SIGKILL", NOTHING, "no log event", "baselines learnt in the last minute",
         "the next start continues incidents, notifications and attempts; no hook is called twice", "the write before the word", ("state/test_restarts.py::test_an_open_incident_goes_on_under_its_id", "restart/test_daemon_restarts.py::test_a_killed_daemon_does_not_call_the_hook_again", "notify/test_killed.py::test_killed_at", "state/test_journal.py::test_killed_at_any_moment", "state/test_worker.py::test_killed_after_something_was_done")),
     Row("storms of SIGHUP", ALL, "`reloaded` a few times", NOTHING,

@@ -30,7 +30,7 @@ from vllm_watch.errors import ConfigError, WatchError
 from vllm_watch.export import otlp_exporter, web_config
 from vllm_watch.notify import apprise
 from vllm_watch.restart import blockers
-from vllm_watch.restart.hooks import base, docker, kubernetes, kubernetes_target
+from vllm_watch.restart.hooks import base, docker, kubernetes
 from vllm_watch.restart.locks import file as file_lock
 from vllm_watch.restart.locks import lease
 from vllm_watch.settings import tls, web
@@ -226,7 +226,7 @@ def cluster() -> Iterator[object]:
             asyncio.run(all_of_it())
 
         with (
-            patch.object(kubernetes_target, "in_cluster", lambda _: access),
+            patch.object(kubernetes, "in_cluster", lambda _: access),
             patch.object(kubernetes, "POLL_SECONDS", 0.05),
             patch.object(lease, "in_cluster", lambda _: access),
         ):

@@ -119,30 +119,34 @@ def test_stale_on_one_gpu_and_at_work_on_another():
 HIDDEN = process(4711, name=None, cmdline=None, state=None, create_time=None, cpu_seconds=None, uid=None, cgroup=None)  # fmt: skip
 
 REFUSED = {
-    "a living engine": (4711, local(core(4711, ancestors=("/usr/bin/vllm serve m",))), "not stale but vllm"),
-    "of another PID namespace": (4711, HIDDEN, "not stale but unknown: /proc does not show this process"),
-    "named, and not in our namespace": (4711, replace(orphan(), pid_local=None), "another PID namespace"),
-    "a sibling container's number": (4711, local(process(4711, "python3", "x.py", cgroup=POD)), "not stale but unknown"),
-    "a zombie": (4711, local(process(4711, "python3", state="Z")), "cannot be ended"),
-    "stuck in the kernel": (4711, local(process(4711, "python3", state="D")), "cannot be ended"),
-    "process 1": (1, orphan(1), "process 1"),
-    "a container's process 1": (4711, replace(orphan(), pid_local=1), "process 1"),
-    "ourselves": (US, orphan(US), "this command itself"),
-    "what we run under": (800, orphan(800), "a parent of this command"),
-    "ourselves by the host's number": (4711, replace(orphan(), pid_local=US), "this command itself"),
-    "who holds nothing": (50, orphan(5000), "process 50 is a parent of this command"),
-    "nobody": (77777, orphan(5000), "there is no process 77777 here"),
-    "who holds nothing, and its child does": (4712, orphan(4713), "holds no GPU memory; its children do: 4713"),
+    # PID, holder: cause, and whether to look on would change nothing
+    "a living engine": (4711, local(core(4711, ancestors=("/usr/bin/vllm serve m",))), "not stale but vllm", False),
+    "of another PID namespace": (4711, HIDDEN, "not stale but unknown: /proc does not show this process", False),
+    "named, and not in our namespace": (4711, replace(orphan(), pid_local=None), "another PID namespace", False),
+    "whose start is unknown": (4711, orphan(create_time=None), "cannot be identified from here", False),
+    "a sibling container's number": (4711, local(process(4711, "python3", "x.py", cgroup=POD)), "not stale but unknown", False),
+    "a zombie": (4711, local(process(4711, "python3", state="Z")), "cannot be ended", False),
+    "stuck in the kernel": (4711, local(process(4711, "python3", state="D")), "cannot be ended", False),
+    "process 1": (1, orphan(1), "process 1", True),
+    "a container's process 1": (4711, replace(orphan(), pid_local=1), "process 1", True),
+    "ourselves": (US, orphan(US), "this command itself", True),
+    "what we run under": (800, orphan(800), "a parent of this command", True),
+    "ourselves by the host's number": (4711, replace(orphan(), pid_local=US), "this command itself", True),
+    "who holds nothing": (50, orphan(5000), "process 50 is a parent of this command", True),
+    "who holds nothing yet": (4712, orphan(5000), "process 4712 holds no GPU memory", False),
+    "nobody": (77777, orphan(5000), "there is no process 77777 here", True),
+    "who holds nothing, and its child does": (4712, orphan(4713), "holds no GPU memory; its children do: 4713", False),
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(("pid", "holder", "cause"), REFUSED.values(), ids=REFUSED)
-def test_refused(pid, holder, cause):
+@pytest.mark.parametrize(("pid", "holder", "cause", "final"), REFUSED.values(), ids=REFUSED)
+def test_refused(pid, holder, cause, final):
     """Why, and what to do instead."""
     found = decide(pid, gpu(holder))
     assert isinstance(found, Refusal), found
     assert cause in found.cause
     assert found.remedy
+    assert found.final is final
 
 
 def test_memory_of_nobody():
@@ -275,25 +279,6 @@ def test_a_process_that_has_gone_is_not_there_though_its_child_still_names_it():
     found = decide(4712, gpu(orphan(4713)), parents=gone)
     assert isinstance(found, Refusal)
     assert (found.cause, found.final) == ("there is no process 4712 here", True)
-
-
-FINAL = {  # would looking on change it?
-    "process 1": (1, orphan(1), True),
-    "ourselves": (US, orphan(US), True),
-    "what we run under": (800, orphan(800), True),
-    "nobody": (77777, orphan(5000), True),
-    "who holds nothing yet": (4712, orphan(5000), False),
-    "who works": (4711, local(core(4711, ancestors=("/usr/bin/vllm serve m",))), False),
-    "of another PID namespace": (4711, replace(orphan(), pid_local=None), False),
-    "whose start is unknown": (4711, orphan(create_time=None), False),
-}
-
-
-@pytest.mark.parametrize(("pid", "holder", "final"), FINAL.values(), ids=FINAL)
-def test_what_looking_on_would_not_change(pid, holder, final):
-    found = decide(pid, gpu(holder))
-    assert isinstance(found, Refusal), found
-    assert found.final is final
 
 
 def test_a_deep_tree_is_read_to_a_bound():

@@ -6,8 +6,7 @@ from typing import Any
 
 from vllm_watch.incidents.incident import Incident
 from vllm_watch.restart import guard
-from vllm_watch.restart.facts import Answer, Facts, Peers
-from vllm_watch.restart.request import RestartRequest
+from vllm_watch.restart.facts import Answer, Facts, Peers, RestartRequest
 from vllm_watch.settings.restart import BlockersSettings, LockSettings, RestartSettings
 from vllm_watch.settings.restart_times import FreezeSettings
 from vllm_watch.state.attempt import Attempt

@@ -1,11 +1,13 @@
-"""A server of its own for each test that asks for one; nothing of it outlives the test."""
+"""Servers for tests that ask for one, of which nothing outlives the test; and waits that are short."""
 
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from tests.restart.site import Site
 from tests.restart.world import Server
+from vllm_watch.restart import dispatcher, restart, verify
 
 
 @pytest.fixture
@@ -16,3 +18,20 @@ def server(tmp_path: Path) -> Iterator[Server]:
     server.hang()
     yield server
     server.end_all()
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Iterator[Site]:
+    """A server that a real daemon may restart."""
+    with Site(tmp_path) as running:
+        yield running
+
+
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What takes seconds in life takes a part of one."""
+    monkeypatch.setattr(dispatcher, "ASK_SECONDS", 0.05)
+    monkeypatch.setattr(dispatcher, "AGAIN_SECONDS", 0.1)
+    monkeypatch.setattr(restart, "RETRY_SECONDS", 0.01)
+    monkeypatch.setattr(restart, "BLIND_SECONDS", 0.01)
+    monkeypatch.setattr(verify, "STOP_SECONDS", 0.3)

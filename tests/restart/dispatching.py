@@ -9,17 +9,22 @@ from typing import Any
 from tests.restart.world import REQUEST, SETTINGS, Backends, Server, World, command
 from vllm_watch.restart.controls import Controls
 from vllm_watch.restart.dispatcher import Dispatcher, PendingRequest
-from vllm_watch.restart.facts import Answer
+from vllm_watch.restart.facts import Answer, RestartRequest
 from vllm_watch.restart.guard import Decision
 from vllm_watch.restart.hooks.base import HookCall
 from vllm_watch.restart.hooks.command import Hook as CommandHook
 from vllm_watch.restart.locks.base import Held, Lock
-from vllm_watch.restart.request import RestartRequest
+from vllm_watch.restart.locks.file import Lock as FileLock
 from vllm_watch.settings.restart import BlockersSettings, LockSettings
 from vllm_watch.state.attempt import Attempt
 from vllm_watch.state.journal import Entry, Journal
 
 PERSON = replace(REQUEST, trigger="manual", actor="ana", incident_id=None)
+
+
+def file_lock(server: Server) -> Callable[[], Lock]:
+    """Locks of watchers that share one slot."""
+    return lambda: FileLock(server.folder, "chat", slots=1, ttl_seconds=60)
 
 
 class Asked(CommandHook):

@@ -27,13 +27,12 @@ class Hazard:
 
 
 MACHINE = "restart/test_machine.py::test_nothing_that_must_not_happens"
-MODEL = "restart/test_model.py::test_nothing_breaks_and_nobody_is_forgotten"
 
 HAZARDS = (
-    Hazard("restart", KINDS[0], "an unhealthy engine is forgotten", "the restart request stays queued; alerts do not depend on it", (MACHINE, MODEL)),
+    Hazard("restart", KINDS[0], "an unhealthy engine is forgotten", "the restart request stays queued; alerts do not depend on it", (MACHINE,)),
     Hazard("restart", KINDS[1], "hits a healthy engine or another process", "after the drain, a scrape must find the intended process", (MACHINE, "restart/test_decided_process.py::test_a_process_that_took_its_place_in_the_drain_is_left_alone")),
     Hazard("restart", KINDS[2], "runs before it is on disk; runs twice; runs too soon", "`calling` is written first, once; budget, cooldown, peers, lock", (MACHINE, "restart/test_crash.py::test_hook_is_never_called_again")),
-    Hazard("restart", KINDS[3], "the hook is killed between stop and start", "on SIGTERM the watcher waits", (MACHINE, "restart/test_decided_daemons.py::test_a_hook_that_has_begun_may_end")),
+    Hazard("restart", KINDS[3], "the hook is killed between stop and start", "on SIGTERM the watcher waits", (MACHINE, "restart/test_daemon_restarts.py::test_a_hook_that_has_begun_may_end")),
     Hazard("drain", KINDS[0], "requests are lost", "restarts drain first", ("restart/test_restart.py::test_order",)),
     Hazard("drain", KINDS[1], "a new process is cut off", "gates name the process", ("restart/test_gates.py::test_only_who_stands_beside_that_server_is_told",)),
     Hazard("drain", KINDS[2], "begins before it is on disk", "the gate answers `ok` until then", ("restart/test_gates.py::test_what_is_not_on_disk_is_not_said",)),
@@ -46,7 +45,7 @@ HAZARDS = (
     Hazard("reclaim", KINDS[1], "ends a working process", "two polls, an approval", ("reclaim/test_reclaim_plan.py::test_refused", "reclaim/test_reclaim_plan.py::test_only_what_was_seen_twice_is_certain")),
     Hazard("reclaim", KINDS[2], "the PID was reused", "pidfd", ("reclaim/test_ending.py::test_a_number_given_to_another_hits_nobody",)),
     Hazard("reclaim", KINDS[3], "workers survive", "workers end with their core", ("reclaim/test_reclaim_plan.py::test_stale_workers_go_with_their_core", "reclaim/test_vram_release.py::test_it_waits_until_it_is_so")),
-    Hazard("page", KINDS[0], "no alert because the budget is spent", "severity does not depend on the guard", (MACHINE, MODEL)),
+    Hazard("page", KINDS[0], "no alert because the budget is spent", "severity does not depend on the guard", (MACHINE,)),
     Hazard("page", KINDS[1], "one page per engine in a common outage", "one is critical, the others are warnings", (MACHINE, "incidents/test_fleet.py::test_of_many_each_is_a_ticket_without_advice_and_linked")),
     Hazard("page", KINDS[2], "sent before it is on disk; sent twice", "rows are written first; one message per phase", ("notify/test_killed.py::test_killed_at",)),
     Hazard("page", KINDS[3], "resolved too soon", "needs three healthy scrapes", ("incidents/test_fleet.py::test_one_look_without_an_answer_releases_nobody",)),

@@ -21,9 +21,10 @@ from aiohttp import web
 
 from tests.kubernetes_api import NAMESPACE, certified
 from tests.ports import free_port
+from tests.restart.hooks.calls import systemctl
 from tests.restart.hooks.fake_docker import docker
 from tests.restart.hooks.fake_pods import FakePods, pod
-from tests.restart.hooks.test_systemd import FAKE, RUNNING
+from tests.restart.hooks.test_systemd import RUNNING
 from tests.restart.site import answers, wait_for
 
 ROOT = Path(__file__).parents[2]
@@ -245,9 +246,7 @@ class Systemd(Engine):
 
     async def open(self):
         self.hook = {"unit": "vllm.service"}
-        program = self.folder / "systemctl"
-        program.write_text(f"#!{sys.executable} -IS\n" + FAKE.read_text())
-        program.chmod(0o755)
+        systemctl(self.folder, {})
         await self.replaced()
         self.follow(self._restarts())
 

@@ -7,16 +7,10 @@ from dataclasses import replace
 import pytest
 
 from tests.daemon_process import daemon
-from tests.restart.site import Site, ask, is_up
+from tests.restart.site import ask, is_up
 from tests.restart.station import station
 from tests.restart.test_daemon_restarts import ill, last, until, waiting
 from tests.restart.test_targets import ATTEMPT
-
-
-@pytest.fixture
-def site(tmp_path):
-    with Site(tmp_path) as running:
-        yield running
 
 
 async def test_a_yes_outlives_the_watcher(site):
@@ -83,3 +77,22 @@ async def test_a_yes_that_was_refused_does_not_hold(tmp_path):
         assert code == 409
         await one.restarts._check_incidents()
         assert await holds(one) == []
+
+
+REVOKED = {
+    "its file is gone": lambda token: token.unlink(),
+    "it is another": lambda token: token.write_text("another-token-of-enough-characters"),
+}
+
+
+@pytest.mark.parametrize("revoke", REVOKED.values(), ids=REVOKED)
+async def test_a_yes_ends_with_its_token(tmp_path, revoke):
+    """It waits for a pause to end; who said it may say nothing any more."""
+    async with station(tmp_path) as one:
+        await approved(one, one.incident())
+        revoke(one.token_file)
+        await one.restarts._controls.set_pause(None)
+        one.restarts.dispatcher.wake()
+        plan = await one.shown(lambda plan: plan["waiting"][0]["gate"] == "approval")
+        assert plan["waiting"][0]["approved_by"] is None
+        assert not (tmp_path / "calls").exists()

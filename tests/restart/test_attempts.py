@@ -24,7 +24,6 @@ from tests.restart.world import (
 )
 from vllm_watch.errors import JournalError
 from vllm_watch.restart import attempts as attempts_module
-from vllm_watch.restart import restart as restart_module
 from vllm_watch.restart import verify
 from vllm_watch.restart.attempts import Attempts
 from vllm_watch.restart.hooks.base import HookCall
@@ -33,11 +32,7 @@ from vllm_watch.restart.locks.file import Lock as FileLock
 from vllm_watch.state.attempt import Attempt
 from vllm_watch.state.journal import Journal
 
-
-@pytest.fixture(autouse=True)
-def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(restart_module, "BLIND_SECONDS", 0.01)
-    monkeypatch.setattr(verify, "STOP_SECONDS", 0.3)
+pytestmark = pytest.mark.usefixtures("quick")
 
 
 CALL = HookCall(
@@ -150,15 +145,6 @@ async def test_an_attempt_is_shown_while_its_intent_is_written(
     await run.begin("a1")
     assert shown == ["a1"]
     await run.ended()
-
-
-async def test_world_is_told(run: Run) -> None:
-    """The end of the server was asked for, its readiness gate is closed for the drain, and both end."""
-    await run.begin()
-    await run.ended()
-    assert run.world.told == [
-        "restarting on", "evidence", "draining on", "draining off", "restarting off",
-    ]  # fmt: skip
 
 
 async def test_intent_that_cannot_be_written_begins_nothing(run: Run) -> None:

@@ -9,16 +9,11 @@ import structlog
 from tests.restart.test_attempts import Run, left
 from tests.restart.world import SETTINGS, Server
 from vllm_watch.restart import attempts as attempts_module
-from vllm_watch.restart import restart as restart_module
 from vllm_watch.restart import verify
 from vllm_watch.restart.locks.base import Held, Lock
 from vllm_watch.state.attempt import Attempt
 
-
-@pytest.fixture(autouse=True)
-def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(restart_module, "BLIND_SECONDS", 0.01)
-    monkeypatch.setattr(verify, "STOP_SECONDS", 0.3)
+pytestmark = pytest.mark.usefixtures("quick")
 
 
 @pytest.fixture

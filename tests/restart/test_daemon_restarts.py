@@ -2,19 +2,16 @@
 
 import asyncio
 import signal
+from contextlib import asynccontextmanager, suppress
 
+import aiohttp
 import pytest
 
 from tests.daemon_process import daemon
-from tests.restart.site import Site, ask, incidents, is_up, plan
+from tests.restart.site import answers, ask, incidents, is_up, plan, wait_for
+from tests.support.test_service_manager import systemd
 
 PATIENCE_SECONDS = 40.0  # on a machine busy with other tests; alone each step takes two seconds
-
-
-@pytest.fixture
-def site(tmp_path):
-    with Site(tmp_path) as running:
-        yield running
 
 
 def waiting(status):
@@ -23,6 +20,10 @@ def waiting(status):
 
 def last(status):
     return plan(status).get("last") or {}
+
+
+def under_way(status):
+    return plan(status).get("under_way") or {}
 
 
 async def until(process, true):
@@ -65,40 +66,6 @@ async def test_an_incident_waits_for_a_yes_and_the_restart_helps(site):
         assert await process.end() == 0
 
 
-async def test_observe_says_it_and_does_nothing(site):
-    """A dry run is on record, once, and the hook was never called."""
-    async with daemon("--config", site.configure("observe")) as process:
-        incident = await ill(process, site)
-        status = await until(process, last)
-        assert last(status)["state"] == "dry_run"
-        assert last(status)["incident_id"] == incident
-        await asyncio.sleep(1)
-        _, metrics = await process.get("/metrics")
-        assert (
-            'vllm_watch_restarts_total{target="a",trigger="incident",outcome="dry_run"} 1'
-            in metrics
-        )
-        assert site.calls == []
-
-
-async def test_auto_restarts_by_itself_but_not_while_it_is_paused(site):
-    """Paused, it says who paused it and waits; resumed, it acts."""
-    async with daemon("--config", site.configure("auto")) as process:
-        await until(process, is_up)
-        code, answer = await ask(process, "/api/v1/pause", {"reason": "a demo", "minutes": 30})
-        assert code == 200, answer
-        await ill(process, site)
-        status = await until(process, lambda s: waiting(s) and waiting(s)[0]["verdict"])
-        assert waiting(status)[0]["gate"] == "pause"
-        assert waiting(status)[0]["text"] == "paused by anna: a demo"
-        assert status["restarts"]["paused"]["actor"] == "anna"
-        assert site.calls == []
-        assert (await ask(process, "/api/v1/resume"))[0] == 200
-        status = await until(process, last)
-        assert last(status)["state"] == "helped", last(status)
-        assert len(site.calls) == 1
-
-
 async def test_a_restart_that_does_not_bring_it_back_pages(site):
     """A server that stays away after our restart is down, a page, whatever it looks like; and is not tried again."""
     path = site.configure("auto", verify={"start_seconds": 3, "settle_seconds": 1})
@@ -128,7 +95,7 @@ async def test_a_killed_daemon_does_not_call_the_hook_again(site, when):
     async with daemon("--config", path) as process:
         await ill(process, site)
         state = "calling" if slow else "verifying"
-        await until(process, lambda s: (plan(s).get("under_way") or {}).get("state") == state)
+        await until(process, lambda s: under_way(s).get("state") == state)
         await process.end(signal.SIGKILL)
     (site.folder / "slow").unlink(missing_ok=True)
     async with daemon("--config", path) as process:
@@ -139,3 +106,95 @@ async def test_a_killed_daemon_does_not_call_the_hook_again(site, when):
         assert last(status)["state"] == ("uncertain" if slow else "helped"), last(status)
         await asyncio.sleep(1)
         assert len(site.calls) == 1
+
+
+BY_NAME = "/api/v1/targets/a/restart", {"reason": "slow"}
+
+
+@asynccontextmanager
+async def busy(site):
+    """A request is in hand, for minutes: the drain waits for it."""
+    url = f"http://127.0.0.1:{site.port}/v1/completions"
+
+    async def ask_it():
+        with suppress(aiohttp.ClientError):
+            body = {"prompt": "x", "max_tokens": 8000}
+            async with (
+                aiohttp.ClientSession() as session,
+                session.post(url, json=body) as response,
+            ):
+                await response.read()
+
+    await asyncio.to_thread(wait_for, lambda: answers(site.port))
+    asking = asyncio.create_task(ask_it())
+    yield
+    asking.cancel()
+    await asyncio.gather(asking, return_exceptions=True)
+
+
+def has_request(status):
+    (target,) = status["targets"]
+    engines = (target["signals"] or {}).get("engines") or {}
+    return any(each["requests_running"] for each in engines.values())
+
+
+async def events(process, name):
+    """The lines of the log with this name, once there is one."""
+    async with asyncio.timeout(40):
+        while not (found := process.events(name)):
+            await asyncio.sleep(0.05)
+    return found
+
+
+HALVES = """\
+#!/bin/sh
+echo "$VLLM_WATCH_ATTEMPT_ID" >> {folder}/calls
+kill -9 "$(cat {folder}/pid)"
+touch {folder}/halfway
+while test -e {folder}/halfway; do sleep 0.05; done
+"""
+
+
+async def test_a_hook_that_has_begun_may_end(site):
+    """SIGTERM between stop and start: the watcher waits for the start, and says so; the next one sees that it helped."""
+    path = site.configure("auto")
+    begins = site.script.read_text().splitlines()[-1]
+    site.script.write_text(HALVES.format(folder=site.folder) + begins + "\n")
+    halfway, address = site.folder / "halfway", str(site.folder / "notify")
+    with systemd(address) as bound:
+        await stopped_halfway(path, halfway, address)
+        assert "EXTEND_TIMEOUT_USEC=73000000" in bound.waiting()
+    await asyncio.to_thread(wait_for, lambda: len(site.lines("starts")) == 2)
+    async with daemon("--config", path) as process:
+        status = await until(process, lambda s: last(s).get("state") == "helped")
+        assert len(site.calls) == 1, last(status)
+
+
+async def stopped_halfway(path, halfway, address):
+    """One run of the watcher, which is told to end while its hook waits."""
+    async with daemon("--config", path, environ={"NOTIFY_SOCKET": address}) as process:
+        await until(process, is_up)
+        await ask(process, *BY_NAME)
+        await asyncio.to_thread(wait_for, halfway.exists)
+        process.process.send_signal(signal.SIGTERM)
+        (said,) = await events(process, "hook_awaited")
+        assert said["target"] == "a"
+        assert said["seconds_max"] == 73.0
+        # All is still served. The hook begins once `calling` is on the disk, and is shown a moment later.
+        await until(process, lambda status: under_way(status).get("state") == "calling")
+        halfway.unlink()
+        assert await asyncio.wait_for(process.process.wait(), 40) == 0
+
+
+async def test_nothing_is_called_once_it_stops(site):
+    """SIGTERM while it drains, for a request that takes minutes: the hook has not begun, and does not."""
+    path = site.configure("auto", drain={"deadline_seconds": 60})
+    async with daemon("--config", path) as process, busy(site):
+        await until(process, lambda s: is_up(s) and has_request(s))
+        await ask(process, *BY_NAME)
+        await until(process, lambda s: "waiting at most" in under_way(s).get("text", ""))
+        assert await process.end() == 0
+    async with daemon("--config", path) as process:
+        status = await until(process, last)
+        assert last(status)["text"] == "the watcher ended before the hook was called"
+        assert site.calls == []

@@ -6,16 +6,12 @@ import pytest
 
 from tests.restart.dispatching import Story
 from tests.state.test_damaged_folders import cases, damaged, folder
-from vllm_watch.restart import dispatcher as dispatcher_module
+
+pytestmark = pytest.mark.usefixtures("quick")
 
 __all__ = ["folder"]  # the fixture
 
 EVERY = int(os.environ.get("VLLM_WATCH_TEST_EVERY", "10"))  # 1: all 200 folders
-
-
-@pytest.fixture(autouse=True)
-def _quick(monkeypatch):
-    monkeypatch.setattr(dispatcher_module, "ASK_SECONDS", 0.05)
 
 
 async def test_no_damage_makes_a_second_call(folder, server):

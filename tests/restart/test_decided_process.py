@@ -13,12 +13,9 @@ import pytest
 from tests.restart.dispatching import PERSON, Story
 from tests.restart.station import station
 from tests.restart.world import REQUEST, TARGET, Server, alive, until
-from vllm_watch.restart import dispatcher as dispatcher_module
 from vllm_watch.restart import targets as targets_module
-from vllm_watch.restart import verify
-from vllm_watch.restart.facts import Answer
-from vllm_watch.restart.process import Process
-from vllm_watch.restart.request import RestartRequest
+from vllm_watch.restart.facts import Answer, RestartRequest
+from vllm_watch.restart.verify import Process
 from vllm_watch.settings.restart_times import ScheduleSettings
 from vllm_watch.state.attempt import Attempt
 
@@ -38,10 +35,8 @@ REQUESTS = {
 
 
 @pytest.fixture(autouse=True)
-def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dispatcher_module, "ASK_SECONDS", 0.05)
+def _quicker(quick: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(targets_module, "SCRAPE_SECONDS", 1.0)
-    monkeypatch.setattr(verify, "STOP_SECONDS", 0.3)
 
 
 def replaced(server: Server) -> None:

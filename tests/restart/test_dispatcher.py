@@ -7,27 +7,18 @@ from typing import Any
 
 import pytest
 
-from tests.restart.dispatching import PERSON, Story
+from tests.restart.dispatching import PERSON, Story, file_lock
 from tests.restart.world import REQUEST, SETTINGS, TARGET, Server
-from vllm_watch.restart import decider, guard, verify
+from vllm_watch.restart import decider, guard
 from vllm_watch.restart import dispatcher as dispatcher_module
-from vllm_watch.restart import restart as restart_module
 from vllm_watch.restart.facts import Answer
-from vllm_watch.restart.locks.base import Held, Lock
-from vllm_watch.restart.locks.file import Lock as FileLock
 from vllm_watch.state.attempt import Attempt
+
+pytestmark = pytest.mark.usefixtures("quick")
 
 FREE = Answer(name="prometheus", allows=True, text="none fires")
 FIRES = Answer(name="prometheus", allows=False, text="NodeDown fires")
 OFF = SETTINGS.model_copy(update={"mode": "off"})
-
-
-@pytest.fixture(autouse=True)
-def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dispatcher_module, "ASK_SECONDS", 0.05)
-    monkeypatch.setattr(dispatcher_module, "AGAIN_SECONDS", 0.1)
-    monkeypatch.setattr(restart_module, "RETRY_SECONDS", 0.01)
-    monkeypatch.setattr(verify, "STOP_SECONDS", 0.3)
 
 
 async def test_request_is_fulfilled_once_however_often_it_is_asked(server: Server) -> None:
@@ -162,9 +153,7 @@ async def test_person_is_answered_at_once(
 ) -> None:
     """Yes or no, now; a no leaves nothing that waits."""
 
-    def lock() -> Lock:
-        return FileLock(server.folder, "chat", slots=1, ttl_seconds=60)
-
+    lock = file_lock(server)
     async with Story(server, lock=lock if locked else None, **change) as story:
         decision, attempt = await story.dispatcher.decide_now(PERSON)
         assert (decision.verdict, decision.check) == (verdict, check)
@@ -173,19 +162,6 @@ async def test_person_is_answered_at_once(
         if attempt is not None:
             ended = await story.over()
             assert (ended.state, ended.actor, ended.id) == ("helped", "ana", attempt.id)
-
-
-async def test_approved_request_is_fulfilled(server: Server) -> None:
-    """In mode approve it waits for a person; the yes is journaled with who said it, and takes the request."""
-    async with Story(server, mode="approve") as story:
-        decision = await story.decided()
-        assert (decision.verdict, decision.check) == (guard.APPROVE, "approval")
-        await story.asks(4)
-        assert server.lines("called") == []
-        decision, _ = await story.dispatcher.decide_now(replace(REQUEST, approved_by="ana"))
-        assert decision.verdict == guard.ACT
-        assert story.dispatcher.waiting("chat-0") == []
-        assert (await story.over()).actor == "ana"
 
 
 async def test_observe_writes_what_it_would_do(server: Server) -> None:
@@ -204,9 +180,7 @@ async def test_observe_writes_what_it_would_do(server: Server) -> None:
 async def test_what_costs_is_asked_last_and_in_order(server: Server) -> None:
     """The hook, the blockers, then the lock; and all of them once more before the call."""
 
-    def lock() -> Lock:
-        return FileLock(server.folder, "chat", slots=1, ttl_seconds=60)
-
+    lock = file_lock(server)
     async with Story(server, answers=[FREE], lock=lock) as story:
         story.dispatcher.submit(REQUEST)
         await story.fulfilled()
@@ -229,9 +203,7 @@ async def test_lock_is_not_taken_for_nothing(
 ) -> None:
     """Another watcher may have it all the while."""
 
-    def lock() -> Lock:
-        return FileLock(server.folder, "chat", slots=1, ttl_seconds=60)
-
+    lock = file_lock(server)
     async with Story(server, lock=lock, **change) as story:
         await story.decided()
         assert [each for each in story.asked if each != "lock given back"][: len(asked)] == asked
@@ -242,9 +214,7 @@ async def test_lock_is_not_taken_for_nothing(
 async def test_lock_that_another_has_is_waited_for(server: Server) -> None:
     """It is said who holds it; and what is given back without an act is free at once."""
 
-    def lock() -> Lock:
-        return FileLock(server.folder, "chat", slots=1, ttl_seconds=60)
-
+    lock = file_lock(server)
     other = lock()
     assert (await other.acquire("watcher b", "b1")).held
     async with Story(server, lock=lock) as story:
@@ -253,40 +223,6 @@ async def test_lock_that_another_has_is_waited_for(server: Server) -> None:
         assert "watcher b" in decision.text
         await other.release()
         assert (await story.fulfilled()).state == "helped"
-
-
-class DiskGoesAway(Story):
-    """The state folder is gone from the moment on when the lock is taken."""
-
-    def _new_lock(self) -> Lock | None:
-        lock = super()._new_lock()
-        assert lock is not None
-        acquire = lock.acquire
-
-        async def acquired(*words: Any) -> Held:
-            state = self.server.folder / "state"
-            if state.exists():
-                state.rename(state.with_name("away"))
-            return await acquire(*words)
-
-        lock.acquire = acquired  # type: ignore[method-assign]
-        return lock
-
-
-async def test_lock_is_given_back_when_the_intent_cannot_be_written(server: Server) -> None:
-    """Agreed to and not begun: another watcher may act at once, and the request goes on waiting."""
-
-    def lock() -> Lock:
-        return FileLock(server.folder, "chat", slots=1, ttl_seconds=60)
-
-    async with DiskGoesAway(server, answers=[FREE], lock=lock) as story:
-        story.dispatcher.submit(REQUEST)
-        await story.until(lambda: story.dispatcher.blocked[("chat-0", "journal")])
-        await story.until(lambda: "lock given back" in story.asked)
-        assert "lock" in story.asked
-        assert len(story.dispatcher.waiting("chat-0")) == 1
-        assert (await lock().acquire("another", "b1")).held
-    assert server.lines("called") == []
 
 
 async def test_escape_sequences_of_a_refusal_are_shown_as_text(server: Server) -> None:
@@ -331,17 +267,6 @@ async def test_one_request_that_breaks_keeps_no_other_waiting(
         story.dispatcher.submit(replace(REQUEST, target="chat-1", group="other"))
         story.dispatcher.submit(REQUEST)
         assert (await story.fulfilled()).state == "helped"
-
-
-async def test_what_was_given_up_before_the_call_still_waits(server: Server) -> None:
-    """A blocker that came up during the drain cancels the attempt, not the request."""
-    async with Story(server, answers=[FREE, FIRES, FREE]) as story:
-        story.dispatcher.submit(REQUEST)
-        await story.until(
-            lambda: story.dispatcher.attempts.outcomes[("chat-0", "incident", "helped")]
-        )
-        assert await story.states() == ["cancelled", "helped"]
-        assert len(server.lines("called")) == 1
 
 
 async def test_request_that_is_withdrawn_during_the_drain_cancels(server: Server) -> None:
@@ -390,17 +315,6 @@ async def test_pause_stops_what_waits_and_what_has_not_called_yet(server: Server
         assert (decision.check, decision.text) == ("pause", "paused by ana: migration")
         await story.journal.set("pause", None)
         assert (await story.fulfilled()).state == "helped"
-
-
-async def test_requests_are_bounded(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Beyond the bound no more are taken in; those that wait keep waiting."""
-    monkeypatch.setattr(dispatcher_module, "REQUESTS_MAX", 2)
-    async with Story(server, answers=[FIRES]) as story:
-        for number in range(4):
-            story.world.incident(f"i{number}")
-            story.dispatcher.submit(replace(REQUEST, incident_id=f"i{number}"))
-        waiting = [each.request.incident_id for each in story.dispatcher.waiting("chat-0")]
-        assert waiting == ["i0", "i1"]
 
 
 async def test_what_has_changed_is_asked_about_at_once(

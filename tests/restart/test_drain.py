@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from vllm_watch.restart import drain
+from vllm_watch.restart import restart
 from vllm_watch.settings.restart import DrainSettings
 from vllm_watch.signals.records import EngineSignals, TargetSignals
 
@@ -35,7 +35,7 @@ WORK: dict[str, tuple[TargetSignals, float | None]] = {
 @pytest.mark.parametrize(("signals", "left"), WORK.values(), ids=WORK)
 def test_work(signals: TargetSignals, left: float | None) -> None:
     """How many requests are in hand."""
-    assert drain.requests_in_flight(signals) == left
+    assert restart.requests_in_flight(signals) == left
 
 
 STORIES: dict[str, tuple[list[TargetSignals | None], str]] = {
@@ -57,7 +57,8 @@ STORIES: dict[str, tuple[list[TargetSignals | None], str]] = {
 def test_story(looks: list[TargetSignals | None], words: str) -> None:
     """It ends by itself, and says how."""
     told = [
-        drain.progress(DrainSettings(deadline_seconds=3), look, s) for s, look in enumerate(looks)
+        restart.drain_progress(DrainSettings(deadline_seconds=3), look, s)
+        for s, look in enumerate(looks)
     ]
     assert [over for over, _ in told] == [False] * (len(looks) - 1) + [True]
     assert all("waiting at most" in text for _, text in told[:-1])
@@ -66,6 +67,6 @@ def test_story(looks: list[TargetSignals | None], words: str) -> None:
 
 def test_switched_off() -> None:
     """Nobody is waited for, and it is said which key did that."""
-    over, text = drain.progress(DrainSettings(enabled=False), serving((5, 5)), 0.0)
+    over, text = restart.drain_progress(DrainSettings(enabled=False), serving((5, 5)), 0.0)
     assert over
     assert "restart.drain.enabled" in text

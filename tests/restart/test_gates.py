@@ -268,20 +268,6 @@ async def test_what_is_not_on_disk_is_not_said(site):
     assert len(site.notes.entries) == 1
 
 
-async def test_a_slow_journal_keeps_no_probe_waiting_and_is_not_asked_twice(site, monkeypatch):
-    """The probe is told nothing at first; the write goes on, and the next one that asks finds it done."""
-    free = slow_notes(site, monkeypatch)
-    site.looks()
-    site.gates.draining("llama", on=True)
-    for _ in range(3):
-        assert await word(site, READINESS) is None
-    free.set()
-    async with asyncio.timeout(10):
-        while await word(site, READINESS) is None:
-            await asyncio.sleep(0.001)
-    assert len(site.notes.entries) == 1
-
-
 async def test_an_answer_that_became_wrong_while_it_was_written_is_not_given(site):
     """The drain was taken back meanwhile."""
     site.looks()

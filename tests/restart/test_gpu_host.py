@@ -182,30 +182,3 @@ async def test_an_engine_that_died_of_its_own_xid_is_restarted(host):
                 await asyncio.sleep(0.1)
         await looks(watcher)
         assert set(host.calls) == {"e0 gpu_fault"}
-
-
-@pytest.mark.parametrize("host", [8], indirect=True)
-async def test_one_lost_gpu_of_eight_is_one_page_that_names_its_engine(host):
-    """Its engine crashes with it: a ticket, linked both ways. The seven others are well, and nobody is restarted."""
-    await host.serving()
-    async with host.watcher as watcher:
-        await users_known(watcher)
-        host.gpus[5]["lost"] = 1
-        host.driver.set_state(gpus=host.gpus)
-        await watcher.until(lambda now: incidents(now, "gpu_fault"), PATIENCE_SECONDS)
-        await host.end(5)
-        host.gpus[5]["lost"] = 1
-        host.driver.set_state(gpus=host.gpus)
-        status = await watcher.until(
-            lambda now: incidents(now, "engine_down") and incidents(now, "gpu_fault")[0]["related"],
-            PATIENCE_SECONDS,
-        )
-        (lost,), (down,) = incidents(status, "gpu_fault"), incidents(status, "engine_down")
-        assert (lost["cause"], lost["severity"], lost["concerns"]) == ("gpu_lost", "page", ["e5"])
-        assert "e5" in lost["summary"]
-        assert (down["target"], down["severity"]) == ("e5", "ticket")
-        assert (lost["related"], down["related"]) == ([down["id"]], [lost["id"]])
-        await looks(watcher)
-        opened = watcher.events("incident_opened")
-        assert [each["kind"] for each in opened if each["severity"] == "page"] == ["gpu_fault"]
-        assert host.calls == []

@@ -37,7 +37,7 @@ from tests.restart.machine_stories import STORIES
 from tests.restart.virtual import CLOCK, virtual_time
 from tests.restart.virtual_engines import HANGS, SILENT, WELL
 from tests.restart.virtual_site import ANNA, URLS, Site
-from vllm_watch.restart import hook_kinds
+from vllm_watch.restart.hooks import base
 
 STEPS = 25
 EXAMPLES = 400
@@ -116,7 +116,7 @@ def played() -> Iterator[None]:
         )
         stack.enter_context(
             patch.object(
-                hook_kinds, "make", lambda _, settings, __: virtual_engines.Hook(NOW[-1], settings)
+                base, "make", lambda _, settings, __: virtual_engines.Hook(NOW[-1], settings)
             )
         )
         yield

@@ -2,10 +2,12 @@
 
 import asyncio
 import time
+from dataclasses import replace
 
 import pytest
 
 from tests.restart.station import station
+from vllm_watch.incidents.incident import RECOVERING, IncidentEvent
 from vllm_watch.state.attempt import Attempt
 
 
@@ -107,6 +109,19 @@ async def test_nothing_to_approve(tmp_path):
         one.incident("resolved", advised=False)
         status, said = await one.ask(f"/api/v1/incidents/{incident}/approve")
         assert (status, said["error"]) == (409, "The incident has ended")
+
+
+async def test_trouble_that_is_over(tmp_path):
+    """A yes to it is refused; a restart that a person demands by name is made, and is told the same."""
+    async with station(tmp_path) as one:
+        name, now_t = one.incident(), time.time()
+        found = one.restarts.targets.incident(name)
+        over = replace(found, phase=RECOVERING, firing=False, ended_t=now_t)
+        one.look(events=[IncidentEvent("updated", now_t, over)])
+        status, said = await one.ask(f"/api/v1/incidents/{name}/approve")
+        assert (status, said["error"][:26]) == (409, "the trouble is over since ")
+        status, said = await one.ask("/api/v1/targets/a/restart", {"reason": "to be sure"})
+        assert (status, "; but the trouble is over since " in said["text"]) == (202, True)
 
 
 async def test_a_silenced_incident_restarts_nothing(tmp_path):

@@ -2,19 +2,18 @@
 
 import asyncio
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from tests.restart.world import REQUEST, SETTINGS, Evidence, LookedAt, Server, World, command
+from tests.restart.world import REQUEST, SETTINGS, Server, World, command
 from vllm_watch.errors import JournalError
 from vllm_watch.restart import restart as restart_module
 from vllm_watch.restart import verify
 from vllm_watch.restart.hooks.base import REFUSED, HookCall, HookResult
-from vllm_watch.restart.pending_writes import PendingWrites
-from vllm_watch.restart.restart import Restart
+from vllm_watch.restart.restart import PendingWrites, Restart
 from vllm_watch.state.attempt import Attempt
 from vllm_watch.state.journal import Journal
 
@@ -29,12 +28,9 @@ CALL = HookCall(
 
 
 @pytest.fixture(autouse=True)
-def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(restart_module, "RETRY_SECONDS", 0.01)
-    monkeypatch.setattr(restart_module, "BLIND_SECONDS", 0.01)
+def _quicker(quick: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(restart_module, "EVIDENCE_SECONDS", 1.0)
     monkeypatch.setattr(restart_module, "HOOK_GRACE_SECONDS", 1.0)
-    monkeypatch.setattr(verify, "STOP_SECONDS", 0.3)
 
 
 class Noting(Journal):
@@ -50,42 +46,6 @@ class Noting(Journal):
         self._done.append(attempt.state)
 
 
-class NotedTargets(LookedAt):
-    """What is done to a target is noted in order with all else."""
-
-    def __init__(self, world: World, story: "Story") -> None:
-        super().__init__(world)
-        self._story = story
-
-    def draining(self, name: str, *, on: bool) -> None:
-        self._story.done.append("drain" if on else "undrain")
-        super().draining(name, on=on)
-
-
-class NotedEvidence(Evidence):
-    """What is kept is noted; it may fail."""
-
-    def __init__(self, world: World, story: "Story") -> None:
-        super().__init__(world)
-        self._story = story
-
-    async def keep(self, attempt: Attempt) -> str | None:
-        self._story.done.append("evidence")
-        if self._story.evidence_breaks is not None:
-            await self._story.evidence_breaks()
-        return await super().keep(attempt)
-
-
-class Slot:
-    """A lock of which it is only known whether it is held."""
-
-    def __init__(self, ours: bool) -> None:
-        self._ours = ours
-
-    def still_ours(self) -> bool:
-        return self._ours
-
-
 @dataclass
 class Story:
     """An attempt with all around it; what is done is noted in order."""
@@ -97,18 +57,15 @@ class Story:
     timeout_seconds: float = 20.0
     hook: Any = None
     ours: bool = True
-    done: list[str] = field(default_factory=list)
-    evidence_breaks: Callable[[], Any] | None = None
     seen_up: list[HookCall] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.journal = Noting(self.server, self.done)
         self.world = World(self.server)
-        targets = NotedTargets(self.world, self)
-        targets.managed = self.world.targets.managed
-        attempt = replace(ATTEMPT, before=targets.before("chat-0").to_json())
+        self.done = self.world.told
+        self.journal = Noting(self.server, self.done)
+        attempt = replace(ATTEMPT, before=self.world.targets.before("chat-0").to_json())
         self.restart = Restart(
-            attempt, SETTINGS, targets, PendingWrites(self.journal), NotedEvidence(self.world, self)
+            attempt, SETTINGS, self.world.targets, PendingWrites(self.journal), self.world.evidence
         )
 
     async def run(self) -> Attempt:
@@ -122,7 +79,8 @@ class Story:
     async def carry_out(self) -> Attempt:
         """What follows the intent."""
         hook = Called(self.hook or command(self.server, self.script, self.timeout_seconds), self)
-        return await self.restart.run([(CALL, hook)], Slot(self.ours), self._objection)
+        lock: Any = SimpleNamespace(still_ours=lambda: self.ours)
+        return await self.restart.run([(CALL, hook)], lock, self._objection)
 
     async def _objection(self) -> str | None:
         self.done.append("ask once more")
@@ -151,7 +109,9 @@ class Called:
         return result
 
 
-ORDER = ["intent", "evidence", "drain", "ask once more", "calling", "hook", "undrain", "verifying"]
+ORDER = [
+    "intent", "evidence", "draining on", "ask once more", "calling", "hook", "draining off", "verifying",
+]  # fmt: skip
 
 
 async def test_order(server: Server) -> None:
@@ -227,7 +187,7 @@ async def test_outcome(
     assert words in attempt.text
     assert {call.attempt_id for call in story.seen_up} <= {"a1"}
     assert (len(server.lines("called")), len(server.lines("ended"))) == (calls, ended)
-    assert story.done.count("undrain") == 1
+    assert story.done.count("draining off") == 1
     if state != "failed":
         assert ("hook" in story.done) == (calls > 0)
 
@@ -271,15 +231,18 @@ async def test_hook_that_breaks_its_contract_may_have_acted(server: Server, how:
 
 
 @pytest.mark.parametrize("how", ["raises", "hangs"])
-async def test_evidence_never_holds_a_restart_up(server: Server, how: str) -> None:
+async def test_evidence_never_holds_a_restart_up(
+    server: Server, how: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """It is wanted; the restart is needed."""
 
-    async def breaks() -> None:
+    async def breaks(_: Attempt) -> None:
         if how == "raises":
             raise OSError("disk full")
         await asyncio.Event().wait()
 
-    story = Story(server, evidence_breaks=breaks)
+    story = Story(server)
+    monkeypatch.setattr(story.world.evidence, "keep", breaks)
     assert (await story.run()).state == "helped"
     assert story.seen_up[0].evidence_path is None
 
@@ -303,7 +266,7 @@ async def test_requests_may_come_again_once_it_was_called(server: Server) -> Non
     """A new process that gets no requests could not show what it does."""
     story = Story(server)
     await story.run()
-    assert story.done.index("undrain") < story.done.index("verifying")
+    assert story.done.index("draining off") < story.done.index("verifying")
 
 
 async def test_server_that_is_not_seen_any_more_does_not_hold_it_open(

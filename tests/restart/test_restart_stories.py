@@ -7,23 +7,17 @@ from typing import Any
 
 import pytest
 
-from tests.restart.dispatching import PERSON, Story
+from tests.restart.dispatching import PERSON, Story, file_lock
 from tests.restart.world import REQUEST, TARGET, Server
-from vllm_watch.restart import dispatcher as dispatcher_module
-from vllm_watch.restart import guard, verify
+from vllm_watch.restart import guard
 from vllm_watch.restart.locks.base import Lock
 from vllm_watch.restart.locks.file import Lock as FileLock
 from vllm_watch.state.attempt import Attempt
 
+pytestmark = pytest.mark.usefixtures("quick")
+
 EAGER = {"cooldown_seconds": 0.0, "budget_per_hour": 100, "budget_per_day": 100}
 """Nothing but the breaker holds a restart back."""
-
-
-@pytest.fixture(autouse=True)
-def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dispatcher_module, "ASK_SECONDS", 0.05)
-    monkeypatch.setattr(dispatcher_module, "AGAIN_SECONDS", 0.1)
-    monkeypatch.setattr(verify, "STOP_SECONDS", 0.3)
 
 
 SATURATED: dict[str, dict[str, Any] | None] = {
@@ -109,9 +103,7 @@ async def test_breaker_closes_with_a_restart_that_helped(server: Server) -> None
 async def test_two_watchers_of_one_target_restart_it_once(server: Server) -> None:
     """Each has a journal of its own and sees the same; only the holder of the lock acts."""
 
-    def lock() -> Lock:
-        return FileLock(server.folder, "chat", slots=1, ttl_seconds=60)
-
+    lock = file_lock(server)
     async with (
         Story(server, lock=lock, holder="a", folder="a") as a,
         Story(server, lock=lock, holder="b", folder="b") as b,

@@ -1,7 +1,6 @@
 """Schedules, reloads, locks and the memory of a dry run: how the parts are joined."""
 
 import asyncio
-import os
 import sqlite3
 import time
 
@@ -10,10 +9,8 @@ import pytest
 
 from tests.daemon_process import daemon
 from tests.restart.station import station
-from vllm_watch.state import file
 from vllm_watch.state.attempt import Attempt
 from vllm_watch.state.journal import Journal
-from vllm_watch.state.worker import Worker
 
 WEEKLY = {"name": "weekly", "cron": "0 4 * * sun"}
 
@@ -42,15 +39,6 @@ async def test_a_schedule_whose_condition_does_not_hold_asks_nothing(tmp_path):
     late = {**WEEKLY, "throughput_ratio_max": 0.8}
     async with station(tmp_path, schedules=[late]) as one:
         one.restarts._due("a", one.config.restart.schedules[0])
-        assert one.restarts.dispatcher.waiting("a") == []
-
-
-async def test_an_incident_that_ends_wants_nothing_any_more(tmp_path):
-    """Its request is gone with it."""
-    async with station(tmp_path) as one:
-        one.incident()
-        assert len(await one.decided()) == 1
-        one.incident("resolved", advised=False)
         assert one.restarts.dispatcher.waiting("a") == []
 
 
@@ -87,22 +75,6 @@ async def test_a_lock_that_cannot_be_made_is_a_no(tmp_path, monkeypatch):
         assert not (tmp_path / "calls").exists()
 
 
-async def test_a_file_lock(tmp_path):
-    """Held by another watcher of the host, it is said by whom."""
-    lock = {"kind": "file", "path": str(tmp_path / "locks")}
-    async with station(tmp_path, mode="auto", lock=lock) as one:
-        other = one.restarts._backends.lock(one.config.restart.lock)
-        await other.acquire("the other watcher", "x")
-        one.incident()
-        (pending,) = await one.decided()
-        assert pending.decision.check == "lock"
-        assert "held by the other watcher" in pending.decision.text
-        await other.release()
-        one.restarts.dispatcher.wake()
-        plan = await one.shown(lambda plan: plan["under_way"])
-        assert plan["under_way"]["trigger"] == "incident"
-
-
 async def test_the_gates_answer_for_what_is_drained(tmp_path):
     """The readiness gate says no for the server that is to go, by its start; of others nothing is known."""
     async with station(tmp_path, targets=("a", "b")) as one:
@@ -125,19 +97,6 @@ async def test_the_gates_answer_for_what_is_drained(tmp_path):
         assert [(e.before, e.after) for e in await one.entries("gate_readiness")] == [
             ("ok", "no 1234"), ("no 1234", "ok"),
         ]  # fmt: skip
-
-
-async def test_a_folder_that_is_not_ours_is_not_written(tmp_path, monkeypatch):
-    """A second watcher on one state folder restarts nothing, and says why."""
-    monkeypatch.setattr(file, "HELD_SECONDS", 0.0)
-    held = file.lock(tmp_path)
-    worker = Worker(tmp_path, lambda *_: None)
-    journal = Journal(worker)
-    await journal.open()
-    assert f"another vllm-watch uses the state folder {tmp_path}" in journal.trouble
-    await worker.close()
-    os.close(held)
-    assert not (tmp_path / "vllm-watch.sqlite").exists()
 
 
 async def test_a_journal_that_takes_writes_again_is_no_trouble(tmp_path):

@@ -13,9 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from tests.restart.station import station
-from vllm_watch.restart import due_times
-from vllm_watch.restart.due_times import last_due, next_due
-from vllm_watch.restart.schedule import Schedule, condition
+from vllm_watch.restart import schedule as schedules
+from vllm_watch.restart.schedule import Schedule, condition, last_due, next_due
 from vllm_watch.settings.restart import RestartSettings, ScheduleSettings
 from vllm_watch.signals.records import EngineSignals, TargetSignals
 
@@ -222,9 +221,9 @@ def test_the_last_time_is_that_which_a_walk_finds(cron, zone, due_t, passed_s) -
 def test_a_search_is_short_however_much_was_missed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two years of minutes that may all be made up for, and a day that never comes."""
     searches = []
-    searching = due_times.next_due
+    searching = schedules.next_due
     monkeypatch.setattr(
-        due_times, "next_due", lambda *given: searches.append(1) or searching(*given)
+        schedules, "next_due", lambda *given: searches.append(1) or searching(*given)
     )
     t = berlin("2026-01-01T00:00+00:00")
     minutely = nightly(cron="* * * * *", misfire_seconds=86400.0 * 800)

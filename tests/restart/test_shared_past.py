@@ -13,12 +13,12 @@ import pytest
 from tests.kubernetes_api import NAMESPACE, FakeKubernetes
 from tests.restart.dispatching import Story
 from tests.restart.world import REQUEST, Server
-from vllm_watch.restart import dispatcher as dispatcher_module
-from vllm_watch.restart import verify
 from vllm_watch.restart.locks import lease as lease_lock
 from vllm_watch.restart.locks.base import Lock
 from vllm_watch.restart.locks.record import Limits
 from vllm_watch.state.attempt import Attempt
+
+pytestmark = pytest.mark.usefixtures("quick")
 
 EAGER = {
     "cooldown_seconds": 0.0,
@@ -29,13 +29,6 @@ EAGER = {
 LIMITS = Limits(slots=1)
 THEIRS = replace(REQUEST, incident_id="i2")
 """The same trouble, as the second watcher calls it."""
-
-
-@pytest.fixture(autouse=True)
-def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dispatcher_module, "ASK_SECONDS", 0.05)
-    monkeypatch.setattr(dispatcher_module, "AGAIN_SECONDS", 0.1)
-    monkeypatch.setattr(verify, "STOP_SECONDS", 0.3)
 
 
 class Lease:

@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from vllm_watch.restart import verify
-from vllm_watch.restart.process import Process
-from vllm_watch.restart.verify import Verification
+from vllm_watch.restart.verify import Process, Verification
 from vllm_watch.settings.restart import VerifySettings
 from vllm_watch.signals.records import EngineSignals, TargetSignals
 

@@ -14,6 +14,26 @@ if TYPE_CHECKING:
     from tests.restart.virtual_site import Made, Site
 
 HOUR_SECONDS = 3600.0
+SCHEDULE_SECONDS, UPTIME_SECONDS = 600, 300.0
+BUDGET_PER_HOUR, PEERS_RATIO = 3, 0.5
+COOLDOWN_SECONDS = 40.0
+"""Longer than a verification that helps: until that has ended the lock holds up the next by itself."""
+
+RESTART: dict[str, Any] = {
+    "hook": "h", "cooldown_seconds": COOLDOWN_SECONDS, "cooldown_load_times": 0, "budget_per_hour": BUDGET_PER_HOUR,
+    "budget_per_day": 10, "peers_healthy_ratio_min": PEERS_RATIO, "new_version_seconds": 0,
+    "drain": {"deadline_seconds": 8}, "verify": {"start_seconds": 40, "settle_seconds": 5},
+    "lock": {"kind": "file", "ttl_seconds": 30, "restarts_per_hour_max": None},
+}  # fmt: skip
+
+FOLLOWS = {
+    "intent": ("calling", "cancelled"),
+    "calling": ("verifying", "failed", "uncertain", "cancelled", "helped", "did_not_help"),
+    "verifying": ("helped", "did_not_help", "uncertain"),
+    "uncertain": ("helped", "did_not_help"),
+    "helped": (), "did_not_help": (), "failed": (), "cancelled": (), "dry_run": (),
+}  # fmt: skip
+"""What the journal may have of an attempt after what; the disk may have missed the states between."""
 
 
 def of_call(site: "Site", call: HookCall, settings: Any, made: "Made") -> Iterator[str]:
@@ -77,7 +97,7 @@ def _wanted(site: "Site", attempt: Attempt, made: "Made") -> Iterator[str]:
         yield "called while a person has paused restarts"
     if trigger == "schedule" and made.process is not None:
         up_s = made.t - made.process.start_t
-        if up_s < _uptime_min():
+        if up_s < UPTIME_SECONDS:
             yield f"a schedule called a process of {up_s:.0f} s"
     if trigger == "alertmanager":
         yield from _older_than_a_cure(site, attempt)
@@ -94,29 +114,31 @@ def _older_than_a_cure(site: "Site", attempt: Attempt) -> Iterator[str]:
 
 
 def _limits(site: "Site", attempt: Attempt, made: "Made") -> Iterator[str]:
-    from tests.restart import virtual_site as at  # noqa: PLC0415
-
     # A clock that was set hides nothing and holds nothing up: both must agree that it is too soon.
     ages = {
         each.attempt: max(made.at_s - each.at_s, made.t - each.t)
         for each in reversed(site.calls) if each.attempt != attempt.id
     }  # fmt: skip
     spent = [age_s for age_s in ages.values() if age_s < HOUR_SECONDS]
-    if len(spent) >= at.BUDGET_PER_HOUR:
-        yield f"{len(spent) + 1} restarts in an hour, of {at.BUDGET_PER_HOUR}"
-    if any(age_s < at.COOLDOWN_SECONDS for age_s in ages.values()):
+    if len(spent) >= BUDGET_PER_HOUR:
+        yield f"{len(spent) + 1} restarts in an hour, of {BUDGET_PER_HOUR}"
+    if any(age_s < COOLDOWN_SECONDS for age_s in ages.values()):
         yield f"called {min(ages.values()):.1f} s after the last restart"
     freeze = site.freeze
     if freeze is not None and freeze[0] <= made.t < freeze[1]:
         yield "called while restarts are frozen"
-    yield from _peers(site, attempt.target, at.PEERS_RATIO)
-    if site.others_hold and site.lost_s is not None and made.at_s - site.lost_s > _ttl():
+    yield from _peers(site, attempt.target)
+    if (
+        site.others_hold
+        and site.lost_s is not None
+        and made.at_s - site.lost_s > RESTART["lock"]["ttl_seconds"]
+    ):
         yield "called under a lock that another watcher holds"
     if site.others_hold and site.lost_s is None:
         yield "called while another watcher holds the lock"
 
 
-def _peers(site: "Site", target: str, ratio: float) -> Iterator[str]:
+def _peers(site: "Site", target: str) -> Iterator[str]:
     if site.settings.peers == "none":
         return
     own = site.settings.urls.get(target)
@@ -124,14 +146,12 @@ def _peers(site: "Site", target: str, ratio: float) -> Iterator[str]:
     healthy = sum(
         1 for name in others if (last := site.last.get(name)) is not None and last.process is not None and not last.sick
     )  # fmt: skip
-    if others and healthy < ratio * (len(others) + 1):
+    if others and healthy < PEERS_RATIO * (len(others) + 1):
         yield f"{healthy} of {len(others) + 1} in the group would be left healthy"
 
 
 def of_write(site: "Site", before: Attempt | None, attempt: Attempt) -> Iterator[str]:
     """What is wrong with this row of the journal."""
-    from tests.restart.model import FOLLOWS  # noqa: PLC0415
-
     if before is not None and attempt.state not in (before.state, *FOLLOWS[before.state]):
         yield f"{before.state} became {attempt.state}"
     called = [each for each in site.calls if each.attempt == attempt.id]
@@ -188,12 +208,10 @@ def of_the_sick(site: "Site") -> Iterator[str]:
 
 def to_restart(site: "Site") -> Iterator[str]:
     """Who is sick, is advised a restart of, and nothing is against it."""
-    from tests.restart import virtual_site as at  # noqa: PLC0415
-
     assert site.watcher is not None
     now_s, now_t = CLOCK.monotonic_s, CLOCK.time()
     ages = [min(now_s - each.at_s, now_t - each.t) for each in site.calls]
-    if any(age_s < at.COOLDOWN_SECONDS for age_s in ages):
+    if any(age_s < COOLDOWN_SECONDS for age_s in ages):
         return
     if (
         len(
@@ -203,7 +221,7 @@ def to_restart(site: "Site") -> Iterator[str]:
                 if age_s < HOUR_SECONDS
             }
         )
-        >= at.BUDGET_PER_HOUR
+        >= BUDGET_PER_HOUR
     ):
         return
     since = [each for each in site.calls if each.at_s >= site.resumed_s]
@@ -215,33 +233,9 @@ def to_restart(site: "Site") -> Iterator[str]:
             for each in site.watcher.board.targets[name].incidents.open.values()
         )
         engine = site.of(name)
-        if (
-            advised
-            and engine is not None
-            and not engine.serves
-            and not [*_peers(site, name, at.PEERS_RATIO)]
-        ):
+        if advised and engine is not None and not engine.serves and not [*_peers(site, name)]:
             yield name
-
-
-def _uptime_min() -> float:
-    from tests.restart.virtual_site import UPTIME_SECONDS  # noqa: PLC0415
-
-    return UPTIME_SECONDS
-
-
-def _ttl() -> float:
-    return float(_site_restart()["lock"]["ttl_seconds"])
-
-
-def _site_restart() -> dict[str, Any]:
-    from tests.restart.virtual_site import RESTART  # noqa: PLC0415
-
-    return RESTART
 
 
 def _name(process: Process | None) -> str:
     return "nobody" if process is None else f"process {process.number} of {process.start_t:.3f}"
-
-
-__all__ = ["of_board", "of_call", "of_page", "of_the_sick", "of_write", "to_restart"]

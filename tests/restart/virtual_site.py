@@ -13,11 +13,12 @@ from typing import Any
 from tests.restart import virtual_oracle as oracle
 from tests.restart.virtual import BEGIN_T, CLOCK, Loop
 from tests.restart.virtual_engines import HANGS, Engine, Found, Process
+from tests.restart.virtual_oracle import RESTART, SCHEDULE_SECONDS, UPTIME_SECONDS
 from tests.restart.virtual_watcher import Watcher
 from vllm_watch.config import Config
 from vllm_watch.errors import JournalError
 from vllm_watch.incidents.incident import IncidentEvent
-from vllm_watch.restart.hooks.base import FAILED, HookCall, HookResult
+from vllm_watch.restart.hooks.base import HookCall, HookResult
 from vllm_watch.restart.locks import file as file_lock
 from vllm_watch.restart.operators import OK
 from vllm_watch.state.attempt import Attempt
@@ -25,20 +26,8 @@ from vllm_watch.support.token_file import Caller
 
 ANNA = Caller(actor="anna", source="127.0.0.1")
 URLS = {name: f"http://10.0.0.{number}:8000" for number, name in enumerate("abcd", 1)}
-SCHEDULE_SECONDS, UPTIME_SECONDS = 600, 300.0
-BUDGET_PER_HOUR, PEERS_RATIO = 3, 0.5
-COOLDOWN_SECONDS = 40.0
-"""Longer than a verification that helps: until that has ended the lock holds up the next by itself."""
-
 SETTLE_SECONDS = 240.0
 """Longer than a lease, a verification, a cooldown and each pause before the next asking together."""
-
-RESTART: dict[str, Any] = {
-    "hook": "h", "cooldown_seconds": COOLDOWN_SECONDS, "cooldown_load_times": 0, "budget_per_hour": BUDGET_PER_HOUR,
-    "budget_per_day": 10, "peers_healthy_ratio_min": PEERS_RATIO, "new_version_seconds": 0,
-    "drain": {"deadline_seconds": 8}, "verify": {"start_seconds": 40, "settle_seconds": 5},
-    "lock": {"kind": "file", "ttl_seconds": 30, "restarts_per_hour_max": None},
-}  # fmt: skip
 
 
 @dataclass
@@ -397,6 +386,3 @@ class Site:
     def close(self) -> None:
         if self.watcher is not None:
             self.kill()
-
-
-__all__ = ["ANNA", "FAILED", "Site"]

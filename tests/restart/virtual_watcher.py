@@ -8,8 +8,7 @@ from collections.abc import Coroutine, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tests.restart import virtual_engines
-from tests.restart.virtual import CLOCK, InlineWorker, Loop
+from tests.restart.virtual import InlineWorker, Loop
 from vllm_watch.board.board import Board
 from vllm_watch.config import Config
 from vllm_watch.incidents.fleet import Fleet
@@ -147,10 +146,3 @@ class Watcher:
     def saw(self, target: str, events: Sequence[IncidentEvent]) -> None:
         self._site.told(events)
         self.restarts.saw(target, events)
-
-
-PATCHES = {
-    "vllm_watch.watch.watch.all_detectors": virtual_engines.detectors,
-    "vllm_watch.watch.target_loops.CpuWaits": lambda *_, **__: None,
-    "vllm_watch.restart.backends.os.getpid": lambda: int(CLOCK.monotonic_s),
-}

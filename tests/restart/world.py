@@ -19,12 +19,11 @@ from tests.restart.hooks.calls import alive, started, until
 from vllm_watch.board.board import Board, Incidents, Looked
 from vllm_watch.incidents.incident import Incident, IncidentEvent
 from vllm_watch.restart.evidence import EvidenceStore
-from vllm_watch.restart.facts import Answer
+from vllm_watch.restart.facts import Answer, RestartRequest
 from vllm_watch.restart.gates import Gates
 from vllm_watch.restart.hooks.base import Hook, Tools
 from vllm_watch.restart.hooks.command import Hook as CommandHook
 from vllm_watch.restart.locks.base import Lock
-from vllm_watch.restart.request import RestartRequest
 from vllm_watch.restart.targets import ManagedTarget, Targets
 from vllm_watch.samples.target import Target
 from vllm_watch.settings.hooks import CommandHook as CommandSettings

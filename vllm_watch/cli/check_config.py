@@ -15,7 +15,7 @@ from vllm_watch.config import Config, load
 from vllm_watch.errors import ConfigError, WatchError
 from vllm_watch.export.web_config import check
 from vllm_watch.notify import base, kinds
-from vllm_watch.restart.due_times import next_due
+from vllm_watch.restart.schedule import next_due
 from vllm_watch.settings import restart_times
 from vllm_watch.settings.errors import InvalidConfigError
 from vllm_watch.settings.restart import RestartSettings

@@ -12,8 +12,7 @@ from vllm_watch.cli.helpers import connection, exit_status
 from vllm_watch.cli.helpers.connection import Connection
 from vllm_watch.config import Config, load
 from vllm_watch.errors import WatchError
-from vllm_watch.restart import hook_kinds
-from vllm_watch.restart.hooks.base import Finding, HookCall, Tools
+from vllm_watch.restart.hooks.base import Finding, HookCall, Tools, make
 from vllm_watch.settings import web
 from vllm_watch.settings.stages import LogSettings
 from vllm_watch.settings.target import TargetConfig
@@ -84,7 +83,7 @@ async def _rehearse(
     tools = Tools(
         procfs=config.procfs, watcher_url=daemon.url, watcher_headers=daemon.headers(), watcher_tls=daemon.tls()
     )  # fmt: skip
-    hook = hook_kinds.make(kind, settings, tools)
+    hook = make(kind, settings, tools)
     results: dict[str, list[Finding]] = {}
     for target in targets:
         started, first = await _observed(target, config)

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 from vllm_watch.errors import WatchError
 from vllm_watch.restart.dispatcher import Dispatcher
-from vllm_watch.restart.request import RestartRequest
+from vllm_watch.restart.facts import RestartRequest
 from vllm_watch.restart.targets import HISTORY_SECONDS, Targets
 from vllm_watch.samples.target import Target
 from vllm_watch.state.journal import Entry, Journal

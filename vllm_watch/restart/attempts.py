@@ -15,8 +15,7 @@ from vllm_watch.restart.backends import Backends
 from vllm_watch.restart.evidence import EvidenceStore
 from vllm_watch.restart.hooks.base import Hook, HookCall
 from vllm_watch.restart.locks.base import Lock
-from vllm_watch.restart.pending_writes import PendingWrites
-from vllm_watch.restart.restart import Changed, Recheck, Restart, unchanged
+from vllm_watch.restart.restart import Changed, PendingWrites, Recheck, Restart, unchanged
 from vllm_watch.restart.targets import Targets
 from vllm_watch.settings.restart import RestartSettings
 from vllm_watch.state.attempt import Attempt

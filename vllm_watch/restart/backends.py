@@ -15,9 +15,10 @@ import structlog
 from vllm_watch.clients.signed_post import new_session
 from vllm_watch.config import Config
 from vllm_watch.errors import WatchError
-from vllm_watch.restart import blockers, hook_kinds
+from vllm_watch.restart import blockers
 from vllm_watch.restart.facts import Answer
 from vllm_watch.restart.gates import Gates
+from vllm_watch.restart.hooks import base
 from vllm_watch.restart.hooks.base import Hook, Tools
 from vllm_watch.restart.locks.base import Lock
 from vllm_watch.settings.hooks import HookSettings
@@ -57,7 +58,7 @@ class Backends:
             return None
         if name not in self._hooks or self._hooks[name][0] != wanted:
             try:
-                self._hooks[name] = wanted, hook_kinds.make(*wanted, self._tools)
+                self._hooks[name] = wanted, base.make(*wanted, self._tools)
             except WatchError as error:
                 self._log_once("hook_not_made", name, error.cause)
                 return None

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from vllm_watch.incidents.incident import ACTIVE, Incident
-from vllm_watch.restart.facts import Facts
-from vllm_watch.restart.request import RestartRequest
+from vllm_watch.restart.facts import Facts, RestartRequest
 from vllm_watch.settings import restart_times
 from vllm_watch.settings.restart import RestartSettings
 from vllm_watch.state.attempt import Attempt

@@ -11,11 +11,10 @@ from vllm_watch.restart import guard
 from vllm_watch.restart.attempts import AHEAD_SECONDS, Attempts
 from vllm_watch.restart.backends import Backends
 from vllm_watch.restart.controls import Controls
-from vllm_watch.restart.facts import Answer, Facts
+from vllm_watch.restart.facts import Answer, Facts, RestartRequest
 from vllm_watch.restart.guard import Decision
 from vllm_watch.restart.hooks.base import HookCall
 from vllm_watch.restart.locks.base import Held, Lock
-from vllm_watch.restart.request import RestartRequest
 from vllm_watch.restart.schedule import condition
 from vllm_watch.restart.targets import ManagedTarget, Targets, another
 from vllm_watch.restart.verify import Before

@@ -18,10 +18,10 @@ from vllm_watch.restart.checks import clock, trouble_over
 from vllm_watch.restart.controls import Controls
 from vllm_watch.restart.decider import Decider
 from vllm_watch.restart.evidence import EvidenceStore
+from vllm_watch.restart.facts import RestartRequest
 from vllm_watch.restart.guard import Decision
 from vllm_watch.restart.hooks.base import Hook, HookCall
 from vllm_watch.restart.locks.base import Lock
-from vllm_watch.restart.request import RestartRequest
 from vllm_watch.restart.targets import ManagedTarget, Targets
 from vllm_watch.restart.verify import Before
 from vllm_watch.samples.target import Target

@@ -8,8 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from vllm_watch.restart.checks import ASKED, CHECKS, Refusal
-from vllm_watch.restart.facts import Facts
-from vllm_watch.restart.request import RestartRequest
+from vllm_watch.restart.facts import Facts, RestartRequest
 from vllm_watch.restart.verify import Before
 from vllm_watch.settings.restart import RestartSettings
 

@@ -1,29 +1,37 @@
-"""Operators' commands: restart, approve, silence, pause, resume.
+"""Operators' commands: restart, approve, silence, pause, resume, reload.
 
 Each command is written to the journal. If the write fails, the command has no effect and raises
-JournalError.
+JournalError, except that a reload is already in effect.
 """
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
+import structlog
+
+from vllm_watch.config import Config
 from vllm_watch.errors import JournalError
 from vllm_watch.restart import guard
 from vllm_watch.restart.alertmanager import AlertRequests
 from vllm_watch.restart.checks import clock, trouble_over
 from vllm_watch.restart.controls import Controls
 from vllm_watch.restart.dispatcher import Dispatcher
-from vllm_watch.restart.facts import Pause
+from vllm_watch.restart.facts import Pause, RestartRequest
 from vllm_watch.restart.guard import Decision
-from vllm_watch.restart.request import RestartRequest
 from vllm_watch.restart.targets import Targets
 from vllm_watch.state.attempt import Attempt
 from vllm_watch.state.journal import Entry, Journal
+from vllm_watch.support.redaction import excerpt
 from vllm_watch.support.token_file import Caller
 
+_log = structlog.get_logger()
+
 OK, ACCEPTED, NOT_FOUND, REFUSED = 200, 202, 404, 409
+
+RELOAD_CHARACTERS_MAX = 2000
+_VALUE_CHARACTERS_MAX = 80
 
 _REMEDY = "See /api/v1/status for targets and waiting requests"
 
@@ -204,3 +212,43 @@ def _paused(pause: Pause | None) -> str:
         return "not paused"
     until = "until resumed" if pause.until_t is None else f"until {clock(pause.until_t)}"
     return f"paused by {pause.actor} {until}: {pause.reason}"
+
+
+async def note_reload(journal: Journal, actor: str, source: str, old: Config, new: Config) -> None:
+    """Write the reload to the journal. Never raises: the new configuration is already in use."""
+    before, after = _reload_diff(old, new)
+    entry = Entry(
+        t=time.time(), actor=actor, source=source, action="reload", before=before, after=after
+    )
+    try:
+        await journal.note(entry)
+    except JournalError as error:
+        _log.error("reload_not_journaled", cause=error.cause)
+
+
+def _reload_diff(old: Config, new: Config) -> tuple[str, str]:
+    """Return the old and new values of changed keys."""
+    before, after = dict(_leaves(_plain(old), "")), dict(_leaves(_plain(new), ""))
+    changed = [key for key in {**before, **after} if before.get(key) != after.get(key)]
+    return _values_text(before, changed), _values_text(after, changed)
+
+
+def _plain(config: Config) -> dict[str, Any]:
+    plain = config.model_dump(mode="json", exclude={"targets"})
+    plain["targets"] = {
+        target.name: target.model_dump(mode="json", exclude_unset=True) for target in config.targets
+    }
+    return plain
+
+
+def _leaves(value: Any, path: str) -> Iterator[tuple[str, str]]:
+    if isinstance(value, Mapping) and value:
+        for key, below in value.items():
+            yield from _leaves(below, f"{path}.{key}" if path else str(key))
+    else:
+        yield path, excerpt(str(value), _VALUE_CHARACTERS_MAX)
+
+
+def _values_text(values: Mapping[str, str], keys: list[str]) -> str:
+    lines = [f"{key}: {values.get(key, 'not set')}" for key in keys]
+    return "; ".join(lines)[:RELOAD_CHARACTERS_MAX] or "nothing changed"

@@ -23,8 +23,7 @@ from vllm_watch.restart import checks
 from vllm_watch.restart.checks import DAY_SECONDS, HOUR_SECONDS
 from vllm_watch.restart.controls import Controls
 from vllm_watch.restart.dispatcher import Dispatcher, PendingRequest
-from vllm_watch.restart.facts import Facts, Pause
-from vllm_watch.restart.request import RestartRequest
+from vllm_watch.restart.facts import Facts, Pause, RestartRequest
 from vllm_watch.restart.schedule import Schedule
 from vllm_watch.restart.targets import ManagedTarget, Targets
 from vllm_watch.settings.restart import RestartSettings

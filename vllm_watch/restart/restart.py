@@ -17,7 +17,7 @@ from dataclasses import replace
 import structlog
 
 from vllm_watch.errors import JournalError
-from vllm_watch.restart import drain, verify
+from vllm_watch.restart import verify
 from vllm_watch.restart.evidence import EvidenceStore
 from vllm_watch.restart.hooks.base import (
     FAILED,
@@ -28,11 +28,11 @@ from vllm_watch.restart.hooks.base import (
     HookResult,
 )
 from vllm_watch.restart.locks.base import Lock
-from vllm_watch.restart.pending_writes import PendingWrites
 from vllm_watch.restart.targets import Targets
-from vllm_watch.settings.restart import HOOK_GRACE_SECONDS, RestartSettings
+from vllm_watch.settings.restart import HOOK_GRACE_SECONDS, DrainSettings, RestartSettings
 from vllm_watch.signals.records import TargetSignals
 from vllm_watch.state.attempt import Attempt
+from vllm_watch.state.journal import Journal
 from vllm_watch.support.visible import printable
 
 _log = structlog.get_logger()
@@ -52,6 +52,11 @@ SCRAPE_WAIT_SECONDS = 60.0
 
 BLIND_SECONDS = 1.0
 
+PENDING_MAX = 100
+"""At most this many unwritten attempts are kept. The guard starts no attempts while writes fail."""
+
+STUCK = frozenset(("stalled", "down", "unknown", "starting"))
+
 _DID_NOTHING = (FAILED, REFUSED)
 
 _UNSEEN = TargetSignals(
@@ -68,6 +73,51 @@ Changed = Callable[[], str | None]
 def unchanged() -> str | None:
     """Return None, because nothing has changed."""
     return None
+
+
+class PendingWrites:
+    """Writes attempts to the journal, and repeats failed writes.
+
+    After its hook call, an attempt continues even if the disk is full.
+    """
+
+    def __init__(self, journal: Journal) -> None:
+        self._journal = journal
+        self._pending: dict[str, Attempt] = {}
+        self._in_flight: set[str] = set()
+
+    async def write(self, attempt: Attempt) -> None:
+        """Write the attempt. After JournalError, `flush` retries."""
+        self.add(attempt)
+        self._in_flight.add(attempt.id)
+        try:
+            await self._journal.write(attempt)
+        finally:
+            self._in_flight.discard(attempt.id)
+        if self._pending.get(attempt.id) is attempt:
+            del self._pending[attempt.id]
+
+    def add(self, attempt: Attempt) -> None:
+        self._pending.pop(attempt.id, None)
+        self._pending[attempt.id] = attempt
+        while len(self._pending) > PENDING_MAX:
+            lost = self._pending.pop(next(iter(self._pending)))
+            _log.error("attempt_not_written", attempt=lost.id, target=lost.target, state=lost.state)
+
+    async def flush(self) -> None:
+        """Write pending attempts until a write fails. Never raises JournalError."""
+        for attempt_id in list(self._pending):
+            attempt = self._pending.get(attempt_id)
+            if attempt is None or attempt_id in self._in_flight:
+                continue
+            try:
+                await self.write(attempt)
+            except JournalError:
+                return
+            _log.info("attempt_written_late", attempt=attempt.id, state=attempt.state)
+
+    def newest(self, stored: Iterable[Attempt]) -> tuple[Attempt, ...]:
+        return tuple(self._pending.get(attempt.id, attempt) for attempt in stored)
 
 
 class Restart:
@@ -185,7 +235,7 @@ class Restart:
         while True:
             waited_s = time.monotonic() - began_s
             progress = {
-                name: drain.progress(self._settings.drain, self._targets.signals(name), waited_s)
+                name: drain_progress(self._settings.drain, self._targets.signals(name), waited_s)
                 for name in self._names
             }
             self._show(self._joined({name: text for name, (_, text) in progress.items()}))
@@ -362,3 +412,34 @@ def _finished(seen: Mapping[str, verify.Progress]) -> set[str]:
 
 def _result_text(result: HookResult) -> str:
     return f"it may have acted: {result.text}" if result.outcome == UNCERTAIN else result.text
+
+
+def drain_progress(
+    settings: DrainSettings, signals: TargetSignals | None, waited_s: float
+) -> tuple[bool, str]:
+    """Return whether the wait for requests to finish is over, and a status text. Meanwhile the readiness probe (gates.py) keeps new ones away."""
+    if not settings.enabled:
+        return True, "did not wait for requests in flight (restart.drain.enabled)"
+    if signals is None or signals.state in STUCK:
+        return True, "did not wait for requests in flight: the engine makes no progress"
+    left = requests_in_flight(signals)
+    if left is None:
+        return True, "did not wait for requests in flight: their number is not known"
+    if left == 0:
+        return True, f"no request was in flight after {waited_s:.0f} s"
+    if waited_s >= settings.deadline_seconds:
+        return True, f"{left:.0f} requests were still in flight after {waited_s:.0f} s"
+    more_s = settings.deadline_seconds - waited_s
+    return False, f"waiting at most {more_s:.0f} s more for {left:.0f} requests in flight"
+
+
+def requests_in_flight(signals: TargetSignals) -> float | None:
+    """Return the number of running and waiting requests; None if unknown."""
+    if not signals.up or not signals.engines:
+        return None
+    counts = [
+        (engine.requests_running, engine.requests_waiting) for engine in signals.engines.values()
+    ]
+    if any(running is None for running, _ in counts):
+        return None
+    return sum((running or 0.0) + (waiting or 0.0) for running, waiting in counts)

@@ -16,12 +16,11 @@ from vllm_watch.restart.backends import Backends
 from vllm_watch.restart.controls import Controls
 from vllm_watch.restart.dispatcher import Dispatcher
 from vllm_watch.restart.evidence import EvidenceSource, EvidenceStore
+from vllm_watch.restart.facts import RestartRequest
 from vllm_watch.restart.gates import Gates
 from vllm_watch.restart.operators import Operators
 from vllm_watch.restart.plan import PlanPublisher
-from vllm_watch.restart.request import RestartRequest
-from vllm_watch.restart.schedule import Schedule, condition
-from vllm_watch.restart.scheduled import Scheduled, reason
+from vllm_watch.restart.schedule import Schedule, Scheduled, condition, reason
 from vllm_watch.restart.targets import Targets
 from vllm_watch.samples.target import Target
 from vllm_watch.settings.restart import RestartSettings

@@ -11,8 +11,7 @@ from vllm_watch.incidents.verdicts import RestartNews
 from vllm_watch.restart.checks import clock
 from vllm_watch.restart.facts import Peers
 from vllm_watch.restart.gates import Gates
-from vllm_watch.restart.process import Process
-from vllm_watch.restart.verify import Before, before
+from vllm_watch.restart.verify import Before, Process, before
 from vllm_watch.samples.target import Target
 from vllm_watch.settings.restart import RestartSettings
 from vllm_watch.signals.records import TargetSignals

@@ -1,8 +1,11 @@
-"""What hooks are told in these tests, and processes that outlive no test."""
+"""What hooks are told in these tests, processes that outlive no test, and a systemctl."""
 
+import json
 import os
+import sys
 import time
 from dataclasses import replace
+from pathlib import Path
 
 from vllm_watch.restart.hooks.base import HookCall
 
@@ -56,3 +59,12 @@ def started(pid: int) -> float:
     with open(f"/proc/{pid}/stat", "rb") as file:
         ticks = int(file.read().rpartition(b")")[2].split()[19])
     return boot + ticks / os.sysconf("SC_CLK_TCK")
+
+
+def systemctl(folder: Path, units: dict, **state) -> None:
+    """Put a systemctl that knows these units into the folder (fake_systemctl.py)."""
+    program = folder / "systemctl"
+    fake = Path(__file__).parent / "fake_systemctl.py"
+    program.write_text(f"#!{sys.executable} -IS\n" + fake.read_text())
+    program.chmod(0o755)
+    (folder / "systemd.json").write_text(json.dumps({"units": units} | state))

@@ -151,11 +151,6 @@ async def test_rehearsal_says_whether_docker_starts_it_again(daemon, policy):
     assert daemon.asked == []
 
 
-async def test_it_takes_as_long_as_a_look_and_a_restart(daemon):
-    """So long the call is waited for."""
-    assert hook(daemon.path, timeout_seconds=45.0).timeout_seconds == 55.0
-
-
 @pytest.mark.parametrize(
     ("started", "of_the_container"), [(None, True), (STARTED - 9999, False), (None, False)]
 )

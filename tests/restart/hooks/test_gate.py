@@ -108,16 +108,6 @@ async def test_without_a_probe_in_time_nothing_was_done():
     assert (await site.hook.restart(CALL)).outcome == "failed"
 
 
-async def test_port_that_was_closed_before_says_nothing(site):
-    """A server that did not listen before has not ended because it does not listen."""
-    await site.asked()
-    site.looks(outcome="refused")
-    site.hook = gate.Hook(GateHook(name="a", timeout_seconds=0.5), base.Tools(gates=site.gates))
-    task = await begun(site)
-    site.looks(outcome="refused")
-    assert (await task).outcome == "uncertain"
-
-
 @pytest.mark.parametrize(
     ("starts", "of", "words"),
     [
@@ -164,48 +154,6 @@ async def test_server_that_was_restarted_meanwhile_is_spared(site):
     await site.asked()
     site.looks(START + 60)
     assert "was restarted since it was observed" in await site.hook.refusal(CALL)
-
-
-async def test_what_cannot_be_written_down_is_not_said(site):
-    """Without a journal the probe hears nothing, and the restart has surely not happened."""
-    await site.asked()
-    site.notes.broken = True
-    site.hook = gate.Hook(GateHook(name="a", timeout_seconds=0.5), base.Tools(gates=site.gates))
-    task = asyncio.create_task(site.hook.restart(CALL))
-    await asyncio.sleep(0.1)
-    assert not await site.asked()
-    assert (await task).outcome == "failed"
-
-
-async def test_slow_journal_delays_the_word_and_not_the_probe(monkeypatch):
-    """A probe waits for two seconds; the word is said to the next one."""
-    site = Site()
-    await site.asked()
-    monkeypatch.setattr(gates, "NOTE_SECONDS", 0.05)
-    site.notes.seconds = 0.3
-    task = asyncio.create_task(site.hook.restart(CALL))
-    await asyncio.sleep(0)
-    assert not await site.asked()
-    async with asyncio.timeout(20):
-        while not await site.asked():
-            await asyncio.sleep(0.01)
-    assert site.notes.entries == [("gate_liveness", "ok", "kill")]  # once, though asked twice
-    task.cancel()
-    await asyncio.wait((task,))
-    assert not await site.asked()  # a call that is cut off takes its word back
-
-
-async def test_drain_is_of_one_server(site):
-    """The server that goes gets no more; the one that comes after is ready at once."""
-    await site.asked()
-    site.gates.draining("llama", on=True)
-    assert await site.asked(which=gates.READINESS)
-    assert not await site.asked(START + 60, which=gates.READINESS)
-    site.gates.draining("llama", on=False)
-    assert not await site.asked(which=gates.READINESS)
-    site.gates.forget("llama")
-    site.gates.draining("llama", on=True)  # nothing is known of it any more
-    assert not await site.asked(None, which=gates.READINESS)
 
 
 async def test_rehearsal_asks_the_daemon_whether_a_probe_asks():

@@ -6,7 +6,7 @@ import json
 import pytest
 from pydantic import ValidationError
 
-from tests.kubernetes_api import NAMESPACE, busy, status
+from tests.kubernetes_api import NAMESPACE, status
 from tests.restart.hooks import manifests
 from tests.restart.hooks.calls import call
 from tests.restart.hooks.fake_pods import STARTED, budget, pod, workload
@@ -53,28 +53,6 @@ async def test_pod_that_took_the_name_is_spared(cluster, monkeypatch):
     assert cluster.server.evicted == []
 
 
-async def test_pod_that_is_slow_to_end_was_evicted_all_the_same(cluster):
-    """The server has agreed; a long grace is no doubt."""
-    cluster.server.ending_seconds = 60.0
-    result = await cluster.impatient(1.0).restart(CALL)
-    assert (result.outcome, result.text) == (
-        "done", "pod llama-0 was evicted; it was still ending after 1 s",
-    )  # fmt: skip
-
-
-async def test_budget_is_waited_for(cluster, monkeypatch):
-    """429 did nothing: it is asked again, until the budget allows it."""
-    kept = cluster.server.add("poddisruptionbudgets", budget(0), "llama")
-    assert "would violate the pod's disruption budget" in await cluster.hook().refusal(CALL)
-    monkeypatch.setattr(kubernetes_hook, "WAIT_SECONDS", 1.0)
-    task = asyncio.create_task(cluster.hook().restart(CALL))
-    while not cluster.changes():
-        await asyncio.sleep(0.01)
-    kept["status"]["disruptionsAllowed"] = 1
-    assert (await task).outcome == "done"
-    assert kept["status"]["disruptionsAllowed"] == 0
-
-
 async def test_budget_that_never_allows_it_is_a_refusal(cluster):
     """Nothing was done, and the sentence says why."""
     cluster.server.add("poddisruptionbudgets", budget(0), "llama")
@@ -103,20 +81,6 @@ async def test_status_is_the_outcome(cluster, answer, outcome):
     """4xx did nothing; 5xx may have."""
     cluster.server.instead = [looked(cluster, "pods", "llama-0"), answer]
     assert (await cluster.hook().restart(CALL)).outcome == outcome
-
-
-async def test_busy_server_is_waited_for(cluster):
-    """Priority and fairness answer 429 with the seconds to wait: nothing was done."""
-    cluster.server.instead = [looked(cluster, "pods", "llama-0"), busy(1)]
-    assert (await cluster.hook().restart(CALL)).outcome == "done"
-
-
-async def test_eviction_whose_answer_was_lost_is_looked_at(cluster):
-    """The connection was cut after the work: the pod ends, so it was done."""
-    cluster.server.cut_after_write = 1
-    cluster.server.ending_seconds = 0.5
-    result = await cluster.hook().restart(CALL)
-    assert (result.outcome, cluster.server.evicted) == ("done", ["llama-0"])
 
 
 async def test_server_that_is_away_did_nothing(cluster):

@@ -37,11 +37,6 @@ def waits(cluster, monkeypatch):
     return Waits(monkeypatch, kubernetes_hook).seconds
 
 
-async def test_it_takes_as_long_as_it_may_and_a_moment(cluster):
-    """So long the call is waited for: what is under way is judged and not cut off."""
-    assert cluster.hook(timeout_seconds=45.0).timeout_seconds == 50.0
-
-
 class CutOff(web.Response):
     """No answer, and nothing was done; the request was sent."""
 
@@ -225,16 +220,6 @@ async def test_the_end_of_the_pod_is_seen(cluster, waits, monkeypatch):
     result = await cluster.hook().restart(CALL)
     assert (result.outcome, result.text) == ("done", "pod llama-0 was evicted; it is gone")
     assert (waits, len(looks)) == ([POLL_SECONDS] * 3, 5)
-
-
-async def test_rollout_that_meets_newer_versions_ends_after_four_tries(cluster):
-    """Nothing has begun."""
-    cluster.server.add("deployments", workload(), "llama")
-    look = looked(cluster, "deployments", "llama").text
-    for _ in range(9):
-        cluster.server.instead += [answered(look), status(409, "Conflict", "modified")]
-    result = await cluster.hook(**ROLLOUT).restart(call(namespace=NAMESPACE))
-    assert (result.outcome, len(cluster.changes())) == ("refused", 4)
 
 
 @pytest.mark.parametrize(("answer", "words"), [

@@ -15,7 +15,7 @@ import pytest
 
 from tests.restart.hooks.calls import CALL, alive, call, started, until
 from vllm_watch.errors import HookError
-from vllm_watch.restart.hooks import base, docker, engine_api, server_process, supervisor
+from vllm_watch.restart.hooks import base, docker, server_process, supervisor
 from vllm_watch.settings.hooks import DockerHook
 
 pytestmark = pytest.mark.podman
@@ -160,7 +160,7 @@ async def test_container_that_was_stopped_is_left_alone(container):
 async def test_container_that_is_gone_is_told(podman):
     """Podman's own 404 is understood."""
     assert "answered for vllm: 404 no container with name or ID" in await hook(podman).refusal(CALL)
-    status, _ = await engine_api.restart(base.Tools(), podman.socket, "vllm", 1, 10)
+    status, _ = await docker.request_restart(base.Tools(), podman.socket, "vllm", 1, 10)
     assert status == 404
 
 

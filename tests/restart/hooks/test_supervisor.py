@@ -1,18 +1,13 @@
 """Who would start a server again, told by its cgroup, systemd and the Engine API; anything else is not known."""
 
-import json
-import stat
-import sys
-from pathlib import Path
-
 import pytest
 
+from tests.restart.hooks.calls import systemctl
 from tests.restart.hooks.fake_docker import ID, docker
 from vllm_watch.restart.hooks import base, supervisor
 from vllm_watch.restart.hooks.server_process import Server
 from vllm_watch.sources.processes import ProcessFacts
 
-FAKE = Path(__file__).parent / "fake_systemctl.py"
 UNIT = "0::/system.slice/vllm.service"
 DOCKER = f"/system.slice/docker-{ID}.scope"
 PODS = "/kubepods.slice/kubepods-pod1.slice/cri-containerd-" + ID + ".scope"
@@ -45,17 +40,11 @@ def systemd(tmp_path):
     """Make a systemd that has this vllm.service; return the environment that finds it."""
 
     def make(**unit):
-        program = tmp_path / "systemctl"
-        program.write_text(f"#!{sys.executable} -IS\n" + FAKE.read_text())
-        program.chmod(program.stat().st_mode | stat.S_IXUSR)
         loaded = {
-            "LoadState": "loaded",
-            "ActiveState": "active",
-            "SubState": "running",
-            "MainPID": "100",
-        }
-        state = {"units": {"vllm.service": loaded | unit}, "dead": unit.get("dead", False)}
-        (tmp_path / "systemd.json").write_text(json.dumps(state))
+            "LoadState": "loaded", "ActiveState": "active", "SubState": "running", "MainPID": "100",
+        }  # fmt: skip
+        dead = unit.get("dead", False)
+        systemctl(tmp_path, {"vllm.service": loaded | unit}, dead=dead)
         return base.Tools(environ={"PATH": str(tmp_path)})
 
     return make

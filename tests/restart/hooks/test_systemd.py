@@ -3,24 +3,20 @@
 systemd cannot run in every place where tests do; docs/real-vllm.md says what stays unproven.
 """
 
-import json
 import os
-import stat
-import sys
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from tests.restart.hooks.calls import CALL, call, started
+from tests.restart.hooks.calls import CALL, call, started, systemctl
 from tests.restart.waits import Waits
 from vllm_watch.errors import HookError
-from vllm_watch.restart.hooks import base, child, systemctl, systemd
+from vllm_watch.restart.hooks import base, child, systemd
 from vllm_watch.settings.hooks import SystemdHook
 from vllm_watch.sources import pid_namespace
 from vllm_watch.sources.processes import ProcReader
 
-FAKE = Path(__file__).parent / "fake_systemctl.py"
 RUNNING = {
     "LoadState": "loaded", "ActiveState": "active", "SubState": "running", "Result": "success",
     "MainPID": "0", "NRestarts": "0", "Restart": "always", "InvocationID": "a" * 32,
@@ -35,11 +31,7 @@ def machine(tmp_path):
     def make(unit=None, name="vllm.service", **state):
         folder = tmp_path / "bin"
         folder.mkdir()
-        program = folder / "systemctl"
-        program.write_text(f"#!{sys.executable} -IS\n" + FAKE.read_text())
-        program.chmod(program.stat().st_mode | stat.S_IXUSR)
-        units = {} if unit is None else {name: RUNNING | unit}
-        (folder / "systemd.json").write_text(json.dumps({"units": units} | state))
+        systemctl(folder, {} if unit is None else {name: RUNNING | unit}, **state)
         return base.Tools(environ={"PATH": f"{folder}:{os.environ['PATH']}", "SECRET": "s"})
 
     return make
@@ -182,11 +174,6 @@ async def test_rehearsal_says_what_to_do_about_another_unit(machine):
     assert found.remedy == "name the unit of this server, and check that it is active"
 
 
-def test_it_takes_as_long_as_systemd_and_the_unit():
-    """So long the call is waited for."""
-    assert hook(base.Tools(), timeout_seconds=45.0).timeout_seconds == 55.0
-
-
 async def test_rehearsal_where_systemd_cannot_be_asked_says_what_to_do(machine):
     """And nothing else."""
     [found] = await hook(machine(dead=True)).rehearse(CALL)
@@ -200,8 +187,8 @@ class Unit:
         self.restarts, self.looks = 0, 0
         self._shown = list(shown)
         self._accepted = accepted or child.Ended(status=0)
-        monkeypatch.setattr(systemd.systemctl, "show", self._show)
-        monkeypatch.setattr(systemd.systemctl, "restart", self._restart)
+        monkeypatch.setattr(systemd, "show", self._show)
+        monkeypatch.setattr(systemd, "request_restart", self._restart)
 
     async def _show(self, tools, unit, *, user):
         self.looks += 1
@@ -215,7 +202,7 @@ class Unit:
         return self._accepted
 
 
-UNIT = systemctl.Unit(
+UNIT = systemd.Unit(
     name="vllm.service", load_state="loaded", active_state="active", sub_state="running", result="success",
     restart="always", restarts=0, main_pid=100, invocation="a",
 )  # fmt: skip

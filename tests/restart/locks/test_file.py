@@ -29,99 +29,6 @@ def lock(
     return Lock(folder, "gpu", slots=slots, ttl_seconds=ttl_seconds, per_hour=per_hour)
 
 
-async def test_one_at_a_time(tmp_path: Path) -> None:
-    """The second is told who has it; after the release it is free."""
-    first, second = lock(tmp_path), lock(tmp_path)
-    assert (await first.acquire("w1", "a1")).held is True
-    refused = await second.acquire("w2", "a2")
-    assert refused.held is False
-    assert "held by w1 (a1) for" in refused.text
-    assert (first.still_ours(), second.still_ours()) == (True, False)
-
-    await first.release()
-    assert not first.still_ours()
-    assert (await second.acquire("w2", "a2")).held is True
-
-
-async def test_slots(tmp_path: Path) -> None:
-    """As many as there are slots, and not one more."""
-    answers = [await lock(tmp_path, slots=2).acquire("w", f"a{n}") for n in range(3)]
-    assert [answer.held for answer in answers] == [True, True, False]
-    assert "and 1 more" in answers[2].text
-
-
-async def test_one_of_several_slots_is_given_back(tmp_path: Path) -> None:
-    """Who still has another keeps it."""
-    first, second = lock(tmp_path, slots=2), lock(tmp_path, slots=2)
-    for number, each in enumerate((first, second)):
-        assert (await each.acquire("w", f"a{number}")).held is True
-    await first.release()
-    assert (await lock(tmp_path, slots=2).acquire("w", "a2")).held is True
-    assert (await lock(tmp_path, slots=2).acquire("w", "a3")).held is False
-    assert second.still_ours()
-
-
-async def test_twice_under_one_attempt_is_once(tmp_path: Path) -> None:
-    """A retry, or the same attempt after a restart of the watcher, takes no second slot."""
-    assert (await lock(tmp_path).acquire("w1", "a1")).held is True
-    assert (await lock(tmp_path).acquire("w1", "a1")).held is True
-
-
-async def test_lease_ends_without_a_sign_of_its_holder(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A holder that does not renew stops believing two TTLs before others may have it; renewing prolongs."""
-    clock = Clock(monkeypatch, file)
-    first, second = lock(tmp_path, ttl_seconds=6000), lock(tmp_path)
-    await first.acquire("w1", "a1")
-    clock.passes(4000)
-    assert (await first.renew()).held is True
-    clock.passes(4000)
-    assert first.still_ours()
-    clock.passes(2000)
-    assert not first.still_ours()
-    clock.passes(11_000)
-    assert (await second.acquire("w2", "a2")).held is False
-    clock.passes(1000)
-    assert (await second.acquire("w2", "a2")).held is True
-    lost = await first.renew()
-    assert (lost.held, lost.text) == (False, "it was lost")
-    assert not first.still_ours()
-
-
-async def test_so_many_in_an_hour(tmp_path: Path) -> None:
-    """What was restarted counts for an hour from its end; what was given up before the hook does not."""
-    unused, used = lock(tmp_path, per_hour=1), lock(tmp_path, per_hour=1)
-    await unused.acquire("w1", "a1")
-    await unused.release(60.0, used=False)
-    assert (await used.acquire("w1", "a2")).held is True
-    assert (await used.acquire("w1", "a2")).held is True
-    await used.release()
-    refused = await lock(tmp_path, per_hour=1).acquire("w2", "a3")
-    assert (refused.held, refused.text[:34]) == (False, "1 of 1 restarts per hour are spent")
-
-    path = tmp_path / "gpu.lock.json"
-    document = json.loads(path.read_text())
-    (spent,) = document["spent"]
-    left_s = spent["expires_s"] - time.clock_gettime(time.CLOCK_BOOTTIME)
-    assert 3590 < left_s <= 3600
-    spent["expires_s"] -= 3601
-    path.write_text(json.dumps(document))
-    assert (await lock(tmp_path, per_hour=1).acquire("w2", "a3")).held is True
-
-
-async def test_release_delay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The next one waits that long."""
-    clock = Clock(monkeypatch, file)
-    first, second = lock(tmp_path), lock(tmp_path)
-    await first.acquire("w1", "a1")
-    await first.release(delay_seconds=5000)
-    clock.passes(4000)
-    assert (await second.acquire("w2", "a2")).held is False
-    clock.passes(1000)
-    assert (await second.acquire("w2", "a2")).held is True
-
-
 async def test_reboot_frees_it(tmp_path: Path) -> None:
     """What was held before a reboot is held by nobody."""
     await lock(tmp_path).acquire("w1", "a1")
@@ -272,36 +179,6 @@ async def test_who_is_free_first_is_named(tmp_path: Path) -> None:
     assert (await short.acquire("w2", "a2")).held is True
     refused = await lock(tmp_path, slots=2).acquire("w3", "a3")
     assert refused.text == "held by w2 (a2) for 180 s more and 1 more"
-
-
-async def test_what_was_never_taken_cannot_be_renewed(tmp_path: Path) -> None:
-    """It is no error, and it is not held."""
-    mine = lock(tmp_path)
-    renewed = await mine.renew()
-    assert (renewed.held, renewed.text, mine.still_ours()) == (False, "it is not held", False)
-    await mine.release()
-    assert list(tmp_path.iterdir()) == []
-
-
-async def test_file_that_a_person_has_removed_is_lost(tmp_path: Path) -> None:
-    """Its holder learns it when it renews, and acts no more."""
-    mine = lock(tmp_path)
-    assert (await mine.acquire("w1", "a1")).held is True
-    (tmp_path / "gpu.lock.json").unlink()
-    assert mine.still_ours()
-    assert ((await mine.renew()).held, mine.still_ours()) == (False, False)
-    assert (await mine.renew()).text == "it is not held"
-
-
-async def test_slot_that_was_lost_is_not_given_back(tmp_path: Path) -> None:
-    """Its restart rests for nobody, and the slot of who has it now stays."""
-    mine, other = lock(tmp_path, per_hour=9), lock(tmp_path)
-    assert (await mine.acquire("w1", "a1")).held is True
-    (tmp_path / "gpu.lock.json").unlink()
-    assert (await other.acquire("w2", "a2")).held is True
-    before = (tmp_path / "gpu.lock.json").read_text()
-    await mine.release(600)
-    assert (tmp_path / "gpu.lock.json").read_text() == before
 
 
 RESTS = {

@@ -1,6 +1,6 @@
 """What all who share a lock know of the last attempts: bounded, strict, and only of engines that are theirs."""
 
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 import pytest
 
@@ -26,7 +26,7 @@ def states(known: tuple[Past, ...], *held: str, host: str = "host-1") -> list[tu
 
 def test_it_comes_back_as_it_was() -> None:
     """Through JSON; and as an attempt that counts from its call."""
-    (read,) = pasts.from_json(pasts.to_json([one()]))
+    (read,) = pasts.from_json([asdict(one())])
     assert read == one()
     (attempt,) = pasts.others([read], {"a1"}, "host-2", "mine")
     assert (attempt.acted_t, attempt.incident_id, attempt.state) == (12.0, "i1", "calling")
@@ -76,10 +76,10 @@ NOT_OURS = {
     "no list": 5,
     "a word": ["x"],
     "a field too few": [{"id": "x"}],
-    "a field too many": [pasts.to_json([one()])[0] | {"more": 1}],
-    "a state that there is not": [pasts.to_json([one()])[0] | {"state": "fine"}],
-    "a time in words": [pasts.to_json([one()])[0] | {"began_t": "now"}],
-    "too many": pasts.to_json([one()]) * (PAST_MAX + 1),
+    "a field too many": [asdict(one()) | {"more": 1}],
+    "a state that there is not": [asdict(one()) | {"state": "fine"}],
+    "a time in words": [asdict(one()) | {"began_t": "now"}],
+    "too many": [asdict(one())] * (PAST_MAX + 1),
 }
 
 

@@ -1,4 +1,4 @@
-"""The contract of restart hooks: restart one server, once, and report the result."""
+"""The contract of restart hooks (restart one server, once, and report the result), and their kinds."""
 
 import os
 import ssl
@@ -6,18 +6,23 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Protocol
+from types import ModuleType
+from typing import Protocol, cast
 
 import aiohttp
 
 from vllm_watch.clients.signed_post import new_session
+from vllm_watch.errors import WatchError
 from vllm_watch.restart.gates import Gates
+from vllm_watch.settings.hooks import HookSettings
+from vllm_watch.support import plugins
 
 DONE, REFUSED, FAILED, UNCERTAIN = "done", "refused", "failed", "uncertain"
 """REFUSED and FAILED calls had no effect. Only FAILED calls are retried. UNCERTAIN calls may have
 restarted the server."""
 
 ENVIRONMENT_PREFIX = "VLLM_WATCH_"
+_FOLDER = "vllm_watch.restart.hooks"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,3 +104,17 @@ class Hook(Protocol):
 
     async def rehearse(self, call: HookCall) -> list[Finding]:
         """Check reachability, permissions and whether the server would start again. Changes nothing."""
+
+
+def kinds() -> dict[str, ModuleType]:
+    """Return the module of each kind, by the kind's name in the configuration."""
+    return {plugins.slug(module): module for module in plugins.modules(_FOLDER, ("Hook",))}
+
+
+def make(kind: str, settings: HookSettings, tools: Tools) -> Hook:
+    """Build the hook. Raises WatchError if the kind is unknown."""
+    module = kinds().get(kind)
+    if module is None:
+        known = ", ".join(kinds())
+        raise WatchError(f"hooks.{kind}: this vllm-watch has no such kind", f"take one of {known}")
+    return cast("Hook", module.Hook(settings, tools))

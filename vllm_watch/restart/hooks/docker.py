@@ -1,14 +1,47 @@
-"""Restart the server's container through Docker's (or Podman's) Engine API. Runbook: docs/hooks/docker.md."""
+"""Restart the server's container through Docker's (or Podman's) Engine API. Runbook: docs/hooks/docker.md.
+
+Paths contain no API version, so each daemon uses its default. Source: docs.docker.com/engine/api;
+docs.podman.io, compat API.
+"""
+
+import re
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
 
 import aiohttp
 
+from vllm_watch.clients import http_answer
 from vllm_watch.errors import HookError
-from vllm_watch.restart.hooks import base, engine_api
+from vllm_watch.restart.hooks import base
 from vllm_watch.settings.hooks import DockerHook
+from vllm_watch.support import json_text
+from vllm_watch.support.redaction import excerpt
 
 START_TOLERANCE_SECONDS = 2.0
 """A server may seem this much older than its container, because the two clocks are read at different moments."""
-_DONE = 204
+ASK_SECONDS = 10.0
+_ANSWER_BYTES_MAX = 1 << 20  # an inspect response has about 10 KB
+_ERROR_BYTES_MAX = 2000
+_OK, _DONE = 200, 204
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Container:
+    """A container as the daemon reports it."""
+
+    id: str
+    name: str
+    status: str  # "running", "exited", "restarting", "paused" …
+    restart_policy: str
+    started_t: float | None
+    pid: int | None  # on the host
+
+    @property
+    def relaunched(self) -> bool:
+        return self.restart_policy in ("always", "unless-stopped")
 
 
 class Hook:
@@ -17,7 +50,7 @@ class Hook:
     def __init__(self, settings: DockerHook, tools: base.Tools) -> None:
         self._settings = settings
         self._tools = tools
-        self.timeout_seconds = settings.timeout_seconds + engine_api.ASK_SECONDS
+        self.timeout_seconds = settings.timeout_seconds + ASK_SECONDS
 
     async def refusal(self, call: base.HookCall) -> str | None:
         try:
@@ -33,7 +66,7 @@ class Hook:
             if wrong is not None:
                 return base.HookResult(outcome=base.REFUSED, text=wrong)
             # Use the id, because another container may have taken the name.
-            status, body = await engine_api.restart(
+            status, body = await request_restart(
                 self._tools, settings.socket, container.id,
                 settings.stop_seconds, settings.timeout_seconds,
             )  # fmt: skip
@@ -60,12 +93,12 @@ class Hook:
             _relaunch(container),
         ]
 
-    async def _inspect(self) -> engine_api.Container:
+    async def _inspect(self) -> Container:
         settings = self._settings
-        return await engine_api.inspect(self._tools, settings.socket, settings.container)
+        return await inspect(self._tools, settings.socket, settings.container)
 
 
-def _unfit(container: engine_api.Container, call: base.HookCall) -> str | None:
+def _unfit(container: Container, call: base.HookCall) -> str | None:
     if container.status == "restarting":
         return f"the daemon is about to restart container {container.name} itself"
     if container.status != "running":
@@ -78,7 +111,7 @@ def _unfit(container: engine_api.Container, call: base.HookCall) -> str | None:
     return None
 
 
-def _relaunch(container: engine_api.Container) -> base.Finding:
+def _relaunch(container: Container) -> base.Finding:
     if container.relaunched:
         text = f"restart policy {container.restart_policy}: the daemon also restarts it by itself"
         return base.Finding(ok=True, text=text)
@@ -90,11 +123,11 @@ def _relaunch(container: engine_api.Container) -> base.Finding:
     )
 
 
-def _judge(container: engine_api.Container, status: int, body: bytes) -> base.HookResult:
+def _judge(container: Container, status: int, body: bytes) -> base.HookResult:
     if status == _DONE:
         text = f"the daemon has restarted container {container.name}"
         return base.HookResult(outcome=base.DONE, text=text)
-    text = f"the daemon answered for container {container.name}: {engine_api.answer_text(status, body)}"
+    text = f"the daemon answered for container {container.name}: {answer_text(status, body)}"
     match status:
         case 304 | 409:  # 304: nothing changed; 409: another operation is in progress
             outcome = base.FAILED
@@ -103,3 +136,86 @@ def _judge(container: engine_api.Container, status: int, body: bytes) -> base.Ho
         case _:
             outcome = base.UNCERTAIN
     return base.HookResult(outcome=outcome, text=text)
+
+
+async def inspect(tools: base.Tools, socket: Path, container: str) -> Container:
+    """Inspect a container by name or id. Raises HookError."""
+    status, body = await _call(
+        tools, socket, "GET", f"{_path(container)}/json", ASK_SECONDS, _ANSWER_BYTES_MAX
+    )
+    if status != _OK:
+        remedy = "check hooks.docker: container, with docker ps -a"
+        raise HookError(
+            f"the daemon at {socket} answered for {container}: {answer_text(status, body)}", remedy
+        )
+    try:
+        return _container(json_text.read(body))
+    except (ValueError, KeyError, TypeError, AttributeError):
+        cause = f"{socket} does not serve the Engine API"
+        raise HookError(cause, "set hooks.docker: socket to Docker's or Podman's") from None
+
+
+async def request_restart(
+    tools: base.Tools, socket: Path, container_id: str, stop_seconds: float, timeout_seconds: float
+) -> tuple[int, bytes]:
+    """Restart the container and return the response. Raises HookError if nothing was sent, and ClientError or TimeoutError if no response came."""
+    path = f"{_path(container_id)}/restart?t={round(stop_seconds)}"
+    return await _call(tools, socket, "POST", path, timeout_seconds, _ERROR_BYTES_MAX, sure=False)
+
+
+def answer_text(status: int, body: bytes) -> str:
+    """Return the status and the daemon's message."""
+    try:
+        message = str(json_text.read(body)["message"])
+    except (ValueError, KeyError, TypeError):
+        message = body.decode(errors="replace")
+    return f"{status} {excerpt(message.strip(), 300)}".strip()
+
+
+async def _call(
+    tools: base.Tools, socket: Path, method: str, path: str, seconds: float, bytes_max: int,
+    *, sure: bool = True,
+) -> tuple[int, bytes]:  # fmt: skip
+    timeout = aiohttp.ClientTimeout(total=seconds)
+    try:
+        async with (
+            tools.session(aiohttp.UnixConnector(path=str(socket))) as session,
+            session.request(
+                method, f"http://localhost{path}", timeout=timeout, allow_redirects=False
+            ) as response,
+        ):
+            return response.status, await http_answer.beginning(response, bytes_max, seconds)
+    except aiohttp.ClientConnectorError as error:
+        cause = f"{socket} cannot be reached: {error.os_error.strerror or error.os_error}"
+        remedy = "mount the socket, and let vllm-watch read and write it; see docs/hooks/docker.md"
+        raise HookError(cause, remedy) from None
+    except (aiohttp.ClientError, TimeoutError) as error:
+        if not sure:
+            raise
+        cause = f"the daemon at {socket} does not answer: {error or 'timeout'}"
+        raise HookError(cause, "see whether docker ps answers") from None
+
+
+def _path(container: str) -> str:
+    return f"/containers/{quote(container, safe='')}"
+
+
+def _container(document: Any) -> Container:
+    state = document["State"]
+    return Container(
+        id=str(document["Id"]),
+        name=str(document.get("Name", "")).lstrip("/"),
+        status=str(state["Status"]),
+        restart_policy=str((document["HostConfig"].get("RestartPolicy") or {}).get("Name") or "no"),
+        started_t=_unix(str(state.get("StartedAt", ""))),
+        pid=state.get("Pid") or None,
+    )
+
+
+def _unix(text: str) -> float | None:
+    # The daemon writes nanoseconds, but fromisoformat takes microseconds. Year 1 means never.
+    try:
+        moment = datetime.fromisoformat(re.sub(r"(\.\d{6})\d*", r"\1", text))
+    except ValueError:
+        return None
+    return moment.timestamp() if moment.tzinfo is not None and moment.year > 1 else None

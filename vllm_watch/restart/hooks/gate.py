@@ -5,13 +5,12 @@ Source: kubernetes.io, Configure Liveness, Readiness and Startup Probes.
 
 import asyncio
 from contextlib import suppress
-from dataclasses import dataclass
 
 import aiohttp
 
 from vllm_watch.clients import http_answer
 from vllm_watch.errors import HookError
-from vllm_watch.restart.gates import ASKED_SECONDS, SAME_START_SECONDS, Gates
+from vllm_watch.restart.gates import ASKED_SECONDS, SAME_START_SECONDS, Gates, Probes
 from vllm_watch.restart.hooks import base
 from vllm_watch.settings.hooks import GateHook
 from vllm_watch.support import json_text
@@ -19,12 +18,6 @@ from vllm_watch.support import json_text
 _ASK_SECONDS = 5.0
 _ANSWER_BYTES_MAX = 10_000
 _READ_PAGE = "add the liveness probe of docs/hooks/gate.md to the engine's container"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Probe:
-    asked_seconds: float | None
-    starts: tuple[float, ...]
 
 
 class Hook:
@@ -56,11 +49,11 @@ class Hook:
             "with kubectl get pod POD -o jsonpath={.spec.restartPolicy}",
         )
         try:
-            probe = await self._probe(call.target)
-            started_t = _identity(call, probe)
+            probes = await self._probes(call.target)
+            started_t = _identity(call, probes)
         except HookError as error:
             return [base.Finding(ok=False, text=error.cause, remedy=error.remedy), again]
-        text = f"the liveness probe asked {probe.asked_seconds:.0f} s ago; it would fail"
+        text = f"the liveness probe asked {probes.liveness_asked_seconds:.0f} s ago; it would fail"
         text += f" for the server that started at Unix time {started_t:.0f}"
         return [base.Finding(ok=True, text=text), again]
 
@@ -94,15 +87,14 @@ class Hook:
         if known_t is not None and abs((looked_t or known_t) - known_t) > SAME_START_SECONDS:
             cause = "the server was restarted since it was observed: it is a different one"
             raise HookError(cause, "wait for the next scrape")
-        return _identity(call, await self._probe(call.target))
+        return _identity(call, await self._probes(call.target))
 
-    async def _probe(self, target: str) -> _Probe:
+    async def _probes(self, target: str) -> Probes:
         if self._tools.gates is not None:
-            probes = self._tools.gates.probes(target)
-            return _Probe(asked_seconds=probes.liveness_asked_seconds, starts=probes.starts)
-        return await self._probe_of_daemon(target)
+            return self._tools.gates.probes(target)
+        return await self._probes_of_daemon(target)
 
-    async def _probe_of_daemon(self, target: str) -> _Probe:
+    async def _probes_of_daemon(self, target: str) -> Probes:
         url = f"{self._tools.watcher_url}/gate/probes"
         timeout = aiohttp.ClientTimeout(total=_ASK_SECONDS)
         try:
@@ -120,32 +112,34 @@ class Hook:
                 answer = json_text.read(await http_answer.body(response, _ANSWER_BYTES_MAX))
                 if response.status != 200:  # noqa: PLR2004
                     raise HookError(str(answer["error"]), str(answer["remedy"]))
-                return _Probe(
-                    asked_seconds=answer["liveness_asked_seconds"], starts=tuple(answer["starts"])
+                return Probes(
+                    liveness_asked_seconds=answer["liveness_asked_seconds"],
+                    starts=tuple(answer["starts"]),
                 )
         except (aiohttp.ClientError, TimeoutError, OSError, ValueError, KeyError, TypeError):
             cause = f"only the daemon knows its probes, and it does not answer at {url}"
             raise HookError(cause, "rehearse it while vllm-watch run runs") from None
 
 
-def _identity(call: base.HookCall, probe: _Probe) -> float:
-    if probe.asked_seconds is None:
+def _identity(call: base.HookCall, probes: Probes) -> float:
+    asked_seconds, starts = probes.liveness_asked_seconds, probes.starts
+    if asked_seconds is None:
         raise HookError(f"no liveness probe of {call.target} has ever asked", _READ_PAGE)
-    if not -SAME_START_SECONDS <= probe.asked_seconds <= ASKED_SECONDS:
-        cause = f"the liveness probe of {call.target} has not asked for {probe.asked_seconds:.0f} s"
+    if not -SAME_START_SECONDS <= asked_seconds <= ASKED_SECONDS:
+        cause = f"the liveness probe of {call.target} has not asked for {asked_seconds:.0f} s"
         raise HookError(cause, f"{_READ_PAGE}; periodSeconds of 10 at most")
-    if len(probe.starts) > 1:
-        cause = f"probes of {len(probe.starts)} containers ask for {call.target}: it is unknown which one is meant"
+    if len(starts) > 1:
+        cause = f"probes of {len(starts)} containers ask for {call.target}: it is unknown which one is meant"
         raise HookError(
             cause, "give each engine a target of its own; after a restart, wait a minute"
         )
     started_t = call.process_start_time
     if started_t is None:
-        if not probe.starts:
+        if not starts:
             cause = "the server's start is known neither from vLLM nor from its probe"
             raise HookError(cause, _READ_PAGE)
-        return probe.starts[0]
-    if probe.starts and probe.starts[0] > started_t + SAME_START_SECONDS:
+        return starts[0]
+    if starts and starts[0] > started_t + SAME_START_SECONDS:
         cause = "the probe's container started after the observed server: it is a different one"
         raise HookError(cause, "wait for the next scrape; give each engine a target of its own")
     return started_t

@@ -5,14 +5,13 @@ Source: kubernetes.io, API-initiated Eviction; kubectl rollout restart.
 """
 
 import asyncio
-from collections.abc import Awaitable, Mapping
-from typing import Any
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, TypeVar
 
-from vllm_watch.clients.kubernetes import Answer, KubernetesError, part
+from vllm_watch.clients.kubernetes import Answer, Api, KubernetesError, in_cluster, part
 from vllm_watch.errors import HookError
 from vllm_watch.restart.hooks import base
 from vllm_watch.restart.hooks import kubernetes_objects as objects
-from vllm_watch.restart.hooks.kubernetes_target import REMEDY, KubernetesTarget, judged
 from vllm_watch.settings.hooks import KubernetesHook
 
 POLL_SECONDS = 2.0
@@ -24,6 +23,9 @@ WAIT_SECONDS = 10.0
 TRIES_MAX = 4
 """A patch is tried at most this many times. A try fails with a conflict if the object changes meanwhile."""
 
+_T = TypeVar("_T")
+
+_REMEDY = "check with kubectl get pod -o yaml; see docs/hooks/kubernetes.md"
 _GRACE_SECONDS = 5.0
 _DRY_RUN = {"dryRun": "All"}
 _OK, _GONE, _CONFLICT, _TOO_MANY, _SERVER_ERRORS = 200, 404, 409, 429, 500
@@ -70,20 +72,20 @@ class Hook:
             findings.append(base.Finding(ok=False, text=error.cause, remedy=error.remedy))
         return findings
 
-    def _target(self, call: base.HookCall) -> KubernetesTarget:
-        return KubernetesTarget(self._settings, self._tools, call)
+    def _target(self, call: base.HookCall) -> "_Target":
+        return _Target(self._settings, self._tools, call)
 
-    async def _plan(self, target: KubernetesTarget) -> str:
+    async def _plan(self, target: "_Target") -> str:
         if self._settings.action == "evict":
             pod = await target.pod(alone=True)
             answer = await target.api.post(_eviction_path(pod), eviction(pod), _DRY_RUN)
             if not answer.ok:
-                raise HookError(f"the API server would not evict it: {answer.said()}", REMEDY)
+                raise HookError(f"the API server would not evict it: {answer.said()}", _REMEDY)
             return f"the API server would evict pod {target.call.pod} (dry run)"
         await target.rollout()
         return f"a rollout of {self._settings.workload} can begin; all its pods are restarted"
 
-    async def _rights(self, target: KubernetesTarget) -> list[base.Finding]:
+    async def _rights(self, target: "_Target") -> list[base.Finding]:
         found = []
         for verb, group, resource, subresource in self._needed(target.call):
             attributes = {
@@ -101,7 +103,7 @@ class Hook:
                 },
             )  # fmt: skip
             if not answer.ok:
-                raise HookError(f"it is unknown whether we may {what}: {answer.said()}", REMEDY)
+                raise HookError(f"it is unknown whether we may {what}: {answer.said()}", _REMEDY)
             allowed = part(answer.document, "status").get("allowed") is True
             remedy = "give the service account the Role of docs/hooks/kubernetes.md"
             text = f"we may {'' if allowed else 'not '}{what}"
@@ -116,8 +118,71 @@ class Hook:
         return [*needed, ("get", "", "pods", "")] if call.pod else needed
 
 
+class _Target:
+    """The pod and the workload of one call, read from the API server at each access."""
+
+    def __init__(self, settings: KubernetesHook, tools: base.Tools, call: base.HookCall) -> None:
+        """Raises KubernetesError outside a pod, HookError if the namespace is unknown."""
+        self.api = Api(in_cluster(tools.environ), tools.session)
+        self.call = call
+        self.namespace = settings.namespace or call.namespace or self.api.access.namespace
+        self._settings = settings
+        self._environ = tools.environ
+        if not self.namespace:
+            cause = f"the namespace of {call.target} is not known"
+            raise HookError(cause, "set hooks.kubernetes: namespace, or the target's")
+
+    async def pod(self, *, alone: bool = False) -> Mapping[str, Any]:
+        """Return the pod if it may be restarted.
+
+        If `alone`, there must be a controller that would replace the pod. Raises HookError and
+        KubernetesError.
+        """
+        call = self.call
+        if not call.pod:
+            remedy = "find it by discovery, or set pod and namespace of the target"
+            raise HookError(f"the pod of {call.target} is not known", remedy)
+        own = self._environ.get("POD_NAME") or self._environ.get("HOSTNAME")
+        ours = (call.pod, self.namespace) == (own, self.api.access.namespace)
+        if ours and not self._settings.state_outlives_pod:
+            cause = "it is the pod in which vllm-watch runs, and the journal may be lost with it"
+            remedy = "put state_dir on a volume that outlives the pod and set state_outlives_pod, or use gate"
+            raise HookError(cause, remedy)
+        answer = await self.api.get(f"/api/v1/namespaces/{self.namespace}/pods/{call.pod}")
+        pod = _found(answer, f"pod {call.pod} in namespace {self.namespace}")
+
+        _judged(pod, lambda: (objects.uid(pod), pod["metadata"]["namespace"]))
+        wrong = _judged(pod, objects.pod_unfit, pod, call.url, call.process_start_time)
+        if wrong is not None:
+            raise HookError(wrong, _REMEDY)
+        wrong = _judged(pod, objects.not_started_again, pod) if alone else None
+        if wrong is not None:
+            raise HookError(wrong, "run it as a Deployment or StatefulSet")
+        return pod
+
+    async def rollout(self) -> dict[str, Any] | None:
+        name, kind = self._settings.workload, objects.kind_of(self._settings.workload)
+        found = _found(await self.api.get(self.workload_path), name)
+        patch = _judged(found, objects.rollout, kind, found, self.call.attempt_id)
+        if patch is None:
+            return None
+        wrong = _judged(found, objects.workload_unfit, kind, found)
+        if wrong is not None:
+            raise HookError(wrong, "wait for it, or fix the workload")
+        if self.call.pod and not _judged(found, objects.belongs, kind, found, await self.pod()):
+            cause = f"pod {self.call.pod} does not belong to {name}"
+            raise HookError(cause, "name the workload of the target's pod")
+        return patch
+
+    @property
+    def workload_path(self) -> str:
+        workload = self._settings.workload
+        kind, name = objects.kind_of(workload), workload.partition("/")[2]
+        return f"{kind.root}/namespaces/{self.namespace}/{kind.resource}/{name}"
+
+
 class _Act:
-    def __init__(self, settings: KubernetesHook, target: KubernetesTarget) -> None:
+    def __init__(self, settings: KubernetesHook, target: "_Target") -> None:
         self._settings, self._target, self._api = settings, target, target.api
         self.begun = False  # True if a request may have changed something
         self._accepted = ""
@@ -181,8 +246,8 @@ class _Act:
         if not answer.ok:
             return answer.status == _GONE
         found = answer.document
-        ending = judged(found, lambda: found["metadata"].get("deletionTimestamp"))
-        return bool(ending) or judged(found, objects.uid, found) != objects.uid(pod)
+        ending = _judged(found, lambda: found["metadata"].get("deletionTimestamp"))
+        return bool(ending) or _judged(found, objects.uid, found) != objects.uid(pod)
 
     async def _roll_out(self) -> base.HookResult | None:
         answer = Answer(_CONFLICT, {})
@@ -208,7 +273,7 @@ class _Act:
             if answer.status == _GONE:
                 return
             found = answer.document
-            if answer.ok and judged(found, objects.uid, found) != objects.uid(pod):
+            if answer.ok and _judged(found, objects.uid, found) != objects.uid(pod):
                 return
             await asyncio.sleep(POLL_SECONDS)
 
@@ -233,3 +298,18 @@ def _judge(answer: Answer, what: str) -> base.HookResult:
     surely_nothing = answer.status < _SERVER_ERRORS or _TWO_BUDGETS in answer.said()
     outcome = base.REFUSED if surely_nothing else base.UNCERTAIN
     return base.HookResult(outcome=outcome, text=text)
+
+
+def _judged(document: Mapping[str, Any], judge: Callable[..., _T], *arguments: object) -> _T:
+    """Return the result of `judge`. Raises HookError if the object is malformed."""
+    try:
+        return judge(*arguments)
+    except (KeyError, TypeError, AttributeError, ValueError):
+        name = document.get("kind", "object")
+        raise HookError(f"the API server's {name} cannot be understood", _REMEDY) from None
+
+
+def _found(answer: Answer, what: str) -> Mapping[str, Any]:
+    if answer.ok and "metadata" in answer.document:
+        return answer.document
+    raise HookError(f"{what} is not available: {answer.said()}", _REMEDY)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from vllm_watch.errors import HookError
-from vllm_watch.restart.hooks import base, engine_api, server_process, systemctl
+from vllm_watch.restart.hooks import base, docker, server_process, systemd
 from vllm_watch.restart.hooks.server_process import Server
 from vllm_watch.sources import pid_namespace
 from vllm_watch.sources.processes import ProcessFacts
@@ -77,7 +77,7 @@ async def of(tools: base.Tools, server: Server, sockets: tuple[Path, ...] = SOCK
 
 async def _unit(tools: base.Tools, server: Server, name: str, user: bool) -> Supervision:
     try:
-        unit = await systemctl.show(tools, name, user=user)
+        unit = await systemd.show(tools, name, user=user)
     except HookError as error:
         return Supervision(relaunches=None, text=f"it belongs to {name}, but {error.cause}")
     if unit.main_pid != server.facts.pid:
@@ -96,7 +96,7 @@ async def _container(tools: base.Tools, id_: str, sockets: tuple[Path, ...]) -> 
         if not socket.exists():
             continue
         try:
-            found = await engine_api.inspect(tools, socket, id_)
+            found = await docker.inspect(tools, socket, id_)
         except HookError as error:
             why = error.cause
             continue

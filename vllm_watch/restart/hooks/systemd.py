@@ -1,13 +1,25 @@
-"""Restart the server's unit through the host's systemd. Runbook: docs/hooks/systemd.md."""
+"""Restart the server's unit through the host's systemd. Runbook: docs/hooks/systemd.md.
+
+Source: systemctl(1), systemd.service(5), org.freedesktop.systemd1(5).
+"""
 
 import asyncio
+import os
+from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from vllm_watch.errors import HookError
-from vllm_watch.restart.hooks import base, child, server_process, systemctl
+from vllm_watch.restart.hooks import base, child, server_process
 from vllm_watch.settings.hooks import PORT, SystemdHook
 from vllm_watch.sources import pid_namespace
 
+ASK_SECONDS = 10.0  # D-Bus may hang
+_PROPERTIES = (
+    "LoadState", "ActiveState", "SubState", "Result", "MainPID", "NRestarts", "Restart",
+    "InvocationID", "ControlGroup", "CanStart",
+)  # fmt: skip
+# systemctl --user needs these variables.
+_ENVIRONMENT = ("PATH", "HOME", "XDG_RUNTIME_DIR", "DBUS_SESSION_BUS_ADDRESS")
 _POLL_SECONDS = 0.5
 # Exit statuses of systemctl if no job was started: no permission, not installed, not configured (LSB).
 _NOT_BEGUN_STATUSES = (4, 5, 6)
@@ -18,13 +30,32 @@ _NOT_BEGUN_TEXTS = (
 )  # fmt: skip
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unit:
+    """Properties of one unit."""
+
+    name: str
+    load_state: str  # "loaded", "not-found", "masked" …
+    active_state: str  # "active", "activating", "deactivating", "inactive", "failed", "reloading"
+    sub_state: str
+    result: str
+    restart: str
+    restarts: int | None
+    main_pid: int | None  # on the host
+    invocation: str  # new for each start
+
+    @property
+    def waiting(self) -> bool:
+        return self.sub_state.startswith("auto-restart")
+
+
 class Hook:
     """Requests a restart, and waits for the unit's new start."""
 
     def __init__(self, settings: SystemdHook, tools: base.Tools) -> None:
         self._settings = settings
         self._tools = tools
-        self.timeout_seconds = settings.timeout_seconds + systemctl.ASK_SECONDS
+        self.timeout_seconds = settings.timeout_seconds + ASK_SECONDS
 
     async def refusal(self, call: base.HookCall) -> str | None:
         try:
@@ -42,7 +73,7 @@ class Hook:
         if wrong is not None:
             return base.HookResult(outcome=base.REFUSED, text=wrong)
         name = before.name
-        ended = await systemctl.restart(self._tools, name, user=self._settings.user)
+        ended = await request_restart(self._tools, name, user=self._settings.user)
         if ended.status != 0:
             return _not_accepted(name, ended)
         try:
@@ -72,9 +103,9 @@ class Hook:
             ),
         ]
 
-    async def _show(self, call: base.HookCall) -> systemctl.Unit:
+    async def _show(self, call: base.HookCall) -> Unit:
         unit = self._settings.unit.replace(PORT, str(urlsplit(call.url).port or ""))
-        return await systemctl.show(self._tools, unit, user=self._settings.user)
+        return await show(self._tools, unit, user=self._settings.user)
 
     async def _wait_restarted(self, call: base.HookCall, invocation: str) -> None:
         while True:
@@ -86,7 +117,7 @@ class Hook:
                 return
             await asyncio.sleep(_POLL_SECONDS)
 
-    async def _replaced(self, unit: systemctl.Unit, call: base.HookCall) -> str | None:
+    async def _replaced(self, unit: Unit, call: base.HookCall) -> str | None:
         started = call.process_start_time
         procfs = self._tools.procfs
         if started is None or unit.main_pid is None or not pid_namespace.of_tree(procfs).initial:
@@ -101,7 +132,7 @@ class Hook:
         return f"no process of {unit.name} has the start time of the observed server: it is a different one"
 
 
-def _unfit(unit: systemctl.Unit) -> str | None:
+def _unfit(unit: Unit) -> str | None:
     if unit.load_state != "loaded":
         return f"{unit.name} is {unit.load_state}: systemd cannot start it"
     if unit.waiting:
@@ -115,7 +146,7 @@ def _unfit(unit: systemctl.Unit) -> str | None:
     return None
 
 
-def _relaunch(unit: systemctl.Unit) -> base.Finding:
+def _relaunch(unit: Unit) -> base.Finding:
     if unit.restart == "always":
         text = f"{unit.name} has Restart=always: systemd also restarts it when it exits by itself"
         return base.Finding(ok=True, text=text)
@@ -133,8 +164,55 @@ def _not_accepted(unit: str, ended: child.Ended) -> base.HookResult:
         text = f"systemctl cannot be run: {ended.unable}"
         return base.HookResult(outcome=base.FAILED, text=text)
     if ended.timed_out:
-        text = f"systemctl did not answer within {systemctl.ASK_SECONDS:g} s"
+        text = f"systemctl did not answer within {ASK_SECONDS:g} s"
         return base.HookResult(outcome=base.UNCERTAIN, text=text)
     surely = ended.status in _NOT_BEGUN_STATUSES or any(text in said for text in _NOT_BEGUN_TEXTS)
     outcome = base.FAILED if surely else base.UNCERTAIN
     return base.HookResult(outcome=outcome, text=f"systemd did not restart {unit}: {said}")
+
+
+async def show(tools: base.Tools, unit: str, *, user: bool = False) -> Unit:
+    """Return the unit's properties. Raises HookError if systemd does not answer."""
+    ended = await _systemctl(tools, user, "show", f"--property={','.join(_PROPERTIES)}", "--", unit)
+    if ended.status != 0:
+        raise HookError(
+            f"systemd does not answer: {_why(ended)}", "see docs/hooks/systemd.md: rights"
+        )
+    said = dict(line.split("=", 1) for line in ended.tail.splitlines() if "=" in line)
+    if not said.get("ActiveState") or not said.get("LoadState"):
+        raise HookError(f"systemctl shows nothing for {unit}", "run systemctl show by hand")
+    return Unit(
+        name=unit,
+        load_state=said["LoadState"],
+        active_state=said["ActiveState"],
+        sub_state=said.get("SubState", ""),
+        result=said.get("Result", ""),
+        restart=said.get("Restart", ""),
+        restarts=_number(said.get("NRestarts", "")),
+        main_pid=_number(said.get("MainPID", "")) or None,
+        invocation=said.get("InvocationID", ""),
+    )
+
+
+async def request_restart(tools: base.Tools, unit: str, *, user: bool = False) -> child.Ended:
+    """Request a restart and return whether systemd accepted it."""
+    return await _systemctl(tools, user, "restart", "--no-block", "--no-ask-password", "--", unit)
+
+
+async def _systemctl(tools: base.Tools, user: bool, *words: str) -> child.Ended:
+    own = {name: tools.environ[name] for name in _ENVIRONMENT if name in tools.environ}
+    environment = {"PATH": os.defpath} | own | {"LC_ALL": "C.UTF-8", "SYSTEMD_COLORS": "0"}
+    which = "--user" if user else "--system"
+    return await child.run(("systemctl", which, "--no-pager", *words), environment, ASK_SECONDS)
+
+
+def _why(ended: child.Ended) -> str:
+    if ended.unable is not None:
+        return f"systemctl cannot be run: {ended.unable}"
+    if ended.timed_out:
+        return f"systemctl did not answer within {ASK_SECONDS:g} s"
+    return ended.tail.replace("\n", " ") or f"systemctl ended with status {ended.status}"
+
+
+def _number(text: str) -> int | None:
+    return int(text) if text.isdigit() else None

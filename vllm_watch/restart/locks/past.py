@@ -4,7 +4,7 @@ An attempt is `uncertain` if its slot expired without a result.
 """
 
 from collections.abc import Collection, Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from vllm_watch.state.attempt import ENDED_STATES, OPEN_STATES, Attempt
@@ -100,11 +100,6 @@ def from_json(document: Any) -> tuple[Past, ...]:
     if len(pasts) > PAST_MAX or not all(map(_valid, pasts)):
         raise ValueError("the attempts in it are not ours")
     return pasts
-
-
-def to_json(pasts: Iterable[Past]) -> list[dict[str, Any]]:
-    """Return the form that `from_json` reads."""
-    return [asdict(each) for each in pasts]
 
 
 def _of(one: Past) -> tuple[str, ...]:
