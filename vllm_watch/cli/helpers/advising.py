@@ -9,10 +9,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import NamedTuple, TextIO
 
-from vllm_watch.advice.engine_log import attention_of
-from vllm_watch.advice.hardware_rules import attention_fallback
-from vllm_watch.advice.memory_rules import MINUTES_SECONDS
-from vllm_watch.advice.records import Evidence
+from vllm_watch.advice.records import Evidence, attention_of
+from vllm_watch.advice.rules import MINUTES_SECONDS, attention_fallback
 from vllm_watch.cli.helpers import exit_status
 from vllm_watch.cli.helpers.connection import Connection
 from vllm_watch.cli.helpers.top.status import Daemon
