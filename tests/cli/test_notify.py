@@ -157,7 +157,7 @@ def test_urls_of_the_page_are_taken_by_the_library(url):
 def test_page_says_every_key_of_a_message():
     """What a receiver may find in a message is on the page."""
     from tests.notify.telling import incident  # noqa: PLC0415
-    from vllm_watch.notify.batches import Batch, Item  # noqa: PLC0415
+    from vllm_watch.notify.policy import Batch, Item  # noqa: PLC0415
     from vllm_watch.notify.words import Links, message  # noqa: PLC0415
 
     batch = Batch(items=(Item(phase="opened", alert=incident()),))

@@ -7,9 +7,8 @@ from dataclasses import replace
 
 from tests.notify.telling import EVIDENCE, T, incident, step
 from vllm_watch.notify import ledger as ledger_module
-from vllm_watch.notify.alert import from_state, to_state
+from vllm_watch.notify.alert import DROPPED, RESOLVED, from_state, to_state
 from vllm_watch.notify.ledger import Ledger
-from vllm_watch.notify.notification import DROPPED, RESOLVED
 from vllm_watch.state import connection, file
 from vllm_watch.state.ledger import LedgerTable
 from vllm_watch.state.worker import Worker

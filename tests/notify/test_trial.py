@@ -4,7 +4,7 @@ import pytest
 from aiohttp import web
 
 from vllm_watch.errors import WatchError
-from vllm_watch.notify.trial import trial
+from vllm_watch.notify.kinds import trial
 from vllm_watch.settings.notifications import NotificationsSettings
 
 
