@@ -28,8 +28,8 @@ from vllm_watch.cli.helpers.top import once
 from vllm_watch.cli.helpers.top.status import Status as ToldStatus
 from vllm_watch.export import text
 from vllm_watch.export.status import Status
+from vllm_watch.story.base import severity_word
 from vllm_watch.story.kinds import story_of
-from vllm_watch.story.severities import severity_word
 
 pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="module")]
 

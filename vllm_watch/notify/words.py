@@ -15,10 +15,9 @@ from vllm_watch.notify import alert as phases
 from vllm_watch.notify.alert import RESTART, Alert
 from vllm_watch.notify.policy import Batch, Item
 from vllm_watch.samples.target import WATCHER
-from vllm_watch.story.base import Story, runbook_path
+from vllm_watch.story.base import Story, runbook_path, severity_word
 from vllm_watch.story.kinds import story_of
 from vllm_watch.story.restart_steps import RUNBOOK, step_of
-from vllm_watch.story.severities import severity_word
 from vllm_watch.support.redaction import beginning, redacted
 from vllm_watch.support.visible import visible_lines
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from vllm_watch.incidents.incident import IncidentEvent
 from vllm_watch.samples.observation import Observation
 from vllm_watch.signals.records import EngineSignals, TargetSignals
-from vllm_watch.story.severities import severity_word
+from vllm_watch.story.base import severity_word
 
 _CHANGES_SHOWN = 8
 _GAP_INTERVALS = 3

@@ -12,7 +12,7 @@ from vllm_watch.cli.helpers.top.status import Status, TargetStatus, ToldIncident
 from vllm_watch.detectors.base import Evidence
 from vllm_watch.incidents.incident import SEVERITIES, in_order
 from vllm_watch.incidents.way import NEXT_RULE
-from vllm_watch.story.severities import severity_word
+from vllm_watch.story.base import severity_word
 from vllm_watch.support.durations import in_words
 from vllm_watch.support.visible import visible
 
