@@ -269,10 +269,10 @@ def test_a_terminal_sees_colour_unless_told_otherwise(environment, coloured):
 def test_long_work_says_how_far_it_is_on_a_terminal_alone():
     """Over two seconds, over itself, and gone at the end; nothing in a pipe."""
     code = (
-        "from vllm_watch.cli.helpers import progress\n"
-        "progress.AFTER_SECONDS = 0.0\n"
+        "from vllm_watch.cli.helpers import terminal\n"
+        "terminal.AFTER_SECONDS = 0.0\n"
         "import time\n"
-        "with progress.waiting('asking the hub'): time.sleep(0.3)\n"
+        "with terminal.waiting('asking the hub'): time.sleep(0.3)\n"
     )
     master, slave = pty.openpty()
     subprocess.run([sys.executable, "-c", code], stderr=slave, timeout=600, check=True)

@@ -13,7 +13,7 @@ from tests.cli.preflight_host import GIB, PreflightHost, h100, shard
 from tests.leftovers import Leftovers
 from tests.nvml_stub import NvmlStub
 from vllm_watch.__main__ import main
-from vllm_watch.cli.helpers.preflight.facts import gather
+from vllm_watch.cli.helpers.launch import gather
 
 
 @pytest.fixture(scope="session")

@@ -7,7 +7,7 @@ from dataclasses import asdict
 import pytest
 
 from vllm_watch.__main__ import main
-from vllm_watch.cli.helpers.replay_summary import Summary
+from vllm_watch.cli.replay import Summary
 from vllm_watch.samples.gpu import GpuSample
 from vllm_watch.samples.observation import Call, Observation
 from vllm_watch.signals.records import EngineSignals, TargetSignals
