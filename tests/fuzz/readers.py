@@ -19,8 +19,7 @@ from tests.capacity.models import LLAMA_31_8B
 from tests.cli.answering import answer, answering
 from tests.restart.hooks.calls import call
 from vllm_watch.__main__ import main
-from vllm_watch.cli.helpers import exit_status
-from vllm_watch.cli.helpers import launch
+from vllm_watch.cli.helpers import exit_status, launch
 from vllm_watch.clients import signed_post
 from vllm_watch.clients.kubernetes import Access, Api, KubernetesError
 from vllm_watch.config import Config

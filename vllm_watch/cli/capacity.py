@@ -24,8 +24,8 @@ from vllm_watch.capacity.spread import tokens_spread
 from vllm_watch.capacity.suggestions import Suggestion, as_json, suggestions
 from vllm_watch.capacity.units import GIB
 from vllm_watch.cli.helpers import exit_status, terminal
-from vllm_watch.cli.helpers.engine_flags import AUTO_LENGTH, add_engine_flags, read_flags
 from vllm_watch.cli.helpers.checkpoints import find_checkpoint
+from vllm_watch.cli.helpers.engine_flags import AUTO_LENGTH, add_engine_flags, read_flags
 from vllm_watch.diagnosis.reading import LogReader
 from vllm_watch.errors import WatchError
 from vllm_watch.samples.gpu import GpuReading, GpuSample

@@ -7,15 +7,14 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 from typing import NoReturn
 
 from vllm_watch.cli.helpers import exit_status, terminal
 from vllm_watch.cli.helpers.gpu_holders import BRIEF, LOOK_SECONDS, LOOKS, command_of
-from vllm_watch.cli.helpers.launch_software import ask_vllm
 from vllm_watch.cli.helpers.launch import gather
+from vllm_watch.cli.helpers.launch_software import ask_vllm
 from vllm_watch.errors import WatchError
 from vllm_watch.preflight.check_memory import memory_missing
 from vllm_watch.preflight.facts import Facts

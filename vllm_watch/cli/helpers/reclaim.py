@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from vllm_watch.cli.helpers import state_folder, terminal
-from vllm_watch.cli.helpers.gpu_holders import BRIEF
-from vllm_watch.cli.helpers.gpu_holders import command_of, user_of
+from vllm_watch.cli.helpers.gpu_holders import BRIEF, command_of, user_of
 from vllm_watch.errors import JournalError, WatchError
 from vllm_watch.reclaim.looks import Looks, user_name
 from vllm_watch.reclaim.plan import Plan, Refusal, Victim

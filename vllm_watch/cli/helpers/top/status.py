@@ -297,7 +297,9 @@ class Daemon:
         raise WatchError(f"{cause}: {refused.error}", refused.remedy)
 
 
-def asked(connection: Connection, question: Callable[[Daemon], Coroutine[Any, Any, _Told]]) -> _Told:
+def asked(
+    connection: Connection, question: Callable[[Daemon], Coroutine[Any, Any, _Told]]
+) -> _Told:
     """Ask a daemon one question. Raises WatchError."""
 
     async def ask() -> _Told:
