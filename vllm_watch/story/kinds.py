@@ -1,4 +1,4 @@
-"""All kinds of incidents, with what is told of many targets at once."""
+"""All kinds of incidents, and the incident of many targets at once."""
 
 from collections.abc import Mapping
 from dataclasses import replace
