@@ -9,10 +9,8 @@ import textwrap
 from collections.abc import Mapping
 
 from vllm_watch.samples.target import WATCHER
-from vllm_watch.story.base import Story, runbook_path
-from vllm_watch.story.kinds import KINDS, STORIES
-from vllm_watch.story.many_at_once import MANY_AT_ONCE
-from vllm_watch.story.severities import severity_word
+from vllm_watch.story.base import Story, runbook_path, severity_word
+from vllm_watch.story.kinds import KINDS, MANY_AT_ONCE, STORIES
 
 NAMES = {"overload": "VllmOverloaded"}
 RANKED = {

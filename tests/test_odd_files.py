@@ -11,7 +11,8 @@ import aiohttp
 import pytest
 
 from tests.daemon_process import DaemonProcess, daemon
-from vllm_watch.cli.helpers import advising, connection
+from vllm_watch.cli import advise
+from vllm_watch.cli.helpers import connection
 from vllm_watch.clients import kubernetes, signed_post
 from vllm_watch.config import load
 from vllm_watch.errors import WatchError
@@ -74,7 +75,7 @@ READERS = {
     "--token-file": lambda pipe: connection.secret_of("--token-file", pipe),
     "--ca-file": lambda pipe: connection.Connection(ca_file=pipe).tls(),
     "--cert-file": lambda pipe: connection.Connection(cert_file=pipe).tls(),
-    "engine log of advise": lambda pipe: advising._of_log(str(pipe)),
+    "engine log of advise": lambda pipe: advise._of_log(str(pipe)),
 }
 
 

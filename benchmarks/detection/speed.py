@@ -13,7 +13,7 @@ from pathlib import Path
 from benchmarks.detection import bench
 from benchmarks.detection.runs import RUN_SECONDS
 from benchmarks.detection.scenarios import runs
-from vllm_watch.cli.helpers import replaying
+from vllm_watch.cli import replay
 from vllm_watch.sources import recording
 from vllm_watch.sources.reading import Reader
 from vllm_watch.watch.site_watch import SiteWatch
@@ -59,7 +59,7 @@ def _floor(trace: Path) -> None:
 
 def _replay(trace: Path) -> None:
     with contextlib.redirect_stdout(io.StringIO()):
-        replaying.replay(trace, None, "incidents")
+        replay.replay(trace, None, "incidents")
 
 
 def _judge(seen: list) -> None:  # type: ignore[type-arg]

@@ -11,8 +11,8 @@ from tests.alerts.stories import ALERTS, RAW_FILES, ROOT, RULE_FILES, Story, pro
 from tests.alerts.test_stories import STORIES
 from tests.for_each import for_each
 from tests.promql import LABELS, NAME, complaints, recorded, selectors
+from vllm_watch.story.base import severity_word
 from vllm_watch.story.kinds import KINDS
-from vllm_watch.story.severities import severity_word
 
 WRITTEN_OUT = ROOT / "tests/alerts/watcher_test.yaml"  # the older stories, in promtool's own form
 RULES = rules(RULE_FILES)

@@ -1,8 +1,10 @@
-"""A daemon's real server over a board, for the tests of what asks it."""
+"""A daemon's real server over a board, a fake driver, and processes that end with their test."""
 
 import pytest
 
 from tests.cli.top_screen import add, engine
+from tests.leftovers import Leftovers
+from tests.nvml_stub import NvmlStub
 from vllm_watch.board.board import Board
 from vllm_watch.export.server import Server
 
@@ -22,3 +24,18 @@ async def server(board):
     await server.start()
     yield server
     await server.stop()
+
+
+@pytest.fixture(scope="session")
+def library(tmp_path_factory):
+    """The fake driver, compiled once."""
+    folder = tmp_path_factory.mktemp("nvml")
+    NvmlStub(folder).build()
+    return folder
+
+
+@pytest.fixture
+def left():
+    """Processes that end with the test."""
+    with Leftovers() as leftovers:
+        yield leftovers

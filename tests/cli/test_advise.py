@@ -6,8 +6,6 @@ import json
 import subprocess
 import sys
 
-import pytest
-
 from vllm_watch.__main__ import main
 from vllm_watch.board.board import Board
 from vllm_watch.export.server import Server
@@ -124,24 +122,3 @@ def test_of_an_engines_log(tmp_path, capsys, monkeypatch):
     assert (
         run(capsys, "--engine-log", "-")[1] == "-: no advice: the settings suit the observed load\n"
     )
-
-
-WRONG = {
-    "nobody there": (["--url", "http://127.0.0.1:9"], "no answer from http://127.0.0.1:9"),
-    "no address": (["--url", "gpu-7"], "--url: 'gpu-7' is not a URL"),
-    "no recording": (["--trace", "nowhere.jsonl"], "nowhere.jsonl"),
-    "no log": (["--engine-log", "nowhere.log"], "nowhere.log cannot be read"),
-    "no log of vLLM": (
-        ["--engine-log", __file__.replace("test_advise", "conftest")],
-        "names no attention kernels",
-    ),
-    "two at once": (["--engine-log", "a", "--trace", "b"], "--trace with --engine-log"),
-}
-
-
-@pytest.mark.parametrize(("arguments", "cause"), WRONG.values(), ids=WRONG)
-def test_wrong_usage(capsys, arguments, cause):
-    """Said with a remedy; nothing on stdout."""
-    status, out, err = run(capsys, *arguments)
-    assert (status, out) == (2, "")
-    assert cause in err

@@ -78,19 +78,12 @@ def test_one_real_start_is_calibration_for_others(
 ) -> None:
     """The start of another model left 1.5 GiB less than is counted: so does this one."""
     llama = folder_of(tmp_path / "llama", LLAMA_31_8B)
-    gpu = ("--gpu-memory-gib", "79.18", "--gpu-name", "H100", "--json", "--vllm-version", "0.11.0")
+    gpu = (*H100, "--json")
     logged = folder_of(tmp_path / "small", QWEN3_06B)
-    _, out, _ = run(capsys, logged, *gpu, "--max-model-len", "8192", "--weights-gib", "1.12")
+    _, out, _ = run(capsys, logged, *gpu, "--weights-gib", "1.12")
     counted_gib = json.loads(out)["memory_bytes_per_gpu"]["kv_cache"] / GIB
     log = tmp_path / "vllm.log"
-    log.write_text(
-        "INFO 11-10 11:42:50 [api_server.py:1] vLLM API server version 0.11.0\n"
-        "INFO 11-10 11:42:51 [utils.py:1] non-default args: {'model': 'x/y', 'max_model_len': 8192}\n"
-        "INFO 11-10 11:42:55 [gpu_model_runner.py:1] Model loading took 1.12 GiB and 3.1 seconds\n"
-        f"INFO 11-10 11:42:59 [gpu_worker.py:1] Available KV cache memory: {counted_gib - 1.5:.2f} GiB\n"
-        "INFO 11-10 11:43:00 [kv_cache_utils.py:1] GPU KV cache size: 600,000 tokens\n"
-        "INFO:     Application startup complete.\n"
-    )
+    log.write_text(V1.format(weights=1.12, kv=f"{counted_gib - 1.5:.2f}", ranks=1))
     _, out, _ = run(capsys, llama, *gpu)
     plain = json.loads(out)["memory_bytes_per_gpu"]["kv_cache"] / GIB
     status, out, _ = run(capsys, llama, *gpu, "--from-log", log, "--from-log-model", logged)

@@ -9,9 +9,9 @@ import pytest
 from tests.restart.station import TOKEN, station
 
 
-async def run(one, *arguments, token=True):
+async def run(one, *arguments):
     """(status, stdout, stderr) of the command, as a process of its own."""
-    extra = ["--url", one.url, *(["--token-file", str(one.token_file)] if token else [])]
+    extra = ["--url", one.url, "--token-file", str(one.token_file)]
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "vllm_watch", *arguments, *extra,
         stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
@@ -72,20 +72,17 @@ async def test_pause_and_resume(tmp_path):
 
 
 WRONG = {
-    "a target that there is not": (("restart", "zz"), True, "There is no target 'zz'"),
-    "an incident that there is not": (("approve", "zz"), True, "There is no incident 'zz'"),
-    "no token": (("resume",), False, "a token is required"),
-    "a long reason": (("pause", "--reason", "x" * 501), True, "reason is not a text of at most 500"),
-    "no reason": (("pause",), True, "required, but missing: --reason"),
-    "no time": (("silence", "x", "--reason", "y", "--minutes", "0"), True, "not a number of minutes"),
+    "a target that there is not": (("restart", "zz"), "There is no target 'zz'"),
+    "an incident that there is not": (("approve", "zz"), "There is no incident 'zz'"),
+    "a long reason": (("pause", "--reason", "x" * 501), "reason is not a text of at most 500"),
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(("arguments", "token", "said"), WRONG.values(), ids=WRONG)
-async def test_what_is_wrong_is_said(tmp_path, arguments, token, said):
+@pytest.mark.parametrize(("arguments", "said"), WRONG.values(), ids=WRONG)
+async def test_what_is_wrong_is_said(tmp_path, arguments, said):
     """Status 2, a cause and a remedy."""
     async with station(tmp_path) as one:
-        status, _, err = await run(one, *arguments, token=token)
+        status, _, err = await run(one, *arguments)
         assert status == 2
         assert said in err.splitlines()[0]
         assert "→" in err

@@ -153,22 +153,6 @@ def gpus_process(environment, *arguments, inside=()):
     )  # fmt: skip
 
 
-WRONG = {
-    "a moment of nothing": (["--at", "5"], "--at without --trace"),
-    "a recording that changes": (["--trace", "x.jsonl", "--watch"], "--watch with --trace"),
-    "no such recording": (["--trace", "nowhere.jsonl"], "nowhere.jsonl"),
-    "no such folder": (["--procfs", "/nowhere"], "/nowhere"),
-}
-
-
-@pytest.mark.parametrize(("arguments", "cause"), WRONG.values(), ids=WRONG)
-def test_wrong_usage(capsys, arguments, cause):
-    """Said with a remedy; nothing on stdout."""
-    status, out, err = run(capsys, *arguments)
-    assert (status, out) == (2, "")
-    assert cause in err
-
-
 def test_a_recording_without_gpus(tmp_path, capsys):
     """Made on another host."""
     path = tmp_path / "none.jsonl"

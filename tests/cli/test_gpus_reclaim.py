@@ -10,26 +10,11 @@ import time
 
 import pytest
 
-from tests.leftovers import Leftovers, lives, state, wait_for
+from tests.leftovers import lives, state, wait_for
 from tests.nvml_stub import GIB, NvmlStub, h200
 
 SECONDS_MAX = 120  # a look takes six seconds on a machine that has time
 BASE = GIB // 2
-
-
-@pytest.fixture
-def left():
-    """Processes that end with the test."""
-    with Leftovers() as leftovers:
-        yield leftovers
-
-
-@pytest.fixture(scope="session")
-def library(tmp_path_factory):
-    """The fake driver, compiled once."""
-    folder = tmp_path_factory.mktemp("nvml")
-    NvmlStub(folder).build()
-    return folder
 
 
 class Host:
@@ -161,7 +146,7 @@ def test_memory_that_stays_is_not_called_freed(host, left):
 def run_in_python(host, pid, release_seconds):
     """As the command does it, with a shorter wait for the driver."""
     script = (
-        "import sys; from pathlib import Path; from vllm_watch.cli.helpers.gpus.reclaim import Order, reclaim\n"
+        "import sys; from pathlib import Path; from vllm_watch.cli.helpers.reclaim import Order, reclaim\n"
         "from vllm_watch.reclaim.reclaim import Patience\n"
         f"sys.exit(not reclaim(Order(pid={pid}, yes=True, as_json=False, procfs=Path('/proc'), state_dir=None,"
         f" no_journal=False, look_seconds=4.0, patience=Patience(release_seconds={release_seconds}))))"
@@ -335,33 +320,3 @@ def test_another_users_process_needs_rights(host, left):
     assert (done.returncode, lives(core)) == (1, True)
     assert f"process {core} belongs to user nobody, and we run as root" in done.stderr
     assert "CAP_KILL" in done.stderr
-
-
-WRONG = {
-    "a recording": (["--trace", "x.jsonl"], "--reclaim with --trace"),
-    "looking on": (["--watch"], "--reclaim with --watch"),
-    "a program cannot be asked": (["--json"], "--json without --yes"),
-    "no such tree": (["--procfs", "/nowhere"], "/nowhere"),
-    "no such time": (["--look", "-1"], "'-1' is not a number of seconds"),
-}
-
-
-@pytest.mark.parametrize(("arguments", "cause"), WRONG.values(), ids=WRONG)
-def test_wrong_usage(host, arguments, cause):
-    """Said with a remedy, as status 2."""
-    done = host.reclaim(4711, *arguments)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert cause in done.stderr
-
-
-@pytest.mark.parametrize("pid", ["0", "-5", "x", "4711.5", "99999999999"])
-def test_no_number_of_a_process(host, pid):
-    """0 and negative numbers mean groups of processes to kill(2): never."""
-    done = host.run("gpus", f"--reclaim={pid}")
-    assert done.returncode == 2
-    assert "is not a process ID" in done.stderr
-
-
-def test_yes_alone(host):
-    """Nobody may think that something was ended."""
-    assert host.run("gpus", "--yes").returncode == 2

@@ -6,6 +6,8 @@ import sys
 
 import pytest
 
+from tests.cli.answering import answer, answering
+
 CONFIG = """\
 targets:
   - {name: llama, url: "http://127.0.0.1:1", restart: {hook: site}}
@@ -58,44 +60,13 @@ def test_json_is_one_object(hook_test, name, kind):
     assert all(finding["remedy"] for finding in target["findings"] if not finding["ok"])
 
 
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (("nosuch",), "there is no hook 'nosuch'"),
-        (("missing",), "no target has restart.hook: missing"),
-        (("site", "--target", "x"), "there is no target 'x'"),
-    ],
-)
-def test_wrong_names_are_usage_errors(hook_test, words, said):
-    """A name that is none is told with those there are."""
-    status, _, error = hook_test(*words)
-    assert (status, said in error, "→" in error) == (2, True, True)
-
-
 def test_hook_that_would_work_is_status_0(hook_test, tmp_path):
     """With a server that answers, and a hook that can be called, nothing is to be mended."""
-    code = (
-        "import http.server\n"
-        "class H(http.server.BaseHTTPRequestHandler):\n"
-        "    def do_GET(self):\n"
-        '        body = b\'vllm:num_requests_running{engine="0",model_name="m"} 0\\n\''
-        " b'process_start_time_seconds 1.7e9\\n'\n"
-        "        self.send_response(200); self.send_header('Content-Length', str(len(body)))\n"
-        "        self.end_headers(); self.wfile.write(body)\n"
-        "    def log_message(self, *words): pass\n"
-        "server = http.server.HTTPServer(('127.0.0.1', 0), H)\n"
-        "print(server.server_port, flush=True)\n"
-        "server.serve_forever()\n"
-    )
-    server = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
-    try:
-        port = int(server.stdout.readline())
+    running = b'vllm:num_requests_running{engine="0",model_name="m"} 0\n'
+    with answering() as server:
+        server.pieces = (answer(running + b"process_start_time_seconds 1.7e9\n"),)
         file = tmp_path / "watch.yaml"
-        file.write_text(CONFIG.replace("127.0.0.1:1", f"127.0.0.1:{port}", 1))
+        file.write_text(CONFIG.replace("http://127.0.0.1:1", server.url, 1))
         status, said, error = hook_test("site")
-    finally:
-        server.kill()
-        server.stdout.close()
-        server.wait(10)
     assert (status, error) == (0, "")
     assert "it started at 2023-11-14T22:13:20+00:00" in said

@@ -9,7 +9,7 @@ import pytest
 from tests.cli.answering import Answering, answer, answering
 from tests.restart.hooks.calls import call
 from vllm_watch.__main__ import main
-from vllm_watch.cli.helpers.capacity import hub
+from vllm_watch.cli.helpers import hub
 from vllm_watch.restart.hooks import base, gate
 from vllm_watch.settings.hooks import GateHook
 

@@ -119,25 +119,6 @@ def test_the_folder_of_run(folder, capsys, monkeypatch):
     assert str(folder / "xdg" / "vllm-watch") in err
 
 
-WRONG = {
-    "no such folder": (["--state-dir", "/nowhere"], "there is no journal in /nowhere"),
-    "no time": (["--since", "yesterday"], "'yesterday' is not a time"),
-    "a folder of another host": (
-        ["--url", "http://h:1", "--state-dir", "/x"],
-        "--state-dir with --url",
-    ),
-    "a loss of another host": (["accept-loss", "--url", "http://h:1"], "accept-loss with --url"),
-}
-
-
-@pytest.mark.parametrize(("arguments", "cause"), WRONG.values(), ids=WRONG)
-def test_wrong_usage(capsys, arguments, cause):
-    """With a remedy, as status 2; nothing is made."""
-    status, out, err = run(capsys, *arguments)
-    assert (status, out) == (2, "")
-    assert cause in err
-
-
 def test_attempts_stand_among_the_entries(folder, capsys):
     """When each began, by whom, why and how it ended; as JSON with all that is known of it."""
     attempt = Attempt(

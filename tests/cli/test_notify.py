@@ -79,17 +79,6 @@ async def test_a_message_that_is_not_taken(tmp_path):
     assert out.splitlines()[-1].startswith("  WRONG  it was not accepted: ")
 
 
-async def test_a_name_that_there_is_not(tmp_path):
-    """Exit status 2, with the names that there are."""
-    file = config(tmp_path, {"kubernetes": [{"name": "events"}]})
-    status, _, err = await vllm_watch("notify", "test", "evens", "--config", file)
-    assert status == 2
-    assert err.splitlines() == [
-        "vllm-watch: there is no notifier 'evens'",
-        "  → write the name of one: events",
-    ]
-
-
 async def test_check_config_looks_at_notifiers(tmp_path):
     """What each has of what it needs, and no secret: not in URLs either."""
     key = private(tmp_path / "key", "s3cr3t")
@@ -114,24 +103,17 @@ async def test_check_config_looks_at_notifiers(tmp_path):
     ]
 
 
-WRONG = {
-    "a file that others may read": (lambda f: f.chmod(0o644), "urls_file cannot be read: others may read it: chmod 600 it, or mount the Secret with defaultMode: 0440", "name a file"),
-    "a file that is gone": (lambda f: f.unlink(), "urls_file cannot be read: No such file or directory", "name a file"),
-    "a service that there is not": (lambda f: f.write_text("nosuch://s3cr3t"), "apprise does not accept URL 1 (nosuch)", "see https://"),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize(("spoil", "cause", "remedy"), WRONG.values(), ids=WRONG)
-async def test_check_config_says_what_is_wrong_with_a_notifier(tmp_path, spoil, cause, remedy):
+async def test_check_config_says_what_is_wrong_with_a_notifier(tmp_path):
     """Exit status 2, cause and remedy, before anybody should have been told."""
-    urls = private(tmp_path / "urls", "json://u:s3cr3t@h/x\n")
+    urls = private(tmp_path / "urls", "nosuch://s3cr3t")
     file = config(tmp_path, {"apprise": [{"name": "chat", "urls_file": str(urls)}]})
-    spoil(urls)
     status, out, err = await vllm_watch("check-config", file)
     first, second = err.splitlines()
     assert (status, out) == (2, "")
-    assert first == f"vllm-watch: {file}: notifications.apprise chat: {cause}"
-    assert second.startswith(f"  → {remedy}")
+    assert first == (
+        f"vllm-watch: {file}: notifications.apprise chat: apprise does not accept URL 1 (nosuch)"
+    )
+    assert second.startswith("  → see https://")
     assert "s3cr3t" not in err
 
 
@@ -157,7 +139,7 @@ def test_urls_of_the_page_are_taken_by_the_library(url):
 def test_page_says_every_key_of_a_message():
     """What a receiver may find in a message is on the page."""
     from tests.notify.telling import incident  # noqa: PLC0415
-    from vllm_watch.notify.batches import Batch, Item  # noqa: PLC0415
+    from vllm_watch.notify.policy import Batch, Item  # noqa: PLC0415
     from vllm_watch.notify.words import Links, message  # noqa: PLC0415
 
     batch = Batch(items=(Item(phase="opened", alert=incident()),))

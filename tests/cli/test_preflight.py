@@ -10,30 +10,12 @@ from pathlib import Path
 import pytest
 
 from tests.cli.preflight_host import GIB, PreflightHost, h100, shard
-from tests.leftovers import Leftovers
-from tests.nvml_stub import NvmlStub
-from vllm_watch.__main__ import main
-from vllm_watch.cli.helpers.preflight.facts import gather
-
-
-@pytest.fixture(scope="session")
-def library(tmp_path_factory):
-    """The fake driver, compiled once."""
-    folder = tmp_path_factory.mktemp("nvml")
-    NvmlStub(folder).build()
-    return folder
+from vllm_watch.cli.helpers.launch import gather
 
 
 @pytest.fixture
 def host(library, tmp_path):
     return PreflightHost(library, tmp_path)
-
-
-@pytest.fixture
-def left():
-    """Processes that end with the test."""
-    with Leftovers() as leftovers:
-        yield leftovers
 
 
 def problem(found, check, cause):
@@ -448,26 +430,6 @@ def test_a_person_reads_lines(host):
     assert any(line.startswith("         → share each layer among 1:  vllm serve ") for line in lines)  # fmt: skip
     assert lines[-1] == "NO-GO: 1 problem"
     assert "sk-1" not in done.stdout
-
-
-WRONG = {
-    "no launch": (["preflight"], "no command is given"),
-    "no launch after the dashes": (["preflight", "--"], "no command is given"),
-    "not a server": (["preflight", "--", "ls"], "'ls' does not start a vLLM server"),
-    "a wait that is none": (["preflight", "--wait-for-vram", "soon", "--", "vllm", "serve", "m"], "'soon'"),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize(("arguments", "cause"), WRONG.values(), ids=WRONG)
-def test_wrong_usage(capsys, arguments, cause):
-    """Said with a remedy; nothing on stdout; exit status 2."""
-    before = signal.getsignal(signal.SIGTERM)
-    try:
-        assert main(arguments) == 2
-    finally:
-        signal.signal(signal.SIGTERM, before)
-    out, err = capsys.readouterr()
-    assert (out, cause in err) == ("", True)
 
 
 def test_json_has_the_whole_verdict(host):

@@ -19,7 +19,6 @@ from tests.export.certificates import Authority
 from tests.export.serving import serving
 from tests.export.small_board import small_board
 from vllm_watch.cli import probe
-from vllm_watch.errors import WatchError
 from vllm_watch.export.server import Server
 
 REQUIRED = {"client_auth_type": "RequireAndVerifyClientCert", "client_ca_file": "authority.pem"}
@@ -146,10 +145,3 @@ async def test_the_images_health_check(folder: Path) -> None:
     assert (alive.returncode, alive.stderr) == (0, "")
     assert (gone.returncode, len(gone.stderr.splitlines())) == (1, 2), gone.stderr
     assert "Connection refused" in gone.stderr
-
-
-@pytest.mark.parametrize("url", ["9470", "ftp://x", "http://", "http://[::1", "http://x:port"])
-def test_an_address_that_is_none(url: str) -> None:
-    """With a remedy, as everywhere."""
-    with pytest.raises(WatchError, match="is not a URL"):
-        probe.run(argparse.Namespace(url=url))

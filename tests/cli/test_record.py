@@ -150,26 +150,3 @@ def test_a_terminal_sees_how_it_goes(url, tmp_path):
     assert "\r0:00:00  1 scrapes, 0 failed, 0.0 MB, last: " in shown
     assert shown.count("\n") == 1
     assert shown.endswith("\r\n")
-
-
-@pytest.mark.parametrize(
-    ("more", "cause"),
-    [
-        (["--target", "127.0.0.1"], "'127.0.0.1' does not begin with http:// or https://"),
-        (["--target", "http://a:b@h"], "carries credentials"),
-        (["--interval", "0"], "--interval: 0 is out of range"),
-        (["--interval", "soon"], "--interval: 'soon' is not a number of seconds"),
-        (["--duration", "nan"], "--duration: nan is out of range"),
-        (["--out", "/no/folder/x.gz"], "/no/folder/x.gz: No such file or directory"),
-    ],
-)
-def test_a_mistake_is_told(more, cause, tmp_path, capsys):
-    """Exit status 2, cause and remedy, and no file is left."""
-    out = tmp_path / "trace.jsonl.gz"
-
-    assert main([*command("http://127.0.0.1:1", out), *more]) == 2
-
-    shown = capsys.readouterr()
-    assert cause in shown.err
-    assert "→" in shown.err
-    assert not out.exists()

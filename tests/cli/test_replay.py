@@ -7,7 +7,7 @@ from dataclasses import asdict
 import pytest
 
 from vllm_watch.__main__ import main
-from vllm_watch.cli.helpers.replay_summary import Summary
+from vllm_watch.cli.replay import Summary
 from vllm_watch.samples.gpu import GpuSample
 from vllm_watch.samples.observation import Call, Observation
 from vllm_watch.signals.records import EngineSignals, TargetSignals
@@ -217,29 +217,6 @@ def test_configuration_sets_how_it_is_judged(trace, tmp_path, capsys):
     assert (wide["target"], narrow["target"]) == (ONE, "chat")
 
 
-def test_an_empty_recording_is_an_error_with_a_remedy(trace, capsys):
-    """Printed to stderr only, so that a pipe gets no text."""
-    path = trace([])
-
-    assert main(["replay", path, "--state", "--json"]) == 2
-    shown = capsys.readouterr()
-    assert shown.out == ""
-    assert f"{path} contains no complete observation: it is empty or cut short" in shown.err
-    assert "  → give a file that" in shown.err
-
-
-def test_a_damaged_recording_is_an_error_with_a_remedy(tmp_path, capsys):
-    """Wrong input is exit status 2, named by file and line."""
-    path = tmp_path / "trace.jsonl"
-    path.write_bytes(to_line(observed(1), body(1)) + b"what is this\n")
-
-    assert main(["replay", str(path), "--json"]) == 2
-    shown = capsys.readouterr()
-    assert shown.out == ""
-    assert f"{path}, line 2: " in shown.err
-    assert "→" in shown.err
-
-
 def test_thresholds_are_tried_on_a_recording(capsys, trace, tmp_path):
     """The same crash, judged by a watcher that is told to wait for twenty refusals."""
     config = tmp_path / "config.yaml"
@@ -249,11 +226,3 @@ def test_thresholds_are_tried_on_a_recording(capsys, trace, tmp_path):
     patient = replay(capsys, path, "--json", "--config", str(config))
     assert [json.loads(line)["kind"] for line in usual.splitlines()] == ["engine_down"]
     assert patient == ""
-
-
-def test_log_of_vllm_is_refused_with_what_reads_it(tmp_path, capsys):
-    """Lines about throughput are no recording: a dead engine looked healthy in them."""
-    path = tmp_path / "vllm.log"
-    path.write_text("INFO 12-31 10:00:00 [x.py:1] hello\nINFO 12-31 10:00:01 [x.py:1] more\n")
-    assert main(["replay", str(path)]) == 2
-    assert "vllm-watch diagnose FILE" in capsys.readouterr().err

@@ -12,7 +12,7 @@ from tests.cli.stored_history import FAULT_T, prometheus, write_blocks
 from tests.daemon_process import daemon
 from tests.fake_vllm import vllm_serve
 from tests.sources.wire import wire
-from vllm_watch.cli.helpers.history.judged import Judged, compared
+from vllm_watch.cli.helpers.history import Judged, compared
 from vllm_watch.lab.live import Live
 from vllm_watch.lab.scene import Scene
 from vllm_watch.lab.vllm import SimulatedVllm

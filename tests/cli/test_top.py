@@ -8,8 +8,9 @@ import time
 from dataclasses import replace
 
 import pytest
-from aiohttp import web
 
+from tests.cli.answering import answer, answering
+from tests.cli.top_pictures import Once
 from tests.cli.top_screen import (
     add,
     engine,
@@ -303,25 +304,10 @@ async def test_it_looks_again_by_itself(server, board):
             await pilot.pause(0.02)
 
 
-class AnswersAtOnce:
-    """A daemon of which each question is answered before anything else happens, always with the same."""
-
-    url = "http://127.0.0.1:9470"
-
-    def __init__(self, status):
-        self._status = status
-
-    async def status(self):
-        return self._status
-
-    async def close(self):
-        pass
-
-
 async def test_answers_while_it_ends_are_not_drawn(server):
     """The screen is taken down part by part, and an answer may come between any two of them."""
     daemon = Daemon(f"http://127.0.0.1:{server.port}")
-    source = AnswersAtOnce(await daemon.status())
+    source = Once(await daemon.status())
     await daemon.close()
     app = TopApp(source, interval_seconds=0.0)
     async with app.run_test(size=(100, 24)) as pilot:  # raises at its end what broke the app
@@ -330,34 +316,22 @@ async def test_answers_while_it_ends_are_not_drawn(server):
 
 
 OTHER_SERVERS = {
-    "another program": (lambda _: web.Response(text="hello"), "does not answer as vllm-watch does"),
-    "another JSON": (lambda _: web.json_response({"status": "ok"}), "does not answer as vllm-watch does"),
-    "no such page": (lambda _: web.Response(status=404), "answers with HTTP status 404"),
-    "elsewhere": (lambda _: web.HTTPFound("http://127.0.0.1:1/"), "answers with HTTP status 302"),
-}  # fmt: skip
+    "another program": (answer(b"hello"), "does not answer as vllm-watch does"),
+    "another JSON": (answer(b'{"status": "ok"}'), "does not answer as vllm-watch does"),
+    "no such page": (answer(b"", "404 Not Found"), "answers with HTTP status 404"),
+    "elsewhere": (answer(b"", "302 Found"), "answers with HTTP status 302"),
+}
 
 
-@pytest.mark.parametrize(("answer", "told"), OTHER_SERVERS.values(), ids=OTHER_SERVERS)
-async def test_another_server_is_told(answer, told):
+@pytest.mark.parametrize(("said", "told"), OTHER_SERVERS.values(), ids=OTHER_SERVERS)
+async def test_another_server_is_told(said, told):
     """What answers but is no vllm-watch is said so."""
-
-    async def handle(request):
-        response = answer(request)
-        if isinstance(response, web.HTTPException):
-            raise response
-        return response
-
-    app = web.Application()
-    app.router.add_get("/api/v1/status", handle)
-    runner = web.AppRunner(app)
-    await runner.setup()
-    site = web.TCPSite(runner, "127.0.0.1", 0)
-    await site.start()
-    daemon = Daemon(site.name)
-    with pytest.raises(WatchError, match=told):
-        await daemon.status()
-    await daemon.close()
-    await runner.cleanup()
+    with answering() as other:
+        other.pieces = (said,)
+        daemon = Daemon(other.url)
+        with pytest.raises(WatchError, match=told):
+            await daemon.status()
+        await daemon.close()
 
 
 async def test_what_is_asked_after_the_end_is_no_crash(server):
@@ -508,11 +482,3 @@ async def test_a_terminal_without_textual_gets_it_once(server, monkeypatch, caps
     said = capsys.readouterr()
     assert "pip install 'vllm-watch[top]'" in said.err
     assert "chat-0" in said.out
-
-
-def test_a_url_that_is_none_is_told(capsys):
-    """HOST:PORT alone is a common slip."""
-    assert main(["top", "--url", "localhost:9470"]) == 2
-    assert capsys.readouterr().err == (
-        "vllm-watch: --url: 'localhost:9470' is not a URL\n  → write http://HOST:PORT\n"
-    )

@@ -24,8 +24,8 @@ from tests.told import made
 from vllm_watch.board import restarts
 from vllm_watch.board.health import StoreHealth
 from vllm_watch.board.restarts import AttemptShown, Gate, RestartPlan, Waiting
-from vllm_watch.cli.helpers.top import restarts as top_restarts
 from vllm_watch.cli.helpers.top import text
+from vllm_watch.cli.helpers.top.story import restart_lines
 from vllm_watch.detectors.base import Evidence
 from vllm_watch.incidents.incident import Worst
 from vllm_watch.samples.gpu import GpuSample
@@ -346,18 +346,18 @@ PLANS = {
 @pytest.mark.parametrize(("plan", "told"), PLANS.values(), ids=PLANS)
 def test_restarts_are_told_in_sentences(plan, told):
     """Why not now, who has to say yes, what is under way, and what the last one brought."""
-    assert top_restarts.lines(plan, NOON) == told
+    assert restart_lines(plan, NOON) == told
 
 
 def test_a_dry_run_is_told_beside_its_own_incident():
     """Of another trouble of the same target it says nothing, nor of one that is well; how a restart ended is told anyway."""
     dry = replace(ATTEMPT, state="dry_run", incident_id="i-1")
     plan, helped = RestartPlan(mode="observe", hook="c", last=dry), replace(dry, state="helped")
-    (said,) = top_restarts.lines(plan, NOON, "i-1")
+    (said,) = restart_lines(plan, NOON, "i-1")
     assert said == "A restart was advised and left to you (observe mode)."
-    assert top_restarts.lines(plan, NOON) == [said]
-    assert top_restarts.lines(plan, NOON, "i-2") == top_restarts.lines(plan, NOON, "") == []
-    assert top_restarts.lines(replace(plan, last=helped), NOON, "i-2") != []
+    assert restart_lines(plan, NOON) == [said]
+    assert restart_lines(plan, NOON, "i-2") == restart_lines(plan, NOON, "") == []
+    assert restart_lines(replace(plan, last=helped), NOON, "i-2") != []
 
 
 async def test_a_restart_that_waits_for_a_person_is_in_the_detail(server, board):

@@ -126,19 +126,6 @@ async def test_what_does_not_change_is_not_drawn_again(server):
         assert b"\x1b[2J" not in screen.seen[start:]
 
 
-async def test_a_daemon_that_goes_away_is_told_with_the_age_and_comes_back(server, board):
-    """It stays up while the daemon is restarted, and shows it again without being touched."""
-    with terminal(url_of(server), 120) as screen:
-        before = await screen.shows("chat-0")
-        await server.stop()
-        gone = await screen.shows("connection refused; this is", before)
-        again = Server(board, host="127.0.0.1", port=server.port, ready=lambda: None)
-        await again.start()
-        add(board, "later", engine("0", "serving"))
-        await screen.shows("later", gone)
-        await again.stop()
-
-
 @pytest.mark.parametrize(("environ", "coloured"), [({}, True), ({"NO_COLOR": "1"}, False)], ids=["usual", "NO_COLOR"])  # fmt: skip
 async def test_colours_can_be_switched_off(server, board, environ, coloured):
     """NO_COLOR takes every colour away, and no word."""
@@ -197,12 +184,3 @@ async def test_for_a_program_it_is_one_object(server, board):
     assert [each["target"] for each in said["engines"]] == ["sick", "chat-0"]
     assert said["engines"][0]["throughput_ratio"] == 0.43
     assert (said["wrong"], said["stale"], said["watcher"]["troubles"]) == ([], [], [])
-
-
-async def test_no_daemon_is_told_with_a_remedy():
-    """Nobody there: cause and remedy, and status 2."""
-    status, out, errors = await top("--url", "http://127.0.0.1:9", "--once")
-    assert (status, out) == (2, "")
-    assert errors == (
-        "vllm-watch: no answer from http://127.0.0.1:9: connection refused\n  → start vllm-watch there, or give its address: --url http://HOST:9470\n"
-    )

@@ -41,6 +41,7 @@ FILES = {  # name → content and mode; no other file is in the folder
     "tab.yaml": ("scrape:\n\tinterval_seconds: 5\n", PRIVATE),
     "two.yaml": ("targets:\n- {url: 'http://127.0.0.1:9', name: a}\n- {url: 'http://127.0.0.1:10', name: a}\n", PRIVATE),
     "hooks.yaml": ("targets: [{url: 'http://127.0.0.1:9', name: llama}]\nhooks: {command: [{name: again, argv: [/bin/true]}]}\n", PRIVATE),
+    "two-hooked.yaml": ("targets: [{url: 'http://127.0.0.1:9', name: llama}, {url: 'http://127.0.0.1:10', name: qwen}]\nhooks: {command: [{name: again, argv: [/bin/true]}]}\n", PRIVATE),
     "apprise.yaml": ("notifications: {apprise: [{name: chat, urls_file: empty}]}\n", PRIVATE),
     "slack.yaml": ("notifications: {slack: [{name: chat}]}\n", PRIVATE),
     "web.yaml": ("tls_server_config: {cert_file: missing.pem, key_file: missing.pem}\n", PRIVATE),
@@ -78,7 +79,11 @@ def written(folder: Path) -> str:
         (folder / name).write_bytes(content.encode("latin-1"))
         (folder / name).chmod(mode)
     (folder / "folder").mkdir(exist_ok=True)
-    return "\n".join(f"$ {line}\n{output(line, folder)}" for line in inputs())
+    said = "\n".join(f"$ {line}\n{output(line, folder)}" for line in inputs())
+    assert {each.name for each in folder.iterdir()} == {*FILES, "folder"}, (
+        "a mistake leaves no file"
+    )
+    return said
 
 
 @pytest.fixture(scope="module")

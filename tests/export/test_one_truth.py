@@ -24,12 +24,12 @@ from tests.export.contradictions import Seen, contradictions
 from tests.export.demo_hour import ILL, LATE_SECONDS, DemoHour
 from tests.export.serving import serving
 from vllm_watch.board import updates
-from vllm_watch.cli.helpers.top import once
+from vllm_watch.cli import top
 from vllm_watch.cli.helpers.top.status import Status as ToldStatus
 from vllm_watch.export import text
 from vllm_watch.export.status import Status
+from vllm_watch.story.base import severity_word
 from vllm_watch.story.kinds import story_of
-from vllm_watch.story.severities import severity_word
 
 pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="module")]
 
@@ -65,7 +65,7 @@ class Told:
         self.body = text.render(play.board, CollectorRegistry()).decode()
         said = Status(play.board).whole(None)
         self.api = json.loads(said)
-        self.top = once.as_data(ToldStatus.model_validate_json(said))
+        self.top = top.as_data(ToldStatus.model_validate_json(said))
         self.metrics: dict[str, list[tuple[dict[str, str], float]]] = {}
         for line in self.body.splitlines():
             if found := _SAMPLE.match(line):

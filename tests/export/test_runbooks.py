@@ -11,8 +11,7 @@ from tests.export.serving import serving
 from tests.export.small_board import small_board
 from vllm_watch.export import page_files
 from vllm_watch.story.base import runbook_path
-from vllm_watch.story.kinds import KINDS, STORIES
-from vllm_watch.story.many_at_once import MANY_AT_ONCE
+from vllm_watch.story.kinds import KINDS, MANY_AT_ONCE, STORIES
 from vllm_watch.story.restart_steps import RUNBOOK
 
 PATHS = [

@@ -19,8 +19,7 @@ from tests.capacity.models import LLAMA_31_8B
 from tests.cli.answering import answer, answering
 from tests.restart.hooks.calls import call
 from vllm_watch.__main__ import main
-from vllm_watch.cli.helpers import exit_status
-from vllm_watch.cli.helpers.preflight import files as preflight_files
+from vllm_watch.cli.helpers import exit_status, launch
 from vllm_watch.clients import signed_post
 from vllm_watch.clients.kubernetes import Access, Api, KubernetesError
 from vllm_watch.config import Config
@@ -148,7 +147,7 @@ def checkpoint() -> Iterator[object]:
             one.pieces = (answers(data),)
             for command in commands:
                 _command(command, (0, 2, 3))
-            preflight_files._looked_at(folder, "folder", None, {})
+            launch._looked_at(folder, "folder", None, {})
 
         with patch.dict(os.environ, {"HF_ENDPOINT": one.url, "HF_HOME": name}):
             yield take

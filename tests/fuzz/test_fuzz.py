@@ -83,14 +83,14 @@ ARGV = "command lines of this host's processes"
 OURS = "what a process of ours wrote or answers"
 NOT_REACHED = {
     "cli/read.py": BYTES_TO_LOG,
-    "cli/helpers/advising.py": BYTES_TO_LOG,
+    "cli/advise.py": BYTES_TO_LOG,
     "sources/engine_log.py": BYTES_TO_LOG,
     "preflight/command.py": ARGV,
     "sources/host_servers.py": ARGV,
     "restart/hooks/child.py": OURS,
     "restart/hooks/gate.py": OURS,
     "cli/run.py": "asks whether the configuration is empty",
-    "cli/helpers/preflight/software.py": "names and versions of the installed packages",
+    "cli/helpers/launch_software.py": "names and versions of the installed packages",
 }
 """Module → why no target need reach it."""
 

@@ -11,7 +11,7 @@ import pytest
 
 from tests.notify.telling import incident, receiver
 from vllm_watch.notify import apprise, base
-from vllm_watch.notify.batches import Batch, Item
+from vllm_watch.notify.policy import Batch, Item
 from vllm_watch.notify.words import Links, message, trial_message
 from vllm_watch.settings.notifications import AppriseNotifier
 

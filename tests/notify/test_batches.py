@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.notify.telling import T, incident, settings, step
-from vllm_watch.notify.batches import WAITING_MAX, again, choose, too_many
-from vllm_watch.notify.notification import Notification
+from vllm_watch.notify.alert import Notification
+from vllm_watch.notify.policy import WAITING_MAX, again, choose, too_many
 
 
 def waits(alert, phase="opened", t=T):

@@ -10,11 +10,9 @@ from tests.notify.telling import T, settings
 from tests.told import made
 from vllm_watch.board.board import Board
 from vllm_watch.board.restarts import AttemptShown, Gate, RestartCounts, RestartPlan, Waiting
-from vllm_watch.notify.alert import UNREADABLE
-from vllm_watch.notify.batches import choose
+from vllm_watch.notify.alert import UNREADABLE, Notification
 from vllm_watch.notify.board_alerts import FORGOTTEN_SECONDS, BoardAlerts
-from vllm_watch.notify.notification import Notification
-from vllm_watch.notify.policy import due
+from vllm_watch.notify.policy import choose, due
 from vllm_watch.samples.target import WATCHER, Target
 from vllm_watch.signals.records import TargetSignals
 from vllm_watch.story.kinds import STORIES

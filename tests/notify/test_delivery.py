@@ -201,15 +201,6 @@ async def test_a_new_alert_does_not_hurry_a_notifier_that_fails():
         assert one.delivery.queue == 51
 
 
-async def test_a_storm_is_a_few_messages():
-    """100 groups at once: one digest, with the count of all."""
-    async with receiver() as it, desk(settings(it.url, group_seconds=0.2)) as one:
-        one.offer(*(now(name=f"s{n}", target=f"t{n}", group=f"g{n}") for n in range(100)))
-        await one.heard("sent")
-        assert [each["count"] for each in it.got] == [100]
-        assert it.got[0]["phase"] == "digest"
-
-
 async def test_what_turns_out_to_be_part_of_a_greater_one_is_not_told():
     """Before its window ended: 200 engines that fall silent with one another are the watcher's one page."""
     async with receiver() as it, desk(settings(it.url, group_seconds=0.5)) as one:
@@ -326,18 +317,3 @@ async def test_the_hours_messages_are_counted_across_runs(tmp_path):
                     assert await one.delivery._step() > 1  # second until there is a message again
                     assert one.delivery.queue == run - 1
         assert len(it.got) == 2
-
-
-async def test_another_notifier_knows_nothing_of_it(tmp_path):
-    """Its name is whom it is kept for: the end goes only to where the beginning went."""
-    async with receiver() as it:
-        async with desk(settings(it.url), tmp_path) as one:
-            one.offer(now())
-            await one.heard("sent")
-        other = settings(it.url).model_copy(update={"name": "b"})
-        async with desk(other, tmp_path) as one:
-            assert one.ledger.lasting("b") == []
-            one.offer(now(ended_t=time.time(), resolution="healthy"))
-            one.offer(now(name="later"))
-            await one.heard("sent")
-        assert [each["ids"] for each in it.got[1:]] == [["later"]]

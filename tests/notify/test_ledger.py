@@ -7,9 +7,8 @@ from dataclasses import replace
 
 from tests.notify.telling import EVIDENCE, T, incident, step
 from vllm_watch.notify import ledger as ledger_module
-from vllm_watch.notify.alert import from_state, to_state
+from vllm_watch.notify.alert import DROPPED, RESOLVED, from_state, to_state
 from vllm_watch.notify.ledger import Ledger
-from vllm_watch.notify.notification import DROPPED, RESOLVED
 from vllm_watch.state import file
 from vllm_watch.state.ledger import LedgerTable
 from vllm_watch.state.worker import Worker
@@ -113,15 +112,6 @@ async def test_what_was_dropped_is_said_by_a_later_run(tmp_path):
     await two.close()
 
 
-async def test_without_a_folder_nothing_is_written(tmp_path):
-    """And all works."""
-    one = await opened(None)
-    one.add("a", "opened", incident(), T)
-    await one.flush()
-    assert phases(one) == [("opened", None)]
-    await one.close()
-
-
 async def test_a_folder_of_another_watcher_is_not_touched(tmp_path, monkeypatch):
     """Who does not hold it neither reads nor writes it."""
     monkeypatch.setattr(file, "HELD_SECONDS", 0.0)
@@ -203,17 +193,6 @@ async def test_what_is_over_is_forgotten_what_is_not_is_kept(tmp_path):
     two = await opened(tmp_path)
     assert [bool(phases(two, name)) for name in ("over", "open", "waits")] == [False, True, True]
     await two.close()
-
-
-async def test_what_waits_for_a_notifier_that_is_gone_is_forgotten(tmp_path):
-    """After a day: it may have been taken out of the configuration for a moment only."""
-    one = await opened(tmp_path)
-    one.add("a", "opened", incident(), T)
-    one.prune([], ["b"], T + ledger_module.KEPT_SECONDS - 1)
-    assert phases(one)
-    one.prune([], ["b"], T + ledger_module.KEPT_SECONDS)
-    assert not phases(one)
-    await one.close()
 
 
 async def test_what_is_withdrawn_is_not_told(tmp_path):

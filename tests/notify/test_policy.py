@@ -3,8 +3,7 @@
 import pytest
 
 from tests.notify.telling import T, incident, settings, step
-from vllm_watch.notify.alert import UNREADABLE
-from vllm_watch.notify.notification import DROPPED, Notification
+from vllm_watch.notify.alert import DROPPED, UNREADABLE, Notification
 from vllm_watch.notify.policy import due
 
 HOUR = 3600.0

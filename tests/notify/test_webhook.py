@@ -11,8 +11,10 @@ from pathlib import Path
 import pytest
 
 from tests.notify.telling import receiver, settings
-from vllm_watch.notify import base, webhook
+from vllm_watch.errors import WatchError
+from vllm_watch.notify import base, kinds, webhook
 from vllm_watch.notify.words import Links, trial_message
+from vllm_watch.settings.notifications import NotificationsSettings
 
 PAGE = Path(__file__).parents[2] / "docs/notifications.md"
 
@@ -59,6 +61,22 @@ async def test_status_is_the_outcome(status, outcome):
     async with receiver() as it:
         it.statuses = [status]
         assert (await notifier(it.url).send(trial())).outcome == outcome
+
+
+@pytest.mark.parametrize(("status", "answer"), [(200, 200), (400, 409)])
+async def test_a_test_message_by_the_daemon_and_its_outcome(status, answer):
+    """Sent once; what was refused says so, with what to do; a name that there is not, with those that are."""
+    async with receiver() as it:
+        it.statuses = [status]
+        oncall = {"webhook": [{"name": "oncall", "url": it.url}]}
+        notifiers = NotificationsSettings.model_validate(oncall)
+        found, said = await kinds.trial(notifiers, "oncall")
+        with pytest.raises(WatchError) as error:
+            await kinds.trial(notifiers, "oncal")
+    assert (found, len(it.got)) == (answer, 1)
+    assert "oncall" in (said["text"] if status == 200 else said["error"])
+    assert "test of the notifier oncall" in str(it.got)
+    assert "oncall" in error.value.remedy
 
 
 WRONG_FILES = {

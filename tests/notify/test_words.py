@@ -11,9 +11,16 @@ from hypothesis import strategies as st
 
 from tests.notify.telling import T, incident, step
 from vllm_watch.incidents.recurrence import Recurring
-from vllm_watch.notify.batches import Batch, Item
-from vllm_watch.notify.markup import clean, markdown
-from vllm_watch.notify.words import Links, first_step, message, runbook, trial_message
+from vllm_watch.notify.policy import Batch, Item
+from vllm_watch.notify.words import (
+    Links,
+    clean,
+    first_step,
+    markdown,
+    message,
+    runbook,
+    trial_message,
+)
 from vllm_watch.samples.target import WATCHER
 from vllm_watch.settings.notifications import Step
 from vllm_watch.story.kinds import STORIES

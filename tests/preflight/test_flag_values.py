@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from vllm_watch.capacity.release import parse_release
-from vllm_watch.cli.helpers.preflight.facts import gather
-from vllm_watch.cli.helpers.preflight.software import find_software
+from vllm_watch.cli.helpers.launch import gather
+from vllm_watch.cli.helpers.launch_software import find_software
 from vllm_watch.preflight.check_environment import check_environment
 from vllm_watch.preflight.check_flag_values import check_flag_values
 from vllm_watch.preflight.check_settings import check_flags

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from vllm_watch.notify.markup import clean
+from vllm_watch.notify.words import clean
 from vllm_watch.restart.hooks import child
 from vllm_watch.state.journal import Entry, Journal
 from vllm_watch.support.visible import printable, visible, visible_lines

@@ -2,13 +2,16 @@
 
 from collections.abc import Callable, Iterator, Mapping
 
-from vllm_watch.advice.engine_log import backend_name
-from vllm_watch.advice.hardware_rules import attention_fallback, gpus_idle
-from vllm_watch.advice.host_gpus import HostGpusSeen
-from vllm_watch.advice.memory_rules import kv_starved, preemptions
-from vllm_watch.advice.records import AttentionBackend, Evidence
-from vllm_watch.advice.tally import Tally
-from vllm_watch.advice.usage_rules import context_unused, prefix_caching_off
+from vllm_watch.advice.records import AttentionBackend, Evidence, backend_name
+from vllm_watch.advice.rules import (
+    attention_fallback,
+    context_unused,
+    gpus_idle,
+    kv_starved,
+    preemptions,
+    prefix_caching_off,
+)
+from vllm_watch.advice.tally import HostGpusSeen, Tally
 from vllm_watch.samples.engine import EngineSample
 from vllm_watch.samples.observation import Observation
 from vllm_watch.signals.records import Advice, TargetSignals

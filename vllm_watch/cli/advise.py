@@ -1,9 +1,26 @@
-"""Suggest better settings."""
+"""Suggest better settings, from a daemon, a recording, or an engine's log."""
 
 import argparse
+import io
+import json
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict
 from pathlib import Path
+from typing import NamedTuple, TextIO
 
-from vllm_watch.cli.helpers import advising, connection
+from vllm_watch.advice.records import Evidence, attention_of
+from vllm_watch.advice.rules import MINUTES_SECONDS, attention_fallback
+from vllm_watch.cli.helpers import connection, exit_status
+from vllm_watch.cli.helpers.connection import Connection
+from vllm_watch.cli.helpers.top.status import Daemon, asked
+from vllm_watch.errors import WatchError
+from vllm_watch.signals.records import Advice
+from vllm_watch.sources import recording
+from vllm_watch.sources.reading import Reader
+from vllm_watch.support import regular_file
+from vllm_watch.support.visible import visible_lines
+from vllm_watch.watch.watch import Watch
 
 HELP = """\
 Finds vLLM's settings that do not suit the observed work: a KV cache starved by a low utilization,
@@ -19,6 +36,16 @@ examples:
   journalctl -u vllm | vllm-watch advise --engine-log -"""
 
 
+_LINE_CHARACTERS_MAX = 10_000
+
+
+class Advised(NamedTuple):
+    """Advice for one target, or the reason why it is missing."""
+
+    advice: tuple[Advice, ...]
+    too_early: str = ""
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     connection.add_daemon(parser)
     parser.add_argument("--trace", metavar="FILE", type=Path, help="judge a recording instead")
@@ -30,9 +57,103 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    return advising.advise(
-        daemon=connection.of(arguments),
-        trace=arguments.trace,
-        engine_log=arguments.engine_log,
-        as_json=arguments.json,
-    )
+    daemon, trace, engine_log = connection.of(arguments), arguments.trace, arguments.engine_log
+    if trace is not None and engine_log is not None:
+        raise WatchError("--trace with --engine-log", "use --trace or --engine-log, not both")
+    if trace is not None:
+        found = _of_recording(trace)
+    elif engine_log is not None:
+        found = _of_log(engine_log)
+    else:
+        found = _of_daemon(daemon)
+    if arguments.json:
+        print(json.dumps({"targets": [{"target": name, "advice": [asdict(each) for each in advised.advice], "too_early": advised.too_early or None} for name, advised in found.items()]}))  # fmt: skip
+    else:
+        print(visible_lines("\n".join(_lines(found))))
+    return exit_status.FINE
+
+
+def _of_daemon(daemon: Connection) -> dict[str, Advised]:
+    status = asked(daemon, Daemon.status)
+    uptime = status.uptime_seconds
+    return {
+        target.name: Advised(
+            target.advice,
+            _too_early(uptime)
+            if target.signals is not None and target.signals.up
+            else f"its metrics cannot be read now: {target.state_text or target.state}",
+        )
+        for target in status.targets
+    }
+
+
+def _too_early(seconds: float | None) -> str:
+    if seconds is None or seconds >= MINUTES_SECONDS:
+        return ""
+    return f"{seconds / 60:.0f} of {MINUTES_SECONDS / 60:.0f} minutes observed: ask again later"
+
+
+def _of_recording(trace: Path) -> dict[str, Advised]:
+    watches: dict[str, Watch] = {}
+    readers: dict[str, Reader] = {}
+    first_t: dict[str, float] = {}
+    last_t: dict[str, float] = {}
+    for raw in recording.read(trace):
+        watch = watches.setdefault(raw.target, Watch(raw.target, detectors={}))
+        reader = readers.setdefault(raw.target, Reader())
+        watch.observe(recording.to_observation(raw, reader))
+        if watch.signals is not None and watch.signals.up:
+            first_t.setdefault(raw.target, raw.t)
+            last_t[raw.target] = raw.t
+    if not watches:
+        raise WatchError(
+            f"{trace} contains no complete observation", "give a recording of ten minutes or more"
+        )
+    return {
+        name: Advised(
+            watch.signals.advice if watch.signals else (),
+            _too_early(last_t[name] - first_t[name]) if name in last_t
+            else "the recording has none of its metrics",
+        )
+        for name, watch in watches.items()
+    }  # fmt: skip
+
+
+def _of_log(name: str) -> dict[str, Advised]:
+    try:
+        if name == "-":
+            found = attention_of(_cut(sys.stdin))
+        else:
+            with io.TextIOWrapper(
+                regular_file.opened(Path(name), pipes=True), errors="replace"
+            ) as file:
+                found = attention_of(_cut(file))
+    except OSError as error:
+        raise WatchError(
+            f"{name} cannot be read: {error.strerror}", "name the engine's log, or - for standard input"
+        ) from None  # fmt: skip
+    if found is None:
+        raise WatchError(
+            f"{'standard input' if name == '-' else name} names no attention kernels",
+            "give the log of an engine's start, from its first line on",
+        )
+    return {name: Advised(tuple(attention_fallback(Evidence(engine="", attention=found))))}
+
+
+def _cut(file: TextIO) -> Iterator[str]:
+    while line := file.readline(_LINE_CHARACTERS_MAX):
+        yield line
+
+
+def _lines(found: Mapping[str, Advised]) -> Iterator[str]:
+    if not found:
+        yield "no advice: no target is watched"
+    for target, (advice, too_early) in found.items():
+        several = len({each.engine for each in advice}) > 1
+        for each in advice:
+            which = f"{target}, engine {each.engine}" if several else target
+            yield f"{which}: {each.text}"
+            flag = each.flag if each.value is None else f"{each.flag} {each.value}"
+            yield f"  → {flag}: {each.why}"
+        if not advice:
+            yield f"{target}: no advice{' yet' * bool(too_early)}: {too_early or 'the settings suit the observed load'}"

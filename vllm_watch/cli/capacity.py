@@ -1,29 +1,39 @@
 """Compute whether a model fits."""
 
 import argparse
+import asyncio
 import json
 import math
 import os
 import sys
+import textwrap
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from vllm_watch.capacity.assumptions import assumptions
-from vllm_watch.capacity.bounds import GIB_MAX
-from vllm_watch.capacity.flags import ALLOW_LONG
-from vllm_watch.capacity.other_ways import other_ways
-from vllm_watch.capacity.plan import Plan, make_plan, with_flags
+from vllm_watch.capacity.bounds import GIB_MAX, NUMBER_MAX
+from vllm_watch.capacity.flags import ALLOW_LONG, Flags
+from vllm_watch.capacity.gpus import cuda_memory_bytes, find_gpu, nearest, sizes_of
+from vllm_watch.capacity.other_ways import Way, other_ways
+from vllm_watch.capacity.plan import Checkpoint, Machine, Plan, make_plan, with_flags
 from vllm_watch.capacity.read_config import read_config
+from vllm_watch.capacity.release import NEWEST, parse_release
 from vllm_watch.capacity.spread import tokens_spread
-from vllm_watch.capacity.suggestions import as_json, suggestions
+from vllm_watch.capacity.suggestions import Suggestion, as_json, suggestions
+from vllm_watch.capacity.units import GIB
 from vllm_watch.cli.helpers import exit_status, terminal
-from vllm_watch.cli.helpers.capacity import text as capacity_text
-from vllm_watch.cli.helpers.capacity.anchor import calibrated
-from vllm_watch.cli.helpers.capacity.flags import AUTO_LENGTH, add_engine_flags, read_flags
-from vllm_watch.cli.helpers.capacity.machine import find_machine
-from vllm_watch.cli.helpers.capacity.model import find_checkpoint
+from vllm_watch.cli.helpers.checkpoints import find_checkpoint
+from vllm_watch.cli.helpers.engine_flags import AUTO_LENGTH, add_engine_flags, read_flags
+from vllm_watch.diagnosis.reading import LogReader
 from vllm_watch.errors import WatchError
+from vllm_watch.samples.gpu import GpuReading, GpuSample
+from vllm_watch.settings.stages import GpuSettings, LogSettings
+from vllm_watch.sources.engine_log import pieces
+from vllm_watch.sources.nvml import NvmlSource
+from vllm_watch.sources.processes import ProcReader
+from vllm_watch.support import logs
 from vllm_watch.support.redaction import redacted
 
 HELP = """\
@@ -116,7 +126,7 @@ def _run(arguments: argparse.Namespace) -> int:
         print(json.dumps(report(plan)))
     else:
         found_flags = suggestions(plan)
-        lines = capacity_text.lines(
+        lines = _lines(
             plan, found.name, (*found_flags, *other_ways(plan, found_flags)), assumptions(plan),
             columns=terminal.columns(60, 120), colours=terminal.takes_colours(sys.stdout),
         )  # fmt: skip
@@ -167,3 +177,226 @@ def report(plan: Plan) -> dict[str, Any]:
             {"change": each.change, "why": each.why} for each in other_ways(plan, found)
         ],
     }
+
+
+_HELP = "name one with --gpu-name, or its size with --gpu-memory-gib"
+
+
+def find_machine(
+    *, name: str | None, memory_gib: float | None, count: int | None, procfs: Path
+) -> Machine:
+    """Return the named GPUs, or those of this machine. Raises WatchError."""
+    if count is not None and count < 1:
+        raise WatchError(f"--gpus {count} is not above 0", "give the number of GPUs")
+    if name is None and memory_gib is None:
+        return _this_machine(count, procfs)
+    gpu = find_gpu(name, memory_gib)
+    if memory_gib is None and name is not None and len(sizes := sizes_of(name)) > 1:
+        told = " or ".join(f"{size:g}" for size in sizes)
+        remedy = (
+            f"choose one: --gpu-name '{name} {sizes[-1]:g}GB', or --gpu-memory-gib {sizes[-1]:g}"
+        )
+        raise WatchError(f"--gpu-name '{name}': this card has {told} GiB", remedy)
+    if memory_gib is None and gpu is None:
+        close = nearest(name or "")
+        meant = f"did you mean '{close}'? Else " if close else ""
+        remedy = f"{meant}give its memory: --gpu-memory-gib 80"
+        raise WatchError(f"--gpu-name '{name}' is not a known GPU", remedy)
+    size = memory_gib if memory_gib is not None else gpu.catalogue_gib if gpu else 0.0
+    memory, source = cuda_memory_bytes(size, gpu)
+    return Machine(memory, source, gpu, name, count)
+
+
+def _this_machine(count: int | None, procfs: Path) -> Machine:
+    reading = asyncio.run(_read(procfs))
+    sized = [gpu for gpu in reading.gpus or () if gpu.memory_total_bytes]
+    if not sized:
+        raise WatchError(
+            f"this machine's GPUs cannot be asked: {reading.text or 'there is none'}", _HELP
+        )
+    least = min(sized, key=_offered)
+    source = f"{least.name or 'this GPU'}: {_offered(least) / GIB:.2f} GiB as NVML reports it"
+    gpu = find_gpu(least.name, (least.memory_total_bytes or 0) / GIB)
+    return Machine(
+        _offered(least), source, gpu, least.name, count if count is not None else len(sized)
+    )
+
+
+def _offered(gpu: GpuSample) -> int:
+    return (gpu.memory_total_bytes or 0) - (gpu.memory_reserved_bytes or 0)
+
+
+async def _read(procfs: Path) -> GpuReading:
+    logs.configure(LogSettings(level="error"))
+    source = NvmlSource(GpuSettings(), ProcReader(procfs))
+    try:
+        return await source.read()
+    finally:
+        await source.close()
+
+
+BEYOND_GIB_MAX = 8.0
+"""The logged KV cache may differ by at most this from the planned cache. Larger differences come from another GPU or from unlogged flags."""
+
+_WHOLE = ("max_model_len", "tensor_parallel_size", "pipeline_parallel_size", "data_parallel_size", "max_num_seqs", "max_num_batched_tokens", "block_size")  # fmt: skip
+_WORDS = ("kv_cache_dtype", "dtype", "quantization")
+
+
+def calibrated(machine: Machine, log: Path, model: str | None, environment: Mapping[str, str]) -> Machine:  # fmt: skip
+    """Return the machine with `beyond_bytes`, the memory that the logged start needed beyond the plan. Raises WatchError."""
+    reader = LogReader()
+    for piece in pieces(str(log)):
+        reader.feed(piece)
+    reader.end()
+    said = reader.diagnosis().facts
+    facts: dict[str, str | float | int] = {
+        name: value
+        for name, value in said.items()
+        if isinstance(value, str) or 0 < value <= NUMBER_MAX
+    }
+    kv_gib, blocks, weights_gib = map(facts.get, ("kv_cache_gib", "num_gpu_blocks", "weights_gib"))
+    if not isinstance(weights_gib, float) or (not isinstance(kv_gib, float) and not blocks):
+        cause = f"--from-log: {log} does not state the memory of the weights and the KV cache"
+        raise WatchError(cause, "give the log of a whole start ('Model loading took', 'Available KV cache memory')")  # fmt: skip
+    named = model or facts.get("model")
+    if not isinstance(named, str):
+        raise WatchError(f"--from-log: {log} does not name its model", "name it with --from-log-model")  # fmt: skip
+    try:
+        found = find_checkpoint(named, environment, from_hub=False, weights_gib=weights_gib)
+    except WatchError as error:
+        raise WatchError(f"--from-log: {error.cause}", "name the config.json of the model of that log with --from-log-model") from None  # fmt: skip
+    flags = _logged_flags(facts)
+    total_gib = facts.get("gpu_memory_total_gib")
+    if isinstance(total_gib, float):  # as CUDA reports it
+        machine = replace(machine, memory_bytes=int(total_gib * GIB), memory_source=f"{total_gib:g} GiB by {log.name}")  # fmt: skip
+    started = replace(machine, count=None, beyond_bytes=0)
+    plan = make_plan(read_config(found.config), flags, started, Checkpoint(weights_gib))
+    if not isinstance(kv_gib, float):  # vLLM before 0.6.4 logs only blocks
+        kv_gib = int(blocks or 0) * plan.pool.bytes_per_block / GIB
+    beyond = int(plan.kv_bytes - kv_gib * GIB)
+    if abs(beyond) > BEYOND_GIB_MAX * GIB:
+        cause = f"--from-log: its KV cache of {kv_gib:g} GiB is {abs(beyond) / GIB:.1f} GiB off the size from its flags on this GPU"
+        raise WatchError(cause, "give a log of a start on this kind of GPU")
+    return replace(machine, beyond_bytes=beyond, beyond_source=f"the start of {Path(named).name} in {log.name}")  # fmt: skip
+
+
+def _logged_flags(facts: Mapping[str, str | float | int]) -> Flags:
+    version, share = facts.get("vllm_version"), facts.get("gpu_memory_utilization")
+    flags = Flags(
+        release=parse_release(version) if isinstance(version, str) else NEWEST,
+        gpu_memory_utilization=float(share) if isinstance(share, int | float) else None,
+        use_v0=True if facts.get("engine") == "V0" else None,
+    )
+    known: dict[str, Any] = {name: value for name in _WHOLE if isinstance(value := facts.get(name), int)}  # fmt: skip
+    known |= {name: value for name in _WORDS if isinstance(value := facts.get(name), str)}
+    return replace(flags, **known)
+
+
+_GOOD, _BAD, _DIM, _END = "\033[1;32m", "\033[1;31m", "\033[2m", "\033[0m"
+_BAR_CELLS = 32
+
+
+def _lines(
+    plan: Plan,
+    name: str,
+    found: Sequence[Suggestion | Way],
+    assumed: Sequence[str],
+    *,
+    columns: int,
+    colours: bool,
+) -> list[str]:
+    """Return the lines."""
+    head = _verdict(plan, name)
+    if colours:
+        head = f"{_GOOD if plan.fits else _BAD}{head}{_END}"
+    out = [head, "", *_memory(plan), "", *_worth(plan)]
+    if found:
+        title = "It fits with room to spare" if plan.fits else "To make it fit, best first"
+        out += ["", title, *_suggested(found, columns)]
+    told = textwrap.wrap("Assumed: " + "; ".join(assumed) + ".", columns)
+    return [*out, "", *([f"{_DIM}{line}{_END}" for line in told] if colours else told)]
+
+
+def _verdict(plan: Plan, name: str) -> str:
+    settings = plan.settings
+    asked = f"{name} at {settings.max_model_len:,} tokens"
+    if plan.fits:
+        return f"FITS: {asked}, {plan.concurrency:.2f} requests of that length at once"
+    if plan.refusal is not None:
+        return f"DOES NOT START: {plan.refusal}"
+    if plan.lacks_gpus:
+        return f"DOES NOT FIT: {name} wants {plan.gpus_needed} GPUs, there are {plan.machine.count}"
+    if plan.kv_bytes <= 0:
+        return f"DOES NOT FIT: {asked}; short by {-plan.kv_bytes / GIB:.2f} GiB before any KV cache"
+    if plan.over_bytes > 0:
+        return f"DOES NOT FIT: {asked}; the KV cache that is named is {plan.over_bytes / GIB:.2f} GiB too large"
+    blocks = plan.pool.blocks_per_request(settings.max_model_len)
+    need = blocks * plan.pool.bytes_per_block / GIB
+    return (
+        f"DOES NOT FIT: {asked} need {need:.2f} GiB of KV cache, {plan.kv_bytes / GIB:.2f} are left"
+    )
+
+
+def _memory(plan: Plan) -> list[str]:
+    total = plan.machine.memory_bytes
+    beyond = total - plan.budget_bytes
+    share = plan.settings.gpu_memory_utilization
+    rows = [
+        ("weights", plan.weights.bytes_per_gpu, ""),
+        ("activation peak", plan.activation.peak_bytes, ""),
+        ("CUDA graphs", plan.graph_bytes, ""),
+        ("context, libraries", plan.non_torch_bytes, ""),
+        *(
+            [("beyond, as measured", plan.machine.beyond_bytes, "--from-log")]
+            if plan.machine.beyond_source
+            else []
+        ),
+        ("short by", -plan.kv_bytes, "before any KV cache")
+        if plan.kv_bytes < 0
+        else (
+            "KV cache",
+            plan.kv_bytes,
+            f"{plan.num_blocks:,} blocks of {plan.pool.block_size:,} tokens",
+        ),
+        ("not vLLM's", beyond, f"--gpu-memory-utilization {share:g}"),
+    ]
+    gpus = f"each of {plan.gpus_needed} GPUs" if plan.gpus_needed > 1 else "the GPU"
+    out = [f"{'memory of ' + gpus:22}{total / GIB:9.2f} GiB"]
+    for label, size, said in rows:
+        bar = "█" * max(0, min(_BAR_CELLS, round(_BAR_CELLS * size / total)))
+        out.append(f"  {label:20}{size / GIB:9.2f} GiB  {bar:{_BAR_CELLS}} {said}".rstrip())
+    return out
+
+
+def _worth(plan: Plan) -> list[str]:
+    per_token = plan.bytes_per_token
+    concurrency = f"{plan.concurrency:9.2f}" if math.isfinite(plan.concurrency) else "unbounded"
+    fewest, most = tokens_spread(plan)
+    may_be = f" ({fewest:,} to {most:,} is possible)" if most > fewest else ""
+    rows = [
+        ("KV cache per token", f"{per_token / 1024:9.1f} KiB per GPU"),
+        ("KV cache", f"{plan.tokens:9,} tokens, as vLLM will print{may_be}"),
+        ("concurrency", f"{concurrency} × {plan.settings.max_model_len:,} tokens"),
+        ("longest that fits", f"{plan.longest:9,} tokens"),
+    ]
+    return [f"{label:22}{said}" for label, said in rows]
+
+
+def _suggested(found: Sequence[Suggestion | Way], columns: int) -> list[str]:
+    flags = [
+        each.change if isinstance(each, Way) else f"{each.flag} {each.value}".rstrip()
+        for each in found
+    ]
+    width = min(max(map(len, flags)) + 2, columns // 2)
+    out = []
+    for flag, each in zip(flags, found, strict=True):
+        if len(flag) + 2 > width:
+            out += [
+                f"  {flag}",
+                *(f"      {line}" for line in textwrap.wrap(each.why, columns - 6)),
+            ]
+            continue
+        wrapped = textwrap.wrap(each.why, max(30, columns - width - 2))
+        out.append(f"  {flag:{width}}{wrapped[0]}")
+        out += [f"  {'':{width}}{line}" for line in wrapped[1:]]
+    return out

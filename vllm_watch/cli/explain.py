@@ -1,7 +1,6 @@
 """Show the rules and evidence behind an incident."""
 
 import argparse
-import asyncio
 import json
 import sys
 import textwrap
@@ -9,11 +8,10 @@ from collections.abc import Iterator
 from datetime import datetime
 
 from vllm_watch.cli.helpers import connection, exit_status, terminal
-from vllm_watch.cli.helpers.top.status import Daemon, Explained
+from vllm_watch.cli.helpers.top.status import Explained, asked
 from vllm_watch.incidents.way import Step
 from vllm_watch.notify.words import ENDED
-from vllm_watch.story.base import CURES
-from vllm_watch.story.severities import severity_word
+from vllm_watch.story.base import CURES, severity_word
 from vllm_watch.support.durations import in_words
 from vllm_watch.support.visible import visible
 
@@ -37,16 +35,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    found = asyncio.run(_ask(Daemon.at(connection.of(arguments)), arguments.incident))
+    found = asked(connection.of(arguments), lambda daemon: daemon.explained(arguments.incident))
     print(json.dumps(found.model_dump()) if arguments.json else _text(found))
     return exit_status.FINE
-
-
-async def _ask(daemon: Daemon, name: str) -> Explained:
-    try:
-        return await daemon.explained(name)
-    finally:
-        await daemon.close()
 
 
 def _text(one: Explained) -> str:

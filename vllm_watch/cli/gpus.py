@@ -3,8 +3,7 @@
 import argparse
 from pathlib import Path
 
-from vllm_watch.cli.helpers import exit_status
-from vllm_watch.cli.helpers.gpus import judging as gpus_judging
+from vllm_watch.cli.helpers import exit_status, gpu_holders
 from vllm_watch.errors import WatchError
 
 LOOK_SECONDS = 4.0
@@ -60,7 +59,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.reclaim is not None:
         return _reclaim(arguments)
     _refuse_without_reclaim(arguments)
-    judgement = gpus_judging.show(
+    judgement = gpu_holders.show(
         as_json=arguments.json,
         watch=arguments.watch,
         trace=arguments.trace,
@@ -73,7 +72,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _reclaim(arguments: argparse.Namespace) -> int:
-    from vllm_watch.cli.helpers.gpus import reclaim as gpus_reclaim  # noqa: PLC0415
+    from vllm_watch.cli.helpers import reclaim  # noqa: PLC0415
     from vllm_watch.reclaim.reclaim import Patience  # noqa: PLC0415
 
     for given, name in ((arguments.watch, "--watch"), (arguments.trace, "--trace")):
@@ -81,12 +80,12 @@ def _reclaim(arguments: argparse.Namespace) -> int:
             raise WatchError(
                 f"--reclaim with {name}", "--reclaim acts on this host now: leave one out"
             )
-    order = gpus_reclaim.Order(
+    order = reclaim.Order(
         pid=arguments.reclaim, yes=arguments.yes, as_json=arguments.json, procfs=arguments.procfs,
         state_dir=arguments.state_dir, no_journal=arguments.no_journal,
         look_seconds=max(arguments.look, LOOK_SECONDS), patience=Patience(term_seconds=arguments.term_wait),
     )  # fmt: skip
-    return exit_status.FINE if gpus_reclaim.reclaim(order) else exit_status.FOUND
+    return exit_status.FINE if reclaim.reclaim(order) else exit_status.FOUND
 
 
 def _refuse_without_reclaim(arguments: argparse.Namespace) -> None:

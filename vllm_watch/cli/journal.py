@@ -14,8 +14,8 @@ from datetime import datetime
 from functools import partial
 from pathlib import Path
 
-from vllm_watch.cli.helpers import connection, exit_status, moments, state_folder, terminal
-from vllm_watch.cli.helpers.top.status import Daemon
+from vllm_watch.cli.helpers import connection, exit_status, options, state_folder, terminal
+from vllm_watch.cli.helpers.top.status import asked
 from vllm_watch.errors import WatchError
 from vllm_watch.state import file, seal
 from vllm_watch.state.journal import Entry, Journal, Told
@@ -47,7 +47,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="continue without the lost entries: restarts are possible again")  # fmt: skip
     add("--reason", metavar="TEXT", default="", help="the reason, for the journal")
     add("--json", action="store_true", help="one JSON object per entry")
-    add("--since", metavar="T", type=partial(moments.moment, now_t=time.time()), default=0.0,
+    add("--since", metavar="T", type=partial(options.moment, now_t=time.time()), default=0.0,
         help="show entries since then: 90s, 30m, 2h or 7d ago, a date (2026-03-01T12:00, local time), or Unix seconds")  # fmt: skip
     add("--state-dir", metavar="DIR", type=Path,
         help="the journal's folder (default: state_dir in $VLLM_WATCH_CONFIG, else ~/.local/state/vllm-watch)")  # fmt: skip
@@ -77,15 +77,9 @@ def _remote(arguments: argparse.Namespace) -> int:
             raise WatchError(
                 f"{name} with --url", "a folder is named on its own host: leave one out"
             )
-    daemon = Daemon.at(connection.of(arguments))
-
-    async def ask() -> Told:
-        try:
-            return await daemon.journal(arguments.since)
-        finally:
-            await daemon.close()
-
-    _show(asyncio.run(ask()), daemon.url, as_json=arguments.json)
+    there = connection.of(arguments)
+    told = asked(there, lambda daemon: daemon.journal(arguments.since))
+    _show(told, there.url, as_json=arguments.json)
     return exit_status.FINE
 
 

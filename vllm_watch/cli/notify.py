@@ -8,7 +8,7 @@ from pathlib import Path
 
 from vllm_watch.cli.helpers import exit_status
 from vllm_watch.config import load
-from vllm_watch.notify.trial import named, send_test
+from vllm_watch.notify.kinds import named, send_test
 from vllm_watch.settings.stages import LogSettings
 from vllm_watch.support import logs
 from vllm_watch.support.visible import visible_lines

@@ -1,11 +1,36 @@
 """Check a launch before it starts."""
 
 import argparse
+import asyncio
+import json
+import os
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import NoReturn
 
-from vllm_watch.cli.helpers.preflight import run as preflight_run
+from vllm_watch.cli.helpers import exit_status, terminal
+from vllm_watch.cli.helpers.gpu_holders import BRIEF, LOOK_SECONDS, LOOKS, command_of
+from vllm_watch.cli.helpers.launch import gather
+from vllm_watch.cli.helpers.launch_software import ask_vllm
 from vllm_watch.errors import WatchError
+from vllm_watch.preflight.check_memory import memory_missing
+from vllm_watch.preflight.facts import Facts
+from vllm_watch.preflight.findings import OK, PROBLEM, UNKNOWN, WARNING, Finding
+from vllm_watch.preflight.judge import Verdict, as_json, judge
+from vllm_watch.settings.stages import GpuSettings, LogSettings
+from vllm_watch.signals.holders.judge import HolderJudge
+from vllm_watch.sources.nvml import NvmlSource
+from vllm_watch.sources.processes import ProcReader
+from vllm_watch.support import logs
+from vllm_watch.support.visible import visible, visible_lines
 
 SECONDS_MAX = 86_400.0
+_TERMINATED = 128 + signal.SIGTERM
+_TELL_AGAIN_SECONDS = 15.0
+_COMMAND_CHARACTERS = 60
 
 HELP = """\
 Checks a vLLM launch before it starts: flags, model files, GPUs and who holds their memory, whether the
@@ -43,14 +68,7 @@ def run(arguments: argparse.Namespace) -> int:
         raise WatchError(
             "no command is given", "put it after --: vllm-watch preflight -- vllm serve MODEL"
         )
-    order = preflight_run.Order(
-        words=tuple(words),
-        as_json=arguments.json,
-        execute=arguments.exec,
-        wait_seconds=arguments.wait_for_vram,
-        ask_vllm=arguments.ask_vllm,
-    )
-    return preflight_run.preflight(order)
+    return _preflight(tuple(words), arguments)
 
 
 def _seconds(text: str) -> float:
@@ -63,3 +81,149 @@ def _seconds(text: str) -> float:
             f"'{text}' is not a time to wait\n→ write seconds from 0 to {SECONDS_MAX:g}"
         )
     return value
+
+
+def _preflight(words: tuple[str, ...], arguments: argparse.Namespace) -> int:
+    # PID 1 ignores SIGTERM without a handler.
+    signal.signal(signal.SIGTERM, _ended)
+    known = gather(words, dict(os.environ))
+    if arguments.ask_vllm:
+        with terminal.waiting("asking vLLM's own parser"):
+            known = replace(known, asked=ask_vllm(known))
+    if arguments.wait_for_vram:  # waiting prints its own progress
+        facts = asyncio.run(_with_gpus(known, arguments.wait_for_vram))
+    else:
+        with terminal.waiting("looking at who uses the GPUs"):
+            facts = asyncio.run(_with_gpus(known, 0.0))
+    verdict = judge(facts)
+    _say(arguments, facts, verdict)
+    if not verdict.go:
+        return exit_status.NO_GO
+    if arguments.exec:
+        _become(words)
+    return exit_status.FINE
+
+
+class _GpuLooks:
+    def __init__(self) -> None:
+        logs.configure(LogSettings(level="error"))  # the findings show poll errors
+        self._source = NvmlSource(GpuSettings(), ProcReader())
+        self._judge = HolderJudge(BRIEF)
+
+    async def look(self, facts: Facts) -> Facts:
+        reading = await self._source.read()
+        gpus = reading.known_gpus
+        text = reading.text or ("" if gpus else "the driver lists none: none was given to this container")  # fmt: skip
+        software = replace(facts.software, driver=reading.driver_version)
+        if gpus is None:
+            return replace(facts, gpus=None, gpus_text=text, software=software)
+        judged = self._judge.look(time.monotonic(), reading.t, gpus)
+        said = {
+            holder.process.pid: said[:_COMMAND_CHARACTERS]
+            for gpu in judged
+            for holder in gpu.holders or ()
+            if (said := command_of(holder)) is not None
+        }
+        return replace(facts, gpus=judged, gpus_text=text, software=software, commands=said)
+
+    async def close(self) -> None:
+        await self._source.close()
+
+
+async def _with_gpus(facts: Facts, wait_seconds: float) -> Facts:
+    looks = _GpuLooks()
+    try:
+        return await _looked(looks, facts, wait_seconds)
+    finally:
+        await looks.close()
+
+
+async def _looked(looks: _GpuLooks, facts: Facts, wait_seconds: float) -> Facts:
+    """Poll until the GPUs are judged. Wait up to `wait_seconds` for free memory."""
+    began_s = time.monotonic()
+    facts = await looks.look(facts)
+    told, told_s, seen = "", began_s, 1
+    while True:
+        waited_s = time.monotonic() - began_s
+        waits_for = memory_missing(facts)
+        waits = bool(waits_for) and waited_s < wait_seconds
+        # Judging processes takes several polls. Free memory is known after one.
+        if not waits and (not waits_for or seen >= LOOKS):
+            if told:
+                _tell(f"{'waited in vain' if waits_for else 'the memory is free'} after {waited_s:.0f} s")  # fmt: skip
+            return facts
+        again = time.monotonic() - told_s >= _TELL_AGAIN_SECONDS
+        if waits and (waits_for != told or again):
+            _tell(f"waiting for GPU memory, {wait_seconds - waited_s:.0f} s more at most: {waits_for}")  # fmt: skip
+            told, told_s = waits_for, time.monotonic()
+        await asyncio.sleep(LOOK_SECONDS)
+        facts = await looks.look(facts)
+        seen += 1
+
+
+def _say(arguments: argparse.Namespace, facts: Facts, verdict: Verdict) -> None:
+    out = sys.stderr if arguments.exec else sys.stdout
+    if arguments.json:
+        print(json.dumps(as_json(facts, verdict)), file=out, flush=True)
+        return
+    colours = terminal.takes_colours(out)
+    print("\n".join(_lines(facts, verdict, colours=colours)), file=out, flush=True)
+
+
+_WORDS = {OK: "ok", WARNING: "warning", PROBLEM: "PROBLEM", UNKNOWN: "unknown"}
+_COLOURS = {OK: "\033[32m", WARNING: "\033[33m", PROBLEM: "\033[1;31m", UNKNOWN: "\033[2m"}
+_END = "\033[0m"
+
+
+def _lines(facts: Facts, verdict: Verdict, *, colours: bool) -> list[str]:
+    found = [line for each in verdict.findings for line in _finding(each, colours=colours)]
+    return [
+        f"launch: {visible(facts.command.shown())}",
+        "",
+        *found,
+        "",
+        _end(verdict, colours=colours),
+    ]
+
+
+def _finding(finding: Finding, *, colours: bool) -> Iterator[str]:
+    word = f"{_WORDS[finding.status]:8}"
+    if colours:
+        word = f"{_COLOURS[finding.status]}{word}{_END}"
+    yield f"{word} {finding.check:13} {visible_lines(finding.text)}"
+    for fix in finding.fixes:
+        yield visible_lines(f"{'':9}→ {fix.what}" + (f":  {fix.command}" if fix.command else ""))
+
+
+def _end(verdict: Verdict, *, colours: bool) -> str:
+    count = len(verdict.problems)
+    unknown = sum(each.status == UNKNOWN for each in verdict.findings)
+    if count:
+        text, status = f"NO-GO: {count} {'problem' if count == 1 else 'problems'}", PROBLEM
+    else:
+        text, status = "GO: no problem found", OK
+    text += f" ({unknown} unknown)" if unknown else ""
+    return f"{_COLOURS[status]}{text}{_END}" if colours else text
+
+
+def _tell(text: str) -> None:
+    print(f"vllm-watch: {text}", file=sys.stderr, flush=True)
+
+
+def _ended(number: int, frame: object) -> NoReturn:
+    raise SystemExit(_TERMINATED)
+
+
+def _become(words: tuple[str, ...]) -> NoReturn:
+    # vLLM would inherit the signals that Python ignores.
+    for ignored in (signal.SIGPIPE, signal.SIGXFSZ):
+        signal.signal(ignored, signal.SIG_DFL)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    try:
+        os.execvp(words[0], words)  # noqa: S606 - deliberately without a shell
+    except OSError as error:
+        raise WatchError(
+            f"'{words[0]}' cannot be started: {error.strerror}", "name the program that starts vLLM"
+        ) from None

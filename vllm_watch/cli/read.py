@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from vllm_watch.cli.helpers import engine_tls, exit_status
+from vllm_watch.cli.helpers import exit_status, options
 from vllm_watch.config import load
 from vllm_watch.errors import WatchError
 from vllm_watch.samples.engine import EngineSample, Histogram
@@ -51,7 +51,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     parser.add_argument("--json", action="store_true", help="one JSON object, every field present")
     parser.add_argument("--api-key-file", metavar="FILE", type=Path, help="file with the API key, if /metrics requires one")  # fmt: skip
-    engine_tls.add(parser)
+    options.add_engine_tls(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -98,7 +98,7 @@ def _of_file(source: str) -> Reading:
 
 def _of_server(url: str, arguments: argparse.Namespace) -> Reading:
     config = load(
-        None, environ={}, targets=[url], targets_from="URL", tls=engine_tls.said(arguments)
+        None, environ={}, targets=[url], targets_from="URL", tls=options.engine_tls(arguments)
     )
     url, key = config.targets[0].url, arguments.api_key_file
     answer = asyncio.run(_fetch(url, config.scrape.tls_config, key))

@@ -1,10 +1,28 @@
 """Record a server's scrapes."""
 
 import argparse
+import asyncio
+import contextlib
+import signal
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
-from vllm_watch.cli.helpers import engine_tls, exit_status
-from vllm_watch.cli.helpers.recording_loop import record
+from vllm_watch import config as configuration
+from vllm_watch.cli.helpers import exit_status, options
+from vllm_watch.samples.observation import Call
+from vllm_watch.samples.target import Target
+from vllm_watch.settings.stages import GpuSettings, LogSettings, ScrapeSettings
+from vllm_watch.sources import http
+from vllm_watch.sources.cpu_waits import CpuWaits
+from vllm_watch.sources.nvml import NvmlSource
+from vllm_watch.sources.processes import ProcReader
+from vllm_watch.sources.recording import Writer
+from vllm_watch.sources.trace_line import to_line
+from vllm_watch.sources.vllm import VllmSource
+from vllm_watch.support import logs
 
 HELP = """\
 Record a server's answers and this host's GPUs to a trace file, until Ctrl-C or for a given time. A
@@ -42,7 +60,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--interval", metavar="S", type=_seconds, default=_INTERVAL_SECONDS,
         help="seconds between scrapes (default 1)")  # fmt: skip
     add("--duration", metavar="S", type=_seconds, help="seconds until it ends (default: at Ctrl-C)")
-    engine_tls.add(parser)
+    options.add_engine_tls(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -52,6 +70,101 @@ def run(arguments: argparse.Namespace) -> int:
         interval_seconds=arguments.interval,
         duration_seconds=arguments.duration,
         bytes_max=_FILE_BYTES_MAX,
-        tls=engine_tls.said(arguments),
+        tls=options.engine_tls(arguments),
     )
     return exit_status.FINE
+
+
+# The daemon's defaults, because detectors use the recorded response times.
+_CONNECT_TIMEOUT_SECONDS = 2.0
+_TIMEOUT_SECONDS = 4.0
+_GPU_DEADLINE_SECONDS_MAX = 4.0  # a hung driver must not delay scrapes
+
+
+def record(
+    url: str,
+    out: Path,
+    *,
+    interval_seconds: float,
+    duration_seconds: float | None,
+    bytes_max: int,
+    tls: Mapping[str, str],
+) -> None:
+    """Record until a signal or limit. Raises ConfigError or RecordingError."""
+    config = configuration.load(None, environ={}, targets=[url], tls=tls)
+    logs.configure(LogSettings(level="warning"))
+    settings = ScrapeSettings(
+        interval_seconds=interval_seconds,
+        health_interval_seconds=interval_seconds,
+        connect_timeout_seconds=_CONNECT_TIMEOUT_SECONDS,
+        timeout_seconds=_TIMEOUT_SECONDS,
+        tls_config=config.scrape.tls_config,
+    )
+    with Writer(out, bytes_max=bytes_max) as writer:
+        recording = _Recording(config.targets[0].identity(), settings, writer)
+        asyncio.run(recording.run(duration_seconds))
+
+
+class _Recording:
+    def __init__(self, target: Target, settings: ScrapeSettings, writer: Writer) -> None:
+        self._target = target
+        self._settings = settings
+        self._writer = writer
+        self._looks = 0
+        self._failed = 0
+        self._is_live = sys.stderr.isatty()
+
+    async def run(self, duration_seconds: float | None) -> None:
+        stopping = asyncio.Event()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            asyncio.get_running_loop().add_signal_handler(number, stopping.set)
+        interval_seconds = self._settings.interval_seconds
+        deadline_seconds = min(interval_seconds, _GPU_DEADLINE_SECONDS_MAX)
+        gpus = NvmlSource(GpuSettings(deadline_seconds=deadline_seconds), ProcReader())
+        cpu = CpuWaits(self._target.url)
+        began = due = time.monotonic()
+        end = float("inf") if duration_seconds is None else began + duration_seconds
+        try:
+            async with http.new_session() as session:
+                source = VllmSource(self._target, self._settings, session)
+                while due < end and not stopping.is_set():
+                    await self._look(source, gpus, cpu, began)
+                    due = max(due + interval_seconds, time.monotonic())
+                    await _wait(stopping, min(due, end) - time.monotonic())
+        finally:
+            cpu.close()
+            await gpus.close()
+            if self._is_live:
+                sys.stderr.write("\n")
+
+    async def _look(
+        self, source: VllmSource, gpus: NvmlSource, cpu: CpuWaits, began: float
+    ) -> None:
+        look, reading = await asyncio.gather(source.observe(), gpus.read())
+        observation = look.observation
+        if source.local:
+            waits = await cpu.observe(observation)
+            observation = replace(observation, gpus=reading.known_gpus, cpu=waits)
+        line = to_line(observation, look.body, target=self._target.url)
+        await asyncio.to_thread(self._writer.write, line)
+        scrape = observation.scrape
+        self._looks += 1
+        self._failed += scrape.outcome != "ok"
+        if self._is_live:
+            sys.stderr.write(self._status(scrape, time.monotonic() - began))
+            sys.stderr.flush()
+
+    def _status(self, last: Call, seconds: float) -> str:
+        hours, minutes = divmod(int(seconds) // 60, 60)
+        said = f"{last.latency_s * 1000:.0f} ms" if last.outcome == "ok" else last.outcome
+        return (
+            f"\r{hours}:{minutes:02}:{int(seconds) % 60:02}  {self._looks} scrapes, "
+            f"{self._failed} failed, {self._writer.size_bytes / 1e6:.1f} MB, last: {said}"
+            "  (Ctrl-C ends)\x1b[K"
+        )
+
+
+async def _wait(stopping: asyncio.Event, seconds: float) -> None:
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(max(0.0, seconds)):
+            await stopping.wait()

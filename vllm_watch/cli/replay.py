@@ -1,13 +1,32 @@
 """Judge a recording, or metrics stored in Prometheus, as the daemon would."""
 
 import argparse
+import json
+import math
+import os
 import time
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import fields, is_dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any
 
-from vllm_watch.cli.helpers import connection, exit_status, moments
-from vllm_watch.cli.helpers.replaying import replay
-from vllm_watch.errors import WatchError
+from vllm_watch import config as configuration
+from vllm_watch.cli.helpers import connection, exit_status, options
+from vllm_watch.cli.helpers.terminal import Progress
+from vllm_watch.cli.read import reading_to_json
+from vllm_watch.errors import RecordingError, WatchError
+from vllm_watch.incidents.incident import IncidentEvent, published
+from vllm_watch.samples.observation import Observation, Reading
+from vllm_watch.signals.records import EngineSignals, TargetSignals
+from vllm_watch.sources import recording
+from vllm_watch.sources.reading import Reader
+from vllm_watch.story.base import severity_word
+from vllm_watch.support.visible import visible_lines
+from vllm_watch.watch.host_watch import HostWatch
+from vllm_watch.watch.site_watch import SiteWatch
+from vllm_watch.watch.watch import Watch
 
 HELP = """\
 Judge a recording as if it were live, at full speed, and report its incidents. The exit status is 0
@@ -40,7 +59,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("the history of a Prometheus")
     add = group.add_argument
     add("--prometheus", metavar="URL", help="its address, with its path if it has one")
-    moment = partial(moments.moment, now_t=time.time())
+    moment = partial(options.moment, now_t=time.time())
     parser.set_defaults(moment=moment)
     add("--since", metavar="T", type=moment, help="start: 12h or 7d ago, a date (local time), or Unix seconds (default: 7d)")  # fmt: skip
     add("--until", metavar="T", type=moment, help="end (default: now)")
@@ -68,7 +87,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _of_prometheus(arguments: argparse.Namespace) -> None:
-    from vllm_watch.cli.helpers.history.judging import Order, judge  # noqa: PLC0415 - brings aiohttp
+    from vllm_watch.cli.helpers.history import Order, judge  # noqa: PLC0415 - brings aiohttp
 
     if arguments.trace is not None or arguments.state:
         raise WatchError("--prometheus with a recording or --state", "use one or the other")
@@ -92,3 +111,209 @@ def _header(text: str) -> tuple[str, str]:
     if not colon or not name.strip() or not value.strip().isprintable():
         raise WatchError("--header: the value (not shown) is not a header", "write 'NAME: VALUE'")
     return name.strip(), value.strip()
+
+
+_TOLD_EVERY = 200  # observations per progress update
+
+ENGINES_MAX = 4000
+"""A recording may have at most this many engines. An engine takes 40 kB of memory, but only a few bytes of the file."""
+
+
+def replay(trace: Path, config_file: Path | None, prints: str) -> None:
+    """Print the "incidents", the final "state" or a "summary". Raises ConfigError or RecordingError."""
+    config = configuration.load(config_file, environ=os.environ)
+    site = SiteWatch(
+        partial(_watch, config), make_host=partial(HostWatch, thresholds=config.detectors)
+    )
+    summaries: dict[str, Summary] = {}
+    for observation in _observations(trace):
+        events, url = site.look(observation), observation.target
+        if prints == "incidents":
+            for event in events:
+                print(json.dumps(published(event)))
+        elif prints == "summary":
+            summary = summaries.setdefault(url, Summary(url))
+            summary.add(observation, site.watches[url].signals, events)
+    if not site.watches:
+        cause = f"{trace} contains no complete observation: it is empty or cut short"
+        raise RecordingError(cause, "give a file that `vllm-watch record` wrote")
+    for url, watch in site.watches.items():
+        if prints == "state":
+            print(json.dumps(_state(watch)))
+        elif prints == "summary":
+            print(visible_lines(summaries[url].text(watch.signals)))
+
+
+def _watch(config: configuration.Config, url: str) -> Watch:
+    known = next((target for target in config.targets if target.url == url), None)
+    if known is None:
+        return Watch(url, config.signals, config.slo, thresholds=config.detectors)
+    slo, thresholds = config.slo_for(known), config.detectors_for(known)
+    return Watch(known.name, config.signals, slo, thresholds=thresholds)
+
+
+def _observations(trace: Path) -> Iterator[Observation]:
+    readers: dict[str, Reader] = {}
+    engines: dict[str, int] = {}
+    progress = Progress()
+    for number, raw in enumerate(recording.read(trace)):
+        if not number % _TOLD_EVERY:
+            progress.tell(
+                f"{trace.name}: {number} scrapes, up to {time.strftime('%Y-%m-%d %H:%M', time.gmtime(raw.t))} UTC"
+            )
+        reader = readers.get(raw.target)
+        if reader is None:
+            reader = readers[raw.target] = Reader()
+        observation = recording.to_observation(raw, reader)
+        seen = 0 if observation.reading is None else len(observation.reading.engines)
+        engines[raw.target] = max(seen, engines.get(raw.target, 0))
+        if sum(engines.values()) > ENGINES_MAX:
+            cause = f"{trace}: the recording has over {ENGINES_MAX} engines up to here"
+            raise RecordingError(cause, "give a file that `vllm-watch record` wrote")
+        yield observation
+    progress.close()
+
+
+def _state(watch: Watch) -> dict[str, Any]:
+    signals = watch.signals
+    why_not = signals.why_not if signals else None
+    reading = watch.reading or Reading(vllm=False, why_not=why_not)
+    said = reading_to_json(reading)
+    if signals is not None:
+        said["target"] = signals.target
+        said["t"], said["state"] = signals.t, signals.state
+        said["states"] = {name: engine.state for name, engine in signals.engines.items()}
+        said["signals"] = _plain(signals)
+    return said
+
+
+def _plain(value: Any) -> Any:
+    if is_dataclass(value):
+        return {each.name: _plain(getattr(value, each.name)) for each in fields(value)}
+    if isinstance(value, Mapping):
+        return {str(key): _plain(each) for key, each in value.items()}
+    if isinstance(value, tuple | list):
+        return [_plain(each) for each in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value
+
+
+_CHANGES_SHOWN = 8
+_GAP_INTERVALS = 3
+
+
+class Summary:
+    """Collects numbers during a replay."""
+
+    def __init__(self, target: str) -> None:
+        self._target = target or "(no target named)"
+        self._times: list[float] = []
+        self._outcomes: Counter[str] = Counter()
+        self._seconds_in: dict[str, float] = {}  # by state
+        self._changes: list[tuple[float, str, str]] = []  # Unix seconds, state, reason
+        self._events: list[IncidentEvent] = []
+        self._gpus: int | None = None
+
+    def add(
+        self,
+        observation: Observation,
+        signals: TargetSignals | None,
+        events: Iterable[IncidentEvent],
+    ) -> None:
+        self._outcomes[observation.scrape.outcome] += 1
+        self._events += events
+        if observation.gpus is not None:
+            self._gpus = max(self._gpus or 0, len(observation.gpus))
+        if self._changes and self._times:
+            state, passed = self._changes[-1][1], max(0.0, observation.t - self._times[-1])
+            self._seconds_in[state] = self._seconds_in.get(state, 0.0) + passed
+        self._times.append(observation.t)
+        if signals and (not self._changes or self._changes[-1][1] != signals.state):
+            self._changes.append((observation.t, signals.state, signals.state_text))
+
+    def text(self, signals: TargetSignals | None) -> str:
+        rows = [("span", self._span()), ("scrapes", self._scrapes())]
+        if signals is not None:
+            rows += [("vLLM", _server(signals)), ("GPUs", self._gpu_count())]
+            rows += [(f"engine {name}", _engine(each)) for name, each in signals.engines.items()]
+            rows += [("states", self._shares()), *self._newest_changes()]
+            rows.append(("at the end", f"{signals.state}: {signals.state_text}"))
+        rows += [("incident", f"{_clock(event.t)} {_event(event)}") for event in self._events]
+        return "\n".join([self._target, *(f"  {name:<11} {said}" for name, said in rows)])
+
+    def _span(self) -> str:
+        first, last = min(self._times), max(self._times)
+        day = time.strftime("%Y-%m-%d", time.gmtime(first))
+        return f"{day} {_clock(first)} to {_clock(last)} UTC, {_duration(last - first)}"
+
+    def _scrapes(self) -> str:
+        outcomes = ", ".join(
+            f"{number} {outcome}" for outcome, number in self._outcomes.most_common()
+        )
+        gaps = sorted(
+            later - earlier for earlier, later in zip(self._times, self._times[1:], strict=False)
+        )
+        if not gaps:
+            return outcomes
+        median = gaps[len(gaps) // 2]
+        missed = sum(gap > _GAP_INTERVALS * median for gap in gaps)
+        said = f"{outcomes}; every {median:.3g} s"
+        if not missed:
+            return said
+        return f"{said}, {missed} hole{'s' * (missed > 1)} of up to {_duration(gaps[-1])}"
+
+    def _gpu_count(self) -> str:
+        return "not recorded" if self._gpus is None else str(self._gpus)
+
+    def _shares(self) -> str:
+        whole = sum(self._seconds_in.values())
+        if not whole:
+            return ", ".join(dict.fromkeys(state for _, state, _ in self._changes))
+        longest_first = sorted(self._seconds_in.items(), key=lambda each: -each[1])
+        return ", ".join(f"{state} {seconds / whole:.1%}" for state, seconds in longest_first)
+
+    def _newest_changes(self) -> list[tuple[str, str]]:
+        shown = self._changes[-_CHANGES_SHOWN:]
+        rows = [("", f"{_clock(t)} {state}: {text}") for t, state, text in shown]
+        before = len(self._changes) - len(shown)
+        return [("", f"… {before} changes before these"), *rows] if before else rows
+
+
+def _event(event: IncidentEvent) -> str:
+    incident = event.incident
+    severity = severity_word(incident.severity)
+    return f"{event.event}: {severity}, {incident.kind} {incident.cause}: {incident.summary}"
+
+
+def _server(signals: TargetSignals) -> str:
+    if signals.engine_kind is None and signals.why_not:
+        return signals.why_not
+    engine = f"{signals.engine_kind} engine" if signals.engine_kind else None
+    known = (signals.version, engine, *signals.models)
+    return ", ".join(each for each in known if each) or "unknown"
+
+
+def _engine(engine: EngineSignals) -> str:
+    numbers = (
+        ("running", engine.requests_running, ".0f"),
+        ("waiting", engine.requests_waiting, ".0f"),
+        ("KV cache", engine.kv_cache_usage_ratio, ".0%"),
+        ("tokens/s", engine.generation_tokens_per_second, ".1f"),
+    )
+    said = [f"{name} {value:{form}}" for name, value, form in numbers if value is not None]
+    if engine.restarts:
+        said.append(f"{engine.restarts} restart{'s' * (engine.restarts != 1)} seen")
+    return ", ".join([engine.model_name, *said] if engine.model_name else said)
+
+
+def _clock(t: float) -> str:
+    return time.strftime("%H:%M:%S", time.gmtime(t))
+
+
+def _duration(seconds: float) -> str:
+    whole = round(seconds)
+    hours, minutes = divmod(whole // 60, 60)
+    if hours:
+        return f"{hours} h {minutes} min"
+    return f"{minutes} min {whole % 60} s" if minutes else f"{whole} s"

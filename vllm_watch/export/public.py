@@ -11,8 +11,8 @@ from vllm_watch.board.board import Board, TargetEntry
 from vllm_watch.board.uptime import Share
 from vllm_watch.export.answers import answer
 from vllm_watch.incidents.incident import Incident, in_order
+from vllm_watch.story.base import severity_word
 from vllm_watch.story.kinds import story_of
-from vllm_watch.story.severities import severity_word
 
 TARGETS_MAX = 1000
 _IPV4 = re.compile(r"(?:\d{1,3}[.-]){3}\d{1,3}")

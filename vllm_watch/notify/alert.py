@@ -1,12 +1,10 @@
-"""Alerts and their stored form."""
+"""Alerts with their stored form, and one phase of one alert for one notifier."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from vllm_watch.incidents.incident import (
-    OPENED,
-    RESOLVED,
     Incident,
     IncidentEvent,
     from_published,
@@ -68,3 +66,40 @@ def _of_0_1(state: Mapping[str, Any]) -> dict[str, Any]:
         "evidence": {"for": [blank | {"text": text} for text in state["evidence"]]},
     }
     return {**state, "opened_t": state["t"], "incident": {**state, **event}}
+
+
+OPENED, WORSE, CHANGED, REMINDER, RESOLVED, SAID = (
+    "opened", "worse", "changed", "reminder", "resolved", "said",
+)  # fmt: skip
+"""CHANGED: a restart is now advised, or the cause is now known. A restart step has only the phase
+SAID."""
+
+DROPPED = "dropped"
+"""Message key of a dropped notification. The key of the message that reports the drop is appended
+later."""
+
+Key = tuple[str, str, str]  # notifier, alert id, name of the phase
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Notification:
+    """One notification. Times are Unix seconds."""
+
+    notifier: str
+    name: str  # such as "reminder 2"
+    t: float  # when the phase fell due
+    alert: Alert
+    sent_t: float | None = None  # None while queued
+    message: str | None = None
+
+    @property
+    def key(self) -> Key:
+        return self.notifier, self.alert.id, self.name
+
+    @property
+    def phase(self) -> str:
+        return self.name.partition(" ")[0]
+
+    @property
+    def dropped(self) -> bool:
+        return (self.message or "").startswith(DROPPED)

@@ -12,8 +12,7 @@ from urllib.parse import unquote
 
 from vllm_watch.errors import WatchError
 from vllm_watch.notify import base
-from vllm_watch.notify.markup import clean
-from vllm_watch.notify.words import Message
+from vllm_watch.notify.words import Message, clean
 from vllm_watch.settings.notifications import AppriseNotifier
 from vllm_watch.support import regular_file
 from vllm_watch.support.redaction import HIDDEN, redact_always

@@ -8,12 +8,11 @@ from collections.abc import Iterable, Sequence
 
 import structlog
 
-from vllm_watch.notify import base, batches, policy
-from vllm_watch.notify.alert import Alert
+from vllm_watch.notify import base, policy
+from vllm_watch.notify.alert import Alert, Notification
 from vllm_watch.notify.base import DROPPED, FAILED, Notifier, Report, Sent, Tell
-from vllm_watch.notify.batches import Batch
 from vllm_watch.notify.ledger import Ledger
-from vllm_watch.notify.notification import Notification
+from vllm_watch.notify.policy import Batch
 from vllm_watch.notify.words import Links, message
 from vllm_watch.settings.notifications import NotifierSettings
 
@@ -86,7 +85,7 @@ class Delivery:
 
     async def _step(self) -> float | None:
         now_t = time.time()
-        expired = batches.too_many(self._ledger.waiting(self._name), now_t)
+        expired = policy.too_many(self._ledger.waiting(self._name), now_t)
         if expired:
             self._drop(expired)
         await self._ledger.flush()
@@ -98,9 +97,9 @@ class Delivery:
         for begun in waiting:
             if begun.message is not None:
                 of_it = [each for each in waiting if each.message == begun.message]
-                return await self._send(begun.message, of_it, batches.again(of_it))
+                return await self._send(begun.message, of_it, policy.again(of_it))
         sent_t = self._ledger.sent_t(self._name, now_t)
-        batch, again_t = batches.choose(self._settings, waiting, sent_t, now_t)
+        batch, again_t = policy.choose(self._settings, waiting, sent_t, now_t)
         if batch is None:
             return None if again_t is None else max(0.05, again_t - now_t)
         return await self._send(_key(self._name, batch), batch.notifications, batch)

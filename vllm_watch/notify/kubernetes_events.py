@@ -17,7 +17,7 @@ from vllm_watch.clients.kubernetes import Answer, Api, KubernetesError, in_clust
 from vllm_watch.incidents.incident import OPENED, RESOLVED, UPDATED, Incident, IncidentEvent
 from vllm_watch.notify import base
 from vllm_watch.notify.base import DROPPED, FAILED, SENT, Finding, Report, Tell
-from vllm_watch.notify.markup import clean
+from vllm_watch.notify.words import clean
 from vllm_watch.samples.target import WATCHER, Target
 from vllm_watch.settings.notifications import KubernetesEvents
 from vllm_watch.story.kinds import story_of

@@ -11,9 +11,17 @@ from dataclasses import replace
 import structlog
 
 from vllm_watch.errors import StateError
-from vllm_watch.notify.alert import RESTART, Alert, from_state, to_state
-from vllm_watch.notify.batches import HOUR_SECONDS
-from vllm_watch.notify.notification import DROPPED, RESOLVED, Key, Notification
+from vllm_watch.notify.alert import (
+    DROPPED,
+    RESOLVED,
+    RESTART,
+    Alert,
+    Key,
+    Notification,
+    from_state,
+    to_state,
+)
+from vllm_watch.notify.policy import HOUR_SECONDS
 from vllm_watch.signals import stored
 from vllm_watch.state import ledger as disk
 

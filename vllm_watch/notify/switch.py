@@ -46,7 +46,7 @@ class NotifySwitch:
             await self._notifications.configure(config.notifications_linked)
 
     async def test(self, name: str) -> tuple[int, Mapping[str, Any]]:
-        from vllm_watch.notify.trial import trial  # noqa: PLC0415
+        from vllm_watch.notify.kinds import trial  # noqa: PLC0415
 
         return await trial(self._config.notifications_linked, name)
 

@@ -1,5 +1,6 @@
-"""Format a batch as text, Markdown and JSON."""
+"""Format a batch as text, Markdown and JSON, with untrusted text made safe."""
 
+import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -10,15 +11,15 @@ from urllib.parse import quote
 from vllm_watch.incidents import recurrence
 from vllm_watch.incidents.incident import Incident
 from vllm_watch.incidents.way import NEXT_RULE
-from vllm_watch.notify import notification as phases
+from vllm_watch.notify import alert as phases
 from vllm_watch.notify.alert import RESTART, Alert
-from vllm_watch.notify.batches import Batch, Item
-from vllm_watch.notify.markup import clean, markdown
+from vllm_watch.notify.policy import Batch, Item
 from vllm_watch.samples.target import WATCHER
-from vllm_watch.story.base import Story, runbook_path
+from vllm_watch.story.base import Story, runbook_path, severity_word
 from vllm_watch.story.kinds import story_of
 from vllm_watch.story.restart_steps import RUNBOOK, step_of
-from vllm_watch.story.severities import severity_word
+from vllm_watch.support.redaction import beginning, redacted
+from vllm_watch.support.visible import visible_lines
 
 ITEMS_SHOWN = 5
 """A message shows at most this many alerts."""
@@ -39,6 +40,10 @@ ENDED = {
     "healthy": "it recovered", "restarted": "the process restarted",
     "target_gone": "it is no longer watched", "superseded": "another incident took its place",
 }  # fmt: skip
+
+# Includes marks of chat services: ~~struck~~, ||hidden||, <!channel>.
+_MARKS = re.compile(r"([\\`*_\[\]<>#|~&])")
+_MENTION = re.compile(r"@(?=\w)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -314,3 +319,20 @@ def _item(item: Item) -> dict[str, Any]:
         "requests_lost": incident.requests_lost,
         "recurring": recurrence.plain(incident.recurring),
     }
+
+
+def clean(text: str, characters_max: int) -> str:
+    """Return one line without secrets."""
+    words = redacted(" ".join(visible_lines(beginning(text, 2 * characters_max + 200)).split()))
+    line = " ".join(map(_without_tail, words.split(" ")))
+    return line if len(line) <= characters_max else line[: characters_max - 1].rstrip() + "…"
+
+
+def _without_tail(word: str) -> str:
+    scheme, mark, rest = word.partition("://")
+    return scheme + mark + re.split(r"[?#]", rest, maxsplit=1)[0]
+
+
+def markdown(line: str) -> str:
+    """Escape a cleaned line."""
+    return _MENTION.sub("@\u200b", _MARKS.sub(r"\\\1", line))

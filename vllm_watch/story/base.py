@@ -120,3 +120,11 @@ class Story:
         known = self.causes.get(cause)
         words = "cause unknown" if cause == UNKNOWN else cause.replace("_", " ")
         return known or Cause(title=words, seen=words)
+
+
+_WORDS = {"page": "critical", "ticket": "warning"}
+
+
+def severity_word(severity: str) -> str:
+    """Return the displayed word, or the severity itself if unknown."""
+    return _WORDS.get(severity, severity)

@@ -1,9 +1,135 @@
-"""Find checkpoints on this machine, and their weight files."""
+"""Find a model's config, its checkpoint and the checkpoint's size. The Hugging Face Hub is asked only with --from-hub."""
 
+import asyncio
+import contextlib
+import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from vllm_watch.support import regular_file
+from vllm_watch.capacity.bounds import BYTES_MAX, is_size, shown
+from vllm_watch.capacity.plan import Checkpoint
+from vllm_watch.cli.helpers import terminal
+from vllm_watch.errors import WatchError
+from vllm_watch.support import json_text, regular_file
+
+_CONFIG_BYTES_MAX = 16 << 20  # a model with a trillion parameters has an index of 8 MB
+_HUB = "https://huggingface.co"
+_REPOSITORY = re.compile(r"[\w.-]{1,96}/[\w.-]{1,96}")  # the Hub's limits
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A model's config and weights."""
+
+    name: str
+    config: dict[str, Any]
+    checkpoint: Checkpoint
+
+
+def find_checkpoint(
+    named: str, environment: Mapping[str, str], *, from_hub: bool, weights_gib: float | None
+) -> Found:
+    """Return the named model. Raises WatchError with the places searched."""
+    try:
+        return _find(named, environment, from_hub=from_hub, weights_gib=weights_gib)
+    except (OSError, RuntimeError) as error:  # e.g. a name too long
+        raise WatchError(
+            f"{shown(named)} cannot be read: {getattr(error, 'strerror', None) or error}",
+            "name a model's folder or its config.json",
+        ) from None
+
+
+def _find(
+    named: str, environment: Mapping[str, str], *, from_hub: bool, weights_gib: float | None
+) -> Found:
+    path = Path(named).expanduser()
+    if path.is_file():
+        folder, config = path.parent, read_json(path)
+        size = _checkpoint_bytes(folder) if path.name == "config.json" else None
+    else:
+        here = path if path.is_dir() else _in_cache(named, environment)
+        if here is None:
+            if from_hub and _REPOSITORY.fullmatch(named):
+                with terminal.waiting(f"asking the hub for {named}"):
+                    return _of_hub(named, environment, weights_gib)
+            where = hub_cache(environment)
+            raise WatchError(
+                f"{named}: there is no such file or folder, nor is it in the hub's cache ({where})",
+                "give the model's folder or its config.json; --from-hub fetches the config",
+            )
+        folder, config, size = here, read_json(here / "config.json"), _checkpoint_bytes(here)
+    quantized = folder / "hf_quant_config.json"
+    if quantized.is_file() and "quantization_config" not in config:
+        config["quantization_config"] = read_json(quantized) | {"quant_method": "modelopt"}
+    return Found(named, config, Checkpoint(given_gib=weights_gib, bytes_total=size))
+
+
+def _in_cache(named: str, environment: Mapping[str, str]) -> Path | None:
+    if not _REPOSITORY.fullmatch(named):
+        return None
+    cache = hub_cache(environment)
+    return snapshot(cache, named, having="config.json")
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """Return a file's JSON object. Raises WatchError."""
+    try:
+        with regular_file.opened(path) as file:
+            raw = file.read(_CONFIG_BYTES_MAX + 1)
+    except OSError as error:
+        raise WatchError(
+            f"{path} cannot be read: {error.strerror}", "name a model's folder or its config.json"
+        ) from None
+    return _parse(raw, str(path))
+
+
+def _parse(raw: bytes, where: str) -> dict[str, Any]:
+    if len(raw) > _CONFIG_BYTES_MAX:
+        raise WatchError(
+            f"{where} is longer than {_CONFIG_BYTES_MAX >> 20} MiB", "name the model's config.json"
+        )
+    try:
+        config = json_text.read(raw)
+    except ValueError:
+        raise WatchError(f"{where} is not JSON", "name the model's config.json") from None
+    if not isinstance(config, dict):
+        raise WatchError(f"{where} is not a JSON object", "name the model's config.json")
+    return config
+
+
+def _checkpoint_bytes(folder: Path) -> int | None:
+    for name in INDEXES:
+        if (folder / name).is_file():
+            size = _total_size(read_json(folder / name))
+            if size is not None:
+                return size
+    return sum(map(file_bytes, weights(folder))) or None
+
+
+def _total_size(index: Mapping[str, Any]) -> int | None:
+    metadata = index.get("metadata")
+    size = metadata.get("total_size") if isinstance(metadata, dict) else None
+    return size if is_size(size, BYTES_MAX) else None
+
+
+def _of_hub(named: str, environment: Mapping[str, str], weights_gib: float | None) -> Found:
+    base = f"{environment.get('HF_ENDPOINT') or _HUB}/{named}/resolve/main"
+    names = ("config.json", *((INDEXES[0],) if weights_gib is None else ()))
+    from vllm_watch.cli.helpers import hub  # noqa: PLC0415 - loads an HTTP client
+
+    urls = [f"{base}/{name}" for name in names]
+    fetched = asyncio.run(hub.fetch(urls, _CONFIG_BYTES_MAX))
+    if isinstance(fetched[0], WatchError):
+        raise fetched[0]
+    config, size = _parse(fetched[0], f"{named}/config.json"), None
+    # A model without an index has a single weight file.
+    if len(fetched) > 1 and isinstance(fetched[1], bytes):
+        with contextlib.suppress(WatchError):
+            size = _total_size(_parse(fetched[1], f"{named}/{names[1]}"))
+    return Found(named, config, Checkpoint(given_gib=weights_gib, bytes_total=size))
+
 
 INDEXES = ("model.safetensors.index.json", "pytorch_model.bin.index.json")
 _WEIGHTS = ("*.safetensors", "*.bin", "*.pt", "*.gguf")  # by priority
@@ -38,7 +164,7 @@ def _first_line(path: Path) -> str:
         return file.read(_REFERENCE_BYTES).decode(errors="replace").split("\n")[0].strip()
 
 
-def size(path: Path) -> int:
+def file_bytes(path: Path) -> int:
     """Return the file's size, or 0 if missing."""
     try:
         return path.stat().st_size

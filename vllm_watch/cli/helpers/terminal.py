@@ -1,7 +1,12 @@
-"""Detect the terminal's width and colour support."""
+"""The terminal: its width and colours, and a progress line for work that takes over two seconds."""
 
 import os
 import shutil
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TextIO
 
 _COLUMNS, _LINES = 100, 24  # without a terminal
@@ -15,3 +20,46 @@ def columns(low: int = 1, high: int = 10_000, *, elsewhere: int = _COLUMNS) -> i
 def takes_colours(stream: TextIO) -> bool:
     """Return True for a terminal, unless NO_COLOR is set."""
     return stream.isatty() and "NO_COLOR" not in os.environ
+
+
+AFTER_SECONDS = 2.0
+_EVERY_SECONDS = 0.25
+_CLEAR = "\r\033[K"
+
+
+class Progress:
+    """Overwrites one line. Close it before other output."""
+
+    def __init__(self) -> None:
+        self._due_s = time.monotonic() + AFTER_SECONDS
+        self._shown = False
+        self._on = sys.stderr.isatty()
+
+    def tell(self, text: str) -> None:
+        now_s = time.monotonic()
+        if not self._on or now_s < self._due_s:
+            return
+        self._due_s, self._shown = now_s + _EVERY_SECONDS, True
+        sys.stderr.write(_CLEAR + text)
+        sys.stderr.flush()
+
+    def close(self) -> None:
+        if self._shown:
+            sys.stderr.write(_CLEAR)
+            sys.stderr.flush()
+        self._on = self._shown = False
+
+
+@contextmanager
+def waiting(text: str) -> Iterator[None]:
+    """Show `text` while a slow body runs."""
+    progress = Progress()
+    timer = threading.Timer(AFTER_SECONDS, progress.tell, (text,))
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+        timer.join()
+        progress.close()

@@ -2,10 +2,10 @@
 
 import asyncio
 import ssl
-from collections.abc import Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
-from typing import Annotated, TypeVar
+from typing import Annotated, Any, TypeVar
 from urllib.parse import quote
 
 import aiohttp
@@ -163,6 +163,7 @@ class Status(BaseModel):
 
 
 _Answer = TypeVar("_Answer", bound=BaseModel)
+_Told = TypeVar("_Told")
 
 
 class _Incidents(BaseModel):
@@ -294,3 +295,18 @@ class Daemon:
         except ValidationError:
             raise WatchError(cause, "check the address") from None
         raise WatchError(f"{cause}: {refused.error}", refused.remedy)
+
+
+def asked(
+    connection: Connection, question: Callable[[Daemon], Coroutine[Any, Any, _Told]]
+) -> _Told:
+    """Ask a daemon one question. Raises WatchError."""
+
+    async def ask() -> _Told:
+        daemon = Daemon.at(connection)
+        try:
+            return await question(daemon)
+        finally:
+            await daemon.close()
+
+    return asyncio.run(ask())

@@ -13,7 +13,7 @@ from vllm_watch.capacity.model import Model
 from vllm_watch.capacity.read_config import read_config
 from vllm_watch.capacity.release import parse_release
 from vllm_watch.capacity.units import GIB
-from vllm_watch.cli.helpers.capacity.model import read_json
+from vllm_watch.cli.helpers.checkpoints import read_json
 from vllm_watch.errors import WatchError
 from vllm_watch.support import json_text
 

@@ -1,13 +1,35 @@
-"""Arguments for TLS to an engine: the keys of `scrape.tls_config`."""
+"""Options that several commands take: a time, and TLS to an engine (the keys of `scrape.tls_config`)."""
 
 import argparse
+import re
+from datetime import datetime
 
 from vllm_watch.errors import WatchError
+
+_AGO = re.compile(r"(\d+(?:\.\d+)?)([smhdw])")
+_UNIT_SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
+
+
+def moment(text: str, now_t: float) -> float:
+    """Parse an age such as "30m", a local date, or Unix seconds. Raises ArgumentTypeError."""
+    if ago := _AGO.fullmatch(text):
+        return now_t - float(ago[1]) * _UNIT_SECONDS[ago[2]]
+    try:
+        return float(text)
+    except ValueError:
+        pass
+    try:
+        return datetime.fromisoformat(text).timestamp()
+    except ValueError:
+        raise argparse.ArgumentTypeError(
+            f"'{text}' is not a time\n→ write 30m, 2h, 7d, 2026-03-01 or Unix seconds"
+        ) from None
+
 
 _KEYS = ("ca_file", "cert_file", "key_file", "server_name", "insecure_skip_verify")
 
 
-def add(parser: argparse.ArgumentParser) -> None:
+def add_engine_tls(parser: argparse.ArgumentParser) -> None:
     """Add the arguments."""
     group = parser.add_argument_group("an https URL")
     group.add_argument("--ca-file", metavar="FILE", help="CAs that sign the server's certificate, in PEM (default: this host's)")  # fmt: skip
@@ -17,7 +39,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--insecure-skip-verify", action="store_const", const="true", help="accept any certificate")  # fmt: skip
 
 
-def said(arguments: argparse.Namespace) -> dict[str, str]:
+def engine_tls(arguments: argparse.Namespace) -> dict[str, str]:
     """Return the TLS arguments for `config.load`. Raises WatchError."""
     if bool(arguments.cert_file) != bool(arguments.key_file):
         given, other = ("cert", "key") if arguments.cert_file else ("key", "cert")

@@ -1,1 +1,0 @@
-"""Inputs and output of `capacity`."""

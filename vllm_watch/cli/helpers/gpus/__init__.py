@@ -1,1 +1,0 @@
-"""Implementation of `gpus` and `gpus --reclaim`."""

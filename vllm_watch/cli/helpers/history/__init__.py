@@ -1,1 +1,0 @@
-"""Implementation of `replay --prometheus`: judge stored metrics."""
