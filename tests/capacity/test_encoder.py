@@ -7,7 +7,7 @@ import pytest
 from tests.capacity.models import GEMMA_3_27B, LLAMA_31_8B
 from tests.capacity.planning import plan
 from vllm_watch.capacity.assumptions import assumptions
-from vllm_watch.capacity.encoder import Encoder, read_encoder
+from vllm_watch.capacity.read_encoders import Encoder, read_encoder
 
 GIB = 1 << 30
 BLOCKS = {"hidden_size": 1152, "intermediate_size": 4304}

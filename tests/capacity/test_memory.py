@@ -15,8 +15,8 @@ from tests.capacity.models import (
 )
 from tests.capacity.planning import plan
 from vllm_watch.capacity.overheads import graph_count
-from vllm_watch.capacity.parameters import count_parameters, infer_intermediate
 from vllm_watch.capacity.read_config import read_config
+from vllm_watch.capacity.weights import count_parameters, infer_intermediate
 
 GIB = 1 << 30
 # Model, GPUs, GiB of weights per GPU, of activation, left for the KV cache: vLLM 0.11.0 on H100 at 0.9.

@@ -13,9 +13,9 @@ from tests.capacity.models import (
     QWEN35_27B,
     Config,
 )
-from vllm_watch.capacity.parameters import count_parameters
 from vllm_watch.capacity.published import completed
 from vllm_watch.capacity.read_config import read_config
+from vllm_watch.capacity.weights import count_parameters
 
 SHAPE = ("num_hidden_layers", "hidden_size", "num_attention_heads", "num_key_value_heads", "vocab_size", "torch_dtype", "head_dim", "sliding_window", "full_attention_interval", "layer_types")  # fmt: skip
 EXPERTS = ("num_local_experts", "num_experts")

@@ -7,8 +7,8 @@ import pytest
 from tests.capacity import published_models as models
 from tests.capacity.models import Config
 from tests.capacity.planning import plan
-from vllm_watch.capacity.parameters import count_parameters
 from vllm_watch.capacity.read_config import read_config
+from vllm_watch.capacity.weights import count_parameters
 
 # Name, config, billions of parameters published, relative error.
 PUBLISHED: tuple[tuple[str, Config, float, float], ...] = (

@@ -6,9 +6,9 @@ import pytest
 
 from tests.capacity.models import DEEPSEEK_V3, GEMMA_3_27B, LLAMA_31_8B, QWEN35_27B, Config
 from tests.capacity.planning import plan
-from vllm_watch.capacity.context_length import length_limit
 from vllm_watch.capacity.flags import Drafter
 from vllm_watch.capacity.gpus import cuda_memory_bytes, find_gpu
+from vllm_watch.capacity.read_config import length_limit
 from vllm_watch.capacity.release import NEWEST, Release, parse_release
 from vllm_watch.capacity.suggestions import suggestions
 from vllm_watch.errors import WatchError

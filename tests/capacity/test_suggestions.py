@@ -8,10 +8,9 @@ import pytest
 from tests.capacity.models import LLAMA_31_8B, LLAMA_33_70B, QWEN3_4B, QWEN3_32B, QWEN35_27B, Config
 from tests.capacity.planning import plan
 from vllm_watch.capacity.assumptions import assumptions
-from vllm_watch.capacity.other_ways import other_ways
 from vllm_watch.capacity.plan import Plan, with_flags
 from vllm_watch.capacity.release import parse_release
-from vllm_watch.capacity.suggestions import suggestions
+from vllm_watch.capacity.suggestions import other_ways, suggestions
 
 # Story, plan, flags that are suggested in order, how the other ways begin.
 STORIES: tuple[tuple[str, Plan, tuple[str, ...], tuple[str, ...]], ...] = (

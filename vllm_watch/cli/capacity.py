@@ -9,14 +9,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from vllm_watch.capacity.assumptions import assumptions
+from vllm_watch.capacity.assumptions import assumptions, tokens_spread
 from vllm_watch.capacity.bounds import GIB_MAX
 from vllm_watch.capacity.flags import ALLOW_LONG
-from vllm_watch.capacity.other_ways import other_ways
 from vllm_watch.capacity.plan import Plan, make_plan, with_flags
 from vllm_watch.capacity.read_config import read_config
-from vllm_watch.capacity.spread import tokens_spread
-from vllm_watch.capacity.suggestions import as_json, suggestions
+from vllm_watch.capacity.suggestions import as_json, other_ways, suggestions
 from vllm_watch.cli.helpers import exit_status, terminal
 from vllm_watch.cli.helpers.capacity import text as capacity_text
 from vllm_watch.cli.helpers.capacity.anchor import calibrated

@@ -3,8 +3,18 @@
 import shlex
 from collections.abc import Iterator
 
-from vllm_watch.preflight.facts import ABSENT, CACHE, REMOTE, Facts, ModelFiles
-from vllm_watch.preflight.findings import OK, PROBLEM, UNKNOWN, Finding, Fix
+from vllm_watch.preflight.facts import (
+    ABSENT,
+    CACHE,
+    OK,
+    PROBLEM,
+    REMOTE,
+    UNKNOWN,
+    Facts,
+    Finding,
+    Fix,
+    ModelFiles,
+)
 from vllm_watch.preflight.sizing import GIB
 
 _FILES_NAMED = 3

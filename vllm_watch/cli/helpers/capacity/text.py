@@ -4,10 +4,9 @@ import math
 import textwrap
 from collections.abc import Sequence
 
-from vllm_watch.capacity.other_ways import Way
+from vllm_watch.capacity.assumptions import tokens_spread
 from vllm_watch.capacity.plan import Plan
-from vllm_watch.capacity.spread import tokens_spread
-from vllm_watch.capacity.suggestions import Suggestion
+from vllm_watch.capacity.suggestions import Suggestion, Way
 from vllm_watch.capacity.units import GIB
 
 _GOOD, _BAD, _DIM, _END = "\033[1;32m", "\033[1;31m", "\033[2m", "\033[0m"

@@ -27,7 +27,7 @@ from vllm_watch.cli.helpers.preflight.files import (
 from vllm_watch.cli.helpers.preflight.software import find_software
 from vllm_watch.errors import ConfigError, WatchError
 from vllm_watch.export.status import public_arguments
-from vllm_watch.preflight.check_port import DEFAULT_PORT, port_of
+from vllm_watch.preflight.check_host import DEFAULT_PORT, port_of
 from vllm_watch.preflight.command import SERVE, Command, parse, split
 from vllm_watch.preflight.facts import Facts, Listener, Software
 from vllm_watch.settings.yaml_text import read as read_yaml

@@ -14,8 +14,7 @@ from vllm_watch.cli.helpers.preflight.ask_vllm import ask_vllm
 from vllm_watch.cli.helpers.preflight.facts import gather
 from vllm_watch.cli.helpers.preflight.gpus import GpuLooks, with_gpus
 from vllm_watch.errors import WatchError
-from vllm_watch.preflight.facts import Facts
-from vllm_watch.preflight.findings import OK, PROBLEM, UNKNOWN, WARNING, Finding
+from vllm_watch.preflight.facts import OK, PROBLEM, UNKNOWN, WARNING, Facts, Finding
 from vllm_watch.preflight.judge import Verdict, as_json, judge
 from vllm_watch.support.visible import visible, visible_lines
 
