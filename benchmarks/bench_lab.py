@@ -13,8 +13,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from benchmarks.lab.virtual import observations
 from vllm_watch.lab.exposition import Writer
-from vllm_watch.lab.release_v0 import V0
-from vllm_watch.lab.release_v1 import V1
+from vllm_watch.lab.release import V0, V1
 from vllm_watch.lab.vllm import SimulatedVllm
 from vllm_watch.lab.workload import OpenLoop, Sizes
 

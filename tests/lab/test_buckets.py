@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vllm_watch.lab.buckets import Buckets
+from vllm_watch.lab.ledger import Buckets
 
 BOUNDS = (0.1, 0.25, 0.5, 1.0, float("inf"))
 

@@ -8,8 +8,8 @@ from tests.examples import examples
 from tests.lab.reference_engine import Job, ReferenceEngine
 from vllm_watch.lab.batch import EngineConfig
 from vllm_watch.lab.engine import Engine
-from vllm_watch.lab.release_v1 import V1
-from vllm_watch.lab.request import Request
+from vllm_watch.lab.release import V1
+from vllm_watch.lab.workload import Request
 
 SMALL = EngineConfig(
     num_gpu_blocks=64, block_size=8, max_num_seqs=6, max_num_batched_tokens=64,

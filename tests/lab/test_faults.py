@@ -6,10 +6,9 @@ import pytest
 
 from benchmarks.lab.virtual import observe
 from vllm_watch.lab.faults import FAULTS
-from vllm_watch.lab.request import Request
 from vllm_watch.lab.scripts import L40S
 from vllm_watch.lab.vllm import SimulatedVllm
-from vllm_watch.lab.workload import OpenLoop, Sizes
+from vllm_watch.lab.workload import OpenLoop, Request, Sizes
 
 BEGUN_AGAIN = {"crash", "engine_dead"}  # whose end is a restart
 

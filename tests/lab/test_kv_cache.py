@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vllm_watch.lab.kv_cache import KvCache
+from vllm_watch.lab.batch import KvCache
 
 
 @given(

@@ -9,13 +9,11 @@ from vllm_watch.lab import scripts
 from vllm_watch.lab.batch import EngineConfig
 from vllm_watch.lab.faults import FAULTS
 from vllm_watch.lab.gpus import GpuRack
-from vllm_watch.lab.release_v0 import V0
-from vllm_watch.lab.release_v1 import V1_SEVERAL_API_SERVERS
-from vllm_watch.lab.request import Workload
+from vllm_watch.lab.release import V0, V1_SEVERAL_API_SERVERS
 from vllm_watch.lab.scene import Scene, Script
 from vllm_watch.lab.scripts import L40S, USUAL_PER_SECOND
 from vllm_watch.lab.vllm import SimulatedVllm
-from vllm_watch.lab.workload import ClosedLoop, OpenLoop, Sizes, bursty
+from vllm_watch.lab.workload import ClosedLoop, OpenLoop, Sizes, Workload, bursty
 
 
 @dataclass(frozen=True, slots=True)
