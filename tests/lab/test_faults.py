@@ -125,12 +125,6 @@ def test_a_leak_takes_only_what_is_free():
     assert vllm.engines[0].num_running == 1
 
 
-def test_an_unknown_fault_is_a_mistake_of_the_caller():
-    """There is no such slug."""
-    with pytest.raises(KeyError):
-        SimulatedVllm("a").fault("gremlins")
-
-
 def test_a_server_that_is_down_refuses_whatever_else_is_wrong():
     """A crash during a hang is a crash."""
     vllm = busy()

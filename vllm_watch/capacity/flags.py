@@ -115,7 +115,7 @@ def settle(
     tokens = flags.max_num_batched_tokens or tokens
     utilization = flags.gpu_memory_utilization
     if utilization is None:
-        utilization = _UTILIZATION_NEW if release >= releases.UTILIZATION_92 else _UTILIZATION_OLD
+        utilization = default_utilization(release)
     return Settings(
         flags=flags,
         engine="V0" if v0 else "V1",
@@ -128,6 +128,11 @@ def settle(
         kv_cache_dtype=_kv_cache_dtype(flags, model),
         cpu=cpu,
     )
+
+
+def default_utilization(release: Release) -> float:
+    """Return the --gpu-memory-utilization of a start that does not give it."""
+    return _UTILIZATION_NEW if release >= releases.UTILIZATION_92 else _UTILIZATION_OLD
 
 
 def obstacle(flags: Flags, model: Model, batched_tokens: int) -> str | None:

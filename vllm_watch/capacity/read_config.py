@@ -5,7 +5,7 @@ A missing value gets the default of vLLM or transformers, and is noted.
 
 import re
 from collections.abc import Iterator, Mapping
-from typing import Any, cast
+from typing import Any
 
 from vllm_watch.capacity.bounds import LAYERS_MAX, NUMBER_MAX, check_numbers, is_size, shown
 from vllm_watch.capacity.model import LatentAttention, LayerKind, Model
@@ -95,13 +95,13 @@ def _read(config: Config) -> Model:
         raise _mismatch(len(kinds), count)
     head_dim, experts = _head_dim(text, hidden, heads), read_experts(text)
     towers, uncounted = count_towers(config, vision_known=encoder is not None)
-    notes = [*_dtype_notes(config, text), *_size_notes(text)]
+    dtype = _stated_dtype(config, text)
+    notes = [] if dtype is not None else ["bfloat16: the config names no torch_dtype"]
+    notes += _size_notes(text)
     notes += [f"the weights of {key} are not counted: its sizes are unknown" for key in uncounted]
     state = None
     if config is not shape:
-        notes.append(
-            "the config gives only a shape: the rest is that of the model published with it"
-        )
+        notes.append("the config gives only a shape: the rest is that of the model published with it")  # fmt: skip
     if any(kind in (LayerKind.STATE, LayerKind.STATE_AND_FULL) for kind in kinds):
         state = read_state(text, hidden, heads, head_dim)
         if state.assumed:
@@ -117,7 +117,7 @@ def _read(config: Config) -> Model:
         intermediate_size=_intermediate(text, hidden),
         max_position_embeddings=_positions(text),
         length_limit=length_limit(text),
-        dtype=_dtype(config, text),
+        dtype="bfloat16" if dtype is None else dtype.removeprefix("torch."),
         tied_embeddings=_tied(config, text),
         gated_mlp=_gated(text),
         sliding_window=number(text, "sliding_window", "sliding_window_size"),
@@ -254,21 +254,9 @@ def _intermediate(config: Config, hidden: int) -> int | None:
     return _first(config, "intermediate")
 
 
-def _dtype(config: Config, text: Config) -> str:
-    for each in (text, config):
-        for key in ("torch_dtype", "dtype"):
-            if isinstance(each.get(key), str):
-                return cast("str", each[key]).removeprefix("torch.")
-    return "bfloat16"
-
-
-def _dtype_notes(config: Config, text: Config) -> tuple[str, ...]:
-    said = any(
-        isinstance(each.get(key), str)
-        for each in (config, text)
-        for key in ("torch_dtype", "dtype")
-    )
-    return () if said else ("bfloat16: the config names no torch_dtype",)
+def _stated_dtype(config: Config, text: Config) -> str | None:
+    said = (each.get(key) for each in (text, config) for key in ("torch_dtype", "dtype"))
+    return next((each for each in said if isinstance(each, str)), None)
 
 
 def _size_notes(text: Config) -> Iterator[str]:
@@ -355,8 +343,9 @@ def _scaled(rope: Config, named: int) -> int:
     if kind in _UNSCALED or not isinstance(factor, int | float) or not 1 <= factor <= NUMBER_MAX:
         return named
     if kind in _YARN:  # releases differ in whether the positions are scaled already
-        original = rope.get("original_max_position_embeddings")
-        original = original if is_size(original) else named
+        original = rope.get("original_max_position_embeddings", named)
+        if not is_size(original):
+            original = named
         return min(max(named, int(original * factor)), NUMBER_MAX)
     return min(int(named * factor), NUMBER_MAX)
 

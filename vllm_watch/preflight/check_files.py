@@ -3,6 +3,7 @@
 import shlex
 from collections.abc import Iterator
 
+from vllm_watch.capacity.units import GIB
 from vllm_watch.preflight.facts import (
     ABSENT,
     CACHE,
@@ -15,7 +16,6 @@ from vllm_watch.preflight.facts import (
     Fix,
     ModelFiles,
 )
-from vllm_watch.preflight.sizing import GIB
 
 _FILES_NAMED = 3
 _NO_WEIGHTS = ("dummy", "tensorizer", "runai_streamer", "runai_streamer_sharded", "sharded_state", "fastsafetensors")  # fmt: skip

@@ -5,10 +5,10 @@ from collections.abc import Iterator
 
 from vllm_watch.capacity import release as releases
 from vllm_watch.capacity.suggestions import UTILIZATION_MAX, Suggestion, other_ways, suggestions
+from vllm_watch.capacity.units import GIB
 from vllm_watch.preflight import sizing
 from vllm_watch.preflight.facts import OK, PROBLEM, UNKNOWN, WARNING, Facts, Finding, Fix
 from vllm_watch.preflight.sizing import (
-    GIB,
     VARIABLE,
     free_bytes,
     offered_bytes,

@@ -8,10 +8,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from vllm_watch.capacity import release as releases
-from vllm_watch.capacity.flags import ALLOW_LONG, Flags, accepted_length
+from vllm_watch.capacity.flags import ALLOW_LONG, Flags, accepted_length, default_utilization
 from vllm_watch.capacity.gpus import find_gpu
 from vllm_watch.capacity.plan import Checkpoint, Machine, Plan, make_plan
 from vllm_watch.capacity.release import NEWEST, Release
+from vllm_watch.capacity.units import GIB
 from vllm_watch.errors import WatchError
 from vllm_watch.preflight.command import is_whole
 from vllm_watch.preflight.facts import REMOTE, Facts
@@ -106,9 +107,6 @@ def _by_position(gpus: list[GpuHolders], ids: str) -> tuple[list[GpuHolders], st
     return found, None
 
 
-GIB = 1 << 30
-_SHARE_OLD, _SHARE_NEW = 0.9, 0.92  # vLLM's default before and since 0.20
-
 CHECKS_FREE_MEMORY = Release(0, 9, 1)
 """Since this release, V1 refuses to start with too little free memory. Other engines start with a smaller KV cache. Source: vLLM's request_memory."""
 
@@ -154,7 +152,7 @@ def utilization(facts: Facts) -> float | None:
     given = facts.command.number("gpu-memory-utilization")
     if given is not None or facts.command.text("gpu-memory-utilization") is not None:
         return given if given is not None and 0 < given <= 1 else None
-    return _SHARE_NEW if release(facts) >= releases.UTILIZATION_92 else _SHARE_OLD
+    return default_utilization(release(facts))
 
 
 def plan(facts: Facts, *, share: float | None = None) -> Plan | None:
@@ -171,7 +169,7 @@ def plan(facts: Facts, *, share: float | None = None) -> Plan | None:
     if share is None:
         return None
     if not refuses(facts):
-        share -= max(held_by_others(each) for each in gpus) / total
+        share -= max(each.gpu.memory_used_bytes or 0 for each in gpus) / total
     flags = _with_accepted_length(facts, replace(flags, gpu_memory_utilization=max(share, 1e-6)))
     # Assume a GPU for each rank. Another check counts them.
     ranks = flags.tensor_parallel_size * flags.pipeline_parallel_size * flags.data_parallel_size
@@ -193,8 +191,3 @@ def _with_accepted_length(facts: Facts, flags: Flags) -> Flags:
     if facts.model is None or flags.max_model_len is None:
         return flags
     return replace(flags, max_model_len=accepted_length(flags, facts.model, flags.max_model_len))
-
-
-def held_by_others(judged: GpuHolders) -> int:
-    """Return the used bytes, or 0 if unknown."""
-    return judged.gpu.memory_used_bytes or 0
