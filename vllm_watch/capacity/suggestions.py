@@ -43,16 +43,12 @@ def suggestions(plan: Plan) -> tuple[Suggestion, ...]:
     """Return flags that make the plan fit, best first, or that save memory if it fits."""
     if plan.fits:
         return tuple(_waste(plan))
-    if _is_refused(plan):
+    if plan.obstacle is not None or plan.lacks_gpus:
         return tuple(_other_splits(plan))[:1]
     found = [each for ways in _WAYS for each, flags in ways(plan) if with_flags(plan, flags).fits]
     if plan.kv_bytes <= 0:  # without a cache, only flags that cost quality help
         found.sort(key=lambda each: each.flag != "--tensor-parallel-size")
     return tuple(found)
-
-
-def _is_refused(plan: Plan) -> bool:
-    return plan.obstacle is not None or plan.lacks_gpus
 
 
 def _refusal(plan: Plan) -> str:

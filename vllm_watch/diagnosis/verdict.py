@@ -121,7 +121,8 @@ def of_log(scanner: Scanner) -> Diagnosis:
     other = scanner.other or scanner.program or scanner.writer
     if other is not None and not scanner.of_vllm and not _of_the_host(scanner, root):
         return _of_another(other, root)
-    if life.captured and not life.ready and (root is None or not _says_why(root)):
+    unexplained = root is None or root.rule.rank in (Rank.DEATH, Rank.MESSAGE)
+    if life.captured and not life.ready and unexplained:
         return _in_capture(life, life.captured)
     if root is not None and not scanner.of_vllm and root.rule.rank is Rank.MESSAGE:
         return _of_no_server(scanner)
@@ -159,10 +160,6 @@ _WENT_ON = "The workers were busy, not stuck: one of them reported progress afte
 
 def _only_waited(life: Life, root: Finding, text: str) -> Diagnosis:
     return life.diagnosis(NOISE, 0.6, "nothing failed; the line is harmless", text, (root.number, root.line))  # fmt: skip
-
-
-def _says_why(root: Finding) -> bool:
-    return root.rule.rank not in (Rank.DEATH, Rank.MESSAGE)
 
 
 def _in_capture(life: Life, line: tuple[int, str]) -> Diagnosis:

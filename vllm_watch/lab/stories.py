@@ -102,17 +102,11 @@ def _demo_server(name: str, workload: Workload, **options: Any) -> SimulatedVllm
     return SimulatedVllm(name, workload=workload, config=L40S, group=name, **options)
 
 
-def _fault_stories() -> list[Story]:
-    return [
-        Story(slug, fault.title, _one(scripts.with_fault(slug))) for slug, fault in FAULTS.items()
-    ]
-
-
 _ALL = [
     Story("demo", "Four servers, one of them with one fault after another.", _demo),
     Story("healthy", "One server at a third of its capacity.", _one()),
     Story("fleet", "Ten healthy servers at one request a second each, without GPUs.", _fleet),
-    *_fault_stories(),
+    *(Story(slug, fault.title, _one(scripts.with_fault(slug))) for slug, fault in FAULTS.items()),
     Story(
         "idle_wedged",
         "An idle engine core stops: every gauge reads 0, as before, and no request is answered.",
