@@ -1,4 +1,4 @@
-"""Estimate the memory beside weights and KV cache: vLLM's profiling run, CUDA context, NCCL and CUDA graphs.
+"""Estimate the memory of vLLM's profiling run, CUDA context, NCCL and CUDA graphs, without weights and KV cache.
 
 The peak of the profiling run is in the encoder with the largest images, in the MLP with its widest intermediates,
 or in the sampler with float32 copies of all logits. vLLM profiles the encoder first, with as many of the largest
