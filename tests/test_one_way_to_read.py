@@ -32,7 +32,7 @@ ALLOWED = {
     "cli/helpers/vllm_parser.py": "it runs in vLLM's Python, which cannot import ours: /dev/null, and our own request",
     "sources/own_trouble.py": "/dev/null, to see whether a descriptor is left",
     "__main__.py": "/dev/null",
-    "lab/server.py": "the simulated engine; what it answers to a bad request is its own",
+    "lab/live.py": "the simulated engine; what it answers to a bad request is its own",
     "restart/evidence.py": OWN,
     "restart/locks/file.py": OWN,
     "sources/recording.py": OWN,

@@ -15,13 +15,11 @@ from benchmarks.lab.virtual import observe
 from vllm_watch.lab.batch import EngineConfig
 from vllm_watch.lab.exposition import Writer
 from vllm_watch.lab.gpus import GpuRack
-from vllm_watch.lab.release_v0 import V0
-from vllm_watch.lab.release_v1 import V1
-from vllm_watch.lab.request import Request, Workload
+from vllm_watch.lab.release import V0, V1
 from vllm_watch.lab.scene import Scene
 from vllm_watch.lab.scripts import L40S
 from vllm_watch.lab.vllm import SimulatedVllm
-from vllm_watch.lab.workload import OpenLoop, Sizes
+from vllm_watch.lab.workload import OpenLoop, Request, Sizes, Workload
 from vllm_watch.samples.gpu import GpuSample
 from vllm_watch.samples.observation import Observation
 

@@ -13,7 +13,7 @@ from typing import Any
 from benchmarks.detection import happenings
 from benchmarks.detection.runs import Run, Script, Stage
 from benchmarks.lab.lives import together
-from vllm_watch.lab.request import Request
+from vllm_watch.lab.workload import Request
 from vllm_watch.samples.observation import CanaryCall, Observation
 from vllm_watch.samples.process import ProcessSample
 from vllm_watch.settings.stages import CanarySettings

@@ -13,13 +13,11 @@ from typing import Any
 from benchmarks.lab import routines
 from benchmarks.lab.workloads import diurnal
 from vllm_watch.lab.batch import EngineConfig
-from vllm_watch.lab.release_v0 import V0
-from vllm_watch.lab.release_v1 import V1_SEVERAL_API_SERVERS
-from vllm_watch.lab.request import Workload
+from vllm_watch.lab.release import V0, V1_SEVERAL_API_SERVERS
 from vllm_watch.lab.scene import Scene, Script
 from vllm_watch.lab.scripts import L40S
 from vllm_watch.lab.vllm import SimulatedVllm
-from vllm_watch.lab.workload import ClosedLoop, OpenLoop, Sizes, bursty
+from vllm_watch.lab.workload import ClosedLoop, OpenLoop, Sizes, Workload, bursty
 
 H100 = EngineConfig()
 LONG_CONTEXT = EngineConfig(

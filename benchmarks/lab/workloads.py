@@ -3,8 +3,7 @@
 from collections.abc import Callable
 from math import pi, sin
 
-from vllm_watch.lab.request import Request, Workload
-from vllm_watch.lab.workload import OpenLoop
+from vllm_watch.lab.workload import OpenLoop, Request, Workload
 
 _DAY_SECONDS = 86_400.0
 

@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 
 from tests.capacity.models import GEMMA_3_27B, LLAMA_31_8B
-from tests.capacity.planning import plan
+from tests.capacity.planning import named_rows, plan
 from vllm_watch.capacity.assumptions import assumptions
-from vllm_watch.capacity.encoder import Encoder, read_encoder
+from vllm_watch.capacity.read_encoders import Encoder, read_encoder
 
 GIB = 1 << 30
 BLOCKS = {"hidden_size": 1152, "intermediate_size": 4304}
@@ -22,9 +22,7 @@ FAMILIES: tuple[tuple[str, dict[str, Any], int, int], ...] = (
 )  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("config", "ratio", "tokens"), [row[1:] for row in FAMILIES], ids=[row[0] for row in FAMILIES]
-)
+@named_rows("config, ratio, tokens", FAMILIES)
 def test_families(config: dict[str, Any], ratio: int, tokens: int) -> None:
     """How many patches become a token, and how many tokens the largest image has."""
     found = read_encoder(config)

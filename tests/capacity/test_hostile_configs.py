@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from tests.capacity.models import LLAMA_31_8B, Config
 from tests.capacity.models import MODELS as OLDER_MODELS
+from tests.capacity.planning import named_rows
 from tests.capacity.published_models import NEW_MODELS
 from tests.examples import examples
 from vllm_watch.__main__ import main
@@ -79,7 +80,7 @@ SENTENCES: tuple[tuple[str, Config, str], ...] = (
 )  # fmt: skip
 
 
-@pytest.mark.parametrize(("changed", "says"), [row[1:] for row in SENTENCES], ids=[row[0] for row in SENTENCES])  # fmt: skip
+@named_rows("changed, says", SENTENCES)
 def test_the_sentence_names_the_key(changed: Config, says: str) -> None:
     """And the number, of a long one its beginning."""
     with pytest.raises(WatchError) as raised:
@@ -100,7 +101,7 @@ COMMANDS: tuple[tuple[str, tuple[str, ...], str], ...] = (
 )  # fmt: skip
 
 
-@pytest.mark.parametrize(("words", "says"), [row[1:] for row in COMMANDS], ids=[row[0] for row in COMMANDS])  # fmt: skip
+@named_rows("words, says", COMMANDS)
 def test_flags_are_bounded(words: tuple[str, ...], says: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:  # fmt: skip
     """A sentence and status 2, as argparse has it."""
     (tmp_path / "config.json").write_text(json.dumps(LLAMA_31_8B))

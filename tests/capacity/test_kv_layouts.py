@@ -17,7 +17,7 @@ from tests.capacity.models import (
     QWEN35_27B,
     Config,
 )
-from tests.capacity.planning import plan
+from tests.capacity.planning import named_rows, plan
 from tests.real_vllm.shapes import FLAGS, SHAPES
 from vllm_watch.capacity.assumptions import assumptions
 from vllm_watch.capacity.flags import Drafter
@@ -68,7 +68,7 @@ PER_TOKEN: tuple[tuple[str, Config, dict[str, object], int], ...] = (
 )  # fmt: skip
 
 
-@pytest.mark.parametrize(("config", "flags", "expected"), [row[1:] for row in PER_TOKEN], ids=[row[0] for row in PER_TOKEN])  # fmt: skip
+@named_rows("config, flags, expected", PER_TOKEN)
 def test_bytes_per_token(config: Config, flags: dict[str, object], expected: int) -> None:
     """What one token that vLLM prints costs on each GPU."""
     assert plan(config, max_model_len=4096, **flags).bytes_per_token == pytest.approx(
@@ -199,7 +199,7 @@ NAMED: tuple[tuple[str, Config, dict[str, Any], int], ...] = (
 )  # fmt: skip
 
 
-@pytest.mark.parametrize(("quantization", "flags", "expected"), [row[1:] for row in NAMED], ids=[row[0] for row in NAMED])  # fmt: skip
+@named_rows("quantization, flags, expected", NAMED)
 def test_the_checkpoint_names_its_cache(quantization: Config, flags: dict[str, Any], expected: int) -> None:  # fmt: skip
     found = plan(LLAMA_31_8B | {"quantization_config": quantization}, **flags)
     assert found.bytes_per_token == expected

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from tests.capacity.models import QWEN3_30B_A3B, QWEN3_32B, Config
-from tests.capacity.planning import plan
+from tests.capacity.planning import named_rows, plan
 from vllm_watch.capacity.quantization import Quantization, find_quantization, read_quantization
 from vllm_watch.capacity.suggestions import suggestions
 
@@ -53,9 +53,7 @@ def found(
     return find_quantization(flag, read)
 
 
-@pytest.mark.parametrize(
-    ("flag", "config", "size"), [row[1:] for row in TABLE], ids=[row[0] for row in TABLE]
-)
+@named_rows("flag, config, size", TABLE)
 def test_bytes_per_weight(
     flag: str | None, config: dict[str, object] | None, size: float | None
 ) -> None:
@@ -90,7 +88,7 @@ PARTS: tuple[tuple[str, dict[str, object], tuple[float | None, float | None, flo
 )  # fmt: skip
 
 
-@pytest.mark.parametrize(("config", "sizes"), [row[1:] for row in PARTS], ids=[row[0] for row in PARTS])  # fmt: skip
+@named_rows("config, sizes", PARTS)
 def test_each_part_has_its_format(
     config: dict[str, object], sizes: tuple[float | None, ...]
 ) -> None:
@@ -120,7 +118,7 @@ SPLITS: tuple[tuple[str, Config, dict[str, Any], str | None], ...] = (
 )  # fmt: skip
 
 
-@pytest.mark.parametrize(("config", "flags", "part"), [row[1:] for row in SPLITS], ids=[row[0] for row in SPLITS])  # fmt: skip
+@named_rows("config, flags, part", SPLITS)
 def test_ranks_hold_whole_fp8_blocks(config: Config, flags: dict[str, Any], part: str | None) -> None:  # fmt: skip
     found = plan(config, max_model_len=8192, **flags)
     if part is None:

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.capacity.models import DEEPSEEK_V3, GEMMA_3_27B, LLAMA_31_8B, MODELS, Config
-from tests.capacity.planning import plan
+from tests.capacity.planning import named_rows, plan
 from vllm_watch.capacity.model import FeedForward, LayerKind
 from vllm_watch.capacity.read_config import read_config
 from vllm_watch.errors import WatchError
@@ -41,9 +41,7 @@ PATTERNS = (
 )  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("config", "expected"), [row[1:] for row in PATTERNS], ids=[row[0] for row in PATTERNS]
-)
+@named_rows("config, expected", PATTERNS)
 def test_layer_kinds(config: Config, expected: str) -> None:
     """One kind per layer."""
     assert "".join(_LETTERS[kind] for kind in read_config(config).layer_kinds) == expected
@@ -69,9 +67,7 @@ HEADS = (
 )  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("config", "heads"), [row[1:] for row in HEADS], ids=[row[0] for row in HEADS]
-)
+@named_rows("config, heads", HEADS)
 def test_key_value_heads(config: Config, heads: int) -> None:
     """Every family's word for them."""
     assert read_config(config).num_key_value_heads == heads
@@ -165,7 +161,7 @@ COMPRESSED: tuple[tuple[str, Config, str | None], ...] = (
 )  # fmt: skip
 
 
-@pytest.mark.parametrize(("more", "key"), [row[1:] for row in COMPRESSED], ids=[row[0] for row in COMPRESSED])  # fmt: skip
+@named_rows("more, key", COMPRESSED)
 def test_a_cache_that_is_not_known_is_not_sized(more: Config, key: str | None) -> None:
     """The plan says what is known, and no tokens; without a word of compression it plans."""
     config = LLAMA_31_8B | {"num_hidden_layers": 4} | more

@@ -5,10 +5,10 @@ from typing import Any
 import pytest
 
 from tests.capacity.models import DEEPSEEK_V3, GEMMA_3_27B, LLAMA_31_8B, QWEN35_27B, Config
-from tests.capacity.planning import plan
-from vllm_watch.capacity.context_length import length_limit
+from tests.capacity.planning import named_rows, plan
 from vllm_watch.capacity.flags import Drafter
 from vllm_watch.capacity.gpus import cuda_memory_bytes, find_gpu
+from vllm_watch.capacity.read_config import length_limit
 from vllm_watch.capacity.release import NEWEST, Release, parse_release
 from vllm_watch.capacity.suggestions import suggestions
 from vllm_watch.errors import WatchError
@@ -30,7 +30,7 @@ DEFAULTS = (
 )
 
 
-@pytest.mark.parametrize(("release", "gpu", "length", "expected"), [row[1:] for row in DEFAULTS], ids=[row[0] for row in DEFAULTS])  # fmt: skip
+@named_rows("release, gpu, length, expected", DEFAULTS)
 def test_defaults(
     release: str, gpu: str, length: int, expected: tuple[str, int, int, float]
 ) -> None:
@@ -60,11 +60,7 @@ FALLBACKS: tuple[tuple[str, Config, str, dict[str, Any], str], ...] = (
 )  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("config", "gpu", "flags", "engine"),
-    [row[1:] for row in FALLBACKS],
-    ids=[row[0] for row in FALLBACKS],
-)
+@named_rows("config, gpu, flags, engine", FALLBACKS)
 def test_engine_while_there_were_two(
     config: Config, gpu: str, flags: dict[str, Any], engine: str
 ) -> None:
@@ -129,7 +125,7 @@ LENGTHS: tuple[tuple[str, dict[str, object], int | None], ...] = (
 )  # fmt: skip
 
 
-@pytest.mark.parametrize(("keys", "limit"), [row[1:] for row in LENGTHS], ids=[row[0] for row in LENGTHS])  # fmt: skip
+@named_rows("keys, limit", LENGTHS)
 def test_longest_accepted_length(keys: dict[str, object], limit: int | None) -> None:
     assert length_limit(keys) == limit
 
@@ -171,9 +167,7 @@ GPUS = (
 )
 
 
-@pytest.mark.parametrize(
-    ("name", "given", "offered"), [row[1:] for row in GPUS], ids=[row[0] for row in GPUS]
-)
+@named_rows("name, given, offered", GPUS)
 def test_memory_that_cuda_offers(name: str, given: float, offered: float) -> None:
     """The true memory of a card, not the catalogue's."""
     memory, _ = cuda_memory_bytes(given, find_gpu(name, given))

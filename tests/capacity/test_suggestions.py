@@ -6,12 +6,11 @@ from dataclasses import replace
 import pytest
 
 from tests.capacity.models import LLAMA_31_8B, LLAMA_33_70B, QWEN3_4B, QWEN3_32B, QWEN35_27B, Config
-from tests.capacity.planning import plan
+from tests.capacity.planning import named_rows, plan
 from vllm_watch.capacity.assumptions import assumptions
-from vllm_watch.capacity.other_ways import other_ways
 from vllm_watch.capacity.plan import Plan, with_flags
 from vllm_watch.capacity.release import parse_release
-from vllm_watch.capacity.suggestions import suggestions
+from vllm_watch.capacity.suggestions import other_ways, suggestions
 
 # Story, plan, flags that are suggested in order, how the other ways begin.
 STORIES: tuple[tuple[str, Plan, tuple[str, ...], tuple[str, ...]], ...] = (
@@ -29,9 +28,7 @@ STORIES: tuple[tuple[str, Plan, tuple[str, ...], tuple[str, ...]], ...] = (
 )  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("planned", "flags", "others"), [row[1:] for row in STORIES], ids=[row[0] for row in STORIES]
-)
+@named_rows("planned, flags, others", STORIES)
 def test_flags_in_order(planned: Plan, flags: tuple[str, ...], others: tuple[str, ...]) -> None:
     """What costs nothing first, then quality and speed, then length, then hardware; then what no one flag does."""
     assert not planned.fits

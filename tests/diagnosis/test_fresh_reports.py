@@ -6,10 +6,10 @@ import pytest
 
 from tests.diagnosis.fresh_reports import REPORTS as FIRST
 from tests.diagnosis.more_reports import MORE_REPORTS
-from tests.diagnosis.third_reports import THIRD_REPORTS
+from tests.diagnosis.new_reports import NEW_REPORTS
 from tests.diagnosis.whole_log import diagnose
 
-REPORTS = FIRST | MORE_REPORTS | THIRD_REPORTS
+REPORTS = FIRST | MORE_REPORTS | NEW_REPORTS
 
 
 @pytest.mark.parametrize(("log", "classes", "root", "never"), REPORTS.values(), ids=REPORTS)

@@ -8,15 +8,15 @@ from types import ModuleType
 import pytest
 
 from tests.for_each import for_each
-from vllm_watch.diagnosis import alive, facts, finding, lines, others, phases, scanner
+from vllm_watch.diagnosis import facts, finding, lines, phases, scanner, verdict
 from vllm_watch.diagnosis.catalogue import FAILURES, RULES
 from vllm_watch.diagnosis.families import (
+    lora,
     memory_numbers,
-    model_numbers,
+    model,
     packages,
-    parallel_numbers,
-    places,
-    serving_numbers,
+    parallel,
+    serving,
     unclassified,
 )
 from vllm_watch.diagnosis.rule import Cure, Variant
@@ -59,10 +59,10 @@ PATTERNS = {
     for each in (
         *(rule.pattern for rule in RULES if rule.pattern is not None),
         *(fact.pattern for fact in facts.FACTS),
-        *(each for module in (alive, finding, lines, others, phases, scanner, packages, places) for each in _of(module)),
-        *(each for module in (memory_numbers, model_numbers, parallel_numbers, serving_numbers) for each in _of(module)),
+        *(each for module in (finding, lines, phases, scanner, verdict, packages) for each in _of(module)),
+        *(each for module in (memory_numbers, model, lora, parallel, serving) for each in _of(module)),
         *_conditions(),
-        *(pattern for pattern, _ in places.AREAS),
+        *(pattern for pattern, _ in finding.AREAS),
     )
 }  # fmt: skip
 

@@ -142,9 +142,3 @@ class ReferenceEngine:
         if job.generated >= job.output:
             job.finish_t = self.now
             self.running.remove(job)
-
-
-def finish_times(config, jobs):
-    engine = ReferenceEngine(config, jobs)
-    engine.run()
-    return [job.finish_t for job in jobs]

@@ -6,10 +6,11 @@ from hypothesis import strategies as st
 
 from tests.examples import examples
 from tests.lab.reference_engine import Job, ReferenceEngine
-from vllm_watch.lab.batch import EngineConfig
+from vllm_watch.lab.batch import EngineConfig, KvCache
 from vllm_watch.lab.engine import Engine
-from vllm_watch.lab.release_v1 import V1
-from vllm_watch.lab.request import Request
+from vllm_watch.lab.ledger import Buckets
+from vllm_watch.lab.release import V1
+from vllm_watch.lab.workload import Request
 
 SMALL = EngineConfig(
     num_gpu_blocks=64, block_size=8, max_num_seqs=6, max_num_batched_tokens=64,
@@ -227,3 +228,80 @@ def test_a_long_prompt_is_computed_in_chunks_beside_the_decoding_ones():
     assert before > 1
     # 63 tokens fit beside one decoding request: four steps.
     assert long.first_token_t - long.scheduled_t == pytest.approx(4 * 0.0164, rel=0.05)
+
+
+@given(
+    st.lists(st.integers(1, 200), min_size=1, max_size=10),
+    st.integers(0, 100),
+    st.integers(0, 100),
+    st.sampled_from([1, 2, 4, 8]),
+)
+def test_blocks_due_equal_the_sum_over_requests(prompts, before, steps, step_tokens):
+    """Whatever the requests hold and however many steps were done, the blocks to come are exact."""
+    kv = KvCache(10_000, 8, step_tokens)
+    for prompt in prompts:
+        kv.used_blocks += kv.blocks_of(prompt)
+        kv.begin_decoding(prompt)
+    kv.take_steps(before)
+    assert kv.used_blocks == sum(kv.blocks_of(p + before * step_tokens) for p in prompts)
+
+    due = kv.blocks_due(steps)
+
+    then = sum(kv.blocks_of(p + (before + steps) * step_tokens) for p in prompts)
+    assert due == then - kv.used_blocks
+
+
+@given(
+    st.lists(st.integers(1, 60), min_size=1, max_size=6), st.integers(0, 300), st.integers(0, 40)
+)
+def test_steps_that_fit_is_the_most_that_fits(prompts, steps, spare):
+    """One step more would need a block that is not there."""
+    kv = KvCache(sum(-(-p // 8) for p in prompts) + spare, 8)
+    for prompt in prompts:
+        kv.used_blocks += kv.blocks_of(prompt)
+        kv.begin_decoding(prompt)
+
+    fit = kv.steps_that_fit(steps)
+
+    assert kv.blocks_due(fit) <= kv.free_blocks
+    assert fit == steps or kv.blocks_due(fit + 1) > kv.free_blocks
+
+
+def test_a_step_must_divide_a_block():
+    """Otherwise the phase of a request would drift."""
+    with pytest.raises(ValueError, match="3 tokens a step do not divide a block of 16"):
+        KvCache(10, 16, 3)
+
+
+BOUNDS = (0.1, 0.25, 0.5, 1.0, float("inf"))
+
+
+@given(st.floats(0.001, 2), st.floats(0, 0.3), st.integers(1, 50), st.integers(1, 5))
+def test_a_ramp_is_its_values(first, slope, steps, times):
+    """A ramp of step times lands in the buckets of its single values, to within a rounding at a bound."""
+    ramp, single = Buckets(BOUNDS), Buckets(BOUNDS)
+    ramp.observe_ramp(first, slope, steps, times)
+    for step in range(steps):
+        single.observe(first + slope * step, times)
+
+    assert ramp.snapshot().count == single.snapshot().count == steps * times
+    assert ramp.snapshot().sum == pytest.approx(single.snapshot().sum)
+    for got, expected in zip(ramp.counts, single.counts, strict=True):
+        assert abs(got - expected) <= times
+
+
+def test_a_bound_belongs_to_its_bucket():
+    """`le` is less or equal."""
+    buckets = Buckets(BOUNDS)
+    buckets.observe_all([0.1, 0.10001, 5.0])
+    assert buckets.snapshot().cumulative == (1.0, 2.0, 2.0, 2.0, 3.0)
+
+
+def test_a_snapshot_is_made_anew_only_after_a_change():
+    """Reading twice gives the same record, which is what makes frequent reading cheap."""
+    buckets = Buckets(BOUNDS)
+    buckets.observe(0.2)
+    first = buckets.snapshot()
+    assert buckets.snapshot() is first
+    buckets.observe(0.2)
+    assert buckets.snapshot() != first

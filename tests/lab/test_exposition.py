@@ -11,13 +11,10 @@ from prometheus_client.utils import floatToGoString
 
 from benchmarks.lab.virtual import observe
 from vllm_watch.lab.batch import EngineConfig
-from vllm_watch.lab.exposition import Writer
-from vllm_watch.lab.release_v0 import V0
-from vllm_watch.lab.release_v1 import V1, V1_SEVERAL_API_SERVERS
-from vllm_watch.lab.request import CHAT, COMPLETIONS, Request
+from vllm_watch.lab.exposition import Writer, labels, number
+from vllm_watch.lab.release import V0, V1, V1_SEVERAL_API_SERVERS
 from vllm_watch.lab.vllm import SimulatedVllm
-from vllm_watch.lab.wire import labels, number
-from vllm_watch.lab.workload import OpenLoop, Sizes
+from vllm_watch.lab.workload import CHAT, COMPLETIONS, OpenLoop, Request, Sizes
 from vllm_watch.sources.reading import Reader
 
 CAPTURES = Path(__file__).parents[1] / "sources" / "captures"

@@ -6,10 +6,9 @@ import pytest
 
 from benchmarks.lab.virtual import observe
 from vllm_watch.lab.faults import FAULTS
-from vllm_watch.lab.request import Request
 from vllm_watch.lab.scripts import L40S
 from vllm_watch.lab.vllm import SimulatedVllm
-from vllm_watch.lab.workload import OpenLoop, Sizes
+from vllm_watch.lab.workload import OpenLoop, Request, Sizes
 
 BEGUN_AGAIN = {"crash", "engine_dead"}  # whose end is a restart
 
@@ -124,12 +123,6 @@ def test_a_leak_takes_only_what_is_free():
     assert kv.free_blocks >= 0
     assert kv.used_blocks + kv.leaked_blocks <= blocks
     assert vllm.engines[0].num_running == 1
-
-
-def test_an_unknown_fault_is_a_mistake_of_the_caller():
-    """There is no such slug."""
-    with pytest.raises(KeyError):
-        SimulatedVllm("a").fault("gremlins")
 
 
 def test_a_server_that_is_down_refuses_whatever_else_is_wrong():

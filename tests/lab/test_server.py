@@ -10,9 +10,8 @@ import aiohttp
 import pytest
 
 from vllm_watch.errors import ServeError
-from vllm_watch.lab.live import Live
+from vllm_watch.lab.live import LabServer, Live
 from vllm_watch.lab.scene import Scene
-from vllm_watch.lab.server import LabServer
 from vllm_watch.lab.vllm import SimulatedVllm
 
 SPEED = 20.0

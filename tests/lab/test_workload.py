@@ -6,9 +6,8 @@ from random import Random
 import pytest
 
 from benchmarks.lab.workloads import diurnal
-from vllm_watch.lab.request import Workload
 from vllm_watch.lab.vllm import SimulatedVllm
-from vllm_watch.lab.workload import ClosedLoop, OpenLoop, Sizes, bursty
+from vllm_watch.lab.workload import ClosedLoop, OpenLoop, Sizes, Workload, bursty
 
 
 def open_loop(per_second, shape=None, seed=3):

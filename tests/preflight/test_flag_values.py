@@ -8,12 +8,10 @@ import pytest
 from vllm_watch.capacity.release import parse_release
 from vllm_watch.cli.helpers.launch import gather
 from vllm_watch.cli.helpers.launch_software import find_software
-from vllm_watch.preflight.check_environment import check_environment
-from vllm_watch.preflight.check_flag_values import check_flag_values
-from vllm_watch.preflight.check_settings import check_flags
+from vllm_watch.preflight.check_flag_values import check_environment, check_flag_values
+from vllm_watch.preflight.check_flags import check_flags
 from vllm_watch.preflight.command import parse, split
-from vllm_watch.preflight.facts import Facts, Software
-from vllm_watch.preflight.findings import PROBLEM, WARNING, Finding
+from vllm_watch.preflight.facts import PROBLEM, WARNING, Facts, Finding, Software
 
 NEWEST = "0.32.0"
 

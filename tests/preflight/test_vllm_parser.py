@@ -12,9 +12,8 @@ import pytest
 from tests.preflight.vllm_stand_in import install
 from vllm_watch.cli.helpers.launch import gather
 from vllm_watch.cli.helpers.launch_software import ask_vllm
-from vllm_watch.preflight.check_vllm_parser import check_vllm_parser
-from vllm_watch.preflight.facts import Facts
-from vllm_watch.preflight.findings import OK, PROBLEM, UNKNOWN, Finding
+from vllm_watch.preflight.check_flags import check_vllm_parser
+from vllm_watch.preflight.facts import OK, PROBLEM, UNKNOWN, Facts, Finding
 from vllm_watch.preflight.judge import judge
 
 SECONDS_MAX = 60

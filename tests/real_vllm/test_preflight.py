@@ -9,8 +9,8 @@ import pytest
 from tests.real_vllm.server import find_venv
 from vllm_watch.cli.helpers.launch import gather
 from vllm_watch.cli.helpers.launch_software import ask_vllm
-from vllm_watch.preflight.check_vllm_parser import check_vllm_parser
-from vllm_watch.preflight.findings import OK, PROBLEM
+from vllm_watch.preflight.check_flags import check_vllm_parser
+from vllm_watch.preflight.facts import OK, PROBLEM
 
 pytestmark = pytest.mark.real_vllm
 

@@ -14,8 +14,8 @@ import time
 from pathlib import Path
 
 from vllm_watch.lab.faults import FAULTS
+from vllm_watch.lab.live import LabServer
 from vllm_watch.lab.scene import Scene
-from vllm_watch.lab.server import LabServer
 from vllm_watch.lab.vllm import SimulatedVllm
 
 

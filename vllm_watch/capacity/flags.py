@@ -1,12 +1,12 @@
 """Engine flags, as given and as vLLM resolves them."""
 
+import math
 from dataclasses import dataclass
 
 from vllm_watch.capacity import release as releases
-from vllm_watch.capacity.fp8_blocks import block_obstacle
 from vllm_watch.capacity.gpus import Gpu
 from vllm_watch.capacity.kv_types import check_config_dtype, dtype_bytes
-from vllm_watch.capacity.model import LayerKind, Model
+from vllm_watch.capacity.model import FeedForward, LayerKind, Model
 from vllm_watch.capacity.release import Release
 from vllm_watch.capacity.units import GIB
 from vllm_watch.errors import WatchError
@@ -20,6 +20,7 @@ _BEFORE_AMPERE = ("T4", "V100", "V100 32GB", "P100")
 _FP8_KV_GPUS = ("H100", "H200", "H20", "GH200")  # Hopper: FlashAttention 3 has an fp8 cache
 _CPU_NAMES = ("cpu",)
 _UTILIZATION_OLD, _UTILIZATION_NEW = 0.9, 0.92
+_REFINED_LEAST = 32  # side of fp8 blocks; source: vLLM's fp8_utils.py and fused_moe/oracle/fp8.py
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +115,7 @@ def settle(
     tokens = flags.max_num_batched_tokens or tokens
     utilization = flags.gpu_memory_utilization
     if utilization is None:
-        utilization = _UTILIZATION_NEW if release >= releases.UTILIZATION_92 else _UTILIZATION_OLD
+        utilization = default_utilization(release)
     return Settings(
         flags=flags,
         engine="V0" if v0 else "V1",
@@ -127,6 +128,11 @@ def settle(
         kv_cache_dtype=_kv_cache_dtype(flags, model),
         cpu=cpu,
     )
+
+
+def default_utilization(release: Release) -> float:
+    """Return the --gpu-memory-utilization of a start that does not give it."""
+    return _UTILIZATION_NEW if release >= releases.UTILIZATION_92 else _UTILIZATION_OLD
 
 
 def obstacle(flags: Flags, model: Model, batched_tokens: int) -> str | None:
@@ -144,7 +150,7 @@ def obstacle(flags: Flags, model: Model, batched_tokens: int) -> str | None:
         return (
             f"--decode-context-parallel-size {wide} does not divide --tensor-parallel-size {ranks}"
         )
-    split = block_obstacle(model, ranks, flags.release)
+    split = _block_obstacle(model, ranks, flags.release)
     if split is not None:
         return split
     seqs = flags.max_num_seqs
@@ -155,6 +161,27 @@ def obstacle(flags: Flags, model: Model, batched_tokens: int) -> str | None:
     if length > accepted_length(flags, model, length):
         return f"--max-model-len {length} is more than the {model.length_limit:,} tokens that the model's config allows"  # fmt: skip
     return None
+
+
+def _block_obstacle(model: Model, ranks: int, release: Release) -> str | None:
+    """Return why the checkpoint's fp8 blocks rule out this split."""
+    block = model.weight_block
+    if block is None or ranks == 1:
+        return None
+    experts = model.experts
+    if experts is not None and not experts.intermediate_size % ranks:
+        size = experts.intermediate_size // ranks
+        refined = math.gcd(block, size, model.hidden_size) >= _REFINED_LEAST
+        if size % block and not (refined and release >= releases.FP8_BLOCKS_REFINED):
+            return _not_whole(ranks, "an expert", size, block)
+    width = model.intermediate_size or 0
+    if FeedForward.DENSE in model.feeds and not width % ranks and width // ranks % block:
+        return _not_whole(ranks, "an MLP", width // ranks, block)
+    return None
+
+
+def _not_whole(ranks: int, part: str, size: int, block: int) -> str:
+    return f"--tensor-parallel-size {ranks} gives each GPU {size} columns of {part}, not a multiple of the checkpoint's fp8 block of {block}"
 
 
 def accepted_length(flags: Flags, model: Model, length: int) -> int:

@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 from enum import Enum
 
-from vllm_watch.capacity.encoder import Encoder
 from vllm_watch.capacity.quantization import Quantization
 
 
@@ -78,6 +77,18 @@ class Experts:
     intermediate_size: int
     shared_intermediate_size: int
     latent_size: int | None = None  # the experts' input, as in Nemotron 3 Super
+
+
+@dataclass(frozen=True, slots=True)
+class Encoder:
+    """A vision tower, with sizes in elements."""
+
+    parameters: int
+    hidden_size: int
+    intermediate_size: int
+    patches_per_token: int
+    item_tokens: int
+    """Tokens of the largest image."""
 
 
 @dataclass(frozen=True, slots=True)

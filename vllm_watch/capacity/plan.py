@@ -3,18 +3,15 @@
 from dataclasses import dataclass, replace
 
 from vllm_watch.capacity import release as releases
-from vllm_watch.capacity.activation import Activation, activation
 from vllm_watch.capacity.flags import Flags, Settings, obstacle, settle
 from vllm_watch.capacity.gpus import Gpu
 from vllm_watch.capacity.kv_types import dtype_bytes
-from vllm_watch.capacity.layer_caches import draft_caches, layer_caches, stage_layers
 from vllm_watch.capacity.model import Model
-from vllm_watch.capacity.overheads import graph_bytes, non_torch_bytes
-from vllm_watch.capacity.parameters import infer_intermediate
-from vllm_watch.capacity.pool import Pool, make_pool
+from vllm_watch.capacity.overheads import Activation, activation, graph_bytes, non_torch_bytes
+from vllm_watch.capacity.pool import Pool, draft_caches, layer_caches, make_pool, stage_layers
 from vllm_watch.capacity.quantization import find_quantization
 from vllm_watch.capacity.units import GIB
-from vllm_watch.capacity.weights import Weights, weights_on_gpu
+from vllm_watch.capacity.weights import Weights, infer_intermediate, weights_on_gpu
 from vllm_watch.errors import WatchError
 
 _NO_LIMIT = 1 << 24  # tokens, if the config has no limit

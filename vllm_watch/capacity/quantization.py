@@ -4,12 +4,13 @@ A group of weights shares a scale of 16 bits, or 8 bits in MXFP4, MXFP8 and NVFP
 formats add a zero point as wide as a weight.
 """
 
+import math
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from vllm_watch.capacity.bounds import shown
+from vllm_watch.capacity.bounds import is_size, shown
 
 _DEFAULT_GROUP = 128
 _SCALE_BITS, _SMALL_SCALE_BITS = 16, 8
@@ -239,3 +240,40 @@ _READERS: dict[str, Callable[[Mapping[str, Any]], Quantization]] = {
     "torchao": lambda config: _all("torchao", _by_words(str(config.get("quant_type")).lower()) or 1.0),
     "quark": _quark,
 }  # fmt: skip
+
+
+def weight_block(quantization: Mapping[str, Any]) -> int | None:
+    """Return the side of the fp8 blocks."""
+    sides = quantization.get("weight_block_size")
+    if quantization.get("quant_method") != "fp8" or not isinstance(sides, list | tuple):
+        return None
+    return math.lcm(*sides) if sides and all(is_size(each, 1 << 20) for each in sides) else None
+
+
+# Source: vLLM's get_kv_cache_quant_algo_string and Attention.
+_CACHE_TYPES = {"fp8": "fp8_e4m3", "nvfp4": "nvfp4"}
+
+
+def checkpoint_cache_dtype(quantization: Mapping[str, Any]) -> str | None:
+    """Return the KV cache type that the checkpoint names, or None for the model's dtype."""
+    method = str(quantization.get("quant_method") or "")
+    if method == "compressed-tensors":
+        return "fp8" if quantization.get("kv_cache_scheme") else None
+    if not method.startswith("modelopt"):
+        return None
+    inner = quantization.get("quantization")
+    places = [inner, quantization] if isinstance(inner, Mapping) else [quantization]
+    named = (each.get(key) for key in ("kv_cache_scheme", "kv_cache_quant_algo") for each in places)
+    found = next((each for each in named if each), None)
+    if isinstance(found, Mapping):
+        return _of_scheme(found)
+    return _CACHE_TYPES.get(found.lower()) if isinstance(found, str) else None
+
+
+def _of_scheme(scheme: Mapping[str, Any]) -> str | None:
+    if scheme.get("type") != "float":
+        return None
+    bits = scheme.get("num_bits")
+    if bits == 8 and scheme.get("dynamic") is False:  # noqa: PLR2004
+        return "fp8_e4m3"
+    return "nvfp4" if bits == 4 else None  # noqa: PLR2004

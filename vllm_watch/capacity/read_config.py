@@ -5,22 +5,28 @@ A missing value gets the default of vLLM or transformers, and is noted.
 
 import re
 from collections.abc import Iterator, Mapping
-from typing import Any, cast
+from typing import Any
 
-from vllm_watch.capacity import context_length
 from vllm_watch.capacity.bounds import LAYERS_MAX, NUMBER_MAX, check_numbers, is_size, shown
-from vllm_watch.capacity.checkpoint_cache import checkpoint_cache_dtype
-from vllm_watch.capacity.encoder import read_encoder
-from vllm_watch.capacity.fp8_blocks import weight_block
-from vllm_watch.capacity.layer_pattern import Config, layer_kinds, unknown_kinds
-from vllm_watch.capacity.layer_sizes import with_layer_sizes
 from vllm_watch.capacity.model import LatentAttention, LayerKind, Model
 from vllm_watch.capacity.published import completed
-from vllm_watch.capacity.quantization import Quantization, read_quantization
-from vllm_watch.capacity.read_experts import feed_forwards, number, read_experts
-from vllm_watch.capacity.read_state import read_state
-from vllm_watch.capacity.towers import count_towers
-from vllm_watch.capacity.wrong_values import ignored_values, refuse_unless, refuse_wrong_values
+from vllm_watch.capacity.quantization import (
+    Quantization,
+    checkpoint_cache_dtype,
+    read_quantization,
+    weight_block,
+)
+from vllm_watch.capacity.read_encoders import count_towers, read_encoder
+from vllm_watch.capacity.read_layers import (
+    Config,
+    feed_forwards,
+    layer_kinds,
+    number,
+    read_experts,
+    read_state,
+    unknown_kinds,
+    with_layer_sizes,
+)
 from vllm_watch.errors import WatchError
 
 # Multimodal configs keep the language model under one of these keys.
@@ -78,7 +84,7 @@ def read_config(config: Config) -> Model:
 def _read(config: Config) -> Model:
     shape, config = config, completed(config)
     text, encoder = _text_config(config), read_encoder(config)
-    refuse_wrong_values(text)
+    _refuse_wrong_values(text)
     count = _positive(text, "layers", most=LAYERS_MAX)
     cached = _key_value_heads(text, 1)
     heads = _positive(text, "heads", default=cached)
@@ -89,13 +95,13 @@ def _read(config: Config) -> Model:
         raise _mismatch(len(kinds), count)
     head_dim, experts = _head_dim(text, hidden, heads), read_experts(text)
     towers, uncounted = count_towers(config, vision_known=encoder is not None)
-    notes = [*_dtype_notes(config, text), *_size_notes(text)]
+    dtype = _stated_dtype(config, text)
+    notes = [] if dtype is not None else ["bfloat16: the config names no torch_dtype"]
+    notes += _size_notes(text)
     notes += [f"the weights of {key} are not counted: its sizes are unknown" for key in uncounted]
     state = None
     if config is not shape:
-        notes.append(
-            "the config gives only a shape: the rest is that of the model published with it"
-        )
+        notes.append("the config gives only a shape: the rest is that of the model published with it")  # fmt: skip
     if any(kind in (LayerKind.STATE, LayerKind.STATE_AND_FULL) for kind in kinds):
         state = read_state(text, hidden, heads, head_dim)
         if state.assumed:
@@ -109,9 +115,9 @@ def _read(config: Config) -> Model:
         head_dim=head_dim,
         vocab_size=_positive(text, "vocab", default=32000),
         intermediate_size=_intermediate(text, hidden),
-        max_position_embeddings=context_length.positions(text),
-        length_limit=context_length.length_limit(text),
-        dtype=_dtype(config, text),
+        max_position_embeddings=_positions(text),
+        length_limit=length_limit(text),
+        dtype="bfloat16" if dtype is None else dtype.removeprefix("torch."),
         tied_embeddings=_tied(config, text),
         gated_mlp=_gated(text),
         sliding_window=number(text, "sliding_window", "sliding_window_size"),
@@ -248,25 +254,13 @@ def _intermediate(config: Config, hidden: int) -> int | None:
     return _first(config, "intermediate")
 
 
-def _dtype(config: Config, text: Config) -> str:
-    for each in (text, config):
-        for key in ("torch_dtype", "dtype"):
-            if isinstance(each.get(key), str):
-                return cast("str", each[key]).removeprefix("torch.")
-    return "bfloat16"
-
-
-def _dtype_notes(config: Config, text: Config) -> tuple[str, ...]:
-    said = any(
-        isinstance(each.get(key), str)
-        for each in (config, text)
-        for key in ("torch_dtype", "dtype")
-    )
-    return () if said else ("bfloat16: the config names no torch_dtype",)
+def _stated_dtype(config: Config, text: Config) -> str | None:
+    said = (each.get(key) for each in (text, config) for key in ("torch_dtype", "dtype"))
+    return next((each for each in said if isinstance(each, str)), None)
 
 
 def _size_notes(text: Config) -> Iterator[str]:
-    yield from ignored_values(text)
+    yield from _ignored_values(text)
     kinds, layers = text.get("layer_types"), _first(text, "layers") or 0
     if isinstance(kinds, list | tuple) and 0 < len(kinds) < layers:
         yield f"layer_types has {len(kinds)} entries for {layers} layers: it is repeated"
@@ -295,9 +289,9 @@ def _quantization_config(config: Config, text: Config) -> Config | None:
     for each in (config, text):
         found = each.get("quantization_config") or each.get("compression_config")
         if isinstance(found, Mapping):
-            refuse_unless(found.get("quant_method"), str, "quant_method", "a name")
+            _refuse_unless(found.get("quant_method"), str, "quant_method", "a name")
             return found
-        refuse_unless(found, Mapping, "quantization_config", "an object")
+        _refuse_unless(found, Mapping, "quantization_config", "an object")
     return None
 
 
@@ -309,3 +303,102 @@ def _quantization(config: Config, text: Config, layers: int) -> Quantization | N
     if experts is None and str(text.get("model_type")).startswith("deepseek_v4"):
         experts = "fp4"  # vLLM's default
     return read_quantization(found, expert_dtype=experts, layers=layers)
+
+
+# Source: vLLM's _get_and_verify_max_len.
+_LENGTH_KEYS = (
+    "max_position_embeddings", "n_positions", "max_seq_len", "seq_length", "max_sequence_length",
+    "max_seq_length", "seq_len",
+)  # fmt: skip
+_UNSCALED = ("default", "mrope", "su", "longrope", "llama3")
+_YARN = ("yarn", "deepseek_yarn")
+
+
+def _positions(config: Config) -> int | None:
+    """Return the longest context before rope scaling, in tokens."""
+    said = config.get("model_max_length")
+    if is_size(said):
+        return int(said or 0)
+    return min((config[key] for key in _LENGTH_KEYS if is_size(config.get(key))), default=None)
+
+
+def length_limit(config: Config) -> int | None:
+    """Return the longest context that vLLM accepts, in tokens."""
+    named = _positions(config)
+    if named is None or "gemma3" in str(config.get("model_type")):
+        return named
+    return max((_scaled(each, named) for each in _ropes(config)), default=named)
+
+
+def _ropes(config: Config) -> Iterator[Config]:
+    for key in ("rope_scaling", "rope_parameters"):
+        found = config.get(key)
+        if isinstance(found, Mapping):
+            yield found
+            yield from (each for each in found.values() if isinstance(each, Mapping))
+
+
+def _scaled(rope: Config, named: int) -> int:
+    kind, factor = rope.get("rope_type") or rope.get("type") or "default", rope.get("factor")
+    if kind in _UNSCALED or not isinstance(factor, int | float) or not 1 <= factor <= NUMBER_MAX:
+        return named
+    if kind in _YARN:  # releases differ in whether the positions are scaled already
+        original = rope.get("original_max_position_embeddings", named)
+        if not is_size(original):
+            original = named
+        return min(max(named, int(original * factor)), NUMBER_MAX)
+    return min(int(named * factor), NUMBER_MAX)
+
+
+_REMEDY = "take the config.json of the checkpoint as it was published"
+_NUMBERS = (
+    "num_hidden_layers", "n_layer", "n_layers", "num_layers", "hidden_size", "n_embd", "d_model",
+    "num_attention_heads", "n_head", "n_heads", "vocab_size", "padded_vocab_size", "head_dim",
+    "kv_lora_rank", "qk_rope_head_dim",
+)  # fmt: skip
+_NUMBERS_OR_LISTS = (
+    "num_key_value_heads", "num_kv_heads", "n_head_kv", "multi_query_group_num",
+    "num_attention_groups", "intermediate_size", "moe_intermediate_size", "num_local_experts",
+    "num_experts", "n_routed_experts", "moe_num_experts",
+)  # fmt: skip
+_OPTIONAL = (
+    "max_position_embeddings", "n_positions", "max_seq_len", "seq_length", "sliding_window",
+    "attention_chunk_size", "num_kv_shared_layers", "first_k_dense_replace", "n_shared_experts",
+    "num_experts_per_tok",
+)  # fmt: skip
+
+
+def _refuse_wrong_values(config: Config) -> None:
+    """Refuse sizes of a wrong kind."""
+    for key in (*_NUMBERS, *_NUMBERS_OR_LISTS):
+        value = config.get(key)
+        each_layer = isinstance(value, list | tuple) and key in _NUMBERS_OR_LISTS
+        for each in value if each_layer and value else (value,):
+            if not _is_number(each):
+                negative = isinstance(each, int) and each < 0
+                raise WatchError(
+                    f"{key}: {_said(each)} is not {'possible' if negative else 'a whole number'}",
+                    _REMEDY,
+                )
+
+
+def _refuse_unless(value: Any, kind: type, key: str, named: str) -> None:
+    """Refuse a value of another kind."""
+    if value and not isinstance(value, kind):
+        raise WatchError(f"{key}: {_said(value)} is not {named}", _REMEDY)
+
+
+def _ignored_values(config: Config) -> Iterator[str]:
+    """Note keys with a value of a wrong kind that can be left out."""
+    for key in _OPTIONAL:
+        value = config.get(key)
+        if not _is_number(value) and not isinstance(value, list | tuple):
+            yield f"{key}: {_said(value)} is ignored: it is not a whole number from 0 on"
+
+
+def _is_number(value: Any) -> bool:
+    return value is None or (isinstance(value, int) and not isinstance(value, bool) and value >= 0)
+
+
+def _said(value: Any) -> str:
+    return shown(f"'{value}'" if isinstance(value, str) else value)

@@ -1,24 +1,27 @@
-"""Suggest single flags that make a plan fit, with the smallest drawback first.
+"""Suggest flags that make a plan fit, with the smallest drawback first, and other ways if no single flag suffices.
 
-Each flag is tested by a plan.
+Each change is tested by a plan.
 """
 
+import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
+from itertools import product
 from typing import Any
 
-from vllm_watch.capacity.flags import Flags, accepted_length
+from vllm_watch.capacity.flags import Flags, accepted_length, obstacle
+from vllm_watch.capacity.gpus import CATALOGUE_SIZES, cuda_memory_bytes
 from vllm_watch.capacity.kv_types import dtype_bytes
-from vllm_watch.capacity.plan import Plan, with_flags
-from vllm_watch.capacity.quantization import find_quantization
+from vllm_watch.capacity.plan import Checkpoint, Machine, Plan, make_plan, with_flags
+from vllm_watch.capacity.quantization import Quantization, find_quantization
 from vllm_watch.capacity.units import GIB
 
 UTILIZATION_MAX = 0.95  # above this, CUDA graphs and fragmentation do not fit
 _UTILIZATION_STEPS = 100
 _SEQUENCES = (128, 64, 32, 16, 8)
 _SMALL_BATCH_TOKENS = 2048  # vLLM's default on most cards
-PARALLEL = (2, 4, 8, 16)
-STAGES = (1, 2, 4, 8, 16)
+_PARALLEL = (2, 4, 8, 16)
+_STAGES = (1, 2, 4, 8, 16)
 _HARDLY_SHORTER = 0.75
 _USEFUL_LENGTH = 1024  # tokens
 _MUCH_WASTE_BYTES = GIB
@@ -40,25 +43,21 @@ def suggestions(plan: Plan) -> tuple[Suggestion, ...]:
     """Return flags that make the plan fit, best first, or that save memory if it fits."""
     if plan.fits:
         return tuple(_waste(plan))
-    if _is_refused(plan):
+    if plan.obstacle is not None or plan.lacks_gpus:
         return tuple(_other_splits(plan))[:1]
-    found = [each for ways in WAYS for each, flags in ways(plan) if with_flags(plan, flags).fits]
+    found = [each for ways in _WAYS for each, flags in ways(plan) if with_flags(plan, flags).fits]
     if plan.kv_bytes <= 0:  # without a cache, only flags that cost quality help
         found.sort(key=lambda each: each.flag != "--tensor-parallel-size")
     return tuple(found)
 
 
-def _is_refused(plan: Plan) -> bool:
-    return plan.obstacle is not None or plan.lacks_gpus
-
-
-def refusal(plan: Plan) -> str:
+def _refusal(plan: Plan) -> str:
     """Return why vLLM would not start with this split."""
     wanted = f"these flags want {plan.gpus_needed} GPUs and there are {plan.machine.count}"
     return plan.obstacle or wanted
 
 
-def but(flags: Flags, name: str, value: Any) -> Flags:
+def _but(flags: Flags, name: str, value: Any) -> Flags:
     """Return the flags with one changed."""
     changed: dict[str, Any] = {name: value}
     return replace(flags, **changed)
@@ -75,19 +74,19 @@ def _utilization(plan: Plan) -> Iterator[Change]:
         then = replace(flags, gpu_memory_utilization=value)
         last = value == UTILIZATION_MAX
         if last or with_flags(plan, then).fits:
-            more = gib((value - now) * plan.machine.memory_bytes)
+            more = _gib((value - now) * plan.machine.memory_bytes)
             why = f"{more} GiB more of each GPU, if nothing else uses it"
             yield Suggestion("--gpu-memory-utilization", f"{value:g}", why), then
             return
 
 
-def length_little(plan: Plan) -> Iterator[Change]:
+def _length_little(plan: Plan) -> Iterator[Change]:
     """Suggest a slightly shorter context."""
     if plan.longest >= plan.settings.max_model_len * _HARDLY_SHORTER:
         yield from _shorter(plan)
 
 
-def length(plan: Plan) -> Iterator[Change]:
+def _length(plan: Plan) -> Iterator[Change]:
     """Suggest a much shorter context."""
     if plan.longest < plan.settings.max_model_len * _HARDLY_SHORTER:
         yield from _shorter(plan)
@@ -134,7 +133,7 @@ def _sequences(plan: Plan) -> Iterator[Change]:
     for count in counts:
         then = with_flags(plan, replace(flags, max_num_seqs=count))
         if count == counts[-1] or then.fits:
-            why = f"the sampler's peak shrinks by {gib(plan.activation.peak_bytes - then.activation.peak_bytes)} GiB"
+            why = f"the sampler's peak shrinks by {_gib(plan.activation.peak_bytes - then.activation.peak_bytes)} GiB"
             if plan.lacks_state_blocks:
                 why = f"each needs a block for its recurrent state, and there are {plan.num_blocks}"
             yield Suggestion("--max-num-seqs", str(count), why), then.settings.flags
@@ -149,14 +148,14 @@ def _batch(plan: Plan) -> Iterator[Change]:
     then = replace(flags, max_num_batched_tokens=tokens)
     freed = plan.activation.peak_bytes - with_flags(plan, then).activation.peak_bytes
     if freed > 0:
-        why = f"the profiled batch shrinks by {gib(freed)} GiB; long prompts take longer"
+        why = f"the profiled batch shrinks by {_gib(freed)} GiB; long prompts take longer"
         yield Suggestion("--max-num-batched-tokens", str(tokens), why), then
 
 
 def _eager(plan: Plan) -> Iterator[Change]:
     flags = plan.settings.flags
     if plan.graph_bytes:
-        why = f"no CUDA graphs: {gib(plan.graph_bytes)} GiB, for slower decoding"
+        why = f"no CUDA graphs: {_gib(plan.graph_bytes)} GiB, for slower decoding"
         yield Suggestion("--enforce-eager", "", why), replace(flags, enforce_eager=True)
 
 
@@ -164,16 +163,16 @@ def _tensor_parallel(plan: Plan) -> Iterator[Change]:
     flags = plan.settings.flags
     if plan.checkpoint.given_gib is not None:
         return
-    ranks = [each for each in PARALLEL if each > flags.tensor_parallel_size]
+    ranks = [each for each in _PARALLEL if each > flags.tensor_parallel_size]
     for each in ranks:
         then = with_flags(plan, replace(flags, tensor_parallel_size=each))
-        if shares_heads(plan, each) and then.fits:
+        if _shares_heads(plan, each) and then.fits:
             why = f"weights and cache are split over {then.gpus_needed} GPUs"
             yield Suggestion("--tensor-parallel-size", str(each), why), then.settings.flags
             return
 
 
-def shares_heads(plan: Plan, ranks: int) -> bool:
+def _shares_heads(plan: Plan, ranks: int) -> bool:
     """Return True if this many ranks can split the heads."""
     heads, shared = plan.model.num_attention_heads, plan.model.num_key_value_heads
     return not heads % ranks and not max(ranks, shared) % min(ranks, shared)
@@ -186,11 +185,11 @@ def _weights(plan: Plan) -> Iterator[Change]:
     then = with_flags(plan, replace(flags, quantization="fp8"))
     before, after = plan.weights.bytes_per_gpu, then.weights.bytes_per_gpu
     if after < before:
-        why = f"weights of about {gib(after)} instead of {gib(before)} GiB per GPU: quantized while loading"
+        why = f"weights of about {_gib(after)} instead of {_gib(before)} GiB per GPU: quantized while loading"
         yield Suggestion("--quantization", "fp8", why), then.settings.flags
 
 
-def cache_bytes(plan: Plan) -> Iterator[Change]:
+def _cache_bytes(plan: Plan) -> Iterator[Change]:
     """Suggest a cache size that holds one request."""
     flags = plan.settings.flags
     if flags.kv_cache_memory_bytes is None:
@@ -205,10 +204,10 @@ def cache_bytes(plan: Plan) -> Iterator[Change]:
 
 
 def _other_splits(plan: Plan) -> Iterator[Suggestion]:
-    flags, why = plan.settings.flags, refusal(plan)
+    flags, why = plan.settings.flags, _refusal(plan)
     options: list[tuple[str, tuple[int, ...]]] = [
-        ("tensor_parallel_size", tuple(sorted((1, *PARALLEL), key=lambda each: abs(each - flags.tensor_parallel_size)))),
-        ("pipeline_parallel_size", (plan.model.num_layers, *reversed(STAGES))),
+        ("tensor_parallel_size", tuple(sorted((1, *_PARALLEL), key=lambda each: abs(each - flags.tensor_parallel_size)))),
+        ("pipeline_parallel_size", (plan.model.num_layers, *reversed(_STAGES))),
         ("data_parallel_size", tuple(range(min(flags.data_parallel_size, 64) - 1, 0, -1))),
         ("decode_context_parallel_size", (1,)),
         ("max_model_len", _accepted_lengths(plan)),
@@ -219,10 +218,10 @@ def _other_splits(plan: Plan) -> Iterator[Suggestion]:
     for name, values in options:
         for value in values:
             if name == "tensor_parallel_size" and (
-                not shares_heads(plan, value) or plan.checkpoint.given_gib is not None
+                not _shares_heads(plan, value) or plan.checkpoint.given_gib is not None
             ):
                 continue
-            if with_flags(plan, but(flags, name, value)).fits:
+            if with_flags(plan, _but(flags, name, value)).fits:
                 yield Suggestion(f"--{name.replace('_', '-')}", str(value), why)
 
 
@@ -237,7 +236,7 @@ def _waste(plan: Plan) -> Iterator[Suggestion]:
     spare = (plan.num_blocks - blocks) * plan.pool.bytes_per_block
     if flags.kv_cache_memory_bytes is not None or spare < _MUCH_WASTE_BYTES:
         return
-    unused = f"{gib(spare)} GiB per GPU of KV cache can never be used by {settings.max_num_seqs} requests of {settings.max_model_len} tokens"
+    unused = f"{_gib(spare)} GiB per GPU of KV cache can never be used by {settings.max_num_seqs} requests of {settings.max_model_len} tokens"
     lower = settings.gpu_memory_utilization - spare / plan.machine.memory_bytes
     rounded = -(-lower * _UTILIZATION_STEPS // 1) / _UTILIZATION_STEPS
     limit = min(plan.model.length_limit or 0, plan.longest)
@@ -247,20 +246,207 @@ def _waste(plan: Plan) -> Iterator[Suggestion]:
         ("max_num_seqs", int(plan.concurrency), True, "or serve more at once"),
     )  # fmt: skip
     for name, value, useful, said in more:
-        if useful and value > 0 and with_flags(plan, but(flags, name, value)).fits:
+        if useful and value > 0 and with_flags(plan, _but(flags, name, value)).fits:
             yield Suggestion(f"--{name.replace('_', '-')}", f"{value}", f"{unused}: {said}")
 
 
-WAYS: tuple[Callable[[Plan], Iterator[Change]], ...] = (
-    _utilization, cache_bytes, length_little, _batch, _sequences, _kv_dtype, _eager, length, _tensor_parallel, _weights,
+_WAYS: tuple[Callable[[Plan], Iterator[Change]], ...] = (
+    _utilization, _cache_bytes, _length_little, _batch, _sequences, _kv_dtype, _eager, _length, _tensor_parallel, _weights,
 )  # fmt: skip
 
 
-def gib(size: float) -> str:
+def _gib(size: float) -> str:
     """Return the size in GiB, with two decimals."""
     return f"{size / GIB:.2f}"
 
 
 def as_json(found: tuple[Suggestion, ...]) -> list[dict[str, Any]]:
     """Return the published JSON."""
-    return [{"flag": each.flag, "value": each.value, "why": each.why} for each in found]
+    return [asdict(each) for each in found]
+
+
+_DEAR = {"--max-model-len", "--tensor-parallel-size", "--quantization"}
+"""These flags cost context length, hardware or quality."""
+_LARGER_STEP, _LARGER_STEPS = 1.02, 200
+_CHECKPOINTS = (
+    ("an 8-bit", Quantization("8 bits", 1.0, 1.0, 1.0)),
+    ("a 4-bit", Quantization("4 bits", 0.53125, 0.53125, 0.53125)),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """A change that makes the plan fit, and its reason."""
+
+    change: str
+    why: str
+
+
+def other_ways(plan: Plan, found: tuple[Suggestion, ...]) -> tuple[Way, ...]:
+    """Return the other ways. Empty if `found` has a flag that is not in `_DEAR`."""
+    alone = {each.flag for each in found}
+    if plan.fits or alone - _DEAR:
+        return ()
+    start = _startable(plan)
+    if _split(plan, start).fits:
+        return () if alone else (Way(_typed(plan, start), _refusal(plan)),)
+    ways: list[Way] = []
+    if alone <= {"--max-model-len"}:
+        ways += _together(plan, start, may_shorten=not alone)
+    if "--tensor-parallel-size" not in alone:
+        ways += _more_gpus(plan, start)
+    return (*ways, *_larger_gpus(plan, start), *_smaller_checkpoint(plan, start))
+
+
+def _startable(plan: Plan) -> Flags:
+    flags, tokens = plan.settings.flags, plan.settings.max_num_batched_tokens
+    if flags.max_model_len is not None:
+        accepted = accepted_length(flags, plan.model, flags.max_model_len)
+        flags = replace(flags, max_model_len=accepted)
+    if flags.max_num_seqs is not None:
+        flags = replace(flags, max_num_seqs=min(flags.max_num_seqs, tokens))
+    splits = (
+        replace(
+            flags, tensor_parallel_size=ranks, pipeline_parallel_size=stages,
+            data_parallel_size=replicas, decode_context_parallel_size=wide,
+        )
+        for ranks, stages, replicas, wide in product(
+            (flags.tensor_parallel_size, 1, *_PARALLEL),
+            (flags.pipeline_parallel_size, *_STAGES),
+            (flags.data_parallel_size, 1),
+            (flags.decode_context_parallel_size, 1),
+        )
+    )  # fmt: skip
+    count = plan.machine.count
+    possible = [
+        each
+        for each in splits
+        if obstacle(each, plan.model, tokens) is None
+        and (count is None or _ranks_of(each) * each.data_parallel_size <= count)
+    ]
+    start = min(possible, key=lambda each: (len(_changed(flags, each)), -_ranks_of(each)))
+    return _with_cache(plan, start, plan.machine)
+
+
+def _with_cache(plan: Plan, flags: Flags, machine: Machine) -> Flags:
+    return next((then for _, then in _cache_bytes(_split(plan, flags, machine))), flags)
+
+
+def _ranks_of(flags: Flags) -> int:
+    return flags.tensor_parallel_size * flags.pipeline_parallel_size
+
+
+def _changed(before: Flags, after: Flags) -> dict[str, Any]:
+    return {
+        each.name: getattr(after, each.name)
+        for each in fields(Flags)
+        if getattr(after, each.name) != getattr(before, each.name)
+    }
+
+
+def _typed(plan: Plan, after: Flags) -> str:
+    changed = _changed(plan.settings.flags, after)
+    given = _share(plan, after).given_gib
+    if given != plan.checkpoint.given_gib:
+        changed["weights_gib"] = f"{given:g}"
+    words = (
+        f"--{name.replace('_', '-')}" + ("" if value is True else f" {value}")
+        for name, value in changed.items()
+    )
+    return " ".join(words)
+
+
+def _share(plan: Plan, flags: Flags) -> Checkpoint:
+    given, ratio = plan.checkpoint.given_gib, _ranks_of(plan.settings.flags) / _ranks_of(flags)
+    if given is None or ratio == 1:
+        return plan.checkpoint
+    return replace(plan.checkpoint, given_gib=float(f"{given * ratio:.4g}"))
+
+
+def _split(plan: Plan, flags: Flags, machine: Machine | None = None) -> Plan:
+    return make_plan(plan.model, flags, machine or plan.machine, _share(plan, flags))
+
+
+def _with(plan: Plan, start: Flags) -> str:
+    typed = _typed(plan, start)
+    return f", with {typed}" if typed else ""
+
+
+def _together(plan: Plan, start: Flags, *, may_shorten: bool) -> Iterator[Way]:
+    now = _split(plan, start)
+    for ways in _WAYS:
+        if now.fits or (ways in (_length, _length_little) and not may_shorten):
+            continue
+        options = list(ways(now))
+        if not options:
+            continue
+        then = with_flags(now, options[-1][1])  # frees the most
+        if then.fits or _roomier(then, now):
+            now = then
+    if not now.fits:
+        return
+    flags, given = now.settings.flags, plan.settings.flags
+    for name in _changed(given, flags):
+        fewer = _but(flags, name, getattr(given, name))
+        if _split(plan, fewer).fits:
+            flags = fewer
+    yield Way(_typed(plan, flags), "no one of these flags is enough, together they are")
+
+
+def _roomier(then: Plan, now: Plan) -> bool:
+    return then.kv_bytes > now.kv_bytes or then.pool.bytes_per_block < now.pool.bytes_per_block
+
+
+def _more_gpus(plan: Plan, start: Flags) -> Iterator[Way]:
+    machine = replace(plan.machine, count=None)
+    splits = [(ranks, stages) for ranks in (1, *_PARALLEL) for stages in _STAGES]
+    for ranks, stages in sorted(splits, key=lambda each: (each[0] * each[1], each[1])):
+        flags = replace(start, tensor_parallel_size=ranks, pipeline_parallel_size=stages)
+        if _ranks_of(flags) <= _ranks_of(start) or not _shares_heads(plan, ranks):
+            continue
+        then = _split(plan, flags, machine)
+        if then.fits:
+            count = plan.machine.count or plan.gpus_needed
+            yield Way(
+                f"{then.gpus_needed} such GPUs: {_typed(plan, flags)}",
+                f"weights and cache are split over them (planned for {count})",
+            )
+            return
+
+
+def _larger_gpus(plan: Plan, start: Flags) -> Iterator[Way]:
+    now = _split(plan, start)
+    blocks = now.pool.blocks_per_request(now.settings.max_model_len) + 1
+    missing = max(0, blocks * now.pool.bytes_per_block - now.kv_bytes, now.over_bytes)
+    size = now.machine.memory_bytes + missing / now.settings.gpu_memory_utilization
+    for _ in range(_LARGER_STEPS):
+        gib = math.ceil(size / GIB * 10) / 10
+        gib += 0.1 if gib in CATALOGUE_SIZES else 0.0  # nominal sizes have another meaning
+        memory, source = cuda_memory_bytes(gib, None)
+        machine = Machine(memory, source, count=plan.machine.count)
+        flags = _with_cache(plan, start, machine)
+        if _split(plan, flags, machine).fits:
+            yield Way(
+                f"GPUs of {gib:.1f} GiB{_with(plan, flags)}",
+                f"as CUDA counts it, instead of {plan.machine.memory_bytes / GIB:.1f}",
+            )
+            return
+        size *= _LARGER_STEP  # larger cards take larger batches by default
+
+
+def _smaller_checkpoint(plan: Plan, start: Flags) -> Iterator[Way]:
+    now = find_quantization(plan.settings.flags.quantization, plan.model.quantization).smallest
+    flags = replace(start, quantization=None)
+    for name, quantization in _CHECKPOINTS if plan.model.sized else ():
+        smallest = quantization.smallest
+        if smallest is None or smallest >= (now or dtype_bytes(plan.settings.dtype)):
+            continue
+        model = replace(plan.model, quantization=quantization)
+        then = make_plan(model, flags, plan.machine, Checkpoint())
+        if then.fits:
+            before, after = plan.weights.bytes_per_gpu, then.weights.bytes_per_gpu
+            yield Way(
+                f"{name} checkpoint of it{_with(replace(plan, checkpoint=Checkpoint()), start)}",
+                f"about {_gib(after)} instead of {_gib(before)} GiB of weights per GPU",
+            )
+            return

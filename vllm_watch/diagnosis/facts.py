@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from vllm_watch.diagnosis.numbers import whole
+from vllm_watch.diagnosis.rule import whole
 
 Value = str | float | int
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from vllm_watch.diagnosis import finding, phases
 from vllm_watch.diagnosis.facts import Facts
-from vllm_watch.diagnosis.families import memory_numbers, model_numbers
+from vllm_watch.diagnosis.families import memory_numbers, model
 from vllm_watch.diagnosis.finding import Finding
 from vllm_watch.diagnosis.report import UNKNOWN, Diagnosis, Fix
 from vllm_watch.diagnosis.rule import Evidence, Rank, Rule
@@ -99,7 +99,7 @@ class Life:
             facts["more_free_than_asked"] = 1
         if memory_numbers.is_own_alone(of.text) and "unified_memory" not in facts:
             facts["held_by_itself"] = 1
-        if model_numbers.is_packed(of.text):
+        if model.is_packed(of.text):
             facts["packed_4_bit"] = 1
         facts.update(dict.fromkeys(self.noted, 1))
         if phase is not None:

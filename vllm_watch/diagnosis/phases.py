@@ -3,8 +3,9 @@
 import re
 
 from vllm_watch.diagnosis.families import memory
+from vllm_watch.diagnosis.families.memory_numbers import gib
 from vllm_watch.diagnosis.finding import Finding
-from vllm_watch.diagnosis.numbers import DECIMAL
+from vllm_watch.diagnosis.rule import DECIMAL
 
 START, LOAD, PROFILE, ALLOCATE, CAPTURING, SERVE = range(6)
 
@@ -82,8 +83,10 @@ GUESSED = {
     memory.RUNTIME: f"{_UNSEEN} (the allocator's numbers look like a step, in profiling or in service)",
 }
 
-_ALLOCATED = re.compile(rf"({DECIMAL}) ([MG])iB (?:is allocated by PyTorch|already allocated)")
-_RESERVED = re.compile(rf"({DECIMAL}) ([MG])iB is reserved by PyTorch but unallocated|({DECIMAL}) ([MG])iB reserved in total")  # fmt: skip
+_ALLOCATED = re.compile(rf"({DECIMAL} [MG]iB) (?:is allocated by PyTorch|already allocated)")
+_RESERVED = re.compile(
+    rf"({DECIMAL} [MG]iB) is reserved by PyTorch but unallocated|({DECIMAL} [MG]iB) reserved in total"
+)
 _GRAPHS = re.compile(r"with (?!0 bytes|0\.0+ )\S{1,20} \w{1,5} allocated in private pools")
 _TRIED = re.compile(rf"[Tt]ried to allocate (?:({DECIMAL})|\w+) ([KMG])")
 _OTHERS = re.compile(rf"Process \d+ has ({DECIMAL}) GiB memory in use")
@@ -152,14 +155,9 @@ def _of_numbers(text: str) -> tuple[str, float]:
     if large and not _GRAPHS.search(text):  # graphs are captured after the cache is allocated
         return memory.PROFILING, 0.4
     if allocated and reserved:
-        used = _gib(allocated[1], allocated[2])
-        spare = _gib(reserved[1], reserved[2]) if reserved[1] else _gib(reserved[3], reserved[4]) - used  # fmt: skip
+        spare = gib(reserved[1]) if reserved[1] else gib(reserved[2]) - gib(allocated[1])
         if spare > LOADING_SPARE_GIB:
             return memory.RUNTIME, 0.5
         if not _GRAPHS.search(text):
             return memory.LOADING, 0.5
     return memory.OOM, 0.8
-
-
-def _gib(number: str, unit: str) -> float:
-    return float(number) / (1024 if unit == "M" else 1)

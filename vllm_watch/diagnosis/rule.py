@@ -11,6 +11,21 @@ from enum import IntEnum
 
 from vllm_watch.diagnosis.report import Fix
 
+DECIMAL = r"(?<![\d.])\d{1,12}(?:\.\d{1,12})?(?![\d.])"
+"""Matches 14.99 in "14.99 GiB"."""
+
+WHOLE = r"(?<!\d)\d{1,12}(?!\d)"
+"""Matches 32768 in "32768 tokens"."""
+
+GROUPED = r"(?<![\d,])\d[\d,]{0,15}(?![\d,])"
+"""Matches 32,768 in "32,768 tokens"."""
+
+
+def whole(text: str) -> int:
+    """Convert a match of `GROUPED` to an integer."""
+    return int(text.replace(",", ""))
+
+
 Facts = Mapping[str, str | float | int]
 
 _INNERMOST = 3

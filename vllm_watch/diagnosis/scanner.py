@@ -6,10 +6,10 @@ Lines that differ only in hexadecimal digits have the same shape. Only one line 
 import re
 from collections import Counter, deque
 
-from vllm_watch.diagnosis import keywords, lines, noise, others, phases, stillness
+from vllm_watch.diagnosis import lines, phases, stillness
+from vllm_watch.diagnosis.catalogue import HARMLESS, IGNORED, Interest, interest_in
 from vllm_watch.diagnosis.families import packages
 from vllm_watch.diagnosis.finding import HINT_LINES_AFTER, HINT_LINES_BEFORE, TAIL_LINES, Finding
-from vllm_watch.diagnosis.keywords import Interest
 from vllm_watch.diagnosis.life import FINDINGS_PER_CLASS_MAX, Life
 from vllm_watch.diagnosis.report import UNKNOWN
 from vllm_watch.diagnosis.rule import Rank, Rule, rule
@@ -145,7 +145,7 @@ class Scanner:
             return
         if shape in self._calm and not self.life.findings:
             return
-        interest = self._known.get(shape) or keywords.of(line)
+        interest = self._known.get(shape) or interest_in(line)
         self._whose(line, interest)
         self._forget()
         if interest is None:
@@ -178,12 +178,12 @@ class Scanner:
         self.wrote = _OF_VLLM.search(text) is not None
         self.named = self.named or _NAMES_VLLM.search(text) is not None
         self.of_kernel = self.of_kernel or _OF_KERNEL.search(text) is not None
-        self.other = self.other or others.named(text)
-        self.program = self.program or others.program(text)
-        if self.lines <= _LOOKED_FOR_VLLM and (prefix := others.prefix(text)):
+        self.other = self.other or lines.other_server(text)
+        self.program = self.program or lines.other_program(text)
+        if self.lines <= _LOOKED_FOR_VLLM and (prefix := lines.prefix(text)):
             self._prefixes[prefix] += 1
         if self.wrote and self.other is not None:
-            self.life.forget(lambda found: others.named(found.line) is not None)
+            self.life.forget(lambda found: lines.other_server(found.line) is not None)
 
     def _forget(self) -> None:
         if len(self._dull) + len(self._known) > SHAPES_MAX:
@@ -220,9 +220,9 @@ class Scanner:
         if "ready" in interest.marks:  # before the rules, because a later error may share the line
             life.came_up()
             self._told.clear()
-        harmless = any(each in text for each in noise.HARMLESS)
+        harmless = any(each in text for each in HARMLESS)
         if "link" in interest.marks:
-            ignored = any(each in text for each in noise.IGNORED)
+            ignored = any(each in text for each in IGNORED)
             (self._ignored if ignored else self._linked).add(_process(text))
         known = not harmless and self._find(text, interest)
         if not known and not harmless and "complaint" in interest.marks:
@@ -292,7 +292,7 @@ class Scanner:
             self.life.raised = self._finding(_NO_RULE_LINE, text, at.start())
 
     def _add(self, of: Rule, text: str, at: int) -> None:
-        if self.wrote and others.named(text):
+        if self.wrote and lines.other_server(text):
             return
         process = _process(text)
         if of.rank <= Rank.IMPORT:

@@ -3,15 +3,74 @@
 import re
 from dataclasses import replace
 
-from vllm_watch.diagnosis import alive, others, phases, stillness
-from vllm_watch.diagnosis.catalogue import FAILURES
-from vllm_watch.diagnosis.families import memory, model, parallel, places, serving, unclassified
-from vllm_watch.diagnosis.finding import OUTPUT_LINES, Finding
+from vllm_watch.diagnosis import lines, phases, stillness
+from vllm_watch.diagnosis.catalogue import FAILURES, HARMLESS, USERS_TEXT
+from vllm_watch.diagnosis.families import memory, model, parallel, serving, unclassified
+from vllm_watch.diagnosis.finding import OF_INTERFACE, OUTPUT_LINES, Finding, raised_in
 from vllm_watch.diagnosis.life import UNKNOWN_CONFIDENCE, Life
 from vllm_watch.diagnosis.report import HEALTHY, NOISE, NOT_VLLM, UNKNOWN, Diagnosis, Fix
 from vllm_watch.diagnosis.rule import Cure, Evidence, Facts, Failure, Rank, Told, Variant
 from vllm_watch.diagnosis.scanner import Scanner
 from vllm_watch.diagnosis.stillness import Silence
+
+_REFUSED = re.compile(r'"POST [^"]{1,300}" (4\d\d)\b')
+_REFUSALS = {"401": " (no API key, or another than the server's)", "404": " (a path or a model name that is not served)"}  # fmt: skip
+
+_CRITICAL = re.compile(r"(?i)\b(?:critical|fatal|unrecoverable) (?:\w{1,20} )?(?:error|failure|exception)\b|\bkilling (?:this |the )?process\b|(?-i:\bFATAL\b)(?=[ :\]])")  # fmt: skip
+
+
+def _refusals(scanner: Scanner) -> str:
+    """Return a sentence about the last refused request, or ""."""
+    last = [lines.clean(each) for each in scanner.last]
+    found = ((at, _REFUSED.search(each)) for at, each in reversed(list(enumerate(last))))
+    at, code = next(((at, each[1]) for at, each in found if each), (0, None))
+    if code in ("400", "422") and at and "Unsupported upgrade request" in last[at - 1]:
+        return f" Requests among the last lines were refused with {code}, the last one right after its client asked for another protocol (usually HTTP/2), which loses the body: let the client use HTTP/1.1."  # fmt: skip
+    return "" if code is None else f" Requests among the last lines were refused with {code}{_REFUSALS.get(code, '')}; the client's answer, or a warning before it, has the reason."  # fmt: skip
+
+
+def _waiting(scanner: Scanner) -> str:
+    """Return a sentence about requests that wait in the last report while no prompt is read, or ""."""
+    counts = stillness.counts(scanner.queued_from)
+    if counts is None:
+        return ""
+    return f" Since the report of {counts[1]} running and {counts[2]} waiting requests, no prompt was read: check whether the running requests have a limit of tokens (max_tokens)."
+
+
+def _critical_at_the_end(scanner: Scanner) -> tuple[int, str] | None:
+    """Return the first critical error after the last answered request."""
+    found = None
+    for back, raw in enumerate(reversed(scanner.last)):
+        text = lines.clean(raw)
+        if stillness.SERVED.search(text):
+            break
+        at = _CRITICAL.search(text)
+        harmless = any(each in text for each in (*HARMLESS, *USERS_TEXT))
+        if at is not None and not harmless and not lines.is_quiet(text, at.start()):
+            found = scanner.lines - back, lines.shown(text, at.start())
+    return found
+
+
+def _ended_critically(life: Life, line: tuple[int, str]) -> Diagnosis:
+    """Diagnose a critical error after which no request was answered."""
+    text = "It came up, and no line after this one shows an answer. No rule knows this error."
+    see = Fix("see whether the process still runs, and the driver's own report", "dmesg -T | tail -50")  # fmt: skip
+    return life.unknown("a critical error was reported right before the log ends", text, line, (see,))  # fmt: skip
+
+
+def _queue(life: Life, found: Silence) -> Diagnosis:
+    """Diagnose requests that wait without being admitted."""
+    text = f"{found.running} requests are running and {found.waiting} waiting in the last report, and none was admitted since {found.since} ({(found.seconds or 0) / 60:.0f} minutes). The engine works, and this log does not show why they wait: long answers may hold all places or the KV cache."  # fmt: skip
+    fixes = (Fix("see whether the running requests have a limit of tokens (max_tokens), and how many may run at once (--max-num-seqs)"), Fix("watch the queue and the KV cache", "curl -s http://HOST:8000/metrics | grep -E 'num_requests_|cache_usage'"))  # fmt: skip
+    return life.unknown("no error in this log, but requests wait and none is admitted", text, (found.number, found.line), fixes)  # fmt: skip
+
+
+def _stopped(life: Life, text: str) -> Diagnosis:
+    """Diagnose a server that was stopped on request."""
+    text = f"{text} It was stopped on request (line {life.stopped})."
+    text += " The errors after it follow from the stop." if life.failed_after_stop else ""
+    return life.diagnosis(HEALTHY, 0.9, "nothing failed; it was stopped on request", text)
+
 
 _CONFIDENCE = {
     Rank.CAUSE: 0.9,
@@ -62,7 +121,8 @@ def of_log(scanner: Scanner) -> Diagnosis:
     other = scanner.other or scanner.program or scanner.writer
     if other is not None and not scanner.of_vllm and not _of_the_host(scanner, root):
         return _of_another(other, root)
-    if life.captured and not life.ready and (root is None or not _says_why(root)):
+    unexplained = root is None or root.rule.rank in (Rank.DEATH, Rank.MESSAGE)
+    if life.captured and not life.ready and unexplained:
         return _in_capture(life, life.captured)
     if root is not None and not scanner.of_vllm and root.rule.rank is Rank.MESSAGE:
         return _of_no_server(scanner)
@@ -85,7 +145,7 @@ def of_log(scanner: Scanner) -> Diagnosis:
 
 
 def _of_the_host(scanner: Scanner, root: Finding | None) -> bool:
-    return scanner.of_kernel and root is not None and others.named(root.line) is None
+    return scanner.of_kernel and root is not None and lines.other_server(root.line) is None
 
 
 def _of_another(name: str, root: Finding | None) -> Diagnosis:
@@ -100,10 +160,6 @@ _WENT_ON = "The workers were busy, not stuck: one of them reported progress afte
 
 def _only_waited(life: Life, root: Finding, text: str) -> Diagnosis:
     return life.diagnosis(NOISE, 0.6, "nothing failed; the line is harmless", text, (root.number, root.line))  # fmt: skip
-
-
-def _says_why(root: Finding) -> bool:
-    return root.rule.rank not in (Rank.DEATH, Rank.MESSAGE)
 
 
 def _in_capture(life: Life, line: tuple[int, str]) -> Diagnosis:
@@ -152,7 +208,7 @@ def _failed(life: Life, root: Finding, ratio: float = 1.0) -> Diagnosis:
     placed = root.frames and (
         slug in (serving.BUG, memory.RUNTIME) or "cannot import name" in root.line
     )
-    place = places.raised_in(root.frames, root.line, root.source)[0] if placed else ""
+    place = raised_in(root.frames, root.line, root.source)[0] if placed else ""
     at = (root.number, root.line) if warned is None else warned
     before = f"Line {root.number} reports it; the time-out at line {at[0]} came first." if warned else ""  # fmt: skip
     parts = (_sentence(sentence), before, told.explanation, place, why)
@@ -215,12 +271,12 @@ def _unknown(life: Life, root: Finding) -> Diagnosis:
     below = f"Its message: {below}" if below else ""
     if known is not None:
         sentence = known.sentence
-        at_border = places.OF_INTERFACE.search(root.line)
-        place = places.raised_in(root.frames, root.line, root.source)[0] if at_border else ""
+        at_border = OF_INTERFACE.search(root.line)
+        place = raised_in(root.frames, root.line, root.source)[0] if at_border else ""
         text = " ".join(each for each in (_sentence(sentence), below or root.advice, known.why, place) if each)  # fmt: skip
         fixes = _fixes(Told(), known.cures, evidence)
     else:
-        place, fixes = places.raised_in(root.frames, root.line, root.source)
+        place, fixes = raised_in(root.frames, root.line, root.source)
         sentence = "an error that no rule knows"
         first = all(each.number >= root.number for each in life.every if each.rule.rank < Rank.SYMPTOM)  # fmt: skip
         text = "No rule knows this error" + ("; it is the first of this log" if first else "")
@@ -271,8 +327,8 @@ def _quiet(scanner: Scanner, life: Life) -> Diagnosis:
         found = _silence(scanner, life, ready=ready) or (None if ready else _cut_short(scanner, life))  # fmt: skip
         if found is not None:
             return found
-        if ready and (critical := alive.critical_at_the_end(scanner)) is not None:
-            return alive.ended_critically(life, critical)
+        if ready and (critical := _critical_at_the_end(scanner)) is not None:
+            return _ended_critically(life, critical)
     waits = not ready and b"Waiting for" in (scanner.last[-1] if scanner.last else b"")
     if (harmless := _harmless(life, ready=ready, waits=waits)) is not None:
         return harmless
@@ -282,12 +338,12 @@ def _quiet(scanner: Scanner, life: Life) -> Diagnosis:
         said = f"It came up, and its last {scanner.reports.idle} reports have running requests and no tokens: one very long prompt, or a hang."
         return life.unknown("no error in this log, and no tokens at its end", said)
     if not life.asked_to_stop and (queue := stillness.of_queue(scanner.reports)) is not None:
-        return alive.queue(life, queue)
+        return _queue(life, queue)
     text = "It came up and answered requests." if life.serving else "It came up."
     if life.asked_to_stop:
-        return alive.stopped(life, text)
-    waiting = alive.waiting(scanner)
-    text += alive.refusals(scanner) + waiting
+        return _stopped(life, text)
+    waiting = _waiting(scanner)
+    text += _refusals(scanner) + waiting
     return life.diagnosis(HEALTHY, 0.6 if waiting else 0.9, "nothing failed", text)
 
 
@@ -322,7 +378,7 @@ def _not_up(life: Life) -> Diagnosis:
     fixes: tuple[Fix, ...] = ()
     phase = _sentence(phases.IN_WORDS[life.phase])
     if life.asked_to_stop and not life.of_a_start:
-        return alive.stopped(life, "This log begins after the start.")
+        return _stopped(life, "This log begins after the start.")
     if life.asked_to_stop:
         sentence = "it was stopped from outside before it came up"
         text = f"{_sentence(sentence)} Line {life.stopped} shows it. {phase} A startup probe or a timeout that is too short does that."

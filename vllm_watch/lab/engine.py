@@ -7,7 +7,7 @@ from operator import attrgetter
 
 from vllm_watch.lab.batch import Batch, EngineConfig
 from vllm_watch.lab.ledger import Ledger
-from vllm_watch.lab.request import Request
+from vllm_watch.lab.workload import Request
 
 _ARRIVAL = attrgetter("arrival_t")
 _RAMP_STAIR_SECONDS = 1.0

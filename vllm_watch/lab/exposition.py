@@ -1,17 +1,117 @@
-"""The /metrics text of a simulated server, line for line as its vLLM release writes it."""
+"""The /metrics text of a simulated server, line for line as prometheus_client and its vLLM release write it."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from vllm_watch.lab import reading
-from vllm_watch.lab.http_exposition import http_lines
+from vllm_watch.lab.ledger import Buckets, HttpLog
 from vllm_watch.lab.release import Family
-from vllm_watch.lab.wire import header, labels, number
 from vllm_watch.samples.engine import EngineSample, Histogram
 from vllm_watch.samples.observation import ServerSample
 
 if TYPE_CHECKING:
     from vllm_watch.lab.vllm import SimulatedVllm
+
+
+_EXPONENT_FROM_DIGITS = 6  # with more integer digits prometheus_client writes 1.0e+06
+
+
+def header(name: str, kind: str, text: str) -> list[str]:
+    """Return the HELP and TYPE lines of a family."""
+    return [f"# HELP {name} {text}", f"# TYPE {name} {kind}"]
+
+
+def labels(pairs: Mapping[str, str]) -> str:
+    """Return the labels, sorted by name."""
+    if not pairs:
+        return ""
+    inside = ",".join(f'{key}="{_escaped(pairs[key])}"' for key in sorted(pairs))
+    return "{" + inside + "}"
+
+
+def _escaped(value: str) -> str:
+    return value.replace("\\", r"\\").replace("\n", r"\n").replace('"', r"\"")
+
+
+def number(value: float) -> str:
+    """Format a number like Go, as prometheus_client does."""
+    text = repr(float(value))
+    dot = text.find(".")
+    if value > 0 and dot > _EXPONENT_FROM_DIGITS:
+        mantissa = f"{text[0]}.{text[1:dot]}{text[dot + 1 :]}".rstrip("0.")
+        return f"{mantissa}e+{dot - 1:02d}"
+    return text
+
+
+_REQUESTS = "Total number of requests by method, status and handler."
+_SIZE = (
+    "Content length of {} by handler. Only value of header is respected. Otherwise ignored. "
+    "No percentile calculated. "
+)
+_ALL = "Latency with many buckets but no API specific labels. Made for more accurate percentile calculations. "
+_BY_HANDLER = "Latency with only few buckets by handler. Made to be only used if aggregation by handler is important. "
+
+_Series = tuple[dict[str, str], float]  # labels, Unix time of creation
+
+
+def http_lines(log: HttpLog, *, created: bool) -> list[str]:
+    """Return the lines. `created` adds the `*_created` families."""
+    if log.created is None:
+        return []
+    lines = _requests(log, created=created)
+    for index, direction in enumerate(("request", "response"), start=1):
+        lines += _sizes(log, index, direction, created=created)
+    highr: list[tuple[dict[str, str], float, Buckets]] = [({}, log.created, log.all_durations)]
+    lines += _durations("http_request_duration_highr_seconds", _ALL, highr, created=created)
+    by_handler = [
+        ({"handler": key[0], "method": key[1]}, log.durations_created[key], buckets)
+        for key, buckets in log.durations.items()
+    ]
+    lines += _durations("http_request_duration_seconds", _BY_HANDLER, by_handler, created=created)
+    return lines
+
+
+def _requests(log: HttpLog, *, created: bool) -> list[str]:
+    name = "http_requests_total"
+    made: list[_Series] = []
+    lines = header(name, "counter", _REQUESTS)
+    for key, count in log.requests.items():
+        pairs = dict(zip(("handler", "method", "status"), key, strict=True))
+        lines.append(f"{name}{labels(pairs)} {number(count)}")
+        made.append((pairs, log.requests_created[key]))
+    return lines + (_created("http_requests_created", _REQUESTS, made) if created else [])
+
+
+def _sizes(log: HttpLog, index: int, direction: str, *, created: bool) -> list[str]:
+    name = f"http_{direction}_size_bytes"
+    text = _SIZE.format("incoming requests" if direction == "request" else "outgoing responses")
+    lines = header(name, "summary", text)
+    made: list[_Series] = []
+    for handler, size in log.sizes.items():
+        pairs = {"handler": handler}
+        lines.append(f"{name}_count{labels(pairs)} {number(size[0])}")
+        lines.append(f"{name}_sum{labels(pairs)} {number(size[index])}")
+        made.append((pairs, size[3]))
+    return lines + (_created(f"{name}_created", text, made) if created else [])
+
+
+def _durations(
+    name: str, text: str, series: Sequence[tuple[dict[str, str], float, Buckets]], *, created: bool
+) -> list[str]:
+    lines = header(name, "histogram", text)
+    for pairs, _, buckets in series:
+        histogram = buckets.snapshot()
+        for bound, count in zip(histogram.bounds, histogram.cumulative, strict=True):
+            lines.append(f"{name}_bucket{labels({**pairs, 'le': _le(bound)})} {number(count)}")
+        lines.append(f"{name}_count{labels(pairs)} {number(histogram.count)}")
+        lines.append(f"{name}_sum{labels(pairs)} {number(histogram.sum or 0.0)}")
+    made = [(pairs, when) for pairs, when, _ in series]
+    return lines + (_created(f"{name}_created", text, made) if created else [])
+
+
+def _created(name: str, text: str, series: Iterable[_Series]) -> list[str]:
+    lines = header(name, "gauge", text)
+    return lines + [f"{name}{labels(pairs)} {number(when)}" for pairs, when in series]
 
 
 class Writer:

@@ -2,29 +2,14 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING
 
-from vllm_watch.lab.engine import Engine
-from vllm_watch.lab.request import Request
+from vllm_watch.lab.workload import Request
+
+if TYPE_CHECKING:
+    from vllm_watch.lab.vllm import SimulatedVllm
 
 _ENDLESS_TOKENS = 10_000_000
-
-
-class Server(Protocol):
-    """The parts of a simulated server (vllm.py) that faults change."""
-
-    t: float
-    engines: list[Engine]
-    api_hung: bool
-    dead: bool
-    leaks: list[tuple[float, float, float]]
-    pins: list[tuple[Engine, Request]]
-
-    @property
-    def serving(self) -> bool: ...
-    def start(self) -> None: ...
-    def stop(self) -> None: ...
-    def resume_api(self) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,61 +18,61 @@ class Fault:
 
     title: str
     begin: Callable[..., None]
-    end: Callable[[Server], None]
+    end: Callable[["SimulatedVllm"], None]
 
 
-def _hang(vllm: Server, *, engine: float = -1) -> None:
+def _hang(vllm: "SimulatedVllm", *, engine: float = -1) -> None:
     for index, each in enumerate(vllm.engines):
         if engine in (-1, index):
             each.freeze(vllm.t)
 
 
-def _unhang(vllm: Server) -> None:
+def _unhang(vllm: "SimulatedVllm") -> None:
     for engine in vllm.engines:
         engine.thaw(vllm.t)
 
 
-def _crash(vllm: Server) -> None:
+def _crash(vllm: "SimulatedVllm") -> None:
     vllm.stop()
 
 
-def _restart(vllm: Server) -> None:
+def _restart(vllm: "SimulatedVllm") -> None:
     vllm.stop()
     vllm.start()
 
 
-def _api_hang(vllm: Server) -> None:
+def _api_hang(vllm: "SimulatedVllm") -> None:
     vllm.api_hung = vllm.serving
 
 
-def _resume_api(vllm: Server) -> None:
+def _resume_api(vllm: "SimulatedVllm") -> None:
     vllm.resume_api()
 
 
-def _slow(vllm: Server, *, factor: float = 8.0, ramp_seconds: float = 0.0) -> None:
+def _slow(vllm: "SimulatedVllm", *, factor: float = 8.0, ramp_seconds: float = 0.0) -> None:
     for engine in vllm.engines:
         engine.slow_factor = factor
         engine.slow_since_t = vllm.t
         engine.slow_ramp_seconds = ramp_seconds
 
 
-def _fast(vllm: Server) -> None:
+def _fast(vllm: "SimulatedVllm") -> None:
     for engine in vllm.engines:
         engine.slow_factor = 1.0
         engine.slow_ramp_seconds = 0.0
 
 
-def _leak(vllm: Server, *, share: float = 0.95, ramp_seconds: float = 60.0) -> None:
+def _leak(vllm: "SimulatedVllm", *, share: float = 0.95, ramp_seconds: float = 60.0) -> None:
     vllm.leaks.append((vllm.t, ramp_seconds, share))
 
 
-def _unleak(vllm: Server) -> None:
+def _unleak(vllm: "SimulatedVllm") -> None:
     vllm.leaks.clear()
     for engine in vllm.engines:
         engine.kv.leaked_blocks = 0
 
 
-def _pin(vllm: Server, *, requests: float = 4, share: float = 0.97) -> None:
+def _pin(vllm: "SimulatedVllm", *, requests: float = 4, share: float = 0.97) -> None:
     for engine in vllm.engines:
         tokens = int(engine.config.num_gpu_blocks * engine.config.block_size * share / requests)
         for _ in range(int(requests)):
@@ -96,23 +81,23 @@ def _pin(vllm: Server, *, requests: float = 4, share: float = 0.97) -> None:
             vllm.pins.append((engine, pin))
 
 
-def _unpin(vllm: Server) -> None:
+def _unpin(vllm: "SimulatedVllm") -> None:
     pins, vllm.pins = vllm.pins, []
     for engine, pin in pins:
         engine.abort(pin)
 
 
-def _block_admission(vllm: Server) -> None:
+def _block_admission(vllm: "SimulatedVllm") -> None:
     for engine in vllm.engines:
         engine.batch.admission_blocked = True
 
 
-def _admit_again(vllm: Server) -> None:
+def _admit_again(vllm: "SimulatedVllm") -> None:
     for engine in vllm.engines:
         engine.batch.admission_blocked = False
 
 
-def _kill_engine(vllm: Server) -> None:
+def _kill_engine(vllm: "SimulatedVllm") -> None:
     vllm.dead = vllm.serving
     for engine in vllm.engines:
         engine.freeze(vllm.t)

@@ -1,10 +1,135 @@
-"""Counters and histograms of one simulated engine."""
+"""Counters and histograms of one simulated engine, and of its server's HTTP requests."""
 
-from collections.abc import Mapping
+from bisect import bisect_left
+from collections.abc import Iterable, Mapping
+from itertools import accumulate
+from math import floor
 
-from vllm_watch.lab.buckets import Buckets
-from vllm_watch.lab.request import Request
-from vllm_watch.samples.engine import Histogram
+from vllm_watch.lab.release import INF
+from vllm_watch.lab.workload import Request
+from vllm_watch.samples.engine import Histogram, Labelled
+
+
+class Buckets:
+    """The counts per bucket. They are cumulated only when read."""
+
+    __slots__ = ("_snapshot", "bounds", "counts", "sum")
+
+    def __init__(self, bounds: tuple[float, ...]) -> None:
+        """`bounds` ascend and end with +Inf."""
+        self.bounds = bounds
+        self.counts = [0.0] * len(bounds)
+        self.sum = 0.0
+        self._snapshot: Histogram | None = None
+
+    def observe(self, value: float, times: int = 1) -> None:
+        self.counts[bisect_left(self.bounds, value)] += times
+        self.sum += value * times
+        self._snapshot = None
+
+    def observe_all(self, values: Iterable[float]) -> None:
+        bounds, counts, total = self.bounds, self.counts, 0.0
+        for value in values:
+            counts[bisect_left(bounds, value)] += 1.0
+            total += value
+        self.sum += total
+        self._snapshot = None
+
+    def observe_ramp(self, first: float, slope: float, steps: int, times: int) -> None:
+        """Observe `steps` values, each `times` times. The first is `first`, and each later one is larger by `slope`."""
+        bounds, counts = self.bounds, self.counts
+        last = first + slope * (steps - 1)
+        low = bisect_left(bounds, first)
+        if last <= bounds[low]:
+            counts[low] += steps * times
+        else:
+            done = 0
+            for index in range(low, bisect_left(bounds, last)):
+                under = min(steps, floor((bounds[index] - first) / slope) + 1)
+                counts[index] += (under - done) * times
+                done = under
+            counts[bisect_left(bounds, last)] += (steps - done) * times
+        self.sum += (first + last) * 0.5 * steps * times
+        self._snapshot = None
+
+    def snapshot(self) -> Histogram:
+        if self._snapshot is None:
+            cumulative = tuple(accumulate(self.counts))
+            self._snapshot = Histogram(cumulative[-1], self.sum, self.bounds, cumulative)
+        return self._snapshot
+
+
+_HANDLER_BOUNDS = (0.1, 0.5, 1.0, INF)
+_ALL_BOUNDS = (
+    0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 2.5, 3.0, 3.5, 4.0, 4.5, 5.0, 7.5,
+    10.0, 30.0, 60.0, INF,
+)  # fmt: skip
+
+
+class HttpLog:
+    """Series appear with their first request. `*_created` are Unix times."""
+
+    def __init__(self) -> None:
+        self.requests: dict[tuple[str, str, str], float] = {}  # handler, method, "2xx" → count
+        self.requests_created: dict[tuple[str, str, str], float] = {}
+        self.sizes: dict[str, list[float]] = {}  # handler → count, bytes in, bytes out, created
+        self.durations: dict[tuple[str, str], Buckets] = {}  # handler, method
+        self.durations_created: dict[tuple[str, str], float] = {}
+        self.all_durations = Buckets(_ALL_BOUNDS)
+        self.created: float | None = None
+
+    def record(
+        self,
+        handler: str,
+        status: str,
+        seconds: float,
+        unix_t: float,
+        *,
+        method: str = "POST",
+        request_bytes: int = 0,
+        response_bytes: int = 0,
+    ) -> None:
+        if self.created is None:
+            self.created = unix_t
+        key = (handler, method, status)
+        if key in self.requests:
+            self.requests[key] += 1.0
+        else:
+            self.requests[key] = 1.0
+            self.requests_created[key] = unix_t
+        size = self.sizes.get(handler)
+        if size is None:
+            size = self.sizes[handler] = [0.0, 0.0, 0.0, unix_t]
+        size[0] += 1.0
+        size[1] += request_bytes
+        size[2] += response_bytes
+        durations = self.durations.get((handler, method))
+        if durations is None:
+            durations = self.durations[handler, method] = Buckets(_HANDLER_BOUNDS)
+            self.durations_created[handler, method] = unix_t
+        durations.observe(seconds)
+        self.all_durations.observe(seconds)
+
+    def fields(self) -> Mapping[str, Labelled] | None:
+        if not self.requests:
+            return None
+        by_status: dict[str, float] = {}
+        for (_, _, status), count in self.requests.items():
+            by_status[status] = by_status.get(status, 0.0) + count
+        durations = [b.snapshot() for b in self.durations.values()]
+        every = self.all_durations.snapshot()
+        count = sum(size[0] for size in self.sizes.values())
+        return {
+            "requests": by_status,
+            "request_duration_seconds": {
+                "count": sum(h.count for h in durations),
+                "sum": sum(h.sum or 0.0 for h in durations),
+            },
+            "request_duration_highr_seconds": {"count": every.count, "sum": every.sum or 0.0},
+            "request_size_bytes": {"count": count, "sum": sum(s[1] for s in self.sizes.values())},
+            "response_size_bytes": {"count": count, "sum": sum(s[2] for s in self.sizes.values())},
+        }
+
 
 _FLUSH_REQUESTS = 1000  # limits the buffer if nothing scrapes
 

@@ -9,13 +9,11 @@ from vllm_watch.lab import scripts
 from vllm_watch.lab.batch import EngineConfig
 from vllm_watch.lab.faults import FAULTS
 from vllm_watch.lab.gpus import GpuRack
-from vllm_watch.lab.release_v0 import V0
-from vllm_watch.lab.release_v1 import V1_SEVERAL_API_SERVERS
-from vllm_watch.lab.request import Workload
+from vllm_watch.lab.release import V0, V1_SEVERAL_API_SERVERS
 from vllm_watch.lab.scene import Scene, Script
 from vllm_watch.lab.scripts import L40S, USUAL_PER_SECOND
 from vllm_watch.lab.vllm import SimulatedVllm
-from vllm_watch.lab.workload import ClosedLoop, OpenLoop, Sizes, bursty
+from vllm_watch.lab.workload import ClosedLoop, OpenLoop, Sizes, Workload, bursty
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,17 +102,11 @@ def _demo_server(name: str, workload: Workload, **options: Any) -> SimulatedVllm
     return SimulatedVllm(name, workload=workload, config=L40S, group=name, **options)
 
 
-def _fault_stories() -> list[Story]:
-    return [
-        Story(slug, fault.title, _one(scripts.with_fault(slug))) for slug, fault in FAULTS.items()
-    ]
-
-
 _ALL = [
     Story("demo", "Four servers, one of them with one fault after another.", _demo),
     Story("healthy", "One server at a third of its capacity.", _one()),
     Story("fleet", "Ten healthy servers at one request a second each, without GPUs.", _fleet),
-    *_fault_stories(),
+    *(Story(slug, fault.title, _one(scripts.with_fault(slug))) for slug, fault in FAULTS.items()),
     Story(
         "idle_wedged",
         "An idle engine core stops: every gauge reads 0, as before, and no request is answered.",

@@ -6,10 +6,9 @@ from math import floor
 from vllm_watch.lab.batch import EngineConfig
 from vllm_watch.lab.engine import Engine
 from vllm_watch.lab.faults import FAULTS
-from vllm_watch.lab.http_log import HttpLog
-from vllm_watch.lab.release import Release
-from vllm_watch.lab.release_v1 import V1
-from vllm_watch.lab.request import Request, Workload
+from vllm_watch.lab.ledger import HttpLog
+from vllm_watch.lab.release import V1, Release
+from vllm_watch.lab.workload import Request, Workload
 
 _BYTES_PER_TOKEN = 4
 _RESTART_SECONDS = 20.0  # an 8B model from the page cache

@@ -3,9 +3,19 @@
 import shlex
 from collections.abc import Iterator
 
-from vllm_watch.preflight.facts import ABSENT, CACHE, REMOTE, Facts, ModelFiles
-from vllm_watch.preflight.findings import OK, PROBLEM, UNKNOWN, Finding, Fix
-from vllm_watch.preflight.sizing import GIB
+from vllm_watch.capacity.units import GIB
+from vllm_watch.preflight.facts import (
+    ABSENT,
+    CACHE,
+    OK,
+    PROBLEM,
+    REMOTE,
+    UNKNOWN,
+    Facts,
+    Finding,
+    Fix,
+    ModelFiles,
+)
 
 _FILES_NAMED = 3
 _NO_WEIGHTS = ("dummy", "tensorizer", "runai_streamer", "runai_streamer_sharded", "sharded_state", "fastsafetensors")  # fmt: skip

@@ -1,13 +1,107 @@
-"""Find flags and values that vLLM's argument parser refuses."""
+"""Find flags, values and variables that vLLM refuses: numbers, choices, JSON. Source: vLLM's argument definitions."""
 
+import re
 from collections.abc import Callable, Iterator
 
-from vllm_watch.preflight import flag_rules as rules
 from vllm_watch.preflight.command import Given
-from vllm_watch.preflight.facts import Facts
-from vllm_watch.preflight.findings import Finding, Fix
-from vllm_watch.support import vllm_flags
+from vllm_watch.preflight.facts import PROBLEM, WARNING, Facts, Finding, Fix
+from vllm_watch.support import json_text, vllm_flags
 from vllm_watch.support.redaction import safe_arguments
+
+_Numbers = tuple[int, ...]
+
+_OPTIONAL_VALUE = ("hf-token", "enable-chunked-prefill", "multi-step-stream-outputs")
+"""Flags that may have a value."""
+_STORE_BOOLEAN = ("enable-chunked-prefill", "multi-step-stream-outputs")
+"""Switches that took a value before 0.9.0."""
+_ALWAYS_SWITCHES = ("enforce-eager", "trust-remote-code", "enable-lora", "enable-auto-tool-choice")
+"""Switches that never took a value."""
+_WITHOUT_NO = ("headless", "grpc", "data-parallel-multi-port-external-lb", "disable-log-stats", "aggregate-engine-logging")  # fmt: skip
+"""Switches without a --no- form."""
+_ONLY_SWITCHES: _Numbers = (0, 9, 0)
+"""From this release on, no switch takes a value."""
+
+_INTEGERS = (
+    "max-num-seqs", "tensor-parallel-size", "pipeline-parallel-size", "data-parallel-size", "data-parallel-size-local",
+    "decode-context-parallel-size", "block-size", "max-loras", "max-lora-rank", "max-logprobs", "seed", "api-server-count", "nnodes", "node-rank",
+)  # fmt: skip
+_READABLE_INTEGERS = ("max-model-len", "max-num-batched-tokens")
+_READABLE = re.compile(r"\d+(\.\d+)?[kmgt]|\d+[KMGT]")
+_READABLE_SINCE: _Numbers = (0, 8, 0)
+"""Before this release, 1k was refused. (Some later releases refuse it, too.)"""
+_AUTO_SINCE: _Numbers = (0, 11, 0)
+"""Before this release, --max-model-len auto was refused."""
+
+_CHOICES: dict[str, tuple[str, ...]] = {
+    "dtype": ("auto", "half", "float16", "bfloat16", "float", "float32"),
+    "uvicorn-log-level": ("critical", "error", "warning", "info", "debug", "trace"),
+    "scheduling-policy": ("fcfs", "priority"),
+    "chat-template-content-format": ("auto", "openai", "string"),
+    "logprobs-mode": ("raw_logprobs", "raw_logits", "processed_logprobs", "processed_logits"),
+    "runner": ("auto", "generate", "pooling", "draft"),
+    "convert": ("auto", "none", "embed", "classify", "reward", "mm_encoder_only"),
+    "data-parallel-backend": ("mp", "ray"),
+}
+"""All values that any release takes."""
+_MEANT = {"fp16": "float16", "f16": "float16", "bf16": "bfloat16", "fp32": "float32", "f32": "float32"}  # fmt: skip
+_EXECUTORS = ("mp", "ray", "uni", "external_launcher")
+_LORA_RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)
+
+_JSON_ALWAYS = ("allowed-origins", "allowed-methods", "allowed-headers", "hf-overrides", "kv-transfer-config", "speculative-config")  # fmt: skip
+_JSON_NOW = ("compilation-config", "limit-mm-per-prompt", "mm-processor-kwargs", "override-generation-config", "pooler-config",
+            "structured-outputs-config")  # fmt: skip
+_JSON_SINCE: _Numbers = (0, 11, 0)
+"""Before this release, some of _JSON_NOW had other spellings, such as image=2."""
+
+_ADAPTERS_LOADED_SINCE: _Numbers = (0, 10, 0)
+"""Before this release, vLLM may load the files of --lora-modules only when a request needs them."""
+
+
+def _status(
+    facts: Facts, since: _Numbers | None = None, before: _Numbers | None = None
+) -> str | None:
+    """Return PROBLEM if the rule holds in this release, WARNING if that is unknown, else None."""
+    release, newest = facts.release, vllm_flags.table()[1][-1]
+    if release is None:
+        unknown = facts.software.vllm is not None or since is not None or before is not None
+        return WARNING if unknown else PROBLEM
+    if (since is not None and release < since) or (before is not None and release >= before):
+        return None
+    return WARNING if release > newest else PROBLEM
+
+
+def _is_integer(text: str) -> bool:
+    """Return True if Python's int() accepts it, as argparse does."""
+    try:
+        int(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _is_readable_integer(text: str) -> bool:
+    """Return True for integers, and for 8k or 8K."""
+    return _is_integer(text) or _READABLE.fullmatch(text.strip()) is not None
+
+
+def _drafter_tokens(text: str) -> int | None:
+    """Return num_speculative_tokens of a --speculative-config."""
+    try:
+        found = json_text.read(text)
+    except ValueError:
+        return None
+    tokens = found.get("num_speculative_tokens") if isinstance(found, dict) else None
+    return tokens if isinstance(tokens, int) else None
+
+
+def _json_error(text: str) -> str | None:
+    """Return why a value is not JSON, without the value."""
+    try:
+        json_text.read(text)
+    except ValueError as error:
+        return str(error)
+    return None
+
 
 _TRUE, _FALSE = ("true", "yes", "on", "1"), ("false", "no", "off", "0")
 
@@ -40,13 +134,13 @@ def _switches(facts: Facts) -> Iterator[Finding]:
 
 def _switch(facts: Facts, given: Given) -> Iterator[Finding]:
     name, value = given.name or "", given.values[0]
-    always = name.removeprefix("no-") in rules.ALWAYS_SWITCHES
-    status = rules.status(facts, since=None if always else rules.ONLY_SWITCHES)
+    always = name.removeprefix("no-") in _ALWAYS_SWITCHES
+    status = _status(facts, since=None if always else _ONLY_SWITCHES)
     off = value.lower() in _FALSE
     written = given.word.partition("=")[0]
     if not off:
         fix = Fix("leave the value out", facts.command.replaced(given, written))
-    elif name.startswith("no-") or name in rules.WITHOUT_NO:
+    elif name.startswith("no-") or name in _WITHOUT_NO:
         fix = Fix("leave it out", facts.command.replaced(given))
     else:
         fix = Fix("switch it off", facts.command.replaced(given, f"--no-{name}"))
@@ -73,9 +167,9 @@ def _positionals(facts: Facts) -> Iterator[Finding]:
     second = [each for index, each in found[1:] if not _is_word_of(given[index - 1], each.word)]
     if not known or not second:
         return
-    old = any(each.name in rules.STORE_BOOLEAN for each in given)
+    old = any(each.name in _STORE_BOOLEAN for each in given)
     shown = safe_arguments(facts.command.argv)
-    status = rules.status(facts, since=rules.ONLY_SWITCHES if old else None)
+    status = _status(facts, since=_ONLY_SWITCHES if old else None)
     text = f"'{shown[second[0].at]}' is a second positional argument: vLLM takes only one, the model '{shown[found[0][1].at]}'"  # fmt: skip
     yield from _finding(status, text, Fix("leave it out", facts.command.replaced(second[0]) if len(second) == 1 else None))  # fmt: skip
 
@@ -90,13 +184,13 @@ def _bare(facts: Facts) -> Iterator[Finding]:
     for each in facts.command.given:
         name = each.name or ""
         base = name.removeprefix("no-")
-        if name in flags and not _is_switch(name) and not each.values and name not in rules.OPTIONAL_VALUE:  # fmt: skip
-            yield from _finding(rules.status(facts), f"--{name} has no value", Fix("give one, or leave it out", facts.command.replaced(each)))  # fmt: skip
+        if name in flags and not _is_switch(name) and not each.values and name not in _OPTIONAL_VALUE:  # fmt: skip
+            yield from _finding(_status(facts), f"--{name} has no value", Fix("give one, or leave it out", facts.command.replaced(each)))  # fmt: skip
         elif base != name and name not in flags and base in flags:
             if not vllm_flags.is_switch(base):
-                status = rules.status(facts)
+                status = _status(facts)
             elif base == "enable-chunked-prefill":
-                status = rules.status(facts, before=(0, 8, 0)) if facts.release else None
+                status = _status(facts, before=(0, 8, 0)) if facts.release else None
             else:
                 continue
             yield from _finding(status, f"--{base} has no --no- form", Fix("leave it out", facts.command.replaced(each)))  # fmt: skip
@@ -110,82 +204,113 @@ def _values(facts: Facts) -> dict[str, str]:
 
 def _numbers(facts: Facts) -> Iterator[Finding]:
     values = _values(facts)
-    for name in rules.INTEGERS:
+    for name in _INTEGERS:
         text = values.get(name)
-        if text is not None and not rules.is_integer(text):
-            yield from _finding(rules.status(facts), f"--{name} {text} is not an integer")
-    for name in rules.READABLE_INTEGERS:
+        if text is not None and not _is_integer(text):
+            yield from _finding(_status(facts), f"--{name} {text} is not an integer")
+    for name in _READABLE_INTEGERS:
         text = values.get(name)
-        if text is None or rules.is_integer(text):
+        if text is None or _is_integer(text):
             continue
-        status = rules.status(facts)
+        status = _status(facts)
         if name == "max-model-len" and text.lower() == "auto":
-            status = rules.status(facts, before=rules.AUTO_SINCE) if facts.release else None
-        elif rules.is_readable_integer(text):
-            status = rules.status(facts, before=rules.READABLE_SINCE) if facts.release else None
+            status = _status(facts, before=_AUTO_SINCE) if facts.release else None
+        elif _is_readable_integer(text):
+            status = _status(facts, before=_READABLE_SINCE) if facts.release else None
         yield from _finding(status, f"--{name} {text} is not a number that this vLLM takes")
     offload = facts.command.number("cpu-offload-gb")
     if offload is not None and offload < 0:
-        yield from _finding(rules.status(facts), f"--cpu-offload-gb {values['cpu-offload-gb']} is below 0")  # fmt: skip
+        yield from _finding(_status(facts), f"--cpu-offload-gb {values['cpu-offload-gb']} is below 0")  # fmt: skip
 
 
 def _choices(facts: Facts) -> Iterator[Finding]:
     values = _values(facts)
-    for name, choices in rules.CHOICES.items():
+    for name, choices in _CHOICES.items():
         value = values.get(name)
         if value is None or value in choices:
             continue
-        meant = rules.MEANT.get(value.lower(), value.lower())
+        meant = _MEANT.get(value.lower(), value.lower())
         fix = Fix("write it as vLLM does", facts.command.shown(**{name: meant})) if meant in choices else Fix("take one of these values")  # fmt: skip
-        yield from _finding(rules.status(facts), f"--{name} {value} is not one of {', '.join(choices)}", fix)  # fmt: skip
+        yield from _finding(_status(facts), f"--{name} {value} is not one of {', '.join(choices)}", fix)  # fmt: skip
     backend = values.get("distributed-executor-backend", "mp")
-    if backend not in rules.EXECUTORS and "." not in backend:
-        yield from _finding(rules.status(facts), f"--distributed-executor-backend {backend} is neither one of {', '.join(rules.EXECUTORS)} nor a Python class", Fix("take mp on one host, ray on several", facts.command.shown(distributed_executor_backend="mp")))  # fmt: skip
+    if backend not in _EXECUTORS and "." not in backend:
+        yield from _finding(_status(facts), f"--distributed-executor-backend {backend} is neither one of {', '.join(_EXECUTORS)} nor a Python class", Fix("take mp on one host, ray on several", facts.command.shown(distributed_executor_backend="mp")))  # fmt: skip
     rank = values.get("max-lora-rank", "")
-    if facts.command.switch("enable-lora") and rules.is_integer(rank) and int(rank) not in rules.LORA_RANKS:  # fmt: skip
-        larger = next((each for each in rules.LORA_RANKS if each >= int(rank)), rules.LORA_RANKS[-1])  # fmt: skip
-        yield from _finding(rules.status(facts), f"--max-lora-rank {rank} is not one of {', '.join(map(str, rules.LORA_RANKS))}", Fix("take the next larger one", facts.command.shown(max_lora_rank=str(larger))))  # fmt: skip
+    if facts.command.switch("enable-lora") and _is_integer(rank) and int(rank) not in _LORA_RANKS:  # fmt: skip
+        larger = next((each for each in _LORA_RANKS if each >= int(rank)), _LORA_RANKS[-1])  # fmt: skip
+        yield from _finding(_status(facts), f"--max-lora-rank {rank} is not one of {', '.join(map(str, _LORA_RANKS))}", Fix("take the next larger one", facts.command.shown(max_lora_rank=str(larger))))  # fmt: skip
 
 
 def _json(facts: Facts) -> Iterator[Finding]:
     """Check the command's JSON. How a configuration file's objects are read depends on the release."""
     written = {each.name for each in facts.command.given}
     values = {name: value for name, value in _values(facts).items() if name in written}
-    for name in rules.JSON_ALWAYS + rules.JSON_NOW:
-        error = rules.json_error(values[name]) if name in values else None
+    for name in _JSON_ALWAYS + _JSON_NOW:
+        error = _json_error(values[name]) if name in values else None
         if error is not None:
-            since = rules.JSON_SINCE if name in rules.JSON_NOW else None
-            yield from _finding(rules.status(facts, since=since), f"--{name} is not JSON: {error}", Fix('write it as JSON, with double quotes, in single quotes: \'{"key": "value"}\''))  # fmt: skip
+            since = _JSON_SINCE if name in _JSON_NOW else None
+            yield from _finding(_status(facts, since=since), f"--{name} is not JSON: {error}", Fix('write it as JSON, with double quotes, in single quotes: \'{"key": "value"}\''))  # fmt: skip
 
 
 def _pairs(facts: Facts) -> Iterator[Finding]:
     """Find flags that need or exclude each other."""
     command, values = facts.command, _values(facts)
     if command.switch("enable-auto-tool-choice") and "tool-call-parser" not in command.flags:
-        yield from _finding(rules.status(facts), "--enable-auto-tool-choice needs --tool-call-parser", Fix("name the parser of the model's family", command.shown(tool_call_parser="PARSER")))  # fmt: skip
+        yield from _finding(_status(facts), "--enable-auto-tool-choice needs --tool-call-parser", Fix("name the parser of the model's family", command.shown(tool_call_parser="PARSER")))  # fmt: skip
     tokens, requests = values.get("max-num-batched-tokens", ""), values.get("max-num-seqs", "")
-    if rules.is_integer(tokens) and rules.is_integer(requests) and 0 < int(tokens) < int(requests):
+    if _is_integer(tokens) and _is_integer(requests) and 0 < int(tokens) < int(requests):
         yield from _finding(
-            rules.status(facts), f"--max-num-batched-tokens {tokens} is less than --max-num-seqs {requests}",
+            _status(facts), f"--max-num-batched-tokens {tokens} is less than --max-num-seqs {requests}",
             Fix("raise the tokens", command.shown(max_num_batched_tokens=requests)), Fix("or lower the requests", command.shown(max_num_seqs=tokens)),
         )  # fmt: skip
-    drafted = rules.drafter_tokens(values.get("speculative-config", ""))
+    drafted = _drafter_tokens(values.get("speculative-config", ""))
     if drafted is not None and drafted < 1:
-        yield from _finding(rules.status(facts), f"--speculative-config has num_speculative_tokens {drafted}: the least is 1")  # fmt: skip
+        yield from _finding(_status(facts), f"--speculative-config has num_speculative_tokens {drafted}: the least is 1")  # fmt: skip
     ranks, wide = command.whole("tensor-parallel-size", 1), command.whole("decode-context-parallel-size", 1)  # fmt: skip
     if ranks and wide and ranks % wide:
-        yield from _finding(rules.status(facts), f"--decode-context-parallel-size {wide} does not divide --tensor-parallel-size {ranks}", Fix("leave it out", command.without("decode-context-parallel-size")))  # fmt: skip
+        yield from _finding(_status(facts), f"--decode-context-parallel-size {wide} does not divide --tensor-parallel-size {ranks}", Fix("leave it out", command.without("decode-context-parallel-size")))  # fmt: skip
 
 
 def _files(facts: Facts) -> Iterator[Finding]:
     path = facts.command.config_path
     if path is not None and path.rpartition(".")[2] not in ("yaml", "yml"):
-        yield from _finding(rules.status(facts), f"--config {path} does not end in .yaml or .yml", Fix("rename the file"))  # fmt: skip
+        yield from _finding(_status(facts), f"--config {path} does not end in .yaml or .yml", Fix("rename the file"))  # fmt: skip
     for name, file in facts.absent.items():
-        since = rules.ADAPTERS_LOADED_SINCE if name == "lora-modules" else None
-        yield from _finding(rules.status(facts, since=since), f"--{name} {file} does not exist", Fix("correct the path; in a container, mount it"))  # fmt: skip
+        since = _ADAPTERS_LOADED_SINCE if name == "lora-modules" else None
+        yield from _finding(_status(facts, since=since), f"--{name} {file} does not exist", Fix("correct the path; in a container, mount it"))  # fmt: skip
 
 
 _RULES: tuple[Callable[[Facts], Iterator[Finding]], ...] = (
     _switches, _positionals, _bare, _numbers, _choices, _json, _pairs, _files,
 )  # fmt: skip
+
+
+_LEVELS = ("DEBUG", "INFO", "WARNING", "WARN", "ERROR", "CRITICAL", "FATAL", "NOTSET")
+_LOG_FLAGS = {"log-level", "log-config-file", "logging-config"}
+_METHODS = ("fork", "spawn")
+_METHODS_CHECKED_SINCE = (0, 11, 0)
+
+
+def check_environment(facts: Facts) -> Iterator[Finding]:
+    """Find variables with invalid values."""
+    environment = facts.command.environment
+    port = environment.get("VLLM_PORT")
+    if port is not None and not _is_integer(port):
+        if "://" in port:
+            fix = Fix("set enableServiceLinks: false in the pod's spec, or rename the service: for a service named vllm, Kubernetes sets it")  # fmt: skip
+        else:
+            fix = Fix("set a number, or unset it")
+        yield from _variable(facts, f"VLLM_PORT={port} is not a port number", fix)
+    method = environment.get("VLLM_WORKER_MULTIPROC_METHOD")
+    if method is not None and method not in _METHODS:
+        yield from _variable(facts, f"VLLM_WORKER_MULTIPROC_METHOD={method} is neither fork nor spawn", Fix("set spawn, or unset it"), _METHODS_CHECKED_SINCE)  # fmt: skip
+    level = environment.get("VLLM_LOGGING_LEVEL")
+    logs = environment.get("VLLM_CONFIGURE_LOGGING", "1") == "1" and "VLLM_LOGGING_CONFIG_PATH" not in environment and not _LOG_FLAGS & facts.command.flags.keys()  # fmt: skip
+    if level and logs and level.upper() not in _LEVELS:
+        yield from _variable(facts, f"VLLM_LOGGING_LEVEL={level} is not a level of Python's logging", Fix("set DEBUG, INFO, WARNING or ERROR"))  # fmt: skip
+
+
+def _variable(facts: Facts, text: str, fix: Fix, since: _Numbers | None = None) -> Iterator[Finding]:  # fmt: skip
+    status = _status(facts, since=since)
+    if status is not None:
+        yield Finding("environment", status, text, "wrong_variable", (fix,))

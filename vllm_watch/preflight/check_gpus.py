@@ -2,9 +2,8 @@
 
 from collections.abc import Iterator
 
-from vllm_watch.preflight.facts import Facts
-from vllm_watch.preflight.findings import OK, PROBLEM, UNKNOWN, WARNING, Finding, Fix
-from vllm_watch.preflight.visible_gpus import VARIABLE, Visible, order_unknown, ranks_here, visible
+from vllm_watch.preflight.facts import OK, PROBLEM, UNKNOWN, WARNING, Facts, Finding, Fix
+from vllm_watch.preflight.sizing import VARIABLE, Visible, order_unknown, ranks_here, visible
 
 _RANKS = (1, 2, 4, 8, 16)
 

@@ -4,13 +4,18 @@ import math
 from collections.abc import Iterator
 
 from vllm_watch.capacity import release as releases
-from vllm_watch.capacity.other_ways import other_ways
-from vllm_watch.capacity.suggestions import UTILIZATION_MAX, Suggestion, suggestions
+from vllm_watch.capacity.suggestions import UTILIZATION_MAX, Suggestion, other_ways, suggestions
+from vllm_watch.capacity.units import GIB
 from vllm_watch.preflight import sizing
-from vllm_watch.preflight.facts import Facts
-from vllm_watch.preflight.findings import OK, PROBLEM, UNKNOWN, WARNING, Finding, Fix
-from vllm_watch.preflight.sizing import GIB, free_bytes, offered_bytes
-from vllm_watch.preflight.visible_gpus import VARIABLE, ranks_here, taken, visible
+from vllm_watch.preflight.facts import OK, PROBLEM, UNKNOWN, WARNING, Facts, Finding, Fix
+from vllm_watch.preflight.sizing import (
+    VARIABLE,
+    free_bytes,
+    offered_bytes,
+    ranks_here,
+    taken,
+    visible,
+)
 from vllm_watch.signals.holders.records import STALE, GpuHolders, Holder
 from vllm_watch.signals.holders.track import DEAD_STATES
 from vllm_watch.signals.holders.words import seconds

@@ -1,4 +1,4 @@
-"""Facts about this machine, for the checks. None means unknown, never zero."""
+"""Facts about this machine, and the findings of the checks. In facts, None means unknown, never zero."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -102,3 +102,25 @@ class Facts:
     asked: Asked | None = None
     token: bool = False
     offline: bool = False
+
+
+OK, WARNING, PROBLEM, UNKNOWN = "ok", "warning", "problem", "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class Fix:
+    """A remedy. `command` is None if no single command suffices."""
+
+    what: str
+    command: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """A result. Only a PROBLEM stops a launch."""
+
+    check: str
+    status: str
+    text: str
+    cause: str | None = None
+    fixes: tuple[Fix, ...] = ()

@@ -4,23 +4,20 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from vllm_watch.preflight.check_environment import check_environment
 from vllm_watch.preflight.check_files import check_disk, check_files, check_token
-from vllm_watch.preflight.check_flag_names import check_flag_names
-from vllm_watch.preflight.check_flag_values import check_flag_values
-from vllm_watch.preflight.check_gpus import check_gpus, check_heads
-from vllm_watch.preflight.check_host import check_driver, check_shared_memory
-from vllm_watch.preflight.check_memory import check_fits, check_memory
-from vllm_watch.preflight.check_port import check_port
-from vllm_watch.preflight.check_settings import (  # fmt: skip
+from vllm_watch.preflight.check_flag_values import check_environment, check_flag_values
+from vllm_watch.preflight.check_flags import (  # fmt: skip
     check_command,
     check_dtype,
+    check_flag_names,
     check_flags,
     check_length,
+    check_vllm_parser,
 )
-from vllm_watch.preflight.check_vllm_parser import check_vllm_parser
-from vllm_watch.preflight.facts import Facts
-from vllm_watch.preflight.findings import PROBLEM, Finding
+from vllm_watch.preflight.check_gpus import check_gpus, check_heads
+from vllm_watch.preflight.check_host import check_driver, check_port, check_shared_memory
+from vllm_watch.preflight.check_memory import check_fits, check_memory
+from vllm_watch.preflight.facts import PROBLEM, Facts, Finding
 
 CHECKS: tuple[Callable[[Facts], Iterator[Finding]], ...] = (
     check_command, check_flag_names, check_flag_values, check_flags, check_vllm_parser, check_environment, check_files, check_token, check_disk, check_length, check_heads,

@@ -23,7 +23,7 @@ from vllm_watch.cli.helpers.engine_flags import add_engine_flags, read_flags
 from vllm_watch.cli.helpers.launch_software import find_software
 from vllm_watch.errors import ConfigError, WatchError
 from vllm_watch.export.status import public_arguments
-from vllm_watch.preflight.check_port import DEFAULT_PORT, port_of
+from vllm_watch.preflight.check_host import DEFAULT_PORT, port_of
 from vllm_watch.preflight.command import SERVE, Command, parse, split
 from vllm_watch.preflight.facts import (
     ABSENT,

@@ -3,8 +3,27 @@
 Sources: vllm/lora of vLLM 0.6 to 0.32.
 """
 
-from vllm_watch.diagnosis.families import model_numbers
-from vllm_watch.diagnosis.rule import Failure, Rank, Variant, cure, rule, when
+import re
+
+from vllm_watch.diagnosis.report import Fix
+from vllm_watch.diagnosis.rule import WHOLE, Facts, Failure, Rank, Told, Variant, cure, rule, when
+
+_RANK = re.compile(rf"rank \(?({WHOLE})\)? is greater than max_lora_rank")
+_RANKS = (8, 16, 32, 64, 128, 256, 320, 512)
+"""The values that --max-lora-rank takes (vllm/config/lora.py)."""
+
+
+def _rank(text: str, facts: Facts) -> Told:
+    """Suggest a sufficient LoRA rank."""
+    found = _RANK.search(text)
+    if not found:
+        return Told()
+    wanted = int(found[1])
+    enough = next((each for each in _RANKS if each >= wanted), None)
+    if enough is None:
+        return Told(f"Rank {wanted} is above vLLM's limit ({_RANKS[-1]}).")
+    return Told(f"Its rank is {wanted}.", (Fix("allow its rank", f"--max-lora-rank {enough}"),))
+
 
 LORA = "lora_mismatch"
 
@@ -68,6 +87,6 @@ FAILURES = (
                 deterministic=False,
             ),
         ),
-        numbers=model_numbers.lora,
+        numbers=_rank,
     ),
 )  # fmt: skip

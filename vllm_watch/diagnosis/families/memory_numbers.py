@@ -3,9 +3,8 @@
 import math
 import re
 
-from vllm_watch.diagnosis.numbers import DECIMAL, GROUPED, WHOLE, whole
 from vllm_watch.diagnosis.report import Fix
-from vllm_watch.diagnosis.rule import Facts, Told
+from vllm_watch.diagnosis.rule import DECIMAL, GROUPED, WHOLE, Facts, Told, whole
 
 BLOCK_TOKENS = 16
 """vLLM's usual KV cache block on GPUs, in tokens."""
@@ -67,16 +66,17 @@ def is_nearly_free(text: str) -> bool:
 def is_more_free_than_asked(text: str) -> bool:
     """Return True if an allocation failed although more memory was free."""
     tried, left = _TRIED.search(text), _LEFT.search(text)
-    return bool(tried and left) and _gib(tried[1]) + UNUSED_GIB <= _gib(left[1] or left[2])  # type: ignore[index]
+    return bool(tried and left) and gib(tried[1]) + UNUSED_GIB <= gib(left[1] or left[2])  # type: ignore[index]
 
 
 def is_more_than_the_gpu(text: str) -> bool:
     """Return True if one allocation was larger than the GPU."""
     tried, capacity = _TRIED.search(text), _CAPACITY.search(text)
-    return bool(tried and capacity) and _gib(tried[1]) > float(capacity[1] or capacity[2])  # type: ignore[index]
+    return bool(tried and capacity) and gib(tried[1]) > float(capacity[1] or capacity[2])  # type: ignore[index]
 
 
-def _gib(amount: str) -> float:
+def gib(amount: str) -> float:
+    """Convert an amount such as "3.2 MiB"."""
     number, unit = amount.split()
     return float(number) * {"K": 2**-20, "M": 2**-10, "G": 1}[unit[0]]
 

@@ -1,13 +1,14 @@
-"""Check that vLLM is installed, and that its flags are valid."""
+"""Check that vLLM is installed and knows its flags, that their values fit the model, and report vLLM's own parser."""
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from vllm_watch.capacity.bounds import is_size
 from vllm_watch.preflight.check_flag_values import check_flag_values
-from vllm_watch.preflight.facts import Facts
-from vllm_watch.preflight.findings import OK, PROBLEM, UNKNOWN, WARNING, Finding, Fix
-from vllm_watch.preflight.visible_gpus import taken
+from vllm_watch.preflight.facts import OK, PROBLEM, UNKNOWN, WARNING, Facts, Finding, Fix
+from vllm_watch.preflight.sizing import taken
+from vllm_watch.support.vllm_flags import Answer, Standing, look_up, table
 
 # Config keys from which vLLM takes a model's context limit.
 _LENGTH_KEYS = (
@@ -110,3 +111,100 @@ def _flag(text: str) -> str:
 def _is_number(cause: str) -> bool:
     # Other values, such as unknown types, may be valid in newer releases.
     return any(each in cause for each in ("is not a number", "is not above", "does not divide", "invalid"))  # fmt: skip
+
+
+def check_flag_names(facts: Facts) -> Iterator[Finding]:
+    """Find unknown flags. If the release is unknown, the flags of all releases pass."""
+    version = facts.software.vllm
+    short = {each.name for each in facts.command.given if each.word.startswith("-O")}
+    for name in facts.command.flags:
+        if name in short:  # before 0.12.0, -O set another flag
+            continue
+        found = look_up(name, version)
+        if found.standing is not Standing.KNOWN:
+            text, sure = _text(facts, name, found)
+            status = PROBLEM if sure else WARNING if version else UNKNOWN
+            yield Finding("flags", status, text, "unknown_flag" if status != UNKNOWN else None, tuple(_fixes(facts, name, found)))  # fmt: skip
+
+
+def _text(facts: Facts, name: str, found: Answer) -> tuple[str, bool]:
+    version = facts.software.vllm
+    this = f"vLLM {version}" if version else "this vLLM (its release is not known)"
+    if not found.exact and version:
+        this += f" (the flags of {'.'.join(map(str, table()[1][-1]))} and before are known)"
+    if found.standing is Standing.REMOVED:
+        return f"--{name} was removed in vLLM {found.removed_in} ({found.releases} had it): {this} does not know it", found.exact  # fmt: skip
+    if found.standing is Standing.NOT_YET:
+        return (
+            f"--{name} comes with vLLM {found.releases}: {this} does not know it yet",
+            found.exact,
+        )
+    if found.standing is Standing.UNSURE:
+        return f"--{name} is a flag of vLLM {found.releases}: whether {this} has it is unknown", False  # fmt: skip
+    guess = f"; --{found.nearest} is meant?" if found.nearest else ""
+    sure = not facts.software.plugins and (found.exact or (not version and bool(guess)))
+    plugin = ", unless a plugin that is installed brings it" if facts.software.plugins else ""
+    return f"no release of vLLM has --{name}{plugin}{guess}", sure
+
+
+def _fixes(facts: Facts, name: str, found: Answer) -> Iterator[Fix]:
+    if found.nearest:
+        yield Fix("write it as vLLM does", facts.command.renamed(name, found.nearest))
+    elif found.standing is Standing.NOT_YET:
+        yield Fix(f"leave it out, or install vLLM {found.releases}", facts.command.without(name))
+    elif found.standing is not Standing.UNSURE:
+        yield Fix(f"leave it out{f' ({found.instead})' if found.instead else ''}", facts.command.without(name))  # fmt: skip
+
+
+_UNRECOGNIZED = "unrecognized arguments:"
+# Errors of the grammar are the same on each host.
+_GRAMMAR = re.compile(
+    r"unrecognized arguments|invalid choice|invalid \S+ value|expected (?:one|at least one|\d+) argument"
+    r"|ignored explicit argument|ambiguous option|cannot be converted|requires --|(?:tool call|reasoning) parser"
+)
+_HARDWARE = re.compile(
+    r"\b(?:cuda|gpus?|rocm|hip|amd|nvidia|nvml|[xtnh]pu|devices?|platforms?|drivers?|capability|hopper|blackwell|sm_?\d+|torch)\b",
+    re.IGNORECASE,
+)
+_OPTION = re.compile(r"(?<![\w-])--?[A-Za-z][\w.-]*")
+_VALUE_CHARACTERS_MIN = 4
+
+
+def check_vllm_parser(facts: Facts) -> Iterator[Finding]:
+    """Report a refusal, unless another check already explains it, or the cause may be this host."""
+    asked = facts.asked
+    if asked is None:
+        return
+    took = f"({asked.seconds:.1f} s)"
+    if asked.failure is not None:
+        yield Finding("flags", UNKNOWN, f"vLLM's own parser did not check the command {took}: {asked.failure}")  # fmt: skip
+    elif asked.refusal is None:
+        yield Finding("flags", OK, f"vLLM's own parser accepts the command {took}")
+    elif _depends_on_host(facts, asked.refusal):
+        yield Finding("flags", UNKNOWN, f"vLLM's own parser refuses the command {took}, perhaps only on this host: {asked.refusal}")  # fmt: skip
+    elif not _explained(facts, asked.refusal):
+        yield Finding("flags", PROBLEM, f"vLLM's own parser refuses the command {took}: {asked.refusal}", "wrong_flag", (Fix("correct the flag"),))  # fmt: skip
+
+
+def _depends_on_host(facts: Facts, refusal: str) -> bool:
+    asked = facts.asked
+    if asked is not None and asked.no_accelerator and facts.software.plugins:
+        return True  # a platform's plugin adds flags and choices only on its hardware
+    return _GRAMMAR.search(refusal) is None and _HARDWARE.search(refusal) is not None
+
+
+def _explained(facts: Facts, refusal: str) -> bool:
+    own = [*check_flag_names(facts), *check_flag_values(facts), *check_flags(facts)]
+    texts = [each.text for each in own if each.status == PROBLEM]
+    _, listed, words = refusal.partition(_UNRECOGNIZED)
+    options = [_long(each) for each in _OPTION.findall(words if listed else refusal)]
+    if listed:
+        return all(any(part in text for text in texts) for part in options or words.split())
+    if options:
+        return any(f"{options[0]} " in f"{text} " for text in texts)
+    values = [value for value in facts.command.flags.values() if len(value) >= _VALUE_CHARACTERS_MIN]  # fmt: skip
+    return any(value in refusal and value in text for value in values for text in texts)
+
+
+def _long(option: str) -> str:
+    return option.partition(".")[0].replace("_", "-")
