@@ -132,12 +132,11 @@ async def test_it_starts_as_the_unit_says_and_tells_systemd(tmp_path: Path) -> N
     (tmp_path / "etc/vllm-watch/vllm-watch.yaml").write_text(config)
     (tmp_path / "var/lib/vllm-watch").mkdir(parents=True)
     arguments = [f"{tmp_path}{each}" if each.startswith("/") else each for each in arguments]
-    address = str(tmp_path / "notify")
-    watchdog = {"WATCHDOG_USEC": f"{int(unit['WatchdogSec'][0])}000000", "NOTIFY_SOCKET": address}
+    watchdog = {"WATCHDOG_USEC": f"{int(unit['WatchdogSec'][0])}000000"}
     assert (unit["Type"], unit["NotifyAccess"]) == (["notify"], ["main"])
     assert unit["ExecReload"] == ["/bin/kill -HUP $MAINPID"]
-    with systemd(address) as bound:
-        async with daemon(*arguments, environ=watchdog) as process:
+    with systemd(tmp_path) as (bound, environ):
+        async with daemon(*arguments, environ=watchdog | environ) as process:
             await bound.until("READY=1")
             await bound.until("WATCHDOG=1")
             process.process.send_signal(signal.SIGHUP)

@@ -48,7 +48,7 @@ HAZARDS = (
     Hazard("page", KINDS[0], "no alert because the budget is spent", "severity does not depend on the guard", (MACHINE,)),
     Hazard("page", KINDS[1], "one page per engine in a common outage", "one is critical, the others are warnings", (MACHINE, "incidents/test_fleet.py::test_of_many_each_is_a_ticket_without_advice_and_linked")),
     Hazard("page", KINDS[2], "sent before it is on disk; sent twice", "rows are written first; one message per phase", ("notify/test_killed.py::test_killed_at",)),
-    Hazard("page", KINDS[3], "resolved too soon", "needs three healthy scrapes", ("incidents/test_fleet.py::test_one_look_without_an_answer_releases_nobody",)),
+    Hazard("page", KINDS[3], "resolved too soon", "needs three healthy scrapes", ("incidents/test_fleet_counted.py::test_one_look_without_an_answer_releases_nobody",)),
 )  # fmt: skip
 
 
