@@ -160,9 +160,9 @@ async def test_a_hook_that_has_begun_may_end(site):
     path = site.configure("auto")
     begins = site.script.read_text().splitlines()[-1]
     site.script.write_text(HALVES.format(folder=site.folder) + begins + "\n")
-    halfway, address = site.folder / "halfway", str(site.folder / "notify")
-    with systemd(address) as bound:
-        await stopped_halfway(path, halfway, address)
+    halfway = site.folder / "halfway"
+    with systemd(site.folder) as (bound, environ):
+        await stopped_halfway(path, halfway, environ)
         assert "EXTEND_TIMEOUT_USEC=73000000" in bound.waiting()
     await asyncio.to_thread(wait_for, lambda: len(site.lines("starts")) == 2)
     async with daemon("--config", path) as process:
@@ -170,9 +170,9 @@ async def test_a_hook_that_has_begun_may_end(site):
         assert len(site.calls) == 1, last(status)
 
 
-async def stopped_halfway(path, halfway, address):
+async def stopped_halfway(path, halfway, environ):
     """One run of the watcher, which is told to end while its hook waits."""
-    async with daemon("--config", path, environ={"NOTIFY_SOCKET": address}) as process:
+    async with daemon("--config", path, environ=environ) as process:
         await until(process, is_up)
         await ask(process, *BY_NAME)
         await asyncio.to_thread(wait_for, halfway.exists)
