@@ -19,7 +19,6 @@ from vllm_watch.detectors.collapse_causes import (
 )
 from vllm_watch.detectors.collapse_own import OwnWork, Stuck, Unserved
 from vllm_watch.detectors.consequences import PAGE, RESTART, Bar, explained, finding
-from vllm_watch.detectors.kept import Keeps, Table, part
 from vllm_watch.detectors.per_engine import EngineLook
 from vllm_watch.samples.gpu import GpuSample
 from vllm_watch.signals import capacity, stored
@@ -73,17 +72,17 @@ PASSES_SECONDS = 120.0
 s."""
 
 
-class EngineJudge(Keeps):
+class EngineJudge(stored.Kept):
     """Judges one engine."""
 
-    KEPT: ClassVar[Table] = {
-        "pages": part(Pages),
-        "bar": part(Bar),
-        "harm": part(Harm),
-        "waits": part(StepWaits),
-        "creep": part(causes.Creep),
-        "long_prompts": part(LongPrompts),
-        **dict.fromkeys(("finished", "finished_late"), part(Finished)),
+    KEPT: ClassVar[stored.Fields] = {
+        "pages": stored.part(Pages),
+        "bar": stored.part(Bar),
+        "harm": stored.part(Harm),
+        "waits": stored.part(StepWaits),
+        "creep": stored.part(causes.Creep),
+        "long_prompts": stored.part(LongPrompts),
+        **dict.fromkeys(("finished", "finished_late"), stored.part(Finished)),
         **dict.fromkeys(("capacity_tokens", "rise_seconds", "unheld_rise_seconds"), stored.number_or_none),
         **dict.fromkeys(("starving_since_s", "quiet_ratio", "waiting_first", "starved_seconds"), stored.number),
         **dict.fromkeys(("starving", "queue_grew", "asked_for", "urgent", "restart"), stored.flag),

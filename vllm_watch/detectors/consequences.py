@@ -9,7 +9,6 @@ from typing import ClassVar
 
 from vllm_watch.detectors.base import FIRING, Evidence, Verdict
 from vllm_watch.detectors.collapse_causes import KIND
-from vllm_watch.detectors.kept import Keeps, Table, part
 from vllm_watch.signals import stored
 from vllm_watch.signals.baseline import Comparison
 from vllm_watch.signals.wander import MINUTE_SECONDS, Wander
@@ -203,15 +202,15 @@ class Lasting:
         return middle if middle >= least and min(self._minutes) >= 0.5 * least else None
 
 
-class Bar(Keeps):
+class Bar(stored.Kept):
     """Follows the slowdown of one process.
 
     A page and the advice to restart need more proof than a ticket, because step times drift without
     a fault.
     """
 
-    KEPT: ClassVar[Table] = {
-        "wander": part(Wander),
+    KEPT: ClassVar[stored.Fields] = {
+        "wander": stored.part(Wander),
         "reached": stored.texts,
         **dict.fromkeys(("seconds", "worst", "recovered"), stored.number),
     }

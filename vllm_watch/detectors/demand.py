@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 from math import exp
 from typing import Any, ClassVar
 
-from vllm_watch.detectors import kept
 from vllm_watch.detectors.base import Evidence, View
 from vllm_watch.samples.observation import Reading
 from vllm_watch.signals import stored
@@ -63,17 +62,17 @@ def _checked(state: Any) -> Counts | None:
 
 
 @dataclass(slots=True)
-class Demand(kept.Keeps):
+class Demand(stored.Kept):
     """Follows the demand on one server, without the watcher's own test requests."""
 
-    KEPT: ClassVar[kept.Table] = {
+    KEPT: ClassVar[stored.Fields] = {
         **dict.fromkeys(("in_flight", "waiting", "idle_s", "silence_s"), stored.number),
         **dict.fromkeys(("_rate", "_rate_weight", "_running_usual", "_running"), stored.number),
         **dict.fromkeys(("_usual_s", "_canaries", "_lately", "_step_s", "_blind_s"), stored.number),
         **dict.fromkeys(("_idle_since_s", "_admitted_s", "_at_s", "_t"), stored.number_or_none),
         **dict.fromkeys(("known", "aborting", "_served"), stored.flag),
         "_counts": _checked,
-        "_silences": kept.last(SILENCES_KEPT),
+        "_silences": stored.last(SILENCES_KEPT),
     }
     LATER = ("_lately", "_step_s", "_blind_s")
 

@@ -6,7 +6,6 @@ from typing import Any, ClassVar
 
 from vllm_watch.detectors.base import FIRING, Evidence, Verdict, View
 from vllm_watch.detectors.down_verdicts import firing, seconds
-from vllm_watch.detectors.kept import Keeps, Table
 from vllm_watch.samples.observation import Call, Observation, ProcessState, Reading
 from vllm_watch.signals import stored
 from vllm_watch.signals.loading import START_SECONDS, lives_on
@@ -33,10 +32,10 @@ _PLAIN = {"refused": "connection refused", "read_timeout": "every scrape has tim
 
 
 @dataclass(slots=True)
-class Run(Keeps):
+class Run(stored.Kept):
     """A series of polls without an answer."""
 
-    KEPT: ClassVar[Table] = {
+    KEPT: ClassVar[stored.Fields] = {
         "began_s": stored.number,
         "mute_s": stored.number,
         "said": stored.text,
@@ -58,7 +57,9 @@ class Run(Keeps):
     reached_again: bool = False  # the host was unreachable at first
 
     def restore(self, state: stored.Stored) -> None:
-        Keeps.restore(self, {"mute_s": state["began_s"], **state})  # older states lack `mute_s`
+        stored.Kept.restore(
+            self, {"mute_s": state["began_s"], **state}
+        )  # older states lack `mute_s`
 
     def hear(self, call: Call, at_s: float) -> bool:
         if self._is_reached_again(call):
@@ -190,14 +191,14 @@ EARLIER_SECONDS_MAX = 86_400.0
 
 
 @dataclass(slots=True)
-class Earlier(Keeps):
+class Earlier(stored.Kept):
     """The last observation at this address, by an earlier run of the watcher.
 
     A starting vLLM refuses connections, because uvicorn listens only when the engine is up. So a
     server that accepts them hangs, or a proxy holds its requests.
     """
 
-    KEPT: ClassVar[Table] = {
+    KEPT: ClassVar[stored.Fields] = {
         **dict.fromkeys(("answered_s", "life_start"), stored.number_or_none),
         "refuses": stored.flag,
     }
@@ -259,14 +260,14 @@ _HELD, _NOTHING_NEW = "read_timeout", "watcher"
 
 
 @dataclass(slots=True)
-class Share(Keeps):
+class Share(stored.Kept):
     """Finds one hanging API server process among several, from the share of calls that get an answer.
 
     The kernel gives each new connection to one process. A sequential test decides between two shares
     (Wald, 1945; Page, 1954).
     """
 
-    KEPT: ClassVar[Table] = {
+    KEPT: ClassVar[stored.Fields] = {
         **dict.fromkeys(("level", "began_s"), stored.number),
         **dict.fromkeys(("is_open", "is_advised"), stored.flag),
         **dict.fromkeys(("calls", "unanswered"), stored.count),

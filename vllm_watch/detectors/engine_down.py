@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from vllm_watch.detectors import down_signs, down_verdicts, kept
+from vllm_watch.detectors import down_signs, down_verdicts
 from vllm_watch.detectors.base import CLEAR, Evidence, Verdict, View
 from vllm_watch.detectors.demand import Demand
 from vllm_watch.detectors.down_signs import Earlier, Health, Run, Share
@@ -130,20 +130,20 @@ def _loading(state: Any) -> Loading:
     return Loading.restored(stored.mapping(state))
 
 
-class Detector(kept.Keeps):
+class Detector(stored.Kept):
     """Judges whether one server answers."""
 
-    KEPT: ClassVar[kept.Table] = {
+    KEPT: ClassVar[stored.Fields] = {
         **dict.fromkeys(("began_s", "answered_s", "up_since_s"), stored.number_or_none),
         **dict.fromkeys(("busy", "crashed", "looping"), stored.flag),
-        "lives": kept.last(ENDS_KEPT),
-        "demand": kept.part(Demand),
+        "lives": stored.last(ENDS_KEPT),
+        "demand": stored.part(Demand),
         "loading": _loading,
-        "share": kept.part(Share),
-        "run": lambda state: None if state is None else kept.part(lambda: Run(0.0))(state),
-        "earlier": kept.part(Earlier),
-        "away_s": kept.not_negative,
-        "silences": kept.last(ENDS_KEPT),
+        "share": stored.part(Share),
+        "run": lambda state: None if state is None else stored.part(lambda: Run(0.0))(state),
+        "earlier": stored.part(Earlier),
+        "away_s": stored.amount,
+        "silences": stored.last(ENDS_KEPT),
     }
     LATER = ("share", "earlier")
 
@@ -186,7 +186,7 @@ class Detector(kept.Keeps):
         """Adopt values that remain valid after a long absence, and for other servers of the group."""
         stored.version(state, STATE_VERSION)
         silences = self.KEPT["silences"](state["silences"])
-        away_s, starts_s = kept.not_negative(state["away_s"]), _loading(state["loading"]).starts_s
+        away_s, starts_s = stored.amount(state["away_s"]), _loading(state["loading"]).starts_s
         self._silences, self._away_s, self._loading = silences, away_s, Loading()
         self._loading.starts_s.extend(starts_s)
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from vllm_watch.detectors import kept, request_ends
+from vllm_watch.detectors import request_ends
 from vllm_watch.detectors.base import CLEAR, FIRING, UNKNOWN, Evidence, Verdict, View
 from vllm_watch.detectors.gpu_fault import GpuTrouble
 from vllm_watch.detectors.needs import Need, Needs
@@ -83,7 +83,7 @@ class Detector:
 
     def restore(self, state: stored.Stored, away_seconds: float) -> None:
         stored.version(state, STATE_VERSION)
-        answers, read = stored.mapping(state["answers"]).items(), kept.part(Answers)
+        answers, read = stored.mapping(state["answers"]).items(), stored.part(Answers)
         self._answers = {stored.text(name): read(each) for name, each in answers}
 
     def update(self, view: View) -> Sequence[Verdict]:

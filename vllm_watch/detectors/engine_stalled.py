@@ -10,7 +10,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from vllm_watch.detectors import kept, stall_witnesses
+from vllm_watch.detectors import stall_witnesses
 from vllm_watch.detectors.base import CLEAR, FIRING, UNKNOWN, Evidence, Verdict, View
 from vllm_watch.detectors.gpu_fault import GpuTrouble
 from vllm_watch.detectors.needs import Need, Needs
@@ -139,7 +139,7 @@ _SUMMARIES = {
 }
 
 
-_engine = kept.part(Engine)
+_engine = stored.part(Engine)
 
 
 class Detector:

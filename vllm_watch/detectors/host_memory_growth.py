@@ -12,7 +12,6 @@ from typing import Any, ClassVar, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from vllm_watch.detectors import kept
 from vllm_watch.detectors.base import CLEAR, FIRING, UNKNOWN, Evidence, Verdict, View
 from vllm_watch.detectors.needs import Need, Needs
 from vllm_watch.samples.observation import Reading
@@ -107,14 +106,14 @@ def _minute(state: Any) -> _Minute:
     return _Minute(int(number), least, fds)
 
 
-class Detector(kept.Keeps):
+class Detector(stored.Kept):
     """Follows one API server's memory."""
 
-    KEPT: ClassVar[kept.Table] = {
+    KEPT: ClassVar[stored.Fields] = {
         "started": stored.number_or_none,
         "minutes": lambda state: [_minute(each) for each in state],
         "first": lambda state: None if state is None else _minute(state),
-        **dict.fromkeys(("fds_most", "slope"), kept.not_negative),
+        **dict.fromkeys(("fds_most", "slope"), stored.amount),
         "advised": stored.flag,
     }
 

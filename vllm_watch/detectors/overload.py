@@ -7,7 +7,6 @@ from typing import Any, ClassVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from vllm_watch.detectors import kept
 from vllm_watch.detectors.api_server import ApiServer
 from vllm_watch.detectors.base import CLEAR, FIRING, UNKNOWN, Evidence, Verdict, View
 from vllm_watch.detectors.collapse_causes import (
@@ -173,11 +172,11 @@ class Settings(BaseModel):
     operator could act."""
 
 
-class EngineJudge(kept.Keeps):
+class EngineJudge(stored.Kept):
     """Follows one engine's queue."""
 
     LATER = ("running_peak", "step_tokens_peak", "cache_tokens", "former_tokens")
-    KEPT: ClassVar[kept.Table] = {
+    KEPT: ClassVar[stored.Fields] = {
         "since_s": stored.number_or_none,
         "since_waiting": stored.number,
         **dict.fromkeys(LATER[:2], stored.number),

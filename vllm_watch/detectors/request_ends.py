@@ -6,7 +6,6 @@ from math import log
 from operator import add, ge, sub
 from typing import ClassVar, NamedTuple
 
-from vllm_watch.detectors import kept
 from vllm_watch.samples.engine import EngineSample, Histogram
 from vllm_watch.samples.record import record
 from vllm_watch.signals import stored
@@ -275,13 +274,13 @@ class Finding:
     present: bool
 
 
-class Answers(kept.Keeps):
+class Answers(stored.Kept):
     """Finds nearly all answers of one engine to be empty, truncated or endless."""
 
-    KEPT: ClassVar[kept.Table] = {
+    KEPT: ClassVar[stored.Fields] = {
         "model": stored.text_or_none,
         "past": lambda state: Ends(*stored.numbers(state, len(Ends()))),
-        "seconds": kept.not_negative,
+        "seconds": stored.amount,
     }
 
     def __init__(self, model: str | None = None) -> None:

@@ -4,7 +4,6 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from vllm_watch.detectors import kept
 from vllm_watch.detectors.base import Evidence, View
 from vllm_watch.samples.engine import EngineSample
 from vllm_watch.samples.observation import CanaryCall
@@ -42,10 +41,10 @@ def _last() -> deque[float]:
 
 
 @dataclass(slots=True)
-class Habits(kept.Keeps):
+class Habits(stored.Kept):
     """Durations of survived pauses."""
 
-    KEPT: ClassVar[kept.Table] = dict.fromkeys(("usual", "survived"), kept.last(PAUSES_KEPT))
+    KEPT: ClassVar[stored.Fields] = dict.fromkeys(("usual", "survived"), stored.last(PAUSES_KEPT))
 
     usual: deque[float] = field(default_factory=_last)  # without long stalls that were reported
     survived: deque[float] = field(default_factory=_last)
@@ -56,16 +55,16 @@ class Habits(kept.Keeps):
 
 
 @dataclass(slots=True)
-class Engine(kept.Keeps):
+class Engine(stored.Kept):
     """An engine's state besides its progress."""
 
     LATER = (
         "told_s", "fds", "fds_now", "fds_rises", "fds_idle", "unseen_s", "asked_s", "unserved", "unserved_idle",
         "finish_rate", "canary_failures", "canary_s", "canary_waited_s", "model",
     )  # fmt: skip
-    KEPT: ClassVar[kept.Table] = {
+    KEPT: ClassVar[stored.Fields] = {
         "restarts": stored.number_or_none,
-        "habits": kept.part(Habits),
+        "habits": stored.part(Habits),
         **dict.fromkeys(LATER, stored.number_or_none),
         "model": stored.text,
     }

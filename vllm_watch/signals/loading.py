@@ -25,15 +25,15 @@ class Loading(stored.Kept):
     """Follows the starts of one server."""
 
     KEPT: ClassVar[stored.Fields] = {
-        "starts_s": lambda starts: deque(stored.numbers(starts), STARTS_KEPT),
-        "_life_start": stored.number_or_none,
-        "_answered_t": stored.number_or_none,
-        "_silent_s": stored.number_or_none,
-        "_loads_s": stored.number_or_none,
-        "_refused": stored.flag,
+        "starts_s": stored.last(STARTS_KEPT),
+        "life_start": stored.number_or_none,
+        "answered_t": stored.number_or_none,
+        "silent_s": stored.number_or_none,
+        "loads_s": stored.number_or_none,
+        "refused": stored.flag,
         "is_gone": stored.flag,
         "by": stored.text,
-        "_pids": lambda pids: {stored.count(pid) for pid in pids},
+        "pids": lambda pids: {stored.count(pid) for pid in pids},
     }
 
     def __init__(self) -> None:

@@ -56,14 +56,14 @@ class Pages(stored.Kept):
     """Follows one engine."""
 
     KEPT: ClassVar[stored.Fields] = {
-        "_idle_tokens": stored.number_or_none,
+        "idle_tokens": stored.number_or_none,
         "idle_lost": stored.number,
-        "_capacity": stored.number_or_none,
-        "_history": lambda entries: _ring(map(_entry, entries)),
-        "_coarse": lambda entries: _ring(map(_entry, entries)),
-        "_recent": lambda entries: deque(map(_entry, entries), RECENT_ENTRIES),
-        "_moves": partial(stored.numbers, count=2),
-        "_zeros": lambda zeros: tuple(map(stored.pair, zeros)),
+        "capacity": stored.number_or_none,
+        "history": lambda entries: _ring(map(_entry, entries)),
+        "coarse": lambda entries: _ring(map(_entry, entries)),
+        "recent": lambda entries: deque(map(_entry, entries), RECENT_ENTRIES),
+        "moves": partial(stored.numbers, count=2),
+        "zeros": lambda zeros: tuple(map(stored.pair, zeros)),
     }
 
     def __init__(self) -> None:

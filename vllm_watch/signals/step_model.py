@@ -134,9 +134,9 @@ class StepModel(stored.Kept):
     KEPT: ClassVar[stored.Fields] = {
         "blocks": stored.count,
         "seconds": stored.amount,
-        "_gram": _gram,
-        "_moment": partial(stored.numbers, count=len(_PARTS)),
-        "_scatter_square": stored.amount,
+        "gram": _gram,
+        "moment": partial(stored.numbers, count=len(_PARTS)),
+        "scatter_square": stored.amount,
     }
 
     def __init__(self) -> None:

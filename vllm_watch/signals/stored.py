@@ -6,29 +6,31 @@ For a damaged entry, all restoring functions raise one of DAMAGE.
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from math import isfinite
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Protocol, Self, TypeVar
 
 DAMAGE = (KeyError, IndexError, TypeError, ValueError, AttributeError, OverflowError)
 
 Stored = Mapping[str, Any]
 
 Fields = Mapping[str, Callable[[Any], Any]]
-"""Attributes, in the order of export, and the checks that restore them. The name of a private
-attribute is stored without its underscore."""
+"""Key in the state → check of its value, which raises one of DAMAGE. The key `name` belongs to the
+attribute `_name` or, if there is none, to `name`."""
 
 
 def export(owner: object, fields: Fields) -> dict[str, Any]:
     """Return these attributes as plain values."""
-    return {name.removeprefix("_"): plain(getattr(owner, name)) for name in fields}
+    return {key: plain(getattr(owner, _attribute(owner, key))) for key in fields}
 
 
 def checked(state: Stored, fields: Fields) -> dict[str, Any]:
-    """Return these attributes from plain values."""
-    return {name: check(state[name.removeprefix("_")]) for name, check in fields.items()}
+    """Return the values of these keys."""
+    return {key: check(state[key]) for key, check in fields.items()}
 
 
 def plain(value: Any) -> Any:
-    """Return a copy with lists in place of other sequences and of sets."""
+    """Return a copy with lists in place of other sequences and of sets, and with the state of each part."""
+    if hasattr(value, "export_state"):
+        return value.export_state()
     if isinstance(value, list | tuple | deque):
         return [plain(each) for each in value]
     return sorted(value) if isinstance(value, set) else value
@@ -38,21 +40,61 @@ class Kept:
     """Base of objects with attributes that survive a restart of the watcher, as listed in `KEPT`."""
 
     __slots__ = ()
-    KEPT: ClassVar[Fields]
+    KEPT: ClassVar[Fields] = {}
+    LATER: ClassVar[tuple[str, ...]] = ()
+    """Keys that states of older releases lack. Their attributes then stay as they are."""
 
     def export_state(self) -> dict[str, Any]:
         return export(self, self.KEPT)
 
     def restore(self, state: Stored) -> None:
         """Restore the attributes. If one is damaged, change nothing and raise one of DAMAGE."""
-        for name, value in checked(state, self.KEPT).items():
+        for name, value in self.read(state).items():
             setattr(self, name, value)
+
+    def read(self, state: Stored) -> dict[str, Any]:
+        """Return the values by attribute."""
+        return {
+            _attribute(self, key): check(state[key])
+            for key, check in self.KEPT.items()
+            if key in state or key not in self.LATER
+        }
 
     @classmethod
     def restored(cls, state: Stored) -> Self:
         new = cls()
         new.restore(state)
         return new
+
+
+def _attribute(owner: object, key: str) -> str:
+    return "_" + key if hasattr(owner, "_" + key) else key
+
+
+class Part(Protocol):
+    """A part with a state of its own."""
+
+    def restore(self, state: Any) -> None:
+        """Restore the state. May raise one of DAMAGE."""
+
+
+P = TypeVar("P", bound=Part)
+
+
+def part(make: Callable[[], P]) -> Callable[[Any], P]:
+    """Return the check of a part that `make` makes."""
+
+    def check(state: Any) -> P:
+        made = make()
+        made.restore(state)
+        return made
+
+    return check
+
+
+def last(count: int) -> Callable[[Any], deque[float]]:
+    """Return the check of the last `count` numbers."""
+    return lambda state: deque(numbers(state), maxlen=count)
 
 
 def version(state: Stored, known: int) -> None:

@@ -60,11 +60,11 @@ class Wander(stored.Kept):
 
     KEPT: ClassVar[stored.Fields] = {
         "now": stored.number,
-        "_minutes": lambda minutes: deque(stored.numbers(minutes), max(LAGS_MINUTES)),
-        "_square": stored.amount,
-        "_count": partial(stored.number, least=1.0),
-        "_level_square": stored.amount,
-        "_pending": lambda kept: deque((stored.pair(each) for each in kept), PENDING_MAX),
+        "minutes": stored.last(max(LAGS_MINUTES)),
+        "square": stored.amount,
+        "count": partial(stored.number, least=1.0),
+        "level_square": stored.amount,
+        "pending": lambda kept: deque((stored.pair(each) for each in kept), PENDING_MAX),
     }
 
     def __init__(self) -> None:
