@@ -167,6 +167,8 @@ def main() -> None:
     try:
         if what == "walk":
             shown = walk(reader, steps[1:])
+        elif what == "begin":
+            shown = [reader.follow(steps[0])]
         else:
             shown = [reader.follow(block) for block in steps if block.how in hows]
         print(json.dumps(shown))

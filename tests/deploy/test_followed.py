@@ -44,7 +44,7 @@ def test_getting_started_works_from_an_empty_home(clone: Path) -> None:
     home, page = clone.parent / "home", STARTED.relative_to(ROOT)
     home.mkdir()
     reader = "tests.deploy.reader"
-    (installed,) = alone(clone, reader, "follow", page, home, *HERE, kinds=(), seconds=WALK_SECONDS_MAX)  # fmt: skip
+    (installed,) = alone(clone, reader, "begin", page, home, kinds=(), seconds=WALK_SECONDS_MAX)
     assert re.search(r"^vllm-watch \d", installed, re.MULTILINE)
     said = alone(clone, reader, "walk", page, home, seconds=WALK_SECONDS_MAX, environ={"ALONE": "1"})  # fmt: skip
     assert len(said) == len(blocks(STARTED)[1:])

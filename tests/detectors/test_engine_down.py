@@ -245,9 +245,7 @@ def test_few_in_flight_at_the_last_look_of_a_server_at_work(looks, expected):
     said = downs(looks)
     found = first_firing(said)
     assert (found[0], found[1].severity) == expected
-    assert last(said).severity == "page", (
-        "away for longer than a restart takes, it is one all the same"
-    )
+    assert last(said).severity == "page"  # away for longer than a restart takes
     if expected[1] == "page":
         assert "in flight, and new ones still arrived" in found[1].summary
 
@@ -541,13 +539,8 @@ def test_an_engine_whose_tokens_flow_is_not_to_be_restarted():
     said = downs([*UP, *serves, *inside(120, 240)])
     advised = [s for s, (verdict,) in said if verdict.restart_advised]
     assert advised[0] == 180
-    said = downs(
-        [
-            *UP,
-            *serves,
-            *[seen(s, engine(2195, running=0.0), health=DEAD) for s in range(120, 400, 5)],
-        ]
-    )
+    idle = [seen(s, engine(2195, running=0.0), health=DEAD) for s in range(120, 400, 5)]
+    said = downs([*UP, *serves, *idle])
     assert not any(verdict.restart_advised for _, (verdict,) in said)
 
 
@@ -557,11 +550,8 @@ def test_a_dead_engine_that_serves_again():
     found = {s: verdict for s, (verdict,) in said}
     assert (found[85].cause, found[85].present) == ("engine_dead", True)
     assert not found[90].present
-    assert (found[95].cause, found[95].severity, found[95].restart_advised) == (
-        "health_failing",
-        "ticket",
-        False,
-    )
+    one = found[95]
+    assert (one.cause, one.severity, one.restart_advised) == ("health_failing", "ticket", False)
 
 
 def test_a_failed_look_by_itself_is_neither_clear_nor_firing():

@@ -85,6 +85,7 @@ NOT_REACHED = {
     "cli/read.py": BYTES_TO_LOG,
     "cli/advise.py": BYTES_TO_LOG,
     "sources/engine_log.py": BYTES_TO_LOG,
+    "preflight/check_flag_values.py": ARGV,
     "preflight/command.py": ARGV,
     "sources/host_servers.py": ARGV,
     "restart/hooks/child.py": OURS,
