@@ -53,7 +53,7 @@ Counts = tuple[float | None, float | None, float, float]
 engine counts them."""
 
 
-def _checked(state: Any) -> Counts | None:
+def _kept_counts(state: Any) -> Counts | None:
     if state is None:
         return None
     finished, prompted, generated, aborts = state
@@ -71,7 +71,7 @@ class Demand(stored.Kept):
         **dict.fromkeys(("_usual_s", "_canaries", "_lately", "_step_s", "_blind_s"), stored.number),
         **dict.fromkeys(("_idle_since_s", "_admitted_s", "_at_s", "_t"), stored.number_or_none),
         **dict.fromkeys(("known", "aborting", "_served"), stored.flag),
-        "_counts": _checked,
+        "_counts": _kept_counts,
         "_silences": stored.last(SILENCES_KEPT),
     }
     LATER = ("_lately", "_step_s", "_blind_s")

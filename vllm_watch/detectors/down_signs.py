@@ -57,9 +57,8 @@ class Run(stored.Kept):
     reached_again: bool = False  # the host was unreachable at first
 
     def restore(self, state: stored.Stored) -> None:
-        stored.Kept.restore(
-            self, {"mute_s": state["began_s"], **state}
-        )  # older states lack `mute_s`
+        # Older states lack `mute_s`.
+        stored.Kept.restore(self, {"mute_s": state["began_s"], **state})
 
     def hear(self, call: Call, at_s: float) -> bool:
         if self._is_reached_again(call):
