@@ -46,6 +46,11 @@ def _unwrapped(text: str) -> str:
     return log if isinstance(log, str) else text
 
 
+def has_level(text: str) -> bool:
+    """Return True if the line has a level. A line without one continues the line before it."""
+    return _LEVEL.search(text) is not None
+
+
 def is_quiet(text: str, at: int) -> bool:
     """Return True if the message at `at` has the level WARNING or below."""
     level, dated = None, False

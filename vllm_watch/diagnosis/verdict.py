@@ -6,10 +6,10 @@ from dataclasses import replace
 from vllm_watch.diagnosis import lines, phases, stillness
 from vllm_watch.diagnosis.catalogue import FAILURES, HARMLESS, USERS_TEXT
 from vllm_watch.diagnosis.families import memory, model, parallel, serving, unclassified
-from vllm_watch.diagnosis.finding import OF_INTERFACE, OUTPUT_LINES, Finding, raised_in
+from vllm_watch.diagnosis.finding import OF_INTERFACE, OUTPUT_LINES, TAIL_LINES, Finding, raised_in
 from vllm_watch.diagnosis.life import UNKNOWN_CONFIDENCE, Life
 from vllm_watch.diagnosis.report import HEALTHY, NOISE, NOT_VLLM, UNKNOWN, Diagnosis, Fix
-from vllm_watch.diagnosis.rule import Cure, Evidence, Facts, Failure, Rank, Told, Variant
+from vllm_watch.diagnosis.rule import Cure, Evidence, Facts, Failure, Rank, Told, Variant, rule
 from vllm_watch.diagnosis.scanner import Scanner
 from vllm_watch.diagnosis.stillness import Silence
 
@@ -17,6 +17,16 @@ _REFUSED = re.compile(r'"POST [^"]{1,300}" (4\d\d)\b')
 _REFUSALS = {"401": " (no API key, or another than the server's)", "404": " (a path or a model name that is not served)"}  # fmt: skip
 
 _CRITICAL = re.compile(r"(?i)\b(?:critical|fatal|unrecoverable) (?:\w{1,20} )?(?:error|failure|exception)\b|\bkilling (?:this |the )?process\b|(?-i:\bFATAL\b)(?=[ :\]])")  # fmt: skip
+
+
+_REMARK = re.compile(
+    r"\b(?:[Uu]nable to|[Nn]o such|[Ii]nvalid|[Uu]nknown|[Ee]rror) \S|\b(?:not|[Uu]n)[ -]?(?:\w{1,12} )?(?:supported|recognized|available|found|exist)\b"
+    r"|\b[Oo]ut of (?:\w{1,20} )?(?:memory|space|range|bounds)\b|\b(?:[Ff]atal|[Ii]nsufficient|[Ii]ncompatible|requires|busy|exceeds|unexpected(?:ly)?|[Cc]rashed|[Ee]xhausted|Segmentation fault)\b"
+    r"|\b[Aa]bort(?:ed|ing)?\b|\b[Tt]imed? ?out\b|\b[Mm]ismatch|\b[Cc]orrupt|\btoo (?:large|small|long|short|many|few|old|new|low|high)\b|\bnot enough\b|\b(?:larger|smaller) than\b"
+)  # fmt: skip
+"""Words that report a failure in a pasted line or right before a death, and may be harmless elsewhere."""
+
+_BY_WORDS = rule(UNKNOWN, rank=Rank.MESSAGE)
 
 
 def _refusals(scanner: Scanner) -> str:
@@ -35,6 +45,19 @@ def _waiting(scanner: Scanner) -> str:
     if counts is None:
         return ""
     return f" Since the report of {counts[1]} running and {counts[2]} waiting requests, no prompt was read: check whether the running requests have a limit of tokens (max_tokens)."
+
+
+def _remark(scanner: Scanner) -> Finding | None:
+    """Return the first of the last lines that may report a failure."""
+    texts = [lines.clean(each) for each in scanner.last]
+    before, quiet = scanner.lines - len(texts) + 1, False
+    for at, text in enumerate(texts):
+        found = _REMARK.search(text)
+        quiet = lines.is_quiet(text, len(text)) if lines.has_level(text) else quiet
+        known = any(each in text for each in (*HARMLESS, *USERS_TEXT))
+        if found is not None and not known and not quiet:
+            return Finding(_BY_WORDS, lines.shown(text, found.start()), before + at, scanner.life.phase, found.start(), tail=texts[at + 1 : at + 1 + TAIL_LINES])  # fmt: skip
+    return None
 
 
 def _critical_at_the_end(scanner: Scanner) -> tuple[int, str] | None:
@@ -128,8 +151,9 @@ def of_log(scanner: Scanner) -> Diagnosis:
         return _of_no_server(scanner)
     unsaid = root is not None and (root.rule.rank is Rank.DEATH or '" 500' in root.rule.literals)
     near = OUTPUT_LINES if life.ready or life.serving else scanner.lines
-    if root is not None and unsaid and life.complaint and 0 < root.number - life.complaint.number <= near:  # fmt: skip
-        found = _unknown(life, life.complaint)
+    complaint = life.complaint or (_remark(scanner) if unsaid and root and root.process else None)
+    if root is not None and unsaid and complaint and 0 < root.number - complaint.number <= near:
+        found = _unknown(life, complaint)
         return replace(found, failure=root.rule.failure, explanation=f"{found.explanation} Line {root.number} shows only the result; this earlier line may be the cause.")  # fmt: skip
     stalled = root is not None and root.rule.failure == parallel.SHM and root.rule.quiet
     if root is not None and stalled and stillness.idle(scanner.reports):
@@ -351,8 +375,9 @@ def _of_no_server(scanner: Scanner) -> Diagnosis:
     if scanner.of_kernel:
         return Diagnosis(failure=HEALTHY, confidence=0.5, sentence="no known GPU error and no killed process in this kernel log", explanation="It does not show whether an engine works.")  # fmt: skip
     text = "No line has the format of vLLM, and no known error was found."
-    if scanner.life.complaint is not None:
-        return _reported(scanner, scanner.life.complaint)
+    pasted = scanner.lines <= len(scanner.last)
+    if (complaint := scanner.life.complaint or (_remark(scanner) if pasted else None)) is not None:
+        return _reported(scanner, complaint)
     return Diagnosis(failure=NOT_VLLM, confidence=0.8, sentence="this is not a log of vLLM", explanation=text)  # fmt: skip
 
 
@@ -368,8 +393,9 @@ def _cut_short(scanner: Scanner, life: Life) -> Diagnosis | None:
     if life.traced is not None:
         text = "The exception stands at the end of the traceback: give more of the log."  # fmt: skip
         return life.unknown("an error whose message is not in this log", text, life.traced)
-    if life.complaint is not None:
-        return _reported(scanner, life.complaint)
+    pasted = scanner.lines <= len(scanner.last) and not life.of_a_start
+    if (complaint := life.complaint or (_remark(scanner) if pasted else None)) is not None:
+        return _reported(scanner, complaint)
     return None if life.ended is None else _ended(life, life.ended)
 
 
