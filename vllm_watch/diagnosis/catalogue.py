@@ -61,7 +61,12 @@ HARMLESS = (
 )
 """Messages that vLLM and its libraries log as errors, but survive."""
 
-IGNORED = ("Exception ignored in", "_report_usage_worker", "was found but failed to import")
+IGNORED = (
+    "Exception ignored in",
+    "--- Logging error ---",
+    "_report_usage_worker",
+    "was found but failed to import",
+)
 """Messages before an exception that the process survives."""
 
 _COMPLAINTS = ("rror:", "FAILED", "ailed", "annot ", "refused", "not permitted", "format error", "denied", "exceeds ", "must ", "Missing ", "CMake Error", "ould not", "[error]")  # fmt: skip

@@ -108,9 +108,10 @@ class Finding:
         return f"The message names the option {flag[0]}." if flag else ""
 
     @property
-    def order(self) -> tuple[int, int, int]:
-        """Sort key: rank, then position in the log."""
-        return _TIERS.get(self.rule.rank, self.rule.rank), self.number, self.at
+    def order(self) -> tuple[float, int, int]:
+        """Sort key: rank, then position in the log. A report of waiting comes after one of a failed operation."""
+        waits = 0.5 if self.rule.rank is Rank.SYMPTOM and self.rule.quiet and self.rule.heals else 0
+        return _TIERS.get(self.rule.rank, self.rule.rank) + waits, self.number, self.at
 
     def says_more_than(self, first: "Finding") -> bool:
         """Return True if this finding explains the error of `first` in more detail."""
@@ -229,6 +230,11 @@ def raised_in(frames: tuple[str, ...], line: str, source: str) -> tuple[str, tup
     if not fixes and (found is not None or area is not None):
         fixes.append(Fix("search vLLM's issues for this message, with the release"))
     return f"It comes from {': '.join(said)}." if said else "", tuple(fixes)
+
+
+def of_library(frames: tuple[str, ...]) -> bool:
+    """Return True if the innermost frame is of another package than vLLM, PyTorch and their base."""
+    return bool(frames) and _split(frames[0])[0] not in _BELOW | {""}
 
 
 def _split(frame: str) -> tuple[str, str, str]:

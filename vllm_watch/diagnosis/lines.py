@@ -22,6 +22,10 @@ _QUIET = frozenset(("DEBUG", "INFO", "WARNING", "TRACE"))
 _DOCKER = '{"log":"'
 
 
+IGNORES = re.compile(r"(?:[:;,.] ?|\band |\bis )ignor(?:ed|ing)(?: it)?[.)]?\s*$")
+"""A program ignores the failure that this line reports."""
+
+
 def clean(raw: bytes) -> str:
     """Return the text of a line."""
     text = raw[:LINE_BYTES_MAX].decode("utf-8", "replace")

@@ -46,9 +46,12 @@ _ERROR = re.compile(r"\b(?:ERROR|CRITICAL)\b(?: \d\d-\d\d \d\d:\d\d:\d\d)?+(?: ?
 _NOT_A_MESSAGE = re.compile(
     r"\s|$|[\^~-]|Traceback \(most|During handling|The above exc|File \"|[\w.]{1,80}\(.*\)?$|[\w., ]{1,80} = |\*\*|\)"
     r"|(?:raise|return|self|await|with|async|for|if|try|else|def|class|while|yield|assert|from|import)\b"
-    r"|NoneType: None|Error in \w+ completion stream|Exception in ASGI application|Dumping (?:input|scheduler)"
+    r"|NoneType: None|(?:[\w.]{1,80}: )?Error in (?:\w{1,20} ){1,3}(?:stream|generator)\b|Exception in ASGI application|Dumping (?:input|scheduler)"
 )
 """Lines of a traceback. vLLM logs each at level ERROR."""
+
+_ORIGINAL = re.compile(r"(?<=original error: )\w{1,80}(?:Error|Exception)\(.")
+"""The error that a dead engine's message quotes."""
 
 _PROSE = re.compile(r"(?: [a-z]{2,}){3}")
 """Prose before an exception's name. Such a line only describes an error."""
@@ -220,7 +223,7 @@ class Scanner:
         if "ready" in interest.marks:  # before the rules, because a later error may share the line
             life.came_up()
             self._told.clear()
-        harmless = any(each in text for each in HARMLESS)
+        harmless = any(each in text for each in HARMLESS) or lines.IGNORES.search(text) is not None
         if "link" in interest.marks:
             ignored = any(each in text for each in IGNORED)
             (self._ignored if ignored else self._linked).add(_process(text))
@@ -284,6 +287,8 @@ class Scanner:
             self.life.traced = self.lines, lines.shown(text, 0)
         if not known and (at := _ERROR.search(text)) and _NOT_A_MESSAGE.match(text, at.end()):
             return
+        if at is not None and at.start() < said_at:
+            at = _ORIGINAL.search(text, at.end())
         if at is None or at.start() < said_at:
             return
         if not lines.is_quiet(text, at.end()):

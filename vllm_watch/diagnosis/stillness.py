@@ -122,7 +122,8 @@ def of_statistics(reports: Reports, last: Iterable[bytes]) -> Silence | None:
     if counts is None or counts[1] == counts[2] == "0":
         return None
     running, waiting = int(counts[1]), int(counts[2])
-    long = (_between(lines.clean(reports.idle_from), [text]) or 0) >= _IDLE_SECONDS
+    # A long prompt explains reports without tokens only if a request runs.
+    long = running == 0 or (_between(lines.clean(reports.idle_from), [text]) or 0) >= _IDLE_SECONDS
     if reports.idle >= IDLE_REPORTS or (reports.idle >= IDLE_REPORTS_MIN and long):
         return Silence(number, lines.shown(text, 0), "", None, running, waiting, reports.idle)
     after = [lines.clean(each) for each in last]

@@ -5,8 +5,23 @@ from dataclasses import replace
 
 from vllm_watch.diagnosis import lines, phases, stillness
 from vllm_watch.diagnosis.catalogue import FAILURES, HARMLESS, USERS_TEXT
-from vllm_watch.diagnosis.families import memory, model, parallel, serving, unclassified
-from vllm_watch.diagnosis.finding import OF_INTERFACE, OUTPUT_LINES, TAIL_LINES, Finding, raised_in
+from vllm_watch.diagnosis.families import (
+    compiling,
+    memory,
+    model,
+    parallel,
+    serving,
+    software,
+    unclassified,
+)
+from vllm_watch.diagnosis.finding import (
+    OF_INTERFACE,
+    OUTPUT_LINES,
+    TAIL_LINES,
+    Finding,
+    of_library,
+    raised_in,
+)
 from vllm_watch.diagnosis.life import UNKNOWN_CONFIDENCE, Life
 from vllm_watch.diagnosis.report import HEALTHY, NOISE, NOT_VLLM, UNKNOWN, Diagnosis, Fix
 from vllm_watch.diagnosis.rule import Cure, Evidence, Facts, Failure, Rank, Told, Variant, rule
@@ -55,6 +70,7 @@ def _remark(scanner: Scanner) -> Finding | None:
         found = _REMARK.search(text)
         quiet = lines.is_quiet(text, len(text)) if lines.has_level(text) else quiet
         known = any(each in text for each in (*HARMLESS, *USERS_TEXT))
+        known = known or lines.IGNORES.search(text) is not None
         if found is not None and not known and not quiet:
             return Finding(_BY_WORDS, lines.shown(text, found.start()), before + at, scanner.life.phase, found.start(), tail=texts[at + 1 : at + 1 + TAIL_LINES])  # fmt: skip
     return None
@@ -230,7 +246,9 @@ def _failed(life: Life, root: Finding, ratio: float = 1.0) -> Diagnosis:
     started = life.ready or life.serving or root.rule.rank >= Rank.SYMPTOM
     unseen = (root.rule.failure == memory.OOM and phase is None) or not life.of_a_start
     placed = root.frames and (
-        slug in (serving.BUG, memory.RUNTIME) or "cannot import name" in root.line
+        slug in (serving.BUG, memory.RUNTIME)
+        or "cannot import name" in root.line
+        or (slug in (compiling.COMPILE, software.DRIVER) and of_library(root.frames))
     )
     place = raised_in(root.frames, root.line, root.source)[0] if placed else ""
     at = (root.number, root.line) if warned is None else warned
@@ -336,7 +354,8 @@ def _silent(life: Life, slug: str, last: Silence, said: str, shown: Finding | No
     serves = serves or life.ready or life.serving
     evidence = Evidence(last.line, last.line, life.facts.complete(), life.phase, serves)
     variant = next((each for each in failure.variants if each.when.holds(evidence)), None)
-    sentence = failure.sentence if variant is None else f"{variant.sentence}: {phases.IN_WORDS[life.phase]}"  # fmt: skip
+    sentence = failure.sentence if variant is None else variant.sentence
+    sentence += "" if serves or variant is None else f": {phases.IN_WORDS[life.phase]}"
     at = (last.number, last.line) if shown is None else (shown.number, shown.line)
     explanation = f"{_sentence(sentence)} {said} {(variant or failure).why}"
     fixes = _fixes(Told(), (variant or failure).cures, evidence)
@@ -461,8 +480,9 @@ def _silence(scanner: Scanner, life: Life, *, ready: bool) -> Diagnosis | None:
         if found is None:
             return None
         lasted = "" if found.seconds is None else f", and the log goes on for {found.seconds / 60:.0f} minutes"  # fmt: skip
+        alike = " (one very long prompt appears the same)" if found.running else ""
         since = f"since {found.since}" if found.since else "since this line"
-        silence = f"no statistics {since}{lasted}" if found.reports == 0 else f"no tokens in the last {found.reports} reports (one very long prompt appears the same)"  # fmt: skip
+        silence = f"no statistics {since}{lasted}" if found.reports == 0 else f"no tokens in the last {found.reports} reports{alike}"  # fmt: skip
         return _silent(life, serving.HANG, found, f"{found.running} requests were running and {found.waiting} waiting; {silence}.", serves=True)  # fmt: skip
     found = None if ready else stillness.of_start(life.progress, scanner.last)
     if found is None or found.seconds is None:

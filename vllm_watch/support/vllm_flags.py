@@ -3,7 +3,7 @@
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from difflib import get_close_matches
+from difflib import SequenceMatcher, get_close_matches
 from enum import Enum
 from functools import cache
 from importlib.resources import files
@@ -11,6 +11,8 @@ from importlib.resources import files
 _Version = tuple[int, ...]
 SWITCH, SEVERAL = "switch", "several"
 _SIMILARITY_MIN = 0.8  # difflib ratio that allows one wrong letter or a moved word
+
+_WORD_SIMILARITY_MIN = 0.7  # e.g. dtpye and dtype
 
 INSTEAD = {
     "device": "vLLM finds the device itself",
@@ -117,8 +119,9 @@ def look_up(name: str, version: str | None) -> Answer:
         return Answer(Standing.KNOWN)
     if not mine:
         names = {each.name for each in flags.values() if not near or any(map(each.within, near))}
-        close = get_close_matches(name, sorted(names), n=1, cutoff=_SIMILARITY_MIN)
-        return Answer(Standing.NEVER, nearest=close[0] if close else None, exact=exact)
+        close = get_close_matches(name, sorted(names), n=8, cutoff=_SIMILARITY_MIN)
+        nearest = next((each for each in close if _is_misspelt(name, each)), None)
+        return Answer(Standing.NEVER, nearest=nearest, exact=exact)
     flag = mine[0]
     first, last = flag.spans[0][0], flag.spans[-1][1]
     instead = INSTEAD.get(flag.name)
@@ -131,6 +134,18 @@ def look_up(name: str, version: str | None) -> Answer:
         return Answer(Standing.NOT_YET, _text(first), exact=exact)
     after = next(each for each in releases if each > before[-1])
     return Answer(Standing.REMOVED, _text(before[-1]), _text(after), instead=instead, exact=exact)
+
+
+def _is_misspelt(name: str, as_name: str) -> bool:
+    """Return True if the words of the names are alike. A name with another word is another flag."""
+    words, others = name.split("-"), as_name.split("-")
+    if sorted(words) == sorted(others) or "".join(words) == "".join(others):
+        return True
+    return len(words) == len(others) and all(map(_alike, words, others))
+
+
+def _alike(word: str, other: str) -> bool:
+    return SequenceMatcher(None, word, other).ratio() >= _WORD_SIMILARITY_MIN
 
 
 def _stretches(flag: Flag, newest: _Version) -> str:

@@ -90,6 +90,14 @@ CONFIG = "rope_or_config_mismatch"
 FLAG = "unknown_flag"
 FLAG_VALUE = "wrong_flag_value"
 
+NO_NUMBER = r"invalid literal for int\(\) with base|could not convert string to float"
+NOT_A_NUMBER = Variant(
+    when=when(NO_NUMBER),
+    sentence="a text stands where vLLM reads a number",
+    why="The message quotes the text. It may be the value of a flag, of a VLLM_* variable or of a file; a whole number may have no decimal point and no unit.",
+    cures=(cure("search the command line and the environment for this text", "env | grep -E '^(VLLM|CUDA|NCCL)_'", when(NO_NUMBER)),),
+)  # fmt: skip
+
 RULES = (
     rule(GATED, "GatedRepoError", "annot access gated repo", "access a gated repo", "Invalid user token", "LocalTokenNotFoundError", "Token is required (", "Invalid username or password", "Invalid credentials in Authorization header", "is restricted. You must"),
     rule(GATED, "Access to model", "is restricted and you are not in the authorized list", pattern=r"Access to model \S+ is restricted|is restricted and you are not in the authorized list"),
@@ -304,6 +312,13 @@ FAILURES = (
                 ),
             ),
             Variant(
+                when=when(r"UndefinedError: .{1,120} is undefined"),
+                sentence="the chat template reads a variable that the request did not give",
+                why="The line names the variable. The request must set it (chat_template_kwargs), or the template is not made for requests like this one.",
+                cures=(cure("see what the model's page asks requests for, and send it with the request", "\"chat_template_kwargs\": {\"NAME\": …}", when(r"is undefined")),),
+                deterministic=False,
+            ),
+            Variant(
                 when=when(r"[Rr]oles must alternate|[Ss]ystem role not supported|optional system message|Only user and assistant|jinja2\.exceptions|TemplateError|TemplateSyntaxError"),
                 sentence="the chat template refused the messages of a request",
                 why="The template of this model allows only some orders of roles; the engine lives on.",
@@ -411,8 +426,11 @@ FAILURES = (
                 cures=(cure("add the setting that the message asks for, or leave the first one out", None, when(r"can only be")),),
             ),
             Variant(
+                when=when(NO_NUMBER), sentence=NOT_A_NUMBER.sentence, why=NOT_A_NUMBER.why, cures=NOT_A_NUMBER.cures,
+            ),
+            Variant(
                 when=when(r"Value error, |validation error"),
-                sentence="a setting was refused; the message names it, and why",
+                sentence="vLLM's check of its settings failed, and the message is its reason",
                 cures=(cure("see the values that the flag takes", "vllm serve --help=all", when(r"--[a-z]|argument|Valid options|must be one of")),),
             ),
             Variant(

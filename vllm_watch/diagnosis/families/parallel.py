@@ -22,6 +22,7 @@ _GROUPS = re.compile(rf"= ({WHOLE}) is not divisible by weight quantization bloc
 _HEADS = re.compile(rf"\(({WHOLE})\) must be divisible by (?:the )?tensor[ -]parallel (?:world )?size \(({WHOLE})")  # fmt: skip
 _BUNDLE = re.compile(r"\{'GPU': (\d{1,3}(?:\.\d)?)")
 _ADDRESS = re.compile(r"(?:connect to|address of) (?:\[([^\]\s]{1,80})\]:|\(([\w.:-]{1,80}), ?)(\d{1,5})\b")  # fmt: skip
+_LAST_ERROR = re.compile(r"\bLast error:(?:\n.{0,80}?pid=\d+\))?\s*+([^\n]{5,200}[^\n.\s])")
 _PORT = re.compile(r"(?:'[^']*', |(?:[\d.]{7,15}|\]|(?<!\.p)[a-z*]):)(\d{2,5})\b\)?(?=[)':\]]|: |$)|[Pp]ort:? (\d{2,5})\b")  # fmt: skip
 
 
@@ -75,8 +76,10 @@ def _power_of_two(most: int) -> int:
 
 
 def _rendezvous(text: str, facts: Facts) -> Told:
-    """Return the address that could not be reached."""
-    found = _ADDRESS.search(text)
+    """Return NCCL's own last error, or the address that could not be reached."""
+    found, last = _ADDRESS.search(text), _LAST_ERROR.search(text)
+    if last is not None:
+        return Told(f"NCCL's own last error: {last[1]}.")
     if found is None:
         return Told()
     host, number = found[1] or found[2], found[3]
@@ -135,7 +138,7 @@ RULES = (
     rule(NCCL, "Error while creating shared memory segment /dev/shm/nccl", "shmOpen", "shm_open", pattern=r"Error while creating shared memory segment /dev/shm/nccl|(?:shmOpen|shm_open).{0,80}(?:failed|[Ee]rror)"),
     rule(NCCL, "Duplicate GPU detected", "DistBackendError", "Bootstrap : no socket interface found", "No socket interface found", pattern=r"Duplicate GPU detected|DistBackendError(?!.{0,300}remote process exited)|[Nn]o socket interface found", rank=Rank.GENERAL, header=True),
     rule(NCCL, "custom_all_reduce.cuh", pattern=r"(?:Cuda error|Failed:) \S{0,200}custom_all_reduce\.cuh:\d+", quiet=True),
-    rule(NCCL, "ibv_", pattern=r"NCCL WARN .{0,200}\bibv_\w{1,40} failed", rank=Rank.GENERAL),
+    rule(NCCL, "ibv_", pattern=r"\b(?:NCCL WARN .{0,200}|[Cc]all to )\bibv_\w{1,40} failed", rank=Rank.GENERAL),
     rule(NCCL, "async fatal event", pattern=r"NCCL WARN NET/IB : \S{1,60} async fatal event", rank=Rank.GENERAL),
     rule(NCCL, "Got async error event", pattern=r"NET/IB : \S{1,60} Got async error event: port error", rank=Rank.GENERAL, heals=True, needs=when(r"(?:Error|Exception)\b|ERROR|hit an exception")),
     rule(NCCL, "NCCL WARN", pattern=r"NCCL WARN .{0,800}(?:Got completion .{0,80}status=\d|[Ff]ail(?:ed|ure)|[Ee]rror|out of memory|[Tt]imeout|No route|refused)", rank=Rank.SYMPTOM),
@@ -250,7 +253,6 @@ FAILURES = (
             cure("in a container, give shared memory", "docker run --ipc=host …   (or --shm-size=16g)", when(r"[/]dev/shm|shared memory segment|Bus error|No space left")),
             cure("with several hosts, name the network interface that connects them, on each host as it is called there", "ip -br addr; export NCCL_SOCKET_IFNAME=NAME GLOO_SOCKET_IFNAME=NAME", when(r"socket|Socket|connectFullMesh|No route|refused|interface|clients joined|waiting for clients|timed out")),
             cure("give each rank a GPU of its own", "echo $CUDA_VISIBLE_DEVICES", when(r"Duplicate GPU")),
-            cure("leave GPU memory for NCCL, or free another process's memory", "nvidia-smi", when(r"Cuda failure 2|out of memory")),
         ),
         deterministic=False,
         variants=(
@@ -259,6 +261,12 @@ FAILURES = (
                 sentence="NCCL called a CUDA function that the driver does not support here",
                 why="A virtual GPU (vGPU) is a usual reason: NCCL needs unified memory, which the host enables for each virtual GPU.",
                 cures=(cure("check whether the GPU is virtual; if so, enable unified memory for it on the host, or pass the whole GPU through", "nvidia-smi -q | grep -i -A2 virtualization"), cure("check whether one GPU alone works", "--tensor-parallel-size 1", when(r"operation not supported"))),
+            ),
+            Variant(
+                when=when(r"Cuda failure (?:2 )?'out of memory'"),
+                sentence="no GPU memory was left for NCCL's own buffers",
+                why="NCCL allocates them outside PyTorch, often only when ranks exchange data for the first time: neither the network nor the driver is at fault.",
+                cures=(cure("leave more memory to it: lower --gpu-memory-utilization by 0.05"), cure("see whether another process holds memory of this GPU", "nvidia-smi"), cure("if experts are rebalanced, take fewer redundant ones, or leave --enable-eplb out", None, when(seen=r"(?i)eplb"))),
             ),
             Variant(
                 when=when(_RENDEZVOUS),

@@ -283,8 +283,17 @@ FAILURES = (
         deterministic=False,
         variants=(
             Variant(
+                when=when(r"Running: 0 reqs.{0,80}(?:Waiting|Pending): [1-9]"), sentence="requests wait and none runs: the scheduler admits no request",
+                why="No prompt is read and no token made, so it is not slow work. Unless the engine is paused (POST /pause), the waiting requests hold or lack pages of the KV cache, or wait for a transfer of KV.",
+                cures=(
+                    cure("see where engine core and workers are", "py-spy dump --pid PID_OF_ENGINE_CORE"),
+                    cure("if the KV cache in this line is nearly full although nothing runs, serve without the KV connector or offload", None, when(r"KV cache usage: (?:9\d|100)\.")),
+                    cure("restart the engine: such a queue does not come back by itself", None, when(r"Running: 0")),
+                ),
+            ),
+            Variant(
                 when=when(serving=False), sentence="the start never came up",
-                why="Nothing but waiting is logged after this line; a download or a slow disk appears the same. A restart with nothing changed often stops at the same point.",
+                why="Only waiting is logged after this line; slow work without a log of its own appears the same. A restart with nothing changed often stops at the same point.",
                 cures=(
                     cure("see where engine core and workers are", "py-spy dump --pid PID_OF_WORKER"),
                     cure("skip the profiling of images and videos", "--skip-mm-profiling", when(r"Encoder cache will be initialized")),

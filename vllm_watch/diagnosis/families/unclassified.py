@@ -3,7 +3,7 @@
 Sources: vllm/entrypoints, vllm/multimodal, vllm/utils of vLLM 0.10 to 0.32; tpu-inference; CPython's multiprocessing.
 """
 
-from vllm_watch.diagnosis.families import containers
+from vllm_watch.diagnosis.families import containers, model
 from vllm_watch.diagnosis.report import UNKNOWN
 from vllm_watch.diagnosis.rule import Rank, Variant, cure, rule, when
 
@@ -337,11 +337,6 @@ MEANINGS = (
         cures=(cure("search vLLM's issues for the kernel's name and this GPU; a newer release may choose another kernel"),),
     ),
     Variant(
-        when=when(r"(?!Cutlass[A-Z])(?i:cutlass|gemm(?!a))"), sentence="a kernel for matrices failed",
-        why="A path in the message shows where it failed; the rest of the message may have the reason.",
-        cures=(cure("search the issues of vLLM and of the kernel's library for the text of the message"),),
-    ),
-    Variant(
         when=when(r"level_zero backend failed|Native API failed|UR_RESULT_ERROR"), sentence="the Intel GPU's runtime (Level Zero) failed a call",
         why="Driver, compute runtime and PyTorch's XPU build must fit each other.",
         cures=(cure("see the versions of driver and compute runtime, and the kernel's own report", "dpkg -l | grep -i -E 'level-zero|intel-opencl'; dmesg -T | grep -i -E 'xe |i915'"),),
@@ -396,4 +391,5 @@ MEANINGS = (
         why="A limit of the user, the container or the pod (pids) is reached.",
         cures=(cure("see the limits (docker: --pids-limit, Kubernetes: the kubelet's podPidsLimit)", "ulimit -u; cat /sys/fs/cgroup/pids.max; cat /sys/fs/cgroup/pids.current"), cure("let each process start fewer threads", "OMP_NUM_THREADS=1", when(r"thread"))),
     ),
+    model.NOT_A_NUMBER,
 )  # fmt: skip
