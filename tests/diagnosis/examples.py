@@ -12,6 +12,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "ValueError: The model's max seq len (4096) is larger than the maximum number of tokens that can be stored in KV cache (2000). Try increasing `VLLM_CPU_KVCACHE_SPACE`",
     ),
     "oom_kv_alloc_or_profiling": (
+        "INFO 03-03 10:00:00 [gpu_worker.py:1] Available KV cache memory: -2.30 GiB",
         "ValueError: No available memory for the cache blocks. Try increasing `gpu_memory_utilization` when initializing the engine.",
         "ValueError: Cannot auto-fit max_model_len: not enough GPU memory available to serve even a single token.",
     ),

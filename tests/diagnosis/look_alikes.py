@@ -8,6 +8,62 @@ REFUSED = (
     '(APIServer pid=1) INFO:     10.0.0.1:5555 - "POST /v1/completions HTTP/1.1" {} Bad Request\n'
 )
 LOOK_ALIKES: dict[str, tuple[str, str, str, str]] = {
+    "a flag of a program around vLLM": (
+        "router: error: unrecognized arguments: --pod-discovery-kind ip",
+        "unknown_flag", "a program around vLLM", "vllm serve",
+    ),
+    "host memory that could not be pinned": (
+        "    return value.to(device=target).pin_memory()\ntorch.AcceleratorError: CUDA error: out of memory",
+        "unknown", "host memory could not be pinned", "nvidia-smi",
+    ),
+    "a parent that only waited": (
+        CORE + "TimeoutError: The stage did not become ready within 600s\n(Worker pid=8) huggingface_hub.errors.OfflineModeIsEnabled: Cannot reach the hub",
+        "hf_not_found_or_offline", "may not download", "No rule",
+    ),
+    "a negative rest": (
+        "INFO 03-03 10:00:00 [gpu_worker.py:1] Available KV cache memory: -0.87 GiB",
+        "oom_kv_alloc_or_profiling", "leaves nothing for the KV cache", "no error",
+    ),
+    "a pasted line of another program": (
+        "unable to start the runner: the image has no entry",
+        "unknown", "No rule knows", "no known error",
+    ),
+    "a failure that the linker ignores": (
+        "ERROR: ld.so: object '/usr/lib/liba.so' from LD_PRELOAD cannot be preloaded (cannot open shared object file): ignored.\n(EngineCore pid=3) INFO 06-22 19:29:00 [x.py:1] Loading",
+        "unknown", "does not show that the server came up", "No rule",
+    ),
+    "a failed operation before a worker that waits": (
+        "(EngineCore pid=3) INFO 08-13 11:14:02 [shm_broadcast.py:802] No available shared memory broadcast block found in 60 seconds.\nh:1:2 [0] p2p.cc:651 NCCL WARN NET/IB: Got completion from peer 10.0.0.2<4> with status=IBV_WC_RETRY_EXC_ERR(12)",
+        "nccl_init_failure", "RDMA", "py-spy",
+    ),
+    "NCCL without memory": (
+        "torch.distributed.DistBackendError: NCCL error in: /x.cpp:3690, unhandled cuda error\nncclUnhandledCudaError: Call to CUDA function failed.\nLast error:\nCuda failure 2 'out of memory'",
+        "nccl_init_failure", "NCCL's own last error: Cuda failure 2 'out of memory'", "NCCL_DEBUG",
+    ),
+    "an error that a dead engine quotes": (
+        "ERROR serving_chat.stream: Error in chat completion stream generator.\nTraceback (most recent call last):\nValueError: caught while processing: MQEngineDeadError: Engine loop is not running. Inspect the stacktrace to find the original error: RuntimeError('no slot for this sequence').",
+        "unknown", "No rule knows", "does not show why",
+    ),
+    "a variable that the template reads": (
+        "jinja2.exceptions.UndefinedError: 'policy' is undefined",
+        "tokenizer_mismatch_or_missing_chat_template", "chat_template_kwargs", "roles",
+    ),
+    "a quantization that will be removed": (
+        "Value error, ('The quantization method %s is deprecated and will be removed in future versions of vLLM. To bypass, set `--allow-deprecated-quantization`.', 'tpu_int8')",
+        "quantization_unsupported", "--allow-deprecated-quantization", "GPU",
+    ),
+    "a flag with another word": (
+        "vllm: error: unrecognized arguments: --enable-metrics",
+        "unknown_flag", "no release of vLLM has", "write --",
+    ),
+    "a kernel of a library": (
+        '(EngineCore pid=5) File "/x/site-packages/lmcache/v1/gpu_connector.py", line 252, in from_gpu\n(EngineCore pid=5) RuntimeError: CUDA error: no kernel image is available for execution on the device',
+        "driver_cuda_mismatch", "lmcache/v1/gpu_connector.py", "build of PyTorch or vLLM",
+    ),
+    "memory that ran out under a caller's generate": (
+        CORE + "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 192.00 MiB. GPU 0 has a total capacity of 23.56 GiB of which 83.25 MiB is free.\n  File \"/x/job.py\", line 70, in main\n    outputs = llm.generate(prompts)",
+        "oom_runtime", "a step needed more", "weights",
+    ),
     "a library that this user may not read": (
         "python3: error while loading shared libraries: /root/.local/lib/libpython3.12.so.1.0: cannot open shared object file: Permission denied",
         "folder_not_writable", "id; ls -ld PATH", "LD_LIBRARY_PATH",

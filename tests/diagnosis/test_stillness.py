@@ -30,6 +30,8 @@ STORIES = {
     "requests that are accepted and not answered": (WORKS + PROBE * 3 + HUNG[len(WORKS):] + ANSWERED + PROBE * 40, "engine_hang"),
     "reports of nothing": (WORKS + "".join(report(f"10:0{n // 6}:{n % 6}5", 0.0, 0.0, 1) for n in range(15)), "engine_hang"),
     "nothing is scheduled": (WORKS + "".join(report(f"10:0{n // 6}:{n % 6}5", 0.0, 0.0, 0, 3) for n in range(15)), "engine_hang"),
+    "half a minute in which none runs": (WORKS + "".join(report(f"10:00:{n}0", 0.0, 0.0, 0, 3) for n in range(1, 5)), "engine_hang"),
+    "half a minute of a long prompt": (WORKS + "".join(report(f"10:00:{n}0", 0.0, 0.0, 1, 3) for n in range(1, 5)), "unknown"),
     "idle": (WORKS + report("10:00:10", 0.0, 1.0, 0) + PROBE * 400 + LATER.format("59"), "healthy"),
     "slow": ((report("22:54:32", 0.0, 5.4, 1, 14) + PROBE * 2) * 5 + PROBE * 8, "healthy"),  # llm-scaler #391
     "a queue that stands still": (WORKS + "".join(report(f"10:{n}:00", 0.0, 5.4, 1, 14) for n in range(10, 60, 10)), "unknown"),

@@ -99,6 +99,8 @@ class Life:
             facts["more_free_than_asked"] = 1
         if memory_numbers.is_own_alone(of.text) and "unified_memory" not in facts:
             facts["held_by_itself"] = 1
+        if model.is_of_no_release(of.text):
+            facts["flag_of_no_release"] = 1
         if model.is_packed(of.text):
             facts["packed_4_bit"] = 1
         facts.update(dict.fromkeys(self.noted, 1))

@@ -35,7 +35,7 @@ _CRITICAL = re.compile(r"(?i)\b(?:critical|fatal|unrecoverable) (?:\w{1,20} )?(?
 
 
 _REMARK = re.compile(
-    r"\b(?:[Uu]nable to|[Nn]o such|[Ii]nvalid|[Uu]nknown|[Ee]rror) \S|\b(?:not|[Uu]n)[ -]?(?:\w{1,12} )?(?:supported|recognized|available|found|exist)\b"
+    r"\b(?:[Uu]nable to|[Nn]o such|[Ii]nvalid|[Uu]nknown|[Ee]rror(?! from\b)) \S|\b(?:not|[Uu]n)[ -]?(?:\w{1,12} )?(?:supported|recognized|available|found|exist)\b"
     r"|\b[Oo]ut of (?:\w{1,20} )?(?:memory|space|range|bounds)\b|\b(?:[Ff]atal|[Ii]nsufficient|[Ii]ncompatible|requires|busy|exceeds|unexpected(?:ly)?|[Cc]rashed|[Ee]xhausted|Segmentation fault)\b"
     r"|\b[Aa]bort(?:ed|ing)?\b|\b[Tt]imed? ?out\b|\b[Mm]ismatch|\b[Cc]orrupt|\btoo (?:large|small|long|short|many|few|old|new|low|high)\b|\bnot enough\b|\b(?:larger|smaller) than\b"
 )  # fmt: skip
@@ -70,7 +70,7 @@ def _remark(scanner: Scanner) -> Finding | None:
         found = _REMARK.search(text)
         quiet = lines.is_quiet(text, len(text)) if lines.has_level(text) else quiet
         known = any(each in text for each in (*HARMLESS, *USERS_TEXT))
-        known = known or lines.IGNORES.search(text) is not None
+        known = known or lines.IGNORES.search(text) is not None or text.rstrip()[-1:] == ":"
         if found is not None and not known and not quiet:
             return Finding(_BY_WORDS, lines.shown(text, found.start()), before + at, scanner.life.phase, found.start(), tail=texts[at + 1 : at + 1 + TAIL_LINES])  # fmt: skip
     return None
@@ -221,6 +221,12 @@ def _failed(life: Life, root: Finding, ratio: float = 1.0) -> Diagnosis:
     if waits and warned is None and (silent := _start_stalled(life)) is not None:
         return silent
     phase, sentence = (life.phase or None), None
+    if (
+        slug == memory.OOM
+        and re.search(memory.PINS, root.before)
+        and "ried to alloc" not in root.text
+    ):
+        return _unknown(life, root)  # it asked for memory of the host
     if slug == memory.OOM:
         served = life.ready or life.serving
         slug, confidence, read = phases.of_out_of_memory(root, served=served)
@@ -402,7 +408,7 @@ def _of_no_server(scanner: Scanner) -> Diagnosis:
 
 def _reported(scanner: Scanner, error: Finding) -> Diagnosis:
     found = _unknown(scanner.life, error)
-    said = "" if scanner.wrote or found.confidence > UNKNOWN_CONFIDENCE else " No line has the format of vLLM: it may not have been started."  # fmt: skip
+    said = "" if scanner.wrote or found.confidence > UNKNOWN_CONFIDENCE else " No line has the format of vLLM."  # fmt: skip
     return replace(found, explanation=found.explanation + said)
 
 

@@ -29,6 +29,7 @@ RULES = (
     rule(KV, "is needed, which is larger than the", "estimated maximum model length", rank=Rank.GENERAL),
     rule(KV, "available Mamba cache blocks", "max_num_seqs (", pattern=r"exceeds? available (?:Mamba|state) cache blocks"),
     rule(KV, "max seq len", pattern=r"max seq len\W.{0,20}is larger than", rank=Rank.GENERAL),
+    rule(PROFILING, "Available KV cache memory: -", rank=Rank.SYMPTOM, quiet=True),
     rule(PROFILING, "No available memory for the cache blocks", "not enough GPU memory available to serve even a single token", "No usable cache memory left"),
     rule(OCCUPIED, "on startup is less than desired", pattern=r"(?:Free|Available) memory on (?:device|node) .{0,800}on startup is less than desired (?:GPU|CPU) memory utilization"),
     rule(OCCUPIED, "Free memory on device", pattern=r"Free memory on device .{0,20}\([\d.]+/[\d.]+ GiB\)"),
@@ -60,6 +61,7 @@ RULES = (
 KILLED = re.compile(r"Killed process (\d{1,10} \([^()]{1,80}\))")
 
 BY_DRIVER = re.compile(r"(?:CUDA|HIP) driver error: out of memory")
+PINS = r"pin_memory ?= ?True|pin_memory\(\)|_pin_memory\w{0,40} ?= ?torch\."
 SAMPLES = re.compile(r"\blogits(?:\.sort\(|_sort\b)|/sample/\w{0,40}sampler\.py ")
 
 _HOLDERS = cure(
@@ -72,9 +74,9 @@ _HOLDERS_ELSEWHERE = (
     cure("check which processes hold memory on this GPU", "xpu-smi ps", when(r"\bxpu:\d")),
 )  # fmt: skip
 _LOOK = (_HOLDERS, *_HOLDERS_ELSEWHERE)
-_PAGE_CACHE = cure("free the page cache right before the start: on unified memory it counts as used GPU memory", "sync; echo 3 > /proc/sys/vm/drop_caches", when(facts=("unified_memory",)))  # fmt: skip
+_PAGE_CACHE = cure("free the page cache right before the start: on unified memory some releases count it as used GPU memory", "sync; echo 3 > /proc/sys/vm/drop_caches", when(facts=("unified_memory",)))  # fmt: skip
 _SMALLER_STEP = cure("if --max-num-batched-tokens is larger than this, lower it: smaller steps need less memory (the largest image or video must still fit)", "--max-num-batched-tokens 2048", when(r"[Tt]ried to allocate [\d.]+ G", facts=("!unified_memory",), phases=(2, 5)))  # fmt: skip
-_UNIFIED = "GPU and CPU share one memory here (unified memory): files that the page cache holds count as used, until they are dropped."
+_UNIFIED = "GPU and CPU share one memory here (unified memory): files in the page cache count as used in some releases, until they are dropped; processes always do."
 _HBM = r"(?i:ran out of memory in memory space hbm)"
 _OF_DRIVER = Variant(
     when=when(r"NVRM: .{0,200}NV_ERR_NO_MEMORY"), sentence="the driver could not allocate memory; its line alone does not show that the engine failed of it",
@@ -143,9 +145,9 @@ _IN_SAMPLER = Variant(
     ),
 )  # fmt: skip
 _BUDGET = Variant(
-    when=when(r"No available memory for the cache blocks"), sentence="the share of GPU memory that vLLM may use leaves nothing for the KV cache",
+    when=when(r"No available memory for the cache blocks|Available KV cache memory: -"), sentence="the share of GPU memory that vLLM may use leaves nothing for the KV cache",
     why="The share (--gpu-memory-utilization) must hold the weights, the measured peak and the KV cache.",
-    cures=_LOOK,
+    cures=(*_LOOK, cure("if no other process does, raise --gpu-memory-utilization, or lower the peak: --max-num-batched-tokens, --max-num-seqs", None, when(r"for the cache blocks|cache memory: -"))),
 )  # fmt: skip
 _KV_STATE = Variant(
     when=when(r"(?:Mamba|state) cache blocks"), sentence="fewer state blocks fit than --max-num-seqs asks for",
@@ -170,7 +172,7 @@ _HOST_CURES = (
 
 _ALLOCATES = r"initialize_kv_cache|_allocate_kv_cache|initialize_from_config|init_cache_engine|initialize_cache"
 _NO_ROOM_FOR_CACHE = Variant(
-    when=when(r"(?:CUDA|HIP|XPU) out of memory", seen=_ALLOCATES), sentence="GPU memory ran out while the KV cache was allocated",
+    when=when(r"(?:CUDA|HIP|XPU|NPU) out of memory", seen=_ALLOCATES), sentence="GPU memory ran out while the KV cache was allocated",
     why="The cache gets the rest of vLLM's share (--gpu-memory-utilization) after the weights and the measured peak; less than that was free.",
     cures=(*_LOOK, cure("give vLLM a smaller share", "--gpu-memory-utilization 0.85   (0.90 is the default; else take 0.05 off your value)", when(seen=_ALLOCATES, facts=("!unified_memory",)))),
 )  # fmt: skip
@@ -290,8 +292,8 @@ FAILURES = (
             Variant(
                 when=when(facts=("unified_memory",)),
                 sentence="less memory is free than vLLM was configured to take, on a machine whose GPU and CPU share one memory",
-                why=_UNIFIED + " The check at the start does not know that they can be dropped.",
-                cures=(_PAGE_CACHE, cure("see the memory of the page cache and other processes", "free -g")),
+                why=_UNIFIED,
+                cures=(_PAGE_CACHE, cure("see the memory of the page cache and other processes", "free -g"), cure("if processes hold the missing memory and must keep it, lower --gpu-memory-utilization to the share that is free", None, when(facts=("unified_memory",)))),
             ),
             Variant(
                 when=when(r"Error in memory profiling.{0,40}[Ii]nitial free memory ([\d.]{1,20} ?\w*), current free memory (?:is )?\1\b"),

@@ -20,6 +20,7 @@ _VALUE = re.compile(r"['\"]?[{\[].*[}\]]['\"]?")
 _AMBIGUOUS = re.compile(r"ambiguous option: (\S{1,80}) could match (.{1,300})")
 _FLAG = re.compile(r"--[A-Za-z]")
 _ONE_DASH = re.compile(r"-[a-z]{2}")
+_SERVER = re.compile(r"(?:\bserve|api_server\.py): error:")
 _KEYWORD = re.compile(r"unexpected keyword argument '(\w{1,80})'")
 _SAMPLING = frozenset(("--temperature", "--top-p", "--top-k", "--min-p", "--max-tokens", "--repetition-penalty"))  # fmt: skip
 
@@ -28,6 +29,21 @@ def is_packed(text: str) -> bool:
     """Return True if the weight is the parameter in 4-bit form."""
     found = _SHAPES.search(text)
     return found is not None and int(found[1]) * 2 == int(found[2]) * int(found[3])
+
+
+def is_of_no_release(text: str) -> bool:
+    """Return True if no unknown flag was ever vLLM's or resembles one, and the line does not name vLLM's server as the program."""
+    found, known = _FLAGS.search(text), vllm_flags.table()[0]
+    words = (
+        [each.partition("=")[0].lstrip("-") for each in found[1].split() if _FLAG.match(each)]
+        if found
+        else []
+    )
+    standings = [vllm_flags.look_up(each, None) for each in words]
+    never = all(each.standing is Standing.NEVER and each.nearest is None for each in standings)
+    alike = any(name.startswith(word.removeprefix("no-")) for name in known for word in words)
+    alike = alike or any(f"--{word}" in _SAMPLING for word in words)
+    return bool(words) and never and not alike and _SERVER.search(text) is None
 
 
 def _unknown_flag(text: str, facts: Facts) -> Told:
@@ -45,6 +61,10 @@ def _unknown_flag(text: str, facts: Facts) -> Told:
     if dashed:
         fixes = (Fix(f"write -{each}: it has two dashes") for each in dashed)
         return Told(f"It does not know {', '.join(dashed)}.", tuple(fixes))
+    elsewhere = is_of_no_release(text)
+    if flags and elsewhere:
+        fix = Fix("see which program printed the line, and whether it fits the image, chart or script that passes the flag; if it should be vLLM, drop the flag")  # fmt: skip
+        return Told(f"It does not know {', '.join(flags)}, and no release of vLLM does.", (fix,))
     # If the first unknown word is not a flag, the words after it are part of the mistake, even flags.
     if not flags or words[0][0] != "-":
         positional = " ".join(words[:3])
@@ -315,7 +335,7 @@ FAILURES = (
                 when=when(r"UndefinedError: .{1,120} is undefined"),
                 sentence="the chat template reads a variable that the request did not give",
                 why="The line names the variable. The request must set it (chat_template_kwargs), or the template is not made for requests like this one.",
-                cures=(cure("see what the model's page asks requests for, and send it with the request", "\"chat_template_kwargs\": {\"NAME\": …}", when(r"is undefined")),),
+                cures=(cure("send the variables that the model's page names with the request", "\"chat_template_kwargs\": {\"NAME\": …}", when(r"is undefined")),),
                 deterministic=False,
             ),
             Variant(
@@ -451,6 +471,12 @@ FAILURES = (
         why="Each start ends in the same way.",
         cures=(),
         deterministic=True,
+        variants=(
+            Variant(
+                when=when(facts=("flag_of_no_release",)), sentence="a program has an argument that it does not know, and no release of vLLM has it", confidence=0.6,
+                why="It may be an argument of a program around vLLM (a router, vllm-omni, a launcher), which is of another version, is not installed, or was not the one that was started.",
+            ),
+        ),
         numbers=_unknown_flag,
     ),
     Failure(

@@ -141,7 +141,7 @@ RULES = (
     rule(NCCL, "ibv_", pattern=r"\b(?:NCCL WARN .{0,200}|[Cc]all to )\bibv_\w{1,40} failed", rank=Rank.GENERAL),
     rule(NCCL, "async fatal event", pattern=r"NCCL WARN NET/IB : \S{1,60} async fatal event", rank=Rank.GENERAL),
     rule(NCCL, "Got async error event", pattern=r"NET/IB : \S{1,60} Got async error event: port error", rank=Rank.GENERAL, heals=True, needs=when(r"(?:Error|Exception)\b|ERROR|hit an exception")),
-    rule(NCCL, "NCCL WARN", pattern=r"NCCL WARN .{0,800}(?:Got completion .{0,80}status=\d|[Ff]ail(?:ed|ure)|[Ee]rror|out of memory|[Tt]imeout|No route|refused)", rank=Rank.SYMPTOM),
+    rule(NCCL, "NCCL WARN", pattern=r"NCCL WARN .{0,800}(?:Got completion .{0,80}status=(?:\d|IBV_WC_(?!SUCCESS))|[Ff]ail(?:ed|ure)|[Ee]rror|out of memory|[Tt]imeout|No route|refused)", rank=Rank.SYMPTOM),
     rule(NCCL, "connectFullMesh", "DistStoreError", "DistNetworkError", "RendezvousConnectionError", "waiting for clients", pattern=r"Gloo connectFullMesh failed|DistStoreError|DistNetworkError: (?!.{0,800}(?:EADDRINUSE|Broken pipe|got 0 bytes|reset by peer))|RendezvousConnectionError|waiting for clients\. \d+/\d+ clients joined", rank=Rank.GENERAL),
     rule(NCCL, "ncclRemoteError", "remote process exited", "Connection closed by peer", "reset by peer", "got 0 bytes", "Broken pipe", "TCPStore server has shut down", pattern=r"ncclRemoteError|TCPStore server has shut down|remote process exited|(?:gloo|TCPStore|DistNetworkError).{0,800}(?:Connection closed by peer|reset by peer|got 0 bytes|Broken pipe)", rank=Rank.SYMPTOM),
     rule(PTRACE, "pidfd_getfd", "pidfd_open", "ptrace", pattern=r"pidfd_(?:getfd|open)\b.{0,200}(?:not permitted|[Dd]enied|failed)|ptrace.{0,80}(?:not permitted|[Dd]enied)"),

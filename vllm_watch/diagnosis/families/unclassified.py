@@ -3,7 +3,7 @@
 Sources: vllm/entrypoints, vllm/multimodal, vllm/utils of vLLM 0.10 to 0.32; tpu-inference; CPython's multiprocessing.
 """
 
-from vllm_watch.diagnosis.families import containers, model
+from vllm_watch.diagnosis.families import containers, memory, model
 from vllm_watch.diagnosis.report import UNKNOWN
 from vllm_watch.diagnosis.rule import Rank, Variant, cure, rule, when
 
@@ -23,6 +23,7 @@ RULES = (
     rule(UNKNOWN, " error: ", pattern=r"^[A-Z]\w{1,20} error: [A-Z]", rank=Rank.MESSAGE),
     rule(UNKNOWN, "Device or resource busy", "No such device", "Input/output error", "Operation not permitted", "No such file or directory", pattern=r"(?:[Ff]ailed|[Cc]ould not|[Uu]nable to)\b.{0,300}(?<!\(\d)(?<!\(\d\d)(?<!\(\d\d\d): (?:Device or resource busy|No such device(?: or address)?|Input/output error|Operation not permitted|No such file or directory)\W{0,3}$", rank=Rank.SYMPTOM),
     rule(UNKNOWN, "Worker failed with error", rank=Rank.SYMPTOM),
+    rule(UNKNOWN, "not become ready", pattern=r"(?:did|does) not become ready (?:in|within|after)", rank=Rank.SYMPTOM),
     rule(UNKNOWN, "kernel errors might be asynchronously reported", rank=Rank.SYMPTOM),
     rule(UNKNOWN, '" 500', pattern=r'"(?:POST|GET) [^"]{1,300}" 500\b', rank=Rank.REQUEST, quiet=True, heals=True),
     rule(UNKNOWN, "HarmonyError", pattern=r"HarmonyError: Unexpected token|HarmonyError: .{0,80}(?:parsing|header)", rank=Rank.REQUEST, heals=True),
@@ -204,7 +205,7 @@ MEANINGS = (
         cures=(cure("see devices and holders", "ls /dev/vfio /dev/accel*; lsof /dev/vfio/* /dev/accel*; python -m pip list | grep -i -E 'jax|libtpu'"),),
     ),
     Variant(
-        when=when(r"CUDA error: (?:invalid argument|out of memory|OS call failed)", seen=r"pin_memory ?= ?True|pin_memory\(\)|_pin_memory\w{0,40} ?= ?torch\."),
+        when=when(r"CUDA error: (?:invalid argument|out of memory|OS call failed)", seen=memory.PINS),
         sentence="host memory could not be pinned",
         why="The call that failed asks for host memory that the GPU can address. The limit of locked memory, the memory of the host or container, or WSL bounds it; GPU memory does not.",
         cures=(cure("see the limit, and how much there is", "ulimit -l; free -g; cat /sys/fs/cgroup/memory.max"), cure("ask for a smaller buffer in host memory", "LMCACHE_MAX_LOCAL_CPU_SIZE=GIB", when(frames=r"(?i)lmcache/")), cure("ask for a smaller buffer in host memory", "--kv-offloading-size GIB", when(frames=r"kv_offload"))),
