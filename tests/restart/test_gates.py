@@ -5,7 +5,6 @@ import time
 from types import SimpleNamespace
 
 import pytest
-import structlog
 
 from tests.restart.hooks.test_gate import START, Site
 from vllm_watch.restart import gates
@@ -63,60 +62,6 @@ async def test_two_readings_of_one_start_are_one_server(site, off_s, same):
         assert (await word(site, LIVENESS, START + off_s) is not None) is (same or off_s < 0)
         site.looks(START + off_s)
         assert kill.ended.is_set() is not same
-
-
-async def test_of_very_many_containers_those_that_asked_last_are_known(site, clock):
-    """One that asks again is no further one."""
-    for number in (*range(17), 1, 1):
-        clock.now_s += 1.0
-        await word(site, READINESS, START + 10.0 * number)
-    assert site.gates.probes("llama").starts == tuple(START + 10.0 * each for each in range(1, 17))
-    await word(site, READINESS, START + 1000.0)
-    starts = site.gates.probes("llama").starts
-    assert (len(starts), START + 10.0 in starts, START + 20.0 in starts) == (16, True, False)
-
-
-async def test_a_probe_waits_for_the_journal_less_than_for_its_answer(site, monkeypatch):
-    """It gives up after two seconds by default."""
-    waited, wait = [], asyncio.wait
-
-    async def noted(tasks, *, timeout=None):
-        waited.append(timeout)
-        return await wait(tasks, timeout=timeout)
-
-    monkeypatch.setattr(asyncio, "wait", noted)
-    site.looks()
-    site.gates.draining("llama", on=True)
-    assert await word(site, READINESS) == START
-    assert waited == [1.5]
-
-
-async def test_a_server_that_was_never_looked_at_has_ended_when_nothing_listens(site):
-    """Nobody has seen its port closed before; and nobody was told anything yet."""
-    with site.gates.killing("llama", START, 30.0) as kill:
-        assert kill.answers == 0
-        site.looks(outcome="refused")
-        assert kill.ended.is_set()
-
-
-async def test_a_port_that_was_open_again_in_between_says_something_again(site):
-    """What counts is the last look before the kill."""
-    site.looks(outcome="refused")
-    site.looks()
-    with site.gates.killing("llama", START, 30.0) as kill:
-        site.looks(outcome="refused")
-        assert kill.ended.is_set()
-
-
-@pytest.mark.parametrize(
-    ("start", "on", "told"), [(None, True, 1), (None, False, 0), (START, True, 0), (START, False, 0)]
-)  # fmt: skip
-async def test_a_drain_of_nobody_knows_whom_is_logged(site, start, on, told):
-    """Its requests go on coming, and a person can see why."""
-    site.looks(start)
-    with structlog.testing.capture_logs() as logs:
-        site.gates.draining("llama", on=on)
-    assert [each["event"] for each in logs] == ["drain_not_asked_for"] * told
 
 
 async def test_two_that_ask_at_once_are_told_the_same(site):

@@ -35,9 +35,7 @@ async def test_two_people_at_once_restart_once(tmp_path):
 
 
 REFUSED = {
-    "a closed window": ({"windows": ["Mon 00:00-00:01"]}, {}, "window"),
     "an hour that forbids": ({"deny_windows": ["00:00-24:00"]}, {}, "freeze"),
-    "mode off": ({"mode": "off"}, {}, "mode"),
     "no budget": ({"budget_per_day": 0}, {}, "budget"),
 }
 

@@ -34,14 +34,6 @@ async def test_what_is_begun_twice_runs_once(tmp_path):
         assert (running.count("restarts"), running.count("schedules")) == (1, 1)
 
 
-async def test_a_schedule_whose_condition_does_not_hold_asks_nothing(tmp_path):
-    """It is left out until its next time."""
-    late = {**WEEKLY, "throughput_ratio_max": 0.8}
-    async with station(tmp_path, schedules=[late]) as one:
-        one.restarts._due("a", one.config.restart.schedules[0])
-        assert one.restarts.dispatcher.waiting("a") == []
-
-
 async def test_an_incident_found_before_a_start_asks_again(tmp_path):
     """No event tells of it any more: what is open is looked at."""
     async with station(tmp_path, start=False) as one:
@@ -112,23 +104,6 @@ async def test_a_journal_that_takes_writes_again_is_no_trouble(tmp_path):
         assert one.journal.trouble is None
 
 
-async def test_two_daemons_on_one_folder(tmp_path):
-    """The second one looks on: its page says that nothing is restarted."""
-    token = tmp_path / "token"
-    token.write_text("a-token-of-enough-characters")
-    token.chmod(0o600)
-    config = tmp_path / "config.yaml"
-    config.write_text(
-        f"state_dir: {tmp_path}/state\ntargets: [{{name: a, url: 'http://127.0.0.1:1'}}]\n"
-        f"api: {{tokens: [{{name: anna, file: {token}}}]}}\n"
-    )
-    async with daemon("--config", config) as first, daemon("--config", config) as second:
-        await first.until(lambda status: status["restarts"])
-        assert (await first.status())["restarts"]["journal_trouble"] is None
-        status = await second.until(lambda status: status["restarts"]["journal_trouble"])
-        assert "another vllm-watch uses the state folder" in status["restarts"]["journal_trouble"]
-
-
 async def test_a_reload_stands_in_the_journal(tmp_path):
     """Who, from where, and what changed."""
     config = tmp_path / "config.yaml"
@@ -160,12 +135,3 @@ async def test_an_attempt_does_not_hold_the_end_up(tmp_path):
         began = asyncio.get_running_loop().time()
         await one.restarts.stop()
         assert asyncio.get_running_loop().time() - began < 4
-
-
-async def test_the_demo_shows_what_it_would_restart():
-    """Mode observe, without a state folder and without anything to press."""
-    async with daemon("--scenario", "healthy", command="demo") as process:
-        status = await process.until(lambda s: s["targets"] and s["targets"][0]["restart"])
-        assert status["targets"][0]["restart"]["mode"] == "observe"
-        assert status["restarts"] == {"paused": None, "journal_trouble": None, "people": False}
-        assert (await process.get("/api/v1/pause", "POST"))[0] in (404, 405)

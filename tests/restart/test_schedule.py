@@ -70,12 +70,6 @@ async def test_interval_is_not_put_off_by_our_own_restarts() -> None:
     assert datetime.fromtimestamp(first, UTC).hour == 0
 
 
-async def test_jitter_spreads_a_fleet() -> None:
-    """Each comes up to so much later."""
-    times = {await next_of(settings(nightly(jitter_seconds=3600))) for _ in range(5)}
-    assert len(times) > 1
-
-
 async def test_what_falls_due_is_told_once() -> None:
     """A schedule that is due now is handed over, on the event loop, with its target."""
     told: list[tuple[str, str]] = []
@@ -192,15 +186,6 @@ async def test_a_clock_that_is_set_forward_wakes_what_is_due() -> None:
     assert told == ["nightly"]
     assert schedule.fell_due["chat-0", "nightly"] == first_t + 5 * 3600.0
     assert timer.due_t == first_t + 6 * 3600.0
-
-
-def test_what_was_missed_for_long_is_found_at_once() -> None:
-    """A year of minutes is not gone through; what is too late stays as it was."""
-    t = berlin("2026-01-01T00:00+00:00")
-    minutely = nightly(cron="* * * * *")
-    assert last_due(minutely, "UTC", t, t + 366 * 86400.0) == t + 366 * 86400.0
-    weekly = nightly(misfire_seconds=60)
-    assert last_due(weekly, "UTC", t, t + 10.0) == t
 
 
 @given(

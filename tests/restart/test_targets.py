@@ -28,15 +28,12 @@ OLD = {"age_s": 120.0}
 PEERS = {
     "alone": ([STALLED], Peers(healthy=0, total=1)),
     "alone, of four engines that are all ill": ([STALLED | {"engines": 4}], Peers(healthy=0, total=1)),
-    "alone, of four engines that are well": ([SERVES | {"engines": 4}], Peers(healthy=0, total=4)),
     "one of three is ill": ([STALLED, SERVES, SERVES], Peers(healthy=2, total=3)),
     "another is gone": ([STALLED, SERVES, GONE], Peers(healthy=1, total=3)),
     "another was not seen for long": ([STALLED, SERVES, OLD], Peers(healthy=1, total=3, unknown=1)),
     "another is overloaded, and serves": (
         [STALLED, {"state": "overloaded"}], Peers(healthy=1, total=2)
     ),
-    "another starts": ([STALLED, {"state": "starting"}], Peers(healthy=0, total=2)),
-    "another sleeps": ([STALLED, {"state": "sleeping"}], Peers(healthy=0, total=2)),
     "engines are counted, not servers": (
         [STALLED, SERVES | {"engines": 8}], Peers(healthy=8, total=9)
     ),
@@ -82,16 +79,6 @@ async def test_what_judgement_is_told_of_a_restart(tmp_path):
             assert entry.restart_news == RestartNews(under_way=True)
             targets.restarting("a", replace(ATTEMPT, state=end, called_t=2.0))
             assert entry.restart_news == RestartNews(missing=missing)
-
-
-async def test_incidents(tmp_path):
-    """As they were told to people; what nobody knows is None."""
-    async with station(tmp_path, start=False) as one:
-        targets, incident = one.restarts.targets, one.incident()
-        assert targets.incident(incident).advises_restart_of("a")
-        one.incident("resolved", advised=False)
-        assert not targets.incident(incident).open
-        assert targets.incident("zz") is None
 
 
 class Says:

@@ -151,18 +151,6 @@ async def test_rehearsal_says_whether_docker_starts_it_again(daemon, policy):
     assert daemon.asked == []
 
 
-@pytest.mark.parametrize(
-    ("started", "of_the_container"), [(None, True), (STARTED - 9999, False), (None, False)]
-)
-async def test_where_a_start_is_not_known_nothing_speaks_against_it(
-    daemon, started, of_the_container
-):
-    """An old daemon and a server without that metric are restarted all the same."""
-    if not of_the_container:
-        daemon.container["State"]["StartedAt"] = "0001-01-01T00:00:00Z"
-    assert await hook(daemon.path).refusal(call(process_start_time=started)) is None
-
-
 async def test_rehearsal_says_what_is_wrong(daemon, tmp_path):
     """And what to do about it."""
     [container, _] = await hook(daemon.path).rehearse(CALL)
