@@ -1,29 +1,73 @@
-"""The kubernetes hook against an API server with the real one's refusals; kubectl is the second client."""
+"""The kubernetes hook against an API server with the real one's refusals."""
 
 import asyncio
 import json
+from contextlib import asynccontextmanager
+from datetime import datetime
 
 import pytest
 from aiohttp import web
 from pydantic import ValidationError
 
-from tests.kubernetes_api import NAMESPACE, busy, status
+from tests.kubernetes_api import NAMESPACE, busy, certified, status
 from tests.restart.hooks.calls import call
-from tests.restart.hooks.fake_pods import STARTED, budget, pod, workload
-from tests.restart.hooks.kubernetes_cluster import (
-    CALL,
-    ROLLOUT,
-    SERVED,
-    answered,
-    asked_from_a_pod,
-    looked,
-)
+from tests.restart.hooks.fake_pods import STARTED, FakePods, budget, pod, workload
 from tests.restart.waits import Waits
 from vllm_watch.clients import kubernetes as kubernetes_api
 from vllm_watch.clients.kubernetes import KubernetesError
-from vllm_watch.restart.hooks import base, kubernetes_objects
+from vllm_watch.restart.hooks import base
 from vllm_watch.restart.hooks import kubernetes as kubernetes_hook
 from vllm_watch.settings.hooks import KubernetesHook
+
+CALL = call(pod="llama-0", namespace=NAMESPACE)
+SERVED = datetime.fromisoformat(STARTED).timestamp()
+ROLLOUT = {"action": "rollout_restart", "workload": "deployment/llama"}
+
+
+class Cluster:
+    """One API server and the pod from which it is asked."""
+
+    def __init__(self, server, folder):
+        self.server, self.folder = server, folder
+        self.environ = server.account(folder) | {"HOSTNAME": "vllm-watch-0"}
+
+    def hook(self, **settings):
+        tools = base.Tools(environ=self.environ)
+        return kubernetes_hook.Hook(KubernetesHook(name="a", **settings), tools)
+
+    def impatient(self, seconds, **settings):
+        return self.hook(timeout_seconds=seconds, **settings)
+
+    def changes(self):
+        """What was asked that may change something; dry runs and reviews are none."""
+        return [
+            each for each in self.server.asked
+            if not each.startswith("GET") and "dryRun" not in each and "reviews" not in each
+        ]  # fmt: skip
+
+
+def answered(text):
+    """An answer of HTTP 200 with this body."""
+    answer = status(200, "", "")
+    answer.text = text
+    return answer
+
+
+def looked(cluster, resource, name):
+    """What a look at this object brings, as it is at this moment."""
+    return answered(json.dumps(cluster.server.objects[resource, NAMESPACE, name]))
+
+
+@asynccontextmanager
+async def asked_from_a_pod(tmp_path, monkeypatch):
+    """An API server that knows one pod, and a service account to ask it."""
+    folder = tmp_path / "pod"
+    _, context = certified(folder)
+    monkeypatch.setattr(kubernetes_api, "SERVICE_ACCOUNT", folder)
+    monkeypatch.setattr(kubernetes_hook, "POLL_SECONDS", 0.05)
+    async with FakePods().running(context) as server:
+        server.add("pods", pod())
+        yield Cluster(server, folder)
 
 
 @pytest.fixture
@@ -129,7 +173,7 @@ async def test_pod_that_must_not_be_touched_is_left_alone(cluster, words, change
     assert (result.outcome, result.text, cluster.changes()) == ("refused", said, [])
 
 
-@pytest.mark.parametrize("kind", sorted(kubernetes_objects.CONTROLLERS))
+@pytest.mark.parametrize("kind", sorted(kubernetes_hook.CONTROLLERS))
 async def test_pod_that_is_started_again_may_go(cluster, kind):
     """Its controller makes another one, whatever that is called."""
     metadata = {"ownerReferences": [{"kind": kind, "controller": True}]}
@@ -193,7 +237,7 @@ async def test_rollout_begins_once_for_one_attempt(cluster):
     )  # fmt: skip
     found = cluster.server.objects["deployments", NAMESPACE, "llama"]
     template = found["spec"]["template"]["metadata"]
-    assert template["annotations"] == {kubernetes_objects.ATTEMPT: CALL.attempt_id}
+    assert template["annotations"] == {kubernetes_hook.ATTEMPT: CALL.attempt_id}
     assert (template["labels"], found["metadata"]["generation"]) == ({"app": "llama"}, 4)
     assert (await cluster.hook(**ROLLOUT).restart(call(namespace=NAMESPACE))).outcome == "done"
     assert found["metadata"]["generation"] == 4
@@ -201,20 +245,6 @@ async def test_rollout_begins_once_for_one_attempt(cluster):
     said = await cluster.hook(**ROLLOUT).refusal(another)
     assert said == "a rollout of Deployment llama is under way: 1 of 1 are up to date"
     assert cluster.server.evicted == []
-
-
-async def test_rollout_of_what_changed_meanwhile_is_judged_anew(cluster):
-    """409: somebody has paused it between our look and our patch."""
-    cluster.server.add("deployments", workload(), "llama")
-    cluster.server.instead = [looked(cluster, "deployments", "llama")]
-    cluster.server.add("deployments", workload(paused=True), "llama")
-    result = await cluster.hook(**ROLLOUT).restart(call(namespace=NAMESPACE))
-    assert (result.outcome, result.text) == (
-        "refused", "Deployment llama is paused: a rollout would not begin",
-    )  # fmt: skip
-    assert len(cluster.changes()) == 1  # the one that met the newer version
-    found = cluster.server.objects["deployments", NAMESPACE, "llama"]
-    assert "annotations" not in found["spec"]["template"]["metadata"]
 
 
 async def test_rollout_conflicts_are_tried_again_and_not_for_ever(cluster):
@@ -273,7 +303,7 @@ async def test_workload_that_would_not_roll_is_left_alone(cluster, words, spec):
 
 async def test_group_of_several_nodes_is_rolled_out_as_one(cluster):
     """A LeaderWorkerSet has a template for its leader and one for its workers, or one for all."""
-    name = kubernetes_objects.LWS_NAME_LABEL
+    name = kubernetes_hook.LWS_NAME_LABEL
     owned = [{"kind": "StatefulSet", "controller": True}]
     cluster.server.add("pods", pod(metadata={"labels": {name: "llama"}, "ownerReferences": owned}))
     settings = ROLLOUT | {"workload": "leaderworkerset/llama"}
@@ -285,32 +315,8 @@ async def test_group_of_several_nodes_is_rolled_out_as_one(cluster):
         found = cluster.server.objects["leaderworkersets", NAMESPACE, "llama"]
         for template in templates:
             metadata = found["spec"]["leaderWorkerTemplate"][template]["metadata"]
-            assert metadata["annotations"] == {kubernetes_objects.ATTEMPT: CALL.attempt_id}
+            assert metadata["annotations"] == {kubernetes_hook.ATTEMPT: CALL.attempt_id}
         assert found["spec"]["leaderWorkerTemplate"].keys() == {"size", *templates}
-
-
-async def test_kubectl_and_we_agree(cluster):
-    """A second client, that is not ours: what it may, what it does, and what we make of that."""
-    server = cluster.server
-    server.may_not.add("patch deployments")
-    review = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
-    for right, allowed in (("patch", False), ("get", True)):
-        wanted = {"namespace": NAMESPACE, "verb": right, "group": "apps", "resource": "deployments"}
-        document = json.dumps({"spec": {"resourceAttributes": wanted}}).encode()
-        said = await cluster.kubectl("create", "--raw", review, "-f", "-", said=document)
-        assert json.loads(said)["status"]["allowed"] is allowed
-    server.add("poddisruptionbudgets", budget(0), "llama")
-    path = f"/api/v1/namespaces/{NAMESPACE}/pods/llama-0/eviction"
-    document = json.dumps(kubernetes_hook.eviction(server.objects["pods", NAMESPACE, "llama-0"]))
-    said = await cluster.kubectl("create", "--raw", path, "-f", "-", said=document.encode())
-    assert "would violate the pod's disruption budget" in said
-    server.objects["poddisruptionbudgets", NAMESPACE, "llama"]["status"]["disruptionsAllowed"] = 1
-    said = await cluster.kubectl("create", "--raw", path, "-f", "-", said=document.encode())
-    assert json.loads(said)["status"] == "Success"
-    assert server.evicted == ["llama-0"]
-    server.add("deployments", workload(), "llama")
-    assert "restarted" in await cluster.kubectl("rollout", "restart", "deployment/llama")
-    assert "is under way" in await cluster.hook(**ROLLOUT).refusal(call(namespace=NAMESPACE))
 
 
 def needed(settings):
@@ -547,27 +553,20 @@ async def test_right_that_is_not_said_is_none(cluster, answer, words):
     assert not any("dryRun" in each for each in cluster.server.asked)
 
 
-async def test_rehearsal_says_what_is_in_the_way(cluster):
-    """A right that is there needs no remedy; a pod that nothing would make again does."""
-    cluster.server.add("pods", pod(metadata={"ownerReferences": []}))
-    findings = await cluster.hook().rehearse(CALL)
-    assert [(each.ok, each.remedy is None) for each in findings] == [
-        (True, True), (True, True), (False, False),
-    ]  # fmt: skip
-
-
-async def test_rollout_of_a_target_without_a_pod_needs_no_right_to_see_it(cluster):
-    """What is not asked for is not needed; all its pods are restarted."""
-    cluster.server.add("deployments", workload(), "llama")
-    [*rights, plan] = await cluster.hook(**ROLLOUT).rehearse(call(namespace=NAMESPACE))
-    assert cluster.server.reviewed == ["get deployments", "patch deployments"]
-    assert [each.ok for each in rights] == [True, True]
-    assert plan.text == "a rollout of deployment/llama can begin; all its pods are restarted"
-
-
 async def test_rollout_restarts_a_pod_that_only_its_workload_makes_again(cluster):
     """An eviction would end it for ever."""
     cluster.server.add("deployments", workload(), "llama")
     cluster.server.add("pods", pod(metadata={"labels": {"app": "llama"}, "ownerReferences": []}))
     assert "has no controller" in await cluster.hook().refusal(CALL)
     assert await cluster.hook(**ROLLOUT).refusal(CALL) is None
+
+
+async def test_a_rollout_that_is_forbidden_is_asked_for_once(cluster):
+    """Only a conflict is tried again."""
+    cluster.server.add("deployments", workload(), "llama")
+    cluster.server.instead = [
+        looked(cluster, "deployments", "llama"),
+        status(403, "Forbidden", "no"),
+    ]
+    assert (await cluster.hook(**ROLLOUT).restart(call(namespace=NAMESPACE))).outcome == "refused"
+    assert len(cluster.changes()) == 1

@@ -252,3 +252,9 @@ async def test_unit_of_another_server_is_neither_restarted_nor_found_fit(
     assert (found.ok, found.text == words) == (not another, another)
     result = await asking.restart(told)
     assert (result.outcome, unit.restarts) == (("refused", 0) if another else ("done", 1))
+
+
+async def test_rehearsal_where_systemd_cannot_be_asked_says_what_to_do(machine):
+    """And nothing else."""
+    [found] = await hook(machine(dead=True)).rehearse(CALL)
+    assert (found.ok, found.remedy) == (False, "see docs/hooks/systemd.md: rights")
