@@ -5,7 +5,6 @@ from dataclasses import replace
 
 import pytest
 
-from tests.told import made, told
 from vllm_watch.detectors.base import Evidence
 from vllm_watch.incidents import incident
 from vllm_watch.incidents.incident import (
@@ -56,12 +55,6 @@ def test_an_event_is_read_back_as_it_was_published(one, event):
     assert incident.from_published(line, T) == replace(
         end, updated_t=T + 60, firing=event != RESOLVED
     )
-
-
-def test_nothing_but_the_event_may_be_known():
-    """Then it is told since when it is known."""
-    (event,) = made(told(UPDATED, T + 7))
-    assert (event.incident.opened_t, event.incident.updated_t) == (T + 7, T + 7)
 
 
 PUBLISHED = {

@@ -62,13 +62,6 @@ async def test_as_html_nothing_but_text_arrives(tmp_path):
     assert "href=\"http://evil" not in text  # fmt: skip
 
 
-async def test_the_end_is_a_success(tmp_path):
-    """Services paint it green."""
-    async with receiver() as it:
-        await notifier(tmp_path, of(it)).send(page("resolved"))
-    assert it.got[0]["type"] == "success"
-
-
 async def test_urls_come_from_a_variable(tmp_path):
     """White space between them; nothing of it stands in the configuration."""
     async with receiver() as it:
@@ -163,7 +156,6 @@ WRONG = {
     ),
     "it is gone": (lambda f: f.unlink(), "urls_file cannot be read: No such file or directory"),
     "it is empty": (lambda f: f.write_text("# nothing\n"), "urls_file holds no URL"),
-    "it is no text": (lambda f: f.write_bytes(b"\xff\xfe\x00"), "urls_file is not text"),
     "it holds no URL": (lambda f: f.write_text(f"{SECRET}\n"), None),
     "a service that there is not": (lambda f: f.write_text(f"nosuch://{SECRET}/x\n"), None),
 }

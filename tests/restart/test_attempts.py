@@ -117,18 +117,6 @@ async def test_one_at_a_time(run: Run) -> None:
     assert [each.state for each in run.over] == ["helped"]
 
 
-async def test_a_gang_waits_for_each_of_its_ranks(run: Run) -> None:
-    """One of them has an attempt that is not over."""
-    await run.begin("a1")
-    both = replace(
-        REQUEST.attempt("a2", "intent", "script", 1.0), target=MATE, gang={"chat-0": None}
-    )
-    with pytest.raises(RuntimeError, match="not ended"):
-        await run.attempts.begin(both, [], run.world.settings, None, _agrees)
-    await run.ended()
-    assert await run.on_disk() == {"a1": "helped"}
-
-
 async def test_intent_that_cannot_be_written_begins_nothing(run: Run) -> None:
     """The caller is told, nothing is under way, and should the disk have it after all, it is ended there."""
     folder = run.server.folder
@@ -278,22 +266,6 @@ async def test_old_uncertainty_is_left(run: Run) -> None:
     assert last[0].state == "uncertain"
 
 
-async def test_target_that_is_found_later_is_verified_then(run: Run) -> None:
-    """Discovery takes its time after a start."""
-    before = verify.before(run.server.signals(), ("engine_stalled",))
-    run.server.start()
-    await run.journal.write(left("verifying", before))
-    run.world.targets.managed.clear()
-    await run.attempts.resume()
-    assert run.attempts.busy("chat-0") is None
-    last = run.attempts.last("chat-0")
-    assert last is not None
-    assert last[0].state == "verifying"
-    run.world.watch(TARGET)
-    await run.attempts.retry()
-    assert (await run.ended()).state == "helped"
-
-
 async def test_target_that_is_never_found_does_not_hold_it_open(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -422,25 +394,6 @@ async def test_what_ended_in_the_future_is_set_right(
     assert await run.journal.attempts() == (known,)
 
 
-async def test_a_journal_that_cannot_be_read_is_told_once_for_each_cause(
-    run: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It is tried again every few seconds; nothing counts as resumed until it could be read."""
-    causes = iter(["full", "full", "gone", "full"])
-
-    async def attempts() -> list[Attempt]:
-        raise JournalError(next(causes), "see to it")
-
-    with monkeypatch.context() as broken, structlog.testing.capture_logs() as logs:
-        broken.setattr(run.journal, "attempts", attempts)
-        for _ in range(4):
-            await run.attempts.resume()
-    assert not run.attempts.resumed
-    assert [each["cause"] for each in logs] == ["full", "gone", "full"]
-    await run.attempts.resume()
-    assert run.attempts.resumed
-
-
 class Lent:
     """A lock that notes what is done with it, and may be another's."""
 
@@ -532,3 +485,32 @@ async def test_a_resumed_attempt_without_its_lock_is_told(
         assert (await run.ended()).state == "helped"
     assert [each["event"] for each in logs].count("lock_not_held") == told
     await run.close()
+
+
+async def test_a_lock_that_is_not_renewed_is_logged_once() -> None:
+    """Each change for the worse: not each try, and not that it is ours again."""
+
+    class Renewing:
+        ttl_seconds = 0.01
+
+        def __init__(self) -> None:
+            self.left = [True, False, False, False, None, True]
+
+        async def renew(self) -> Held:
+            if not self.left:
+                raise asyncio.CancelledError
+            held = self.left.pop(0)
+            return Held(held=held, text=f"held: {held}")
+
+    with structlog.testing.capture_logs() as logs, pytest.raises(asyncio.CancelledError):
+        await attempts_module._renew(cast("Lock", Renewing()))
+    said = [each["because"] for each in logs if each["event"] == "lock_not_renewed"]
+    assert said == ["held: False", "held: None"]
+
+
+async def test_calls_of_a_gang_that_were_cut_off_say_who_may_have_been_restarted(run: Run) -> None:
+    """A person looks at each."""
+    await run.journal.write(left("calling", None, gang={MATE: None}))
+    await run.attempts.resume()
+    (attempt,) = await run.journal.attempts()
+    assert f"the hooks of chat-0, {MATE} were called: each may have acted" in attempt.text

@@ -84,18 +84,6 @@ async def test_a_process_that_took_its_place_in_the_drain_is_left_alone(
         assert server.lines("called") == []
 
 
-@pytest.mark.parametrize("request_", REQUESTS.values(), ids=REQUESTS)
-async def test_a_process_that_hangs_or_is_gone_is_restarted(
-    server: Server, request_: RestartRequest
-) -> None:
-    """A dead one says no start time: it is the last that answered."""
-    ended(server)
-    async with Story(server, settings=SETTINGS_ALL) as story:
-        request = replace(request_, schedule=None)
-        assert (await attempted(story, request)).state == "helped"
-        assert len(server.lines("called")) == 1
-
-
 async def test_what_was_found_to_serve_and_is_gone_is_left_alone(server: Server) -> None:
     """Whoever starts it again is at it."""
     replaced(server)
@@ -137,33 +125,6 @@ async def test_a_request_is_about_the_process_that_served_when_it_was_made(serve
         assert server.lines("called") == []
 
 
-async def test_a_schedule_asks_its_conditions_each_time(server: Server) -> None:
-    """It was slow when it fell due, and is not any more when the blocker is gone, nor after the drain."""
-    request = REQUESTS["a schedule"]
-    async with Story(server, answers=[FIRES], settings=SETTINGS_ALL) as story:
-        replaced(server)
-        story.world.fresh_ratio = 0.3
-        decision = await story.decided(request)
-        assert list(decision.refusals) == ["blockers"]
-        story.world.fresh_ratio, story.answers[:] = 1.0, [FREE]
-        (pending,) = story.dispatcher.waiting(TARGET.name)
-        await story.until(lambda: pending.decision and pending.decision.check == "trigger")
-        assert pending.decision is not None
-        assert pending.decision.text == "its throughput is 100% of a fresh engine's, more than 50%"
-
-        def recovers(_: Server) -> None:
-            story.world.fresh_ratio = 1.0
-
-        in_the_drain(story, recovers)
-        story.world.fresh_ratio = 0.3
-        await story.until(lambda: story.dispatcher.attempts.outcomes)
-        attempt = await story.over()
-        assert (attempt.state, attempt.text) == (
-            "cancelled", "trigger: its throughput is 100% of a fresh engine's, more than 50%",
-        )  # fmt: skip
-        assert server.lines("called") == []
-
-
 @pytest.mark.parametrize("other", ["an alert", "a schedule"])
 async def test_what_was_asked_for_before_a_restart_that_helped_is_done(
     server: Server, other: str
@@ -200,3 +161,17 @@ SAME: dict[str, tuple[dict[str, Any], dict[str, Any], bool | None]] = {
 def test_same_process(was: dict[str, Any], now: dict[str, Any], same: bool | None) -> None:
     """By its start; where none is told by its PIDs, then by counters that go on."""
     assert Process(**{"up": True, **was}).is_same(Process(**{"up": True, **now})) is same
+
+
+async def test_a_reload_in_the_drain_stops_it(server: Server) -> None:
+    """What was decided is not what is configured: another server has its name."""
+    async with Story(server) as story:
+        moved = replace(TARGET, url="http://127.0.0.1:7")
+        in_the_drain(
+            story, lambda _: setattr(story.world.targets.managed[TARGET.name], "target", moved)
+        )
+        attempt = await attempted(story, REQUEST)
+        assert (attempt.state, attempt.text) == (
+            "cancelled", "chat-0 is now a different target: http://127.0.0.1:7, not http://127.0.0.1:9",
+        )  # fmt: skip
+        assert server.lines("called") == []

@@ -4,8 +4,8 @@ When it is asked about again, and what is known right before a call: by a clock 
 """
 
 import asyncio
+import os
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
 from typing import Any, cast
@@ -14,6 +14,7 @@ import pytest
 
 from tests.restart.dispatching import PERSON, Story, file_lock
 from tests.restart.world import REQUEST, TARGET, Server
+from tests.state.test_damaged_folders import cases, damaged, folder
 from vllm_watch.errors import JournalError
 from vllm_watch.restart import decider, guard
 from vllm_watch.restart import dispatcher as dispatcher_module
@@ -187,20 +188,6 @@ async def test_lock_is_not_taken_for_nothing(
         assert (await lock().acquire("another", "b1")).held
 
 
-async def test_lock_that_another_has_is_waited_for(server: Server) -> None:
-    """It is said who holds it; and what is given back without an act is free at once."""
-
-    lock = file_lock(server)
-    other = lock()
-    assert (await other.acquire("watcher b", "b1")).held
-    async with Story(server, lock=lock) as story:
-        decision = await story.decided()
-        assert decision.check == "lock"
-        assert "watcher b" in decision.text
-        await other.release()
-        assert (await story.fulfilled()).state == "helped"
-
-
 async def test_escape_sequences_of_a_refusal_are_shown_as_text(server: Server) -> None:
     """Whoever reads the log in a terminal reads what the hook said."""
     async with Story(server, refusal="\x1b[2Jno") as story:
@@ -243,24 +230,6 @@ async def test_one_request_that_breaks_keeps_no_other_waiting(
         story.dispatcher.submit(replace(REQUEST, target="chat-1", group="other"))
         story.dispatcher.submit(REQUEST)
         assert (await story.fulfilled()).state == "helped"
-
-
-async def test_request_that_is_withdrawn_during_the_drain_cancels(server: Server) -> None:
-    """Whoever asked has taken it back: the attempt stops before the call, and nothing waits any more."""
-    async with Story(server) as story:
-        keep = story.world.evidence.keep
-
-        async def evidence(attempt: Attempt) -> str | None:
-            story.dispatcher.trouble_over("i1")
-            return await keep(attempt)
-
-        story.world.evidence.keep = evidence  # type: ignore[method-assign]
-        story.dispatcher.submit(REQUEST)
-        await story.until(lambda: story.dispatcher.attempts.outcomes)
-        (attempt,) = await story.journal.attempts()
-        assert (attempt.state, attempt.text) == ("cancelled", "the request was withdrawn")
-        assert story.dispatcher.waiting("chat-0") == []
-    assert server.lines("called") == []
 
 
 async def test_incident_that_ends_during_the_drain_cancels(server: Server) -> None:
@@ -377,22 +346,6 @@ async def test_what_cannot_be_written_down_is_tried_again_in_a_minute(
         assert lock.released == [False, True]
 
 
-@pytest.mark.parametrize(("ours", "after_s"), [(True, 1060.0), (False, 0.0)])
-async def test_a_lock_that_was_taken_for_nothing_is_not_taken_again_at_once(
-    server: Server, clock: SimpleNamespace, ours: bool, after_s: float
-) -> None:
-    """What those who share it know is against it; where it was not taken, nothing was disturbed."""
-    known = REQUEST.attempt("theirs", "helped", "script", time.time() - 5.0)
-    lock = Lent(Held(held=True, text="ours", others=(known,)), ours=ours)
-    async with Story(server, lock=lock) as story:
-        decision = await story.decided()
-        assert decision.check == "cooldown"
-        await story.until(lambda: lock.released)
-        (pending,) = story.dispatcher.waiting("chat-0")
-        assert pending.after_s == after_s
-        assert set(lock.released) == {False}
-
-
 LAST: dict[str, tuple[Held, bool, str]] = {
     "it was not renewed, by its time it is ours": (
         Held(held=None, text="no answer"), True, "the lock was lost: no answer"),
@@ -432,6 +385,17 @@ async def test_a_thousand_requests_may_wait(server: Server) -> None:
     assert story.dispatcher.waiting_for("i1000") is None
 
 
+async def test_a_yes_serves_for_one_restart(server: Server) -> None:
+    """That of another target, or to another incident, is another yes."""
+    async with Story(server) as story:
+        pairs = [("i1", "chat-0"), ("i1", "chat-1"), ("i2", "chat-0")]
+        for incident_id, target in pairs:
+            await story.controls.approve(incident_id, target, "ana", 1.0)
+        await story.dispatcher.decide_now(replace(PERSON, incident_id="i1"))
+        await story.over()
+        assert [each for each in pairs if story.controls.approved_by(*each)] == pairs[1:]
+
+
 async def test_a_request_that_is_withdrawn_while_another_is_asked_about_is_not_asked_about(
     server: Server,
 ) -> None:
@@ -453,37 +417,69 @@ async def test_a_request_that_is_withdrawn_while_another_is_asked_about_is_not_a
         assert story.dispatcher.waiting("chat-1") == []
 
 
-YES: dict[str, tuple[dict[str, Any], dict[str, Any], list[str]]] = {
-    # what is asked for, and how it goes: which approvals still hold
-    "used up by its restart": ({}, {}, ["i1 chat-1", "i2 chat-0"]),
-    "not by one that was given up": ({}, {"refuses": True}, ["i1 chat-0", "i1 chat-1", "i2 chat-0"]),
-    "not by one for no incident": ({"incident_id": None}, {}, ["i1 chat-0", "i1 chat-1", "i2 chat-0"]),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize(("change", "how", "left"), YES.values(), ids=YES)
-async def test_a_yes_serves_for_one_restart(
-    server: Server, change: dict[str, Any], how: dict[str, Any], left: list[str]
+async def test_what_could_not_be_read_at_the_start_is_read_later(
+    server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """That of another target, or to another incident, is another yes."""
-    async with Story(server) as story:
-        pairs = [("i1", "chat-0"), ("i1", "chat-1"), ("i2", "chat-0")]
-        for incident_id, target in pairs:
-            await story.controls.approve(incident_id, target, "ana", 1.0)
-        if how:
-            story.world.evidence.keep = refusing(story)  # type: ignore[method-assign]
-        decision, _ = await story.dispatcher.decide_now(
-            replace(PERSON, **{"incident_id": "i1", **change})
-        )
-        assert decision.verdict == guard.ACT
-        await story.over()
-        holds = [" ".join(each) for each in pairs if story.controls.approved_by(*each)]
-        assert holds == left
+    """Of attempts and of what operators have set; until then nothing is done."""
+    story = Story(server)
+
+    async def attempts(*_: Any) -> tuple[Attempt, ...]:
+        raise JournalError("it cannot be read", "see to it")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(story.journal, "attempts", attempts)
+        await story.dispatcher.resume()
+    assert (story.dispatcher.attempts.resumed, story.controls.known) == (False, True)
+    async with story:
+        story.dispatcher.submit(REQUEST)
+        assert (await story.fulfilled()).state == "helped"
 
 
-def refusing(story: Story) -> Callable[[Attempt], Any]:
-    async def evidence(_: Attempt) -> str | None:
-        story.refusal = "nothing starts it again"
-        return None
+EAGER = {"cooldown_seconds": 0.0, "budget_per_hour": 100, "budget_per_day": 100}
+"""Nothing but the breaker holds a restart back."""
 
-    return evidence
+
+SATURATED: dict[str, dict[str, Any] | None] = {
+    "no incident": None,
+    "an overload, which no restart cures": {"restart_advised": False},
+    "a stall that is over": {"resolved_t": 2.0},
+}
+
+
+@pytest.mark.parametrize("incident", SATURATED.values(), ids=SATURATED)
+async def test_healthy_saturated_engine_is_never_touched(
+    server: Server, incident: dict[str, Any] | None
+) -> None:
+    """With 500 requests in hand and everything allowed, requests for it come to nothing."""
+    server.start()
+    (server.folder / "requests").write_text("x\n" * 500)
+    pid = server.pid
+    async with Story(server, settings=EAGER) as story:
+        story.world.no_incidents()
+        if incident is not None:
+            story.incident(**incident)
+        for _ in range(20):
+            story.dispatcher.submit(REQUEST)
+            decision, attempt = await story.dispatcher.decide_now(REQUEST)
+            assert (decision.verdict, decision.check, attempt) == (guard.REFUSE, "trigger", None)
+        assert await story.states() == []
+        assert (server.pid, server.signals().state) == (pid, "serving")
+    assert server.lines("called") == []
+
+
+__all__ = ["folder"]  # the fixture
+
+EVERY = int(os.environ.get("VLLM_WATCH_TEST_EVERY", "10"))  # 1: all 200 folders
+
+
+async def test_no_damage_makes_a_second_call(folder, server):
+    """Sixteen attempts did not help, of an incident that is still open: the next watcher makes none."""
+    stood_against = {}
+    for number, case in enumerate(cases()[::EVERY]):
+        damaged(folder, server.folder / str(number), *case)
+        async with Story(server, folder=str(number)) as story:
+            decision = await story.decided()
+            assert decision.check is not None, case
+            stood_against[decision.check] = stood_against.get(decision.check, 0) + 1
+    assert server.lines("called") == []
+    assert {"journal", "cooldown"} <= stood_against.keys(), stood_against  # lost and known

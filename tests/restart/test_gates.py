@@ -28,29 +28,6 @@ async def word(site, which, started=START):
     return await site.gates.answer("llama", which, started, "10.0.0.7")
 
 
-def slow_notes(site, monkeypatch):
-    """What is written waits for this event, and a probe does not wait for it."""
-    monkeypatch.setattr(gates, "NOTE_SECONDS", 0.0)
-    free, note = asyncio.Event(), site.notes.note
-
-    async def slow(entry):
-        await free.wait()
-        await note(entry)
-
-    site.notes.note = slow
-    return free
-
-
-@pytest.mark.parametrize(("ago_s", "there"), [(0.0, True), (59.0, True), (60.0, True), (61.0, False)])  # fmt: skip
-async def test_a_probe_that_asked_within_a_minute_is_there(site, clock, ago_s, there):
-    """One that is not asked for by Kubernetes any more stands beside nothing."""
-    await word(site, LIVENESS)
-    clock.now_s += ago_s
-    heard = site.gates.probes("llama")
-    assert heard.starts == ((START,) if there else ())
-    assert heard.liveness_asked_seconds == ago_s
-
-
 @pytest.mark.parametrize(("off_s", "same"), [(-2.5, False), (-1.5, True), (1.5, True), (2.5, False)])  # fmt: skip
 async def test_two_readings_of_one_start_are_one_server(site, off_s, same):
     """Of looks, of probes, and of a probe and what is meant."""
@@ -70,25 +47,6 @@ async def test_two_that_ask_at_once_are_told_the_same(site):
     site.gates.draining("llama", on=True)
     assert await asyncio.gather(word(site, READINESS), word(site, READINESS)) == [START, START]
     assert site.notes.entries == [("gate_readiness", "ok", "no")]
-
-
-async def test_a_word_that_took_long_to_write_is_not_written_again(site, monkeypatch):
-    """Nor by whoever asks the other gate meanwhile; a word that has changed since has its own entry."""
-    free = slow_notes(site, monkeypatch)
-    site.looks()
-    site.gates.draining("llama", on=True)
-    assert await word(site, READINESS) is None
-    site.gates.draining("llama", on=False)
-    assert await word(site, READINESS) is None
-    site.looks(START + 60)
-    site.gates.draining("llama", on=True)
-    for _ in range(2):
-        assert await word(site, READINESS, None) is None
-    free.set()
-    async with asyncio.timeout(10):
-        while await word(site, READINESS, None) is None:
-            await asyncio.sleep(0.001)
-    assert site.notes.entries == [("gate_readiness", "ok", "no")] * 2
 
 
 STANDING = {  # when the container of the probe that asks began → is it meant?
@@ -225,3 +183,35 @@ async def test_an_answer_that_became_wrong_while_it_was_written_is_not_given(sit
 
     site.notes.note = taken_back
     assert await word(site, READINESS) is None
+
+
+def slow_notes(site, monkeypatch):
+    """What is written waits for this event, and a probe does not wait for it."""
+    monkeypatch.setattr(gates, "NOTE_SECONDS", 0.0)
+    free, note = asyncio.Event(), site.notes.note
+
+    async def slow(entry):
+        await free.wait()
+        await note(entry)
+
+    site.notes.note = slow
+    return free
+
+
+async def test_a_word_that_took_long_to_write_is_not_written_again(site, monkeypatch):
+    """Nor by whoever asks the other gate meanwhile; a word that has changed since has its own entry."""
+    free = slow_notes(site, monkeypatch)
+    site.looks()
+    site.gates.draining("llama", on=True)
+    assert await word(site, READINESS) is None
+    site.gates.draining("llama", on=False)
+    assert await word(site, READINESS) is None
+    site.looks(START + 60)
+    site.gates.draining("llama", on=True)
+    for _ in range(2):
+        assert await word(site, READINESS, None) is None
+    free.set()
+    async with asyncio.timeout(10):
+        while await word(site, READINESS, None) is None:
+            await asyncio.sleep(0.001)
+    assert site.notes.entries == [("gate_readiness", "ok", "no")] * 2

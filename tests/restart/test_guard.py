@@ -253,27 +253,6 @@ def test_of_several_freezes_the_one_that_ends_last_holds() -> None:
     assert asked(settings=frozen(NOW + 1, NOW + 10)).verdict == guard.ACT
 
 
-def test_what_costs_a_call_is_asked_last_and_only_when_the_rest_agrees() -> None:
-    """The hook, blockers, then the lock; none when a check before has refused, no lock when a blocker blocks."""
-    unasked = {"hook": None, "blockers": None, "lock": None}
-    said_no = (Answer(name="prometheus", allows=False, text="fires"),)
-    hook = asked(facts=unasked)
-    assert (hook.verdict, hook.check) == (guard.ASK, "hook")
-    first = asked(facts={"blockers": None, "lock": None})
-    assert (first.verdict, first.check) == (guard.ASK, "blockers")
-    second = asked(facts={"lock": None})
-    assert (second.verdict, second.check) == (guard.ASK, "lock")
-    assert asked(facts=unasked | {"state": "starting"}).check == "engine_state"
-    assert asked(facts={"blockers": said_no, "lock": None}).check == "blockers"
-    # What an older answer says is not told before the hook was asked.
-    late = asked(facts={"hook": None, "blockers": said_no})
-    assert (late.verdict, late.check) == (guard.ASK, "hook")
-    for mode, verdict in (("observe", guard.OBSERVE), ("approve", guard.APPROVE)):
-        assert asked(facts={"lock": None}, settings={"mode": mode}).verdict == verdict
-        person = asked(facts={"lock": None}, settings={"mode": mode}, base=PERSON)
-        assert (person.verdict, person.check) == (guard.ASK, "lock")
-
-
 YES, NO = (Answer(name=name, allows=name == "yes", text="it says so") for name in ("yes", "no"))
 NEXT: dict[str, tuple[dict[str, Any], str, str | None]] = {
     # what has been said: what is done next
@@ -528,13 +507,6 @@ PEERS: dict[str, tuple[Peers, dict[str, Any], str | None]] = {
 def test_who_must_be_left(peers: Peers, settings: dict[str, Any], check: str | None) -> None:
     """At least the share that the settings ask for, of a group with more than one."""
     assert asked(facts={"peers": peers}, settings=settings).check == check
-
-
-def test_a_pause_without_end_lasts_and_one_that_has_ended_does_not() -> None:
-    """Its end is its last moment."""
-    for until_t, check in ((None, "pause"), (NOW + 1, "pause"), (NOW, None), (NOW - 1, None)):
-        held = Pause(actor="ana", reason="x", until_t=until_t)
-        assert asked(facts={"pause": held}).check == check
 
 
 @pytest.mark.parametrize("mode", ["observe", "approve"])

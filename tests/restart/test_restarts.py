@@ -4,7 +4,6 @@ import asyncio
 import sqlite3
 import time
 
-import aiohttp
 import pytest
 
 from tests.daemon_process import daemon
@@ -67,30 +66,6 @@ async def test_a_lock_that_cannot_be_made_is_a_no(tmp_path, monkeypatch):
         assert not (tmp_path / "calls").exists()
 
 
-async def test_the_gates_answer_for_what_is_drained(tmp_path):
-    """The readiness gate says no for the server that is to go, by its start; of others nothing is known."""
-    async with station(tmp_path, targets=("a", "b")) as one:
-
-        async def gate(name):
-            async with aiohttp.ClientSession() as session:
-                url = f"{one.url}/gate/readiness?target={name}"
-                async with session.get(url) as response:
-                    return response.status, await response.text()
-
-        one.look("a", start=1234.0)
-        assert await gate("a") == (200, "ok\n")
-        one.restarts.targets.draining("a", on=True)
-        assert await gate("a") == (200, "no 1234\n")
-        assert await gate("b") == (200, "ok\n")
-        assert (await one.shown(lambda plan: plan["draining"]))["draining"] is True
-        one.restarts.targets.draining("a", on=False)
-        assert await gate("a") == (200, "ok\n")
-        assert (await gate("zz"))[0] == 404
-        assert [(e.before, e.after) for e in await one.entries("gate_readiness")] == [
-            ("ok", "no 1234"), ("no 1234", "ok"),
-        ]  # fmt: skip
-
-
 async def test_a_journal_that_takes_writes_again_is_no_trouble(tmp_path):
     """Without a request for a restart, which would try: an alert on it must end by itself."""
     async with station(tmp_path, start=False) as one:
@@ -135,3 +110,11 @@ async def test_an_attempt_does_not_hold_the_end_up(tmp_path):
         began = asyncio.get_running_loop().time()
         await one.restarts.stop()
         assert asyncio.get_running_loop().time() - began < 4
+
+
+async def test_a_schedule_whose_condition_does_not_hold_asks_nothing(tmp_path):
+    """It is left out until its next time."""
+    late = {**WEEKLY, "throughput_ratio_max": 0.8}
+    async with station(tmp_path, schedules=[late]) as one:
+        one.restarts._due("a", one.config.restart.schedules[0])
+        assert one.restarts.dispatcher.waiting("a") == []

@@ -1,6 +1,7 @@
 """Two watchers over one engine, each with a journal of its own: what one has tried, the other knows from the lock."""
 
 import json
+import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -15,7 +16,6 @@ from tests.restart.world import REQUEST, Server
 from vllm_watch.restart.locks import lease as lease_lock
 from vllm_watch.restart.locks.base import Lock
 from vllm_watch.restart.locks.record import Limits
-from vllm_watch.state.attempt import Attempt
 
 pytestmark = pytest.mark.usefixtures("quick")
 
@@ -109,31 +109,6 @@ async def test_call_is_written_before_it_is_made(server: Server, tmp_path: Path)
         assert [each.state for each in held.others] == ["uncertain"]
 
 
-async def test_attempt_that_was_given_up_leaves_nothing(
-    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Nothing was called, so the other may."""
-    async with lease(tmp_path) as place:
-        ours, theirs = place.watcher(), place.watcher()
-        async with Story(server, lock=ours, settings=EAGER) as story:
-            written: list[dict[str, Any]] = []
-
-            async def withdrawn(_: Attempt) -> str | None:
-                written.extend(await place.past())
-                story.dispatcher.withdraw(REQUEST)
-                return None
-
-            monkeypatch.setattr(story.world.evidence, "keep", withdrawn)
-            story.dispatcher.submit(REQUEST)
-            await story.until(lambda: story.dispatcher.attempts.last("chat-0"))
-            assert (await story.over()).state == "cancelled"
-            assert [each["state"] for each in written] == ["intent"]
-        assert await place.past() == []
-        async with second(server, theirs) as story:
-            story.dispatcher.submit(THEIRS)
-            assert (await story.fulfilled()).state == "helped"
-
-
 async def test_past_that_is_damaged_is_a_no(server: Server, tmp_path: Path) -> None:
     """Nobody knows what was tried."""
     async with lease(tmp_path) as place:
@@ -147,3 +122,20 @@ async def test_past_that_is_damaged_is_a_no(server: Server, tmp_path: Path) -> N
             decision = await story.decided(THEIRS)
             assert decision.check == "lock"
         assert len(server.lines("called")) == 1
+
+
+async def test_clock_of_another_that_is_ahead_blocks_for_one_cooldown(
+    server: Server, tmp_path: Path
+) -> None:
+    """An attempt of next year counts from when it was first seen, and a person ends it."""
+    async with lease(tmp_path) as place:
+        ours, theirs = place.watcher(), place.watcher()
+        ahead = REQUEST.attempt("a1", "intent", "script", time.time() + 365 * 86400.0)
+        other = ours()
+        await other.acquire("us", "a1", ahead)
+        await other.release(ended=replace(ahead, state="did_not_help"))
+        async with second(server, theirs) as story:
+            story.dispatcher.submit(THEIRS)
+            await story.until(lambda: story.dispatcher.blocked[("chat-0", "breaker")])
+            await story.resumed()
+            assert (await story.fulfilled()).state == "helped"

@@ -148,18 +148,6 @@ async def test_it_is_where_the_settings_say(tmp_path: Path) -> None:
     assert not (tmp_path / "state" / "vllm-watch.lock").exists()
 
 
-async def test_restart_that_is_under_way_counts(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Until an hour after the lease of its holder, if nobody hears of it again."""
-    clock = Clock(monkeypatch, file)
-    await lock(tmp_path, slots=2).acquire("w1", "a1")
-    for seconds, may in ((0, False), (3600 + 179, False), (2, True)):
-        clock.passes(seconds)
-        asked = lock(tmp_path, slots=2, per_hour=1)
-        assert (await asked.acquire("w2", "a2")).held is may
-
-
 async def test_lease_is_of_the_time_before_it_was_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

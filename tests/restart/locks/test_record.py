@@ -58,24 +58,6 @@ def test_ghost_is_free_after_three_ttls_of_silence_that_we_have_seen_ourselves()
     assert taken(late.take(ghost, 362, "a3", Limits(slots=1))).held[0].holder == "w3"
 
 
-def test_silence_is_told() -> None:
-    """A person reads how long it will take."""
-    early, ghost = Watcher("w2"), one_held()
-    early.see(ghost, 0)
-    text = early.take(ghost, 90, "a2", Limits(slots=1)).text
-    assert text == "held by w1 (a1), not renewed for 90 s; free in 90 s unless renewed"
-
-
-def test_who_was_taken_over_has_lost() -> None:
-    """Renewing says so; giving back does not touch the new holder's slot."""
-    early, ghost = Watcher("w2"), one_held()
-    early.see(ghost, 0)
-    theirs = taken(early.take(ghost, 200, "a2", Limits(slots=1)))
-    assert records.renew(theirs, "a1").record is None
-    given = records.give_back(theirs, "a1", early.now(201), rest_seconds=60, used=True)
-    assert (given.record or theirs).held == theirs.held
-
-
 RESTS = {
     # how far the asker's clock is off, seconds after the release, is it free (rest: 100 s)?
     "before it is over": (0.0, 99.0, False),
@@ -316,3 +298,10 @@ def test_what_is_not_ours_is_not_read(document: object) -> None:
     """It is a no."""
     with pytest.raises(ValueError):  # noqa: PT011 - whatever it says
         pasts.from_json(document)
+
+
+def test_of_what_a_stranger_wrote_little_is_said() -> None:
+    """A key of any length may stand there."""
+    with pytest.raises(ValueError, match="TypeError") as raised:
+        Record.from_json({"slots": [{"x" * 1000: 1}], "spent": []})
+    assert len(str(raised.value)) == 200
