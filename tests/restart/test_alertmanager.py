@@ -104,6 +104,8 @@ async def test_an_episode_from_before_a_restart_that_helped_is_over(tmp_path):
 
 REFUSED = {
     "of another version": ({**payload(), "version": "3"}, 400),
+    "without alerts": ({"version": "4"}, 400),
+    "an alert without a fingerprint": (payload({"status": "firing", "labels": {}}), 400),
     "an alert without labels": (payload({"status": "firing", "fingerprint": "x"}), 400),
     "an alert of another status": (payload({**alert(), "status": "odd"}), 400),
 }

@@ -163,15 +163,21 @@ def test_same_process(was: dict[str, Any], now: dict[str, Any], same: bool | Non
     assert Process(**{"up": True, **was}).is_same(Process(**{"up": True, **now})) is same
 
 
-async def test_a_reload_in_the_drain_stops_it(server: Server) -> None:
-    """What was decided is not what is configured: another server has its name."""
+RELOADS: dict[str, tuple[Callable[[Story], Any], str]] = {
+    "its URL": (
+        lambda story: story.world.watch(replace(TARGET, url="http://127.0.0.1:7"), story.world.settings),
+        "chat-0 is now a different target: http://127.0.0.1:7, not http://127.0.0.1:9"),
+    "it is gone": (lambda story: story.world.targets.managed.clear(), "chat-0 is no longer watched"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("change", "text"), RELOADS.values(), ids=RELOADS)
+async def test_a_reload_in_the_drain_stops_it(
+    server: Server, change: Callable[[Story], Any], text: str
+) -> None:
+    """What was decided is not what is configured."""
     async with Story(server) as story:
-        moved = replace(TARGET, url="http://127.0.0.1:7")
-        in_the_drain(
-            story, lambda _: setattr(story.world.targets.managed[TARGET.name], "target", moved)
-        )
+        in_the_drain(story, lambda _: change(story))
         attempt = await attempted(story, REQUEST)
-        assert (attempt.state, attempt.text) == (
-            "cancelled", "chat-0 is now a different target: http://127.0.0.1:7, not http://127.0.0.1:9",
-        )  # fmt: skip
+        assert (attempt.state, attempt.text) == ("cancelled", text)
         assert server.lines("called") == []

@@ -169,6 +169,7 @@ async def test_what_costs_is_asked_last_and_in_order(server: Server) -> None:
 
 
 NOT_USED: dict[str, tuple[dict[str, Any], list[str]]] = {
+    "the hook is not configured": ({"known": False}, []),
     "a blocker blocks": ({"answers": [FIRES]}, ["hook", "blockers"]),
     "a person must approve": ({"mode": "approve"}, ["hook"]),
 }

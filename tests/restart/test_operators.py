@@ -24,6 +24,7 @@ async def test_a_person_restarts_a_target(tmp_path):
 
 
 REFUSED = {
+    "mode off": ({"mode": "off"}, {}, "mode"),
     "an hour that forbids": ({"deny_windows": ["00:00-24:00"]}, {}, "freeze"),
     "no budget": ({"budget_per_day": 0}, {}, "budget"),
 }

@@ -194,3 +194,19 @@ async def test_two_watchers_with_one_folder(tmp_path):
             assert status["store"]["errors"] == {"refused": 1}
             assert "another vllm-watch" in status["store"]["because"]
         assert (await first.status())["store"]["ok"]
+
+
+async def test_what_was_learnt_is_kept_as_it_stops(tmp_path):
+    """An orderly end writes all; the next process begins with it."""
+    async with engine() as live:
+        async with watching(live, tmp_path) as first:
+            await first.until(makes_tokens)
+            began = time.time()
+            assert await first.end() == 0
+        ((state, saved_t),) = rows(tmp_path, "SELECT state, saved_t FROM watch WHERE target = 'a'")
+        assert saved_t >= began
+        assert "throughput_collapse" in json.loads(state)["detectors"]
+        async with watching(live, tmp_path) as second:
+            await second.until(makes_tokens)
+        (said,) = (e for e in second.events("target_remembered") if e["target"] == "a")
+        assert (said["incidents"], said["away_seconds"] < 60) == (0, True)
