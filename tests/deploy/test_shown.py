@@ -1,7 +1,4 @@
-"""Every command that README, docs and --help show runs as it is printed, beside real peers.
-
-None is neither run nor known to be impossible here; those have checks of their own.
-"""
+"""No command is shown that is neither run nor known to be impossible here; those have checks of their own."""
 
 import ast
 import re
@@ -13,7 +10,6 @@ import pytest
 
 from tests.daemon_process import ROOT
 from tests.deploy import rendered
-from tests.deploy.alone import alone
 from tests.deploy.shown import FOLLOWED, NOT_RUN, Shown, shown, spans, unlabelled
 from vllm_watch.__main__ import _parser
 from vllm_watch.cli.helpers.commands import COMMANDS, load
@@ -123,31 +119,3 @@ def test_a_command_in_a_sentence_has_the_options_that_it_names(page: str, text: 
         return
     assert given[0] in COMMANDS, page
     assert set(re.findall(r"(?<![\w-])--[a-z][a-z-]*", text.partition(" -- ")[0])) <= set(options(given[0])), page  # fmt: skip
-
-
-RUN = [each for each in shown() if each.not_run is None]
-WRONG = re.compile(r"Traceback|^usage: |there is no argument|there is no command|command not found", re.MULTILINE)  # fmt: skip
-
-
-@pytest.fixture(scope="module")
-def ran(clone: Path) -> dict[str, tuple[int, str]]:
-    """Exit status and output of each."""
-    said: dict[str, tuple[int, str]] = alone(clone, "tests.deploy.sandbox", clone.parent)
-    return said
-
-
-@pytest.mark.parametrize("each", RUN, ids=str)
-def test_it_runs_as_printed(ran: dict[str, tuple[int, str]], each: Shown) -> None:
-    """It ends as it should, and shows what it is for."""
-    status, out = ran[str(each)]
-    assert status in each.statuses, out
-    assert re.search(each.shows, out), out
-    assert not WRONG.search(out)
-
-
-@pytest.mark.parametrize("command", ["approve", "restart"])
-def test_one_of_those_that_may_be_refused_is_done(
-    ran: dict[str, tuple[int, str]], command: str
-) -> None:
-    """A request that its incident, or an engine, has only once."""
-    assert 0 in [ran[str(each)][0] for each in RUN if f"vllm-watch {command} " in each.text]
