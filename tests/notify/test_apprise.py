@@ -156,6 +156,7 @@ WRONG = {
     ),
     "it is gone": (lambda f: f.unlink(), "urls_file cannot be read: No such file or directory"),
     "it is empty": (lambda f: f.write_text("# nothing\n"), "urls_file holds no URL"),
+    "it is no text": (lambda f: f.write_bytes(b"\xff\xfe\x00"), "urls_file is not text"),
     "it holds no URL": (lambda f: f.write_text(f"{SECRET}\n"), None),
     "a service that there is not": (lambda f: f.write_text(f"nosuch://{SECRET}/x\n"), None),
 }
