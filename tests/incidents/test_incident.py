@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 
+from tests.told import made, told
 from vllm_watch.detectors.base import Evidence
 from vllm_watch.incidents import incident
 from vllm_watch.incidents.incident import (
@@ -140,3 +141,9 @@ def test_a_line_of_an_earlier_version_is_read():
         1,
         None,
     )
+
+
+def test_nothing_but_the_event_may_be_known():
+    """Then it is told since when it is known."""
+    (event,) = made(told(UPDATED, T + 7))
+    assert (event.incident.opened_t, event.incident.updated_t) == (T + 7, T + 7)
