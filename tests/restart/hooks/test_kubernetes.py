@@ -319,14 +319,6 @@ async def test_group_of_several_nodes_is_rolled_out_as_one(cluster):
         assert found["spec"]["leaderWorkerTemplate"].keys() == {"size", *templates}
 
 
-def needed(settings):
-    hook = kubernetes_hook.Hook(settings, base.Tools())
-    return {
-        (verb, group, f"{resource}/{subresource}".rstrip("/"))
-        for verb, group, resource, subresource in hook._needed(CALL)
-    }
-
-
 @pytest.mark.parametrize(
     ("keys", "words"),
     [
