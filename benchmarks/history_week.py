@@ -21,8 +21,7 @@ from urllib.parse import parse_qs
 
 from vllm_watch.lab.exposition import Writer
 from vllm_watch.lab.faults import FAULTS
-from vllm_watch.lab.scripts import L40S
-from vllm_watch.lab.stories import load
+from vllm_watch.lab.stories import L40S, load
 from vllm_watch.lab.vllm import SimulatedVllm
 
 INTERVAL_SECONDS = 15.0

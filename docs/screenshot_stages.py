@@ -18,8 +18,7 @@ from vllm_watch.daemon import Daemon
 from vllm_watch.lab.gpus import GpuRack, SimulatedGpuSource, idle_notebook
 from vllm_watch.lab.live import Live
 from vllm_watch.lab.scene import Scene
-from vllm_watch.lab.scripts import L40S
-from vllm_watch.lab.stories import load
+from vllm_watch.lab.stories import L40S, load
 from vllm_watch.lab.vllm import SimulatedVllm
 from vllm_watch.lab.workload import ClosedLoop, Sizes
 

@@ -17,7 +17,7 @@ from vllm_watch.lab.exposition import Writer
 from vllm_watch.lab.gpus import GpuRack
 from vllm_watch.lab.release import V0, V1
 from vllm_watch.lab.scene import Scene
-from vllm_watch.lab.scripts import L40S
+from vllm_watch.lab.stories import L40S
 from vllm_watch.lab.vllm import SimulatedVllm
 from vllm_watch.lab.workload import OpenLoop, Request, Sizes, Workload
 from vllm_watch.samples.gpu import GpuSample

@@ -14,8 +14,7 @@ from benchmarks.lab.virtual import EPOCH, observe
 from vllm_watch.incidents.incident import ACTIVE, Incident
 from vllm_watch.lab.gpus import GpuRack
 from vllm_watch.lab.scene import Scene
-from vllm_watch.lab.scripts import L40S
-from vllm_watch.lab.stories import STORIES, load
+from vllm_watch.lab.stories import L40S, STORIES, load
 from vllm_watch.lab.vllm import SimulatedVllm
 from vllm_watch.samples.observation import Observation
 from vllm_watch.watch.site_watch import SiteWatch

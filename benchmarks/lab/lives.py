@@ -15,7 +15,7 @@ from benchmarks.lab.workloads import diurnal
 from vllm_watch.lab.batch import EngineConfig
 from vllm_watch.lab.release import V0, V1_SEVERAL_API_SERVERS
 from vllm_watch.lab.scene import Scene, Script
-from vllm_watch.lab.scripts import L40S
+from vllm_watch.lab.stories import L40S
 from vllm_watch.lab.vllm import SimulatedVllm
 from vllm_watch.lab.workload import ClosedLoop, OpenLoop, Sizes, Workload, bursty
 

@@ -8,7 +8,7 @@ from benchmarks.lab.lives import together
 from benchmarks.soak.truth import Trouble, Truth
 from vllm_watch.lab.gpus import GpuRack, idle_notebook
 from vllm_watch.lab.scene import Scene
-from vllm_watch.lab.scripts import L40S
+from vllm_watch.lab.stories import L40S
 from vllm_watch.lab.vllm import SimulatedVllm
 from vllm_watch.lab.workload import OpenLoop, Sizes
 

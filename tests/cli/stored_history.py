@@ -10,8 +10,7 @@ from tests.ports import free_port
 from vllm_watch.lab.exposition import Writer
 from vllm_watch.lab.faults import FAULTS
 from vllm_watch.lab.scene import Scene
-from vllm_watch.lab.scripts import L40S
-from vllm_watch.lab.stories import load
+from vllm_watch.lab.stories import L40S, load
 from vllm_watch.lab.vllm import SimulatedVllm
 
 CONFIG = """\

@@ -8,7 +8,7 @@ import pytest
 from tests.export.serving import serving
 from tests.export.small_board import small_board
 from tests.incidents.test_lifecycle import Story, collapse
-from tests.incidents.test_way import FOUND, NEXT, RULE, SLOW
+from tests.incidents.test_reasons import FOUND, NEXT, RULE, SLOWER
 from vllm_watch.__main__ import main
 from vllm_watch.incidents.incident import RESOLVED, IncidentEvent, ended, stepped
 from vllm_watch.incidents.lifecycle import Lifecycle
@@ -42,7 +42,7 @@ async def test_why_it_is_no_page_and_no_restart_stands_at_the_head(capsys, incid
     assert f"  Severity: A warning, not critical: it {NEXT.text}." in lines
     assert any(line.startswith("  Restart:  No restart is advised yet: ") for line in lines)
     assert f"  rule:    {RULE.text}" in lines
-    assert f"  for:     {SLOW.text}" in lines
+    assert f"  for:     {SLOWER.text}" in lines
     assert max(map(len, lines)) < 100
 
 

@@ -22,7 +22,7 @@ from vllm_watch.lab.gpus import GpuRack, SimulatedGpuSource, idle_notebook
 from vllm_watch.lab.live import Live
 from vllm_watch.lab.release import V1_SEVERAL_API_SERVERS
 from vllm_watch.lab.scene import Scene
-from vllm_watch.lab.scripts import L40S
+from vllm_watch.lab.stories import L40S
 from vllm_watch.lab.stories import load as usual_load
 from vllm_watch.lab.vllm import SimulatedVllm
 from vllm_watch.samples.process import ProcessSample

@@ -24,7 +24,6 @@ from tests.deploy.rendered import (
     WAYS,
     Object,
     copied,
-    in_its_first_language,
     of_kind,
     render,
     rendered,
@@ -102,36 +101,6 @@ def named(file: Path) -> list[str]:
     return [*document.get("resources", []), *patches, *generated]
 
 
-def spoil(thing: Any, *path: Any, to: Any) -> None:
-    for key in path[:-1]:
-        thing = thing[key]
-    if to is None:
-        del thing[path[-1]]
-    else:
-        thing[path[-1]] = to
-
-
-CONTAINER = ("spec", "template", "spec", "containers", 0)
-BROKEN: dict[str, tuple[str, str, tuple[Any, ...], Any]] = {
-    "a key spelt wrong": ("fleet", "Deployment", (*CONTAINER, "livenesProbe"), {}),
-    "text for a number": ("fleet", "Deployment", ("spec", "replicas"), "one"),
-    "a selector that is missing": ("fleet", "Deployment", ("spec", "selector"), None),
-    "a probe of KServe's": ("sidecar-kserve", "InferenceService", ("spec", "predictor", "model", "livenessProbe", "exek"), {}),
-    "a monitor's key": ("monitors", "ServiceMonitor", ("spec", "endpoints", 0, "honourLabels"), True),
-    "an interval without a unit": ("monitors", "PodMonitor", ("spec", "podMetricsEndpoints", 0, "interval"), "15"),
-    "a rule without an expression": ("monitoring", "PrometheusRule", ("spec", "groups", 0, "rules", 0, "expr"), None),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize(("folder", "kind", "path", "to"), BROKEN.values(), ids=BROKEN)
-def test_broken_object_is_found(folder: str, kind: str, path: tuple[Any, ...], to: Any) -> None:
-    """What the check above is worth."""
-    broken = copy.deepcopy(of_kind(folder, kind)[0])
-    spoil(broken, *path, to=to)
-    with pytest.raises(jsonschema.ValidationError):
-        check(broken)
-
-
 def test_broken_folder_does_not_render(tmp_path: Path) -> None:
     """A file that is missing, and a patch of nothing."""
     copied(ROOT, tmp_path)
@@ -142,17 +111,6 @@ def test_broken_folder_does_not_render(tmp_path: Path) -> None:
     patch.write_text(patch.read_text().replace("name: vllm-watch", "name: another"))
     with pytest.raises(RuntimeError, match="another"):
         render(tmp_path, "node-host-pid")
-
-
-def test_first_language_says_the_same() -> None:
-    """For the kubectl of Debian 12, folders are bases and patches have the merge in their name; nothing is lost."""
-    lowered = in_its_first_language(FOLDER / "node-host-pid/kustomization.yaml")
-    assert lowered["bases"] == ["../node"]
-    assert lowered["patchesStrategicMerge"] == ["host-pid.yaml", "pod-security.yaml"]
-    lowered = in_its_first_language(FOLDER / "fleet/kustomization.yaml")
-    assert lowered["bases"] == ["../rights/discovery"]
-    assert "service.yaml" in lowered["resources"]
-    assert "patchesStrategicMerge" not in lowered
 
 
 @pytest.mark.parametrize("folder", SIDECARS)

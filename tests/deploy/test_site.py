@@ -4,9 +4,6 @@
 """
 
 import re
-import shutil
-import subprocess
-import sys
 from collections import Counter
 from html.parser import HTMLParser
 from pathlib import Path
@@ -17,7 +14,6 @@ pytestmark = pytest.mark.site
 
 ROOT = Path(__file__).parents[2]
 SITE = ROOT / "build/site"
-BUILD_SECONDS_MAX = 240
 POLICY = re.compile(r'<meta http-equiv="Content-Security-Policy" content="default-src \'self\';')
 # Names of formats and of where code is from, in comments of the theme's scripts; and what these would fetch for
 # pages of kinds that there are none of here (charts, a repository's stars), which the policy above forbids anyway.
@@ -120,24 +116,6 @@ def test_styles_and_scripts_ask_nobody_else() -> None:
     assert named <= KNOWN
 
 
-FETCHES = {
-    "a script": '<script src="https://cdn.example/x.js"></script>',
-    "a font": '<link rel=stylesheet href="//fonts.example/css">',
-    "a picture": '<img alt="" src="http://img.example/a.png">',
-    "a picture for wide screens": '<img src="a.png" srcset="//img.example/b.png 2x">',
-    "a style in the page": "<style>@import 'https://x.example/a.css';</style>",
-    "a picture of a style": '<p style="background: url(https://x.example/a.png)"></p>',
-    "a frame": '<iframe src="https://video.example/1"></iframe>',
-}
-
-
-@pytest.mark.parametrize("html", FETCHES.values(), ids=FETCHES)
-def test_a_page_that_asks_others_is_found_out(html: str) -> None:
-    """The finder sees what it is there for, and lets a link be."""
-    assert len(foreign(html)) == 1
-    assert foreign('<a href="https://example.org">there</a><img src="images/a.png">') == []
-
-
 @pytest.mark.parametrize("source", SOURCES, ids=name)
 def test_page_says_what_a_code_host_shows(source: Path) -> None:
     """Lists, tables, code and links are read as CommonMark reads them, which the site's parser is not."""
@@ -147,37 +125,3 @@ def test_page_says_what_a_code_host_shows(source: Path) -> None:
     built = SITE / (place.parent if place.name == "index" else place) / "index.html"
     plain = MarkdownIt("commonmark").enable("table").render(source.read_text())
     assert counts(built.read_text(), whole=False) == counts(plain, whole=True)
-
-
-FAULTS = {
-    "a link to a page that is not there": ("gpu.md", "[x](no-such-page.md)", "no-such-page.md"),
-    "a link to a heading that is not there": ("state.md", "[x](restart.md#no-such-heading)", "no-such-heading"),
-    "a link to a file of the repository that is not there": ("gpu.md", "[x](../deploy/no-such-file)", "no-such-file"),
-    "a link from the README to a page that is not there": ("../README.md", "[x](docs/no-page.md)", "no-page.md"),
-    "a page that is not in the navigation": ("stray-page.md", "# A stray page", "stray-page.md"),
-}  # fmt: skip
-
-
-@pytest.fixture(scope="module")
-def refused(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """What the build says of a copy with all the faults."""
-    copy = tmp_path_factory.mktemp("faults")
-    for folder in ("docs", "deploy", "alerts"):
-        shutil.copytree(ROOT / folder, copy / folder)
-    for file in ("mkdocs.yml", "README.md", "CHANGELOG.md", "LICENSE"):
-        shutil.copy(ROOT / file, copy / file)
-    for page, text, _ in FAULTS.values():
-        with (copy / "docs" / page).open("a") as appended:
-            appended.write(f"\n\n{text}\n")
-    done = subprocess.run(
-        [Path(sys.executable).parent / "mkdocs", "build", "--strict"], cwd=copy,
-        capture_output=True, text=True, timeout=BUILD_SECONDS_MAX, check=False,
-    )  # fmt: skip
-    assert done.returncode == 1, done.stdout + done.stderr
-    return done.stdout + done.stderr
-
-
-@pytest.mark.parametrize("said", [said for *_, said in FAULTS.values()], ids=FAULTS)
-def test_a_fault_fails_the_build(refused: str, said: str) -> None:
-    """Each is named in what the strict build says."""
-    assert said in refused

@@ -10,8 +10,7 @@ from tests.detectors.made_up_engine import Engine, view
 from vllm_watch.detectors.collapse_others import SIBLINGS_MAX
 from vllm_watch.detectors.throughput_collapse import Detector, Settings
 from vllm_watch.lab.scene import Scene
-from vllm_watch.lab.scripts import L40S
-from vllm_watch.lab.stories import load
+from vllm_watch.lab.stories import L40S, load
 from vllm_watch.lab.vllm import SimulatedVllm
 from vllm_watch.watch.watch import Watch
 

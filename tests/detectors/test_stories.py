@@ -9,8 +9,7 @@ from tests.detectors.looks import engine, judge, last, seen, silent
 from tests.told import said
 from vllm_watch.detectors import engine_down
 from vllm_watch.lab.scene import Scene
-from vllm_watch.lab.scripts import L40S
-from vllm_watch.lab.stories import STORIES
+from vllm_watch.lab.stories import L40S, STORIES
 from vllm_watch.samples.observation import CanaryCall
 from vllm_watch.watch.site_watch import SiteWatch
 

@@ -148,15 +148,6 @@ def test_what_was_told_before_the_third_is_told_anew_as_milder():
     assert {tuple(each["related"]) for each in events[1:]} == {(events[0]["id"],)}
 
 
-def test_what_was_a_ticket_stays_one():
-    """What is held grows no sharper by it, and loses its advice."""
-    hand = fallen()
-    for severity, shown in (("ticket", "ticket"), ("page", "ticket"), ("info", "info")):
-        event = down(0, 110, event="updated", severity=severity, restart_advised=True)
-        (now,) = hand.look(110, "0", WAY, event)
-        assert (now["severity"], now["restart_advised"]) == (shown, False)
-
-
 def test_who_was_down_before_for_a_reason_of_his_own_is_not_held():
     """Its server answered, and badly: the others that fall silent do not excuse it."""
     hand = Hand()
@@ -212,16 +203,6 @@ def test_who_is_let_go_when_most_are_back(cause, way, told_alone):
     assert hand.look(139, "3", way) == []
     events = hand.look(140, "3", way)
     assert brief(events) == ([("updated", "t3", "page")] if told_alone else [])
-
-
-def test_half_a_minute_begins_when_most_are_back():
-    """Not at each look since, nor when the first came back."""
-    hand = fallen()
-    hand.look(120, "01")
-    hand.look(130, "2")
-    hand.look(135, "012")
-    assert hand.look(149, "3", WAY) == []
-    assert brief(hand.look(150, "3", WAY)) == [("updated", "t3", "page")]
 
 
 def test_most_must_be_back_for_half_a_minute_at_a_stretch():
@@ -319,22 +300,6 @@ def test_one_that_joins_is_waited_for():
     assert {each["target"] for each in hand.look(195, "456", WAY)} == {"t4", "t5", "t6"}
 
 
-def test_a_later_word_of_one_that_is_held_is_no_news_of_the_common_one():
-    """It is told once, as it is held."""
-    hand = fallen()
-    assert brief(hand.look(110, "0", WAY, down(0, 110, event="updated"))) == [("updated", "t0", "ticket")]  # fmt: skip
-
-
-def test_who_falls_later_than_the_minute_is_not_held():
-    """The common trouble stays as it was."""
-    hand = Hand()
-    hand.look(0, "01234")
-    hand.look(100, "0123", WAY)
-    hand.fall(105, "0123")
-    hand.look(166, "4", WAY)
-    assert brief(hand.fall(170, "4")) == [("opened", "t4", "page")]
-
-
 class TestForgotten:
     """A target that is no longer watched."""
 
@@ -378,11 +343,3 @@ class TestForgotten:
         hand.fleet.forget("t9", T)
         hand.fleet.forget("t0", T)
         assert (hand.fleet.incidents, hand.told) == ((), [])
-
-
-def test_what_has_ended_is_forgotten():
-    """Told once more with its link, it is no part of anything."""
-    hand = fallen()
-    (ended,) = hand.ends(110, "0")
-    assert ended["related"] == [hand.fleet.incidents[0].id]
-    assert hand.shown(0).related == ()

@@ -226,14 +226,6 @@ def test_who_fell_with_them_and_is_judged_after_the_restart_is_held_as_well():
     assert site.shown() == HELD
 
 
-def test_killed_between_writing_the_fleet_and_its_targets():
-    """What the targets had is found again, and is held as before."""
-    older = Site().to(60)
-    site = in_the_midst().restarted(older=older)
-    site.to(site.second + 60)
-    assert site.shown() == HELD
-
-
 def test_targets_that_were_removed_meanwhile_are_not_waited_for():
     """The others end it; if all were removed, it ends with them."""
     site = in_the_midst()

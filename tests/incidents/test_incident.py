@@ -58,12 +58,6 @@ def test_an_event_is_read_back_as_it_was_published(one, event):
     )
 
 
-def test_nothing_but_the_event_may_be_known():
-    """Then it is told since when it is known."""
-    (event,) = made(told(UPDATED, T + 7))
-    assert (event.incident.opened_t, event.incident.updated_t) == (T + 7, T + 7)
-
-
 PUBLISHED = {
     "of an engine": (STALL, {"restart_advised", "evidence", "times", "stacks"}),
     "of a host": (FAULT, {"restart_advised", "evidence", "concerns", "restart_targets", "related"}),
@@ -147,3 +141,9 @@ def test_a_line_of_an_earlier_version_is_read():
         1,
         None,
     )
+
+
+def test_nothing_but_the_event_may_be_known():
+    """Then it is told since when it is known."""
+    (event,) = made(told(UPDATED, T + 7))
+    assert (event.incident.opened_t, event.incident.updated_t) == (T + 7, T + 7)

@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from functools import partial
 from random import Random
 
 import pytest
@@ -16,6 +17,7 @@ from tests.incidents.test_lifecycle import (
     gpu_fault,
     overload,
     stall,
+    verdict,
 )
 from vllm_watch.incidents import relations
 from vllm_watch.incidents.incident import ACTIVE, RECOVERING
@@ -156,34 +158,6 @@ def test_what_is_kept_is_all_there_is(seed):
             assert again.incidents == story.lifecycle.incidents
 
 
-def test_the_first_interval_is_the_usual_one():
-    """What a single look has to wait for is three of it, and not of what was never seen."""
-    story = Story(30.0).look(stall()).look(CLEAR)
-    assert story.lifecycle.incidents[0].closes_t == T + 30 + 3 * 30
-
-
-def test_an_eighth_of_a_change_of_pace_counts():
-    """Looks every ten seconds, then one after a hundred."""
-    story = Story(10.0).look(times=3).look(stall())
-    story.now += 90.0
-    story.look(CLEAR)
-    assert story.lifecycle.incidents[0].closes_t == T + 130 + 3 * (10 + 90 / 8)
-
-
-def test_an_aftermath_is_counted_from_when_the_trouble_was_seen_last():
-    """A stall of five minutes: its queue has as long to drain as that of a short one."""
-    story = Story().look(stall(), times=60).look(CLEAR, overload(), times=60)
-    opened_s = [second for second, event, kind, *_ in story.told if (event, kind) == ("opened", "overload")]  # fmt: skip
-    assert opened_s == [295 + 150]
-
-
-def test_an_engine_that_is_back_begins_anew():
-    """What was found before it went says nothing of how long a pause within its collapse lasts."""
-    story = Story().look(stall()).look(times=9, moment=replace(MOMENT, restarts={"1": 0}))
-    story.look(collapse()).look(collapse(), stall(), times=4).look(collapse())
-    assert opened(story) == ["engine_stalled", "throughput_collapse"]
-
-
 def test_trouble_that_flickers_lasts_on():
     """A look without it in between makes the third time no shorter: it is told again as it lasts as long as those before."""
     story = Story()
@@ -192,16 +166,6 @@ def test_trouble_that_flickers_lasts_on():
     story.look(stall(), times=3).look(CLEAR).look(stall(), times=22)
     (third,) = story.lifecycle.incidents
     assert (third.recurring.times, third.recurring.told) == (3, False)
-
-
-def test_what_recurs_lasts_until_it_is_not_found_any_more():
-    """The quiet time before its end is none of it, and the word that it recovers says so."""
-    story = Story()
-    for _ in range(3):
-        story.look(stall(), times=12).look(CLEAR, times=84)
-    recovers, over = story.events[-2:]
-    assert (recovers["phase"], recovers["recurring"]["ill_seconds"]) == ("recovering", 180)
-    assert over["recurring"]["ill_seconds"] == 180
 
 
 def test_where_its_processes_stand_is_said_of_the_incident_that_was_asked_about():
@@ -232,18 +196,6 @@ def test_whose_counters_tell_of_a_restart(kind, then, now, resolution):
     assert story.told[-1][-1] == resolution
 
 
-def test_what_an_incident_cost_is_counted_on_by_the_next_run():
-    """As if there had been one run."""
-    story = Story().look(times=20, moment=counted(0)).look(stall(), moment=counted(0))
-    again = Story()
-    again.now = story.now
-    again.lifecycle.restore(json.loads(json.dumps(story.lifecycle.export_state())), ("engine_stalled",))  # fmt: skip
-    for each in (story, again):
-        each.look(stall(), times=2, moment=counted(40))
-    assert story.lifecycle.incidents[0].requests_lost == 40
-    assert again.lifecycle.incidents[0].requests_lost == 40
-
-
 def test_what_was_kept_in_another_form_is_left_out():
     """It is damage to whoever reads it, and changes nothing of what is known."""
     kept = Story().look(stall()).lifecycle.export_state()
@@ -251,3 +203,128 @@ def test_what_was_kept_in_another_form_is_left_out():
     with pytest.raises(stored.DAMAGE):
         story.lifecycle.restore(kept | {"version": kept["version"] - 1}, ("engine_stalled",))
     assert [each.kind for each in story.lifecycle.incidents] == ["gpu_fault"]
+
+
+failing = partial(verdict, "engine_failing", cause="aborts", severity="ticket")
+
+
+def episodes(story, count, *, ill=12, well=84, made=stall):
+    """Trouble that comes again and again: each time for `ill` looks, then `well` looks without it."""
+    for _ in range(count):
+        story.look(made(), times=ill).look(made(state="clear"), times=well)
+    return story
+
+
+def news(story):
+    """Return the number of the times at which people are told: its incident is no more of the same when it opens."""
+    opened = [each for each in story.events if each["event"] == "opened"]
+    return [each.get("times", 1) for each in opened if not each.get("recurring", {}).get("earlier")]
+
+
+@pytest.mark.parametrize("period_s", [600, 1200, 2400, 3600, 14_400])
+@pytest.mark.parametrize("made", [stall, collapse, failing])
+def test_what_comes_back_is_told_at_doubling_distances(period_s, made):
+    """A minute of trouble every 10, 20 or 40 minutes, or every four hours, 33 times: it is news six times."""
+    story = Story(step=max(15.0, period_s / 80))
+    ill = max(1, round(60 / story.step))
+    for _ in range(33):
+        story.look(made(), times=ill).look(made("clear"), times=round(period_s / story.step) - ill)
+    assert news(story) == [1, 2, 4, 8, 16, 32]
+
+
+def test_each_time_tells_how_often_it_came_and_who_told_people():
+    """A minute each, eight minutes apart: how often, within what time, and how long in all; the first says nothing."""
+    story = episodes(Story(), 3)
+    first, second, third = (each for each in story.events if each["event"] == "opened")
+    assert first.get("recurring") is None
+    assert (second["recurring"]["times"], second["recurring"]["earlier"]) == (2, "")
+    over = story.events[-1]["recurring"]
+    assert third["recurring"]["earlier"] == over["earlier"] == second["id"]
+    assert (over["times"], over["within_seconds"], over["ill_seconds"]) == (3, 1020, 180)
+    assert over["text"] == "recurring: 3rd time in 17 min, 3 min in all"
+
+
+def test_a_dead_engine_is_told_though_its_trouble_was_known():
+    """The third time does not end: it is told again once the trouble has lasted twice as long in all as when it was told."""
+    story = episodes(Story(), 2).look(stall(), times=24)
+    assert story.lifecycle.incidents[0].recurring.told
+    story.look(stall(), times=2)
+    assert not story.lifecycle.incidents[0].recurring.told
+
+
+def test_a_page_that_stays_is_told_however_long_its_troubles_were():
+    """An engine that died twice for hours and dies again is told after five minutes."""
+    story = episodes(Story(step=15.0), 2, ill=1000, well=40).look(stall(), times=18)
+    assert story.lifecycle.incidents[0].recurring.told
+    story.look(stall(), times=4)
+    assert not story.lifecycle.incidents[0].recurring.told
+
+
+def test_another_cause_is_no_more_of_the_same():
+    """It is told, though the kind is the same."""
+    story = episodes(Story(), 2).look(verdict("engine_stalled", cause="rank_wait"))
+    (other,) = story.lifecycle.incidents
+    assert (other.recurring.times, other.recurring.told) == (3, False)
+
+
+def test_a_cause_that_is_known_only_later_each_time_is_the_same():
+    """It opens without a cause, hangs, and then waits for a rank: every time the same, and news at doubling distances."""
+    story = Story(step=15.0)
+    for _ in range(9):
+        for cause in ("unknown", "hang", "rank_wait"):
+            story.look(verdict("engine_stalled", cause=cause), times=4)
+        story.look(stall("clear"), times=80)
+    assert news(story) == [1, 2, 4, 8]
+
+
+def test_another_family_is_a_first_time():
+    """Full caches that come again and again hide no slow engine; another cause of the same family is more of the same."""
+    story = episodes(Story(), 3, made=partial(collapse, cause="kv_pinning"))
+    story.look(collapse(cause="slow_engine"))
+    assert story.lifecycle.incidents[0].recurring is None
+    story = episodes(Story(), 2, made=partial(collapse, cause="kv_pinning"))
+    story.look(collapse(cause="kv_leak"))
+    assert story.lifecycle.incidents[0].recurring.told
+
+
+def test_a_page_is_no_more_of_what_was_told_as_a_ticket():
+    """Tickets that recur wake nobody: the first of them that is a page does, also if it becomes one while it lasts."""
+    story = episodes(Story(), 2, made=partial(stall, severity="ticket"))
+    story.look(stall(severity="ticket"), times=2)
+    assert story.lifecycle.incidents[0].recurring.told
+    story.look(stall())
+    assert not story.lifecycle.incidents[0].recurring.told
+    page = story.lifecycle.incidents[0].id
+    story.look(stall("clear"), times=84).look(stall())
+    assert story.lifecycle.incidents[0].recurring.earlier == page
+
+
+def test_what_stayed_away_for_a_day_is_a_first_time():
+    story = episodes(Story(step=15.0), 3).look(stall("clear"), times=5760).look(stall())
+    assert story.lifecycle.incidents[0].recurring is None
+
+
+def test_a_cause_that_is_learnt_later_is_counted_with_its_family():
+    """A collapse opens without a cause, and is known as slow at the next look: that family came twice before."""
+    story = episodes(Story(), 2, made=partial(collapse, cause="slow_engine"))
+    story.look(collapse()).look(collapse(cause="slow_engine"))
+    (third,) = story.lifecycle.incidents
+    assert (third.times, third.recurring.times, third.recurring.told) == (3, 3, True)
+
+
+def test_flickering_is_one_time():
+    """Trouble that is gone for less than ten seconds has not come back."""
+    story = Story()
+    for _ in range(6):
+        story.look(stall(), times=3).look(stall("clear"))
+    assert story.lifecycle.incidents[0].recurring is None
+
+
+def test_what_recurs_outlives_the_watcher():
+    story = episodes(Story(), 2)
+    second = story.events[-1]["id"]
+    again = Lifecycle("x")
+    again.restore(json.loads(json.dumps(story.lifecycle.export_state())), ("engine_stalled",))
+    story.lifecycle = again
+    story.look(stall())
+    assert again.incidents[0].recurring.earlier == second

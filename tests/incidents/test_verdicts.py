@@ -1,19 +1,14 @@
 """What changes a verdict after its detector: the log of an engine that is down or stuck, and our own restart."""
 
-import json
 from dataclasses import replace
 
 import pytest
 
-from vllm_watch.board.board import Board
 from vllm_watch.detectors.base import CLEAR, FIRING, Verdict
-from vllm_watch.export.status import Status
 from vllm_watch.incidents import verdicts
 from vllm_watch.incidents.verdicts import NO_RESTART, OwnRestart, RestartNews
 from vllm_watch.samples.observation import Call, Observation, StartFailure
-from vllm_watch.samples.target import Target
 from vllm_watch.signals.records import EngineSignals, TargetSignals
-from vllm_watch.sources import trace_line
 from vllm_watch.watch.watch import Watch
 
 FAILED = StartFailure(
@@ -60,23 +55,6 @@ def test_a_start_that_never_succeeds_is_explained():
     opened = next(each.incident for each in events if each.incident.kind == "engine_down")
     assert "its log reports: the KV cache is too small" in opened.summary
     assert opened.evidence_for[-1].value == "kv_cache_too_small"
-
-
-@pytest.mark.parametrize("failed", [FAILED, None])
-def test_in_the_status_and_in_a_recording(failed):
-    """The published form, or null; a replay sees what was seen live."""
-    watch, board = Watch("llama"), Board(window_seconds=60.0)
-    board.add_target(Target(name="llama", url="http://h:1", group="llama"), 5.0)
-    watch.observe(observation(1e9, failed))
-    assert watch.signals is not None
-    board.publish(watch.signals)
-    said = json.loads(Status(board).target("llama") or "{}")["signals"]["start_failure"]
-    assert said == (failed and {
-        "class": "kv_cache_too_small", "deterministic": True,
-        "root_cause_line": "ValueError: x", "explanation": "It does not fit.",
-    })  # fmt: skip
-    line = trace_line.to_line(observation(1e9, failed), None)
-    assert trace_line.from_line(line).start_failure == failed
 
 
 OLD = TargetSignals(
@@ -176,10 +154,3 @@ def test_a_restart_that_was_given_up_leaves_nothing():
     own = begun()
     own.follow(NO_RESTART, OLD)
     assert states(own, SILENT, verdict("engine_down")) == ["firing"]
-
-
-def test_a_second_restart_begins_with_the_process_that_answers_now():
-    """What was known of the one before is over."""
-    own = missing("it should be back")
-    own.follow(UNDER_WAY, NEW)
-    assert states(own, replace(NEW, up=False), verdict("engine_down")) == ["unknown"]

@@ -6,7 +6,7 @@ import pytest
 
 from benchmarks.lab.virtual import observe
 from vllm_watch.lab.faults import FAULTS
-from vllm_watch.lab.scripts import L40S
+from vllm_watch.lab.stories import L40S
 from vllm_watch.lab.vllm import SimulatedVllm
 from vllm_watch.lab.workload import OpenLoop, Request, Sizes
 

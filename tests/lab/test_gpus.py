@@ -4,8 +4,7 @@ from random import Random
 
 from benchmarks.lab.virtual import observations
 from vllm_watch.lab.gpus import GpuRack, SimulatedGpuSource, idle_notebook
-from vllm_watch.lab.scripts import L40S
-from vllm_watch.lab.stories import STORIES
+from vllm_watch.lab.stories import L40S, STORIES
 from vllm_watch.lab.vllm import SimulatedVllm
 from vllm_watch.lab.workload import OpenLoop, Sizes
 

@@ -62,13 +62,6 @@ async def test_as_html_nothing_but_text_arrives(tmp_path):
     assert "href=\"http://evil" not in text  # fmt: skip
 
 
-async def test_the_end_is_a_success(tmp_path):
-    """Services paint it green."""
-    async with receiver() as it:
-        await notifier(tmp_path, of(it)).send(page("resolved"))
-    assert it.got[0]["type"] == "success"
-
-
 async def test_urls_come_from_a_variable(tmp_path):
     """White space between them; nothing of it stands in the configuration."""
     async with receiver() as it:

@@ -5,14 +5,11 @@ from dataclasses import replace
 
 import pytest
 
-from tests.incidents.test_fleet import Many
-from tests.notify.telling import T, settings
 from tests.told import made
 from vllm_watch.board.board import Board
 from vllm_watch.board.restarts import AttemptShown, Gate, RestartCounts, RestartPlan, Waiting
-from vllm_watch.notify.alert import UNREADABLE, Notification
+from vllm_watch.notify.alert import UNREADABLE
 from vllm_watch.notify.board_alerts import FORGOTTEN_SECONDS, BoardAlerts
-from vllm_watch.notify.policy import choose, due
 from vllm_watch.samples.target import WATCHER, Target
 from vllm_watch.signals.records import TargetSignals
 from vllm_watch.story.kinds import STORIES
@@ -73,24 +70,6 @@ def test_what_recurs_is_told_once(more, inhibited):
     assert alert.inhibited is inhibited
 
 
-def test_an_open_incident():
-    """With the group of its target and its evidence; one that is over is none."""
-    one = board()
-    one.tell(made(event(t=5.0)))
-    [alert] = found(one)
-    assert (alert.id, alert.group, alert.incident.opened_t) == ("i1", "chat", 5.0)
-    assert [each.text for each in alert.incident.evidence_for] == ["one", "", "two"]
-    one.tell(made(event(event="resolved", resolution="healthy")))
-    assert found(one) == []
-
-
-def test_a_silenced_one_is_marked():
-    """It is the policy that keeps it back."""
-    one = board()
-    one.tell(made(event()))
-    assert [each.silenced for each in found(one, silenced=["i1"])] == [True]
-
-
 def test_what_is_part_of_a_common_one_is_inhibited():
     """Tickets linked to the watcher's own page; one that pages by itself is told."""
     one = board("a", "b", "c")
@@ -103,24 +82,6 @@ def test_what_is_part_of_a_common_one_is_inhibited():
     assert {each.id: each.inhibited for each in found(one)} == {"c1": False, "a1": True, "b1": False, "c2": False}  # fmt: skip
 
 
-def test_eight_targets_that_fall_silent_at_once_are_one_page():
-    """By the real judgement of each and of the fleet, as the board shows it: nobody is told of the single ones."""
-    many = Many()
-    one = board(*many.names)
-    many.until(60)
-    many.lose(8, "refused")
-    one.tell(made(*many.until(120)))
-    waiting = [
-        Notification(notifier="a", name="opened", t=T, alert=each)
-        for each in found(one)
-        if due(settings(), each, [], each.incident.opened_t) is not None
-    ]
-    batch, _ = choose(settings(), waiting, [], T + 3600)
-    assert [each.alert.incident.target for each in batch.items] == [WATCHER]
-    assert batch.severity == "page"
-    assert len(found(one)) == 9
-
-
 def test_how_an_alert_ended():
     """As the board knows it; what it does not know yet is not over."""
     one = board()
@@ -131,17 +92,6 @@ def test_how_an_alert_ended():
     one.tell(made(event(event="resolved", t=9.0, resolution="restarted")))
     over = said.ended(alert)
     assert (over.incident.resolved_t, over.incident.resolution) == (9.0, "restarted")
-
-
-def test_an_incident_of_a_target_that_is_gone_is_over():
-    """Its target has left discovery."""
-    one = board()
-    one.tell(made(event()))
-    said = alerts(one)
-    [alert] = said.now([])
-    one.tell(made(event(event="resolved", resolution="target_gone")))
-    one.remove_target("a")
-    assert said.ended(alert).incident.resolution == "target_gone"
 
 
 def test_an_incident_that_nobody_knows_any_more():

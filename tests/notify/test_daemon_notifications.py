@@ -5,7 +5,6 @@ import json
 import signal
 import sqlite3
 
-import aiohttp
 import pytest
 
 from tests.daemon_process import daemon
@@ -118,47 +117,6 @@ async def test_a_watcher_that_is_killed_tells_once_more_at_most(site):
     assert (first["key"], first["ids"]) == (second["key"], second["ids"])
 
 
-async def test_an_incident_that_was_kept_and_not_told(site):
-    """Killed before anything of the message was written: the next run finds it open, and tells."""
-    site.oncall["group_seconds"] = 30
-    async with site.daemon() as process:
-        await process.until(is_up)
-        site.fall()
-        await process.until(is_open)
-        await process.end(signal.SIGKILL)
-    with sqlite3.connect(site.folder / "state/vllm-watch.sqlite") as db:
-        db.execute("DELETE FROM notice")
-    site.oncall["group_seconds"] = 0.5
-    async with site.daemon():
-        [told] = await site.it.until(1)
-    assert told["phase"] == "opened"
-
-
-async def test_a_silenced_incident_is_not_told(site):
-    """A person has seen it, and wants to hear no more."""
-    (site.folder / "token").write_text("a-token-of-enough-characters")
-    (site.folder / "token").chmod(0o600)
-    site.more = "api: {tokens: [{name: anna, file: token}]}"
-    site.oncall["reminder_hours"] = 0.0001
-    async with site.daemon() as process:
-        await process.until(is_up)
-        site.fall()
-        status = await process.until(is_open)
-        [incident] = status["targets"][0]["incidents"]
-        url = f"{process.url}/api/v1/incidents/{incident['id']}/silence"
-        headers = {"Authorization": "Bearer a-token-of-enough-characters"}
-        async with (
-            aiohttp.ClientSession() as session,
-            session.post(url, json={"reason": "seen"}, headers=headers) as response,
-        ):
-            assert response.status == 200
-        await asyncio.sleep(1)
-        before = len(site.it.got)  # the first may have been under way
-        await asyncio.sleep(6)
-        assert len(site.it.got) == before
-    assert before <= 2
-
-
 async def test_a_reload_changes_who_is_told(site):
     """A notifier that is new is told what is open; one that is gone is gone from the metrics."""
     async with receiver() as other, site.daemon() as process:
@@ -174,22 +132,6 @@ async def test_a_reload_changes_who_is_told(site):
         status = await process.status()
         assert set(status["notifiers"]) == {"other"}
     assert len(site.it.got) == 1
-
-
-async def test_a_notifier_that_hangs_delays_nothing(site):
-    """Looks go on, the other notifier tells, and the watcher ends at once."""
-    async with receiver() as good:
-        site.it.statuses = [0]
-        good_one = {"name": "good", "url": good.url, "group_seconds": 0}
-        site.others = {"webhook": [site.oncall, good_one]}
-        async with site.daemon() as process:
-            await process.until(is_up)
-            site.fall()
-            await good.until(1)
-            await site.it.until(1)
-            before = (await process.status())["targets"][0]["signals"]["t"]
-            await process.until(lambda s: s["targets"][0]["signals"]["t"] > before + 1)
-            assert await process.end(signal.SIGTERM) == 0
 
 
 async def test_no_secret_leaves_the_process(site, tmp_path):
@@ -227,13 +169,3 @@ async def test_no_secret_leaves_the_process(site, tmp_path):
     assert process.events("notifier_unusable")
     for secret in SECRETS:
         assert not [text for text in shown if secret in text]
-
-
-async def test_without_a_notifier_nothing_of_it_is_shown(site):
-    """Who has an Alertmanager pays nothing."""
-    (site.folder / "config.yaml").write_text(f'targets: [{{name: a, url: "{site.engine.url}"}}]\n')
-    async with daemon("--config", site.folder / "config.yaml") as process:
-        status = await process.until(is_up)
-        assert status["notifiers"] == {}
-        _, text = await process.get("/metrics")
-    assert "vllm_watch_notif" not in text

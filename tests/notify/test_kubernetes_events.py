@@ -134,15 +134,6 @@ async def test_whose_pod_it_is(server):
     assert written(server)[1][1] == "GpuFault"
 
 
-async def test_which_incidents(server):
-    """By severity; one that becomes worse is told then."""
-    async with telling(server, POD, severities=["page"]) as (one, health):
-        one.saw(made(told(severity="ticket")))
-        one.saw(made(told(id="2"), told("resolved", id="2")))
-        await counted(health, sent=2)
-    assert [each[0] for each in written(server)] == ["Warning", "Normal"]
-
-
 async def test_a_server_that_is_away_is_asked_again(server):
     """It may be upgraded just now; what it refuses for good is dropped, with its words."""
     server.instead = [status(503, "", "away"), status(429, "", "slowly")]

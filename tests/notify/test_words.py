@@ -10,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.notify.telling import T, incident, step
-from vllm_watch.incidents.recurrence import Recurring
 from vllm_watch.notify.policy import Batch, Item
 from vllm_watch.notify.words import (
     Links,
@@ -19,7 +18,6 @@ from vllm_watch.notify.words import (
     markdown,
     message,
     runbook,
-    trial_message,
 )
 from vllm_watch.samples.target import WATCHER
 from vllm_watch.settings.notifications import Step
@@ -67,14 +65,6 @@ def test_what_has_changed_stands_first(advised, news):
     assert said(*two).text.startswith(f"{news.capitalize()}: 2 alerts in group chat")
 
 
-def test_where_its_processes_stand_is_told():
-    """After the evidence, once that is known."""
-    made = said(item(evidence=("One.",), stacks="The other workers wait for it."))
-    assert "- One.\n- The other workers wait for it.\nDo:" in made.text
-    assert made.payload["items"][0]["stacks"] == "The other workers wait for it."
-    assert said(item()).payload["items"][0]["stacks"] == ""
-
-
 def test_the_end_reads_as_a_sentence():
     """From when until when, and how it ended; no advice any more."""
     made = said(item("resolved", ended_t=T + 240, resolution="restarted", engine=None))
@@ -83,29 +73,6 @@ def test_the_end_reads_as_a_sentence():
         f"chat-0 (chat): Stalled: hang, from {DAY} until Wed 18 Nov 11:10 UTC. "
         "The process restarted.\nId: stall-a"
     )
-
-
-def test_the_end_says_what_it_cost():
-    """Where counters tell; unknown is not none."""
-    end = {"ended_t": T + 240, "resolution": "restarted"}
-    made = said(item("resolved", requests_lost=24, **end))
-    assert "UTC. The process restarted. Requests lost: 24." in made.text
-    assert made.payload["items"][0]["requests_lost"] == 24
-    assert "lost" not in said(item("resolved", **end)).text
-
-
-def test_what_recurs_says_how_often_and_how_long():
-    text = "recurring: 3rd time in 41 min, 3 min in all"
-    often = Recurring(times=3, within_seconds=2460.0, ill_seconds=180.0, text=text)
-    made = said(item(recurring=often))
-    assert f"({text})." in made.text
-    assert made.payload["items"][0]["recurring"]["times"] == 3
-
-
-def test_what_could_not_be_told_while_it_lasted_says_so():
-    """A notifier that was away tells of both ends at once."""
-    made = said(item("resolved", late=True, ended_t=T + 240, resolution="healthy"))
-    assert "UTC. It recovered. This could not be sent earlier." in made.text
 
 
 def test_many_are_a_count_and_the_worst_five():
@@ -131,36 +98,6 @@ def test_a_digest_counts_by_cause():
     )
     assert made.text.splitlines()[-1] == "4 alerts could not be sent here since the last message."
     assert (made.phase, made.payload["kind"], made.payload["dropped"]) == ("digest", None, 4)
-
-
-def test_a_step_of_a_restart():
-    """What became of it, how it is known, and what is left to do."""
-    made = said(Item(phase="said", alert=step()))
-    assert made.title == "WARNING chat-0 was restarted, and it did not help"
-    assert made.text.startswith(
-        f"chat-0 (chat) was restarted, and it did not help ({DAY}). No token for 300 s after the restart.\n"
-    )
-
-
-def test_the_watchers_own_incident_is_not_told_of_an_engine():
-    """Many targets silent at once are the watcher's, which is not down."""
-    made = said(item(target="vllm-watch", group="", kind="engine_down", cause="unreachable", engine=None))  # fmt: skip
-    assert made.text.startswith("vllm-watch lost most of its targets at once: unreachable, since")
-
-
-def test_a_test_cannot_be_taken_for_trouble():
-    """It says what it is, and has no id of an incident."""
-    made = trial_message("oncall", LINKS, T)
-    assert made.title == "INFO test: vllm-watch: test (test)"
-    assert made.text == (
-        "This is a test of the notifier oncall: nothing is wrong.\n"
-        "Page: https://watch.example.org/#target-vllm-watch"
-    )
-
-
-def test_without_links_the_runbook_is_its_path():
-    """A reader finds it in the repository."""
-    assert "Runbook: docs/detectors/engine_stalled.md" in said(item()).text
 
 
 @pytest.mark.parametrize("kind", STORIES)

@@ -3,7 +3,6 @@
 import asyncio
 import errno
 import os
-import select
 import signal
 import subprocess
 import sys
@@ -97,37 +96,6 @@ async def test_a_wait_that_is_over_leaves_nothing_behind(left, monkeypatch):
     pinned.send(signal.SIGKILL)
     assert await pinned.ended(10)
     assert watched == []
-    pinned.close()
-
-
-def test_to_ask_whether_it_lives_takes_no_time(left, monkeypatch):
-    """It is asked where everything else waits for the answer."""
-    pid = left.start("sleep", "600").pid
-    pinned = pin(pid, started(pid))
-    asked, poll = [], select.poll
-
-    class Poll:
-        def __init__(self):
-            self.register, self._poll = (real := poll()).register, real.poll
-
-        def poll(self, milliseconds):
-            asked.append(milliseconds)
-            return self._poll(milliseconds)
-
-    monkeypatch.setattr(select, "poll", Poll)
-    assert pinned.lives()
-    assert asked == [0]
-    pinned.close()
-
-
-def test_to_ask_how_it_is_does_nothing_to_it(left):
-    """Not even where we may send it nothing."""
-    process = left.start("sleep", "600")
-    pinned = pin(process.pid, started(process.pid))
-    assert pinned.pid == process.pid
-    for _ in range(3):
-        assert pinned.state() in ("S", "R", "D")
-    assert process.poll() is None
     pinned.close()
 
 

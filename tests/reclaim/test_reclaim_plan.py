@@ -15,15 +15,6 @@ from vllm_watch.reclaim.plan import (
     descendants,
     plan,
 )
-from vllm_watch.signals.holders.records import (
-    ACTIVE,
-    STALE,
-    UNACCOUNTED,
-    ZOMBIE_CONTEXT,
-    GpuHolders,
-    Holder,
-    Judged,
-)
 
 US = 900
 PARENTS = {1: 0, 50: 1, 800: 50, US: 800, 4711: 1, 4712: 4711, 4713: 4712, 5000: 1}
@@ -206,20 +197,6 @@ def test_what_names_a_process_must_stay_the_same():
     assert [looks.take(at_s, alone) for at_s in (10.0, 11.9, 12.0, 13.0)] == [False, False, True, True]  # fmt: skip
 
 
-def test_a_refusal_is_never_confirmed():
-    """However long it is the same one."""
-    looks, refused = Sightings(), Refusal(cause="", remedy="")
-    assert not any(looks.take(at_s, refused) for at_s in (0.0, 5.0, 10.0))
-
-
-def test_what_a_victim_holds():
-    """On all its GPUs; nothing is said where the driver does not say it of one."""
-    (victim,) = decide(4711, gpu(orphan(gib=3)), gpu(orphan(gib=50), index=1)).victims
-    assert victim.bytes == 53 * GIB
-    (unsaid,) = decide(4711, gpu(orphan(used_bytes=None))).victims
-    assert unsaid.bytes is None
-
-
 def test_a_stale_worker_that_cannot_be_ended_is_left():
     """A zombie, or one of which nobody can be sure."""
     zombie = local(process(4712, "python3", state="Z", ppid=4711))
@@ -243,42 +220,20 @@ def test_an_idle_process_goes_though_its_idle_child_is_left():
     assert pids(decide(4711, host)) == ([4711], [4712])
 
 
-def judged(verdict, reason=None, remedy=None):
-    return Judged(verdict=verdict, reason=reason, evidence=("as it is",), remedy=remedy)
-
-
-def held(by=None, of_nobody=None):
-    """A GPU whose one holder is judged so, and its memory that nobody holds."""
-    holders = () if by is None else (Holder(process=orphan(), judged=by),)
-    return GpuHolders(
-        gpu=gpu(), holders=holders, unaccounted_bytes=GIB, unaccounted=of_nobody or judged(ACTIVE)
-    )
-
-
-REMEDIES = {
-    "what ended and still holds": (held(judged(STALE, ZOMBIE_CONTEXT, "kill its parent")), "kill its parent"),
-    "... and nobody knows what helps": (held(judged(STALE, ZOMBIE_CONTEXT)), "reset the GPU, or reboot"),
-    "what works": (held(judged(ACTIVE, None, "stop its engines first")), "stop its engines first"),
-    "... as most do": (held(judged(ACTIVE)), "it is in use: ask its user"),
-    "memory of nobody": (held(of_nobody=judged(STALE, UNACCOUNTED, "reset it")), "reset it"),
-    "... and nobody knows what helps it": (held(of_nobody=judged(STALE, UNACCOUNTED)), "reboot"),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize(("seen", "remedy"), REMEDIES.values(), ids=REMEDIES)
-def test_a_refusal_says_what_to_do_instead(seen, remedy):
-    """What the judgement says, where it says anything."""
-    found = plan(4711, [seen], Surroundings(parents=PARENTS, own_pid=US))
-    assert isinstance(found, Refusal)
-    assert found.remedy == remedy
-
-
 def test_a_process_that_has_gone_is_not_there_though_its_child_still_names_it():
     """Two readings of /proc that are not of one moment."""
     gone = {pid: parent for pid, parent in PARENTS.items() if pid != 4712}
     found = decide(4712, gpu(orphan(4713)), parents=gone)
     assert isinstance(found, Refusal)
     assert (found.cause, found.final) == ("there is no process 4712 here", True)
+
+
+def test_what_a_victim_holds():
+    """On all its GPUs; nothing is said where the driver does not say it of one."""
+    (victim,) = decide(4711, gpu(orphan(gib=3)), gpu(orphan(gib=50), index=1)).victims
+    assert victim.bytes == 53 * GIB
+    (unsaid,) = decide(4711, gpu(orphan(used_bytes=None))).victims
+    assert unsaid.bytes is None
 
 
 def test_a_deep_tree_is_read_to_a_bound():

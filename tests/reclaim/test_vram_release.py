@@ -75,12 +75,6 @@ def test_a_slice_is_judged_by_itself():
     assert [each.uuid for each in wanted] == ["MIG-0"]
 
 
-def test_who_holds_nothing_claims_nothing():
-    """There is nothing to wait for."""
-    assert claims(BEFORE, [1234]) == ()
-    assert judge((), BEFORE).released is True
-
-
 async def test_it_waits_until_it_is_so():
     """Looks again and again; and gives up at the deadline with the last look."""
     looks = [BEFORE, None, BEFORE, (gpu(OTHER, extra_gib=0.5),)]

@@ -4,10 +4,18 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import structlog
 
 from tests.restart.site import Site
 from tests.restart.world import Server
 from vllm_watch.restart import dispatcher, restart, verify
+
+
+@pytest.fixture(autouse=True)
+def _plain_tracebacks() -> None:
+    """Rich ones, of errors that tests provoke many times, take longer than the tests."""
+    plain = structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback)
+    structlog.configure(processors=[*structlog.get_config()["processors"][:-1], plain])
 
 
 @pytest.fixture

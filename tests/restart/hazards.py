@@ -36,7 +36,7 @@ HAZARDS = (
     Hazard("drain", KINDS[0], "requests are lost", "restarts drain first", ("restart/test_restart.py::test_order",)),
     Hazard("drain", KINDS[1], "a new process is cut off", "gates name the process", ("restart/test_gates.py::test_only_who_stands_beside_that_server_is_told",)),
     Hazard("drain", KINDS[2], "begins before it is on disk", "the gate answers `ok` until then", ("restart/test_gates.py::test_what_is_not_on_disk_is_not_said",)),
-    Hazard("drain", KINDS[3], "lasts beyond the call; drains a stuck engine", "ends with the call; stuck engines are not drained", ("restart/test_restart.py::test_requests_may_come_again_once_it_was_called", "restart/test_drain.py::test_story")),
+    Hazard("drain", KINDS[3], "lasts beyond the call; drains a stuck engine", "ends with the call; stuck engines are not drained", ("restart/test_restart.py::test_order", "restart/test_restart.py::test_how_a_drain_goes")),
     Hazard("pause", KINDS[0], "is not saved", "an error is returned", ("restart/test_controls.py::test_what_is_not_kept_does_not_hold",)),
     Hazard("pause", KINDS[1], "goes unnoticed", "its author is shown; alerts continue", ("restart/test_operators.py::test_pause_and_resume",)),
     Hazard("pause", KINDS[2], "set after the intent", "checked again before the call", (MACHINE, "restart/test_dispatcher.py::test_pause_stops_what_waits_and_what_has_not_called_yet")),

@@ -1,8 +1,6 @@
 """A person's yes: it outlives the watcher that answered it, serves for one call, and ends with the trouble."""
 
 import signal
-import time
-from dataclasses import replace
 
 import pytest
 
@@ -10,7 +8,6 @@ from tests.daemon_process import daemon
 from tests.restart.site import ask, is_up
 from tests.restart.station import station
 from tests.restart.test_daemon_restarts import ill, last, until, waiting
-from tests.restart.test_targets import ATTEMPT
 
 
 async def test_a_yes_outlives_the_watcher(site):
@@ -54,16 +51,6 @@ async def test_a_yes_ends_with_the_trouble(tmp_path):
         one.incident()
         (waiting,) = await one.decided()
         assert waiting.request.approved_by is None
-
-
-async def test_a_yes_is_used_up_by_its_call(tmp_path):
-    """In the same write: a watcher that dies then does not call again."""
-    async with station(tmp_path, start=False) as one:
-        await one.restarts._controls.approve("i", "a", "anna", time.time())
-        await one.journal.write(replace(ATTEMPT, id="1", incident_id="i", state="intent"))
-        assert await holds(one) == ["approval i a"]
-        await one.journal.write(replace(ATTEMPT, id="1", incident_id="i", state="calling"))
-        assert await holds(one) == []
 
 
 async def test_a_yes_that_was_refused_does_not_hold(tmp_path):

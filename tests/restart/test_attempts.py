@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import structlog
@@ -27,7 +27,7 @@ from vllm_watch.restart import attempts as attempts_module
 from vllm_watch.restart import verify
 from vllm_watch.restart.attempts import Attempts
 from vllm_watch.restart.hooks.base import HookCall
-from vllm_watch.restart.locks.base import Lock
+from vllm_watch.restart.locks.base import Held, Lock
 from vllm_watch.restart.locks.file import Lock as FileLock
 from vllm_watch.state.attempt import Attempt
 from vllm_watch.state.journal import Journal
@@ -117,36 +117,6 @@ async def test_one_at_a_time(run: Run) -> None:
     assert [each.state for each in run.over] == ["helped"]
 
 
-async def test_a_gang_waits_for_each_of_its_ranks(run: Run) -> None:
-    """One of them has an attempt that is not over."""
-    await run.begin("a1")
-    both = replace(
-        REQUEST.attempt("a2", "intent", "script", 1.0), target=MATE, gang={"chat-0": None}
-    )
-    with pytest.raises(RuntimeError, match="not ended"):
-        await run.attempts.begin(both, [], run.world.settings, None, _agrees)
-    await run.ended()
-    assert await run.on_disk() == {"a1": "helped"}
-
-
-async def test_an_attempt_is_shown_while_its_intent_is_written(
-    run: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A disk may take long."""
-    shown: list[str] = []
-    write = run.journal.write
-
-    async def written(attempt: Attempt) -> None:
-        last = run.attempts.last("chat-0")
-        shown.append("" if last is None else last[0].id)
-        await write(attempt)
-
-    monkeypatch.setattr(run.journal, "write", written)
-    await run.begin("a1")
-    assert shown == ["a1"]
-    await run.ended()
-
-
 async def test_intent_that_cannot_be_written_begins_nothing(run: Run) -> None:
     """The caller is told, nothing is under way, and should the disk have it after all, it is ended there."""
     folder = run.server.folder
@@ -180,25 +150,6 @@ async def test_what_breaks_has_an_end(run: Run, monkeypatch: pytest.MonkeyPatch)
     await run.begin("a2")
     assert (await run.ended()).state == "uncertain"
     assert await run.on_disk() == {"a1": "cancelled", "a2": "uncertain"}
-
-
-async def test_lock_is_held_to_the_end(run: Run) -> None:
-    """It is renewed through the verification, and given back with the attempt."""
-    folder = run.server.folder
-    settings = run.world.settings
-    verify_longer = settings.verify.model_copy(update={"settle_seconds": 2.5})
-    run.world.settings = settings.model_copy(update={"verify": verify_longer})
-    run.world.fresh_ratio = None
-    lock, other = (FileLock(folder, "chat", slots=1, ttl_seconds=2.0) for _ in range(2))
-    assert (await lock.acquire("us", "a1")).held
-    await run.begin("a1", lock)
-    while run.attempts.busy("chat-0"):
-        run.world.change.clear()
-        others = await other.acquire("other", "b1")
-        assert others.held is False or run.attempts.busy("chat-0") is None, others.text
-        await run.world.change.wait()
-    assert (await run.ended()).state == "helped"
-    await given_back(other)
 
 
 async def given_back(lock: Lock) -> None:
@@ -304,32 +255,6 @@ async def test_only_the_last_one_is_verified(run: Run) -> None:
     assert sorted(outcome for _, _, outcome in run.attempts.outcomes) == ["helped", "uncertain"]
 
 
-async def test_a_dry_run_since_is_no_attempt_that_followed(run: Run) -> None:
-    """It touched nothing: the one before it is verified, and shown as the last."""
-    before = verify.before(run.server.signals(), ("engine_stalled",))
-    run.server.start()
-    await run.journal.write(left("verifying", before))
-    await run.journal.write(left("dry_run", None, id="dry", called_t=None))
-    await run.attempts.resume()
-    ended = await run.ended()
-    assert (ended.id, ended.state) == ("a1", "helped")
-    assert await run.on_disk() == {"a1": "helped", "dry": "dry_run"}
-
-
-@pytest.mark.parametrize("state", ["did_not_help", "uncertain"])
-async def test_the_last_one_is_shown_though_an_older_one_is_set_right(run: Run, state: str) -> None:
-    """What is still open from before is ended behind it; no other target has had one."""
-    before = verify.before(run.server.signals(), ("engine_stalled",))
-    await run.journal.write(left("verifying", before, id="old", began_t=time.time() - 60))
-    await run.journal.write(left(state, None, id="new", text="as it ended"))
-    await run.attempts.resume()
-    last = run.attempts.last("chat-0")
-    assert last is not None
-    assert (last[0].id, last[1]) == ("new", "as it ended")
-    assert run.attempts.last("chat-1") is None
-    assert await run.on_disk() == {"old": "uncertain", "new": state}
-
-
 async def test_old_uncertainty_is_left(run: Run) -> None:
     """After a day nobody asks any more what it did."""
     before = verify.before(run.server.signals(), ("engine_stalled",))
@@ -339,22 +264,6 @@ async def test_old_uncertainty_is_left(run: Run) -> None:
     last = run.attempts.last("chat-0")
     assert last is not None
     assert last[0].state == "uncertain"
-
-
-async def test_target_that_is_found_later_is_verified_then(run: Run) -> None:
-    """Discovery takes its time after a start."""
-    before = verify.before(run.server.signals(), ("engine_stalled",))
-    run.server.start()
-    await run.journal.write(left("verifying", before))
-    run.world.targets.managed.clear()
-    await run.attempts.resume()
-    assert run.attempts.busy("chat-0") is None
-    last = run.attempts.last("chat-0")
-    assert last is not None
-    assert last[0].state == "verifying"
-    run.world.watch(TARGET)
-    await run.attempts.retry()
-    assert (await run.ended()).state == "helped"
 
 
 async def test_target_that_is_never_found_does_not_hold_it_open(
@@ -393,25 +302,6 @@ async def test_a_gang_is_verified_when_each_of_its_ranks_is_found(server: Server
     await run.close()
 
 
-CUT_OFF: dict[str, tuple[dict[str, Any], str]] = {
-    "one server": ({}, "the watcher ended while the hook was called: it may have acted"),
-    "a gang": (
-        {"gang": {MATE: None}},
-        f"the watcher ended while the hooks of chat-0, {MATE} were called: each may have acted"),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize(("more", "text"), CUT_OFF.values(), ids=CUT_OFF)
-async def test_a_call_that_was_cut_off_says_who_may_have_been_restarted(
-    run: Run, more: dict[str, Any], text: str
-) -> None:
-    """A person looks at each."""
-    await run.journal.write(left("calling", None, **more))
-    await run.attempts.resume()
-    (attempt,) = await run.journal.attempts()
-    assert (attempt.state, attempt.text) == ("uncertain", text)
-
-
 async def test_resumed_twice_is_resumed_once(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     """What this run has begun or taken up is its own, and no leftover of another."""
     states = noted_writes(run, monkeypatch)
@@ -420,17 +310,6 @@ async def test_resumed_twice_is_resumed_once(run: Run, monkeypatch: pytest.Monke
     await run.attempts.resume()
     assert (await run.ended()).state == "helped"
     assert states == ["intent", "calling", "verifying", "helped"]
-
-
-async def test_what_waits_for_its_target_is_taken_up_once(run: Run) -> None:
-    """To look a second time at what was left changes nothing."""
-    before = verify.before(run.server.signals(), ("engine_stalled",))
-    await run.journal.write(left("verifying", before))
-    run.world.targets.managed.clear()
-    for _ in range(2):
-        await run.attempts.resume()
-        assert await run.on_disk() == {"a1": "verifying"}
-    assert run.attempts.outcomes == {}
 
 
 async def test_resumed_attempt_holds_its_lock_again(server: Server) -> None:
@@ -491,26 +370,12 @@ async def test_what_the_disk_would_not_take_is_known_and_written_later(
     assert run.attempts.newest([replace(ended, id="other")])[0].id == "other"
 
 
-async def test_attempt_from_the_future_counts_from_now_on(run: Run) -> None:
-    """A clock that was a year ahead: one cooldown, and not a year of them; it stays so on the disk."""
-    ahead_t = time.time() + 365 * 86400.0
-    made = REQUEST.attempt("a1", "did_not_help", "script", ahead_t)
-    await run.journal.write(replace(made, called_t=ahead_t))
-    await run.attempts.resume()
-    (known,) = await run.journal.attempts()
-    assert abs(known.acted_t - time.time()) < 60.0
-    assert "s ahead)" in known.text
-    assert await run.attempts.without_future((known,), time.time()) == (known,)
-
-
 AHEAD: dict[str, tuple[Attempt, bool]] = {
     # seen at 1000: does it count from then on?
     "a minute ahead": (left("helped", None, began_t=1050.0, called_t=1060.0), False),
     "more": (left("helped", None, began_t=1050.0, called_t=1061.0), True),
     "more, and it was cancelled before its call": (left("cancelled", None, began_t=1061.0, called_t=None), True),
-    "long ago": (left("helped", None, began_t=1.0, called_t=2.0), False),
     "under way": (left("verifying", None, began_t=2000.0, called_t=2001.0), False),
-    "a dry run": (left("dry_run", None, began_t=2000.0, called_t=None), False),
 }  # fmt: skip
 
 
@@ -529,39 +394,123 @@ async def test_what_ended_in_the_future_is_set_right(
     assert await run.journal.attempts() == (known,)
 
 
-async def test_a_journal_that_cannot_be_read_is_told_once_for_each_cause(
-    run: Run, monkeypatch: pytest.MonkeyPatch
+class Lent:
+    """A lock that notes what is done with it, and may be another's."""
+
+    ttl_seconds = 0.03
+
+    def __init__(self, held: bool | None = True) -> None:
+        self.held, self.renewing = held, False
+        self.done: list[str] = []
+
+    async def acquire(self, *_: object) -> Held:
+        return Held(held=self.held, text="another's")
+
+    async def renew(self, *_: object) -> Held:
+        self.renewing = True
+        try:
+            await asyncio.Event().wait()
+        finally:
+            self.done.append("renewed no more")
+        raise AssertionError
+
+    def still_ours(self) -> bool:
+        return True
+
+    async def release(
+        self, delay_seconds: float = 0.0, *, used: bool = True, ended: Attempt | None = None
+    ) -> None:
+        assert ended is not None
+        self.done.append(f"released by one that {ended.state}, {'used' if used else 'unused'}")
+
+
+async def test_a_lock_is_given_back_after_its_last_renewal(run: Run) -> None:
+    """Or a late one would take it again."""
+    lock = Lent()
+    run.world.fresh_ratio = None
+    await run.begin("a1", cast("Lock", lock))
+    assert (await run.ended()).state == "helped"
+    await given_back_by(lock)
+    assert lock.renewing
+    assert lock.done == ["renewed no more", "released by one that helped, used"]
+
+
+async def given_back_by(lock: Lent) -> None:
+    """Wait until it is."""
+    async with asyncio.timeout(10):
+        while not any(each.startswith("released") for each in lock.done):
+            await asyncio.sleep(0.01)
+
+
+STOPPED: dict[str, tuple[str, list[str]]] = {
+    # in which state our own end comes: what becomes of the lock
+    "intent": ("intent", ["released by one that intent, unused"]),
+    "verifying": ("verifying", []),
+}
+
+
+@pytest.mark.parametrize(("state", "released"), STOPPED.values(), ids=STOPPED)
+async def test_a_watcher_that_ends_after_the_call_keeps_the_lock(
+    server: Server, state: str, released: list[str]
 ) -> None:
-    """It is tried again every few seconds; nothing counts as resumed until it could be read."""
-    causes = iter(["full", "full", "gone", "full"])
-
-    async def attempts() -> list[Attempt]:
-        raise JournalError(next(causes), "see to it")
-
-    with monkeypatch.context() as broken, structlog.testing.capture_logs() as logs:
-        broken.setattr(run.journal, "attempts", attempts)
-        for _ in range(4):
-            await run.attempts.resume()
-    assert not run.attempts.resumed
-    assert [each["cause"] for each in logs] == ["full", "gone", "full"]
-    await run.attempts.resume()
-    assert run.attempts.resumed
-
-
-ENDS: dict[str, tuple[str, str]] = {
-    "helped": ("restarts", "info"), "did_not_help": ("does nothing", "error"), "failed": ("fails", "error"),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize(("script", "level"), ENDS.values(), ids=ENDS)
-async def test_an_end_that_needs_a_person_is_logged_as_an_error(
-    server: Server, script: str, level: str
-) -> None:
-    """One that helped needs none."""
-    run = Run(server, script)
-    with structlog.testing.capture_logs() as logs:
-        await run.begin()
-        await run.ended()
-    (ended,) = (each for each in logs if each["event"] == "restart_ended")
-    assert ended["log_level"] == level
+    """Its server may be loading: the next run takes both up."""
+    run = Run(server, "never starts")
+    run.world.settings = SETTINGS.model_copy(
+        update={"drain": SETTINGS.drain.model_copy(update={"deadline_seconds": 60.0})}
+        if state == "intent"
+        else {}
+    )
+    lock = Lent()
+    await run.begin("a1", cast("Lock", lock))
+    async with asyncio.timeout(10):
+        while (await run.on_disk()) != {"a1": state}:
+            await asyncio.sleep(0.01)
     await run.close()
+    assert run.attempts.busy("chat-0") is None
+    assert [each for each in lock.done if each.startswith("released")] == released
+
+
+@pytest.mark.parametrize(("held", "told"), [(True, 0), (False, 1), (None, 1)])
+async def test_a_resumed_attempt_without_its_lock_is_told(
+    server: Server, held: bool | None, told: int
+) -> None:
+    """It is verified all the same: the server is as it is."""
+    before = verify.before(server.signals(), ("engine_stalled",))
+    server.start()
+    lent = Lent(held)
+    run = Run(server, lock=lambda: cast("Lock", lent))
+    await run.journal.write(left("verifying", before))
+    with structlog.testing.capture_logs() as logs:
+        await run.attempts.resume()
+        assert (await run.ended()).state == "helped"
+    assert [each["event"] for each in logs].count("lock_not_held") == told
+    await run.close()
+
+
+async def test_a_lock_that_is_not_renewed_is_logged_once() -> None:
+    """Each change for the worse: not each try, and not that it is ours again."""
+
+    class Renewing:
+        ttl_seconds = 0.01
+
+        def __init__(self) -> None:
+            self.left = [True, False, False, False, None, True]
+
+        async def renew(self) -> Held:
+            if not self.left:
+                raise asyncio.CancelledError
+            held = self.left.pop(0)
+            return Held(held=held, text=f"held: {held}")
+
+    with structlog.testing.capture_logs() as logs, pytest.raises(asyncio.CancelledError):
+        await attempts_module._renew(cast("Lock", Renewing()))
+    said = [each["because"] for each in logs if each["event"] == "lock_not_renewed"]
+    assert said == ["held: False", "held: None"]
+
+
+async def test_calls_of_a_gang_that_were_cut_off_say_who_may_have_been_restarted(run: Run) -> None:
+    """A person looks at each."""
+    await run.journal.write(left("calling", None, gang={MATE: None}))
+    await run.attempts.resume()
+    (attempt,) = await run.journal.attempts()
+    assert f"the hooks of chat-0, {MATE} were called: each may have acted" in attempt.text

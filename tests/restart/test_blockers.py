@@ -1,7 +1,6 @@
 """Blockers against a real Prometheus, and against servers that fail in every way: all those block."""
 
 import asyncio
-import socket
 import subprocess
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
@@ -95,14 +94,6 @@ def test_alerts(prometheus: str, alerts: str, free: bool | None, words: str) -> 
     assert (answer.allows, words in answer.text) == (free, True), answer
 
 
-def test_all_are_asked(prometheus: str) -> None:
-    """One answer per question, in order, the alerts last."""
-    settings = BlockersSettings(
-        prometheus_url=prometheus, queries=("vector(1) > 2", "vector(1)"), alerts="NodeDown"
-    )
-    assert [answer.allows for answer in asked(settings)] == [True, False, False]
-
-
 async def _silent(request: web.Request) -> web.StreamResponse:
     await asyncio.sleep(60)
     raise AssertionError("the client has gone")
@@ -126,7 +117,6 @@ def _says(body: str, status: int = 200) -> Callable[[web.Request], Awaitable[web
 BAD = {
     "silent": (_silent, "timed out"),
     "endless": (_endless, "more than 4,194,304 bytes"),
-    "error": (_says("{}", 500), "HTTP 500"),
     "redirect": (_says("", 302), "HTTP 302"),
     "not JSON": (_says("<html>"), "JSONDecodeError"),
     "not an object": (_says("[1]"), "TypeError"),
@@ -135,7 +125,6 @@ BAD = {
     "a partial response": (
         _says('{"status": "success", "warnings": ["store-1 is away"], "data": {"resultType": "vector", "result": []}}'),
         "answers in part: ['store-1 is away']"),
-    "empty data": (_says('{"status": "success", "data": null}'), "TypeError"),
     "odd result": (
         _says('{"status": "success", "data": {"resultType": "vector", "result": "x"}}'), "not a list"),
 }  # fmt: skip
@@ -170,15 +159,6 @@ def test_bad_answer_is_no_answer(
     answers = asyncio.run(ask())
     assert [answer.allows for answer in answers] == [None, None]
     assert words in answers[0].text
-
-
-def test_nobody_there() -> None:
-    """A refused connection leaves it unknown."""
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        url = f"http://127.0.0.1:{taken.getsockname()[1]}"
-        (answer,) = asked(BlockersSettings(prometheus_url=url, queries=("up",)))
-    assert answer.allows is None
 
 
 def test_token_is_sent_and_never_told(tmp_path: Path) -> None:

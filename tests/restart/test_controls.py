@@ -63,20 +63,6 @@ async def test_each_version_has_its_first_day(tmp_path: Path) -> None:
         await journal.close()
 
 
-async def test_another_program_sets_it(tmp_path: Path) -> None:
-    """A pause that was written into the file beside us holds from the next decision on."""
-    controls, journal = await loaded(tmp_path)
-    other = Journal(tmp_path)
-    await other.set("pause", {"actor": "ana", "reason": "migration", "until_t": None})
-    await controls.load(NOW)
-    assert controls.pause(NOW) is not None
-    await other.set("pause", None)
-    await controls.load(NOW)
-    assert controls.pause(NOW) is None
-    for each in (journal, other):
-        await each.close()
-
-
 async def test_silences_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Beyond the bound the one that ends first goes; the same again is no new one."""
     monkeypatch.setattr(controls_module, "SILENCES_MAX", 2)

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.restart.watchers import Watchers, on_disk
+from tests.restart.watcher import Watchers, on_disk
 from tests.restart.world import Server
 from vllm_watch.state.attempt import Attempt
 

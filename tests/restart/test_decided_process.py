@@ -1,9 +1,7 @@
 """A restart is of the process that it was decided about: not of the next one, whoever asked, and of none that cannot be known."""
 
-import asyncio
 import os
 import signal
-import time
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -11,7 +9,6 @@ from typing import Any
 import pytest
 
 from tests.restart.dispatching import PERSON, Story
-from tests.restart.station import station
 from tests.restart.world import REQUEST, TARGET, Server, alive, until
 from vllm_watch.restart import targets as targets_module
 from vllm_watch.restart.facts import Answer, RestartRequest
@@ -87,18 +84,6 @@ async def test_a_process_that_took_its_place_in_the_drain_is_left_alone(
         assert server.lines("called") == []
 
 
-@pytest.mark.parametrize("request_", REQUESTS.values(), ids=REQUESTS)
-async def test_a_process_that_hangs_or_is_gone_is_restarted(
-    server: Server, request_: RestartRequest
-) -> None:
-    """A dead one says no start time: it is the last that answered."""
-    ended(server)
-    async with Story(server, settings=SETTINGS_ALL) as story:
-        request = replace(request_, schedule=None)
-        assert (await attempted(story, request)).state == "helped"
-        assert len(server.lines("called")) == 1
-
-
 async def test_what_was_found_to_serve_and_is_gone_is_left_alone(server: Server) -> None:
     """Whoever starts it again is at it."""
     replaced(server)
@@ -126,22 +111,6 @@ async def test_without_a_scrape_since_it_was_decided_nothing_is_called(server: S
         assert server.lines("called") == []
 
 
-async def test_the_intent_names_the_process(server: Server) -> None:
-    """On disk before anything is done: where it was, when it began, and what it served."""
-    async with Story(server) as story:
-        known = story.world.targets.process(TARGET.name)
-        in_the_drain(story, replaced)
-        attempt = await attempted(story, REQUEST)
-        (kept,) = await story.journal.attempts()
-        assert kept.before is not None
-        assert Process.from_json(kept.before["process"]) == known
-        assert (known.address, known.start_time) == (
-            "127.0.0.1:9",
-            pytest.approx(time.time(), abs=60),
-        )
-        assert kept.state == attempt.state == "cancelled"
-
-
 async def test_a_request_is_about_the_process_that_served_when_it_was_made(server: Server) -> None:
     """An alert waits for a blocker; the engine is replaced, and serves."""
     async with Story(server, answers=[FIRES], settings=SETTINGS_ALL) as story:
@@ -156,69 +125,6 @@ async def test_a_request_is_about_the_process_that_served_when_it_was_made(serve
         assert server.lines("called") == []
 
 
-async def test_a_schedule_asks_its_conditions_each_time(server: Server) -> None:
-    """It was slow when it fell due, and is not any more when the blocker is gone, nor after the drain."""
-    request = REQUESTS["a schedule"]
-    async with Story(server, answers=[FIRES], settings=SETTINGS_ALL) as story:
-        replaced(server)
-        story.world.fresh_ratio = 0.3
-        decision = await story.decided(request)
-        assert list(decision.refusals) == ["blockers"]
-        story.world.fresh_ratio, story.answers[:] = 1.0, [FREE]
-        (pending,) = story.dispatcher.waiting(TARGET.name)
-        await story.until(lambda: pending.decision and pending.decision.check == "trigger")
-        assert pending.decision is not None
-        assert pending.decision.text == "its throughput is 100% of a fresh engine's, more than 50%"
-
-        def recovers(_: Server) -> None:
-            story.world.fresh_ratio = 1.0
-
-        in_the_drain(story, recovers)
-        story.world.fresh_ratio = 0.3
-        await story.until(lambda: story.dispatcher.attempts.outcomes)
-        attempt = await story.over()
-        assert (attempt.state, attempt.text) == (
-            "cancelled", "trigger: its throughput is 100% of a fresh engine's, more than 50%",
-        )  # fmt: skip
-        assert server.lines("called") == []
-
-
-async def test_a_schedule_that_a_reload_removed_is_due_no_more(server: Server) -> None:
-    """It waited for a blocker meanwhile."""
-    async with Story(server, answers=[FIRES], settings=SETTINGS_ALL) as story:
-        story.world.fresh_ratio = 0.3
-        replaced(server)
-        await story.decided(REQUESTS["a schedule"])
-        story.world.settings = story.world.settings.model_copy(update={"schedules": ()})
-        story.answers[:] = [FREE]
-        (pending,) = story.dispatcher.waiting(TARGET.name)
-        await story.until(lambda: pending.decision and pending.decision.check == "trigger")
-        assert pending.decision is not None
-        assert pending.decision.text == "the schedule is no longer configured"
-
-
-async def test_a_schedule_does_not_restart_what_has_just_begun(tmp_path):
-    """It fell due for a process that had run long enough, and waited for a pause to end."""
-    nightly = {"name": "nightly", "cron": "0 3 * * *", "uptime_seconds_min": 1000}
-    async with station(
-        tmp_path, mode="auto", peers="none", triggers=["schedule"], schedules=[nightly]
-    ) as one:
-        one.look(start=time.time() - 5000)
-        await one.ask("/api/v1/pause", {"reason": "x"})
-        (schedule,) = one.config.restart.schedules
-        one.restarts._due("a", schedule)
-        (pending,) = await one.decided()
-        assert pending.decision.check == "pause"
-        one.look(start=time.time() - 8)
-        await one.ask("/api/v1/resume", {"reason": "x"})
-        for _ in range(400):
-            if pending.decision.check == "trigger":
-                break
-            await asyncio.sleep(0.01)
-        assert pending.decision.text.startswith("another process serves since")
-        assert not (tmp_path / "calls").exists()
-
-
 @pytest.mark.parametrize("other", ["an alert", "a schedule"])
 async def test_what_was_asked_for_before_a_restart_that_helped_is_done(
     server: Server, other: str
@@ -231,43 +137,6 @@ async def test_what_was_asked_for_before_a_restart_that_helped_is_done(
         assert (await attempted(story, REQUEST)).state == "helped"
         assert story.dispatcher.waiting(TARGET.name) == []
         assert len(server.lines("called")) == 1
-
-
-async def test_a_restart_that_did_not_help_leaves_other_requests(server: Server) -> None:
-    """Theirs is still to be done, when the breaker lets it."""
-    async with Story(server, script="does nothing", settings=SETTINGS_ALL) as story:
-        in_the_drain(story, lambda _: story.dispatcher.submit(ALERT))
-        assert (await attempted(story, REQUEST)).state == "did_not_help"
-        assert len(story.dispatcher.waiting(TARGET.name)) == 1
-
-
-RELOADS: dict[str, tuple[Callable[[Story], Any], str]] = {
-    "its URL": (
-        lambda story: move(story, replace(TARGET, url="http://127.0.0.1:7")),
-        "chat-0 is now a different target: http://127.0.0.1:7, not http://127.0.0.1:9"),
-    "its group": (
-        lambda story: move(story, replace(TARGET, group="other")), "chat-0 is now a different target"),
-    "it is gone": (
-        lambda story: story.world.targets.managed.clear(), "chat-0 is no longer watched"),
-    "its hook": (lambda story: setattr(story, "script", "does nothing"), "the hook of chat-0 has changed"),
-    "its hook is gone": (lambda story: setattr(story, "known", False), "the hook of chat-0 has changed"),
-}  # fmt: skip
-
-
-def move(story: Story, target: Any) -> None:
-    story.world.targets.managed[TARGET.name].target = target
-
-
-@pytest.mark.parametrize(("change", "text"), RELOADS.values(), ids=RELOADS)
-async def test_a_reload_in_the_drain_stops_it(
-    server: Server, change: Callable[[Story], Any], text: str
-) -> None:
-    """What was decided is not what is configured."""
-    async with Story(server) as story:
-        in_the_drain(story, lambda _: change(story))
-        attempt = await attempted(story, REQUEST)
-        assert (attempt.state, attempt.text) == ("cancelled", text)
-        assert server.lines("called") == []
 
 
 SAME: dict[str, tuple[dict[str, Any], dict[str, Any], bool | None]] = {
@@ -292,3 +161,23 @@ SAME: dict[str, tuple[dict[str, Any], dict[str, Any], bool | None]] = {
 def test_same_process(was: dict[str, Any], now: dict[str, Any], same: bool | None) -> None:
     """By its start; where none is told by its PIDs, then by counters that go on."""
     assert Process(**{"up": True, **was}).is_same(Process(**{"up": True, **now})) is same
+
+
+RELOADS: dict[str, tuple[Callable[[Story], Any], str]] = {
+    "its URL": (
+        lambda story: story.world.watch(replace(TARGET, url="http://127.0.0.1:7"), story.world.settings),
+        "chat-0 is now a different target: http://127.0.0.1:7, not http://127.0.0.1:9"),
+    "it is gone": (lambda story: story.world.targets.managed.clear(), "chat-0 is no longer watched"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("change", "text"), RELOADS.values(), ids=RELOADS)
+async def test_a_reload_in_the_drain_stops_it(
+    server: Server, change: Callable[[Story], Any], text: str
+) -> None:
+    """What was decided is not what is configured."""
+    async with Story(server) as story:
+        in_the_drain(story, lambda _: change(story))
+        attempt = await attempted(story, REQUEST)
+        assert (attempt.state, attempt.text) == ("cancelled", text)
+        assert server.lines("called") == []

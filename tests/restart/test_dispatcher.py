@@ -1,24 +1,31 @@
-"""Requests: each is one however often it is made, waits for its moment, and is void when its reason ends."""
+"""Requests: each is one however often it is made, waits for its moment, and is void when its reason ends.
+
+When it is asked about again, and what is known right before a call: by a clock of the test's own.
+"""
 
 import asyncio
+import os
 import time
-from dataclasses import replace
-from typing import Any
+from dataclasses import dataclass, field, replace
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
 from tests.restart.dispatching import PERSON, Story, file_lock
-from tests.restart.world import REQUEST, SETTINGS, TARGET, Server
+from tests.restart.world import REQUEST, TARGET, Server
+from tests.state.test_damaged_folders import cases, damaged, folder
+from vllm_watch.errors import JournalError
 from vllm_watch.restart import decider, guard
 from vllm_watch.restart import dispatcher as dispatcher_module
 from vllm_watch.restart.facts import Answer
+from vllm_watch.restart.locks.base import Held, Lock
 from vllm_watch.state.attempt import Attempt
 
 pytestmark = pytest.mark.usefixtures("quick")
 
 FREE = Answer(name="prometheus", allows=True, text="none fires")
 FIRES = Answer(name="prometheus", allows=False, text="NodeDown fires")
-OFF = SETTINGS.model_copy(update={"mode": "off"})
 
 
 async def test_request_is_fulfilled_once_however_often_it_is_asked(server: Server) -> None:
@@ -40,22 +47,6 @@ async def test_request_is_fulfilled_once_however_often_it_is_asked(server: Serve
             )
         )
         assert server.lines("ended") == [(await story.journal.attempts())[0].id]
-
-
-async def test_fulfilled_request_is_gone_though_one_of_another_target_stands_first(
-    server: Server,
-) -> None:
-    """Asked for again it is a new request; the other target's still waits."""
-    async with Story(server) as story:
-        other = replace(TARGET, name="chat-1", url="http://127.0.0.1:8", group="other")
-        story.world.watch(other, OFF)
-        story.dispatcher.submit(replace(REQUEST, target="chat-1", group="other"))
-        story.dispatcher.submit(REQUEST)
-        await story.until(lambda: story.dispatcher.attempts.outcomes)
-        await story.over()
-        story.dispatcher.submit(REQUEST)
-        assert len(story.dispatcher.waiting("chat-0")) == 1
-        assert len(story.dispatcher.waiting("chat-1")) == 1
 
 
 async def test_two_reasons_at_once_are_one_restart(server: Server) -> None:
@@ -91,17 +82,6 @@ async def test_request_is_void_when_its_reason_ends(server: Server, ends: Any) -
         story.answers[:] = [FREE]
         assert await story.states() == []
         assert server.lines("called") == []
-
-
-async def test_request_waits_and_is_asked_again(server: Server) -> None:
-    """What blocks now may not in a moment; the request outlasts it."""
-    async with Story(server, answers=[FIRES]) as story:
-        decision = await story.decided()
-        assert (decision.verdict, decision.check) == (guard.REFUSE, "blockers")
-        await story.asks(6)
-        story.answers[:] = [FREE]
-        assert (await story.fulfilled()).state == "helped"
-        assert story.dispatcher.blocked == {("chat-0", "blockers"): 1}
 
 
 async def test_note_is_written_once_per_change(server: Server) -> None:
@@ -189,8 +169,6 @@ async def test_what_costs_is_asked_last_and_in_order(server: Server) -> None:
 
 
 NOT_USED: dict[str, tuple[dict[str, Any], list[str]]] = {
-    "a check refuses": ({"mode": "off"}, []),
-    "the hook refuses": ({"refusal": "no supervisor"}, ["hook"]),
     "the hook is not configured": ({"known": False}, []),
     "a blocker blocks": ({"answers": [FIRES]}, ["hook", "blockers"]),
     "a person must approve": ({"mode": "approve"}, ["hook"]),
@@ -209,20 +187,6 @@ async def test_lock_is_not_taken_for_nothing(
         assert [each for each in story.asked if each != "lock given back"][: len(asked)] == asked
         assert "lock" not in story.asked
         assert (await lock().acquire("another", "b1")).held
-
-
-async def test_lock_that_another_has_is_waited_for(server: Server) -> None:
-    """It is said who holds it; and what is given back without an act is free at once."""
-
-    lock = file_lock(server)
-    other = lock()
-    assert (await other.acquire("watcher b", "b1")).held
-    async with Story(server, lock=lock) as story:
-        decision = await story.decided()
-        assert decision.check == "lock"
-        assert "watcher b" in decision.text
-        await other.release()
-        assert (await story.fulfilled()).state == "helped"
 
 
 async def test_escape_sequences_of_a_refusal_are_shown_as_text(server: Server) -> None:
@@ -269,24 +233,6 @@ async def test_one_request_that_breaks_keeps_no_other_waiting(
         assert (await story.fulfilled()).state == "helped"
 
 
-async def test_request_that_is_withdrawn_during_the_drain_cancels(server: Server) -> None:
-    """Whoever asked has taken it back: the attempt stops before the call, and nothing waits any more."""
-    async with Story(server) as story:
-        keep = story.world.evidence.keep
-
-        async def evidence(attempt: Attempt) -> str | None:
-            story.dispatcher.trouble_over("i1")
-            return await keep(attempt)
-
-        story.world.evidence.keep = evidence  # type: ignore[method-assign]
-        story.dispatcher.submit(REQUEST)
-        await story.until(lambda: story.dispatcher.attempts.outcomes)
-        (attempt,) = await story.journal.attempts()
-        assert (attempt.state, attempt.text) == ("cancelled", "the request was withdrawn")
-        assert story.dispatcher.waiting("chat-0") == []
-    assert server.lines("called") == []
-
-
 async def test_incident_that_ends_during_the_drain_cancels(server: Server) -> None:
     """The engine has come back by itself while its requests could finish: it is left alone for good."""
     async with Story(server) as story:
@@ -317,22 +263,224 @@ async def test_pause_stops_what_waits_and_what_has_not_called_yet(server: Server
         assert (await story.fulfilled()).state == "helped"
 
 
-async def test_what_has_changed_is_asked_about_at_once(
+FREE = Answer(name="prometheus", allows=True, text="none fires")
+FIRES = Answer(name="prometheus", allows=False, text="NodeDown fires")
+OURS = Held(held=True, text="it is ours")
+
+
+@pytest.fixture
+def clock(quick: None, monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
+    """The dispatcher's, which is moved on by hand."""
+    one = SimpleNamespace(now_s=1000.0, monotonic=lambda: one.now_s, time=time.time)
+    monkeypatch.setattr(dispatcher_module, "time", one)
+    monkeypatch.setattr(dispatcher_module, "AGAIN_SECONDS", 60.0)  # as in life
+    return one
+
+
+@dataclass
+class Lent:
+    """A lock that says what a test wants it to, and notes how it is given back."""
+
+    acquired: Held = OURS
+    renewed: Held = OURS
+    ours: bool = True
+    ttl_seconds: float = 3600.0
+    released: list[bool] = field(default_factory=list)  # was it used?
+
+    async def acquire(self, *_: object) -> Held:
+        return self.acquired
+
+    async def renew(self, *_: object) -> Held:
+        return self.renewed
+
+    def still_ours(self) -> bool:
+        return self.ours
+
+    async def release(
+        self, delay_seconds: float = 0.0, *, used: bool = True, ended: Attempt | None = None
+    ) -> None:
+        self.released.append(used)
+
+    def __call__(self) -> Lock:
+        return cast("Lock", self)
+
+
+async def test_what_was_given_up_before_the_call_is_asked_about_in_a_minute(
+    server: Server, clock: SimpleNamespace
+) -> None:
+    """A readiness gate that was closed for nothing must not come and go every few seconds."""
+    async with Story(server, answers=[FREE, FIRES, FREE]) as story:
+        story.dispatcher.submit(REQUEST)
+        outcomes = story.dispatcher.attempts.outcomes
+        await story.until(lambda: outcomes[("chat-0", "incident", "cancelled")])
+        (pending,) = story.dispatcher.waiting("chat-0")
+        assert pending.after_s == 1060.0
+        clock.now_s = 1060.0
+        story.dispatcher.wake()
+        await story.until(lambda: outcomes[("chat-0", "incident", "helped")])
+
+
+async def test_what_cannot_be_written_down_is_tried_again_in_a_minute(
+    server: Server, clock: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The lock that it had is free meanwhile, and counts for no hour."""
+    lock = Lent()
+    async with Story(server, lock=lock) as story:
+
+        async def full(_: Attempt) -> None:
+            raise JournalError("the disk is full", "make room")
+
+        with monkeypatch.context() as broken:
+            broken.setattr(story.journal, "write", full)
+            story.dispatcher.submit(REQUEST)
+            await story.until(lambda: story.dispatcher.blocked[("chat-0", "journal")])
+            await story.until(lambda: lock.released)
+        (pending,) = story.dispatcher.waiting("chat-0")
+        assert pending.after_s == 1060.0
+        assert pending.decision is not None
+        assert pending.decision.text == "the journal cannot be written: the disk is full"
+        assert lock.released == [False]
+        clock.now_s = 1060.0
+        story.dispatcher.wake()
+        assert (await story.fulfilled()).state == "helped"
+        await story.until(lambda: len(lock.released) == 2)
+        assert lock.released == [False, True]
+
+
+LAST: dict[str, tuple[Held, bool, str]] = {
+    "it was not renewed, by its time it is ours": (
+        Held(held=None, text="no answer"), True, "the lock was lost: no answer"),
+    "it was renewed too late": (OURS, False, "the lock was lost: it is ours"),
+    "it is another's": (Held(held=False, text="b has it"), False, "the lock was lost: b has it"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("renewed", "ours", "text"), LAST.values(), ids=LAST)
+async def test_a_lock_that_is_not_surely_ours_right_before_the_call_is_no_yes(
+    server: Server, renewed: Held, ours: bool, text: str
+) -> None:
+    """Nothing is put down as called, and nothing is."""
+    lock = Lent()
+    async with Story(server, lock=lock) as story:
+        keep = story.world.evidence.keep
+
+        async def evidence(attempt: Attempt) -> str | None:
+            lock.renewed, lock.ours = renewed, ours
+            return await keep(attempt)
+
+        story.world.evidence.keep = evidence  # type: ignore[method-assign]
+        story.dispatcher.submit(REQUEST)
+        await story.until(lambda: story.dispatcher.attempts.outcomes)
+        (attempt,) = await story.journal.attempts()
+        assert (attempt.state, attempt.text, attempt.called_t) == ("cancelled", text, None)
+    assert server.lines("called") == []
+
+
+async def test_a_thousand_requests_may_wait(server: Server) -> None:
+    """The next is left out."""
+    story = Story(server)
+    for number in range(1001):
+        story.dispatcher.submit(replace(REQUEST, incident_id=f"i{number}"))
+    assert len(story.dispatcher.waiting("chat-0")) == 1000
+    assert story.dispatcher.waiting_for("i999") is not None
+    assert story.dispatcher.waiting_for("i1000") is None
+
+
+async def test_a_yes_serves_for_one_restart(server: Server) -> None:
+    """That of another target, or to another incident, is another yes."""
+    async with Story(server) as story:
+        pairs = [("i1", "chat-0"), ("i1", "chat-1"), ("i2", "chat-0")]
+        for incident_id, target in pairs:
+            await story.controls.approve(incident_id, target, "ana", 1.0)
+        await story.dispatcher.decide_now(replace(PERSON, incident_id="i1"))
+        await story.over()
+        assert [each for each in pairs if story.controls.approved_by(*each)] == pairs[1:]
+
+
+async def test_a_request_that_is_withdrawn_while_another_is_asked_about_is_not_asked_about(
+    server: Server,
+) -> None:
+    """Both were due in the same round."""
+    other = replace(REQUEST, target="chat-1", group="other", incident_id="i2")
+    async with Story(server, refusal="busy") as story:
+
+        async def withdraws() -> None:
+            story.dispatcher.withdraw(other)
+
+        story.hook_breaks = withdraws
+        story.world.watch(replace(TARGET, name="chat-1", group="other"))
+        story.world.incident("i2", target="chat-1")
+        story.dispatcher.submit(REQUEST)
+        story.dispatcher.submit(other)
+        await story.until(lambda: story.dispatcher.blocked[("chat-0", "hook")])
+        await story.asks(2)
+        assert story.dispatcher.blocked == {("chat-0", "hook"): 1}
+        assert story.dispatcher.waiting("chat-1") == []
+
+
+async def test_what_could_not_be_read_at_the_start_is_read_later(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whoever wakes it does not wait for the next round."""
-    async with Story(server) as story:
-        rounds: asyncio.Queue[None] = asyncio.Queue()
-        retry = story.dispatcher._retry
+    """Of attempts and of what operators have set; until then nothing is done."""
+    story = Story(server)
 
-        async def counted() -> None:
-            rounds.put_nowait(None)
-            await retry()
+    async def attempts(*_: Any) -> tuple[Attempt, ...]:
+        raise JournalError("it cannot be read", "see to it")
 
-        monkeypatch.setattr(story.dispatcher, "_retry", counted)
-        monkeypatch.setattr(dispatcher_module, "ASK_SECONDS", 3600.0)
-        async with asyncio.timeout(30):
-            await rounds.get()  # from here on it sleeps for an hour
-            for wake in (story.dispatcher.wake, lambda: story.dispatcher.submit(REQUEST)):
-                wake()
-                await rounds.get()
+    with monkeypatch.context() as broken:
+        broken.setattr(story.journal, "attempts", attempts)
+        await story.dispatcher.resume()
+    assert (story.dispatcher.attempts.resumed, story.controls.known) == (False, True)
+    async with story:
+        story.dispatcher.submit(REQUEST)
+        assert (await story.fulfilled()).state == "helped"
+
+
+EAGER = {"cooldown_seconds": 0.0, "budget_per_hour": 100, "budget_per_day": 100}
+"""Nothing but the breaker holds a restart back."""
+
+
+SATURATED: dict[str, dict[str, Any] | None] = {
+    "no incident": None,
+    "an overload, which no restart cures": {"restart_advised": False},
+    "a stall that is over": {"resolved_t": 2.0},
+}
+
+
+@pytest.mark.parametrize("incident", SATURATED.values(), ids=SATURATED)
+async def test_healthy_saturated_engine_is_never_touched(
+    server: Server, incident: dict[str, Any] | None
+) -> None:
+    """With 500 requests in hand and everything allowed, requests for it come to nothing."""
+    server.start()
+    (server.folder / "requests").write_text("x\n" * 500)
+    pid = server.pid
+    async with Story(server, settings=EAGER) as story:
+        story.world.no_incidents()
+        if incident is not None:
+            story.incident(**incident)
+        for _ in range(20):
+            story.dispatcher.submit(REQUEST)
+            decision, attempt = await story.dispatcher.decide_now(REQUEST)
+            assert (decision.verdict, decision.check, attempt) == (guard.REFUSE, "trigger", None)
+        assert await story.states() == []
+        assert (server.pid, server.signals().state) == (pid, "serving")
+    assert server.lines("called") == []
+
+
+__all__ = ["folder"]  # the fixture
+
+EVERY = int(os.environ.get("VLLM_WATCH_TEST_EVERY", "10"))  # 1: all 200 folders
+
+
+async def test_no_damage_makes_a_second_call(folder, server):
+    """Sixteen attempts did not help, of an incident that is still open: the next watcher makes none."""
+    stood_against = {}
+    for number, case in enumerate(cases()[::EVERY]):
+        damaged(folder, server.folder / str(number), *case)
+        async with Story(server, folder=str(number)) as story:
+            decision = await story.decided()
+            assert decision.check is not None, case
+            stood_against[decision.check] = stood_against.get(decision.check, 0) + 1
+    assert server.lines("called") == []
+    assert {"journal", "cooldown"} <= stood_against.keys(), stood_against  # lost and known

@@ -89,11 +89,8 @@ async def test_oldest_go(tmp_path: Path) -> None:
 
 NAMES = {
     "../../etc/cron.d/x": "_.._etc_cron.d_x.tar",
-    "/etc/passwd": "_etc_passwd.tar",
     "...": "unnamed.tar",
-    "": "unnamed.tar",
     "a\0b\nc": "a_b_c.tar",
-    "é": "_.tar",
     "a" * 300: "a" * 150 + ".tar",
 }
 

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from tests.restart.dispatching import Story
-from tests.restart.watchers import Watchers, on_disk
+from tests.restart.watcher import Watchers, on_disk
 from tests.restart.world import Server
 from tests.state.test_journal import ATTEMPT
 from vllm_watch.restart import dispatcher

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from tests.restart.dispatching import PERSON, Story
+from tests.restart.dispatching import Story
 from tests.restart.test_crash import KILLED
-from tests.restart.watchers import Watchers, on_disk
+from tests.restart.watcher import Watchers, on_disk
 from tests.restart.world import MATE, REQUEST, Server, command
 from vllm_watch.restart import guard, restart, verify
 from vllm_watch.restart.facts import Peers
@@ -116,15 +116,6 @@ async def test_what_is_against_one_is_against_all(
         assert (server.lines("called"), mate.lines("called")) == ([], [])
 
 
-async def test_a_person_may_restart_ranks_that_work(server: Server, mate: Server) -> None:
-    """All of them, too."""
-    async with Gang(server, mate) as story:
-        decision, _ = await story.dispatcher.decide_now(PERSON)
-        assert decision.verdict == guard.ACT
-        assert (await story.over()).state == "helped"
-        assert len(server.lines("ended")) == len(mate.lines("ended")) == 1
-
-
 @pytest.mark.usefixtures("idle")
 async def test_a_hook_that_failed_for_one_is_told(server: Server, mate: Server) -> None:
     """The other has been restarted: this one is called again, and then it is for a person."""
@@ -137,14 +128,6 @@ async def test_a_hook_that_failed_for_one_is_told(server: Server, mate: Server) 
             1,
             restart.RETRIES_MAX + 1,
         )
-
-
-@pytest.mark.usefixtures("idle")
-async def test_one_that_was_busy_is_restarted_with_the_others(server: Server, mate: Server) -> None:
-    async with Gang(server, mate, script="busy once") as story:
-        story.dispatcher.submit(REQUEST)
-        assert (await story.fulfilled()).state == "helped"
-        assert (len(server.lines("ended")), len(mate.lines("ended"))) == (1, 1)
 
 
 async def test_a_gang_that_changed_is_decided_anew(

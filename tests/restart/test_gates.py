@@ -5,7 +5,6 @@ import time
 from types import SimpleNamespace
 
 import pytest
-import structlog
 
 from tests.restart.hooks.test_gate import START, Site
 from vllm_watch.restart import gates
@@ -29,29 +28,6 @@ async def word(site, which, started=START):
     return await site.gates.answer("llama", which, started, "10.0.0.7")
 
 
-def slow_notes(site, monkeypatch):
-    """What is written waits for this event, and a probe does not wait for it."""
-    monkeypatch.setattr(gates, "NOTE_SECONDS", 0.0)
-    free, note = asyncio.Event(), site.notes.note
-
-    async def slow(entry):
-        await free.wait()
-        await note(entry)
-
-    site.notes.note = slow
-    return free
-
-
-@pytest.mark.parametrize(("ago_s", "there"), [(0.0, True), (59.0, True), (60.0, True), (61.0, False)])  # fmt: skip
-async def test_a_probe_that_asked_within_a_minute_is_there(site, clock, ago_s, there):
-    """One that is not asked for by Kubernetes any more stands beside nothing."""
-    await word(site, LIVENESS)
-    clock.now_s += ago_s
-    heard = site.gates.probes("llama")
-    assert heard.starts == ((START,) if there else ())
-    assert heard.liveness_asked_seconds == ago_s
-
-
 @pytest.mark.parametrize(("off_s", "same"), [(-2.5, False), (-1.5, True), (1.5, True), (2.5, False)])  # fmt: skip
 async def test_two_readings_of_one_start_are_one_server(site, off_s, same):
     """Of looks, of probes, and of a probe and what is meant."""
@@ -65,85 +41,12 @@ async def test_two_readings_of_one_start_are_one_server(site, off_s, same):
         assert kill.ended.is_set() is not same
 
 
-async def test_of_very_many_containers_those_that_asked_last_are_known(site, clock):
-    """One that asks again is no further one."""
-    for number in (*range(17), 1, 1):
-        clock.now_s += 1.0
-        await word(site, READINESS, START + 10.0 * number)
-    assert site.gates.probes("llama").starts == tuple(START + 10.0 * each for each in range(1, 17))
-    await word(site, READINESS, START + 1000.0)
-    starts = site.gates.probes("llama").starts
-    assert (len(starts), START + 10.0 in starts, START + 20.0 in starts) == (16, True, False)
-
-
-async def test_a_probe_waits_for_the_journal_less_than_for_its_answer(site, monkeypatch):
-    """It gives up after two seconds by default."""
-    waited, wait = [], asyncio.wait
-
-    async def noted(tasks, *, timeout=None):
-        waited.append(timeout)
-        return await wait(tasks, timeout=timeout)
-
-    monkeypatch.setattr(asyncio, "wait", noted)
-    site.looks()
-    site.gates.draining("llama", on=True)
-    assert await word(site, READINESS) == START
-    assert waited == [1.5]
-
-
-async def test_a_server_that_was_never_looked_at_has_ended_when_nothing_listens(site):
-    """Nobody has seen its port closed before; and nobody was told anything yet."""
-    with site.gates.killing("llama", START, 30.0) as kill:
-        assert kill.answers == 0
-        site.looks(outcome="refused")
-        assert kill.ended.is_set()
-
-
-async def test_a_port_that_was_open_again_in_between_says_something_again(site):
-    """What counts is the last look before the kill."""
-    site.looks(outcome="refused")
-    site.looks()
-    with site.gates.killing("llama", START, 30.0) as kill:
-        site.looks(outcome="refused")
-        assert kill.ended.is_set()
-
-
-@pytest.mark.parametrize(
-    ("start", "on", "told"), [(None, True, 1), (None, False, 0), (START, True, 0), (START, False, 0)]
-)  # fmt: skip
-async def test_a_drain_of_nobody_knows_whom_is_logged(site, start, on, told):
-    """Its requests go on coming, and a person can see why."""
-    site.looks(start)
-    with structlog.testing.capture_logs() as logs:
-        site.gates.draining("llama", on=on)
-    assert [each["event"] for each in logs] == ["drain_not_asked_for"] * told
-
-
 async def test_two_that_ask_at_once_are_told_the_same(site):
     """It is written once."""
     site.looks()
     site.gates.draining("llama", on=True)
     assert await asyncio.gather(word(site, READINESS), word(site, READINESS)) == [START, START]
     assert site.notes.entries == [("gate_readiness", "ok", "no")]
-
-
-async def test_a_word_that_took_long_to_write_is_not_written_again(site, monkeypatch):
-    """Nor by whoever asks the other gate meanwhile; a word that has changed since has its own entry."""
-    free = slow_notes(site, monkeypatch)
-    site.looks()
-    site.gates.draining("llama", on=True)
-    assert await word(site, READINESS) is None
-    site.gates.draining("llama", on=False)
-    assert await word(site, READINESS) is None
-    site.looks(START + 60)
-    site.gates.draining("llama", on=True)
-    for _ in range(2):
-        assert await word(site, READINESS, None) is None
-    free.set()
-    async with asyncio.timeout(10):
-        while await word(site, READINESS, None) is None:
-            await asyncio.sleep(0.001)
-    assert site.notes.entries == [("gate_readiness", "ok", "no")] * 2
 
 
 STANDING = {  # when the container of the probe that asks began → is it meant?
@@ -280,3 +183,35 @@ async def test_an_answer_that_became_wrong_while_it_was_written_is_not_given(sit
 
     site.notes.note = taken_back
     assert await word(site, READINESS) is None
+
+
+def slow_notes(site, monkeypatch):
+    """What is written waits for this event, and a probe does not wait for it."""
+    monkeypatch.setattr(gates, "NOTE_SECONDS", 0.0)
+    free, note = asyncio.Event(), site.notes.note
+
+    async def slow(entry):
+        await free.wait()
+        await note(entry)
+
+    site.notes.note = slow
+    return free
+
+
+async def test_a_word_that_took_long_to_write_is_not_written_again(site, monkeypatch):
+    """Nor by whoever asks the other gate meanwhile; a word that has changed since has its own entry."""
+    free = slow_notes(site, monkeypatch)
+    site.looks()
+    site.gates.draining("llama", on=True)
+    assert await word(site, READINESS) is None
+    site.gates.draining("llama", on=False)
+    assert await word(site, READINESS) is None
+    site.looks(START + 60)
+    site.gates.draining("llama", on=True)
+    for _ in range(2):
+        assert await word(site, READINESS, None) is None
+    free.set()
+    async with asyncio.timeout(10):
+        while await word(site, READINESS, None) is None:
+            await asyncio.sleep(0.001)
+    assert site.notes.entries == [("gate_readiness", "ok", "no")] * 2

@@ -1,6 +1,5 @@
 """What operators ask for: what comes of it, what is answered, and what is written down."""
 
-import asyncio
 import time
 from dataclasses import replace
 
@@ -8,7 +7,6 @@ import pytest
 
 from tests.restart.station import station
 from vllm_watch.incidents.incident import RECOVERING, IncidentEvent
-from vllm_watch.state.attempt import Attempt
 
 
 async def test_a_person_restarts_a_target(tmp_path):
@@ -25,19 +23,9 @@ async def test_a_person_restarts_a_target(tmp_path):
         assert entry.after == "act: every check passed"
 
 
-async def test_two_people_at_once_restart_once(tmp_path):
-    """The second is told that an attempt is under way."""
-    async with station(tmp_path) as one:
-        answers = await asyncio.gather(
-            *(one.ask("/api/v1/targets/a/restart", {"reason": "me too"}) for _ in range(5))
-        )
-        assert sorted(status for status, _ in answers) == [202, 409, 409, 409, 409]
-
-
 REFUSED = {
-    "a closed window": ({"windows": ["Mon 00:00-00:01"]}, {}, "window"),
-    "an hour that forbids": ({"deny_windows": ["00:00-24:00"]}, {}, "freeze"),
     "mode off": ({"mode": "off"}, {}, "mode"),
+    "an hour that forbids": ({"deny_windows": ["00:00-24:00"]}, {}, "freeze"),
     "no budget": ({"budget_per_day": 0}, {}, "budget"),
 }
 
@@ -79,25 +67,6 @@ async def test_without_a_disk_nobody_restarts_anything(tmp_path):
         status, said = await one.ask("/api/v1/targets/a/restart", {"reason": "x"})
         assert (status, said["remedy"]) == (409, "Set state_dir")
         assert not (tmp_path / "calls").exists()
-
-
-async def test_a_yes_holds_until_the_check_passes(tmp_path):
-    """Approved during a cooldown, it is restarted when that is over, without a second yes."""
-    async with station(tmp_path, cooldown_seconds=2, budget_per_hour=5) as one:
-        now_t = time.time()
-        await one.journal.write(Attempt(
-            id="before", target="a", group="g", trigger="manual", hook="h", reason="", actor="",
-            state="helped", began_t=now_t, called_t=now_t,
-        ))  # fmt: skip
-        incident = one.incident()
-        (pending,) = await one.decided()
-        assert pending.decision.check == "cooldown"
-        status, said = await one.ask(f"/api/v1/incidents/{incident}/approve")
-        assert (status, said["verdict"]) == (202, "wait")
-        plan = await one.shown(lambda plan: plan["waiting"] and plan["waiting"][0]["approved_by"])
-        assert plan["waiting"][0]["approved_by"] == "anna"
-        plan = await one.shown(lambda plan: plan["under_way"])
-        assert (plan["under_way"]["incident_id"], plan["under_way"]["actor"]) == (incident, "anna")
 
 
 async def test_nothing_to_approve(tmp_path):

@@ -1,10 +1,17 @@
-"""docs/restart.md: its configurations are valid, each on top of those before, and it names every gate."""
+"""docs/restart.md: its configurations are valid, each on top of those before, and it names every gate.
+
+And the table of unsafe control actions in docs/restart-safety.md: each action has each kind, each row a test that is there.
+"""
 
 import re
+from itertools import product
 from pathlib import Path
 
 import yaml
 
+from tests.faults.matrix import Row, missing
+from tests.restart import hazards
+from tests.restart.hazards import HAZARDS, KINDS
 from vllm_watch.config import Config
 from vllm_watch.restart import guard
 from vllm_watch.settings.stages import RIGHTS
@@ -41,3 +48,24 @@ def test_every_gate_is_explained():
 def test_every_right_is_explained():
     """What a token may be used for."""
     assert all(f"`{right}`" in PAGE or f"[{right}]" in PAGE for right in RIGHTS)
+
+
+ACTIONS = ("restart", "drain", "pause", "reclaim", "page")
+
+
+def test_each_action_has_each_kind() -> None:
+    """Once, in order."""
+    assert [(each.action, each.kind) for each in HAZARDS] == [*product(ACTIONS, KINDS)]
+
+
+def test_every_test_that_is_named_is_there() -> None:
+    """Under that name, in that file."""
+    assert all(each.tests for each in HAZARDS)
+    rows = (Row("", "", "", "", "", "", each.tests) for each in HAZARDS)
+    assert [each for row in rows for each in missing(row)] == []
+
+
+def test_the_page_is_in_step() -> None:
+    """make generate renews it; no cell breaks the table."""
+    assert hazards.PAGE.read_text() == hazards.written(hazards.PAGE.read_text())
+    assert not any("|" in text for each in HAZARDS for text in (each.unsafe, each.prevented))

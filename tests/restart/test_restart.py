@@ -1,4 +1,7 @@
-"""One attempt: the disk is ahead of what is done, whatever objects stops it before the call, and it ends."""
+"""One attempt: the disk is ahead of what is done, whatever objects stops it before the call, and it ends.
+
+Its drain: what makes progress is waited for, to the deadline; what makes none is not.
+"""
 
 import asyncio
 import time
@@ -14,6 +17,8 @@ from vllm_watch.restart import restart as restart_module
 from vllm_watch.restart import verify
 from vllm_watch.restart.hooks.base import REFUSED, HookCall, HookResult
 from vllm_watch.restart.restart import PendingWrites, Restart
+from vllm_watch.settings.restart import DrainSettings
+from vllm_watch.signals.records import EngineSignals, TargetSignals
 from vllm_watch.state.attempt import Attempt
 from vllm_watch.state.journal import Journal
 
@@ -262,13 +267,6 @@ async def test_who_cannot_say_objects(server: Server) -> None:
     assert (attempt.state, server.lines("called")) == ("cancelled", [])
 
 
-async def test_requests_may_come_again_once_it_was_called(server: Server) -> None:
-    """A new process that gets no requests could not show what it does."""
-    story = Story(server)
-    await story.run()
-    assert story.done.index("draining off") < story.done.index("verifying")
-
-
 async def test_server_that_is_not_seen_any_more_does_not_hold_it_open(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -301,16 +299,63 @@ async def test_what_passed_while_nobody_watched_is_not_held_against_it(server: S
     assert len(server.lines("called")) == 1
 
 
-async def test_stopped_in_the_call_it_stays_what_the_disk_says(server: Server) -> None:
-    """Our own end leaves `calling` behind, and nothing of the command."""
-    story = Story(server, script="hangs")
-    running = asyncio.create_task(story.run())
-    async with asyncio.timeout(10):
-        while not server.lines("ended"):
-            await asyncio.sleep(0.02)
-    running.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await running
-    journal = Journal(server.folder / "state")
-    assert [each.state for each in await journal.attempts()] == ["calling"]
-    await journal.close()
+SERVING = TargetSignals(
+    target="chat-0", t=1.0, up=True, outcome="ok", state="serving", state_text="",
+    engines={"0": EngineSignals(engine="0", requests_running=2.0, requests_waiting=1.0)},
+)  # fmt: skip
+
+
+def serving(*counts: tuple[float | None, float | None]) -> TargetSignals:
+    """A server whose engines have so many requests running and waiting."""
+    engines = {
+        str(n): EngineSignals(engine=str(n), requests_running=running, requests_waiting=waiting)
+        for n, (running, waiting) in enumerate(counts)
+    }
+    return replace(SERVING, engines=engines)
+
+
+WORK: dict[str, tuple[TargetSignals, float | None]] = {
+    "all engines count": (serving((2, 1), (3, 0)), 6.0),
+    "waiting unknown is none": (serving((2, None)), 2.0),
+    "running unknown is unknown": (serving((2, 1), (None, 0)), None),
+    "no engine is seen": (serving(), None),
+    "it does not answer": (replace(SERVING, up=False), None),
+}
+
+
+@pytest.mark.parametrize(("signals", "left"), WORK.values(), ids=WORK)
+def test_work(signals: TargetSignals, left: float | None) -> None:
+    """How many requests are in hand."""
+    assert restart_module.requests_in_flight(signals) == left
+
+
+DRAINS: dict[str, tuple[list[TargetSignals | None], str]] = {
+    # looks, one a second; the last one ends it, and how it went
+    "nothing in hand": ([serving((0, 0))], "no request was in flight after 0 s"),
+    "they finish": ([serving((2, 1)), serving((1, 0)), serving((0, 0))], "no request was in flight after 2 s"),
+    "they do not finish": ([serving((5, 0))] * 4, "5 requests were still in flight after 3 s"),
+    "it hangs": ([replace(SERVING, state="stalled")], "the engine makes no progress"),
+    "it comes to hang meanwhile": (
+        [serving((2, 1)), replace(SERVING, state="stalled")], "makes no progress"),
+    "it was never seen": ([None], "makes no progress"),
+    "nobody knows how many": ([serving((None, None))], "their number is not known"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("looks", "words"), DRAINS.values(), ids=DRAINS)
+def test_how_a_drain_goes(looks: list[TargetSignals | None], words: str) -> None:
+    """It ends by itself, and says how."""
+    told = [
+        restart_module.drain_progress(DrainSettings(deadline_seconds=3), look, s)
+        for s, look in enumerate(looks)
+    ]
+    assert [over for over, _ in told] == [False] * (len(looks) - 1) + [True]
+    assert all("waiting at most" in text for _, text in told[:-1])
+    assert words in told[-1][1]
+
+
+def test_switched_off() -> None:
+    """Nobody is waited for, and it is said which key did that."""
+    over, text = restart_module.drain_progress(DrainSettings(enabled=False), serving((5, 5)), 0.0)
+    assert over
+    assert "restart.drain.enabled" in text

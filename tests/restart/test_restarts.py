@@ -4,7 +4,6 @@ import asyncio
 import sqlite3
 import time
 
-import aiohttp
 import pytest
 
 from tests.daemon_process import daemon
@@ -32,14 +31,6 @@ async def test_what_is_begun_twice_runs_once(tmp_path):
         await asyncio.gather(one.restarts.start(), one.restarts.start())
         running = [task.get_name() for task in asyncio.all_tasks()]
         assert (running.count("restarts"), running.count("schedules")) == (1, 1)
-
-
-async def test_a_schedule_whose_condition_does_not_hold_asks_nothing(tmp_path):
-    """It is left out until its next time."""
-    late = {**WEEKLY, "throughput_ratio_max": 0.8}
-    async with station(tmp_path, schedules=[late]) as one:
-        one.restarts._due("a", one.config.restart.schedules[0])
-        assert one.restarts.dispatcher.waiting("a") == []
 
 
 async def test_an_incident_found_before_a_start_asks_again(tmp_path):
@@ -75,30 +66,6 @@ async def test_a_lock_that_cannot_be_made_is_a_no(tmp_path, monkeypatch):
         assert not (tmp_path / "calls").exists()
 
 
-async def test_the_gates_answer_for_what_is_drained(tmp_path):
-    """The readiness gate says no for the server that is to go, by its start; of others nothing is known."""
-    async with station(tmp_path, targets=("a", "b")) as one:
-
-        async def gate(name):
-            async with aiohttp.ClientSession() as session:
-                url = f"{one.url}/gate/readiness?target={name}"
-                async with session.get(url) as response:
-                    return response.status, await response.text()
-
-        one.look("a", start=1234.0)
-        assert await gate("a") == (200, "ok\n")
-        one.restarts.targets.draining("a", on=True)
-        assert await gate("a") == (200, "no 1234\n")
-        assert await gate("b") == (200, "ok\n")
-        assert (await one.shown(lambda plan: plan["draining"]))["draining"] is True
-        one.restarts.targets.draining("a", on=False)
-        assert await gate("a") == (200, "ok\n")
-        assert (await gate("zz"))[0] == 404
-        assert [(e.before, e.after) for e in await one.entries("gate_readiness")] == [
-            ("ok", "no 1234"), ("no 1234", "ok"),
-        ]  # fmt: skip
-
-
 async def test_a_journal_that_takes_writes_again_is_no_trouble(tmp_path):
     """Without a request for a restart, which would try: an alert on it must end by itself."""
     async with station(tmp_path, start=False) as one:
@@ -110,23 +77,6 @@ async def test_a_journal_that_takes_writes_again_is_no_trouble(tmp_path):
         other.close()
         await one.restarts._check_incidents()
         assert one.journal.trouble is None
-
-
-async def test_two_daemons_on_one_folder(tmp_path):
-    """The second one looks on: its page says that nothing is restarted."""
-    token = tmp_path / "token"
-    token.write_text("a-token-of-enough-characters")
-    token.chmod(0o600)
-    config = tmp_path / "config.yaml"
-    config.write_text(
-        f"state_dir: {tmp_path}/state\ntargets: [{{name: a, url: 'http://127.0.0.1:1'}}]\n"
-        f"api: {{tokens: [{{name: anna, file: {token}}}]}}\n"
-    )
-    async with daemon("--config", config) as first, daemon("--config", config) as second:
-        await first.until(lambda status: status["restarts"])
-        assert (await first.status())["restarts"]["journal_trouble"] is None
-        status = await second.until(lambda status: status["restarts"]["journal_trouble"])
-        assert "another vllm-watch uses the state folder" in status["restarts"]["journal_trouble"]
 
 
 async def test_a_reload_stands_in_the_journal(tmp_path):
@@ -162,10 +112,9 @@ async def test_an_attempt_does_not_hold_the_end_up(tmp_path):
         assert asyncio.get_running_loop().time() - began < 4
 
 
-async def test_the_demo_shows_what_it_would_restart():
-    """Mode observe, without a state folder and without anything to press."""
-    async with daemon("--scenario", "healthy", command="demo") as process:
-        status = await process.until(lambda s: s["targets"] and s["targets"][0]["restart"])
-        assert status["targets"][0]["restart"]["mode"] == "observe"
-        assert status["restarts"] == {"paused": None, "journal_trouble": None, "people": False}
-        assert (await process.get("/api/v1/pause", "POST"))[0] in (404, 405)
+async def test_a_schedule_whose_condition_does_not_hold_asks_nothing(tmp_path):
+    """It is left out until its next time."""
+    late = {**WEEKLY, "throughput_ratio_max": 0.8}
+    async with station(tmp_path, schedules=[late]) as one:
+        one.restarts._due("a", one.config.restart.schedules[0])
+        assert one.restarts.dispatcher.waiting("a") == []

@@ -8,7 +8,6 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 import pytest
-from apscheduler.triggers.cron import CronTrigger
 from hypothesis import given
 from hypothesis import strategies as some
 
@@ -68,12 +67,6 @@ async def test_interval_is_not_put_off_by_our_own_restarts() -> None:
     assert first == await next_of(restart)
     assert first is not None
     assert datetime.fromtimestamp(first, UTC).hour == 0
-
-
-async def test_jitter_spreads_a_fleet() -> None:
-    """Each comes up to so much later."""
-    times = {await next_of(settings(nightly(jitter_seconds=3600))) for _ in range(5)}
-    assert len(times) > 1
 
 
 async def test_what_falls_due_is_told_once() -> None:
@@ -164,49 +157,10 @@ def test_night_of_a_clock_change(after: str, due: str) -> None:
     assert next_due(nightly(cron="30 2 * * *"), "Europe/Berlin", berlin(after)) == berlin(due)
 
 
-def test_a_year_of_nights() -> None:
-    """Once each, in order, whatever the zone does."""
-    for zone in ("Europe/Berlin", "Australia/Lord_Howe", "America/New_York", "UTC"):
-        t, days = berlin("2026-01-01T00:00+00:00"), set()
-        for _ in range(365):
-            due_t = next_due(nightly(cron="15 2 * * *"), zone, t)
-            assert due_t is not None
-            assert due_t > t
-            t = due_t
-            days.add(datetime.fromtimestamp(t, ZoneInfo(zone)).date())
-        assert len(days) == 365, zone
-
-
-async def test_a_clock_that_is_set_forward_wakes_what_is_due() -> None:
-    """The last of the times that were passed over; the next one is after now."""
-    told: list[str] = []
-    schedule = Schedule(lambda target, each: told.append(each.name))
-    hourly = nightly(cron="0 * * * *")
-    schedule.set([("chat-0", settings(hourly))])
-    (timer,) = schedule._timers.values()
-    assert timer.due_t is not None
-    first_t = timer.due_t
-    schedule._check(timer, first_t - 1.0)
-    assert told == []
-    schedule._check(timer, first_t + 5 * 3600.0 + 600.0)
-    assert told == ["nightly"]
-    assert schedule.fell_due["chat-0", "nightly"] == first_t + 5 * 3600.0
-    assert timer.due_t == first_t + 6 * 3600.0
-
-
-def test_what_was_missed_for_long_is_found_at_once() -> None:
-    """A year of minutes is not gone through; what is too late stays as it was."""
-    t = berlin("2026-01-01T00:00+00:00")
-    minutely = nightly(cron="* * * * *")
-    assert last_due(minutely, "UTC", t, t + 366 * 86400.0) == t + 366 * 86400.0
-    weekly = nightly(misfire_seconds=60)
-    assert last_due(weekly, "UTC", t, t + 10.0) == t
-
-
 @given(
     cron=some.sampled_from(("*/7 * * * *", "30 2 * * *", "0 0 29 2 *", "0 4 * * sun", "59 23 31 12 *", "* 3 1 * *")),
     zone=some.sampled_from(("UTC", "Europe/Berlin", "America/New_York", "Australia/Lord_Howe")),
-    due_t=some.floats(1.7e9, 1.9e9), passed_s=some.floats(0.0, 86400.0 * 3),
+    due_t=some.floats(1.7e9, 1.9e9), passed_s=some.floats(0.0, 86400.0),
 )  # fmt: skip
 def test_the_last_time_is_that_which_a_walk_finds(cron, zone, due_t, passed_s) -> None:
     """Over changes of the clock, too."""
@@ -230,24 +184,6 @@ def test_a_search_is_short_however_much_was_missed(monkeypatch: pytest.MonkeyPat
     assert last_due(minutely, "UTC", t, t + 730 * 86400.0) == t + 730 * 86400.0
     assert len(searches) <= 40
     assert last_due(nightly(cron="0 0 30 2 *", misfire_seconds=1e9), "UTC", t, t + 1e8) == t
-
-
-def test_a_day_that_never_comes_is_not_searched_for_until_the_year_9999(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """The rarest day that there is comes within 40 years."""
-    years = []
-    setting = CronTrigger._increment_field_value
-
-    def noted(self, date, number):
-        years.append(date.year)
-        return setting(self, date, number)
-
-    monkeypatch.setattr(CronTrigger, "_increment_field_value", noted)
-    assert next_due(nightly(cron="0 0 30 2 *"), "UTC", 1.8e9) is None
-    assert max(years) < 2100
-    rare_t = next_due(nightly(cron="0 0 29 2 mon"), "UTC", berlin("2068-03-01T00:00+00:00"))
-    assert rare_t is not None
 
 
 MISSED = {
@@ -281,3 +217,20 @@ async def test_a_time_that_was_missed(tmp_path: Any, late_s: float, after: str, 
         due_t = next_due(schedule, "UTC", since_t)
         assert due_t is not None
         assert (due_t < time.time()) == bool(asked)
+
+
+async def test_a_clock_that_is_set_forward_wakes_what_is_due() -> None:
+    """The last of the times that were passed over; the next one is after now."""
+    told: list[str] = []
+    schedule = Schedule(lambda target, each: told.append(each.name))
+    hourly = nightly(cron="0 * * * *")
+    schedule.set([("chat-0", settings(hourly))])
+    (timer,) = schedule._timers.values()
+    assert timer.due_t is not None
+    first_t = timer.due_t
+    schedule._check(timer, first_t - 1.0)
+    assert told == []
+    schedule._check(timer, first_t + 5 * 3600.0 + 600.0)
+    assert told == ["nightly"]
+    assert schedule.fell_due["chat-0", "nightly"] == first_t + 5 * 3600.0
+    assert timer.due_t == first_t + 6 * 3600.0

@@ -16,7 +16,6 @@ from tests.restart.world import REQUEST, Server
 from vllm_watch.restart.locks import lease as lease_lock
 from vllm_watch.restart.locks.base import Lock
 from vllm_watch.restart.locks.record import Limits
-from vllm_watch.state.attempt import Attempt
 
 pytestmark = pytest.mark.usefixtures("quick")
 
@@ -92,20 +91,6 @@ async def test_hook_that_did_not_help_is_not_called_by_the_second(
         assert [each["state"] for each in await place.past()] == ["did_not_help", "helped"]
 
 
-async def test_budget_is_one(server: Server, tmp_path: Path) -> None:
-    """One restart that helped is spent for both, and the cooldown holds for both."""
-    async with lease(tmp_path) as place:
-        ours, theirs = place.watcher(), place.watcher()
-        async with Story(server, lock=ours, settings=EAGER) as story:
-            story.dispatcher.submit(REQUEST)
-            assert (await story.fulfilled()).state == "helped"
-        server.hang()
-        async with second(server, theirs) as story:
-            story.world.settings = story.world.settings.model_copy(update={"budget_per_hour": 1})
-            decision = await story.decided(THEIRS)
-            assert (decision.check, decision.text[:6]) == ("budget", "1 of 1")
-
-
 async def test_call_is_written_before_it_is_made(server: Server, tmp_path: Path) -> None:
     """And who dies with it open is uncertain for the other, once its slot is free."""
     async with lease(tmp_path) as place:
@@ -122,31 +107,6 @@ async def test_call_is_written_before_it_is_made(server: Server, tmp_path: Path)
         await dead.release()
         held = await theirs().acquire("them", "another")
         assert [each.state for each in held.others] == ["uncertain"]
-
-
-async def test_attempt_that_was_given_up_leaves_nothing(
-    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Nothing was called, so the other may."""
-    async with lease(tmp_path) as place:
-        ours, theirs = place.watcher(), place.watcher()
-        async with Story(server, lock=ours, settings=EAGER) as story:
-            written: list[dict[str, Any]] = []
-
-            async def withdrawn(_: Attempt) -> str | None:
-                written.extend(await place.past())
-                story.dispatcher.withdraw(REQUEST)
-                return None
-
-            monkeypatch.setattr(story.world.evidence, "keep", withdrawn)
-            story.dispatcher.submit(REQUEST)
-            await story.until(lambda: story.dispatcher.attempts.last("chat-0"))
-            assert (await story.over()).state == "cancelled"
-            assert [each["state"] for each in written] == ["intent"]
-        assert await place.past() == []
-        async with second(server, theirs) as story:
-            story.dispatcher.submit(THEIRS)
-            assert (await story.fulfilled()).state == "helped"
 
 
 async def test_past_that_is_damaged_is_a_no(server: Server, tmp_path: Path) -> None:
@@ -179,20 +139,3 @@ async def test_clock_of_another_that_is_ahead_blocks_for_one_cooldown(
             await story.until(lambda: story.dispatcher.blocked[("chat-0", "breaker")])
             await story.resumed()
             assert (await story.fulfilled()).state == "helped"
-
-
-async def test_end_that_could_not_be_written_is_made_up_for(
-    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """By the same process's next asking."""
-    async with lease(tmp_path) as place:
-        lock = place.watcher()
-        mine = lock()
-        began = REQUEST.attempt("a1", "intent", "script", time.time(), "10.0.0.1:8000")
-        await mine.acquire("us", "a1", began)
-        monkeypatch.setattr(lease_lock, "ASK_SECONDS", 0.0)
-        await mine.release(ended=replace(began, state="helped"))
-        monkeypatch.undo()
-        assert [each["state"] for each in await place.past()] == ["intent"]
-        assert (await lock().acquire("us", "a2")).held is True
-        assert [each["state"] for each in await place.past()] == ["helped"]

@@ -1,42 +1,33 @@
 """What the guard is told of the world: peers in engines, starts, incidents; and what an attempt does to it."""
 
 import asyncio
-import itertools
 import time
 from dataclasses import replace
 
 import pytest
 
 from tests.restart.station import station
-from vllm_watch.detectors.base import Verdict
 from vllm_watch.incidents.incident import Incident, IncidentEvent
 from vllm_watch.incidents.verdicts import RestartNews
 from vllm_watch.restart.facts import Peers
-from vllm_watch.samples.engine import EngineSample
-from vllm_watch.samples.observation import Call, Observation, Reading, ServerSample, StartFailure
+from vllm_watch.samples.observation import StartFailure
 from vllm_watch.samples.target import Target, host_target
 from vllm_watch.state.attempt import Attempt
-from vllm_watch.watch.watch import Watch
 
 ATTEMPT = Attempt(
     id="x1", target="a", group="g", trigger="incident", hook="h", reason="", actor="",
     state="helped", began_t=1.0,
 )  # fmt: skip
-SERVES, STALLED, GONE = {"state": "serving"}, {"state": "stalled"}, {"state": "down", "up": False}
-OLD = {"age_s": 120.0}
+SERVES, STALLED, OLD = {"state": "serving"}, {"state": "stalled"}, {"age_s": 120.0}
 
 PEERS = {
     "alone": ([STALLED], Peers(healthy=0, total=1)),
     "alone, of four engines that are all ill": ([STALLED | {"engines": 4}], Peers(healthy=0, total=1)),
-    "alone, of four engines that are well": ([SERVES | {"engines": 4}], Peers(healthy=0, total=4)),
     "one of three is ill": ([STALLED, SERVES, SERVES], Peers(healthy=2, total=3)),
-    "another is gone": ([STALLED, SERVES, GONE], Peers(healthy=1, total=3)),
     "another was not seen for long": ([STALLED, SERVES, OLD], Peers(healthy=1, total=3, unknown=1)),
     "another is overloaded, and serves": (
         [STALLED, {"state": "overloaded"}], Peers(healthy=1, total=2)
     ),
-    "another starts": ([STALLED, {"state": "starting"}], Peers(healthy=0, total=2)),
-    "another sleeps": ([STALLED, {"state": "sleeping"}], Peers(healthy=0, total=2)),
     "engines are counted, not servers": (
         [STALLED, SERVES | {"engines": 8}], Peers(healthy=8, total=9)
     ),
@@ -84,73 +75,6 @@ async def test_what_judgement_is_told_of_a_restart(tmp_path):
             assert entry.restart_news == RestartNews(missing=missing)
 
 
-async def test_incidents(tmp_path):
-    """As they were told to people; what nobody knows is None."""
-    async with station(tmp_path, start=False) as one:
-        targets, incident = one.restarts.targets, one.incident()
-        assert targets.incident(incident).advises_restart_of("a")
-        one.incident("resolved", advised=False)
-        assert not targets.incident(incident).open
-        assert targets.incident("zz") is None
-
-
-class Says:
-    """A detector that says one thing after another, and the last one for ever."""
-
-    def __init__(self, *states):
-        self.states = itertools.chain(states, itertools.repeat(states[-1]))
-
-    def update(self, view):
-        return [
-            Verdict(
-                state=next(self.states),
-                kind="engine_stalled",
-                severity="page",
-                restart_advised=True,
-            )
-        ]
-
-
-def seen(t, process_start_time):
-    """A look at a server whose process began then."""
-    server = ServerSample(process_start_time=process_start_time)
-    reading = Reading(vllm=True, engines=(EngineSample(engine="0"),), server=server)
-    return Observation(t=t, monotonic_s=t, target="a", scrape=Call(outcome="ok"), reading=reading)
-
-
-class Judged:
-    """The target `a` under its real judgement, of which the board shows all."""
-
-    def __init__(self, one, *states):
-        self._board, self._targets = one.board, one.restarts.targets
-        self._watch = Watch("a", detectors={"said": Says("firing", *states)})
-        (opened,) = self.look(1000.0, 1.0)
-        self.id = opened.incident.id
-
-    def look(self, t, process_start_time):
-        events = self._watch.observe(seen(t, process_start_time))
-        self._board.publish(self._watch.signals, incidents=self._watch.incidents, events=events)
-        return events
-
-    @property
-    def incident(self):
-        return self._targets.incident(self.id)
-
-
-async def test_an_incident_that_is_quiet_does_not_fire(tmp_path):
-    """It stays open for half a minute; whether a restart has helped is seen by what the last scrape found."""
-    async with station(tmp_path, start=False) as one:
-        judged, targets = Judged(one, "clear"), one.restarts.targets
-        assert targets.firing_kinds("a") == {"engine_stalled"}
-        for look in range(1, 20):
-            judged.look(1000.0 + 5.0 * look, 1.0)
-            assert targets.firing_kinds("a") == set()
-            if not judged.incident.open:
-                break
-        assert look > 1
-        assert not judged.incident.open
-
-
 async def test_a_fault_of_the_host_fires_for_what_it_is_to_restart(tmp_path):
     """Of the targets that it concerns only those whose restart is advised."""
     fault = Incident(
@@ -196,21 +120,6 @@ async def test_the_next_look(tmp_path):
         one.look("a")
         assert await waiting is True
         assert await targets.next_scrape("a", 0.01) is False
-
-
-async def test_a_reload_holds_at_once(tmp_path):
-    """A target that is switched off is restarted no more, and shown no more; its request waits for nobody."""
-    async with station(tmp_path) as one:
-        one.incident()
-        (pending,) = await one.decided()
-        assert pending.decision.check == "approval"
-        off = one.config.restart.model_copy(update={"mode": "off"})
-        one.follow(one.config.model_copy(update={"restart": off}))
-        for _ in range(400):
-            if pending.decision.check == "mode":
-                break
-            await asyncio.sleep(0.01)
-        assert pending.decision.text == "restarts are off (restart.mode)"
 
 
 async def test_one_engine_under_two_names(tmp_path):

@@ -5,7 +5,7 @@ journal, a lock and a hook that are real; then it says how that one ended. A poi
 after every write of the journal and every call of hook, lock, targets and evidence, and at each step of the hook's
 own script; all are listed in the folder's file `points`, so none has to be known beforehand.
 With {"fault"} the disk breaks at that point instead (see Disk), until the attempt is over; with {"dies"}
-the watcher is killed then, before the disk is mended.
+the watcher is killed then, before the disk is mended. Tests begin watchers with Watchers.
 """
 
 import asyncio
@@ -15,6 +15,7 @@ import json
 import os
 import signal
 import sqlite3
+import subprocess
 import sys
 from collections import Counter
 from contextlib import closing, suppress
@@ -26,12 +27,14 @@ from tests.restart.world import (
     END,
     LOCKED,
     REQUEST,
+    ROOT,
     START,
     TARGET,
     Backends,
     Server,
     World,
     command,
+    python,
 )
 from vllm_watch.restart import dispatcher as dispatcher_module
 from vllm_watch.restart import restart, verify
@@ -43,6 +46,46 @@ from vllm_watch.restart.locks.file import Lock
 from vllm_watch.state import file
 from vllm_watch.state.attempt import Attempt
 from vllm_watch.state.journal import Journal
+
+END_SECONDS = 60.0
+
+
+class Watchers:
+    """A program that forks one watcher after the other, which saves each of them the import."""
+
+    def __init__(self, **environ: str) -> None:
+        self._process = python(
+            "-m", "tests.restart.watcher", stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=ROOT,
+            env=environ,
+        )  # fmt: skip
+
+    def run(
+        self, server: Server, point: str, fault: str | None = None, *, dies: bool = False
+    ) -> int:
+        """Run one to its end; return its exit status."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        asked = {"folder": str(server.folder), "point": point, "fault": fault, "dies": dies}
+        print(json.dumps(asked), file=self._process.stdin, flush=True)
+        return int(self._process.stdout.readline())
+
+    def close(self) -> None:
+        self._process.communicate(timeout=END_SECONDS)
+
+
+def on_disk(folder: Path) -> tuple[Attempt, ...]:
+    """The attempts that a next watcher would find."""
+    return asyncio.run(_attempts(folder / "state"))
+
+
+async def _attempts(folder: Path) -> tuple[Attempt, ...]:
+    folder.mkdir(exist_ok=True)
+    journal = Journal(folder)
+    try:
+        return await journal.attempts()
+    finally:
+        await journal.close()
+
 
 # Call 1 does nothing and asks for another; call 2 restarts. Each step is a point.
 SCRIPT = f"""

@@ -183,12 +183,6 @@ class World:
         """Show an incident as it is now; `changed` is what differs from one whose restart is advised."""
         self.board.tell([IncidentEvent("updated", 1.0, replace(STALL, id=name, **changed))])
 
-    def crash_loops(self, why: str) -> None:
-        """It ends again and again as it starts."""
-        self.incident(
-            "loop", kind="engine_down", cause="crash_loop", summary=why, restart_advised=False
-        )
-
     def no_incidents(self) -> None:
         """Nothing is known of any incident."""
         self.board.incidents = Incidents()

@@ -1,11 +1,7 @@
 """The table of what notifiers were told: what a write says of the file that it went to."""
 
-import sqlite3
-from functools import partial
-
 import pytest
 
-from vllm_watch.errors import StateError
 from vllm_watch.state import file
 from vllm_watch.state.ledger import LedgerTable, Row
 from vllm_watch.state.worker import Worker
@@ -48,30 +44,3 @@ async def test_a_file_that_takes_the_place_of_another_takes_the_second_write(wor
     file.move_aside(tmp_path, 2.0)
     assert await table.write({KEY: ROW}) is False
     assert await table.write({KEY: ROW}) is True
-
-
-async def test_a_disk_that_takes_nothing_is_still_read(worker):
-    table = LedgerTable(worker)
-    await table.write({KEY: ROW})
-
-    def fails(_: sqlite3.Connection) -> None:
-        raise sqlite3.OperationalError("disk I/O error")
-
-    worker.put("row", fails)
-    with pytest.raises(StateError):
-        await table.write({KEY: None})
-    assert await table.read() == [(KEY, ROW)]
-
-
-async def test_no_message_waits_longer_for_a_disk_than_five_seconds(worker, monkeypatch):
-    asked, do = [], worker.do
-
-    async def noted(work, *, seconds, **how):
-        asked.append(seconds)
-        return await do(work, seconds=seconds, **how)
-
-    monkeypatch.setattr(worker, "do", noted)
-    table = LedgerTable(worker)
-    for call in (table.read, partial(table.write, {KEY: ROW})):
-        await call()
-    assert asked == [5.0, 5.0]

@@ -11,7 +11,6 @@ import pytest
 
 from tests.daemon_process import daemon
 from tests.test_daemon import values
-from vllm_watch.board.history import POINTS, SPANS
 from vllm_watch.lab.live import Live
 from vllm_watch.lab.stories import STORIES
 from vllm_watch.state import file
@@ -211,25 +210,3 @@ async def test_what_was_learnt_is_kept_as_it_stops(tmp_path):
             await second.until(makes_tokens)
         (said,) = (e for e in second.events("target_remembered") if e["target"] == "a")
         assert (said["incidents"], said["away_seconds"] < 60) == (0, True)
-
-
-async def test_charts_go_on_after_a_restart(tmp_path):
-    """In an orderly end they are written; the next process shows them from its first answer on."""
-
-    async def times(process):
-        answer = json.loads((await process.get("/api/v1/history?target=a"))[1])
-        return answer["engines"].get("0", {"t": []})["t"], answer["day"]["states"]
-
-    async with engine() as live:
-        async with watching(live, tmp_path) as first:
-            await first.until(makes_tokens)
-            seen, _ = await times(first)
-            assert await first.end() == 0
-        # Of the points within one step the newest stays: the second run begins a step of its own.
-        step = SPANS[0] / POINTS
-        restarted_t = (time.time() // step + 1) * step
-        await asyncio.sleep(restarted_t - time.time())
-        async with watching(live, tmp_path) as second:
-            await second.until(lambda s: s["targets"] and s["targets"][0]["signals"])
-            again, _ = await times(second)
-        assert seen[0] <= again[0] < restarted_t

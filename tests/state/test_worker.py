@@ -106,28 +106,6 @@ async def test_what_was_kept_is_found(tmp_path):
     assert set(told.reasons) == {None}
 
 
-async def test_of_those_that_ended_the_last_are_read(tmp_path):
-    """So many as are shown, oldest end first."""
-    async with Told(tmp_path) as told:
-        await told.kept(*(incident(f"i{n}", t=NOW + n, resolved=True) for n in range(5)))
-    told = Told(tmp_path)
-    found = await told.incidents.open(2)
-    await told.worker.close()
-    assert [(each.id, each.resolved_t) for each in found.ended] == [
-        ("i3", NOW + 3),
-        ("i4", NOW + 4),
-    ]
-
-
-async def test_an_incident_keeps_its_beginning(tmp_path):
-    """Its last event takes the place of those before; when it opened stays."""
-    async with Told(tmp_path) as told:
-        await told.kept(incident("i", opened_t=NOW))
-        await told.kept(incident("i", opened_t=NOW + 3, t=NOW + 9, resolved=True))
-    (found,) = (await kept_in(tmp_path)).ended
-    assert (found.opened_t, found.updated_t, found.resolved_t) == (NOW, NOW + 9, NOW + 9)
-
-
 async def test_it_is_for_its_owner_only(tmp_path):
     """Evidence may name models, hosts and command lines."""
     before = os.umask(0)
@@ -189,15 +167,6 @@ async def test_nothing_is_done_while_incidents_cannot_be_written(tmp_path, monke
         await told.until(lambda: told.reasons[-1] is None)  # by itself
         await journal.note(ENTRY)
         assert (journal.trouble, len(await journal.entries())) == (None, 2)
-    assert ids(await kept_in(tmp_path)) == ["one"]
-
-
-async def test_a_row_that_cannot_be_written_does_not_hold_up_the_others(tmp_path):
-    """A bug of ours costs its own row alone, and is said."""
-    async with Told(tmp_path) as told:
-        told.worker.put("broken", lambda db: json.dumps(object()))
-        await told.kept(incident("one"))
-        await told.until(lambda: "entry" in told.reasons and told.reasons[-1] is None)
     assert ids(await kept_in(tmp_path)) == ["one"]
 
 
@@ -302,18 +271,6 @@ async def test_a_file_that_is_moved_away_while_it_is_used(tmp_path):
     assert sorted(ids(await kept_in(tmp_path))) == ["before", "new", "open"]
 
 
-def test_of_damaged_files_the_last_two_are_kept(tmp_path):
-    """A disk that breaks every day does not fill itself with what it broke."""
-    for t in range(5):
-        for suffix in ("", "-wal"):
-            (tmp_path / (file.NAME + suffix)).write_text("x")
-        file.move_aside(tmp_path, 1000.0 + t)
-    assert sorted(each.name for each in tmp_path.iterdir()) == [
-        f"{file.NAME}.damaged-1003", f"{file.NAME}.damaged-1003-wal",
-        f"{file.NAME}.damaged-1004", f"{file.NAME}.damaged-1004-wal",
-    ]  # fmt: skip
-
-
 async def test_a_newer_schema_is_refused(tmp_path, monkeypatch):
     """What a newer version wrote is neither read nor changed nor moved."""
     monkeypatch.setattr(worker_module, "RETRY_SECONDS", 0.05)
@@ -335,15 +292,6 @@ async def test_another_programs_file_is_refused(tmp_path, monkeypatch):
         await told.kept(incident())
         assert set(told.reasons) == {"refused"}
     assert rows(tmp_path, "SELECT name FROM sqlite_master") == [("theirs",)]
-
-
-async def test_a_folder_that_cannot_be_made(tmp_path, monkeypatch):
-    """A file stands where the folder should."""
-    monkeypatch.setattr(worker_module, "RETRY_SECONDS", 0.05)
-    (tmp_path / "state").write_text("")
-    async with Told(tmp_path / "state" / "deeper") as told:
-        await told.kept(incident())
-        assert set(told.reasons) == {"not_writable"}
 
 
 async def test_a_full_disk_loses_nothing(tmp_path, monkeypatch):
@@ -447,22 +395,6 @@ async def test_an_incident_is_never_on_disk_without_the_state_that_explains_it(t
     assert (ids(found), found.learnt) == (["one"], (learnt(blob="new"),))
 
 
-async def test_while_nothing_waits_nothing_is_written(tmp_path, monkeypatch):
-    """Between what is asked of it the thread sleeps; then it is asked to end."""
-    kept = []
-    keep = Worker._write_rows
-
-    def counted(worker, *, learnt):
-        kept.append(learnt)
-        return keep(worker, learnt=learnt)
-
-    monkeypatch.setattr(Worker, "_write_rows", counted)
-    async with Told(tmp_path) as told:
-        for _ in range(50):
-            await told.worker.do(lambda _: None, seconds=PATIENCE, writes=False)
-    assert kept == [True]
-
-
 def entries_seen_from_outside(path: Path) -> int:
     """Open it in another process, count, and close it again, as an operator's sqlite3 does."""
     count = "import sqlite3, sys; db = sqlite3.connect(sys.argv[1]); print(*db.execute('SELECT count(*) FROM audit').fetchone()); db.close()"
@@ -489,3 +421,15 @@ def test_readers_from_outside_see_what_each_connection_writes(tmp_path: Path) ->
     assert seen == [2, 3, 4, 5]
     first.close()
     second.close()
+
+
+def test_of_damaged_files_the_last_two_are_kept(tmp_path):
+    """A disk that breaks every day does not fill itself with what it broke."""
+    for t in range(5):
+        for suffix in ("", "-wal"):
+            (tmp_path / (file.NAME + suffix)).write_text("x")
+        file.move_aside(tmp_path, 1000.0 + t)
+    assert sorted(each.name for each in tmp_path.iterdir()) == [
+        f"{file.NAME}.damaged-1003", f"{file.NAME}.damaged-1003-wal",
+        f"{file.NAME}.damaged-1004", f"{file.NAME}.damaged-1004-wal",
+    ]  # fmt: skip

@@ -16,7 +16,6 @@ from tests.state.test_worker import PATIENCE, Told, incident, rows
 from vllm_watch.errors import StateError
 from vllm_watch.state import file
 from vllm_watch.state import worker as worker_module
-from vllm_watch.state.file import Trouble
 from vllm_watch.state.worker import Worker
 
 NAMES = "SELECT name FROM standing ORDER BY name"
@@ -151,16 +150,6 @@ async def test_what_was_learnt_waits_until_nobody_waits_for_an_answer(tmp_path):
     assert done == ["row", "first", "second", "lesson", "alone"]
 
 
-async def test_of_what_waits_the_newest_rows_are_kept(tmp_path, monkeypatch):
-    """A row that is put again is a new one: another is the oldest then."""
-    monkeypatch.setattr(worker_module, "ROWS_MAX", 2)
-    done = []
-    async with Told(tmp_path) as told, held_up(told.worker):
-        for each in ("a1", "b1", "a2", "c1"):
-            told.worker.put(each[0], lambda _, each=each: done.append(each))
-    assert done == ["a2", "c1"]
-
-
 async def test_only_what_was_learnt_may_be_lost_with_the_power(tmp_path):
     """The disk is made to flush for rows and for answers, not for lessons."""
     flushed = []
@@ -239,39 +228,9 @@ async def test_a_disk_that_hangs_for_days_fills_neither_memory_nor_the_log(tmp_p
     assert said == [("state_not_kept", "io"), ("state_kept_again", None)]
 
 
-async def test_a_thread_that_hangs_keeps_no_process_from_ending(tmp_path):
-    async with Told(tmp_path):
-        assert {each.daemon for each in threading.enumerate() if each.name == "state"} == {True}
-
-
-async def test_closing_waits_for_the_last_write_and_no_longer_than_three_seconds(
-    tmp_path, monkeypatch
-):
-    """Then nothing is taken any more; who was never used closes, too."""
-    monkeypatch.undo()  # tests have a minute
-    joined, join = [], threading.Thread.join
-
-    def noted(thread, timeout=None):
-        if thread.name == "state":
-            joined.append(timeout)
-        join(thread, timeout)
-
-    def slow(db):
-        time.sleep(0.1)
-        db.execute(INSERT, ("last",))
-
-    monkeypatch.setattr(threading.Thread, "join", noted)
-    async with Told(tmp_path) as told:
-        told.worker.put("slow", slow)
-    assert rows(tmp_path, NAMES) == [("last",)]
-    assert joined == [3.0]
-    with pytest.raises(StateError, match="is closed"):
-        await asked(told.worker)
-    await Worker(tmp_path).close()
-
-
 async def test_closing_claims_no_success(tmp_path):
     """A disk that failed, and was asked nothing since, is not well again because we end."""
+    await Worker(tmp_path / "unused").close()
     with structlog.testing.capture_logs() as logs:
         async with Told(tmp_path) as told:
             with pytest.raises(StateError):
@@ -279,31 +238,6 @@ async def test_closing_claims_no_success(tmp_path):
         await asyncio.sleep(0)
     assert told.reasons == [None, "io"]
     assert [each["event"] for each in logs] == ["state_not_kept"]
-
-
-async def test_a_read_says_nothing_of_writes_that_fail(tmp_path):
-    """A full disk is read all the same; where none fails a read says that all is well."""
-    async with Told(tmp_path) as told:
-        assert told.reasons == [None]
-        with pytest.raises(StateError):
-            await asked(told.worker, fails)
-        await asked(told.worker, writes=False)
-        assert told.reasons == [None, "io"]
-        await asked(told.worker)
-        assert told.reasons == [None, "io", None]
-
-
-async def test_after_a_failure_the_next_try_has_a_connection_of_its_own(tmp_path):
-    """Every table is told of it, once."""
-    table = Table()
-    async with Told(tmp_path) as told:
-        told.worker.tables.append(table)
-        with pytest.raises(StateError):
-            await asked(told.worker, fails)
-        assert table.begun == 0
-        await asked(told.worker)
-        await asked(told.worker)
-        assert table.begun == 1
 
 
 async def test_damage_that_is_met_late_moves_the_file_aside(tmp_path):
@@ -342,17 +276,6 @@ async def test_what_the_file_has_lost_is_told_when_it_is_opened(tmp_path):
         assert told.reasons == ["damaged", None, None, None]
 
 
-def test_a_trouble_that_lasts_is_logged_when_it_changes(tmp_path):
-    """What happened once is logged each time."""
-    worker = Told(tmp_path).worker
-    with structlog.testing.capture_logs() as logs:
-        for cause, lasting in (
-            ("a", True), ("a", True), ("a", False), ("b", False), ("b", False), ("b", True), ("b", True), ("a", True),
-        ):  # fmt: skip
-            worker.report(Trouble("io", cause, "look"), lasting=lasting)
-    assert [each["cause"] for each in logs] == ["a", "a", "b", "b", "b", "a"]
-
-
 async def test_a_row_of_ours_that_is_broken_is_no_trouble_that_ends(tmp_path):
     """It is logged each time, and nobody is told that all is well again."""
 
@@ -366,33 +289,3 @@ async def test_a_row_of_ours_that_is_broken_is_no_trouble_that_ends(tmp_path):
                 await told.until(lambda count=count: told.reasons.count("entry") == count)
                 await asked(told.worker)
     assert [each["event"] for each in logs] == ["state_not_kept"] * 2
-
-
-async def test_of_another_process_folder_nothing_is_logged_or_told(tmp_path):
-    """The command line says itself what it could not read."""
-    raised = []
-    asyncio.get_running_loop().set_exception_handler(lambda _, context: raised.append(context))
-    worker = Worker(tmp_path / "missing")
-    with structlog.testing.capture_logs() as logs:
-        with pytest.raises(StateError):
-            await asked(worker)
-        (tmp_path / "missing").mkdir()
-        await asked(worker)
-        await worker.close()
-    await asyncio.sleep(0)
-    assert (logs, raised) == ([], [])
-
-
-async def test_rows_that_are_put_before_anybody_asks_are_written(tmp_path):
-    """There is nobody to tell yet."""
-    told = Told(tmp_path)
-    written = threading.Event()
-
-    def write(db):
-        db.execute(INSERT, ("early",))
-        written.set()
-
-    told.worker.put("early", write)
-    await asyncio.to_thread(written.wait, PATIENCE)
-    assert await asked(told.worker, lambda db: db.execute(NAMES).fetchall()) == [("early",)]
-    await told.worker.close()

@@ -9,7 +9,7 @@ from random import Random
 from tests.daemon_process import ROOT, daemon
 from vllm_watch.lab.live import Live
 from vllm_watch.lab.scene import Scene
-from vllm_watch.lab.scripts import L40S
+from vllm_watch.lab.stories import L40S
 from vllm_watch.lab.vllm import SimulatedVllm
 from vllm_watch.lab.workload import OpenLoop, Sizes
 

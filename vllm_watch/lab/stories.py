@@ -1,19 +1,191 @@
-"""Named stories: small fleets with scripted events."""
+"""Named stories: small fleets with scripted events. Each fault outlasts every window of the signals."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from random import Random
 from typing import Any
 
-from vllm_watch.lab import scripts
 from vllm_watch.lab.batch import EngineConfig
 from vllm_watch.lab.faults import FAULTS
-from vllm_watch.lab.gpus import GpuRack
+from vllm_watch.lab.gpus import GpuRack, idle_notebook
 from vllm_watch.lab.release import V0, V1_SEVERAL_API_SERVERS
 from vllm_watch.lab.scene import Scene, Script
-from vllm_watch.lab.scripts import L40S, USUAL_PER_SECOND
 from vllm_watch.lab.vllm import SimulatedVllm
 from vllm_watch.lab.workload import ClosedLoop, OpenLoop, Sizes, Workload, bursty
+
+HEALTH_SECONDS = 120.0
+TROUBLE_SECONDS = 180.0
+
+L40S = EngineConfig(
+    num_gpu_blocks=12_000,
+    max_num_seqs=48,
+    step_base_seconds=0.02,
+    step_seconds_per_token=5e-5,
+    step_seconds_per_kv_token=1.5e-7,
+)
+"""An 8B model on a 48 GB GPU. It can serve about 3 of the usual requests per second."""
+
+USUAL_PER_SECOND = 1.2
+_OVERLOAD_PER_SECOND = 8.0
+_COLD_START_SECONDS = 900.0
+_DRAIN_SECONDS = 30.0  # Kubernetes' default terminationGracePeriodSeconds
+_LINGER_SECONDS = 40.0  # measured after SIGTERM with a request in flight (vLLM 0.32)
+_SEVEN_DAYS_SECONDS = 604_800.0
+
+
+def demo(scene: Scene) -> Iterator[float]:
+    """Inject one fault after another into "batch", forever."""
+    if scene.rack is not None:
+        scene.rack.add_process(3, idle_notebook(scene.epoch - _SEVEN_DAYS_SECONDS))
+    yield 20.0
+    while True:
+        for slug, seconds in (("hang", 45.0), ("slow", 45.0), ("leak", 150.0), ("crash", 45.0)):
+            scene["batch"].fault(slug)
+            yield seconds
+            scene["batch"].clear(slug)
+            yield 75.0
+
+
+def with_fault(slug: str) -> Script:
+    """Return a script in which a fault begins and ends."""
+
+    def script(scene: Scene) -> Iterator[float]:
+        yield HEALTH_SECONDS
+        scene["vllm"].fault(slug)
+        yield TROUBLE_SECONDS
+        scene["vllm"].clear(slug)
+
+    return script
+
+
+def idle_wedged(scene: Scene) -> Iterator[float]:
+    """The core of an idle engine hangs, which only a request can reveal."""
+    vllm, workload = scene["vllm"], _open(scene["vllm"])
+    yield HEALTH_SECONDS
+    workload.per_second = 0.0
+    yield TROUBLE_SECONDS / 3
+    vllm.fault("hang")
+    yield TROUBLE_SECONDS
+    vllm.clear("hang")
+    yield TROUBLE_SECONDS / 3
+    workload.per_second = USUAL_PER_SECOND
+
+
+def overload(scene: Scene) -> Iterator[float]:
+    """The load exceeds the capacity of the engine."""
+    workload = _open(scene["vllm"])
+    yield HEALTH_SECONDS
+    workload.per_second = _OVERLOAD_PER_SECOND
+    yield TROUBLE_SECONDS
+    workload.per_second = USUAL_PER_SECOND
+
+
+def sleep_wake(scene: Scene) -> Iterator[float]:
+    """The engine sleeps without traffic, first at level 1, then at level 2."""
+    vllm, workload = scene["vllm"], _open(scene["vllm"])
+    for level in (1, 2):
+        yield HEALTH_SECONDS
+        workload.per_second = 0.0
+        yield TROUBLE_SECONDS / 3
+        vllm.sleep(level)
+        yield TROUBLE_SECONDS
+        vllm.wake_up()
+        workload.per_second = USUAL_PER_SECOND
+
+
+def pause(scene: Scene) -> Iterator[float]:
+    """Scheduling stops for new requests."""
+    yield HEALTH_SECONDS
+    scene["vllm"].paused = True
+    yield TROUBLE_SECONDS
+    scene["vllm"].paused = False
+
+
+def scale_up(scene: Scene) -> Iterator[float]:
+    """Two engines become four."""
+    yield HEALTH_SECONDS
+    scene["vllm"].scale_up(4)
+
+
+def rolling_update(scene: Scene) -> Iterator[float]:
+    """Another model starts at the same address, after a drain."""
+    workload = _open(scene["vllm"])
+    yield HEALTH_SECONDS - _DRAIN_SECONDS
+    workload.per_second = 0.0
+    yield _DRAIN_SECONDS
+    scene["vllm"].stop()
+    yield from _next_model(scene)
+    workload.per_second = USUAL_PER_SECOND
+
+
+def sigterm_update(scene: Scene) -> Iterator[float]:
+    """SIGTERM closes the port at once, but the process remains."""
+    scene["vllm"].process_seen = True
+    yield HEALTH_SECONDS
+    yield from _until_several_run(scene["vllm"])
+    scene["vllm"].stop(_LINGER_SECONDS)
+    yield _LINGER_SECONDS
+    yield from _next_model(scene)
+
+
+def shutdown_timeout_update(scene: Scene) -> Iterator[float]:
+    """Running requests end and new ones are aborted (--shutdown-timeout)."""
+    vllm = scene["vllm"]
+    yield HEALTH_SECONDS
+    yield from _until_several_run(vllm)
+    vllm.drain()
+    waited = 0.0
+    while vllm.outstanding and waited < _DRAIN_SECONDS:
+        yield 0.5
+        waited += 0.5
+    vllm.stop()
+    yield from _next_model(scene)
+
+
+def _until_several_run(vllm: SimulatedVllm) -> Iterator[float]:
+    while vllm.outstanding < 2:  # noqa: PLR2004
+        yield 0.5
+
+
+def _next_model(scene: Scene) -> Iterator[float]:
+    vllm = scene["vllm"]
+    vllm.replace_model(replace(L40S, num_gpu_blocks=7000, step_base_seconds=0.035))
+    vllm.start(load_seconds=60.0)
+    yield 60.0
+
+
+def cold_start(scene: Scene) -> Iterator[float]:
+    """A model that takes a quarter of an hour to load."""
+    scene["vllm"].start(_COLD_START_SECONDS)
+    yield _COLD_START_SECONDS
+
+
+def scale_to_zero(scene: Scene) -> Iterator[float]:
+    """Traffic ends, then the server stops. Later both begin again."""
+    vllm, workload = scene["vllm"], _open(scene["vllm"])
+    yield HEALTH_SECONDS
+    workload.per_second = 0.0
+    yield TROUBLE_SECONDS
+    vllm.stop()
+    yield TROUBLE_SECONDS
+    vllm.start(load_seconds=60.0)
+    yield 60.0
+    workload.per_second = USUAL_PER_SECOND
+
+
+def orphaned_worker(scene: Scene) -> Iterator[float]:
+    """The API server is killed, but its engine core survives."""
+    vllm, rack = scene["vllm"], scene.rack
+    yield HEALTH_SECONDS
+    if rack is not None:
+        rack.orphan(vllm)
+    vllm.stop()
+
+
+def _open(vllm: SimulatedVllm) -> OpenLoop:
+    if not isinstance(vllm.workload, OpenLoop):
+        raise TypeError(f"{vllm.name} has no open loop whose rate could change")
+    return vllm.workload
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +267,7 @@ def _demo(seed: int) -> Scene:
     rack.place(servers[0], 0)
     rack.place(servers[1], 1, 2)
     rack.place(servers[2], 3)
-    return Scene(servers, rack, scripts.demo)
+    return Scene(servers, rack, demo)
 
 
 def _demo_server(name: str, workload: Workload, **options: Any) -> SimulatedVllm:
@@ -106,16 +278,16 @@ _ALL = [
     Story("demo", "Four servers, one of them with one fault after another.", _demo),
     Story("healthy", "One server at a third of its capacity.", _one()),
     Story("fleet", "Ten healthy servers at one request a second each, without GPUs.", _fleet),
-    *(Story(slug, fault.title, _one(scripts.with_fault(slug))) for slug, fault in FAULTS.items()),
+    *(Story(slug, fault.title, _one(with_fault(slug))) for slug, fault in FAULTS.items()),
     Story(
         "idle_wedged",
         "An idle engine core stops: every gauge reads 0, as before, and no request is answered.",
-        _one(scripts.idle_wedged),
+        _one(idle_wedged),
     ),
     Story(
         "overload",
         "More requests than the engine can serve, then the usual load.",
-        _one(scripts.overload),
+        _one(overload),
     ),
     Story(
         "pooling",
@@ -137,17 +309,17 @@ _ALL = [
     Story(
         "sleep_wake",
         "Asleep at level 1, awake, asleep at level 2, awake.",
-        _one(scripts.sleep_wake),
+        _one(sleep_wake),
     ),
     Story(
         "pause",
         "Scheduling is paused: running requests end, new ones are refused.",
-        _one(scripts.pause),
+        _one(pause),
     ),
     Story(
         "elastic_scale_up",
         "Two engines become four: counters restart from 0 in the same process.",
-        _one(scripts.scale_up, num_engines=2, num_gpus=4),
+        _one(scale_up, num_engines=2, num_gpus=4),
     ),
     Story(
         "lora",
@@ -170,28 +342,28 @@ _ALL = [
     Story(
         "rolling_update",
         "Drained, then another, slower model comes up under the same name after a minute.",
-        _one(scripts.rolling_update),
+        _one(rolling_update),
     ),
     Story(
         "sigterm_update",
         "The same without draining: SIGTERM with requests in flight, and a process that lingers.",
-        _one(scripts.sigterm_update),
+        _one(sigterm_update),
     ),
     Story(
         "shutdown_timeout_update",
         "The same with --shutdown-timeout: running requests end, new ones are aborted.",
-        _one(scripts.shutdown_timeout_update),
+        _one(shutdown_timeout_update),
     ),
     Story(
         "cold_start",
         "Fifteen minutes of refused connections, then a server.",
-        _one(scripts.cold_start, serving=False),
+        _one(cold_start, serving=False),
     ),
-    Story("scale_to_zero", "No demand, no server, then demand again.", _one(scripts.scale_to_zero)),
+    Story("scale_to_zero", "No demand, no server, then demand again.", _one(scale_to_zero)),
     Story(
         "orphaned_worker",
         "The API server is killed; its engine core stays behind and keeps its VRAM.",
-        _one(scripts.orphaned_worker),
+        _one(orphaned_worker),
     ),
 ]
 

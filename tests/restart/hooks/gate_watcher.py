@@ -1,12 +1,11 @@
-"""A watcher that only has gates, as a process of its own, so that it can be killed, stopped and starved.
+"""A watcher that only has gates, as a process of its own, so that it can be killed and stopped.
 
 Run: python -m tests.restart.hooks.gate_watcher STATE_DIR PORT. It prints its port, then obeys lines: `kill START`
-and `drain START` (of target llama), `free`, `starve`.
+and `drain START` (of target llama), `free`.
 """
 
 import asyncio
 import os
-import resource
 import signal
 import subprocess
 import sys
@@ -24,7 +23,6 @@ from vllm_watch.state.journal import Journal
 
 ROOT = Path(__file__).parents[3]
 KILL_SECONDS = 300.0
-START_SECONDS = 60.0
 
 
 class Watcher:
@@ -51,12 +49,6 @@ class Watcher:
         self.process.stdin.flush()
         assert self.process.stdout.readline() == "done\n"
 
-    def starve(self):
-        """Let it run out of memory, and see it die of that."""
-        self.process.stdin.write("starve\n")
-        self.process.stdin.flush()
-        assert self.process.wait(START_SECONDS) != 0
-
     def stop(self):
         """Stop it in its tracks, as a paused VM or a debugger does."""
         self.process.send_signal(signal.SIGSTOP)
@@ -78,14 +70,6 @@ async def _kill(gates, start, until):
         await until.wait()
 
 
-def _starve():
-    size = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
-    resource.setrlimit(resource.RLIMIT_AS, (size + (8 << 20),) * 2)
-    held = []
-    while True:
-        held.append(bytearray(1 << 20))
-
-
 async def _obey(gates):
     over, running = asyncio.Event(), None
     while line := await asyncio.to_thread(sys.stdin.readline):
@@ -101,8 +85,6 @@ async def _obey(gates):
                 over.set()
                 while running is not None and not running.done():
                     await asyncio.sleep(0.05)
-            case ["starve"]:
-                _starve()
         print("done", flush=True)
 
 

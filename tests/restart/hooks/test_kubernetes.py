@@ -1,27 +1,73 @@
-"""The kubernetes hook against an API server with the real one's refusals; kubectl is the second client."""
+"""The kubernetes hook against an API server with the real one's refusals."""
 
 import asyncio
 import json
+from contextlib import asynccontextmanager
+from datetime import datetime
 
 import pytest
+from aiohttp import web
 from pydantic import ValidationError
 
-from tests.kubernetes_api import NAMESPACE, status
-from tests.restart.hooks import manifests
+from tests.kubernetes_api import NAMESPACE, busy, certified, status
 from tests.restart.hooks.calls import call
-from tests.restart.hooks.fake_pods import STARTED, budget, pod, workload
-from tests.restart.hooks.kubernetes_cluster import (
-    CALL,
-    ROLLOUT,
-    SERVED,
-    answered,
-    asked_from_a_pod,
-    looked,
-)
-from vllm_watch.config import Config
-from vllm_watch.restart.hooks import base, kubernetes_objects
+from tests.restart.hooks.fake_pods import STARTED, FakePods, budget, pod, workload
+from tests.restart.waits import Waits
+from vllm_watch.clients import kubernetes as kubernetes_api
+from vllm_watch.clients.kubernetes import KubernetesError
+from vllm_watch.restart.hooks import base
 from vllm_watch.restart.hooks import kubernetes as kubernetes_hook
 from vllm_watch.settings.hooks import KubernetesHook
+
+CALL = call(pod="llama-0", namespace=NAMESPACE)
+SERVED = datetime.fromisoformat(STARTED).timestamp()
+ROLLOUT = {"action": "rollout_restart", "workload": "deployment/llama"}
+
+
+class Cluster:
+    """One API server and the pod from which it is asked."""
+
+    def __init__(self, server, folder):
+        self.server, self.folder = server, folder
+        self.environ = server.account(folder) | {"HOSTNAME": "vllm-watch-0"}
+
+    def hook(self, **settings):
+        tools = base.Tools(environ=self.environ)
+        return kubernetes_hook.Hook(KubernetesHook(name="a", **settings), tools)
+
+    def impatient(self, seconds, **settings):
+        return self.hook(timeout_seconds=seconds, **settings)
+
+    def changes(self):
+        """What was asked that may change something; dry runs and reviews are none."""
+        return [
+            each for each in self.server.asked
+            if not each.startswith("GET") and "dryRun" not in each and "reviews" not in each
+        ]  # fmt: skip
+
+
+def answered(text):
+    """An answer of HTTP 200 with this body."""
+    answer = status(200, "", "")
+    answer.text = text
+    return answer
+
+
+def looked(cluster, resource, name):
+    """What a look at this object brings, as it is at this moment."""
+    return answered(json.dumps(cluster.server.objects[resource, NAMESPACE, name]))
+
+
+@asynccontextmanager
+async def asked_from_a_pod(tmp_path, monkeypatch):
+    """An API server that knows one pod, and a service account to ask it."""
+    folder = tmp_path / "pod"
+    _, context = certified(folder)
+    monkeypatch.setattr(kubernetes_api, "SERVICE_ACCOUNT", folder)
+    monkeypatch.setattr(kubernetes_hook, "POLL_SECONDS", 0.05)
+    async with FakePods().running(context) as server:
+        server.add("pods", pod())
+        yield Cluster(server, folder)
 
 
 @pytest.fixture
@@ -102,7 +148,6 @@ def containers(**state):
 NOT_TO_BE_TOUCHED = {
     "is being deleted already": {"metadata": pod()["metadata"] | {"deletionTimestamp": STARTED}},
     "does not run: it is Pending": {"status": {"phase": "Pending"}},
-    "does not run: it is Succeeded": {"status": {"phase": "Succeeded"}},
     "about to restart pod llama-0 itself: vllm, CrashLoopBackOff": {
         "status": containers(waiting={"reason": "CrashLoopBackOff"})
     },
@@ -113,7 +158,6 @@ NOT_TO_BE_TOUCHED = {
     "it has no controller": {"metadata": {"ownerReferences": []}},
     "it has no controller ": {"metadata": {"ownerReferences": [{"kind": "StatefulSet"}]}},
     "its controller is a Job": {"metadata": {"ownerReferences": [{"kind": "Job", "controller": True}]}},
-    "its controller is a Node": {"metadata": {"ownerReferences": [{"kind": "Node", "controller": True}]}},
     "cannot be understood": {"status": {"phase": "Running", "containerStatuses": [{"state": "fine"}]}},
     "are not known": {"status": {"phase": "Running"}},
 }  # fmt: skip
@@ -129,7 +173,7 @@ async def test_pod_that_must_not_be_touched_is_left_alone(cluster, words, change
     assert (result.outcome, result.text, cluster.changes()) == ("refused", said, [])
 
 
-@pytest.mark.parametrize("kind", sorted(kubernetes_objects.CONTROLLERS))
+@pytest.mark.parametrize("kind", sorted(kubernetes_hook.CONTROLLERS))
 async def test_pod_that_is_started_again_may_go(cluster, kind):
     """Its controller makes another one, whatever that is called."""
     metadata = {"ownerReferences": [{"kind": kind, "controller": True}]}
@@ -193,7 +237,7 @@ async def test_rollout_begins_once_for_one_attempt(cluster):
     )  # fmt: skip
     found = cluster.server.objects["deployments", NAMESPACE, "llama"]
     template = found["spec"]["template"]["metadata"]
-    assert template["annotations"] == {kubernetes_objects.ATTEMPT: CALL.attempt_id}
+    assert template["annotations"] == {kubernetes_hook.ATTEMPT: CALL.attempt_id}
     assert (template["labels"], found["metadata"]["generation"]) == ({"app": "llama"}, 4)
     assert (await cluster.hook(**ROLLOUT).restart(call(namespace=NAMESPACE))).outcome == "done"
     assert found["metadata"]["generation"] == 4
@@ -201,20 +245,6 @@ async def test_rollout_begins_once_for_one_attempt(cluster):
     said = await cluster.hook(**ROLLOUT).refusal(another)
     assert said == "a rollout of Deployment llama is under way: 1 of 1 are up to date"
     assert cluster.server.evicted == []
-
-
-async def test_rollout_of_what_changed_meanwhile_is_judged_anew(cluster):
-    """409: somebody has paused it between our look and our patch."""
-    cluster.server.add("deployments", workload(), "llama")
-    cluster.server.instead = [looked(cluster, "deployments", "llama")]
-    cluster.server.add("deployments", workload(paused=True), "llama")
-    result = await cluster.hook(**ROLLOUT).restart(call(namespace=NAMESPACE))
-    assert (result.outcome, result.text) == (
-        "refused", "Deployment llama is paused: a rollout would not begin",
-    )  # fmt: skip
-    assert len(cluster.changes()) == 1  # the one that met the newer version
-    found = cluster.server.objects["deployments", NAMESPACE, "llama"]
-    assert "annotations" not in found["spec"]["template"]["metadata"]
 
 
 async def test_rollout_conflicts_are_tried_again_and_not_for_ever(cluster):
@@ -233,17 +263,6 @@ async def test_rollout_conflicts_are_tried_again_and_not_for_ever(cluster):
         cluster.server.instead += [answered(look), conflict()]
     result = await cluster.hook(**ROLLOUT).restart(of)
     assert (result.outcome, "has been modified" in result.text) == ("refused", True)
-
-
-async def test_a_rollout_that_is_forbidden_is_asked_for_once(cluster):
-    """Only a conflict is tried again."""
-    cluster.server.add("deployments", workload(), "llama")
-    cluster.server.instead = [
-        looked(cluster, "deployments", "llama"),
-        status(403, "Forbidden", "no"),
-    ]
-    assert (await cluster.hook(**ROLLOUT).restart(call(namespace=NAMESPACE))).outcome == "refused"
-    assert len(cluster.changes()) == 1
 
 
 async def test_after_a_conflict_nothing_has_begun(cluster):
@@ -284,7 +303,7 @@ async def test_workload_that_would_not_roll_is_left_alone(cluster, words, spec):
 
 async def test_group_of_several_nodes_is_rolled_out_as_one(cluster):
     """A LeaderWorkerSet has a template for its leader and one for its workers, or one for all."""
-    name = kubernetes_objects.LWS_NAME_LABEL
+    name = kubernetes_hook.LWS_NAME_LABEL
     owned = [{"kind": "StatefulSet", "controller": True}]
     cluster.server.add("pods", pod(metadata={"labels": {name: "llama"}, "ownerReferences": owned}))
     settings = ROLLOUT | {"workload": "leaderworkerset/llama"}
@@ -296,66 +315,8 @@ async def test_group_of_several_nodes_is_rolled_out_as_one(cluster):
         found = cluster.server.objects["leaderworkersets", NAMESPACE, "llama"]
         for template in templates:
             metadata = found["spec"]["leaderWorkerTemplate"][template]["metadata"]
-            assert metadata["annotations"] == {kubernetes_objects.ATTEMPT: CALL.attempt_id}
+            assert metadata["annotations"] == {kubernetes_hook.ATTEMPT: CALL.attempt_id}
         assert found["spec"]["leaderWorkerTemplate"].keys() == {"size", *templates}
-
-
-async def test_rehearsal_of_a_rollout_asks_for_its_rights(cluster):
-    """Nothing is patched."""
-    cluster.server.add("deployments", workload(), "llama")
-    findings = await cluster.hook(**ROLLOUT).rehearse(CALL)
-    assert all(each.ok for each in findings)
-    assert cluster.server.reviewed == ["get deployments", "patch deployments", "get pods"]
-    assert cluster.changes() == []
-
-
-async def test_kubectl_and_we_agree(cluster):
-    """A second client, that is not ours: what it may, what it does, and what we make of that."""
-    server = cluster.server
-    server.may_not.add("patch deployments")
-    review = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
-    for right, allowed in (("patch", False), ("get", True)):
-        wanted = {"namespace": NAMESPACE, "verb": right, "group": "apps", "resource": "deployments"}
-        document = json.dumps({"spec": {"resourceAttributes": wanted}}).encode()
-        said = await cluster.kubectl("create", "--raw", review, "-f", "-", said=document)
-        assert json.loads(said)["status"]["allowed"] is allowed
-    server.add("poddisruptionbudgets", budget(0), "llama")
-    path = f"/api/v1/namespaces/{NAMESPACE}/pods/llama-0/eviction"
-    document = json.dumps(kubernetes_hook.eviction(server.objects["pods", NAMESPACE, "llama-0"]))
-    said = await cluster.kubectl("create", "--raw", path, "-f", "-", said=document.encode())
-    assert "would violate the pod's disruption budget" in said
-    server.objects["poddisruptionbudgets", NAMESPACE, "llama"]["status"]["disruptionsAllowed"] = 1
-    said = await cluster.kubectl("create", "--raw", path, "-f", "-", said=document.encode())
-    assert json.loads(said)["status"] == "Success"
-    assert server.evicted == ["llama-0"]
-    server.add("deployments", workload(), "llama")
-    assert "restarted" in await cluster.kubectl("rollout", "restart", "deployment/llama")
-    assert "is under way" in await cluster.hook(**ROLLOUT).refusal(call(namespace=NAMESPACE))
-
-
-def test_role_of_the_page_is_what_is_asked_for():
-    """The rights of docs/hooks/kubernetes.md are those that a rehearsal asks for, and no more."""
-    rights = {
-        role["metadata"]["name"]: {
-            (verb, group, resource)
-            for rule in role["rules"]
-            for verb in rule["verbs"] for group in rule["apiGroups"] for resource in rule["resources"]
-        }
-        for role in manifests.of_kind("kubernetes.md", "Role")
-    }  # fmt: skip
-    assert rights["vllm-watch-evict"] == needed(KubernetesHook(name="a"))
-    assert rights["vllm-watch-rollout"] == needed(KubernetesHook(name="a", **ROLLOUT))
-    [config] = manifests.of_kind("kubernetes.md", "ConfigMap")
-    loaded = Config.model_validate(manifests.yaml.safe_load(config["data"]["vllm-watch.yaml"]))
-    assert loaded.restart_for(loaded.targets[0]).hook in loaded.hooks.by_name()
-
-
-def needed(settings):
-    hook = kubernetes_hook.Hook(settings, base.Tools())
-    return {
-        (verb, group, f"{resource}/{subresource}".rstrip("/"))
-        for verb, group, resource, subresource in hook._needed(CALL)
-    }
 
 
 @pytest.mark.parametrize(
@@ -372,3 +333,232 @@ def test_settings_that_cannot_be_are_named(keys, words):
     with pytest.raises(ValidationError) as error:
         KubernetesHook.model_validate({"name": "a", **keys})
     assert words in repr(error.value.errors())
+
+
+POLL_SECONDS = 2.0
+
+
+@pytest.fixture
+def waits(cluster, monkeypatch):
+    """What is waited for between tries, by its true measures; it takes no time."""
+    monkeypatch.setattr(kubernetes_hook, "POLL_SECONDS", POLL_SECONDS)
+    return Waits(monkeypatch, kubernetes_hook).seconds
+
+
+class CutOff(web.Response):
+    """No answer, and nothing was done; the request was sent."""
+
+    async def prepare(self, request):
+        request.transport.abort()
+        return await super().prepare(request)
+
+
+def meanwhile(monkeypatch, happens):
+    """Something happens between the look at the pod and its eviction."""
+    real = kubernetes_hook.eviction
+
+    def late(found):
+        happens()
+        return real(found)
+
+    monkeypatch.setattr(kubernetes_hook, "eviction", late)
+
+
+def replaced(cluster):
+    cluster.server.add("pods", pod())
+
+
+def ends(cluster):
+    cluster.server.end("llama-0")
+
+
+def gone(cluster):
+    del cluster.server.objects["pods", NAMESPACE, "llama-0"]
+
+
+def stays(cluster):
+    pass
+
+
+def unreadable(cluster):
+    cluster.server.instead.append(answered('{"kind": "Pod", "metadata": []}'))
+
+
+def forbidden(cluster):
+    cluster.server.instead.append(status(403, "Forbidden", "no"))
+
+
+LOST = {
+    # what a look at the pod shows after an eviction that was sent and not answered
+    "it was replaced": (replaced, "done"),
+    "it ends": (ends, "done"),
+    "it is gone": (gone, "done"),
+    "it runs": (stays, "uncertain"),
+    "it cannot be understood": (unreadable, "uncertain"),
+    "it may not be seen": (forbidden, "uncertain"),
+}
+
+
+@pytest.mark.parametrize(("happens", "outcome"), LOST.values(), ids=LOST)
+async def test_eviction_without_an_answer(cluster, monkeypatch, happens, outcome):
+    """It was carried out where the pod goes; whatever else is seen, it may still be."""
+    cluster.server.instead = [looked(cluster, "pods", "llama-0"), CutOff()]
+    meanwhile(monkeypatch, lambda: happens(cluster))
+    result = await cluster.hook().restart(CALL)
+    assert result.outcome == outcome, result.text
+    if outcome == "done":
+        assert result.text == "pod llama-0 was evicted; it is gone"
+
+
+async def test_eviction_without_an_answer_and_then_without_a_server(cluster, monkeypatch):
+    """That nothing can be reached any more does not undo what was sent."""
+    hook = cluster.hook()
+    cluster.server.instead = [looked(cluster, "pods", "llama-0")]
+    calls = []
+
+    async def away(self, path, *_):
+        calls.append(path)
+        raise KubernetesError("it cannot be reached", "wait", sent=len(calls) == 1)
+
+    monkeypatch.setattr(kubernetes_api.Api, "post", away)
+    meanwhile(monkeypatch, lambda: monkeypatch.setattr(kubernetes_api.Api, "get", away))
+    result = await hook.restart(CALL)
+    assert (result.outcome, len(calls)) == ("uncertain", 2)
+
+
+@pytest.mark.parametrize("sent", [True, False])
+@pytest.mark.parametrize("action", ["evict", "rollout_restart"])
+async def test_what_was_not_sent_did_nothing(cluster, monkeypatch, action, sent):
+    """Also where the pod ends meanwhile, by somebody else's hand."""
+    cluster.server.add("deployments", workload(), "llama")
+
+    async def unheard(self, *_):
+        if action == "evict" and not sent:
+            cluster.server.objects["pods", NAMESPACE, "llama-0"]["metadata"] |= {"deletionTimestamp": STARTED}  # fmt: skip
+        raise KubernetesError("no answer", "wait", sent=sent)
+
+    for verb in ("post", "patch"):
+        monkeypatch.setattr(kubernetes_api.Api, verb, unheard)
+    hook = cluster.hook(action=action, workload="deployment/llama")
+    result = await hook.restart(CALL)
+    assert (result.outcome, result.text) == ("uncertain" if sent else "failed", "no answer")
+
+
+class Silent(asyncio.Event):
+    """A server that answers no more; with the first thing that it is asked then the time of the call is up."""
+
+    def __init__(self):
+        super().__init__()
+        self.limit = asyncio.timeout(None)
+
+    async def wait(self):
+        self.limit.reschedule(asyncio.get_running_loop().time())
+        await super().wait()
+
+
+class Until(list):
+    """Answers in place of the server's; after the last of them it is silent."""
+
+    def __init__(self, server, silent, answers):
+        super().__init__(answers)
+        self._server, self._silent = server, silent
+
+    def pop(self, index):
+        given = super().pop(index)
+        if not self:
+            self._server.pause = self._silent
+        return given
+
+
+TIME_UP = {
+    # answered before the server falls silent: outcome, words
+    "nothing": ([], "failed", "the API server has not answered within 0.5 s"),
+    "the look": (["look"], "uncertain", "the API server has not answered within 0.5 s"),
+    "a budget's no": (["look", "busy"], "uncertain", "the API server has not answered within 0.5 s"),
+    "the eviction": (["look", "yes"], "done", "pod llama-0 was evicted; it was still ending after 0.5 s"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("answers", "outcome", "text"), TIME_UP.values(), ids=TIME_UP)
+async def test_server_that_falls_silent(cluster, monkeypatch, answers, outcome, text):
+    """What was sent and not answered may have acted; what was agreed to has."""
+    made = {"look": looked(cluster, "pods", "llama-0"), "busy": busy(1), "yes": answered("{}")}
+    silent = Silent()
+    Waits(monkeypatch, kubernetes_hook, timeout=lambda seconds: silent.limit)
+    if answers:
+        told = [made[each] for each in answers]
+        cluster.server.instead = Until(cluster.server, silent, told)
+    else:
+        cluster.server.pause = silent
+    result = await cluster.impatient(0.5).restart(CALL)
+    assert (result.outcome, result.text) == (outcome, text)
+
+
+AGAIN = {
+    # what a server that is busy asks for, in seconds: what is waited for
+    None: 10.0, "0": 10.0, "1": 1.0, "3": 3.0,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("asked", "waited"), AGAIN.items())
+async def test_eviction_is_asked_for_again(cluster, waits, asked, waited):
+    """As late as the server says, and where it says nothing, ten seconds later."""
+    headers = None if asked is None else {"Retry-After": asked}
+    no = status(429, "TooManyRequests", "it would violate the budget", headers)
+    cluster.server.instead = [looked(cluster, "pods", "llama-0"), no]
+    result = await cluster.hook().restart(CALL)
+    assert (result.outcome, waits[0]) == ("done", waited)
+    assert set(waits[1:]) <= {POLL_SECONDS}
+
+
+async def test_the_end_of_the_pod_is_seen(cluster, waits, monkeypatch):
+    """What cannot be seen for a while is no end, nor is the pod that still ends."""
+    get, looks = kubernetes_api.Api.get, []
+
+    async def heard(self, path, *_):
+        looks.append(path)
+        if len(looks) == 2:
+            raise KubernetesError("no answer", "wait", sent=True)
+        return await get(self, path)
+
+    monkeypatch.setattr(kubernetes_api.Api, "get", heard)
+    still, again = (looked(cluster, "pods", "llama-0") for _ in range(2))
+    oh, gone = status(500, "InternalError", "oh"), status(404, "NotFound", "gone")
+    cluster.server.instead = [still, answered("{}"), oh, again, gone]
+    result = await cluster.hook().restart(CALL)
+    assert (result.outcome, result.text) == ("done", "pod llama-0 was evicted; it is gone")
+    assert (waits, len(looks)) == ([POLL_SECONDS] * 3, 5)
+
+
+@pytest.mark.parametrize(("answer", "words"), [
+    (status(500, "InternalError", "oh"), "it is unknown whether we may get pods in default: HTTP 500 oh"),
+    (answered("{}"), "we may not get pods in default"),
+    (answered('{"status": {"allowed": "yes"}}'), "we may not get pods in default"),
+])  # fmt: skip
+async def test_right_that_is_not_said_is_none(cluster, answer, words):
+    """Nothing is tried then."""
+    cluster.server.instead = [answer]
+    findings = await cluster.hook().rehearse(CALL)
+    said = {each.text: each for each in findings}
+    assert not said[words].ok
+    assert said[words].remedy
+    assert not any("dryRun" in each for each in cluster.server.asked)
+
+
+async def test_rollout_restarts_a_pod_that_only_its_workload_makes_again(cluster):
+    """An eviction would end it for ever."""
+    cluster.server.add("deployments", workload(), "llama")
+    cluster.server.add("pods", pod(metadata={"labels": {"app": "llama"}, "ownerReferences": []}))
+    assert "has no controller" in await cluster.hook().refusal(CALL)
+    assert await cluster.hook(**ROLLOUT).refusal(CALL) is None
+
+
+async def test_a_rollout_that_is_forbidden_is_asked_for_once(cluster):
+    """Only a conflict is tried again."""
+    cluster.server.add("deployments", workload(), "llama")
+    cluster.server.instead = [
+        looked(cluster, "deployments", "llama"),
+        status(403, "Forbidden", "no"),
+    ]
+    assert (await cluster.hook(**ROLLOUT).restart(call(namespace=NAMESPACE))).outcome == "refused"
+    assert len(cluster.changes()) == 1

@@ -70,16 +70,7 @@ class Podman:
         return done.stdout.strip()
 
     def serve(self):
-        argv = [
-            "podman",
-            "--log-level",
-            "fatal",
-            "system",
-            "service",
-            "--time",
-            "0",
-            f"unix://{self.socket}",
-        ]
+        argv = f"podman --log-level fatal system service --time 0 unix://{self.socket}".split()
         process = subprocess.Popen(argv, env=self.environ, stderr=subprocess.DEVNULL)
         assert until(self.socket.exists)
         return process
@@ -114,20 +105,10 @@ def podman(tmp_path_factory):
 @pytest.fixture
 def container(podman):
     """A running container, restarted whatever its status."""
-    podman(
-        "run",
-        "--detach",
-        "--name",
-        "vllm",
-        "--restart",
-        "always",
-        "--network",
-        "none",
-        "localhost/posing:1",
-        "/vllm",
-        "serve",
-        "m",
+    words = (
+        "run --detach --name vllm --restart always --network none localhost/posing:1 /vllm serve m"
     )
+    podman(*words.split())
     yield podman
     podman("rm", "--force", "--time", "1", "vllm")
 

@@ -85,13 +85,10 @@ async def test_receiver_is_told_everything(receiver, tmp_path):
     ("changed", "accepted"),
     [
         ({}, True),
-        ({"now": NOW + 299}, True),
         ({"now": NOW + 301}, False),
         ({"now": NOW - 301}, False),
         ({"body": b"{}"}, False),
-        ({"secret": b"another"}, False),
         ({"X-Vllm-Watch-Timestamp": "1795000001"}, False),
-        ({"X-Vllm-Watch-Timestamp": ""}, False),
         ({"X-Vllm-Watch-Signature": ""}, False),
     ],
 )
@@ -118,15 +115,10 @@ async def test_example_of_the_page_verifies(receiver, tmp_path, changed, accepte
     ("statuses", "outcome", "requests"),
     [
         (["200 OK"], "done", 1),
-        (["204 No Content"], "done", 1),
         (["404 Not Found"], "refused", 1),
-        (["401 Unauthorized"], "refused", 1),
         (["409 Conflict"], "refused", 1),
         (["500 Internal Server Error"], "uncertain", 1),
-        (["502 Bad Gateway"], "uncertain", 1),
-        (["504 Gateway Timeout"], "uncertain", 1),
         (["503 Service Unavailable", "200 OK"], "done", 2),
-        (["429 Too Many Requests", "503 Service Unavailable", "200 OK"], "done", 3),
         (["429 Too Many Requests"], "failed", 3),
         (["503 Service Unavailable", "500 Internal Server Error"], "uncertain", 2),
     ],
@@ -142,21 +134,6 @@ async def test_status_is_the_outcome(statuses, outcome, requests):
         }
         if outcome != "done":
             assert result.text.endswith("said so")
-
-
-@pytest.mark.parametrize(
-    ("asked", "seconds"),
-    [("3", 3.0), ("999999", None), ("Wed, 18 Nov 2026 11:06:44 GMT", 4.0), ("soon", 0.5)],
-)
-async def test_retry_after_is_kept_within_bounds(asked, seconds):
-    """A receiver may ask for time, in seconds or by a date; what does not fit the call's time ends it."""
-    async with wire() as server:
-        server.on("/restart", answering("503 Away", "200 OK", headers={"Retry-After": asked}))
-        began = time.monotonic()
-        result = await post(f"{server.url}/restart")
-        took = time.monotonic() - began
-    assert result.outcome == ("failed" if seconds is None else "done")
-    assert took >= (seconds or 0.0)
 
 
 async def test_redirect_is_not_followed():
@@ -297,15 +274,6 @@ async def test_secret_is_read_at_each_call(receiver, tmp_path):
     assert one != two
 
 
-async def test_rehearsal_sends_nothing(receiver):
-    """A rehearsal connects and says what it would do, without a request."""
-    url, got = receiver
-    findings = await hook(url).rehearse(CALL)
-    assert [finding.ok for finding in findings] == [True, True, True]
-    assert "not signed" in findings[0].text
-    assert got == []
-
-
 async def test_no_secret_of_the_url_is_shown():
     """A token in the path or the query of the URL is in no text."""
     async with wire() as server:
@@ -343,9 +311,7 @@ ANSWERS = {
     "away, longer each time": (
         [away() for _ in range(11)], 10, 900, "failed", [0.5, 1, 2, 4, 8, 16, 30, 30, 30, 30],
         [900, 899.5, 898.5, 896.5, 892.5, 884.5, 868.5, 838.5, 808.5, 778.5, 748.5]),
-    "away, no retries": ([away()], 0, 900, "failed", [], [900]),
     "away, then there": ([away(), said(200)], 3, 900, "done", [0.5], [900, 899.5]),
-    "asks for less than we wait": ([said(503, 0.1), said(200)], 3, 900, "done", [0.5], [900, 899.5]),
     "asks for more": ([said(429, 20.0), said(200)], 3, 900, "done", [20], [900, 880]),
     "asks for an hour": ([said(429, 3600.0), said(200)], 3, 900, "done", [30], [900, 870]),
     "asks for more than there is": ([said(429, 3600.0), said(200)], 3, 20, "failed", [], [20]),
@@ -364,14 +330,6 @@ async def test_it_is_sent_again_as_often_and_as_late(monkeypatch, case):
     receiver = Scripted(monkeypatch, answers)
     result = await post("http://receiver.invalid/", retries=retries, timeout_seconds=timeout)
     assert (result.outcome, receiver.waited, receiver.left) == (outcome, waited, left)
-
-
-async def test_time_that_the_receiver_takes_counts(monkeypatch):
-    """What a wait would not leave enough for is not tried again."""
-    receiver = Scripted(monkeypatch, [away(), away(), away()], took=4.0)
-    result = await post("http://receiver.invalid/", retries=5, timeout_seconds=8.8)
-    assert (result.outcome, receiver.waited) == ("failed", [0.5])
-    assert receiver.left == pytest.approx([8.8, 4.3])
 
 
 async def test_rehearsal_says_whether_it_signs(receiver, tmp_path):

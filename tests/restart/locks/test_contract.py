@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from tests.restart.locks.clock import Clock
 from tests.restart.locks.lease_cluster import KEY, Cluster, cluster
+from tests.restart.waits import Clock
 from vllm_watch.restart.locks import file, lease
 from vllm_watch.restart.locks.base import Lock
 

@@ -14,7 +14,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from tests.restart.locks.clock import Clock
+from tests.restart.waits import Clock
 from vllm_watch.errors import WatchError
 from vllm_watch.restart.hooks.base import Tools
 from vllm_watch.restart.locks import file
@@ -41,13 +41,6 @@ async def test_reboot_frees_it(tmp_path: Path) -> None:
 DAMAGED = {
     "empty": b"",
     "cut off": b'{"boot_id": "x", "slo',
-    "a list": b"[]",
-    "slots of another kind": json.dumps(
-        {
-            "boot_id": Path("/proc/sys/kernel/random/boot_id").read_text().strip(),
-            "slots": [{"a": 1}],
-        }
-    ).encode(),
     "an end that is not a time": json.dumps(
         {
             "boot_id": Path("/proc/sys/kernel/random/boot_id").read_text().strip(),
@@ -138,18 +131,6 @@ def test_a_lock_without_a_folder_is_refused() -> None:
         file.make(LockSettings(), Tools())
 
 
-async def test_a_file_that_is_too_large_is_never_a_yes(tmp_path: Path) -> None:
-    """Though what it says could be read."""
-    mine = lock(tmp_path)
-    assert (await mine.acquire("w1", "a1")).held is True
-    await mine.release()
-    kept = tmp_path / "gpu.lock.json"
-    kept.write_bytes(kept.read_bytes() + b" " * file.BYTES_MAX)
-    refused = await lock(tmp_path).acquire("w1", "a1")
-    assert refused.held is None
-    assert "is damaged (is larger than 262,144 bytes)" in refused.text
-
-
 async def test_it_is_where_the_settings_say(tmp_path: Path) -> None:
     """In the folder that is named, else beside the state; nobody else may read or change it."""
     tools = Tools(state_dir=tmp_path / "state" / "deep")
@@ -165,54 +146,6 @@ async def test_it_is_where_the_settings_say(tmp_path: Path) -> None:
         assert {stat.S_IMODE(each.stat().st_mode) for each in files} == {0o600}
         assert stat.S_IMODE(folder.stat().st_mode) == 0o700
     assert not (tmp_path / "state" / "vllm-watch.lock").exists()
-
-
-async def test_who_is_free_first_is_named(tmp_path: Path) -> None:
-    """With the time that is left of it, and how many more are in the way."""
-    long, short = (
-        lock(tmp_path, slots=2, ttl_seconds=6000),
-        lock(tmp_path, slots=2, ttl_seconds=60),
-    )
-    assert (await long.acquire("w1", "a1")).held is True
-    refused = await lock(tmp_path).acquire("w3", "a3")
-    assert refused.text == "held by w1 (a1) for 18000 s more"
-    assert (await short.acquire("w2", "a2")).held is True
-    refused = await lock(tmp_path, slots=2).acquire("w3", "a3")
-    assert refused.text == "held by w2 (a2) for 180 s more and 1 more"
-
-
-RESTS = {
-    # seconds that the next waits, seconds after the release, may it?
-    "none": (0.0, 0.0, True),
-    "a moment of it": (0.5, 0.0, False),
-    "a moment, over": (0.5, 1.0, True),
-}
-
-
-@pytest.mark.parametrize(("delay", "after", "may"), RESTS.values(), ids=RESTS)
-async def test_rest(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, delay: float, after: float, may: bool
-) -> None:
-    """As long as it was told, however short that is."""
-    clock, mine = Clock(monkeypatch, file), lock(tmp_path)
-    await mine.acquire("w1", "a1")
-    await mine.release(delay)
-    clock.passes(after)
-    next_one = await lock(tmp_path).acquire("w2", "a2")
-    assert next_one.held is may
-    assert may or "held by w1 (after a1)" in next_one.text
-
-
-async def test_restart_that_is_under_way_counts(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Until an hour after the lease of its holder, if nobody hears of it again."""
-    clock = Clock(monkeypatch, file)
-    await lock(tmp_path, slots=2).acquire("w1", "a1")
-    for seconds, may in ((0, False), (3600 + 179, False), (2, True)):
-        clock.passes(seconds)
-        asked = lock(tmp_path, slots=2, per_hour=1)
-        assert (await asked.acquire("w2", "a2")).held is may
 
 
 async def test_lease_is_of_the_time_before_it_was_written(
@@ -268,15 +201,6 @@ class Busy:
         fcntl.flock(self._descriptor, fcntl.LOCK_UN)
 
 
-async def test_another_process_that_writes_is_waited_for(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Its change takes milliseconds."""
-    busy = Busy(tmp_path, monkeypatch, 3)
-    assert (await lock(tmp_path).acquire("w1", "a1")).held is True
-    assert busy.waited == [0.01] * 3
-
-
 async def test_another_process_that_hangs_is_waited_for_two_seconds(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -291,22 +215,3 @@ async def test_another_process_that_hangs_is_waited_for_two_seconds(
     assert not held.still_ours()
     busy.end()
     assert (await lock(tmp_path).acquire("w2", "a2")).held is False
-
-
-async def test_a_file_as_large_as_it_may_be_is_read(tmp_path: Path) -> None:
-    """To its last byte."""
-    mine = lock(tmp_path)
-    assert (await mine.acquire("w1", "a1")).held is True
-    kept = tmp_path / "gpu.lock.json"
-    body = kept.read_bytes()
-    kept.write_bytes(body[:-1] + b" " * (file.BYTES_MAX - len(body)) + body[-1:])
-    assert (await mine.renew()).held is True
-
-
-async def test_link_to_a_lock_of_somebody_else_is_not_read(tmp_path: Path) -> None:
-    """What it says may be anybody's word."""
-    theirs = tmp_path / "theirs"
-    theirs.mkdir()
-    await lock(theirs).acquire("w1", "a1")
-    (tmp_path / "gpu.lock.json").symlink_to(theirs / "gpu.lock.json")
-    assert (await lock(tmp_path).acquire("w2", "a2")).held is None

@@ -7,41 +7,31 @@ import os
 import random
 import signal
 import sys
+import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from aiohttp import web
 
-from tests.kubernetes_api import NAMESPACE, status
-from tests.restart.locks.clock import Clock
-from tests.restart.locks.lease_cluster import Cluster, cluster, pod, secure_cluster, until
+from tests.kubernetes_api import NAMESPACE, FakeKubernetes, status
+from tests.restart.locks.lease_cluster import KEY, Cluster, cluster, pod, secure_cluster, until
+from tests.restart.waits import Clock, Waits
 from vllm_watch.clients import kubernetes as kubernetes_api
-from vllm_watch.clients.kubernetes import Access, Api, KubernetesError, in_cluster
+from vllm_watch.clients.kubernetes import Access, Api, KubernetesError
 from vllm_watch.restart.hooks.base import Tools
 from vllm_watch.restart.locks import lease
-from vllm_watch.restart.locks.base import Held
 from vllm_watch.restart.locks.lease import ANNOTATION, Lock, Shared
 from vllm_watch.restart.locks.record import Limits
 from vllm_watch.settings.restart import LockSettings
+from vllm_watch.state.attempt import Attempt
 
 ROOT = Path(__file__).parents[3]
-
-
-async def test_people_see_it_with_kubectl(tmp_path: Path) -> None:
-    """Who holds it, for how long, and how often it changed hands."""
-    async with cluster(tmp_path) as here:
-        first = here.lock()
-        assert (await first.acquire("w1", "a1")).held is True
-        assert here.lease["spec"]["holderIdentity"] == "w1"
-        assert here.lease["spec"]["leaseDurationSeconds"] == 60
-        await first.release()
-        assert here.lease["spec"]["holderIdentity"] is None
-        assert (await here.lock().acquire("w2", "a2")).held is True
-        assert here.lease["spec"]["leaseTransitions"] == 2
 
 
 NEVER_A_YES = {
@@ -65,14 +55,6 @@ async def test_what_could_not_be_asked_is_never_a_yes(
         assert said in answer.text
         here.server.instead.clear()
         assert (await mine.acquire("w1", "a2")).held is True
-
-
-async def test_wrong_token_is_never_a_yes(tmp_path: Path) -> None:
-    """And it is said where rights are described."""
-    async with cluster(tmp_path) as here:
-        answer = await here.lock(here.watcher("another")).acquire("w1", "a1")
-        assert (answer.held, here.server.objects) == (None, {})
-        assert "HTTP 401" in answer.text
 
 
 async def test_server_that_is_away_is_never_a_yes(
@@ -132,15 +114,6 @@ async def test_lease_that_is_not_ours_is_left_alone(
         assert answer.held is None
         assert said in answer.text
         assert json.dumps(here.lease) == before
-
-
-async def test_namespace_that_is_missing_is_named(tmp_path: Path) -> None:
-    """Not taken for others who were faster."""
-    async with cluster(tmp_path) as here:
-        shared = Shared(here.server.api(here.folder), "elsewhere", "gpu")
-        answer = await here.lock(shared).acquire("w1", "a1")
-        assert answer.held is None
-        assert 'namespaces "elsewhere" not found' in answer.text
 
 
 async def test_twenty_contend_for_three_slots(tmp_path: Path) -> None:
@@ -249,53 +222,242 @@ async def said(here: Cluster, *arguments: str) -> str:
         return (await process.communicate())[0].decode()
 
 
-async def test_kubectl_sees_and_ends_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In a pod, over TLS: people see the holder, may write beside us, watch, and say that nobody holds it."""
-    monkeypatch.setattr(kubernetes_api, "SERVICE_ACCOUNT", tmp_path / "pod")
-    async with secure_cluster(tmp_path) as here:
-        settings = LockSettings(kind="lease", name="gpu", slots=2, restarts_per_hour_max=None)
-        mine = lease.make(settings, pod(here))
-        assert (await mine.acquire("w1", "a1")).held is True
-        assert "holderIdentity: w1" in await said(here, "get", "lease", "gpu", "-o", "yaml")
-        assert "annotated" in await said(here, "annotate", "lease", "gpu", "team=night")
-        async with kubectl(here, "get", "lease", "--watch-only", "-o", "name") as watching:
-            while not any("watch=" in each for each in here.server.asked):
-                await asyncio.sleep(0.1)
-            assert (await mine.renew()).held is True
-            assert watching.stdout is not None
-            assert await watching.stdout.readline() == b"lease.coordination.k8s.io/gpu\n"
-        assert here.lease["metadata"]["annotations"]["team"] == "night"
-        other = lease.make(settings, pod(here))
-        assert (await other.acquire("w2", "a2")).held is True
-        assert "holderIdentity: w1, w2" in await said(here, "get", "lease", "gpu", "-o", "yaml")
-        assert "deleted" in await said(here, "delete", "lease", "gpu")
-        assert [(await each.renew()).held for each in (mine, other)] == [False, False]
-
-
-async def test_attempts_of_one_process_share_what_they_have_seen(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A ghost is waited for once, although each asking is by an attempt of its own."""
-    monkeypatch.setattr(kubernetes_api, "SERVICE_ACCOUNT", tmp_path / "pod")
-    async with secure_cluster(tmp_path) as here:
-        await here_is_a_ghost(here)
-        settings = LockSettings(kind="lease", name="gpu")
-        number = iter(range(100))
-
-        async def ask() -> Held:
-            return await lease.make(settings, pod(here)).acquire("w2", f"a{next(number)}")
-
-        assert (await ask()).held is False
-        await until(ask)
-
-
-async def here_is_a_ghost(here: Cluster) -> None:
-    access = in_cluster(pod(here).environ, here.folder)
-    ghost = Shared(Api(access, Tools().session), NAMESPACE, "gpu")
-    assert (await Lock(ghost, Limits(slots=1), 0.5).acquire("w1", "ghost")).held is True
-
-
 def test_outside_of_a_cluster_it_says_so() -> None:
     """And what to do."""
     with pytest.raises(KubernetesError, match="is not a Kubernetes pod"):
         lease.make(LockSettings(kind="lease"), Tools(environ={}))
+
+
+class Tries:
+    """What is waited for between tries: nothing in truth, and each time as long as it may be."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.bounds: list[tuple[float, float]] = []
+        self.waited = Waits(monkeypatch, lease)
+        monkeypatch.setattr(lease.random, "uniform", self._uniform)
+
+    def _uniform(self, least: float, most: float) -> float:
+        self.bounds.append((least, most))
+        return most
+
+
+def again(after: str | None) -> dict[str, str] | None:
+    return None if after is None else {"Retry-After": after}
+
+
+def faster(after: str | None = None) -> web.Response:
+    return status(409, "Conflict", "the object has been modified", again(after))
+
+
+def away(after: str | None = None) -> web.Response:
+    return status(500, "InternalError", "etcdserver: leader changed", again(after))
+
+
+def forbidden() -> web.Response:
+    return status(403, "Forbidden", "leases is forbidden")
+
+
+def missing() -> web.Response:
+    return status(404, "NotFound", "leases not found")
+
+
+class Answers(list[Any]):
+    """Answers in place of the server's own; None: its own look at the Lease."""
+
+    def __init__(self, server: FakeKubernetes, answers: list[Any]) -> None:
+        super().__init__(answers)
+        self._server = server
+
+    def pop(self, index: Any = -1) -> Any:
+        made = super().pop(index)
+        return web.json_response(self._server.objects[KEY]) if made is None else made()
+
+
+ANSWERS: dict[str, tuple[list[Callable[[], web.Response] | None], bool | None, int, list[float]]] = {
+    # what the server answers to looks and writes, in turns (None: its own): is it had, asked so often, after which waits
+    "others are faster once": ([None, faster], True, 4, [0.2]),
+    "others are faster each time": ([None, faster] * 6, None, 12, [0.2, 0.4, 0.8, 1.6, 3.2]),
+    "it is away": ([away] * 9, None, 6, [0.2, 0.4, 0.8, 1.6, 3.2]),
+    "it wants an hour": ([partial(away, "3600")], True, 3, [5.0]),
+    "the look is forbidden": ([forbidden], None, 1, []),
+    "the write is forbidden": ([None, forbidden], None, 2, []),
+    "it was deleted under the write": ([None, missing], True, 4, [0.2]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", ANSWERS)
+async def test_it_is_asked_again_where_that_may_help(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, case: str
+) -> None:
+    """Each time later, unless the server says when; six times at most, and once where it has no rights."""
+    answers, held, asked, waited = ANSWERS[case]
+    async with cluster(tmp_path) as here:
+        assert (await here.lock().acquire("w0", "a0")).held is True
+        tries = Tries(monkeypatch)
+        here.server.asked.clear()
+        here.server.instead = Answers(here.server, answers)
+        answer = await here.lock(slots=2).acquire("w1", "a1")
+        assert (answer.held, len(here.server.asked)) == (held, asked), answer.text
+        assert tries.waited.seconds == pytest.approx(waited)
+        assert all(least == 0 for least, _ in tries.bounds)
+        if case == "others are faster each time":
+            assert (
+                answer.text
+                == "Lease default/gpu: others changed it 6 times; vllm-watch will try again"
+            )
+        if "forbidden" in case:
+            assert "docs/locks.md" in answer.text
+
+
+async def test_what_others_wrote_into_it_stays(tmp_path: Path) -> None:
+    """A Lease that somebody made for it is taken, with his annotations; its transitions are counted on."""
+    folder = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases"
+    async with cluster(tmp_path) as here:
+        api = here.server.api(here.folder)
+        annotations = {"team": "night"}
+        await api.post(folder, {"metadata": {"name": "gpu", "annotations": annotations}, "spec": {"leaseTransitions": 7}})  # fmt: skip
+        mine = here.lock(ttl_seconds=0.5)
+        assert (await mine.acquire("w1", "a1")).held is True
+        took = here.lease["spec"]
+        assert (took["leaseTransitions"], took["leaseDurationSeconds"]) == (8, 1)
+        assert took["acquireTime"] == took["renewTime"]
+        assert (await mine.renew()).held is True
+        kept = here.lease["spec"]
+        assert kept["renewTime"] > took["renewTime"]
+        assert [kept[key] for key in ("leaseTransitions", "acquireTime")] == [8, took["acquireTime"]]  # fmt: skip
+        await mine.release()
+        assert here.lease["spec"]["leaseTransitions"] == 8
+        assert here.lease["metadata"]["annotations"]["team"] == "night"
+
+
+NAMESPACES = {
+    # the setting's, the service account's, and what else the watcher knows: where it is
+    "as it is set": ("set", "account", "known", "set"),
+    "of the service account": ("", "account", "known", "account"),
+    "what the watcher knows": ("", "", "known", "known"),
+    "nowhere": ("", "", "", None),
+}
+
+
+@pytest.mark.parametrize(("set_", "account", "known", "where"), NAMESPACES.values(), ids=NAMESPACES)
+async def test_namespace(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, set_: str, account: str, known: str, where: str | None
+) -> None:  # fmt: skip
+    """The setting's before the pod's own."""
+    monkeypatch.setattr(kubernetes_api, "SERVICE_ACCOUNT", tmp_path / "pod")
+    async with secure_cluster(tmp_path) as here:
+        tools = replace(pod(here), namespace=known)
+        (here.folder / "namespace").write_text(account)
+        settings = LockSettings(kind="lease", name="gpu", namespace=set_)
+        if where is None:
+            with pytest.raises(
+                KubernetesError, match="the namespace of the Lease is unknown"
+            ) as raised:
+                lease.make(settings, tools)
+            assert not raised.value.sent
+        else:
+            await lease.make(settings, tools).acquire("w1", "a1")
+            (asked, *_) = here.server.asked
+            assert asked == f"GET /apis/coordination.k8s.io/v1/namespaces/{where}/leases/gpu"
+
+
+async def test_asking_that_was_cancelled_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The write was carried out before its answer came: the next asking of this process gives the slot back."""
+    post = Api.post
+
+    async def unheard(self: Api, path: str, document: Any) -> Any:
+        await post(self, path, document)
+        await asyncio.Event().wait()
+
+    async with cluster(tmp_path) as here:
+        watcher = here.watcher()
+        with monkeypatch.context() as patched:
+            patched.setattr(Api, "post", unheard)
+            asking = asyncio.create_task(here.lock(watcher).acquire("w1", "a1"))
+            async with asyncio.timeout(10):
+                while KEY not in here.server.objects:
+                    await asyncio.sleep(0.01)
+            asking.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await asking
+        assert [slot["attempt_id"] for slot in here.record["slots"]] == ["a1"]
+        assert (await here.lock(watcher, per_hour=1).acquire("w1", "a2")).held is True
+
+
+ATTEMPT = Attempt(
+    id="a1", target="chat-0", group="chat", trigger="incident", hook="h", reason="no step", actor="w",
+    state="helped", began_t=10.0, called_t=12.0, address="10.0.0.1:8000",
+)  # fmt: skip
+
+RELEASES = {
+    # is the release carried out (its answer is lost), was it used: the next's hour is free after an hour
+    "carried out": (True, True, None),
+    "carried out, with an end": (True, True, ATTEMPT),
+    "carried out, not used": (True, False, ATTEMPT),
+    "not carried out, with an end": (False, True, ATTEMPT),
+    "not carried out, not used": (False, False, ATTEMPT),
+}
+
+
+@pytest.mark.parametrize(("done", "used", "end"), RELEASES.values(), ids=RELEASES)
+async def test_release_without_an_answer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, done: bool, used: bool, end: Attempt | None
+) -> None:
+    """The next asking makes up for what is missing, once: the end is known, and the hour is of the restart's end."""
+    Tries(monkeypatch)
+    ahead_s = [0.0]
+    monkeypatch.setattr(lease, "time", SimpleNamespace(time=lambda: time.time() + ahead_s[0]))
+    async with cluster(tmp_path) as here:
+        watcher = here.watcher()
+        mine = here.lock(watcher)
+        assert (await mine.acquire("w1", "a1", replace(ATTEMPT, state="calling"))).held is True
+        if done:
+            here.server.cut_after_write = 99
+        else:
+            here.server.instead += [away() for _ in range(6)]
+        await mine.release(used=used, ended=end)
+        here.server.cut_after_write = 0
+        here.server.instead.clear()
+        ahead_s[0] = 1800.0
+        next_one = here.lock(watcher, slots=2, per_hour=2)
+        answer = await next_one.acquire("w1", "a2")
+        assert answer.held is True
+        known = {each.id: each.state for each in answer.others}
+        assert known == ({"a1": "helped" if end else "uncertain"} if used else {})
+        assert [each["attempt_id"] for each in here.record["slots"]] == ["a2"]
+        t = [each["t"] for each in here.record["spent"] if each["attempt_id"] == "a1"]
+        assert len(t) == used
+        if done and used and end is None:
+            assert t[0] < time.time() + 900
+        assert (await next_one.renew()).held is True
+        assert [each["attempt_id"] for each in here.record["spent"]][-1] == "a2"
+
+
+async def test_a_thousand_that_were_left_are_remembered(tmp_path: Path) -> None:
+    """What was left before expires by itself."""
+    async with cluster(tmp_path) as here:
+        assert (await here.lock().acquire("w1", "a0")).held is True
+        watcher = here.watcher()
+        watcher.release_later("a0", 0.0, used=False)
+        for number in range(1000):
+            watcher.release_later(f"b{number}", 0.0, used=False)
+        assert (await here.lock(watcher).acquire("w1", "a1")).held is False
+
+
+async def test_it_is_waited_for_twenty_seconds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With all its tries; that is said."""
+    limits: list[float] = []
+
+    def timeout(seconds: float) -> asyncio.Timeout:
+        limits.append(seconds)
+        return asyncio.timeout(0)
+
+    async with cluster(tmp_path) as here:
+        Waits(monkeypatch, lease, timeout=timeout)
+        answer = await here.lock().acquire("w1", "a1")
+        assert (answer.held, answer.text) == (None, "Lease default/gpu: no answer within 20 s")
+        assert limits == [20.0]

@@ -1,14 +1,17 @@
 """What all who share a lock write down: what may be changed there, as stories told in virtual time."""
 
 import json
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from vllm_watch.restart.locks import past as pasts
 from vllm_watch.restart.locks import record as records
+from vllm_watch.restart.locks.past import PAST_MAX, TARGET_PAST_MAX, Past
 from vllm_watch.restart.locks.record import Limits, Now, Record, Sightings, Slot, Spent
+from vllm_watch.state.attempt import Attempt
 
 TTL_SECONDS = 60.0
 T = 1_800_000_000.0
@@ -44,21 +47,6 @@ def one_held(at: float = 0.0) -> Record:
     return taken(Watcher("w1").take(Record(), at, "a1", Limits(slots=1)))
 
 
-def test_as_many_as_there_are_slots() -> None:
-    """The next one is told who holds it."""
-    one = one_held()
-    two = taken(Watcher("w2").take(one, 1, "a2", Limits(slots=2)))
-    refused = Watcher("w3").take(two, 2, "a3", Limits(slots=2))
-    assert (refused.record, refused.text) == (None, "held by w1 (a1) and 1 more")
-
-
-def test_taking_it_again_is_renewing_it() -> None:
-    """An attempt has one slot and is spent once, however often it asks."""
-    again = taken(Watcher("w1").take(one_held(), 5, "a1", Limits(slots=1, per_hour=1)))
-    assert [(slot.attempt_id, slot.beat) for slot in again.slots] == [("a1", 1)]
-    assert [each.attempt_id for each in again.spent] == ["a1"]
-
-
 def test_ghost_is_free_after_three_ttls_of_silence_that_we_have_seen_ourselves() -> None:
     """Who comes late waits the whole time; who has looked since the beginning does not."""
     ghost, early, late = one_held(), Watcher("w2"), Watcher("w3")
@@ -68,34 +56,6 @@ def test_ghost_is_free_after_three_ttls_of_silence_that_we_have_seen_ourselves()
     assert taken(early.take(ghost, 181, "a2", Limits(slots=1))).held[0].holder == "w2"
     assert late.take(ghost, 360, "a3", Limits(slots=1)).record is None
     assert taken(late.take(ghost, 362, "a3", Limits(slots=1))).held[0].holder == "w3"
-
-
-def test_silence_is_told() -> None:
-    """A person reads how long it will take."""
-    early, ghost = Watcher("w2"), one_held()
-    early.see(ghost, 0)
-    text = early.take(ghost, 90, "a2", Limits(slots=1)).text
-    assert text == "held by w1 (a1), not renewed for 90 s; free in 90 s unless renewed"
-
-
-def test_renewing_begins_the_three_ttls_anew() -> None:
-    """Whatever wall clock the holder has."""
-    watcher, held = Watcher("w2"), one_held()
-    watcher.see(held, 0)
-    renewed = taken(records.renew(held, "a1"))
-    assert watcher.take(renewed, 181, "a2", Limits(slots=1)).record is None
-    assert watcher.take(renewed, 361, "a2", Limits(slots=1)).record is None
-    assert watcher.take(renewed, 362, "a2", Limits(slots=1)).record is not None
-
-
-def test_who_was_taken_over_has_lost() -> None:
-    """Renewing says so; giving back does not touch the new holder's slot."""
-    early, ghost = Watcher("w2"), one_held()
-    early.see(ghost, 0)
-    theirs = taken(early.take(ghost, 200, "a2", Limits(slots=1)))
-    assert records.renew(theirs, "a1").record is None
-    given = records.give_back(theirs, "a1", early.now(201), rest_seconds=60, used=True)
-    assert (given.record or theirs).held == theirs.held
 
 
 RESTS = {
@@ -122,12 +82,6 @@ def test_rest_after_a_restart(clock: float, at: float, free: bool) -> None:
         assert f"it rests for {max(0.0, 100 - at - clock):.0f} s more after a1" in change.text
 
 
-def test_what_was_not_used_neither_rests_nor_counts() -> None:
-    """An attempt that was given up before its hook leaves nothing behind."""
-    given = records.give_back(one_held(), "a1", Watcher("w1").now(9), rest_seconds=100, used=False)
-    assert given.record == Record()
-
-
 def spend(count: int, per_hour: int, at: float = 0.0) -> Record:
     """So many restarts, one after another, each of ten seconds."""
     record, watcher = Record(), Watcher("w1")
@@ -140,23 +94,6 @@ def spend(count: int, per_hour: int, at: float = 0.0) -> Record:
         given = records.give_back(record, f"a{number}", now, rest_seconds=0, used=True)
         record = taken(given)
     return record
-
-
-HOURS = {
-    # seconds after the first began (they ended at 9 and 19), may a third begin?
-    "the hour is full": (30.0, False),
-    "an hour after the first began it may just have acted": (3602.0, False),
-    "an hour after it ended": (3612.0, True),
-}
-
-
-@pytest.mark.parametrize(("at", "may"), HOURS.values(), ids=HOURS)
-def test_so_many_in_an_hour(at: float, may: bool) -> None:
-    """Counted from when a restart was over, so that no sixty minutes hold more hook calls than allowed."""
-    change = Watcher("w2").take(spend(2, per_hour=2), at, "next", Limits(slots=1, per_hour=2))
-    assert (change.record is not None) is may, change.text
-    if not may:
-        assert change.text == "2 of 2 restarts per hour are spent by all users of the lock"
 
 
 def test_hour_of_what_is_under_way_has_not_begun() -> None:
@@ -194,18 +131,8 @@ DAMAGED = {
     "text for a number": {"slots": [], "spent": [{"attempt_id": "a", "t": "soon"}]},
     "a TTL of nothing": {"slots": [{"holder": "w", "attempt_id": "a", "ttl_seconds": 0}], "spent": []},
     "a TTL of a year": {"slots": [{"holder": "w", "attempt_id": "a", "ttl_seconds": 3e7}], "spent": []},
-    "a beat in words": (
-        {"slots": [{"holder": "w", "attempt_id": "a", "ttl_seconds": 9, "beat": "one"}], "spent": []}),
     "a holder that is a number": (
         {"slots": [{"holder": 1, "attempt_id": "a", "ttl_seconds": 9}], "spent": []}),
-    "a TTL of over a day": {"slots": [{"holder": "w", "attempt_id": "a", "ttl_seconds": 86401}], "spent": []},
-    "an attempt that is a number": (
-        {"slots": [{"holder": "w", "attempt_id": 1, "ttl_seconds": 9}], "spent": []}),
-    "a rest of over a day": (
-        {"slots": [{"holder": "w", "attempt_id": "a", "ttl_seconds": 9, "rest_t": 1, "rest_seconds": 86401}], "spent": []}),
-    "a rest that began in words": (
-        {"slots": [{"holder": "w", "attempt_id": "a", "ttl_seconds": 9, "rest_t": "soon", "rest_seconds": 1}], "spent": []}),
-    "an hour of an attempt that is a number": {"slots": [], "spent": [{"attempt_id": 1, "t": 1}]},
     "more slots than anybody may have": (
         {"slots": [{"holder": "w", "attempt_id": "a", "ttl_seconds": 9}] * 101, "spent": []}),
     "a rest of a year": (
@@ -270,56 +197,6 @@ def test_limits_hold_whatever_is_done_in_whatever_order(
         assert sum(each > at - 3600 for each in began) <= per_hour
 
 
-def test_a_slot_that_rests_is_nobodys() -> None:
-    """Whose it was does not hold it any more."""
-    held = one_held()
-    mine = held.of("a1")
-    assert mine is not None
-    assert mine.holder == "w1"
-    given = records.give_back(held, "a1", Watcher("w1").now(0), rest_seconds=100, used=True)
-    assert given.record is not None
-    assert [slot.attempt_id for slot in given.record.slots] == ["a1"]
-    assert given.record.of("a1") is None
-
-
-def test_of_what_a_stranger_wrote_little_is_said() -> None:
-    """A key of any length may stand there."""
-    with pytest.raises(ValueError, match="TypeError") as raised:
-        Record.from_json({"slots": [{"x" * 1000: 1}], "spent": []})
-    assert len(str(raised.value)) == 200
-
-
-LARGEST = {
-    "a TTL below a second": {"slots": [{"holder": "w", "attempt_id": "a", "ttl_seconds": 0.5}], "spent": []},
-    "a TTL of a day": {"slots": [{"holder": "w", "attempt_id": "a", "ttl_seconds": 86400}], "spent": []},
-    "a rest of a day": (
-        {"slots": [{"holder": "w", "attempt_id": "a", "ttl_seconds": 9, "rest_t": 1, "rest_seconds": 86400}], "spent": []}),
-    "all slots and hours": {
-        "slots": [{"holder": "w", "attempt_id": "a", "ttl_seconds": 9}] * 100, "spent": [{"attempt_id": "a", "t": 1}] * 1000,
-    },
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("document", LARGEST.values(), ids=LARGEST)
-def test_all_that_settings_allow_is_read(document: dict[str, list[object]]) -> None:
-    """And nobody is kept out by a colleague with other settings."""
-    read = Record.from_json(document)
-    assert [len(read.slots), len(read.spent)] == [len(document["slots"]), len(document["spent"])]
-
-
-def test_who_holds_it_is_named_before_what_rests() -> None:
-    """It is he whom a person can ask."""
-    limits = Limits(slots=2)
-    two = taken(Watcher("w2").take(one_held(), 0, "a2", limits))
-    for back, named in (
-        ("a1", "held by w2 (a2) and 1 more"),
-        ("a2", "held by w1 (a1) and 1 more"),
-    ):
-        now = Watcher("w").now(1)
-        resting = taken(records.give_back(two, back, now, rest_seconds=100, used=True))
-        assert Watcher("w3").take(resting, 2, "a3", limits).text == named
-
-
 GIVEN_BACK = {
     # rest, used: attempts whose slots are left, attempts whose hours are
     "it rests": (1.0, True, ["a1", "a2"], ["a1", "a2"]),
@@ -341,19 +218,90 @@ def test_giving_back_leaves_what_is_others(
     assert [each.t - T for each in given.spent] == [0.0, 9.0][: len(spent)]
 
 
-def test_what_nobody_knows_of_changes_nothing_when_it_is_given_back() -> None:
-    """So nothing is written for it."""
-    held = one_held()
-    given = records.give_back(held, "a9", Watcher("w1").now(9), rest_seconds=9, used=True)
-    assert given.record is None
+MADE = Attempt(
+    id="a1", target="chat-0", group="chat", trigger="incident", hook="h", reason="no step", actor="w",
+    state="calling", began_t=10.0, called_t=12.0, incident_id="i1", address="10.0.0.1:8000",
+)  # fmt: skip
 
 
-def test_a_slot_that_rests_keeps_no_hour_from_passing() -> None:
-    """Its restart is over."""
-    limits = Limits(slots=2, per_hour=1)
-    rests = records.give_back(one_held(), "a1", Watcher("w1").now(0), rest_seconds=9999, used=True)
-    record = taken(rests)
-    assert Watcher("w2").take(record, 3601, "a2", limits).record is None
-    assert [
-        slot.attempt_id for slot in taken(Watcher("w2").take(record, 3603, "a2", limits)).slots
-    ] == ["a1", "a2"]
+def one(attempt_id: str = "a1", **changed: object) -> Past:
+    found = pasts.past(replace(MADE, id=attempt_id, **changed), "host-1")  # type: ignore[arg-type]
+    assert found is not None
+    return found
+
+
+def states(known: tuple[Past, ...], *held: str, host: str = "host-1") -> list[tuple[str, str]]:
+    return [(each.id, each.state) for each in pasts.others(known, held, host, "mine")]
+
+
+def test_it_comes_back_as_it_was() -> None:
+    """Through JSON; and as an attempt that counts from its call."""
+    (read,) = pasts.from_json([asdict(one())])
+    assert read == one()
+    (attempt,) = pasts.others([read], {"a1"}, "host-2", "mine")
+    assert (attempt.acted_t, attempt.incident_id, attempt.state) == (12.0, "i1", "calling")
+
+
+def test_local_address_is_of_its_host() -> None:
+    """Every sidecar calls its engine localhost."""
+    known = (one(address="localhost:8000"),)
+    assert states(known, "a1") == [("a1", "calling")]
+    assert states(known, "a1", host="host-2") == []
+
+
+def test_who_has_no_slot_and_no_end_is_uncertain() -> None:
+    """One that never came to its call has done nothing."""
+    known = (one("a1"), one("a2", state="intent"), one("a3", state="helped"), one("mine"))
+    assert states(known) == [("a1", "uncertain"), ("a3", "helped")]
+    assert states(known, "a1", "a2") == [("a1", "calling"), ("a2", "intent"), ("a3", "helped")]
+    assert [each.id for each in pasts.without_ghosts(known, ())] == ["a1", "a3", "mine"]
+
+
+def test_it_begins_once_and_ends_once() -> None:
+    """A further question does not take back that it was called; what touched nothing is forgotten."""
+    known = pasts.first((), one(state="intent"))
+    known = pasts.put(known, one())
+    assert pasts.first(known, one(state="intent")) == known
+    assert pasts.ended(known, "a1", one(state="helped"), used=True) == (one(state="helped"),)
+    assert pasts.ended(known, "a1", None, used=True) == known
+    assert pasts.ended(known, "a1", one(state="cancelled"), used=False) == ()
+
+
+def test_it_is_bounded() -> None:
+    """The oldest of a target goes first, then the oldest of all."""
+    known: tuple[Past, ...] = (one("other", address="10.0.0.2:8000"),)
+    for number in range(TARGET_PAST_MAX + 3):
+        known = pasts.put(known, one(f"a{number}"))
+    assert [each.id for each in known] == [
+        "other",
+        *(f"a{n}" for n in range(3, TARGET_PAST_MAX + 3)),
+    ]
+    for number in range(PAST_MAX):
+        known = pasts.put(known, one(f"b{number}", address=f"10.0.1.1:{number}"))
+    assert len(known) == PAST_MAX
+    assert known[0].id == "b0"
+
+
+NOT_OURS = {
+    "no list": 5,
+    "a word": ["x"],
+    "a field too few": [{"id": "x"}],
+    "a field too many": [asdict(one()) | {"more": 1}],
+    "a state that there is not": [asdict(one()) | {"state": "fine"}],
+    "a time in words": [asdict(one()) | {"began_t": "now"}],
+    "too many": [asdict(one())] * (PAST_MAX + 1),
+}
+
+
+@pytest.mark.parametrize("document", NOT_OURS.values(), ids=NOT_OURS)
+def test_what_is_not_ours_is_not_read(document: object) -> None:
+    """It is a no."""
+    with pytest.raises(ValueError):  # noqa: PT011 - whatever it says
+        pasts.from_json(document)
+
+
+def test_of_what_a_stranger_wrote_little_is_said() -> None:
+    """A key of any length may stand there."""
+    with pytest.raises(ValueError, match="TypeError") as raised:
+        Record.from_json({"slots": [{"x" * 1000: 1}], "spent": []})
+    assert len(str(raised.value)) == 200

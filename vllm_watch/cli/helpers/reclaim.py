@@ -14,9 +14,8 @@ from typing import Any
 from vllm_watch.cli.helpers import state_folder, terminal
 from vllm_watch.cli.helpers.gpu_holders import BRIEF, command_of, user_of
 from vllm_watch.errors import JournalError, WatchError
-from vllm_watch.reclaim.looks import Looks, user_name
 from vllm_watch.reclaim.plan import Plan, Refusal, Victim
-from vllm_watch.reclaim.reclaim import Outcome, Patience, Reclaim, held
+from vllm_watch.reclaim.reclaim import Looks, Outcome, Patience, Reclaim, held, user_name
 from vllm_watch.settings.stages import GpuSettings, LogSettings
 from vllm_watch.signals.holders.words import seconds, size
 from vllm_watch.sources.nvml import NvmlSource
