@@ -1,8 +1,5 @@
 """A configuration means what it says; each file in tests/config is wrong in one way, and says how that is told."""
 
-import os
-import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import get_args
@@ -23,8 +20,6 @@ from vllm_watch.settings.target import name_of, slug
 from vllm_watch.settings.tls import TlsConfig
 from vllm_watch.story.kinds import STORIES
 
-ROOT = Path(__file__).parents[1]
-GENERATOR = ROOT / "docs/generate_configuration.py"
 WRONG = sorted((Path(__file__).parent / "config").glob("*.yaml"))
 
 LISTEN = {
@@ -90,14 +85,6 @@ def test_what_is_wrong_with_a_file_is_told_whole(path, monkeypatch):
 
     assert told == head
     assert not any(secret in "\n".join(told) for secret in ("s3cr", "do-not-show"))
-
-
-def test_no_file_is_a_configuration():
-    """Nothing needs to be set: the defaults listen on loopback, watch nothing, and fit each other."""
-    config = load(None, environ={})
-
-    assert (config.listen_address, config.targets) == (("127.0.0.1", 9470), ())
-    assert (config.scrape.timeout_seconds, config.scrape.connect_timeout_seconds) == (4, 2)
 
 
 @pytest.mark.parametrize(
@@ -276,20 +263,6 @@ def test_a_target_inherits_what_it_does_not_set(tmp_path):
     assert (config.scrape_for(common), config.slo_for(common)) == (config.scrape, config.slo)
 
 
-def test_identity_is_what_labels_carry(tmp_path):
-    """A target's identity is its own words; its group is its name unless told otherwise."""
-    file = written(
-        tmp_path,
-        "targets: [{url: 'http://a:1', name: chat-0, group: chat, namespace: prod, pod: chat-0-x, node: n1},"
-        " {url: 'http://b:1'}]",
-    )
-    first, second = (target.identity() for target in load(file, environ={}).targets)
-
-    assert (first.name, first.url, first.group) == ("chat-0", "http://a:1", "chat")
-    assert (first.namespace, first.pod, first.node) == ("prod", "chat-0-x", "n1")
-    assert second.group == second.name == "b-1"
-
-
 def test_paths_start_at_the_folder_of_the_file(tmp_path, monkeypatch):
     """A relative path in a file means the same wherever the daemon is started."""
     (tmp_path / "vllm.key").write_text("key")
@@ -340,12 +313,6 @@ def test_the_tls_of_all_can_be_set_without_a_file(tmp_path):
     environ["VLLM_WATCH_SCRAPE__TLS_CONFIG__CA_FILE"] = "/nowhere"
     with pytest.raises(ConfigError, match="^VLLM_WATCH_SCRAPE__TLS_CONFIG__CA_FILE: '/nowhere' names no file"):  # fmt: skip
         load(None, environ=environ)
-
-
-@pytest.mark.parametrize(("text", "expected"), [("on", "on"), ("off", "off"), ("'off'", "off")])
-def test_a_bare_on_is_no_boolean_here(tmp_path, text, expected):
-    """YAML reads a bare `on` as true; the switch takes it as it was written."""
-    assert load(written(tmp_path, f"gpu: {{enabled: {text}}}"), environ={}).gpu.enabled == expected
 
 
 UNREADABLE = {
@@ -433,25 +400,6 @@ def test_any_mapping_is_a_configuration_or_a_config_error(tmp_path_factory, data
 
     for line in errors_of(lambda: load(file, environ=environ, targets=targets, listen="x")):
         assert "PydanticUndefined" not in line
-
-
-def test_the_documentation_is_what_the_models_say():
-    """docs/configuration.md is made from the models, and was made again after the last change."""
-    done = subprocess.run(
-        [sys.executable, GENERATOR, "--check"],
-        cwd=ROOT, env=os.environ | {"PYTHONPATH": str(ROOT)}, capture_output=True, text=True, timeout=600, check=False,
-    )  # fmt: skip
-
-    assert (done.returncode, done.stderr) == (0, "")
-
-
-def test_the_documented_example_is_a_configuration(tmp_path):
-    """What the documentation shows first can be copied as it stands."""
-    example = (ROOT / "docs/configuration.md").read_text().split("```yaml\n")[1].split("```")[0]
-
-    config = load(written(tmp_path, example), environ={})
-
-    assert [target.name for target in config.targets] == ["chat-0", "llm.example.org-443-big"]
 
 
 def test_every_key_says_what_it_does():

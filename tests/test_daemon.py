@@ -210,17 +210,6 @@ async def test_a_wrong_new_configuration_is_refused_and_the_old_one_goes_on(tmp_
     assert "ftp://x" in process.events("reload_refused")[0]["cause"]
 
 
-async def test_a_wrong_configuration_at_the_start_ends_it_with_all_that_is_wrong(tmp_path):
-    """Exit status 2 and one pair of lines for each mistake."""
-    config = tmp_path / "w.yaml"
-    write(config, "gpu: {interval_seconds: -5}\nlog: {level: loud}\nunknown: 1\n")
-    async with daemon("--config", config) as process:
-        assert await asyncio.wait_for(process.process.wait(), 15) == 2
-    said = "".join(line["text"] for line in process.lines if "text" in line)
-    assert said.count("  → ") == 3
-    assert "gpu.interval_seconds: -5 is not above 0" in said
-
-
 async def test_targets_come_and_go_with_a_discovery_file(tmp_path):
     """A file_sd file is read again when it changes; what vanished from it vanishes from the metrics."""
     found, config = tmp_path / "targets.json", tmp_path / "w.yaml"
@@ -252,31 +241,6 @@ async def test_one_line_per_change_of_state_and_none_per_look():
             await process.end()
     told = [line["event"] for line in process.lines if line.get("target")]
     assert sorted(told) == ["target_added", "target_added", "target_starting", "target_up"]
-
-
-async def test_no_key_is_ever_shown(tmp_path):
-    """The bearer key goes to vLLM, and into no log, metric, page, status or recording."""
-    key, config = tmp_path / "key", tmp_path / "w.yaml"
-    key.write_text("c4n4ry-k3y")
-    async with wire() as server:
-        engine_routes(server)
-        write(
-            config,
-            f"scrape: {{api_key_file: '{key}'}}\nlog: {{level: debug}}\ntargets: [{{name: a, url: '{server.url}'}}]\n",
-        )
-        async with daemon("--config", config, "--state-dir", tmp_path / "state") as process:
-            await process.until(is_up)
-            shown = [(await process.get(path))[1] for path in ("/", "/metrics", "/api/v1/status")]
-            shown.append(
-                gzip.decompress(
-                    await process.bytes("/api/v1/recording?target=a&minutes=5")
-                ).decode()
-            )
-            await process.end()
-        assert [
-            r.path for r in server.requests if "c4n4ry-k3y" in r.headers.get("authorization", "")
-        ]
-    assert "c4n4ry-k3y" not in "".join(shown) + json.dumps(process.lines)
 
 
 async def test_a_recording_of_the_daemon_replays_to_the_same_signals(tmp_path):

@@ -191,9 +191,3 @@ LOGS = {
 def test_the_kernels_that_a_log_names(log, expected):
     """In the words of several releases."""
     assert attention_of(log.splitlines()) == expected
-
-
-def test_slow_kernels_of_the_log_are_advised_against():
-    """Where the Watch was told of them."""
-    watch = Watch("x", detectors={}, attention=AttentionBackend("XFORMERS"))
-    assert advised(watch, 0, 60, lambda second: engine(second, usage=0.1)) == ["attention_fallback"]

@@ -77,12 +77,6 @@ def test_a_run_can_be_written_and_judged_from_its_file(tmp_path):
         assert from_file[whose] == own, whose
 
 
-def test_a_folder_without_truth_is_refused(tmp_path):
-    """With what is missing."""
-    with pytest.raises(SystemExit, match=r"no \*\.truth\.json"):
-        bench.truth_files([tmp_path])
-
-
 def working(second, *, tokens_per_second=100.0, **fields):
     tokens = 1e6 + tokens_per_second * second
     fields.setdefault(
@@ -148,30 +142,6 @@ def test_change_detectors_find_a_fall(rule):
     (kind, second), *_ = opened(falling(waiting=3.0), rule)
     assert kind == "throughput_collapse"
     assert 1800 < second < 2700
-
-
-def test_one_rule_asks_for_a_queue():
-    """So that a load drop is none."""
-    assert opened(falling(waiting=0.0), "5 min rate < 50 % of the hour's, with waiting > 0") == []
-    assert opened(falling(waiting=0.0), "the same without waiting") != []
-
-
-def test_first_tokens_that_are_late():
-    """The 95th percentile of five minutes, for five minutes."""
-    looks = []
-    for number in range(120):
-        late = Histogram(
-            number * 1.0, number * 8.0, (1.0, 10.0, float("inf")), (0.0, number * 1.0, number * 1.0)
-        )
-        looks.append(working(10.0 * number, ttft=late))
-    assert opened(looks, "p95 TTFT > 5 s for 5 min") == [("throughput_collapse", 310)]
-
-
-def test_counters_that_begin_anew_are_no_negative_rate():
-    """As Prometheus' rate() has it."""
-    looks = [working(0.0), working(10.0), seen(20.0, replace(engine(1), generation_tokens=50.0))]
-    (track,) = tracks(looks).engines.values()
-    assert track.generated == [0.0, 1000.0, 1050.0]
 
 
 HANG = {"kind": "engine_stalled", "cause": "hang", "engine": None, "start": 1000.0,
@@ -312,9 +282,3 @@ def test_the_figures():
         "cause_right": 1.0, "advice_right": None, "duplicates": 1, "resolved_in_time": 1.0,
         "recall_other": None, "other_false_alarms_per_day": 0.0, "pages_outside": 0,
     }  # fmt: skip
-
-
-def test_an_open_event_lasts_to_the_end():
-    """A fault that was never undone."""
-    for_ever = SLOW | {"end": None}
-    assert score(truth(for_ever), said(80_000, None, SLOW["kind"])).events[0].delay_s == 78_990.0

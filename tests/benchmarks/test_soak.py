@@ -1,7 +1,6 @@
 """Two hours of the soak hold, and every breach that it looks for is found when it is there."""
 
 import asyncio
-import gc
 import json
 import subprocess
 import sys
@@ -13,10 +12,9 @@ from typing import Any
 import pytest
 
 from benchmarks.lab.virtual import EPOCH
-from benchmarks.soak.books import Books, Call, Limits, read_metrics
+from benchmarks.soak.books import Books, Call, Limits
 from benchmarks.soak.engine_life import EngineLife
 from benchmarks.soak.site import Site, Source
-from benchmarks.soak.size import size_bytes
 from benchmarks.soak.soak import RSS_MB_MAX
 from benchmarks.soak.truth import AFTER_SECONDS, Truth
 from benchmarks.soak.virtual_time import Clock, Loop, virtual
@@ -230,13 +228,6 @@ def test_metrics_are_held_against_the_records() -> None:
     assert len(of.exported(right | {failed: 1.0}, attempts)) == 1
 
 
-def test_metrics_are_read() -> None:
-    """Only what is compared, without zeros and without what is told of the watcher itself."""
-    own = OPEN.replace('target="a"', 'target="vllm-watch"')
-    text = f"# TYPE x counter\n{OPEN} 1\n{TOTAL} 0\n{own} 1\nvllm_watch_target_up{{}} 1\n"
-    assert read_metrics(text) == {OPEN: 1.0}
-
-
 def test_a_day_of_waiting_takes_no_time() -> None:
     """Timers fire in their order and at their time; what threads do is waited for, however long it takes."""
     clock, seen = Clock(1_800_000_000.0), []
@@ -261,14 +252,3 @@ def test_a_day_of_waiting_takes_no_time() -> None:
     finally:
         loop.close()
     assert [(seconds, round(at)) for seconds, at in seen] == [(10.0, 10), (86_400.0, 86_400)]
-
-
-def test_size_is_that_of_what_is_kept() -> None:
-    """What grows shows; what is shared by name, or left out, does not."""
-    kept = {"list": [bytes(1000) for _ in range(10)], "again": asyncio}
-    small = size_bytes(kept)
-    assert 10_000 < small < 20_000
-    kept["more"] = bytearray(50_000)
-    assert size_bytes(kept) > small + 50_000
-    assert size_bytes(kept, without=(kept["more"],)) < small + 1000
-    gc.collect()

@@ -10,24 +10,12 @@ from vllm_watch.board.updates import LISTENERS_MAX, Changes, TooManyListenersErr
 from vllm_watch.samples.target import Target
 
 
-def test_target_that_is_down_keeps_its_charts():
-    """They show how it fell."""
-    board = small_board()
-    board.publish(replace(SERVING, t=T + 5, up=False, state="down", engines={}))
-    assert list(board.targets["chat"].history) == ["0"]
-
-
 def test_target_added_again_keeps_its_results_and_takes_the_new_identity():
     """A reload that changes a group must not blank a target."""
     board = small_board()
     board.add_target(Target(name="chat", url="http://10.0.0.9:8000", group="new"), 1.0)
     entry = board.targets["chat"]
     assert (entry.target.group, entry.interval_seconds, entry.signals) == ("new", 1.0, SERVING)
-
-
-def test_removing_what_is_not_there_is_no_error():
-    """Discovery may say it twice."""
-    Board().remove_target("never")
 
 
 @pytest.mark.parametrize(

@@ -34,15 +34,6 @@ def test_history_keeps_the_last_ten_minutes_at_any_pace():
     assert series["requests_running"] == [t - T for t in times]
 
 
-def test_history_of_a_slow_target_has_fewer_points_and_none_too_old():
-    """At one look per minute ten minutes are eleven points, not a hundred and twenty."""
-    history = Ring(600.0, mean=False)
-    for minute in range(60):
-        history.push(T + 60 * minute, charted())
-    times, _ = history.series(T + 60 * 59)
-    assert times == [T + 60 * minute for minute in range(49, 60)]
-
-
 def test_history_tells_unknown_from_zero():
     """What was not known, or cannot be drawn, is None."""
     history = Ring(600.0, mean=False)

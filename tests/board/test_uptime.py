@@ -106,11 +106,6 @@ def shares(uptime, t):
     return [(each.up_ratio, round(each.unknown_ratio, 2)) for each in uptime.shares(t)]
 
 
-def test_nothing_is_known_at_first():
-    """Unknown is neither up nor down."""
-    assert shares(Uptime(), MIDNIGHT) == [(None, 1.0)] * 3
-
-
 def test_up_down_and_unknown_stand_apart():
     """A day of which an hour was down, after a day that nobody watched and five good ones."""
     uptime = Uptime()

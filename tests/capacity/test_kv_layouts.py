@@ -12,7 +12,6 @@ from tests.capacity.models import (
     LLAMA_2_7B,
     LLAMA_31_8B,
     LLAMA_33_70B,
-    MISTRAL_01_7B,
     MPT_7B,
     QWEN35_27B,
     Config,
@@ -134,38 +133,10 @@ def test_window_costs_less_than_length() -> None:
     assert {length: round(each, 2) for length, each in found.items()} == printed
 
 
-def test_window_in_every_layer_bounds_a_request() -> None:
-    """Where every layer has a window, a request of any length needs no more than window and batch."""
-    short, long = (
-        plan(
-            MISTRAL_01_7B, max_model_len=length, max_num_batched_tokens=2048, async_scheduling=False
-        )
-        for length in (8192, 32768)
-    )
-    blocks = {each.pool.blocks_per_request(each.settings.max_model_len) for each in (short, long)}
-    assert blocks == {(4095 + 2048 + 15) // 16 + 1}
-
-
-def test_context_parallelism_multiplies_tokens() -> None:
-    """Four ranks that share each token's cache hold four times the tokens in the same memory."""
-    alone = plan(DEEPSEEK_V3, gib=2000, gpu="?", tensor_parallel_size=8, max_model_len=8192)
-    shared = plan(
-        DEEPSEEK_V3, gib=2000, gpu="?", tensor_parallel_size=8, max_model_len=8192,
-        decode_context_parallel_size=4,
-    )  # fmt: skip
-    assert shared.tokens == pytest.approx(4 * alone.tokens, rel=1e-3)
-
-
 def test_a_group_is_padded_rather_than_split() -> None:
     """12 windowed and 13 full layers (gpt-oss with a draft layer) are two groups of 13, not three of 12."""
     found = plan(GPT_OSS_20B, max_model_len=8192, drafter=Drafter("eagle3", 1, 1))
     assert [group.layers for group in found.pool.groups] == [13, 13]
-
-
-def test_shared_layers_keep_nothing() -> None:
-    """Layers that read an earlier layer's cache (Gemma 3n) cost no token anything."""
-    sharing = LLAMA_31_8B | {"num_kv_shared_layers": 16}
-    assert plan(sharing, max_model_len=4096).bytes_per_token == pytest.approx(65536)
 
 
 def test_sparse_attention_keeps_an_index_beside() -> None:

@@ -1,7 +1,5 @@
 """Parameters against their published counts, also of a config that gives nothing but a shape."""
 
-from typing import Any
-
 import pytest
 
 from tests.capacity import published_models as models
@@ -16,7 +14,7 @@ from tests.capacity.models import (
     QWEN35_27B,
     Config,
 )
-from tests.capacity.planning import named_rows, plan
+from tests.capacity.planning import named_rows
 from vllm_watch.capacity.published import completed
 from vllm_watch.capacity.read_config import read_config
 from vllm_watch.capacity.weights import count_parameters
@@ -45,25 +43,6 @@ PUBLISHED: tuple[tuple[str, Config, float, float], ...] = (
 def test_parameters_are_those_published(config: Config, billions: float, error: float) -> None:
     counted = count_parameters(read_config(config)).total
     assert counted / 1e9 == pytest.approx(billions, rel=error)
-
-
-@pytest.mark.parametrize("name", ["GEMMA_3N_E4B", "GEMMA_4_E4B"])
-def test_embeddings_per_layer_do_not_fit_a_small_card(name: str) -> None:
-    assert not plan(getattr(models, name), gpu="RTX 4080", max_model_len=32768).fits
-
-
-# Name, config, flags, bytes of a token in all full-attention layers of one GPU.
-FULL_LAYERS: tuple[tuple[str, Config, dict[str, Any], int], ...] = (
-    ("keys of 192, values of 128", models.MIMO_V2_FLASH, {"tensor_parallel_size": 4}, 9 * (192 + 128) * 2),
-    ("eight groups", models.STEP_35_FLASH, {"tensor_parallel_size": 8}, 12 * (128 + 128) * 2),
-)  # fmt: skip
-
-
-@named_rows("config, flags, expected", FULL_LAYERS)
-def test_only_full_layers_grow_with_the_context(config: Config, flags: dict[str, Any], expected: int) -> None:  # fmt: skip
-    pools = [plan(config, gpu="H200", max_model_len=each, **flags).pool for each in (1 << 16, 1 << 17)]  # fmt: skip
-    short, long = (pool.blocks_per_request(1 << 16 + at) for at, pool in enumerate(pools))
-    assert (long - short) * pools[0].bytes_per_block == (1 << 16) * expected
 
 
 def test_an_encoder_of_unknown_size_is_noted() -> None:
@@ -153,9 +132,3 @@ UNTOUCHED: tuple[tuple[str, Config], ...] = (
 def test_left_as_it_is(config: Config) -> None:
     """A real config says what it is; nothing is put over it."""
     assert completed(config) is config
-
-
-def test_what_is_said_is_kept() -> None:
-    """A longer context than published, for example."""
-    said = bare(MIXTRAL_8X7B) | {"max_position_embeddings": 4096}
-    assert read_config(said).max_position_embeddings == 4096

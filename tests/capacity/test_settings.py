@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tests.capacity.models import DEEPSEEK_V3, GEMMA_3_27B, LLAMA_31_8B, QWEN35_27B, Config
+from tests.capacity.models import DEEPSEEK_V3, LLAMA_31_8B, QWEN35_27B, Config
 from tests.capacity.planning import named_rows, plan
 from vllm_watch.capacity.flags import Drafter
 from vllm_watch.capacity.gpus import cuda_memory_bytes, find_gpu
@@ -172,14 +172,6 @@ def test_memory_that_cuda_offers(name: str, given: float, offered: float) -> Non
     """The true memory of a card, not the catalogue's."""
     memory, _ = cuda_memory_bytes(given, find_gpu(name, given))
     assert memory / GIB == pytest.approx(offered, abs=0.01)
-
-
-def test_a_window_reserves_for_the_step_that_is_under_way() -> None:
-    """Under async scheduling two batches are in flight, and a windowed layer keeps both."""
-    one, two = (
-        plan(GEMMA_3_27B, max_model_len=65536, async_scheduling=each) for each in (False, True)
-    )
-    assert two.concurrency < one.concurrency
 
 
 def test_longest_context_of_a_model_that_names_no_limit() -> None:

@@ -103,15 +103,6 @@ def test_a_split_that_the_heads_allow() -> None:
             assert not re.search(r"--tensor-parallel-size (8|16)\b", each)
 
 
-def test_no_flag_makes_a_4_bit_checkpoint() -> None:
-    """--quantization awq on weights in 16 bits is an error of vLLM's: another checkpoint is what helps."""
-    planned = plan(LLAMA_33_70B, gpu="L40S", gpus=1, max_model_len=4096)
-    assert suggestions(planned) == ()
-    assert "a 4-bit checkpoint of it" in [
-        each.change for each in other_ways(planned, suggestions(planned))
-    ]
-
-
 def test_sequences_need_blocks_for_their_states() -> None:
     """vLLM refuses more sequences than blocks of a hybrid model, and names the largest number; so do we."""
     planned = plan(QWEN35_27B, gpu="RTX 5090", weights_gib=24.5, kv_cache_dtype="fp8", max_model_len=32768, version="0.27.0")  # fmt: skip

@@ -3,7 +3,6 @@
 import http.server
 import json
 import os
-import re
 import subprocess
 import sys
 import threading
@@ -97,14 +96,6 @@ def test_one_screen_for_people(llama: Path, columns: int) -> None:
     if columns >= 80:
         assert len(lines) <= 32
     assert len({line.find(" GiB") for line in lines[2:9]}) == 1
-
-
-def test_fits_is_said_first(llama: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """With how many requests of that length."""
-    status, out, _ = run(capsys, llama, "--gpu-name", "H100", "--max-model-len", "8k")
-    assert status == 0
-    assert out.splitlines()[0].startswith("FITS: ")
-    assert "requests of that length at once" in out.splitlines()[0]
 
 
 def test_weights_are_those_of_the_checkpoint(
@@ -245,16 +236,6 @@ def test_machine_without_gpu_asks_for_a_name(llama: Path) -> None:
     assert "--gpu-memory-gib" in done.stderr
 
 
-@pytest.mark.parametrize("content", ["", "[1, 2]", "{", "\x00\x01", "[" * 100000])
-def test_damaged_config(content: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Empty, cut off, binary or nested without end: named, no traceback."""
-    path = tmp_path / "config.json"
-    path.write_text(content)
-    status, _, err = run(capsys, path, "--gpu-name", "H100")
-    assert status == 2
-    assert str(path) in err
-
-
 def test_draft_layers_of_the_checkpoint_and_of_a_draft_model(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -289,14 +270,3 @@ def test_a_card_that_is_sold_in_two_sizes_is_asked_for(
     assert (status, "this card has 40 or 80 GiB" in err) == (2, True)
     _, out, _ = run(capsys, llama, "--gpu-name", "A100-SXM4-40GB", "--json")
     assert json.loads(out)["memory_bytes_per_gpu"]["total"] < 40 * GIB
-
-
-def test_what_is_missing_is_no_negative_cache(
-    llama: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """ "short by"; and flags that only help together are one line to copy."""
-    _, out, _ = run(capsys, llama, "--gpu-memory-gib", "15.5", "--gpu-name", "RTX 4080")
-    assert "  short by" in out
-    assert not re.search(r" -\d", out)
-    _, out, _ = run(capsys, "--model", llama, "--gpu-memory-gib", "18.5", "--gpu-name", "L4")
-    assert "together with" not in out

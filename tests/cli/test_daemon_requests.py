@@ -4,8 +4,6 @@ import asyncio
 import json
 import sys
 
-import pytest
-
 from tests.restart.station import TOKEN, station
 
 
@@ -69,23 +67,6 @@ async def test_pause_and_resume(tmp_path):
         status, _, err = await run(one, "restart", "a")
         assert (status, err.splitlines()[0]) == (1, "refused: paused by anna: a move")
         assert (await run(one, "resume"))[:2] == (0, "not paused; every breaker is closed\n")
-
-
-WRONG = {
-    "a target that there is not": (("restart", "zz"), "There is no target 'zz'"),
-    "an incident that there is not": (("approve", "zz"), "There is no incident 'zz'"),
-    "a long reason": (("pause", "--reason", "x" * 501), "reason is not a text of at most 500"),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize(("arguments", "said"), WRONG.values(), ids=WRONG)
-async def test_what_is_wrong_is_said(tmp_path, arguments, said):
-    """Status 2, a cause and a remedy."""
-    async with station(tmp_path) as one:
-        status, _, err = await run(one, *arguments)
-        assert status == 2
-        assert said in err.splitlines()[0]
-        assert "→" in err
 
 
 async def test_whom_it_cannot_ask(tmp_path):

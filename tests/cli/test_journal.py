@@ -78,12 +78,6 @@ def test_what_strangers_wrote_shows_as_what_it_is(tmp_path, capsys):
     assert not {"\x1b", "\u202e"} & set(out)
 
 
-def test_as_json(folder, capsys):
-    """One object an entry."""
-    _, out, _ = run(capsys, "--state-dir", folder, "--json")
-    assert [json.loads(line) for line in out.splitlines()] == [asdict(OLD), asdict(NEW)]
-
-
 SINCE = {
     "two hours": ("2h", 1),
     "two days": ("2d", 2),

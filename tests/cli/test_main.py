@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from vllm_watch import __version__, cli
+from vllm_watch import cli
 from vllm_watch.__main__ import main
 from vllm_watch.cli.helpers.commands import COMMANDS
 
@@ -83,14 +83,6 @@ def test_help_loads_no_command():
 
     assert told.splitlines()[-1] == "[]"
     assert all(len(line) <= 88 for line in told.splitlines())
-
-
-def test_version(capsys):
-    """The version is that of the package."""
-    with pytest.raises(SystemExit) as end:
-        main(["--version"])
-
-    assert (end.value.code, capsys.readouterr().out) == (0, f"vllm-watch {__version__}\n")
 
 
 def test_check_config_says_what_a_file_means(tmp_path, capsys, monkeypatch):

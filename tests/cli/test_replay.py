@@ -107,40 +107,12 @@ def test_a_recording_without_any_answer_has_a_state_too(trace, capsys):
     assert said["t"] == 1.7e9 + 2
 
 
-def test_each_target_is_judged_by_itself(trace, capsys):
-    """Interleaved recordings of two servers give one object per target, as each alone would."""
-    lines = []
-    for second in range(30):
-        lines.append(to_line(observed(second), body(second)))
-        lines.append(to_line(observed(second, target=TWO), body(second * 3, running=9)))
-
-    first, second = map(json.loads, replay(capsys, trace(lines), "--state", "--json").splitlines())
-
-    rates = [
-        said["signals"]["engines"]["0"]["generation_tokens_per_second"] for said in (first, second)
-    ]
-    assert [first["target"], second["target"]] == [ONE, TWO]
-    assert rates == [pytest.approx(100), pytest.approx(300)]
-    assert second["engines"]["0"]["requests_running"] == 9.0
-
-
 def test_incidents_are_all_that_json_prints(trace, capsys):
     """One JSON object a line for each incident event, and nothing else on stdout."""
     events = [json.loads(line) for line in replay(capsys, trace(crash()), "--json").splitlines()]
     assert [(e["event"], e["kind"], e["cause"], e["engine"]) for e in events] == [
         ("opened", "engine_down", "crash", None)
     ]
-
-
-def test_without_json_a_summary_is_printed(trace, capsys):
-    """For each target its span, its outcomes and its state at the end."""
-    shown = replay(capsys, trace(crash()))
-
-    assert shown.startswith(
-        f"{ONE}\n  span        2023-11-14 22:13:20 to 22:14:29 UTC, 1 min 9 s\n"
-    )
-    assert "\n  scrapes     60 ok, 10 refused; every 1 s\n" in shown
-    assert "\n  at the end  down: " in shown
 
 
 def summary(changes, seconds=120, **engine):
@@ -215,14 +187,3 @@ def test_configuration_sets_how_it_is_judged(trace, tmp_path, capsys):
     assert rates[0] > 50
     assert rates[1] < 20
     assert (wide["target"], narrow["target"]) == (ONE, "chat")
-
-
-def test_thresholds_are_tried_on_a_recording(capsys, trace, tmp_path):
-    """The same crash, judged by a watcher that is told to wait for twenty refusals."""
-    config = tmp_path / "config.yaml"
-    config.write_text("detectors: {engine_down: {refused_looks: 20}}")
-    path = trace(crash())
-    usual = replay(capsys, path, "--json")
-    patient = replay(capsys, path, "--json", "--config", str(config))
-    assert [json.loads(line)["kind"] for line in usual.splitlines()] == ["engine_down"]
-    assert patient == ""

@@ -9,7 +9,6 @@ from dataclasses import replace
 
 import pytest
 
-from tests.cli.answering import answer, answering
 from tests.cli.top_pictures import Once
 from tests.cli.top_screen import (
     add,
@@ -33,7 +32,6 @@ from vllm_watch.export.server import Server
 from vllm_watch.samples.gpu import GpuReading, GpuSample
 from vllm_watch.samples.observation import StartFailure
 from vllm_watch.samples.process import ProcessSample
-from vllm_watch.samples.target import Target
 from vllm_watch.signals.holders.records import GpuHolders, Judged
 from vllm_watch.signals.records import TargetSignals
 from vllm_watch.signals.state import STATES
@@ -141,14 +139,6 @@ async def test_of_a_dead_engine_behind_a_live_server_nothing_is_told_as_now(serv
         assert "tokens free" not in part(pilot, "detail")
 
 
-async def test_a_target_that_was_not_looked_at_yet(server, board):
-    """Before its first look a target is there, and unknown."""
-    board.add_target(Target(name="new", url="http://new:8000"), 5)
-    async with watching(server).run_test(size=(100, 24)) as pilot:
-        await first_look(pilot)
-        assert row(pilot, "new").split()[1] == "unknown"
-
-
 async def test_keys_move_sort_and_filter(server, board):
     """The cursor stays on its engine when rows move; the filter looks at names, states and models."""
     add(board, "busy", engine("0", "serving", current_generation_tokens_per_second=9e9))
@@ -242,18 +232,6 @@ async def test_it_fits_every_terminal(server, board, size):
         assert len(parts[2].splitlines()) >= 2
 
 
-async def test_the_cursor_is_always_in_sight(server, board):
-    """With more engines than lines, the rows scroll with the cursor."""
-    for number in range(60):
-        add(board, f"e{number:02}", engine("0", "serving"))
-    async with watching(server).run_test(size=(80, 20)) as pilot:
-        await first_look(pilot)
-        await pilot.press("end")
-        assert row(pilot, "e59")
-        await pilot.press("home")
-        assert row(pilot, "chat-0")
-
-
 async def test_the_curve_grows_with_every_look_of_the_daemon(server, board):
     """A point per look, none for a look seen twice, a gap while the target is down, a bounded number."""
     app = watching(server)
@@ -313,25 +291,6 @@ async def test_answers_while_it_ends_are_not_drawn(server):
     async with app.run_test(size=(100, 24)) as pilot:  # raises at its end what broke the app
         await first_look(pilot)
     assert not app.is_running
-
-
-OTHER_SERVERS = {
-    "another program": (answer(b"hello"), "does not answer as vllm-watch does"),
-    "another JSON": (answer(b'{"status": "ok"}'), "does not answer as vllm-watch does"),
-    "no such page": (answer(b"", "404 Not Found"), "answers with HTTP status 404"),
-    "elsewhere": (answer(b"", "302 Found"), "answers with HTTP status 302"),
-}
-
-
-@pytest.mark.parametrize(("said", "told"), OTHER_SERVERS.values(), ids=OTHER_SERVERS)
-async def test_another_server_is_told(said, told):
-    """What answers but is no vllm-watch is said so."""
-    with answering() as other:
-        other.pieces = (said,)
-        daemon = Daemon(other.url)
-        with pytest.raises(WatchError, match=told):
-            await daemon.status()
-        await daemon.close()
 
 
 async def test_what_is_asked_after_the_end_is_no_crash(server):

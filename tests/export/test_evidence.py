@@ -87,10 +87,3 @@ async def test_no_stacks_of_a_server_elsewhere(one, tmp_path):
         found = await kept(one, tmp_path / "evidence", FakeStacks())
         assert "a-x1/stacks.txt" not in found
         assert b"it runs on another host" in found["a-x1/missing.txt"]
-
-
-async def test_without_a_state_folder_nothing_is_kept(one):
-    """There is nowhere to keep it."""
-    assert (
-        await EvidenceStore(None, Evidence(one.board, one.recorder, one.logs)).keep(ATTEMPT) is None
-    )

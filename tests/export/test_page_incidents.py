@@ -14,7 +14,7 @@ from tests.export.demo_board import (
     fill,
     signals,
 )
-from tests.export.page_states import gpu_fault, ill, slow_answers, stale, storm, well
+from tests.export.page_states import gpu_fault, ill, well
 from tests.export.serving import serving
 from tests.told import made
 from vllm_watch.board.board import Board
@@ -76,16 +76,6 @@ async def test_each_open_incident_is_a_card(opened, server):
     assert tab.complaints == []
 
 
-async def test_the_advice_stands_with_the_first_step(opened, server):
-    """Whoever reads "restart it" sees whether that is known to help without looking elsewhere."""
-    tab = await opened(server)
-    parts = card(tab, "Stalled: hang").locator(".incident-body > p:visible")
-    order = [
-        each.split()[0] for each in await parts.evaluate_all("all => all.map((e) => e.className)")
-    ]
-    assert order[order.index("first-step") + 1] == "restart"
-
-
 async def test_where_the_processes_of_a_hang_stand_is_on_its_card(opened, server, board):
     """A sentence of its own, shown once it is known; and the first step names the PID that it gives."""
     tab = await opened(server)
@@ -99,16 +89,6 @@ async def test_where_the_processes_of_a_hang_stand_is_on_its_card(opened, server
     await expect(stalled.locator(".incident-stacks")).to_have_text(said)
     await expect(stalled.locator(".first-step")).to_contain_text("(py-spy dump --pid 20)")
     assert tab.complaints == []
-
-
-async def test_age_of_an_incident_ticks(opened, server, board):
-    """It grows by itself, with nothing new from the watcher, and moves nothing."""
-    tab = await opened(server)
-    age, title = (card(tab, "Stalled: hang").locator(part) for part in (".age", "h3"))
-    before, place = await age.inner_text(), await title.bounding_box()
-    await expect(age).not_to_have_text(before)
-    assert re.fullmatch("1\u202fmin (3[4-9]|[45][0-9])\u202fs", await age.inner_text())
-    assert await title.bounding_box() == place
 
 
 async def test_incidents_are_live(opened, server, board):
@@ -218,18 +198,6 @@ async def test_an_incident_of_the_hosts_gpus_is_in_the_headline(opened):
         assert (await tab.page.title()).startswith("(2) ")
 
 
-async def test_past_incidents_are_a_short_list(opened, server):
-    """The last that ended first, and the older ones when asked for."""
-    tab = await opened(server)
-    await expect(tab.page.locator(".ended")).to_have_count(6)
-    await expect(tab.page.locator(".ended .ended-resolution")).to_have_text([
-        "superseded by another incident", "process restarted", "recovered", "recovered", "recovered", "target removed",
-    ])  # fmt: skip
-    await tab.page.locator("#history-more").click()
-    await expect(tab.page.locator(".ended")).to_have_count(7)
-    await expect(tab.page.locator("#history-more")).to_be_hidden()
-
-
 async def test_what_is_over_says_how_bad_it_was_and_since_when_it_is_over(opened):
     """Not what a recovery found last, nor when the incident was closed; another one may have come after its end."""
     board, now = ill("stalled"), time.time()
@@ -284,16 +252,6 @@ async def test_the_page_knows_which_incident_tells_of_which_state():
     told = re.search(r"STATE_OF = table\(\{(.+)\}\)", words)
     assert told
     assert dict(re.findall(r'(\w+): "(\w+)"', told[1])) == STATE_OF
-
-
-async def test_without_incidents_there_is_nothing_to_see_of_them(opened):
-    """No empty headings."""
-    board = Board()
-    board.add_target(Target(name="calm", url="http://h:1"), 5.0)
-    async with serving(board) as server:
-        tab = await opened(server)
-        for part in ("#incidents", "#incidents-link", "#history"):
-            await expect(tab.page.locator(part)).to_be_hidden()
 
 
 async def test_incidents_lead_to_their_target_and_mark_it(opened, server):
@@ -390,32 +348,6 @@ async def test_a_storm_of_incidents_is_one_card(opened):
         inside = tab.row("fleet-007").locator(".incident")
         await expect(inside.locator(".incident-summary")).to_have_text("No answer for 15 s.")
         assert tab.complaints == []
-
-
-async def test_many_that_are_stale_are_one_headline(opened):
-    """None of them is named before the others."""
-    async with serving(stale()) as server:
-        tab = await opened(server)
-        await expect(tab.page.locator("h1")).to_have_text("3 targets are stale")
-        await expect(tab.page.locator("#gpus-note")).to_have_text("not polled yet")
-
-
-async def test_a_storm_of_one_moment_tells_it_once(opened):
-    """Also its time zone."""
-    async with serving(storm()) as server:
-        tab = await opened(server)
-        since = tab.page.locator(".storm .since")
-        await expect(since).to_have_text(re.compile(r"^since \d\d:\d\d:\d\d \S+$"))
-
-
-async def test_an_axis_keeps_one_unit(opened):
-    """Large counts and long times."""
-    async with serving(slow_answers()) as server:
-        tab = await opened(server)
-        ticks = tab.page.locator(".incident .tick")
-        await expect(ticks).to_have_text(
-            ["1.5M", "0.75M", "150k", "75k", "150\u202fs", "75\u202fs"]
-        )
 
 
 async def test_the_headline_leaves_numbers_to_the_card(opened):

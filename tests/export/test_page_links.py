@@ -52,15 +52,6 @@ async def test_a_link_to_an_incident_scrolls_there_and_opens_it(opened, server, 
     assert tab.complaints == []
 
 
-async def test_each_card_has_a_permalink(opened, server, board):
-    """Which names it in the address."""
-    tab = await opened(server)
-    stalled = card(tab, "Stalled: hang").first
-    await stalled.locator(".permalink").click()
-    await expect(tab.page).to_have_url(re.compile(r"#incident-.+"))
-    await expect(stalled).to_be_focused()
-
-
 async def test_links_of_the_configuration_are_filled_in(opened, server, board):
     """On the card with the incident's time, on the row with the last hour's."""
     tab = await opened(server, place="#target-llama-70b-b")

@@ -54,27 +54,6 @@ async def test_a_person_says_yes(opened, tmp_path):
         assert await tab.page.evaluate("document.cookie + localStorage.length + sessionStorage.length") == "00"  # fmt: skip
 
 
-@pytest.mark.parametrize(("state", "do", "said"), [
-    ("restart under way", "Nothing to do yet: its result will be reported.", "A restart is under way."),
-    ("restart did not help", "Do not restart it again: ", "vllm-watch will not restart it again: the last one did not help."),
-])  # fmt: skip
-async def test_no_restart_is_advised_beside_one_that_runs_or_failed(opened, state, do, said):
-    """On the card and in its copy: the incident's own advice is of the time before."""
-    board = STATES[state]()
-    async with serving(board) as server:
-        tab = await opened(server)
-        one = card(tab, "Collapsed: KV cache leak")
-        await expect(one.locator(".restart")).to_have_text(f"Restart: {said}")
-        await expect(one.locator(".first-step")).to_contain_text(do)
-        await tab.page.context.grant_permissions(["clipboard-read", "clipboard-write"])
-        await one.locator(".copy").click()
-        await expect(one.locator(".copy")).to_have_text("Copied")
-        text = await tab.page.evaluate("navigator.clipboard.readText()")
-        assert f"\n- Restart: {said} " in text
-        assert f"\n- Do: {do}" in text
-        assert "advised" not in text
-
-
 @pytest.mark.parametrize("size", [LAPTOP, PHONE], ids=["laptop", "phone"])
 async def test_why_not_now(opened, tmp_path, size):
     """Every gate that refuses is a sentence, the deciding one first; nothing is wider than the screen."""

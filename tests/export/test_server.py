@@ -85,19 +85,6 @@ async def test_metrics_in_the_format_that_is_asked_for():
         assert "Content-Encoding" not in headers
 
 
-async def test_a_scrape_collects_nothing():
-    """Two scrapes of a board that nobody writes say the same."""
-    board = small_board()
-    async with serving(board) as url:
-        scrapes = [(await ask("GET", f"{url}/metrics"))[1] for _ in range(2)]
-        ours = [
-            [line for line in text.splitlines() if line.startswith("vllm_watch_")]
-            for text in scrapes
-        ]
-        assert ours[0] == ours[1]
-        assert board.targets["chat"].sources["metrics"].calls == 1
-
-
 async def test_healthy_and_ready():
     """Healthy from the start; ready once there are results, and until then the reason is said."""
     reasons = ["the first scrape of chat is under way", None]
@@ -399,17 +386,6 @@ async def test_who_comes_before_it_serves_waits_and_is_answered():
     writer.close()
     await server.stop()
     assert said.startswith(b"HTTP/1.1 200 OK")
-
-
-async def test_an_address_that_was_taken_is_freed_though_nothing_was_served():
-    """As by a start that is stopped in its first moment."""
-    server = Server(small_board(), host="127.0.0.1", port=0, ready=lambda: None)
-    server.take()
-    with pytest.raises(ServeError, match="already in use"):
-        Server(Board(), host="127.0.0.1", port=server.port, ready=lambda: None).take()
-    await server.stop()
-    with socket.socket() as again:
-        again.bind(("127.0.0.1", server.port))
 
 
 async def test_a_wrong_web_configuration_is_found_before_the_address_is_taken(tmp_path):

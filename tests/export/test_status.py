@@ -7,7 +7,7 @@ import pytest
 
 from tests.export.demo_board import event
 from tests.export.page_states import STATES
-from tests.export.small_board import DOWN, ENGINE, GPU, SERVING, T, samples_of, small_board
+from tests.export.small_board import DOWN, ENGINE, SERVING, T, samples_of, small_board
 from tests.told import made, told
 from vllm_watch.board.board import Board
 from vllm_watch.export.status import Status, public_arguments
@@ -179,18 +179,6 @@ def test_arguments_that_are_shown(given, shown):
     assert public_arguments(given) == shown
 
 
-def test_history_of_one_engine_or_of_all():
-    """Times and one list per chart; an unknown target or engine is None."""
-    status = Status(small_board())
-    found = json.loads(status.history("chat", "0") or "")
-    assert found["target"] == "chat"
-    assert found["engines"]["0"]["t"] == [T]
-    assert found["engines"]["0"]["series"]["generation_tokens_per_second"] == [812.5]
-    assert json.loads(status.history("chat", None) or "") == found
-    assert status.history("chat", "1") is None
-    assert status.history("nobody", None) is None
-
-
 def test_an_incident_keeps_its_charts_as_they_stood_when_it_ended():
     """Those of its engine; of what is open they go on; of what nobody charted, or that is long past, there are none."""
     board = small_board()
@@ -215,14 +203,6 @@ def test_an_incident_keeps_its_charts_as_they_stood_when_it_ended():
     assert (before["t"], before["seconds"], list(before["engines"])) == (T + 30, 600.0, ["0"])
     assert charts("b")["engines"] == {}
     assert charts("nobody") is None
-
-
-def test_same_gpu_reading_says_the_counts_of_the_board():
-    """Xid codes are counted since the watcher started, not only since the last poll."""
-    board = small_board()
-    board.publish_gpus(GpuReading(status="ok", t=T, gpus=(replace(GPU, xid_errors=()),)))
-    gpu = status_of(board)["gpus"]["gpus"][0]
-    assert (gpu["xid_errors"], gpu["xid_errors_total"]) == ([], {"79": 1})
 
 
 @pytest.mark.parametrize(
@@ -280,14 +260,3 @@ def test_metrics_say_who_is_blind():
         'vllm_watch_detector_partly_blind{target="chat",detector="overload"} 0',
         'vllm_watch_detector_partly_blind{target="chat",detector="throughput_collapse"} 1',
     ]
-
-
-def test_status_says_what_is_missing():
-    """By detector, with the words; of a target that was not looked at, nothing."""
-    chat, gone = status_of(seeing_board())["targets"]
-    assert chat["detectors"]["engine_stalled"] == {
-        "state": "blind",
-        "text": "no counter of its work",
-    }
-    assert chat["detectors"].keys() == SIGHTS.keys()
-    assert gone["detectors"] == {}

@@ -14,7 +14,6 @@ from tests.export.certificates import Authority, Pair
 from tests.export.serving import serving
 from tests.export.small_board import small_board
 from vllm_watch.board.board import Board
-from vllm_watch.errors import ConfigError, WatchError
 from vllm_watch.export import listener, web_config
 from vllm_watch.export.server import Server
 
@@ -243,17 +242,6 @@ async def test_a_new_certificate_may_come_before_its_key(tmp_path: Path) -> None
         site.server.key.write_bytes(new.key.read_bytes())
         await renewed(server, site, before)
         await told(board, wrong=False)
-
-
-async def test_a_start_with_a_broken_file_is_refused(site: Site) -> None:
-    """With the path, the cause and a remedy: better no watcher than one that is open to all."""
-    with pytest.raises(ConfigError) as refused:
-        async with encrypted(site.configure(key_file="client.key")):
-            pytest.fail("served")
-    assert str(site.file) in refused.value.cause
-    assert "the key does not match the certificate" in refused.value.cause
-    assert isinstance(refused.value, WatchError)
-    assert refused.value.remedy
 
 
 async def test_a_handshake_that_never_ends_is_cut_off(

@@ -74,14 +74,6 @@ def test_an_unknown_story_names_those_that_there_are():
     assert "sleep_wake" in caught.value.remedy
 
 
-def test_stories_have_a_slug_and_a_sentence():
-    """They are shown in lists."""
-    for slug, story in STORIES.items():
-        assert story.slug == slug
-        assert story.title.endswith(".")
-        assert story.title.count(". ") == 0
-
-
 async def test_a_scene_that_was_played_before_goes_on():
     """Its processes are as old as they were, and its engines have done what they did."""
     scene = STORIES["healthy"].build(1)

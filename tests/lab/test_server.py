@@ -256,18 +256,6 @@ async def test_a_taken_port_is_an_error_with_a_remedy():
             await server.start()
 
 
-async def test_a_server_can_be_used_alone():
-    """Without a scene: whoever holds it keeps its time."""
-    async with (
-        LabServer(SimulatedVllm("a"), lambda: 0.0) as server,
-        aiohttp.ClientSession() as session,
-        session.get(f"{server.url}/health") as response,
-    ):
-        assert response.status == 200
-    with pytest.raises(ConnectionRefusedError):
-        await asyncio.open_connection("127.0.0.1", int(server.url.rsplit(":", 1)[1]))
-
-
 async def test_stopping_a_silent_server_does_not_wait_for_its_clients():
     """A client that hangs on a hung API server is cut off when the lab ends."""
     async with Bench() as bench:

@@ -1,6 +1,5 @@
 """Each story shows what its title says, in the records that virtual time hands out."""
 
-from dataclasses import replace
 from itertools import pairwise
 
 import pytest
@@ -76,115 +75,6 @@ def test_healthy():
     assert max(engine(look).requests_waiting for look in looks) < 10
     assert engine(looks[-1]).preemptions == 0
     assert {look.scrape.outcome for look in looks} == {"ok"}
-
-
-def test_hang_freezes_the_engine_and_not_its_process():
-    """Every vllm and http series stands still, /health is 200, and file descriptors pile up."""
-    looks = seen("hang", END_T)
-    early, late = at(looks, 130), at(looks, TROUBLE_T)
-
-    frozen = replace(engine(late))
-    assert frozen == engine(early)
-    assert frozen.requests_running > 0
-    assert frozen.requests_waiting == engine(early).requests_waiting
-    assert late.health.status == 200
-    assert late.reading.server.process_open_fds > early.reading.server.process_open_fds + 100
-    assert late.reading.server.process_cpu_seconds > early.reading.server.process_cpu_seconds
-    # Resumed: the backlog is there at once, and then it melts.
-    assert engine(at(looks, 310)).requests_waiting > 50
-    assert engine(looks[-1]).requests_waiting < 5
-
-
-def test_crash_refuses_and_comes_back_from_zero():
-    """No answer at all; then another process whose counters began anew."""
-    looks = seen("crash", END_T)
-    before, down, after = at(looks, HEALTHY_T), at(looks, TROUBLE_T), at(looks, 325)
-
-    assert (down.scrape.outcome, down.health.outcome, down.reading) == ("refused", "refused", None)
-    assert engine(after).generation_tokens < engine(before).generation_tokens
-    assert engine(after).process_start_time > engine(before).process_start_time
-    assert engine(after).created_time > engine(after).process_start_time
-    assert engine(before).http is not None
-
-
-def test_api_hang_says_nothing_and_then_jumps():
-    """Time-outs only, while the engine finishes what it has; afterwards the held requests arrive."""
-    looks = seen("api_hang", END_T)
-    down, after = at(looks, TROUBLE_T), at(looks, 305)
-
-    assert (down.scrape.outcome, down.scrape.status, down.reading) == ("read_timeout", None, None)
-    assert engine(after).requests_running + engine(after).requests_waiting > 50
-    assert engine(after).process_start_time == engine(at(looks, HEALTHY_T)).process_start_time
-
-
-def test_slow_engine_has_long_steps_and_no_preemptions():
-    """Inter-token latency and queue grow at the same load; the pages are not the reason."""
-    looks = seen("slow", 290)
-    before, now = engine(at(looks, HEALTHY_T)), engine(at(looks, TROUBLE_T))
-
-    def steps_per_second(begin_t, end_t):
-        first, last = engine(at(looks, begin_t)), engine(at(looks, end_t))
-        return (last.iteration_tokens.count - first.iteration_tokens.count) / (end_t - begin_t)
-
-    assert steps_per_second(200, 290) < 0.25 * steps_per_second(20, 110)
-    assert now.requests_waiting > 10 > before.requests_waiting
-    assert now.preemptions == 0
-
-
-def test_leak_fills_the_cache_with_nobody_in_it():
-    """Usage nears 1 with few running, throughput falls, preemptions begin; the end of it cures."""
-    looks = seen("leak", END_T)
-    now = engine(at(looks, TROUBLE_T))
-
-    assert now.kv_cache_usage > 0.9
-    assert 0 < now.requests_running < 10
-    assert now.requests_waiting > 20
-    assert now.preemptions > 0
-    assert tokens_per_second(looks, 200, 290) < 0.6 * tokens_per_second(looks, 20, 110)
-    assert tokens_per_second(looks, 600, 700) > 0.8 * tokens_per_second(looks, 20, 110)
-
-
-def test_pinning_holds_the_pages_with_few_requests():
-    """A handful runs, the cache is full, everybody else waits; the pins go on generating."""
-    looks = seen("pinning", END_T)
-    now = engine(at(looks, TROUBLE_T))
-
-    assert now.kv_cache_usage > 0.8
-    assert now.requests_running < 10
-    assert now.requests_waiting > 50
-    assert 0 < tokens_per_second(looks, 240, 290) < 0.5 * tokens_per_second(looks, 20, 110)
-    assert engine(looks[-1]).request_success["abort"] == 4
-
-
-def test_admission_deadlock_waits_with_an_empty_cache():
-    """None running, some waiting, nothing held."""
-    looks = seen("admission_deadlock", END_T)
-    now = engine(at(looks, TROUBLE_T))
-
-    assert (now.requests_running, now.kv_cache_usage) == (0, 0)
-    assert now.requests_waiting > 100
-    assert engine(looks[-1]).requests_waiting < 20
-
-
-def test_engine_dead_is_503_with_metrics():
-    """The API server tells that its engine died, and refuses requests; then it is restarted."""
-    looks = seen("engine_dead", END_T)
-    now, then = at(looks, TROUBLE_T), at(looks, 130)
-
-    assert (now.scrape.status, now.health.status, now.health.outcome) == (200, 503, "http")
-    assert engine(now).generation_tokens == engine(then).generation_tokens
-    assert engine(now).http["requests"]["5xx"] > 100
-    assert looks[-1].health.status == 200
-
-
-def test_overload_runs_at_the_maximum():
-    """As many running as the engine takes, more tokens than ever, and still a queue."""
-    looks = seen("overload", 290)
-    now = engine(looks[-1])
-
-    assert now.requests_running > 40
-    assert now.requests_waiting > 100
-    assert tokens_per_second(looks, 200, 290) > 2 * tokens_per_second(looks, 20, 110)
 
 
 def test_pooling_never_generates():

@@ -7,7 +7,7 @@ import pytest
 
 from benchmarks.lab.workloads import diurnal
 from vllm_watch.lab.vllm import SimulatedVllm
-from vllm_watch.lab.workload import ClosedLoop, OpenLoop, Sizes, Workload, bursty
+from vllm_watch.lab.workload import ClosedLoop, OpenLoop, Sizes, bursty
 
 
 def open_loop(per_second, shape=None, seed=3):
@@ -97,14 +97,6 @@ def test_closed_loop_clients_survive_a_restart():
     assert max(seen) == 7
     latency = vllm.engines[0].ledger.histograms()["e2e_latency"]
     assert latency.sum / latency.count < 10
-
-
-def test_silence_is_the_default():
-    """A server that nobody uses stays idle."""
-    assert Workload().arrivals(1e6) == []
-    vllm = SimulatedVllm("a")
-    vllm.advance(1000.0)
-    assert vllm.engines[0].ledger.prompt_tokens == 0
 
 
 def test_sizes_are_those_asked_for():

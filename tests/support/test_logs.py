@@ -114,16 +114,6 @@ def test_an_exception_shows_no_local_variables():
         assert "s3cret-local" not in stream.getvalue()
 
 
-def test_a_foreign_message_cannot_move_the_cursor():
-    """Control characters of a message are shown, not sent to the terminal."""
-    stream = set_up(format="console")
-
-    logging.getLogger("aiohttp").warning("bad header \x1b[2J\nfake line")
-
-    assert "\x1b" not in stream.getvalue()
-    assert stream.getvalue().count("\n") == 1
-
-
 def test_level_and_format_change_on_reload():
     """Set up again, the same logger writes as the new settings say, and only once per line."""
     log = structlog.get_logger()
