@@ -8,9 +8,8 @@ import pytest
 
 from vllm_watch.detectors.needs import needs_of_all
 from vllm_watch.settings.notifications import Step
-from vllm_watch.story.base import CURES
+from vllm_watch.story.base import CURES, STEPS, step_of
 from vllm_watch.story.kinds import KINDS, STORIES, story_of
-from vllm_watch.story.restart_steps import STEPS, step_of
 
 ROOT = Path(__file__).parents[1]
 DETECTORS = tuple(needs_of_all())

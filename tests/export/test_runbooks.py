@@ -10,14 +10,13 @@ import pytest
 from tests.export.serving import serving
 from tests.export.small_board import small_board
 from vllm_watch.export import page_files
-from vllm_watch.story.base import runbook_path
+from vllm_watch.story.base import RESTART_RUNBOOK, runbook_path
 from vllm_watch.story.kinds import KINDS, MANY_AT_ONCE, STORIES
-from vllm_watch.story.restart_steps import RUNBOOK
 
 PATHS = [
     *(story.runbook_path for story in STORIES.values()),
     MANY_AT_ONCE.runbook_path,
-    runbook_path(RUNBOOK),
+    runbook_path(RESTART_RUNBOOK),
 ]
 DOCS = Path(__file__).parents[2] / "docs"
 
