@@ -16,18 +16,11 @@ from vllm_watch.errors import ConfigError
 from vllm_watch.restart.hooks.base import HookCall
 from vllm_watch.settings import errors, overrides
 from vllm_watch.settings.errors import InvalidConfigError, model_at
-from vllm_watch.settings.target import name_of, slug
+from vllm_watch.settings.target import slug
 from vllm_watch.settings.tls import TlsConfig
 from vllm_watch.story.kinds import STORIES
 
 WRONG = sorted((Path(__file__).parent / "config").glob("*.yaml"))
-
-LISTEN = {
-    "127.0.0.1:9470": ("127.0.0.1", 9470),
-    "0.0.0.0:0": ("0.0.0.0", 0),
-    "[::1]:0": ("::1", 0),
-    "watch.example-1.org:443": ("watch.example-1.org", 443),
-}
 
 URLS = {
     "http://a:8000": ("http://a:8000", "a-8000"),
@@ -98,12 +91,6 @@ def test_an_empty_file_is_a_configuration(tmp_path, text):
     assert load(file, environ={}) == load(None, environ={})
 
 
-@pytest.mark.parametrize(("text", "address"), LISTEN.items(), ids=LISTEN)
-def test_listen_address(text, address):
-    """HOST:PORT is split at the last colon, brackets are IPv6's."""
-    assert load(None, environ={}, listen=text).listen_address == address
-
-
 @pytest.mark.parametrize(("given", "expected"), URLS.items(), ids=URLS)
 def test_base_url_and_the_name_made_of_it(given, expected):
     """A URL is kept as scheme, host, port and prefix, and names its target when nothing else does."""
@@ -132,14 +119,6 @@ def test_a_slug_is_a_name(text):
     assert (
         name == "" or load(None, environ={}, targets=[f"{name}=http://a"]).targets[0].name == name
     )
-
-
-def test_long_names_stay_different():
-    """Of a name that is too long the end becomes a digest of the whole."""
-    one, other = (name_of(f"http://{'a' * 80}{end}:8000") for end in "bc")
-
-    assert one != other
-    assert (len(one), one[:54]) == (63, "a" * 54)
 
 
 @pytest.mark.parametrize(("variable", "case"), ENVIRONMENT.items(), ids=ENVIRONMENT)
@@ -180,20 +159,6 @@ def test_what_a_hook_is_told_is_no_setting():
     assert not set(environment) & overrides.CLIENT_VARIABLES
     assert environment["VLLM_WATCH_TARGET_URL"] == "u"
     assert load(None, environ=environment) == Config()
-
-
-def test_what_only_commands_read_that_ask_a_daemon_is_no_mistake():
-    """The page of the container names VLLM_WATCH_URL for its health check: the daemon is told it, too."""
-    environ = dict.fromkeys(overrides.CLIENT_VARIABLES, "http://127.0.0.1:9471")
-    assert load(None, environ=environ) == load(None, environ={})
-
-
-def test_variable_of_a_hook_is_a_mistake_outside_of_one():
-    """Where no hook is at work, VLLM_WATCH_TARGET is VLLM_WATCH_TARGETS spelt wrong."""
-    said = errors_of(lambda: load(None, environ={"VLLM_WATCH_TARGET": "http://a"}))
-
-    assert said[0] == "VLLM_WATCH_TARGET: is not a vllm-watch variable"
-    assert "did you mean VLLM_WATCH_TARGETS?" in said[1]
 
 
 def test_environment_names_the_file(tmp_path):
@@ -299,20 +264,6 @@ def test_the_tls_of_a_target_stands_in_place_of_that_of_all(tmp_path):
     assert of_all == TlsConfig(ca_file=ours.own.certificate, server_name="llm.example")
     assert of_b == TlsConfig(ca_file=theirs.own.certificate)
     assert of_c == TlsConfig()
-
-
-def test_the_tls_of_all_can_be_set_without_a_file(tmp_path):
-    """By the environment, as every other key."""
-    certificate = Authority(tmp_path).own.certificate
-    environ = {
-        "VLLM_WATCH_SCRAPE__TLS_CONFIG__CA_FILE": str(certificate),
-        "VLLM_WATCH_SCRAPE__TLS_CONFIG__INSECURE_SKIP_VERIFY": "true",
-    }
-    config = load(None, environ=environ, targets=["https://a"])
-    assert config.scrape.tls_config == TlsConfig(ca_file=certificate, insecure_skip_verify=True)
-    environ["VLLM_WATCH_SCRAPE__TLS_CONFIG__CA_FILE"] = "/nowhere"
-    with pytest.raises(ConfigError, match="^VLLM_WATCH_SCRAPE__TLS_CONFIG__CA_FILE: '/nowhere' names no file"):  # fmt: skip
-        load(None, environ=environ)
 
 
 UNREADABLE = {

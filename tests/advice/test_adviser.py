@@ -58,13 +58,6 @@ def test_it_takes_minutes():
     assert [each.rule for each in watch.signals.advice] == ["kv_starved"]
 
 
-def test_a_restart_under_the_same_flags_counts_on():
-    """Counters begin anew; what was seen before is evidence still."""
-    watch = Watch("x", detectors={})
-    advised(watch, 0, 500)
-    assert advised(watch, 505, 700, lambda second: engine(second - 500)) == ["kv_starved"]
-
-
 def test_other_flags_are_judged_by_themselves():
     """What was seen under the old ones says nothing of the new ones."""
     watch = Watch("x", detectors={})

@@ -35,7 +35,6 @@ MIXIN = ROOT / "alerts/mixin"
 AWESOME = ROOT / "alerts/awesome/rules.yml"
 NOTED = {"summary": "{name} (instance {{{{ $labels.instance }}}})", "description": "{description}"}
 SHORT = {"ttft": "ttft", "itl": "inter_token_latency", "e2e": "e2e_latency"}
-HOLE = re.compile(r"<<(\w+)>>")
 
 
 def generate(*arguments: str | Path) -> tuple[int, str]:
@@ -81,16 +80,6 @@ def test_no_alert_in_kubernetes_names_another_platform() -> None:
     assert not ELSEWHERE.search(made)
     assert "kubectl get pods" in made
     assert "kubectl logs --previous" in made
-
-
-def test_mixin_holds_the_same_rules() -> None:
-    """The mixin's defaults, put into its holes, give the rules of the files."""
-    mixin = json.loads((MIXIN / "rules.json").read_text())
-    text = json.dumps(mixin["groups"])
-    assert set(HOLE.findall(text)) == set(mixin["defaults"])
-    filled = HOLE.sub(lambda hole: json.dumps(mixin["defaults"][hole[1]])[1:-1], text)
-    assert json.loads(filled) == without_comments(SOURCE)
-    assert "import 'rules.json'" in (MIXIN / "mixin.libsonnet").read_text()
 
 
 def test_mixin_is_rendered_by_jsonnet() -> None:

@@ -61,25 +61,6 @@ def test_history_begins_anew_when_the_clock_steps_back():
     assert history.series(T - 3600)[0] == [T - 3600]
 
 
-def test_of_a_long_span_points_are_means_of_what_is_known():
-    """A peak between two points is not lost, and what was not known does not count."""
-    ring = Ring(21600.0, mean=True)
-    begin = T - T % 180
-    for second, running in (
-        (0, 2.0),
-        (60, None),
-        (120, 10.0),
-        (180, None),
-        (240, 7.0),
-        (300, None),
-    ):
-        ring.push(
-            begin + second, charted(**({} if running is None else {"requests_running": running}))
-        )
-    times, series = ring.series(begin + 300)
-    assert (times, series["requests_running"]) == ([begin + 120, begin + 300], [6.0, 7.0])
-
-
 def test_each_span_has_its_own_points():
     """Six hours at a look each five seconds: what was asked for, in as many points, and what was frozen stays."""
     history = History()

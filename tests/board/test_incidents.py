@@ -115,14 +115,6 @@ def test_what_a_look_led_to_comes_before_what_it_found():
     assert not board.incidents.find("engine_stalled-1").open
 
 
-def test_what_says_the_same_is_no_news():
-    """A page that shows it is not told again and again."""
-    board = board_of(told())
-    updates = board.listeners.add()
-    board.publish(SERVING, incidents=board.targets["chat"].incidents.open.values())
-    assert updates.take().incidents == []
-
-
 def test_the_host_and_the_watcher_have_entries_of_their_own():
     """Each by its name, beside the targets; nobody else has one."""
     board = Board(host="gpu-7")

@@ -19,7 +19,6 @@ from tests.capacity.models import (
 from tests.capacity.planning import named_rows, plan
 from tests.real_vllm.shapes import FLAGS, SHAPES
 from vllm_watch.capacity.assumptions import assumptions
-from vllm_watch.capacity.flags import Drafter
 from vllm_watch.capacity.suggestions import suggestions
 
 GIB = 1 << 30
@@ -99,19 +98,6 @@ def test_hybrid_before_prefixes_were_cached() -> None:
     assert round(found.concurrency, 2) == 33.04
 
 
-def test_drafter_adds_layers_and_states() -> None:
-    """Two tokens ahead of a hybrid: a layer more in each group, two states more per request, longer blocks.
-
-    Source: https://github.com/noonghunna/club-3090, dual nvfp4 with MTP: 841,541 tokens, 3.21 requests, 14.68 GiB.
-    """
-    found = plan(
-        QWEN35_27B, gpu="RTX 5090", version="0.25.1", tensor_parallel_size=2, max_model_len=262144,
-        kv_cache_dtype="fp8", kv_cache_memory_bytes=int(14.68 * GIB), drafter=Drafter("mtp", 2, 1),
-    )  # fmt: skip
-    assert found.tokens == 841541
-    assert round(found.concurrency, 2) == 3.21
-
-
 def test_window_costs_less_than_length() -> None:
     """Olmo 3 printed 23.73 requests of 6,144 tokens and, in as many blocks, 11.12 of 34,048.
 
@@ -131,12 +117,6 @@ def test_window_costs_less_than_length() -> None:
         for length in printed
     }  # fmt: skip
     assert {length: round(each, 2) for length, each in found.items()} == printed
-
-
-def test_a_group_is_padded_rather_than_split() -> None:
-    """12 windowed and 13 full layers (gpt-oss with a draft layer) are two groups of 13, not three of 12."""
-    found = plan(GPT_OSS_20B, max_model_len=8192, drafter=Drafter("eagle3", 1, 1))
-    assert [group.layers for group in found.pool.groups] == [13, 13]
 
 
 def test_sparse_attention_keeps_an_index_beside() -> None:

@@ -1,21 +1,24 @@
 """The parts of the memory beside the KV cache, against what real starts printed, and weights as given."""
 
+from typing import Any
+
 import pytest
 
 from tests.capacity.models import (
     DEEPSEEK_V3,
+    GEMMA_3_27B,
     LLAMA_2_7B,
     LLAMA_31_8B,
     LLAMA_33_70B,
-    MODELS,
     QWEN3_06B,
     QWEN3_32B,
     QWEN35_27B,
     Config,
 )
 from tests.capacity.planning import named_rows, plan
-from vllm_watch.capacity.overheads import graph_count
+from vllm_watch.capacity.assumptions import assumptions
 from vllm_watch.capacity.read_config import read_config
+from vllm_watch.capacity.read_encoders import read_encoder
 from vllm_watch.capacity.weights import count_parameters, infer_intermediate
 
 GIB = 1 << 30
@@ -117,27 +120,6 @@ def test_sampler_and_encoder_of_today() -> None:
     assert blind - seen == pytest.approx(0.6, abs=0.15)
 
 
-# GPUs, GiB that PyTorch did not allocate: H100, H100 and A100 over NVLink.
-NON_TORCH = ((1, 0.14), (2, 0.54), (8, 2.10))
-
-
-@pytest.mark.parametrize(("ranks", "gib"), NON_TORCH)
-def test_libraries_take_more_for_every_rank(ranks: int, gib: float) -> None:
-    """NCCL keeps buffers for each of its peers."""
-    found = plan(LLAMA_31_8B, version="0.11.0", tensor_parallel_size=ranks)
-    assert found.non_torch_bytes / GIB == pytest.approx(gib, abs=0.1)
-
-
-# Sequences, graphs that vLLM says it profiles.
-GRAPHS = ((32, 11 + 7), (256, 51 + 35), (1024, 51 + 51))
-
-
-@pytest.mark.parametrize(("sequences", "graphs"), GRAPHS)
-def test_graphs_are_counted_as_vllm_does(sequences: int, graphs: int) -> None:
-    """Mixed batches and decoding apart; more of them take more."""
-    assert graph_count(sequences) == graphs
-
-
 def test_large_vocabulary_and_many_sequences_cost_gigabytes() -> None:
     """Gemma 3 4B on a B200 peaked at 9.96 GiB: 1024 sequences and 262,144 words.
 
@@ -151,22 +133,6 @@ def test_large_vocabulary_and_many_sequences_cost_gigabytes() -> None:
     assert found.activation.peak_bytes / GIB == pytest.approx(9.96, rel=0.05)
 
 
-# Model and its parameters in billions, as its card says.
-CARDS = {
-    "Llama-2-7B": 6.74, "Llama-3.1-8B": 8.03, "Llama-3.3-70B": 70.6, "Qwen3-0.6B": 0.596,
-    "Qwen3-4B": 4.02, "Qwen3-32B": 32.8, "Mistral-7B-v0.1": 7.24, "Mixtral-8x7B": 46.7,
-    "Qwen3-30B-A3B": 30.5, "DeepSeek-V3": 671, "Gemma-3-27B": 27.4, "gpt-oss-20b": 20.9,
-    "Qwen3.5-27B": 26.9, "Falcon-7B": 6.9, "MPT-7B": 6.65,
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("name", MODELS)
-def test_parameters_are_those_of_the_card(name: str) -> None:
-    """Counted from the config, within 3 % of what the model's card says."""
-    counted = count_parameters(read_config(MODELS[name])).total
-    assert counted / 1e9 == pytest.approx(CARDS[name], rel=0.03)
-
-
 @pytest.mark.parametrize("config", [LLAMA_2_7B, LLAMA_31_8B, QWEN3_32B, LLAMA_33_70B])
 def test_width_of_the_mlp_follows_from_the_weights(config: Config) -> None:
     """A config without intermediate_size: what the weights leave room for is it, within 2 %."""
@@ -174,20 +140,6 @@ def test_width_of_the_mlp_follows_from_the_weights(config: Config) -> None:
     blind = read_config({key: value for key, value in config.items() if key != "intermediate_size"})
     width = infer_intermediate(blind, count_parameters(model).total)
     assert width == pytest.approx(model.intermediate_size, rel=0.02)
-
-
-def test_width_that_can_not_be_is_not_inferred() -> None:
-    """Weights of another format than assumed lead to no width rather than a wrong one."""
-    assert infer_intermediate(read_config(LLAMA_31_8B), 2 * 10**9) is None
-
-
-def test_weights_are_split_over_ranks() -> None:
-    """Two GPUs hold half of Llama-3.1-8B each; 14.96 GiB are printed for one."""
-    alone, two = (
-        plan(LLAMA_31_8B, tensor_parallel_size=ranks).weights.bytes_per_gpu for ranks in (1, 2)
-    )
-    assert alone / GIB == pytest.approx(14.96, abs=0.02)
-    assert two == pytest.approx(alone / 2, rel=0.01)
 
 
 def test_a_checkpoint_is_quantized_while_it_is_loaded() -> None:
@@ -204,13 +156,6 @@ def test_a_checkpoint_is_quantized_while_it_is_loaded() -> None:
     own = LLAMA_31_8B | {"quantization_config": {"quant_method": "fp8"}}
     found = plan(own, checkpoint_bytes=files // 2, quantization="fp8").weights
     assert found.bytes_per_gpu == files // 2
-
-
-def test_offloaded_weights_leave_the_gpu() -> None:
-    """What --cpu-offload-gb takes is free for the KV cache."""
-    kept = plan(LLAMA_31_8B)
-    moved = plan(LLAMA_31_8B, cpu_offload_bytes=4 * GIB)
-    assert moved.kv_bytes - kept.kv_bytes == 4 * GIB
 
 
 def test_adapters_take_room() -> None:
@@ -273,3 +218,49 @@ def test_printed_sizes_are_believed(config: Config, given: float, flags: dict[st
     found = plan(config, gpu="B200", weights_gib=given, **flags)  # type: ignore[arg-type]
     assert found.weights.bytes_per_gpu == int(given * GIB)
     assert found.weights.source == f"{given:g} GiB per GPU as given"
+
+
+BLOCKS = {"hidden_size": 1152, "intermediate_size": 4304}
+# Story, config, patches to a token, tokens of the largest image.
+FAMILIES: tuple[tuple[str, dict[str, Any], int, int], ...] = (
+    ("Qwen3-VL takes images of any size", {"vision_config": BLOCKS | {"depth": 27, "spatial_merge_size": 2}}, 4, 16384),
+    ("Mistral says it outside", {"spatial_merge_size": 2, "vision_config": BLOCKS | {"num_hidden_layers": 24, "image_size": 1540, "patch_size": 14}}, 4, 3025),
+    ("Gemma 3 scales them all", {"mm_tokens_per_image": 256, "vision_config": BLOCKS | {"num_hidden_layers": 27, "image_size": 896, "patch_size": 14}}, 16, 256),
+    ("Gemma 4 pools", {"vision_config": BLOCKS | {"num_hidden_layers": 27, "pooling_kernel_size": 3, "default_output_length": 280}}, 9, 280),
+    ("InternVL shuffles pixels", {"downsample_ratio": 0.5, "vision_config": BLOCKS | {"num_hidden_layers": 24, "image_size": 448, "patch_size": 14}}, 4, 256),
+    ("LLaVA keeps every patch", {"vision_config": BLOCKS | {"num_hidden_layers": 24, "image_size": 336, "patch_size": 14}}, 1, 576),
+)  # fmt: skip
+
+
+@named_rows("config, ratio, tokens", FAMILIES)
+def test_families(config: dict[str, Any], ratio: int, tokens: int) -> None:
+    """How many patches become a token, and how many tokens the largest image has."""
+    found = read_encoder(config)
+    assert found is not None
+    assert (found.patches_per_token, found.item_tokens) == (ratio, tokens)
+
+
+NONE = ({}, {"vision_config": None}, {"vision_config": {"depth": 27}}, {"vision_config": {"depth": [8], "embed_dim": 64}})  # fmt: skip
+
+
+@pytest.mark.parametrize("config", NONE)
+def test_no_encoder_of_blocks(config: dict[str, Any]) -> None:
+    """What has none, or none that can be counted, is not guessed at."""
+    assert read_encoder(config) is None
+
+
+def test_what_the_encoder_made_stays() -> None:
+    """The language model runs beside the images' tokens; without an encoder it runs alone."""
+    blind = plan(GEMMA_3_27B | {"vision_config": None}, gpu="H200", max_num_seqs=1024)
+    seen = plan(GEMMA_3_27B, gpu="H200", max_num_seqs=1024)
+    assert seen.activation.peak_bytes - blind.activation.peak_bytes == 8192 * 5376 * 2
+    assert plan(LLAMA_31_8B).activation.encoder_bytes == 0
+
+
+def test_language_model_only() -> None:
+    """Neither loaded nor profiled, and nothing is said of images."""
+    found = plan(GEMMA_3_27B, gpu="H200", language_model_only=True)
+    blind = plan(GEMMA_3_27B | {"vision_config": None}, gpu="H200")
+    assert (found.weights, found.activation) == (blind.weights, blind.activation)
+    assert not any("image" in each for each in assumptions(found))
+    assert any("image" in each for each in assumptions(plan(GEMMA_3_27B, gpu="H200")))

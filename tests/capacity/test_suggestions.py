@@ -47,15 +47,6 @@ def test_utilization_is_never_raised_beyond_the_safe_share() -> None:
                 assert float(each.value) <= 0.95
 
 
-def test_longest_context_is_the_longest() -> None:
-    """One block more than suggested does not fit."""
-    planned = STORIES[1][1]
-    length = int(suggestions(planned)[0].value)
-    flags = planned.settings.flags
-    assert with_flags(planned, replace(flags, max_model_len=length)).fits
-    assert not with_flags(planned, replace(flags, max_model_len=length + 17)).fits
-
-
 def test_room_to_spare_is_named() -> None:
     """One request of 1,024 tokens can never fill 17 GiB: the utilization that is enough, or more to serve.
 

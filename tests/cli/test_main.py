@@ -6,6 +6,7 @@ import io
 import json
 import os
 import pty
+import re
 import signal
 import subprocess
 import sys
@@ -15,6 +16,7 @@ import pytest
 
 from vllm_watch import cli
 from vllm_watch.__main__ import main
+from vllm_watch.cli.helpers import terminal
 from vllm_watch.cli.helpers.commands import COMMANDS
 
 # What a command imports to do its work; none of it may be loaded to print a help text.
@@ -149,20 +151,6 @@ def test_check_config_says_that_nothing_is_watched(tmp_path, capsys, monkeypatch
     )
 
 
-def test_all_that_is_wrong_is_told_each_with_its_remedy(tmp_path, capsys):
-    """A configuration with several mistakes gives two lines for each."""
-    file = tmp_path / "x.yaml"
-    file.write_text("listen: 1\nlogs: {}\n")
-
-    assert main(["check-config", str(file)]) == 2
-    assert capsys.readouterr().err == (
-        f"vllm-watch: {file}: listen: 1 is not an address to listen on\n"
-        "  → write HOST:PORT, such as 127.0.0.1:9470, [::1]:9470 or, for every interface, 0.0.0.0:9470\n"
-        f"vllm-watch: {file}: logs: unknown key\n"
-        "  → did you mean log?\n"
-    )
-
-
 def test_a_reader_that_goes_away_is_met_quietly(tmp_path):
     """Piped into `head`, the command ends as others do: no traceback, the status of SIGPIPE."""
     file = tmp_path / "x.yaml"
@@ -249,3 +237,21 @@ def test_mistakes_that_are_mended_alike_are_grouped(tmp_path, capsys):
 def _forget_environment(monkeypatch):
     for variable in [name for name in os.environ if name.startswith("VLLM_WATCH_")]:
         monkeypatch.delenv(variable)
+
+
+PACKAGE = Path(terminal.__file__).parents[2]
+
+
+def test_the_width_is_kept_within_bounds(monkeypatch):
+    """What is asked for is what can be read."""
+    monkeypatch.setenv("COLUMNS", "90")
+    assert [terminal.columns(), terminal.columns(100, 120), terminal.columns(20, 80)] == [90, 100, 80]  # fmt: skip
+
+
+def test_nobody_asks_elsewhere():
+    """`gpus` and `journal` once forgot NO_COLOR."""
+    pattern = re.compile(r"get_terminal_size|NO_COLOR\" |stdout\.isatty\(\) else")
+    found = {
+        str(f.relative_to(PACKAGE)) for f in PACKAGE.rglob("*.py") if pattern.search(f.read_text())
+    }
+    assert found == {"cli/helpers/terminal.py"}

@@ -2,7 +2,6 @@
 
 import gzip
 import json
-from dataclasses import asdict
 
 import pytest
 
@@ -11,9 +10,7 @@ from vllm_watch.cli.replay import Summary
 from vllm_watch.samples.gpu import GpuSample
 from vllm_watch.samples.observation import Call, Observation
 from vllm_watch.signals.records import EngineSignals, TargetSignals
-from vllm_watch.sources.reading import Reader
 from vllm_watch.sources.trace_line import to_line
-from vllm_watch.watch.watch import Watch
 
 ONE, TWO = "http://10.0.0.7:8000", "http://10.0.0.8:8000"
 OK = Call(outcome="ok", status=200, latency_s=0.004)
@@ -57,29 +54,6 @@ def trace(tmp_path):
 def replay(capsys, *argv):
     assert main(["replay", *argv]) == 0
     return capsys.readouterr().out
-
-
-def as_json(value):
-    return json.loads(json.dumps(asdict(value)))
-
-
-def test_the_state_is_that_of_the_watch(trace, capsys):
-    """The signals at the end equal those of a Watch that saw the same live."""
-    watch, reader = Watch(ONE), Reader()
-    for second in range(60):
-        watch.observe(observed(second, reading=reader.read(body(second))))
-
-    said = json.loads(
-        replay(
-            capsys,
-            trace(to_line(observed(second), body(second)) for second in range(60)),
-            "--state",
-            "--json",
-        )
-    )
-
-    assert said["signals"] == as_json(watch.signals)
-    assert said["signals"]["engines"]["0"]["generation_tokens_per_second"] == pytest.approx(100)
 
 
 def test_the_state_has_what_read_says_with_state_and_time(trace, capsys):

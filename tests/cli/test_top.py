@@ -163,17 +163,6 @@ async def test_keys_move_sort_and_filter(server, board):
         assert pilot.app.return_code == 0
 
 
-async def test_sorted_by_tokens_the_unknown_come_last(server, board):
-    """What has no number is not zero: it stands behind all that have one."""
-    add(board, "zero", engine("0", "serving", current_generation_tokens_per_second=0.0))
-    add(board, "none", engine("0", "serving", current_generation_tokens_per_second=None))
-    async with watching(server).run_test(size=(100, 24)) as pilot:
-        await first_look(pilot)
-        await pilot.press("s", "s")
-        assert "sort: tokens" in part(pilot, "keys")
-        assert names(pilot) == ["chat-0", "zero", "none"]
-
-
 async def test_escape_shows_all_again(server):
     """A filter that matches nothing says so, and escape takes it away, also while it is typed."""
     async with watching(server).run_test(size=(100, 24)) as pilot:
@@ -271,15 +260,6 @@ async def test_a_daemon_that_is_away_is_told_and_comes_back(board):
         await app.look()
         assert "1 serving" in part(pilot, "header")
         await again.stop()
-
-
-async def test_it_looks_again_by_itself(server, board):
-    """Without a key pressed, what is new appears."""
-    app = TopApp(Daemon(f"http://127.0.0.1:{server.port}"), 0.02)
-    async with app.run_test(size=(100, 24)) as pilot, asyncio.timeout(30):
-        add(board, "later", engine("0", "serving"))
-        while "later" not in part(pilot, "engines"):
-            await pilot.pause(0.02)
 
 
 async def test_answers_while_it_ends_are_not_drawn(server):

@@ -127,23 +127,6 @@ async def test_the_detail_says_when_it_was_at_its_worst(server, board):
     assert text.clock(NOON, NOON + 86_400) == "Jan 15 08:00"
 
 
-async def test_the_detail_says_where_its_processes_stand(server, board):
-    """Before the evidence, which may not fit below it; wrapped, for it names processes and places."""
-    add(board, "sick", engine("0", "stalled", state_text="no step for 20 s"))
-    said = (
-        "The other workers wait for VLLM::Worker_TP1 (PID 22): stopped (state T), waits in a collective: "
-        "all_reduce (torch/distributed/distributed_c10d.py:7)."
-    )
-    (event,) = made(incident("sick"))
-    board.tell([replace(event, incident=replace(event.incident, stacks=said))])
-    async with watching(server).run_test(size=(120, 40)) as pilot:
-        await first_look(pilot)
-        lines = part(pilot, "detail").splitlines()
-        first = next(n for n, line in enumerate(lines) if line.startswith("  stacks   "))
-        assert f"{lines[first][11:]} {lines[first + 1][11:]}" == said
-        assert lines[first + 2].startswith("  evidence no step for 20 s")
-
-
 async def test_until_somebody_moves_the_cursor_is_on_the_worst(server, board):
     """A view that is left open shows what goes wrong; one that a person moved stays where he put it."""
     app = watching(server)

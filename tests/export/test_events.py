@@ -100,17 +100,6 @@ async def test_page_is_told_of_incidents():
         assert (name, incident["id"], incident["resolution"]) == ("incident", "last", "target_gone")
 
 
-async def test_many_publishes_are_one_event():
-    """Between two batches only the newest of a target counts."""
-    board = small_board()
-    async with listening(board) as (_, stream):
-        await stream.next()
-        for second in range(1, 501):
-            board.publish(replace(SERVING, t=T + second))
-        assert (await stream.next())[1]["signals"]["t"] == T + 500
-        assert (await stream.next(beats=True))[0] == "beat"
-
-
 async def test_silence_is_broken_by_a_beat():
     """So a page can tell a watcher with nothing new from one that is gone."""
     async with listening(small_board()) as (_, stream):

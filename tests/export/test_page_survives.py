@@ -321,18 +321,3 @@ async def test_a_tab_in_the_background_still_tells(opened):
         story = {"engine": "0", "kind": "engine_stalled", "cause": "hang", "severity": "page", "summary": "No step."}  # fmt: skip
         board.tell(made(event("chat-1", story, time.time())))
         await expect(tab.page).to_have_title(re.compile(r"^\(1\) chat-1 is stalled"), timeout=6000)
-
-
-async def recorded(target, minutes):
-    yield f"{target} {minutes:g}".encode()
-
-
-async def test_the_recording_is_a_click_away(opened):
-    """The last ten minutes of the target, as a file."""
-    async with serving(ill("stalled"), recording=recorded) as server:
-        tab = await opened(server)
-        async with tab.page.expect_download() as began:
-            await card(tab, "Stalled: hang").get_by_role("link", name="Download recording").click()
-        download = await began.value
-        assert download.suggested_filename == "chat-1.jsonl.gz"
-        assert (await asyncio.to_thread((await download.path()).read_bytes)) == b"chat-1 10"

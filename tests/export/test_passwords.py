@@ -8,7 +8,6 @@ from pathlib import Path
 
 import bcrypt
 import pytest
-import structlog
 
 from tests.export.serving import serving
 from tests.export.small_board import small_board
@@ -205,26 +204,6 @@ async def test_the_loop_goes_on_while_hashes_are_computed(tmp_path: Path) -> Non
         assert (await ask(server, basic("ana", PASSWORD)))[0] == 200
         assert not all(guess.done() for guess in guesses)
         assert {status for status, _ in await asyncio.gather(*guesses)} == {401}
-
-
-async def test_who_guesses_is_logged_once_and_remembered_among_so_many(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """Each guess until it has to wait, then once that it does; of the callers the last ones are known."""
-    monkeypatch.setattr(passwords, "PAUSE_SECONDS", 0.0)
-    monkeypatch.setattr(passwords, "CALLERS_MAX", 2)
-    checks = Passwords()
-    with structlog.testing.capture_logs() as logs:
-        for _ in range(FAILURES_MAX):
-            assert await checks.user(USERS, basic("ana", "wrong"), "one") is None
-        for _ in range(3):
-            with pytest.raises(TooManyError):
-                await checks.user(USERS, basic("ana", "wrong"), "one")
-    said = [each["event"] for each in logs]
-    assert said == ["wrong_password"] * (FAILURES_MAX - 1) + ["wrong_passwords"]
-    for caller in ("two", "three"):
-        await checks.user(USERS, basic("ana", "wrong"), caller)
-    assert list(checks._failures) == ["two", "three"]
 
 
 async def test_a_password_is_what_bcrypt_looks_at() -> None:

@@ -406,24 +406,6 @@ async def test_address_that_is_not_ours_is_said(host):
         await Server(Board(), host=host, port=0, ready=lambda: None).start()
 
 
-async def test_stop_frees_the_port_at_once_even_with_a_page_open():
-    """A restart must not wait for a browser."""
-    board = small_board()
-    first = Server(board, host="127.0.0.1", port=0, ready=lambda: None)
-    await first.start()
-    async with (
-        aiohttp.ClientSession() as session,
-        session.get(f"http://127.0.0.1:{first.port}/api/v1/events") as answer,
-    ):
-        await answer.content.readline()
-        async with asyncio.timeout(30):
-            await first.stop()
-    assert len(board.listeners) == 0
-    second = Server(board, host="127.0.0.1", port=first.port, ready=lambda: None)
-    await second.start()
-    await second.stop()
-
-
 async def recorded(target: str, minutes: float) -> AsyncIterator[bytes]:
     yield f"{target} {minutes:g}\n".encode()
     yield b"more\n"

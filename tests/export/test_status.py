@@ -11,9 +11,8 @@ from tests.export.small_board import DOWN, ENGINE, SERVING, T, samples_of, small
 from tests.told import made, told
 from vllm_watch.board.board import Board
 from vllm_watch.export.status import Status, public_arguments
-from vllm_watch.samples.gpu import GpuReading, GpuSample
 from vllm_watch.samples.target import Target
-from vllm_watch.signals.records import EngineSignals, Sight, TargetSignals
+from vllm_watch.signals.records import Sight
 from vllm_watch.story.base import CURES
 from vllm_watch.story.kinds import KINDS, STORIES
 
@@ -24,38 +23,6 @@ def status_of(board: Board, not_ready: str | None = None) -> dict:
 
 def names(kind: type) -> set[str]:
     return {field.name for field in fields(kind)}
-
-
-def test_fields_are_those_of_the_records():
-    """A program that knows the records knows the API."""
-    status = status_of(small_board(), "waiting for the first results")
-    chat, gone = status["targets"]
-    assert chat.keys() == names(Target) | {
-        "interval_seconds",
-        "state",
-        "state_text",
-        "signals",
-        "sources",
-        "incidents",
-        "detectors",
-        "restart",
-        "advice",
-    }
-    assert chat["restart"] is None  # off
-    assert chat["signals"].keys() == names(TargetSignals) - {"detectors", "advice"}
-    assert chat["signals"]["engines"]["0"].keys() == names(EngineSignals) - {"totals"}
-    assert status["gpus"].keys() == names(GpuReading)
-    assert status["gpus"]["gpus"][0].keys() == names(GpuSample) | {
-        "xid_errors_total",
-        "stale_bytes",
-        "unaccounted_bytes",
-        "unaccounted",
-        "targets",
-    }
-    assert (gone["state"], gone["state_text"]) == ("down", "Connection refused for 2 min.")
-    assert gone["sources"]["metrics"]["errors"] == {"refused": 1}
-    assert status["sources"]["nvml"]["calls"] == 1
-    assert status["not_ready"] == "waiting for the first results"
 
 
 def test_before_the_first_look_a_target_is_unknown():

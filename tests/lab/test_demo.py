@@ -6,7 +6,6 @@ import aiohttp
 import pytest
 
 from vllm_watch.cli.demo import Demo
-from vllm_watch.errors import WatchError
 from vllm_watch.lab.live import Live
 from vllm_watch.lab.reading import read
 from vllm_watch.lab.stories import STORIES
@@ -64,14 +63,6 @@ async def test_every_story_can_be_shown_live(story):
     targets = await demo.start()
     await demo.stop()
     assert len(targets) == len({target.name for target in targets}) > 0
-
-
-def test_an_unknown_story_names_those_that_there_are():
-    """The remedy can be followed."""
-    with pytest.raises(WatchError) as caught:
-        Demo("no-such-story")
-    assert "no-such-story" in caught.value.cause
-    assert "sleep_wake" in caught.value.remedy
 
 
 async def test_a_scene_that_was_played_before_goes_on():

@@ -80,51 +80,6 @@ def test_every_pair_of_faults_can_be_undone():
             assert more > done, (first, second)
 
 
-def test_one_of_two_engines_can_hang():
-    """The other goes on; only their own series tell them apart."""
-    vllm = busy(num_engines=2)
-    vllm.advance(60.0)
-    vllm.fault("hang", engine=1)
-    before = [engine.ledger.generation_tokens for engine in vllm.engines]
-    vllm.advance(120.0)
-    after = [engine.ledger.generation_tokens for engine in vllm.engines]
-    assert after[0] > before[0]
-    assert after[1] == before[1]
-
-
-def test_a_ramp_slows_down_gradually():
-    """Half-way through the ramp a step lasts half as much longer."""
-    vllm = SimulatedVllm("a")
-    vllm.engines[0].submit(Request(16, 1_000_000))
-    vllm.advance(10.0)
-    vllm.fault("slow", factor=3.0, ramp_seconds=100.0)
-
-    def steps_in(begin_t, end_t):
-        vllm.advance(begin_t)
-        before = vllm.engines[0].kv.step
-        vllm.advance(end_t)
-        return vllm.engines[0].kv.step - before
-
-    at_once, half_way, whole = steps_in(10, 12), steps_in(59, 61), steps_in(120, 122)
-
-    assert at_once / half_way == pytest.approx(2, rel=0.1)
-    assert at_once / whole == pytest.approx(3, rel=0.1)
-
-
-def test_a_leak_takes_only_what_is_free():
-    """Pages in use cannot get lost before they are given back."""
-    vllm = SimulatedVllm("a", config=L40S)
-    blocks = L40S.num_gpu_blocks
-    vllm.engines[0].submit(Request(blocks * 16 // 2, 1_000_000))
-    vllm.advance(30.0)
-    vllm.fault("leak", share=1.0, ramp_seconds=10.0)
-    vllm.advance(60.0)
-    kv = vllm.engines[0].kv
-    assert kv.free_blocks >= 0
-    assert kv.used_blocks + kv.leaked_blocks <= blocks
-    assert vllm.engines[0].num_running == 1
-
-
 def test_a_server_that_is_down_refuses_whatever_else_is_wrong():
     """A crash during a hang is a crash."""
     vllm = busy()

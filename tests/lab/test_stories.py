@@ -1,7 +1,5 @@
 """Each story shows what its title says, in the records that virtual time hands out."""
 
-from itertools import pairwise
-
 import pytest
 
 from benchmarks.lab.virtual import EPOCH, observations
@@ -35,20 +33,6 @@ def test_a_seed_determines_a_story(story):
     assert told == list(observations(story, 150))
     if story != "cold_start":
         assert told != list(observations(story, 150, seed=2))
-
-
-@pytest.mark.parametrize("story", STORIES)
-def test_looks_come_in_time_order_and_at_the_interval(story):
-    """Every target is looked at every 5 s, and the looks of several are spread over it."""
-    looks = list(observations(story, 60))
-    targets = {look.target for look in looks}
-
-    times = [look.t - EPOCH for look in looks]
-    assert times == sorted(times)
-    for target in targets:
-        own = [look.monotonic_s for look in looks if look.target == target]
-        assert len(own) == 12
-        assert all(b - a == pytest.approx(5) for a, b in pairwise(own))
 
 
 @pytest.mark.parametrize("story", STORIES)
@@ -86,23 +70,6 @@ def test_pooling_never_generates():
     assert now.inter_token_latency.count == 0
 
 
-def test_prefill_only_gives_one_token_each():
-    """As many tokens as requests, and no time between tokens."""
-    now = engine(seen("prefill_only", 300)[-1])
-    assert now.generation_tokens == now.ttft.count > 400
-    assert now.inter_token_latency.count == 0
-
-
-def test_decode_only_computes_no_prompt():
-    """All of the prompt but its last token comes over the wire."""
-    now = engine(seen("decode_only", 300)[-1])
-    by_source = now.prompt_tokens_by_source
-    assert by_source["local_compute"] == now.ttft.count
-    assert by_source["external_kv_transfer"] == now.prompt_tokens - now.ttft.count
-    assert now.external_prefix_cache_hits > 0
-    assert now.generation_tokens > 10_000
-
-
 def test_sleep_levels_and_wake():
     """The sleep state says which level holds, and no request runs meanwhile."""
     looks = seen("sleep_wake", 720)
@@ -119,16 +86,6 @@ def test_sleep_levels_and_wake():
     assert gpus[300] < 0.1 * gpus[100]
 
 
-def test_pause_lets_running_requests_end():
-    """New requests get a 503 while it lasts."""
-    looks = seen("pause", 600)
-    now = at(looks, TROUBLE_T)
-    assert now.reading.server.paused
-    assert (engine(now).requests_running, engine(now).requests_waiting) == (0, 0)
-    assert engine(now).http["requests"]["5xx"] > 100
-    assert tokens_per_second(looks, 320, 600) > 100
-
-
 def test_elastic_scale_up_counts_anew_in_the_same_process():
     """Four engines instead of two; counters from zero; the process is the old one."""
     looks = seen("elastic_scale_up", 200)
@@ -139,42 +96,6 @@ def test_elastic_scale_up_counts_anew_in_the_same_process():
     assert engine(after).created_time > engine(before).created_time
     assert after.reading.server.process_start_time == before.reading.server.process_start_time
     assert all(each.generation_tokens > 0 for each in looks[-1].reading.engines)
-
-
-def test_lora_names_the_adapters_in_use():
-    """The newest label set lists those that run now."""
-    infos = [engine(look).lora_requests_info for look in seen("lora", 200)]
-    running = {name for info in infos for name in info["running_lora_adapters"].split(",") if name}
-    assert running == {"fr-lora", "sql-lora", "legal-lora"}
-    assert infos[-1]["max_lora"] == "4"
-
-
-def test_speculative_counts_drafts():
-    """Drafted, accepted and accepted by position agree with each other and with the tokens."""
-    now = engine(seen("speculative", 300)[-1])
-    assert now.spec_num_draft_tokens == 3 * now.spec_num_drafts
-    assert sum(now.spec_accepted_per_pos.values()) == now.spec_num_accepted_tokens
-    # Each step of a request gives its accepted tokens and one more.
-    made = now.spec_num_drafts + now.spec_num_accepted_tokens
-    assert made == pytest.approx(now.generation_tokens, rel=0.02)
-
-
-def test_several_api_servers_have_no_process():
-    """Neither start nor creation times: a restart can only be told by falling counters."""
-    look = seen("several_api_servers", 60)[-1]
-    assert len(look.reading.engines) == 2
-    assert look.reading.server.process_start_time is None
-    assert look.reading.server.process_open_fds is None
-    assert engine(look).created_time is None
-
-
-def test_legacy_is_v0():
-    """No engine label, the old names' fields, no HTTP families."""
-    look = seen("legacy", 60)[-1]
-    assert look.reading.engine_kind == "V0"
-    assert engine(look).requests_swapped == 0
-    assert engine(look).requests_waiting_by_reason is None
-    assert engine(look).http is None
 
 
 def test_rolling_update_brings_another_engine():
@@ -199,37 +120,6 @@ def test_sigterm_update_lingers_behind_a_closed_port():
     assert (first.process.pid, first.process.alive) == (last.process.pid, True)
     assert (later.process.pid, later.process.alive) == (last.process.pid + 1, True)
     assert looks[-1].scrape.outcome == "ok"
-
-
-def test_shutdown_timeout_update_finishes_and_aborts():
-    """What runs ends, what comes is counted as aborted, and then nothing listens."""
-    looks = list(observations("shutdown_timeout_update", 260, 1.0))
-    number = next(i for i, look in enumerate(looks) if look.scrape.outcome == "refused")
-    drained, before = engine(looks[number - 1]), engine(at(looks, HEALTHY_T))
-
-    assert drained.request_success["abort"] > before.request_success["abort"] == 0
-    assert drained.requests_running <= 1
-    assert drained.requests_waiting == 0
-    assert looks[-1].scrape.outcome == "ok"
-
-
-def test_cold_start_takes_a_quarter_of_an_hour():
-    """Refused until the last second, then serving; the GPU fills meanwhile."""
-    looks = list(observations("cold_start", 1000))
-    assert {look.scrape.outcome for look in looks if look.t - EPOCH < 900} == {"refused"}
-    assert {look.scrape.outcome for look in looks if look.t - EPOCH >= 900} == {"ok"}
-    memory = [at(looks, t).gpus[0].memory_used_bytes for t in (10, 450, 890)]
-    assert memory == sorted(memory)
-    assert memory[0] < memory[2] / 10
-
-
-def test_scale_to_zero_and_back():
-    """Idle, then gone, then there again with its counters at zero."""
-    looks = seen("scale_to_zero", 700)
-    assert engine(at(looks, 290)).requests_running == 0
-    assert at(looks, 400).scrape.outcome == "refused"
-    assert at(looks, 400).gpus[0].processes == ()
-    assert tokens_per_second(looks, 560, 700) > 100
 
 
 def test_orphaned_worker_keeps_its_memory():

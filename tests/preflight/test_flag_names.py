@@ -114,16 +114,6 @@ def test_what_every_release_has_is_no_finding(tmp_path: Path, monkeypatch: pytes
     assert " flags " not in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("version", ["0.9.0", "0.20.0"])
-def test_levels_of_optimization(version: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:  # fmt: skip
-    """-O is a flag of each release; --optimization-level came with 0.12.0."""
-    host(tmp_path, monkeypatch, version)
-    main(["preflight", "--", "vllm", "serve", "org/model", "-O", "3"])
-    assert " flags " not in capsys.readouterr().out
-    main(["preflight", "--", "vllm", "serve", "org/model", "-O3"])
-    assert " flags " not in capsys.readouterr().out
-
-
 def test_the_commands_that_mend_it() -> None:
     """The flag goes with its values, or keeps them under its right name; what stands in a file is not in the command."""
     words = "vllm serve m --swap_space 16 --servd-model-name=a -tp 2 --guided-decoding-backend x --enforce-eager"  # fmt: skip

@@ -160,11 +160,6 @@ def test_variables(name: str, value: str, says: str) -> None:
     assert bool([*check_environment(Facts(command=command))]) == bool(says and "METHOD" not in name) or "METHOD" in name  # fmt: skip
 
 
-def test_a_level_that_vllm_does_not_set_up() -> None:
-    """With a logging configuration of its own, the level is not read."""
-    assert found("m", environment={"VLLM_LOGGING_LEVEL": "banana", "VLLM_CONFIGURE_LOGGING": "0"}) == []  # fmt: skip
-
-
 def test_files_that_do_not_exist(tmp_path: Path) -> None:
     """Absolute paths; vLLM looks for relative templates in its own folder, too."""
     here = tmp_path / "here"
