@@ -94,7 +94,6 @@ async def test_what_it_serves_is_what_the_engine_said():
 
 
 async def test_sigterm_ends_it_at_once_and_frees_the_port():
-    """Exit status 0, and nothing listens any more."""
     async with daemon("--target", "a=http://127.0.0.1:1") as process:
         port = int(process.url.rpartition(":")[2])
         assert await process.end(signal.SIGTERM) == 0

@@ -46,7 +46,6 @@ def test_the_page_has_every_cause(kind: str) -> None:
 
 @pytest.mark.parametrize(("kind", "cause"), EVERY)
 def test_every_cause_says_what_to_do_and_whether_a_restart_helps(kind: str, cause: str) -> None:
-    """One sentence each, short enough for a phone."""
     story = STORIES[kind]
     step, outcome = story.first_step_of(cause), story.restart_of(cause, advised=False)
     assert SENTENCE.fullmatch(step)

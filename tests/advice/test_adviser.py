@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from tests.signals.holders.series import core, gpu, process
-from vllm_watch.advice.adviser import JUDGE_SECONDS, SPAN_SECONDS, HostGpusSeen, Tally, host_gpus
+from vllm_watch.advice.adviser import JUDGE_SECONDS, SPAN_SECONDS, Tally, host_gpus
 from vllm_watch.advice.records import AttentionBackend, HostGpus, attention_of
 from vllm_watch.samples.engine import EngineSample, Histogram
 from vllm_watch.samples.observation import Call, Observation, Reading, ServerSample
@@ -75,7 +75,6 @@ def test_old_work_is_forgotten():
 
 
 def test_an_engine_that_is_gone_is_forgotten():
-    """Its advice goes with it."""
     watch = Watch("x", detectors={}, attention=AttentionBackend("XFORMERS"))
     for second in range(0, 200, 5):
         watch.observe(look(T + second, engine(second), engine(second, name="1")))
@@ -151,20 +150,8 @@ CERTAIN = {
 
 @pytest.mark.parametrize(("gpus", "expected"), CERTAIN.values(), ids=CERTAIN)
 def test_the_gpus_of_an_engine(gpus, expected):
-    """Only where it is certain whose they are."""
     found = host_gpus(gpus)
     assert (found[0] if found else None) == expected
-
-
-def test_what_was_always_so():
-    """Free is the least of all looks; idle is who was idle at each."""
-    seen = HostGpusSeen()
-    assert seen.worst is None
-    seen.add((gpu(core(gib=40)), gpu(index=1), gpu(index=2)))
-    seen.add((gpu(core(gib=60)), gpu(OTHER, index=1), gpu(index=2)))
-    seen.add(None)
-    seen.add((gpu(core(gib=50)), gpu(index=1), gpu(index=2)))
-    assert (seen.worst.free_bytes, seen.worst.idle) == (int(19.5 * GIB), 1)
 
 
 LOGS = {
@@ -181,5 +168,4 @@ LOGS = {
 
 @pytest.mark.parametrize(("log", "expected"), LOGS.items())
 def test_the_kernels_that_a_log_names(log, expected):
-    """In the words of several releases."""
     assert attention_of(log.splitlines()) == expected

@@ -113,5 +113,4 @@ SILENT = {
 
 @pytest.mark.parametrize("evidence", SILENT.values(), ids=SILENT)
 def test_it_is_silent(evidence):
-    """Too short, unknown, or not so."""
     assert said(evidence) == []

@@ -28,7 +28,6 @@ def test_the_page_is_that_of_the_code():
 
 
 def test_every_kind_of_hardware_load_and_interval_is_met():
-    """And another seed plays other runs."""
     made = runs()
     assert 40 <= len(made) <= 80
     for what in ("hardware", "shape", "load", "interval_s", "old", "monotonic"):
@@ -194,7 +193,6 @@ def test_restart_advice(helps, predictions, right):
 
 
 def test_an_end_is_told_within_five_minutes():
-    """Of every incident that found the event."""
     assert score(truth(HANG), said(1030, 1900)).events[0].resolved_in_time is True
     assert score(truth(HANG), said(1030, 1911)).events[0].resolved_in_time is False
     late = HANG | {"end": 86_300.0}

@@ -12,7 +12,6 @@ LOOKS = 120
 
 
 def test_the_page_shows_what_was_measured_last():
-    """`make bench-page` writes both."""
     assert page.PAGE.read_text() == page.text(json.loads(page.FIGURES.read_text()))
 
 

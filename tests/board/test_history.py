@@ -105,6 +105,5 @@ NEVER = b"\x01" + struct.pack("d", math.nan) + bytes(4 * len(CHARTED)) + bytes(R
     "data", [b"", b"\x00", b"\xff" * 5000, bytes(RINGS + 1), b"\x01" * 9, BACKWARDS, NEVER]
 )
 def test_what_is_no_history_is_not_taken_up(data):
-    """It raises ValueError, whatever it is."""
     with pytest.raises(ValueError, match=r"^(it has bytes|it is|its times|bytes length)"):
         History.restored(data)

@@ -10,7 +10,6 @@ from vllm_watch.board.board import RESOLVED_MAX, Board
 from vllm_watch.detectors.base import Evidence
 from vllm_watch.incidents import relations
 from vllm_watch.samples.gpu import GpuReading
-from vllm_watch.samples.target import WATCHER, Target
 from vllm_watch.story.kinds import KINDS
 
 
@@ -67,7 +66,6 @@ def test_each_incident_is_counted_once(events, counted):
 
 
 def test_those_that_ended_are_bounded():
-    """The oldest end goes first."""
     board = board_of(
         *(told(e, T + i, id=str(i)) for i in range(RESOLVED_MAX + 3) for e in ("opened", "resolved"))
     )  # fmt: skip
@@ -76,7 +74,6 @@ def test_those_that_ended_are_bounded():
 
 
 def test_open_ones_come_first_what_pages_on_top_then_the_newest():
-    """In the order in which a person looks at them."""
     board = board_of(
         told(id="ended"), told("resolved", id="ended"), told(id="info", severity="info"), told(id="page"),
         told(id="ticket", severity="ticket", t=T + 5), told(id="later page", t=T + 1), told(id="odd", severity="alarm"),
@@ -113,17 +110,6 @@ def test_what_a_look_led_to_comes_before_what_it_found():
     assert open_ids(board, "gone") == []
     assert "chat" not in board.targets
     assert not board.incidents.find("engine_stalled-1").open
-
-
-def test_the_host_and_the_watcher_have_entries_of_their_own():
-    """Each by its name, beside the targets; nobody else has one."""
-    board = Board(host="gpu-7")
-    board.add_target(Target(name="chat", url="http://h:1"), 5.0)
-    names = [entry.target.name for entry in board.all_entries()]
-    assert names == [WATCHER, "host:gpu-7", "chat"]
-    assert [board.entry(name) for name in names] == list(board.all_entries())
-    assert (board.entry(WATCHER), board.entry("host:gpu-7")) == (board.own, board.host)
-    assert board.entry("host:other") is None
 
 
 def test_incidents_of_the_host_stand_on_its_entry():

@@ -88,16 +88,6 @@ def test_hybrid_of_today_as_printed() -> None:
     assert found.pool.block_size == 1568
 
 
-def test_hybrid_before_prefixes_were_cached() -> None:
-    """0.19 printed 290,864 tokens and 33.04 requests of 32,768: one state per request, tokens ÷ groups.
-
-    Source: https://github.com/vllm-project/vllm/issues/40691
-    """
-    found = plan(QWEN35_27B, version="0.19.0", max_model_len=32768, num_gpu_blocks_override=1487)
-    assert found.tokens == 290864
-    assert round(found.concurrency, 2) == 33.04
-
-
 def test_window_costs_less_than_length() -> None:
     """Olmo 3 printed 23.73 requests of 6,144 tokens and, in as many blocks, 11.12 of 34,048.
 

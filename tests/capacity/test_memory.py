@@ -7,7 +7,6 @@ import pytest
 from tests.capacity.models import (
     DEEPSEEK_V3,
     GEMMA_3_27B,
-    LLAMA_2_7B,
     LLAMA_31_8B,
     LLAMA_33_70B,
     QWEN3_06B,
@@ -17,9 +16,7 @@ from tests.capacity.models import (
 )
 from tests.capacity.planning import named_rows, plan
 from vllm_watch.capacity.assumptions import assumptions
-from vllm_watch.capacity.read_config import read_config
 from vllm_watch.capacity.read_encoders import read_encoder
-from vllm_watch.capacity.weights import count_parameters, infer_intermediate
 
 GIB = 1 << 30
 # Model, GPUs, GiB of weights per GPU, of activation, left for the KV cache: vLLM 0.11.0 on H100 at 0.9.
@@ -44,16 +41,6 @@ def test_starts_on_h100(
     )  # fmt: skip
     assert found.activation.peak_bytes / GIB == pytest.approx(peak, abs=0.1)
     assert found.kv_bytes / GIB == pytest.approx(left, abs=0.1)
-
-
-@pytest.mark.parametrize(("length", "peak"), [(20000, 2.07), (29000, 2.99)])
-def test_longer_context_shrinks_the_cache_of_v0(length: int, peak: float) -> None:
-    """V0 without chunked prefill profiles a whole context, so a longer one leaves less for the KV cache.
-
-    Source: https://github.com/vllm-project/vllm/issues/10517, vLLM 0.6.4, peak_torch_memory − weights.
-    """
-    found = plan(LLAMA_31_8B, gib=23.58, gpu="RTX 3090", version="0.6.4", max_model_len=length)
-    assert found.activation.peak_bytes / GIB == pytest.approx(peak, abs=0.02)
 
 
 def test_first_engine_v1_profiled_the_logits_of_every_token() -> None:
@@ -120,28 +107,6 @@ def test_sampler_and_encoder_of_today() -> None:
     assert blind - seen == pytest.approx(0.6, abs=0.15)
 
 
-def test_large_vocabulary_and_many_sequences_cost_gigabytes() -> None:
-    """Gemma 3 4B on a B200 peaked at 9.96 GiB: 1024 sequences and 262,144 words.
-
-    Source: https://github.com/vllm-project/vllm/pull/21489
-    """
-    gemma = LLAMA_31_8B | {"hidden_size": 2560, "num_hidden_layers": 34, "vocab_size": 262144,
-                           "intermediate_size": 10240, "num_attention_heads": 8, "num_key_value_heads": 4}  # fmt: skip
-    found = plan(
-        gemma, gpu="B200", version="0.10.0", max_num_batched_tokens=16384, max_model_len=8192
-    )
-    assert found.activation.peak_bytes / GIB == pytest.approx(9.96, rel=0.05)
-
-
-@pytest.mark.parametrize("config", [LLAMA_2_7B, LLAMA_31_8B, QWEN3_32B, LLAMA_33_70B])
-def test_width_of_the_mlp_follows_from_the_weights(config: Config) -> None:
-    """A config without intermediate_size: what the weights leave room for is it, within 2 %."""
-    model = read_config(config)
-    blind = read_config({key: value for key, value in config.items() if key != "intermediate_size"})
-    width = infer_intermediate(blind, count_parameters(model).total)
-    assert width == pytest.approx(model.intermediate_size, rel=0.02)
-
-
 def test_a_checkpoint_is_quantized_while_it_is_loaded() -> None:
     """--quantization fp8 on 16 bits: embeddings and head stay, 14.96 GiB become 8.46; a checkpoint of fp8 is one."""
     files = 8030261248 * 2
@@ -194,32 +159,6 @@ def test_what_cannot_be_is_counted_instead(
     assert f"instead of {given:g} GiB per GPU as given: " in found.weights.source
 
 
-# Story, config, GiB per GPU as vLLM printed them, flags.
-PRINTED: tuple[tuple[str, Config, float, dict[str, object]], ...] = (
-    ("Llama in 16 bits", LLAMA_31_8B, 14.9888, {}),
-    ("70 billion in fp8", LLAMA_33_70B, 67.72, {"quantization": "fp8"}),
-    ("the same over two", LLAMA_33_70B, 33.88, {"tensor_parallel_size": 2, "quantization": "fp8"}),
-    ("a mixed checkpoint", QWEN35_27B, 12.02, {"tensor_parallel_size": 2}),
-    ("another", QWEN35_27B, 10.64, {"tensor_parallel_size": 2}),
-    ("70 billion at 4.5 bits", LLAMA_33_70B, 18.41, {"tensor_parallel_size": 2, "quantization": "awq"}),
-    ("a little more than 8 bits", QWEN35_27B, 13.0, {"tensor_parallel_size": 2}),
-    ("a config of fp8 whose experts have four bits", DEEPSEEK_V3 | FP8, 45.0, {"tensor_parallel_size": 8}),
-    ("less than the format that the config names", DEEPSEEK_V3 | FP8, 60.0, {"tensor_parallel_size": 8}),
-    ("6 bits", QWEN3_32B, 25.1, {}),
-    ("most of it in the host's memory", LLAMA_33_70B, 1.2, {}),
-    ("what --cpu-offload-gb leaves", LLAMA_33_70B, 18.41, {"tensor_parallel_size": 2, "cpu_offload_bytes": GIB}),
-    ("with adapters", LLAMA_33_70B, 18.41, {"tensor_parallel_size": 2, "enable_lora": True}),
-)  # fmt: skip
-
-
-@named_rows("config, given, flags", PRINTED)
-def test_printed_sizes_are_believed(config: Config, given: float, flags: dict[str, object]) -> None:
-    """What a start may have said is taken as it is."""
-    found = plan(config, gpu="B200", weights_gib=given, **flags)  # type: ignore[arg-type]
-    assert found.weights.bytes_per_gpu == int(given * GIB)
-    assert found.weights.source == f"{given:g} GiB per GPU as given"
-
-
 BLOCKS = {"hidden_size": 1152, "intermediate_size": 4304}
 # Story, config, patches to a token, tokens of the largest image.
 FAMILIES: tuple[tuple[str, dict[str, Any], int, int], ...] = (
@@ -247,14 +186,6 @@ NONE = ({}, {"vision_config": None}, {"vision_config": {"depth": 27}}, {"vision_
 def test_no_encoder_of_blocks(config: dict[str, Any]) -> None:
     """What has none, or none that can be counted, is not guessed at."""
     assert read_encoder(config) is None
-
-
-def test_what_the_encoder_made_stays() -> None:
-    """The language model runs beside the images' tokens; without an encoder it runs alone."""
-    blind = plan(GEMMA_3_27B | {"vision_config": None}, gpu="H200", max_num_seqs=1024)
-    seen = plan(GEMMA_3_27B, gpu="H200", max_num_seqs=1024)
-    assert seen.activation.peak_bytes - blind.activation.peak_bytes == 8192 * 5376 * 2
-    assert plan(LLAMA_31_8B).activation.encoder_bytes == 0
 
 
 def test_language_model_only() -> None:

@@ -2,7 +2,6 @@
 
 import pytest
 
-from tests.capacity import published_models as models
 from tests.capacity.models import (
     DEEPSEEK_V3,
     GPT_OSS_20B,
@@ -56,7 +55,6 @@ PATTERNS = (
 
 @named_rows("config, expected", PATTERNS)
 def test_layer_kinds(config: Config, expected: str) -> None:
-    """One kind per layer."""
     assert "".join(_LETTERS[kind] for kind in read_config(config).layer_kinds) == expected
 
 
@@ -74,7 +72,6 @@ HEADS = (
 
 @named_rows("config, heads", HEADS)
 def test_key_value_heads(config: Config, heads: int) -> None:
-    """Every family's word for them."""
     assert read_config(config).num_key_value_heads == heads
 
 
@@ -117,18 +114,6 @@ def test_what_is_not_said_is_noted() -> None:
     )
 
 
-def test_a_short_list_of_types_is_repeated() -> None:
-    found = read_config(LLAMA_31_8B | {"layer_types": ["full_attention"] * 10})
-    assert found.notes == ("layer_types has 10 entries for 32 layers: it is repeated",)
-
-
-def test_a_dtype_of_the_config_is_not_blamed_on_a_flag() -> None:
-    odd = LLAMA_31_8B | {"torch_dtype": "banana"}
-    with pytest.raises(WatchError, match="torch_dtype: banana in the config is not known here"):
-        plan(odd)
-    assert plan(odd, dtype="half").fits
-
-
 # Story, what is added to the config, what makes its cache one that is not known here.
 COMPRESSED: tuple[tuple[str, Config, str | None], ...] = (
     ("DeepSeek V4", {"compress_ratios": [0, 4, 128, 4]}, "compress_ratios"),
@@ -151,17 +136,6 @@ def test_a_cache_that_is_not_known_is_not_sized(more: Config, key: str | None) -
         WatchError, match=r"how many tokens fit is unknown. Weights of 3.\d\d GiB per GPU leave"
     ):
         plan(config)
-
-
-def test_layers_of_an_unknown_type_are_noted() -> None:
-    """They are taken as full attention, and the answer says so."""
-    config = of(4, layer_types=["lunar_attention", "full_attention"] * 2)
-    assert "layers of type lunar_attention are taken as full attention" in read_config(config).notes
-
-
-def test_an_encoder_of_unknown_size_is_noted() -> None:
-    found = read_config(models.LLAMA_4_SCOUT | {"audio_config": {"name": "x"}})
-    assert "the weights of audio_config are not counted: its sizes are unknown" in found.notes
 
 
 SHAPE = ("num_hidden_layers", "hidden_size", "num_attention_heads", "num_key_value_heads", "vocab_size", "torch_dtype", "head_dim", "sliding_window", "full_attention_interval", "layer_types")  # fmt: skip
@@ -231,18 +205,3 @@ def test_two_models_of_one_shape_are_not_told_apart() -> None:
     """Mistral Nemo 12B and Small 24B agree in all five numbers: neither is taken."""
     shape = dict(zip(SHAPE[:5], (40, 5120, 32, 8, 131072), strict=True))
     assert completed(shape) is shape
-
-
-UNTOUCHED: tuple[tuple[str, Config], ...] = (
-    ("a family is named", bare(LLAMA_31_8B) | {"model_type": "llama"}),
-    ("the MLP is given", bare(LLAMA_31_8B) | {"intermediate_size": 4096}),
-    ("no such shape was published", bare(LLAMA_31_8B) | {"vocab_size": 128257}),
-    ("no shape at all", {"num_hidden_layers": 32, "hidden_size": 4096}),
-    ("a list where a number is expected", bare(LLAMA_31_8B) | {"num_key_value_heads": [8] * 32}),
-)
-
-
-@pytest.mark.parametrize("config", [row[1] for row in UNTOUCHED], ids=[row[0] for row in UNTOUCHED])
-def test_left_as_it_is(config: Config) -> None:
-    """A real config says what it is; nothing is put over it."""
-    assert completed(config) is config

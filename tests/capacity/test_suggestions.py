@@ -1,6 +1,5 @@
 """What to change: the order of the flags, and what else would do (test_every_suggestion.py tries them)."""
 
-import re
 from dataclasses import replace
 
 import pytest
@@ -65,11 +64,6 @@ def test_room_to_spare_is_named() -> None:
     assert lower.concurrency >= 1
 
 
-def test_nothing_is_suggested_where_it_is_right() -> None:
-    """It fits, and the requests that are allowed could fill the cache."""
-    assert suggestions(plan(LLAMA_31_8B, max_model_len=32768)) == ()
-
-
 NOTES: tuple[tuple[Config, dict[str, object], str], ...] = (
     (LLAMA_31_8B, {"version": "0.99.0"}, "rules as of vLLM 0.32.0: newer ones were not checked"),
     (LLAMA_31_8B, {"version": "0.11.0"}, "CUDA graphs (0.1 to 1 GiB) come on top of the budget in this release"),
@@ -82,16 +76,6 @@ NOTES: tuple[tuple[Config, dict[str, object], str], ...] = (
 def test_assumptions_are_said(config: Config, flags: dict[str, object], note: str) -> None:
     """What is taken for granted stands in the output, with its spread."""
     assert note in assumptions(plan(config, **flags))  # type: ignore[arg-type]
-
-
-def test_a_split_that_the_heads_allow() -> None:
-    """28 query and 4 key heads take 2 or 4 ranks, never 8."""
-    odd = LLAMA_33_70B | {"num_attention_heads": 28, "num_key_value_heads": 4, "head_dim": 128, "hidden_size": 3584}  # fmt: skip
-    for gpus in (None, *range(1, 9)):
-        planned = plan(odd, gpu="RTX 3090", gpus=gpus, max_model_len=8192)
-        typed = [f"{each.flag} {each.value}" for each in suggestions(planned)]
-        for each in (*typed, *(way.change for way in other_ways(planned, suggestions(planned)))):
-            assert not re.search(r"--tensor-parallel-size (8|16)\b", each)
 
 
 def test_sequences_need_blocks_for_their_states() -> None:

@@ -60,7 +60,6 @@ def test_json_has_all_of_the_contract(llama: Path, capsys: pytest.CaptureFixture
 
 
 def test_does_not_fit_is_status_3(llama: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """With suggestions of the contract's form."""
     status, out, _ = run(capsys, llama, "--gpu-name", "RTX 4090", "--json")
     said = json.loads(out)
     assert (status, said["fits"]) == (3, False)
@@ -233,7 +232,6 @@ def test_this_machines_gpu(llama: Path, library: Path) -> None:
 
 
 def test_machine_without_gpu_asks_for_a_name(llama: Path) -> None:
-    """The remedy names both flags."""
     done = subprocess.run(
         [sys.executable, "-m", "vllm_watch", "capacity", llama],
         env={**os.environ, "LD_LIBRARY_PATH": ""}, capture_output=True, text=True, timeout=600, check=False,
@@ -336,7 +334,6 @@ def test_a_real_start_tells_of_another(
 def test_a_log_that_ended_before_its_cache(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Says which lines are missing."""
     file, model = tmp_path / "vllm.log", folder_of(tmp_path / "model", LLAMA_31_8B)
     file.write_text(V0)
     status, _, err = run(capsys, model, *RTX_3090, "--from-log", file, "--from-log-model", model)

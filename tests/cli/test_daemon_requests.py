@@ -19,7 +19,6 @@ async def run(one, *arguments):
 
 
 async def test_a_restart_by_hand(tmp_path):
-    """What has begun is told, in words and as JSON."""
     async with station(tmp_path) as one:
         status, out, _ = await run(one, "restart", "a", "--reason", "driver update")
         assert status == 0
@@ -59,7 +58,6 @@ async def test_an_incident_is_silenced_and_approved(tmp_path):
 
 
 async def test_pause_and_resume(tmp_path):
-    """Each says what holds now."""
     async with station(tmp_path) as one:
         assert (await run(one, "pause", "--reason", "a move"))[:2] == (
             0, "paused by anna until resumed: a move\n",

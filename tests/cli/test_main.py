@@ -243,7 +243,6 @@ PACKAGE = Path(terminal.__file__).parents[2]
 
 
 def test_the_width_is_kept_within_bounds(monkeypatch):
-    """What is asked for is what can be read."""
     monkeypatch.setenv("COLUMNS", "90")
     assert [terminal.columns(), terminal.columns(100, 120), terminal.columns(20, 80)] == [90, 100, 80]  # fmt: skip
 

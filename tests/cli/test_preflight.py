@@ -25,7 +25,6 @@ def problem(found, check, cause):
 
 
 def test_nothing_in_the_way(host):
-    """Every check is fine; a person reads GO."""
     status, found = host.check("--max-model-len", 8192)
     assert status == 0
     assert {name: each["status"] for name, each in found.items()} == dict.fromkeys(
@@ -127,7 +126,6 @@ def test_hardly_too_long_for_the_kv_cache(host):
 
 
 def test_too_large_for_the_gpu(host):
-    """The weights alone are too much."""
     host.gpus(h100(memory_total=16 * GIB))
     text, commands = problem(host.check()[1], "fits", "oom_loading_weights")
     assert text.startswith("15.00 GiB of weights and ")
@@ -157,7 +155,6 @@ PARALLEL = {
 
 @pytest.mark.parametrize(("flags", "environment", "check", "cause", "says", "mends"), PARALLEL.values(), ids=PARALLEL)  # fmt: skip
 def test_ranks(host, flags, environment, check, cause, says, mends):
-    """Ranks against GPUs and heads."""
     host.gpus(h100(), h100(1))
     host.environment |= environment
     text, commands = problem(host.check(*flags)[1], check, cause)
@@ -190,7 +187,6 @@ def test_memory_of_a_process_that_is_no_more(host):
 
 
 def test_a_driver_that_does_not_answer(host):
-    """Unknown is no failure."""
     host.stub.patch({"error.nvmlDeviceGetCount_v2": 999})
     status, found = host.check()
     assert (status, found["gpus"]["status"]) == (0, "unknown")
@@ -209,7 +205,6 @@ def test_a_driver_that_is_too_old(host):
 
 
 def test_a_port_that_is_taken(host):
-    """By whom, and a port that is free."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
         text, commands = problem(host.check("--port", port)[1], "port", "port_in_use")
@@ -222,7 +217,6 @@ def test_a_port_that_is_taken(host):
 
 
 def test_shards_that_are_missing(host):
-    """Which, of how many, and how to fetch them."""
     host.write_model(shards=4, _name_or_path="Qwen/Qwen3-8B")[2].unlink()
     text, commands = problem(host.check()[1], "files", "weights_missing")
     assert text == f"1 of 4 files of weights are missing in {host.model}: model-00003-of-00004.safetensors"  # fmt: skip
@@ -239,7 +233,6 @@ DAMAGES = {
 
 @pytest.mark.parametrize(("content", "says"), DAMAGES.values(), ids=DAMAGES)
 def test_shards_that_are_not_whole(host, content, says):
-    """What is wrong with the file, with its size."""
     host.write_model()[0].write_bytes(content)
     text, _ = problem(host.check()[1], "files", "files_damaged")
     assert says in text
@@ -281,7 +274,6 @@ def mounted(size, at, then):
 
 
 def test_a_disk_that_is_too_small(host):
-    """A real tmpfs of 8 MiB for a model of 15 GiB."""
     host.home.mkdir()
     snapshot = host.cached("Qwen/Qwen3-8B")
     next(snapshot.glob("*.safetensors")).unlink()
@@ -318,7 +310,6 @@ SETTINGS = {
 
 @pytest.mark.parametrize(("flags", "gpu", "check", "cause", "mends"), SETTINGS.values(), ids=SETTINGS)  # fmt: skip
 def test_flags_that_vllm_would_refuse(host, flags, gpu, check, cause, mends):
-    """Each with a value that works."""
     keys = {key: value for key, value in gpu.items() if "." in key}
     host.gpus(h100(**{key: value for key, value in gpu.items() if "." not in key}))
     if keys:
@@ -347,7 +338,6 @@ def test_signals_are_vllms_own(host):
 
 
 def test_it_does_not_start_what_would_fail(host):
-    """Exit status 3, and vLLM is not run."""
     done = host.run(host.command("-tp", 4, options=["--exec"]))
     assert (done.returncode, done.stdout) == (3, "")
     assert "NO-GO: " in done.stderr
@@ -388,7 +378,6 @@ def test_it_waits_for_a_dying_engine(host, left):
 
 
 def test_it_waits_no_longer_than_it_was_told(host, left):
-    """Then it says what stands in the way."""
     host.gpus(h100(processes={left.start("sleep", "600").pid: 60 * GIB}))
     done = host.run(host.command("--max-model-len", 8192, options=["--exec", "--wait-for-vram", 2]))
     assert (done.returncode, done.stdout) == (3, "")

@@ -87,7 +87,6 @@ def test_what_the_server_says_is_recorded(url, tmp_path, capfd):
 
 
 def test_a_server_that_is_not_there_is_recorded_as_such(tmp_path):
-    """That is what a recording of a crash is for."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         url = f"http://127.0.0.1:{taken.getsockname()[1]}"
     out = tmp_path / "trace.jsonl.gz"

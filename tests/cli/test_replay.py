@@ -56,22 +56,7 @@ def replay(capsys, *argv):
     return capsys.readouterr().out
 
 
-def test_the_state_has_what_read_says_with_state_and_time(trace, capsys):
-    """The object of `read --json` for the last readable text, and what became of it since."""
-    said = json.loads(replay(capsys, trace(crash()), "--state", "--json"))
-
-    assert said["vllm"] is True
-    assert said["engine_kind"] == "V1"
-    assert said["engines"]["0"]["requests_running"] == 2.0
-    assert said["engines"]["0"]["preemptions"] is None
-    assert said["unknown_families"] == []
-    assert said["state"] == "down"
-    assert said["t"] == 1.7e9 + 69
-    assert said["signals"]["up"] is False
-
-
 def test_a_recording_without_any_answer_has_a_state_too(trace, capsys):
-    """Nothing was ever read: no engine, and why."""
     lines = (to_line(observed(second, scrape=REFUSED), None) for second in range(3))
 
     said = json.loads(replay(capsys, trace(lines), "--state", "--json"))
@@ -122,15 +107,6 @@ http://10.0.0.7:8000
               22:14:20 serving: serving since
               22:15:19 down: down since
   at the end  down: down since"""
-
-
-def test_the_summary_of_an_engine_that_flaps_fills_no_screen():
-    """Only the newest changes are shown, and how many there were before."""
-    shown = summary({second: ("idle", "serving")[second % 2] for second in range(100)}).splitlines()
-
-    assert len(shown) == 17
-    assert shown[7].strip() == "… 92 changes before these"
-    assert shown[8].strip() == "22:14:52 idle: idle since"
 
 
 def test_the_summary_tells_holes():

@@ -413,7 +413,6 @@ async def test_without_textual_and_rich_it_prints_the_same(server, board, option
 
 
 async def test_a_terminal_without_textual_gets_it_once(server, monkeypatch, capsys):
-    """With a word on how to have it live."""
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
     url = f"http://127.0.0.1:{server.port}"

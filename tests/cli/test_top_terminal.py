@@ -106,7 +106,6 @@ async def test_it_ends_at_once_and_leaves_the_screen_as_it_was(server, keys):
 
 
 async def test_it_follows_the_size_of_the_terminal(server):
-    """A wider terminal has more columns at once."""
     with terminal(url_of(server)) as screen:
         before = await screen.shows("ITL p95")
         assert b"PREEMPT/S" not in screen.seen

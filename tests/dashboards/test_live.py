@@ -216,7 +216,6 @@ def test_every_panel_and_annotation_has_data(play: Play) -> None:
 
 
 def test_every_variable_has_something_to_choose(play: Play) -> None:
-    """With what was chosen before it filled in."""
     assert play.check.empty_variables() == []
 
 

@@ -108,17 +108,6 @@ async def test_silence_is_broken_by_a_beat():
         assert heard[1][1]["t"] < heard[2][1]["t"]
 
 
-async def test_news_do_not_keep_the_beats_away():
-    """A busy watcher tells its clock and its own health, too."""
-    board = small_board()
-    async with listening(board) as (_, stream):
-        names = []
-        while names.count("beat") < 2 and len(names) < 100:
-            board.publish(SERVING)
-            names.append((await stream.next(beats=True))[0])
-        assert names.count("target") > names.count("beat") == 2
-
-
 async def test_an_incident_does_not_wait_for_the_next_batch(monkeypatch):
     """Other news gather for a second; one that opens, changes or ends is told at once."""
     monkeypatch.setattr(events, "BATCH_SECONDS", 3600.0)
@@ -136,7 +125,6 @@ async def test_an_incident_does_not_wait_for_the_next_batch(monkeypatch):
 
 
 async def test_page_that_goes_away_is_forgotten():
-    """Its place is free again."""
     board = small_board()
     async with serving(board) as url:
         async with aiohttp.ClientSession() as session, session.get(f"{url}/api/v1/events") as page:
@@ -166,7 +154,6 @@ async def test_page_that_does_not_read_is_dropped(monkeypatch):
 
 
 async def test_one_page_too_many_is_refused_in_words():
-    """The others go on."""
     board = small_board()
     others = [board.listeners.add() for _ in range(LISTENERS_MAX)]
     async with serving(board) as url:

@@ -66,7 +66,6 @@ def test_what_routers_are_told(case):
 
 
 def test_routers_are_told_of_every_state():
-    """A state that is added needs a row above."""
     assert {state for state, _, _ in HEALTH.values()} == {*STATES, "melting"}
 
 

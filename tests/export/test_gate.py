@@ -136,7 +136,6 @@ async def test_what_is_no_question_is_refused(site, method, path, status):
 
 
 async def test_probes_that_ask_can_be_seen(site):
-    """For `hook test`, and for people."""
     _, session = site
     response = await session.get("/gate/probes?target=llama")
     assert await response.json() == {"liveness_asked_seconds": 3.5, "starts": [1795000000.0]}

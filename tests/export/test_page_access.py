@@ -209,7 +209,6 @@ async def test_news_are_said_once(opened):
 
 
 async def test_a_storm_is_said_in_one_breath(opened):
-    """The first few by name, the others counted."""
     board = well(30)
     async with serving(board) as server:
         tab = await opened(server)
@@ -242,7 +241,6 @@ async def test_nothing_moves_for_who_does_not_want_it(opened, wish, moving):
 
 
 async def test_everything_works_without_colour(opened):
-    """Severity and state are words and shapes, too."""
     async with serving(ill("stalled")) as server:
         tab = await opened(server)
         await tab.page.emulate_media(forced_colors="active")

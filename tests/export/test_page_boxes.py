@@ -83,7 +83,6 @@ async def measured(page, state) -> None:
 
 @pytest.mark.parametrize("state", [state for state in STATES if state != "500 targets"])
 async def test_no_text_overlaps_another_or_leaves_its_card(opened, state):
-    """Everything unfolded, at each width."""
     async with serving(STATES[state]()) as server:
         tab = await opened(server, SIZES[0])
         await tab.page.evaluate(UNFOLD)
@@ -93,7 +92,6 @@ async def test_no_text_overlaps_another_or_leaves_its_card(opened, state):
 
 
 async def test_nothing_overlaps_in_a_card_of_any_kind_and_cause(opened):
-    """All of them below each other."""
     async with serving(each_cause()) as server:
         tab = await opened(server, SIZES[0])
         await tab.page.locator("#incidents-more").click()
@@ -117,7 +115,6 @@ async def test_nothing_overlaps_in_a_dialog(opened, button):
 
 
 async def test_nothing_overlaps_when_the_watcher_is_gone(opened):
-    """Killed, and frozen: the page says the same."""
     async with serving(STATES["stalled"]()) as server:
         tab = await opened(server, SIZES[0])
         await server.stop()

@@ -342,7 +342,6 @@ def check(said: dict[str, str], incident) -> None:
 
 @pytest.mark.parametrize("size", SIZES)
 async def test_each_kind_and_cause_answers_them(opened, size):
-    """However long its texts are."""
     board = well()
     async with serving(board) as server:
         tab = await opened(server, size)

@@ -29,7 +29,6 @@ def board() -> Board:
 
 
 async def test_a_link_to_a_target_opens_it_in_view(opened, server):
-    """However far down the list it stands."""
     tab = await opened(server, place="#target-llama-8b-canary")
     row = tab.row("llama-8b-canary")
     await expect(row).to_have_attribute("open", "")

@@ -60,7 +60,6 @@ async def test_it_says_what_is_up_and_nothing_else():
 
 
 async def test_what_a_target_is_called_cannot_change_the_page():
-    """Names are text."""
     board = ill("stalled")
     board.add_target(Target(name="<script>alert(1)</script>", url="http://h:1"), 5.0)
     assert "<script>" not in public.page(board, time.time())
@@ -68,7 +67,6 @@ async def test_what_a_target_is_called_cannot_change_the_page():
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 async def test_it_violates_nothing(browser, scheme):
-    """On a phone too."""
     async with serving(ill("down"), public=True) as server:
         context = await browser.new_context(
             viewport={"width": PHONE[0], "height": PHONE[1]}, color_scheme=scheme

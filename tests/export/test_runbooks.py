@@ -42,7 +42,6 @@ def text_of(name: str) -> str:
 
 @pytest.mark.parametrize("path", PATHS)
 async def test_every_story_leads_to_a_page_that_is_served(path: str) -> None:
-    """And to a heading of it."""
     async with (
         serving(small_board()) as server,
         aiohttp.ClientSession() as session,
@@ -56,7 +55,6 @@ async def test_every_story_leads_to_a_page_that_is_served(path: str) -> None:
 
 
 async def test_no_such_runbook() -> None:
-    """It is said, and no path meets the disk."""
     async with serving(small_board()) as server, aiohttp.ClientSession() as session:
         for name in ("nothing", "..%2fpage%2findex", "engine_down.html"):
             async with session.get(f"http://127.0.0.1:{server.port}/runbooks/{name}") as answer:

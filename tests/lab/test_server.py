@@ -65,7 +65,6 @@ class Bench:
 
 
 async def test_endpoints():
-    """Each answers as vLLM's does."""
     async with Bench(model_name="example/model-8b", max_model_len=4096) as bench:
         status, body, headers = await bench.get("/metrics")
         assert status == 200
@@ -133,7 +132,6 @@ async def test_requests_that_no_engine_would_take(body, status):
 
 
 async def test_a_client_that_goes_away_frees_its_pages():
-    """Its request is aborted, not run to its end."""
     async with Bench(max_model_len=10**9) as bench:
         engine = bench.vllm.engines[0]
         asked = asyncio.create_task(bench.complete(prompt="x", max_tokens=10**8))
@@ -194,7 +192,6 @@ async def test_a_hung_engine_does_not_hear_of_clients_that_go():
 
 
 async def test_a_taken_port_is_an_error_with_a_remedy():
-    """It names the address and what to do."""
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()

@@ -40,7 +40,6 @@ STANDS: tuple[tuple[str, str | None, Standing, str, str], ...] = (
 
 @pytest.mark.parametrize(("name", "version", "standing", "releases", "removed_in"), STANDS)
 def test_how_a_flag_stands(name: str, version: str | None, standing: Standing, releases: str, removed_in: str) -> None:  # fmt: skip
-    """By the release that is installed."""
     found = look_up(name, version)
     assert (found.standing, found.releases, found.removed_in) == (standing, releases, removed_in)
 

@@ -55,7 +55,6 @@ def test_commands_show_them(tmp_path: Path, command: str) -> None:
 
 @pytest.mark.parametrize("form", ["json", "console"])
 def test_the_log_shows_them(form: str) -> None:
-    """In what happened as in what it happened to."""
     program = f"""
 import structlog
 from vllm_watch.settings.stages import LogSettings
