@@ -6,7 +6,7 @@ import pytest
 
 from tests.signals.holders.series import core, gpu, process
 from vllm_watch.advice.adviser import JUDGE_SECONDS, SPAN_SECONDS, Tally, host_gpus
-from vllm_watch.advice.records import AttentionBackend, HostGpus, attention_of
+from vllm_watch.advice.rules import AttentionBackend, HostGpus, attention_of
 from vllm_watch.samples.engine import EngineSample, Histogram
 from vllm_watch.samples.observation import Call, Observation, Reading, ServerSample
 from vllm_watch.watch.watch import Watch

@@ -6,7 +6,7 @@ from math import inf
 import pytest
 
 from vllm_watch.advice.adviser import RULES
-from vllm_watch.advice.records import AttentionBackend, Evidence, HostGpus, Sizes
+from vllm_watch.advice.rules import AttentionBackend, Evidence, HostGpus, Sizes
 
 GIB = 1 << 30
 CONFIG = {

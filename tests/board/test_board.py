@@ -5,8 +5,7 @@ from dataclasses import replace
 import pytest
 
 from tests.export.small_board import ENGINE, SERVING, T, small_board
-from vllm_watch.board.board import Board
-from vllm_watch.board.updates import LISTENERS_MAX, Changes, TooManyListenersError
+from vllm_watch.board.board import LISTENERS_MAX, Board, Changes, TooManyListenersError
 from vllm_watch.samples.target import Target
 
 

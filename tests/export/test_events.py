@@ -12,8 +12,7 @@ import pytest
 from tests.export.small_board import SERVING, T, small_board
 from tests.export.test_server import ask, serving
 from tests.told import made, told
-from vllm_watch.board.board import Board
-from vllm_watch.board.updates import LISTENERS_MAX
+from vllm_watch.board.board import LISTENERS_MAX, Board
 from vllm_watch.export import events
 from vllm_watch.samples.gpu import GpuReading
 

@@ -9,7 +9,7 @@ from tests.export.browsing import LAPTOP, Tab
 from tests.export.contradictions import Seen, contradictions
 from tests.export.demo_hour import DemoHour
 from tests.export.serving import serving
-from vllm_watch.board import updates
+from vllm_watch.board import board
 from vllm_watch.incidents.followed import Followed
 
 pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="module")]
@@ -22,7 +22,7 @@ async def watched(browser, monkeypatch, looks: Iterable[float]) -> list[str]:
     """Everything that contradicts itself at these looks, with when."""
     found = []
     # No stream: the page polls, so it is the test that says when.
-    monkeypatch.setattr(updates, "LISTENERS_MAX", 0)
+    monkeypatch.setattr(board, "LISTENERS_MAX", 0)
     async with (
         DemoHour(monkeypatch) as play,
         serving(play.board) as server,

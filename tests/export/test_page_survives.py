@@ -20,8 +20,7 @@ from tests.export.serving import serving
 from tests.export.test_page_access import NO_VALUE, SIDEWAYS
 from tests.restart.station import TOKEN, station
 from tests.told import made
-from vllm_watch.board.board import Board
-from vllm_watch.board.updates import LISTENERS_MAX
+from vllm_watch.board.board import LISTENERS_MAX, Board
 from vllm_watch.incidents.incident import RESOLVED, IncidentEvent, ended
 from vllm_watch.samples.gpu import GpuReading, GpuSample
 from vllm_watch.samples.process import ProcessSample

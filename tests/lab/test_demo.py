@@ -6,6 +6,7 @@ import aiohttp
 import pytest
 
 from vllm_watch.cli.demo import Demo
+from vllm_watch.errors import WatchError
 from vllm_watch.lab.live import Live
 from vllm_watch.lab.reading import read
 from vllm_watch.lab.stories import STORIES
@@ -81,3 +82,11 @@ async def test_a_scene_that_was_played_before_goes_on():
     young = read(STORIES["healthy"].build(1)["vllm"])
     grown = after.server.process_resident_memory_bytes - young.server.process_resident_memory_bytes
     assert grown > 300 * 2**20
+
+
+def test_an_unknown_story_names_those_that_there_are():
+    """The remedy can be followed."""
+    with pytest.raises(WatchError) as caught:
+        Demo("no-such-story")
+    assert "no-such-story" in caught.value.cause
+    assert "sleep_wake" in caught.value.remedy

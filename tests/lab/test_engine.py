@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from tests.examples import examples
 from tests.lab.reference_engine import Job, ReferenceEngine
-from vllm_watch.lab.batch import EngineConfig
+from vllm_watch.lab.batch import EngineConfig, KvCache
 from vllm_watch.lab.engine import Engine
 from vllm_watch.lab.release import V1
 from vllm_watch.lab.workload import Request
@@ -137,3 +137,9 @@ def test_a_hang_holds_up_the_step_in_progress():
     latencies = engine.ledger.histograms()["inter_token_latency"]
     slow = latencies.count - latencies.cumulative[latencies.bounds.index(40.0)]
     assert slow == 1
+
+
+def test_a_step_must_divide_a_block():
+    """Otherwise the phase of a request would drift."""
+    with pytest.raises(ValueError, match="3 tokens a step do not divide a block of 16"):
+        KvCache(10, 16, 3)

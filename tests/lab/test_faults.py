@@ -89,3 +89,29 @@ def test_a_server_that_is_down_refuses_whatever_else_is_wrong():
     vllm.advance(40.0)
     assert observe(vllm).scrape.outcome == "refused"
     assert not vllm.submit(Request(1, 1))
+
+
+def test_one_of_two_engines_can_hang():
+    """The other goes on; only their own series tell them apart."""
+    vllm = busy(num_engines=2)
+    vllm.advance(60.0)
+    vllm.fault("hang", engine=1)
+    before = [engine.ledger.generation_tokens for engine in vllm.engines]
+    vllm.advance(120.0)
+    after = [engine.ledger.generation_tokens for engine in vllm.engines]
+    assert after[0] > before[0]
+    assert after[1] == before[1]
+
+
+def test_a_leak_takes_only_what_is_free():
+    """Pages in use cannot get lost before they are given back."""
+    vllm = SimulatedVllm("a", config=L40S)
+    blocks = L40S.num_gpu_blocks
+    vllm.engines[0].submit(Request(blocks * 16 // 2, 1_000_000))
+    vllm.advance(30.0)
+    vllm.fault("leak", share=1.0, ramp_seconds=10.0)
+    vllm.advance(60.0)
+    kv = vllm.engines[0].kv
+    assert kv.free_blocks >= 0
+    assert kv.used_blocks + kv.leaked_blocks <= blocks
+    assert vllm.engines[0].num_running == 1

@@ -77,3 +77,13 @@ async def test_the_source_has_the_shape_of_the_real_one():
     none = await SimulatedGpuSource(None, lambda: 1.0).read()
     assert (none.status, none.gpus) == ("no_driver", None)
     assert none.text
+
+
+def test_a_broken_gpu_says_so_and_the_others_do_not():
+    """What the driver reports of it from then on; all else is as before."""
+    rack, _ = rack_with()
+    whole, other = rack.sample()
+    rack.break_gpu(0, xid_errors=(48,), ecc_uncorrected=3)
+    broken, same = rack.sample()
+    assert (broken.xid_errors, broken.ecc_uncorrected) == ((48,), 3)
+    assert (broken.memory_used_bytes, same) == (whole.memory_used_bytes, other)

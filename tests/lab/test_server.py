@@ -199,3 +199,65 @@ async def test_a_taken_port_is_an_error_with_a_remedy():
         server = LabServer(SimulatedVllm("a"), lambda: 0.0, port=port)
         with pytest.raises(ServeError, match=f"127.0.0.1:{port}: Address already in use"):
             await server.start()
+
+
+async def test_metrics_are_packed_only_if_asked():
+    """With gzip allowed the body is a quarter of its size; without, it is plain."""
+    async with Bench() as bench:
+        plain = await bench.get("/metrics", headers={"Accept-Encoding": "identity"})
+        packed = await bench.get("/metrics", headers={"Accept-Encoding": "gzip"})
+    assert "Content-Encoding" not in plain[2]
+    assert packed[2]["Content-Encoding"] == "gzip"
+    assert int(packed[2]["Content-Length"]) < len(plain[1]) / 4
+    assert packed[1].startswith(b"# HELP python_gc_objects_collected_total")
+
+
+async def test_crash_fails_the_requests_in_flight():
+    """Who waits for an answer gets an error, not silence."""
+    async with Bench(max_model_len=10**9) as bench:
+        asked = asyncio.create_task(bench.complete(prompt="x", max_tokens=10**8))
+        await bench.until(lambda: bench.vllm.outstanding == 1)
+        bench.vllm.fault("crash")
+        try:
+            status, _ = await asked
+        except aiohttp.ClientError:
+            status = None
+    assert status in {None, 500}
+
+
+async def test_engine_dead_and_paused_refuse_work():
+    """/health tells the first, and nothing but /is_paused the second."""
+    async with Bench() as bench:
+        bench.vllm.paused = True
+        assert (await bench.complete(prompt="x"))[0] == 503
+        assert (await bench.get("/health"))[0] == 200
+        assert (await bench.get("/is_paused"))[1] == b'{"is_paused": true}'
+        bench.vllm.paused = False
+        bench.vllm.fault("engine_dead")
+        assert (await bench.get("/health"))[0] == 503
+        assert (await bench.get("/metrics"))[0] == 200
+        assert (await bench.complete(prompt="x"))[0] == 500
+
+
+async def test_a_server_can_be_used_alone():
+    """Without a scene: whoever holds it keeps its time."""
+    async with (
+        LabServer(SimulatedVllm("a"), lambda: 0.0) as server,
+        aiohttp.ClientSession() as session,
+        session.get(f"{server.url}/health") as response,
+    ):
+        assert response.status == 200
+    with pytest.raises(ConnectionRefusedError):
+        await asyncio.open_connection("127.0.0.1", int(server.url.rsplit(":", 1)[1]))
+
+
+async def test_stopping_a_silent_server_does_not_wait_for_its_clients():
+    """A client that hangs on a hung API server is cut off when the lab ends."""
+    async with Bench() as bench:
+        bench.vllm.fault("api_hang")
+        waiting = asyncio.create_task(bench.get("/health", seconds=3600.0))
+        await asyncio.sleep(0.1)
+        async with asyncio.timeout(30):
+            await bench.live.stop()
+        with pytest.raises(aiohttp.ClientError):
+            await waiting

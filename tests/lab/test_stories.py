@@ -150,3 +150,64 @@ def test_demo_shows_every_kind_of_server_and_a_fault_within_half_a_minute():
         for t in (22, 60, 100)
     }
     assert tokens[22] == tokens[60] < tokens[100]
+
+
+def test_overload_runs_at_the_maximum():
+    """As many running as the engine takes, more tokens than ever, and still a queue."""
+    looks = seen("overload", 290)
+    now = engine(looks[-1])
+
+    assert now.requests_running > 40
+    assert now.requests_waiting > 100
+    assert tokens_per_second(looks, 200, 290) > 2 * tokens_per_second(looks, 20, 110)
+
+
+def test_decode_only_computes_no_prompt():
+    """All of the prompt but its last token comes over the wire."""
+    now = engine(seen("decode_only", 300)[-1])
+    by_source = now.prompt_tokens_by_source
+    assert by_source["local_compute"] == now.ttft.count
+    assert by_source["external_kv_transfer"] == now.prompt_tokens - now.ttft.count
+    assert now.external_prefix_cache_hits > 0
+    assert now.generation_tokens > 10_000
+
+
+def test_pause_lets_running_requests_end():
+    """New requests get a 503 while it lasts."""
+    looks = seen("pause", 600)
+    now = at(looks, TROUBLE_T)
+    assert now.reading.server.paused
+    assert (engine(now).requests_running, engine(now).requests_waiting) == (0, 0)
+    assert engine(now).http["requests"]["5xx"] > 100
+    assert tokens_per_second(looks, 320, 600) > 100
+
+
+def test_shutdown_timeout_update_finishes_and_aborts():
+    """What runs ends, what comes is counted as aborted, and then nothing listens."""
+    looks = list(observations("shutdown_timeout_update", 260, 1.0))
+    number = next(i for i, look in enumerate(looks) if look.scrape.outcome == "refused")
+    drained, before = engine(looks[number - 1]), engine(at(looks, HEALTHY_T))
+
+    assert drained.request_success["abort"] > before.request_success["abort"] == 0
+    assert drained.requests_running <= 1
+    assert drained.requests_waiting == 0
+    assert looks[-1].scrape.outcome == "ok"
+
+
+def test_cold_start_takes_a_quarter_of_an_hour():
+    """Refused until the last second, then serving; the GPU fills meanwhile."""
+    looks = list(observations("cold_start", 1000))
+    assert {look.scrape.outcome for look in looks if look.t - EPOCH < 900} == {"refused"}
+    assert {look.scrape.outcome for look in looks if look.t - EPOCH >= 900} == {"ok"}
+    memory = [at(looks, t).gpus[0].memory_used_bytes for t in (10, 450, 890)]
+    assert memory == sorted(memory)
+    assert memory[0] < memory[2] / 10
+
+
+def test_scale_to_zero_and_back():
+    """Idle, then gone, then there again with its counters at zero."""
+    looks = seen("scale_to_zero", 700)
+    assert engine(at(looks, 290)).requests_running == 0
+    assert at(looks, 400).scrape.outcome == "refused"
+    assert at(looks, 400).gpus[0].processes == ()
+    assert tokens_per_second(looks, 560, 700) > 100

@@ -4,9 +4,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from math import isfinite
 
-from vllm_watch.advice.records import AttentionBackend, Evidence, HostGpus, Sizes, backend_name
 from vllm_watch.advice.rules import (
+    AttentionBackend,
+    Evidence,
+    HostGpus,
+    Sizes,
     attention_fallback,
+    backend_name,
     context_unused,
     gpus_idle,
     kv_starved,
