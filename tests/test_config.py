@@ -430,3 +430,17 @@ def test_links_have_names(tmp_path):
     url = "https://g.example/d?var={target}&from={from}&to={to}"
     file = written(tmp_path, f"links: [{{name: Grafana, url: '{url}'}}]\n")
     assert load(file, environ={}).templates == {"Grafana": url}
+
+
+def test_the_tls_of_all_can_be_set_without_a_file(tmp_path):
+    """By the environment, as every other key."""
+    certificate = Authority(tmp_path).own.certificate
+    environ = {
+        "VLLM_WATCH_SCRAPE__TLS_CONFIG__CA_FILE": str(certificate),
+        "VLLM_WATCH_SCRAPE__TLS_CONFIG__INSECURE_SKIP_VERIFY": "true",
+    }
+    config = load(None, environ=environ, targets=["https://a"])
+    assert config.scrape.tls_config == TlsConfig(ca_file=certificate, insecure_skip_verify=True)
+    environ["VLLM_WATCH_SCRAPE__TLS_CONFIG__CA_FILE"] = "/nowhere"
+    with pytest.raises(ConfigError, match="^VLLM_WATCH_SCRAPE__TLS_CONFIG__CA_FILE: '/nowhere' names no file"):  # fmt: skip
+        load(None, environ=environ)

@@ -58,3 +58,8 @@ def test_listeners_are_bounded():
         board.listeners.add()
     board.listeners.remove(first)
     board.listeners.add()
+
+
+def test_removing_what_is_not_there_is_no_error():
+    """Discovery may say it twice."""
+    Board().remove_target("never")

@@ -195,3 +195,20 @@ def test_language_model_only() -> None:
     assert (found.weights, found.activation) == (blind.weights, blind.activation)
     assert not any("image" in each for each in assumptions(found))
     assert any("image" in each for each in assumptions(plan(GEMMA_3_27B, gpu="H200")))
+
+
+PRINTED: tuple[tuple[str, Config, float, dict[str, object]], ...] = (
+    ("Llama in 16 bits", LLAMA_31_8B, 14.9888, {}),
+    ("a mixed checkpoint", QWEN35_27B, 12.02, {"tensor_parallel_size": 2}),
+    ("a config of fp8 whose experts have four bits", DEEPSEEK_V3 | FP8, 45.0, {"tensor_parallel_size": 8}),
+    ("most of it in the host's memory", LLAMA_33_70B, 1.2, {}),
+    ("with adapters", LLAMA_33_70B, 18.41, {"tensor_parallel_size": 2, "enable_lora": True}),
+)  # fmt: skip
+
+
+@named_rows("config, given, flags", PRINTED)
+def test_printed_sizes_are_believed(config: Config, given: float, flags: dict[str, object]) -> None:
+    """What a start may have said is taken as it is."""
+    found = plan(config, gpu="B200", weights_gib=given, **flags)  # type: ignore[arg-type]
+    assert found.weights.bytes_per_gpu == int(given * GIB)
+    assert found.weights.source == f"{given:g} GiB per GPU as given"

@@ -7,6 +7,7 @@ from tests.capacity.models import (
     GPT_OSS_20B,
     LLAMA_31_8B,
     MIXTRAL_8X7B,
+    MODELS,
     QWEN3_06B,
     QWEN3_30B_A3B,
     QWEN3_32B,
@@ -205,3 +206,20 @@ def test_two_models_of_one_shape_are_not_told_apart() -> None:
     """Mistral Nemo 12B and Small 24B agree in all five numbers: neither is taken."""
     shape = dict(zip(SHAPE[:5], (40, 5120, 32, 8, 131072), strict=True))
     assert completed(shape) is shape
+
+
+WRECKS = ("x", [None], {"a": 1}, -1, 1.5, None)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_damaged_values_are_refused_or_survived(name: str) -> None:
+    """Any value of any key may be of another kind: there is a plan or a WatchError, never another error."""
+    outcomes = set()
+    for key in MODELS[name]:
+        for wreck in WRECKS:
+            try:
+                plan(MODELS[name] | {key: wreck}, max_model_len=4096)
+                outcomes.add("planned")
+            except WatchError:
+                outcomes.add("refused")
+    assert outcomes == {"planned", "refused"}

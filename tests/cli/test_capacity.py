@@ -3,6 +3,7 @@
 import http.server
 import json
 import os
+import re
 import subprocess
 import sys
 import threading
@@ -338,3 +339,44 @@ def test_a_log_that_ended_before_its_cache(
     file.write_text(V0)
     status, _, err = run(capsys, model, *RTX_3090, "--from-log", file, "--from-log-model", model)
     assert (status, "'Available KV cache memory'" in err) == (2, True)
+
+
+def test_fits_is_said_first(llama: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """With how many requests of that length."""
+    status, out, _ = run(capsys, llama, "--gpu-name", "H100", "--max-model-len", "8k")
+    assert status == 0
+    assert out.splitlines()[0].startswith("FITS: ")
+    assert "requests of that length at once" in out.splitlines()[0]
+
+
+def test_what_is_missing_is_no_negative_cache(
+    llama: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """ "short by"; and flags that only help together are one line to copy."""
+    _, out, _ = run(capsys, llama, "--gpu-memory-gib", "15.5", "--gpu-name", "RTX 4080")
+    assert "  short by" in out
+    assert not re.search(r" -\d", out)
+    _, out, _ = run(capsys, "--model", llama, "--gpu-memory-gib", "18.5", "--gpu-name", "L4")
+    assert "together with" not in out
+
+
+def test_one_real_start_is_calibration_for_others(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The start of another model left 1.5 GiB less than is counted: so does this one."""
+    llama = folder_of(tmp_path / "llama", LLAMA_31_8B)
+    gpu = (*H100, "--json")
+    logged = folder_of(tmp_path / "small", QWEN3_06B)
+    _, out, _ = run(capsys, logged, *gpu, "--weights-gib", "1.12")
+    counted_gib = json.loads(out)["memory_bytes_per_gpu"]["kv_cache"] / GIB
+    log = tmp_path / "vllm.log"
+    log.write_text(V1.format(weights=1.12, kv=f"{counted_gib - 1.5:.2f}", ranks=1))
+    _, out, _ = run(capsys, llama, *gpu)
+    plain = json.loads(out)["memory_bytes_per_gpu"]["kv_cache"] / GIB
+    status, out, _ = run(capsys, llama, *gpu, "--from-log", log, "--from-log-model", logged)
+    said = json.loads(out)
+    assert status == 0
+    assert said["memory_bytes_per_gpu"]["kv_cache"] / GIB == pytest.approx(plain - 1.5, abs=0.01)
+    assert any("used +1.50 GiB compared with its plan" in each for each in said["assumptions"])
+    status, _, err = run(capsys, llama, *gpu, "--from-log", log)
+    assert (status, "--from-log-model" in err) == (2, True)

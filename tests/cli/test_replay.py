@@ -137,3 +137,14 @@ def test_configuration_sets_how_it_is_judged(trace, tmp_path, capsys):
     assert rates[0] > 50
     assert rates[1] < 20
     assert (wide["target"], narrow["target"]) == (ONE, "chat")
+
+
+def test_without_json_a_summary_is_printed(trace, capsys):
+    """For each target its span, its outcomes and its state at the end."""
+    shown = replay(capsys, trace(crash()))
+
+    assert shown.startswith(
+        f"{ONE}\n  span        2023-11-14 22:13:20 to 22:14:29 UTC, 1 min 9 s\n"
+    )
+    assert "\n  scrapes     60 ok, 10 refused; every 1 s\n" in shown
+    assert "\n  at the end  down: " in shown

@@ -32,6 +32,7 @@ from vllm_watch.export.server import Server
 from vllm_watch.samples.gpu import GpuReading, GpuSample
 from vllm_watch.samples.observation import StartFailure
 from vllm_watch.samples.process import ProcessSample
+from vllm_watch.samples.target import Target
 from vllm_watch.signals.holders.records import GpuHolders, Judged
 from vllm_watch.signals.records import TargetSignals
 from vllm_watch.signals.state import STATES
@@ -420,3 +421,11 @@ async def test_a_terminal_without_textual_gets_it_once(server, monkeypatch, caps
     said = capsys.readouterr()
     assert "pip install 'vllm-watch[top]'" in said.err
     assert "chat-0" in said.out
+
+
+async def test_a_target_that_was_not_looked_at_yet(server, board):
+    """Before its first look a target is there, and unknown."""
+    board.add_target(Target(name="new", url="http://new:8000"), 5)
+    async with watching(server).run_test(size=(100, 24)) as pilot:
+        await first_look(pilot)
+        assert row(pilot, "new").split()[1] == "unknown"

@@ -327,3 +327,29 @@ async def test_the_watcher_says_what_it_cannot_do(server, board):
 def test_the_page_shows_what_the_terminal_does():
     """docs/top.md has its pictures from the lab; `python -m tests.cli.top_pictures` draws them anew."""
     assert PAGE.read_text() == page()
+
+
+async def test_what_recurs_says_how_often(server, board):
+    add(board, "again", engine("0", "stalled"))
+    text = "recurring: 3rd time in 41 min, 3 min in all"
+    often = {"times": 3, "within_seconds": 2460.0, "ill_seconds": 180.0, "text": text}
+    recurs = incident("again") | {
+        "times": 3,
+        "recurring": {**often, "earlier": ""},
+    }
+    board.tell(made(recurs))
+    async with watching(server).run_test(size=(150, 40)) as pilot:
+        await first_look(pilot)
+        assert text in part(pilot, "wrong")
+
+
+async def test_a_restart_that_waits_for_a_person_is_in_the_detail(server, board):
+    """The line that the on-call engineer has to type stands on the screen."""
+    add(board, "sick", engine("0", "stalled"))
+    board.tell(made(incident("sick", restart_advised=True)))
+    plan, (line,) = PLANS["a person's yes is missing"]
+    board.show_restart("sick", plan, restarts.RestartCounts())
+    async with watching(server).run_test(size=(120, 30)) as pilot:
+        await first_look(pilot)
+        assert f"  restart  {line}" in part(pilot, "detail").splitlines()
+        assert part(pilot, "detail").endswith("restart mode approve")

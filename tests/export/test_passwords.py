@@ -8,6 +8,7 @@ from pathlib import Path
 
 import bcrypt
 import pytest
+import structlog
 
 from tests.export.serving import serving
 from tests.export.small_board import small_board
@@ -256,3 +257,41 @@ async def test_who_was_wrong_ten_times_in_a_minute_waits(monkeypatch: pytest.Mon
     guesser.now_s += 60.0
     assert not await guesser.waits("a")
     assert guesser.pauses == [0.2, 0.2]
+
+
+async def test_who_guesses_is_logged_once_and_remembered_among_so_many(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Each guess until it has to wait, then once that it does; of the callers the last ones are known."""
+    monkeypatch.setattr(passwords, "PAUSE_SECONDS", 0.0)
+    monkeypatch.setattr(passwords, "CALLERS_MAX", 2)
+    checks = Passwords()
+    with structlog.testing.capture_logs() as logs:
+        for _ in range(FAILURES_MAX):
+            assert await checks.user(USERS, basic("ana", "wrong"), "one") is None
+        for _ in range(3):
+            with pytest.raises(TooManyError):
+                await checks.user(USERS, basic("ana", "wrong"), "one")
+    said = [each["event"] for each in logs]
+    assert said == ["wrong_password"] * (FAILURES_MAX - 1) + ["wrong_passwords"]
+    for caller in ("two", "three"):
+        await checks.user(USERS, basic("ana", "wrong"), caller)
+    assert list(checks._failures) == ["two", "three"]
+
+
+async def test_a_hundred_passwords_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those that were used last."""
+    checked = checks(monkeypatch)
+    users = {f"u{n}": USERS["cy"] for n in range(101)}
+    known = Passwords()
+
+    async def hashes(*numbers: int) -> int:
+        before = len(checked)
+        for n in numbers:
+            assert await known.user(users, basic(f"u{n}", "y"), "a") == f"u{n}"
+        return len(checked) - before
+
+    assert await hashes(*range(100)) == 100
+    assert await hashes(*range(1, 100), 0) == 0
+    assert await hashes(100, 0) == 1
+    assert await hashes(1) == 1

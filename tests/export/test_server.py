@@ -469,3 +469,14 @@ async def test_recorder_that_hangs_is_not_waited_for(monkeypatch):
     async with serving(recording=hanging) as url:
         status, text, _ = await ask("GET", f"{url}/api/v1/recording", params={"target": "chat"})
         assert (status, json.loads(text)["error"]) == (503, "The recorder did not answer in time")
+
+
+async def test_an_address_that_was_taken_is_freed_though_nothing_was_served():
+    """As by a start that is stopped in its first moment."""
+    server = Server(small_board(), host="127.0.0.1", port=0, ready=lambda: None)
+    server.take()
+    with pytest.raises(ServeError, match="already in use"):
+        Server(Board(), host="127.0.0.1", port=server.port, ready=lambda: None).take()
+    await server.stop()
+    with socket.socket() as again:
+        again.bind(("127.0.0.1", server.port))

@@ -423,3 +423,13 @@ def test_restarts():
         'vllm_watch_restart_kept_back{target="llama-70b-a",gate="budget"} 1',
         'vllm_watch_restart_kept_back{target="llama-70b-a",gate="window"} 1',
     ]
+
+
+def test_vanished_engine_leaves_no_series():
+    """An engine that its server shows no more (scaled down) is gone, the others stay."""
+    board = small_board()
+    two = {"0": ENGINE, "1": replace(ENGINE, engine="1")}
+    board.publish(replace(SERVING, engines=two))
+    board.publish(replace(SERVING, engines={"0": ENGINE}))
+    assert not [line for line in samples_of(board) if 'engine="1"' in line]
+    assert list(board.targets["chat"].history) == ["0"]

@@ -33,6 +33,7 @@ REFUSED = (
     ("m --enforce_eager=true", "has 'true'", "vllm serve m --enforce_eager"),
     ("m --enable-chunked-prefill=False", "has 'False'", "vllm serve m --no-enable-chunked-prefill"),
     ("m --enable-chunked-prefill False -tp 2", "has 'False'", "vllm serve m --no-enable-chunked-prefill -tp 2"),
+    ("m --headless=false", "has 'false'", "vllm serve m"),
     ("m --no-enforce-eager=1", "--no-enforce-eager is a switch", "vllm serve m --no-enforce-eager"),
     ("m m2", "'m2' is a second positional argument: vLLM takes only one, the model 'm'", "vllm serve m"),
     ("m --max-model-len 1024 2048", "'2048' is a second positional argument", "vllm serve m --max-model-len 1024"),
