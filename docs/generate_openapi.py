@@ -25,8 +25,7 @@ from vllm_watch.samples.target import Target
 from vllm_watch.signals.records import Advice, Sight, TargetSignals
 from vllm_watch.state.attempt import Attempt
 from vllm_watch.state.journal import Entry
-from vllm_watch.story.base import Story
-from vllm_watch.story.restart_steps import Step
+from vllm_watch.story.base import Step, Story
 
 sys.path.insert(0, str(Path(__file__).parent))
 

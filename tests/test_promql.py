@@ -25,7 +25,6 @@ def test_what_does_not_exist_is_named(expression: str, expected: list[str]) -> N
 
 
 def test_selectors_within_ranges_and_subqueries_are_seen() -> None:
-    """No selector hides in a range or a subquery."""
     found = selectors("max_over_time(rate(a[1m])[5m:1m]) + on (x) b offset 5m")
     assert [selector.name for selector in found] == ["a", "b"]
 

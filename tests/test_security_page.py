@@ -65,7 +65,6 @@ async def _shell(command: str, folder: Path) -> str:
 
 
 def test_its_numbers_are_those_of_the_code() -> None:
-    """A limit that is changed is changed here, too."""
     for said in (
         f"{listener.CONNECTIONS_PER_CALLER_MAX} connections of one address, {listener.CONNECTIONS_MAX} in all",
         f"{listener.FIRST_REQUEST_SECONDS:g} s for a request's head",
@@ -162,7 +161,6 @@ def test_who_tries_a_claim_is_there(claim: str) -> None:
 
 
 def test_each_row_of_who_may_do_what_is_tried() -> None:
-    """But for the one who may do everything."""
     table = PAGE.split("| who | can |")[1].split("\n\n")[0].splitlines()[2:]
     assert len(table) > 8
     rows = [row for row in table if not row.startswith("| root,")]

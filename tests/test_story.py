@@ -8,9 +8,8 @@ import pytest
 
 from vllm_watch.detectors.needs import needs_of_all
 from vllm_watch.settings.notifications import Step
-from vllm_watch.story.base import CURES
+from vllm_watch.story.base import CURES, STEPS, step_of
 from vllm_watch.story.kinds import KINDS, STORIES, story_of
-from vllm_watch.story.restart_steps import STEPS, step_of
 
 ROOT = Path(__file__).parents[1]
 DETECTORS = tuple(needs_of_all())
@@ -47,7 +46,6 @@ def test_the_page_has_every_cause(kind: str) -> None:
 
 @pytest.mark.parametrize(("kind", "cause"), EVERY)
 def test_every_cause_says_what_to_do_and_whether_a_restart_helps(kind: str, cause: str) -> None:
-    """One sentence each, short enough for a phone."""
     story = STORIES[kind]
     step, outcome = story.first_step_of(cause), story.restart_of(cause, advised=False)
     assert SENTENCE.fullmatch(step)

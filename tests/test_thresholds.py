@@ -2,7 +2,6 @@
 
 import importlib.util
 import re
-import subprocess
 import sys
 from pathlib import Path
 
@@ -45,22 +44,3 @@ def test_none_is_overlooked():
                 r"^(_?[A-Z][A-Z_]+)(?:: [\w.]+)? = -?\d", file.read_text(), re.MULTILINE
             )
             assert {(file.name, name) for name in found if name not in generator.HTTP} <= names
-
-
-def test_a_number_without_a_reason_is_seen(tmp_path):
-    """As it would be written by mistake; a row of numbers shares the reason that follows it."""
-    body = '"""A module."""\nA = 1\nB, C = 2, 3\n"""Why these."""\nD = 4\nE: float = 5.0\n\n\nclass F: ...\n'
-    found = list(generator._reasons(generator.ast.parse(body).body))
-    assert found == [
-        ("A", "Why these."),
-        ("B", "Why these."),
-        ("C", "Why these."),
-        ("D", ""),
-        ("E", ""),
-    ]
-
-
-def test_the_page_is_checked():
-    """A stale page fails, with the command that mends it."""
-    command = [sys.executable, ROOT / "docs/generate_thresholds.py", "--check"]
-    assert subprocess.run(command, cwd=ROOT, timeout=600, check=False).returncode == 0

@@ -237,17 +237,6 @@ def test_the_budget_is_lowered_and_never_raised(tmp_path, capsys) -> None:
     assert budget.read_text() == "docs 2\nvllm_watch/lab 12\n"
 
 
-def test_the_newest_hits_come_first(tmp_path) -> None:
-    """A line that is not committed yet is newer than those that are."""
-    root, _ = planted(tmp_path, "")
-    repository(root)
-    subprocess.run(["git", "commit", "-qam", "lab: add x", "--date", "2020-01-01"], cwd=root, check=True, timeout=600)  # fmt: skip
-    file = root / "vllm_watch/lab/x.py"
-    file.write_text(PLANTED + "# told\n")
-    newest, *_ = english.newest_first(list(english.hits(file)), root)
-    assert (newest.line, newest.text) == (11, "# told")
-
-
 def repository(root: Path) -> None:
     """Make a repository of it with our hooks, by the command of the Makefile."""
     shutil.copytree(ROOT / ".githooks", root / ".githooks")
@@ -288,14 +277,3 @@ def test_a_commit_has_an_area_and_an_imperative(tmp_path, subject) -> None:
     )  # fmt: skip
     assert (done.returncode, bool(done.stderr)) == (SUBJECTS[subject], bool(SUBJECTS[subject]))
     assert done.returncode == 0 or "Use `area: imperative`" in done.stderr
-
-
-def test_hooks_of_ones_own_stay(tmp_path) -> None:
-    """A checkout whose hooks lie elsewhere keeps them."""
-    subprocess.run(["git", "init", "-q"], cwd=tmp_path, check=True, timeout=600)
-    subprocess.run(["git", "config", "core.hooksPath", "mine"], cwd=tmp_path, check=True, timeout=600)  # fmt: skip
-    subprocess.run(
-        ["make", "-f", ROOT / "Makefile", "hooks"], cwd=tmp_path, check=True, timeout=600
-    )
-    done = subprocess.run(["git", "config", "core.hooksPath"], cwd=tmp_path, capture_output=True, text=True, timeout=600, check=True)  # fmt: skip
-    assert done.stdout == "mine\n"

@@ -3,7 +3,7 @@
 from grafana_foundation_sdk.builders import dashboard
 from grafana_foundation_sdk.models import units
 
-from vllm_watch.export.watcher_families import GPU_STATUSES
+from vllm_watch.export.families import GPU_STATUSES
 
 from . import limits, links, variables
 from .layout import Panel, Section, assembled

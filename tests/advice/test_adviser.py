@@ -5,9 +5,8 @@ from dataclasses import replace
 import pytest
 
 from tests.signals.holders.series import core, gpu, process
-from vllm_watch.advice.adviser import JUDGE_SECONDS, SPAN_SECONDS
-from vllm_watch.advice.records import AttentionBackend, HostGpus, attention_of
-from vllm_watch.advice.tally import HostGpusSeen, Tally, host_gpus
+from vllm_watch.advice.adviser import JUDGE_SECONDS, SPAN_SECONDS, Tally, host_gpus
+from vllm_watch.advice.rules import AttentionBackend, HostGpus, attention_of
 from vllm_watch.samples.engine import EngineSample, Histogram
 from vllm_watch.samples.observation import Call, Observation, Reading, ServerSample
 from vllm_watch.watch.watch import Watch
@@ -59,13 +58,6 @@ def test_it_takes_minutes():
     assert [each.rule for each in watch.signals.advice] == ["kv_starved"]
 
 
-def test_a_restart_under_the_same_flags_counts_on():
-    """Counters begin anew; what was seen before is evidence still."""
-    watch = Watch("x", detectors={})
-    advised(watch, 0, 500)
-    assert advised(watch, 505, 700, lambda second: engine(second - 500)) == ["kv_starved"]
-
-
 def test_other_flags_are_judged_by_themselves():
     """What was seen under the old ones says nothing of the new ones."""
     watch = Watch("x", detectors={})
@@ -83,7 +75,6 @@ def test_old_work_is_forgotten():
 
 
 def test_an_engine_that_is_gone_is_forgotten():
-    """Its advice goes with it."""
     watch = Watch("x", detectors={}, attention=AttentionBackend("XFORMERS"))
     for second in range(0, 200, 5):
         watch.observe(look(T + second, engine(second), engine(second, name="1")))
@@ -159,20 +150,8 @@ CERTAIN = {
 
 @pytest.mark.parametrize(("gpus", "expected"), CERTAIN.values(), ids=CERTAIN)
 def test_the_gpus_of_an_engine(gpus, expected):
-    """Only where it is certain whose they are."""
     found = host_gpus(gpus)
     assert (found[0] if found else None) == expected
-
-
-def test_what_was_always_so():
-    """Free is the least of all looks; idle is who was idle at each."""
-    seen = HostGpusSeen()
-    assert seen.worst is None
-    seen.add((gpu(core(gib=40)), gpu(index=1), gpu(index=2)))
-    seen.add((gpu(core(gib=60)), gpu(OTHER, index=1), gpu(index=2)))
-    seen.add(None)
-    seen.add((gpu(core(gib=50)), gpu(index=1), gpu(index=2)))
-    assert (seen.worst.free_bytes, seen.worst.idle) == (int(19.5 * GIB), 1)
 
 
 LOGS = {
@@ -189,11 +168,4 @@ LOGS = {
 
 @pytest.mark.parametrize(("log", "expected"), LOGS.items())
 def test_the_kernels_that_a_log_names(log, expected):
-    """In the words of several releases."""
     assert attention_of(log.splitlines()) == expected
-
-
-def test_slow_kernels_of_the_log_are_advised_against():
-    """Where the Watch was told of them."""
-    watch = Watch("x", detectors={}, attention=AttentionBackend("XFORMERS"))
-    assert advised(watch, 0, 60, lambda second: engine(second, usage=0.1)) == ["attention_fallback"]

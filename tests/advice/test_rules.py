@@ -6,7 +6,7 @@ from math import inf
 import pytest
 
 from vllm_watch.advice.adviser import RULES
-from vllm_watch.advice.records import AttentionBackend, Evidence, HostGpus, Sizes
+from vllm_watch.advice.rules import AttentionBackend, Evidence, HostGpus, Sizes
 
 GIB = 1 << 30
 CONFIG = {
@@ -113,18 +113,4 @@ SILENT = {
 
 @pytest.mark.parametrize("evidence", SILENT.values(), ids=SILENT)
 def test_it_is_silent(evidence):
-    """Too short, unknown, or not so."""
     assert said(evidence) == []
-
-
-def test_the_words():
-    """Read as a new user would."""
-    (advice,) = (advice for rule in RULES for advice in rule(STARVED))
-    assert advice.text == (
-        "the KV cache was full with requests waiting at 30% of 720 scrapes in 60 min, while 38.0 GiB of 80.0 GiB were free on the GPU at all times (--gpu-memory-utilization 0.5)"
-    )
-    assert advice.why == "gives the KV cache about 31.2 GiB more per GPU"
-    (advice,) = (advice for rule in RULES for advice in rule(THRASHED))
-    assert advice.text == (
-        "900 preemptions while 5000 requests finished in 60 min; up to 110 ran at once and the KV cache of 40,000 tokens is full with 90"
-    )

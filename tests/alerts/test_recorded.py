@@ -46,16 +46,6 @@ def as_expected(
         assert before.at_s <= expected.at_s
 
 
-@pytest.mark.parametrize("story", [each for each in LAB if each.told], ids=lambda story: story.name)
-def test_what_recovers_is_over(story: Recorded) -> None:
-    """Each trouble of the lab comes once and stays until it is cleared, and so does its incident: it fires no more."""
-    phases: dict[str, list[str]] = {}
-    for event in played(story)[0].events:
-        phases.setdefault(event["id"], []).append(event["phase"])
-    for each in phases.values():
-        assert each == sorted(each), phases  # active, then recovering
-
-
 def test_page_has_the_times() -> None:
     """docs/alerts.md says how long each took; `python -m tests.alerts.recorded` writes it anew."""
     assert PAGE.read_text() == page()

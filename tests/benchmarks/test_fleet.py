@@ -42,7 +42,6 @@ def test_slots_that_are_free_after_one_ttl_are_found_out(monkeypatch: pytest.Mon
 
 
 def test_hour_that_is_short_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    """More than were allowed in sixty minutes."""
     monkeypatch.setattr(record, "HOUR_SECONDS", 3000.0)
     assert play(SMALL, 5).hour_worst() > 15
 

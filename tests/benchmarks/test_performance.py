@@ -2,11 +2,8 @@
 
 import json
 
-import pytest
-
 from benchmarks.engines import bodies
 from benchmarks.performance import page
-from benchmarks.performance.row import Row
 from vllm_watch.samples.observation import Call, Observation
 from vllm_watch.sources.reading import Reader
 from vllm_watch.watch.watch import Watch
@@ -15,16 +12,7 @@ LOOKS = 120
 
 
 def test_the_page_shows_what_was_measured_last():
-    """`make bench-page` writes both."""
     assert page.PAGE.read_text() == page.text(json.loads(page.FIGURES.read_text()))
-
-
-@pytest.mark.parametrize(
-    ("value", "limit", "verdict"), [(1.0, 2.0, "met"), (3.0, 2.0, "NOT MET"), (3.0, None, "")]
-)
-def test_a_figure_that_misses_its_bar_says_so(value, limit, verdict):
-    """One that has none says nothing."""
-    assert Row("x", value, "ms", limit).verdict == verdict
 
 
 def test_the_engines_that_are_watched_change_and_are_healthy():

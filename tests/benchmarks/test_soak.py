@@ -1,29 +1,17 @@
 """Two hours of the soak hold, and every breach that it looks for is found when it is there."""
 
-import asyncio
-import gc
 import json
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from benchmarks.lab.virtual import EPOCH
-from benchmarks.soak.books import Books, Call, Limits, read_metrics
-from benchmarks.soak.engine_life import EngineLife
-from benchmarks.soak.site import Site, Source
-from benchmarks.soak.size import size_bytes
+from benchmarks.soak.books import Books, Call, Limits
 from benchmarks.soak.soak import RSS_MB_MAX
 from benchmarks.soak.truth import AFTER_SECONDS, Truth
-from benchmarks.soak.virtual_time import Clock, Loop, virtual
-from vllm_watch.samples.engine import EngineSample
-from vllm_watch.samples.observation import Reading
-from vllm_watch.samples.target import Target
-from vllm_watch.settings.stages import ScrapeSettings
 from vllm_watch.state.attempt import Attempt
 
 ROOT = Path(__file__).parents[2]
@@ -132,71 +120,6 @@ def test_breach_is_found(words: str, steps: tuple[Step, ...]) -> None:
     assert words in of.broken[0]
 
 
-@pytest.mark.parametrize(
-    ("per_second", "seen", "within_s", "noted_s"),
-    [
-        (5.0, 4.0, 120.0, None),
-        (5.0, 1.0, 300.0, 120.0),
-        (0.0, 4.0, None, None),
-    ],
-    ids=["at work, and seen so", "at work, and few were seen", "nobody is cut off"],
-)
-def test_how_soon_a_crash_is_to_be_told(
-    per_second: float, seen: float, within_s: float | None, noted_s: float | None
-) -> None:
-    """Two minutes where the last look met it at work; what nobody could see is a ticket until it stays away."""
-    life = EngineLife("a", 1, Truth())
-    life.scene.begin_at(EPOCH)
-    life.workload.per_second = per_second
-    life.scene.advance(30.0)
-    life.in_flight_seen = seen
-    next(life._crash())
-    (trouble,) = life.truth.troubles
-    assert (trouble.within_s, trouble.noted_s) == (within_s, noted_s)
-
-
-@pytest.mark.parametrize(("per_second", "slugs"), [(0.5, []), (40.0, ["cut_off"])])
-def test_planned_restart_over_a_backlog_may_page(per_second: float, slugs: list[str]) -> None:
-    """Who ends a server that works off what a trouble has left cuts it off as a crash does."""
-    life = EngineLife("a", 1, Truth())
-    life.scene.begin_at(EPOCH)
-    life.workload.per_second = per_second
-    t = 60.0
-    life.scene.advance(t)
-    for seconds in life._planned():
-        t += seconds
-        life.scene.advance(t)
-    assert [each.slug for each in life.truth.troubles] == slugs
-    assert life.truth.open("a") == []
-
-
-@pytest.mark.parametrize(
-    ("tokens", "moved"),
-    [
-        ((5.0, 6.0), True),
-        ((5.0, 5.0), False),
-        ((5.0, None), False),
-        ((5.0, None, 6.0), True),
-        ((5.0, 2.0), True),
-        ((5.0, 0.0), False),
-        ((5.0,), False),
-    ],
-    ids=["grew", "stands", "no answer", "grew meanwhile", "new process at work", "new process", "first look"],
-)  # fmt: skip
-def test_tokens_of_each_look(tokens: tuple[float | None, ...], moved: bool) -> None:
-    """The last look counts: more than before is movement, no answer is none."""
-    of, clock = books(), Clock(EPOCH)
-    source = Source(
-        Site(clock, {}, of.truth, {}, {}, (0, 1), of),
-        Target(name="a", url="http://a.lab:8000"),
-        ScrapeSettings(),
-    )
-    for each in tokens:
-        engine = EngineSample(engine="0", generation_tokens=each)
-        last = source._moved(None if each is None else Reading(vllm=True, engines=(engine,)))
-    assert last is moved
-
-
 def test_what_may_be_is_no_breach() -> None:
     """An engine that is ill pages in time and is restarted as the budgets allow; a person may ask for more."""
     of = books()
@@ -228,47 +151,3 @@ def test_metrics_are_held_against_the_records() -> None:
     assert len(of.exported({OPEN: 1.0, TOTAL: 1.0}, attempts)) == 1
     failed = 'vllm_watch_restarts_total{target="a",trigger="incident",outcome="failed"}'
     assert len(of.exported(right | {failed: 1.0}, attempts)) == 1
-
-
-def test_metrics_are_read() -> None:
-    """Only what is compared, without zeros and without what is told of the watcher itself."""
-    own = OPEN.replace('target="a"', 'target="vllm-watch"')
-    text = f"# TYPE x counter\n{OPEN} 1\n{TOTAL} 0\n{own} 1\nvllm_watch_target_up{{}} 1\n"
-    assert read_metrics(text) == {OPEN: 1.0}
-
-
-def test_a_day_of_waiting_takes_no_time() -> None:
-    """Timers fire in their order and at their time; what threads do is waited for, however long it takes."""
-    clock, seen = Clock(1_800_000_000.0), []
-    loop = Loop(clock)
-
-    async def day() -> None:
-        async def wait(seconds: float) -> None:
-            await asyncio.sleep(seconds)
-            seen.append((seconds, time.time() - clock.epoch))
-
-        slow = asyncio.create_task(wait(86_400.0))
-        await wait(10.0)
-        work = asyncio.Event()
-        loop.run_in_executor(None, lambda: None).add_done_callback(lambda _: work.set())
-        async with asyncio.timeout(0.001):
-            await work.wait()
-        await slow
-
-    try:
-        with virtual(clock):
-            loop.run_until_complete(day())
-    finally:
-        loop.close()
-    assert [(seconds, round(at)) for seconds, at in seen] == [(10.0, 10), (86_400.0, 86_400)]
-
-
-def test_size_is_that_of_what_is_kept() -> None:
-    """What grows shows; what is shared by name, or left out, does not."""
-    kept = {"list": [bytes(1000) for _ in range(10)], "again": asyncio}
-    small = size_bytes(kept)
-    assert 10_000 < small < 20_000
-    kept["more"] = bytearray(50_000)
-    assert size_bytes(kept) > small + 50_000
-    assert size_bytes(kept, without=(kept["more"],)) < small + 1000
-    gc.collect()

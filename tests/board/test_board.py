@@ -5,16 +5,8 @@ from dataclasses import replace
 import pytest
 
 from tests.export.small_board import ENGINE, SERVING, T, small_board
-from vllm_watch.board.board import Board
-from vllm_watch.board.updates import LISTENERS_MAX, Changes, TooManyListenersError
+from vllm_watch.board.board import LISTENERS_MAX, Board, Changes, TooManyListenersError
 from vllm_watch.samples.target import Target
-
-
-def test_target_that_is_down_keeps_its_charts():
-    """They show how it fell."""
-    board = small_board()
-    board.publish(replace(SERVING, t=T + 5, up=False, state="down", engines={}))
-    assert list(board.targets["chat"].history) == ["0"]
 
 
 def test_target_added_again_keeps_its_results_and_takes_the_new_identity():
@@ -23,11 +15,6 @@ def test_target_added_again_keeps_its_results_and_takes_the_new_identity():
     board.add_target(Target(name="chat", url="http://10.0.0.9:8000", group="new"), 1.0)
     entry = board.targets["chat"]
     assert (entry.target.group, entry.interval_seconds, entry.signals) == ("new", 1.0, SERVING)
-
-
-def test_removing_what_is_not_there_is_no_error():
-    """Discovery may say it twice."""
-    Board().remove_target("never")
 
 
 @pytest.mark.parametrize(
@@ -71,3 +58,8 @@ def test_listeners_are_bounded():
         board.listeners.add()
     board.listeners.remove(first)
     board.listeners.add()
+
+
+def test_removing_what_is_not_there_is_no_error():
+    """Discovery may say it twice."""
+    Board().remove_target("never")

@@ -34,15 +34,6 @@ def test_history_keeps_the_last_ten_minutes_at_any_pace():
     assert series["requests_running"] == [t - T for t in times]
 
 
-def test_history_of_a_slow_target_has_fewer_points_and_none_too_old():
-    """At one look per minute ten minutes are eleven points, not a hundred and twenty."""
-    history = Ring(600.0, mean=False)
-    for minute in range(60):
-        history.push(T + 60 * minute, charted())
-    times, _ = history.series(T + 60 * 59)
-    assert times == [T + 60 * minute for minute in range(49, 60)]
-
-
 def test_history_tells_unknown_from_zero():
     """What was not known, or cannot be drawn, is None."""
     history = Ring(600.0, mean=False)
@@ -68,25 +59,6 @@ def test_history_begins_anew_when_the_clock_steps_back():
     history.push(T, charted())
     history.push(T - 3600, charted())
     assert history.series(T - 3600)[0] == [T - 3600]
-
-
-def test_of_a_long_span_points_are_means_of_what_is_known():
-    """A peak between two points is not lost, and what was not known does not count."""
-    ring = Ring(21600.0, mean=True)
-    begin = T - T % 180
-    for second, running in (
-        (0, 2.0),
-        (60, None),
-        (120, 10.0),
-        (180, None),
-        (240, 7.0),
-        (300, None),
-    ):
-        ring.push(
-            begin + second, charted(**({} if running is None else {"requests_running": running}))
-        )
-    times, series = ring.series(begin + 300)
-    assert (times, series["requests_running"]) == ([begin + 120, begin + 300], [6.0, 7.0])
 
 
 def test_each_span_has_its_own_points():
@@ -133,6 +105,5 @@ NEVER = b"\x01" + struct.pack("d", math.nan) + bytes(4 * len(CHARTED)) + bytes(R
     "data", [b"", b"\x00", b"\xff" * 5000, bytes(RINGS + 1), b"\x01" * 9, BACKWARDS, NEVER]
 )
 def test_what_is_no_history_is_not_taken_up(data):
-    """It raises ValueError, whatever it is."""
     with pytest.raises(ValueError, match=r"^(it has bytes|it is|its times|bytes length)"):
         History.restored(data)

@@ -10,7 +10,6 @@ from vllm_watch.board.board import RESOLVED_MAX, Board
 from vllm_watch.detectors.base import Evidence
 from vllm_watch.incidents import relations
 from vllm_watch.samples.gpu import GpuReading
-from vllm_watch.samples.target import WATCHER, Target
 from vllm_watch.story.kinds import KINDS
 
 
@@ -66,13 +65,7 @@ def test_each_incident_is_counted_once(events, counted):
     assert board_of(*events).targets["chat"].incidents.opened["engine_stalled"] == counted
 
 
-def test_kind_that_is_no_word_of_ours_is_counted_too():
-    """Kinds may grow."""
-    assert board_of(told(kind="new_kind")).targets["chat"].incidents.opened["new_kind"] == 1
-
-
 def test_those_that_ended_are_bounded():
-    """The oldest end goes first."""
     board = board_of(
         *(told(e, T + i, id=str(i)) for i in range(RESOLVED_MAX + 3) for e in ("opened", "resolved"))
     )  # fmt: skip
@@ -81,19 +74,11 @@ def test_those_that_ended_are_bounded():
 
 
 def test_open_ones_come_first_what_pages_on_top_then_the_newest():
-    """In the order in which a person looks at them."""
     board = board_of(
         told(id="ended"), told("resolved", id="ended"), told(id="info", severity="info"), told(id="page"),
         told(id="ticket", severity="ticket", t=T + 5), told(id="later page", t=T + 1), told(id="odd", severity="alarm"),
     )  # fmt: skip
     assert all_ids(board) == ["later page", "page", "ticket", "info", "odd", "ended"]
-
-
-def test_incident_that_opens_again_is_open_once_and_not_also_ended():
-    """Under one id there is one incident."""
-    board = board_of(told(), told("resolved", T + 1), told("opened", T + 2))
-    assert all_ids(board) == ["engine_stalled-1"]
-    assert open_ids(board) == ["engine_stalled-1"]
 
 
 def test_open_incident_says_what_the_last_look_found():
@@ -127,25 +112,6 @@ def test_what_a_look_led_to_comes_before_what_it_found():
     assert not board.incidents.find("engine_stalled-1").open
 
 
-def test_what_says_the_same_is_no_news():
-    """A page that shows it is not told again and again."""
-    board = board_of(told())
-    updates = board.listeners.add()
-    board.publish(SERVING, incidents=board.targets["chat"].incidents.open.values())
-    assert updates.take().incidents == []
-
-
-def test_the_host_and_the_watcher_have_entries_of_their_own():
-    """Each by its name, beside the targets; nobody else has one."""
-    board = Board(host="gpu-7")
-    board.add_target(Target(name="chat", url="http://h:1"), 5.0)
-    names = [entry.target.name for entry in board.all_entries()]
-    assert names == [WATCHER, "host:gpu-7", "chat"]
-    assert [board.entry(name) for name in names] == list(board.all_entries())
-    assert (board.entry(WATCHER), board.entry("host:gpu-7")) == (board.own, board.host)
-    assert board.entry("host:other") is None
-
-
 def test_incidents_of_the_host_stand_on_its_entry():
     """They are counted and found as any other, and the last look at the GPUs renews them."""
     board = Board(host="gpu-7")
@@ -169,14 +135,6 @@ def test_what_an_earlier_run_had_opened_is_shown_and_not_counted_twice():
     assert open_ids(board) == ["engine_stalled-1"]
     assert board.targets["chat"].incidents.opened["engine_stalled"] == 7
     assert all_ids(board) == ["engine_stalled-1"]
-
-
-def test_events_of_a_target_removed_meanwhile_are_dropped():
-    """What was under way may not bring it back."""
-    board = small_board()
-    board.remove_target("chat")
-    board.tell(made(told()))
-    assert all_ids(board) == []
 
 
 async def test_listener_is_told_of_each_incident_once():

@@ -38,7 +38,6 @@ def incident(kind: str = "engine_stalled", severity: str = "page", **more: objec
     ],
 )
 def test_what_a_look_has_found(signals, incidents, state):
-    """By severity; what is unknown is no health."""
     assert STATES[rank(signals, incidents)] == state
 
 
@@ -71,7 +70,6 @@ def test_what_nobody_saw_is_unknown():
 
 
 def test_a_clock_that_was_set_back_shows_what_was_seen_then():
-    """A span belongs to one day only."""
     day = Day()
     day.push(BEGIN + CELLS * CELL_SECONDS, CRITICAL, 5.0)
     day.push(BEGIN, HEALTHY, 5.0)
@@ -91,7 +89,6 @@ def test_the_board_takes_each_look_in_with_what_is_open():
 
 
 def test_what_was_exported_goes_on():
-    """And what is no day is not taken up."""
     day = Day()
     day.push(BEGIN, HEALTHY, 900.0)
     day.push(BEGIN + CELL_SECONDS, CRITICAL, 5.0)
@@ -104,26 +101,6 @@ def test_what_was_exported_goes_on():
 
 def shares(uptime, t):
     return [(each.up_ratio, round(each.unknown_ratio, 2)) for each in uptime.shares(t)]
-
-
-def test_nothing_is_known_at_first():
-    """Unknown is neither up nor down."""
-    assert shares(Uptime(), MIDNIGHT) == [(None, 1.0)] * 3
-
-
-def test_up_down_and_unknown_stand_apart():
-    """A day of which an hour was down, after a day that nobody watched and five good ones."""
-    uptime = Uptime()
-    for minute in range(5 * 24 * 60):
-        uptime.push(MIDNIGHT + 60 * minute, HEALTHY, 60.0)
-    begin = MIDNIGHT + 6 * DAY_SECONDS
-    for minute in range(24 * 60):
-        found = DOWN_RANK if minute < 60 else UNKNOWN if minute < 120 else WARNING
-        uptime.push(begin + 60 * minute, found, 60.0)
-    day, week, month = shares(uptime, begin + DAY_SECONDS - 1)
-    assert day == (pytest.approx(22 / 23), 0.08)  # the hour unknown, and the one before that day
-    assert week == (pytest.approx((5 * 24 + 22) / (5 * 24 + 23)), 0.15)
-    assert month == (week[0], 0.8)
 
 
 def test_it_outlives_the_watcher():

@@ -82,7 +82,6 @@ SENTENCES: tuple[tuple[str, Config, str], ...] = (
 
 @named_rows("changed, says", SENTENCES)
 def test_the_sentence_names_the_key(changed: Config, says: str) -> None:
-    """And the number, of a long one its beginning."""
     with pytest.raises(WatchError) as raised:
         read_config(LLAMA_31_8B | changed)
     assert raised.value.cause.startswith(says)
@@ -103,7 +102,6 @@ COMMANDS: tuple[tuple[str, tuple[str, ...], str], ...] = (
 
 @named_rows("words, says", COMMANDS)
 def test_flags_are_bounded(words: tuple[str, ...], says: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:  # fmt: skip
-    """A sentence and status 2, as argparse has it."""
     (tmp_path / "config.json").write_text(json.dumps(LLAMA_31_8B))
     gpu = () if "--gpu-memory-gib" in words else ("--gpu-name", "H100")
     try:
@@ -141,7 +139,6 @@ def test_odd_files_beside_a_config(tmp_path: Path, capsys: pytest.CaptureFixture
 
 @pytest.mark.parametrize("text", ["{", "[]", "7", '{"num_hidden_layers": 1e999}', '{"num_hidden_layers": 1000000000}', "[" * 100_000])  # fmt: skip
 def test_a_drafters_config_is_read_as_any_other(text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:  # fmt: skip
-    """In words, by `capacity` and by `preflight`."""
     (tmp_path / "config.json").write_text(json.dumps(LLAMA_31_8B))
     words = _drafter(tmp_path, text)
     assert main(["capacity", str(tmp_path), "--gpu-name", "H100", *words]) == 2

@@ -12,7 +12,6 @@ from tests.capacity.models import (
     LLAMA_2_7B,
     LLAMA_31_8B,
     LLAMA_33_70B,
-    MISTRAL_01_7B,
     MPT_7B,
     QWEN35_27B,
     Config,
@@ -20,7 +19,6 @@ from tests.capacity.models import (
 from tests.capacity.planning import named_rows, plan
 from tests.real_vllm.shapes import FLAGS, SHAPES
 from vllm_watch.capacity.assumptions import assumptions
-from vllm_watch.capacity.flags import Drafter
 from vllm_watch.capacity.suggestions import suggestions
 
 GIB = 1 << 30
@@ -90,29 +88,6 @@ def test_hybrid_of_today_as_printed() -> None:
     assert found.pool.block_size == 1568
 
 
-def test_hybrid_before_prefixes_were_cached() -> None:
-    """0.19 printed 290,864 tokens and 33.04 requests of 32,768: one state per request, tokens ÷ groups.
-
-    Source: https://github.com/vllm-project/vllm/issues/40691
-    """
-    found = plan(QWEN35_27B, version="0.19.0", max_model_len=32768, num_gpu_blocks_override=1487)
-    assert found.tokens == 290864
-    assert round(found.concurrency, 2) == 33.04
-
-
-def test_drafter_adds_layers_and_states() -> None:
-    """Two tokens ahead of a hybrid: a layer more in each group, two states more per request, longer blocks.
-
-    Source: https://github.com/noonghunna/club-3090, dual nvfp4 with MTP: 841,541 tokens, 3.21 requests, 14.68 GiB.
-    """
-    found = plan(
-        QWEN35_27B, gpu="RTX 5090", version="0.25.1", tensor_parallel_size=2, max_model_len=262144,
-        kv_cache_dtype="fp8", kv_cache_memory_bytes=int(14.68 * GIB), drafter=Drafter("mtp", 2, 1),
-    )  # fmt: skip
-    assert found.tokens == 841541
-    assert round(found.concurrency, 2) == 3.21
-
-
 def test_window_costs_less_than_length() -> None:
     """Olmo 3 printed 23.73 requests of 6,144 tokens and, in as many blocks, 11.12 of 34,048.
 
@@ -132,40 +107,6 @@ def test_window_costs_less_than_length() -> None:
         for length in printed
     }  # fmt: skip
     assert {length: round(each, 2) for length, each in found.items()} == printed
-
-
-def test_window_in_every_layer_bounds_a_request() -> None:
-    """Where every layer has a window, a request of any length needs no more than window and batch."""
-    short, long = (
-        plan(
-            MISTRAL_01_7B, max_model_len=length, max_num_batched_tokens=2048, async_scheduling=False
-        )
-        for length in (8192, 32768)
-    )
-    blocks = {each.pool.blocks_per_request(each.settings.max_model_len) for each in (short, long)}
-    assert blocks == {(4095 + 2048 + 15) // 16 + 1}
-
-
-def test_context_parallelism_multiplies_tokens() -> None:
-    """Four ranks that share each token's cache hold four times the tokens in the same memory."""
-    alone = plan(DEEPSEEK_V3, gib=2000, gpu="?", tensor_parallel_size=8, max_model_len=8192)
-    shared = plan(
-        DEEPSEEK_V3, gib=2000, gpu="?", tensor_parallel_size=8, max_model_len=8192,
-        decode_context_parallel_size=4,
-    )  # fmt: skip
-    assert shared.tokens == pytest.approx(4 * alone.tokens, rel=1e-3)
-
-
-def test_a_group_is_padded_rather_than_split() -> None:
-    """12 windowed and 13 full layers (gpt-oss with a draft layer) are two groups of 13, not three of 12."""
-    found = plan(GPT_OSS_20B, max_model_len=8192, drafter=Drafter("eagle3", 1, 1))
-    assert [group.layers for group in found.pool.groups] == [13, 13]
-
-
-def test_shared_layers_keep_nothing() -> None:
-    """Layers that read an earlier layer's cache (Gemma 3n) cost no token anything."""
-    sharing = LLAMA_31_8B | {"num_kv_shared_layers": 16}
-    assert plan(sharing, max_model_len=4096).bytes_per_token == pytest.approx(65536)
 
 
 def test_sparse_attention_keeps_an_index_beside() -> None:

@@ -1,23 +1,22 @@
 """The parts of the memory beside the KV cache, against what real starts printed, and weights as given."""
 
+from typing import Any
+
 import pytest
 
 from tests.capacity.models import (
     DEEPSEEK_V3,
-    LLAMA_2_7B,
+    GEMMA_3_27B,
     LLAMA_31_8B,
     LLAMA_33_70B,
-    MODELS,
     QWEN3_06B,
-    QWEN3_30B_A3B,
     QWEN3_32B,
     QWEN35_27B,
     Config,
 )
 from tests.capacity.planning import named_rows, plan
-from vllm_watch.capacity.overheads import graph_count
-from vllm_watch.capacity.read_config import read_config
-from vllm_watch.capacity.weights import count_parameters, infer_intermediate
+from vllm_watch.capacity.assumptions import assumptions
+from vllm_watch.capacity.read_encoders import read_encoder
 
 GIB = 1 << 30
 # Model, GPUs, GiB of weights per GPU, of activation, left for the KV cache: vLLM 0.11.0 on H100 at 0.9.
@@ -42,16 +41,6 @@ def test_starts_on_h100(
     )  # fmt: skip
     assert found.activation.peak_bytes / GIB == pytest.approx(peak, abs=0.1)
     assert found.kv_bytes / GIB == pytest.approx(left, abs=0.1)
-
-
-@pytest.mark.parametrize(("length", "peak"), [(20000, 2.07), (29000, 2.99)])
-def test_longer_context_shrinks_the_cache_of_v0(length: int, peak: float) -> None:
-    """V0 without chunked prefill profiles a whole context, so a longer one leaves less for the KV cache.
-
-    Source: https://github.com/vllm-project/vllm/issues/10517, vLLM 0.6.4, peak_torch_memory − weights.
-    """
-    found = plan(LLAMA_31_8B, gib=23.58, gpu="RTX 3090", version="0.6.4", max_model_len=length)
-    assert found.activation.peak_bytes / GIB == pytest.approx(peak, abs=0.02)
 
 
 def test_first_engine_v1_profiled_the_logits_of_every_token() -> None:
@@ -83,13 +72,6 @@ def test_mla_without_its_own_cache_pads_every_head() -> None:
     found = plan(V2_LITE, version="0.6.3", weights_gib=29.301, max_model_len=32000)
     assert (4 << 30) // found.pool.bytes_per_block == 606
     assert found.num_blocks == pytest.approx(5549, rel=0.04)
-
-
-def test_routers_and_projections_down_are_on_every_rank() -> None:
-    """Of DeepSeek V2 Lite, two ranks hold half of 15.7 billion and the whole of what is replicated."""
-    one, two = (plan(V2_LITE, tensor_parallel_size=ranks).weights.bytes_per_gpu for ranks in (1, 2))
-    rows = 27 * (512 + 64) + 26 * 64
-    assert two - one / 2 == pytest.approx(2048 * rows * 2 / 2, rel=0.03)
 
 
 def test_a_layer_comes_back_from_the_host() -> None:
@@ -125,98 +107,6 @@ def test_sampler_and_encoder_of_today() -> None:
     assert blind - seen == pytest.approx(0.6, abs=0.15)
 
 
-# GPUs, GiB that PyTorch did not allocate: H100, H100 and A100 over NVLink.
-NON_TORCH = ((1, 0.14), (2, 0.54), (8, 2.10))
-
-
-@pytest.mark.parametrize(("ranks", "gib"), NON_TORCH)
-def test_libraries_take_more_for_every_rank(ranks: int, gib: float) -> None:
-    """NCCL keeps buffers for each of its peers."""
-    found = plan(LLAMA_31_8B, version="0.11.0", tensor_parallel_size=ranks)
-    assert found.non_torch_bytes / GIB == pytest.approx(gib, abs=0.1)
-
-
-# Sequences, graphs that vLLM says it profiles.
-GRAPHS = ((32, 11 + 7), (256, 51 + 35), (1024, 51 + 51))
-
-
-@pytest.mark.parametrize(("sequences", "graphs"), GRAPHS)
-def test_graphs_are_counted_as_vllm_does(sequences: int, graphs: int) -> None:
-    """Mixed batches and decoding apart; more of them take more."""
-    assert graph_count(sequences) == graphs
-
-
-def test_more_graphs_take_more() -> None:
-    """Two sequences need few; 256 as much as logs of 0.19 to 0.22 say, 0.53 to 0.83 GiB."""
-    few, many = (plan(LLAMA_31_8B, max_num_seqs=each).graph_bytes / GIB for each in (2, 256))
-    assert few < 0.35
-    assert 0.53 <= many <= 0.83
-
-
-def test_large_vocabulary_and_many_sequences_cost_gigabytes() -> None:
-    """Gemma 3 4B on a B200 peaked at 9.96 GiB: 1024 sequences and 262,144 words.
-
-    Source: https://github.com/vllm-project/vllm/pull/21489
-    """
-    gemma = LLAMA_31_8B | {"hidden_size": 2560, "num_hidden_layers": 34, "vocab_size": 262144,
-                           "intermediate_size": 10240, "num_attention_heads": 8, "num_key_value_heads": 4}  # fmt: skip
-    found = plan(
-        gemma, gpu="B200", version="0.10.0", max_num_batched_tokens=16384, max_model_len=8192
-    )
-    assert found.activation.peak_bytes / GIB == pytest.approx(9.96, rel=0.05)
-
-
-# Model and its parameters in billions, as its card says.
-CARDS = {
-    "Llama-2-7B": 6.74, "Llama-3.1-8B": 8.03, "Llama-3.3-70B": 70.6, "Qwen3-0.6B": 0.596,
-    "Qwen3-4B": 4.02, "Qwen3-32B": 32.8, "Mistral-7B-v0.1": 7.24, "Mixtral-8x7B": 46.7,
-    "Qwen3-30B-A3B": 30.5, "DeepSeek-V3": 671, "Gemma-3-27B": 27.4, "gpt-oss-20b": 20.9,
-    "Qwen3.5-27B": 26.9, "Falcon-7B": 6.9, "MPT-7B": 6.65,
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("name", MODELS)
-def test_parameters_are_those_of_the_card(name: str) -> None:
-    """Counted from the config, within 3 % of what the model's card says."""
-    counted = count_parameters(read_config(MODELS[name])).total
-    assert counted / 1e9 == pytest.approx(CARDS[name], rel=0.03)
-
-
-@pytest.mark.parametrize("config", [LLAMA_2_7B, LLAMA_31_8B, QWEN3_32B, LLAMA_33_70B])
-def test_width_of_the_mlp_follows_from_the_weights(config: Config) -> None:
-    """A config without intermediate_size: what the weights leave room for is it, within 2 %."""
-    model = read_config(config)
-    blind = read_config({key: value for key, value in config.items() if key != "intermediate_size"})
-    width = infer_intermediate(blind, count_parameters(model).total)
-    assert width == pytest.approx(model.intermediate_size, rel=0.02)
-
-
-def test_width_that_can_not_be_is_not_inferred() -> None:
-    """Weights of another format than assumed lead to no width rather than a wrong one."""
-    assert infer_intermediate(read_config(LLAMA_31_8B), 2 * 10**9) is None
-
-
-def test_weights_are_split_over_ranks() -> None:
-    """Two GPUs hold half of Llama-3.1-8B each; 14.96 GiB are printed for one."""
-    alone, two = (
-        plan(LLAMA_31_8B, tensor_parallel_size=ranks).weights.bytes_per_gpu for ranks in (1, 2)
-    )
-    assert alone / GIB == pytest.approx(14.96, abs=0.02)
-    assert two == pytest.approx(alone / 2, rel=0.01)
-
-
-def test_stages_share_layers_and_not_tables() -> None:
-    """Of two stages the first has the embeddings and the last the head: half of everything on each."""
-    alone, staged = (
-        plan(LLAMA_31_8B, pipeline_parallel_size=stages).weights.bytes_per_gpu for stages in (1, 2)
-    )
-    assert staged == pytest.approx(alone / 2, rel=0.001)
-    tied = plan(QWEN3_06B, pipeline_parallel_size=2).weights.bytes_per_gpu
-    table = 151936 * 1024 * 2
-    whole = plan(QWEN3_06B).weights.bytes_per_gpu
-    assert tied == pytest.approx((whole - table) / 2 + table, rel=0.001)
-
-
 def test_a_checkpoint_is_quantized_while_it_is_loaded() -> None:
     """--quantization fp8 on 16 bits: embeddings and head stay, 14.96 GiB become 8.46; a checkpoint of fp8 is one."""
     files = 8030261248 * 2
@@ -231,13 +121,6 @@ def test_a_checkpoint_is_quantized_while_it_is_loaded() -> None:
     own = LLAMA_31_8B | {"quantization_config": {"quant_method": "fp8"}}
     found = plan(own, checkpoint_bytes=files // 2, quantization="fp8").weights
     assert found.bytes_per_gpu == files // 2
-
-
-def test_offloaded_weights_leave_the_gpu() -> None:
-    """What --cpu-offload-gb takes is free for the KV cache."""
-    kept = plan(LLAMA_31_8B)
-    moved = plan(LLAMA_31_8B, cpu_offload_bytes=4 * GIB)
-    assert moved.kv_bytes - kept.kv_bytes == 4 * GIB
 
 
 def test_adapters_take_room() -> None:
@@ -255,16 +138,6 @@ def test_graphs_are_taken_from_the_budget_since_they_are_profiled() -> None:
         plan(LLAMA_31_8B, version="0.21.0", enforce_eager=True),
     )
     assert (now.graph_bytes > 0, before.graph_bytes, eager.graph_bytes) == (True, 0, 0)
-
-
-def test_experts_of_a_long_batch_pass_in_turns() -> None:
-    """Beyond 32,768 tokens the experts' buffers grow no more."""
-    batch = [
-        plan(QWEN3_30B_A3B, max_num_batched_tokens=tokens, max_num_seqs=1).activation.peak_bytes
-        for tokens in (32768, 65536)
-    ]
-    streams = 3 * 32768 * 2048 * 2
-    assert batch[1] - batch[0] == streams
 
 
 FP8 = {"quantization_config": {"quant_method": "fp8", "weight_block_size": [128, 128]}}
@@ -286,20 +159,49 @@ def test_what_cannot_be_is_counted_instead(
     assert f"instead of {given:g} GiB per GPU as given: " in found.weights.source
 
 
-# Story, config, GiB per GPU as vLLM printed them, flags.
+BLOCKS = {"hidden_size": 1152, "intermediate_size": 4304}
+# Story, config, patches to a token, tokens of the largest image.
+FAMILIES: tuple[tuple[str, dict[str, Any], int, int], ...] = (
+    ("Qwen3-VL takes images of any size", {"vision_config": BLOCKS | {"depth": 27, "spatial_merge_size": 2}}, 4, 16384),
+    ("Mistral says it outside", {"spatial_merge_size": 2, "vision_config": BLOCKS | {"num_hidden_layers": 24, "image_size": 1540, "patch_size": 14}}, 4, 3025),
+    ("Gemma 3 scales them all", {"mm_tokens_per_image": 256, "vision_config": BLOCKS | {"num_hidden_layers": 27, "image_size": 896, "patch_size": 14}}, 16, 256),
+    ("Gemma 4 pools", {"vision_config": BLOCKS | {"num_hidden_layers": 27, "pooling_kernel_size": 3, "default_output_length": 280}}, 9, 280),
+    ("InternVL shuffles pixels", {"downsample_ratio": 0.5, "vision_config": BLOCKS | {"num_hidden_layers": 24, "image_size": 448, "patch_size": 14}}, 4, 256),
+    ("LLaVA keeps every patch", {"vision_config": BLOCKS | {"num_hidden_layers": 24, "image_size": 336, "patch_size": 14}}, 1, 576),
+)  # fmt: skip
+
+
+@named_rows("config, ratio, tokens", FAMILIES)
+def test_families(config: dict[str, Any], ratio: int, tokens: int) -> None:
+    """How many patches become a token, and how many tokens the largest image has."""
+    found = read_encoder(config)
+    assert found is not None
+    assert (found.patches_per_token, found.item_tokens) == (ratio, tokens)
+
+
+NONE = ({}, {"vision_config": None}, {"vision_config": {"depth": 27}}, {"vision_config": {"depth": [8], "embed_dim": 64}})  # fmt: skip
+
+
+@pytest.mark.parametrize("config", NONE)
+def test_no_encoder_of_blocks(config: dict[str, Any]) -> None:
+    """What has none, or none that can be counted, is not guessed at."""
+    assert read_encoder(config) is None
+
+
+def test_language_model_only() -> None:
+    """Neither loaded nor profiled, and nothing is said of images."""
+    found = plan(GEMMA_3_27B, gpu="H200", language_model_only=True)
+    blind = plan(GEMMA_3_27B | {"vision_config": None}, gpu="H200")
+    assert (found.weights, found.activation) == (blind.weights, blind.activation)
+    assert not any("image" in each for each in assumptions(found))
+    assert any("image" in each for each in assumptions(plan(GEMMA_3_27B, gpu="H200")))
+
+
 PRINTED: tuple[tuple[str, Config, float, dict[str, object]], ...] = (
     ("Llama in 16 bits", LLAMA_31_8B, 14.9888, {}),
-    ("70 billion in fp8", LLAMA_33_70B, 67.72, {"quantization": "fp8"}),
-    ("the same over two", LLAMA_33_70B, 33.88, {"tensor_parallel_size": 2, "quantization": "fp8"}),
     ("a mixed checkpoint", QWEN35_27B, 12.02, {"tensor_parallel_size": 2}),
-    ("another", QWEN35_27B, 10.64, {"tensor_parallel_size": 2}),
-    ("70 billion at 4.5 bits", LLAMA_33_70B, 18.41, {"tensor_parallel_size": 2, "quantization": "awq"}),
-    ("a little more than 8 bits", QWEN35_27B, 13.0, {"tensor_parallel_size": 2}),
     ("a config of fp8 whose experts have four bits", DEEPSEEK_V3 | FP8, 45.0, {"tensor_parallel_size": 8}),
-    ("less than the format that the config names", DEEPSEEK_V3 | FP8, 60.0, {"tensor_parallel_size": 8}),
-    ("6 bits", QWEN3_32B, 25.1, {}),
     ("most of it in the host's memory", LLAMA_33_70B, 1.2, {}),
-    ("what --cpu-offload-gb leaves", LLAMA_33_70B, 18.41, {"tensor_parallel_size": 2, "cpu_offload_bytes": GIB}),
     ("with adapters", LLAMA_33_70B, 18.41, {"tensor_parallel_size": 2, "enable_lora": True}),
 )  # fmt: skip
 
@@ -310,16 +212,3 @@ def test_printed_sizes_are_believed(config: Config, given: float, flags: dict[st
     found = plan(config, gpu="B200", weights_gib=given, **flags)  # type: ignore[arg-type]
     assert found.weights.bytes_per_gpu == int(given * GIB)
     assert found.weights.source == f"{given:g} GiB per GPU as given"
-
-
-def test_a_shape_that_can_not_be_counted_is_no_ground_for_doubt() -> None:
-    """Without the MLP's width the given size is all there is."""
-    blind = {key: value for key, value in LLAMA_33_70B.items() if key != "intermediate_size"}
-    found = plan(blind | {"vocab_size": 128257}, weights_gib=36.8, quantization="awq")
-    assert found.weights.bytes_per_gpu == int(36.8 * GIB)
-
-
-def test_gguf_quantizes_its_tables_too() -> None:
-    """4.85 bits for every parameter, embeddings and head as well: a file of 32.8 billion has 18.5 GiB."""
-    found = plan(QWEN3_32B, gpu="H100", version="0.8.5", quantization="gguf")
-    assert found.weights.bytes_per_gpu / GIB == pytest.approx(18.5, rel=0.01)

@@ -10,12 +10,12 @@ import pytest
 from tests.capacity.models import LLAMA_31_8B, MODELS, QWEN35_27B
 from tests.capacity.planning import plan
 from vllm_watch.__main__ import main
-from vllm_watch.capacity.calibration import (
+from vllm_watch.capacity.overheads import (
     NON_TORCH_PER_RANK_GIB,
     SAMPLER_COPIES,
     SAMPLER_COPIES_UNSORTED,
+    graph_count,
 )
-from vllm_watch.capacity.overheads import graph_count
 
 PAGE = (Path(__file__).parents[2] / "docs" / "capacity.md").read_text()
 TEXT = " ".join(PAGE.split())

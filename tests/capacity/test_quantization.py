@@ -57,7 +57,6 @@ def found(
 def test_bytes_per_weight(
     flag: str | None, config: dict[str, object] | None, size: float | None
 ) -> None:
-    """With scales and zero points."""
     assert found(flag, config).dense == size
 
 

@@ -1,11 +1,24 @@
-"""Configs of many families: which layer is of which kind, and what is refused."""
+"""Configs of many families: which layer is of which kind, what is refused, and bare shapes that a published model fills in."""
 
 import pytest
 
-from tests.capacity.models import DEEPSEEK_V3, GEMMA_3_27B, LLAMA_31_8B, MODELS, Config
+from tests.capacity.models import (
+    DEEPSEEK_V3,
+    GPT_OSS_20B,
+    LLAMA_31_8B,
+    MIXTRAL_8X7B,
+    MODELS,
+    QWEN3_06B,
+    QWEN3_30B_A3B,
+    QWEN3_32B,
+    QWEN35_27B,
+    Config,
+)
 from tests.capacity.planning import named_rows, plan
-from vllm_watch.capacity.model import FeedForward, LayerKind
+from vllm_watch.capacity.model import LayerKind
+from vllm_watch.capacity.published import completed
 from vllm_watch.capacity.read_config import read_config
+from vllm_watch.capacity.weights import count_parameters
 from vllm_watch.errors import WatchError
 
 _LETTERS = {
@@ -43,16 +56,7 @@ PATTERNS = (
 
 @named_rows("config, expected", PATTERNS)
 def test_layer_kinds(config: Config, expected: str) -> None:
-    """One kind per layer."""
     assert "".join(_LETTERS[kind] for kind in read_config(config).layer_kinds) == expected
-
-
-def test_language_model_of_a_multimodal_config() -> None:
-    """The sizes are those of text_config; the encoder's weights are counted beside."""
-    model = read_config(GEMMA_3_27B)
-    assert (model.num_layers, model.multimodal, model.dtype) == (62, True, "bfloat16")
-    assert model.encoder is not None
-    assert model.encoder.parameters == pytest.approx(0.41e9, rel=0.05)
 
 
 # Story, config, heads that are cached.
@@ -69,18 +73,7 @@ HEADS = (
 
 @named_rows("config, heads", HEADS)
 def test_key_value_heads(config: Config, heads: int) -> None:
-    """Every family's word for them."""
     assert read_config(config).num_key_value_heads == heads
-
-
-def test_latent_attention_and_experts() -> None:
-    """DeepSeek-V3: 512 + 64, 256 experts of which 8 answer, its first three layers dense."""
-    model = read_config(DEEPSEEK_V3)
-    assert model.latent is not None
-    assert model.experts is not None
-    assert (model.latent.lora_rank, model.latent.rope_dim, model.draft_layers) == (512, 64, 1)
-    assert (model.experts.count, model.experts.active) == (256, 8)
-    assert model.feeds == (FeedForward.DENSE,) * 3 + (FeedForward.MIXTURE,) * 58
 
 
 REFUSED: tuple[tuple[Config, str], ...] = (
@@ -122,35 +115,6 @@ def test_what_is_not_said_is_noted() -> None:
     )
 
 
-def test_a_short_list_of_types_is_repeated() -> None:
-    found = read_config(LLAMA_31_8B | {"layer_types": ["full_attention"] * 10})
-    assert found.notes == ("layer_types has 10 entries for 32 layers: it is repeated",)
-
-
-def test_a_dtype_of_the_config_is_not_blamed_on_a_flag() -> None:
-    odd = LLAMA_31_8B | {"torch_dtype": "banana"}
-    with pytest.raises(WatchError, match="torch_dtype: banana in the config is not known here"):
-        plan(odd)
-    assert plan(odd, dtype="half").fits
-
-
-WRECKS = ("x", [None], {"a": 1}, -1, 1.5, None)
-
-
-@pytest.mark.parametrize("name", MODELS)
-def test_damaged_values_are_refused_or_survived(name: str) -> None:
-    """Any value of any key may be of another kind: there is a plan or a WatchError, never another error."""
-    outcomes = set()
-    for key in MODELS[name]:
-        for wreck in WRECKS:
-            try:
-                plan(MODELS[name] | {key: wreck}, max_model_len=4096)
-                outcomes.add("planned")
-            except WatchError:
-                outcomes.add("refused")
-    assert outcomes == {"planned", "refused"}
-
-
 # Story, what is added to the config, what makes its cache one that is not known here.
 COMPRESSED: tuple[tuple[str, Config, str | None], ...] = (
     ("DeepSeek V4", {"compress_ratios": [0, 4, 128, 4]}, "compress_ratios"),
@@ -175,7 +139,87 @@ def test_a_cache_that_is_not_known_is_not_sized(more: Config, key: str | None) -
         plan(config)
 
 
-def test_layers_of_an_unknown_type_are_noted() -> None:
-    """They are taken as full attention, and the answer says so."""
-    config = of(4, layer_types=["lunar_attention", "full_attention"] * 2)
-    assert "layers of type lunar_attention are taken as full attention" in read_config(config).notes
+SHAPE = ("num_hidden_layers", "hidden_size", "num_attention_heads", "num_key_value_heads", "vocab_size", "torch_dtype", "head_dim", "sliding_window", "full_attention_interval", "layer_types")  # fmt: skip
+EXPERTS = ("num_local_experts", "num_experts")
+LATENT = ("kv_lora_rank", "qk_rope_head_dim")
+NAMED = {
+    "Llama-3.1-8B": LLAMA_31_8B, "Mixtral-8x7B": MIXTRAL_8X7B, "Qwen3-0.6B": QWEN3_06B,
+    "Qwen3-32B": QWEN3_32B, "Qwen3-30B-A3B": QWEN3_30B_A3B, "DeepSeek-V3": DEEPSEEK_V3,
+    "gpt-oss-20b": GPT_OSS_20B,
+}  # fmt: skip
+
+
+def bare(config: Config) -> Config:
+    return {key: config[key] for key in (*SHAPE, *EXPERTS, *LATENT) if key in config}
+
+
+@pytest.mark.parametrize("name", NAMED)
+def test_a_bare_shape_counts_as_the_published_model(name: str) -> None:
+    """As many parameters as its own config has, and it is said that they were filled in."""
+    whole, found = read_config(NAMED[name]), read_config(bare(NAMED[name]))
+    assert count_parameters(found).total == count_parameters(whole).total
+    assert (
+        "the config gives only a shape: the rest is that of the model published with it"
+        in found.notes
+    )
+    assert not any("only a shape" in note for note in whole.notes)
+
+
+def test_a_model_that_sees_is_recognized() -> None:
+    """Qwen3.5-27B: its recurrent state, the gate of its attention, and the encoder."""
+    found = read_config(bare(QWEN35_27B))
+    assert found.state is not None
+    assert found.encoder is not None
+    assert (found.state.state_heads, found.attention_gate, found.multimodal) == (48, True, True)
+    assert count_parameters(found).total == pytest.approx(27.3e9, rel=0.01)
+
+
+LATENT_SHAPE: Config = {"kv_lora_rank": 512, "qk_rope_head_dim": 64}
+# Name, shape, what it says beside, billions of parameters on its card.
+CARDS: tuple[tuple[str, tuple[int, int, int, int, int], Config, float], ...] = (
+    ("Llama-3.1-405B", (126, 16384, 128, 8, 128256), {}, 405.9),
+    ("Qwen2.5-72B", (80, 8192, 64, 8, 152064), {}, 72.7),
+    ("Qwen3-Coder-480B", (62, 6144, 96, 8, 151936), {"head_dim": 128}, 480.2),
+    ("Qwen3-Next-80B", (48, 2048, 16, 2, 151936), {"head_dim": 256, "full_attention_interval": 4}, 79.7),
+    ("DeepSeek-V2", (60, 5120, 128, 128, 102400), LATENT_SHAPE, 235.7),
+    ("Kimi-K2", (61, 7168, 64, 64, 163840), LATENT_SHAPE, 1026.0),
+    ("GLM-4.5-Air", (46, 4096, 96, 8, 151552), {"head_dim": 128}, 106.9),
+    ("gpt-oss-120b", (36, 2880, 64, 8, 201088), {"head_dim": 64}, 116.8),
+    ("Gemma-3-12B", (48, 3840, 16, 8, 262208), {"head_dim": 256}, 12.2),
+    ("Phi-4", (40, 5120, 40, 10, 100352), {}, 14.7),
+    ("Command R", (40, 8192, 64, 64, 256000), {}, 35.0),
+    ("OPT-13B", (40, 5120, 40, 40, 50272), {}, 12.9),
+)  # fmt: skip
+
+
+@named_rows("shape, more, billions", CARDS)
+def test_shapes_count_to_what_their_cards_say(
+    shape: tuple[int, int, int, int, int], more: Config, billions: float
+) -> None:
+    """Within 1 %, embeddings, experts, shared ones and encoder in."""
+    config = dict(zip(SHAPE[:5], shape, strict=True)) | more
+    counted = count_parameters(read_config(config)).total
+    assert counted / 1e9 == pytest.approx(billions, rel=0.01)
+
+
+def test_two_models_of_one_shape_are_not_told_apart() -> None:
+    """Mistral Nemo 12B and Small 24B agree in all five numbers: neither is taken."""
+    shape = dict(zip(SHAPE[:5], (40, 5120, 32, 8, 131072), strict=True))
+    assert completed(shape) is shape
+
+
+WRECKS = ("x", [None], {"a": 1}, -1, 1.5, None)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_damaged_values_are_refused_or_survived(name: str) -> None:
+    """Any value of any key may be of another kind: there is a plan or a WatchError, never another error."""
+    outcomes = set()
+    for key in MODELS[name]:
+        for wreck in WRECKS:
+            try:
+                plan(MODELS[name] | {key: wreck}, max_model_len=4096)
+                outcomes.add("planned")
+            except WatchError:
+                outcomes.add("refused")
+    assert outcomes == {"planned", "refused"}

@@ -1,12 +1,9 @@
 """The flags as vLLM settles them: its defaults by release and GPU, and what it refuses."""
 
-from typing import Any
-
 import pytest
 
-from tests.capacity.models import DEEPSEEK_V3, GEMMA_3_27B, LLAMA_31_8B, QWEN35_27B, Config
+from tests.capacity.models import DEEPSEEK_V3, LLAMA_31_8B
 from tests.capacity.planning import named_rows, plan
-from vllm_watch.capacity.flags import Drafter
 from vllm_watch.capacity.gpus import cuda_memory_bytes, find_gpu
 from vllm_watch.capacity.read_config import length_limit
 from vllm_watch.capacity.release import NEWEST, Release, parse_release
@@ -34,7 +31,6 @@ DEFAULTS = (
 def test_defaults(
     release: str, gpu: str, length: int, expected: tuple[str, int, int, float]
 ) -> None:
-    """What vLLM of that release takes on that card."""
     settings = plan(
         LLAMA_31_8B, version=release, gpu=gpu, gib=None if gpu != "cpu" else 8, max_model_len=length
     ).settings
@@ -44,32 +40,6 @@ def test_defaults(
         settings.max_num_seqs,
         settings.gpu_memory_utilization,
     ) == expected
-
-
-# Story, config, GPU, flags: what the first V1 could not do, and 0.9.2 can.
-FALLBACKS: tuple[tuple[str, Config, str, dict[str, Any], str], ...] = (
-    ("nothing unusual", LLAMA_31_8B, "RTX 4090", {}, "V1"),
-    ("an fp8 cache", LLAMA_31_8B, "RTX 4090", {"kv_cache_dtype": "fp8"}, "V0"),
-    ("an fp8 cache on Hopper", LLAMA_31_8B, "H100", {"kv_cache_dtype": "fp8"}, "V1"),
-    ("32 bits", LLAMA_31_8B, "RTX 4090", {"dtype": "float32"}, "V0"),
-    ("GGUF", LLAMA_31_8B, "RTX 4090", {"quantization": "gguf"}, "V0"),
-    ("stages", LLAMA_31_8B, "RTX 4090", {"pipeline_parallel_size": 2}, "V0"),
-    ("recurrent states", QWEN35_27B, "H100", {}, "V0"),
-    ("a drafter", LLAMA_31_8B, "H100", {"drafter": Drafter("eagle", 3, 1)}, "V0"),
-    ("AMD", LLAMA_31_8B, "MI300X", {}, "V0"),
-)  # fmt: skip
-
-
-@named_rows("config, gpu, flags, engine", FALLBACKS)
-def test_engine_while_there_were_two(
-    config: Config, gpu: str, flags: dict[str, Any], engine: str
-) -> None:
-    """0.8 fell back by itself; what was asked for is taken; later releases need not fall back."""
-    found = [
-        plan(config, gpu=gpu, version=version, max_model_len=4096, **flags, **asked).settings.engine
-        for version, asked in (("0.8.5", {}), ("0.8.5", {"use_v0": False}), ("0.9.2", {}))
-    ]
-    assert found == [engine, "V1", "V1"]
 
 
 def test_block_sizes() -> None:
@@ -96,7 +66,6 @@ OBSTACLES = (
 
 @pytest.mark.parametrize(("flags", "why", "instead"), OBSTACLES)
 def test_what_vllm_refuses_does_not_fit(flags: dict[str, object], why: str, instead: str) -> None:
-    """Whatever the memory, with what would start."""
     found = plan(LLAMA_31_8B, **flags)  # type: ignore[arg-type]
     first = suggestions(found)[0]
     assert (found.fits, found.obstacle) == (False, why)
@@ -172,19 +141,3 @@ def test_memory_that_cuda_offers(name: str, given: float, offered: float) -> Non
     """The true memory of a card, not the catalogue's."""
     memory, _ = cuda_memory_bytes(given, find_gpu(name, given))
     assert memory / GIB == pytest.approx(offered, abs=0.01)
-
-
-def test_a_window_reserves_for_the_step_that_is_under_way() -> None:
-    """Under async scheduling two batches are in flight, and a windowed layer keeps both."""
-    one, two = (
-        plan(GEMMA_3_27B, max_model_len=65536, async_scheduling=each) for each in (False, True)
-    )
-    assert two.concurrency < one.concurrency
-
-
-def test_longest_context_of_a_model_that_names_no_limit() -> None:
-    """Planned for vLLM's own 2,048; the longest that fits is all that the cache holds."""
-    config = {key: value for key, value in LLAMA_31_8B.items() if key != "max_position_embeddings"}
-    found = plan(config)
-    assert found.settings.max_model_len == 2048
-    assert found.longest == pytest.approx(found.tokens, rel=0.01)

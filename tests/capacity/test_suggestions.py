@@ -1,6 +1,5 @@
 """What to change: the order of the flags, and what else would do (test_every_suggestion.py tries them)."""
 
-import re
 from dataclasses import replace
 
 import pytest
@@ -47,15 +46,6 @@ def test_utilization_is_never_raised_beyond_the_safe_share() -> None:
                 assert float(each.value) <= 0.95
 
 
-def test_longest_context_is_the_longest() -> None:
-    """One block more than suggested does not fit."""
-    planned = STORIES[1][1]
-    length = int(suggestions(planned)[0].value)
-    flags = planned.settings.flags
-    assert with_flags(planned, replace(flags, max_model_len=length)).fits
-    assert not with_flags(planned, replace(flags, max_model_len=length + 17)).fits
-
-
 def test_room_to_spare_is_named() -> None:
     """One request of 1,024 tokens can never fill 17 GiB: the utilization that is enough, or more to serve.
 
@@ -74,11 +64,6 @@ def test_room_to_spare_is_named() -> None:
     assert lower.concurrency >= 1
 
 
-def test_nothing_is_suggested_where_it_is_right() -> None:
-    """It fits, and the requests that are allowed could fill the cache."""
-    assert suggestions(plan(LLAMA_31_8B, max_model_len=32768)) == ()
-
-
 NOTES: tuple[tuple[Config, dict[str, object], str], ...] = (
     (LLAMA_31_8B, {"version": "0.99.0"}, "rules as of vLLM 0.32.0: newer ones were not checked"),
     (LLAMA_31_8B, {"version": "0.11.0"}, "CUDA graphs (0.1 to 1 GiB) come on top of the budget in this release"),
@@ -91,25 +76,6 @@ NOTES: tuple[tuple[Config, dict[str, object], str], ...] = (
 def test_assumptions_are_said(config: Config, flags: dict[str, object], note: str) -> None:
     """What is taken for granted stands in the output, with its spread."""
     assert note in assumptions(plan(config, **flags))  # type: ignore[arg-type]
-
-
-def test_a_split_that_the_heads_allow() -> None:
-    """28 query and 4 key heads take 2 or 4 ranks, never 8."""
-    odd = LLAMA_33_70B | {"num_attention_heads": 28, "num_key_value_heads": 4, "head_dim": 128, "hidden_size": 3584}  # fmt: skip
-    for gpus in (None, *range(1, 9)):
-        planned = plan(odd, gpu="RTX 3090", gpus=gpus, max_model_len=8192)
-        typed = [f"{each.flag} {each.value}" for each in suggestions(planned)]
-        for each in (*typed, *(way.change for way in other_ways(planned, suggestions(planned)))):
-            assert not re.search(r"--tensor-parallel-size (8|16)\b", each)
-
-
-def test_no_flag_makes_a_4_bit_checkpoint() -> None:
-    """--quantization awq on weights in 16 bits is an error of vLLM's: another checkpoint is what helps."""
-    planned = plan(LLAMA_33_70B, gpu="L40S", gpus=1, max_model_len=4096)
-    assert suggestions(planned) == ()
-    assert "a 4-bit checkpoint of it" in [
-        each.change for each in other_ways(planned, suggestions(planned))
-    ]
 
 
 def test_sequences_need_blocks_for_their_states() -> None:

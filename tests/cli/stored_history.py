@@ -5,18 +5,13 @@ import time
 from contextlib import contextmanager
 from random import Random
 
-from tests.dashboards.prometheus import wait_for
-from tests.ports import free_port
+from tests.dashboards.prometheus import Prometheus
 from vllm_watch.lab.exposition import Writer
 from vllm_watch.lab.faults import FAULTS
 from vllm_watch.lab.scene import Scene
 from vllm_watch.lab.stories import L40S, load
 from vllm_watch.lab.vllm import SimulatedVllm
 
-CONFIG = """\
-global: {{scrape_interval: {interval}s, scrape_timeout: {timeout}s}}
-scrape_configs: [{{job_name: vllm, static_configs: [{{targets: [{targets}]}}]}}]
-"""
 FAULT_T, FAULT_SECONDS, WHOLE_SECONDS = 2400.0, 600.0, 3900.0
 # The server, and what happens to it for ten minutes after forty.
 FAULTY = {"sick-0:8000": "hang", "sick-1:8000": "slow", "sick-2:8000": "crash", "fine:8000": None}
@@ -89,18 +84,5 @@ def write_blocks(folder, interval_s, alerts=(), rename=str):
 @contextmanager
 def prometheus(folder, targets=(), interval_s=15):
     """A real one over the blocks in `folder`, which scrapes `targets`; yields its URL."""
-    config = folder / "prometheus.yaml"
-    named = ",".join(f'"{each}"' for each in targets)
-    config.write_text(CONFIG.format(interval=interval_s, timeout=min(10, interval_s), targets=named))  # fmt: skip
-    address = f"127.0.0.1:{free_port()}"
-    process = subprocess.Popen(
-        ["prometheus", f"--config.file={config}", f"--web.listen-address={address}",
-         f"--storage.tsdb.path={folder / 'data'}", "--log.level=error"],
-        stdin=subprocess.DEVNULL,
-    )  # fmt: skip
-    try:
-        wait_for(f"http://{address}/-/ready", process, 60.0)
-        yield f"http://{address}"
-    finally:
-        process.kill()
-        process.wait(timeout=10)
+    with Prometheus(folder, *targets, job="vllm", interval_s=interval_s) as running:
+        yield running.url

@@ -83,7 +83,6 @@ def test_of_a_daemon():
 
 
 def test_as_json():
-    """Every field of every advice."""
     said = json.loads(asked((STARVED,), "--json"))
     assert said == {"targets": [{"target": "chat", "advice": [{
         "rule": "kv_starved", "engine": "0", "flag": "--gpu-memory-utilization", "value": "0.9",
@@ -114,7 +113,6 @@ def test_of_a_recording(tmp_path, capsys):
 
 
 def test_of_an_engines_log(tmp_path, capsys, monkeypatch):
-    """From a file or from standard input."""
     path = tmp_path / "vllm.log"
     path.write_text("INFO Using XFormers backend.\n")
     assert "→ --attention-backend FLASH_ATTN" in run(capsys, "--engine-log", path)[1]

@@ -47,7 +47,6 @@ def test_bash_completes(words, offered, tmp_path, capsys):
 
 
 def test_zsh_can_read_it(tmp_path, capsys):
-    """Without a syntax error."""
     assert main(["completion", "zsh"]) == 0
     script = tmp_path / "_vllm-watch"
     script.write_text(capsys.readouterr().out)
@@ -68,7 +67,6 @@ def test_fish_completes(capsys):
 
 
 def test_without_shtab(capsys, monkeypatch):
-    """What to install is said."""
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     assert main(["completion", "bash"]) == 2
     assert "pip install 'vllm-watch[completion]'" in capsys.readouterr().err

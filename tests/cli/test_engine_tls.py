@@ -71,7 +71,6 @@ def test_read_asks_over_tls(url, shown, capsys):
 
 
 def test_record_asks_over_tls(url, shown, tmp_path):
-    """As read does."""
     out = tmp_path / "trace.jsonl.gz"
     assert main(["record", "--target", url, "--out", str(out), "--duration", "0.1", *shown]) == 0
     assert {raw.scrape.outcome for raw in read(out)} == {"ok"}

@@ -47,7 +47,6 @@ async def test_why_it_is_no_page_and_no_restart_stands_at_the_head(capsys, incid
 
 
 async def test_one_that_has_ended_is_told_in_the_past(capsys, incident, monkeypatch):
-    """As text, and as JSON with both of its steps."""
     monkeypatch.setenv("COLUMNS", "100")
     t = incident.opened_t + 60.0
     event = IncidentEvent(RESOLVED, t, stepped(ended(incident, t, "healthy"), t, RESOLVED))

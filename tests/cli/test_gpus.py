@@ -64,7 +64,6 @@ def test_json_of_a_recording(trace, capsys):
 
 @pytest.mark.parametrize("at", [T + 50, 50])
 def test_at_a_moment_only_what_was_seen_until_then_counts(trace, capsys, at):
-    """Unix seconds, or seconds from the start."""
     status, out, _ = run(capsys, "--trace", trace, "--at", at, "--json")
     assert status == 0
     assert json.loads(out)["gpus"][0]["holders"][0]["verdict"] == "vllm"
@@ -154,7 +153,6 @@ def gpus_process(environment, *arguments, inside=()):
 
 
 def test_a_recording_without_gpus(tmp_path, capsys):
-    """Made on another host."""
     path = tmp_path / "none.jsonl"
     look = Observation(t=T, target="http://x", scrape=REFUSED)
     path.write_bytes(to_line(look, None).rstrip() + b"\n")

@@ -140,7 +140,6 @@ def test_an_answer_that_breaks_off_is_one_sentence(capsys, other, token, pieces)
 
 
 def test_a_body_without_end_is_left(capsys, other, token) -> None:
-    """After some megabytes."""
     other.pieces = (b"HTTP/1.1 200 OK\r\n\r\n", *([b" " * (1 << 20)] * 40))
     other.pause_s = 0.0
     status, _, err = run(capsys, other, *COMMANDS["pause"], token=token)

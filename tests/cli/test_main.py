@@ -6,6 +6,7 @@ import io
 import json
 import os
 import pty
+import re
 import signal
 import subprocess
 import sys
@@ -13,8 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from vllm_watch import __version__, cli
+from vllm_watch import cli
 from vllm_watch.__main__ import main
+from vllm_watch.cli.helpers import terminal
 from vllm_watch.cli.helpers.commands import COMMANDS
 
 # What a command imports to do its work; none of it may be loaded to print a help text.
@@ -85,14 +87,6 @@ def test_help_loads_no_command():
     assert all(len(line) <= 88 for line in told.splitlines())
 
 
-def test_version(capsys):
-    """The version is that of the package."""
-    with pytest.raises(SystemExit) as end:
-        main(["--version"])
-
-    assert (end.value.code, capsys.readouterr().out) == (0, f"vllm-watch {__version__}\n")
-
-
 def test_check_config_says_what_a_file_means(tmp_path, capsys, monkeypatch):
     """Targets with what holds for each, aligned; then all that is not a default."""
     _forget_environment(monkeypatch)
@@ -154,20 +148,6 @@ def test_check_config_says_that_nothing_is_watched(tmp_path, capsys, monkeypatch
     assert (
         "No targets configured: `run` finds them by discovery.host, discovery.file_sd\n"
         in capsys.readouterr().out
-    )
-
-
-def test_all_that_is_wrong_is_told_each_with_its_remedy(tmp_path, capsys):
-    """A configuration with several mistakes gives two lines for each."""
-    file = tmp_path / "x.yaml"
-    file.write_text("listen: 1\nlogs: {}\n")
-
-    assert main(["check-config", str(file)]) == 2
-    assert capsys.readouterr().err == (
-        f"vllm-watch: {file}: listen: 1 is not an address to listen on\n"
-        "  → write HOST:PORT, such as 127.0.0.1:9470, [::1]:9470 or, for every interface, 0.0.0.0:9470\n"
-        f"vllm-watch: {file}: logs: unknown key\n"
-        "  → did you mean log?\n"
     )
 
 
@@ -257,3 +237,20 @@ def test_mistakes_that_are_mended_alike_are_grouped(tmp_path, capsys):
 def _forget_environment(monkeypatch):
     for variable in [name for name in os.environ if name.startswith("VLLM_WATCH_")]:
         monkeypatch.delenv(variable)
+
+
+PACKAGE = Path(terminal.__file__).parents[2]
+
+
+def test_the_width_is_kept_within_bounds(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "90")
+    assert [terminal.columns(), terminal.columns(100, 120), terminal.columns(20, 80)] == [90, 100, 80]  # fmt: skip
+
+
+def test_nobody_asks_elsewhere():
+    """`gpus` and `journal` once forgot NO_COLOR."""
+    pattern = re.compile(r"get_terminal_size|NO_COLOR\" |stdout\.isatty\(\) else")
+    found = {
+        str(f.relative_to(PACKAGE)) for f in PACKAGE.rglob("*.py") if pattern.search(f.read_text())
+    }
+    assert found == {"cli/helpers/terminal.py"}

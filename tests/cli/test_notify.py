@@ -55,7 +55,6 @@ async def test_a_test_message_is_sent(tmp_path):
 
 
 async def test_through_the_library(tmp_path):
-    """As JSON, for scripts."""
     async with receiver() as it:
         urls = private(tmp_path / "urls", it.url.replace("http://", "json://"))
         file = config(tmp_path, {"apprise": [{"name": "chat", "urls_file": str(urls)}]})
@@ -70,7 +69,6 @@ async def test_through_the_library(tmp_path):
 
 
 async def test_a_message_that_is_not_taken(tmp_path):
-    """Exit status 1, and why."""
     async with receiver() as it:
         it.statuses = [403]
         file = config(tmp_path, {"webhook": [{"name": "oncall", "url": it.url}]})

@@ -86,20 +86,7 @@ def test_what_the_server_says_is_recorded(url, tmp_path, capfd):
     assert capfd.readouterr() == ("", "")
 
 
-def test_a_recording_replays(url, tmp_path, capsys):
-    """What was recorded is what the server said last."""
-    out = tmp_path / "trace.jsonl.gz"
-    main(command(url, out, "--duration", "0.3"))
-
-    assert main(["replay", str(out), "--state", "--json"]) == 0
-
-    said = json.loads(capsys.readouterr().out)
-    assert said["engines"]["0"]["requests_running"] == len(list(read(out))) - 1
-    assert said["signals"]["version"] == "0.33.0"
-
-
 def test_a_server_that_is_not_there_is_recorded_as_such(tmp_path):
-    """That is what a recording of a crash is for."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         url = f"http://127.0.0.1:{taken.getsockname()[1]}"
     out = tmp_path / "trace.jsonl.gz"
@@ -150,3 +137,15 @@ def test_a_terminal_sees_how_it_goes(url, tmp_path):
     assert "\r0:00:00  1 scrapes, 0 failed, 0.0 MB, last: " in shown
     assert shown.count("\n") == 1
     assert shown.endswith("\r\n")
+
+
+def test_a_recording_replays(url, tmp_path, capsys):
+    """What was recorded is what the server said last."""
+    out = tmp_path / "trace.jsonl.gz"
+    main(command(url, out, "--duration", "0.3"))
+
+    assert main(["replay", str(out), "--state", "--json"]) == 0
+
+    said = json.loads(capsys.readouterr().out)
+    assert said["engines"]["0"]["requests_running"] == len(list(read(out))) - 1
+    assert said["signals"]["version"] == "0.33.0"

@@ -81,7 +81,6 @@ async def test_three_faults_are_found_and_nothing_else(tmp_path, interval_s, ren
 
 
 async def test_a_selector_names_what_is_judged(tmp_path):
-    """--match: a selector as of PromQL."""
     epoch, end = write_blocks(tmp_path, 30)
     with prometheus(tmp_path) as url:
         _, out, _ = await replay(
@@ -188,7 +187,6 @@ def test_an_alert_is_about_an_engine_if_a_watcher_says_so(alert, engine, watched
 
 
 async def test_another_server_is_no_prometheus():
-    """It is said, with what to give."""
     async with wire() as server:
         status, out, err = await replay("--prometheus", server.url)
     assert (status, out) == (2, "")

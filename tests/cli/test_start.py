@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from tests.warm_starts import COLD, ROOT, _asked
+from tests.warm_starts import COLD
 from vllm_watch.cli.helpers.commands import COMMANDS
 
 PATIENCE_SECONDS = 120.0
@@ -68,12 +68,6 @@ def test_what_nobody_asks_for_is_not_loaded():
     assert not found, "python -X importtime -m vllm_watch run shows who loads it"
 
 
-def test_what_is_loaded_later_can_be_loaded():
-    """The names above are modules that exist, where they are ours; a renamed one would be checked no more."""
-    ours = [name for name in NOT_LOADED if name.startswith("vllm_watch")]
-    python(f"import importlib\nfor name in {ours}: importlib.import_module(name)")
-
-
 def test_every_command_can_be_loaded_without_the_extras():
     """textual, the rich that it brings, and apprise need not be installed."""
     modules = [f"vllm_watch.cli.{name.replace('-', '_')}" for name in COMMANDS]
@@ -109,15 +103,3 @@ def test_every_command_starts_by_itself(command):
     )  # fmt: skip
     assert (ended.returncode, ended.stderr) == (0, "")
     assert ended.stdout.startswith(f"usage: vllm-watch {command}")
-
-
-@pytest.mark.parametrize(("folder", "forked"), [(str(ROOT), True), ("/tmp/of-its-own", False)])
-def test_a_forked_start_reads_no_sitecustomize(folder, forked):
-    """So a test that puts a folder of its own on the path gets a start that reads it."""
-    argv = [os.fsencode(each) for each in (sys.executable, "-m", "vllm_watch", "run")]
-    arguments = [None] * 22
-    arguments[0], arguments[3], arguments[4], arguments[16] = argv, (3,), os.fsencode(ROOT), -1
-    arguments[5] = [
-        os.fsencode(f"{k}={v}") for k, v in (os.environ | {"PYTHONPATH": folder}).items()
-    ]
-    assert (_asked(arguments) is not None) == forked

@@ -9,7 +9,6 @@ from dataclasses import replace
 
 import pytest
 
-from tests.cli.answering import answer, answering
 from tests.cli.top_pictures import Once
 from tests.cli.top_screen import (
     add,
@@ -141,14 +140,6 @@ async def test_of_a_dead_engine_behind_a_live_server_nothing_is_told_as_now(serv
         assert "tokens free" not in part(pilot, "detail")
 
 
-async def test_a_target_that_was_not_looked_at_yet(server, board):
-    """Before its first look a target is there, and unknown."""
-    board.add_target(Target(name="new", url="http://new:8000"), 5)
-    async with watching(server).run_test(size=(100, 24)) as pilot:
-        await first_look(pilot)
-        assert row(pilot, "new").split()[1] == "unknown"
-
-
 async def test_keys_move_sort_and_filter(server, board):
     """The cursor stays on its engine when rows move; the filter looks at names, states and models."""
     add(board, "busy", engine("0", "serving", current_generation_tokens_per_second=9e9))
@@ -171,17 +162,6 @@ async def test_keys_move_sort_and_filter(server, board):
         assert (names(pilot), selected(pilot)) == (["idle"], "idle")
         await pilot.press("enter", "q")
         assert pilot.app.return_code == 0
-
-
-async def test_sorted_by_tokens_the_unknown_come_last(server, board):
-    """What has no number is not zero: it stands behind all that have one."""
-    add(board, "zero", engine("0", "serving", current_generation_tokens_per_second=0.0))
-    add(board, "none", engine("0", "serving", current_generation_tokens_per_second=None))
-    async with watching(server).run_test(size=(100, 24)) as pilot:
-        await first_look(pilot)
-        await pilot.press("s", "s")
-        assert "sort: tokens" in part(pilot, "keys")
-        assert names(pilot) == ["chat-0", "zero", "none"]
 
 
 async def test_escape_shows_all_again(server):
@@ -242,18 +222,6 @@ async def test_it_fits_every_terminal(server, board, size):
         assert len(parts[2].splitlines()) >= 2
 
 
-async def test_the_cursor_is_always_in_sight(server, board):
-    """With more engines than lines, the rows scroll with the cursor."""
-    for number in range(60):
-        add(board, f"e{number:02}", engine("0", "serving"))
-    async with watching(server).run_test(size=(80, 20)) as pilot:
-        await first_look(pilot)
-        await pilot.press("end")
-        assert row(pilot, "e59")
-        await pilot.press("home")
-        assert row(pilot, "chat-0")
-
-
 async def test_the_curve_grows_with_every_look_of_the_daemon(server, board):
     """A point per look, none for a look seen twice, a gap while the target is down, a bounded number."""
     app = watching(server)
@@ -295,15 +263,6 @@ async def test_a_daemon_that_is_away_is_told_and_comes_back(board):
         await again.stop()
 
 
-async def test_it_looks_again_by_itself(server, board):
-    """Without a key pressed, what is new appears."""
-    app = TopApp(Daemon(f"http://127.0.0.1:{server.port}"), 0.02)
-    async with app.run_test(size=(100, 24)) as pilot, asyncio.timeout(30):
-        add(board, "later", engine("0", "serving"))
-        while "later" not in part(pilot, "engines"):
-            await pilot.pause(0.02)
-
-
 async def test_answers_while_it_ends_are_not_drawn(server):
     """The screen is taken down part by part, and an answer may come between any two of them."""
     daemon = Daemon(f"http://127.0.0.1:{server.port}")
@@ -313,25 +272,6 @@ async def test_answers_while_it_ends_are_not_drawn(server):
     async with app.run_test(size=(100, 24)) as pilot:  # raises at its end what broke the app
         await first_look(pilot)
     assert not app.is_running
-
-
-OTHER_SERVERS = {
-    "another program": (answer(b"hello"), "does not answer as vllm-watch does"),
-    "another JSON": (answer(b'{"status": "ok"}'), "does not answer as vllm-watch does"),
-    "no such page": (answer(b"", "404 Not Found"), "answers with HTTP status 404"),
-    "elsewhere": (answer(b"", "302 Found"), "answers with HTTP status 302"),
-}
-
-
-@pytest.mark.parametrize(("said", "told"), OTHER_SERVERS.values(), ids=OTHER_SERVERS)
-async def test_another_server_is_told(said, told):
-    """What answers but is no vllm-watch is said so."""
-    with answering() as other:
-        other.pieces = (said,)
-        daemon = Daemon(other.url)
-        with pytest.raises(WatchError, match=told):
-            await daemon.status()
-        await daemon.close()
 
 
 async def test_what_is_asked_after_the_end_is_no_crash(server):
@@ -474,7 +414,6 @@ async def test_without_textual_and_rich_it_prints_the_same(server, board, option
 
 
 async def test_a_terminal_without_textual_gets_it_once(server, monkeypatch, capsys):
-    """With a word on how to have it live."""
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
     url = f"http://127.0.0.1:{server.port}"
@@ -482,3 +421,11 @@ async def test_a_terminal_without_textual_gets_it_once(server, monkeypatch, caps
     said = capsys.readouterr()
     assert "pip install 'vllm-watch[top]'" in said.err
     assert "chat-0" in said.out
+
+
+async def test_a_target_that_was_not_looked_at_yet(server, board):
+    """Before its first look a target is there, and unknown."""
+    board.add_target(Target(name="new", url="http://new:8000"), 5)
+    async with watching(server).run_test(size=(100, 24)) as pilot:
+        await first_look(pilot)
+        assert row(pilot, "new").split()[1] == "unknown"

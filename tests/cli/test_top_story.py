@@ -51,13 +51,6 @@ def incident(target, kind="engine_stalled", cause="hang", severity="page", *, la
     }  # fmt: skip
 
 
-async def test_without_an_incident_it_says_so(server):
-    """Health is said, not left to be guessed from an empty space."""
-    async with watching(server).run_test(size=(100, 24)) as pilot:
-        await first_look(pilot)
-        assert part(pilot, "wrong") == "No incident is open."
-
-
 async def test_what_pages_comes_first_and_the_rest_is_counted(server, board):
     """Each incident is a line with severity, engine, cause and words; what does not fit is counted."""
     for number in range(4):
@@ -134,23 +127,6 @@ async def test_the_detail_says_when_it_was_at_its_worst(server, board):
     assert text.clock(NOON, NOON + 86_400) == "Jan 15 08:00"
 
 
-async def test_the_detail_says_where_its_processes_stand(server, board):
-    """Before the evidence, which may not fit below it; wrapped, for it names processes and places."""
-    add(board, "sick", engine("0", "stalled", state_text="no step for 20 s"))
-    said = (
-        "The other workers wait for VLLM::Worker_TP1 (PID 22): stopped (state T), waits in a collective: "
-        "all_reduce (torch/distributed/distributed_c10d.py:7)."
-    )
-    (event,) = made(incident("sick"))
-    board.tell([replace(event, incident=replace(event.incident, stacks=said))])
-    async with watching(server).run_test(size=(120, 40)) as pilot:
-        await first_look(pilot)
-        lines = part(pilot, "detail").splitlines()
-        first = next(n for n, line in enumerate(lines) if line.startswith("  stacks   "))
-        assert f"{lines[first][11:]} {lines[first + 1][11:]}" == said
-        assert lines[first + 2].startswith("  evidence no step for 20 s")
-
-
 async def test_until_somebody_moves_the_cursor_is_on_the_worst(server, board):
     """A view that is left open shows what goes wrong; one that a person moved stays where he put it."""
     app = watching(server)
@@ -166,32 +142,6 @@ async def test_until_somebody_moves_the_cursor_is_on_the_worst(server, board):
         board.tell(made(incident("worse", "engine_down", "crash", label=None)))
         await app.look()
         assert selected(pilot) == "chat-0"
-
-
-async def test_the_cursor_is_on_the_first_incident_though_another_state_is_worse(server, board):
-    """The evidence below is of the line on top: of what pages the newest, not the worst word."""
-    for name, state, kind, t in (("gone", "down", "engine_down", NOON), ("hung", "stalled", "engine_stalled", NOON + 60)):  # fmt: skip
-        add(board, name, engine("0", state))
-        board.tell(made(incident(name, kind, t=t)))
-    async with watching(server).run_test(size=(100, 30)) as pilot:
-        await first_look(pilot)
-        assert names(pilot)[:2] == ["gone", "hung"]
-        assert part(pilot, "wrong").split()[1] == "hung/0"
-        assert "hung does nothing." in part(pilot, "detail").splitlines()[1]
-
-
-async def test_what_recurs_says_how_often(server, board):
-    add(board, "again", engine("0", "stalled"))
-    text = "recurring: 3rd time in 41 min, 3 min in all"
-    often = {"times": 3, "within_seconds": 2460.0, "ill_seconds": 180.0, "text": text}
-    recurs = incident("again") | {
-        "times": 3,
-        "recurring": {**often, "earlier": ""},
-    }
-    board.tell(made(recurs))
-    async with watching(server).run_test(size=(150, 40)) as pilot:
-        await first_look(pilot)
-        assert text in part(pilot, "wrong")
 
 
 async def test_an_engine_that_recovers_is_not_called_stalled(server, board):
@@ -360,18 +310,6 @@ def test_a_dry_run_is_told_beside_its_own_incident():
     assert restart_lines(replace(plan, last=helped), NOON, "i-2") != []
 
 
-async def test_a_restart_that_waits_for_a_person_is_in_the_detail(server, board):
-    """The line that the on-call engineer has to type stands on the screen."""
-    add(board, "sick", engine("0", "stalled"))
-    board.tell(made(incident("sick", restart_advised=True)))
-    plan, (line,) = PLANS["a person's yes is missing"]
-    board.show_restart("sick", plan, restarts.RestartCounts())
-    async with watching(server).run_test(size=(120, 30)) as pilot:
-        await first_look(pilot)
-        assert f"  restart  {line}" in part(pilot, "detail").splitlines()
-        assert part(pilot, "detail").endswith("restart mode approve")
-
-
 async def test_the_watcher_says_what_it_cannot_do(server, board):
     """A hung driver, a full disk, a pause, a detector that is blind: in words, before what is fine."""
     board.call("nvml", "", "hung", 10.0, NOON)
@@ -389,3 +327,29 @@ async def test_the_watcher_says_what_it_cannot_do(server, board):
 def test_the_page_shows_what_the_terminal_does():
     """docs/top.md has its pictures from the lab; `python -m tests.cli.top_pictures` draws them anew."""
     assert PAGE.read_text() == page()
+
+
+async def test_what_recurs_says_how_often(server, board):
+    add(board, "again", engine("0", "stalled"))
+    text = "recurring: 3rd time in 41 min, 3 min in all"
+    often = {"times": 3, "within_seconds": 2460.0, "ill_seconds": 180.0, "text": text}
+    recurs = incident("again") | {
+        "times": 3,
+        "recurring": {**often, "earlier": ""},
+    }
+    board.tell(made(recurs))
+    async with watching(server).run_test(size=(150, 40)) as pilot:
+        await first_look(pilot)
+        assert text in part(pilot, "wrong")
+
+
+async def test_a_restart_that_waits_for_a_person_is_in_the_detail(server, board):
+    """The line that the on-call engineer has to type stands on the screen."""
+    add(board, "sick", engine("0", "stalled"))
+    board.tell(made(incident("sick", restart_advised=True)))
+    plan, (line,) = PLANS["a person's yes is missing"]
+    board.show_restart("sick", plan, restarts.RestartCounts())
+    async with watching(server).run_test(size=(120, 30)) as pilot:
+        await first_look(pilot)
+        assert f"  restart  {line}" in part(pilot, "detail").splitlines()
+        assert part(pilot, "detail").endswith("restart mode approve")

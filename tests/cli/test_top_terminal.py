@@ -23,7 +23,6 @@ from vllm_watch.export.server import Server
 
 PATIENCE_SECONDS = 60.0
 ESCAPES = re.compile(rb"\x1b(?:\[[0-9;?<>=:$ ]*[a-zA-Z]|[()][A-Z0-9]|[=>]|[P_\]][^\x1b]*\x1b\\)")
-COLOURS = re.compile(rb"\x1b\[(?:\d+;)*(?:3[1-8]|4[1-8]|9[1-7]|10[1-7])(?:;\d+)*m")
 LEFT = b"\x1b[?1049l"  # the screen that was there before is back
 
 
@@ -107,7 +106,6 @@ async def test_it_ends_at_once_and_leaves_the_screen_as_it_was(server, keys):
 
 
 async def test_it_follows_the_size_of_the_terminal(server):
-    """A wider terminal has more columns at once."""
     with terminal(url_of(server)) as screen:
         before = await screen.shows("ITL p95")
         assert b"PREEMPT/S" not in screen.seen
@@ -124,15 +122,6 @@ async def test_what_does_not_change_is_not_drawn_again(server):
             end = await screen.shows(" ago", end)
         assert end - start < 3 * 2000  # a whole screen has some 8000 bytes
         assert b"\x1b[2J" not in screen.seen[start:]
-
-
-@pytest.mark.parametrize(("environ", "coloured"), [({}, True), ({"NO_COLOR": "1"}, False)], ids=["usual", "NO_COLOR"])  # fmt: skip
-async def test_colours_can_be_switched_off(server, board, environ, coloured):
-    """NO_COLOR takes every colour away, and no word."""
-    add(board, "sick", engine("0", "down"))
-    with terminal(url_of(server), **environ) as screen:
-        await screen.shows("1 down")
-        assert bool(COLOURS.search(screen.seen)) == coloured
 
 
 async def top(*arguments: str, **environ: str) -> tuple[int, str, str]:

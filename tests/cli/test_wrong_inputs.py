@@ -93,12 +93,10 @@ def blocks(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
 
 
 def test_every_output_is_known(blocks: list[str]) -> None:
-    """As the golden file has it, word by word."""
     assert "".join(blocks) == GOLDEN.read_text()
 
 
 def test_every_error_has_a_cause_and_a_remedy(blocks: list[str]) -> None:
-    """On two lines: what is wrong, and what to do."""
     for block in blocks:
         lines = block.strip().splitlines()[1:]
         assert lines[-1] == ("exit 1" if "does not answer" in lines[0] else "exit 2"), (
@@ -110,7 +108,6 @@ def test_every_error_has_a_cause_and_a_remedy(blocks: list[str]) -> None:
 
 
 def test_every_command_is_there() -> None:
-    """Each with ten inputs that differ."""
     tried = Counter(line.split()[1] for line in set(inputs()))
     assert {name for name in COMMANDS if tried[name] < INPUTS_MIN} == set()
 

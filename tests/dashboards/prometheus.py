@@ -1,4 +1,4 @@
-"""A real Prometheus on a loopback port that scrapes addresses every second."""
+"""A real Prometheus on a loopback port that scrapes addresses."""
 
 import json
 import subprocess
@@ -13,10 +13,10 @@ from typing import Any, Self
 
 from tests.ports import free_port
 
-READY_SECONDS_MAX = 20.0
+READY_SECONDS_MAX = 60.0
 CONFIG = """\
-global: {scrape_interval: 1s}
-scrape_configs: [{job_name: vllm-watch, static_configs: [{targets: %s}]}]
+global: {scrape_interval: %ds, scrape_timeout: %ds}
+scrape_configs: [{job_name: %s, static_configs: [{targets: %s}]}]
 """
 
 
@@ -36,21 +36,25 @@ def wait_for(url: str, process: subprocess.Popen[bytes], seconds: float) -> None
 class Prometheus:
     """Its data live in `folder`."""
 
-    def __init__(self, folder: Path, *targets: str) -> None:
+    def __init__(
+        self, folder: Path, *targets: str, job: str = "vllm-watch", interval_s: int = 1
+    ) -> None:
         self._config = folder / "prometheus.yaml"
-        self._config.write_text(CONFIG % json.dumps(targets))
+        self._config.write_text(
+            CONFIG % (interval_s, min(10, interval_s), job, json.dumps(targets))
+        )
         self._folder = folder
-        self._url = f"http://127.0.0.1:{free_port()}"
+        self.url = f"http://127.0.0.1:{free_port()}"
 
     def __enter__(self) -> Self:
-        address = self._url.removeprefix("http://")
+        address = self.url.removeprefix("http://")
         self._process = subprocess.Popen(
             ["prometheus", f"--config.file={self._config}", f"--web.listen-address={address}",
              f"--storage.tsdb.path={self._folder / 'data'}", "--log.level=error"],
             stdin=subprocess.DEVNULL,
         )  # fmt: skip
         try:
-            wait_for(f"{self._url}/-/ready", self._process, READY_SECONDS_MAX)
+            wait_for(f"{self.url}/-/ready", self._process, READY_SECONDS_MAX)
         except BaseException:
             self.__exit__(None, None, None)
             raise
@@ -66,7 +70,7 @@ class Prometheus:
         """The `data` of an answer of its API; an error's text fails the test."""
         query = urllib.parse.urlencode(parameters)
         try:
-            with urllib.request.urlopen(f"{self._url}/api/v1/{path}?{query}", timeout=10) as answer:
+            with urllib.request.urlopen(f"{self.url}/api/v1/{path}?{query}", timeout=10) as answer:
                 return json.load(answer)["data"]
         except urllib.error.HTTPError as error:
             raise AssertionError(f"{parameters}: {error.read().decode()}") from None

@@ -22,13 +22,6 @@ QUERIES = {
     for number, query in enumerate(grafana.queries(dashboard))
 }
 UIDS = {dashboard["uid"]: dashboard for dashboard in DASHBOARDS.values()}
-QUESTIONS = {
-    "overview.json": "vllm-watch: is anything wrong?",
-    "engine.json": "vllm-watch: what is wrong with this engine?",
-    "vram.json": "vllm-watch: who holds the VRAM?",
-    "restarts.json": "vllm-watch: what did the restarts do?",
-    "watcher.json": "vllm-watch: is the watcher healthy?",
-}
 
 # What an expression gives → Grafana's units that show it rightly. Words are numbers with a mapping, without a unit.
 UNITS = {
@@ -73,11 +66,6 @@ def test_files_are_what_the_builder_builds() -> None:
     assert done.returncode == 0, done.stderr
 
 
-def test_there_is_one_for_each_question() -> None:
-    """Flat in one folder, as Grafana's provisioning reads them."""
-    assert {name: dashboard["title"] for name, dashboard in DASHBOARDS.items()} == QUESTIONS
-
-
 @for_each(DASHBOARDS)
 def test_ids_are_unique_and_panels_do_not_overlap(dashboard: dict[str, Any]) -> None:
     """Grafana shifts what overlaps, and confuses panels of one id."""
@@ -88,16 +76,6 @@ def test_ids_are_unique_and_panels_do_not_overlap(dashboard: dict[str, Any]) -> 
         below = one["y"] + one["h"] <= other["y"] or other["y"] + other["h"] <= one["y"]
         assert beside or below, (one, other)
     assert all(panel["gridPos"]["x"] + panel["gridPos"]["w"] <= 24 for panel in dashboard["panels"])
-
-
-@for_each(DASHBOARDS)
-def test_lines_of_panels_are_full(dashboard: dict[str, Any]) -> None:
-    """A hole in a line looks like a panel that failed."""
-    lines: dict[int, int] = {}
-    for panel in dashboard["panels"]:
-        place = panel["gridPos"]
-        lines[place["y"]] = lines.get(place["y"], 0) + place["w"]
-    assert set(lines.values()) == {24}
 
 
 @for_each(DASHBOARDS)

@@ -216,7 +216,6 @@ def test_every_panel_and_annotation_has_data(play: Play) -> None:
 
 
 def test_every_variable_has_something_to_choose(play: Play) -> None:
-    """With what was chosen before it filled in."""
     assert play.check.empty_variables() == []
 
 
@@ -229,15 +228,3 @@ def test_a_metric_that_is_renamed_where_it_is_exported_is_found_out(play: Play) 
     others = [each for each in ALL if each not in those and each not in play.left][::7]
     assert len({file for file, _ in those}) >= 3, "it is on several dashboards"
     assert named(play.renamed.unanswered([*those, *others])) == named(those)
-
-
-def test_metrics_are_what_prometheus_likes(play: Play, tmp_path: Path) -> None:
-    """The daemon's whole /metrics passes promtool's check of names, types and help."""
-    body = tmp_path / "metrics.txt"
-    with urllib.request.urlopen(f"http://{play.address}/metrics", timeout=10) as answer:
-        body.write_bytes(answer.read())
-    with body.open("rb") as stdin:
-        done = subprocess.run(
-            ["promtool", "check", "metrics"], stdin=stdin, capture_output=True, text=True, timeout=600, check=False
-        )  # fmt: skip
-    assert (done.returncode, done.stdout + done.stderr) == (0, "")

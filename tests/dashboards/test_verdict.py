@@ -113,10 +113,3 @@ def test_one_trouble_of_many_is_one_row(tmp_path: Path) -> None:
     row = '{kind="engine_down", cause="crash"}'
     for number, value in enumerate((3, 2, AT_S - 480, 0)):
         answered(tmp_path, query("overview.json", "Incidents by cause", number), said, [{"labels": row, "value": value}])  # fmt: skip
-
-
-def test_verdict_of_one_engine(tmp_path: Path) -> None:
-    """The worst of its own incidents, and none of another's."""
-    expr = query("engine.json", "Verdict").replace('"$target"', '"a"')
-    for said, value in ((ill("b", "page"), 0), (ill("a", "info"), 1), (ill("a", "ticket") | ill("a", "page"), 3)):  # fmt: skip
-        answered(tmp_path, expr, seen("a") | seen("b") | said, [{"labels": "{}", "value": value}])

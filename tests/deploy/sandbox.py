@@ -33,7 +33,7 @@ from aiohttp import web
 from tests.alerts.programs import pager, prometheus
 from tests.capacity.models import LLAMA_31_8B, QWEN3_06B, QWEN3_32B
 from tests.cli.preflight_host import PreflightHost
-from tests.cli.test_capacity_from_log import V1 as START
+from tests.cli.test_capacity import V1 as START
 from tests.daemon_process import ROOT
 from tests.deploy.alone import loopback_up, make_host
 from tests.deploy.reader import relay

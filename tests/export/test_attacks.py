@@ -205,14 +205,6 @@ async def test_oversized_bodies_to_every_endpoint(one: Station) -> None:
     assert await status_of(one, "GET", "/-/healthy") == 200
 
 
-async def test_oversized_alerts(one: Station) -> None:
-    """More than a group of alerts can have is refused, and without a token nothing of it is read."""
-    size, lines = 2 << 20, (JSON, "Content-Length: 2097152")
-    assert (await ask(one, "POST", "/api/v1/alertmanager", *lines, body=b"")).statuses == [401]
-    said = await ask(one, "POST", "/api/v1/alertmanager", *lines, bearer(TOKEN), body=b" " * size)
-    assert said.statuses in ([400], [413], [])
-
-
 GARBAGE = {
     "no size": b"zz\r\nabc\r\n0\r\n\r\n",
     "a negative size": b"-5\r\nabc\r\n0\r\n\r\n",

@@ -50,7 +50,6 @@ async def test_what_there_is_in_the_morning(one, tmp_path):
 
 
 async def test_the_end_of_the_log(one, tmp_path):
-    """What the engine said last, without secrets."""
     one.logs["a"] = log = EngineLog("a", tmp_path / "vllm.log")
     log.path.write_text(
         "x" * (TAIL_BYTES_MAX + 5) + "\nGET http://user:pass@host\nValueError: no such model"
@@ -68,7 +67,6 @@ class FakeStacks:
 
 
 async def test_the_stacks_of_what_hangs(one, tmp_path):
-    """While the stall is open, and of nothing else."""
     entry = one.board.targets["a"]
     entry.target = replace(entry.target, url="http://127.0.0.1:8000")
     found = await kept(one, tmp_path / "evidence", FakeStacks())
@@ -87,10 +85,3 @@ async def test_no_stacks_of_a_server_elsewhere(one, tmp_path):
         found = await kept(one, tmp_path / "evidence", FakeStacks())
         assert "a-x1/stacks.txt" not in found
         assert b"it runs on another host" in found["a-x1/missing.txt"]
-
-
-async def test_without_a_state_folder_nothing_is_kept(one):
-    """There is nowhere to keep it."""
-    assert (
-        await EvidenceStore(None, Evidence(one.board, one.recorder, one.logs)).keep(ATTEMPT) is None
-    )

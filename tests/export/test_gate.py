@@ -135,15 +135,7 @@ async def test_what_is_no_question_is_refused(site, method, path, status):
     assert keeper.asked == []
 
 
-async def test_other_names_are_not_answered_on_loopback(site):
-    """A page in an operator's browser does not reach it, as with all else that is served."""
-    _, session = site
-    response = await session.get("/gate/liveness?target=llama", headers={"Host": "evil.example"})
-    assert response.status == 421
-
-
 async def test_probes_that_ask_can_be_seen(site):
-    """For `hook test`, and for people."""
     _, session = site
     response = await session.get("/gate/probes?target=llama")
     assert await response.json() == {"liveness_asked_seconds": 3.5, "starts": [1795000000.0]}

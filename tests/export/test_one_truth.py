@@ -23,7 +23,7 @@ from tests.export.browsing import LAPTOP, Tab
 from tests.export.contradictions import Seen, contradictions
 from tests.export.demo_hour import ILL, LATE_SECONDS, DemoHour
 from tests.export.serving import serving
-from vllm_watch.board import updates
+from vllm_watch.board import board
 from vllm_watch.cli import top
 from vllm_watch.cli.helpers.top.status import Status as ToldStatus
 from vllm_watch.export import text
@@ -197,7 +197,7 @@ def _key(labels) -> tuple[str, str, str, str]:
 
 async def test_two_cycles_of_the_demo_are_told_alike_everywhere(browser, monkeypatch, tmp_path):
     """Page, terminal, API, metrics, alerts and truth."""
-    monkeypatch.setattr(updates, "LISTENERS_MAX", 0)  # the page polls: the test says when
+    monkeypatch.setattr(board, "LISTENERS_MAX", 0)  # the page polls: the test says when
     found: list[str] = []
     scraped, seen = chain.Exported(began_t=EPOCH), []
     async with (

@@ -62,14 +62,3 @@ def test_a_full_board_is_shown_as_the_document_says() -> None:
     check(named("Incidents"), json.loads(status.incidents()))
     for name in board.targets:
         check(named("History"), json.loads(status.history(name, None) or ""))
-
-
-def test_what_is_not_as_the_document_says_is_noticed() -> None:
-    """The check above can fail: a key that is gone, and a number that became text."""
-    status = json.loads(Status(small_board()).whole(None))
-    for change in ({"version": None}, {"targets": [{}]}):
-        try:
-            check(named("Status"), status | change)
-        except jsonschema.ValidationError:
-            continue
-        raise AssertionError(change)

@@ -134,7 +134,6 @@ PASSED: dict[str, tuple[str, dict[str, Any] | None, tuple[Any, ...]]] = {
 async def test_passed_on(
     served: Served, path: str, body: dict[str, Any] | None, call: tuple[Any, ...]
 ) -> None:
-    """Who asks, what for and why."""
     sent = b"" if body is None else json.dumps(body)
     assert await served.post(path, sent) == (202, {"text": "noted"})
     assert served.noted.calls == [call]

@@ -162,18 +162,6 @@ async def test_latencies_by_the_semantic_conventions(collector):
         assert of["gen_ai.request.model"]
 
 
-async def test_what_is_gone_is_not_pushed(collector):
-    """A target that is removed has no series in the next push: unknown is absent there, too."""
-    board = small_board()
-    async with pushing(board, endpoint=collector.url):
-        first, _ = series(await collector.until(1))
-        board.remove_target("gone")
-        count = len(collector.got)
-        last, _ = series(await collector.until(count + 2))
-    told = [{dict(labels).get("target") for _, labels in each} for each in (first, last)]
-    assert ("gone" in told[0], "gone" in told[1], "chat" in told[1]) == (True, False, True)
-
-
 async def test_headers_are_sent_and_shown_nowhere(collector, tmp_path):
     """From a file; what it cannot be used for is said."""
     file = tmp_path / "headers"

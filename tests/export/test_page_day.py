@@ -109,7 +109,6 @@ async def test_a_span_is_read_by_keyboard_and_pointer_and_leads_to_its_incident(
 
 
 async def test_what_opens_now_is_in_the_newest_span(opened, server, board):
-    """Before the watcher is asked again."""
     tab = await opened(server, WIDE)
     row = tab.row("llama-70b-b")
     strip = row.locator("summary .day-cells")

@@ -1,4 +1,4 @@
-"""The demo, watched for an hour of virtual time in a real browser."""
+"""The demo, watched for half an hour of virtual time in a real browser."""
 
 from collections.abc import Iterable
 
@@ -9,12 +9,12 @@ from tests.export.browsing import LAPTOP, Tab
 from tests.export.contradictions import Seen, contradictions
 from tests.export.demo_hour import DemoHour
 from tests.export.serving import serving
-from vllm_watch.board import updates
+from vllm_watch.board import board
 from vllm_watch.incidents.followed import Followed
 
 pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="module")]
 
-LOOKS = range(55, 3601, 55)
+LOOKS = range(55, 1801, 55)
 """Seconds of the demo. Its troubles come round every 585 s: each is looked at at other moments the next time."""
 
 
@@ -22,7 +22,7 @@ async def watched(browser, monkeypatch, looks: Iterable[float]) -> list[str]:
     """Everything that contradicts itself at these looks, with when."""
     found = []
     # No stream: the page polls, so it is the test that says when.
-    monkeypatch.setattr(updates, "LISTENERS_MAX", 0)
+    monkeypatch.setattr(board, "LISTENERS_MAX", 0)
     async with (
         DemoHour(monkeypatch) as play,
         serving(play.board) as server,
@@ -38,7 +38,7 @@ async def watched(browser, monkeypatch, looks: Iterable[float]) -> list[str]:
     return found
 
 
-async def test_an_hour_of_the_demo_in_a_browser_never_contradicts_itself(browser, monkeypatch):
+async def test_half_an_hour_of_the_demo_in_a_browser_never_contradicts_itself(browser, monkeypatch):
     """Headline, cards, rows, API and truth agree at every look."""
     assert await watched(browser, monkeypatch, LOOKS) == []
 

@@ -7,7 +7,7 @@ import time
 import pytest
 from playwright.async_api import expect
 
-from tests.export.browsing import LAPTOP, LONGEST, PHONE, WALL, paint_ms
+from tests.export.browsing import LONGEST, WALL, paint_ms
 from tests.export.demo_board import event, signals
 from tests.export.page_states import everything, many, renew, well
 from tests.export.serving import serving
@@ -23,6 +23,7 @@ BUILT = """() => {
     .observe(document.querySelector("main"), { childList: true, subtree: true });
 }"""
 HELD = "[...document.querySelectorAll('.target')].filter((e) => e.row.lines !== null).length"
+NARROW = (320, 640)
 PACKED_KB_MAX = 100
 """Somebody opens it over a bad line at night."""
 
@@ -155,19 +156,17 @@ async def test_a_wall_is_read_from_across_the_room(opened):
         assert smallest >= 22
 
 
-@pytest.mark.parametrize("size", [PHONE, (320, 640), LAPTOP, WALL], ids=str)
-async def test_no_screen_scrolls_sideways(opened, size):
+async def test_no_screen_scrolls_sideways(opened):
     """With rows opened, evidence unfolded and a storm on top; what a finger touches is large enough."""
     board = many()
     down = {"engine": None, "kind": "engine_down", "cause": "unreachable", "severity": "page", "summary": "No answer for 15 s."}  # fmt: skip
     for n in range(40):
         board.tell(made(event(f"fleet-{n:03d}", down, time.time())))
     async with serving(board) as server:
-        tab = await opened(server, size)
+        tab = await opened(server, NARROW)
         await tab.page.evaluate("for (const e of [...document.querySelectorAll('details')].slice(0, 12)) e.open = true")  # fmt: skip
         await expect(tab.page.locator(".target-body").first).to_be_attached()
-        assert await tab.page.evaluate("document.documentElement.scrollWidth") <= size[0]
-        if size[0] < 400:
-            low = await tab.page.evaluate("[...document.querySelectorAll('button, summary, .recording a, nav a')].filter((e) => e.checkVisibility() && e.getBoundingClientRect().height > 0 && e.getBoundingClientRect().height < 24).map((e) => [e.textContent.slice(0, 30), e.getBoundingClientRect().height])")  # fmt: skip
-            assert low == []
+        assert await tab.page.evaluate("document.documentElement.scrollWidth") <= NARROW[0]
+        low = await tab.page.evaluate("[...document.querySelectorAll('button, summary, .recording a, nav a')].filter((e) => e.checkVisibility() && e.getBoundingClientRect().height > 0 && e.getBoundingClientRect().height < 24).map((e) => [e.textContent.slice(0, 30), e.getBoundingClientRect().height])")  # fmt: skip
+        assert low == []
         assert tab.complaints == []

@@ -29,7 +29,6 @@ def board() -> Board:
 
 
 async def test_a_link_to_a_target_opens_it_in_view(opened, server):
-    """However far down the list it stands."""
     tab = await opened(server, place="#target-llama-8b-canary")
     row = tab.row("llama-8b-canary")
     await expect(row).to_have_attribute("open", "")
@@ -50,15 +49,6 @@ async def test_a_link_to_an_incident_scrolls_there_and_opens_it(opened, server, 
     await expect(tab.page.locator(f'li[id="incident-{ended.id}"]')).to_be_in_viewport()
     await tab.page.evaluate("location.hash = '#incident-%zz'")
     assert tab.complaints == []
-
-
-async def test_each_card_has_a_permalink(opened, server, board):
-    """Which names it in the address."""
-    tab = await opened(server)
-    stalled = card(tab, "Stalled: hang").first
-    await stalled.locator(".permalink").click()
-    await expect(tab.page).to_have_url(re.compile(r"#incident-.+"))
-    await expect(stalled).to_be_focused()
 
 
 async def test_links_of_the_configuration_are_filled_in(opened, server, board):

@@ -1,4 +1,4 @@
-"""The page's answers beside the incidents: what witnesses say, what restarts did, how the watcher is; and its buttons."""
+"""The page's answers beside the incidents: what witnesses say, how the watcher is, and restarts with buttons that really ask the guard."""
 
 import re
 import time
@@ -7,18 +7,120 @@ from dataclasses import replace
 import pytest
 from playwright.async_api import expect
 
-from tests.export.browsing import UNKNOWN, card
+from tests.export.browsing import LAPTOP, PHONE, UNKNOWN, card
 from tests.export.demo_board import signals
-from tests.export.page_states import awaiting_approval, ill, watcher_ill, well
+from tests.export.page_states import STATES, awaiting_approval, ill, watcher_ill, well
 from tests.export.serving import serving
 from tests.export.test_auth import token
-from tests.export.test_page_restarts import with_token
 from tests.restart.station import TOKEN, station
-from vllm_watch.board.health import NotifierHealth, StoreHealth
+from vllm_watch.board.health import NotifierHealth
+from vllm_watch.board.restarts import Paused, RestartCounts
 from vllm_watch.samples.observation import StartFailure
 from vllm_watch.state.attempt import Attempt
 
 pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="module")]
+
+
+async def with_token(tab, button, **fields):
+    """Press the dialog's button after filling it in."""
+    dialog = tab.page.get_by_role("dialog")
+    for label, text in fields.items():
+        await dialog.get_by_label(label).fill(text)
+    await dialog.get_by_role("button", name=button).click()
+    return dialog
+
+
+async def test_a_person_says_yes(opened, tmp_path):
+    """The incident says that it waits for a yes; the button asks for the token once, and the restart begins."""
+    async with station(tmp_path, peers="none") as one:
+        one.incident()
+        await one.decided()
+        tab = await opened(one.server)
+        stalled = card(tab, "Stalled: hang")
+        await expect(stalled.locator(".plan-lines")).to_have_text(
+            "A restart for this incident waits for approval."
+        )
+        await stalled.get_by_role("button", name="Approve the restart").click()
+        dialog = await with_token(tab, "Restart it")
+        await expect(dialog.locator(".ask-said")).to_have_text(
+            "A token is needed: one of api.tokens in the configuration."
+        )
+        await with_token(tab, "Restart it", **{"Your token": "not-the-right-one-at-all"})
+        await expect(dialog.locator(".ask-said")).to_be_visible()  # again: each try hides it
+        await expect(dialog.locator(".ask-said")).to_contain_text("This needs a token")
+        await with_token(tab, "Restart it", **{"Your token": TOKEN})
+        await expect(dialog).to_be_hidden()
+        await expect(stalled.locator(".plan-lines")).to_contain_text(
+            "A restart has been under way since"
+        )
+        await expect(stalled.locator(".plan-buttons")).to_be_hidden()
+        (entry,) = await one.entries("approve")
+        assert entry.actor == "anna"
+        assert await tab.page.evaluate("document.cookie + localStorage.length + sessionStorage.length") == "00"  # fmt: skip
+
+
+@pytest.mark.parametrize("size", [LAPTOP, PHONE], ids=["laptop", "phone"])
+async def test_why_not_now(opened, tmp_path, size):
+    """Every gate that refuses is a sentence, the deciding one first; nothing is wider than the screen."""
+    now_t = time.time()
+    async with station(tmp_path, mode="auto", peers="none", cooldown_seconds=600) as one:
+        await one.journal.write(Attempt(
+            id="x", target="a", group="g", trigger="incident", hook="h", reason="", actor="vllm-watch",
+            state="did_not_help", began_t=now_t - 60, called_t=now_t - 50, ended_t=now_t - 20,
+            text="the new process has the fault again",
+        ))  # fmt: skip
+        one.incident()
+        await one.decided()
+        tab = await opened(one.server, size)
+        said = card(tab, "Stalled: hang").locator(".plan-lines li")
+        await expect(said).to_have_count(3)
+        texts = await said.all_inner_texts()
+        assert "last restarted" in texts[0]
+        assert texts[1].strip().startswith("Also: 1 of 1 restarts in the last hour are spent")
+        assert (
+            "did not help (the new process has the fault again); a person must decide" in texts[2]
+        )
+        assert await tab.page.evaluate(
+            "document.documentElement.scrollWidth <= document.documentElement.clientWidth"
+        )
+        assert tab.complaints == []
+
+
+async def test_nothing_can_be_approved_while_restarts_are_paused(opened):
+    """The card says so, and offers only to silence the incident."""
+    board = STATES["awaiting approval"]()
+    plan = board.targets["chat-1"].restart
+    board.show_restart("chat-1", replace(plan, paused=Paused(actor="anna", reason="OPS-1")), RestartCounts())  # fmt: skip
+    async with serving(board) as server:
+        one = card(await opened(server), "Collapsed: KV cache leak")
+        await expect(one.locator(".restart")).to_contain_text("(restarts are paused)")
+        await expect(one.locator(".plan-buttons button")).to_have_text(["Silence"])
+
+
+async def test_pause_and_resume(opened, tmp_path):
+    """A pause is told on top of the page, with who, until when and why; and ends by a button."""
+    async with station(tmp_path) as one:
+        tab = await opened(one.server)
+        await tab.page.get_by_role("button", name="Pause restarts").click()
+        dialog = await with_token(tab, "Pause", **{"Your token": TOKEN})
+        await expect(dialog.locator(".ask-said")).to_have_text(
+            "Give a reason: it is written to the journal."
+        )
+        await with_token(tab, "Pause", Reason="we move the rack", Minutes="90")
+        await expect(tab.page.locator("#restarts-text")).to_contain_text(
+            "Restarts are paused by anna until"
+        )
+        await expect(tab.page.locator("#restarts-text")).to_contain_text("we move the rack")
+        await tab.page.locator("#restarts-resume").click()
+        await with_token(tab, "Resume")  # the token is known by now
+        await expect(tab.page.locator("#restarts")).to_be_hidden()
+        assert [entry.reason for entry in await one.entries("pause")] == ["we move the rack"]
+
+
+async def test_without_tokens_there_is_nothing_to_press(opened, server, tmp_path):
+    """Where restarts are off, the page has neither sentences nor buttons of them."""
+    tab = await opened(server)
+    await expect(tab.page.locator(".plan:visible, .act:visible")).to_have_count(0)
 
 
 async def said(witnesses):
@@ -110,18 +212,6 @@ async def test_a_dead_engine_behind_a_live_server_does_not_look_at_work(opened):
     assert min(rates) > 0
 
 
-async def test_charts_of_the_card_mark_its_span(opened):
-    """Three charts that show this kind of trouble, with the ninety seconds of the incident and no other's."""
-    async with serving(ill("stalled")) as server:
-        tab = await opened(server)
-        charts = card(tab, "Stalled: hang").locator(".chart")
-        await expect(charts).to_have_count(3)
-        await expect(charts.locator(".mark")).to_have_count(3)
-        left = await charts.locator(".mark").first.evaluate("(e) => parseFloat(e.style.left)")
-        assert left == pytest.approx(100 * (1 - 90 / 600), abs=2)
-        await expect(charts.first.locator("path.line")).not_to_have_attribute("d", "")
-
-
 async def test_what_the_restarts_did(opened):
     """Those that wait, with why not now, and those that were: how they ended, who asked, what they brought."""
     async with serving(awaiting_approval()) as server:
@@ -146,30 +236,6 @@ async def test_what_the_restarts_did(opened):
         await expect(modes).to_have_text("approve: 1 · auto: 1 · observe: 1")
         await done.locator(".attempt a").first.click()
         await expect(tab.row("chat-1")).to_have_attribute("open", "")
-
-
-async def test_the_watcher_is_well(opened):
-    """What it reaches and remembers, and what it cannot judge."""
-    board = well()
-    board.store = StoreHealth("/var/lib/vllm-watch")
-    board.store.count(None, None, time.time())
-    board.call("nvml", "", "ok", 0.011, time.time())
-    async with serving(board) as server:
-        tab = await opened(server)
-        watcher = tab.page.locator("#watcher")
-        await expect(watcher.locator(".watcher-text")).to_contain_text("is healthy.")
-        facts = dict(
-            zip(
-                await watcher.locator("dt").all_inner_texts(),
-                await watcher.locator("dd").all_inner_texts(),
-                strict=True,
-            )
-        )
-        assert facts["Targets scraped"] == "3 of 3 in time"
-        assert facts["Blind spots"] == "none known"
-        assert facts["GPU driver"] == "answers in 11\u202fms"
-        assert facts["State"].startswith("/var/lib/vllm-watch · written ")
-        assert facts["Restarts"] == "off: not configured"
 
 
 async def test_a_watcher_that_is_not_well_says_so_on_top(opened):
@@ -206,40 +272,6 @@ async def test_a_person_restarts_by_hand(opened, tmp_path):
         await expect(tab.row("a").locator(".plan-lines").first).to_contain_text(
             "A restart by anna has been under way"
         )
-
-
-async def test_a_refusal_says_all_that_refuses(opened, tmp_path):
-    """The gate that decides and every other, in the dialog."""
-    now_t = time.time()
-    async with station(tmp_path, mode="auto", peers="none", cooldown_seconds=600) as one:
-        await one.journal.write(Attempt(
-            id="x", target="a", group="g", trigger="incident", hook="h", reason="", actor="vllm-watch",
-            state="helped", began_t=now_t - 60, called_t=now_t - 50, ended_t=now_t - 20, text="",
-        ))  # fmt: skip
-        tab = await opened(one.server)
-        await tab.row("a").get_by_role("button", name="Restart …").click()
-        dialog = await with_token(
-            tab, "Restart it", **{"Your token": TOKEN, "Reason": "it is slow"}
-        )
-        await expect(dialog.locator(".ask-said")).to_contain_text("last restarted")
-        await expect(dialog.locator(".ask-said")).to_contain_text(
-            "also: 1 of 1 restarts in the last hour are spent"
-        )
-
-
-async def test_silence(opened, tmp_path):
-    """It stands in the journal with its reason under the token's name; the token is kept nowhere but in memory."""
-    async with station(tmp_path, peers="none") as one:
-        one.incident()
-        await one.decided()
-        tab = await opened(one.server)
-        stalled = card(tab, "Stalled: hang")
-        await stalled.get_by_role("button", name="Silence").click()
-        await with_token(tab, "Silence", **{"Your token": TOKEN, "Reason": "we look at it"})
-        await expect(tab.page.get_by_role("dialog")).to_be_hidden()
-        (entry,) = await one.entries("silence")
-        assert (entry.actor, entry.reason) == ("anna", "we look at it")
-        assert await tab.page.evaluate("document.cookie + localStorage.length + sessionStorage.length") == "00"  # fmt: skip
 
 
 async def test_a_test_message_is_sent_with_a_token_and_its_outcome_said(opened, tmp_path):

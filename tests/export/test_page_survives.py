@@ -13,14 +13,14 @@ import pytest
 from playwright.async_api import expect
 
 from tests.daemon_process import ROOT, daemon
-from tests.export.browsing import LAPTOP, PHONE, card
+from tests.export.browsing import PHONE, card
 from tests.export.demo_board import event, signals
-from tests.export.page_states import STATES, ill, well
+from tests.export.page_states import ill, well
 from tests.export.serving import serving
+from tests.export.test_page_access import NO_VALUE, SIDEWAYS
 from tests.restart.station import TOKEN, station
 from tests.told import made
-from vllm_watch.board.board import Board
-from vllm_watch.board.updates import LISTENERS_MAX
+from vllm_watch.board.board import LISTENERS_MAX, Board
 from vllm_watch.incidents.incident import RESOLVED, IncidentEvent, ended
 from vllm_watch.samples.gpu import GpuReading, GpuSample
 from vllm_watch.samples.process import ProcessSample
@@ -32,9 +32,7 @@ pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="module")]
 CLOCK = "window.ahead = %d; const real = Date.now; Date.now = () => real() + window.ahead;"
 NEXT_LOOK = """new Promise((shown) =>
   new EventSource("api/v1/events").addEventListener("target", () => shown(true)))"""
-NO_VALUE = re.compile(r"\b(undefined|NaN|null|Infinity|\[object)\b")
 ENDLESS = re.compile(r"\d{20}")  # no number is written with so many digits
-SIDEWAYS = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
 HOSTILE = (
     "<script>alert(1)</script>", "'\" onmouseover=alert(1) x='", "../../etc/passwd?a=b&c#d", "%00%zz",
     "\u202egnp.exe", "naïve-🦙", "__proto__", "constructor", "x" * 300, "a b",
@@ -299,20 +297,6 @@ async def test_numbers_out_of_all_bounds(opened, value):
         assert tab.complaints == []
 
 
-@pytest.mark.parametrize("state", STATES)
-async def test_no_state_shows_a_hole(opened, state):
-    """No "undefined", "null" or "NaN" anywhere, with everything opened."""
-    async with serving(STATES[state]()) as server:
-        tab = await opened(server, LAPTOP)
-        await tab.page.evaluate(
-            "for (const e of [...document.querySelectorAll('details')].slice(0, 40)) e.open = true"
-        )
-        await tab.page.wait_for_timeout(300)
-        assert NO_VALUE.search(await texts(tab)) is None
-        assert tab.complaints == []
-        await tab.page.close()
-
-
 async def test_without_a_stream_it_asks_now_and_then(browser):
     """Sixty-four other pages have taken all streams: the state is there all the same, and a free stream is taken."""
     board = ill("stalled")
@@ -336,29 +320,3 @@ async def test_a_tab_in_the_background_still_tells(opened):
         story = {"engine": "0", "kind": "engine_stalled", "cause": "hang", "severity": "page", "summary": "No step."}  # fmt: skip
         board.tell(made(event("chat-1", story, time.time())))
         await expect(tab.page).to_have_title(re.compile(r"^\(1\) chat-1 is stalled"), timeout=6000)
-
-
-async def recorded(target, minutes):
-    yield f"{target} {minutes:g}".encode()
-
-
-async def test_the_recording_is_a_click_away(opened):
-    """The last ten minutes of the target, as a file."""
-    async with serving(ill("stalled"), recording=recorded) as server:
-        tab = await opened(server)
-        async with tab.page.expect_download() as began:
-            await card(tab, "Stalled: hang").get_by_role("link", name="Download recording").click()
-        download = await began.value
-        assert download.suggested_filename == "chat-1.jsonl.gz"
-        assert (await asyncio.to_thread((await download.path()).read_bytes)) == b"chat-1 10"
-
-
-async def test_where_nothing_is_recorded_it_says_so(opened):
-    """In words beside the link, not as an empty file."""
-    async with serving(ill("stalled")) as server:
-        tab = await opened(server)
-        stalled = card(tab, "Stalled: hang")
-        await stalled.get_by_role("link", name="Download recording").click()
-        await expect(stalled.locator(".recording-said")).to_have_text(
-            "The flight recorder is off. Turn it on in the configuration"
-        )

@@ -16,7 +16,7 @@ from tests.export.test_auth import ANA as TOKEN
 from tests.export.test_auth import token
 from tests.export.test_server import ask as request
 from vllm_watch.export import passwords, web_config
-from vllm_watch.export.passwords import FAILURES_MAX, Passwords, TooManyError, credentials
+from vllm_watch.export.passwords import FAILURES_MAX, Passwords, TooManyError
 from vllm_watch.export.server import Server
 
 PASSWORD = "pässwort of ana"
@@ -65,15 +65,12 @@ CALLS = {
     "72 bytes, which is all that bcrypt looks at": (basic("bo", "x" * 72), 200),
     "made by htpasswd": (basic("cy", "y"), 200),
     "a wrong password": (basic("ana", "wrong"), 401),
-    "another's password": (basic("bo", PASSWORD), 401),
     "nobody's name": (basic("eve", PASSWORD), 401),
     "an empty password": (basic("ana", ""), 401),
-    "no name": (basic("", PASSWORD), 401),
     "the hash for the password": (basic("ana", USERS["ana"]), 401),
     "with a NUL": (basic("ana", PASSWORD + "\0"), 401),
     "none": (None, 401),
     "no base64": ("Basic ???", 401),
-    "no colon": ("Basic YW5h", 401),
     "not UTF-8": ("Basic //86eA==", 401),
     "huge": ("Basic " + "A" * 3000, 401),
     "a token, where passwords are asked for": (f"Bearer {TOKEN}", 401),
@@ -138,7 +135,6 @@ async def test_a_scrape_every_few_seconds_costs_one_hash(
 async def test_a_password_that_was_changed_is_forgotten_at_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Also where it was remembered."""
     monkeypatch.setattr(web_config, "LOOK_SECONDS", 0.02)
     async with guarded(tmp_path) as server:
         assert (await ask(server, basic("ana", PASSWORD)))[0] == 200
@@ -207,50 +203,6 @@ async def test_the_loop_goes_on_while_hashes_are_computed(tmp_path: Path) -> Non
         assert {status for status, _ in await asyncio.gather(*guesses)} == {401}
 
 
-async def test_who_guesses_is_logged_once_and_remembered_among_so_many(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """Each guess until it has to wait, then once that it does; of the callers the last ones are known."""
-    monkeypatch.setattr(passwords, "PAUSE_SECONDS", 0.0)
-    monkeypatch.setattr(passwords, "CALLERS_MAX", 2)
-    checks = Passwords()
-    with structlog.testing.capture_logs() as logs:
-        for _ in range(FAILURES_MAX):
-            assert await checks.user(USERS, basic("ana", "wrong"), "one") is None
-        for _ in range(3):
-            with pytest.raises(TooManyError):
-                await checks.user(USERS, basic("ana", "wrong"), "one")
-    said = [each["event"] for each in logs]
-    assert said == ["wrong_password"] * (FAILURES_MAX - 1) + ["wrong_passwords"]
-    for caller in ("two", "three"):
-        await checks.user(USERS, basic("ana", "wrong"), caller)
-    assert list(checks._failures) == ["two", "three"]
-
-
-def header_of(characters: int) -> str:
-    """Credentials of so many characters in base64, which is a multiple of four."""
-    text = b64encode(b"ana:" + b"x" * (characters // 4 * 3 - 4)).decode()
-    assert len(text) == characters
-    return f"Basic {text}"
-
-
-@pytest.mark.parametrize(
-    ("header", "user"),
-    [
-        (basic("ana", "a:b"), ("ana", b"a:b")),
-        (basic("ana", "x").replace("Basic", "bAsIc"), ("ana", b"x")),
-        (header_of(1024), ("ana", b"x" * 764)),
-        (header_of(1028), None),
-        (basic("ana", "x").replace("Basic", "Bearer"), None),
-        (basic("ana", "x")[:-4] + "?" + basic("ana", "x")[-4:], None),
-    ],
-    ids=["a colon", "any case", "as long as may be", "longer", "another scheme", "no base64"],
-)
-def test_credentials_of_a_header(header: str, user: tuple[str, bytes] | None) -> None:
-    """User and password, up to a length that no person's password has."""
-    assert credentials(header) == user
-
-
 async def test_a_password_is_what_bcrypt_looks_at() -> None:
     """Its first 72 bytes; a hash that is none lets nobody in."""
     checks = Passwords()
@@ -265,24 +217,6 @@ async def test_a_name_that_nobody_has_is_never_let_in(monkeypatch: pytest.Monkey
     monkeypatch.setattr(passwords, "_check", lambda password, known: True)
     assert await Passwords().user(USERS, basic("eve", "x"), "a") is None
     assert await Passwords().user(USERS, basic("ana", "x"), "a") == "ana"
-
-
-async def test_a_hundred_passwords_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Those that were used last."""
-    checked = checks(monkeypatch)
-    users = {f"u{n}": USERS["cy"] for n in range(101)}
-    known = Passwords()
-
-    async def hashes(*numbers: int) -> int:
-        before = len(checked)
-        for n in numbers:
-            assert await known.user(users, basic(f"u{n}", "y"), "a") == f"u{n}"
-        return len(checked) - before
-
-    assert await hashes(*range(100)) == 100
-    assert await hashes(*range(1, 100), 0) == 0
-    assert await hashes(100, 0) == 1
-    assert await hashes(1) == 1
 
 
 class Guesser:
@@ -325,15 +259,39 @@ async def test_who_was_wrong_ten_times_in_a_minute_waits(monkeypatch: pytest.Mon
     assert guesser.pauses == [0.2, 0.2]
 
 
-async def test_a_thousand_and_some_guessers_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
-    """1024 addresses, those that guessed last."""
-    guesser = Guesser(monkeypatch)
-    for _ in range(10):
-        for caller in ("one", "two", "three"):
-            assert not await guesser.waits(caller)
-    assert await guesser.waits("one")
-    for number in range(1022):
-        assert not await guesser.waits(f"other {number}")
-    assert await guesser.waits("one")
-    assert await guesser.waits("three")
-    assert not await guesser.waits("two")
+async def test_who_guesses_is_logged_once_and_remembered_among_so_many(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Each guess until it has to wait, then once that it does; of the callers the last ones are known."""
+    monkeypatch.setattr(passwords, "PAUSE_SECONDS", 0.0)
+    monkeypatch.setattr(passwords, "CALLERS_MAX", 2)
+    checks = Passwords()
+    with structlog.testing.capture_logs() as logs:
+        for _ in range(FAILURES_MAX):
+            assert await checks.user(USERS, basic("ana", "wrong"), "one") is None
+        for _ in range(3):
+            with pytest.raises(TooManyError):
+                await checks.user(USERS, basic("ana", "wrong"), "one")
+    said = [each["event"] for each in logs]
+    assert said == ["wrong_password"] * (FAILURES_MAX - 1) + ["wrong_passwords"]
+    for caller in ("two", "three"):
+        await checks.user(USERS, basic("ana", "wrong"), caller)
+    assert list(checks._failures) == ["two", "three"]
+
+
+async def test_a_hundred_passwords_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those that were used last."""
+    checked = checks(monkeypatch)
+    users = {f"u{n}": USERS["cy"] for n in range(101)}
+    known = Passwords()
+
+    async def hashes(*numbers: int) -> int:
+        before = len(checked)
+        for n in numbers:
+            assert await known.user(users, basic(f"u{n}", "y"), "a") == f"u{n}"
+        return len(checked) - before
+
+    assert await hashes(*range(100)) == 100
+    assert await hashes(*range(1, 100), 0) == 0
+    assert await hashes(100, 0) == 1
+    assert await hashes(1) == 1

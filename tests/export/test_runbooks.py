@@ -10,14 +10,13 @@ import pytest
 from tests.export.serving import serving
 from tests.export.small_board import small_board
 from vllm_watch.export import page_files
-from vllm_watch.story.base import runbook_path
+from vllm_watch.story.base import RESTART_RUNBOOK, runbook_path
 from vllm_watch.story.kinds import KINDS, MANY_AT_ONCE, STORIES
-from vllm_watch.story.restart_steps import RUNBOOK
 
 PATHS = [
     *(story.runbook_path for story in STORIES.values()),
     MANY_AT_ONCE.runbook_path,
-    runbook_path(RUNBOOK),
+    runbook_path(RESTART_RUNBOOK),
 ]
 DOCS = Path(__file__).parents[2] / "docs"
 
@@ -43,7 +42,6 @@ def text_of(name: str) -> str:
 
 @pytest.mark.parametrize("path", PATHS)
 async def test_every_story_leads_to_a_page_that_is_served(path: str) -> None:
-    """And to a heading of it."""
     async with (
         serving(small_board()) as server,
         aiohttp.ClientSession() as session,
@@ -57,7 +55,6 @@ async def test_every_story_leads_to_a_page_that_is_served(path: str) -> None:
 
 
 async def test_no_such_runbook() -> None:
-    """It is said, and no path meets the disk."""
     async with serving(small_board()) as server, aiohttp.ClientSession() as session:
         for name in ("nothing", "..%2fpage%2findex", "engine_down.html"):
             async with session.get(f"http://127.0.0.1:{server.port}/runbooks/{name}") as answer:

@@ -85,19 +85,6 @@ async def test_metrics_in_the_format_that_is_asked_for():
         assert "Content-Encoding" not in headers
 
 
-async def test_a_scrape_collects_nothing():
-    """Two scrapes of a board that nobody writes say the same."""
-    board = small_board()
-    async with serving(board) as url:
-        scrapes = [(await ask("GET", f"{url}/metrics"))[1] for _ in range(2)]
-        ours = [
-            [line for line in text.splitlines() if line.startswith("vllm_watch_")]
-            for text in scrapes
-        ]
-        assert ours[0] == ours[1]
-        assert board.targets["chat"].sources["metrics"].calls == 1
-
-
 async def test_healthy_and_ready():
     """Healthy from the start; ready once there are results, and until then the reason is said."""
     reasons = ["the first scrape of chat is under way", None]
@@ -196,10 +183,6 @@ async def test_reload_is_for_this_machine_and_not_for_other_sites():
 
 PROXIES = {
     "nginx": {"X-Real-IP": "203.0.113.9"},
-    "an ingress": {"X-Forwarded-Host": "watch.example"},
-    "Cloudflare": {"CF-Connecting-IP": "203.0.113.9"},
-    "Akamai": {"True-Client-IP": "203.0.113.9"},
-    "Envoy": {"X-Envoy-External-Address": "203.0.113.9"},
     "Squid": {"Via": "1.1 squid"},
     "one that nobody has heard of": {"X-Original-Caller": "203.0.113.9"},
 }
@@ -252,7 +235,6 @@ def other_address() -> str | None:
 
 
 async def test_without_configuration_there_is_nothing_to_reload():
-    """Said as such, not as a success."""
     async with serving() as url:
         status, text, _ = await ask("POST", f"{url}/-/reload")
         assert (status, json.loads(text)["error"]) == (404, "There is no configuration to reload")
@@ -262,31 +244,23 @@ async def test_without_configuration_there_is_nothing_to_reload():
     ("bound", "host", "status"),
     [
         ("127.0.0.1", "localhost:9464", 200),
-        ("127.0.0.1", "127.0.0.1", 200),
         ("127.0.0.1", "[::1]:9464", 200),
         ("127.0.0.1", "LOCALHOST", 200),
         ("127.0.0.1", "watch.internal:80", 200),
         ("127.0.0.1", "evil.example", 421),
         ("127.0.0.1", "localhost.evil.example", 421),
         ("127.0.0.1", "", 421),
-        ("localhost", "evil.example", 421),
         ("0.0.0.0", "gpu-host-1:9464", 421),
         ("0.0.0.0", "watch.internal:9464", 200),
         ("0.0.0.0", "10.0.0.7:9464", 200),
         ("0.0.0.0", "[fe80::1]", 200),
-        ("0.0.0.0", "localhost", 200),
         ("127.0.0.1", "[::1].evil.example", 421),
-        ("127.0.0.1", "[::1]evil.example:9464", 421),
-        ("127.0.0.1", "localhost:9470.evil.example", 421),
         ("127.0.0.1", "127.0.0.1:80:evil", 421),
         ("127.0.0.1", "localhost:99999", 421),
-        ("127.0.0.1", "localhost:", 421),
         ("127.0.0.1", "evil@localhost", 421),
-        ("127.0.0.1", "localhost/evil", 421),
         ("127.0.0.1", "[::1", 421),
         ("0.0.0.0", "10.0.0.7.evil.example", 421),
         ("0.0.0.0", "[10.0.0.7]", 421),
-        ("0.0.0.0", "10.0.0.7:80:evil", 421),
     ],
 )
 async def test_host_names_that_are_answered_to(bound, host, status):
@@ -303,7 +277,6 @@ async def test_on_a_network_address_any_name_is_answered_to_until_names_are_give
 
 @pytest.mark.parametrize("path", ["/", "/metrics", "/api/v1/status", "/nowhere", "/page/app.js"])
 async def test_every_answer_carries_the_security_headers(path):
-    """Also the errors, and no cookie anywhere."""
     async with serving() as url:
         _, _, headers = await ask("GET", url + path)
         assert headers["X-Content-Type-Options"] == "nosniff"
@@ -326,7 +299,6 @@ async def test_page_files_are_a_fixed_list_and_are_not_sent_twice():
 
 
 async def test_errors_of_the_router_are_json_too():
-    """With what was asked in the cause."""
     async with serving() as url:
         status, text, _ = await ask("GET", f"{url}/api/v2/status")
         assert (status, json.loads(text)["error"]) == (404, "GET /api/v2/status: Not Found")
@@ -401,19 +373,7 @@ async def test_who_comes_before_it_serves_waits_and_is_answered():
     assert said.startswith(b"HTTP/1.1 200 OK")
 
 
-async def test_an_address_that_was_taken_is_freed_though_nothing_was_served():
-    """As by a start that is stopped in its first moment."""
-    server = Server(small_board(), host="127.0.0.1", port=0, ready=lambda: None)
-    server.take()
-    with pytest.raises(ServeError, match="already in use"):
-        Server(Board(), host="127.0.0.1", port=server.port, ready=lambda: None).take()
-    await server.stop()
-    with socket.socket() as again:
-        again.bind(("127.0.0.1", server.port))
-
-
 async def test_a_wrong_web_configuration_is_found_before_the_address_is_taken(tmp_path):
-    """It ends the start with cause and remedy."""
     file = tmp_path / "web.yaml"
     file.write_text("tls_server_config: {cert_file: none.pem, key_file: none.key}\n")
     server = Server(Board(), host="127.0.0.1", port=0, ready=lambda: None, web_config=file)
@@ -425,27 +385,8 @@ async def test_a_wrong_web_configuration_is_found_before_the_address_is_taken(tm
 
 @pytest.mark.parametrize("host", ["203.0.113.7", "no.such.host.invalid"])
 async def test_address_that_is_not_ours_is_said(host):
-    """Likewise a name that means nothing."""
     with pytest.raises(ServeError, match="Cannot listen on"):
         await Server(Board(), host=host, port=0, ready=lambda: None).start()
-
-
-async def test_stop_frees_the_port_at_once_even_with_a_page_open():
-    """A restart must not wait for a browser."""
-    board = small_board()
-    first = Server(board, host="127.0.0.1", port=0, ready=lambda: None)
-    await first.start()
-    async with (
-        aiohttp.ClientSession() as session,
-        session.get(f"http://127.0.0.1:{first.port}/api/v1/events") as answer,
-    ):
-        await answer.content.readline()
-        async with asyncio.timeout(30):
-            await first.stop()
-    assert len(board.listeners) == 0
-    second = Server(board, host="127.0.0.1", port=first.port, ready=lambda: None)
-    await second.start()
-    await second.stop()
 
 
 async def recorded(target: str, minutes: float) -> AsyncIterator[bytes]:
@@ -497,14 +438,12 @@ async def test_recording_is_a_download():
     ],
 )  # fmt: skip
 async def test_recording_that_cannot_be_had(recording, params, status, error):
-    """Each reason in words, none as an empty file."""
     async with serving(recording=recording) as url:
         got, text, _ = await ask("GET", f"{url}/api/v1/recording", params=params)
         assert (got, json.loads(text)["error"]) == (status, error)
 
 
 async def test_recording_that_breaks_off_is_seen_as_such():
-    """Half a file must not look like a whole one."""
     async with serving(recording=breaking) as url:
         with pytest.raises(aiohttp.ClientPayloadError):
             await ask("GET", f"{url}/api/v1/recording", params={"target": "chat"})
@@ -526,8 +465,18 @@ async def hanging(target: str, minutes: float) -> AsyncIterator[bytes]:
 
 
 async def test_recorder_that_hangs_is_not_waited_for(monkeypatch):
-    """The caller is told; the server goes on."""
     monkeypatch.setattr(api, "_CHUNK_SECONDS", 0.05)
     async with serving(recording=hanging) as url:
         status, text, _ = await ask("GET", f"{url}/api/v1/recording", params={"target": "chat"})
         assert (status, json.loads(text)["error"]) == (503, "The recorder did not answer in time")
+
+
+async def test_an_address_that_was_taken_is_freed_though_nothing_was_served():
+    """As by a start that is stopped in its first moment."""
+    server = Server(small_board(), host="127.0.0.1", port=0, ready=lambda: None)
+    server.take()
+    with pytest.raises(ServeError, match="already in use"):
+        Server(Board(), host="127.0.0.1", port=server.port, ready=lambda: None).take()
+    await server.stop()
+    with socket.socket() as again:
+        again.bind(("127.0.0.1", server.port))

@@ -11,7 +11,6 @@ from prometheus_client.parser import text_string_to_metric_families as parse_tex
 
 from tests.export.demo_board import fill
 from tests.export.small_board import (
-    DOWN,
     ENGINE,
     GPU,
     SERVING,
@@ -112,22 +111,6 @@ def test_whole_text():
         *one_hot("vllm_watch_gpu_throttle_reason", 'gpu="GPU-7f3a",', "reason", THROTTLE_REASONS, "sw_power_cap"),
         'vllm_watch_gpu_xid_errors_total{gpu="GPU-7f3a",xid="79"} 1',
         'vllm_watch_gpu_holder_memory_bytes{gpu="GPU-7f3a",pid="41210",verdict="unknown",uid="1000",command="VLLM::EngineCore"} 127775277056',
-    ]  # fmt: skip
-
-
-def test_totals_of_an_engine():
-    """Counters, and histograms with buckets, sum and count; of those that there are."""
-    board = small_board()
-    board.publish(replace(SERVING, engines={"0": replace(ENGINE, totals=TOTALS)}))
-    engine, itl = f"{{{ENGINE_LABELS}", "vllm_watch_engine_itl_seconds"
-    told = [
-        line for line in samples_of(board) if "_itl_" in line or "requests_finished_total" in line
-    ]
-    assert told == [
-        f'vllm_watch_engine_requests_finished_total{engine},reason="stop"}} 3.0',
-        *(f'{itl}_bucket{engine},le="{bound}"}} {count}' for bound, count in zip((*BOUNDS["inter_token_latency"], "+Inf"), [*[2.0] * 12, 9.0], strict=True)),
-        f"{itl}_sum{engine}}} 0.5",
-        f"{itl}_count{engine}}} 9.0",
     ]  # fmt: skip
 
 
@@ -287,16 +270,6 @@ def test_vanished_target_leaves_no_series():
     )
 
 
-def test_vanished_engine_leaves_no_series():
-    """An engine that its server shows no more (scaled down) is gone, the others stay."""
-    board = small_board()
-    two = {"0": ENGINE, "1": replace(ENGINE, engine="1")}
-    board.publish(replace(SERVING, engines=two))
-    board.publish(replace(SERVING, engines={"0": ENGINE}))
-    assert not [line for line in samples_of(board) if 'engine="1"' in line]
-    assert list(board.targets["chat"].history) == ["0"]
-
-
 @pytest.mark.parametrize(
     "reading",
     [
@@ -382,16 +355,6 @@ def test_values_that_are_not_finite_are_spelled_as_prometheus_does():
     assert ends["vllm_watch_engine_queue_time_seconds"] == "-Inf"
 
 
-def test_state_that_is_no_word_of_ours_is_unknown():
-    """One state always holds."""
-    board = small_board()
-    board.publish(replace(DOWN, state="melting"))
-    assert (
-        'vllm_watch_engine_state{target="gone",engine="",model_name="",state="unknown"} 1'
-        in samples_of(board)
-    )
-
-
 def test_a_mad_server_cannot_fill_a_prometheus():
     """Of a label whose values the server makes up, so many are shown and no more."""
     board = small_board()
@@ -460,3 +423,13 @@ def test_restarts():
         'vllm_watch_restart_kept_back{target="llama-70b-a",gate="budget"} 1',
         'vllm_watch_restart_kept_back{target="llama-70b-a",gate="window"} 1',
     ]
+
+
+def test_vanished_engine_leaves_no_series():
+    """An engine that its server shows no more (scaled down) is gone, the others stay."""
+    board = small_board()
+    two = {"0": ENGINE, "1": replace(ENGINE, engine="1")}
+    board.publish(replace(SERVING, engines=two))
+    board.publish(replace(SERVING, engines={"0": ENGINE}))
+    assert not [line for line in samples_of(board) if 'engine="1"' in line]
+    assert list(board.targets["chat"].history) == ["0"]

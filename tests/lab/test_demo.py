@@ -66,22 +66,6 @@ async def test_every_story_can_be_shown_live(story):
     assert len(targets) == len({target.name for target in targets}) > 0
 
 
-def test_an_unknown_story_names_those_that_there_are():
-    """The remedy can be followed."""
-    with pytest.raises(WatchError) as caught:
-        Demo("no-such-story")
-    assert "no-such-story" in caught.value.cause
-    assert "sleep_wake" in caught.value.remedy
-
-
-def test_stories_have_a_slug_and_a_sentence():
-    """They are shown in lists."""
-    for slug, story in STORIES.items():
-        assert story.slug == slug
-        assert story.title.endswith(".")
-        assert story.title.count(". ") == 0
-
-
 async def test_a_scene_that_was_played_before_goes_on():
     """Its processes are as old as they were, and its engines have done what they did."""
     scene = STORIES["healthy"].build(1)
@@ -98,3 +82,11 @@ async def test_a_scene_that_was_played_before_goes_on():
     young = read(STORIES["healthy"].build(1)["vllm"])
     grown = after.server.process_resident_memory_bytes - young.server.process_resident_memory_bytes
     assert grown > 300 * 2**20
+
+
+def test_an_unknown_story_names_those_that_there_are():
+    """The remedy can be followed."""
+    with pytest.raises(WatchError) as caught:
+        Demo("no-such-story")
+    assert "no-such-story" in caught.value.cause
+    assert "sleep_wake" in caught.value.remedy

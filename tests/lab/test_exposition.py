@@ -5,13 +5,10 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-from prometheus_client.utils import floatToGoString
 
 from benchmarks.lab.virtual import observe
 from vllm_watch.lab.batch import EngineConfig
-from vllm_watch.lab.exposition import Writer, labels, number
+from vllm_watch.lab.exposition import Writer
 from vllm_watch.lab.release import V0, V1, V1_SEVERAL_API_SERVERS
 from vllm_watch.lab.vllm import SimulatedVllm
 from vllm_watch.lab.workload import CHAT, COMPLETIONS, OpenLoop, Request, Sizes
@@ -95,28 +92,3 @@ def test_reading_the_text_gives_the_records_of_virtual_time(name):
 def approximately(value):
     """Unix times lose a microsecond in the text's 17 digits; nothing else may differ."""
     return pytest.approx(value, rel=1e-12) if isinstance(value, float) else value
-
-
-def test_a_restarted_server_has_no_http_series():
-    """They appear with the first request, as in the real one."""
-    body = Writer(SimulatedVllm("a")).body()
-    assert "http_request" not in body
-    assert "vllm:num_requests_running" in body
-
-
-def test_v0_shows_a_reason_only_once_a_request_ended_so():
-    """V1 shows all reasons at 0 from the start."""
-    assert "vllm:request_success_total{" not in Writer(SimulatedVllm("a", release=V0)).body()
-    fresh = Writer(SimulatedVllm("a")).body()
-    assert 'request_success_total{engine="0",finished_reason="repetition"' in fresh
-
-
-@given(st.floats(allow_nan=False, allow_infinity=False, min_value=0))
-def test_numbers_are_written_as_prometheus_client_writes_them(value):
-    """Including its own idea of when to use an exponent."""
-    assert number(value) == floatToGoString(value)
-
-
-def test_label_values_are_escaped():
-    """A model path may hold anything."""
-    assert labels({"b": 'say "hi"\\\n', "a": "1"}) == '{a="1",b="say \\"hi\\"\\\\\\n"}'

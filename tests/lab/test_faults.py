@@ -80,6 +80,17 @@ def test_every_pair_of_faults_can_be_undone():
             assert more > done, (first, second)
 
 
+def test_a_server_that_is_down_refuses_whatever_else_is_wrong():
+    """A crash during a hang is a crash."""
+    vllm = busy()
+    vllm.advance(30.0)
+    vllm.fault("hang")
+    vllm.fault("crash")
+    vllm.advance(40.0)
+    assert observe(vllm).scrape.outcome == "refused"
+    assert not vllm.submit(Request(1, 1))
+
+
 def test_one_of_two_engines_can_hang():
     """The other goes on; only their own series tell them apart."""
     vllm = busy(num_engines=2)
@@ -90,25 +101,6 @@ def test_one_of_two_engines_can_hang():
     after = [engine.ledger.generation_tokens for engine in vllm.engines]
     assert after[0] > before[0]
     assert after[1] == before[1]
-
-
-def test_a_ramp_slows_down_gradually():
-    """Half-way through the ramp a step lasts half as much longer."""
-    vllm = SimulatedVllm("a")
-    vllm.engines[0].submit(Request(16, 1_000_000))
-    vllm.advance(10.0)
-    vllm.fault("slow", factor=3.0, ramp_seconds=100.0)
-
-    def steps_in(begin_t, end_t):
-        vllm.advance(begin_t)
-        before = vllm.engines[0].kv.step
-        vllm.advance(end_t)
-        return vllm.engines[0].kv.step - before
-
-    at_once, half_way, whole = steps_in(10, 12), steps_in(59, 61), steps_in(120, 122)
-
-    assert at_once / half_way == pytest.approx(2, rel=0.1)
-    assert at_once / whole == pytest.approx(3, rel=0.1)
 
 
 def test_a_leak_takes_only_what_is_free():
@@ -123,14 +115,3 @@ def test_a_leak_takes_only_what_is_free():
     assert kv.free_blocks >= 0
     assert kv.used_blocks + kv.leaked_blocks <= blocks
     assert vllm.engines[0].num_running == 1
-
-
-def test_a_server_that_is_down_refuses_whatever_else_is_wrong():
-    """A crash during a hang is a crash."""
-    vllm = busy()
-    vllm.advance(30.0)
-    vllm.fault("hang")
-    vllm.fault("crash")
-    vllm.advance(40.0)
-    assert observe(vllm).scrape.outcome == "refused"
-    assert not vllm.submit(Request(1, 1))

@@ -3,7 +3,7 @@
 from random import Random
 
 from benchmarks.lab.virtual import observations
-from vllm_watch.lab.gpus import GpuRack, SimulatedGpuSource, idle_notebook
+from vllm_watch.lab.gpus import GpuRack, SimulatedGpuSource
 from vllm_watch.lab.stories import L40S, STORIES
 from vllm_watch.lab.vllm import SimulatedVllm
 from vllm_watch.lab.workload import OpenLoop, Sizes
@@ -36,30 +36,6 @@ def test_utilization_and_power_follow_the_load():
     assert bare.power_watts < readings[0].power_watts
 
 
-def test_utilization_is_of_the_time_since_the_last_look():
-    """Busy first and idle then: the second look sees idleness only."""
-    rack, vllm = rack_with(5.0)
-    vllm.advance(60.0)
-    busy = rack.sample()[0].utilization_ratio
-    vllm.workload.per_second = 0.0
-    vllm.advance(100.0)
-    rack.sample()
-    vllm.advance(200.0)
-    assert busy > 0.5
-    assert rack.sample()[0].utilization_ratio == 0
-
-
-def test_an_engine_core_holds_weights_and_cache():
-    """One process per engine, its memory is all that is used, and there is room for it."""
-    rack, _ = rack_with(num_engines=2)
-    for gpu in rack.sample():
-        (process,) = gpu.processes
-        assert process.used_bytes == gpu.memory_used_bytes
-        assert 30e9 < gpu.memory_used_bytes < gpu.memory_total_bytes - gpu.memory_reserved_bytes
-        assert process.cmdline == ("VLLM::EngineCore",)
-        assert len(process.name) <= 15
-
-
 def test_a_restart_is_another_process():
     """Nothing while it is down, then a new PID that began with the restart and fills its memory."""
     rack, vllm = rack_with()
@@ -87,28 +63,6 @@ def test_no_story_puts_more_on_a_gpu_than_fits():
                 held = sum(process.used_bytes for process in gpu.processes)
                 assert held == gpu.memory_used_bytes, slug
                 assert held <= gpu.memory_total_bytes - gpu.memory_reserved_bytes, slug
-
-
-def test_a_hung_engine_spins_and_stays_cool():
-    """NVML calls it fully busy; the power tells that nothing is computed."""
-    rack, vllm = rack_with(5.0)
-    vllm.advance(60.0)
-    healthy = rack.sample()[0]
-    vllm.fault("hang")
-    vllm.advance(120.0)
-    hung = rack.sample()[0]
-    assert hung.utilization_ratio == 1
-    assert hung.power_watts < 0.6 * healthy.power_watts
-
-
-def test_strangers_hold_memory_beside_the_engine():
-    """A forgotten notebook is one holder more, and its bytes are in the sum."""
-    rack, _ = rack_with()
-    alone = rack.sample()[0]
-    rack.add_process(0, idle_notebook(create_time=5e8))
-    both = rack.sample()[0]
-    assert both.memory_used_bytes - alone.memory_used_bytes == 2_400_000_000
-    assert {process.uid for process in both.processes} == {1001, 1004}
 
 
 async def test_the_source_has_the_shape_of_the_real_one():

@@ -65,7 +65,6 @@ class Bench:
 
 
 async def test_endpoints():
-    """Each answers as vLLM's does."""
     async with Bench(model_name="example/model-8b", max_model_len=4096) as bench:
         status, body, headers = await bench.get("/metrics")
         assert status == 200
@@ -77,17 +76,6 @@ async def test_endpoints():
         assert (await bench.get("/is_sleeping"))[1] == b'{"is_sleeping": false}'
         assert (await bench.get("/is_paused"))[1] == b'{"is_paused": false}'
         assert (await bench.get("/no-such-path"))[0] == 404
-
-
-async def test_metrics_are_packed_only_if_asked():
-    """With gzip allowed the body is a quarter of its size; without, it is plain."""
-    async with Bench() as bench:
-        plain = await bench.get("/metrics", headers={"Accept-Encoding": "identity"})
-        packed = await bench.get("/metrics", headers={"Accept-Encoding": "gzip"})
-    assert "Content-Encoding" not in plain[2]
-    assert packed[2]["Content-Encoding"] == "gzip"
-    assert int(packed[2]["Content-Length"]) < len(plain[1]) / 4
-    assert packed[1].startswith(b"# HELP python_gc_objects_collected_total")
 
 
 @pytest.mark.parametrize(
@@ -144,7 +132,6 @@ async def test_requests_that_no_engine_would_take(body, status):
 
 
 async def test_a_client_that_goes_away_frees_its_pages():
-    """Its request is aborted, not run to its end."""
     async with Bench(max_model_len=10**9) as bench:
         engine = bench.vllm.engines[0]
         asked = asyncio.create_task(bench.complete(prompt="x", max_tokens=10**8))
@@ -171,19 +158,6 @@ async def test_crash_refuses_connections_and_a_restart_serves_again():
     assert b'vllm:generation_tokens_total{engine="0",model_name="example/model-8b"} 0.0' in metrics
 
 
-async def test_crash_fails_the_requests_in_flight():
-    """Who waits for an answer gets an error, not silence."""
-    async with Bench(max_model_len=10**9) as bench:
-        asked = asyncio.create_task(bench.complete(prompt="x", max_tokens=10**8))
-        await bench.until(lambda: bench.vllm.outstanding == 1)
-        bench.vllm.fault("crash")
-        try:
-            status, _ = await asked
-        except aiohttp.ClientError:
-            status = None
-    assert status in {None, 500}
-
-
 async def test_api_hang_accepts_and_says_nothing():
     """The connection stands, no byte comes; when it ends, who still waits is answered."""
     async with Bench() as bench:
@@ -195,20 +169,6 @@ async def test_api_hang_accepts_and_says_nothing():
         assert not waiting.done()
         bench.vllm.clear("api_hang")
         assert (await waiting)[0] == 200
-
-
-async def test_hang_answers_everything_but_completions():
-    """/metrics and /health are fine; only who asks for tokens waits."""
-    async with Bench() as bench:
-        bench.vllm.fault("hang")
-        asked = asyncio.create_task(bench.complete(prompt="x", max_tokens=5))
-        await bench.until(lambda: bench.vllm.outstanding == 1)
-        assert (await bench.get("/health"))[0] == 200
-        _, metrics, _ = await bench.get("/metrics")
-        assert b"process_open_fds 28.0" in metrics
-        assert not asked.done()
-        bench.vllm.clear("hang")
-        assert (await asked)[0] == 200
 
 
 async def test_a_hung_engine_does_not_hear_of_clients_that_go():
@@ -231,6 +191,40 @@ async def test_a_hung_engine_does_not_hear_of_clients_that_go():
         assert engine.ledger.success["abort"] == 1
 
 
+async def test_a_taken_port_is_an_error_with_a_remedy():
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        server = LabServer(SimulatedVllm("a"), lambda: 0.0, port=port)
+        with pytest.raises(ServeError, match=f"127.0.0.1:{port}: Address already in use"):
+            await server.start()
+
+
+async def test_metrics_are_packed_only_if_asked():
+    """With gzip allowed the body is a quarter of its size; without, it is plain."""
+    async with Bench() as bench:
+        plain = await bench.get("/metrics", headers={"Accept-Encoding": "identity"})
+        packed = await bench.get("/metrics", headers={"Accept-Encoding": "gzip"})
+    assert "Content-Encoding" not in plain[2]
+    assert packed[2]["Content-Encoding"] == "gzip"
+    assert int(packed[2]["Content-Length"]) < len(plain[1]) / 4
+    assert packed[1].startswith(b"# HELP python_gc_objects_collected_total")
+
+
+async def test_crash_fails_the_requests_in_flight():
+    """Who waits for an answer gets an error, not silence."""
+    async with Bench(max_model_len=10**9) as bench:
+        asked = asyncio.create_task(bench.complete(prompt="x", max_tokens=10**8))
+        await bench.until(lambda: bench.vllm.outstanding == 1)
+        bench.vllm.fault("crash")
+        try:
+            status, _ = await asked
+        except aiohttp.ClientError:
+            status = None
+    assert status in {None, 500}
+
+
 async def test_engine_dead_and_paused_refuse_work():
     """/health tells the first, and nothing but /is_paused the second."""
     async with Bench() as bench:
@@ -243,17 +237,6 @@ async def test_engine_dead_and_paused_refuse_work():
         assert (await bench.get("/health"))[0] == 503
         assert (await bench.get("/metrics"))[0] == 200
         assert (await bench.complete(prompt="x"))[0] == 500
-
-
-async def test_a_taken_port_is_an_error_with_a_remedy():
-    """It names the address and what to do."""
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        taken.listen()
-        port = taken.getsockname()[1]
-        server = LabServer(SimulatedVllm("a"), lambda: 0.0, port=port)
-        with pytest.raises(ServeError, match=f"127.0.0.1:{port}: Address already in use"):
-            await server.start()
 
 
 async def test_a_server_can_be_used_alone():

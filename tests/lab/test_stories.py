@@ -1,8 +1,5 @@
 """Each story shows what its title says, in the records that virtual time hands out."""
 
-from dataclasses import replace
-from itertools import pairwise
-
 import pytest
 
 from benchmarks.lab.virtual import EPOCH, observations
@@ -39,20 +36,6 @@ def test_a_seed_determines_a_story(story):
 
 
 @pytest.mark.parametrize("story", STORIES)
-def test_looks_come_in_time_order_and_at_the_interval(story):
-    """Every target is looked at every 5 s, and the looks of several are spread over it."""
-    looks = list(observations(story, 60))
-    targets = {look.target for look in looks}
-
-    times = [look.t - EPOCH for look in looks]
-    assert times == sorted(times)
-    for target in targets:
-        own = [look.monotonic_s for look in looks if look.target == target]
-        assert len(own) == 12
-        assert all(b - a == pytest.approx(5) for a, b in pairwise(own))
-
-
-@pytest.mark.parametrize("story", STORIES)
 def test_counters_only_grow_between_restarts(story):
     """Of one process and one set of counters no number ever falls."""
     last = {}
@@ -78,115 +61,6 @@ def test_healthy():
     assert {look.scrape.outcome for look in looks} == {"ok"}
 
 
-def test_hang_freezes_the_engine_and_not_its_process():
-    """Every vllm and http series stands still, /health is 200, and file descriptors pile up."""
-    looks = seen("hang", END_T)
-    early, late = at(looks, 130), at(looks, TROUBLE_T)
-
-    frozen = replace(engine(late))
-    assert frozen == engine(early)
-    assert frozen.requests_running > 0
-    assert frozen.requests_waiting == engine(early).requests_waiting
-    assert late.health.status == 200
-    assert late.reading.server.process_open_fds > early.reading.server.process_open_fds + 100
-    assert late.reading.server.process_cpu_seconds > early.reading.server.process_cpu_seconds
-    # Resumed: the backlog is there at once, and then it melts.
-    assert engine(at(looks, 310)).requests_waiting > 50
-    assert engine(looks[-1]).requests_waiting < 5
-
-
-def test_crash_refuses_and_comes_back_from_zero():
-    """No answer at all; then another process whose counters began anew."""
-    looks = seen("crash", END_T)
-    before, down, after = at(looks, HEALTHY_T), at(looks, TROUBLE_T), at(looks, 325)
-
-    assert (down.scrape.outcome, down.health.outcome, down.reading) == ("refused", "refused", None)
-    assert engine(after).generation_tokens < engine(before).generation_tokens
-    assert engine(after).process_start_time > engine(before).process_start_time
-    assert engine(after).created_time > engine(after).process_start_time
-    assert engine(before).http is not None
-
-
-def test_api_hang_says_nothing_and_then_jumps():
-    """Time-outs only, while the engine finishes what it has; afterwards the held requests arrive."""
-    looks = seen("api_hang", END_T)
-    down, after = at(looks, TROUBLE_T), at(looks, 305)
-
-    assert (down.scrape.outcome, down.scrape.status, down.reading) == ("read_timeout", None, None)
-    assert engine(after).requests_running + engine(after).requests_waiting > 50
-    assert engine(after).process_start_time == engine(at(looks, HEALTHY_T)).process_start_time
-
-
-def test_slow_engine_has_long_steps_and_no_preemptions():
-    """Inter-token latency and queue grow at the same load; the pages are not the reason."""
-    looks = seen("slow", 290)
-    before, now = engine(at(looks, HEALTHY_T)), engine(at(looks, TROUBLE_T))
-
-    def steps_per_second(begin_t, end_t):
-        first, last = engine(at(looks, begin_t)), engine(at(looks, end_t))
-        return (last.iteration_tokens.count - first.iteration_tokens.count) / (end_t - begin_t)
-
-    assert steps_per_second(200, 290) < 0.25 * steps_per_second(20, 110)
-    assert now.requests_waiting > 10 > before.requests_waiting
-    assert now.preemptions == 0
-
-
-def test_leak_fills_the_cache_with_nobody_in_it():
-    """Usage nears 1 with few running, throughput falls, preemptions begin; the end of it cures."""
-    looks = seen("leak", END_T)
-    now = engine(at(looks, TROUBLE_T))
-
-    assert now.kv_cache_usage > 0.9
-    assert 0 < now.requests_running < 10
-    assert now.requests_waiting > 20
-    assert now.preemptions > 0
-    assert tokens_per_second(looks, 200, 290) < 0.6 * tokens_per_second(looks, 20, 110)
-    assert tokens_per_second(looks, 600, 700) > 0.8 * tokens_per_second(looks, 20, 110)
-
-
-def test_pinning_holds_the_pages_with_few_requests():
-    """A handful runs, the cache is full, everybody else waits; the pins go on generating."""
-    looks = seen("pinning", END_T)
-    now = engine(at(looks, TROUBLE_T))
-
-    assert now.kv_cache_usage > 0.8
-    assert now.requests_running < 10
-    assert now.requests_waiting > 50
-    assert 0 < tokens_per_second(looks, 240, 290) < 0.5 * tokens_per_second(looks, 20, 110)
-    assert engine(looks[-1]).request_success["abort"] == 4
-
-
-def test_admission_deadlock_waits_with_an_empty_cache():
-    """None running, some waiting, nothing held."""
-    looks = seen("admission_deadlock", END_T)
-    now = engine(at(looks, TROUBLE_T))
-
-    assert (now.requests_running, now.kv_cache_usage) == (0, 0)
-    assert now.requests_waiting > 100
-    assert engine(looks[-1]).requests_waiting < 20
-
-
-def test_engine_dead_is_503_with_metrics():
-    """The API server tells that its engine died, and refuses requests; then it is restarted."""
-    looks = seen("engine_dead", END_T)
-    now, then = at(looks, TROUBLE_T), at(looks, 130)
-
-    assert (now.scrape.status, now.health.status, now.health.outcome) == (200, 503, "http")
-    assert engine(now).generation_tokens == engine(then).generation_tokens
-    assert engine(now).http["requests"]["5xx"] > 100
-    assert looks[-1].health.status == 200
-
-
-def test_overload_runs_at_the_maximum():
-    """As many running as the engine takes, more tokens than ever, and still a queue."""
-    looks = seen("overload", 290)
-    now = engine(looks[-1])
-
-    assert now.requests_running > 40
-    assert now.requests_waiting > 100
-    assert tokens_per_second(looks, 200, 290) > 2 * tokens_per_second(looks, 20, 110)
-
-
 def test_pooling_never_generates():
     """Prompts are counted, requests finish, no token comes out and no step is seen without one."""
     now = engine(seen("pooling", 300)[-1])
@@ -194,23 +68,6 @@ def test_pooling_never_generates():
     assert now.prompt_tokens > 100_000
     assert now.request_success["stop"] > 1000
     assert now.inter_token_latency.count == 0
-
-
-def test_prefill_only_gives_one_token_each():
-    """As many tokens as requests, and no time between tokens."""
-    now = engine(seen("prefill_only", 300)[-1])
-    assert now.generation_tokens == now.ttft.count > 400
-    assert now.inter_token_latency.count == 0
-
-
-def test_decode_only_computes_no_prompt():
-    """All of the prompt but its last token comes over the wire."""
-    now = engine(seen("decode_only", 300)[-1])
-    by_source = now.prompt_tokens_by_source
-    assert by_source["local_compute"] == now.ttft.count
-    assert by_source["external_kv_transfer"] == now.prompt_tokens - now.ttft.count
-    assert now.external_prefix_cache_hits > 0
-    assert now.generation_tokens > 10_000
 
 
 def test_sleep_levels_and_wake():
@@ -229,16 +86,6 @@ def test_sleep_levels_and_wake():
     assert gpus[300] < 0.1 * gpus[100]
 
 
-def test_pause_lets_running_requests_end():
-    """New requests get a 503 while it lasts."""
-    looks = seen("pause", 600)
-    now = at(looks, TROUBLE_T)
-    assert now.reading.server.paused
-    assert (engine(now).requests_running, engine(now).requests_waiting) == (0, 0)
-    assert engine(now).http["requests"]["5xx"] > 100
-    assert tokens_per_second(looks, 320, 600) > 100
-
-
 def test_elastic_scale_up_counts_anew_in_the_same_process():
     """Four engines instead of two; counters from zero; the process is the old one."""
     looks = seen("elastic_scale_up", 200)
@@ -249,42 +96,6 @@ def test_elastic_scale_up_counts_anew_in_the_same_process():
     assert engine(after).created_time > engine(before).created_time
     assert after.reading.server.process_start_time == before.reading.server.process_start_time
     assert all(each.generation_tokens > 0 for each in looks[-1].reading.engines)
-
-
-def test_lora_names_the_adapters_in_use():
-    """The newest label set lists those that run now."""
-    infos = [engine(look).lora_requests_info for look in seen("lora", 200)]
-    running = {name for info in infos for name in info["running_lora_adapters"].split(",") if name}
-    assert running == {"fr-lora", "sql-lora", "legal-lora"}
-    assert infos[-1]["max_lora"] == "4"
-
-
-def test_speculative_counts_drafts():
-    """Drafted, accepted and accepted by position agree with each other and with the tokens."""
-    now = engine(seen("speculative", 300)[-1])
-    assert now.spec_num_draft_tokens == 3 * now.spec_num_drafts
-    assert sum(now.spec_accepted_per_pos.values()) == now.spec_num_accepted_tokens
-    # Each step of a request gives its accepted tokens and one more.
-    made = now.spec_num_drafts + now.spec_num_accepted_tokens
-    assert made == pytest.approx(now.generation_tokens, rel=0.02)
-
-
-def test_several_api_servers_have_no_process():
-    """Neither start nor creation times: a restart can only be told by falling counters."""
-    look = seen("several_api_servers", 60)[-1]
-    assert len(look.reading.engines) == 2
-    assert look.reading.server.process_start_time is None
-    assert look.reading.server.process_open_fds is None
-    assert engine(look).created_time is None
-
-
-def test_legacy_is_v0():
-    """No engine label, the old names' fields, no HTTP families."""
-    look = seen("legacy", 60)[-1]
-    assert look.reading.engine_kind == "V0"
-    assert engine(look).requests_swapped == 0
-    assert engine(look).requests_waiting_by_reason is None
-    assert engine(look).http is None
 
 
 def test_rolling_update_brings_another_engine():
@@ -309,6 +120,66 @@ def test_sigterm_update_lingers_behind_a_closed_port():
     assert (first.process.pid, first.process.alive) == (last.process.pid, True)
     assert (later.process.pid, later.process.alive) == (last.process.pid + 1, True)
     assert looks[-1].scrape.outcome == "ok"
+
+
+def test_orphaned_worker_keeps_its_memory():
+    """The server is gone, its engine core is not: parent 1, nothing computed, all of its VRAM."""
+    looks = seen("orphaned_worker", 200)
+    before, after = at(looks, HEALTHY_T), looks[-1]
+
+    assert after.scrape.outcome == "refused"
+    (left,) = after.gpus[0].processes
+    (alive,) = before.gpus[0].processes
+    assert (left.pid, left.ppid, left.used_bytes) == (alive.pid, 1, alive.used_bytes)
+    assert after.gpus[0].utilization_ratio == 0
+
+
+def test_demo_shows_every_kind_of_server_and_a_fault_within_half_a_minute():
+    """Data parallel, V0, and one that hangs after 20 s and recovers."""
+    looks = list(observations("demo", 100, interval_s=1.0))
+    last = {look.target: look for look in looks if look.t - EPOCH < 60}
+
+    assert {name: look.reading.engine_kind for name, look in last.items()} == {
+        "chat": "V1", "search": "V1", "batch": "V1", "legacy": "V0",
+    }  # fmt: skip
+    assert len(last["search"].reading.engines) == 2
+    tokens = {
+        t: max(
+            engine(k).generation_tokens for k in looks if k.target == "batch" and k.t - EPOCH < t
+        )
+        for t in (22, 60, 100)
+    }
+    assert tokens[22] == tokens[60] < tokens[100]
+
+
+def test_overload_runs_at_the_maximum():
+    """As many running as the engine takes, more tokens than ever, and still a queue."""
+    looks = seen("overload", 290)
+    now = engine(looks[-1])
+
+    assert now.requests_running > 40
+    assert now.requests_waiting > 100
+    assert tokens_per_second(looks, 200, 290) > 2 * tokens_per_second(looks, 20, 110)
+
+
+def test_decode_only_computes_no_prompt():
+    """All of the prompt but its last token comes over the wire."""
+    now = engine(seen("decode_only", 300)[-1])
+    by_source = now.prompt_tokens_by_source
+    assert by_source["local_compute"] == now.ttft.count
+    assert by_source["external_kv_transfer"] == now.prompt_tokens - now.ttft.count
+    assert now.external_prefix_cache_hits > 0
+    assert now.generation_tokens > 10_000
+
+
+def test_pause_lets_running_requests_end():
+    """New requests get a 503 while it lasts."""
+    looks = seen("pause", 600)
+    now = at(looks, TROUBLE_T)
+    assert now.reading.server.paused
+    assert (engine(now).requests_running, engine(now).requests_waiting) == (0, 0)
+    assert engine(now).http["requests"]["5xx"] > 100
+    assert tokens_per_second(looks, 320, 600) > 100
 
 
 def test_shutdown_timeout_update_finishes_and_aborts():
@@ -340,33 +211,3 @@ def test_scale_to_zero_and_back():
     assert at(looks, 400).scrape.outcome == "refused"
     assert at(looks, 400).gpus[0].processes == ()
     assert tokens_per_second(looks, 560, 700) > 100
-
-
-def test_orphaned_worker_keeps_its_memory():
-    """The server is gone, its engine core is not: parent 1, nothing computed, all of its VRAM."""
-    looks = seen("orphaned_worker", 200)
-    before, after = at(looks, HEALTHY_T), looks[-1]
-
-    assert after.scrape.outcome == "refused"
-    (left,) = after.gpus[0].processes
-    (alive,) = before.gpus[0].processes
-    assert (left.pid, left.ppid, left.used_bytes) == (alive.pid, 1, alive.used_bytes)
-    assert after.gpus[0].utilization_ratio == 0
-
-
-def test_demo_shows_every_kind_of_server_and_a_fault_within_half_a_minute():
-    """Data parallel, V0, and one that hangs after 20 s and recovers."""
-    looks = list(observations("demo", 100, interval_s=1.0))
-    last = {look.target: look for look in looks if look.t - EPOCH < 60}
-
-    assert {name: look.reading.engine_kind for name, look in last.items()} == {
-        "chat": "V1", "search": "V1", "batch": "V1", "legacy": "V0",
-    }  # fmt: skip
-    assert len(last["search"].reading.engines) == 2
-    tokens = {
-        t: max(
-            engine(k).generation_tokens for k in looks if k.target == "batch" and k.t - EPOCH < t
-        )
-        for t in (22, 60, 100)
-    }
-    assert tokens[22] == tokens[60] < tokens[100]

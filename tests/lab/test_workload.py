@@ -5,9 +5,8 @@ from random import Random
 
 import pytest
 
-from benchmarks.lab.workloads import diurnal
 from vllm_watch.lab.vllm import SimulatedVllm
-from vllm_watch.lab.workload import ClosedLoop, OpenLoop, Sizes, Workload, bursty
+from vllm_watch.lab.workload import ClosedLoop, OpenLoop, Sizes
 
 
 def open_loop(per_second, shape=None, seed=3):
@@ -34,11 +33,6 @@ def test_poisson_arrivals_have_the_rate_and_the_spread():
     assert deviation / mean == pytest.approx(1, rel=0.05)
 
 
-def test_looking_more_often_draws_the_same_load():
-    """A workload does not depend on how time is cut."""
-    assert arrivals(open_loop(2.0), 500, 1.0) == arrivals(open_loop(2.0), 500, 50.0)
-
-
 def test_a_rate_can_change_and_be_nothing():
     """Silence gives no request, and what follows it begins after it."""
     workload = open_loop(5.0)
@@ -50,35 +44,6 @@ def test_a_rate_can_change_and_be_nothing():
     later = workload.arrivals(200.0)
     assert min(request.arrival_t for request in later) > 100
     assert len(later) == pytest.approx(500, rel=0.2)
-
-
-def test_a_day_has_a_peak_and_a_night():
-    """The rate at the peak is that of the load, twelve hours away it is the low share of it."""
-    times = arrivals(open_loop(1.0, diurnal(low=0.2, peak_t=43_200)), 86_400, 600)
-    peak = sum(1 for t in times if 41_400 <= t < 45_000)
-    night = sum(1 for t in times if t < 1800 or t >= 84_600)
-    assert peak == pytest.approx(3600, rel=0.1)
-    assert night == pytest.approx(0.2 * 3600, rel=0.2)
-
-
-def test_bursts_alternate_with_calm():
-    """Minutes at the full rate exist, and minutes far below it."""
-    times = arrivals(open_loop(10.0, bursty(Random(1), 0.1, 60.0, 60.0)), 3600)
-    per_minute = [sum(1 for t in times if m * 60 <= t < m * 60 + 60) for m in range(60)]
-    assert max(per_minute) > 500
-    assert min(per_minute) < 100
-
-
-def test_closed_loop_never_has_more_than_its_clients():
-    """Each client waits for its answer; so the server sees as many at once and no more."""
-    rng = Random(1)
-    vllm = SimulatedVllm("a", workload=ClosedLoop(rng, Sizes(rng), clients=7, think_seconds=0.5))
-    running = []
-    for second in range(1, 300):
-        vllm.advance(float(second))
-        running.append(vllm.outstanding)
-    assert max(running) <= 7
-    assert sum(vllm.engines[0].ledger.success.values()) > 300
 
 
 def test_closed_loop_clients_survive_a_restart():
@@ -97,31 +62,3 @@ def test_closed_loop_clients_survive_a_restart():
     assert max(seen) == 7
     latency = vllm.engines[0].ledger.histograms()["e2e_latency"]
     assert latency.sum / latency.count < 10
-
-
-def test_silence_is_the_default():
-    """A server that nobody uses stays idle."""
-    assert Workload().arrivals(1e6) == []
-    vllm = SimulatedVllm("a")
-    vllm.advance(1000.0)
-    assert vllm.engines[0].ledger.prompt_tokens == 0
-
-
-def test_sizes_are_those_asked_for():
-    """Medians as given, never beyond the limits, and a shared part of each prompt."""
-    rng = Random(2)
-    sizes = Sizes(
-        rng, prompt_tokens=1000, prompt_tokens_max=3000, output_tokens=100, max_tokens=256
-    )
-    requests = [sizes.draw(0.0) for _ in range(4000)]
-    prompts = sorted(request.prompt_tokens for request in requests)
-    outputs = sorted(request.output_tokens for request in requests)
-
-    assert prompts[2000] == pytest.approx(1000, rel=0.1)
-    assert outputs[2000] == pytest.approx(100, rel=0.1)
-    assert (prompts[-1], outputs[-1]) == (3000, 256)
-    assert {request.finish_reason for request in requests} == {"stop", "length"}
-    assert all(
-        request.cached_tokens == int(request.prompt_tokens * 0.4) or request.prompt_tokens == 3000
-        for request in requests
-    )

@@ -21,8 +21,8 @@ from vllm_watch.notify.words import (
 )
 from vllm_watch.samples.target import WATCHER
 from vllm_watch.settings.notifications import Step
+from vllm_watch.story.base import STEPS
 from vllm_watch.story.kinds import STORIES
-from vllm_watch.story.restart_steps import STEPS
 
 NO_LINKS = Links()
 ROOT = Path(__file__).parents[2]

@@ -54,7 +54,6 @@ SWITCHES = {
 
 @pytest.mark.parametrize(("line", "on"), SWITCHES.items())
 def test_a_switch(line, on):
-    """On, off, or left to its default."""
     assert read(line).switch("enable-prefix-caching", True) is on
 
 
@@ -75,7 +74,6 @@ def test_the_configuration_file_counts_where_the_command_line_says_nothing():
 
 
 def test_a_file_that_vllm_does_not_read():
-    """--config=FILE is taken and ignored by vLLM."""
     command = read("vllm serve m --config=c.yaml")
     assert command.config_ignored == "c.yaml"
     assert split(["vllm", "serve", "m", "--config=c.yaml"], {}).config_path is None
@@ -88,7 +86,6 @@ def test_an_object_part_by_part():
 
 
 def test_variables_before_the_command():
-    """env sets them for vLLM, over ours."""
     command = read("env CUDA_VISIBLE_DEVICES=1 vllm serve m", None, {"CUDA_VISIBLE_DEVICES": "0", "A": "b"})  # fmt: skip
     assert command.environment == {"CUDA_VISIBLE_DEVICES": "1", "A": "b"}
 
@@ -113,7 +110,6 @@ WRONG = {
 
 @pytest.mark.parametrize(("words", "cause"), WRONG.values(), ids=WRONG)
 def test_what_is_no_launch(words, cause):
-    """Said, with what to write instead."""
     with pytest.raises(WatchError, match=r".") as error:
         assert split(words, {}).config_path is None
     assert cause in error.value.cause

@@ -40,7 +40,6 @@ STANDS: tuple[tuple[str, str | None, Standing, str, str], ...] = (
 
 @pytest.mark.parametrize(("name", "version", "standing", "releases", "removed_in"), STANDS)
 def test_how_a_flag_stands(name: str, version: str | None, standing: Standing, releases: str, removed_in: str) -> None:  # fmt: skip
-    """By the release that is installed."""
     found = look_up(name, version)
     assert (found.standing, found.releases, found.removed_in) == (standing, releases, removed_in)
 
@@ -111,16 +110,6 @@ def test_what_every_release_has_is_no_finding(tmp_path: Path, monkeypatch: pytes
     host(tmp_path, monkeypatch, "0.20.0")
     main(["preflight", "--", "vllm", "serve", "org/model", "-tp", "1", "-O3", "--max-model", "8k", "--hf-overrides.a.b", "3",
           "--no-enable-prefix-caching", "--served-model-name", "a", "b", "--api_key=x", "-q", "fp8"])  # fmt: skip
-    assert " flags " not in capsys.readouterr().out
-
-
-@pytest.mark.parametrize("version", ["0.9.0", "0.20.0"])
-def test_levels_of_optimization(version: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:  # fmt: skip
-    """-O is a flag of each release; --optimization-level came with 0.12.0."""
-    host(tmp_path, monkeypatch, version)
-    main(["preflight", "--", "vllm", "serve", "org/model", "-O", "3"])
-    assert " flags " not in capsys.readouterr().out
-    main(["preflight", "--", "vllm", "serve", "org/model", "-O3"])
     assert " flags " not in capsys.readouterr().out
 
 

@@ -32,7 +32,6 @@ def findings(program: Path, *words: str, seconds_max: float = SECONDS_MAX, **env
 
 
 def test_it_accepts(tmp_path: Path) -> None:
-    """The line has the time that it took."""
     (finding,) = findings(install(tmp_path), "m", "--enforce-eager", "--tokenizer", "t", "--tool-call-parser", "hermes", "--reasoning-parser", "qwen3")  # fmt: skip
     assert finding.status == OK
     assert finding.text.startswith("vLLM's own parser accepts the command (")
@@ -53,7 +52,6 @@ REFUSED = (
 
 @pytest.mark.parametrize(("words", "sentence"), REFUSED)
 def test_it_refuses(words: list[str], sentence: str, tmp_path: Path) -> None:
-    """Its sentence is the problem."""
     problems = [each for each in findings(install(tmp_path), *words) if "own parser" in each.text]
     assert [each.status for each in problems] == [PROBLEM]
     assert problems[0].text.endswith(f": {sentence}")
@@ -83,7 +81,6 @@ def test_two_flags_are_two_problems(tmp_path: Path) -> None:
 
 
 def test_a_cause_on_this_host_is_unknown(tmp_path: Path) -> None:
-    """A host without a GPU makes no command wrong."""
     program = install(tmp_path)
     (finding,) = findings(program, "m", "--tokenizer", "cuda-only")
     assert finding.status == UNKNOWN
@@ -108,7 +105,6 @@ BROKEN = {
 
 @pytest.mark.parametrize(("changed", "says"), BROKEN.values(), ids=BROKEN)
 def test_no_answer_is_unknown(changed: dict[str, str], says: str, tmp_path: Path) -> None:
-    """With the reason and the time."""
     (finding,) = findings(install(tmp_path, **changed), "m", "--stream-interval", "x")
     assert finding.status == UNKNOWN
     assert finding.text.partition("): ")[2].startswith(says)
@@ -120,7 +116,6 @@ def test_a_release_without_the_parser(tmp_path: Path) -> None:
 
 
 def test_a_parser_that_hangs(tmp_path: Path) -> None:
-    """It is ended after the bound."""
     pid_file = tmp_path / "pid"
     (finding,) = findings(install(tmp_path, vllm=HANG), "m", seconds_max=2, PID_FILE=str(pid_file))
     assert finding.status == UNKNOWN
@@ -129,7 +124,6 @@ def test_a_parser_that_hangs(tmp_path: Path) -> None:
 
 
 def test_without_a_python_of_its_own(tmp_path: Path) -> None:
-    """Nothing is run, and nothing is reported."""
     program = install(tmp_path)
     for text in ("#!/bin/sh\nexit 1\n", f'#!/bin/sh\nexec {sys.executable} -I "$@"\n'):
         (tmp_path / "bin" / "python").write_text(text)
@@ -168,7 +162,6 @@ def test_the_python_of_the_first_line(tmp_path: Path) -> None:
 
 
 def test_secrets_are_not_shown(tmp_path: Path) -> None:
-    """In whatever sentence vLLM puts them."""
     text = "def make_arg_parser(p):\n    p.add_argument('model_tag')\n    p.add_argument('--api-key', nargs='+')\n    return p\n"  # fmt: skip
     check = "import os\ndef validate_parsed_serve_args(g):\n    if g.api_key:\n        raise ValueError(f'{g.api_key} {os.environ}')\n"  # fmt: skip
     facts = facts_of(install(tmp_path, cli_args=text + check), "m", "--api-key", "plainword", "other", MY_TOKEN="secretword")  # fmt: skip
@@ -194,7 +187,6 @@ def test_as_an_entrypoint(tmp_path: Path) -> None:
 
 
 def test_it_ends_with_preflight(tmp_path: Path) -> None:
-    """SIGTERM ends the parser's process, too."""
     pid_file = tmp_path / "pid"
     program = install(tmp_path, vllm=HANG)
     with preflight(program, "--exec", environment={"PID_FILE": str(pid_file)}) as started:

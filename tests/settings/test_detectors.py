@@ -36,11 +36,6 @@ def test_the_nearest_word_stands(tmp_path):
     ]
 
 
-def test_nothing_said_is_the_default(tmp_path):
-    config = read(tmp_path, 'targets: [{url: "http://a:1"}]')
-    assert config.detectors_for(config.targets[0]) == DetectorsSettings()
-
-
 def test_every_detector_has_its_section():
     kinds = (("Settings", "Detector"), ("Settings", "HostDetector"))
     modules = [each for needs in kinds for each in plugins.modules("vllm_watch.detectors", needs)]

@@ -43,7 +43,6 @@ def test_a_whole_file(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("text", ["", "tls_server_config:\n", "# nothing\n"])
 def test_a_file_without_anything(tmp_path: Path, text: str) -> None:
-    """Is no mistake, and no protection."""
     found = read(tmp_path, text)
     assert (found.tls_server_config.on, found.basic_auth_users) == (False, {})
 
@@ -101,7 +100,6 @@ def test_what_is_wrong_is_told(tmp_path: Path, text: str | None, words: str) -> 
 
 
 def test_all_that_is_wrong_is_told_at_once(tmp_path: Path) -> None:
-    """One look at the file mends it all."""
     with pytest.raises(ConfigError) as refused:
         read(tmp_path, "tls_server_config: {cert_file: a.pem}\nbasic_auth_users: {a: b}\nx: 1")
     assert refused.value.cause.count("web.yaml: ") == 3

@@ -60,8 +60,6 @@ print(before - rss())
 
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="glibc alone has it")
 def test_what_is_free_between_small_pieces_is_given_back_and_not_too_often() -> None:
-    """Of 40 MB below one piece that stays."""
-
     def given_back_mb(how: str) -> int:
         done = subprocess.run([sys.executable, "-c", SMALL, how], capture_output=True, text=True, check=True)  # fmt: skip
         return int(done.stdout)

@@ -93,23 +93,6 @@ def test_an_excerpt_is_cut_before_it_is_redacted() -> None:
     assert excerpt("said token=s3cret", 100) == f"said token={HIDDEN}"
 
 
-@pytest.mark.parametrize(
-    ("text", "characters_max", "shown"),
-    [
-        ("x" * 10, 10, "x" * 10),
-        ("x x x xyz", 8, "x x x x…"),
-        ("x x x  xyz", 7, "x x x…"),
-        # Of what is hidden and short then, more words are shown: of twice the length and 200 characters.
-        (f"token={'x' * 240} aaaa bbbb cccc", 30, f"token={HIDDEN} aaaa bbbb"),
-        (f"token={'x' * 240} aaaa bbb cccc", 30, f"token={HIDDEN} aaaa bbb cccc"),
-    ],
-    ids=["as long as may be", "too long", "no space at its end", "a word is cut", "none is cut"],
-)
-def test_an_excerpt_is_no_longer_than_it_may_be(text: str, characters_max: int, shown: str) -> None:
-    """Whole where it fits, and of whole words where a stranger's text was cut before it."""
-    assert excerpt(text, characters_max) == shown
-
-
 def test_what_was_read_from_a_file_of_keys_is_hidden_wherever_it_turns_up(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

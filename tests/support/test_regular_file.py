@@ -48,7 +48,6 @@ ODD: dict[str, tuple[Callable[[Path], object], str]] = {
 def test_anything_but_a_file_is_refused(
     tmp_path: Path, make: Callable[[Path], object], kind: str
 ) -> None:
-    """Neither opening nor reading it blocks."""
     path = tmp_path / "odd"
     make(path)
     for reads in (regular_file.check, regular_file.opened, lambda each: regular_file.read(each, 9)):
@@ -85,7 +84,6 @@ def test_a_file_has_so_many_bytes_at_most(tmp_path: Path) -> None:
 
 
 def test_a_link_is_followed_unless_it_must_not_be(tmp_path: Path) -> None:
-    """Kubernetes mounts a Secret's keys as links."""
     (tmp_path / "file").write_bytes(b"x")
     link = tmp_path / "link"
     link.symlink_to("file")

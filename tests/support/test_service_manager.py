@@ -120,7 +120,6 @@ async def test_a_reload_is_told_at_its_beginning_and_end(tmp_path):
 
 
 async def test_stopping_is_told_and_is_the_last(tmp_path):
-    """No beat follows it."""
     with systemd(tmp_path) as (bound, environ):
         async with daemon(environ=environ | WATCHDOG) as process:
             await bound.until("WATCHDOG=1")
@@ -160,7 +159,6 @@ FOREIGN = {
 
 @pytest.mark.parametrize("more", FOREIGN.values(), ids=FOREIGN)
 async def test_no_beat_where_none_is_asked_for(tmp_path, more):
-    """A beat that nobody waits for is not sent."""
     with systemd(tmp_path) as (bound, environ):
         async with daemon(*UNANSWERED, environ=environ | more) as process:
             _, before = await bound.until("READY=1")

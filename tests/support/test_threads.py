@@ -38,7 +38,6 @@ async def test_a_thread_that_dies_without_a_word_holds_nobody_up(
 
 
 async def test_what_work_raises_is_raised_where_it_is_waited_for() -> None:
-    """And what it returns is returned."""
     assert await threads.compute(lambda: 1) == 1
     with pytest.raises(KeyError):
         await threads.compute(lambda: {}["x"])

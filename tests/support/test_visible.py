@@ -12,7 +12,7 @@ import pytest
 from vllm_watch.notify.words import clean
 from vllm_watch.restart.hooks import child
 from vllm_watch.state.journal import Entry, Journal
-from vllm_watch.support.visible import printable, visible, visible_lines
+from vllm_watch.support.visible import visible, visible_lines
 
 EVIL = "m\x1b[2J\x9b2J\x07\u202e\u200b\u061c\U000e0041"
 SHOWN = r"m\x1b[2J\x9b2J\x07\u202e\u200b\u061c\U000e0041"
@@ -55,7 +55,6 @@ def test_commands_show_them(tmp_path: Path, command: str) -> None:
 
 @pytest.mark.parametrize("form", ["json", "console"])
 def test_the_log_shows_them(form: str) -> None:
-    """In what happened as in what it happened to."""
     program = f"""
 import structlog
 from vllm_watch.settings.stages import LogSettings
@@ -92,14 +91,6 @@ async def _journaled(folder: Path) -> None:
         )
     finally:
         await journal.close()
-
-
-def test_control_characters_are_written_out():
-    """Line ends stay, and so do letters of every script."""
-    assert (
-        printable("größer 服务\nred \x1b[31m\x07 \u202e")
-        == "größer 服务\nred \\x1b[31m\\x07 \\u202e"
-    )
 
 
 def test_escape_sequences_of_a_command():

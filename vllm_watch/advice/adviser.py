@@ -1,20 +1,215 @@
-"""Advises on one target's settings. Counts are reset every few hours, so advice follows the load."""
+"""Counts one target's scrapes and advises on its settings. Counts are reset every few hours, so advice follows the load."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from math import isfinite
 
-from vllm_watch.advice.records import AttentionBackend, Evidence, backend_name
 from vllm_watch.advice.rules import (
+    AttentionBackend,
+    Evidence,
+    HostGpus,
+    Sizes,
     attention_fallback,
+    backend_name,
     context_unused,
     gpus_idle,
     kv_starved,
     preemptions,
     prefix_caching_off,
 )
-from vllm_watch.advice.tally import HostGpusSeen, Tally
-from vllm_watch.samples.engine import EngineSample
+from vllm_watch.samples.engine import EngineSample, Histogram, served
+from vllm_watch.samples.gpu import GpuSample
 from vllm_watch.samples.observation import Observation
+from vllm_watch.signals.holders import roles
 from vllm_watch.signals.records import Advice, TargetSignals
+
+FULL_RATIO = 0.95
+"""From this usage on, a cache counts as full, because a new request needs many blocks."""
+
+_COUNTERS = ("preemptions", "mm_cache_queries", "mm_cache_hits", "external_prefix_cache_queries",
+             "external_prefix_cache_hits")  # fmt: skip
+_QUERIES_MIN = 200.0
+"""A hit ratio is meaningful only after this many lookups."""
+
+
+class Tally:
+    """All counts of one engine since `begun_s`."""
+
+    def __init__(self, begun_s: float) -> None:
+        self.begun_s = begun_s
+        self._last_s = begun_s
+        self._scrapes = 0
+        self._known = {"usage": 0, "waiting": 0, "both": 0}
+        self._seen = {"full": 0, "waiting": 0, "short": 0}
+        self._running_full = 0.0
+        self._running_max: float | None = None
+        self._before: EngineSample | None = None
+        self._grown: dict[str, float] = {}
+        self._sizes: dict[str, Histogram] = {}
+
+    @property
+    def seconds(self) -> float:
+        return self._last_s - self.begun_s
+
+    def add(self, at_s: float, sample: EngineSample) -> None:
+        self._last_s = at_s
+        self._scrapes += 1
+        self._gauges(sample)
+        before, self._before = self._before, sample
+        if before is None:
+            return
+        for name in _COUNTERS:
+            self._grow(name, getattr(before, name), getattr(sample, name))
+        self._grow("finished", served(before), served(sample))
+        for name in ("request_prompt_tokens", "request_generation_tokens"):
+            self._widen(name, getattr(before, name), getattr(sample, name))
+
+    def evidence(
+        self,
+        sample: EngineSample,
+        *,
+        engines: int,
+        capacity_tokens: float | None,
+        max_model_len: int | None,
+        gpus: HostGpus | None,
+        attention: AttentionBackend | None,
+    ) -> Evidence:
+        return Evidence(
+            engine=sample.engine, seconds=self.seconds, scrapes=self._scrapes, engines=engines,
+            config=sample.cache_config_info or {}, max_model_len=max_model_len,
+            capacity_tokens=capacity_tokens,
+            full_ratio=self._share("full", "usage"), waiting_ratio=self._share("waiting", "waiting"),
+            short_ratio=self._share("short", "both"),
+            running_full=self._running_full / self._seen["full"] if self._seen["full"] else None,
+            running_max=self._running_max,
+            finished=self._grown.get("finished"), preemptions=self._grown.get("preemptions"),
+            prompts=_sizes(self._sizes.get("request_prompt_tokens")),
+            generations=_sizes(self._sizes.get("request_generation_tokens")),
+            media_hit_ratio=self._hits("mm_cache"),
+            external_hit_ratio=self._hits("external_prefix_cache"),
+            gpus=gpus, attention=attention,
+        )  # fmt: skip
+
+    def _gauges(self, sample: EngineSample) -> None:
+        usage, waiting, running = (
+            sample.kv_cache_usage, sample.requests_waiting, sample.requests_running,
+        )  # fmt: skip
+        full = usage is not None and usage >= FULL_RATIO
+        waits = waiting is not None and waiting > 0
+        self._known["usage"] += usage is not None
+        self._known["waiting"] += waiting is not None
+        self._known["both"] += usage is not None and waiting is not None
+        self._seen["full"] += full
+        self._seen["waiting"] += waits
+        self._seen["short"] += full and waits
+        if running is not None and isfinite(running):
+            self._running_full += running if full else 0.0
+            self._running_max = max(running, self._running_max or 0.0)
+
+    def _grow(self, name: str, then: float | None, now: float | None) -> None:
+        if then is None or now is None or not isfinite(then) or not isfinite(now):
+            return
+        # A counter that fell was reset, so its whole value is new.
+        self._grown[name] = self._grown.get(name, 0.0) + (now - then if now >= then else now)
+
+    def _widen(self, name: str, then: Histogram | None, now: Histogram | None) -> None:
+        if now is None or (then is not None and then.count == now.count):
+            return
+        if then is None or now.count < then.count or then.bounds != now.bounds:
+            then = Histogram(0.0, 0.0, now.bounds, (0.0,) * len(now.bounds))
+        known = self._sizes.get(name)
+        if known is None or known.bounds != now.bounds:
+            known = Histogram(0.0, 0.0, now.bounds, (0.0,) * len(now.bounds))
+        self._sizes[name] = Histogram(
+            known.count + now.count - then.count,
+            None if None in (known.sum, now.sum, then.sum) else (known.sum or 0.0) + (now.sum or 0.0) - (then.sum or 0.0),
+            now.bounds,
+            tuple(a + b - c for a, b, c in zip(known.cumulative, now.cumulative, then.cumulative, strict=True)),
+        )  # fmt: skip
+
+    def _share(self, seen: str, known: str) -> float | None:
+        return self._seen[seen] / self._known[known] if self._known[known] else None
+
+    def _hits(self, name: str) -> float | None:
+        queries = self._grown.get(f"{name}_queries", 0.0)
+        hits = self._grown.get(f"{name}_hits")
+        return None if hits is None or queries < _QUERIES_MIN else hits / queries
+
+
+def _sizes(histogram: Histogram | None) -> Sizes | None:
+    if histogram is None or histogram.count <= 0 or not histogram.bounds:
+        return None
+    return Sizes(histogram.count, histogram.sum, histogram.bounds, histogram.cumulative)
+
+
+IDLE_RATIO = 0.02
+"""On an idle GPU, at most this share of the memory is in use. The driver alone takes a few hundred MiB."""
+
+
+def host_gpus(gpus: Sequence[GpuSample] | None) -> tuple[HostGpus, frozenset[str]] | None:
+    """Return the current state and the UUIDs of idle GPUs, or None if uncertain."""
+    if not gpus or any(
+        gpu.processes is None or gpu.processes_complete is False or gpu.lost or gpu.mig_parent_uuid
+        for gpu in gpus
+    ):
+        return None
+    own, servers = [], set()
+    for gpu in gpus:
+        engine = [each for each in gpu.processes or () if roles.role(each) in roles.VLLM_ROLES]
+        if engine:
+            own.append(gpu)
+            servers |= {(each.cgroup, each.ppid) for each in engine}
+    if len(servers) != 1 or any(_free(gpu) is None for gpu in own):
+        return None
+    least = min(own, key=lambda gpu: _free(gpu) or 0)
+    idle = frozenset(gpu.uuid for gpu in gpus if _is_idle(gpu) and gpu.name == least.name)
+    return (
+        HostGpus(
+            names=tuple(gpu.name for gpu in own),
+            total_bytes=(least.memory_total_bytes or 0) - (least.memory_reserved_bytes or 0),
+            free_bytes=_free(least) or 0,
+            idle=len(idle),
+        ),
+        idle,
+    )
+
+
+def _free(gpu: GpuSample) -> int | None:
+    if gpu.memory_total_bytes is None or gpu.memory_used_bytes is None:
+        return None
+    return gpu.memory_total_bytes - (gpu.memory_reserved_bytes or 0) - gpu.memory_used_bytes
+
+
+def _is_idle(gpu: GpuSample) -> bool:
+    used, total = gpu.memory_used_bytes, gpu.memory_total_bytes
+    return not gpu.processes and used is not None and bool(total) and used < IDLE_RATIO * (total or 0)  # fmt: skip
+
+
+class HostGpusSeen:
+    """Keeps the minimum free memory and the GPUs that were always idle."""
+
+    def __init__(self) -> None:
+        self._worst: HostGpus | None = None
+        self._idle: frozenset[str] = frozenset()
+
+    def add(self, gpus: Sequence[GpuSample] | None) -> None:
+        found = host_gpus(gpus)
+        if found is None:
+            return
+        now, idle = found
+        before = self._worst
+        if before is None or before.names != now.names:
+            self._worst, self._idle = now, idle
+            return
+        self._idle &= idle
+        self._worst = replace(
+            before, free_bytes=min(before.free_bytes, now.free_bytes), idle=len(self._idle)
+        )
+
+    @property
+    def worst(self) -> HostGpus | None:
+        return self._worst
+
 
 SCRAPE_SECONDS = 5.0
 """Scrapes closer together than this are not counted."""

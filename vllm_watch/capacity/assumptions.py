@@ -1,10 +1,9 @@
 """The assumptions of a plan, as text, and the uncertainty of the KV cache's size."""
 
-from vllm_watch.capacity import calibration
+from vllm_watch.capacity import overheads
 from vllm_watch.capacity import release as releases
-from vllm_watch.capacity.calibration import Figure
 from vllm_watch.capacity.flags import LENGTH_UNSAID
-from vllm_watch.capacity.overheads import graph_count, sampler_copies
+from vllm_watch.capacity.overheads import Figure, graph_count, sampler_copies
 from vllm_watch.capacity.plan import Plan
 from vllm_watch.capacity.quantization import find_quantization
 from vllm_watch.capacity.units import GIB
@@ -46,12 +45,12 @@ def _unsure_figures(plan: Plan) -> list[tuple[float, float]]:
     if not plan.activation.logits_bytes:
         found = [(_FORWARD * plan.activation.peak_bytes, _FORWARD * plan.activation.peak_bytes)]
     if plan.non_torch_bytes:
-        alone, each = calibration.NON_TORCH_ONE_GPU_GIB, calibration.NON_TORCH_PER_RANK_GIB
+        alone, each = overheads.NON_TORCH_ONE_GPU_GIB, overheads.NON_TORCH_PER_RANK_GIB
         ranks = plan.settings.tensor_parallel_size * plan.settings.flags.pipeline_parallel_size
         found.append(_around(alone, GIB) if ranks == 1 else _around(each, ranks * GIB))
     if plan.graph_bytes:
-        found.append(_around(calibration.GRAPHS_GIB, GIB))
-        found.append(_around(calibration.GRAPH_GIB, graph_count(plan.settings.max_num_seqs) * GIB))
+        found.append(_around(overheads.GRAPHS_GIB, GIB))
+        found.append(_around(overheads.GRAPH_GIB, graph_count(plan.settings.max_num_seqs) * GIB))
     return found
 
 
@@ -114,20 +113,20 @@ def _figures(plan: Plan) -> list[str]:
     copies = sampler_copies(plan.settings.release)
     said = [f"sampler: {copies.value} ({copies.low} to {copies.high}) {copies.unit}"]
     if plan.non_torch_bytes:
-        figure, each = calibration.NON_TORCH_ONE_GPU_GIB, ""
+        figure, each = overheads.NON_TORCH_ONE_GPU_GIB, ""
         if plan.gpus_needed > 1:
             figure, each = (
-                calibration.NON_TORCH_PER_RANK_GIB,
+                overheads.NON_TORCH_PER_RANK_GIB,
                 " for each rank of the group, on each",
             )
         said.append(
             f"CUDA context and libraries: {figure.value} ({figure.low} to {figure.high}) GiB{each}"
         )
     if plan.graph_bytes:
-        base, one = calibration.GRAPHS_GIB, calibration.GRAPH_GIB
+        base, one = overheads.GRAPHS_GIB, overheads.GRAPH_GIB
         count = graph_count(plan.settings.max_num_seqs)
         said.append(
             f"CUDA graphs: {base.value} ({base.low} to {base.high}) GiB and {one.value} "
             f"({one.low} to {one.high}) for each of {count}"
         )
-    return [*said, f"calibration of {calibration.VERSION}"]
+    return [*said, f"calibration of {overheads.CALIBRATION_VERSION}"]

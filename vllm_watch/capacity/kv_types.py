@@ -5,8 +5,7 @@ Per-token-head types add a scale; NVFP4 packs two values into a byte, and adds a
 
 from fractions import Fraction
 
-from vllm_watch.capacity.bounds import shown
-from vllm_watch.capacity.units import ceil_div, round_up
+from vllm_watch.capacity.units import ceil_div, round_up, shown
 from vllm_watch.errors import WatchError
 
 # Bytes per element.

@@ -7,7 +7,6 @@ images as fit into one step, and keeps the output. Source: profile_run and Multi
 
 from dataclasses import dataclass
 
-from vllm_watch.capacity import calibration
 from vllm_watch.capacity import release as releases
 from vllm_watch.capacity.flags import Settings
 from vllm_watch.capacity.kv_types import dtype_bytes
@@ -16,6 +15,56 @@ from vllm_watch.capacity.pool import PLAIN_MLA_HEAD
 from vllm_watch.capacity.release import Release
 from vllm_watch.capacity.units import GIB, ceil_div
 from vllm_watch.capacity.weights import count_parameters
+
+CALIBRATION_VERSION = "2026-11-27.2"
+"""Increase it with every change of a figure. The figures were measured in public start-up logs, because no formula gives them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """A measured value, its observed range and its source."""
+
+    value: float
+    low: float
+    high: float
+    unit: str
+    source: str
+
+
+SAMPLER_COPIES = Figure(
+    9.57, 8.4, 9.9, "float32 copies of the logits",
+    "V1 0.11 on H100: 5.56 GiB for 1024 sequences and a vocabulary of 151,936; V0 0.8: 1.4 GiB for 256 and "
+    "152,064; V1 0.10 on B200: 9.96 GiB for 1024 and 262,144",
+)  # fmt: skip
+SAMPLER_COPIES_UNSORTED = Figure(
+    3.5, 2.0, 5.0, "float32 copies of the logits",
+    "0.26 on RTX 5090: 0.54 GiB between 8 and 256 sequences and a vocabulary of 248,320; of the code of 0.32: "
+    "logits in two widths, probabilities and noise",
+)  # fmt: skip
+NON_TORCH_ONE_GPU_GIB = Figure(
+    0.13, 0.04, 0.35, "GiB",
+    "0.6 to 0.11 on T4, RTX 3090, L40S, A100, H100: the middle of eleven starts",
+)  # fmt: skip
+NON_TORCH_PER_RANK_GIB = Figure(
+    0.27, 0.07, 0.5, "GiB",
+    "0.7 to 0.13: 0.54 with 2 H100 and 2.10 with 8 A100 over NVLink; less over PCIe (0.25 with 2 RTX 4090), "
+    "more with symmetric memory (B200)",
+)  # fmt: skip
+GRAPHS_GIB = Figure(
+    0.25, 0.07, 0.5, "GiB", "0.18 to 0.22 with 2 to 18 graphs: 0.08 to 0.61, in the middle 0.30"
+)
+LAZY_CONTEXT_GIB = Figure(
+    0.31,
+    0.1,
+    0.4,
+    "GiB",
+    "0.6.4 on RTX A6000 (issue 10360): 0.44 outside PyTorch, less the 0.13 above",
+)
+GRAPH_GIB = Figure(
+    0.0058, 0.003, 0.015, "GiB",
+    "the same with 86 to 102 graphs, from Qwen2.5-7B on RTX 4090 to B200: 0.53 to 1.58, in the middle 0.76",
+)  # fmt: skip
+
 
 _LOGIT_BYTES = 4
 _STREAMS = 3  # hidden states, residual, and the layer's output
@@ -91,11 +140,11 @@ def _fetched(model: Model, settings: Settings) -> int:
     return count_parameters(model).matrices * dtype_bytes(settings.dtype) // ranks
 
 
-def sampler_copies(release: Release) -> calibration.Figure:
+def sampler_copies(release: Release) -> Figure:
     """Return the number of float32 copies of the logits."""
     if release >= releases.SAMPLER_DOES_NOT_SORT:
-        return calibration.SAMPLER_COPIES_UNSORTED
-    return calibration.SAMPLER_COPIES
+        return SAMPLER_COPIES_UNSORTED
+    return SAMPLER_COPIES
 
 
 def _held(model: Model, settings: Settings, width: int, stream: int) -> int:
@@ -149,11 +198,11 @@ _LARGEST_GRAPH, _COARSE_FROM, _FINE_STEP = 512, 256, 8  # sequences
 def non_torch_bytes(settings: Settings) -> int:
     """Return the memory outside PyTorch that vLLM's profiling measures."""
     ranks = settings.flags.tensor_parallel_size * settings.flags.pipeline_parallel_size
-    size = calibration.NON_TORCH_ONE_GPU_GIB.value
+    size = NON_TORCH_ONE_GPU_GIB.value
     if ranks > 1:  # NCCL keeps buffers for every peer
-        size = calibration.NON_TORCH_PER_RANK_GIB.value * ranks
+        size = NON_TORCH_PER_RANK_GIB.value * ranks
     if releases.PROFILES_CLEAN_DEVICE <= settings.release < releases.LEAVES_OUT_CONTEXT:
-        size += calibration.LAZY_CONTEXT_GIB.value
+        size += LAZY_CONTEXT_GIB.value
     return int(size * GIB)
 
 
@@ -161,9 +210,7 @@ def graph_bytes(settings: Settings) -> int:
     """Return the memory of CUDA graphs. 0 if the budget does not include it."""
     if settings.flags.enforce_eager or settings.release < releases.GRAPHS_IN_BUDGET or settings.cpu:
         return 0
-    size = calibration.GRAPHS_GIB.value + calibration.GRAPH_GIB.value * graph_count(
-        settings.max_num_seqs
-    )
+    size = GRAPHS_GIB.value + GRAPH_GIB.value * graph_count(settings.max_num_seqs)
     return int(size * GIB)
 
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from vllm_watch.capacity.bounds import is_size, shown
+from vllm_watch.capacity.units import is_size, shown
 
 _DEFAULT_GROUP = 128
 _SCALE_BITS, _SMALL_SCALE_BITS = 16, 8

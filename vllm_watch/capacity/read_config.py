@@ -7,7 +7,6 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from vllm_watch.capacity.bounds import LAYERS_MAX, NUMBER_MAX, check_numbers, is_size, shown
 from vllm_watch.capacity.model import LatentAttention, LayerKind, Model
 from vllm_watch.capacity.published import completed
 from vllm_watch.capacity.quantization import (
@@ -27,6 +26,7 @@ from vllm_watch.capacity.read_layers import (
     unknown_kinds,
     with_layer_sizes,
 )
+from vllm_watch.capacity.units import LAYERS_MAX, NUMBER_MAX, check_numbers, is_size, shown
 from vllm_watch.errors import WatchError
 
 # Multimodal configs keep the language model under one of these keys.

@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from vllm_watch.capacity.bounds import is_size, shown
 from vllm_watch.capacity.kv_types import dtype_bytes
 from vllm_watch.capacity.model import (
     Attention,
@@ -17,6 +16,7 @@ from vllm_watch.capacity.model import (
     Model,
     RecurrentState,
 )
+from vllm_watch.capacity.units import is_size, shown
 
 Config = Mapping[str, Any]
 

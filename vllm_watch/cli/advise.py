@@ -9,8 +9,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import NamedTuple, TextIO
 
-from vllm_watch.advice.records import Evidence, attention_of
-from vllm_watch.advice.rules import MINUTES_SECONDS, attention_fallback
+from vllm_watch.advice.rules import MINUTES_SECONDS, Evidence, attention_fallback, attention_of
 from vllm_watch.cli.helpers import connection, exit_status
 from vllm_watch.cli.helpers.connection import Connection
 from vllm_watch.cli.helpers.top.status import Daemon, asked

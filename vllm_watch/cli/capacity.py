@@ -13,14 +13,13 @@ from pathlib import Path
 from typing import Any
 
 from vllm_watch.capacity.assumptions import assumptions, tokens_spread
-from vllm_watch.capacity.bounds import GIB_MAX, NUMBER_MAX
 from vllm_watch.capacity.flags import ALLOW_LONG, Flags
 from vllm_watch.capacity.gpus import cuda_memory_bytes, find_gpu, nearest, sizes_of
 from vllm_watch.capacity.plan import Checkpoint, Machine, Plan, make_plan, with_flags
 from vllm_watch.capacity.read_config import read_config
 from vllm_watch.capacity.release import NEWEST, parse_release
 from vllm_watch.capacity.suggestions import Suggestion, Way, as_json, other_ways, suggestions
-from vllm_watch.capacity.units import GIB
+from vllm_watch.capacity.units import GIB, GIB_MAX, NUMBER_MAX
 from vllm_watch.cli.helpers import exit_status, terminal
 from vllm_watch.cli.helpers.checkpoints import find_checkpoint
 from vllm_watch.cli.helpers.engine_flags import AUTO_LENGTH, add_engine_flags, read_flags

@@ -16,7 +16,7 @@ from vllm_watch.cli.helpers.gpu_holders import BRIEF, LOOK_SECONDS, LOOKS, comma
 from vllm_watch.cli.helpers.launch import gather
 from vllm_watch.cli.helpers.launch_software import ask_vllm
 from vllm_watch.errors import WatchError
-from vllm_watch.preflight.check_memory import memory_missing
+from vllm_watch.preflight.check_gpus import memory_missing
 from vllm_watch.preflight.facts import OK, PROBLEM, UNKNOWN, WARNING, Facts, Finding
 from vllm_watch.preflight.judge import Verdict, as_json, judge
 from vllm_watch.settings.stages import GpuSettings, LogSettings

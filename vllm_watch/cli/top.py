@@ -12,8 +12,8 @@ from vllm_watch.cli.helpers import connection, exit_status, terminal
 from vllm_watch.cli.helpers.top import panels as top_panels
 from vllm_watch.cli.helpers.top import rows as top_rows
 from vllm_watch.cli.helpers.top import story as top_story
-from vllm_watch.cli.helpers.top.plain import Text
 from vllm_watch.cli.helpers.top.status import Daemon, Status, asked
+from vllm_watch.cli.helpers.top.text import Text
 from vllm_watch.signals.holders.records import STALE
 
 HELP = """\

@@ -10,8 +10,7 @@ import time
 
 from aiohttp import web
 
-from vllm_watch.board.board import Board
-from vllm_watch.board.updates import TooManyListenersError, Updates
+from vllm_watch.board.board import Board, TooManyListenersError, Updates
 from vllm_watch.export.answers import refusal
 from vllm_watch.export.status import Status, to_json
 

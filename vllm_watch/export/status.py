@@ -20,8 +20,8 @@ from vllm_watch.incidents.relations import CAUSES_BESIDE
 from vllm_watch.samples.gpu import GpuReading, GpuSample
 from vllm_watch.signals.holders.records import UNKNOWN, GpuHolders, Holder, Judged
 from vllm_watch.signals.records import TargetSignals
+from vllm_watch.story.base import STEPS, step_of
 from vllm_watch.story.kinds import KINDS, STORIES, story_of
-from vllm_watch.story.restart_steps import STEPS, step_of
 from vllm_watch.support.redaction import safe_arguments
 
 if TYPE_CHECKING:

@@ -15,9 +15,8 @@ from vllm_watch.notify import alert as phases
 from vllm_watch.notify.alert import RESTART, Alert
 from vllm_watch.notify.policy import Batch, Item
 from vllm_watch.samples.target import WATCHER
-from vllm_watch.story.base import Story, runbook_path, severity_word
+from vllm_watch.story.base import RESTART_RUNBOOK, Story, runbook_path, severity_word, step_of
 from vllm_watch.story.kinds import story_of
-from vllm_watch.story.restart_steps import RUNBOOK, step_of
 from vllm_watch.support.redaction import beginning, redacted
 from vllm_watch.support.visible import visible_lines
 
@@ -241,7 +240,7 @@ def first_step(alert: Alert) -> str:
 
 def runbook(alert: Alert, links: Links) -> str:
     """Return the runbook's URL: under runbooks_url, else in the daemon, else in the repository."""
-    found = RUNBOOK if alert.about == RESTART else _story(alert.incident).runbook
+    found = RESTART_RUNBOOK if alert.about == RESTART else _story(alert.incident).runbook
     if links.runbooks_url is None and links.page_url is not None:
         return f"{links.page_url.rstrip('/')}/{runbook_path(found)}"
     return f"{(links.runbooks_url or 'docs').rstrip('/')}/{found}"

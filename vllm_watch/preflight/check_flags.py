@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from vllm_watch.capacity.bounds import is_size
+from vllm_watch.capacity.units import is_size
 from vllm_watch.preflight.check_flag_values import check_flag_values
 from vllm_watch.preflight.facts import OK, PROBLEM, UNKNOWN, WARNING, Facts, Finding, Fix
 from vllm_watch.preflight.sizing import taken

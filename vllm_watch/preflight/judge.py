@@ -4,7 +4,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from vllm_watch.preflight.check_files import check_disk, check_files, check_token
 from vllm_watch.preflight.check_flag_values import check_environment, check_flag_values
 from vllm_watch.preflight.check_flags import (  # fmt: skip
     check_command,
@@ -14,9 +13,15 @@ from vllm_watch.preflight.check_flags import (  # fmt: skip
     check_length,
     check_vllm_parser,
 )
-from vllm_watch.preflight.check_gpus import check_gpus, check_heads
-from vllm_watch.preflight.check_host import check_driver, check_port, check_shared_memory
-from vllm_watch.preflight.check_memory import check_fits, check_memory
+from vllm_watch.preflight.check_gpus import check_fits, check_gpus, check_heads, check_memory
+from vllm_watch.preflight.check_host import (
+    check_disk,
+    check_driver,
+    check_files,
+    check_port,
+    check_shared_memory,
+    check_token,
+)
 from vllm_watch.preflight.facts import PROBLEM, Facts, Finding
 
 CHECKS: tuple[Callable[[Facts], Iterator[Finding]], ...] = (

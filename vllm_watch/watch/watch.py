@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from vllm_watch.advice.adviser import Adviser
-from vllm_watch.advice.records import AttentionBackend
+from vllm_watch.advice.rules import AttentionBackend
 from vllm_watch.detectors import throughput_collapse
 from vllm_watch.detectors.base import Around, Detector, Verdict, View
 from vllm_watch.detectors.needs import Sights

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from vllm_watch.capacity.bounds import BYTES_MAX, is_size, shown
 from vllm_watch.capacity.plan import Checkpoint
+from vllm_watch.capacity.units import BYTES_MAX, is_size, shown
 from vllm_watch.cli.helpers import terminal
 from vllm_watch.errors import WatchError
 from vllm_watch.support import json_text, regular_file

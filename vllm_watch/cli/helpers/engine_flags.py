@@ -6,13 +6,12 @@ import re
 from pathlib import Path
 from typing import Any
 
-from vllm_watch.capacity.bounds import GIB_MAX, LAYERS_MAX, NUMBER_MAX, is_size, shown
 from vllm_watch.capacity.flags import Drafter, Flags
 from vllm_watch.capacity.kv_types import check_config_dtype, head_bytes
 from vllm_watch.capacity.model import Model
 from vllm_watch.capacity.read_config import read_config
 from vllm_watch.capacity.release import parse_release
-from vllm_watch.capacity.units import GIB
+from vllm_watch.capacity.units import GIB, GIB_MAX, LAYERS_MAX, NUMBER_MAX, is_size, shown
 from vllm_watch.cli.helpers.checkpoints import read_json
 from vllm_watch.errors import WatchError
 from vllm_watch.support import json_text

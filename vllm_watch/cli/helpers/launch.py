@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from vllm_watch.capacity import release as releases
-from vllm_watch.capacity.bounds import BYTES_MAX, is_size, shown
 from vllm_watch.capacity.flags import Flags
 from vllm_watch.capacity.model import Model
 from vllm_watch.capacity.plan import Checkpoint
 from vllm_watch.capacity.read_config import read_config
 from vllm_watch.capacity.release import NEWEST, Release, parse_release
+from vllm_watch.capacity.units import BYTES_MAX, is_size, shown
 from vllm_watch.cli.helpers import checkpoints
 from vllm_watch.cli.helpers.checkpoints import Found, find_checkpoint
 from vllm_watch.cli.helpers.engine_flags import add_engine_flags, read_flags

@@ -11,7 +11,6 @@ from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
 from textual.widgets import Input, Static
 
-from vllm_watch.cli.helpers.top import opened as top_opened
 from vllm_watch.cli.helpers.top import panels as top_panels
 from vllm_watch.cli.helpers.top import rows as top_rows
 from vllm_watch.cli.helpers.top import story as top_story
@@ -180,13 +179,13 @@ class TopApp(App[None]):
     def _in_place(self, width: int, height: int) -> Text:
         row, status = self._opened_row(), self._status
         if self._helps:
-            lines = top_opened.help_lines(status, width)
+            lines = top_panels.help_lines(status, width)
         elif row is None or status is None:
             lines = [Text(f"{self._opened} is gone (escape goes back)", "dim")]
         else:
             told = top_story.detail(row, status, width, 4 * height)
             charted = self._charts.get(row.engine.engine if row.engine else "0")
-            lines = top_opened.lines(row, status, charted, told, width)
+            lines = top_panels.target_lines(row, status, charted, told, width)
         self._scrolled = min(self._scrolled, max(0, len(lines) - height))
         shown = lines[self._scrolled : self._scrolled + height]
         return Text("\n", no_wrap=True, overflow="crop").join(shown)

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from vllm_watch.cli.helpers.top import text
-from vllm_watch.cli.helpers.top.plain import Text
 from vllm_watch.cli.helpers.top.status import Status, TargetStatus
+from vllm_watch.cli.helpers.top.text import Text
 from vllm_watch.incidents.incident import SEVERITIES, severity_rank
 from vllm_watch.signals.records import EngineSignals
 

@@ -7,14 +7,13 @@ from datetime import UTC, datetime
 
 from vllm_watch.board.restarts import AttemptShown, RestartPlan, Waiting
 from vllm_watch.cli.helpers.top import text
-from vllm_watch.cli.helpers.top.plain import Text
 from vllm_watch.cli.helpers.top.rows import Row
 from vllm_watch.cli.helpers.top.status import Status, TargetStatus, ToldIncident
+from vllm_watch.cli.helpers.top.text import Text
 from vllm_watch.detectors.base import Evidence
 from vllm_watch.incidents.incident import SEVERITIES, in_order
 from vllm_watch.incidents.way import NEXT_RULE
-from vllm_watch.story.base import severity_word
-from vllm_watch.story.restart_steps import step_of
+from vllm_watch.story.base import severity_word, step_of
 from vllm_watch.support.durations import in_words
 from vllm_watch.support.visible import visible
 
