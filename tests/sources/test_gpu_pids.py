@@ -80,12 +80,6 @@ def test_a_sibling_containers_process_gets_no_local_pid(trees, there):
     assert (facts.name, facts.pid_local) == ("VLLM::EngineCor", None)
 
 
-def test_a_process_of_the_host_itself_gets_no_local_pid(trees):
-    """It has no number below the host's namespace."""
-    reader = host_tree(trees[0], Row(4711, "python3"))
-    assert pids(reader, own_tree(trees[1], Row(4711, "python3")), OLD).facts(4711).pid_local is None
-
-
 def test_a_process_that_the_host_no_longer_has_is_dead(trees):
     """NVML may list a holder that is gone: state X, which is known, unlike None."""
     facts = pids(host_tree(trees[0]), own_tree(trees[1]), OLD).facts(4711)
@@ -239,15 +233,6 @@ def test_two_levels_down_the_middle_tree_is_not_the_hosts(tmp_path):
     )  # fmt: skip
     assert (found["initial"], found["levels"], found["we"]) == (False, 1, False)
     assert found["told"]["525.147.05"][1:] == [False, False, []]
-
-
-def test_on_the_host_a_number_is_that_process():
-    """Here, if this is the host's namespace; elsewhere the same rules say "unknown"."""
-    for driver in (OLD, NEW, None):
-        told = GpuPids(ProcReader())
-        told.set_driver(driver)
-        facts = told.facts(os.getpid())
-        assert (facts.pid_local if facts else None) == (os.getpid() if HERE_IS_HOST else None)
 
 
 # Who started a worker, and is it still there: of real processes.

@@ -30,20 +30,6 @@ async def test_a_healthy_gpu_in_base_units(stub, make_source):
     )  # fmt: skip
 
 
-async def test_no_gpu_visible_is_fine(stub, make_source):
-    """A driver without GPUs (none given to the container) is read, and there are none."""
-    assert await one(make_source()) == ()
-
-
-async def test_gpus_come_in_order_of_index(stub, make_source):
-    """Eight of them, each with its own values."""
-    stub.set_state(gpus={i: h200(i, temperature=40 + i) for i in range(8)})
-    gpus = await one(make_source())
-    assert [(gpu.index, gpu.temperature_celsius) for gpu in gpus] == [
-        (i, 40.0 + i) for i in range(8)
-    ]
-
-
 # Key taken away (not supported) → the fields that are then unknown.
 NOT_SUPPORTED = {
     "memory_total": ("memory_total_bytes", "memory_used_bytes", "memory_reserved_bytes"),
@@ -147,7 +133,7 @@ async def test_older_and_newer_drivers_have_another_call(
     assert getattr(gpu, field) == expected
 
 
-@pytest.mark.parametrize("code", [3, 4, 6, 13, 16, 21, 25, 999, 4711])
+@pytest.mark.parametrize("code", [3, 13, 999, 4711])
 async def test_an_error_of_one_call_costs_one_field(stub, make_source, code):
     """Not supported, not permitted, unknown, or a code that pynvml has never heard of."""
     stub.set_state(gpus={0: h200()}, error__nvmlDeviceGetPowerUsage=code)
