@@ -51,29 +51,6 @@ def test_a_leak_goes_on_in_the_next_run():
     assert (last.verdict.cause, last.verdict.restart_advised) == ("kv_leak", True)
 
 
-@pytest.mark.parametrize("load", [each[0] for each in COLLAPSED.values()], ids=COLLAPSED)
-def test_what_a_finding_says_of_itself(load):
-    """How much less it does, in words and numbers that agree; and since when."""
-    told = fresh()
-    for seconds in range(5, 245, 5):
-        verdict = told.part(5, **load).verdict
-        if verdict.state != "firing":
-            continue
-        first = verdict.evidence_for[0]
-        assert 0.0 < verdict.since_seconds <= seconds + 5
-        assert verdict.measure > 1.2
-        if first.name == "step_time_ratio":
-            assert first.value == verdict.measure
-            assert f"{first.value:.1f}× slower per step" in verdict.summary
-        else:
-            few = verdict.evidence_for[1]
-            assert first.value == pytest.approx(1.0 / verdict.measure)
-            assert f"{first.value:.0%} of its usual throughput, with {load['waiting']:.0f} requests waiting" in verdict.summary  # fmt: skip
-            assert few.text.startswith(f"{load['running']:.0f} requests run with")
-            assert few.value > few.expected
-    assert verdict.since_seconds >= 200
-
-
 def test_a_process_slower_than_the_one_before_stays_found_in_the_next_run():
     """What the one before did is known, though it ended before the watcher began."""
     told = fresh()

@@ -215,12 +215,6 @@ def test_while_it_warms_up_a_minute_is_granted():
     assert second == 65
 
 
-def test_paused_is_not_stalled():
-    """After /pause requests stay where they are until /resume."""
-    looks = [*HEALTHY, *[seen(s, engine(1600), paused=True) for s in range(60, 600, 5)]]
-    assert first_firing(stalls(looks), "0") is None
-
-
 def test_a_restart_is_advised_only_later():
     """Noticed at once; acted upon when it has lasted a minute."""
     said = stalls([*HEALTHY, *frozen(60, 180)])
@@ -367,13 +361,6 @@ SUMMARIES = {
 @pytest.mark.parametrize(("summary", "fields"), SUMMARIES.items(), ids=SUMMARIES)
 def test_what_is_said_of_a_hang(summary, fields):
     assert first_firing(stalls([*HEALTHY, *frozen(60, 90, **fields)]), "0")[1].summary == summary
-
-
-def test_what_is_said_of_a_queue_that_nothing_is_admitted_from():
-    said = stalls([*HEALTHY, *frozen(60, 180, running=0.0, waiting=5.0, kv=0.0)])
-    assert first_firing(said, "0")[1].summary == (
-        "Scheduler admits no request for 60 s with 0 requests running, 5 waiting"
-    )
 
 
 def test_an_engine_that_is_gone_is_judged_no_more():
