@@ -129,17 +129,6 @@ async def test_pods_come_and_go_without_a_look(cluster: Cluster) -> None:
     assert cluster.lists() == 1
 
 
-async def test_pod_that_is_not_ready_stays(cluster: Cluster) -> None:
-    """It may be starting, or be just the one to be told of; one that has no address yet is found when it has."""
-    cluster.server.add("pods", engine(""), "llama-0")
-    cluster.server.add("pods", engine("10.0.0.2"), "llama-1")
-    await cluster.until(LLAMA_1)
-    cluster.put("llama-0", {"status": {"podIP": "10.0.0.1"}})
-    unready = {"conditions": [{"type": "Ready", "status": "False"}]}
-    cluster.put("llama-1", {"status": unready})
-    await cluster.until(LLAMA_0, LLAMA_1)
-
-
 async def test_watch_that_is_cut_off_goes_on_where_it_was(cluster: Cluster) -> None:
     """Neither a new list nor a word: what came to pass meanwhile is told by the next watch."""
     cluster.server.add("pods", engine("10.0.0.1"), "llama-0")
@@ -329,16 +318,6 @@ async def test_daemonset_sees_its_node_alone(cluster: Cluster) -> None:
     cluster.discover(node_name="$NODE_NAME")
     await cluster.until("llama-2 http://10.0.0.2:8000 llama")
     assert all("fieldSelector=spec.nodeName%3Dgpu-2" in each or "spec.nodeName=gpu-2" in each for each in cluster.server.asked)  # fmt: skip
-
-
-async def test_annotation_that_says_too_much_is_said(cluster: Cluster) -> None:
-    """The pod is watched at its own address all the same."""
-    says = {"vllm-watch/url": "http://evil.net", "vllm-watch/scheme": "https"}
-    cluster.server.add("pods", engine("10.0.0.1", annotations=says), "llama-0")
-    await cluster.until(
-        "llama-0 https://10.0.0.1:8000 llama",
-        problem="'vllm-watch/url' is not a known annotation",
-    )
 
 
 async def test_key_goes_only_where_the_operator_allows(cluster: Cluster, tmp_path: Path) -> None:

@@ -23,11 +23,6 @@ def test_the_advice_is_nvidias(action, codes):
     assert {xid.lookup(code).action for code in codes} == {action}
 
 
-def test_every_action_has_its_words():
-    """An advice, a severity; and every row names one of them."""
-    assert xid.ADVICE.keys() == xid.SEVERITY.keys() == {each.action for each in xid.TABLE.values()}
-
-
 def test_a_code_that_nobody_knows_is_said_to_be():
     """A newer driver's: not guessed, and no reason to restart anything."""
     assert xid.lookup(999).text == "not in our table of codes"

@@ -1,13 +1,10 @@
 """What is stale, by which reason, and from when on."""
 
-from dataclasses import replace
-
 import pytest
 
 from tests.signals.holders.series import (
     GIB,
     POD,
-    SERVICE,
     SESSION,
     core,
     gpu,
@@ -177,34 +174,6 @@ def test_stale_after_its_patience(at, patience, expected):
     assert only(look_on(at, seconds=patience + 10)) == expected
 
 
-def test_a_kernel_is_idle_from_its_last_work_on():
-    """Work in between begins it anew."""
-
-    def at(second):
-        return gpu(kernel(sm_utilization_ratio=0.4 if second == 1000 else 0.0))
-
-    assert only(look_on(at, seconds=2700))[0] == "active"
-    (one,) = look_on(at, seconds=2900)
-    assert one.holders[0].judged.evidence[-1] == "no CPU or GPU work for 31 min"
-
-
-class TestUnaccounted:
-    """Memory that no process explains."""
-
-    def state(self, at, seconds, **how):
-        (one,) = look_on(at, seconds=seconds, **how)
-        return one.unaccounted.verdict, one.unaccounted_bytes
-
-    def test_what_was_there_before_we_looked(self):
-        """Only where all of the host's processes are seen: then there is nobody else."""
-        at = lambda s: gpu(core(), extra_gib=5)  # noqa: E731
-        assert self.state(at, 130) == ("stale", 5 * GIB)
-        hidden = lambda s: gpu(core(cgroup=POD), extra_gib=5)  # noqa: E731
-        assert self.state(hidden, 600) == ("unknown", 5 * GIB)
-        told = lambda s: gpu(extra_gib=5, processes_complete=True)  # noqa: E731
-        assert self.state(told, 130) == ("stale", 5 * GIB)
-
-
 def test_a_clock_that_stands_still_or_sparse_looks_change_nothing():
     """Looks five minutes apart: told at the second after its patience."""
     assert only(look_on(lambda s: gpu(kernel()), seconds=2100, step=300)) == (
@@ -231,14 +200,6 @@ def test_nobody_knows_what_a_holder_did_in_a_long_gap_without_its_cpu_time():
     at = lambda s: gpu(kernel(cpu_seconds=None))  # noqa: E731
     assert only(look_on(at, seconds=1790, start=1810, judge=judge))[0] != "stale"
     assert only(look_on(at, seconds=20, start=3605, judge=judge)) == ("stale", "idle_notebook")
-
-
-def test_one_missing_look_does_not_begin_anew():
-    """NVML left the process out once."""
-    judge = HolderJudge()
-    look_on(reparented(), seconds=100, judge=judge)
-    judge.look(105.0, 0.0, (gpu(),))
-    assert only(look_on(reparented(), seconds=30, judge=judge, start=110)) == ORPHAN
 
 
 @pytest.mark.parametrize(("away", "expected"), [(60, "stale"), (65, "unknown")])
@@ -270,15 +231,6 @@ def test_a_gpu_that_works_works_for_the_only_one_that_computes(others, verdict):
 def test_how_long_is_long_can_be_said():
     judge = HolderJudge(Limits(notebook_seconds=60.0))
     assert only(look_on(lambda s: gpu(kernel()), seconds=60, judge=judge))[0] == "stale"
-
-
-def test_the_largest_comes_first():
-    """... and those of unknown size last."""
-    found = gpu(core(1, gib=5), core(2, gib=30), replace(core(3), used_bytes=None))
-    (one,) = look_on(lambda s: replace(found, memory_used_bytes=40 * GIB), seconds=0)
-    assert [each.process.pid for each in one.holders] == [2, 1, 3]
-    assert one.unaccounted_bytes is None
-    assert SERVICE.endswith(one.holders[0].place)
 
 
 def test_a_process_is_stopped_since_its_last_work_or_its_state_whichever_came_later():
