@@ -8,8 +8,8 @@ import pytest
 from tests.detectors.made_up_engine import Engine, gpu, view
 from vllm_watch.detectors.collapse_host import Fresh, of_slow_steps
 from vllm_watch.detectors.throughput_collapse import Detector, Settings
+from vllm_watch.samples.gpu import ProcessSample
 from vllm_watch.samples.observation import EngineCpu
-from vllm_watch.samples.process import ProcessSample
 from vllm_watch.signals import stored
 
 START = 1_700_000_000.0

@@ -8,7 +8,7 @@ from benchmarks.lab.lives import LIVES
 from benchmarks.lab.observer import Observer, look
 from tests.detectors.test_stories import FOUND_WITHIN, Told, of, pages
 from tests.told import said
-from vllm_watch.watch.site_watch import SiteWatch
+from vllm_watch.watch.host_watch import SiteWatch
 
 UPDATES = {
     # story → intervals at which an observer can know

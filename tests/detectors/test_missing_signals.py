@@ -12,7 +12,7 @@ from tests.examples import examples
 from vllm_watch.incidents.incident import OPENED, RESOLVED
 from vllm_watch.samples.engine import EngineSample
 from vllm_watch.samples.observation import ServerSample
-from vllm_watch.watch.site_watch import SiteWatch
+from vllm_watch.watch.host_watch import SiteWatch
 
 ENGINE_FIELDS = (
     "requests_running", "requests_waiting", "kv_cache_usage", "preemptions", "prompt_tokens",

@@ -5,8 +5,7 @@ import pytest
 from tests.detectors.looks import T
 from vllm_watch.detectors.base import HostServer, HostView
 from vllm_watch.detectors.stale_vram import HostDetector, Settings
-from vllm_watch.samples.gpu import GpuSample
-from vllm_watch.samples.process import ProcessSample
+from vllm_watch.samples.gpu import GpuSample, ProcessSample
 from vllm_watch.signals.holders.gpu_users import GpuUsers, Server
 from vllm_watch.signals.holders.judge import HolderJudge
 from vllm_watch.signals.holders.records import GpuHolders, Holder, Judged

@@ -12,7 +12,7 @@ from vllm_watch.lab.scene import Scene
 from vllm_watch.lab.scripts import L40S
 from vllm_watch.lab.stories import STORIES
 from vllm_watch.samples.observation import CanaryCall
-from vllm_watch.watch.site_watch import SiteWatch
+from vllm_watch.watch.host_watch import SiteWatch
 
 INTERVALS = (1.0, 5.0, 15.0)
 FOUND_WITHIN = {

@@ -2,8 +2,7 @@
 
 import pytest
 
-from vllm_watch.samples.gpu import GpuReading, GpuSample
-from vllm_watch.samples.process import ProcessSample
+from vllm_watch.samples.gpu import GpuReading, GpuSample, ProcessSample
 from vllm_watch.signals import xid
 from vllm_watch.signals.xid import RecentXids
 

@@ -9,9 +9,8 @@ from pathlib import Path
 import pytest
 import structlog
 
-from vllm_watch.samples.gpu import GpuReading, GpuSample
+from vllm_watch.samples.gpu import GpuReading, GpuSample, ProcessSample
 from vllm_watch.samples.observation import Call, CanaryCall, EngineCpu, Observation, ProcessState
-from vllm_watch.samples.process import ProcessSample
 from vllm_watch.sources.flight_recorder import FlightRecorder
 from vllm_watch.sources.recording import read
 from vllm_watch.sources.trace_line import RawObservation

@@ -9,9 +9,8 @@ import pytest
 
 from tests.leftovers import Leftovers, state, wait_for
 from tests.sources.test_processes import Row
-from vllm_watch.sources import pid_namespace
-from vllm_watch.sources.gpu_pids import Ancestry, GpuPids
-from vllm_watch.sources.pid_namespace import INITIAL_INODE, PidNamespace
+from vllm_watch.sources import gpu_pids
+from vllm_watch.sources.gpu_pids import INITIAL_INODE, Ancestry, GpuPids, PidNamespace
 from vllm_watch.sources.processes import ProcReader
 
 OLD, BETWEEN, NEW = "525.147.05", "535.43.24", "580.65.06"
@@ -147,8 +146,8 @@ def test_what_each_driver_tells_a_container(trees, driver, numbering, memory, ut
 
 def test_a_tree_that_cannot_be_read_shows_nothing(tmp_path):
     """No self, no kernel threads: neither ours nor the host's."""
-    assert pid_namespace.of_tree(tmp_path) == PidNamespace(initial=False, levels_above_ours=None)
-    assert not pid_namespace.we_are_initial(tmp_path)
+    assert gpu_pids.of_tree(tmp_path) == PidNamespace(initial=False, levels_above_ours=None)
+    assert not gpu_pids.we_are_initial(tmp_path)
 
 
 # From here on for real: the same questions asked inside namespaces that the kernel made.
@@ -156,7 +155,7 @@ def test_a_tree_that_cannot_be_read_shows_nothing(tmp_path):
 INSIDE = """
 import json, os, subprocess, sys
 from pathlib import Path
-from vllm_watch.sources import pid_namespace
+from vllm_watch.sources import gpu_pids
 from vllm_watch.sources.gpu_pids import GpuPids
 from vllm_watch.sources.processes import ProcReader
 procfs = Path(sys.argv[1])
@@ -164,7 +163,7 @@ child = subprocess.Popen(["sleep", "60"], stdout=subprocess.DEVNULL)
 holder = subprocess.Popen(["sleep", "60"], stdout=subprocess.DEVNULL,
                           stdin=open("/dev/nvidia0") if os.path.exists("/dev/nvidia0") else None)
 try:
-    space = pid_namespace.of_tree(procfs)
+    space = gpu_pids.of_tree(procfs)
     host_pids = {p: int(n) for n in os.listdir(procfs) if n.isdigit()
                  for p in [ProcReader(procfs).read(int(n))] if p and p.ppid}
     told = {}
@@ -175,7 +174,7 @@ try:
             sorted({f.pid_local for p in host_pids if (f := pids.facts(p.pid)) and f.pid_local
                     in (child.pid, holder.pid)})]
     print(json.dumps({"initial": space.initial, "levels": space.levels_above_ours,
-        "we": pid_namespace.we_are_initial(Path("/proc")), "told": told,
+        "we": gpu_pids.we_are_initial(Path("/proc")), "told": told,
         "mine": [child.pid, holder.pid]}))
 finally:
     child.kill(); holder.kill(); child.wait(); holder.wait()

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from vllm_watch.errors import RecordingError
-from vllm_watch.samples.gpu import GpuSample
+from vllm_watch.samples.gpu import GpuSample, ProcessSample
 from vllm_watch.samples.observation import (
     CANARY_OUTCOMES,
     OUTCOMES,
@@ -25,7 +25,6 @@ from vllm_watch.samples.observation import (
     Reading,
     ServerSample,
 )
-from vllm_watch.samples.process import ProcessSample
 from vllm_watch.sources import recording
 from vllm_watch.sources.reading import Reader
 from vllm_watch.sources.recording import Writer, read, to_observation

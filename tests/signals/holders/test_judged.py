@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from tests.signals.holders.series import GIB, POD, SESSION, T, core, gpu, kernel, look_on, process
-from vllm_watch.samples.process import ProcessSample
+from vllm_watch.samples.gpu import ProcessSample
 from vllm_watch.signals.holders.judge import TRACKS_MAX, HolderJudge
 
 SPAWNED = ("python3", "-c", "from multiprocessing.spawn import spawn_main; spawn_main()")

@@ -7,7 +7,7 @@ import pytest
 
 from tests.nvml_stub import GIB, h200, one
 from vllm_watch.samples.gpu import GpuSample
-from vllm_watch.sources import pid_namespace
+from vllm_watch.sources import gpu_pids
 
 
 async def test_a_healthy_gpu_in_base_units(stub, make_source):
@@ -25,7 +25,7 @@ async def test_a_healthy_gpu_in_base_units(stub, make_source):
             power_limit_watts=700.0, sm_clock_hz=1.755e9, sm_clock_max_hz=1.98e9,
             throttle_reasons=("gpu_idle",), xid_errors=(), ecc_uncorrected=0,
             remapped_rows_pending=False, remapped_rows_failed=False, lost=False, processes=(),
-            processes_complete=pid_namespace.we_are_initial(Path("/proc")),
+            processes_complete=gpu_pids.we_are_initial(Path("/proc")),
         ),
     )  # fmt: skip
 
