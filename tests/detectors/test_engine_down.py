@@ -28,7 +28,7 @@ from tests.detectors.looks import (
     spell,
     used,
 )
-from vllm_watch.samples.observation import SCALING, Call, ProcessState, Reading
+from vllm_watch.samples.observation import SCALING, ProcessState, Reading
 from vllm_watch.watch.watch import Watch
 
 STORIES = {
@@ -560,17 +560,3 @@ def test_a_crash_behind_a_half_dead_metrics_page_keeps_its_demand(looks, severit
     verdict = last(said)
     assert (verdict.state, verdict.cause, verdict.severity) == ("firing", "crash", severity)
     assert words in verdict.summary
-
-
-def test_for_how_long_a_server_is_silent_stands_beside_what_it_does():
-    """Not behind why that is so, which may name other servers."""
-    call = Call(outcome="refused", error="connection refused: nothing listens (another: b at :1)")
-    looks = [replace(silent(s), scrape=call) for s in (60, 65, 70)]
-    found = first_firing(downs([*UP, *looks]))
-    assert found
-    texts = [each.text for each in found[1].evidence_for]
-    assert texts[0] == "connection refused for 5 s: nothing listens (another: b at :1)"
-    call = Call(outcome="refused", error="ClientConnectorError: Cannot connect to host a:1 [x]")
-    found = first_firing(downs([*UP, *(replace(silent(s), scrape=call) for s in (60, 65, 70))]))
-    assert found
-    assert found[1].evidence_for[0].text == "connection refused for 5 s"

@@ -213,14 +213,6 @@ def test_steps_with_drafts_are_compared_with_their_like(known):
     assert follow(baseline, engine, 60, **FRESH, drafts=3.0, slow=3.4).slow
 
 
-def test_what_was_learnt_of_drafting_is_restored(known):
-    baseline, engine, _ = known
-    drafting = follow(baseline, engine, 1200, **FRESH, drafts=3.0, slow=1.7)
-    other = Baseline()
-    other.restore(baseline.export_state(), 5.0)
-    assert other.model_of(drafting.block).blocks == baseline.model_of(drafting.block).blocks > 100
-
-
 def test_steps_with_adapters_are_compared_with_their_like(known):
     """Bursts over many LoRA adapters make each step longer; nothing has become slow."""
     baseline, engine, _ = known
