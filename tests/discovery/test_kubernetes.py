@@ -320,6 +320,16 @@ async def test_daemonset_sees_its_node_alone(cluster: Cluster) -> None:
     assert all("fieldSelector=spec.nodeName%3Dgpu-2" in each or "spec.nodeName=gpu-2" in each for each in cluster.server.asked)  # fmt: skip
 
 
+async def test_annotation_that_says_too_much_is_said(cluster: Cluster) -> None:
+    """The pod is watched at its own address all the same."""
+    says = {"vllm-watch/url": "http://evil.net", "vllm-watch/scheme": "https"}
+    cluster.server.add("pods", engine("10.0.0.1", annotations=says), "llama-0")
+    await cluster.until(
+        "llama-0 https://10.0.0.1:8000 llama",
+        problem="'vllm-watch/url' is not a known annotation",
+    )
+
+
 async def test_key_goes_only_where_the_operator_allows(cluster: Cluster, tmp_path: Path) -> None:
     """Whoever may make a pod with the label would have the key of all engines."""
     (tmp_path / "key").write_text("k")

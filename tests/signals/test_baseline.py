@@ -111,6 +111,9 @@ def test_a_process_that_lived_for_minutes_is_not_the_one_to_compare_with(known):
     engine = Engine(at_s=engine.at_s)
     follow(baseline, engine, 300, **FRESH)
     assert former_of(baseline) is third
+    other = Baseline()
+    other.restore(baseline.export_state(), 5.0)
+    assert former_of(other).blocks == third.blocks
 
 
 def test_what_it_did_before_a_gap_of_unknown_length_stays_known(known):

@@ -123,6 +123,15 @@ def test_an_observation_that_comes_late_is_left_out():
     assert signals.engines["0"].generation_tokens_per_second == 20.0
 
 
+def test_the_same_observation_twice_counts_once():
+    """A repeated line changes neither rates nor time."""
+    twice = seen(5, 200.0, monotonic_s=5.0)
+    signals = follow(
+        seen(0, 100.0, monotonic_s=0.0), twice, twice, seen(10, 300.0, monotonic_s=10.0)
+    )
+    assert signals.engines["0"].generation_tokens_per_second == 20.0
+
+
 def test_engines_that_go_are_gone():
     """After a scale-down only the engines that are there are shown."""
     assert list(follow(seen(0, 1.0, engines=3), seen(5, 2.0, engines=1)).engines) == ["0"]
