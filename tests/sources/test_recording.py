@@ -335,6 +335,14 @@ def test_a_line_without_an_end_is_refused(tmp_path, monkeypatch):
         list(read(path))
 
 
+def test_a_file_or_folder_that_is_not_there_is_named(tmp_path):
+    """An operator's slip is told as such, before anything is recorded."""
+    with pytest.raises(RecordingError, match=r"no\.jsonl: No such file or directory"):
+        list(read(tmp_path / "no.jsonl"))
+    with pytest.raises(RecordingError, match="No such file or directory"):
+        Writer(tmp_path / "no" / "trace.jsonl.gz", bytes_max=1 << 20)
+
+
 def test_metrics_text_becomes_a_reading(tmp_path):
     """The engine's numbers come from the text, the server's version from the line beside it."""
     (raw,) = read(lines_file(tmp_path, line(ok=True, metrics=BODY, version="0.33.0", paused=True)))

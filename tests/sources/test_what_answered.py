@@ -81,6 +81,14 @@ BODIES = [
 ]  # fmt: skip
 
 
+@pytest.mark.parametrize(("handler", "sentence"), ANSWERS)
+async def test_an_answer_that_is_no_metrics(handler, sentence):
+    async with wire(metrics=handler) as server:
+        seen = await look(server.url)
+    assert seen.reading is None
+    assert sentence in seen.scrape.error
+
+
 async def test_read_says_the_same_and_exits_with_1():
     """Something did answer: that it scales, by vLLM's own word."""
     async with wire(metrics=SCALES) as server:
