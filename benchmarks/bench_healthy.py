@@ -20,7 +20,7 @@ from benchmarks.lab.lives import LIVES
 from benchmarks.lab.observer import any_observer, look
 from benchmarks.lab.virtual import EPOCH
 from vllm_watch.incidents.incident import OPENED, RESOLVED
-from vllm_watch.watch.site_watch import SiteWatch
+from vllm_watch.watch.host_watch import SiteWatch
 
 HOUR, DAY = 3600.0, 86_400.0
 TICKET_DAYS = 3.0

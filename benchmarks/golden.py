@@ -30,7 +30,7 @@ from vllm_watch.samples.observation import Observation
 from vllm_watch.samples.target import Target
 from vllm_watch.sources import recording
 from vllm_watch.sources.reading import Reader
-from vllm_watch.watch.site_watch import SiteWatch
+from vllm_watch.watch.host_watch import SiteWatch
 
 OWN = Path(__file__).parents[1] / "tests" / "alerts" / "recordings"
 MOMENTS = {"quarter": 0.25, "half": 0.5, "end": 1.0}

@@ -22,7 +22,7 @@ ALLOWED = {
     "export/page_files.py": "files of the installed package",
     "sources/cpu_waits.py": KERNEL,
     "reclaim/reclaim.py": KERNEL,
-    "sources/pid_namespace.py": KERNEL,
+    "sources/gpu_pids.py": KERNEL,
     "sources/processes.py": KERNEL,
     "sources/sockets.py": KERNEL,
     "restart/hooks/reaper.py": KERNEL,

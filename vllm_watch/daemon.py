@@ -30,14 +30,12 @@ from vllm_watch.sources.stacks import Stacks
 from vllm_watch.state.folder import StateFolder
 from vllm_watch.support import descriptors
 from vllm_watch.support.service_manager import ServiceManager
-from vllm_watch.watch.chart_memory import ChartMemory
 from vllm_watch.watch.hang_stacks import HangStacks
 from vllm_watch.watch.host_loop import GpuSource, HostLoop
 from vllm_watch.watch.host_watch import HostWatch
-from vllm_watch.watch.memory import Memory
+from vllm_watch.watch.memory import ChartMemory, Memory
 from vllm_watch.watch.publishing import Publisher
-from vllm_watch.watch.target_loop import TargetLoop
-from vllm_watch.watch.target_loops import TargetLoops
+from vllm_watch.watch.target_loop import TargetLoop, TargetLoops
 
 if TYPE_CHECKING:  # imported late: only some configurations need it
     from vllm_watch.restart.restarts import Restarts

@@ -14,7 +14,7 @@ from vllm_watch.samples.observation import Observation
 from vllm_watch.sources import recording
 from vllm_watch.sources.reading import Reader
 from vllm_watch.sources.trace_line import to_line
-from vllm_watch.watch.site_watch import SiteWatch
+from vllm_watch.watch.host_watch import SiteWatch
 
 OURS = "vllm-watch"
 _TRUTH = ".truth.json"

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from math import cos, pi
 
 from benchmarks.detection.runs import HARDWARE, INTERVALS, LOADS, Run, Script, Stage
-from vllm_watch.samples.process import ProcessSample
+from vllm_watch.samples.gpu import ProcessSample
 
 HEALTH_SECONDS = 1500.0
 """Before anything happens: rules that compare with the last hour have a reference then."""

@@ -17,7 +17,7 @@ from vllm_watch.lab.scene import Scene
 from vllm_watch.lab.stories import L40S, STORIES, load
 from vllm_watch.lab.vllm import SimulatedVllm
 from vllm_watch.samples.observation import Observation
-from vllm_watch.watch.site_watch import SiteWatch
+from vllm_watch.watch.host_watch import SiteWatch
 
 HEALTH_SECONDS = 900.0
 FOUND_SECONDS_MIN = 45.0

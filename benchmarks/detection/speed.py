@@ -16,7 +16,7 @@ from benchmarks.detection.scenarios import runs
 from vllm_watch.cli import replay
 from vllm_watch.sources import recording
 from vllm_watch.sources.reading import Reader
-from vllm_watch.watch.site_watch import SiteWatch
+from vllm_watch.watch.host_watch import SiteWatch
 
 BAR = 5000.0
 """Times real time for one target at 5 s; below it a day of a fleet's recordings takes too long to look at."""

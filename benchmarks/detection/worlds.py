@@ -14,8 +14,8 @@ from benchmarks.detection import happenings
 from benchmarks.detection.runs import Run, Script, Stage
 from benchmarks.lab.lives import together
 from vllm_watch.lab.workload import Request
+from vllm_watch.samples.gpu import ProcessSample
 from vllm_watch.samples.observation import CanaryCall, Observation
-from vllm_watch.samples.process import ProcessSample
 from vllm_watch.settings.stages import CanarySettings
 from vllm_watch.watch.canary_rounds import GAP_SECONDS_MIN
 

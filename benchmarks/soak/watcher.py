@@ -31,26 +31,26 @@ from vllm_watch.settings.stages import ScrapeSettings
 from vllm_watch.sources.flight_recorder import FlightRecorder
 from vllm_watch.state import file
 from vllm_watch.state.attempt import Attempt
-from vllm_watch.watch import target_loops
+from vllm_watch.watch import target_loop
 
 
 @contextmanager
 def joined(site: Site) -> Iterator[None]:
     """Let the daemon look at this site and restart with its hook. Recordings stay in memory."""
-    kept = target_loops.VllmSource, wiring.FlightRecorder, base.make
+    kept = target_loop.VllmSource, wiring.FlightRecorder, base.make
 
     def source(target: Target, settings: ScrapeSettings, *_: Any) -> Source | hostile.HostileSource:
         if target.name == hostile.NAME:
             return hostile.HostileSource(site.clock, target, settings)
         return Source(site, target, settings)
 
-    target_loops.VllmSource = source  # type: ignore[assignment,misc]
+    target_loop.VllmSource = source  # type: ignore[assignment,misc]
     wiring.FlightRecorder = lambda **how: FlightRecorder(**{**how, "spool_dir": None})  # type: ignore[assignment,misc]
     base.make = lambda *_: Hook(site)  # type: ignore[assignment]
     try:
         yield
     finally:
-        target_loops.VllmSource, wiring.FlightRecorder, base.make = kept  # type: ignore[misc]
+        target_loop.VllmSource, wiring.FlightRecorder, base.make = kept  # type: ignore[misc]
 
 
 class _Daemon(Daemon):

@@ -27,7 +27,7 @@ from vllm_watch.samples.observation import Observation
 from vllm_watch.samples.target import Target
 from vllm_watch.sources import recording
 from vllm_watch.sources.reading import Reader
-from vllm_watch.watch.site_watch import SiteWatch
+from vllm_watch.watch.host_watch import SiteWatch
 
 SCRAPE_SECONDS = 15  # of deploy/prometheus.yaml, as is the interval of its evaluations
 HOST = "h"

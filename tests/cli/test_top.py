@@ -29,9 +29,8 @@ from vllm_watch.cli.helpers.top.rows import POINTS_MAX
 from vllm_watch.cli.helpers.top.status import Daemon
 from vllm_watch.errors import WatchError
 from vllm_watch.export.server import Server
-from vllm_watch.samples.gpu import GpuReading, GpuSample
+from vllm_watch.samples.gpu import GpuReading, GpuSample, ProcessSample
 from vllm_watch.samples.observation import StartFailure
-from vllm_watch.samples.process import ProcessSample
 from vllm_watch.samples.target import Target
 from vllm_watch.signals.holders.records import GpuHolders, Judged
 from vllm_watch.signals.records import TargetSignals

@@ -28,8 +28,7 @@ from vllm_watch.cli.helpers.top import text
 from vllm_watch.cli.helpers.top.story import restart_lines
 from vllm_watch.detectors.base import Evidence
 from vllm_watch.incidents.incident import Worst
-from vllm_watch.samples.gpu import GpuSample
-from vllm_watch.samples.process import ProcessSample
+from vllm_watch.samples.gpu import GpuSample, ProcessSample
 from vllm_watch.samples.target import WATCHER
 from vllm_watch.signals.holders.records import STALE, UNKNOWN, GpuHolders, Holder, Judged
 from vllm_watch.story.kinds import STORIES

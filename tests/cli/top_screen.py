@@ -5,8 +5,7 @@ import time
 
 from vllm_watch.cli.helpers.top.app import TopApp
 from vllm_watch.cli.helpers.top.status import Daemon
-from vllm_watch.samples.gpu import GpuReading, GpuSample
-from vllm_watch.samples.process import ProcessSample
+from vllm_watch.samples.gpu import GpuReading, GpuSample, ProcessSample
 from vllm_watch.samples.target import Target
 from vllm_watch.signals.records import EngineSignals, Quantiles, TargetSignals
 

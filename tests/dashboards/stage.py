@@ -25,7 +25,7 @@ from vllm_watch.lab.scene import Scene
 from vllm_watch.lab.stories import L40S
 from vllm_watch.lab.stories import load as usual_load
 from vllm_watch.lab.vllm import SimulatedVllm
-from vllm_watch.samples.process import ProcessSample
+from vllm_watch.samples.gpu import ProcessSample
 from vllm_watch.state.attempt import Attempt
 from vllm_watch.state.incidents import IncidentTable, Learnt
 from vllm_watch.state.journal import Journal

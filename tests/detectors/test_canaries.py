@@ -106,20 +106,6 @@ def test_while_it_warms_up_a_minute_is_granted():
     assert first_firing(said_of(observations), "0")[0] == 115  # a minute after the first was sent
 
 
-def test_what_is_said():
-    """In words that need no documentation, with what speaks against it."""
-    _, verdict = first_firing(said_of(looks({65: NO, 80: NO})), "0")
-    assert verdict.summary == (
-        "Engine wedged while it seems idle: 2 one-token requests in a row unanswered, the first sent 25 s ago"
-    )
-    assert [each.text for each in verdict.evidence_for] == [
-        "no scheduler step for 25 s since the first unanswered canary (it was never seen to stop before)",
-        "0 running and 0 waiting",
-        "2 one-token requests in a row were not answered, the last within 10 s",
-    ]
-    assert (verdict.severity, verdict.restart_advised) == ("page", False)
-
-
 def test_a_restart_is_advised_after_a_minute():
     """Counted from the first canary that went unanswered."""
     said = said_of(looks({65: NO, 80: NO}))

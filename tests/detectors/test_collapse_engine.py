@@ -22,7 +22,7 @@ from tests.detectors.scripted_past import (
     well,
 )
 from vllm_watch.detectors.collapse_engine import EngineJudge
-from vllm_watch.samples.process import ProcessSample
+from vllm_watch.samples.gpu import ProcessSample
 
 LOWERED = (gpu(utilization_ratio=0.9, sm_clock_hz=5e8, sm_clock_max_hz=1.4e9),)
 

@@ -1,15 +1,15 @@
 """Steps that are long for what no restart cures: other processes, lowered clocks, CPUs of the host."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
 from tests.detectors.made_up_engine import Engine, gpu, view
-from tests.detectors.test_throughput_collapse import ENGINE, TRAIN
 from vllm_watch.detectors.collapse_host import Fresh, of_slow_steps
 from vllm_watch.detectors.throughput_collapse import Detector, Settings
+from vllm_watch.samples.gpu import ProcessSample
 from vllm_watch.samples.observation import EngineCpu
-from vllm_watch.samples.process import ProcessSample
 from vllm_watch.signals import stored
 
 START = 1_700_000_000.0
@@ -47,6 +47,81 @@ def test_whose_it_is(processes, cause):
     assert found.name == cause
 
 
+def process(pid, **fields):
+    return ProcessSample(pid=pid, type=fields.pop("type", "compute"), **fields)
+
+
+ENGINE = process(1, name="VLLM::EngineCore", used_bytes=70 << 30, sm_utilization_ratio=0.9)
+XORG = process(2, name="Xorg", type="graphics", sm_utilization_ratio=0.5)
+TRAIN = process(3, name="python", cmdline=("python", "train.py"), sm_utilization_ratio=0.5)
+IDLE = process(4, name="jupyter", sm_utilization_ratio=0.01)
+HIDDEN = process(5, name="python")
+HOT = {"throttle_reasons": ("hw_thermal_slowdown",), "temperature_celsius": 92.0}
+
+GPUS = {
+    "no GPU is visible": (None, "slow_engine"),
+    "all is well with it": ((gpu(processes=(ENGINE,)),), "slow_engine"),
+    "hot, and the clock is low": (
+        (gpu(sm_clock_hz=3e8, sm_clock_max_hz=1.4e9, **HOT),), "thermal_throttle",
+    ),
+    "hot, the clock is not known": ((gpu(**HOT),), "thermal_throttle"),
+    "hot, but at full clock": (
+        (gpu(sm_clock_hz=1.4e9, sm_clock_max_hz=1.4e9, **HOT),), "slow_engine",
+    ),
+    "power cap at full clock is normal": (
+        (gpu(throttle_reasons=("sw_power_cap",), sm_clock_hz=1.3e9, sm_clock_max_hz=1.4e9),),
+        "slow_engine",
+    ),
+    "power cap at the clock of a busy H100 is normal, too": (
+        (gpu(throttle_reasons=("sw_power_cap",), sm_clock_hz=1.367e9, sm_clock_max_hz=1.98e9,
+             utilization_ratio=1.0),),
+        "slow_engine",
+    ),
+    "power cap, the clock is not known": (
+        (gpu(throttle_reasons=("sw_power_cap",)),), "slow_engine",
+    ),
+    "power cap at half the clock is not": (
+        (gpu(throttle_reasons=("sw_power_cap",), sm_clock_hz=7e8, sm_clock_max_hz=1.4e9),),
+        "thermal_throttle",
+    ),
+    "another process computes": ((gpu(processes=(ENGINE, TRAIN)),), "neighbour_contention"),
+    "a desktop and an idle notebook": ((gpu(processes=(ENGINE, XORG, IDLE)),), "slow_engine"),
+    "a new process whose share is hidden": (
+        (gpu(processes=(ENGINE, HIDDEN)),), "neighbour_contention",
+    ),
+    "the engine is the largest where none has its name": (
+        (gpu(processes=(replace(TRAIN, used_bytes=70 << 30), IDLE)),), "slow_engine",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("gpus", "cause"), GPUS.values(), ids=GPUS)
+def test_why_steps_are_slow(gpus, cause):
+    """The GPU says it, or else it is the engine."""
+    assert of_slow_steps(gpus, Fresh(), None).name == cause
+
+
+def test_a_process_that_was_there_before_is_not_the_cause():
+    """Its share of the SMs is hidden, but the engine was well beside it."""
+    beside = (gpu(processes=(ENGINE, HIDDEN)),)
+    fresh = Fresh.of(beside, Fresh())
+    assert of_slow_steps(beside, fresh, None).name == "slow_engine"
+    more = (gpu(processes=(ENGINE, HIDDEN, TRAIN)),)
+    assert of_slow_steps(more, fresh, None).name == "neighbour_contention"
+
+
+def test_what_a_throttled_gpu_says():
+    """Its reasons, or the power cap, and how low the clock is."""
+    low = {"sm_clock_hz": 3e8, "sm_clock_max_hz": 1.4e9}
+    for reasons, said in (
+        (("sw_power_cap", "hw_slowdown", "hw_thermal_slowdown"), "hw_slowdown,hw_thermal_slowdown"),
+        (("sw_power_cap",), "sw_power_cap"),
+    ):
+        found = of_slow_steps((gpu(throttle_reasons=reasons, **low),), Fresh(), None)
+        assert (found.name, found.evidence_for[0].value) == ("thermal_throttle", said)
+        assert "SM clock 300 of 1400 MHz" in found.evidence_for[0].text
+
+
 def busy(mhz, *reasons, utilization=0.9):
     return gpu(
         sm_clock_hz=mhz * 1e6, sm_clock_max_hz=2e9, utilization_ratio=utilization,
@@ -60,6 +135,12 @@ CLOCKS = {
     "set low, and nothing says so": (busy(2000), busy(500), "unknown"),
     "as low as ever": (busy(500), busy(500), "slow_engine"),
     "an idle moment": (busy(2000), busy(200, "gpu_idle"), "slow_engine"),
+    "a power cap, as ever": (busy(900, "sw_power_cap"), busy(900, "sw_power_cap"), "slow_engine"),
+    "... and a quarter lower": (
+        busy(900, "sw_power_cap"),
+        busy(670, "sw_power_cap"),
+        "thermal_throttle",
+    ),
     "heat": (busy(2000), busy(500, "hw_thermal_slowdown"), "thermal_throttle"),
 }
 
@@ -177,33 +258,12 @@ def test_who_is_to_blame(fresh, waits, slow, cause, restart, interval):
     assert said[-1] == ("page", restart)
 
 
-@pytest.mark.parametrize("waits", [0.0, 0.2, 0.5])
-def test_waiting_alone_is_no_collapse(waits):
-    """Threads that wait while steps take as long as ever hurt nobody."""
-    assert Host().part(600, waits=0.01).part(600, waits=waits).firing == []
-
-
-def test_where_the_processes_are_not_seen_all_is_as_it_was():
-    """On another host: a slow engine, as its step times say, and not a word of CPUs."""
-    host = Host(seen=False).part(600, waits=0.0).part(120, waits=0.5, slow=2.0)
-    assert host.verdict.cause == "slow_engine"
-    said = (*host.verdict.evidence_for, *host.verdict.evidence_against)
-    assert [each for each in said if "cpu" in each.name] == []
-
-
 def test_a_look_that_comes_too_late_does_not_make_it_a_slow_engine():
     """Where CPUs are short the watcher itself is late: some looks do without the waits, the first of an alarm too."""
     host = Host().part(600, waits=0.01).part(5, waits=0.5, slow=2.0)
     host.seen = False
     host.part(20, waits=0.5, slow=2.0)
     assert {each.cause for each in host.firing} == {"neighbour_contention"}
-
-
-def test_what_was_never_seen_well_says_nothing():
-    """The processes come into sight when it is slow already: how long they wait usually is not known."""
-    host = Host(seen=False).part(600, waits=0.3)
-    host.seen = True
-    assert host.part(120, waits=0.5, slow=2.0).verdict.cause == "slow_engine"
 
 
 def test_it_says_who_waited_how_long_and_how_long_before():
@@ -256,19 +316,3 @@ def test_heat_goes_first_and_a_neighbour_on_the_gpu_stands_beside():
     host = Host().part(600, waits=0.01)
     host.gpus = (gpu(processes=(ENGINE, TRAIN)),)
     assert host.part(120, waits=0.01, slow=2.0).verdict.cause == "neighbour_contention"
-
-
-def test_a_neighbour_that_comes_later_is_seen_later():
-    """First the engine is slow by itself, then it waits for most of what it takes longer."""
-    host = Host().part(600, waits=0.01).part(60, waits=0.01, slow=1.6)
-    assert host.verdict.cause == "slow_engine"
-    host.part(60, waits=0.7, slow=5.0)
-    assert (host.verdict.cause, host.verdict.restart_advised) == ("neighbour_contention", False)
-
-
-def test_the_cause_stays_while_the_engine_recovers():
-    """The neighbour has gone, steps are short again, the alarm still drains."""
-    host = Host().part(600, waits=0.01).part(120, waits=0.5, slow=2.0).part(30, waits=0.0, slow=0.6)
-    assert {each.cause for each in host.firing} == {"neighbour_contention"}
-    assert host.part(5, waits=0.0, slow=3.0).verdict.cause == "neighbour_contention"  # a hiccup
-    assert host.part(120, waits=0.01).verdict.state == "clear"

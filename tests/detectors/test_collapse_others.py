@@ -59,6 +59,15 @@ def test_what_is_no_loss_or_cannot_be_told(count, slow):
     assert all(each.state != "firing" for each in said(count, slow, until_s=1500.0))
 
 
+def test_an_idle_engine_is_compared_with_nobody():
+    detector, engines = Detector(Settings()), [Engine(str(n)) for n in range(4)]
+    for look in range(40):
+        idle = {"running": 0.0, "kv": 0.0}
+        samples = [each.run(LOOK_S, **(FRESH if n else idle)) for n, each in enumerate(engines)]
+        seen = detector.update(view((look + 1) * LOOK_S, *samples))
+        assert all(each.state != "firing" for each in seen)
+
+
 def test_one_of_many_is_compared_with_some_of_all_nodes():
     """As many questions for each rank of 64 as for one of nine, and no look grows with their square."""
     last = said(64, 1.5, until_s=900.0)[-1]

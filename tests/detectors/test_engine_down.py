@@ -28,7 +28,7 @@ from tests.detectors.looks import (
     spell,
     used,
 )
-from vllm_watch.samples.observation import SCALING, Call, ProcessState, Reading
+from vllm_watch.samples.observation import SCALING, ProcessState, Reading
 from vllm_watch.watch.watch import Watch
 
 STORIES = {
@@ -250,13 +250,6 @@ def test_few_in_flight_at_the_last_look_of_a_server_at_work(looks, expected):
         assert "in flight, and new ones still arrived" in found[1].summary
 
 
-def test_a_silence_of_a_server_that_is_seldom_asked_is_no_sign():
-    """One request in ten seconds: half a minute without any is chance."""
-    looks = [served(s, done=s // 10) for s in range(0, 600, 5)]
-    looks += [served(s, done=60, running=0.0) for s in range(600, 630, 5)]
-    assert first_firing(downs([*looks, *gone("refused", 630, 700)]))[0] == 635
-
-
 def test_after_a_gap_it_is_not_known_what_was_in_flight():
     """The monotonic clock says that nobody looked for two minutes: it may have been drained in them."""
     looks = [*used(), *gone("refused", 720, 1000)]
@@ -272,16 +265,6 @@ def test_after_a_suspend_it_is_not_known_what_was_in_flight():
     said = downs([*looks, *slept])
     found = first_firing(said)
     assert (found[1].severity, last(said).severity) == ("ticket", "page")
-
-
-def test_after_a_gap_one_that_was_taken_away_before_may_have_been_again():
-    """An autoscaler took it once, after an idle time; while nobody looked it may have fallen idle again."""
-    idle = [served(s, done=1200, running=0.0) for s in range(600, 1000, 5)]
-    back = [served(s, done=2 * (s - 2000)) for s in range(2000, 2600, 5)]
-    looks = [*used(), *idle, *gone("refused", 1000, 2000), *back, *gone("refused", 3100, 3700)]
-    said = downs([replace(look, monotonic_s=look.t) for look in looks])
-    pages = [s for s, (verdict,) in said if s >= 3100 and verdict.severity == "page"]
-    assert (pages, last(said).severity) == ([], "ticket")
 
 
 def test_a_silence_that_is_usual_here_is_no_sign_of_draining():
@@ -528,11 +511,6 @@ def test_a_restart_of_a_silent_server_is_advised_late():
     assert next(s for s, (v,) in said if s >= 300 and v.restart_advised) == 415
 
 
-def test_a_dead_engine_is_to_be_restarted():
-    """No fresh crash: the API server stays, and nothing restarts it."""
-    assert last(downs([*UP, *inside(60, 70)])).restart_advised
-
-
 def test_an_engine_whose_tokens_flow_is_not_to_be_restarted():
     """Whatever /health says; once it stands still with work for a minute it is."""
     serves = [seen(s, health=DEAD) for s in range(60, 120, 5)]
@@ -582,17 +560,3 @@ def test_a_crash_behind_a_half_dead_metrics_page_keeps_its_demand(looks, severit
     verdict = last(said)
     assert (verdict.state, verdict.cause, verdict.severity) == ("firing", "crash", severity)
     assert words in verdict.summary
-
-
-def test_for_how_long_a_server_is_silent_stands_beside_what_it_does():
-    """Not behind why that is so, which may name other servers."""
-    call = Call(outcome="refused", error="connection refused: nothing listens (another: b at :1)")
-    looks = [replace(silent(s), scrape=call) for s in (60, 65, 70)]
-    found = first_firing(downs([*UP, *looks]))
-    assert found
-    texts = [each.text for each in found[1].evidence_for]
-    assert texts[0] == "connection refused for 5 s: nothing listens (another: b at :1)"
-    call = Call(outcome="refused", error="ClientConnectorError: Cannot connect to host a:1 [x]")
-    found = first_firing(downs([*UP, *(replace(silent(s), scrape=call) for s in (60, 65, 70))]))
-    assert found
-    assert found[1].evidence_for[0].text == "connection refused for 5 s"

@@ -6,11 +6,8 @@ import pytest
 
 from tests.detectors.looks import T, engine, seen, silent
 from tests.told import said
-from vllm_watch.board.board import Board
 from vllm_watch.detectors.engine_down import Detector, Settings
 from vllm_watch.samples.observation import ProcessState
-from vllm_watch.samples.target import Target
-from vllm_watch.watch.memory import Memory
 from vllm_watch.watch.watch import Watch
 
 HOUR = 3600
@@ -164,13 +161,3 @@ def test_it_says_what_it_rests_on():
         "it last answered 25 min before that, to an earlier run of the watcher; "
         "a starting server has refused connections here"
     )
-
-
-def test_memory_tells_where_a_target_is_looked_for():
-    """The address is kept with what was learnt there."""
-    memory, watch = Memory(None, Board()), Watch("x")
-    memory.recall(watch, Target(name="x", url=HERE))
-    watch.observe(seen(0))
-    state = watch.export_state()
-    assert state is not None
-    assert state["address"] == HERE

@@ -28,12 +28,6 @@ from tests.detectors.looks import (
 from vllm_watch.samples.observation import ProcessState
 
 
-def test_what_is_said_of_a_crash():
-    """How many requests it cut off; what they were on average only where the last look met few of them."""
-    _, verdict = first_firing(downs([*used(), *gone("refused", 600, 610)]))
-    assert verdict.summary == "its port refuses connections; 4 requests were in flight"
-
-
 def test_one_that_nobody_used_is_told_to_end():
     """It was stopped on purpose and cut nothing off: nobody is woken for it, however long it is away."""
     unused = [served(s, done=s // 60, running=1.0) for s in range(0, 600, 5)]

@@ -176,14 +176,6 @@ def test_what_is_not_the_engines(ends, interval):
     assert server.incidents == []
 
 
-def test_only_hanging_up_never_pages():
-    """Clients that hang up before the first token may have their reasons."""
-    server = Server()
-    server.run(120, **WELL)
-    events = server.run(1200, abort=20.0)
-    assert paged(events) == []
-
-
 def test_a_refusal_is_counted_before_its_503():
     """Some are on their way at every look; none of it is a failure."""
     server = Server()

@@ -129,28 +129,6 @@ STORIES = {
 }  # fmt: skip
 
 
-FETCHES = {
-    "0.32 and later": {"num_requests_kv_fetch_by_stage": {"in_progress": 3.0}},
-    "before": {"requests_waiting_by_reason": {"deferred": 3.0, "capacity": 0.0}, "kv_transfers": {"nixl_xfer_time_seconds": 9.0}},
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("fields", FETCHES.values(), ids=FETCHES)
-def test_who_waits_for_kv_from_another_server_is_not_to_be_restarted(fields):
-    """A healthy decode whose prefill server stands still, for twenty minutes."""
-    said = stalls([*HEALTHY, *frozen(60, 1260, running=0.0, waiting=3.0, kv=0.0, **fields)])
-    second, verdict = first_firing(said, "0")
-    assert (second, verdict.cause, verdict.severity) == (120, "peer_wait", "page")
-    assert verdict.summary == "3 requests wait for KV from another server; none has run for 60 s"
-    assert "waits_for_kv" in [each.name for each in verdict.evidence_for]
-    assert not any(each.restart_advised for _, verdicts in said for each in verdicts)
-    watch = Watch("x")
-    for each in [*HEALTHY, *frozen(60, 75, running=0.0, waiting=3.0, kv=0.0, **fields)]:
-        watch.observe(each)
-    assert watch.signals.state == "prefilling"
-    assert "wait for KV from another server" in watch.signals.state_text
-
-
 def test_what_is_deferred_otherwise_is_no_wait_for_kv():
     """A LoRA budget, a grammar: where there is no KV connector, and where vLLM says that nothing is fetched."""
     deferred = {"requests_waiting_by_reason": {"deferred": 3.0}}
@@ -213,12 +191,6 @@ def test_while_it_warms_up_a_minute_is_granted():
     looks = [seen(s, engine(5 + (s > 0)), process_start_time=T - 100) for s in range(0, 120, 5)]
     second, _ = first_firing(stalls(looks), "0")
     assert second == 65
-
-
-def test_paused_is_not_stalled():
-    """After /pause requests stay where they are until /resume."""
-    looks = [*HEALTHY, *[seen(s, engine(1600), paused=True) for s in range(60, 600, 5)]]
-    assert first_firing(stalls(looks), "0") is None
 
 
 def test_a_restart_is_advised_only_later():
@@ -356,24 +328,6 @@ def test_longer_than_twenty_minutes_no_restart_is_put_off():
     looks += [seen(s, engine(9000 + 1095)) for s in range(1100, 2900, 5)]
     said = [(s, v) for s, (v,) in stalls(looks) if s >= 1100]
     assert next(s for s, verdict in said if verdict.restart_advised) == 1095 + 1200
-
-
-SUMMARIES = {
-    "Engine hung: no scheduler step for 10 s with 4 requests running": {},
-    "Engine hung: no scheduler step for 10 s with 4 requests running, 7 waiting": {"waiting": 7.0},
-}
-
-
-@pytest.mark.parametrize(("summary", "fields"), SUMMARIES.items(), ids=SUMMARIES)
-def test_what_is_said_of_a_hang(summary, fields):
-    assert first_firing(stalls([*HEALTHY, *frozen(60, 90, **fields)]), "0")[1].summary == summary
-
-
-def test_what_is_said_of_a_queue_that_nothing_is_admitted_from():
-    said = stalls([*HEALTHY, *frozen(60, 180, running=0.0, waiting=5.0, kv=0.0)])
-    assert first_firing(said, "0")[1].summary == (
-        "Scheduler admits no request for 60 s with 0 requests running, 5 waiting"
-    )
 
 
 def test_an_engine_that_is_gone_is_judged_no_more():

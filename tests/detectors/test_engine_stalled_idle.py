@@ -164,13 +164,6 @@ def test_as_many_connections_as_it_had_in_idle_times_are_none_that_wait(opened, 
     assert (first_firing(stalls([*HEALTHY, *before, *work, *still]), "0") is not None) is found
 
 
-def test_a_pool_that_opens_at_once_is_no_sign_though_requests_are_missed():
-    """As many should have come as ever, and none did: it is a lull."""
-    still = engine(1950, running=0.0, kv=0.0, request_success={"stop": 190.0})
-    looks = [*busy(0, 100, 2.0), *[seen(s, still, fds=250.0) for s in range(100, 400, 5)]]
-    assert first_firing(stalls(looks), "0") is None
-
-
 def visits(*lasting, every=15, canary=None, steps=1950):
     """Idle by its gauges; clients connect one after the other, every ten minutes, each for so many seconds."""
     still = engine(steps, running=0.0, kv=0.0)

@@ -217,16 +217,6 @@ def test_clients_that_leave_at_once_leave_an_idle_engine(every, running):
     assert told.watch.canary_wanted == {"0": True}
 
 
-def test_an_idle_engine_that_gives_no_token_is_wedged():
-    """Its clients left, and it answers nobody."""
-    no = CanaryCall(ok=False, latency_s=10.0, outcome="unanswered")
-    looks = busy(300, 5, 60.0)
-    looks += left(300, 600, 5, running=60.0, fds=lambda _: 50, responses=lambda _: 360, canary=no)
-    told = Told(looks)
-    assert told.first()[1:] == ("engine_stalled", "idle_wedged", "page")
-    assert told.advised
-
-
 STAY = {
     "they stay": (lambda _: 110, lambda _: 300),
     "more come": (lambda s: 110 + s, lambda _: 300),
@@ -474,14 +464,3 @@ def test_a_stop_that_ends_by_itself_is_a_ticket_at_most(every, lasts):
             looks.append(seen(s, served(s, done=300 + done, running=9.0)))
     told = Told(looks)
     assert {event.incident.severity for _, event in told.found} <= {"ticket"}
-
-
-@EVERY
-def test_a_hang_pages_when_it_outlasts_such_stops(every):
-    looks = healthy(300, every)
-    looks += [seen(s, served(300, running=9.0)) for s in range(300, 400, every)]
-    told = Told(looks)
-    opened, *_ = told.first()
-    assert opened - 300 <= max(10, every)
-    paged = next(s for s, event in told.found if event.incident.severity == "page")
-    assert paged - 300 <= max(15, 2 * every)

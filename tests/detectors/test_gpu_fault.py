@@ -4,8 +4,7 @@ import pytest
 
 from vllm_watch.detectors.base import HostServer, HostView
 from vllm_watch.detectors.gpu_fault import HostDetector, Settings
-from vllm_watch.samples.gpu import GpuSample
-from vllm_watch.samples.process import ProcessSample
+from vllm_watch.samples.gpu import GpuSample, ProcessSample
 
 ENGINE = (ProcessSample(pid=7, name="VLLM::EngineCor", cmdline=("VLLM::EngineCore",)),)
 NOTEBOOK = (ProcessSample(pid=8, cmdline=("python3", "-m", "ipykernel_launcher")),)

@@ -8,7 +8,7 @@ import pytest
 from tests.detectors.looks import OK, engine, gpu, seen
 from vllm_watch.detectors.needs import needs_of_all
 from vllm_watch.samples.engine import EngineSample, Histogram
-from vllm_watch.samples.observation import CanaryCall, Observation, Reading
+from vllm_watch.samples.observation import CanaryCall, Observation
 from vllm_watch.settings.detectors import DetectorsSettings
 from vllm_watch.signals.inputs import CANARY_SECONDS, HEALTH_SECONDS, INPUTS, LOOKS_MIN
 from vllm_watch.sources.reading import Reader
@@ -191,18 +191,3 @@ def test_a_server_that_falls_silent_keeps_what_is_known_of_it():
     silent = Observation(t=1.8e9, target="x", scrape=OK, reading=None)
     found = sights([*looks(LOOKS_MIN + 1, waiting=None), silent])
     assert (found["overload"].state, found["engine_down"].state) == (BLIND, SEES)
-
-
-def test_statistics_that_are_switched_off_are_named_as_the_reason():
-    """The one thing that can be mended stands first, not a list of fifty missing series."""
-    sight = sights(captured("0.33.0-v1-disable-log-stats.txt"))["throughput_collapse"]
-    assert "--disable-log-stats" in sight.text
-
-
-def test_an_empty_reading_counts_too():
-    """A body without any engine is no proof of anything."""
-    empty = Observation(
-        t=1e9, target="x", scrape=OK, reading=Reading(vllm=False, why_not="nothing there")
-    )
-    found = sights([empty])
-    assert {found[slug].state for slug in ("overload", "engine_stalled")} <= {UNKNOWN, BLIND}

@@ -5,8 +5,7 @@ import pytest
 from tests.detectors.looks import T
 from vllm_watch.detectors.base import HostServer, HostView
 from vllm_watch.detectors.stale_vram import HostDetector, Settings
-from vllm_watch.samples.gpu import GpuSample
-from vllm_watch.samples.process import ProcessSample
+from vllm_watch.samples.gpu import GpuSample, ProcessSample
 from vllm_watch.signals.holders.gpu_users import GpuUsers, Server
 from vllm_watch.signals.holders.judge import HolderJudge
 from vllm_watch.signals.holders.records import GpuHolders, Holder, Judged
@@ -106,12 +105,6 @@ def test_of_a_server_that_is_down_nothing_is_said_to_run():
     assert verdict.summary.endswith(", which a used when last scraped")
 
 
-def test_it_is_told_a_minute_after_the_parent_died():
-    """Sooner it may be ending."""
-    assert story(115).state == "clear"
-    assert story(130).state == "firing"
-
-
 def test_little_memory_keeps_no_engine_from_starting():
     """Below a limit there is no ticket; the holder is stale all the same."""
     settings = Settings(bytes_min=31 * GIB)
@@ -125,12 +118,6 @@ def no_servers(second):
 def test_without_gpus_nothing_is_known():
     """A list without a GPU is not clear."""
     assert last(lambda _: (), no_servers, 10).state == "unknown"
-
-
-def test_who_holds_the_memory_may_be_hidden():
-    """A list that NVML does not give is unknown."""
-    blind = GpuSample(index=0, uuid="GPU-0", memory_used_bytes=30 * GIB)
-    assert last(lambda _: (blind,), no_servers, 5).state == "unknown"
 
 
 STARTED = {"a": T - 1000, "b": T - 5010}
@@ -162,34 +149,6 @@ def test_the_only_server_is_concerned_though_its_gpu_is_not_known():
     zombie = (gpu(core(9, 1, state="Z")),)
     assert last(lambda _: zombie, lambda _: {"a": T - 1000}, 100).concerns == ("a",)
     assert last(lambda _: zombie, lambda _: STARTED, 100).concerns == ()
-
-
-def test_a_group_of_workers_is_one_ticket():
-    """Four ranks, each on its GPU."""
-
-    def gpus(second):
-        parent = 98 if second < 20 else 1
-        return tuple(gpu(core(100 + i, parent), index=i) for i in range(4))
-
-    verdict = last(gpus, lambda second: {"a": T - 80_060 if second < 20 else None}, 120)
-    assert "120.0 GiB in all" in verdict.summary
-    assert len(verdict.evidence_for) == 4
-    assert verdict.concerns == ("a",)
-
-
-@pytest.mark.parametrize(
-    ("count", "words"), [(1, ""), (2, "; 60.0 GiB in all"), (3, "; 90.0 GiB in all")]
-)
-def test_all_that_is_stale_is_summed_up(count, words):
-    """The largest is named; of several it is said what they hold together."""
-
-    def at(second):
-        return tuple(gpu(core(99 + i, 98 if second < 60 else 1), index=i) for i in range(count))
-
-    verdict = last(at, lambda second: {"a": T - 80_060 if second < 60 else None}, 300)
-    assert verdict.state == "firing"
-    assert ("in all" in verdict.summary) is bool(words)
-    assert words in verdict.summary
 
 
 FINE = Judged(verdict="active")

@@ -4,10 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from tests.detectors.made_up_engine import SIGNALS, Engine, Told, gpu, view
-from vllm_watch.detectors.collapse_host import Fresh, of_slow_steps
+from tests.detectors.made_up_engine import SIGNALS, Engine, Told, view
 from vllm_watch.detectors.throughput_collapse import Detector, Settings
-from vllm_watch.samples.process import ProcessSample
 
 FRESH = {"running": 40.0, "kv": 0.3}
 INTERVALS = [1.0, 5.0, 15.0, 30.0]
@@ -80,27 +78,6 @@ def test_collapse_and_its_cause(load, cause, severity, restart):
     assert all(each.text for each in (*verdict.evidence_for, *verdict.evidence_against))
 
 
-@pytest.mark.parametrize("interval", INTERVALS)
-@pytest.mark.parametrize("case", ["steps take twice as long", "pages are held by nobody"])
-def test_at_every_interval(interval, case):
-    """Seven seconds at one look a second; two or three looks where they are rare."""
-    told = fresh(900, interval).part(300, **COLLAPSED[case][0])
-    assert told.first is not None
-    assert told.first[0] <= max(20.0, 3 * interval)
-
-
-def test_what_a_throttled_gpu_says():
-    """Its reasons, or the power cap, and how low the clock is."""
-    low = {"sm_clock_hz": 3e8, "sm_clock_max_hz": 1.4e9}
-    for reasons, said in (
-        (("sw_power_cap", "hw_slowdown", "hw_thermal_slowdown"), "hw_slowdown,hw_thermal_slowdown"),
-        (("sw_power_cap",), "sw_power_cap"),
-    ):
-        found = of_slow_steps((gpu(throttle_reasons=reasons, **low),), Fresh(), None)
-        assert (found.name, found.evidence_for[0].value) == ("thermal_throttle", said)
-        assert "SM clock 300 of 1400 MHz" in found.evidence_for[0].text
-
-
 def test_a_slowdown_that_creeps_in_does_not_become_the_norm():
     """One per cent more each half minute, for an hour."""
     told = fresh()
@@ -111,15 +88,6 @@ def test_a_slowdown_that_creeps_in_does_not_become_the_norm():
             found = percent
     assert found is not None
     assert found <= 160
-
-
-def test_it_is_over_within_a_minute_of_health():
-    told = fresh().part(120, **FRESH, slow=3.0)
-    assert told.verdict.state == "firing"
-    assert told.part(60, **FRESH).verdict.state == "clear"
-    told.part(120, running=3.0, kv=0.99, waiting=60.0)
-    assert told.verdict.state == "firing"
-    assert told.part(60, **FRESH).verdict.state == "clear"
 
 
 def test_an_engine_that_falls_idle_while_slow_is_not_known_to_be_well():
@@ -150,134 +118,6 @@ def test_another_configuration_is_learnt_anew():
     told.part(600, **FRESH, slow=3.0)
     assert told.first is None
     assert told.verdict.state == "clear"
-
-
-def test_a_new_process_that_is_set_up_alike_is_judged_by_the_one_before():
-    """A ticket: what differs unseen may be why, so nobody is woken and nothing restarted."""
-    told = fresh()
-    told.engine = Engine(at_s=told.engine.at_s)
-    assert told.part(30, **FRESH, slow=3.0).verdict.state == "unknown"
-    for _ in range(20):
-        verdict = told.part(30, **FRESH, slow=3.0).verdict
-        assert (verdict.state, verdict.severity, verdict.restart_advised) == (
-            "firing",
-            "ticket",
-            False,
-        )
-
-
-def process(pid, **fields):
-    return ProcessSample(pid=pid, type=fields.pop("type", "compute"), **fields)
-
-
-ENGINE = process(1, name="VLLM::EngineCore", used_bytes=70 << 30, sm_utilization_ratio=0.9)
-XORG = process(2, name="Xorg", type="graphics", sm_utilization_ratio=0.5)
-TRAIN = process(3, name="python", cmdline=("python", "train.py"), sm_utilization_ratio=0.5)
-IDLE = process(4, name="jupyter", sm_utilization_ratio=0.01)
-HIDDEN = process(5, name="python")
-HOT = {"throttle_reasons": ("hw_thermal_slowdown",), "temperature_celsius": 92.0}
-
-GPUS = {
-    "no GPU is visible": (None, "slow_engine"),
-    "all is well with it": ((gpu(processes=(ENGINE,)),), "slow_engine"),
-    "hot, and the clock is low": (
-        (gpu(sm_clock_hz=3e8, sm_clock_max_hz=1.4e9, **HOT),), "thermal_throttle",
-    ),
-    "hot, the clock is not known": ((gpu(**HOT),), "thermal_throttle"),
-    "hot, but at full clock": (
-        (gpu(sm_clock_hz=1.4e9, sm_clock_max_hz=1.4e9, **HOT),), "slow_engine",
-    ),
-    "power cap at full clock is normal": (
-        (gpu(throttle_reasons=("sw_power_cap",), sm_clock_hz=1.3e9, sm_clock_max_hz=1.4e9),),
-        "slow_engine",
-    ),
-    "power cap at the clock of a busy H100 is normal, too": (
-        (gpu(throttle_reasons=("sw_power_cap",), sm_clock_hz=1.367e9, sm_clock_max_hz=1.98e9,
-             utilization_ratio=1.0),),
-        "slow_engine",
-    ),
-    "power cap, the clock is not known": (
-        (gpu(throttle_reasons=("sw_power_cap",)),), "slow_engine",
-    ),
-    "power cap at half the clock is not": (
-        (gpu(throttle_reasons=("sw_power_cap",), sm_clock_hz=7e8, sm_clock_max_hz=1.4e9),),
-        "thermal_throttle",
-    ),
-    "another process computes": ((gpu(processes=(ENGINE, TRAIN)),), "neighbour_contention"),
-    "a desktop and an idle notebook": ((gpu(processes=(ENGINE, XORG, IDLE)),), "slow_engine"),
-    "a new process whose share is hidden": (
-        (gpu(processes=(ENGINE, HIDDEN)),), "neighbour_contention",
-    ),
-    "the engine is the largest where none has its name": (
-        (gpu(processes=(replace(TRAIN, used_bytes=70 << 30), IDLE)),), "slow_engine",
-    ),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize(("gpus", "cause"), GPUS.values(), ids=GPUS)
-def test_why_steps_are_slow(gpus, cause):
-    """The GPU says it, or else it is the engine."""
-    told = fresh()
-    told.gpus = gpus
-    verdict = told.part(200, **FRESH, slow=3.0).verdict
-    assert (verdict.cause, verdict.severity) == (cause, "page")
-    assert verdict.restart_advised == (cause == "slow_engine")
-
-
-@pytest.mark.parametrize(
-    ("usual_hz", "now_hz", "cause"),
-    [(9e8, 9e8, "slow_engine"), (9e8, 7e8, "thermal_throttle"), (1.4e9, 1e9, "thermal_throttle")],
-)
-def test_a_power_cap_counts_by_the_clock_that_was_usual(usual_hz, now_hz, cause):
-    """As it always was on this GPU: no explanation. A quarter lower than that is one."""
-    told = Told(Detector(Settings()))
-    busy = {
-        "throttle_reasons": ("sw_power_cap",),
-        "utilization_ratio": 1.0,
-        "sm_clock_max_hz": 1.4e9,
-    }
-    told.gpus = (gpu(**busy, sm_clock_hz=usual_hz, processes=(ENGINE,)),)
-    told.part(600, **FRESH)
-    told.gpus = (gpu(**busy, sm_clock_hz=now_hz, processes=(ENGINE,)),)
-    verdict = told.part(200, **FRESH, slow=3.0).verdict
-    assert (verdict.cause, verdict.restart_advised) == (cause, cause == "slow_engine")
-
-
-def test_a_process_that_was_there_before_is_not_the_cause():
-    """Its share of the SMs is hidden, but the engine was well beside it."""
-    told = Told(Detector(Settings()))
-    told.gpus = (gpu(processes=(ENGINE, HIDDEN)),)
-    told.part(600, **FRESH)
-    assert told.part(60, **FRESH, slow=3.0).verdict.cause == "slow_engine"
-    told.gpus = (gpu(processes=(ENGINE, HIDDEN, TRAIN)),)
-    assert told.part(60, **FRESH, slow=3.0).verdict.cause == "neighbour_contention"
-
-
-def test_a_small_loss_that_stays_is_a_ticket_within_the_hour():
-    """A fifth longer is below every sudden threshold; after twenty minutes of it nobody calls it chance."""
-    told = fresh(3600)
-    told.part(3600, **FRESH, slow=1.2)
-    assert told.first is not None
-    seconds, verdict = told.first
-    assert 1200 <= seconds <= 1500
-    assert (verdict.cause, verdict.severity, verdict.restart_advised) == (
-        "slow_engine",
-        "ticket",
-        False,
-    )
-    assert told.part(1800, **FRESH).verdict.state == "clear"
-
-
-def test_steps_that_are_a_little_long_do_not_bring_lost_pages_back():
-    """Pages were held; while that alarm drains, another load's steps take longer than expected, which raises none."""
-    told = fresh().part(240, **COLLAPSED["pages are held by nobody"][0])
-    assert told.verdict.present
-    told.part(20, **FRESH, slow=1.4)
-    assert (told.verdict.state, told.verdict.cause, told.verdict.present) == (
-        "firing",
-        "kv_pinning",
-        False,
-    )
 
 
 def test_each_engine_is_judged_alone():

@@ -129,17 +129,6 @@ async def test_pods_come_and_go_without_a_look(cluster: Cluster) -> None:
     assert cluster.lists() == 1
 
 
-async def test_pod_that_is_not_ready_stays(cluster: Cluster) -> None:
-    """It may be starting, or be just the one to be told of; one that has no address yet is found when it has."""
-    cluster.server.add("pods", engine(""), "llama-0")
-    cluster.server.add("pods", engine("10.0.0.2"), "llama-1")
-    await cluster.until(LLAMA_1)
-    cluster.put("llama-0", {"status": {"podIP": "10.0.0.1"}})
-    unready = {"conditions": [{"type": "Ready", "status": "False"}]}
-    cluster.put("llama-1", {"status": unready})
-    await cluster.until(LLAMA_0, LLAMA_1)
-
-
 async def test_watch_that_is_cut_off_goes_on_where_it_was(cluster: Cluster) -> None:
     """Neither a new list nor a word: what came to pass meanwhile is told by the next watch."""
     cluster.server.add("pods", engine("10.0.0.1"), "llama-0")

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from vllm_watch.discovery.pods import pod_of
+from vllm_watch.discovery.kubernetes import pod_of
 
 HASHED = {"pod-template-hash": "5d4f8c7b9d"}
 

@@ -6,8 +6,7 @@ from collections.abc import Mapping
 
 from tests.told import made
 from vllm_watch.board.board import Board
-from vllm_watch.samples.gpu import GpuReading, GpuSample
-from vllm_watch.samples.process import ProcessSample
+from vllm_watch.samples.gpu import GpuReading, GpuSample, ProcessSample
 from vllm_watch.samples.target import Target
 from vllm_watch.signals.holders.judge import HolderJudge
 from vllm_watch.signals.records import Advice, EngineSignals, Quantiles, Sight, TargetSignals

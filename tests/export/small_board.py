@@ -4,8 +4,7 @@ from prometheus_client import CollectorRegistry
 
 from vllm_watch.board.board import Board
 from vllm_watch.export.text import render
-from vllm_watch.samples.gpu import GpuReading, GpuSample
-from vllm_watch.samples.process import ProcessSample
+from vllm_watch.samples.gpu import GpuReading, GpuSample, ProcessSample
 from vllm_watch.samples.target import Target
 from vllm_watch.signals.records import EngineSignals, Quantiles, TargetSignals
 

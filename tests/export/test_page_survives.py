@@ -22,8 +22,7 @@ from tests.restart.station import TOKEN, station
 from tests.told import made
 from vllm_watch.board.board import LISTENERS_MAX, Board
 from vllm_watch.incidents.incident import RESOLVED, IncidentEvent, ended
-from vllm_watch.samples.gpu import GpuReading, GpuSample
-from vllm_watch.samples.process import ProcessSample
+from vllm_watch.samples.gpu import GpuReading, GpuSample, ProcessSample
 from vllm_watch.samples.target import Target
 from vllm_watch.signals.records import EngineSignals, Quantiles, TargetSignals
 

@@ -35,9 +35,8 @@ from vllm_watch.board.restarts import (
 from vllm_watch.export.families import FAMILIES
 from vllm_watch.export.gpu_families import THROTTLE_REASONS
 from vllm_watch.export.text import render, wants_openmetrics
-from vllm_watch.samples.gpu import GpuReading
+from vllm_watch.samples.gpu import GpuReading, ProcessSample
 from vllm_watch.samples.observation import OUTCOMES
-from vllm_watch.samples.process import ProcessSample
 from vllm_watch.samples.target import Target
 from vllm_watch.signals.holders.judge import HolderJudge
 from vllm_watch.signals.records import Quantiles, TargetSignals

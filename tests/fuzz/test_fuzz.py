@@ -20,7 +20,7 @@ from tests.test_conventions import ROOT, SOURCES, tree
 from vllm_watch.clients import http_answer
 from vllm_watch.support import json_text, regular_file
 
-SECONDS = float(os.environ.get("FUZZ_SECONDS", "5"))
+SECONDS = float(os.environ.get("FUZZ_SECONDS", "2"))
 
 
 @pytest.mark.parametrize("name", TARGETS)

@@ -7,7 +7,7 @@ import pytest
 from benchmarks.lab.virtual import observations
 from vllm_watch.incidents.lost import LostRequests, kept, restored
 from vllm_watch.samples.engine import EngineSample
-from vllm_watch.watch.site_watch import SiteWatch
+from vllm_watch.watch.host_watch import SiteWatch
 
 SECOND = 5.0
 

@@ -104,7 +104,7 @@ def played() -> Iterator[None]:
     structlog.configure(
         processors=[noticed], wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR)
     )
-    loops = "vllm_watch.watch.target_loops"
+    loops = "vllm_watch.watch.target_loop"
     with ExitStack() as stack:
         stack.enter_context(virtual_time())
         stack.enter_context(

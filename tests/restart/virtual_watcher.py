@@ -20,7 +20,7 @@ from vllm_watch.state.journal import Journal
 from vllm_watch.watch.host_watch import HostWatch
 from vllm_watch.watch.memory import Memory
 from vllm_watch.watch.publishing import Publisher
-from vllm_watch.watch.target_loops import TargetLoops
+from vllm_watch.watch.target_loop import TargetLoops
 
 if TYPE_CHECKING:
     from tests.restart.virtual_site import Site

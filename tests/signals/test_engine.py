@@ -140,14 +140,6 @@ def test_time_until_the_cache_is_full(usages, seconds):
     )
 
 
-def test_free_tokens():
-    """Capacity times what is not used."""
-    signals = follow(
-        sample(kv_cache_usage=0.25, cache_config_info={"num_gpu_blocks": "100", "block_size": "16"})
-    )
-    assert (signals.kv_cache_capacity_tokens, signals.kv_cache_free_tokens) == (1600.0, 1200.0)
-
-
 def test_goodput_counts_what_met_the_objectives():
     """Requests finished, times the least share that met an objective."""
     signals = follow(

@@ -3,8 +3,8 @@
 import pytest
 
 from tests.detectors.looks import T, gpu, seen, silent
+from vllm_watch.samples.gpu import ProcessSample
 from vllm_watch.samples.observation import ProcessState
-from vllm_watch.samples.process import ProcessSample
 from vllm_watch.signals.loading import START_SECONDS, Loading
 from vllm_watch.watch.watch import Watch
 

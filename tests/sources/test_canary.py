@@ -161,35 +161,6 @@ async def test_what_sleeps_is_not_asked(switch):
         assert (await ask(server.url)).canary.ok
 
 
-LAB = {
-    "healthy": ({}, lambda vllm: None, "ok"),
-    "hang": ({}, lambda vllm: vllm.fault("hang"), "unanswered"),
-    "api hang": ({}, lambda vllm: vllm.fault("api_hang"), "unanswered"),
-    "engine dead": ({}, lambda vllm: vllm.fault("engine_dead"), "failed"),
-    "crash": ({}, lambda vllm: vllm.fault("crash"), "unreached"),
-    "paused": ({}, lambda vllm: setattr(vllm, "paused", True), None),
-    "asleep": ({}, lambda vllm: vllm.sleep(1), None),
-    "a key is needed": ({"api_key": "k"}, lambda vllm: None, "refused"),
-    "another model": ({"model_name": "other"}, lambda vllm: None, "refused"),
-    "pooling": ({"generates": False}, lambda vllm: None, "refused"),
-}
-
-
-@pytest.mark.parametrize(("options", "what", "outcome"), LAB.values(), ids=LAB)
-async def test_a_simulated_vllm(options, what, outcome):
-    """In health and in each failure."""
-    vllm = SimulatedVllm("a", **options)
-    live = Live(Scene([vllm]))
-    (target,) = await live.start()
-    try:
-        what(vllm)
-        await asyncio.sleep(0.2)  # until the port follows the process
-        asked = await ask(target.url)
-    finally:
-        await live.stop()
-    assert (asked and asked.canary.outcome) == outcome
-
-
 async def test_of_several_engines_the_one_that_is_addressed_answers():
     """So a canary tells of one engine."""
     vllm = SimulatedVllm("a", num_engines=2)

@@ -2,7 +2,6 @@
 
 import gc
 import random
-import string
 import weakref
 from pathlib import Path
 
@@ -18,7 +17,6 @@ from vllm_watch.sources import exposition
 from vllm_watch.sources.exposition import Parser, TooManyLinesError
 
 CAPTURES = sorted((Path(__file__).parent / "captures").glob("*.txt"))
-GENERATED_BODIES = 10_000
 
 
 def theirs(body, *, openmetrics=False):
@@ -86,91 +84,30 @@ def with_other_values(body):
     return "\n".join(grown(line) for line in body.split("\n"))
 
 
-def test_generated_bodies_read_as_prometheus_client_reads_them():
-    """Ten thousand bodies of a seeded generator, well-formed and damaged, cold and warm."""
-    rng = random.Random(20)
-    parser, refused = Parser(), 0
-    for _ in range(GENERATED_BODIES):
-        body = generated(rng)
-        if rng.random() < 0.4:
-            body = damaged(rng, body)
+RICH = (
+    'a 1\nb{c="d",e="f"} 2.5\n# HELP x some "help" with \\n\nb{c="g",e="f"} NaN\n\n# TYPE z counter\n'
+    'z_total{le="+Inf",x="q\\"q\\\\ n\\nl é"} 3e4 \n# TYPE h histogram\nh_bucket{le="0.1"} 1\n'
+    "h_sum 2.5\t\nh_count -1.5e+06\nup .5\n"
+)
+PIECES = (
+    *'1_a{}"=,# \n.-N\\é\x00\r٣', "", "  ", "0x1", "1_000", "+Inf", " 1700000000000", "# TYPE ", "# HELP ", "_total", '{a="b"}',
+)  # fmt: skip
+
+
+def test_a_body_that_differs_in_little_from_the_last_reads_as_prometheus_client_reads_it():
+    """Some characters more, less or others: the layout that was learnt changes nothing of what is read, or refused."""
+    dice, warm, refused = random.Random(1), Parser(), 0
+    for _ in range(2000):
+        body = RICH
+        for _ in range(dice.choice((1, 1, 3))):
+            at = dice.randrange(len(body))
+            body = body[:at] + dice.choice(PIECES) + body[at + dice.choice((0, 1, 1, 4)) :]
         expected = theirs(body)
         refused += expected is None
-        # One parser for all: what it remembers of other bodies must not show.
-        assert_equal(ours(body, parser), expected)
-        assert_equal(ours(body, parser), expected)
-    assert 500 < refused < GENERATED_BODIES * 0.5  # the damage is real, and so is what is left
-
-
-NAMES = (
-    "vllm:x",
-    "vllm:x_total",
-    "a",
-    "a_total",
-    "h",
-    "h_sum",
-    "up",
-    "process_cpu_seconds_total",
-    "_b:c",
-)
-VALUES = (
-    "1", "0.0", "1.5e+06", "-3", "NaN", "+Inf", "-Inf", "1e-9", "9007199254740993",
-    "nan", "inf", "1.7952323383630242e+09", ".5", "5.", "1 1700000000000", "2.5\t7", "٣",
-)  # fmt: skip
-NO_VALUES = ("0x10", "1_000", "", "1,5", "--1", "1e")
-HELPS = ("Some help.", "with \\n escape", 'a "quote', "", " two  spaces")
-LABEL_VALUES = ("0", "a b", 'q\\"q', "b\\\\s", "n\\nl", "{}", "}", "=,", "é", "", "+Inf", "# x")
-
-
-def generated(rng):
-    lines = []
-    for _ in range(rng.randrange(1, 6)):
-        name = rng.choice(NAMES)
-        if rng.random() < 0.7:
-            lines.append(f"# HELP {name} {rng.choice(HELPS)}")
-        kind = rng.choice(("counter", "gauge", "histogram", "summary", "untyped", "info", "wrong"))
-        if rng.random() < 0.8 and kind != "wrong":
-            lines.append(f"# TYPE {name} {kind}")
-        for _ in range(rng.randrange(4)):
-            lines.append(generated_sample(rng, name, kind))
-        if rng.random() < 0.2:
-            lines.append(
-                rng.choice(("", "   ", "# a comment", "#", "# EOF", "# UNIT a seconds", "\r"))
-            )
-    return "\n".join(lines) + rng.choice(("\n", "\n", "\n", ""))
-
-
-def generated_sample(rng, name, kind):
-    suffix = (
-        rng.choice(("", "_bucket", "_sum", "_count")) if kind in ("histogram", "summary") else ""
-    )
-    labels = [
-        f'{rng.choice(("le", "engine", "x", "model_name"))}="{rng.choice(LABEL_VALUES)}"'
-        for _ in range(rng.randrange(3))
-    ]
-    braces = (
-        "{" + ",".join(labels) + rng.choice(("", "", ",")) + "}"
-        if labels or rng.random() < 0.1
-        else ""
-    )
-    space = rng.choice((" ", " ", " ", " ", "  ", "\t"))
-    value = rng.choice(VALUES if rng.random() < 0.98 else NO_VALUES)
-    return f"{name}{suffix}{braces}{space}{value}{rng.choice(('', '', '', ' ', chr(13)))}"
-
-
-def damaged(rng, body):
-    match rng.randrange(4):
-        case 0:
-            return body[: rng.randrange(len(body) + 1)]
-        case 1:
-            at = rng.randrange(len(body) + 1)
-            return body[:at] + rng.choice(string.printable + "é\x00") + body[at:]
-        case 2:
-            at = rng.randrange(len(body) + 1)
-            return body[:at] + body[at + rng.randrange(1, 5) :]
-    lines = body.split("\n")
-    rng.shuffle(lines)
-    return "\n".join(lines)
+        assert_equal(ours(body), expected)
+        warm.parse(RICH)
+        assert_equal(ours(body, warm), expected)
+    assert 200 < refused < 1500  # the damage is real, and so is what is left
 
 
 @examples(300)
@@ -178,19 +115,6 @@ def damaged(rng, body):
 def test_any_text_reads_as_prometheus_client_reads_it_or_is_refused_by_both(body):
     """No text makes the parser fail in a way of its own."""
     assert_equal(ours(body), theirs(body))
-
-
-def test_a_vanished_series_is_forgotten():
-    """When a body comes with other series, nothing of the old layout stays in memory."""
-    parser = Parser()
-    parser.parse("gone_series 1\n")
-    layout = weakref.ref(parser._layout)
-
-    parser.parse("new_series 1\n")
-    gc.collect()
-
-    assert layout() is None
-    assert not [key for key in exposition._shared if "gone_series " in key]
 
 
 def test_ten_thousand_new_series_every_time_leave_nothing_behind():
@@ -249,9 +173,7 @@ def test_an_openmetrics_body_without_its_end_is_refused():
 
 
 def test_bodies_beyond_all_reason_are_refused_before_they_are_parsed():
-    """A body of too many lines, or of strange lines in a long body, would stop the event loop."""
-    with pytest.raises(ExpositionError, match="has 25002 lines, more than 25000"):
-        Parser().parse("x 1\n" * 25_001)
+    """Strange lines in a long body would stop the event loop."""
     with pytest.raises(ExpositionError, match="line 1: .* is beyond the plain text format"):
         Parser().parse("x 1 1700000000\n" * 20_000)
 
@@ -311,32 +233,6 @@ def test_a_native_histogram_hides_none_of_the_others():
 
 
 KNOWN = 'a 1\nb{c="d",e="f"} 2.5\n# HELP x y\nb{c="g",e="f"} NaN\n\n# TYPE z gauge\nz 3e4\n'
-
-
-def test_a_body_that_differs_in_little_from_the_last_reads_as_if_it_were_the_first():
-    """One character more, less or another: the layout that was learnt changes nothing of what is read, or refused."""
-    dice, warm = random.Random(1), Parser()
-    for _ in range(400):
-        at, length = dice.randrange(len(KNOWN)), dice.choice((0, 1, 1))
-        more = dice.choice(["", *'1_a{}"=,# \n.-N'])
-        body = KNOWN[:at] + more + KNOWN[at + length :]
-        warm.parse(KNOWN)
-        assert ours(body, warm) == ours(body), body
-        assert ours(KNOWN, warm) == ours(KNOWN)
-
-
-@pytest.mark.parametrize("body", ["a 1\n", "a 1 2\n", 'a{b="c"} 1\nz 0x1\n', "a 1_0\n", "a one\n"])
-def test_what_is_read_lazily_is_what_is_read(body):
-    """Numbers are made when they are asked for; what has other characters is looked at at once."""
-    parser = Parser()
-    if ours(body, parser) is None:
-        return
-    lazy = parser.parse(body, lazily=True)
-    values = lazy.values
-    if values is None:
-        series = [place for place, _ in enumerate(lazy.layout.names)]
-        values = [float(lazy.words[line]) for line in lazy.layout.lines_of(series)]
-    assert values == Parser().parse(body).values
 
 
 def test_where_each_series_stands():

@@ -9,9 +9,8 @@ import pytest
 
 from tests.leftovers import Leftovers, state, wait_for
 from tests.sources.test_processes import Row
-from vllm_watch.sources import pid_namespace
-from vllm_watch.sources.gpu_pids import Ancestry, GpuPids
-from vllm_watch.sources.pid_namespace import INITIAL_INODE, PidNamespace
+from vllm_watch.sources import gpu_pids
+from vllm_watch.sources.gpu_pids import INITIAL_INODE, Ancestry, GpuPids, PidNamespace
 from vllm_watch.sources.processes import ProcReader
 
 OLD, BETWEEN, NEW = "525.147.05", "535.43.24", "580.65.06"
@@ -78,12 +77,6 @@ def test_a_sibling_containers_process_gets_no_local_pid(trees, there):
     own = own_tree(trees[1], *([there] if there else []))
     facts = pids(reader, own, OLD).facts(4711)
     assert (facts.name, facts.pid_local) == ("VLLM::EngineCor", None)
-
-
-def test_a_process_of_the_host_itself_gets_no_local_pid(trees):
-    """It has no number below the host's namespace."""
-    reader = host_tree(trees[0], Row(4711, "python3"))
-    assert pids(reader, own_tree(trees[1], Row(4711, "python3")), OLD).facts(4711).pid_local is None
 
 
 def test_a_process_that_the_host_no_longer_has_is_dead(trees):
@@ -153,8 +146,8 @@ def test_what_each_driver_tells_a_container(trees, driver, numbering, memory, ut
 
 def test_a_tree_that_cannot_be_read_shows_nothing(tmp_path):
     """No self, no kernel threads: neither ours nor the host's."""
-    assert pid_namespace.of_tree(tmp_path) == PidNamespace(initial=False, levels_above_ours=None)
-    assert not pid_namespace.we_are_initial(tmp_path)
+    assert gpu_pids.of_tree(tmp_path) == PidNamespace(initial=False, levels_above_ours=None)
+    assert not gpu_pids.we_are_initial(tmp_path)
 
 
 # From here on for real: the same questions asked inside namespaces that the kernel made.
@@ -162,7 +155,7 @@ def test_a_tree_that_cannot_be_read_shows_nothing(tmp_path):
 INSIDE = """
 import json, os, subprocess, sys
 from pathlib import Path
-from vllm_watch.sources import pid_namespace
+from vllm_watch.sources import gpu_pids
 from vllm_watch.sources.gpu_pids import GpuPids
 from vllm_watch.sources.processes import ProcReader
 procfs = Path(sys.argv[1])
@@ -170,7 +163,7 @@ child = subprocess.Popen(["sleep", "60"], stdout=subprocess.DEVNULL)
 holder = subprocess.Popen(["sleep", "60"], stdout=subprocess.DEVNULL,
                           stdin=open("/dev/nvidia0") if os.path.exists("/dev/nvidia0") else None)
 try:
-    space = pid_namespace.of_tree(procfs)
+    space = gpu_pids.of_tree(procfs)
     host_pids = {p: int(n) for n in os.listdir(procfs) if n.isdigit()
                  for p in [ProcReader(procfs).read(int(n))] if p and p.ppid}
     told = {}
@@ -181,7 +174,7 @@ try:
             sorted({f.pid_local for p in host_pids if (f := pids.facts(p.pid)) and f.pid_local
                     in (child.pid, holder.pid)})]
     print(json.dumps({"initial": space.initial, "levels": space.levels_above_ours,
-        "we": pid_namespace.we_are_initial(Path("/proc")), "told": told,
+        "we": gpu_pids.we_are_initial(Path("/proc")), "told": told,
         "mine": [child.pid, holder.pid]}))
 finally:
     child.kill(); holder.kill(); child.wait(); holder.wait()
@@ -239,15 +232,6 @@ def test_two_levels_down_the_middle_tree_is_not_the_hosts(tmp_path):
     )  # fmt: skip
     assert (found["initial"], found["levels"], found["we"]) == (False, 1, False)
     assert found["told"]["525.147.05"][1:] == [False, False, []]
-
-
-def test_on_the_host_a_number_is_that_process():
-    """Here, if this is the host's namespace; elsewhere the same rules say "unknown"."""
-    for driver in (OLD, NEW, None):
-        told = GpuPids(ProcReader())
-        told.set_driver(driver)
-        facts = told.facts(os.getpid())
-        assert (facts.pid_local if facts else None) == (os.getpid() if HERE_IS_HOST else None)
 
 
 # Who started a worker, and is it still there: of real processes.

@@ -9,8 +9,7 @@ import pytest
 from tests.fake_vllm import vllm_serve
 from tests.ports import free_port
 from vllm_watch.config import Config
-from vllm_watch.discovery.host import targets_of
-from vllm_watch.discovery.targets import Discovery
+from vllm_watch.discovery.targets import Discovery, targets_of
 from vllm_watch.settings.target import DiscoverySettings
 from vllm_watch.sources import host_servers
 from vllm_watch.sources.host_servers import servers

@@ -9,8 +9,8 @@ import zlib
 
 import pytest
 
-from tests.sources.wire import answering, black_hole, wire
-from vllm_watch.sources import http, http_messages
+from tests.sources.wire import answering, wire
+from vllm_watch.sources import http
 
 LIMITS = http.Limits(connect_timeout_seconds=30.0, timeout_seconds=60.0, body_bytes_max=100_000)
 QUICK = http.Limits(connect_timeout_seconds=0.3, timeout_seconds=0.6, body_bytes_max=100_000)
@@ -138,19 +138,6 @@ async def test_nobody_listens():
     assert (await get(url)).call.outcome == "refused"
 
 
-async def test_a_host_that_never_accepts():
-    """A listener whose backlog is full, as of a stopped process, times out while connecting."""
-    with black_hole() as port:
-        call = (await get(f"http://127.0.0.1:{port}/metrics", QUICK)).call
-    assert (call.outcome, call.error) == ("connect_timeout", "no connection within 0.3 s")
-
-
-async def test_a_name_that_does_not_resolve():
-    """.invalid never resolves (RFC 6761)."""
-    limits = http.Limits(5.0, 10.0, 1000)
-    assert (await get("http://engine.invalid/metrics", limits)).call.outcome == "dns"
-
-
 async def test_a_certificate_that_nobody_signed(tmp_path):
     """A self-signed certificate is refused, and said to be what is wrong."""
     key, certificate = tmp_path / "key", tmp_path / "certificate"
@@ -245,10 +232,3 @@ async def test_nothing_of_an_answer_waits_for_the_garbage_collector(answer):
             gc.set_debug(0)
             gc.garbage.clear()
     assert sum(map(len, held)) < 10_000
-
-
-async def test_urls_are_remembered_so_far():
-    """Whoever redirects to another place each time makes us remember no more than so many, and none that is long."""
-    assert http_messages.place.cache_info().maxsize == http_messages.PLACES_MAX
-    with pytest.raises(ValueError, match="longer than"):
-        http_messages.place("http://engine/" + "x" * http_messages.URL_CHARS_MAX)

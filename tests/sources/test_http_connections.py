@@ -5,7 +5,6 @@ import gc
 import os
 import socket
 import ssl
-import time
 from contextlib import asynccontextmanager
 
 import pytest
@@ -139,13 +138,6 @@ async def test_a_get_is_asked_twice_at_most():
         assert server.asked == [(0, "GET"), (0, "GET"), (1, "GET")]
 
 
-async def test_a_new_connection_that_is_closed_is_the_answer():
-    """Nothing is asked again where the connection was new."""
-    async with peer(None) as server, new() as session:
-        assert (await get(session, server.url)).call.outcome == "disconnected"
-        assert server.asked == [(0, "GET")]
-
-
 async def test_an_answer_that_was_begun_is_not_asked_for_again():
     """The server has seen the question, whatever became of it then."""
     begun = b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nx"
@@ -246,7 +238,7 @@ BOUNDS = {
     "an answer that is too large": (an(b"x" * 2000), http.Limits(10.0, 20.0, 1000), "too_large"),
     "an answer that is none": (b"HTTP/1.1 what\r\n\r\n", LIMITS, "garbled"),
     "an error whose body does not end": (
-        b"HTTP/1.1 500 Oh\r\nContent-Length: 9\r\n\r\nx", LIMITS, "http",
+        b"HTTP/1.1 500 Oh\r\nContent-Length: 9\r\n\r\nx", http.Limits(2.0, 3.0, 1000), "http",
     ),
 }  # fmt: skip
 
@@ -301,14 +293,6 @@ async def pair():
         theirs.close()
         connection.abort()
         await ends(lost)
-
-
-async def test_what_came_before_we_asked_is_read_when_we_ask():
-    """Also where whoever sent it has gone meanwhile."""
-    async with pair() as (connection, wanted, theirs):
-        theirs.sendall(b"HTTP/1.1 503 Busy\r\nContent-Length: 0\r\n\r\n")
-        theirs.shutdown(socket.SHUT_WR)
-        assert (await connection.exchange(b"?", wanted)).status == 503
 
 
 async def test_who_was_gone_before_we_asked_has_not_answered():
@@ -375,21 +359,6 @@ async def test_a_connection_that_is_used_again_stays_as_long_again():
         assert (await call).outcome == "ok"
         connection.keep_idle(0.1)
         await until(lambda: not connection.is_open)
-
-
-async def test_an_answer_says_when_it_came():
-    """Not when its turn was: several come at once, and each is worked on for a while."""
-
-    async def look(session, url):
-        answer = await get(session, url)
-        waited_s = time.monotonic() - answer.arrived_monotonic_s
-        time.sleep(0.2)
-        return waited_s, answer.call.latency_s
-
-    async with peer(X) as server, new() as session:
-        looks = await asyncio.gather(*(look(session, server.url) for _ in range(4)))
-    assert max(waited_s for waited_s, _ in looks) >= 0.15
-    assert all(waited_s >= 0 and latency_s > 0 for waited_s, latency_s in looks)
 
 
 @pytest.fixture

@@ -173,23 +173,6 @@ def test_how_an_answer_is_cut_makes_no_difference(data, expected):
         assert read([data[at : at + 1] for at in range(len(data))]) == expected
 
 
-@pytest.mark.parametrize(
-    ("data", "whole"),
-    [
-        (OK + b"\r\nabc", True),
-        (OK + b"\r\n", True),
-        (OK + THREE, True),
-        (OK + b"Content-Length: 30\r\n\r\nabc", False),
-        (CHUNKED + b"3\r\nabc\r\n", False),
-        (b"HTTP/1.1 200 OK\r\nContent-Le", False),
-        (b"", False),
-    ],
-)
-def test_what_a_closed_connection_ends(data, whole):
-    """Only a body of no known length; any other that is short was cut."""
-    assert read([data], end=True).whole == whole
-
-
 def reader(body_bytes_max=BODY_BYTES_MAX):
     """One that expects an answer."""
     made = ResponseReader()
@@ -224,21 +207,6 @@ def test_headers_are_kept_by_name():
     reading = reader()
     reading.feed(b"HTTP/1.1 200 OK\r\nX-A:  1 \r\nx-a: 2\r\nE:\r\nCONTENT-TYPE: text/plain\r\n" + THREE)  # fmt: skip
     assert reading.headers == {"x-a": "1, 2", "e": "", "content-type": "text/plain", "content-length": "3"}  # fmt: skip
-
-
-def test_one_answer_after_another():
-    """As on a connection that is used again: nothing of the one before is left."""
-    reading = reader()
-    reading.feed(OK + b"A: b\r\n" + THREE)
-    assert (reading.complete, reading.body()) == (True, b"abc")
-    reading.expect(BODY_BYTES_MAX)
-    assert (reading.status, reading.headers, reading.body()) == (0, {}, b"")
-    reading.feed(b"HTTP/1.1 503 Busy\r\nContent-Length: 0\r\n\r\n")
-    assert (reading.status, reading.headers, reading.complete) == (
-        503,
-        {"content-length": "0"},
-        True,
-    )
 
 
 class Wire(io.BytesIO):

@@ -104,13 +104,6 @@ async def test_who_is_never_reached_is_not_taken_for_one_that_hangs():
     assert answer.call.outcome == "connect_timeout"
 
 
-def test_a_thread_is_begun():
-    """It runs beside us, and what it does is done."""
-    done = threading.Event()
-    assert threads.begin(done.set)
-    assert done.wait(30)
-
-
 def test_a_thread_is_not_waited_for():
     """It has not run at all yet when we go on: one that never comes to run holds nobody up."""
     done, before = threading.Event(), sys.getswitchinterval()
@@ -121,20 +114,6 @@ def test_a_thread_is_not_waited_for():
     finally:
         sys.setswitchinterval(before)
     assert done.wait(30)
-
-
-NO_ROOM = """
-import resource
-from vllm_watch.support import threads
-resource.setrlimit(resource.RLIMIT_AS, (1 << 20, 1 << 20))
-raise SystemExit(0 if threads.begin(print) is False else 1)
-"""
-
-
-def test_a_thread_that_cannot_be_had_is_said():
-    """Not raised, and not waited for: in a process whose address space has no room for a stack."""
-    done = subprocess.run([sys.executable, "-c", NO_ROOM], cwd=ROOT, timeout=600, check=False)
-    assert done.returncode == 0
 
 
 NO_THREAD = """

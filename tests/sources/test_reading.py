@@ -11,16 +11,12 @@ import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
-from tests.detectors.looks import OK
-from vllm_watch.config import load
 from vllm_watch.samples.engine import EngineSample, Histogram
-from vllm_watch.samples.observation import Observation
 from vllm_watch.sources import exposition
 from vllm_watch.sources.exposition import Parser
 from vllm_watch.sources.picking import BUCKETS_MAX, LABEL_VALUES_MAX
 from vllm_watch.sources.reading import ENGINES_MAX, NAME_CHARACTERS_MAX, Reader
 from vllm_watch.sources.vllm_names import FIELDS, Kind
-from vllm_watch.watch.watch import Watch
 
 CAPTURES = {path.stem: path for path in sorted((Path(__file__).parent / "captures").glob("*.txt"))}
 WITHOUT_VLLM = ("0.33.0-v1-disable-log-stats", "0.5.4-v0-default-no-vllm-metrics")
@@ -99,53 +95,6 @@ def test_the_engine_kind_is_known_from_the_series_alone(name):
     assert read(name).engine_kind == expected
 
 
-def test_histograms_keep_their_own_buckets():
-    """Bounds differ between releases, and are read from the body each time."""
-    old, new = read("0.6.6.post1-v0-single"), read("0.33.0-v1")
-
-    for reading in (old, new):
-        ttft = reading.engines[0].ttft
-        assert ttft.bounds[-1] == inf
-        assert ttft.cumulative[-1] == ttft.count
-        assert list(ttft.bounds) == sorted(ttft.bounds)
-        assert len(ttft.bounds) == len(ttft.cumulative)
-    assert old.engines[0].ttft.bounds != new.engines[0].ttft.bounds
-
-
-@pytest.mark.parametrize(
-    ("name", "field", "expected"),
-    [
-        ("0.9.0.1-v1", "kv_cache_usage", 0.3127),  # only gpu_cache_usage_perc
-        ("0.10.2-v1", "kv_cache_usage", 0.3127),  # both names
-        ("0.33.0-v1", "kv_cache_usage", 0.3127),  # only kv_cache_usage_perc
-        ("0.9.2-v1-api2", "kv_cache_usage", 0.3127),  # once per process, with pid labels
-        ("0.33.0-v1", "requests_waiting_by_reason", {"capacity": 6.0, "deferred": 3.0}),
-        (
-            "0.33.0-v1",
-            "engine_sleep_state",
-            {"awake": 1.0, "weights_offloaded": 0.0, "discard_all": 0.0},
-        ),
-        ("0.32.0-v1-cpu-nixl-prefill", "kv_transfers", {"nixl_xfer_time_seconds": 0.0}),
-        ("0.32.0-v1-cpu-nixl-decode-waits", "kv_transfers", {"nixl_xfer_time_seconds": 546.0}),
-        (
-            "0.32.0-v1-cpu-nixl-decode-waits",
-            "num_requests_kv_fetch_by_stage",
-            {"waiting_to_start": 0.0, "in_progress": 3.0, "completed_waiting": 0.0},
-        ),
-        (
-            "0.32.0-v1-cpu-nixl-decode-fails",
-            "http_responses",
-            {"2xx": 700.0, "4xx": 2.0, "5xx": 30.0},
-        ),
-        ("0.2.7-v0-aioprometheus", "preemptions", None),
-        ("0.33.0-v1", "requests_swapped", None),
-    ],
-)
-def test_renamed_fields_are_one_field(name, field, expected):
-    """A field is the same whatever it was called; absent is None and never 0."""
-    assert getattr(read(name).engines[0], field) == expected
-
-
 def test_data_parallel_engines_are_engines_of_their_own():
     """Each engine label is an engine; what has no such label stands on each."""
     reading = read("0.33.0-v1-dp2")
@@ -195,12 +144,6 @@ def test_rays_agent_is_read_with_its_prefix():
         "r1/0": (4.0, 100.0), "r2/0": (5.0, 200.0),
     }  # fmt: skip
     assert reading.engines[0].ttft == Histogram(2.0, 0.3, (0.1, inf), (1.0, 2.0))
-
-
-def test_rays_older_prefix_and_a_single_replica():
-    """Up to vLLM 0.10 Ray kept the colon; a lone replica is simply the engine."""
-    reading = Reader().read('ray_vllm:num_requests_running{model_name="m",ReplicaId="r1"} 4.0\n')
-    assert [(e.engine, e.requests_running) for e in reading.engines] == [("0", 4.0)]
 
 
 def test_several_served_models_on_one_engine_are_added():
@@ -320,16 +263,6 @@ def read_with_peak(body):
         tracemalloc.stop()
 
 
-@pytest.mark.parametrize("name", ["stranger", "vllm:num_requests_running"])
-def test_a_body_of_new_series_costs_a_few_times_its_length(name):
-    """Besides its lines: what is not read has no labels, no label that is not read is kept, and equal ones are one."""
-    body = "".join(
-        f'{name}{{engine="{n % 64}",model_name="a model of some length",n="{n}"}} 1\n'
-        for n in range(20_000)
-    )
-    assert read_with_peak(body)[1] < 8 * len(body)
-
-
 @pytest.mark.parametrize("label", ["engine", "finished_reason"])
 def test_series_that_differ_in_a_label_that_is_read_are_bound_in_little_memory(label):
     """In bytes a series, its line included. With a dictionary of labels for each, and a set of their places, it was 770."""
@@ -439,17 +372,6 @@ def test_the_names_of_nim_are_vllms() -> None:
     assert (engine.ttft.count, engine.inter_token_latency.sum) == (12.0, 4.0)
 
 
-def test_nim_is_watched_as_a_vllm() -> None:
-    watch = Watch("nim")
-    for n in range(3):
-        body = NIM_BODY.replace("2000.0", str(2000.0 + 100 * n))
-        reading = Reader(judged_only=True).read(body)
-        watch.observe(Observation(t=5.0 * n, target="nim", scrape=OK, reading=reading))
-    assert watch.signals is not None
-    assert watch.signals.state == "serving"
-    assert watch.signals.engines["0"].generation_tokens_per_second == 20.0
-
-
 def test_beside_vllms_own_names_nothing_of_nim_is_renamed() -> None:
     """A gateway's counters may be called the same."""
     both = NIM_BODY + 'vllm:num_requests_running{engine="0",model_name="m"} 7.0\n'
@@ -459,9 +381,3 @@ def test_beside_vllms_own_names_nothing_of_nim_is_renamed() -> None:
 
 def test_another_servers_tokens_are_not_vllms() -> None:
     assert not Reader().read("prompt_tokens_total 5.0\ngeneration_tokens_total 6.0\n").vllm
-
-
-def test_the_metrics_of_nim_lie_below_v1() -> None:
-    """Written out, that is no mistake."""
-    (target,) = load(None, targets=["nim=http://host:8000/v1/metrics"], environ={}).targets
-    assert target.url == "http://host:8000/v1"

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from vllm_watch.errors import RecordingError
-from vllm_watch.samples.gpu import GpuSample
+from vllm_watch.samples.gpu import GpuSample, ProcessSample
 from vllm_watch.samples.observation import (
     CANARY_OUTCOMES,
     OUTCOMES,
@@ -25,7 +25,6 @@ from vllm_watch.samples.observation import (
     Reading,
     ServerSample,
 )
-from vllm_watch.samples.process import ProcessSample
 from vllm_watch.sources import recording
 from vllm_watch.sources.reading import Reader
 from vllm_watch.sources.recording import Writer, read, to_observation
@@ -35,91 +34,47 @@ from vllm_watch.support import regular_file
 URL = "http://127.0.0.1:8000"
 BODY = 'vllm:num_requests_running{engine="0",model_name="m"} 3.0\n'
 
-times = some.floats(0, 4e9)
-texts = some.text(max_size=20)
-counts = some.integers(0, 2**53)
-ratios = some.floats(0, 1)
+TYPES = {
+    int: some.integers(0, 2**53), float: some.floats(0, 1), str: some.text(max_size=20), bool: some.booleans(),
+    tuple[str, ...]: some.lists(some.text(max_size=20), max_size=2).map(tuple),
+    tuple[int, ...]: some.lists(some.integers(0, 2**53), max_size=2).map(tuple),
+}  # fmt: skip
 
 
 def maybe(strategy):
     return some.none() | strategy
 
 
-calls = some.builds(
-    Call,
-    outcome=some.sampled_from(OUTCOMES),
-    status=maybe(some.integers(100, 599)),
-    error=maybe(some.sampled_from(["timeout", "Cannot connect to host", "größer\n"])),
-    latency_s=some.floats(0, 100),
-)
-processes = some.builds(
-    ProcessSample,
-    pid=counts,
-    used_bytes=maybe(counts),
-    type=maybe(some.sampled_from(["compute", "graphics", "mps", "other"])),
-    name=maybe(texts),
-    cmdline=maybe(some.lists(texts, max_size=3).map(tuple)),
-    create_time=maybe(times),
-    mps=maybe(some.booleans()),
-    pid_local=maybe(counts),
-)
-gpus = some.builds(
-    GpuSample,
-    index=some.integers(0, 15),
-    uuid=texts,
-    name=maybe(texts),
-    memory_used_bytes=maybe(counts),
-    utilization_ratio=maybe(ratios),
-    throttle_reasons=maybe(some.lists(texts, max_size=2).map(tuple)),
-    xid_errors=maybe(some.lists(counts, max_size=2).map(tuple)),
-    lost=maybe(some.booleans()),
-    mig_parent_uuid=maybe(texts),
-    processes=maybe(some.lists(processes, max_size=2).map(tuple)),
-)
-servers = some.builds(
-    ServerSample,
-    version=maybe(texts),
-    models=maybe(some.lists(texts, max_size=2).map(tuple)),
-    max_model_len=maybe(counts),
-    sleeping=maybe(some.booleans()),
-    paused=maybe(some.booleans()),
-    recovering=maybe(texts),
-)
-cpus = some.builds(
-    EngineCpu,
-    engine=some.sampled_from(("0", "7")),
-    waited_seconds=ratios,
-    pid=maybe(counts),
-    name=maybe(texts),
-    core=maybe(texts),
-    stopped=maybe(texts),
-    quota_periods=maybe(ratios),
-    throttled_periods=maybe(ratios),
-)
+def records(kind, **given):
+    """Records of a kind: a field that is added to it is carried, too."""
+    for each in fields(kind):
+        options = get_args(each.type)
+        if each.name not in given:
+            known = TYPES[options[0] if NoneType in options else each.type]
+            given[each.name] = maybe(known) if NoneType in options else known
+    return some.builds(kind, **given)
+
+
+def several(strategy):
+    return maybe(some.lists(strategy, max_size=2).map(tuple))
+
+
+said = maybe(some.sampled_from(["timeout", "Cannot connect to host", "größer\n"]))
+calls = records(
+    Call, outcome=some.sampled_from(OUTCOMES), status=maybe(some.integers(100, 599)), error=said,
+    latency_s=some.floats(0, 100), kept=some.just(False),
+)  # fmt: skip
+types = maybe(some.sampled_from(["compute", "graphics", "mps", "other"]))
+gpus = records(GpuSample, processes=several(records(ProcessSample, type=types)))
+servers = records(ServerSample)
+engines = some.sampled_from(("0", "7"))
+canaries = records(CanaryCall, outcome=maybe(some.sampled_from(CANARY_OUTCOMES)), engine=maybe(engines))  # fmt: skip
+times = some.floats(0, 4e9)
 observations = some.builds(
-    Observation,
-    t=times,
-    target=some.just(URL),
-    monotonic_s=maybe(times),
-    scrape=calls,
-    health=maybe(calls),
-    reading=maybe(some.builds(Reading, vllm=some.booleans(), server=servers)),
-    gpus=maybe(some.lists(gpus, max_size=2).map(tuple)),
-    process=maybe(
-        some.builds(ProcessState, pid=counts, start_time=maybe(times), alive=maybe(some.booleans()))
-    ),
-    cpu=maybe(some.lists(cpus, max_size=2).map(tuple)),
-    canary=maybe(
-        some.builds(
-            CanaryCall,
-            ok=some.booleans(),
-            latency_s=ratios,
-            error=maybe(texts),
-            outcome=maybe(some.sampled_from(CANARY_OUTCOMES)),
-            engine=maybe(some.sampled_from(("0", "7"))),
-        )
-    ),
-)
+    Observation, t=times, target=some.just(URL), monotonic_s=maybe(times), scrape=calls, health=maybe(calls),
+    reading=maybe(some.builds(Reading, vllm=some.booleans(), server=servers)), gpus=several(gpus),
+    process=maybe(records(ProcessState)), cpu=several(records(EngineCpu, engine=engines)), canary=maybe(canaries),
+)  # fmt: skip
 
 
 def observed(t=1.0, **fields):
@@ -299,11 +254,6 @@ def test_a_last_line_that_was_cut_short_is_left_out(tmp_path, cut, end):
     assert [raw.t for raw in read(path)] == [1.0, 2.0]
 
 
-def test_a_last_line_without_its_newline_is_read(tmp_path):
-    """A whole line is a line, whether or not a newline follows."""
-    assert [raw.t for raw in read(lines_file(tmp_path, line(t=1), line(t=2), end=""))] == [1.0, 2.0]
-
-
 def test_a_gzip_file_cut_anywhere_gives_all_lines_before_the_cut(tmp_path):
     """No cut behind the two bytes that say gzip is an error, and a longer file never gives less."""
     whole = written(tmp_path / "whole.jsonl.gz", 6).read_bytes()
@@ -385,10 +335,12 @@ def test_a_line_without_an_end_is_refused(tmp_path, monkeypatch):
         list(read(path))
 
 
-def test_a_file_that_is_not_there_is_named(tmp_path):
-    """An operator's slip is told as such."""
+def test_a_file_or_folder_that_is_not_there_is_named(tmp_path):
+    """An operator's slip is told as such, before anything is recorded."""
     with pytest.raises(RecordingError, match=r"no\.jsonl: No such file or directory"):
         list(read(tmp_path / "no.jsonl"))
+    with pytest.raises(RecordingError, match="No such file or directory"):
+        Writer(tmp_path / "no" / "trace.jsonl.gz", bytes_max=1 << 20)
 
 
 def test_metrics_text_becomes_a_reading(tmp_path):
@@ -477,44 +429,6 @@ def test_a_full_disk_is_told_and_what_was_written_stays(tmp_path, monkeypatch):
         writer.write(to_line(observed(), BODY))
     with pytest.raises(RecordingError, match="No space left on device"):
         writer.close()
-
-
-def test_a_folder_that_is_not_there_is_named(tmp_path):
-    """The file cannot be made: said before anything is recorded."""
-    with pytest.raises(RecordingError, match="No such file or directory"):
-        Writer(tmp_path / "no" / "trace.jsonl.gz", bytes_max=1 << 20)
-
-
-VALUE_OF = {
-    int: 7, float: 0.5, str: "text", bool: True, tuple[str, ...]: ("a", "b"), tuple[int, ...]: (79,),
-}  # fmt: skip
-
-
-def whole(kind, **given):
-    """A record in which every field says something."""
-    # A field's type is a kind of value, or that kind or None.
-    types = {
-        each.name: (*get_args(each.type), each.type)
-        if NoneType in get_args(each.type)
-        else (each.type,)
-        for each in fields(kind)
-    }
-    return kind(
-        **{name: VALUE_OF[options[0]] for name, options in types.items() if name not in given},
-        **given,
-    )
-
-
-def test_every_field_of_gpus_and_processes_is_carried(tmp_path):
-    """A field that is added to the samples is added to recordings too."""
-    gpu = whole(GpuSample, processes=(whole(ProcessSample, type="mps"),))
-    path = tmp_path / "trace.jsonl"
-    path.write_bytes(to_line(observed(gpus=(gpu,)), None))
-
-    (raw,) = read(path)
-
-    assert raw.gpus == (gpu,)
-    assert None not in [getattr(gpu, each.name) for each in fields(gpu)]
 
 
 @pytest.mark.parametrize(

@@ -1,14 +1,16 @@
-"""What answered in the place of vLLM, each as a real small server: the sentence, in `read` and as `run` says it."""
+"""What answered in the place of vLLM, each as a real small server: page, `top`, log and `check-config --ask` say the same."""
 
 import asyncio
 import json
+import os
 import resource
 import ssl
 import subprocess
 import sys
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 
 import pytest
+import yaml
 
 from tests.daemon_process import daemon
 from tests.export.certificates import Authority
@@ -23,6 +25,7 @@ from vllm_watch.sources.host_servers import Neighbours
 from vllm_watch.sources.processes import ProcessListing
 from vllm_watch.sources.vllm import VllmSource
 
+PATIENCE_SECONDS = 60.0
 CPU_SECONDS_MAX = 20  # most of it is the start of Python
 SCALING_BODY = '{"error":"The model is currently scaling. Please try again later."}'  # vLLM 0.32's
 HTML = "<!DOCTYPE html><html><head><title>Sign in</title></head><body></body></html>"
@@ -44,12 +47,13 @@ async def look(url, **settings):
         return (await VllmSource(Target(name="t", url=url), scrape, session).observe()).observation
 
 
-async def read(*arguments):
-    """(exit status, stdout, stderr) of `vllm-watch read`."""
+async def command(*arguments):
+    """(exit status, stdout, stderr)."""
     process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "vllm_watch", "read", *map(str, arguments), stdout=-1, stderr=-1
-    )
-    out, err = await asyncio.wait_for(process.communicate(), 60)
+        sys.executable, "-m", "vllm_watch", *map(str, arguments), stdout=-1, stderr=-1,
+        env=os.environ | {"COLUMNS": ""},  # nothing is cut off in a pipe
+    )  # fmt: skip
+    out, err = await asyncio.wait_for(process.communicate(), PATIENCE_SECONDS)
     return process.returncode, out.decode(), err.decode()
 
 
@@ -66,10 +70,7 @@ ANSWERS = [
 ]  # fmt: skip
 """Wrong starts: a page that shows no engine shows the sentence."""
 
-SCALES = (
-    answering(SCALING_BODY, status="503 Service Unavailable"),
-    "HTTP 503: vLLM reports that it is scaling",
-)
+SCALES = answering(SCALING_BODY, status="503 Service Unavailable")
 BODIES = [
     ("vllm_watch_build_info{version=\"1\"} 1\n", "vllm-watch, not of vLLM: give the URL"),
     ("go_goroutines 3\nprometheus_build_info{version=\"3\"} 1\n", "the metrics of Prometheus"),
@@ -80,27 +81,22 @@ BODIES = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("handler", "sentence"), [*ANSWERS, SCALES])
+@pytest.mark.parametrize(("handler", "sentence"), ANSWERS)
 async def test_an_answer_that_is_no_metrics(handler, sentence):
-    """The daemon's look and `read` say the same; `read` exits 1, for something did answer."""
     async with wire(metrics=handler) as server:
         seen = await look(server.url)
-        status, out, _ = await read(server.url, "--json")
     assert seen.reading is None
     assert sentence in seen.scrape.error
-    assert (status, json.loads(out)["vllm"]) == (1, False)
-    assert sentence in json.loads(out)["why_not"]
 
 
-@pytest.mark.parametrize(("body", "sentence"), BODIES)
-async def test_metrics_of_another_program(body, sentence):
-    """It is called by its name."""
-    async with wire(metrics=body) as server:
+async def test_read_says_the_same_and_exits_with_1():
+    """Something did answer: that it scales, by vLLM's own word."""
+    async with wire(metrics=SCALES) as server:
         seen = await look(server.url)
-        status, out, _ = await read(server.url)
-    assert sentence in seen.reading.why_not
-    assert status == 1
-    assert sentence in out
+        status, out, _ = await command("read", server.url, "--json")
+    assert (seen.reading, status, json.loads(out)["vllm"]) == (None, 1, False)
+    for said in (seen.scrape.error, json.loads(out)["why_not"]):
+        assert "HTTP 503: vLLM reports that it is scaling" in said
 
 
 async def test_a_key_is_shown_to_who_asks_for_one(tmp_path):
@@ -112,7 +108,7 @@ async def test_a_key_is_shown_to_who_asks_for_one(tmp_path):
         assert (await look(server.url, api_key_file=right)).reading.vllm
         shown = [r.headers.get("authorization") for r in server.requests if r.path == "/metrics"]
         refused = await look(server.url, api_key_file=wrong)
-        status, _, _ = await read(server.url, "--api-key-file", right)
+        status, _, _ = await command("read", server.url, "--api-key-file", right)
     assert shown == [None, "Bearer one"]
     assert refused.scrape.error == "HTTP 401: the server refused the key in scrape.api_key_file"
     assert status == 0
@@ -146,22 +142,9 @@ async def test_a_url_with_the_wrong_scheme(tmp_path):
         for url, sentence in zip(urls, (SPEAKS_TLS, SPEAKS_PLAIN_HTTP), strict=True):
             seen = await look(url)
             assert (seen.scrape.outcome, seen.scrape.error) == ("tls", sentence)
-        status, _, err = await read(urls[0])
+        status, _, err = await command("read", urls[0])
     assert status == 2
     assert "write https:// in its URL" in err
-
-
-async def test_a_refusal_says_whether_any_vllm_runs_here(tmp_path):
-    """Nothing listens: is it the wrong port, or is there no vLLM at all? The daemon and its page say it."""
-    url = f"http://127.0.0.1:{free_port()}"
-    async with daemon("--target", f"a={url}", "--procfs", tmp_path) as process:
-        status = await process.until(lambda status: status["targets"][0]["signals"])
-    said = status["targets"][0]["signals"]["state_text"]
-    assert "connection refused" in said
-    assert "no vLLM API server is seen on this host" in said
-    code, _, err = await read(url)
-    assert code == 2
-    assert "on this host" in err
 
 
 async def test_where_processes_are_not_seen_none_is_missed(tmp_path):
@@ -177,22 +160,6 @@ async def test_where_processes_are_not_seen_none_is_missed(tmp_path):
     assert none in (await beside.explain(call, this)).error
 
 
-async def test_check_config_asks_each_target(tmp_path):
-    """--ask: exit status 1 where one is not vLLM, and what it is."""
-    async with wire(metrics="sglang:num_running_reqs 1\n") as other, wire(metrics=BODY.read_text()) as engine:  # fmt: skip
-        file = tmp_path / "watch.yaml"
-        file.write_text(f"targets:\n- {{name: a, url: '{engine.url}'}}\n- {{name: b, url: '{other.url}'}}\n")  # fmt: skip
-        process = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "vllm_watch", "check-config", str(file), "--ask", stdout=-1, stderr=-1
-        )  # fmt: skip
-        _, err = await asyncio.wait_for(process.communicate(), 60)
-    assert process.returncode == 1
-    assert sorted(err.decode().splitlines()) == [
-        "a: vLLM answers",
-        "b: these are the metrics of SGLang, not of vLLM",
-    ]
-
-
 @pytest.mark.parametrize("filler", [" ", "<title", "<title>", "<title> "])
 def test_no_page_keeps_us_busy(filler):
     """64 KB of blanks after <title> took a quarter of an hour; here the CPU time is bounded from outside."""
@@ -205,3 +172,54 @@ print(page("text/html", b"<html><title>" + {filler!r}.encode() * 65536))
         preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_CPU, (CPU_SECONDS_MAX, CPU_SECONDS_MAX)),
     )  # fmt: skip
     assert done.stdout.startswith("an HTML page"), done
+
+
+@asynccontextmanager
+async def wrong_starts(folder):
+    """Name → (URL, what is to be said of it)."""
+    found = {}
+    async with AsyncExitStack() as servers:
+        for number, (handler, sentence) in enumerate([*ANSWERS, *BODIES]):
+            server = await servers.enter_async_context(wire(metrics=handler))
+            found[f"answer-{number}"] = (server.url, sentence)
+        secure, plain = await servers.enter_async_context(wrong_schemes(folder))
+        found |= {"secure": (secure, SPEAKS_TLS), "plain": (plain, SPEAKS_PLAIN_HTTP)}
+        found["nobody"] = (
+            f"http://127.0.0.1:{free_port()}",
+            "no vLLM API server is seen on this host",
+        )
+        found["no-name"] = ("http://no-such-host.invalid:8000", "the host name does not resolve")
+        yield found
+
+
+async def test_every_wrong_start_gets_its_sentence_wherever_people_look(tmp_path):
+    """A watcher that found something else than vLLM says what it is, and what to change."""
+    proc = tmp_path / "proc"
+    proc.mkdir()
+    file = tmp_path / "watch.yaml"
+    async with wrong_starts(tmp_path) as wrong:
+        targets = [{"name": name, "url": url} for name, (url, _) in wrong.items()]
+        file.write_text(yaml.safe_dump({"targets": targets, "procfs": str(proc)}))
+        asked = await command("check-config", file, "--ask")
+        async with daemon("--config", file) as process:
+            status = await process.until(
+                lambda status: all(each["signals"] for each in status["targets"]), PATIENCE_SECONDS
+            )
+            top = await command("top", "--once", "--url", process.url)
+    page = {each["name"]: each["signals"]["state_text"] for each in status["targets"]}
+    logged = {each["target"]: json.dumps(each) for each in process.lines if "because" in each}
+    for name, (_, sentence) in wrong.items():
+        assert sentence in page[name]
+        assert sentence in top[1], name
+        assert json.dumps(sentence)[1:-1] in logged[name]
+        (line,) = (each for each in asked[2].splitlines() if each.startswith(f"{name}: "))
+        assert sentence in line
+    assert asked[0] == 1
+
+
+@pytest.mark.parametrize("arguments", [("run", "--target"), ("read",)])
+async def test_the_address_of_the_openai_api_is_refused(arguments):
+    """/v1 too much is said before anything is asked, in the same words."""
+    status, _, err = await command(*arguments, "http://127.0.0.1:8000/v1")
+    assert status == 2
+    assert "leave /v1 out" in err

@@ -5,8 +5,7 @@ from dataclasses import replace
 from tests.detectors.looks import T, engine, seen, silent
 from tests.told import said
 from vllm_watch.detectors.base import Around
-from vllm_watch.samples.gpu import GpuSample
-from vllm_watch.samples.process import ProcessSample
+from vllm_watch.samples.gpu import GpuSample, ProcessSample
 from vllm_watch.watch.host_watch import HostWatch, ServerScrape
 from vllm_watch.watch.watch import Watch
 

@@ -115,13 +115,6 @@ async def test_of_several_engines_each_has_its_turn():
     assert {engine for _, engine in source.asked} == {"0", "1", "2"}
 
 
-async def test_of_one_engine_no_name_is_said():
-    """A server with one engine may not know the header."""
-    source = Source()
-    await run(source, SUSPECTED, 1)
-    assert source.asked == [("m", None)]
-
-
 async def test_a_bug_in_it_holds_nothing_up():
     """It is logged, and the next try is later."""
     with capture_logs() as logs:
@@ -189,7 +182,7 @@ async def found_after(interval_s, enabled, wedged_s=400.0):
 @pytest.mark.parametrize(("interval_s", "worst_s"), [(1, 224), (5, 234), (15, 272), (30, 292)])
 async def test_how_soon_an_idle_engine_that_wedged_is_found(interval_s, worst_s, enabled):
     """The canary's turn, two timeouts, and a look after each; never before it wedged."""
-    found = [await found_after(interval_s, enabled) for _ in range(20)]
+    found = [await found_after(interval_s, enabled) for _ in range(10)]
     assert min(found) > 0
     assert max(found) <= worst_s
 

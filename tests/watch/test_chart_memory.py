@@ -8,8 +8,7 @@ from vllm_watch.board.history import SPANS
 from vllm_watch.board.uptime import Day
 from vllm_watch.samples.target import Target
 from vllm_watch.state.charts import Part
-from vllm_watch.watch import chart_memory
-from vllm_watch.watch.chart_memory import ChartMemory
+from vllm_watch.watch.memory import ChartMemory
 
 TARGET = Target(name="chat", url="http://h:8000")
 
@@ -63,8 +62,8 @@ async def test_charts_and_the_day_go_on(tmp_path):
 async def test_they_are_written_now_and_then(monkeypatch):
     """Not at each look; and of so many parts at most, where those of targets that are gone make room."""
     disk = Disk()
-    monkeypatch.setattr(chart_memory, "SAVE_SECONDS", 0.0)
-    monkeypatch.setattr(chart_memory, "PARTS_MAX", 3)
+    monkeypatch.setattr("vllm_watch.watch.memory.CHARTS_SAVE_SECONDS", 0.0)
+    monkeypatch.setattr("vllm_watch.watch.memory.PARTS_MAX", 3)
     board, memory = await run(disk, T)
     assert set(disk.parts) == {("chat", "day"), ("chat", "engine 0"), ("chat", "uptime")}
     board.add_target(replace(TARGET, name="other"), 5.0)

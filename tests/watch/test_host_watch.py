@@ -301,15 +301,6 @@ def test_holders_are_judged_by_what_is_configured(configured, seconds):
     assert stale_s[0] == 100 + seconds
 
 
-def test_a_look_that_comes_late_changes_nothing():
-    """Readings out of order are no fault that comes and goes."""
-    host = HostWatch("h")
-    host.look(T, 100.0, (gpu(0, A),), {})
-    host.look(T + 5, 105.0, (gpu(0, A),), {})
-    assert host.look(T + 2, 102.0, (gpu(0, A, lost=True),), {}) == []
-    assert host.incidents == ()
-
-
 class Breaks:
     def update(self, view):
         raise ValueError("no")

@@ -5,7 +5,7 @@ from dataclasses import replace
 from tests.detectors.looks import engine, seen, silent
 from tests.told import said
 from tests.watch.hosted import core, gpu, opened
-from vllm_watch.watch.site_watch import SiteWatch, host_of
+from vllm_watch.watch.host_watch import SiteWatch, host_of
 from vllm_watch.watch.watch import Watch
 
 ONE, OTHER, ELSEWHERE = "http://gpu-1:8000", "http://gpu-1:8001", "http://gpu-2:8000"

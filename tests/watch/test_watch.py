@@ -53,27 +53,6 @@ def states(*observations):
     return found
 
 
-def test_what_is_known_of_a_server_is_shown():
-    """Version, models, process and health stand beside the engines."""
-    server = ServerSample(
-        version="0.33.0", models=("m",), process_start_time=5.0, process_open_fds=33.0
-    )
-    signals = follow(seen(0, 10.0, server=server))
-
-    assert (signals.up, signals.outcome, signals.version, signals.models) == (
-        True,
-        "ok",
-        "0.33.0",
-        ("m",),
-    )
-    assert (signals.health_status, signals.process_start_time, signals.process_open_fds) == (
-        200,
-        5.0,
-        33.0,
-    )
-    assert signals.last_success_timestamp_seconds == 0
-
-
 @pytest.mark.parametrize(
     ("observations", "expected"),
     [
@@ -135,12 +114,6 @@ def test_a_clock_step_breaks_the_rates_and_nothing_else():
     assert follow(*before, after[0]).engines["0"].generation_tokens_per_second is None
     assert follow(*before, *after).engines["0"].generation_tokens_per_second == 20.0
     assert follow(*before, *after).engines["0"].restarts == 0
-
-
-def test_the_monotonic_clock_makes_steps_harmless():
-    """Live observations carry it: a stepped Unix clock changes nothing."""
-    signals = follow(seen(9_000, 100.0, monotonic_s=50.0), seen(5_000, 200.0, monotonic_s=55.0))
-    assert signals.engines["0"].generation_tokens_per_second == 20.0
 
 
 def test_an_observation_that_comes_late_is_left_out():
@@ -219,17 +192,6 @@ def test_a_server_that_is_not_vllm_says_why():
     reading = Reading(vllm=False, why_not="these are the metrics of SGLang, not of vLLM")
     signals = follow(Observation(t=0, target="x", scrape=Call(outcome="ok"), reading=reading))
     assert (signals.up, signals.state, signals.state_text) == (True, "unknown", reading.why_not)
-
-
-def test_another_model_under_the_same_name_is_a_restart():
-    """A rolling update shows as new counters and as the new model's name."""
-    old = seen(0, 5000.0, server=ServerSample(process_start_time=1.0))
-    new = Observation(
-        t=5, target="x", scrape=Call(outcome="ok"),
-        reading=Reading(vllm=True, engines=(EngineSample(engine="0", generation_tokens=10.0, model_name="n"),), server=ServerSample(process_start_time=2.0)),
-    )  # fmt: skip
-    engine = follow(old, new).engines["0"]
-    assert (engine.restarts, engine.model_name) == (1, "n")
 
 
 class Says:
@@ -373,25 +335,6 @@ def test_what_happens_to_the_process_that_came_is_news_for_the_next_run_of_the_w
         e for second in range(90, 500, 5) for e in watch.observe(silent(second), restart=RESTARTING)
     ]
     assert told[0].incident.kind == "engine_down"
-
-
-def test_a_crash_is_told_from_end_to_end():
-    """With the detectors that there are: down when refused, well again when it was restarted."""
-    watch = Watch("x")
-    up = [seen(5 * n, 100.0 * n, requests_running=4.0) for n in range(12)]
-    back = ServerSample(process_start_time=77.0)
-    again = [seen(75 + 5 * n, 10.0 * n, server=back) for n in range(9)]
-    events = [
-        event
-        for each in (*up, silent(60), silent(65), silent(70), *again)
-        for event in said(watch.observe(each))
-    ]
-    assert [(e["t"], e["event"], e["cause"], e.get("resolution")) for e in events] == [
-        (65, "opened", "crash", None),
-        (75, "updated", "crash", None),  # it recovers
-        (105, "resolved", "crash", "restarted"),
-    ]
-    assert watch.failures == {}
 
 
 def test_what_was_counted_stays_while_a_target_is_silent_and_grows_when_it_is_back():

@@ -24,8 +24,7 @@ from vllm_watch.sources import recording
 from vllm_watch.sources.reading import Reader
 from vllm_watch.story.base import severity_word
 from vllm_watch.support.visible import visible_lines
-from vllm_watch.watch.host_watch import HostWatch
-from vllm_watch.watch.site_watch import SiteWatch
+from vllm_watch.watch.host_watch import HostWatch, SiteWatch
 from vllm_watch.watch.watch import Watch
 
 HELP = """\

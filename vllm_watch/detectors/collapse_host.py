@@ -5,8 +5,7 @@ from dataclasses import field, replace
 
 from vllm_watch.detectors.base import Evidence
 from vllm_watch.detectors.collapse_causes import NEIGHBOUR, SLOW_ENGINE, THERMAL, UNKNOWN, Cause
-from vllm_watch.samples.gpu import GpuSample
-from vllm_watch.samples.process import ProcessSample
+from vllm_watch.samples.gpu import GpuSample, ProcessSample
 from vllm_watch.samples.record import record
 from vllm_watch.signals import stored
 from vllm_watch.signals.baseline import Comparison

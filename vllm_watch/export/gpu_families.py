@@ -5,8 +5,7 @@ from dataclasses import dataclass
 from operator import attrgetter
 
 from vllm_watch.export.family import Family, Series, by_label, flag, optional, rows
-from vllm_watch.samples.gpu import GpuSample
-from vllm_watch.samples.process import ProcessSample
+from vllm_watch.samples.gpu import GpuSample, ProcessSample
 from vllm_watch.signals.holders.records import UNKNOWN, GpuHolders
 
 _row = rows("vllm_watch_gpu_", "gpu")

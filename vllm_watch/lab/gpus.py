@@ -5,8 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from vllm_watch.lab.vllm import SimulatedVllm
-from vllm_watch.samples.gpu import GpuReading, GpuSample
-from vllm_watch.samples.process import ProcessSample
+from vllm_watch.samples.gpu import GpuReading, GpuSample, ProcessSample
 
 DRIVER_VERSION = "570.124.06"
 _COMM_BYTES = 15  # the kernel truncates names

@@ -9,8 +9,7 @@ import time
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 
-from vllm_watch.samples.gpu import GpuReading, GpuSample
-from vllm_watch.samples.process import ProcessSample
+from vllm_watch.samples.gpu import GpuReading, GpuSample, ProcessSample
 from vllm_watch.signals.holders import track
 from vllm_watch.signals.holders.judge import BASE_BYTES
 from vllm_watch.signals.holders.words import size

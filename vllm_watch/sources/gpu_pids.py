@@ -9,15 +9,28 @@ The driver's version decides to which PID namespace NVML's PIDs belong:
   host's PIDs.
 Source: NVIDIA/open-gpu-kernel-modules, src/nvidia/src/kernel/gpu/gpu_rmapi.c (_gpuConvertPid,
 _gpuMatchClientPid) and gpu/perf/kern_perf_ctrl.c (osFindNsPid).
+
+A PID in /proc is valid only in the PID namespace of that procfs tree:
+- /proc/self/ns/pid is *our* namespace in any tree; the initial one (the host's) has a fixed inode.
+- NSpid in /proc/self/status lists our PIDs, from the tree's namespace to our own. If /proc/self is
+  missing, we are outside the tree's namespace.
+- kthreadd is process 2 of the initial namespace only; a container cannot fake its kernel thread flag.
+Source: Linux include/linux/proc_ns.h, fs/proc/array.c, pid_namespaces(7).
 """
 
+import os
 import re
 from collections.abc import Collection
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from vllm_watch.sources import pid_namespace
-from vllm_watch.sources.processes import ProcessFacts, ProcReader
+from vllm_watch.sources.processes import (
+    KERNEL_THREAD,
+    ProcessFacts,
+    ProcReader,
+    parse_stat,
+    parse_status,
+)
 
 ANCESTORS_MAX = 12
 """At most this many ancestors are read. A long chain, from the engine's core to systemd, has seven."""
@@ -118,10 +131,8 @@ class GpuPids:
         """`processes` reads the host's /proc if it is mounted; `own_procfs` is the watcher's /proc."""
         self._own = processes if processes.procfs == own_procfs else ProcReader(own_procfs)
         self._readers = (processes, self._own) if processes is not self._own else (processes,)
-        self._namespaces = {
-            reader: pid_namespace.of_tree(reader.procfs) for reader in self._readers
-        }
-        self._own_inside = not pid_namespace.we_are_initial(own_procfs)
+        self._namespaces = {reader: of_tree(reader.procfs) for reader in self._readers}
+        self._own_inside = not we_are_initial(own_procfs)
         self._host = next((r for r in self._readers if self._namespaces[r].initial), None)
         self._host_sees_all = self._host is not None and self._host.sees_all()
         self._driver: tuple[int, ...] | None = None
@@ -209,3 +220,48 @@ def _with(facts: ProcessFacts, kin: Kin, pid_local: int | None) -> ProcessFacts:
 
 def _identity(facts: ProcessFacts) -> tuple[object, ...]:
     return facts.start_ticks, facts.name, facts.cgroup, facts.cmdline
+
+
+INITIAL_INODE = 0xEFFFFFFC  # PROC_PID_INIT_INO
+
+
+@dataclass(frozen=True, slots=True)
+class PidNamespace:
+    """The namespace of the PIDs in a procfs tree."""
+
+    initial: bool  # proven to be the host's
+    levels_above_ours: int | None  # 0 if ours; None if we are not in it, or unknown
+
+
+def of_tree(procfs: Path) -> PidNamespace:
+    """Return the namespace of a tree; an unreadable file proves nothing."""
+    try:
+        pids = parse_status((procfs / "self" / "status").read_bytes()).pids
+    except OSError:
+        pids = None
+    levels = len(pids) - 1 if pids else None
+    ours_is_initial = levels == 0 and _inode(procfs / "self" / "ns" / "pid") == INITIAL_INODE
+    return PidNamespace(
+        initial=ours_is_initial or _has_kthreadd(procfs),
+        levels_above_ours=levels,
+    )
+
+
+def we_are_initial(own_procfs: Path) -> bool:
+    """Return True if this process runs in the host's PID namespace."""
+    return _inode(own_procfs / "self" / "ns" / "pid") == INITIAL_INODE
+
+
+def _inode(path: Path) -> int | None:
+    try:
+        return os.stat(path).st_ino
+    except OSError:
+        return None
+
+
+def _has_kthreadd(procfs: Path) -> bool:
+    try:
+        stat = parse_stat((procfs / "2" / "stat").read_bytes())
+    except OSError:
+        return False
+    return stat is not None and stat.name == "kthreadd" and bool(stat.flags & KERNEL_THREAD)

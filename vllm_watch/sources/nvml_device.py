@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from vllm_watch.samples.process import ProcessSample
+from vllm_watch.samples.gpu import ProcessSample
 from vllm_watch.sources.gpu_pids import GpuPids
 from vllm_watch.sources.processes import ProcessFacts
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from types import NoneType, UnionType
 from typing import Any, get_args, get_type_hints
 
-from vllm_watch.samples.gpu import GpuSample
+from vllm_watch.samples.gpu import GpuSample, ProcessSample
 from vllm_watch.samples.observation import (
     CANARY_OUTCOMES,
     OUTCOMES,
@@ -20,7 +20,6 @@ from vllm_watch.samples.observation import (
     ProcessState,
     StartFailure,
 )
-from vllm_watch.samples.process import ProcessSample
 from vllm_watch.samples.record import record
 from vllm_watch.support import json_text
 from vllm_watch.support.redaction import redacted, safe_arguments

@@ -13,7 +13,7 @@ from tests.restart.waits import Waits
 from vllm_watch.errors import HookError
 from vllm_watch.restart.hooks import base, child, systemd
 from vllm_watch.settings.hooks import SystemdHook
-from vllm_watch.sources import pid_namespace
+from vllm_watch.sources import gpu_pids
 from vllm_watch.sources.processes import ProcReader
 
 RUNNING = {
@@ -231,8 +231,8 @@ async def test_unit_of_another_server_is_neither_restarted_nor_found_fit(
         pid: replace(ProcReader().read(os.getpid()), pid=pid, ppid=parents[pid])
         for pid in started_t
     }
-    namespace = pid_namespace.PidNamespace(initial=initial, levels_above_ours=0)
-    monkeypatch.setattr(systemd.pid_namespace, "of_tree", lambda _: namespace)
+    namespace = gpu_pids.PidNamespace(initial=initial, levels_above_ours=0)
+    monkeypatch.setattr(systemd.gpu_pids, "of_tree", lambda _: namespace)
     monkeypatch.setattr(systemd.server_process, "everything", lambda _: seen)
     monkeypatch.setattr(
         systemd.server_process, "started_at", lambda each, t: started_t[each.pid] == t

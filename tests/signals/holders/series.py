@@ -2,8 +2,7 @@
 
 from dataclasses import replace
 
-from vllm_watch.samples.gpu import GpuSample
-from vllm_watch.samples.process import ProcessSample
+from vllm_watch.samples.gpu import GpuSample, ProcessSample
 from vllm_watch.signals.holders.judge import HolderJudge
 
 GIB = 2**30

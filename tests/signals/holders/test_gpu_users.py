@@ -4,8 +4,7 @@ import json
 
 import pytest
 
-from vllm_watch.samples.gpu import GpuSample
-from vllm_watch.samples.process import ProcessSample
+from vllm_watch.samples.gpu import GpuSample, ProcessSample
 from vllm_watch.signals import stored
 from vllm_watch.signals.holders import records, roles
 from vllm_watch.signals.holders.gpu_users import GROUPS_MAX, GpuUsers, Place, Server

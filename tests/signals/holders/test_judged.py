@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from tests.signals.holders.series import GIB, POD, SESSION, T, core, gpu, kernel, look_on, process
-from vllm_watch.samples.process import ProcessSample
+from vllm_watch.samples.gpu import ProcessSample
 from vllm_watch.signals.holders.judge import TRACKS_MAX, HolderJudge
 
 SPAWNED = ("python3", "-c", "from multiprocessing.spawn import spawn_main; spawn_main()")
@@ -55,17 +55,12 @@ SAID = {  # it, at second → verdict and what is said, at that second
         lambda _: script(), 3300, "unknown", ("no work was seen in 55 min; that is significant only after 60 min",)),
     "a shell's program that worked once": (
         at_300(script()), 3900, "stale", ("started in a user's session, not as a service", "no CPU or GPU work for 60 min")),
-    "a shell's program that a debugger holds": (lambda _: script(state="t"), 3600, "unknown", ("no work was seen in 60 min",)),
     "a shell's program that looks like a server": (
         lambda _: script(cmdline=("python3", "serve.py")), 3600, "unknown",
         ("no work was seen in 60 min; it seems to be a server, which may wait for requests",)),
     "a service": (lambda _: service(), 3600, "unknown", ("no work was seen in 60 min",)),
     "a service that worked once": (at_300(service()), 2400, "active", ("it last worked 35 min ago",)),
     "a service that worked long ago": (at_300(service()), 3900, "unknown", ("no work was seen in 60 min",)),
-    "a desktop": (lambda _: process(7, "Xorg"), 3600, "active", ("it draws on a display",)),
-    "a program that draws": (lambda _: script(type="graphics"), 3600, "active", ("it draws on a display",)),
-    "the MPS server": (
-        lambda _: process(7, "nvidia-cuda-mps-server"), 3600, "active", ("the MPS server, which other processes use",)),
     "a pool's worker without its program": (pool, 900, "stale", (SERVED, "it has used no GPU time for 15 min")),
     "a pool's worker without its program for less than ten minutes": (
         pool, 600, "unknown", ("no work was seen in 10 min; that is significant only after 60 min",)),

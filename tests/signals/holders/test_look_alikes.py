@@ -18,7 +18,7 @@ from tests.signals.holders.series import (
     verdicts,
     works,
 )
-from vllm_watch.samples.process import ProcessSample
+from vllm_watch.samples.gpu import ProcessSample
 from vllm_watch.signals.holders.judge import HolderJudge
 
 TWO_HOURS = 7200

@@ -1,13 +1,10 @@
 """What is stale, by which reason, and from when on."""
 
-from dataclasses import replace
-
 import pytest
 
 from tests.signals.holders.series import (
     GIB,
     POD,
-    SERVICE,
     SESSION,
     core,
     gpu,
@@ -31,25 +28,13 @@ def reparented(at=60, to=1, **fields):
 
 ORPHANS = {
     "its parent died, process 1 has it": reparented(),
-    "its parent died, a subreaper has it": reparented(to=812),
     "it spins on a core": lambda s: gpu(
         works(core(ppid=4700 if s < 60 else 1, state="R"), s, cpu=1)
-    ),
-    "a worker of a group": lambda s: gpu(
-        process(5, "VLLM::Worker_TP0", ppid=4 if s < 60 else 1, cgroup=POD)
-    ),
-    "an old release's worker": lambda s: gpu(
-        process(5, "VllmWorkerProcess", ppid=4 if s < 60 else 1)
     ),
     "the load of just before is told just after": lambda s: gpu(
         core(ppid=4700 if s < 60 else 1, sm_utilization_ratio=0.9 if s < 65 else 0.0)
     ),
     "its load is not told, and its GPU idles": reparented(sm_utilization_ratio=None),
-    "nothing but systemd above it": lambda s: gpu(core(ancestors=("/sbin/init",))),
-    "a shell above it": lambda s: gpu(core(ancestors=("bash start.sh", "systemd"))),
-    "its core has no server either": lambda s: gpu(
-        process(5, "VLLM::Worker_TP1", ancestors=("VLLM::EngineCore", "tini"))
-    ),
     "the server above its core died while we looked": lambda s: gpu(
         process(
             5,
@@ -58,9 +43,6 @@ ORPHANS = {
             ancestors=("VLLM::EngineCore", "vllm serve m" if s < 60 else "systemd"),
             sm_utilization_ratio=0.9 if s < 60 else 0.0,
         )
-    ),
-    "taken over by a program that did not start it": lambda s: gpu(
-        core(ancestors=("python3 launcher.py", "systemd"), left_behind=True)
     ),
 }
 
@@ -106,16 +88,6 @@ def test_an_orphan_beside_its_successor_is_told_apart():
 
     judged = look_on(at, seconds=200, served=True)
     assert verdicts(judged) == {99: ORPHAN, 200: ("vllm", None)}
-
-
-def test_an_orphan_that_was_one_before_we_looked():
-    """Without a word of its ancestors: an older core of the same unit, a child of 1, idle for six minutes."""
-
-    def at(second):
-        return gpu(core(99, ppid=1), core(200, ppid=198, create_time=core().create_time + 3600))
-
-    assert verdicts(look_on(at, seconds=350, served=True))[99][0] == "vllm"
-    assert verdicts(look_on(at, seconds=370, served=True)) == {99: ORPHAN, 200: ("vllm", None)}
 
 
 DEAD = ("stale", "zombie_context")
@@ -177,34 +149,6 @@ def test_stale_after_its_patience(at, patience, expected):
     assert only(look_on(at, seconds=patience + 10)) == expected
 
 
-def test_a_kernel_is_idle_from_its_last_work_on():
-    """Work in between begins it anew."""
-
-    def at(second):
-        return gpu(kernel(sm_utilization_ratio=0.4 if second == 1000 else 0.0))
-
-    assert only(look_on(at, seconds=2700))[0] == "active"
-    (one,) = look_on(at, seconds=2900)
-    assert one.holders[0].judged.evidence[-1] == "no CPU or GPU work for 31 min"
-
-
-class TestUnaccounted:
-    """Memory that no process explains."""
-
-    def state(self, at, seconds, **how):
-        (one,) = look_on(at, seconds=seconds, **how)
-        return one.unaccounted.verdict, one.unaccounted_bytes
-
-    def test_what_was_there_before_we_looked(self):
-        """Only where all of the host's processes are seen: then there is nobody else."""
-        at = lambda s: gpu(core(), extra_gib=5)  # noqa: E731
-        assert self.state(at, 130) == ("stale", 5 * GIB)
-        hidden = lambda s: gpu(core(cgroup=POD), extra_gib=5)  # noqa: E731
-        assert self.state(hidden, 600) == ("unknown", 5 * GIB)
-        told = lambda s: gpu(extra_gib=5, processes_complete=True)  # noqa: E731
-        assert self.state(told, 130) == ("stale", 5 * GIB)
-
-
 def test_a_clock_that_stands_still_or_sparse_looks_change_nothing():
     """Looks five minutes apart: told at the second after its patience."""
     assert only(look_on(lambda s: gpu(kernel()), seconds=2100, step=300)) == (
@@ -231,14 +175,6 @@ def test_nobody_knows_what_a_holder_did_in_a_long_gap_without_its_cpu_time():
     at = lambda s: gpu(kernel(cpu_seconds=None))  # noqa: E731
     assert only(look_on(at, seconds=1790, start=1810, judge=judge))[0] != "stale"
     assert only(look_on(at, seconds=20, start=3605, judge=judge)) == ("stale", "idle_notebook")
-
-
-def test_one_missing_look_does_not_begin_anew():
-    """NVML left the process out once."""
-    judge = HolderJudge()
-    look_on(reparented(), seconds=100, judge=judge)
-    judge.look(105.0, 0.0, (gpu(),))
-    assert only(look_on(reparented(), seconds=30, judge=judge, start=110)) == ORPHAN
 
 
 @pytest.mark.parametrize(("away", "expected"), [(60, "stale"), (65, "unknown")])
@@ -270,15 +206,6 @@ def test_a_gpu_that_works_works_for_the_only_one_that_computes(others, verdict):
 def test_how_long_is_long_can_be_said():
     judge = HolderJudge(Limits(notebook_seconds=60.0))
     assert only(look_on(lambda s: gpu(kernel()), seconds=60, judge=judge))[0] == "stale"
-
-
-def test_the_largest_comes_first():
-    """... and those of unknown size last."""
-    found = gpu(core(1, gib=5), core(2, gib=30), replace(core(3), used_bytes=None))
-    (one,) = look_on(lambda s: replace(found, memory_used_bytes=40 * GIB), seconds=0)
-    assert [each.process.pid for each in one.holders] == [2, 1, 3]
-    assert one.unaccounted_bytes is None
-    assert SERVICE.endswith(one.holders[0].place)
 
 
 def test_a_process_is_stopped_since_its_last_work_or_its_state_whichever_came_later():

@@ -86,27 +86,6 @@ async def test_while_it_hangs_reads_answer_at_once_from_one_thread(stub, make_so
     assert [line["status"] for line in lines] == ["hung"]
 
 
-async def test_the_loop_goes_on_while_the_driver_hangs(stub, make_source):
-    """The call lets go of the interpreter: other tasks run."""
-    stub.set_state(gpus={0: h200()}, hang__nvmlDeviceGetPowerUsage=FOREVER)
-    reading = asyncio.create_task(make_source(deadline_seconds=DEADLINE_SECONDS).read())
-    turns = 0
-    while not reading.done():
-        await asyncio.sleep(0.001)
-        turns += 1
-    assert turns > 20
-
-
-async def test_a_slow_poll_within_the_deadline_is_shared_by_late_comers(stub, make_source):
-    """One who asks in its midst waits for the rest of it, and is not told "hung"."""
-    stub.set_state(gpus={0: h200()}, hang__nvmlDeviceGetPowerUsage=0.2)
-    source = make_source(deadline_seconds=10)
-    first = asyncio.create_task(source.read())
-    await asyncio.sleep(0.05)
-    assert (await source.read()) == (await first)
-    assert (await first).status == "ok"
-
-
 async def test_xids_of_a_poll_that_hung_are_not_lost(stub, make_source):
     """They were taken from the driver, which tells each once; the next reading tells them."""
     stub.set_state(gpus={0: h200(), 1: h200(1)})
@@ -175,12 +154,6 @@ async def test_a_source_that_follows_one_left_hanging_waits_for_it(stub, make_so
     assert stub.library.stub_overlaps() == overlaps
 
 
-async def test_closing_without_a_poll_costs_nothing(make_source):
-    """No thread was ever started."""
-    await make_source().close()
-    assert nvml_threads() == []
-
-
 # Each of these is a process of its own, as the daemon is.
 
 PROGRAM = """
@@ -225,13 +198,6 @@ def test_a_machine_without_the_library_is_a_normal_machine(tmp_path, library):
     assert "libnvidia-ml.so.1" in err
 
 
-def test_a_new_process_finds_the_driver_on_its_library_path(stub):
-    """As in production: dlopen by name."""
-    stub.set_state(gpus={0: h200(), 1: h200(1)})
-    out, status, _ = run(stub.env(), "close")
-    assert (out, status) == ("ok ok 2 True", 0)
-
-
 def test_a_driver_that_is_installed_later_is_found_without_a_restart(tmp_path):
     """The library appears in a folder that was searched before in vain."""
     stub = NvmlStub(tmp_path / "built")
@@ -252,8 +218,11 @@ def test_a_driver_that_is_installed_later_is_found_without_a_restart(tmp_path):
     assert done.stdout.strip() == "no_driver ok () True", done.stderr
 
 
-@pytest.mark.parametrize("arguments", [(), ("close",)], ids=["never closed", "closed"])
-@pytest.mark.parametrize("call", ["nvmlInitWithFlags", "nvmlDeviceGetUtilizationRates"])
+@pytest.mark.parametrize(
+    ("call", "arguments"),
+    [("nvmlInitWithFlags", ()), ("nvmlDeviceGetUtilizationRates", ("close",))],
+    ids=["never closed", "closed"],
+)
 def test_a_process_ends_while_a_call_hangs(stub, call, arguments):
     """At once, with status 0 and nothing on stderr but what it says itself."""
     stub.set_state(gpus={0: h200()}, **{f"hang__{call}": FOREVER})
@@ -262,9 +231,8 @@ def test_a_process_ends_while_a_call_hangs(stub, call, arguments):
     assert err.count("\n") == 1, err
 
 
-@pytest.mark.parametrize("seconds", [1, FOREVER])
-def test_a_process_ends_while_shutting_nvml_down_hangs(stub, seconds):
+def test_a_process_ends_while_shutting_nvml_down_hangs(stub):
     """close() waits a bounded time for it, and the process ends."""
-    stub.set_state(gpus={0: h200()}, hang__nvmlShutdown=seconds)
+    stub.set_state(gpus={0: h200()}, hang__nvmlShutdown=FOREVER)
     out, status, err = run(stub.env(), "close")
     assert (out, status, err.count("\n")) == ("ok ok 1 True", 0, 1)

@@ -88,15 +88,6 @@ async def test_a_gpu_without_a_handle(stub, make_source, code, expected):
     assert all(gpu.memory_total_bytes is None and gpu.lost is None for gpu in gpus[1:])
 
 
-async def test_gpus_that_are_added_are_found(stub, make_source):
-    """The count is looked at in each poll."""
-    stub.set_state(gpus={0: h200()})
-    source = make_source()
-    await one(source)
-    stub.set_state(gpus={0: h200(), 1: h200(1)})
-    assert len(await one(source)) == 2
-
-
 async def test_a_reloaded_driver_is_read_on_at_once(stub, make_source):
     """Every handle is void; NVML is initialised anew within the same poll."""
     stub.set_state(gpus={0: h200()}, generation=1)

@@ -6,7 +6,7 @@ import pytest
 
 from tests.nvml_stub import GIB, h200, one
 from tests.sources.test_processes import Row
-from vllm_watch.samples.process import ProcessSample
+from vllm_watch.samples.gpu import ProcessSample
 
 OLD_DRIVER = "525.147.05"  # its PIDs are the host's, wherever these tests run
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from vllm_watch.errors import HookError
 from vllm_watch.restart.hooks import base, docker, server_process, systemd
 from vllm_watch.restart.hooks.server_process import Server
-from vllm_watch.sources import pid_namespace
+from vllm_watch.sources import gpu_pids
 from vllm_watch.sources.processes import ProcessFacts
 
 _CONTAINER = re.compile(
@@ -109,7 +109,7 @@ async def _container(tools: base.Tools, id_: str, sockets: tuple[Path, ...]) -> 
 
 def _in_our_pod(tools: base.Tools) -> bool:
     # Inside a container the cgroup path may be empty. In a pod, every visible process belongs to the pod.
-    tree = pid_namespace.of_tree(tools.procfs)
+    tree = gpu_pids.of_tree(tools.procfs)
     return "KUBERNETES_SERVICE_HOST" in tools.environ and not tree.initial
 
 

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 from vllm_watch.errors import HookError
 from vllm_watch.restart.hooks import base, child, server_process
 from vllm_watch.settings.hooks import PORT, SystemdHook
-from vllm_watch.sources import pid_namespace
+from vllm_watch.sources import gpu_pids
 
 ASK_SECONDS = 10.0  # D-Bus may hang
 _PROPERTIES = (
@@ -120,7 +120,7 @@ class Hook:
     async def _replaced(self, unit: Unit, call: base.HookCall) -> str | None:
         started = call.process_start_time
         procfs = self._tools.procfs
-        if started is None or unit.main_pid is None or not pid_namespace.of_tree(procfs).initial:
+        if started is None or unit.main_pid is None or not gpu_pids.of_tree(procfs).initial:
             return None
         all_ = await asyncio.to_thread(server_process.everything, procfs)
         main = all_.get(unit.main_pid)

@@ -8,8 +8,7 @@ processes. Source: sgl-project/sglang #30431, llm-d-fast-model-actuation #720.
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from vllm_watch.samples.gpu import GpuSample
-from vllm_watch.samples.process import ProcessSample
+from vllm_watch.samples.gpu import GpuSample, ProcessSample
 from vllm_watch.signals.holders import records, roles, rules
 from vllm_watch.signals.holders.records import GpuHolders, Holder, Judged, Limits
 from vllm_watch.signals.holders.rules import Case

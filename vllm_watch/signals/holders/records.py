@@ -2,8 +2,7 @@
 
 from dataclasses import dataclass
 
-from vllm_watch.samples.gpu import GpuSample
-from vllm_watch.samples.process import ProcessSample
+from vllm_watch.samples.gpu import GpuSample, ProcessSample
 from vllm_watch.samples.record import record
 
 VLLM, ACTIVE, STALE, UNKNOWN = "vllm", "active", "stale", "unknown"

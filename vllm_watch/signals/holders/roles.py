@@ -7,7 +7,7 @@ vllm/v1/executor/multiproc_executor.py.
 import re
 from functools import lru_cache
 
-from vllm_watch.samples.process import ProcessSample
+from vllm_watch.samples.gpu import ProcessSample
 
 SERVER = "vllm_server"
 CORE = "vllm_core"

@@ -13,7 +13,7 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 
-from vllm_watch.samples.process import ProcessSample
+from vllm_watch.samples.gpu import ProcessSample
 from vllm_watch.samples.record import record
 from vllm_watch.signals.holders import records, roles
 from vllm_watch.signals.holders.records import Judged, Limits

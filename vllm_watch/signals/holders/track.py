@@ -6,8 +6,7 @@ Source of the control groups: Kubernetes' cgroup drivers, runc, containerd, CRI-
 import re
 from dataclasses import dataclass
 
-from vllm_watch.samples.gpu import GpuSample
-from vllm_watch.samples.process import ProcessSample
+from vllm_watch.samples.gpu import GpuSample, ProcessSample
 from vllm_watch.signals.holders import roles
 
 CPU_SHARE_MIN = 0.02

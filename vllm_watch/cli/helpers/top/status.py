@@ -17,8 +17,7 @@ from vllm_watch.clients import http_answer
 from vllm_watch.errors import WatchError
 from vllm_watch.incidents.incident import Incident
 from vllm_watch.incidents.way import Step
-from vllm_watch.samples.gpu import GpuReading, GpuSample
-from vllm_watch.samples.process import ProcessSample
+from vllm_watch.samples.gpu import GpuReading, GpuSample, ProcessSample
 from vllm_watch.samples.target import WATCHER
 from vllm_watch.signals.holders.records import STALE, Judged
 from vllm_watch.signals.records import Advice, Sight, TargetSignals
