@@ -57,7 +57,10 @@ class History:
 
     def push(self, t: float, signals: EngineSignals) -> None:
         """Add the signals' values. If the clock was set back, all earlier values are dropped."""
-        values = [_finite(value) for value in _charted_of(signals)]
+        values = [
+            value if value is not None and math.isfinite(value) else _UNKNOWN
+            for value in _charted_of(signals)
+        ]
         for ring in self._rings:
             ring.push(t, values)
 
@@ -81,10 +84,11 @@ class History:
 class Ring:
     """Up to POINTS points. Each holds the newest values or the mean values of one time step."""
 
-    __slots__ = ("_known", "_mean", "_next", "_times", "_values", "seconds")
+    __slots__ = ("_known", "_mean", "_next", "_step", "_times", "_values", "seconds")
 
     def __init__(self, seconds: float, *, mean: bool) -> None:
         self.seconds = seconds
+        self._step = seconds / POINTS
         self._mean = mean
         self._clear()
 
@@ -125,12 +129,12 @@ class Ring:
         if last >= 0 and t < self._times[last]:
             self._clear()
             last = -1
-        step = self.seconds / POINTS
-        if last >= 0 and t // step == self._times[last] // step:
+        if last >= 0 and t // self._step == self._times[last] // self._step:
             self._times[last] = t
-            before = self._values[last * width : (last + 1) * width]
-            point = self._joined(before, values) if self._mean else values
-            self._values[last * width : (last + 1) * width] = array("f", point)
+            if self._mean:
+                self._join(last * width, values)
+            else:
+                self._values[last * width : (last + 1) * width] = array("f", values)
             return
         self._known = [int(not math.isnan(value)) for value in values]
         if len(self._times) < POINTS:
@@ -141,16 +145,13 @@ class Ring:
             self._values[self._next * width : (self._next + 1) * width] = array("f", values)
             self._next = (self._next + 1) % POINTS
 
-    def _joined(self, means: Sequence[float], values: Sequence[float]) -> list[float]:
-        joined, known = list(means), self._known
+    def _join(self, at: int, values: Sequence[float]) -> None:
+        means, known = self._values, self._known
         for column, value in enumerate(values):
             if value == value:  # noqa: PLR0124 - no NaN
-                known[column] += 1
-                if known[column] == 1:
-                    joined[column] = value
-                else:
-                    joined[column] += (value - joined[column]) / known[column]
-        return joined
+                count = known[column] = known[column] + 1
+                mean = means[at + column]
+                means[at + column] = value if count == 1 else mean + (value - mean) / count
 
     def series(self, now: float) -> Series:
         size, width = len(self._times), len(CHARTED)
@@ -162,7 +163,3 @@ class Ring:
             found = (self._values[i * width + column] for i in order)
             columns[name] = [None if math.isnan(value) else value for value in found]
         return times, columns
-
-
-def _finite(value: float | None) -> float:
-    return value if value is not None and math.isfinite(value) else _UNKNOWN

@@ -18,14 +18,13 @@ from vllm_watch.detectors.collapse_causes import (
     late_seconds,
 )
 from vllm_watch.detectors.collapse_own import OwnWork, Stuck, Unserved
-from vllm_watch.detectors.consequences import PAGE, RESTART, Bar, explained, finding
+from vllm_watch.detectors.consequences import PAGE, RESTART, Bar, Harm, explained, finding
 from vllm_watch.detectors.per_engine import EngineLook
 from vllm_watch.samples.gpu import GpuSample
 from vllm_watch.signals import capacity, stored
 from vllm_watch.signals.baseline import DOUBT, DRIFT, Baseline, Comparison
 from vllm_watch.signals.blocks import Block
 from vllm_watch.signals.cpu_waits import StepWaits
-from vllm_watch.signals.harm import Harm
 from vllm_watch.signals.pages import Pages
 from vllm_watch.signals.state import is_connected
 from vllm_watch.support.counts import requests

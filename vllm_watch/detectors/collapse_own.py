@@ -126,7 +126,7 @@ def behind(now: Work, usual: Work, least: float, more: float) -> bool:
 
 
 def _mixed(was: Work, now: Work, share: float) -> Work:
-    return Work(*(old + share * (new - old) for old, new in zip(was, now, strict=True)))
+    return Work(*[old + share * (new - old) for old, new in zip(was, now, strict=True)])
 
 
 def share_of(seconds: float, before_s: float) -> float:

@@ -5,12 +5,13 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from math import exp, log
 from statistics import mean
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from vllm_watch.detectors.base import FIRING, Evidence, Verdict
 from vllm_watch.detectors.collapse_causes import KIND
 from vllm_watch.signals import stored
 from vllm_watch.signals.baseline import Comparison
+from vllm_watch.signals.blocks import Block
 from vllm_watch.signals.wander import MINUTE_SECONDS, Wander
 from vllm_watch.support.durations import in_words
 
@@ -32,7 +33,7 @@ class Rule:
     yardstick: str
     times: float
     seconds: float
-    harm: bool = True  # users must be harmed (signals/harm.py)
+    harm: bool = True  # users must be harmed (Harm)
     curable: bool = False  # a restart must be able to help
 
     @property
@@ -257,3 +258,71 @@ class Bar(stored.Kept):
 
     def excuse(self) -> None:
         self._worst = 0.0
+
+
+HARM_TIMES = 1.5
+"""Users are harmed if a latency is above this many times the usual maximum."""
+
+USUAL_RANK = 3
+"""Healthy minutes are ranked from the worst. The minute with this rank gives the usual maximum."""
+
+HARM_SMOOTH_SECONDS = 20.0
+"""Smoothing time of the current latencies, long enough for a few answers."""
+
+
+class Harm:
+    """Follows one engine's latencies and queue."""
+
+    def __init__(self) -> None:
+        self._now: list[float] = []  # step seconds, first-token seconds, requests waiting
+        self._sums, self._seconds, self._well = [0.0, 0.0, 0.0], 0.0, True
+        self._worst: list[list[float]] = [[], [], []]  # healthy minutes, worst first
+
+    def add(self, block: Block, *, well: bool) -> None:
+        """Add a block. Minutes with a queue are not learnt, because after an outage all clients return at once."""
+        if not block.step_seconds:
+            return
+        first = (
+            block.first_token_seconds / block.prompts
+            if block.prompts and block.first_token_seconds
+            else None
+        )
+        before = self._now[1] if self._now else 0.0
+        values = [block.step_seconds, before if first is None else first, block.waiting_min]
+        share = 1.0 - exp(-block.seconds / HARM_SMOOTH_SECONDS)
+        self._now = [a + share * (b - a) for a, b in zip(self._now or values, values, strict=True)]
+        self._sums = [a + b * block.seconds for a, b in zip(self._sums, values, strict=True)]
+        self._seconds, self._well = (
+            self._seconds + block.seconds,
+            self._well and well and block.waiting_min < 1.0,
+        )
+        if self._seconds < MINUTE_SECONDS:
+            return
+        if self._well:
+            for worst, total in zip(self._worst, self._sums, strict=True):
+                worst.append(total / self._seconds)
+                worst.sort(reverse=True)
+                del worst[USUAL_RANK:]
+        self._sums, self._seconds, self._well = [0.0, 0.0, 0.0], 0.0, True
+
+    @property
+    def waits(self) -> bool:
+        return bool(self._now) and self._now[2] >= 1.0
+
+    @property
+    def felt(self) -> bool:
+        if len(self._worst[0]) < USUAL_RANK or not self._now:
+            return True
+        step, first, waiting = (
+            now > HARM_TIMES * worst[-1] for now, worst in zip(self._now, self._worst, strict=True)
+        )
+        return step or (first and self._worst[1][-1] > 0.0) or (waiting and self.waits)
+
+    def export_state(self) -> dict[str, Any]:
+        return {"now": list(self._now), "worst": [list(each) for each in self._worst]}
+
+    def restore(self, state: stored.Stored) -> None:
+        now, worst = stored.numbers(state["now"]), [stored.numbers(each) for each in state["worst"]]
+        if len(now) not in (0, len(self._worst)) or len(worst) != len(self._worst):
+            raise ValueError("three measures are kept")
+        self._now, self._worst = list(now), [list(each)[:USUAL_RANK] for each in worst]

@@ -108,17 +108,14 @@ class Demand(stored.Kept):
     def look(self, view: View, reading: Reading) -> None:
         passed_s, self.known = self._tick(view), True
         engines = reading.engines
-        self._running = sum(each.requests_running or 0.0 for each in engines)
-        self.waiting = sum(each.requests_waiting or 0.0 for each in engines)
+        self._running = sum([each.requests_running or 0.0 for each in engines])
+        self.waiting = sum([each.requests_waiting or 0.0 for each in engines])
         self.in_flight = self._running + self.waiting
         if view.observation.canary is not None:
             self._canaries = 1.0
         before, now = self._counts, _counts(reading)
         self._counts = now
-        fresh = before is None or passed_s is None or any(
-            b is not None and a is not None and b < a for a, b in zip(before, now, strict=True)
-        )  # fmt: skip
-        if fresh or before is None or passed_s is None:
+        if before is None or passed_s is None or any(map(_fell, before, now)):
             self._reset(view.at_s)
             return
         self._step_s = passed_s
@@ -236,8 +233,8 @@ def _counts(reading: Reading) -> Counts:
     return (
         _sum([None if end is None else sum(end.values()) for end in ends]),
         _sum([each.prompt_tokens for each in engines]),
-        sum(each.generation_tokens or 0.0 for each in engines),
-        sum((end or {}).get("abort", 0.0) for end in ends),
+        sum([each.generation_tokens or 0.0 for each in engines]),
+        sum([(end or {}).get("abort", 0.0) for end in ends]),
     )
 
 
@@ -248,6 +245,10 @@ def _sum(values: Sequence[float | None]) -> float | None:
 
 def _grown(before: float | None, now: float | None) -> float | None:
     return None if before is None or now is None else now - before
+
+
+def _fell(before: float | None, now: float | None) -> bool:
+    return before is not None and now is not None and now < before
 
 
 def _aborted_share(counts: Counts) -> float:

@@ -294,16 +294,16 @@ class Share(stored.Kept):
             return
         if self.level <= 0.0:
             self.began_s, self.calls, self.unanswered = view.at_s, 0, 0
-        calls = [each for each in (scrape, health) if each is not None]
+        calls = [scrape] if health is None else [scrape, health]
         silent = [self._falls_silent(call, view) for call in calls]
         answered = [each for each in calls if each.status is not None]
-        if any(silent):
+        if True in silent:
             apart = self._close or (scrape in answered and scrape.latency_s < SLOW_ANSWER_SECONDS)
             odds = SILENCE if waiting < BUSY_WAITING else 0.0
             self._count(odds, ADVISE if apart else ADVISE + ANSWER, silent=True)
-        elif any(each.latency_s >= SLOW_ANSWER_SECONDS for each in answered):
+        elif max([each.latency_s for each in answered], default=0.0) >= SLOW_ANSWER_SECONDS:
             self._count(EXCUSE)
-        elif not all(each.kept for each in answered):
+        elif False in [each.kept for each in answered]:
             self._count(ANSWER)
         elif not answered and scrape.outcome != _HELD:
             self._count(EXCUSE)

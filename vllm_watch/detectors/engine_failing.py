@@ -106,9 +106,9 @@ class Detector:
 
     def _judge(self, view: View, name: str | None, sample: EngineSample | None, ends: Ends) -> Verdict:  # fmt: skip
         followed, engines = self._followed[name], view.signals.engines
-        mine = [each for key, each in engines.items() if name in (None, key)]
-        asleep = all(each.state == "sleeping" for each in mine)
-        followed.look(view.at_s, ends, sample, sum(each.restarts for each in mine), asleep=asleep)
+        mine = [*engines.values()] if name is None else [engines[name]]
+        asleep = {each.state for each in mine} == {"sleeping"}
+        followed.look(view.at_s, ends, sample, sum([each.restarts for each in mine]), asleep=asleep)
         quiet = asleep or followed.quiet(view.at_s)
         severity = None if quiet else self._severity(followed)
         if severity is not None:

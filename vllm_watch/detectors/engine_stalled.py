@@ -18,7 +18,7 @@ from vllm_watch.detectors.stall_witnesses import FDS_GROWN_MIN, Engine, Habits
 from vllm_watch.samples.engine import EngineSample
 from vllm_watch.signals import stored
 from vllm_watch.signals.life import model_of
-from vllm_watch.signals.progress import FOLLOWED_SECONDS, Progress, work_done
+from vllm_watch.signals.progress import FOLLOWED_SECONDS, Progress
 from vllm_watch.signals.state import STALL_NOTICE_COARSE_SECONDS, operation, waits_for_kv
 from vllm_watch.story.engine_stalled import STORY
 from vllm_watch.support.counts import requests
@@ -241,7 +241,8 @@ class Detector:
             return self._firing(view, engine, sample, OPERATION, stuck_s)
         if view.signals.engines[sample.engine].state == "sleeping":
             return Verdict(state=CLEAR, kind=KIND, engine=sample.engine)
-        if not any(value is not None for value in work_done(sample)):
+        counters = () if progress.poll is None else progress.poll.counters
+        if counters.count(None) == len(counters):
             return Verdict(
                 state=UNKNOWN, kind=KIND, engine=sample.engine,
                 summary="this vLLM exports no counter of its work",

@@ -3,6 +3,7 @@
 A detector is blind without an input in `must`, and sees less without one in `sharpens`.
 """
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
@@ -91,34 +92,30 @@ class Sights:
         self._inputs = Inputs()
         self._revision = -1
         self._known: dict[str, Sight] = {}
-        self._clear: dict[tuple[str, str | None], bool] = {}
+        self._clear: dict[str, dict[str | None, bool]] = defaultdict(dict)
 
     def look(self, at_s: float, observation: Observation) -> None:
         self._inputs.look(at_s, observation)
         if self._inputs.revision != self._revision:
             self._revision = self._inputs.revision
             self._known = {slug: sight(needs, self._inputs) for slug, needs in self._needs.items()}
-            self._clear = {}
+            self._clear.clear()
 
     @property
     def known(self) -> dict[str, Sight]:
         return self._known
 
     def believed(self, slug: str, verdicts: Sequence[Verdict]) -> Sequence[Verdict]:
-        if not self._needs[slug].must:
+        clear, needs = self._clear[slug], self._needs[slug]
+        if not needs.must:
             return verdicts
-        return [
-            verdict
+        believed = []
+        for verdict in verdicts:
+            engine = verdict.engine
+            if engine not in clear:
+                clear[engine] = can_clear(needs, self._inputs, engine)
             # A missing input, such as a lost GPU, may itself be the finding.
-            if verdict.state == UNKNOWN
-            or (verdict.state != CLEAR and verdict.engine is None)
-            or self._can_clear(slug, verdict.engine)
-            else replace(verdict, state=UNKNOWN)
-            for verdict in verdicts
-        ]
-
-    def _can_clear(self, slug: str, engine: str | None) -> bool:
-        known = self._clear.get((slug, engine))
-        if known is None:
-            known = self._clear[slug, engine] = can_clear(self._needs[slug], self._inputs, engine)
-        return known
+            finding = verdict.state != CLEAR and engine is None
+            sure = clear[engine] or finding or verdict.state == UNKNOWN
+            believed.append(verdict if sure else replace(verdict, state=UNKNOWN))
+        return believed

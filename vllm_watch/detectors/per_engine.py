@@ -104,7 +104,7 @@ class PerEngine(Generic[J]):
             del self._seen[gone]
         known, self._known = self._known, True
         cpu = {each.engine: each for each in view.observation.cpu or ()}
-        verdicts = []
+        verdicts, gpus = [], view.gpus
         for sample in reading.engines:
             judge = self._judges.get(sample.engine)
             if judge is None:
@@ -114,7 +114,7 @@ class PerEngine(Generic[J]):
                 at_s=view.at_s,
                 known=known,
                 sample=sample,
-                gpus=view.gpus,
+                gpus=gpus,
                 engines=len(reading.engines),
                 paused=reading.server.paused,
                 cpu=cpu.get(sample.engine),

@@ -6,9 +6,10 @@ from math import log
 from operator import add, ge, sub
 from typing import ClassVar, NamedTuple
 
-from vllm_watch.samples.engine import EngineSample, Histogram
+from vllm_watch.samples.engine import EngineSample, Histogram, Labelled
 from vllm_watch.samples.record import record
 from vllm_watch.signals import stored
+from vllm_watch.signals.totals import Numbers
 
 WINDOW_SECONDS = 30.0
 """Failures are counted over at least this many seconds. The window grows until enough requests have
@@ -75,16 +76,11 @@ def of_engine(sample: EngineSample, *, alone: bool) -> Ends:
     prompts, prompt_tokens = _totals(sample.request_prompt_tokens)
     answers, answer_tokens = _totals(sample.request_generation_tokens)
     asked, asked_tokens = _totals(sample.request_params_max_tokens)
+    api, told = _server_errors(sample) if alone else 0.0, by.get
     return Ends(
-        errors=by.get("error", 0.0),
-        api=_server_errors(sample) if alone else 0.0,
-        stop=by.get("stop", 0.0),
-        length=by.get("length", 0.0),
-        aborted=by.get("abort", 0.0),
-        repeated=by.get("repetition", 0.0),
-        tokens=sample.generation_tokens or 0.0,
-        prompts=prompts, prompt_tokens=prompt_tokens, answers=answers, answer_tokens=answer_tokens,
-        asked=asked, asked_tokens=asked_tokens,
+        api, 0.0, told("error", 0.0), told("stop", 0.0), told("length", 0.0), told("abort", 0.0),
+        told("repetition", 0.0), sample.generation_tokens or 0.0, prompts, prompt_tokens,
+        answers, answer_tokens, asked, asked_tokens,
     )  # fmt: skip
 
 
@@ -121,7 +117,7 @@ class Failures:
     ) -> None:
         self._looks = deque(() if ends is None else ((at_s, ends),))
         self._sample, self._restarts = sample, restarts
-        self._kv_then: dict[str, float] = {}
+        self._kv_then: Labelled = {}
         self._since_s: float | None = None
         self._until_s = 0.0
         self._last_end_s = 0.0
@@ -137,45 +133,46 @@ class Failures:
             self._begin(at_s, ends, sample, restarts)
             return
         # vLLM counts a refusal before its 503, so `api` may fall.
-        ends = ends._replace(api=max(ends.api, then.api))
-        grown = growth(then, ends)
+        if ends.api < then.api:
+            ends = ends._replace(api=then.api)
+        grown, before = growth(then, ends), self._sample
         hung_up = 0.0 if grown.tokens or not ends.tokens else grown.aborted
-        short, cut = _short_and_cut(grown, self._sample, sample)
-        now = ends._replace(
-            doubtful=then.doubtful + hung_up + grown.repeated,
-            short=then.short + short,
-            cut=then.cut + cut,
-        )
-        kv_before = dict((self._sample and self._sample.kv_failures) or {})
+        short, cut = _short_and_cut(grown, before, sample)
+        doubtful = then.doubtful + hung_up + grown.repeated
+        now = Ends(*ends[:-3], doubtful, then.short + short, then.cut + cut)
         self._sample, self.newest = sample, growth(then, now)
         self._looks.append((at_s, now))
-        self._trim(at_s)
-        self.window = growth(self._looks[0][1], now)
-        self._follow(at_s, dict((sample and sample.kv_failures) or {}), kv_before)
+        self.window = self._trimmed(at_s, now)
+        kv, kv_before = (dict((each and each.kv_failures) or {}) for each in (sample, before))
+        self._follow(at_s, kv, kv_before)
 
-    def _trim(self, at_s: float) -> None:
-        looks = self._looks
+    def _trimmed(self, at_s: float, now: Ends) -> Ends:
+        """Return the growth in the window."""
+        looks, window = self._looks, None
         while looks[1][0] <= at_s - WINDOW_SECONDS:
-            rest = growth(looks[1][1], looks[-1][1])
+            rest = growth(looks[1][1], now)
             enough = rest.ended >= (ENDS_MIN if rest.done else RUN_MIN)
             if not enough and looks[1][0] > at_s - WINDOW_SECONDS_MAX:
                 break
             looks.popleft()
+            window = rest
+        return window or growth(looks[0][1], now)
 
-    def _follow(self, at_s: float, kv: dict[str, float], kv_before: dict[str, float]) -> None:
-        if self.newest.ended:
+    def _follow(self, at_s: float, kv: Labelled, kv_before: Labelled) -> None:
+        failed, doubtful = self.newest.failed, self.newest.doubtful
+        if failed or doubtful or self.newest.done:
             self._last_end_s = at_s
-        if self.newest.failed or self.newest.doubtful:
+        if failed or doubtful:
             if self._since_s is None:
                 self._since_s, self._kv_then = at_s, kv_before
             self._until_s = at_s
         elif self._since_s is not None and self.quiet(at_s):
             self._since_s = None
-        self.kv_failed = {
+        self.kv_failed = {} if self._since_s is None else {
             name: count - self._kv_then.get(name, 0.0)
             for name, count in kv.items()
-            if self._since_s is not None and count > self._kv_then.get(name, 0.0)
-        }
+            if count > self._kv_then.get(name, 0.0)
+        }  # fmt: skip
 
     @property
     def window_s(self) -> float:
@@ -217,20 +214,26 @@ def _short_and_cut(
 ) -> tuple[float, float]:
     if before is None or now is None or not grown.done or not now.generation_tokens:
         return 0.0, 0.0  # a pooling model has no answers
-    got = _at_most(before.request_generation_tokens, now.request_generation_tokens)
-    asked = _at_most(before.request_params_max_tokens, now.request_params_max_tokens)
+    bounds, got = _at_most(before.request_generation_tokens, now.request_generation_tokens)
+    limits, asked = _at_most(before.request_params_max_tokens, now.request_params_max_tokens)
     others = grown.aborted + grown.errors + grown.repeated
     # All other answers have at least two tokens.
-    short = max(got.get(1.0, 0.0) - others, 2 * grown.done - grown.tokens) - asked.get(1.0, 0.0)
-    cut = max((got[each] - asked[each] for each in got.keys() & asked.keys()), default=0.0)
+    short = max(_ones(bounds, got) - others, 2 * grown.done - grown.tokens) - _ones(limits, asked)
+    allowed, found = dict(zip(limits, asked, strict=False)), zip(bounds, got, strict=False)
+    cut = max([count - allowed[each] for each, count in found if each in allowed], default=0.0)
     others += grown.stop + max(grown.answers - grown.asked, 0.0)
     return min(max(short, 0.0), grown.done), min(max(cut - others, 0.0), grown.length)
 
 
-def _at_most(before: Histogram | None, now: Histogram | None) -> dict[float, float]:
+def _at_most(before: Histogram | None, now: Histogram | None) -> tuple[Numbers, Numbers]:
+    """Return bounds, and how many answers came up to each."""
     if before is None or now is None or before.bounds != now.bounds:
-        return {}
-    return dict(zip(now.bounds, map(sub, now.cumulative, before.cumulative), strict=False))
+        return (), ()
+    return now.bounds, tuple(map(sub, now.cumulative, before.cumulative))
+
+
+def _ones(bounds: Numbers, counts: Numbers) -> float:
+    return counts[bounds.index(1.0)] if counts and 1.0 in bounds else 0.0
 
 
 EMPTY, TRUNCATED, ENDLESS = "empty_answers", "truncated_answers", "endless_answers"
@@ -322,7 +325,8 @@ class Answers(stored.Kept):
         passed_s = min(self._quiet_s, LEARNT_SECONDS) if newest.ended else 0.0
         self._quiet_s = 0.0 if newest.ended else self._quiet_s
         keep = 0.5 ** (passed_s / PAST_HALF_SECONDS)
-        self._past = _sum(Ends(*(keep * each for each in self._past)), newest)
+        both = zip(self._past, newest, strict=True)
+        self._past = Ends(*[keep * past + now for past, now in both])
         self._seconds = keep * self._seconds + passed_s
 
     def _severity(self, cause: str, now: Ends) -> str | None:
@@ -355,7 +359,9 @@ class Answers(stored.Kept):
 
 
 def _count(cause: str, ends: Ends) -> float:
-    return {EMPTY: ends.short, TRUNCATED: max(ends.short, ends.cut), ENDLESS: ends.length}[cause]
+    if cause == ENDLESS:
+        return ends.length
+    return ends.short if cause == EMPTY else max(ends.short, ends.cut)
 
 
 def _sum(one: Ends, other: Ends) -> Ends:

@@ -58,7 +58,7 @@ class Lifecycle:
 
     @property
     def incidents(self) -> tuple[Incident, ...]:
-        return tuple(followed.incident for followed in self._followed.values())
+        return tuple([followed.incident for followed in self._followed.values()])
 
     def update(
         self, moment: Moment, verdicts: Iterable[Verdict], beside: Iterable[Incident] = ()
@@ -74,7 +74,10 @@ class Lifecycle:
         for each in self._followed.values():
             each.lost(self._lost.since(each.lost_mark, moment.at_s))
         events: list[IncidentEvent] = []
-        for verdict in sorted(verdicts, key=_rank):
+        told = tuple(verdicts)
+        if not (self._followed or self._found_since_s):
+            told = told if FIRING in [verdict.state for verdict in told] else ()
+        for verdict in sorted(told, key=_rank):
             key = verdict.kind, verdict.engine
             if verdict.state == FIRING and verdict.present:
                 events += self._found(moment, key, verdict)

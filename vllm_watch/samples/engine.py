@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from vllm_watch.samples.record import record, short_record
+from vllm_watch.samples.record import short_record
 
 Labelled = Mapping[str, float]  # value of one label (finished_reason, source, …) → value
 
@@ -17,7 +17,7 @@ class Histogram:
     cumulative: tuple[float, ...] = ()  # observations up to each bound
 
 
-@record
+@short_record
 class EngineSample:
     """Gauges, counters since start and histograms of one engine.
 

@@ -260,7 +260,8 @@ class Baseline:
         if self._lacks not in self._models:
             self._models[self._lacks] = StepModel()
         ratio, expected, tolerated, familiar = self._slowness(block)
-        if self.model.ready and ratio is not None and tolerated is not None:
+        ready = self.model.ready
+        if ready and ratio is not None and tolerated is not None:
             self._score_slow(ratio, tolerated, block)
         else:
             self.slow.silence(block.seconds)
@@ -273,9 +274,9 @@ class Baseline:
         deviation = None if tolerated is None else (tolerated - SLOW_TOLERANCE) / SLOW_DEVIATIONS
         comparison = Comparison(
             block=block,
-            known=self.model.ready or self.throughput.ready,
-            slow_log_ratio=ratio if self.model.ready else None,
-            expected_step_seconds=expected if self.model.ready else None,
+            known=ready or self.throughput.ready,
+            slow_log_ratio=ratio if ready else None,
+            expected_step_seconds=expected if ready else None,
             deviation=deviation,
             throughput_ratio=self._throughput_ratio(block, ratio),
             running_expected=running_expected,
@@ -307,27 +308,27 @@ class Baseline:
     def _slowness(self, block: Block) -> tuple[float | None, float | None, float | None, bool]:
         if block.step_seconds is None or block.tokens_per_step is None:
             return None, None, None, False
-        load = block.tokens_per_step, block.kv_usage or 0.0
-        crowded, familiar = self.throughput.crowds(block), self.model.familiar(*load)
-        expected = self.model.seconds_of(*load) if crowded else self.model.usual_seconds(*load)
+        load, model = (block.tokens_per_step, block.kv_usage or 0.0), self.model
+        crowded, familiar = self.throughput.crowds(block), model.familiar(*load)
+        expected = model.seconds_of(*load) if crowded else model.usual_seconds(*load)
         if expected is None:
             return None, None, None, False
         if not (familiar or crowded) and self.slow.level < DOUBT:
-            longest = self.model.met.longest_seconds(*load) or 0.0
+            longest = model.met.longest_seconds(*load) or 0.0
             expected = max(expected, min(block.step_seconds, longest))
-        tolerated = SLOW_TOLERANCE + SLOW_DEVIATIONS * self.model.deviation(*load)
+        tolerated = SLOW_TOLERANCE + SLOW_DEVIATIONS * model.deviation(*load)
         return log(block.step_seconds / expected), expected, tolerated, familiar
 
     def _starvation(self, block: Block, running_expected: float | None) -> float | None:
         if "requests_waiting" in block.lacks:
             return None
+        if block.waiting_min < 1.0 or (block.kv_usage or 0.0) < STARVED_USAGE_MIN:
+            return -1e9
         ratio = self.throughput.ratio()
         if (
-            block.waiting_min < 1.0
-            or not block.steps
+            not block.steps
             or ratio is None
             or running_expected is None
-            or (block.kv_usage or 0.0) < STARVED_USAGE_MIN
             or not self._is_crowded(block)
         ):
             return -1e9
@@ -335,14 +336,10 @@ class Baseline:
 
     def _throughput_ratio(self, block: Block, slow_log_ratio: float | None) -> float | None:
         pace = exp(-slow_log_ratio) if slow_log_ratio is not None and self.model.ready else None
+        if block.waiting_min < 1.0 or (block.kv_usage or 0.0) < STARVED_USAGE_MIN:
+            return pace
         ratio = self.throughput.ratio()
-        if (
-            ratio is not None
-            and block.waiting_min >= 1.0
-            and (block.kv_usage or 0.0) >= STARVED_USAGE_MIN
-        ):
-            return ratio if pace is None else min(ratio, pace)
-        return pace
+        return pace if ratio is None else ratio if pace is None else min(ratio, pace)
 
     def _learn(self, block: Block, ratio: float | None, tolerated: float | None) -> None:
         if max(self.slow.level, self.starved.level) >= DOUBT:
@@ -361,11 +358,10 @@ class Baseline:
         )
 
     def _is_crowded(self, block: Block) -> bool:
-        expected = self.throughput.running_expected(block.kv_usage or 0.0)
-        none_waits = block.waiting <= 0.0 and "requests_waiting" not in block.lacks
-        if expected is None or none_waits:
+        if block.waiting <= 0.0 and "requests_waiting" not in block.lacks:
             return False
-        return block.running < STARVED_RUNNING * expected
+        expected = self.throughput.running_expected(block.kv_usage or 0.0)
+        return expected is not None and block.running < STARVED_RUNNING * expected
 
     def _drift_allowed(self, tolerated: float) -> float:
         unknown = (tolerated - SLOW_TOLERANCE) / SLOW_DEVIATIONS - self.model.scatter

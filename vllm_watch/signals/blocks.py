@@ -108,6 +108,8 @@ class Block:
 
     @property
     def apart(self) -> frozenset[str]:
+        if not (self.lacks or self.long_prompts or self.drafting or self.media or self.adapters):
+            return _NOTHING
         special = {LONG_PROMPTS: self.long_prompts, DRAFTING: self.drafting, MEDIA: self.media}
         if self.adapters:
             special[ADAPTERS[min(2, (self.adapters.bit_length() - 1) // 2)]] = True
@@ -158,7 +160,8 @@ class Blocks:
 
     def _note(self, sample: EngineSample) -> None:
         self._lacks |= _lacking(sample)
-        self._adapters = max(self._adapters, _adapters(sample))
+        if sample.lora_requests_info is not None:
+            self._adapters = max(self._adapters, _adapters(sample))
         running, waiting = sample.requests_running or 0.0, sample.requests_waiting or 0.0
         sums, lows = self._sums, self._lows
         sums[0] += 1.0
@@ -173,10 +176,12 @@ class Blocks:
     ) -> Block:
         looks, running, waiting, usage = self._sums
         generated = _grown(a.generation_tokens, b.generation_tokens) or 0.0
-        prompted = _computed_prompt(a, b)
+        prompt, tokens = _grown(a.prompt_tokens, b.prompt_tokens), _finished_tokens(a, b)
+        prompted = _computed(prompt, a, b)
         latency = _latency(a, b, generated)
         steps = _steps(a, b, seconds, latency, busy=self._lows[0] > 0)
         step_seconds = _step_seconds(seconds, steps, latency, busy=self._lows[0] > 0)
+        counted = (prompt or 0.0) + generated
         return Block(
             at_s=at_s,
             seconds=seconds,
@@ -191,7 +196,7 @@ class Blocks:
             generated=generated / seconds,
             prompted=None if prompted is None else prompted / seconds,
             finished=_finished(a, b),
-            finished_tokens=_finished_tokens(a, b),
+            finished_tokens=tokens,
             preempted=_grown(a.preemptions, b.preemptions),
             prompts=_grown(_count(a.ttft), _count(b.ttft)),
             first_token_seconds=_sum_grown(a.ttft, b.ttft),
@@ -199,21 +204,21 @@ class Blocks:
             tokens_in_flight=_tokens_in_flight(b),
             deferred=(b.requests_waiting_by_reason or {}).get("deferred"),
             awaiting_kv=requests_awaiting_kv(b),
-            long_prompts=self._note_prompts(at_s, a, b, engines),
+            long_prompts=self._note_prompts(at_s, a, b, engines, counted, tokens or 0.0),
             drafting=bool(_grown(a.spec_num_draft_tokens, b.spec_num_draft_tokens)),
             media=bool(_grown(a.mm_cache_queries, b.mm_cache_queries)),
             adapters=self._adapters,
             lacks=self._lacks,
         )
 
-    def _note_prompts(self, at_s: float, a: EngineSample, b: EngineSample, engines: int) -> bool:
+    def _note_prompts(
+        self, at_s: float, a: EngineSample, b: EngineSample, engines: int, counted: float, finished: float
+    ) -> bool:  # fmt: skip
         size = capacity.kv_cache_tokens(b.cache_config_info, engines)
         if size is None or a.kv_cache_usage is None or b.kv_cache_usage is None:
             return False
         gained = (b.kv_cache_usage - a.kv_cache_usage) * size
-        prompted = _grown(a.prompt_tokens, b.prompt_tokens) or 0.0
-        counted = prompted + (_grown(a.generation_tokens, b.generation_tokens) or 0.0)
-        return self._long_prompts.note(at_s, gained, counted, _finished_tokens(a, b) or 0.0)
+        return self._long_prompts.note(at_s, gained, counted, finished)
 
 
 def began_anew(before: EngineSample, now: EngineSample) -> bool:
@@ -274,9 +279,8 @@ def _latency(a: EngineSample, b: EngineSample, generated: float) -> float | None
     return between_tokens if generated or between_tokens else _mean(a.prefill_time, b.prefill_time)
 
 
-def _computed_prompt(a: EngineSample, b: EngineSample) -> float | None:
+def _computed(prompt: float | None, a: EngineSample, b: EngineSample) -> float | None:
     """Some releases count hits and queries in blocks instead of tokens, so only their ratio is used."""
-    prompt = _grown(a.prompt_tokens, b.prompt_tokens)
     if prompt is None:
         return None
     queries = _grown(a.prefix_cache_queries, b.prefix_cache_queries)

@@ -73,10 +73,13 @@ _OF_ENGINE, _OF_SERVER, _OF_LOOK = (
     [name for name, each in INPUTS.items() if each.scope == scope]
     for scope in (_ENGINE, _SERVER, _LOOK)
 )
-_ENGINE_HAS, _SERVER_HAS = (
-    [INPUTS[name].carried for name in of] for of in (_OF_ENGINE, _OF_SERVER)
+_ENGINE_HAS, _SERVER_HAS, _LOOK_HAS = (
+    [INPUTS[name].carried for name in of] for of in (_OF_ENGINE, _OF_SERVER, _OF_LOOK)
 )
-_LASTING = [name for name in _OF_LOOK if INPUTS[name].lasts_seconds]
+_LASTING = [
+    (at, name, INPUTS[name].lasts_seconds)
+    for at, name in enumerate(_OF_LOOK) if INPUTS[name].lasts_seconds
+]  # fmt: skip
 
 
 @dataclass(slots=True)
@@ -99,13 +102,12 @@ class Inputs:
         self.why_not: str | None = None
 
     def look(self, at_s: float, observation: Observation) -> None:
-        looked = [
-            INPUTS[name].carried(observation) is not None or self._lasts(name, at_s)
-            for name in _OF_LOOK
-        ]
-        for name in _LASTING:
-            if INPUTS[name].carried(observation) is not None:
+        looked = [has(observation) is not None for has in _LOOK_HAS]
+        for at, name, seconds in _LASTING:
+            if looked[at]:
                 self._last_s[name] = at_s
+            elif name in self._last_s:
+                looked[at] = at_s - self._last_s[name] <= seconds
         reading = observation.reading
         served = [] if reading is None else [has(reading) is not None for has in _SERVER_HAS]
         told = [
@@ -123,9 +125,6 @@ class Inputs:
             self._note(name, None, there=there, counts=True)
         if reading is not None:
             self._read(reading, served, told)
-
-    def _lasts(self, name: str, at_s: float) -> bool:
-        return name in self._last_s and at_s - self._last_s[name] <= INPUTS[name].lasts_seconds
 
     def _read(
         self, reading: Reading, served: list[bool], told: list[tuple[str, bool, list[bool]]]

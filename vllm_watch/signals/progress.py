@@ -243,20 +243,10 @@ def _prefill_rate(sample: EngineSample) -> float | None:
     return tokens / times.sum if tokens > 0.0 and times.sum else None
 
 
-def work_done(sample: EngineSample) -> tuple[float | None, ...]:
-    """Return the counters of work, steps first."""
-    return *never_falling(sample), *_finished(sample), sample.preemptions
-
-
 def never_falling(sample: EngineSample) -> tuple[float | None, ...]:
     """Return counters that decrease only by a reset."""
     steps = sample.iteration_tokens
     return None if steps is None else steps.count, sample.generation_tokens, sample.prompt_tokens
-
-
-def _finished(sample: EngineSample) -> tuple[float | None]:
-    done = served(sample)
-    return (None if done is None else done - _aborted(sample),)
 
 
 def _aborted(sample: EngineSample) -> float:
@@ -269,11 +259,12 @@ _alive_of = attrgetter(
 
 
 def _poll(sample: EngineSample, server: ServerSample) -> Poll:
-    finished = _finished(sample)
-    counters = (*never_falling(sample), *finished, sample.preemptions)
+    done, aborted = served(sample), _aborted(sample)
+    finished = None if done is None else done - aborted
+    counters = (*never_falling(sample), finished, sample.preemptions)
     first, latency, tokens = sample.ttft, sample.inter_token_latency, sample.generation_tokens
     tokens = latency.count if tokens is None and latency is not None else tokens
-    outputs = (tokens, None if first is None else first.count, *finished)
+    outputs = (tokens, None if first is None else first.count, finished)
     usage, waiting = sample.kv_cache_usage, sample.requests_waiting or 0.0
     responses = sample.http_responses
     return Poll(
@@ -282,8 +273,8 @@ def _poll(sample: EngineSample, server: ServerSample) -> Poll:
         gauges=(*_alive_of(sample), usage),
         waiting=waiting,
         work=(sample.requests_running or 0.0) + waiting + (sample.requests_swapped or 0.0),
-        finished=finished[0] or 0.0,
-        aborted=_aborted(sample),
+        finished=finished or 0.0,
+        aborted=aborted,
         loaded=sum((sample.kv_transfers or {}).values()),
         fds=server.process_open_fds,
         responses=None if responses is None else sum(responses.values()),

@@ -6,13 +6,16 @@ from math import inf, isinf
 
 from vllm_watch.signals.records import Quantiles
 
+_EXPORTED = (0.5, 0.95, 0.99)
+
 
 def quantile(q: float, bounds: Sequence[float], counts: Sequence[float]) -> float | None:
     """Return the q-quantile as PromQL's histogram_quantile does, or None without observations. `counts` are cumulative, for ascending `bounds`."""
     total = counts[-1] if counts else 0.0
-    if not 0 < total < inf:
-        return None
-    rank = q * total
+    return _at(q * total, bounds, counts) if 0 < total < inf else None
+
+
+def _at(rank: float, bounds: Sequence[float], counts: Sequence[float]) -> float | None:
     index = bisect_left(counts, rank)
     if index == len(counts):  # buckets are NaN
         return None
@@ -31,12 +34,15 @@ def quantiles(
 ) -> Quantiles:
     """Return the exported quantiles. In the lowest bucket, `mean` limits the quantiles (Markov's inequality)."""
     first = bounds[0] if bounds and 0 < bounds[0] < inf else None
-    found = []
-    for q in (0.5, 0.95, 0.99):
-        value = quantile(q, bounds, counts)
-        if not (value is None or first is None or mean is None or value > first):
-            value = min(value, max(0.0, mean) / (1.0 - q))
-        found.append(value)
+    total = counts[-1] if counts else 0.0
+    if not 0 < total < inf:
+        return Quantiles(None, None, None, first)
+    found = [_at(q * total, bounds, counts) for q in _EXPORTED]
+    if first is not None and mean is not None and (found[0] is None or found[0] <= first):
+        found = [
+            value if value is None or value > first else min(value, max(0.0, mean) / (1.0 - q))
+            for q, value in zip(_EXPORTED, found, strict=True)
+        ]
     return Quantiles(found[0], found[1], found[2], first)
 
 

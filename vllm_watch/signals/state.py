@@ -95,8 +95,10 @@ def operation(sample: EngineSample, server: ServerSample) -> str | None:
     """Return the operation (vLLM 0.32+) that keeps the engine from serving, or None."""
     if server.recovering is not None:
         return f"a recovery from {server.recovering}, for which vLLM waits for an orchestrator,"
-    running = (name for name, count in (sample.operations_in_flight or {}).items() if count > 0)
-    return next((_OPERATIONS.get(name, name) for name in running), None)
+    for name, count in (sample.operations_in_flight or {}).items():
+        if count > 0:
+            return _OPERATIONS.get(name, name)
+    return None
 
 
 def waits_for_kv(sample: EngineSample, *, paired: bool = False) -> bool:

@@ -66,6 +66,9 @@ class SeenLoads:
     def nearest(self, tokens_per_step: float, kv_usage: float) -> list[float] | None:
         """Return step seconds, tokens and KV usage of the most similar load."""
         a, b = _key(max(TOKENS_MIN, tokens_per_step), max(USAGE_MIN, kv_usage))
+        here = self._met.get((a, b))
+        if here is not None and here[0] >= BLOCKS_MIN:
+            return here[1:]
         met = (
             (abs(x - a) + abs(y - b), each[1:])
             for (x, y), each in self._met.items()

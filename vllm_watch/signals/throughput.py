@@ -112,12 +112,12 @@ class Throughput:
     def ratio(self) -> float | None:
         if not self.ready or self.generated_now.value is None:
             return None
-        pairs = (
-            (self.generated_now.value, self.generated.value),
-            (self.prompted_now.value or 0.0, self.prompted.value),
-        )
-        ratios = [now / then for now, then in pairs if then > 0.0]
-        return max(ratios) if ratios else None
+        generated, prompted = self.generated.value, self.prompted.value
+        ratio = self.generated_now.value / generated if generated > 0.0 else None
+        if prompted > 0.0:
+            other = (self.prompted_now.value or 0.0) / prompted
+            return other if ratio is None or other > ratio else ratio
+        return ratio
 
     def running_expected(self, kv_usage: float) -> float | None:
         if not self.ready or self.kv_usage.value <= 0.0:

@@ -20,7 +20,6 @@ be summed. If an engine lacks a bound, the next lower bound is used."""
 Numbers = tuple[float, ...]
 
 _counters_of, _histograms_of = attrgetter(*COUNTERS), attrgetter(*BOUNDS)
-_UNKNOWN = (None,)
 
 
 @record
@@ -41,6 +40,8 @@ class Totals:
 
     def __init__(self, model_name: str | None = None) -> None:
         self.model_name = model_name
+        self._counted: dict[str, float] = {}
+        self._last_counted: dict[str, float] = {}
         self._totals: dict[str, Numbers] = {}
         self._last: dict[str, Numbers] = {}
         self._finished: dict[str, float] = {}
@@ -51,12 +52,16 @@ class Totals:
 
     def forget_last(self) -> None:
         self._last.clear()
+        self._last_counted.clear()
         self._last_finished = None
 
     def add(self, sample: EngineSample, *, began_anew: bool) -> EngineTotals:
         for name, value in zip(COUNTERS, _counters_of(sample), strict=True):
             if value is not None:
-                self._grow(name, (value,), began_anew)
+                then = self._last_counted.get(name)
+                self._last_counted[name] = value
+                grown = 0.0 if then is None else _grown(then, value, began_anew)
+                self._counted[name] = self._counted.get(name, 0.0) + grown
         for name, histogram in zip(BOUNDS, _histograms_of(sample), strict=True):
             if histogram is not None and histogram.sum is not None:
                 if histogram.bounds is not self._bounds.get(name):
@@ -65,12 +70,12 @@ class Totals:
                 self._grow(name, (histogram.count, histogram.sum, *told), began_anew)
         if sample.request_success is not None:
             self._finish(sample.request_success, began_anew)
-        found = self._totals.get
+        counted, found = self._counted.get, self._totals.get
         return EngineTotals(
-            prompt_tokens=found("prompt_tokens", _UNKNOWN)[0],
-            generation_tokens=found("generation_tokens", _UNKNOWN)[0],
-            preemptions=found("preemptions", _UNKNOWN)[0],
-            requests_finished=dict(self._finished) or None,
+            prompt_tokens=counted("prompt_tokens"),
+            generation_tokens=counted("generation_tokens"),
+            preemptions=counted("preemptions"),
+            requests_finished=self._finished.copy() or None,
             ttft=found("ttft"),
             inter_token_latency=found("inter_token_latency"),
             e2e_latency=found("e2e_latency"),
@@ -100,11 +105,12 @@ class Totals:
     def _finish(self, now: Mapping[str, float], began_anew: bool) -> None:
         last, self._last_finished = self._last_finished, now
         for reason, value in now.items():
-            grown = 0.0
-            if last is not None:
-                then = last.get(reason, 0.0)
-                grown = value if began_anew or value < then else value - then
+            grown = 0.0 if last is None else _grown(last.get(reason, 0.0), value, began_anew)
             self._finished[reason] = self._finished.get(reason, 0.0) + grown
+
+
+def _grown(then: float, now: float, began_anew: bool) -> float:
+    return now if began_anew or now < then else now - then
 
 
 @lru_cache(maxsize=64)

@@ -159,17 +159,13 @@ class Window:
         *,
         latest: bool = False,
     ) -> tuple[Entry, Entry] | None:
-        if len(self._entries) < 2:  # noqa: PLR2004
+        if not self._entries:
             return None
         last = self._entries[-1]
         newest = getattr(last.counts, name)
-        if newest is None:
-            return None
-        for entry in reversed(self._entries) if latest else self._entries:
-            if entry is last:
-                continue
+        for entry in () if newest is None else reversed(self._entries) if latest else self._entries:
             count = getattr(entry.counts, name)
-            if count is not None and (alike is None or alike(count, newest)):
+            if count is not None and entry is not last and (alike is None or alike(count, newest)):
                 return entry, last
         return None
 

@@ -7,7 +7,7 @@ Bodies with timestamps, exemplars or quoted names are parsed by prometheus_clien
 import re
 from collections.abc import Callable, Iterator
 from itertools import compress
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from weakref import WeakValueDictionary
 
 from prometheus_client import parser
@@ -68,6 +68,7 @@ class Layout:
         self._is_sample = is_sample
         self._is_comment = bytes(not each for each in is_sample)
         self._heads_characters = sum(map(len, heads))
+        self.bindings: dict[bool, Any] = {}  # of sources/reading.py
 
     def read(self, body: str, *, lazily: bool) -> "Exposition | None":
         """Return None if the body has another layout. If `lazily`, numbers stay text, and converting them later may raise ValueError."""

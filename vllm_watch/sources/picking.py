@@ -3,6 +3,7 @@ layout."""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
+from functools import lru_cache
 from itertools import chain
 from operator import itemgetter
 from typing import Any, TypeVar
@@ -138,7 +139,7 @@ def histogram_of(
     order = sorted(by_bound)
     if len(order) > BUCKETS_MAX:
         order = [*order[: BUCKETS_MAX - 1], order[-1]]
-    bounds = tuple(bound * scale for bound in order)
+    bounds = _one(tuple(bound * scale for bound in order))
     # The last bucket has the count, too, if a proxy dropped `_count`.
     totals = [counts or by_bound[order[-1]], *([sums] if sums else [])]
     numbers = _tuple_of([*totals, *(by_bound[bound] for bound in order if buckets)])
@@ -149,6 +150,12 @@ def histogram_of(
         return Histogram(found[0], found[1] * scale if sums else None, bounds, found[begin:])
 
     return take
+
+
+@lru_cache(maxsize=64)
+def _one(bounds: tuple[float, ...]) -> tuple[float, ...]:
+    """Return one object for equal bounds, so that comparing them is fast."""
+    return bounds
 
 
 def _tuple_of(groups: list[list[Row]]) -> Callable[[Values], tuple[float, ...]]:

@@ -3,8 +3,8 @@
 from collections import defaultdict
 from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from dataclasses import fields as fields_of
 from typing import Any
-from weakref import WeakKeyDictionary
 
 from vllm_watch.samples.engine import COUNTED, JUDGED, EngineSample
 from vllm_watch.samples.observation import Reading, ServerSample
@@ -99,26 +99,27 @@ class Reader:
         return reading
 
     def _binding(self, layout: Layout) -> "_Binding":
-        bindings = _bindings[self._judged_only]
-        binding = bindings.get(layout)
+        binding = layout.bindings.get(self._judged_only)
         if binding is None:
             fields = JUDGED if self._judged_only else _ALL
-            binding = bindings[layout] = _bind(layout, fields)
+            binding = layout.bindings[self._judged_only] = _bind(layout, fields)
         return binding
 
 
 @dataclass(frozen=True, slots=True)
 class _EngineBinding:
-    fixed: dict[str, Any]
-    plain: tuple[str, ...]
+    fields: list[Any]  # in the order of EngineSample's
+    plain: tuple[int, ...]
     pick: Callable[[Values], tuple[float, ...]]
-    takes: tuple[tuple[str, Take], ...]
+    takes: tuple[tuple[int, Take], ...]
 
     def read(self, values: Values) -> EngineSample:
-        fields = self.fixed | dict(zip(self.plain, self.pick(values), strict=True))
-        for name, take in self.takes:
-            fields[name] = take(values)
-        return EngineSample(**fields)
+        fields = self.fields.copy()
+        for place, value in zip(self.plain, self.pick(values), strict=True):
+            fields[place] = value
+        for place, take in self.takes:
+            fields[place] = take(values)
+        return EngineSample(*fields)
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,9 +144,7 @@ class _Binding:
 
 
 _ALL = frozenset((*FIELDS, "created_time", "http"))
-_bindings: dict[bool, WeakKeyDictionary[Layout, _Binding]] = {
-    judged_only: WeakKeyDictionary() for judged_only in (False, True)
-}
+_PLACES = {field.name: place for place, field in enumerate(fields_of(EngineSample))}
 
 
 class _AccessRecorder(Sequence[float]):
@@ -277,10 +276,10 @@ def _bind_engine(
         takes["http"] = http
     plain = {name: take.index for name, take in takes.items() if isinstance(take, At)}
     return _EngineBinding(
-        fixed={"engine": key, "model_name": _model_name(rows_of)},
-        plain=tuple(plain),
+        fields=[key, _model_name(rows_of), *[None] * (len(_PLACES) - 2)],
+        plain=tuple(_PLACES[name] for name in plain),
         pick=tuple_at(list(plain.values())),
-        takes=tuple((name, take) for name, take in takes.items() if name not in plain),
+        takes=tuple((_PLACES[name], take) for name, take in takes.items() if name not in plain),
     )
 
 

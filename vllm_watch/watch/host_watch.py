@@ -94,7 +94,7 @@ class HostWatch:
         return self._lifecycle.opened
 
     def concerning(self, target: str) -> tuple[Incident, ...]:
-        return tuple(each for each in self.incidents if target in each.concerns)
+        return tuple([each for each in self.incidents if target in each.concerns])
 
     def others_gpus(self, target: str) -> frozenset[str]:
         """Return the UUIDs of GPUs used by other servers, but not by `target`."""

@@ -39,6 +39,8 @@ class Peers:
         }
 
     def beside(self, target: str) -> tuple[Incident, ...]:
+        if target not in self._of and target not in self._gangs:
+            return ()
         names = sorted(self._of.get(target, set()).union(self._gangs.get(target, ())))
         return tuple(each for name in names for each in self._open(name))
 
