@@ -17,7 +17,7 @@ from typing import Any
 
 from vllm_watch.samples.engine import EngineSample
 from vllm_watch.samples.observation import Observation
-from vllm_watch.signals.quantiles import quantile
+from vllm_watch.signals.engine import quantile
 from vllm_watch.signals.window import Window
 
 MINUTE, FIVE_MINUTES, HOUR = 60.0, 300.0, 3600.0

@@ -16,7 +16,7 @@ from tests.capacity.models import (
 )
 from tests.capacity.planning import named_rows, plan
 from vllm_watch.capacity.assumptions import assumptions
-from vllm_watch.capacity.read_encoders import read_encoder
+from vllm_watch.capacity.read_config import read_encoder
 
 GIB = 1 << 30
 # Model, GPUs, GiB of weights per GPU, of activation, left for the KV cache: vLLM 0.11.0 on H100 at 0.9.

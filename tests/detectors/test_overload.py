@@ -6,7 +6,7 @@ import pytest
 
 from tests.detectors.made_up_engine import Engine, Told, view
 from vllm_watch.detectors.overload import Detector, Settings
-from vllm_watch.support.durations import in_words
+from vllm_watch.support.quantities import in_words
 
 CALM = {"running": 40.0, "kv": 0.3}
 FULL = {"running": 130.0, "kv": 0.98}  # finishes some 25 requests a second

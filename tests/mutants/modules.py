@@ -17,7 +17,7 @@ MODULES = (
     "restart/hooks/docker.py",
     "restart/hooks/kubernetes.py",
     "restart/hooks/webhook.py",
-    "reclaim/ending.py",
+    "reclaim/reclaim.py",
     "reclaim/plan.py",
     "detectors/engine_down.py",
     "detectors/engine_stalled.py",

@@ -12,7 +12,7 @@ import pytest
 
 from tests.leftovers import Leftovers, lives, state, wait_for
 from vllm_watch.errors import WatchError
-from vllm_watch.reclaim.ending import pin
+from vllm_watch.reclaim.reclaim import pin
 from vllm_watch.sources.processes import ProcReader
 
 ROOT = Path(__file__).parents[2]
@@ -163,7 +163,7 @@ def test_a_kernel_that_cannot_pin_is_told(monkeypatch, number):
 
 REUSED = """
 import signal, subprocess
-from vllm_watch.reclaim.ending import pin
+from vllm_watch.reclaim.reclaim import pin
 from vllm_watch.sources.processes import ProcReader
 first = subprocess.Popen(["sleep", "600"])
 pinned = pin(first.pid, ProcReader().read(first.pid).create_time)
@@ -194,7 +194,7 @@ def test_a_signal_is_refused_to_who_may_not_send_it(left):
     pid = left.start("setpriv", "--reuid=65534", "--clear-groups", "sleep", "600").pid
     wait_for(lambda: b"sleep" in Path(f"/proc/{pid}/comm").read_bytes())
     ask = (
-        "import sys; from vllm_watch.reclaim.ending import pin\n"
+        "import sys; from vllm_watch.reclaim.reclaim import pin\n"
         "from vllm_watch.sources.processes import ProcReader\n"
         f"pinned = pin({pid}, ProcReader().read({pid}).create_time)\n"
         "try: pinned.send(0)\nexcept PermissionError: print('refused')"

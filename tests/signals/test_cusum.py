@@ -2,7 +2,7 @@
 
 import pytest
 
-from vllm_watch.signals.cusum import CEILING, Cusum
+from vllm_watch.signals.baseline import CEILING, Cusum
 
 
 def alarm_after(score, seconds, limit=100):

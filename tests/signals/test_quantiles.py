@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vllm_watch.signals.quantiles import quantile, quantiles, share_within
+from vllm_watch.signals.engine import quantile, quantiles, share_within
 from vllm_watch.signals.records import Quantiles
 
 BOUNDS = (0.1, 0.5, 1.0, inf)

@@ -5,8 +5,8 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from vllm_watch.signals.holders.words import seconds, size
 from vllm_watch.signals.records import Advice
+from vllm_watch.support.quantities import seconds, size
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from vllm_watch.cli.helpers.top.status import Explained, asked
 from vllm_watch.incidents.way import Step
 from vllm_watch.notify.words import ENDED
 from vllm_watch.story.base import CURES, severity_word
-from vllm_watch.support.durations import in_words
+from vllm_watch.support.quantities import in_words
 from vllm_watch.support.visible import visible
 
 HELP = """\

@@ -12,7 +12,7 @@ from vllm_watch.samples.engine import EngineSample
 from vllm_watch.samples.observation import Reading
 from vllm_watch.signals import stored
 from vllm_watch.signals.throughput import Mean
-from vllm_watch.support import counts
+from vllm_watch.support import quantities
 
 CAUSE = "api_overloaded"
 
@@ -134,7 +134,7 @@ def _evidence(cores: float | None, reading: Reading) -> tuple[Evidence, ...]:
     said = []
     if cores is not None:
         limit = ": its event loop is at its limit" if cores >= CPU_BOUND_CORES else ""
-        text = f"the API server's process uses {counts.cores(cores)}{limit}"
+        text = f"the API server's process uses {quantities.cores(cores)}{limit}"
         said.append(Evidence(name="api_server_cpu_cores", value=round(cores, 2), text=text))
     fds = reading.server.process_open_fds
     if fds is not None:

@@ -12,8 +12,7 @@ from vllm_watch.signals.blocks import Block
 from vllm_watch.signals.pages import none_prefilling
 from vllm_watch.signals.ring_buffer import RingBuffer
 from vllm_watch.signals.step_model import StepModel
-from vllm_watch.support.counts import requests
-from vllm_watch.support.durations import in_words
+from vllm_watch.support.quantities import in_words, requests
 
 LENGTH_HALF_SECONDS = 120.0
 """Half-life of a finished request's weight in the mean length."""

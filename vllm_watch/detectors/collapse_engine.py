@@ -27,7 +27,7 @@ from vllm_watch.signals.blocks import Block
 from vllm_watch.signals.cpu_waits import StepWaits
 from vllm_watch.signals.pages import Pages
 from vllm_watch.signals.state import is_connected
-from vllm_watch.support.counts import requests
+from vllm_watch.support.quantities import requests
 
 NORMAL_BLOCKS = 2
 """This many consecutive normal blocks end an alarm. A single one may be chance."""

@@ -12,7 +12,7 @@ from vllm_watch.detectors.base import Evidence
 from vllm_watch.samples.engine import EngineSample
 from vllm_watch.signals.blocks import Block
 from vllm_watch.signals.wander import MINUTE_SECONDS
-from vllm_watch.support.durations import in_words
+from vllm_watch.support.quantities import in_words
 
 SMOOTH_SECONDS = 300.0
 """Step times are averaged over this time, so that differences between requests even out."""

@@ -13,7 +13,7 @@ from vllm_watch.signals import stored
 from vllm_watch.signals.baseline import Comparison
 from vllm_watch.signals.blocks import Block
 from vllm_watch.signals.wander import MINUTE_SECONDS, Wander
-from vllm_watch.support.durations import in_words
+from vllm_watch.support.quantities import in_words
 
 OWN_PAST, SIBLINGS, FORMER = "its own past", "its siblings", "the process before"
 _COMPARED_WITH = {

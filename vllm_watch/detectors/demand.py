@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from vllm_watch.detectors.base import Evidence, View
 from vllm_watch.samples.observation import Reading
 from vllm_watch.signals import stored
-from vllm_watch.support.durations import in_words
+from vllm_watch.support.quantities import in_words
 
 ARRIVALS_MISSED_MIN = 7.0
 """A drain is proven if this many expected requests did not arrive. Chance causes this with a

@@ -9,7 +9,7 @@ from vllm_watch.detectors.down_verdicts import firing, seconds
 from vllm_watch.samples.observation import Call, Observation, ProcessState, Reading
 from vllm_watch.signals import stored
 from vllm_watch.signals.loading import START_SECONDS, lives_on
-from vllm_watch.support.durations import in_words
+from vllm_watch.support.quantities import in_words
 
 _GATEWAY = frozenset((502, 503, 504))
 """HTTP statuses of a proxy that cannot reach its server."""

@@ -7,8 +7,7 @@ from vllm_watch.detectors.base import FIRING, UNKNOWN, Evidence, Verdict, View
 from vllm_watch.detectors.demand import Demand
 from vllm_watch.detectors.needs import Need, Needs
 from vllm_watch.signals.loading import START_SECONDS, Loading
-from vllm_watch.support.counts import requests
-from vllm_watch.support.durations import in_words
+from vllm_watch.support.quantities import in_words, requests
 
 KIND = "engine_down"
 

@@ -22,7 +22,7 @@ from vllm_watch.detectors.gpu_fault import GpuTrouble
 from vllm_watch.samples.observation import Call, Reading
 from vllm_watch.signals import stored
 from vllm_watch.signals.loading import START_SECONDS, Loading
-from vllm_watch.support.durations import in_words
+from vllm_watch.support.quantities import in_words
 
 
 class Settings(BaseModel):

@@ -21,8 +21,7 @@ from vllm_watch.signals.life import model_of
 from vllm_watch.signals.progress import FOLLOWED_SECONDS, Progress
 from vllm_watch.signals.state import STALL_NOTICE_COARSE_SECONDS, operation, waits_for_kv
 from vllm_watch.story.engine_stalled import STORY
-from vllm_watch.support.counts import requests
-from vllm_watch.support.durations import in_words
+from vllm_watch.support.quantities import in_words, requests
 
 
 class Settings(BaseModel):

@@ -23,8 +23,7 @@ from vllm_watch.signals import capacity, stored
 from vllm_watch.signals.baseline import STARVED_RUNNING, STARVED_USAGE_MIN
 from vllm_watch.signals.blocks import Block, Blocks, began_anew
 from vllm_watch.signals.throughput import Mean
-from vllm_watch.support.counts import requests
-from vllm_watch.support.durations import in_words
+from vllm_watch.support.quantities import in_words, requests
 
 DEMAND, DEFERRED, SMALL_CACHE, PAUSED = "demand", "deferred", "small_cache", "paused"
 

@@ -11,8 +11,8 @@ from vllm_watch.detectors.base import CLEAR, FIRING, UNKNOWN, Evidence, HostView
 from vllm_watch.detectors.needs import Need, Needs
 from vllm_watch.signals.holders import records
 from vllm_watch.signals.holders.records import GpuHolders, Holder, Judged, Limits
-from vllm_watch.signals.holders.words import seconds, size
 from vllm_watch.story.stale_vram import STORY
+from vllm_watch.support.quantities import seconds, size
 
 KIND = "stale_vram"
 NEEDS = Needs(must=(Need(("gpus",), "no holder of GPU memory is seen"),))

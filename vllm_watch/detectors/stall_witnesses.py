@@ -10,8 +10,7 @@ from vllm_watch.samples.observation import CanaryCall
 from vllm_watch.signals import state, stored
 from vllm_watch.signals.progress import Progress
 from vllm_watch.story.base import ADVISED_AFTER
-from vllm_watch.support.counts import requests
-from vllm_watch.support.durations import in_words
+from vllm_watch.support.quantities import in_words, requests
 
 PAUSES_KEPT = 16
 """At most this many survived pauses are kept. The longest delays a restart, and the usual one

@@ -10,19 +10,17 @@ from vllm_watch.diagnosis import lines, phases
 from vllm_watch.diagnosis.facts import FACTS, Pattern
 from vllm_watch.diagnosis.families import (
     compiling,
-    lora,
     memory,
     model,
     packages,
     parallel,
     serving,
     software,
-    transfer,
     unclassified,
 )
 from vllm_watch.diagnosis.rule import Failure, Rule
 
-_FAMILIES = (memory, parallel, transfer, model, lora, software, compiling, packages, serving)
+_FAMILIES = (memory, parallel, model, software, compiling, packages, serving)
 
 RULES = tuple(each for family in (*_FAMILIES, unclassified) for each in family.RULES)
 

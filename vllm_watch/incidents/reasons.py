@@ -4,7 +4,7 @@ from vllm_watch.incidents.incident import Incident
 from vllm_watch.incidents.recurrence import DOUBLED, UNTOLD_SECONDS_MAX
 from vllm_watch.incidents.way import LOWERED, NEXT_RULE, RAISED, RULE
 from vllm_watch.story.kinds import story_of
-from vllm_watch.support.durations import in_words
+from vllm_watch.support.quantities import in_words
 
 
 def of_cost(incident: Incident) -> str:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from vllm_watch.signals import stored
 from vllm_watch.story.base import UNKNOWN
-from vllm_watch.support.durations import in_words
+from vllm_watch.support.quantities import in_words
 
 if TYPE_CHECKING:
     from vllm_watch.incidents.incident import Incident, Trouble

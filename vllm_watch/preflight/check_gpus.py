@@ -20,7 +20,7 @@ from vllm_watch.preflight.sizing import (
 )
 from vllm_watch.signals.holders.records import STALE, GpuHolders, Holder
 from vllm_watch.signals.holders.track import DEAD_STATES
-from vllm_watch.signals.holders.words import seconds
+from vllm_watch.support.quantities import seconds
 
 _RANKS = (1, 2, 4, 8, 16)
 

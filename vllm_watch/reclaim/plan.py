@@ -18,7 +18,7 @@ from vllm_watch.signals.holders.records import (
     GpuHolders,
     Holder,
 )
-from vllm_watch.signals.holders.words import size
+from vllm_watch.support.quantities import size
 
 CONFIRM_SECONDS = 2.0
 """A plan must stay the same for this long, because a single sample may be wrong."""

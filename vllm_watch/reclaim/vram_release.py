@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from vllm_watch.samples.gpu import GpuReading, GpuSample, ProcessSample
 from vllm_watch.signals.holders import track
 from vllm_watch.signals.holders.judge import BASE_BYTES
-from vllm_watch.signals.holders.words import size
+from vllm_watch.support.quantities import size
 
 DEADLINE_SECONDS = 30.0
 """Maximum seconds to wait. A driver frees the memory within seconds of the process's end."""

@@ -16,7 +16,7 @@ from vllm_watch.samples.observation import ServerSample
 from vllm_watch.samples.record import record
 from vllm_watch.signals import stored
 from vllm_watch.signals.capacity import kv_cache_tokens, longest_request_tokens
-from vllm_watch.support.durations import in_words
+from vllm_watch.support.quantities import in_words
 
 PATIENCE_SECONDS = 60.0
 """Signs of life count as output for at least this long."""

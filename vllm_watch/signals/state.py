@@ -7,7 +7,7 @@ from vllm_watch.samples.engine import EngineSample
 from vllm_watch.samples.observation import Call, ServerSample
 from vllm_watch.signals.loading import START_SECONDS, Loading
 from vllm_watch.signals.progress import Progress
-from vllm_watch.support.durations import in_words
+from vllm_watch.support.quantities import in_words
 
 STATES = (
     "starting", "idle", "serving", "prefilling", "overloaded", "collapsed", "failing", "stalled",

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from vllm_watch.support.durations import in_words
+from vllm_watch.support.quantities import in_words
 
 UNKNOWN = "unknown"
 CURES = "A restart is advised: it usually fixes this."

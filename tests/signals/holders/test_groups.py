@@ -3,7 +3,7 @@
 import pytest
 
 from tests.signals.holders.series import POD, core, gpu, look_on, process
-from vllm_watch.signals.holders.groups import remarks
+from vllm_watch.signals.holders.judge import remarks
 
 
 def ranks(gib, busy, **fields):

@@ -16,8 +16,7 @@ from vllm_watch.errors import WatchError
 from vllm_watch.export.status import public_arguments
 from vllm_watch.samples.gpu import GpuReading, GpuSample
 from vllm_watch.settings.stages import GpuSettings, LogSettings
-from vllm_watch.signals.holders import groups
-from vllm_watch.signals.holders.judge import HolderJudge
+from vllm_watch.signals.holders.judge import HolderJudge, remarks
 from vllm_watch.signals.holders.records import (
     ACTIVE,
     STALE,
@@ -28,12 +27,12 @@ from vllm_watch.signals.holders.records import (
     Judged,
     Limits,
 )
-from vllm_watch.signals.holders.words import seconds, size
 from vllm_watch.signals.timeline import Timeline
 from vllm_watch.sources import recording
 from vllm_watch.sources.nvml import NvmlSource
 from vllm_watch.sources.processes import ProcReader
 from vllm_watch.support import logs
+from vllm_watch.support.quantities import seconds, size
 from vllm_watch.support.visible import visible
 
 LOOKS, LOOK_SECONDS = 5, 1.0
@@ -163,7 +162,7 @@ def report(gpus: Sequence[GpuHolders], note: str, *, local: bool) -> dict[str, A
     """Return the JSON. If `local`, user names are resolved."""
     return {
         "gpus": [_gpu(each, local=local) for each in gpus],
-        "remarks": list(groups.remarks(gpus)),
+        "remarks": list(remarks(gpus)),
         "note": note or None,
     }
 
@@ -245,7 +244,7 @@ def table(
     lines: list[str] = []
     for each in gpus:
         lines += [*_gpu_lines(each, columns, colours, local=local), ""]
-    told = [line for text in groups.remarks(gpus) for line in _remark(text, columns)]
+    told = [line for text in remarks(gpus) for line in _remark(text, columns)]
     return "\n".join([*lines, *told, _end(gpus, colours)])
 
 

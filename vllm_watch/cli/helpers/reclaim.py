@@ -17,11 +17,11 @@ from vllm_watch.errors import JournalError, WatchError
 from vllm_watch.reclaim.plan import Plan, Refusal, Victim
 from vllm_watch.reclaim.reclaim import Looks, Outcome, Patience, Reclaim, held, user_name
 from vllm_watch.settings.stages import GpuSettings, LogSettings
-from vllm_watch.signals.holders.words import seconds, size
 from vllm_watch.sources.nvml import NvmlSource
 from vllm_watch.sources.processes import ProcReader
 from vllm_watch.state.journal import Journal
 from vllm_watch.support import logs
+from vllm_watch.support.quantities import seconds, size
 from vllm_watch.support.visible import visible_lines
 
 

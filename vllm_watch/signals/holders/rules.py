@@ -25,8 +25,7 @@ from vllm_watch.signals.holders.track import (
     is_deleted,
     place_of,
 )
-from vllm_watch.signals.holders.words import seconds, size
-from vllm_watch.support.counts import cores
+from vllm_watch.support.quantities import cores, seconds, size
 
 
 @record

@@ -14,7 +14,7 @@ from vllm_watch.detectors.base import Evidence
 from vllm_watch.incidents.incident import SEVERITIES, in_order
 from vllm_watch.incidents.way import NEXT_RULE
 from vllm_watch.story.base import severity_word, step_of
-from vllm_watch.support.durations import in_words
+from vllm_watch.support.quantities import in_words
 from vllm_watch.support.visible import visible
 
 _WRONG_SHARE = 5  # a fifth of the height

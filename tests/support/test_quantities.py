@@ -2,8 +2,7 @@
 
 import pytest
 
-from vllm_watch.support.counts import cores, requests
-from vllm_watch.support.durations import in_words
+from vllm_watch.support.quantities import cores, in_words, requests
 
 
 @pytest.mark.parametrize(
