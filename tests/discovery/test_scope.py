@@ -152,3 +152,22 @@ def test_no_credential_of_a_url_is_echoed(url: str) -> None:
     with pytest.raises(ConfigError) as refused:
         load(None, environ={}, targets=[url])
     assert "CANARY1234" not in str(refused.value)
+
+
+async def test_a_redirect_takes_the_key_nowhere_else(tmp_path: Path) -> None:
+    """A server that sends us to another host or port is not followed, with the key or without."""
+    async with wire() as elsewhere, wire() as server:
+        server.on("/metrics", METRICS)
+
+        async def away(request: object) -> None:
+            location = {"Location": f"{elsewhere.url}/v1/models"}
+            await request.answer(status="307 Temporary Redirect", headers=location)  # type: ignore[attr-defined]
+
+        server.on("/v1/models", away)
+        (tmp_path / "key").write_text(KEY)
+        settings = load(None, environ={"VLLM_WATCH_SCRAPE__API_KEY_FILE": str(tmp_path / "key")}, targets=[server.url])  # fmt: skip
+        async with http.new_session() as session:
+            target = settings.targets[0]
+            await VllmSource(target.identity(), settings.scrape_for(target), session).observe()
+        assert any(KEY in str(request.headers) for request in server.requests)
+        assert elsewhere.requests == []

@@ -181,3 +181,23 @@ async def test_a_reload_in_the_drain_stops_it(
         attempt = await attempted(story, REQUEST)
         assert (attempt.state, attempt.text) == ("cancelled", text)
         assert server.lines("called") == []
+
+
+@pytest.mark.parametrize("request_", REQUESTS.values(), ids=REQUESTS)
+async def test_a_process_that_hangs_or_is_gone_is_restarted(
+    server: Server, request_: RestartRequest
+) -> None:
+    """A dead one says no start time: it is the last that answered."""
+    ended(server)
+    async with Story(server, settings=SETTINGS_ALL) as story:
+        request = replace(request_, schedule=None)
+        assert (await attempted(story, request)).state == "helped"
+        assert len(server.lines("called")) == 1
+
+
+async def test_a_restart_that_did_not_help_leaves_other_requests(server: Server) -> None:
+    """Theirs is still to be done, when the breaker lets it."""
+    async with Story(server, script="does nothing", settings=SETTINGS_ALL) as story:
+        in_the_drain(story, lambda _: story.dispatcher.submit(ALERT))
+        assert (await attempted(story, REQUEST)).state == "did_not_help"
+        assert len(story.dispatcher.waiting(TARGET.name)) == 1

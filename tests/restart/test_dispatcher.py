@@ -20,6 +20,7 @@ from vllm_watch.restart import decider, guard
 from vllm_watch.restart import dispatcher as dispatcher_module
 from vllm_watch.restart.facts import Answer
 from vllm_watch.restart.locks.base import Held, Lock
+from vllm_watch.restart.locks.file import Lock as FileLock
 from vllm_watch.state.attempt import Attempt
 
 pytestmark = pytest.mark.usefixtures("quick")
@@ -484,3 +485,82 @@ async def test_no_damage_makes_a_second_call(folder, server):
             stood_against[decision.check] = stood_against.get(decision.check, 0) + 1
     assert server.lines("called") == []
     assert {"journal", "cooldown"} <= stood_against.keys(), stood_against  # lost and known
+
+
+async def test_start_that_cannot_fit_is_never_retried(server: Server) -> None:
+    """Once it is known why no start can succeed nobody restarts it, neither by itself nor by hand."""
+    async with Story(server, script="never starts", settings=EAGER) as story:
+        story.dispatcher.submit(REQUEST)
+        assert (await story.fulfilled()).state == "did_not_help"
+        summary = "max_model_len needs 90 GiB of KV cache, 40 are free"
+        story.world.incident("loop", kind="engine_down", cause="crash_loop", summary=summary, restart_advised=False)  # fmt: skip
+        await story.resumed()
+        for request in (REQUEST, PERSON):
+            decision, attempt = await story.dispatcher.decide_now(request)
+            assert (decision.check, attempt) == ("start_failure", None)
+            assert "needs 90 GiB" in decision.text
+        assert len(server.lines("called")) == 1
+
+
+async def test_two_watchers_of_one_target_restart_it_once(server: Server) -> None:
+    """Each has a journal of its own and sees the same; only the holder of the lock acts."""
+
+    lock = file_lock(server)
+    async with (
+        Story(server, lock=lock, holder="a", folder="a") as a,
+        Story(server, lock=lock, holder="b", folder="b") as b,
+    ):
+        for story in (a, b):
+            story.dispatcher.submit(REQUEST)
+        both = (a, b)
+        async with asyncio.timeout(20):
+            while not any(each.dispatcher.attempts.outcomes for each in both):
+                await asyncio.sleep(0.01)
+        first, second = both if a.dispatcher.attempts.outcomes else (b, a)
+        assert second.dispatcher.blocked[("chat-0", "lock")] == 1
+        second.incident(resolved_t=2.0)  # it sees what the other has brought about
+        await second.until(lambda: not second.dispatcher.waiting("chat-0"))
+        assert await first.states() == ["helped"]
+        async with asyncio.timeout(20):  # it may have begun one in between, which it then gives up
+            while any(state != "cancelled" for state in await second.states()):
+                await asyncio.sleep(0.01)
+    assert len(server.lines("ended")) == len(server.lines("called")) == 1
+
+
+async def test_lock_lost_while_the_machine_slept_stops_before_the_call(server: Server) -> None:
+    """Nobody renewed it, another watcher has it: what was intended is given up."""
+
+    def lock() -> Lock:
+        return FileLock(server.folder, "chat", slots=1, ttl_seconds=0.3)
+
+    async def asleep(_: Attempt) -> Any:
+        story.world.evidence.keep = keep  # type: ignore[method-assign]
+        time.sleep(1.2)  # three TTLs and more: from then on others may have it
+        await FileLock(server.folder, "chat", slots=1, ttl_seconds=60).acquire("another", "b1")
+
+    async with Story(server, lock=lock) as story:
+        keep = story.world.evidence.keep
+        story.world.evidence.keep = asleep  # type: ignore[method-assign]
+        story.dispatcher.submit(REQUEST)
+        await story.until(lambda: story.dispatcher.attempts.outcomes)
+        (attempt,) = await story.journal.attempts()
+        assert attempt.state == "cancelled"
+        assert "the lock was lost" in attempt.text
+        await story.until(lambda: story.dispatcher.blocked[("chat-0", "lock")])
+    assert server.lines("called") == []
+
+
+async def test_journal_that_was_damaged_while_we_ran_refuses(server: Server) -> None:
+    """What was spent is not known any more: nothing by itself until a person resumes."""
+    async with Story(server, settings=EAGER) as story:
+        story.dispatcher.submit(REQUEST)
+        await story.fulfilled()
+        server.hang()
+        path = server.folder / "state" / "vllm-watch.sqlite"
+        path.rename(path.with_name(f"{path.name}.damaged-1"))
+        decision, _ = await story.dispatcher.decide_now(REQUEST)
+        assert (decision.check, "or resume" in decision.text) == ("journal", True)
+        await story.resumed()
+        decision, _ = await story.dispatcher.decide_now(REQUEST)
+        assert decision.verdict == guard.ACT
+        await story.over()

@@ -316,3 +316,11 @@ def test_what_is_wrong_with_a_file_is_said(ours, tmp_path):
         assert found.value.remedy
         if key == "key_file" and "No such" in words:  # some write the key itself there
             assert str(keys["key_file"]) not in str(found.value)
+
+
+async def test_another_authority_is_not_trusted(ours, strangers):
+    """And the words say that the certificate is what is wrong."""
+    async with serving(Server(strangers)) as server:
+        ended = await call(server, ca_file=ours.own.certificate)
+    assert (ended.outcome, server.clients) == ("tls", [])
+    assert "certificate verify failed" in ended.error

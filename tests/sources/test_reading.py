@@ -381,3 +381,13 @@ def test_beside_vllms_own_names_nothing_of_nim_is_renamed() -> None:
 
 def test_another_servers_tokens_are_not_vllms() -> None:
     assert not Reader().read("prompt_tokens_total 5.0\ngeneration_tokens_total 6.0\n").vllm
+
+
+@pytest.mark.parametrize("name", ["stranger", "vllm:num_requests_running"])
+def test_a_body_of_new_series_costs_a_few_times_its_length(name):
+    """Besides its lines: what is not read has no labels, no label that is not read is kept, and equal ones are one."""
+    body = "".join(
+        f'{name}{{engine="{n % 64}",model_name="a model of some length",n="{n}"}} 1\n'
+        for n in range(20_000)
+    )
+    assert read_with_peak(body)[1] < 8 * len(body)

@@ -336,3 +336,20 @@ async def test_damaged_file_makes_the_history_unknown(tmp_path: Path) -> None:
     assert LOST in await journal.standing()
     assert await journal.attempts() == ()
     await journal.close()
+
+
+async def test_nothing_is_restarted_on_a_disk_that_takes_longer_than_ten_seconds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked, do = [], Worker.do
+
+    async def noted(worker, work, *, seconds, **how):
+        asked.append(seconds)
+        return await do(worker, work, seconds=seconds, **how)
+
+    monkeypatch.setattr(Worker, "do", noted)
+    journal = Journal(None)
+    await journal.note(ENTRY)
+    await journal.entries()
+    await journal.close()
+    assert asked == [10.0, 10.0]

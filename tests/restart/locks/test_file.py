@@ -215,3 +215,15 @@ async def test_another_process_that_hangs_is_waited_for_two_seconds(
     assert not held.still_ours()
     busy.end()
     assert (await lock(tmp_path).acquire("w2", "a2")).held is False
+
+
+async def test_a_file_that_is_too_large_is_never_a_yes(tmp_path: Path) -> None:
+    """Though what it says could be read."""
+    mine = lock(tmp_path)
+    assert (await mine.acquire("w1", "a1")).held is True
+    await mine.release()
+    kept = tmp_path / "gpu.lock.json"
+    kept.write_bytes(kept.read_bytes() + b" " * file.BYTES_MAX)
+    refused = await lock(tmp_path).acquire("w1", "a1")
+    assert refused.held is None
+    assert "is damaged (is larger than 262,144 bytes)" in refused.text

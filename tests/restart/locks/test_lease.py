@@ -461,3 +461,11 @@ async def test_it_is_waited_for_twenty_seconds(
         answer = await here.lock().acquire("w1", "a1")
         assert (answer.held, answer.text) == (None, "Lease default/gpu: no answer within 20 s")
         assert limits == [20.0]
+
+
+async def test_wrong_token_is_never_a_yes(tmp_path: Path) -> None:
+    """And it is said where rights are described."""
+    async with cluster(tmp_path) as here:
+        answer = await here.lock(here.watcher("another")).acquire("w1", "a1")
+        assert (answer.held, here.server.objects) == (None, {})
+        assert "HTTP 401" in answer.text
