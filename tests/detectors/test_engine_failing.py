@@ -250,3 +250,11 @@ def test_a_lost_answer_changes_nothing():
     (incident,) = server.incidents
     server.watch.observe(changed(seen(server.second + 5), reading=None))
     assert [each.id for each in server.incidents] == [incident.id]
+
+
+def test_only_hanging_up_never_pages():
+    """Clients that hang up before the first token may have their reasons."""
+    server = Server()
+    server.run(120, **WELL)
+    events = server.run(1200, abort=20.0)
+    assert paged(events) == []

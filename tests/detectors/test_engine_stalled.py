@@ -457,3 +457,25 @@ def test_a_core_that_only_the_driver_shows_is_the_only_engines(several):
         watch.observe(seen_, around=Around(core="VLLM::EngineCore (PID 9)"))
     _, verdict = first_firing(heard.said, "0")
     assert ("engine_core" in {each.name for each in verdict.evidence_for}) is not several
+
+
+FETCHES = {
+    "0.32 and later": {"num_requests_kv_fetch_by_stage": {"in_progress": 3.0}},
+    "before": {"requests_waiting_by_reason": {"deferred": 3.0, "capacity": 0.0}, "kv_transfers": {"nixl_xfer_time_seconds": 9.0}},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("fields", FETCHES.values(), ids=FETCHES)
+def test_who_waits_for_kv_from_another_server_is_not_to_be_restarted(fields):
+    """A healthy decode whose prefill server stands still, for twenty minutes."""
+    said = stalls([*HEALTHY, *frozen(60, 1260, running=0.0, waiting=3.0, kv=0.0, **fields)])
+    second, verdict = first_firing(said, "0")
+    assert (second, verdict.cause, verdict.severity) == (120, "peer_wait", "page")
+    assert verdict.summary == "3 requests wait for KV from another server; none has run for 60 s"
+    assert "waits_for_kv" in [each.name for each in verdict.evidence_for]
+    assert not any(each.restart_advised for _, verdicts in said for each in verdicts)
+    watch = Watch("x")
+    for each in [*HEALTHY, *frozen(60, 75, running=0.0, waiting=3.0, kv=0.0, **fields)]:
+        watch.observe(each)
+    assert watch.signals.state == "prefilling"
+    assert "wait for KV from another server" in watch.signals.state_text

@@ -223,3 +223,18 @@ def test_siblings_tell_whether_it_is_one_rank_or_what_all_share(slow, said):
     evidence = (*verdicts[0].evidence_for, *verdicts[0].evidence_against)
     assert verdicts[0].state == "firing"
     assert any(said in each.text for each in evidence)
+
+
+def test_a_small_loss_that_stays_is_a_ticket_within_the_hour():
+    """A fifth longer is below every sudden threshold; after twenty minutes of it nobody calls it chance."""
+    told = fresh(3600)
+    told.part(3600, **FRESH, slow=1.2)
+    assert told.first is not None
+    seconds, verdict = told.first
+    assert 1200 <= seconds <= 1500
+    assert (verdict.cause, verdict.severity, verdict.restart_advised) == (
+        "slow_engine",
+        "ticket",
+        False,
+    )
+    assert told.part(1800, **FRESH).verdict.state == "clear"

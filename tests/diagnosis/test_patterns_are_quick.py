@@ -11,7 +11,6 @@ from tests.for_each import for_each
 from vllm_watch.diagnosis import facts, finding, lines, phases, scanner, verdict
 from vllm_watch.diagnosis.catalogue import FAILURES, RULES
 from vllm_watch.diagnosis.families import (
-    lora,
     memory_numbers,
     model,
     packages,
@@ -60,7 +59,7 @@ PATTERNS = {
         *(rule.pattern for rule in RULES if rule.pattern is not None),
         *(fact.pattern for fact in facts.FACTS),
         *(each for module in (finding, lines, phases, scanner, verdict, packages) for each in _of(module)),
-        *(each for module in (memory_numbers, model, lora, parallel, serving) for each in _of(module)),
+        *(each for module in (memory_numbers, model, parallel, serving) for each in _of(module)),
         *_conditions(),
         *(pattern for pattern, _ in finding.AREAS),
     )

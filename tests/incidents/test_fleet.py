@@ -368,3 +368,13 @@ def test_what_is_said_of_mixed_outages():
     told = many.until(200)
     assert texts(told, "for")[1] == "how their last scrapes ended: 5 read_timeout, 3 refused"
     assert texts(told, "against") == []
+
+
+def test_without_the_fleet_a_hung_proxy_would_restart_them_all():
+    """The same looks, judged one by one: what is prevented here."""
+    many = Many(targets_min=100)
+    many.until(100)
+    many.lose(8)
+    told = many.until(300)
+    assert pages(told) == EVERY
+    assert len({e["target"] for e in told if e["restart_advised"]}) == 8

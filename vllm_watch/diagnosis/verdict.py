@@ -251,12 +251,7 @@ def _failed(life: Life, root: Finding, ratio: float = 1.0) -> Diagnosis:
     sure = next((each for each in answers if each is not None), failure.deterministic)
     started = life.ready or life.serving or root.rule.rank >= Rank.SYMPTOM
     unseen = (root.rule.failure == memory.OOM and phase is None) or not life.of_a_start
-    placed = root.frames and (
-        slug in (serving.BUG, memory.RUNTIME)
-        or "cannot import name" in root.line
-        or (slug in (compiling.COMPILE, software.DRIVER) and of_library(root.frames))
-    )
-    place = raised_in(root.frames, root.line, root.source)[0] if placed else ""
+    place = raised_in(root.frames, root.line, root.source)[0] if _is_placed(slug, root) else ""
     at = (root.number, root.line) if warned is None else warned
     before = f"Line {root.number} reports it; the time-out at line {at[0]} came first." if warned else ""  # fmt: skip
     parts = (_sentence(sentence), before, told.explanation, place, why)
@@ -273,6 +268,13 @@ def _failed(life: Life, root: Finding, ratio: float = 1.0) -> Diagnosis:
         fatal=_is_fatal(life, root, failure),
         deterministic_start_failure=sure and not (started or unseen) and confidence >= _SURE,
     )
+
+
+def _is_placed(slug: str, root: Finding) -> bool:
+    """Return True if the place of the code adds to the class."""
+    of_code = slug in (serving.BUG, memory.RUNTIME) or "cannot import name" in root.line
+    of_kernel = slug in (compiling.COMPILE, software.DRIVER) and of_library(root.frames)
+    return bool(root.frames) and (of_code or of_kernel)
 
 
 def _sentence(text: str) -> str:
