@@ -52,6 +52,14 @@ LOOK_ALIKES: dict[str, tuple[str, str, str, str]] = {
         "Value error, ('The quantization method %s is deprecated and will be removed in future versions of vLLM. To bypass, set `--allow-deprecated-quantization`.', 'tpu_int8')",
         "quantization_unsupported", "--allow-deprecated-quantization", "GPU",
     ),
+    "a warning of something deprecated after it": (
+        "ValueError: Unknown quantization method: int3\nx.py:9: FutureWarning: this call is deprecated",
+        "quantization_unsupported", "unknown to this release", "will be removed",
+    ),
+    "a plugin of vLLM above a kernel of PyTorch": (
+        '(EngineCore pid=5) File "/x/site-packages/vllm_omni/worker.py", line 252, in run\n(EngineCore pid=5) RuntimeError: CUDA error: no kernel image is available for execution on the device',
+        "driver_cuda_mismatch", "build of PyTorch or vLLM", "of a library",
+    ),
     "a flag with another word": (
         "vllm: error: unrecognized arguments: --enable-metrics",
         "unknown_flag", "no release of vLLM has", "write --",

@@ -69,9 +69,8 @@ def _remark(scanner: Scanner) -> Finding | None:
     for at, text in enumerate(texts):
         found = _REMARK.search(text)
         quiet = lines.is_quiet(text, len(text)) if lines.has_level(text) else quiet
-        known = any(each in text for each in (*HARMLESS, *USERS_TEXT))
-        known = known or lines.IGNORES.search(text) is not None or text.rstrip()[-1:] == ":"
-        if found is not None and not known and not quiet:
+        known = any(each in text for each in (*HARMLESS, *USERS_TEXT)) or lines.IGNORES.search(text)
+        if found is not None and not known and not quiet and not text.rstrip().endswith(":"):
             return Finding(_BY_WORDS, lines.shown(text, found.start()), before + at, scanner.life.phase, found.start(), tail=texts[at + 1 : at + 1 + TAIL_LINES])  # fmt: skip
     return None
 

@@ -61,8 +61,7 @@ def _unknown_flag(text: str, facts: Facts) -> Told:
     if dashed:
         fixes = (Fix(f"write -{each}: it has two dashes") for each in dashed)
         return Told(f"It does not know {', '.join(dashed)}.", tuple(fixes))
-    elsewhere = is_of_no_release(text)
-    if flags and elsewhere:
+    if flags and "flag_of_no_release" in facts:
         fix = Fix("see which program printed the line, and whether it fits the image, chart or script that passes the flag; if it should be vLLM, drop the flag")  # fmt: skip
         return Told(f"It does not know {', '.join(flags)}, and no release of vLLM does.", (fix,))
     # If the first unknown word is not a flag, the words after it are part of the mistake, even flags.

@@ -284,11 +284,11 @@ FAILURES = (
         variants=(
             Variant(
                 when=when(r"Running: 0 reqs.{0,80}(?:Waiting|Pending): [1-9]"), sentence="requests wait and none runs: the scheduler admits no request",
-                why="No prompt is read and no token made, so it is not slow work. Unless the engine is paused (POST /pause), the waiting requests hold or lack pages of the KV cache, or wait for a transfer of KV.",
+                why="No prompt is read and no token made, so it is not slow work. Unless the engine is paused (POST /pause) or asleep, the waiting requests hold or lack pages of the KV cache, or wait for a transfer of KV.",
                 cures=(
                     cure("see where engine core and workers are", "py-spy dump --pid PID_OF_ENGINE_CORE"),
                     cure("if the KV cache in this line is nearly full although nothing runs, serve without the KV connector or offload", None, when(r"KV cache usage: (?:9\d|100)\.")),
-                    cure("restart the engine: such a queue does not come back by itself", None, when(r"Running: 0")),
+                    cure("if it is neither paused nor asleep and waits for no KV of another server, restart it", None, when(r"Running: 0")),
                 ),
             ),
             Variant(

@@ -61,7 +61,7 @@ FAILURES = (
         deterministic=True,
         variants=(
             Variant(
-                when=when(r"is deprecated"),
+                when=when(r"quantization method .{0,80}is deprecated"),
                 sentence="this vLLM refuses a quantization method because it will be removed",
                 why="The method may still work; a later release will not have it.",
                 cures=(cure("allow it until then", "--allow-deprecated-quantization", when(r"--allow-deprecated-quantization")), cure("take a version of the model in another format", None, when(r"deprecated"))),
@@ -182,7 +182,7 @@ FAILURES = (
                 cures=(cure("take vllm-ascend's image for this chip (310P and A3 have tags of their own), or build it with its SOC_VERSION", "npu-smi info", when(r"bin package")),),
             ),
             Variant(
-                when=when(r"no kernel image|invalid device function", frames=r"-packages/(?!torch/|vllm/|triton/|transformers/|uvloop/)\w"),
+                when=when(r"no kernel image|invalid device function", frames=r"-packages/(?!torch/|vllm|triton/|transformers/|uvloop/)\w"),
                 sentence="a compiled extension of a library has no code for this GPU",
                 why="The library is that of the innermost frame, with a list of GPU architectures of its own: PyTorch and vLLM may have code for this GPU.",
                 cures=(cure("take a build of this library for this GPU, or build it here with the GPU's architecture", "TORCH_CUDA_ARCH_LIST=X.Y pip install --no-binary LIBRARY LIBRARY", when(r"kernel image|device function")), cure("see the GPU's architecture, and those of PyTorch", "python -c 'import torch; print(torch.cuda.get_device_capability(), torch.cuda.get_arch_list())'")),
