@@ -1,10 +1,10 @@
-"""Writes vllm_watch/support/vllm_flags.txt: which flag of `vllm serve` which release has, from vLLM's own source.
+"""Writes vllm_watch/support/vllm_flags.txt: which flag, variable, architecture and quantization which release of vLLM has.
 
     docs/read_vllm_flags.py TREE...
 
 TREE is the unpacked source archive of a release (`pip download --no-binary vllm --no-deps vllm==0.11.0`), named
 vllm-0.11.0. Nothing of it is run: the calls of add_argument are read, and the fields of the classes that they are
-made of. Give all trees at once, as many releases as there are: what a release removed is known only from the next.
+made of; names in a registry are read with the same care. Give all trees at once, as many releases as there are: what a release removed is known only from the next.
 """
 
 import ast
@@ -107,6 +107,28 @@ def flags_of(tree: Path) -> Iterator[tuple[str, str, str]]:
             yield field.replace("_", "-"), kind, ""
 
 
+_MODELS = re.compile(r"MODELS?$")
+_NOT_MODELS = re.compile("PREVIOUSLY|PARTIALLY|OOT|UNSUPPORTED|ROCM")
+_METHODS = re.compile(r"QuantizationMethods = Literal\[(.*?)\]|QUANTIZATION_METHODS[^=]{0,80}= [\[{](.*?)\n[\]}]", re.DOTALL)  # fmt: skip
+
+
+def names_of(tree: Path) -> Iterator[str]:
+    """KIND:NAME of each variable in envs.py, architecture in the registry of models, and quantization."""
+    variables = tree / "vllm" / "envs.py"
+    if variables.exists():
+        yield from (f"variable:{each}" for each in re.findall(r'"(VLLM_[A-Z0-9_]+)"', variables.read_text()))  # fmt: skip
+    methods = tree / "vllm" / "model_executor" / "layers" / "quantization" / "__init__.py"
+    for found in _METHODS.finditer(methods.read_text() if methods.exists() else ""):
+        yield from (f"quantization:{each}" for each in re.findall(r'"([\w-]+)"', found[1] or found[2]))  # fmt: skip
+    registries = ("model_executor/models/registry.py", "model_executor/models/__init__.py", "model_executor/model_loader.py")  # fmt: skip
+    for module in parsed(tree, registries).values():
+        for node in ast.walk(module):
+            target = node.targets[0] if isinstance(node, ast.Assign) else getattr(node, "target", None)  # fmt: skip
+            name = getattr(target, "id", "")
+            if _MODELS.search(name) and not _NOT_MODELS.search(name) and isinstance(node.value, ast.Dict):  # fmt: skip
+                yield from (f"architecture:{each.value}" for each in node.value.keys if isinstance(each, ast.Constant))  # fmt: skip
+
+
 def pairs(tree: Path) -> bool:
     """Whether this release takes --disable-x for --enable-x, and the other way."""
     return any("class EnableDisableAction" in each.read_text() for each in (tree / "vllm" / "utils").glob("*.py"))  # fmt: skip
@@ -145,13 +167,16 @@ def main(trees: list[Path]) -> None:
                 kinds[each] = kind
             if short:
                 shorts[name] = short
+        for name in names_of(tree):
+            have[name].add(release)
+            kinds[name] = "name"
     have["help"], kinds["help"], shorts["help"] = set(releases), _SWITCH, "-h"
     lines = [
         f"{name} {kinds[name]} {spans(have[name], releases)} {shorts.get(name, '')}".rstrip()
         for name in sorted(have)
     ]
     head = [
-        "# Made by docs/read_vllm_flags.py of vLLM's source archives: flag, kind, releases that have it, short forms.",
+        "# Made by docs/read_vllm_flags.py of vLLM's source archives: flag (or KIND:NAME), kind, releases that have it, short forms.",
         f"releases {' '.join('.'.join(map(str, each)) for each in releases)}",
     ]
     OUT.write_text("\n".join([*head, *lines]) + "\n")

@@ -35,6 +35,11 @@ STANDS: tuple[tuple[str, str | None, Standing, str, str], ...] = (
     ("disable-log-requests", None, Standing.UNSURE, "0.1.7 to 0.16.0 and from 0.33.0 on", ""),
     ("max-model-len", None, Standing.KNOWN, "from 0.2.0 on", ""),
     ("port", "dev", Standing.KNOWN, "from 0.1.7 on", ""),
+    ("quantization:gguf", "0.24.0", Standing.REMOVED, "0.23.0", "0.24.0"),
+    ("quantization:mxfp4", "0.9.0", Standing.NOT_YET, "0.10.1", ""),
+    ("architecture:MllamaForConditionalGeneration", "0.11.0", Standing.REMOVED, "0.10.2", "0.11.0"),
+    ("architecture:Qwen3MoeForCausalLM", "0.12.0", Standing.KNOWN, "", ""),
+    ("variable:VLLM_USE_V1", "0.12.0", Standing.REMOVED, "0.11.0", "0.11.1"),
 )  # fmt: skip
 
 
@@ -113,6 +118,39 @@ def test_what_every_release_has_is_no_finding(tmp_path: Path, monkeypatch: pytes
     assert " flags " not in capsys.readouterr().out
 
 
+# Story, flag or setting of the environment, how the line begins, what it says. With vLLM 0.24.0.
+NAMES: tuple[tuple[str, str, str, str], ...] = (
+    ("quantization removed", "--quantization=gguf", "PROBLEM", "--quantization gguf was removed in vLLM 0.24.0 (0.23.0 had it)"),
+    ("quantization misspelt", "--quantization=gtpq", "PROBLEM", "no release of vLLM has --quantization gtpq; gptq is meant?"),
+    ("variable removed", "VLLM_ATTENTION_BACKEND=FLASH_ATTN", "warning", "VLLM_ATTENTION_BACKEND was removed in vLLM 0.16.0"),
+    ("variable misspelt", "VLLM_USE_DEEP_GEM=1", "warning", "no release of vLLM has VLLM_USE_DEEP_GEM; VLLM_USE_DEEP_GEMM is meant?"),
+    ("variable of Kubernetes", "VLLM_SERVICE_HOST=10.0.0.1", "", ""),
+    ("variable of a plugin", "VLLM_MOON_PHASE=1", "", ""),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(("word", "begins", "says"), [row[1:] for row in NAMES], ids=[row[0] for row in NAMES])  # fmt: skip
+def test_names_of_other_releases(word: str, begins: str, says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:  # fmt: skip
+    """A quantization that is refused is a problem; a variable that is ignored, a warning."""
+    host(tmp_path, monkeypatch, "0.24.0")
+    flags = [word] if word.startswith("--") else []
+    if not flags:
+        monkeypatch.setenv(*word.split("="))
+    main(["preflight", "--", "vllm", "serve", "org/model", *flags, "--port", "0"])
+    lines = [line for line in capsys.readouterr().out.splitlines() if line.split()[1:2] in (["flags"], ["environment"])]  # fmt: skip
+    assert [line.split()[0] for line in lines] == ([begins] if begins else [])
+    assert says in "".join(lines)
+
+
+def test_an_architecture_of_a_later_release(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:  # fmt: skip
+    """The model's config names it, and no download is needed to know it. It may run through Transformers."""
+    host(tmp_path, monkeypatch, "0.12.0")
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model" / "config.json").write_text('{"architectures": ["GlmMoeDsaForCausalLM"]}')
+    main(["preflight", "--", "vllm", "serve", str(tmp_path / "model"), "--port", "0"])
+    assert "GlmMoeDsaForCausalLM comes with vLLM 0.16.0" in capsys.readouterr().out
+
+
 def test_the_commands_that_mend_it() -> None:
     """The flag goes with its values, or keeps them under its right name; what stands in a file is not in the command."""
     words = "vllm serve m --swap_space 16 --servd-model-name=a -tp 2 --guided-decoding-backend x --enforce-eager"  # fmt: skip
@@ -125,12 +163,14 @@ def test_the_commands_that_mend_it() -> None:
 
 
 SOURCES = {
-    "vllm-0.1.0": {"engine/arg_utils.py": "p.add_argument('--old', action='store_true')\np.add_argument('--size', '-s', type=int)"},
+    "vllm-0.1.0": {"envs.py": 'x = {"VLLM_OLD": 1}', "model_executor/models/__init__.py": '_MODELS = {"AForCausalLM": ("a", "A")}',
+                   "engine/arg_utils.py": "p.add_argument('--old', action='store_true')\np.add_argument('--size', '-s', type=int)"},
     "vllm-0.2.0": {
         "config.py": "class C:\n    many: Optional[list[str]] = None\n    on: bool = False\n    either: bool | str | None = None",
         "engine/arg_utils.py": "c_kwargs = get_kwargs(C)\ng.add_argument('--many', **c_kwargs['many'])\ng.add_argument('--enable-on', **c_kwargs['on'])\n"
                                "g.add_argument('--size', '-s')\ng.add_argument('--either', **c_kwargs['either'])",
         "entrypoints/openai/cli_args.py": "class FrontendArgs:\n    my_hosts: list[str] = ()\n\ndel frontend_kwargs['my_hosts']['nargs']",
+        "model_executor/layers/quantization/__init__.py": 'QuantizationMethods = Literal[\n    "fp8",\n]',
         "utils/argparse_utils.py": "class EnableDisableAction: pass",
     },
 }  # fmt: skip
@@ -151,6 +191,6 @@ def test_the_table_is_read_from_source(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.setattr(generator, "OUT", tmp_path / "out")
     generator.main([tmp_path / name for name in SOURCES])
     assert (tmp_path / "out").read_text().splitlines()[1:] == [
-        "releases 0.1.0 0.2.0", "disable-on switch 0.2.0-", "either value 0.2.0-", "enable-on switch 0.2.0-",
-        "help switch 0.1.0- -h", "many several 0.2.0-", "my-hosts value 0.2.0-", "old switch 0.1.0-0.1.0", "size value 0.1.0- -s",
+        "releases 0.1.0 0.2.0", "architecture:AForCausalLM name 0.1.0-0.1.0", "disable-on switch 0.2.0-", "either value 0.2.0-", "enable-on switch 0.2.0-",
+        "help switch 0.1.0- -h", "many several 0.2.0-", "my-hosts value 0.2.0-", "old switch 0.1.0-0.1.0", "quantization:fp8 name 0.2.0-", "size value 0.1.0- -s", "variable:VLLM_OLD name 0.1.0-0.1.0",
     ]  # fmt: skip

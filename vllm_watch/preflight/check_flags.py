@@ -8,7 +8,15 @@ from vllm_watch.capacity.units import is_size
 from vllm_watch.preflight.check_flag_values import check_flag_values
 from vllm_watch.preflight.facts import OK, PROBLEM, UNKNOWN, WARNING, Facts, Finding, Fix
 from vllm_watch.preflight.sizing import taken
-from vllm_watch.support.vllm_flags import Answer, Standing, look_up, table
+from vllm_watch.support.vllm_flags import (
+    ARCHITECTURE,
+    QUANTIZATION,
+    VARIABLE,
+    Answer,
+    Standing,
+    look_up,
+    table,
+)
 
 # Config keys from which vLLM takes a model's context limit.
 _LENGTH_KEYS = (
@@ -122,9 +130,40 @@ def check_flag_names(facts: Facts) -> Iterator[Finding]:
             continue
         found = look_up(name, version)
         if found.standing is not Standing.KNOWN:
-            text, sure = _text(facts, name, found)
+            text, sure = _text(facts, f"--{name}", found)
             status = PROBLEM if sure else WARNING if version else UNKNOWN
             yield Finding("flags", status, text, "unknown_flag" if status != UNKNOWN else None, tuple(_fixes(facts, name, found)))  # fmt: skip
+
+
+_WRITTEN_FOR_VLLM = re.compile(r"\w+(?:ForCausalLM|ForConditionalGeneration|LMHeadModel)")
+"""vLLM makes other architectures of these, such as classifiers and embedding models."""
+_OF_KUBERNETES = re.compile(r"VLLM_WATCH_|\w+_(?:SERVICE_(?:HOST|PORT)|PORT(?:_\w+)?)$")
+
+
+def check_names(facts: Facts) -> Iterator[Finding]:
+    """Find a quantization, an architecture and variables that this release does not have."""
+    version, command = facts.software.vllm, facts.command
+    quantization = command.text("quantization")
+    found = look_up(QUANTIZATION + (quantization or ""), version)
+    if quantization and found.standing not in (Standing.KNOWN, Standing.UNSURE):
+        text, sure = _text(facts, f"--quantization {quantization}", found)
+        fix = Fix("write it as vLLM does", command.shown(quantization=found.nearest)) if found.nearest else Fix("leave it out, if the checkpoint's config names its quantization", command.without("quantization"))  # fmt: skip
+        yield Finding("flags", PROBLEM if sure else WARNING, text, "wrong_flag", (fix,))
+    architectures = (facts.files.config or {}).get("architectures") if facts.files else None
+    name = architectures[0] if isinstance(architectures, list) and architectures else None
+    if isinstance(name, str) and _WRITTEN_FOR_VLLM.fullmatch(name):
+        found = look_up(ARCHITECTURE + name, version)
+        if found.exact and found.standing is not Standing.KNOWN:
+            text, _ = _text(facts, f"the architecture {name}", found)
+            yield Finding("model", WARNING, f"{text}; it may run through Transformers, more slowly, or not at all", "unsupported_architecture")  # fmt: skip
+    for variable in sorted(command.environment):
+        found = look_up(VARIABLE + variable, version)
+        known = found.standing in (Standing.KNOWN, Standing.UNSURE) or not found.exact
+        guessed = found.standing is Standing.NEVER and not found.nearest
+        if variable.startswith("VLLM_") and not known and not guessed and not _OF_KUBERNETES.match(variable):  # fmt: skip
+            text, _ = _text(facts, variable, found)
+            instead = f" ({found.instead})" if found.instead else ""
+            yield Finding("environment", WARNING, f"{text}, and ignores it", "wrong_variable", (Fix(f"unset it{instead}"),))  # fmt: skip
 
 
 def _text(facts: Facts, name: str, found: Answer) -> tuple[str, bool]:
@@ -133,18 +172,22 @@ def _text(facts: Facts, name: str, found: Answer) -> tuple[str, bool]:
     if not found.exact and version:
         this += f" (the flags of {'.'.join(map(str, table()[1][-1]))} and before are known)"
     if found.standing is Standing.REMOVED:
-        return f"--{name} was removed in vLLM {found.removed_in} ({found.releases} had it): {this} does not know it", found.exact  # fmt: skip
+        return f"{name} was removed in vLLM {found.removed_in} ({found.releases} had it): {this} does not know it", found.exact  # fmt: skip
     if found.standing is Standing.NOT_YET:
         return (
-            f"--{name} comes with vLLM {found.releases}: {this} does not know it yet",
+            f"{name} comes with vLLM {found.releases}: {this} does not know it yet",
             found.exact,
         )
     if found.standing is Standing.UNSURE:
-        return f"--{name} is a flag of vLLM {found.releases}: whether {this} has it is unknown", False  # fmt: skip
-    guess = f"; --{found.nearest} is meant?" if found.nearest else ""
+        return f"{name} is a flag of vLLM {found.releases}: whether {this} has it is unknown", False  # fmt: skip
+    guess = (
+        f"; {'--' if name.startswith('--') and ' ' not in name else ''}{found.nearest} is meant?"
+        if found.nearest
+        else ""
+    )
     sure = not facts.software.plugins and (found.exact or (not version and bool(guess)))
     plugin = ", unless a plugin that is installed brings it" if facts.software.plugins else ""
-    return f"no release of vLLM has --{name}{plugin}{guess}", sure
+    return f"no release of vLLM has {name}{plugin}{guess}", sure
 
 
 def _fixes(facts: Facts, name: str, found: Answer) -> Iterator[Fix]:

@@ -11,6 +11,7 @@ from vllm_watch.preflight.check_flags import (  # fmt: skip
     check_flag_names,
     check_flags,
     check_length,
+    check_names,
     check_vllm_parser,
 )
 from vllm_watch.preflight.check_gpus import check_fits, check_gpus, check_heads, check_memory
@@ -25,7 +26,7 @@ from vllm_watch.preflight.check_host import (
 from vllm_watch.preflight.facts import PROBLEM, Facts, Finding
 
 CHECKS: tuple[Callable[[Facts], Iterator[Finding]], ...] = (
-    check_command, check_flag_names, check_flag_values, check_flags, check_vllm_parser, check_environment, check_files, check_token, check_disk, check_length, check_heads,
+    check_command, check_flag_names, check_names, check_flag_values, check_flags, check_vllm_parser, check_environment, check_files, check_token, check_disk, check_length, check_heads,
     check_gpus, check_driver, check_dtype, check_memory, check_fits, check_shared_memory, check_port,
 )  # fmt: skip
 

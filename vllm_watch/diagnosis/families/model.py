@@ -19,6 +19,7 @@ _VALUE = re.compile(r"['\"]?[{\[].*[}\]]['\"]?")
 
 _AMBIGUOUS = re.compile(r"ambiguous option: (\S{1,80}) could match (.{1,300})")
 _FLAG = re.compile(r"--[A-Za-z]")
+_NO_WORD = re.compile(r"(?i)true|false|yes|no|on|off|[\d.]+")
 _ONE_DASH = re.compile(r"-[a-z]{2}")
 _SERVER = re.compile(r"(?:\bserve|api_server\.py): error:")
 _KEYWORD = re.compile(r"unexpected keyword argument '(\w{1,80})'")
@@ -67,6 +68,8 @@ def _unknown_flag(text: str, facts: Facts) -> Told:
     # If the first unknown word is not a flag, the words after it are part of the mistake, even flags.
     if not flags or words[0][0] != "-":
         positional = " ".join(words[:3])
+        if words and _NO_WORD.fullmatch(words[0]):
+            return Told(f"{words[0]} is a value, and the word before it takes none: a switch has no value.", (Fix("write the switch alone, or --no-NAME to turn it off; a chart or script may write NAME: true as a flag and a value"),))  # fmt: skip
         if "api_server.py: error:" in text:  # takes only flags, unlike `vllm serve`
             return Told(f"{positional} is not a flag, and this program takes only flags.", (Fix("if it is the model, name it by flag", "--model MODEL"),))  # fmt: skip
         return Told(
@@ -99,6 +102,32 @@ def _flag_fix(flag: str, facts: Facts) -> Fix:
     if len(known.spans) == 1 and known.within(releases[-1]):
         return Fix(f"vLLM has {flag} from {first} on: drop it if this release is older, else see how it is written (quoted as one word with its value, or of another command)")  # fmt: skip
     return Fix(f"drop {flag}: vLLM {found.releases or f'from {first} on'} has it, and this release does not{instead}")  # fmt: skip
+
+
+_ARCHITECTURE = re.compile(r"[Aa]rchitectures? \[?['\"]?(\w{4,80})")
+_QUANTIZATION = re.compile(r"[Qq]uantization method:? ['\"]?([\w-]{2,40})|--quantization.{0,20}: invalid choice: '([\w-]{2,40})")  # fmt: skip
+
+
+def architecture(text: str, facts: Facts) -> Told:
+    """Name the releases that have the architecture."""
+    found = _ARCHITECTURE.search(text)
+    return Told() if found is None else _of_release(vllm_flags.ARCHITECTURE, found[1], facts)
+
+
+def quantization(text: str, facts: Facts) -> Told:
+    """Name the releases that have the quantization."""
+    found = _QUANTIZATION.search(text)
+    return Told() if found is None else _of_release(vllm_flags.QUANTIZATION, found[1] or found[2], facts)  # fmt: skip
+
+
+def _of_release(kind: str, name: str, facts: Facts) -> Told:
+    version = facts.get("vllm_version")
+    found = vllm_flags.look_up(kind + name, None if version is None else str(version))
+    if found.standing is Standing.NOT_YET:
+        return Told(f"vLLM has {name} from {found.releases} on.", (Fix(f"install vLLM {found.releases} or later"),))  # fmt: skip
+    if found.standing is Standing.REMOVED:
+        return Told(f"vLLM {found.removed_in} removed {name}.", (Fix(f"use vLLM {found.releases} or before, or the model's successor"),))  # fmt: skip
+    return Told(f"Releases of vLLM with {name}: {found.releases}.") if found.releases else Told()
 
 
 GATED = "hf_gated_or_auth"
@@ -280,6 +309,7 @@ FAILURES = (
             cure("if the list does not name it for this release, take one made after the model; if it does, importing it failed: read the lines before", None, when(r"not supported for now|has no vLLM|not recognize this architecture|annot find model module|CONFIG_MAPPING|does not recognize")),
         ),
         deterministic=True,
+        numbers=architecture,
         variants=(
             Variant(
                 when=when(r"failed to be inspected"),

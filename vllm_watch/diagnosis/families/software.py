@@ -5,6 +5,7 @@ Sources: PyTorch; vllm/model_executor/layers/quantization and vllm/platforms of 
 
 import re
 
+from vllm_watch.diagnosis.families import model
 from vllm_watch.diagnosis.families.packages import NOT_CUDA
 from vllm_watch.diagnosis.report import UNKNOWN
 from vllm_watch.diagnosis.rule import Facts, Failure, Rank, Told, Variant, cure, rule, when
@@ -59,6 +60,7 @@ FAILURES = (
             cure("see which quantizations this release takes on this GPU, in vLLM's table of quantization support"),
         ),
         deterministic=True,
+        numbers=model.quantization,
         variants=(
             Variant(
                 when=when(r"quantization method .{0,80}is deprecated"),
@@ -87,6 +89,12 @@ FAILURES = (
                     cure("if the GPU is newer than this vLLM, take a release (or an image) that was built for it", "python -c 'import torch; print(torch.cuda.get_device_capability(), torch.cuda.get_arch_list())'", when(r"capability")),
                     cure("take a version of the model in another format", None, when(r"capability")),
                 ),
+            ),
+            Variant(
+                when=when(r"[Cc]urrent capability: (?:-1|None)"),
+                sentence="this quantization asks for a CUDA compute capability, and vLLM found none",
+                why="The device is not an NVIDIA GPU, or CUDA does not see it. A newer NVIDIA GPU is not the point.",
+                cures=(cure("see which devices PyTorch finds", "python -c 'import torch; print(torch.cuda.device_count())'"), cure("on another platform, take a quantization that vLLM's list of supported hardware names for it", None, when(r"capability"))),
             ),
             Variant(
                 when=when(r"capability|Blackwell|Hopper|_scaled_mm|is not supported on this GPU|for the current GPU|current platform|SM ?\d\d"),
