@@ -6,6 +6,8 @@ settings and prose as vLLM, its users and the libraries write them.
 
 COUNTER_EXAMPLES: dict[str, str] = {
     "driver_cuda_mismatch/UnspecifiedPlatform": "INFO 09-10 10:00:00 [__init__.py:220] Automatically detected platform cuda.",
+    "unknown/aiting for baton release": "waiting for the release of 0.33",
+    "unknown/[Hardware Error]": "[12.000001] Hardware error handling is enabled",
     "unknown/Device or resource busy": "ls: cannot access '/dev/accel0': No such file or directory",
     "driver_cuda_mismatch/platform is not available because: ": "DEBUG 03-03 10:00:00 [__init__.py:90] ROCm platform is not available because: No module named 'amdsmi'",
     "driver_cuda_mismatch/CUDA initialization: Found no": "CUDA initialization: took 2 s",

@@ -244,4 +244,112 @@ NEW_REPORTS: dict[str, tuple[str, set[str], str, str]] = {
         "OSError: [Errno 98] error while attempting to bind on address ('0.0.0.0', 8000): address already in use\n",
         {'port_in_use'}, 'Errno 98', '',
     ),
+    'vllm#45169: terminate': (
+        '(APIServer pid=36630) ERROR 06-10 15:50:56 [registry.py:961] RuntimeError: Error raised in subprocess:\n'
+        "(APIServer pid=36630) ERROR 06-10 15:50:56 [registry.py:961] <frozen runpy>:128: RuntimeWarning: 'vllm.model_executor.models.registry' found in sys.modules after import of package 'vllm.model_executor.models', but prior to execution of 'vllm.model_executor.models.registry'; this may result in unpredictable behaviour\n"
+        "(APIServer pid=36630) ERROR 06-10 15:50:56 [registry.py:961] terminate called after throwing an instance of 'tvm::ffi::Error'\n"
+        '(APIServer pid=36630) ERROR 06-10 15:50:56 [registry.py:961]   what():  TypeAttr `__ffi_repr__` is already registered for type index 130.\n'
+        '(APIServer pid=36630) ERROR 06-10 15:50:56 [registry.py:961] Fatal Python error: Aborted\n',
+        {'unknown'}, 'what\\(\\)', 'transformers',
+    ),
+    'vllm#54350: capability -1': (
+        'ValueError: The quantization method moe_wna16 + awq is not supported for the current GPU. Minimum capability: 75. Current capability: -1.\n',
+        {'quantization_unsupported'}, 'capability: -1', 'half|from compute capability',
+    ),
+    'vllm#15073: xgrammar.so': (
+        '    torch.ops.load_library(filepath)\n'
+        '  File "/root/wangjianqiang/miniforge3/envs/QwQ/lib/python3.10/site-packages/torch/_ops.py", line 1350, in load_library\n'
+        '    ctypes.CDLL(path)\n'
+        '  File "/root/wangjianqiang/miniforge3/envs/QwQ/lib/python3.10/ctypes/__init__.py", line 374, in __init__\n'
+        '    self._handle = _dlopen(self._name, mode)\n'
+        'OSError: /root/.cache/torch_extensions/py310_cu124/xgrammar/xgrammar.so: cannot open shared object file: No such file or directory\n',
+        {'missing_dependency_or_import_error'}, 'xgrammar.so', 'LD_LIBRARY_PATH|grammar',
+    ),
+    'vllm#53130: deferred': (
+        '(APIServer pid=1) INFO 08-21 10:45:03 [loggers.py:284] Engine 000: Avg prompt throughput: 2210.4 tokens/s, Avg generation throughput: 53.3 tokens/s, Running: 29 reqs, Waiting: 92 reqs, GPU KV cache usage: 90.0%, Prefix cache hit rate: 77.0%\n'
+        '(APIServer pid=1) INFO 08-21 10:57:13 [loggers.py:284] Engine 000: Avg prompt throughput: 1946.0 tokens/s, Avg generation throughput: 1.2 tokens/s, Running: 3 reqs, Waiting: 227 reqs, GPU KV cache usage: 20.9%, Prefix cache hit rate: 18.0%\n'
+        '(APIServer pid=1) INFO 08-21 12:10:23 [loggers.py:284] Engine 000: Avg prompt throughput: 1946.0 tokens/s, Avg generation throughput: 0.5 tokens/s, Running: 4 reqs, Waiting: 487 reqs, GPU KV cache usage: 20.0%, Prefix cache hit rate: 18.0%\n'
+        'vllm:num_requests_waiting_by_reason{engine="0",reason="capacity"} 19.0\n'
+        'vllm:num_requests_waiting_by_reason{engine="0",reason="deferred"} 473.0\n'
+        'vllm:num_preemptions_total{engine="0"} 0.0\n'
+        '(APIServer pid=1) INFO:     127.0.0.1:41002 - "GET /health HTTP/1.1" 200 OK\n',
+        {'unknown'}, 'Waiting: 487', 'memory must',
+    ),
+    'InferenceX#1360: baton': (
+        '(Worker_TP0_EP0) [aiter] [fused_moe] using 1stage default for (256, 8192, 3072, 1536, 64, 8, ...)\n'
+        '(Worker_TP0_EP0) [aiter] import [module_moe_sorting]\n'
+        '(Worker_TP2_EP2) [aiter] waiting for baton release at /tmp/aiter_configs/tuned_fmoe.csv.lock\n'
+        '(Worker_TP3_EP3) [aiter] waiting for baton release at /tmp/aiter_configs/tuned_fmoe.csv.lock\n'
+        '(EngineCore) INFO ... [shm_broadcast.py:681] No available shared memory broadcast block found in 60 seconds.\n'
+        '(EngineCore) INFO ... [shm_broadcast.py:681] No available shared memory broadcast block found in 60 seconds.\n',
+        {'unknown'}, 'baton release', 'shm-size',
+    ),
+    'llm-scaler#148: corrected': (
+        '[16004.940106] {468}[Hardware Error]: Hardware error from APEI Generic Hardware Error Source: 0\n'
+        '[16004.940109] {468}[Hardware Error]: It has been corrected by h/w and requires no further action\n'
+        '[16004.940111] {468}[Hardware Error]: event severity: corrected\n'
+        '[16004.940112] {468}[Hardware Error]:  Error 0, type: corrected\n'
+        '[16004.940114] {468}[Hardware Error]:   section_type: PCIe error\n',
+        {'healthy'}, '', '.',
+    ),
+    'vllm#23378: one report': (
+        '(APIServer pid=2019320) INFO 08-21 14:30:43 [loggers.py:123] Engine 004: Avg prompt throughput: 0.0 tokens/s, Avg generation throughput: 0.0 tokens/s, Running: 255 reqs, Waiting: 0 reqs, GPU KV cache usage: 0.0%, Prefix cache hit rate: 0.0%\n',
+        {'unknown'}, 'Running: 255', 'memory',
+    ),
+    'vllm#41339: block size 8': (
+        'WARNING [cuda.py:324] --block-size 8 precluded higher-priority backend(s) FLASH_ATTN, FLASHINFER, TRITON_ATTN. Using FLEX_ATTENTION instead, which may result in reduced performance.\n'
+        'File: torch/_inductor/runtime/triton_heuristics.py:810\n'
+        'triton.compiler.errors.CompilationError: at 140:10:\n'
+        '    acc = tl.dot(p.to(MATMUL_PRECISION), v, acc, ...)\n'
+        '          ^\n'
+        'AssertionError: Input shapes should have M >= 1, N >= 1 and K >= 16\n',
+        {'compile_failure'}, 'CompilationError', 'triton',
+    ),
+    'vllm#53013: graphs estimate': (
+        '(Worker_DP1_TP1_EP3 pid=3585771) INFO 08-19 05:56:57 [gpu_model_runner.py:6936] Estimated CUDA graph memory: 118.65 GiB total\n'
+        '(EngineCore_DP0 pid=3584999) ERROR 08-19 05:56:57 [core.py:1346] ValueError: No available memory for the cache blocks. Try increasing `gpu_memory_utilization` when initializing the engine (this flag also controls CPU memory reservation on the CPU backend, despite its name). See https://docs.vllm.ai/en/latest/configuration/conserving_memory/ for more details.\n',
+        {'oom_kv_alloc_or_profiling'}, 'cache blocks', 'raise',
+    ),
+    'ai-on-eks-charts#13: true': (
+        'vllm: error: unrecognized arguments: true\n',
+        {'unknown_flag'}, 'true', 'image',
+    ),
+    'gpustack#4963: encoder': (
+        '(EngineCore_DP0 pid=43)   File "/usr/local/lib/python3.12/dist-packages/vllm/v1/worker/gpu_model_runner.py", line 5296, in profile_run\n'
+        '(EngineCore_DP0 pid=43)     dummy_encoder_outputs = self.model.embed_multimodal(\n'
+        '(EngineCore_DP0 pid=43)                             ^^^^^^^^^^^^^^^^^^^^^^^^^^^^\n'
+        '(EngineCore_DP0 pid=43)   File "/usr/local/lib/python3.12/dist-packages/vllm/model_executor/models/qwen3_vl.py", line 2241, in embed_multimodal\n'
+        '(EngineCore_DP0 pid=43)     image_embeddings = self._process_image_input(multimodal_input)\n'
+        '(EngineCore_DP0 pid=43)                        ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^\n'
+        '(EngineCore_DP0 pid=43)   File "/usr/local/lib/python3.12/dist-packages/vllm/model_executor/models/qwen3_vl.py", line 1560, in _process_image_input\n'
+        '(EngineCore_DP0 pid=43)     image_embeds = self.visual(pixel_values, grid_thw=grid_thw)\n'
+        '(EngineCore_DP0 pid=43)                    ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^\n'
+        '(EngineCore_DP0 pid=43)   File "/usr/local/lib/python3.12/dist-packages/torch/nn/modules/module.py", line 1776, in _wrapped_call_impl\n'
+        '(EngineCore_DP0 pid=43)     return self._call_impl(*args, **kwargs)\n'
+        '(EngineCore_DP0 pid=43)            ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^\n'
+        '(EngineCore_DP0 pid=43)     output_i = F.scaled_dot_product_attention(q_i, k_i, v_i, dropout_p=0.0)\n'
+        '(EngineCore_DP0 pid=43) torch.OutOfMemoryError: HIP out of memory. Tried to allocate 192.00 GiB.\n',
+        {'oom_kv_alloc_or_profiling'}, '192.00', 'tensor-parallel|batched-tokens',
+    ),
+    'vllm#56283: no offloader': (
+        "(APIServer pid=1) INFO 09-10 14:20:03 [api_utils.py:273] non-default args: {'model_tag': 'Qwen/QwQ-32B-AWQ', 'model': 'Qwen/QwQ-32B-AWQ', 'max_model_len': 4096, 'gpu_memory_utilization': 0.9, 'cpu_offload_gb': 8.0}\n"
+        "(EngineCore pid=91) INFO 09-10 14:20:31 [core.py:114] Initializing a V1 LLM engine (v0.27.1) with config: model='Qwen/QwQ-32B-AWQ', speculative_config=None, tokenizer='Qwen/QwQ-32B-AWQ', dtype=torch.float16, max_seq_len=4096, tensor_parallel_size=1, quantization=awq_marlin, kv_cache_dtype=auto, device_config=cuda\n"
+        '(EngineCore pid=91) INFO 09-10 14:20:34 [base.py:106] Offloader set to NoopOffloader\n'
+        '(EngineCore pid=91) INFO 09-10 14:20:35 [model_runner.py:301] Loading model from scratch...\n'
+        '(EngineCore pid=91) ERROR 09-10 14:20:41 [core.py:1332] EngineCore failed to start.\n'
+        '(EngineCore pid=91) ERROR 09-10 14:20:41 [core.py:1332] Traceback (most recent call last):\n'
+        '(EngineCore pid=91) ERROR 09-10 14:20:41 [core.py:1332]   File "/opt/venv/lib/python3.12/site-packages/vllm/v1/engine/core.py", line 1323, in run_engine_core\n'
+        '(EngineCore pid=91) ERROR 09-10 14:20:41 [core.py:1332]     engine_core = EngineCoreProc(*args, engine_index=dp_rank, **kwargs)\n'
+        '(EngineCore pid=91) ERROR 09-10 14:20:41 [core.py:1332]   File "/opt/venv/lib/python3.12/site-packages/vllm/v1/worker/gpu/model_runner.py", line 318, in load_model\n'
+        '(EngineCore pid=91) ERROR 09-10 14:20:41 [core.py:1332]     self.model = model_loader.load_model(\n'
+        '(EngineCore pid=91) ERROR 09-10 14:20:41 [core.py:1332] torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 136.00 MiB. GPU 0 has a total capacity of 15.47 GiB of which 74.38 MiB is free. Including non-PyTorch memory, this process has 15.11 GiB memory in use. Of the allocated memory 14.79 GiB is allocated by PyTorch, and 41.52 MiB is reserved by PyTorch but unallocated.\n',
+        {'oom_loading_weights'}, 'OutOfMemory', 'gpu-memory-utilization',
+    ),
+    'vllm#32468: end of a script': (
+        'Adding requests: 100%|██████████| 4/4 [00:00<00:00, 21.37it/s]\n'
+        'Processed prompts: 100%|██████████| 4/4 [00:00<00:00,  6.02it/s, est. speed input: 1213.40 toks/s, output: 0.00 toks/s]\n'
+        '[[1.0, 0.789, 0.401, 0.655], [0.789, 1.0, 0.388, 0.702], [0.401, 0.388, 1.0, 0.361], [0.655, 0.702, 0.361, 1.0]]\n'
+        'ERROR 01-16 17:16:49 [core_client.py:605] Engine core proc EngineCore_DP0 died unexpectedly, shutting down client.\n',
+        {'benign_warning_noise'}, 'died unexpectedly', '.',
+    ),
 }  # fmt: skip

@@ -37,6 +37,8 @@ STORIES = {
     "a queue that stands still": (WORKS + "".join(report(f"10:{n}:00", 0.0, 5.4, 1, 14) for n in range(10, 60, 10)), "unknown"),
     "a queue of some minutes": (WORKS + "".join(report(f"10:0{n}:00", 0.0, 5.4, 1, 14) for n in range(2, 9)), "healthy"),
     "a queue that moves": (WORKS + "".join(report(f"10:{n}:00", float(n == 30), 5.4, 1, 14) for n in range(25, 40)), "healthy"),
+    "a queue beside free room": (READY + report("10:00:00", 900.0, 80.0, 29, 92) + "".join(report(f"10:0{n}:00", 900.0, 0.5, 4, 480) for n in (1, 2)), "unknown"),
+    "a queue of a server of few places": (READY + report("10:00:00", 900.0, 80.0, 4, 92) + "".join(report(f"10:0{n}:00", 900.0, 8.0, 4, 480) for n in (1, 2)), "healthy"),
     "the log ends while it works": (WORKS, "healthy"),
     "one report of nothing": (HUNG, "healthy"),
     "it was asked to stop": (HUNG + STOP + LATER.format("09"), "healthy"),

@@ -69,6 +69,9 @@ IGNORED = (
 
 _COMPLAINTS = ("rror:", "FAILED", "ailed", "annot ", "refused", "not permitted", "format error", "denied", "exceeds ", "must ", "Missing ", "CMake Error", "ould not", "[error]")  # fmt: skip
 
+NOTED = frozenset(("nccl_debug", "wsl", "ignored_fields", "no_offload", "prompts_done"))
+"""Marks that conditions may require."""
+
 MARKS: dict[str, tuple[str, ...]] = {
     "banner": ("vLLM API server version", "  version "),
     "ready": ("Application startup complete", "Uvicorn running on", "Starting vLLM API server"),
@@ -86,6 +89,9 @@ MARKS: dict[str, tuple[str, ...]] = {
     "end": ("to clean up at shutdown",),
     "nccl_debug": ("NCCL INFO", "NCCL WARN"),
     "ignored_fields": ("present in the request but ignored",),
+    "no_offload": ("Offloader set to NoopOffloader",),
+    "prompts_done": ("Processed prompts: 100%",),
+    "given": ("non-default args:",),
     "wsl": ("WSL is detected", "microsoft-standard-WSL"),
     "warning": ("WARNING", "Warning:"),
     "error": ("ERROR", "CRITICAL", "Error", "Exception", "Traceback", "what(): "),

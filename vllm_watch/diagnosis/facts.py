@@ -23,7 +23,7 @@ def _setting(name: str, key: str, value: Callable[[str], Value], shape: str) -> 
     flag = "--" + key.replace("_", "-")
     given = rf"^(?!.{{0,400}}(?:[Ee]rror|Exception)[:,] ).*?{flag}"  # error messages may only advise the flag
     return (
-        Pattern(name, (key,), re.compile(rf"\b{key}['\"]?\s*[=:]\s*['\"]?({shape})"), value),
+        Pattern(name, (key,), re.compile(rf"(?<!/ )\b{key}['\"]?\s*[=:]\s*['\"]?({shape})"), value),
         Pattern(name, (flag,), re.compile(rf"{given}[= ]['\"]?({shape})"), value),
     )
 
@@ -60,6 +60,7 @@ FACTS: tuple[Pattern, ...] = (
     *_setting("pipeline_parallel_size", "pipeline_parallel_size", int, _NUMBER),
     *_setting("data_parallel_size", "data_parallel_size", int, _NUMBER),
     *_setting("max_num_seqs", "max_num_seqs", int, _NUMBER),
+    *_setting("cpu_offload_gb", "cpu_offload_gb", float, r"[1-9]\d{0,4}(?:\.\d+)?"),
     *_setting("max_num_batched_tokens", "max_num_batched_tokens", int, _NUMBER),
     *_setting("kv_cache_dtype", "kv_cache_dtype", str, _WORD),
     *_setting("quantization", "quantization", str, r"(?!None|null)" + _WORD),
@@ -76,6 +77,7 @@ FACTS: tuple[Pattern, ...] = (
     Pattern("gpu_memory_total_gib", ("total_gpu_memory (", "total_gpu_memory="), re.compile(r"total_gpu_memory ?[(=]([\d.]+) ?Gi?B"), float),
     Pattern("gpu_memory_total_gib", ("emory on device",), re.compile(r"memory on device\s{0,4}\S{0,40}\s{0,4}\([\d.]+/([\d.]+) GiB"), float),
     Pattern("gpu_memory_total_gib", ("total capacity",), re.compile(r"total capacity of ([\d.]{1,24}) GiB|([\d.]{1,24}) GiB total capacity"), float),
+    Pattern("graph_estimate_gib", ("Estimated CUDA graph memory",), re.compile(r"Estimated CUDA graph memory: ([\d.]+) GiB"), float),
     Pattern("graph_capture_seconds", ("Graph capturing finished",), re.compile(r"Graph capturing finished in \W*(\d+) secs"), float),
     Pattern("graph_capture_gib", ("Graph capturing finished",), re.compile(r"Graph capturing finished.{0,800}took (-?[\d.]+) GiB"), float),
     Pattern("compile_seconds", ("torch.compile takes", "torch.compile took"), re.compile(r"torch\.compile (?:takes|took) \W*([\d.]+) s"), float),

@@ -18,6 +18,9 @@ OUTPUT_LINES = 60
 
 RAISED_LINES = 6
 
+QUOTED = 300
+"""Characters of a message that an explanation quotes."""
+
 _NEW = re.compile(r"\(|(?:DEBUG|INFO|WARNING|ERROR|CRITICAL)\b|Traceback \(|\[rank|\[?\d{4}-\d\d-\d\d")  # fmt: skip
 _BARE = re.compile(r"(?:Error|Exception):?$")
 _PREFIX = re.compile(r"^.{0,160}(?:\[[\w/.]+:\d+\]|\bpid=\d+\)) ?")
@@ -40,7 +43,7 @@ _NOT_IMPORTED = re.compile(r"(?:ailed to import|rror importing) (?:from )?['\"]?
 _NAMES = re.compile(r"[^\W_]+")
 _OBJECT = re.compile(r"'([^']{1,400})'")
 _FLAG = re.compile(r"(?<![\w-])--[a-z][a-z-]{3,60}\b")
-_ADVICE = re.compile(r"(?:^|[.;:!] |\] ?|\n)((?!Run 'docker)(?:You (?:may|might|can|could|should|need|must)|If you|[Pp]lease|Try|Consider|Make sure|Increase|Reduce|Set|Use|Run|Install|Pass|Call)\b(?:e\.g\. |[^.\n]|\.(?=\S)){5,300})")  # fmt: skip
+_ADVICE = re.compile(r"(?:^|[.;:!] |\] ?|\n)((?!Run 'docker)(?:You (?:may|might|can|could|should|need|must)|If you|[Pp]lease|To (?:fix|avoid|bypass|disable|enable)|Try|Consider|Make sure|Increase|Reduce|Set|Use|Run|Install|Pass|Call)\b(?:e\.g\. |[^.\n]|\.(?=\S)){5,300})")  # fmt: skip
 
 _TIERS = {Rank.CAUSE: 0, Rank.GENERAL: 0}
 
@@ -94,7 +97,8 @@ class Finding:
             record = list(takewhile(lambda each: mark or not _NEW.match(each), same))
             end = next((at for at, each in enumerate(record) if at and not each.strip()), None)
             return " ".join(each.strip() for each in record[:end]).strip()
-        return " ".join(each.strip() for each in takewhile(_INDENTED.match, same))
+        below = (each.strip() for each in takewhile(_INDENTED.match, same))
+        return " ".join(each for each in below if "errors.pydantic.dev" not in each)
 
     @property
     def advice(self) -> str:
@@ -123,13 +127,18 @@ class Finding:
         return linked and self.rule.rank < first.rule.rank
 
 
+def message_of(line: str) -> str:
+    """Return the line without its prefix, up to QUOTED characters."""
+    return _PREFIX.sub("", line).strip()[:QUOTED]
+
+
 def root(findings: list[Finding]) -> Finding | None:
     """Return the first error, or the finding that explains it best."""
     first = min(findings, key=lambda each: each.order, default=None)
     if first is None:
         return None
     deaths = [each for each in findings if each.rule.rank is Rank.DEATH and 0 < first.number - each.number <= OUTPUT_LINES]  # fmt: skip
-    if deaths and first.rule.failure == UNKNOWN and first.process == deaths[0].process and "APIServer" in first.process:  # fmt: skip
+    if deaths and first.rule.failure == UNKNOWN and first.process == deaths[0].process and "APIServer" in first.process and "what(): " not in first.line:  # fmt: skip
         return deaths[0]  # the API server met the death first, and its later errors follow
     same = [each for each in findings if each.says_more_than(first)]
     best = min(same, key=lambda each: (each.rule.rank, each.number, each.at), default=first)

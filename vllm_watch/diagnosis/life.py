@@ -19,7 +19,29 @@ EVIDENCE_CHARACTERS_MAX = 64 << 10
 
 _STARTING = re.compile(r"failed to start|initialization failed|Failed core proc|error: .{0,40}argument")  # fmt: skip
 
+_FLAG = re.compile(r"(?<![\w-])--[a-z][a-z0-9-]{3,60}\b")
+_GIVEN = re.compile(r"'(?:enable_|disable_)?(\w{1,40}_\w{1,40})':")
+_UNTOLD = frozenset(
+    (
+        "model tag",
+        "served model name",
+        "gpu memory utilization",
+        "max model len",
+        "trust remote code",
+    )
+)
+"""Settings that nearly every command has, and that warnings name for other reasons."""
+
 _TIMED_OUT = re.compile(r"Worker[^()]{0,60}pid=\d+\) WARNING .{0,300}\b[Tt]imed out\b")
+
+_OF_TEXT: dict[str, Callable[[str], bool]] = {
+    "nearly_free": memory_numbers.is_nearly_free,
+    "more_than_the_gpu": memory_numbers.is_more_than_the_gpu,
+    "more_free_than_asked": memory_numbers.is_more_free_than_asked,
+    "flag_of_no_release": model.is_of_no_release,
+    "packed_4_bit": model.is_packed,
+}
+"""Facts that a message alone shows."""
 
 HEALED_LINES = 30
 """Throughput reports with tokens after which a stall is over. They take five minutes."""
@@ -42,6 +64,8 @@ class Life:
     traced: tuple[int, str] | None = None  # the first line of a traceback
     raised: Finding | None = None  # the first exception after it at level WARNING
     warned: tuple[int, str] | None = None  # the first WARNING: line number, line
+    given: tuple[str, ...] = ()  # names of the settings that the user gave
+    cautioned: tuple[int, str] | None = None  # the last WARNING about one of them
     timed_out: tuple[int, str] | None = None  # the first that a worker warned of in the start
     progress: tuple[int, str] | None = None  # the last line that showed a phase
     ended: tuple[int, str] | None = None  # the last line before a dead process's clean-up
@@ -91,18 +115,11 @@ class Life:
         ]
         facts = self.facts.complete()
         own = memory_numbers.is_own(facts)
-        if memory_numbers.is_nearly_free(of.text):
-            facts["nearly_free"] = 1
-        if memory_numbers.is_more_than_the_gpu(of.text):
-            facts["more_than_the_gpu"] = 1
-        if memory_numbers.is_more_free_than_asked(of.text):
-            facts["more_free_than_asked"] = 1
+        facts.update({name: 1 for name, holds in _OF_TEXT.items() if holds(of.text)})
         if memory_numbers.is_own_alone(of.text) and "unified_memory" not in facts:
             facts["held_by_itself"] = 1
-        if model.is_of_no_release(of.text):
-            facts["flag_of_no_release"] = 1
-        if model.is_packed(of.text):
-            facts["packed_4_bit"] = 1
+        if memory_numbers.is_overestimated(facts):
+            facts["graphs_overestimated"] = 1
         facts.update(dict.fromkeys(self.noted, 1))
         if phase is not None:
             facts["phase"] = phase
@@ -166,8 +183,24 @@ class Life:
         left = {slug: [each for each in found if not of(each)] for slug, found in self.findings.items()}  # fmt: skip
         self.findings = {slug: found for slug, found in left.items() if found}
 
+    def give(self, text: str) -> None:
+        """Note the settings that the line with the non-default arguments names."""
+        names = {each.replace("_", " ") for each in _GIVEN.findall(text)}
+        self.given = tuple(sorted(names - _UNTOLD))
+
+    @property
+    def caution(self) -> str:
+        """A sentence with the last warning about a setting that the user gave, or ""."""
+        if self.cautioned is None:
+            return ""
+        number, line = self.cautioned
+        return f'Line {number} warned of a setting: "{finding.message_of(line)}"'
+
     def warn(self, number: int, line: str) -> None:
         self.warned = self.warned or (number, line)
+        plain = line.replace("-", " ").replace("_", " ").lower()
+        if _FLAG.search(line) or any(each in plain for each in self.given):
+            self.cautioned = number, line
         if self.timed_out is None and _TIMED_OUT.search(line):
             self.timed_out = number, line
 

@@ -7,7 +7,7 @@ import re
 from collections import Counter, deque
 
 from vllm_watch.diagnosis import lines, phases, stillness
-from vllm_watch.diagnosis.catalogue import HARMLESS, IGNORED, Interest, interest_in
+from vllm_watch.diagnosis.catalogue import HARMLESS, IGNORED, NOTED, Interest, interest_in
 from vllm_watch.diagnosis.families import packages
 from vllm_watch.diagnosis.finding import HINT_LINES_AFTER, HINT_LINES_BEFORE, TAIL_LINES, Finding
 from vllm_watch.diagnosis.life import FINDINGS_PER_CLASS_MAX, Life
@@ -114,6 +114,7 @@ class Scanner:
         self.idle_from = b""
         self.queued_from = b""
         self.report_lines = 0
+        self.report_before, self.most_running = b"", 0
         self.last: deque[bytes] = deque(maxlen=_LAST_LINES)
         self._dull: set[bytes] = set()  # shapes
         self._known: dict[bytes, Interest] = {}
@@ -131,7 +132,7 @@ class Scanner:
     @property
     def reports(self) -> Reports:
         after = 0 if self.statistics is None else self.lines - self.statistics[0]
-        return Reports(self.statistics, self.idle_reports, self.idle_from, self.report_lines, after, self.queued_from)  # fmt: skip
+        return Reports(self.statistics, self.idle_reports, self.idle_from, self.report_lines, after, self.queued_from, self.most_running, self.report_before)  # fmt: skip
 
     def feed(self, line: bytes) -> None:
         self.lines += 1
@@ -196,7 +197,10 @@ class Scanner:
     def _report(self, line: bytes) -> None:
         if self.statistics is not None:
             self.report_lines = max(self.report_lines, self.lines - self.statistics[0])
+        self.report_before = b"" if self.statistics is None else self.statistics[1]
         self.statistics = self.lines, line[:_LAST_BYTES]
+        found = stillness.counts(line)
+        self.most_running = max(self.most_running, int(found[1]) if found else 0)
         self.idle_reports = self.idle_reports + 1 if stillness.no_tokens(line) else 0
         if self.idle_reports <= 1:
             self.idle_from = self.statistics[1]
@@ -250,6 +254,7 @@ class Scanner:
         self._linked.clear()
         self._ignored.clear()
         self.statistics, self.idle_reports, self.queued_from = None, 0, b""
+        self.report_before, self.most_running = b"", 0
 
     def _find(self, text: str, interest: Interest) -> bool:
         """Return True if a rule knows the line, or it is source code."""
@@ -341,7 +346,7 @@ class Scanner:
             life.made_tokens(reported="throughput" in text)
         elif "serving" in marks and "tokens/s" in text:
             life.phase = phases.SERVE  # the server reports even without requests
-        life.noted.update({"nccl_debug", "wsl", "ignored_fields"}.intersection(marks))
+        life.noted.update(NOTED.intersection(marks))
         if "sleep" in marks:
             life.asleep = "asleep" in text
         if "stop" in marks:
@@ -349,8 +354,13 @@ class Scanner:
             life.stopped = life.stopped or self.lines
         if "end" in marks and life.ended is None and self.lines > 1:
             life.ended = self._line_before()
+        self._mark_settings(text, marks)
+
+    def _mark_settings(self, text: str, marks: list[str]) -> None:
+        if "given" in marks:
+            self.life.give(text)
         if "warning" in marks:
-            life.warn(self.lines, lines.shown(text, 0))
+            self.life.warn(self.lines, lines.shown(text, 0))
 
     def _line_before(self) -> tuple[int, str]:
         above = list(self.last)[-2::-1]

@@ -32,6 +32,7 @@ PROBES = 60
 
 _TIME = re.compile(r"\b(\d\d)-(\d\d) (\d\d):(\d\d):(\d\d)\b|\b\d{4}-(\d\d)-(\d\d)[T ](\d\d):(\d\d):(\d\d)")  # fmt: skip
 _COUNTS = re.compile(r"Running: (\d{1,6}) reqs.{0,80}?(?:Waiting|Pending): (\d{1,6}) reqs")
+_USED = re.compile(r"KV cache usage: ([\d.]{1,8})%")
 SERVED = re.compile(r'"POST /\S+ HTTP/[\d.]+" 200|generation throughput')
 _NOTICE = "block found in"
 _WORKS = re.compile(r"\((?:\w* )?(?:Vllm|Ray)?Worker[^()]{0,60}pid=\d+\) INFO (?!.{0,80}(?:[Ss]hut|[Ee]xit|[Tt]erminat|signal))")  # fmt: skip
@@ -48,6 +49,8 @@ class Reports:
     lines: int  # most lines from one report to the next
     after: int  # lines since the last report
     queued_from: bytes = b""  # the first of the latest reports of a queue without admissions
+    most_running: int = 0
+    before: bytes = b""  # the report before the last
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +99,29 @@ def of_queue(reports: Reports) -> Silence | None:
     if counts is None or seconds is None or seconds < QUEUED_SECONDS:
         return None
     return Silence(number, lines.shown(text, 0), _when(first), seconds, int(counts[1]), int(counts[2]))  # fmt: skip
+
+
+HELD_WAITING_MIN, HELD_RUNNING_MIN, HELD_RATIO, ROOM_RATIO = 10, 16, 4, 0.5
+"""A queue is held back if so many requests wait, so many ran at once before, so many times fewer run now, and this share of the KV cache is free (vLLM #53130)."""
+
+
+def held_back(reports: Reports) -> Silence | None:
+    """Return the queue of the last two reports if few requests run and the KV cache has room."""
+    if reports.last is None:
+        return None
+    number, raw = reports.last
+    text = lines.clean(raw)
+    for each in (text, lines.clean(reports.before)):
+        counts, used = _COUNTS.search(each), _USED.search(each)
+        if counts is None or used is None or float(used[1]) > 100 * ROOM_RATIO:
+            return None
+        running, waiting = int(counts[1]), int(counts[2])
+        most = reports.most_running
+        if waiting < HELD_WAITING_MIN or most < HELD_RUNNING_MIN or running * HELD_RATIO > most:
+            return None
+    counts = _COUNTS.search(text)
+    assert counts is not None  # noqa: S101 - the loop has matched it
+    return Silence(number, lines.shown(text, 0), "", None, int(counts[1]), int(counts[2]))
 
 
 def idle(reports: Reports) -> bool:

@@ -17,8 +17,10 @@ from vllm_watch.diagnosis.families import (
 from vllm_watch.diagnosis.finding import (
     OF_INTERFACE,
     OUTPUT_LINES,
+    QUOTED,
     TAIL_LINES,
     Finding,
+    message_of,
     of_library,
     raised_in,
 )
@@ -103,6 +105,13 @@ def _queue(life: Life, found: Silence) -> Diagnosis:
     return life.unknown("no error in this log, but requests wait and none is admitted", text, (found.number, found.line), fixes)  # fmt: skip
 
 
+def _held_back(life: Life, found: Silence) -> Diagnosis:
+    """Diagnose a queue beside an engine that has room."""
+    text = f"{found.running} requests are running and {found.waiting} waiting in the last report, more run at once before, and most of the KV cache is free: something other than memory holds the others back. Requests that wait for a grammar, for KV of another server or for the offloading connector (deferred) may take the places of --max-num-seqs."  # fmt: skip
+    fixes = (Fix("see what they wait for", "curl -s http://HOST:8000/metrics | grep num_requests_waiting"), Fix("if nothing is admitted any more, restart the engine, and let fewer requests in, or raise --max-num-seqs"))  # fmt: skip
+    return life.unknown("requests wait, although the engine has room", text, (found.number, found.line), fixes)  # fmt: skip
+
+
 def _stopped(life: Life, text: str) -> Diagnosis:
     """Diagnose a server that was stopped on request."""
     text = f"{text} It was stopped on request (line {life.stopped})."
@@ -145,7 +154,6 @@ _OF_REQUEST = re.compile(
     r"Exception in ASGI|completion stream|/vllm/entrypoints/\S{1,200}(?:serving|generator)"
 )
 _ONE_REQUEST = "One request failed with it. As far as this log shows, the server goes on: do not restart it for this, but check whether other requests fail in the same way."
-_QUOTED = 300
 _SETTING = re.compile(r"(?:^|\s)--([a-z-]{3,60})[= ](\S{1,60})")
 _LIKE = {"auto": ("bfloat16", "float16")}
 _STALLS = 3
@@ -170,6 +178,9 @@ def of_log(scanner: Scanner) -> Diagnosis:
     if root is not None and unsaid and complaint and 0 < root.number - complaint.number <= near:
         found = _unknown(life, complaint)
         return replace(found, failure=root.rule.failure, explanation=f"{found.explanation} Line {root.number} shows only the result; this earlier line may be the cause.")  # fmt: skip
+    ended = root is not None and "died unexpectedly, shutting down client" in root.line
+    if root is not None and ended and "prompts_done" in life.noted and not scanner.reports.last:
+        return _only_waited(life, root, _SCRIPT_ENDED)
     stalled = root is not None and root.rule.failure == parallel.SHM and root.rule.quiet
     if root is not None and stalled and stillness.idle(scanner.reports):
         return _only_waited(life, root, _IDLE)
@@ -189,11 +200,12 @@ def _of_the_host(scanner: Scanner, root: Finding | None) -> bool:
 
 def _of_another(name: str, root: Finding | None) -> Diagnosis:
     text = f"This is a log of {name}, and vLLM's flags and cures do not apply to it."
-    text += "" if root is None else f" Its first known error is line {root.number}: {root.line[:_QUOTED]}"  # fmt: skip
+    text += "" if root is None else f" Its first known error is line {root.number}: {root.line[:QUOTED]}"  # fmt: skip
     return Diagnosis(failure=NOT_VLLM, confidence=0.9, sentence=f"this is a log of {name}, not of vLLM", root_cause_line=None if root is None else root.line, line_number=None if root is None else root.number, explanation=text)  # fmt: skip
 
 
 _IDLE = "No request was running or waiting in the last statistics: an engine without work waits like this."
+_SCRIPT_ENDED = "All prompts of this script were answered before it. At the end of a script, some releases report the engine's exit like a death. If results are missing, it did die: see dmesg."
 _WENT_ON = "The workers were busy, not stuck: one of them reported progress after this line. The log does not show whether the server came up."
 
 
@@ -252,8 +264,16 @@ def _failed(life: Life, root: Finding, ratio: float = 1.0) -> Diagnosis:
     unseen = (root.rule.failure == memory.OOM and phase is None) or not life.of_a_start
     place = raised_in(root.frames, root.line, root.source)[0] if _is_placed(slug, root) else ""
     at = (root.number, root.line) if warned is None else warned
-    before = f"Line {root.number} reports it; the time-out at line {at[0]} came first." if warned else ""  # fmt: skip
-    parts = (_sentence(sentence), before, told.explanation, place, why)
+    unclear = slug in (serving.BUG, compiling.COMPILE) and root.rule.rank < Rank.SYMPTOM
+    before = _came_first(life, root, warned) if waits else ""
+    parts = (
+        _sentence(sentence),
+        before,
+        told.explanation,
+        place,
+        why,
+        life.caution if unclear else "",
+    )
     return Diagnosis(
         failure=slug,
         confidence=round(confidence * ratio, 2),
@@ -267,6 +287,16 @@ def _failed(life: Life, root: Finding, ratio: float = 1.0) -> Diagnosis:
         fatal=_is_fatal(life, root, failure),
         deterministic_start_failure=sure and not (started or unseen) and confidence >= _SURE,
     )
+
+
+def _came_first(life: Life, root: Finding, warned: tuple[int, str] | None) -> str:
+    """Return a sentence about the line before a report of waiting."""
+    if warned is not None:
+        return f"Line {root.number} reports it; the time-out at line {warned[0]} came first."
+    if life.progress is None or life.ready or life.serving:
+        return ""
+    number, line = life.progress
+    return f'The last step of the start is line {number}: "{message_of(line)}".'
 
 
 def _is_placed(slug: str, root: Finding) -> bool:
@@ -316,7 +346,7 @@ def _meaning(life: Life, root: Finding) -> tuple[Variant | None, Evidence]:
 
 def _unknown(life: Life, root: Finding) -> Diagnosis:
     known, evidence = _meaning(life, root)
-    below = root.message_below[:_QUOTED]
+    below = root.message_below[:QUOTED]
     below = f"Its message: {below}" if below else ""
     if known is not None:
         sentence = known.sentence
@@ -336,7 +366,7 @@ def _unknown(life: Life, root: Finding) -> Diagnosis:
         if kernel := _KERNEL.search("\n".join(root.tail[:3])):
             below = f"{below} The kernel is {kernel[1]}.".strip()
             fixes = (Fix("search the issues of the library that this kernel is from, and of vLLM, for the kernel's name"),)  # fmt: skip
-        text = " ".join(each for each in (text, below, root.advice, place) if each)
+        text = " ".join(each for each in (text, below, root.advice, place, life.caution) if each)
     confidence = UNKNOWN_CONFIDENCE if known is None else _SURE
     return life.diagnosis(UNKNOWN, confidence, sentence, text, (root.number, root.line), fixes, fatal=life.dead)  # fmt: skip
 
@@ -384,11 +414,21 @@ def _quiet(scanner: Scanner, life: Life) -> Diagnosis:
         return harmless
     if not ready:
         return _not_up(life)
-    if scanner.reports.idle >= stillness.IDLE_REPORTS_MIN:
-        said = f"It came up, and its last {scanner.reports.idle} reports have running requests and no tokens: one very long prompt, or a hang."
-        return life.unknown("no error in this log, and no tokens at its end", said)
+    return _serving(scanner, life)
+
+
+def _serving(scanner: Scanner, life: Life) -> Diagnosis:
+    idle = scanner.reports.idle
+    if scanner.reports.last and (idle >= stillness.IDLE_REPORTS_MIN or (idle and not life.serving)):
+        number, raw = scanner.reports.last
+        last = "The last report has" if idle == 1 else f"The last {idle} reports have"
+        said = f"{last} requests and no tokens: one very long prompt, or a hang. The next reports will show which."
+        see = Fix("see where the engine is", "py-spy dump --pid PID_OF_ENGINECORE")
+        return life.unknown("no error in this log, and no tokens at its end", said, (number, lines.shown(lines.clean(raw), 0)), (see,))  # fmt: skip
     if not life.asked_to_stop and (queue := stillness.of_queue(scanner.reports)) is not None:
         return _queue(life, queue)
+    if not life.asked_to_stop and (held := stillness.held_back(scanner.reports)) is not None:
+        return _held_back(life, held)
     text = "It came up and answered requests." if life.serving else "It came up."
     if life.asked_to_stop:
         return _stopped(life, text)

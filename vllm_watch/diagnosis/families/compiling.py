@@ -150,6 +150,12 @@ FAILURES = (
                 cures=(cure("if the kernel is one of attention, serve with another attention backend", "--attention-backend NAME", when(seen=r"attention|attn")), cure("search vLLM's issues for the kernel's name in the traceback")),
             ),
             Variant(
+                when=when(r"(?:[Ss]hapes?|[Ss]izes?|\bM\b|\bN\b|\bK\b).{0,40}should (?:have|be).{0,80}\d"),
+                sentence="a kernel does not take the sizes that it was given",
+                why="Settings such as --block-size, or the model's head size, decide them. The compiler is not at fault.",
+                cures=(cure("leave --block-size out", None, when(seen=r"block.size|block_size")), cure("see the warnings before it: one may say why this kernel was chosen")),
+            ),
+            Variant(
                 when=when(r"PassManager|Triton compilation failed|triton\.compiler|failed to legalize"),
                 sentence="Triton could not compile a kernel",
                 why="The traceback names it; most often Triton is of another version than vLLM was tried with, or does not know this GPU well.",

@@ -144,6 +144,28 @@ _IN_SAMPLER = Variant(
         cure("leave more memory free: lower --gpu-memory-utilization by 0.05", None, when(seen=SAMPLES.pattern, facts=("!gpu_memory_utilization",))),
     ),
 )  # fmt: skip
+_GRAPHS_ESTIMATE = Variant(
+    when=when(r"No available memory for the cache blocks|Available KV cache memory: -", facts=("graphs_overestimated",)), sentence="the estimated memory of CUDA graphs leaves nothing for the KV cache",
+    why="vLLM's estimate (graph_estimate_gib) is far more than graphs take. A larger share of the GPU cannot make up for it.",
+    cures=(
+        cure("start without the estimate, and leave the graphs some room", "VLLM_MEMORY_PROFILER_ESTIMATE_CUDAGRAPHS=0 vllm serve … --gpu-memory-utilization 0.85", when(r"cache blocks|cache memory", facts=("!unified_memory",))),
+        cure("or see whether it starts without graphs (slower decoding)", "--enforce-eager", when(r"cache blocks|cache memory")),
+    ),
+)  # fmt: skip
+_ENCODER = Variant(
+    when=when(r"ut of memory", frames=r"visual|vision|embed_multimodal|_process_(?:image|video|audio)|get_multimodal_embeddings", phases=(2, 3, None)), sentence="GPU memory ran out in the model's encoder (images, video, audio): the start tries the largest input that requests may have",
+    why="Its step grows with the size and number of inputs; without a fused attention kernel, with the square of the size. The weights and vLLM's share are not the point.",
+    cures=(
+        cure("allow fewer or smaller inputs", "--limit-mm-per-prompt '{\"image\": 1, \"video\": 0}' --mm-processor-kwargs '{\"max_pixels\": 1003520}'", when(r"ut of memory")),
+        cure("for text alone, start without the encoder", "--limit-mm-per-prompt '{\"image\": 0, \"video\": 0}'", when(r"ut of memory")),
+        cure("see which attention the encoder uses: the log names it"),
+    ),
+)  # fmt: skip
+_NOT_OFFLOADED = Variant(
+    when=when(facts=("no_offload", "cpu_offload_gb")), sentence="GPU memory ran out while the weights were loaded, because --cpu-offload-gb had no effect: this engine set no offloader up",
+    why="All weights went to the GPU. More offloading does not help as long as the log has NoopOffloader.",
+    cures=(cure("take a later release, or the former model runner", "VLLM_USE_V2_MODEL_RUNNER=0 vllm serve …", when(facts=("no_offload",))), *_LOOK),
+)  # fmt: skip
 _BUDGET = Variant(
     when=when(r"No available memory for the cache blocks|Available KV cache memory: -"), sentence="the share of GPU memory that vLLM may use leaves nothing for the KV cache",
     why="The share (--gpu-memory-utilization) must hold the weights, the measured peak and the KV cache.",
@@ -214,7 +236,7 @@ FAILURES = (
             cure("or, if it is not quantized yet, serve a quantized version of the model (AWQ, GPTQ, FP8): half or a quarter of the weights", None, when(phases=(1,), facts=("!quantization",))),
         ),
         deterministic=False,
-        variants=(*_ELSEWHERE, _ON_UNIFIED, _NOT_OUT),
+        variants=(*_ELSEWHERE, _NOT_OFFLOADED, _ON_UNIFIED, _NOT_OUT),
         numbers=memory_numbers.out_of_memory,
     ),
     Failure(
@@ -223,7 +245,7 @@ FAILURES = (
         why="The weights, or another process's memory, left too little for the largest step and a KV cache.",
         cures=(*_LOOK, _SMALLER_STEP),
         deterministic=False,
-        variants=(*_ELSEWHERE, _TOO_LARGE, _TOO_MANY_BLOCKS, _ON_UNIFIED, _BUDGET, _NOT_OUT, _WAKING, _NO_ROOM_FOR_CACHE),
+        variants=(*_ELSEWHERE, _ENCODER, _TOO_LARGE, _TOO_MANY_BLOCKS, _ON_UNIFIED, _GRAPHS_ESTIMATE, _BUDGET, _NOT_OUT, _WAKING, _NO_ROOM_FOR_CACHE),
         numbers=memory_numbers.no_blocks,
     ),
     Failure(

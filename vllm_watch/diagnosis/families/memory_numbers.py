@@ -75,6 +75,15 @@ def is_more_than_the_gpu(text: str) -> bool:
     return bool(tried and capacity) and gib(tried[1]) > float(capacity[1] or capacity[2])  # type: ignore[index]
 
 
+GRAPHS_GIB = 32.0
+"""CUDA graphs take a few GiB. A larger estimate is wrong (vLLM #53013: 118 GiB)."""
+
+
+def is_overestimated(facts: Facts) -> bool:
+    """Return True if vLLM's estimate for CUDA graphs cannot be right."""
+    return float(facts.get("graph_estimate_gib", 0)) >= GRAPHS_GIB
+
+
 def gib(amount: str) -> float:
     """Convert an amount such as "3.2 MiB"."""
     number, unit = amount.split()

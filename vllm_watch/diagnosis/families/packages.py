@@ -120,6 +120,12 @@ FAILURES = (
                 deterministic=False,
             ),
             Variant(
+                when=when(r"(?:torch_extensions|[/\\]\.cache[/\\])\S{0,300}\.so: cannot open"), sentence="a library that is compiled at its first use is not in its cache: its build failed, was interrupted, or is another process's",
+                why="No package has it, so neither an installation nor LD_LIBRARY_PATH helps.",
+                cures=(cure("stop the engine, delete the folder that the line names, and start again; the first build needs nvcc and ninja", "which nvcc ninja; ls -l ~/.cache/torch_extensions", when(r"\.so: cannot open")),),
+                deterministic=False,
+            ),
+            Variant(
                 when=when(r"cannot open shared object file"), sentence="a shared library is not found",
                 cures=(cure("see which libraries are missing", "ldd $(python -c 'import torch,os; print(os.path.dirname(torch.__file__))')/lib/libtorch_cuda.so | grep 'not found'", when(r"cuda|cu\w*\.so|nccl|torch")), cure("install the package that has it, or add its folder to LD_LIBRARY_PATH", None, when(r"cannot open shared"))),
             ),

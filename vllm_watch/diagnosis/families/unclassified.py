@@ -8,6 +8,7 @@ from vllm_watch.diagnosis.report import UNKNOWN
 from vllm_watch.diagnosis.rule import Rank, Variant, cure, rule, when
 
 RULES = (
+    rule(UNKNOWN, "aiting for baton release", rank=Rank.SYMPTOM, quiet=True),
     rule(UNKNOWN, "does not exist", pattern=r"[Tt]he model `[^`]{1,300}` does not exist", rank=Rank.REQUEST, quiet=True, heals=True),
     rule(UNKNOWN, "m vllm.", "'-m', 'vllm.", "raised in subprocess", pattern=r"CalledProcessError: Command '\['[^']{1,200}', '-m', 'vllm\.|Error raised in subprocess:", rank=Rank.SYMPTOM, header=True),
     rule(UNKNOWN, "tool choice requires", "t most ", "is not a multimodal model", pattern=r'"auto" tool choice requires --enable-auto-tool-choice|At most \d+ \w{1,20}(?:\(s\))? may be provided in one|is not a multimodal model', rank=Rank.REQUEST, quiet=True, heals=True),
@@ -247,6 +248,18 @@ MEANINGS = (
         when=when(r"(?i)block_size .{0,40}must be <= max_num_batched_tokens"),
         sentence="--max-num-batched-tokens is smaller than a block of this hybrid model's state cache",
         cures=(cure("raise it", "--max-num-batched-tokens 8192", when(r"max_num_batched_tokens")),),
+    ),
+    Variant(
+        when=when(r"::\w{1,60}\(\) expected at most \d+ argument\(s\) but received \d+"),
+        sentence="a compiled extension and the Python code that calls it are of different builds",
+        why="A development build, or files of another build that were left over.",
+        cures=(cure("install one release anew, in an empty environment", "python -m venv NEW; NEW/bin/pip install vllm", when(r"expected at most")),),
+    ),
+    Variant(
+        when=when(r"[Ww]aiting for baton release"),
+        sentence="a process waits for the lock file of a build that another process began or left behind",
+        why="If that process is gone, the others wait for ever, and the engine reports only that they do not answer.",
+        cures=(cure("stop the engine, delete the lock file that the line names, and start again", None, when(r"baton")),),
     ),
     Variant(
         when=when(r"[Hh]ybrid KV cache manager is disabled"),
