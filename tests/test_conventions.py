@@ -140,7 +140,7 @@ def test_the_walk_of_an_observation_is_that_of_the_code() -> None:
     hops = re.findall(
         r"^\| \d+\w? \| `([\w/]+\.py)`[^|]*\| `(?:(\w+)\.)?(\w+)` \|", page, re.MULTILINE
     )
-    assert len(hops) == 14
+    assert len(hops) == 18
     missing = []
     for file, of, function in hops:
         body = tree(ROOT / "vllm_watch" / file).body

@@ -13,7 +13,7 @@ from vllm_watch.incidents.recurrence import QUIET_SECONDS_MAX
 from vllm_watch.incidents.relations import ORDER, STATE_OF
 from vllm_watch.samples.record import completed
 from vllm_watch.signals.records import EngineSignals, TargetSignals
-from vllm_watch.signals.state import WORST_FIRST
+from vllm_watch.signals.state import of_all
 
 _OWN_REASONS = ("down", "starting", "sleeping")
 
@@ -74,16 +74,3 @@ class States:
         given = min(candidates, key=lambda each: ORDER.index(each.incident.kind))
         self._given[engine.engine] = given
         return given
-
-
-def of_all(engines: Sequence[EngineSignals]) -> tuple[str, str]:
-    """Return the state and the sentence of the least healthy engine."""
-    if len(engines) == 1:
-        return engines[0].state, engines[0].state_text
-    word = min((engine.state for engine in engines), key=WORST_FIRST.index)
-    so = [engine for engine in engines if engine.state == word]
-    if word in ("serving", "idle"):
-        running = sum(each.requests_running or 0.0 for each in engines)
-        waiting = sum(each.requests_waiting or 0.0 for each in engines)
-        return word, f"{running:.0f} running, {waiting:.0f} waiting ({len(engines)} engines)"
-    return word, f"{len(so)} of {len(engines)} engines; engine {so[0].engine}: {so[0].state_text}"

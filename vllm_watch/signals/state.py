@@ -1,12 +1,13 @@
 """Derives the state of an engine from its signals. incidents/states.py adds the states of open
 incidents."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from vllm_watch.samples.engine import EngineSample
 from vllm_watch.samples.observation import Call, ServerSample
 from vllm_watch.signals.loading import START_SECONDS, Loading
 from vllm_watch.signals.progress import Progress
+from vllm_watch.signals.records import EngineSignals
 from vllm_watch.support.quantities import in_words
 
 STATES = (
@@ -201,6 +202,19 @@ def _of_refusal(said: str, loading: Loading, waited_s: float, at_s: float) -> tu
     if not loading.ever_up and not loading.is_gone and waited_s < START_SECONDS:
         return "starting", f"{said}; vLLM refuses connections until its weights are loaded"
     return "down", said + before
+
+
+def of_all(engines: Sequence[EngineSignals]) -> tuple[str, str]:
+    """Return the state and the sentence of the least healthy engine."""
+    if len(engines) == 1:
+        return engines[0].state, engines[0].state_text
+    word = min((engine.state for engine in engines), key=WORST_FIRST.index)
+    so = [engine for engine in engines if engine.state == word]
+    if word in ("serving", "idle"):
+        running = sum(each.requests_running or 0.0 for each in engines)
+        waiting = sum(each.requests_waiting or 0.0 for each in engines)
+        return word, f"{running:.0f} running, {waiting:.0f} waiting ({len(engines)} engines)"
+    return word, f"{len(so)} of {len(engines)} engines; engine {so[0].engine}: {so[0].state_text}"
 
 
 def health_ratio(word: str, throughput_ratio: float | None) -> float | None:

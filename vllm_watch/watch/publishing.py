@@ -76,7 +76,7 @@ class Publisher:
         self._memory.keep(watch, target.group, changes)  # written last
         self._recorder.observe(look.observation, look.body, look.lines)
         self._board.publish(
-            signals, incidents=map(self._fleet.shown, watch.incidents), events=changes,
+            signals, incidents=tuple(map(self._fleet.shown, watch.incidents)), events=changes,
             calls=look.calls, looked=looked, late_seconds=late_s,
         )  # fmt: skip
         self._notify(target.name, changes)

@@ -10,7 +10,7 @@ from vllm_watch.detectors.base import Around, Detector, Verdict, View
 from vllm_watch.detectors.needs import Sights
 from vllm_watch.incidents.incident import Incident, IncidentEvent
 from vllm_watch.incidents.lifecycle import Lifecycle, Moment
-from vllm_watch.incidents.states import States, of_all
+from vllm_watch.incidents.states import States
 from vllm_watch.incidents.verdicts import NO_RESTART, OwnRestart, RestartNews, with_log, with_peers
 from vllm_watch.samples.engine import EngineSample
 from vllm_watch.samples.observation import Observation, Reading, ServerSample
@@ -237,7 +237,7 @@ class Watch:
             )
         if engines:
             self._kept.clear()
-            word, text = of_all(list(engines.values()))
+            word, text = state.of_all(list(engines.values()))
         else:
             word, text = "unknown", reading.why_not or "no engine was found in the metrics"
         return self._target_signals(observation, reading, engines, word, text)
