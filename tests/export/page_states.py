@@ -11,7 +11,6 @@ from vllm_watch.board.health import NotifierHealth, StoreHealth
 from vllm_watch.board.restarts import (
     AttemptShown,
     Gate,
-    Paused,
     RestartCounts,
     RestartPlan,
     RestartState,
@@ -83,17 +82,6 @@ def slow_answers() -> Board:
     return board
 
 
-def warming_up() -> Board:
-    """One of them loads its weights."""
-    board = well()
-    board.add_target(
-        Target(name="deepseek-r1", url="http://h:8000", group="chat"), INTERVAL_SECONDS
-    )
-    text = "connection refused: nothing listens on its port; VLLM::EngineCore has been loading for 360 s; its longest start so far took 540 s"
-    board.publish(signals("deepseek-r1", "starting", text, time.time()))
-    return board
-
-
 def recovering() -> Board:
     """What was wrong is over, and not yet closed."""
     board = ill("stalled")
@@ -112,13 +100,7 @@ def past() -> Board:
     now = time.time()
     (one,) = board.targets["chat-1"].incidents.open.values()
     story = {"engine": "0", "kind": one.kind, "cause": one.cause, "severity": one.severity, "summary": one.summary}  # fmt: skip
-    end = {
-        "event": "resolved",
-        "t": now,
-        "resolution": "superseded",
-        "ended": now - 5,
-        "requests_lost": 1421,
-    }
+    end = {"event": "resolved", "t": now, "resolution": "superseded", "ended": now - 5, "requests_lost": 1421}  # fmt: skip
     board.tell(made(event("chat-1", story, one.opened_t) | end, opened_t=one.opened_t))
     board.publish(signals("chat-1", "serving", "38 running, 0 waiting", now))
     return board
@@ -181,14 +163,6 @@ def watcher_ill() -> Board:
     return board
 
 
-def idle() -> Board:
-    """Nothing is asked of them."""
-    board = well()
-    for n in range(3):
-        board.publish(replace(signals(f"chat-{n}", "idle", "No request for 4 min.", time.time(), n), detectors={}, advice=()))  # fmt: skip
-    return board
-
-
 def fresh() -> Board:
     """The watcher has just started: nothing was scraped yet, or once."""
     board = Board()
@@ -232,27 +206,6 @@ def restarted(state: str, text: str) -> Board:
         plan = replace(plan, last=attempt, past=(attempt,), breaker="the last one did not help")
     board.restarts = RestartState(people=True)
     board.show_restart("chat-1", plan, RestartCounts())
-    return board
-
-
-def paused() -> Board:
-    """Restarts are paused for all of them."""
-    board = ill("collapsed")
-    pause = Paused(actor="anna", reason="we move the rack, OPS-4711", until_timestamp_seconds=time.time() + 3000)  # fmt: skip
-    board.restarts = RestartState(people=True, paused=pause)
-    for name in board.targets:
-        board.show_restart(name, RestartPlan(mode="auto", hook="h", paused=pause, budget_remaining=1), RestartCounts())  # fmt: skip
-    return board
-
-
-def recurring() -> Board:
-    """It was stalled before, three times, and lost requests."""
-    board = ill("stalled")
-    now = time.time()
-    for ago in (7000, 4000, 1500):
-        begun = event("chat-1", {"engine": "0", "kind": "engine_stalled", "cause": "hang", "severity": "page", "summary": "No step for 60 s."}, now - ago)  # fmt: skip
-        end = {"event": "resolved", "t": now - ago + 120, "resolution": "superseded", "ended": now - ago + 100, "requests_lost": 1421}  # fmt: skip
-        board.tell(made(begun, begun | end))
     return board
 
 
@@ -338,25 +291,18 @@ def renew(board: Board) -> None:
 
 STATES = {
     "nothing": Board,
-    "healthy": well,
-    "idle": idle,
     "fresh": fresh,
     "refused": refused,
     "restart under way": lambda: restarted("verifying", "the new process loads its weights"),
     "restart did not help": lambda: restarted("did_not_help", "the new process hangs again"),
-    "paused": paused,
-    "recurring": recurring,
     "stale": stale,
     "storm": storm,
     "gpu fault": gpu_fault,
     "long names": long_names,
-    "one": lambda: well(1),
-    **{state: lambda state=state: ill(state) for state in TROUBLES},
+    "stalled": lambda: ill("stalled"),
     "slow answers": slow_answers,
-    "warming up": warming_up,
     "recovering": recovering,
     "past": past,
-    "stale vram": stale_vram,
     "awaiting approval": awaiting_approval,
     "the watcher is ill": watcher_ill,
     "everything": everything,

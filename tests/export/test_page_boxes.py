@@ -101,33 +101,6 @@ async def test_nothing_overlaps_in_a_card_of_any_kind_and_cause(opened):
         await tab.page.close()
 
 
-@pytest.mark.parametrize("button", ["Approve the restart", "Silence", "Pause restarts"])
-async def test_nothing_overlaps_in_a_dialog(opened, button):
-    """A dialog lies over the page on purpose: what is in it is measured alone."""
-    async with serving(STATES["refused"]()) as server:
-        tab = await opened(server, SIZES[0])
-        await tab.page.get_by_role("button", name=button).first.click()
-        await expect(tab.page.get_by_role("dialog")).to_be_visible()
-        await tab.page.evaluate(
-            "document.body.replaceChildren(document.querySelector('dialog[open]'))"
-        )
-        await measured(tab.page, button)
-
-
-async def test_nothing_overlaps_when_the_watcher_is_gone(opened):
-    async with serving(STATES["stalled"]()) as server:
-        tab = await opened(server, SIZES[0])
-        await server.stop()
-        await expect(tab.page.locator("#live")).to_have_attribute("data-state", "lost")
-        await measured(tab.page, "disconnected")
-        await tab.page.set_viewport_size({"width": 390, "height": 844})
-        lines = await tab.page.locator("#live-text").evaluate(
-            "(e) => { const all = document.createRange(); all.selectNodeContents(e);"
-            " return [...all.getClientRects()].map(({ width }) => width); }"
-        )
-        assert min(lines) > max(lines) / 2, "a word stands alone in the bar"
-
-
 PAGES = ["public", *(f"runbooks/{name.removesuffix('.html')}" for name in page_files.runbooks())]
 
 

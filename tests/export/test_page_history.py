@@ -1,12 +1,13 @@
-"""What was, on the page in a real browser: hours of charts, past incidents opened, and links to a moment."""
+"""What was, on the page in a real browser: hours of charts, past incidents, links to a moment, an incident and dashboards."""
 
 import re
 import time
+from urllib.parse import parse_qs, urlsplit
 
 import pytest
 from playwright.async_api import expect
 
-from tests.export.browsing import PHONE
+from tests.export.browsing import PHONE, card
 from tests.export.demo_board import fill, signals
 from vllm_watch.board.board import Board
 from vllm_watch.incidents.incident import RESOLVED, IncidentEvent, ended
@@ -16,12 +17,14 @@ pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="module")]
 FRAMES = "new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))"
 
 STALLED = "llama-70b-b"
+LINK = "https://grafana.example/d?var={target}&model={model}&from={from}&to={to}"
 
 
 @pytest.fixture
 def board() -> Board:
     """Every story of the demo, with its last two hours."""
     board = Board()
+    board.links = {"Grafana": LINK}
     fill(board, extra=0, now=time.time(), back_seconds=7200)
     return board
 
@@ -77,18 +80,6 @@ async def test_a_past_incident_opens_with_its_own_charts_and_evidence(opened, se
     assert tab.complaints == []
 
 
-async def test_of_an_incident_before_this_run_the_page_says_that_it_has_no_charts(
-    opened, server, board
-):
-    """Instead of empty axes."""
-    before = next(each for each in board.incidents.listed() if not each.open)
-    tab = await opened(server, place=f"#incident-{before.id}")
-    past = tab.page.locator(f'li[id="incident-{before.id}"]')
-    await expect(past.locator(".past-note")).to_contain_text("No charts")
-    await expect(past.locator(".chart")).to_have_count(0)
-    assert tab.complaints == []
-
-
 async def test_a_link_leads_to_a_moment(opened, server):
     """A click on a chart puts it into the address; whoever opens that sees the same moment, however long ago."""
     tab = await opened(server)
@@ -123,41 +114,55 @@ async def test_a_link_leads_to_a_moment(opened, server):
     assert tab.complaints + other.complaints == []
 
 
-async def test_a_span_is_zoomed_into_and_linked_to(opened, server):
-    """Dragging over a chart shows that part in all of them; its link shows others the same; a button shows all again."""
-    tab = await opened(server)
-    row = tab.row("llama-70b-a")
-    await row.locator("summary").first.click()
-    line = row.locator(".chart path.line").first
-    await expect(line).to_have_attribute("d", re.compile(r"(L[^L]+){30}"))
-    whole = await line.get_attribute("d")
-    plot = row.locator(".plot").first
-    await plot.scroll_into_view_if_needed()
-    box = await plot.bounding_box()
-    assert box is not None
-    await tab.page.mouse.move(box["x"] + box["width"] * 0.5, box["y"] + 20)
-    await tab.page.mouse.down()
-    await tab.page.mouse.move(box["x"] + box["width"] * 0.75, box["y"] + 20, steps=4)
-    await tab.page.mouse.up()
-    await expect(tab.page).to_have_url(re.compile(r"#target-llama-70b-a@\d+-\d+$"))
-    begin, end = map(int, tab.page.url.rpartition("@")[2].split("-"))
-    assert 148 <= end - begin <= 155
-    for chart in await row.locator(".chart svg").all():
-        await expect(chart).to_have_attribute("viewBox", f"0 0 {end - begin} 100")
-    assert await line.get_attribute("d") != whole
-    zoom_out = tab.page.locator("#zoom-out")
-    await expect(zoom_out).to_be_visible()
+async def test_a_link_to_an_incident_scrolls_there_and_opens_it(opened, server, board):
+    """To its card, whatever stands before it; and to one that ended, in the list of past ones."""
+    incidents = list(board.incidents.listed())
+    ticket = next(each for each in incidents if each.open and each.kind == "host_memory_growth")
+    tab = await opened(server, place=f"#incident-{ticket.id}")
+    mine = tab.page.locator(f'article[id="incident-{ticket.id}"]')
+    await expect(mine).to_be_in_viewport()
+    await expect(mine).to_be_focused()
+    await expect(mine.locator("details.evidence")).to_have_attribute("open", "")
+    ended = [each for each in incidents if not each.open][-1]
+    await tab.page.evaluate("id => { location.hash = `#incident-${id}`; }", ended.id)
+    await expect(tab.page.locator(f'li[id="incident-{ended.id}"]')).to_be_in_viewport()
+    await tab.page.evaluate("location.hash = '#incident-%zz'")
+    assert tab.complaints == []
 
-    other = await opened(server, place="#" + tab.page.url.partition("#")[2])
-    there = other.row("llama-70b-a").locator(".chart svg").first
-    await expect(there).to_have_attribute("viewBox", f"0 0 {end - begin} 100")
-    await zoom_out.click()
-    await expect(row.locator(".chart svg").first).to_have_attribute("viewBox", "0 0 600 100")
-    await plot.focus()
-    await tab.page.keyboard.press("+")
-    await expect(row.locator(".chart svg").first).to_have_attribute(
-        "viewBox", re.compile("0 0 30[0-2] 100")
+
+async def test_links_of_the_configuration_are_filled_in(opened, server, board):
+    """On the card with the incident's time, on the row with the last hour's."""
+    tab = await opened(server, place="#target-llama-70b-b")
+    incident = next(each for each in board.incidents.listed() if each.target == "llama-70b-b")
+    href = (
+        await card(tab, "Stalled: hang").first.locator(".links a").first.get_attribute("href") or ""
     )
-    await tab.page.keyboard.press("Escape")
-    await expect(row.locator(".chart svg").first).to_have_attribute("viewBox", "0 0 600 100")
-    assert tab.complaints + other.complaints == []
+    asked = parse_qs(urlsplit(href).query)
+    assert asked["var"] == ["llama-70b-b"]
+    assert asked["from"] == [str(round(incident.opened_t * 1000) - 900_000)]
+    assert int(asked["to"][0]) > int(asked["from"][0])
+    await expect(tab.row("llama-70b-b").locator(".links a")).to_have_text("Grafana")
+    assert tab.complaints == []
+
+
+async def test_an_incident_is_copied_as_markdown(opened, server, board):
+    """What, where, since when, what to do, why, and links that lead back."""
+    tab = await opened(server)
+    await tab.page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    button = card(tab, "Stalled: hang").first.locator(".copy")
+    await button.click()
+    await expect(button).to_have_text("Copied")
+    text = await tab.page.evaluate("navigator.clipboard.readText()")
+    assert "Stalled: hang** · llama-70b-b engine 0\n" in text
+    assert "\n- Where: http://127.0.0.1:8000 · meta-llama/llama-70b-b · gpu-host-1\n" in text
+    assert re.search(r"\n- Since: \S+ \S+ UTC \(as of \S+ UTC\)\n", text)
+    assert "\n- Do: Take it out of the load balancer" in text
+    assert (
+        "\n- Restart: vllm-watch will not restart it (restarts are off). A restart is advised: it usually fixes this."
+        in text
+    )
+    assert f"[Runbook]({tab.url}runbooks/engine_stalled)" in text
+    assert (
+        "\nEvidence:\n- No step has ended for 94 s; the longest pause before was 1.3 s (0\u202fsteps/s, expected 31\u202fsteps/s)\n"
+        in text
+    )

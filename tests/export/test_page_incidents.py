@@ -8,13 +8,13 @@ from importlib import resources
 import pytest
 from playwright.async_api import expect
 
-from tests.export.browsing import EVIL, LAPTOP, LONGEST, PHONE, card
+from tests.export.browsing import EVIL, LAPTOP, LONGEST, card
 from tests.export.demo_board import (
     event,
     fill,
     signals,
 )
-from tests.export.page_states import gpu_fault, ill, well
+from tests.export.page_states import well
 from tests.export.serving import serving
 from tests.told import made
 from vllm_watch.board.board import Board
@@ -162,28 +162,6 @@ async def test_an_incident_of_the_hosts_gpus_is_in_the_headline(opened):
         assert (await tab.page.title()).startswith("(2) ")
 
 
-async def test_what_is_over_says_how_bad_it_was_and_since_when_it_is_over(opened):
-    """Not what a recovery found last, nor when the incident was closed; another one may have come after its end."""
-    board, now = ill("stalled"), time.time()
-    name = "chat-2"
-    worst = {"t": now - 800, "measure": 2.0, "evidence": {"name": "throughput_ratio", "value": 0.5, "unit": "ratio", "expected": 1.0, "text": "50% of its usual throughput, with 9 requests waiting"}}  # fmt: skip
-    story = {"engine": "0", "kind": "throughput_collapse", "cause": "kv_leak", "severity": "page", "summary": "Engine 0 has its usual throughput again"}  # fmt: skip
-    leak = event(name, story, now - 900)
-    over = {"event": "resolved", "t": now - 300, "began": now - 900, "ended": now - 600, "resolution": "superseded", "worst": worst}  # fmt: skip
-    board.tell(made(leak, leak | over))
-    async with serving(board) as server:
-        tab = await opened(server)
-        past = tab.page.locator(".ended", has_text="KV cache leak")
-        await expect(past.locator(".ended-summary")).to_have_text(
-            "Worst: 50% of its usual throughput, with 9 requests waiting"
-        )
-        await expect(past.locator(".ended-lasted")).to_have_text("lasted 5\u202fmin")
-        await expect(past.locator(".ended-ago")).to_contain_text("ended 10\u202fmin")
-        await expect(past.locator(".ended-resolution")).to_have_text(
-            "recovered, then another incident"
-        )
-
-
 async def test_a_warning_is_no_red_row(opened):
     """The state's colour, and the headline's, are no worse than what its incidents say of it."""
     board, now = well(), time.time()
@@ -240,23 +218,6 @@ async def test_incidents_lead_to_their_target_and_mark_it(opened, server):
     await expect(row.locator(".spark rect")).to_have_count(1)
 
 
-async def test_marks_are_of_their_engine_and_of_the_span_that_is_charted(opened, server):
-    """Another engine's incident is not marked; one that began before the chart marks all of it; one that ended, its part."""
-    tab = await opened(server)
-    two = tab.row("qwen3-moe")
-    await two.locator("summary").first.click()
-    await expect(two.locator(".engine").nth(1).locator(".mark")).to_have_count(7)
-    await expect(two.locator(".engine").first.locator(".mark")).to_have_count(0)
-    whole = await two.locator(".mark").first.evaluate("e => [e.style.left, e.style.width]")
-    assert whole == ["0%", "100%"]
-    past = tab.row("llama-70b-a")
-    await past.locator("summary").first.click()
-    mark = past.locator(".chart .mark-quiet").first
-    left, width = await mark.evaluate("e => [parseFloat(e.style.left), parseFloat(e.style.width)]")
-    assert left == pytest.approx(100 * (1 - 420 / 600), abs=2)
-    assert width == pytest.approx(100 * 190 / 600, abs=2)
-
-
 async def test_a_storm_of_incidents_is_one_card(opened):
     """Five hundred of one kind and cause are counted, with the worst by name; the others are a click away; it stays quick."""
     board = Board()
@@ -297,62 +258,3 @@ async def test_a_storm_of_incidents_is_one_card(opened):
         inside = tab.row("fleet-007").locator(".incident")
         await expect(inside.locator(".incident-summary")).to_have_text("No answer for 15 s.")
         assert tab.complaints == []
-
-
-async def test_the_headline_leaves_numbers_to_the_card(opened):
-    """The headline has no UUIDs and PIDs; the card has them."""
-    async with serving(gpu_fault()) as server:
-        tab = await opened(server)
-        await expect(tab.page.locator("#verdict-more")).to_contain_text("Also: GPU 3: the driver has lost it · ")  # fmt: skip
-        fault = card(tab, "GPU fault: GPU lost")
-        await expect(fault.locator(".incident-summary")).to_contain_text("(Xid 79)")
-
-
-SIZES = ((1400, 900), PHONE)
-WILL_IT_RESTART = re.compile(r"^Restart: .*(will not restart|restarts it|restarts nothing|is under way)")  # fmt: skip
-
-ANSWERS = """(card) => Object.fromEntries(["h3", ".incident-target", ".severity", ".since", ".age", ".incident-summary", ".incident-cost", ".first-step", ".restart"].map((where) => {
-  const each = card.querySelector(where);
-  const box = each.getBoundingClientRect();
-  return [where, { text: each.innerText.replaceAll("\\u202f", " "), seen: each.checkVisibility() && box.top >= 0 && box.bottom <= innerHeight && box.left >= 0 && box.right <= innerWidth }];
-}))"""
-
-
-async def answers(page, incident) -> dict[str, str]:
-    """The texts of its card, all of them in sight."""
-    card = page.locator(f"#incident-list #incident-{incident.id}")
-    await expect(card.locator(".restart")).to_contain_text("restart")
-    shown = await card.evaluate(ANSWERS)
-    out_of_sight = [where for where, each in shown.items() if not each["seen"]]
-    assert out_of_sight == [], f"{incident.kind} {incident.cause}: {page.viewport_size}"
-    return {where: each["text"] for where, each in shown.items()}
-
-
-def check(said: dict[str, str], incident) -> None:
-    """Each question has its answer, and no other text is needed for it."""
-    story = STORIES[incident.kind]
-    assert said["h3"] == story.title_of(incident.cause)
-    assert said[".severity"] in ("critical", "warning")
-    assert re.fullmatch(r"since (\d+ \w+ )?\d\d:\d\d:\d\d UTC", said[".since"])
-    assert said[".age"]
-    assert said[".incident-cost"].startswith(f"Cost: {story.cost_of(incident.cause)}")
-    assert len(said[".first-step"]) > len("Do: it")
-    assert WILL_IT_RESTART.match(said[".restart"]), said[".restart"]
-
-
-@pytest.mark.parametrize("size", SIZES)
-async def test_each_kind_and_cause_answers_them(opened, size):
-    board = well()
-    async with serving(board) as server:
-        tab = await opened(server, size)
-        for kind, story in STORIES.items():
-            for cause in story.causes:
-                told = {"engine": "0", "kind": kind, "cause": cause, "severity": story.severities[0], "summary": "No scheduler step for 30 s with 4 requests running, 17 waiting; no earlier pause known"}  # fmt: skip
-                opened_event = event("chat-1", told, time.time())
-                board.tell(made(opened_event))
-                (incident,) = board.targets["chat-1"].incidents.open.values()
-                check(await answers(tab.page, incident), incident)
-                board.tell(made(opened_event | {"event": "resolved", "resolution": "healthy"}))
-                await expect(
-                    tab.page.locator(f"#incident-list #incident-{incident.id}")
-                ).to_have_count(0)

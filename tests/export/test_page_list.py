@@ -1,5 +1,6 @@
-"""How targets are listed, in a real browser: sorted by a column, grouped by model, in one line each."""
+"""How targets are listed, in a real browser: sorted by a column, each with a strip of its last 24 hours."""
 
+import re
 import time
 
 import pytest
@@ -7,11 +8,13 @@ from playwright.async_api import expect
 
 from tests.export.demo_board import fill
 from vllm_watch.board.board import Board
+from vllm_watch.board.uptime import STATES
 
 pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="module")]
 
-SIXTY = 51  # beside the demo's own
-LAPTOP = (1400, 900)
+WIDE = (1400, 4000)
+"""So high that every row is in sight: what is out of sight is not drawn."""
+
 NAMES = "[...document.querySelectorAll('#list > details.target')].map((e) => e.id.slice('target-'.length))"
 RUNNING = (
     "[...document.querySelectorAll('#list .cell-running .cell-value')].map((e) => e.textContent)"
@@ -20,15 +23,19 @@ RUNNING = (
 
 @pytest.fixture
 def board() -> Board:
-    """Sixty targets, none of them stale while a busy machine draws it."""
-    board = Board()
-    fill(board, extra=SIXTY, now=time.time(), back_seconds=60, interval_seconds=3600.0)
+    """Some targets, none of them stale while a busy machine draws it; of all but two of the last 20 hours they were seen."""
+    board, now = Board(), time.time()
+    fill(board, extra=12, now=now, back_seconds=60, interval_seconds=3600.0)
+    for entry in board.targets.values():
+        for t in range(int(now) - 72_000, int(now) - 60, 60):
+            if not 36_000 < now - t < 43_200:
+                entry.day.push(t, STATES.index("healthy"), 60.0)
     return board
 
 
 async def test_rows_are_sorted_by_a_column(opened, server):
     """By its head or by the choice above; the largest first, what is unknown last, and back to what is urgent."""
-    tab = await opened(server, LAPTOP)
+    tab = await opened(server, WIDE)
     urgent = await tab.page.evaluate(NAMES)
     await tab.page.locator("#columns-head [data-sort=running]").click()
     await expect(tab.page.locator("#sort")).to_have_value("running")
@@ -44,36 +51,16 @@ async def test_rows_are_sorted_by_a_column(opened, server):
     assert tab.complaints == []
 
 
-async def test_rows_are_grouped_by_model(opened, server, board):
-    """A heading with the count of each, the group of the most urgent first; and as before when it is switched off."""
-    tab = await opened(server, LAPTOP)
-    before = await tab.page.evaluate(NAMES)
-    group = tab.page.locator("#group")
-    await group.click()
-    await expect(group).to_have_attribute("aria-pressed", "true")
-    heads = tab.page.locator("#list > .group-head")
-    models = {e.model_name for entry in board.targets.values() if entry.signals for e in entry.signals.engines.values()}  # fmt: skip
-    said = await heads.all_inner_texts()
-    assert {each.rpartition(" · ")[0] for each in said} >= models
-    assert sum(int(each.rpartition(" · ")[2]) for each in said) == len(before)
-    first = tab.page.locator("#list > *").nth(1)
-    await expect(first).to_have_id(f"target-{before[0]}")
-    await group.click()
-    await expect(heads).to_have_count(0)
-    assert await tab.page.evaluate(NAMES) == before
-    assert tab.complaints == []
-
-
-async def test_sixty_compact_rows_are_two_screens(opened, server):
-    """One line each; what is wrong with one is still said, and an opened one has all."""
-    tab = await opened(server, LAPTOP)
-    await tab.page.locator("#compact").click()
-    rows = tab.page.locator("#list > details.target")
-    await expect(rows).to_have_count(60)
-    assert (await tab.page.locator("#list").bounding_box() or {})["height"] <= 2 * LAPTOP[1]
-    await expect(tab.row("mistral-batch").locator(".flag")).to_be_visible()
-    row = tab.row("fleet-003")
-    await expect(row.locator(".sentence")).to_be_hidden()
-    await row.locator("summary").first.click()
-    await expect(row.locator(".sentence")).to_be_visible()
+async def test_a_row_shows_its_day(opened, server):
+    """By height and not by colour alone, without opening it."""
+    tab = await opened(server, WIDE)
+    # Its past incident was 17,300 to 21,000 s ago.
+    for name, state, path in (
+        ("qwen3-moe", "critical", r"^(M\d+ 10V0h0.82V10z){4,6}$"),
+        ("qwen3-moe", "healthy", r"^(M\d+ 10V7h0.82V10z){50,}$"),
+        ("qwen3-moe", "unknown", r"^(M[\d.]+ 10v-1h0.4v1z){20,}$"),
+        ("llama-8b-canary", "down", r"M95 4V0h0.82V4zM95 10V6h0.82V10z$"),
+    ):
+        strip = tab.row(name).locator("summary .day-cells")
+        await expect(strip.locator(f"path.day-{state}")).to_have_attribute("d", re.compile(path))
     assert tab.complaints == []
