@@ -1,7 +1,7 @@
 """docs/install/*.md: short, and up to an alert that arrives. No Docker and no cluster is here: what they would
 run in the container is run as a process, with the page's own configuration.
 
-docs/install/bare-metal.md is followed as it stands by test_followed.py, the stack of compose.md by test_compose.py.
+docs/install/bare-metal.md is followed as it stands by test_followed.py.
 """
 
 import re

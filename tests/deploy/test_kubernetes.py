@@ -23,9 +23,7 @@ from tests.deploy.rendered import (
     FOLDER,
     WAYS,
     Object,
-    copied,
     of_kind,
-    render,
     rendered,
     run,
 )
@@ -99,18 +97,6 @@ def named(file: Path) -> list[str]:
     patches = [each["path"] for each in document.get("patches", [])]
     generated = [name for each in document.get("configMapGenerator", []) for name in each["files"]]
     return [*document.get("resources", []), *patches, *generated]
-
-
-def test_broken_folder_does_not_render(tmp_path: Path) -> None:
-    """A file that is missing, and a patch of nothing."""
-    copied(ROOT, tmp_path)
-    (tmp_path / "deploy/kubernetes/fleet/service.yaml").unlink()
-    with pytest.raises(RuntimeError, match=r"service\.yaml"):
-        render(tmp_path, "fleet-evict")
-    patch = tmp_path / "deploy/kubernetes/node-host-pid/host-pid.yaml"
-    patch.write_text(patch.read_text().replace("name: vllm-watch", "name: another"))
-    with pytest.raises(RuntimeError, match="another"):
-        render(tmp_path, "node-host-pid")
 
 
 @pytest.mark.parametrize("folder", SIDECARS)
