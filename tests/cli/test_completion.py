@@ -46,13 +46,6 @@ def test_bash_completes(words, offered, tmp_path, capsys):
     assert (set(done.stdout.split()), done.stderr) == (offered, "")
 
 
-def test_zsh_can_read_it(tmp_path, capsys):
-    assert main(["completion", "zsh"]) == 0
-    script = tmp_path / "_vllm-watch"
-    script.write_text(capsys.readouterr().out)
-    subprocess.run(["zsh", "-n", script], timeout=600, check=True)
-
-
 def test_fish_completes(capsys):
     """Each command, and each option under its own command."""
     assert main(["completion", "fish"]) == 0

@@ -9,7 +9,6 @@ import pytest
 
 from tests.export.certificates import Authority
 from vllm_watch.__main__ import main
-from vllm_watch.sources.recording import read
 
 BODY = b'vllm:num_requests_running{engine="0",model_name="m"} 7.0\n'
 
@@ -68,21 +67,3 @@ def test_read_asks_over_tls(url, shown, capsys):
     assert json.loads(capsys.readouterr().out)["engines"]["0"]["requests_running"] == 7
     assert main(["read", url, "--json", *shown[2:]]) == 2
     assert "the TLS handshake failed" in capsys.readouterr().err
-
-
-def test_record_asks_over_tls(url, shown, tmp_path):
-    out = tmp_path / "trace.jsonl.gz"
-    assert main(["record", "--target", url, "--out", str(out), "--duration", "0.1", *shown]) == 0
-    assert {raw.scrape.outcome for raw in read(out)} == {"ok"}
-
-
-def test_a_file_that_cannot_be_used_is_a_mistake(url, tmp_path, capsys):
-    """Told by its argument, before anything is asked."""
-    for argv in (
-        ["read", url],
-        ["record", "--target", url, "--out", str(tmp_path / "out.jsonl.gz")],
-    ):
-        assert main([*argv, "--ca-file", "/nowhere"]) == 2
-        assert capsys.readouterr().err.startswith("vllm-watch: --ca-file: '/nowhere' names no file")
-        assert main([*argv, "--cert-file", "/nowhere"]) == 2
-        assert "--cert-file without --key-file" in capsys.readouterr().err

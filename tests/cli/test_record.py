@@ -2,8 +2,6 @@
 
 import gzip
 import json
-import os
-import pty
 import signal
 import socket
 import subprocess
@@ -121,31 +119,3 @@ def test_a_kill_loses_nothing_that_was_seen(url, tmp_path):
     found = list(read(out))
     assert len(found) > 2
     assert [raw.metrics for raw in found] == [BODY.format(n) for n in range(len(found))]
-
-
-def test_a_terminal_sees_how_it_goes(url, tmp_path):
-    """One line that is written over, with what was recorded and how to end it."""
-    ours, theirs = pty.openpty()
-    # At a long interval: how long the GPUs may take is measured by it, and a warning of theirs is a line more.
-    often = ("--duration", "0.5", "--interval", "10")
-    with in_a_process(command(url, tmp_path / "trace.jsonl.gz", *often), stderr=theirs) as process:
-        assert process.wait(DEADLINE_SECONDS) == 0
-    os.close(theirs)
-    shown = os.read(ours, 65536).decode()
-    os.close(ours)
-
-    assert "\r0:00:00  1 scrapes, 0 failed, 0.0 MB, last: " in shown
-    assert shown.count("\n") == 1
-    assert shown.endswith("\r\n")
-
-
-def test_a_recording_replays(url, tmp_path, capsys):
-    """What was recorded is what the server said last."""
-    out = tmp_path / "trace.jsonl.gz"
-    main(command(url, out, "--duration", "0.3"))
-
-    assert main(["replay", str(out), "--state", "--json"]) == 0
-
-    said = json.loads(capsys.readouterr().out)
-    assert said["engines"]["0"]["requests_running"] == len(list(read(out))) - 1
-    assert said["signals"]["version"] == "0.33.0"

@@ -10,7 +10,6 @@ import pytest
 from tests.alerts.programs import prometheus as our_prometheus
 from tests.cli.stored_history import FAULT_T, prometheus, write_blocks
 from tests.daemon_process import daemon
-from tests.fake_vllm import vllm_serve
 from tests.sources.wire import wire
 from vllm_watch.cli.helpers.history import Judged, compared
 from vllm_watch.lab.live import Live
@@ -91,27 +90,6 @@ async def test_a_selector_names_what_is_judged(tmp_path):
         assert (status, "has stored nothing of vLLM's" in err) == (2, True)
         status, _, err = await replay("--prometheus", url, "--match", '{job="')
         assert (status, "answers HTTP 400" in err) == (2, True)
-
-
-async def test_what_it_scraped_itself_is_read_scrape_by_scrape(tmp_path):
-    """A live Prometheus: bodies and `up` have the same times, and a server that ends is down."""
-    data = tmp_path / "p"
-    data.mkdir()
-    async with vllm_serve(tmp_path / "v", "serve", "m", "--port", "{port}") as (process, port):
-        with prometheus(data, [f"127.0.0.1:{port}"], interval_s=1) as url:
-            await asyncio.sleep(8)
-            process.kill()
-            await process.wait()
-            await asyncio.sleep(6)
-            sinces = ["5m", "1h", "2h", "7d", None]  # the clock goes on between one and the next
-            said = [
-                await replay("--prometheus", url, *(("--since", s) if s else ())) for s in sinces
-            ]
-    for since, (status, out, err) in zip(sinces, said, strict=True):
-        assert (status, err) == (0, ""), since
-        assert "1 server" in out.splitlines()[0]
-        assert "Scraped every 1 s" in out
-        assert "Down: crash" in out
 
 
 async def test_our_own_alert_is_joined_to_the_engine_that_it_is_about(tmp_path):

@@ -31,7 +31,6 @@ from vllm_watch.errors import WatchError
 from vllm_watch.export.server import Server
 from vllm_watch.samples.gpu import GpuReading, GpuSample, ProcessSample
 from vllm_watch.samples.observation import StartFailure
-from vllm_watch.samples.target import Target
 from vllm_watch.signals.holders.records import GpuHolders, Judged
 from vllm_watch.signals.records import TargetSignals
 from vllm_watch.signals.state import STATES
@@ -163,28 +162,6 @@ async def test_keys_move_sort_and_filter(server, board):
         assert pilot.app.return_code == 0
 
 
-async def test_escape_shows_all_again(server):
-    """A filter that matches nothing says so, and escape takes it away, also while it is typed."""
-    async with watching(server).run_test(size=(100, 24)) as pilot:
-        await first_look(pilot)
-        await pilot.press("slash", *"nothing")
-        assert "no match for 'nothing' (escape shows all)" in part(pilot, "engines")
-        await pilot.press("escape")
-        assert names(pilot) == ["chat-0"]
-
-
-async def test_gpus_and_their_holders(server, board):
-    """A GPU has its memory, load and heat; its holders are named, the largest first."""
-    board.publish_gpus(reading(gpu(0, 70), gpu(1, 3, throttle_reasons=("sw_thermal_slowdown",))))
-    async with watching(server).run_test(size=(100, 24)) as pilot:
-        await first_look(pilot)
-        shown = part(pilot, "gpus").splitlines()
-        assert "driver 570.86" in shown[0]
-        assert " 70.0/80.0 GiB  util  93%  61 °C  410 W" in shown[1]
-        assert shown[2] == "   VLLM::EngineCore 4711 60.0 GiB · python3 99 1.0 GiB · sh 7 - GiB"
-        assert "util  93%  sw_thermal_slowdown" in shown[3]
-
-
 GPU_STATES = {
     "no driver": (GpuReading(status="no_driver", text="libnvidia-ml.so.1 is missing"), "GPUs: no GPU driver here (libnvidia-ml.so.1 is missing)"),
     "hung": (GpuReading(status="hung", text="no answer for 10 s"), "GPUs: the GPU driver does not answer (no answer for 10 s)"),
@@ -273,15 +250,6 @@ async def test_answers_while_it_ends_are_not_drawn(server):
     assert not app.is_running
 
 
-async def test_what_is_asked_after_the_end_is_no_crash(server):
-    """The screen may be left between the two questions of one look."""
-    daemon = Daemon(f"http://127.0.0.1:{server.port}")
-    await daemon.status()
-    await daemon.close()
-    with pytest.raises(WatchError, match="is not asked any more"):
-        await daemon.status()
-
-
 async def test_a_daemon_that_accepts_and_says_nothing_is_given_up_on(monkeypatch):
     """A server that hangs is told after the timeout, not waited for."""
     monkeypatch.setattr("vllm_watch.cli.helpers.top.status._TIMEOUT_SECONDS", 0.05)
@@ -352,39 +320,6 @@ async def test_enter_opens_a_target_with_its_charts_and_processes(server, board)
         assert names(pilot) == ["chat-0"]
 
 
-async def test_a_question_mark_lists_the_keys_and_sorts_are_chosen_by_number(server):
-    """Every key that does something is listed, and Escape goes back."""
-    async with watching(server).run_test(size=(100, 24)) as pilot:
-        await first_look(pilot)
-        await pilot.press("question_mark")
-        shown = part(pilot, "engines")
-        for key in ("Enter", "s, S", "1 … 6", "/", "Esc", "?", "q"):
-            assert key in shown
-        await pilot.press("escape", "4")
-        assert "sort: waiting" in part(pilot, "keys")
-        await pilot.press("S")
-        assert "sort: tokens" in part(pilot, "keys")
-        assert names(pilot) == ["chat-0"]
-
-
-async def test_the_mouse_selects_opens_sorts_and_scrolls(server, board):
-    """A click selects, another opens, a click on the titles sorts, the wheel moves."""
-    add(board, "idle", engine("0", "idle"))
-    async with watching(server).run_test(size=(100, 30)) as pilot:
-        await first_look(pilot)
-        assert names(pilot) == ["chat-0", "idle"]
-        await pilot.pause()
-        await pilot.click("#engines", offset=(3, 2))
-        assert selected(pilot) == "idle"
-        await pilot.click("#engines", offset=(3, 0))
-        assert "sort: name" in part(pilot, "keys")
-        await pilot.click("#engines", offset=(3, 2))
-        assert "Last 10 minutes" in part(pilot, "engines")
-        await pilot.press("escape")
-        pilot.app.on_mouse_scroll_up()
-        assert selected(pilot) == "chat-0"
-
-
 WITHOUT = """
 import sys
 sys.modules |= dict.fromkeys(("textual", "rich"))
@@ -420,11 +355,3 @@ async def test_a_terminal_without_textual_gets_it_once(server, monkeypatch, caps
     said = capsys.readouterr()
     assert "pip install 'vllm-watch[top]'" in said.err
     assert "chat-0" in said.out
-
-
-async def test_a_target_that_was_not_looked_at_yet(server, board):
-    """Before its first look a target is there, and unknown."""
-    board.add_target(Target(name="new", url="http://new:8000"), 5)
-    async with watching(server).run_test(size=(100, 24)) as pilot:
-        await first_look(pilot)
-        assert row(pilot, "new").split()[1] == "unknown"

@@ -16,7 +16,6 @@ from tests.cli.top_screen import (
     names,
     part,
     reading,
-    row,
     selected,
     watching,
 )
@@ -24,10 +23,7 @@ from tests.told import made
 from vllm_watch.board import restarts
 from vllm_watch.board.health import StoreHealth
 from vllm_watch.board.restarts import AttemptShown, Gate, RestartPlan, Waiting
-from vllm_watch.cli.helpers.top import text
 from vllm_watch.cli.helpers.top.story import restart_lines
-from vllm_watch.detectors.base import Evidence
-from vllm_watch.incidents.incident import Worst
 from vllm_watch.samples.gpu import GpuSample, ProcessSample
 from vllm_watch.samples.target import WATCHER
 from vllm_watch.signals.holders.records import STALE, UNKNOWN, GpuHolders, Holder, Judged
@@ -108,41 +104,6 @@ async def test_what_is_down_is_not_called_unscraped_as_well(server, board, state
         assert part(pilot, "detail").splitlines()[1].startswith(begins)
 
 
-async def test_the_detail_says_when_it_was_at_its_worst(server, board):
-    """Where that is not what it says now; and when it is, by the clock, whether that was today or not."""
-    add(board, "sick", engine("0", "collapsed"))
-    (event,) = made(incident("sick", "throughput_collapse", "kv_leak"))
-    then = Evidence(
-        name="ratio", value=0.2, text="20% of its usual throughput, with 9 requests waiting"
-    )
-    now = replace(then, value=0.5, text="50% of its usual throughput, with 3 requests waiting")
-    told = replace(event.incident, evidence_for=(now,), updated_t=NOON + 60, worst=Worst(NOON, 5.0, then))  # fmt: skip
-    board.tell([replace(event, incident=told)])
-    async with watching(server).run_test(size=(120, 40)) as pilot:
-        await first_look(pilot)
-        lines = part(pilot, "detail").splitlines()
-        assert f"  worst    {then.text}, at {text.clock(NOON, time.time())}" in lines
-    assert text.clock(NOON, NOON + 60) == "08:00:00"
-    assert text.clock(NOON, NOON + 86_400) == "Jan 15 08:00"
-
-
-async def test_until_somebody_moves_the_cursor_is_on_the_worst(server, board):
-    """A view that is left open shows what goes wrong; one that a person moved stays where he put it."""
-    app = watching(server)
-    async with app.run_test(size=(100, 24)) as pilot:
-        await first_look(pilot)
-        assert selected(pilot) == "chat-0"
-        add(board, "sick", engine("0", "stalled"))
-        board.tell(made(incident("sick")))
-        await app.look()
-        assert selected(pilot) == "sick"
-        await pilot.press("down")
-        add(board, "worse", engine("0", "down"))
-        board.tell(made(incident("worse", "engine_down", "crash", label=None)))
-        await app.look()
-        assert selected(pilot) == "chat-0"
-
-
 async def test_an_engine_that_recovers_is_not_called_stalled(server, board):
     """An incident outlives its trouble for a while: that is said, for how long it lasted, and when it closes."""
     add(board, "back", engine("0", "serving"))
@@ -178,24 +139,6 @@ async def test_an_incident_of_the_watcher_itself_is_told(server, board):
     async with watching(server).run_test(size=(100, 24)) as pilot:
         await first_look(pilot)
         assert "Many targets at once: unreachable" in part(pilot, "wrong")
-
-
-async def test_five_hundred_targets_lead_with_the_ill_and_fold_the_rest(server, board):
-    """What is well needs one line; it can still be reached."""
-    for number in range(499):
-        add(board, f"e{number:03}", engine("0", "idle" if number % 2 else "serving"))
-    add(board, "sick", engine("0", "collapsed"))
-    board.tell(made(incident("sick", "throughput_collapse", "kv_leak")))
-    async with watching(server).run_test(size=(80, 24)) as pilot:
-        await first_look(pilot)
-        lines = part(pilot, "engines").splitlines()
-        assert lines[1].split()[:2] == ["sick", "collapsed"]
-        hidden = 501 - (len(lines) - 2)
-        assert lines[-1].startswith(f"… {hidden} more: ")
-        assert lines[-1].endswith(" serving, 249 idle")
-        await pilot.press("end")
-        assert row(pilot, "e497")
-        assert "more:" not in part(pilot, "engines")
 
 
 def gpu(index, uuid, *holders, lost=False):
@@ -326,20 +269,6 @@ async def test_the_watcher_says_what_it_cannot_do(server, board):
 def test_the_page_shows_what_the_terminal_does():
     """docs/top.md has its pictures from the lab; `python -m tests.cli.top_pictures` draws them anew."""
     assert PAGE.read_text() == page()
-
-
-async def test_what_recurs_says_how_often(server, board):
-    add(board, "again", engine("0", "stalled"))
-    text = "recurring: 3rd time in 41 min, 3 min in all"
-    often = {"times": 3, "within_seconds": 2460.0, "ill_seconds": 180.0, "text": text}
-    recurs = incident("again") | {
-        "times": 3,
-        "recurring": {**often, "earlier": ""},
-    }
-    board.tell(made(recurs))
-    async with watching(server).run_test(size=(150, 40)) as pilot:
-        await first_look(pilot)
-        assert text in part(pilot, "wrong")
 
 
 async def test_a_restart_that_waits_for_a_person_is_in_the_detail(server, board):

@@ -105,25 +105,6 @@ async def test_it_ends_at_once_and_leaves_the_screen_as_it_was(server, keys):
         assert LEFT in screen.seen
 
 
-async def test_it_follows_the_size_of_the_terminal(server):
-    with terminal(url_of(server)) as screen:
-        before = await screen.shows("ITL p95")
-        assert b"PREEMPT/S" not in screen.seen
-        screen.resize(200, 50)
-        await screen.shows("PREEMPT/S", before)
-
-
-async def test_what_does_not_change_is_not_drawn_again(server):
-    """No flicker: between two looks that bring the same, next to nothing is written."""
-    with terminal(url_of(server)) as screen:
-        before = await screen.shows("No incident is open")
-        start = end = await screen.shows(" ago", before)
-        for _ in range(3):  # the age of the engine's only look grows: it is alive
-            end = await screen.shows(" ago", end)
-        assert end - start < 3 * 2000  # a whole screen has some 8000 bytes
-        assert b"\x1b[2J" not in screen.seen[start:]
-
-
 async def top(*arguments: str, **environ: str) -> tuple[int, str, str]:
     """The command in a pipe: exit status, output, errors."""
     process = await asyncio.create_subprocess_exec(
@@ -150,17 +131,6 @@ async def test_in_a_pipe_it_is_told_once_as_plain_text(server, board, arguments)
     assert lines[1].startswith(" critical  sick/0  Stalled: hang")
     assert "  restart  A restart is advised: it usually fixes this." in lines
     assert lines[-1].startswith("watcher 2 of 2 targets answer")
-
-
-async def test_in_a_pipe_nothing_is_cut_off(server, board):
-    """Without a terminal and without COLUMNS there is no width to cut at."""
-    name, text = "chat-" + "x" * 50, "no step for 20 s, " + "which is long, " * 20
-    add(board, name, engine("0", "stalled", state_text=text.strip()))
-    _, out, _ = await top("--url", url_of(server), "--once", COLUMNS="")
-    assert name in out
-    assert text.strip() in " ".join(out.split())
-    assert "…" not in out
-    assert max(map(len, out.splitlines())) < 1000
 
 
 async def test_for_a_program_it_is_one_object(server, board):

@@ -300,12 +300,6 @@ def test_wrong_values_are_refused(
     assert said in refused.value.stderr
 
 
-def test_old_kubernetes_is_refused_a_sidecar(run_helm: Helm) -> None:
-    """It has no native sidecars."""
-    with pytest.raises(subprocess.CalledProcessError, match="1"):
-        template(run_helm, "--set", "mode=sidecar", "--kube-version", "1.28")
-
-
 def test_helm_finds_nothing_to_complain_of(run_helm: Helm, tmp_path: Path) -> None:
     """The chart is of this version of the program, and whole when it is packaged."""
     for file in CI:

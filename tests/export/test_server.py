@@ -419,16 +419,6 @@ async def test_recording_that_cannot_be_had(monkeypatch, found, query, status, e
         assert (got, json.loads(text)["error"]) == (status, error)
 
 
-async def test_malformed_requests_leave_no_traceback_in_the_log(caplog):
-    """A port scan must not fill a disk."""
-    async with serving() as url:
-        await raw(url, b"\x16\x03\x01 this is no HTTP\r\n\r\n")
-        await raw(
-            url, b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nX: " + b"x" * 10_000 + b"\r\n\r\n"
-        )
-    assert caplog.records == []
-
-
 async def test_an_address_that_was_taken_is_freed_though_nothing_was_served():
     """As by a start that is stopped in its first moment."""
     server = Server(small_board(), host="127.0.0.1", port=0, ready=lambda: None)

@@ -1,7 +1,7 @@
 """The JSON of /api/v1/status: the records' own fields, nothing secret, nothing that JSON cannot say."""
 
 import json
-from dataclasses import fields, replace
+from dataclasses import replace
 
 import pytest
 
@@ -19,20 +19,6 @@ from vllm_watch.story.kinds import KINDS, STORIES
 
 def status_of(board: Board, not_ready: str | None = None) -> dict:
     return json.loads(Status(board).whole(not_ready))
-
-
-def names(kind: type) -> set[str]:
-    return {field.name for field in fields(kind)}
-
-
-def test_before_the_first_look_a_target_is_unknown():
-    """And the GPUs are null, which is not the same as none."""
-    board = Board()
-    board.add_target(Target(name="new", url="http://h:1"), 5.0)
-    status = status_of(board)
-    assert status["targets"][0]["state"] == "unknown"
-    assert status["targets"][0]["signals"] is None
-    assert status["gpus"] is None
 
 
 def test_open_incidents_are_said_with_their_target():

@@ -117,23 +117,6 @@ async def test_a_watcher_that_is_killed_tells_once_more_at_most(site):
     assert (first["key"], first["ids"]) == (second["key"], second["ids"])
 
 
-async def test_a_reload_changes_who_is_told(site):
-    """A notifier that is new is told what is open; one that is gone is gone from the metrics."""
-    async with receiver() as other, site.daemon() as process:
-        await process.until(is_up)
-        site.fall()
-        await site.it.until(1)
-        config = (site.folder / "config.yaml").read_text()
-        config = config.replace("oncall", "other").replace(site.it.url, other.url)
-        (site.folder / "config.yaml").write_text(config)
-        process.process.send_signal(signal.SIGHUP)
-        [told] = await other.until(1)
-        assert told["phase"] == "opened"
-        status = await process.status()
-        assert set(status["notifiers"]) == {"other"}
-    assert len(site.it.got) == 1
-
-
 async def test_no_secret_leaves_the_process(site, tmp_path):
     """Keys, tokens and URLs with credentials everywhere, a log at level debug, and services that refuse."""
     hmac, bearer, password, path, query = SECRETS[0], SECRETS[1], SECRETS[3], SECRETS[2], SECRETS[4]
