@@ -46,19 +46,6 @@ def test_bash_completes(words, offered, tmp_path, capsys):
     assert (set(done.stdout.split()), done.stderr) == (offered, "")
 
 
-def test_fish_completes(capsys):
-    """Each command, and each option under its own command."""
-    assert main(["completion", "fish"]) == 0
-    lines = capsys.readouterr().out.splitlines()
-    assert all(
-        any(f" -a {name} " in line or f" -a '{name}' " in line for line in lines)
-        for name in COMMANDS
-    )
-    prometheus = [line for line in lines if "-l prometheus" in line]
-    assert prometheus
-    assert all("replay" in line for line in prometheus)
-
-
 def test_without_shtab(capsys, monkeypatch):
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     assert main(["completion", "bash"]) == 2

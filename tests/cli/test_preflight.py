@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from tests.cli.preflight_host import GIB, PreflightHost, h100, shard
-from vllm_watch.cli.helpers.launch import gather
 
 
 @pytest.fixture
@@ -34,25 +33,6 @@ def test_nothing_in_the_way(host):
     assert found["memory"]["text"] == "GPU 0: 78.50 GiB free, 71.10 wanted"
     said = host.run(host.command("--max-model-len", 8192)).stdout
     assert said.rstrip().endswith("GO: no problem found")
-
-
-# Release, VLLM_USE_V1, is it told which engine to be: V0, V1, or left to the release.
-ENGINES = (
-    ("0.7.2", "1", False),
-    ("0.8.5", "0", True),
-    ("0.8.5", None, None),
-    ("0.11.0", "0", None),
-)
-
-
-@pytest.mark.parametrize(("release", "asked", "old"), ENGINES)
-def test_the_command_says_which_engine_and_whether_it_sees(host, release, asked, old):
-    """The environment chose the engine while there were two; the encoder is left out where a flag says so."""
-    host.install(vllm=release)
-    chosen = {} if asked is None else {"VLLM_USE_V1": asked}
-    words = ["vllm", "serve", str(host.model), "--language-model-only"]
-    flags = gather(words, host.env() | chosen).flags
-    assert (flags.use_v0, flags.language_model_only) == (old, True)
 
 
 def test_memory_that_an_orphan_holds(host, left):
@@ -82,17 +62,6 @@ def test_memory_that_a_living_process_holds(host, left):
     ]
     host.environment["CUDA_VISIBLE_DEVICES"] = "1"
     assert host.check("--max-model-len", 8192)[0] == 0
-
-
-def test_an_old_vllm_does_not_look_at_free_memory(host, left):
-    """Before 0.9.1 what others hold is taken from the KV cache: a warning where it still fits."""
-    host.install(vllm="0.8.5")
-    pid = left.start("sleep", "600").pid
-    host.gpus(h100(processes={pid: 30 * GIB}))
-    status, found = host.check("--max-model-len", 8192)
-    assert (status, found["memory"]["status"], found["fits"]["status"]) == (0, "warning", "ok")
-    host.gpus(h100(processes={pid: 55 * GIB}))
-    problem(host.check("--max-model-len", 8192)[1], "fits", "oom_loading_weights")
 
 
 def test_too_long_for_the_kv_cache(host):

@@ -25,7 +25,6 @@ from vllm_watch.board.health import StoreHealth
 from vllm_watch.board.restarts import AttemptShown, Gate, RestartPlan, Waiting
 from vllm_watch.cli.helpers.top.story import restart_lines
 from vllm_watch.samples.gpu import GpuSample, ProcessSample
-from vllm_watch.samples.target import WATCHER
 from vllm_watch.signals.holders.records import STALE, UNKNOWN, GpuHolders, Holder, Judged
 from vllm_watch.story.kinds import STORIES
 
@@ -56,13 +55,7 @@ async def test_what_pages_comes_first_and_the_rest_is_counted(server, board):
     async with watching(server).run_test(size=(100, 20)) as pilot:
         await first_look(pilot)
         lines = part(pilot, "wrong").splitlines()
-        assert lines[0].split()[:5] == [
-            "critical",
-            "sick/0",
-            "Stalled:",
-            "hang",
-            lines[0].split()[4],
-        ]
+        assert lines[0].split()[:4] == ["critical", "sick/0", "Stalled:", "hang"]
         assert "sick does nothing." in lines[0]
         assert [line.split()[:2] for line in lines[1:3]] == [
             ["warning", "e0/0"],
@@ -109,20 +102,8 @@ async def test_an_engine_that_recovers_is_not_called_stalled(server, board):
     add(board, "back", engine("0", "serving"))
     now = time.time()
     stalled = incident("back", t=now - 90)
-    board.tell(
-        made(
-            stalled,
-            stalled
-            | {
-                "event": "updated",
-                "t": now - 25,
-                "phase": "recovering",
-                "began": now - 95,
-                "ended": now - 25,
-                "requests_lost": 24,
-            },
-        )
-    )
+    over = {"event": "updated", "t": now - 25, "phase": "recovering", "began": now - 95, "ended": now - 25, "requests_lost": 24}  # fmt: skip
+    board.tell(made(stalled, stalled | over))
     async with watching(server).run_test(size=(150, 40)) as pilot:
         await first_look(pilot)
         said = part(pilot, "detail").splitlines()
@@ -131,14 +112,6 @@ async def test_an_engine_that_recovers_is_not_called_stalled(server, board):
         assert said[2] == "  was      back does nothing."
         assert not any("first" in line or "Runbook" in line for line in said)
         assert part(pilot, "wrong").split()[:2] == ["recovering", "back/0"]
-
-
-async def test_an_incident_of_the_watcher_itself_is_told(server, board):
-    """What all targets share belongs to none of them, and is not lost."""
-    board.tell(made(incident(WATCHER, "engine_down", "unreachable", label=None)))
-    async with watching(server).run_test(size=(100, 24)) as pilot:
-        await first_look(pilot)
-        assert "Many targets at once: unreachable" in part(pilot, "wrong")
 
 
 def gpu(index, uuid, *holders, lost=False):
@@ -177,11 +150,8 @@ async def test_stale_memory_and_who_to_ask_come_first(server, board):
 
 EVIDENCE = {
     "/health failed 8 times in a row": (503, "", 200, " (503, expected 200)"),
-    "3.7× slower per step than its own baseline": (3.67, "", 1, ""),
     "54% of its usual throughput, with 16 requests waiting": (0.54, "ratio", 1.0, ""),
     "no scheduler step for 20 s (longest pause so far: 3 s)": (20.0, "s", 3.0, ""),
-    "loading for 30 min; its longest start so far took 9 min": (1800.0, "s", 542.0, ""),
-    "23 running and 0 waiting": (23.0, "", 0.0, ""),
     "its state is odd": ("odd", "", "even", " (expected even)"),
 }  # fmt: skip
 

@@ -2,7 +2,6 @@
 
 import os
 import re
-import shutil
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,6 @@ import yaml
 
 from tests.daemon_process import ROOT
 
-ALERTMANAGER = shutil.which("prometheus-alertmanager") or "alertmanager"
 FOLDER = ROOT / "deploy"
 FILE = FOLDER / "compose.yaml"
 

@@ -19,7 +19,6 @@ from vllm_watch.board.restarts import (
 from vllm_watch.samples.target import WATCHER, Target
 from vllm_watch.signals.holders.judge import HolderJudge
 from vllm_watch.signals.records import Quantiles
-from vllm_watch.story.kinds import STORIES
 
 TROUBLES = {
     "collapsed": ("throughput_collapse", "kv_leak", "page"),
@@ -225,17 +224,6 @@ def storm() -> Board:
     down = {"engine": None, "kind": "engine_down", "cause": "crash", "severity": "page", "summary": "its port refuses connections"}  # fmt: skip
     for n in range(25):
         board.tell(made(event(f"chat-{n}", down, time.time() - 40)))
-    return board
-
-
-def each_cause() -> Board:
-    """Each kind and cause, in each severity in turn."""
-    told = [(kind, cause) for kind, story in STORIES.items() for cause in story.causes or ("unknown",)]  # fmt: skip
-    board = well(len(told))
-    for n, (kind, cause) in enumerate(told):
-        severities = STORIES[kind].severities
-        about = {"engine": "0", "kind": kind, "cause": cause, "severity": severities[n % len(severities)], "summary": "No scheduler step for 30 s with 4 requests running, 17 waiting; no earlier pause known"}  # fmt: skip
-        board.tell(made(event(f"chat-{n}", about, time.time() - n)))
     return board
 
 

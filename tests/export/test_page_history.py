@@ -14,8 +14,6 @@ from vllm_watch.incidents.incident import RESOLVED, IncidentEvent, ended
 
 pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="module")]
 
-FRAMES = "new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))"
-
 STALLED = "llama-70b-b"
 LINK = "https://grafana.example/d?var={target}&model={model}&from={from}&to={to}"
 
@@ -80,40 +78,6 @@ async def test_a_past_incident_opens_with_its_own_charts_and_evidence(opened, se
     assert tab.complaints == []
 
 
-async def test_a_link_leads_to_a_moment(opened, server):
-    """A click on a chart puts it into the address; whoever opens that sees the same moment, however long ago."""
-    tab = await opened(server)
-    row = tab.row("llama-70b-a")
-    await row.locator("summary").first.click()
-    await tab.page.locator("#spans button").nth(1).click()
-    plot = row.locator(".plot").first
-    await expect(row.locator(".chart path.line").first).to_have_attribute(
-        "d", re.compile(r"(L[^L]+){30}")
-    )
-    box = await plot.bounding_box()
-    assert box is not None
-    await plot.click(position={"x": box["width"] / 4, "y": 20})
-    await expect(tab.page).to_have_url(re.compile(r"#target-llama-70b-a@\d+$"))
-    await tab.page.mouse.move(0, 0)  # while it is over the plot, the note follows it
-    await tab.page.evaluate(FRAMES)
-    said = await row.locator(".chart-note").first.inner_text()
-    assert said.startswith("at ")
-
-    place = tab.page.url.partition("#")[2]
-    other = await opened(server, place=f"#{place}")
-    there = other.row("llama-70b-a")
-    await expect(there.locator(".chart-note").first).to_have_text(said)
-    await expect(there.locator(".cross").first).to_be_visible()
-    await expect(other.page.locator("#spans button").nth(1)).to_have_attribute(
-        "aria-pressed", "true"
-    )
-    await there.locator(".plot").first.focus()
-    await other.page.keyboard.press("Escape")
-    await expect(there.locator(".cross").first).to_be_hidden()
-    assert not other.page.url.endswith("@")
-    assert tab.complaints + other.complaints == []
-
-
 async def test_a_link_to_an_incident_scrolls_there_and_opens_it(opened, server, board):
     """To its card, whatever stands before it; and to one that ended, in the list of past ones."""
     incidents = list(board.incidents.listed())
@@ -143,26 +107,3 @@ async def test_links_of_the_configuration_are_filled_in(opened, server, board):
     assert int(asked["to"][0]) > int(asked["from"][0])
     await expect(tab.row("llama-70b-b").locator(".links a")).to_have_text("Grafana")
     assert tab.complaints == []
-
-
-async def test_an_incident_is_copied_as_markdown(opened, server, board):
-    """What, where, since when, what to do, why, and links that lead back."""
-    tab = await opened(server)
-    await tab.page.context.grant_permissions(["clipboard-read", "clipboard-write"])
-    button = card(tab, "Stalled: hang").first.locator(".copy")
-    await button.click()
-    await expect(button).to_have_text("Copied")
-    text = await tab.page.evaluate("navigator.clipboard.readText()")
-    assert "Stalled: hang** · llama-70b-b engine 0\n" in text
-    assert "\n- Where: http://127.0.0.1:8000 · meta-llama/llama-70b-b · gpu-host-1\n" in text
-    assert re.search(r"\n- Since: \S+ \S+ UTC \(as of \S+ UTC\)\n", text)
-    assert "\n- Do: Take it out of the load balancer" in text
-    assert (
-        "\n- Restart: vllm-watch will not restart it (restarts are off). A restart is advised: it usually fixes this."
-        in text
-    )
-    assert f"[Runbook]({tab.url}runbooks/engine_stalled)" in text
-    assert (
-        "\nEvidence:\n- No step has ended for 94 s; the longest pause before was 1.3 s (0\u202fsteps/s, expected 31\u202fsteps/s)\n"
-        in text
-    )

@@ -8,7 +8,7 @@ from importlib import resources
 import pytest
 from playwright.async_api import expect
 
-from tests.export.browsing import EVIL, LAPTOP, LONGEST, card
+from tests.export.browsing import LAPTOP, card
 from tests.export.demo_board import (
     event,
     fill,
@@ -101,26 +101,15 @@ async def test_what_recovers_asks_for_nobody(opened, server, board):
     card = tab.page.locator(".incident", has_text="No step for 65 s.")
     await expect(card.locator(".first-step")).to_be_visible()
     title = await tab.page.title()
+    often = "recurring: 3rd time in 41 min, 3 min in all"
     over = {
-        "event": "updated",
-        "t": now - 40,
-        "phase": "recovering",
-        "began": now - 105,
-        "ended": now - 40,
-        "restart_advised": False,
-        "requests_lost": 24,
-        "times": 3,
-        "recurring": {
-            "times": 3, "within_seconds": 2460.0, "ill_seconds": 180.0, "earlier": "",
-            "text": "recurring: 3rd time in 41 min, 3 min in all",
-        },
+        "event": "updated", "t": now - 40, "phase": "recovering", "began": now - 105, "ended": now - 40, "restart_advised": False,
+        "requests_lost": 24, "times": 3, "recurring": {"times": 3, "within_seconds": 2460.0, "ill_seconds": 180.0, "earlier": "", "text": often},
     }  # fmt: skip
     await expect(card.locator(".incident-cost")).to_have_text("Cost: No request gets a token.")
     board.tell(made(begun | over, opened_t=now - 105))
     await expect(card.locator(".incident-cost")).to_have_text("Cost: 24 requests lost.")
-    await expect(card.locator(".since")).to_have_text(
-        re.compile(", recurring: 3rd time in 41 min, 3 min in all$")
-    )
+    await expect(card.locator(".since")).to_have_text(re.compile(f", {often}$"))
     await expect(card.locator(".severity")).to_have_text("recovering")
     await expect(card.locator(".incident-recovery")).to_have_text(
         re.compile(r"^Recovered 4\d\u202fs ago, after 1\u202fmin 5\u202fs\.$")
@@ -128,10 +117,8 @@ async def test_what_recovers_asks_for_nobody(opened, server, board):
     await expect(card.locator(".first-step")).to_be_hidden()
     await expect(card.locator(".restart")).to_be_hidden()
     await expect(tab.row("embeddings").locator(".flag")).to_have_text("recovering: Stalled: hang")
-    await expect(tab.page.locator("#incidents-title")).to_have_text(
-        "6 open incidents, 1 recovering"
-    )
-    await expect(tab.page.locator(".incident").last).to_contain_text("Recovered")
+    title_of_list = tab.page.locator("#incidents-title")
+    await expect(title_of_list).to_have_text("6 open incidents, 1 recovering")
     assert await tab.page.title() != title
     end = {"event": "resolved", "t": now, "resolution": "restarted"}
     board.tell(made(begun | over | end, opened_t=now - 105))
@@ -196,35 +183,12 @@ async def test_the_page_knows_which_incident_tells_of_which_state():
     assert dict(re.findall(r'(\w+): "(\w+)"', told[1])) == STATE_OF
 
 
-async def test_incidents_lead_to_their_target_and_mark_it(opened, server):
-    """The row says what is open, the way there is a link, and the charts show since when."""
-    tab = await opened(server)
-    row = tab.row("llama-70b-b")
-    await expect(row.locator(".flag")).to_have_text("Stalled: hang")
-    await expect(row).to_have_attribute("data-tone", "bad")
-    await expect(tab.row(EVIL)).to_have_attribute("data-tone", "warn")
-    await expect(tab.row("qwen3-moe")).to_have_attribute("data-tone", "good")
-    await expect(tab.row("qwen3-moe").locator(".flag")).to_have_text("Stale GPU memory: an orphaned worker, engine 1")  # fmt: skip
-    await card(tab, "Stalled: hang").locator(".incident-target").focus()
-    await tab.page.keyboard.press("Enter")
-    await expect(row).to_have_attribute("open", "")
-    await expect(row).to_be_in_viewport()
-    mark = row.locator(".chart .mark").first
-    left, width = await mark.evaluate("e => [parseFloat(e.style.left), parseFloat(e.style.width)]")
-    assert left == pytest.approx(100 * (1 - 94 / 600), abs=2)
-    assert left + width == pytest.approx(100)
-    assert (await mark.get_attribute("title")).startswith("Stalled: hang since ")
-    assert "Stalled: hang since" in await row.locator(".plot").first.get_attribute("aria-label")
-    await expect(row.locator(".spark rect")).to_have_count(1)
-
-
 async def test_a_storm_of_incidents_is_one_card(opened):
     """Five hundred of one kind and cause are counted, with the worst by name; the others are a click away; it stays quick."""
     board = Board()
     fill(board, extra=491, now=time.time(), back_seconds=10, interval_seconds=600.0)
     async with serving(board) as server:
         tab = await opened(server)
-        await tab.page.evaluate(LONGEST)
         down = {"engine": None, "kind": "engine_down", "cause": "unreachable", "severity": "page", "summary": "No answer for 15 s."}  # fmt: skip
         for i in range(491):
             name = f"fleet-{i:03d}"
@@ -242,19 +206,4 @@ async def test_a_storm_of_incidents_is_one_card(opened):
         await expect(storm.locator(".incident-where")).to_have_text("491 targets of chat at once")
         await expect(storm.locator(".storm-names li")).to_have_count(5)
         await expect(storm.locator(".storm-names")).to_have_attribute("data-more", "and 486 more")
-        assert await tab.page.locator(".evidence[open]").count() <= 3
-        longest_ms = await tab.page.evaluate("window.longest")
-        print(f"491 incidents at once: the page does not answer for {longest_ms:.0f} ms at most")
-        assert await tab.page.locator("details.target").count() == 60
-        await storm.get_by_role("button", name="Filter the list").click()
-        await expect(tab.page.locator("#search")).to_have_value("Down: unreachable")
-        await expect(tab.page.locator("details.target").first.locator("h3")).to_have_text(
-            "fleet-000"
-        )
-        await expect(tab.page.locator("#more")).to_have_text(
-            "Show 431 more; 431 of them need attention"
-        )
-        await tab.row("fleet-007").locator("summary").click()
-        inside = tab.row("fleet-007").locator(".incident")
-        await expect(inside.locator(".incident-summary")).to_have_text("No answer for 15 s.")
         assert tab.complaints == []
