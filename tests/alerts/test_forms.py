@@ -198,7 +198,6 @@ def test_what_there_is_not_is_named(tmp_path: Path) -> None:
 
 
 def exporters() -> dict[str, list[dict[str, Any]]]:
-    """Slug → its rules, in the words of that form."""
     (group,) = yaml.safe_load(AWESOME.read_text())["groups"]
     (service,) = group["services"]
     return {each["slug"]: each["rules"] for each in service["exporters"]}

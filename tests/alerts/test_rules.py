@@ -51,7 +51,6 @@ def asked(rule: dict[str, Any]) -> list[str]:
 
 @pytest.mark.parametrize("file", [*RULE_FILES, *RAW_FILES], ids=lambda file: file.name)
 def test_file_is_valid(file: Path) -> None:
-    """Every rule file passes promtool, linters and all."""
     status, said = promtool("check", "rules", "--lint=all", "--lint-fatal", file)
     assert status == 0, said
 
@@ -135,7 +134,6 @@ def test_alert_tells_its_reader_what_to_do(rule: dict[str, Any]) -> None:
 
 
 def _page(rule: dict[str, Any]) -> str:
-    """The page of docs/ that its runbook is made of."""
     url = rule["annotations"]["runbook_url"]
     name, hash_, anchor = url.rpartition("/runbooks/")[2].removeprefix("docs/").partition("#")
     name = name.removesuffix(".md")

@@ -47,7 +47,6 @@ def run(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, st
 
 
 def test_json_has_all_of_the_contract(llama: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Every key, one object, status 0 where it fits."""
     status, out, _ = run(
         capsys, "--model", llama, "--gpu-name", "H100", "--json", "--max-model-len", "32K"
     )
@@ -188,7 +187,6 @@ def test_hub_is_asked_only_on_request(hub: str, capsys: pytest.CaptureFixture[st
 
 
 def test_length_that_fits_is_found(llama: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """--max-model-len auto takes what fits, as vLLM does."""
     status, out, _ = run(
         capsys, llama, "--gpu-name", "RTX 4090", "--max-model-len", "auto", "--json"
     )
@@ -200,7 +198,6 @@ def test_length_that_fits_is_found(llama: Path, capsys: pytest.CaptureFixture[st
 def test_gated_model_and_no_network(
     hub: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each says what is the matter and what to do instead."""
     status, _, err = run(capsys, "org/gated", "--gpu-name", "H100", "--from-hub")
     assert (status, "answers 401" in err, "gated" in err) == (2, True, True)
     monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:1")

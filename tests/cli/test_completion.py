@@ -31,7 +31,6 @@ TYPED = {
 
 @pytest.mark.parametrize(("words", "offered"), TYPED.values(), ids=TYPED)
 def test_bash_completes(words, offered, tmp_path, capsys):
-    """Commands, options, choices, files and folders."""
     assert main(["completion", "bash"]) == 0
     script = tmp_path / "completion.bash"
     script.write_text(capsys.readouterr().out)

@@ -27,8 +27,6 @@ NEW = Entry(
 
 @pytest.fixture
 def folder(tmp_path):
-    """A state folder with two entries, a day apart."""
-
     async def write():
         journal = Journal(tmp_path)
         for entry in (OLD, NEW):
@@ -121,7 +119,6 @@ def test_attempts_stand_among_the_entries(folder, capsys):
 
 
 async def asked(journal, capsys, *arguments):
-    """The command, put to a server that has this journal."""
     async with serving(small_board(), journal=None if journal is None else journal.told) as server:
         where = f"http://127.0.0.1:{server.port}"
         return where, *await asyncio.to_thread(run, capsys, "--url", where, *arguments)

@@ -97,7 +97,6 @@ def test_check_config_says_what_a_file_means(tmp_path, capsys, monkeypatch):
 
 
 def test_check_config_says_when_a_schedule_falls_due(tmp_path, capsys, monkeypatch):
-    """In which zone its hour is, and when it can happen first."""
     file = tmp_path / "config.yaml"
     file.write_text(
         """\
@@ -117,7 +116,6 @@ restart:
 
 
 def test_check_config_says_that_nothing_is_watched(tmp_path, capsys, monkeypatch):
-    """An empty file is usable, and that it names no target is said."""
     _forget_environment(monkeypatch)
     file = tmp_path / "vllm-watch.yaml"
     file.write_text("")

@@ -28,7 +28,6 @@ WANTED = {
 
 
 async def replay(*arguments):
-    """(exit status, stdout, stderr)."""
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "vllm_watch", "replay", *map(str, arguments), stdout=-1, stderr=-1
     )

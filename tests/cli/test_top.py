@@ -157,7 +157,6 @@ GPU_STATES = {
 
 @pytest.mark.parametrize(("found", "told"), GPU_STATES.values(), ids=GPU_STATES)
 async def test_a_gpu_that_cannot_be_read_is_told(server, board, found, told):
-    """No driver, a hung one, none, a lost GPU: each is said in words."""
     board.publish_gpus(found)
     async with watching(server).run_test(size=(100, 24)) as pilot:
         await first_look(pilot)

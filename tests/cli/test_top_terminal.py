@@ -21,7 +21,6 @@ def url_of(server: Server) -> str:
 
 
 async def top(*arguments: str, **environ: str) -> tuple[int, str, str]:
-    """The command in a pipe: exit status, output, errors."""
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "vllm_watch", "top", *arguments,
         stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=os.environ | environ,
@@ -33,7 +32,6 @@ async def top(*arguments: str, **environ: str) -> tuple[int, str, str]:
 
 @pytest.mark.parametrize("arguments", [(), ("--once",)], ids=["no terminal", "--once"])
 async def test_in_a_pipe_it_is_told_once_as_plain_text(server, board, arguments):
-    """The same story in lines without escapes, as wide as COLUMNS says."""
     add(board, "sick", engine("0", "stalled", state_text="no step for 20 s"))
     board.tell(made({"event": "opened", "t": time.time(), "id": "i", "target": "sick", "engine": "0", "kind": "engine_stalled",
          "cause": "hang", "severity": "page", "summary": "It does nothing.", "restart_advised": True,

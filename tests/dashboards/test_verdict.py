@@ -56,7 +56,6 @@ def query(file: str, panel: str, number: int = 0) -> str:
 
 
 def word(file: str, panel: str, value: int) -> str:
-    """What a number is shown as."""
     (stat,) = [each for each in grafana.panels(BOARDS[file]) if each["title"] == panel]
     (mapping,) = stat["fieldConfig"]["defaults"]["mappings"]
     text: str = mapping["options"][str(value)]["text"]

@@ -106,7 +106,6 @@ def test_prometheus_is_set_up_as_the_example() -> None:
 
 
 def test_the_watchers_configuration_is_one() -> None:
-    """check-config takes what profile gpu mounts."""
     done = subprocess.run(
         [sys.executable, "-m", "vllm_watch", "check-config", FOLDER / "compose/vllm-watch.yaml"],
         cwd=ROOT, capture_output=True, text=True, timeout=600, check=False,

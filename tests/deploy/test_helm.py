@@ -28,7 +28,6 @@ Values = dict[str, Any]
 
 
 def template(run_helm: Helm, *arguments: object, namespace: str = "llm") -> list[Object]:
-    """What would be installed."""
     said = run_helm("template", "vllm-watch", CHART, "--namespace", namespace, *arguments)
     return [each for each in yaml.load_all(said, yaml.CSafeLoader) if each]
 
@@ -73,7 +72,6 @@ def compared(things: Iterable[Object], namespace: str) -> dict[tuple[str, str], 
 
 
 def config_of(folder: str) -> Values:
-    """The configuration of a folder of deploy/kubernetes."""
     found: Values = yaml.safe_load(
         (ROOT / f"deploy/kubernetes/{folder}/vllm-watch.yaml").read_text()
     )
@@ -254,7 +252,6 @@ WRONG: dict[str, tuple[Values, str]] = {
 def test_wrong_values_are_refused(
     values: Values, said: str, run_helm: Helm, tmp_path: Path
 ) -> None:
-    """Before anything is applied, with the value that is wrong."""
     with pytest.raises(subprocess.CalledProcessError) as refused:
         with_values(run_helm, values, tmp_path)
     assert said in refused.value.stderr

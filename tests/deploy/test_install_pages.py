@@ -47,7 +47,6 @@ def pager() -> Iterator[tuple[str, IO[str]]]:
 
 
 def page(name: str) -> dict[str, list[str]]:
-    """The texts of a page's blocks, by how they are run."""
     found: dict[str, list[str]] = {}
     for block in blocks(FOLDER / name):
         found.setdefault(block.how, []).append(block.text)
@@ -123,7 +122,6 @@ def test_the_page_of_compose_names_what_there_is(text: str) -> None:
 
 
 def words_of(lines: list[str], *begin: str) -> list[str]:
-    """Of the only command that begins so."""
     [words] = [shlex.split(line) for line in lines if shlex.split(line)[: len(begin)] == [*begin]]
     return words[len(begin) :]
 

@@ -48,7 +48,6 @@ def check(thing: Object) -> None:
 
 
 def pod_spec(folder: str) -> Object:
-    """Of the pod in which the watcher is."""
     [made] = of_kind(folder, "Deployment", "DaemonSet", "InferenceService")
     template = as_pod(made) if made["kind"] == "InferenceService" else made["spec"]["template"]
     spec: Object = template["spec"]
@@ -73,7 +72,6 @@ def configuration(folder: str) -> Config:
 
 @pytest.mark.parametrize("folder", ALL)
 def test_every_object_is_one_that_kubernetes_knows(folder: str) -> None:
-    """All that kubectl would apply, each key of it."""
     things = rendered(folder)
     for thing in things:
         check(thing)
@@ -92,7 +90,6 @@ def test_every_folder_is_looked_at() -> None:
 
 
 def named(file: Path) -> list[str]:
-    """The files that a kustomization reads."""
     document = yaml.safe_load(file.read_text())
     patches = [each["path"] for each in document.get("patches", [])]
     generated = [name for each in document.get("configMapGenerator", []) for name in each["files"]]
@@ -300,7 +297,6 @@ def certificate(folder: Path) -> None:
 
 
 async def reload(url: str) -> int:
-    """What the daemon says to the token's owner."""
     headers = {"Authorization": "Bearer 0123456789abcdef0123456789abcdef"}
     async with (
         aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=False)) as session,

@@ -25,12 +25,10 @@ KUBECONFIG = """\
 
 
 def options(command: str) -> list[str]:
-    """Those that a command of ours knows."""
     return [*_parser(command, load(command))[1], "--help"]
 
 
 def parses(words: list[str]) -> None:
-    """Our program takes this."""
     _, unknown = _parser(words[0], load(words[0]))[0].parse_known_args(words)
     assert not unknown
 
@@ -107,7 +105,6 @@ def test_blocks_of_commands_are_called_so() -> None:
 
 
 def test_pages_that_are_followed_have_a_test_that_follows_them() -> None:
-    """It names the page."""
     for page, test in FOLLOWED.items():
         assert Path(page).name in (ROOT / test).read_text()
 

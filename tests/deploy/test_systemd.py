@@ -51,7 +51,6 @@ def root(tmp_path: Path) -> Path:
 
 
 def analyze(root: Path, *arguments: str) -> tuple[int, str]:
-    """(exit status, all that it says) of systemd-analyze."""
     done = subprocess.run(
         ["systemd-analyze", f"--root={root}", "--no-pager", *arguments],
         capture_output=True, text=True, timeout=600, check=False,
@@ -127,7 +126,6 @@ def test_gpus_are_read_without_memory_that_is_written_and_run(tmp_path: Path) ->
 
 
 def test_the_user_is_made(tmp_path: Path) -> None:
-    """systemd-sysusers makes the user that the unit runs as, with no shell."""
     (tmp_path / "etc").mkdir()
     file = UNITS / "vllm-watch.sysusers"
     subprocess.run(["systemd-sysusers", f"--root={tmp_path}", file], check=True, timeout=600)

@@ -53,7 +53,6 @@ class Told:
                 self.metrics.setdefault(found[1], []).append((labels, float(found[3])))
 
     def of_engines(self, name: str) -> dict[tuple[str, str], float]:
-        """A family of engines, by target and engine."""
         return {(each["target"], each["engine"]): value for each, value in self.metrics.get(f"vllm_watch_engine_{name}", ())}  # fmt: skip
 
     def rates(self, name: str) -> dict[str, dict[tuple[str, str], float]]:
@@ -95,7 +94,6 @@ class Told:
         }  # fmt: skip
 
     def asking(self) -> set[tuple[str, str, str, str]]:
-        """The incidents that ask for somebody now."""
         return {_key(each) for each in self.top["wrong"] if each["phase"] == "active" and each["severity"] != "info"}  # fmt: skip
 
 
@@ -148,12 +146,10 @@ def wrong_alerts(alerts, play: DemoHour, seen: list[tuple[float, set[Any], set[A
 
 
 def _key(labels) -> tuple[str, str, str, str]:
-    """Of an alert or an incident: whose, and what."""
     return labels["target"], labels.get("engine") or "", labels["kind"], labels["cause"]
 
 
 async def test_two_cycles_of_the_demo_are_told_alike_everywhere(monkeypatch, tmp_path):
-    """Terminal, API, metrics, alerts and truth."""
     found: list[str] = []
     scraped, seen = chain.Exported(began_t=EPOCH), []
     async with DemoHour(monkeypatch, float(LOOK_EVERY_SECONDS)) as play:

@@ -70,7 +70,6 @@ async def test_is_live(opened, server, board):
 
 
 def points(least: int):
-    """A path of at least so many points."""
     return re.compile(rf"^M[^L]+(L[^L]+){{{least},}}$")
 
 

@@ -28,7 +28,6 @@ SIDEWAYS = "document.documentElement.scrollWidth - document.documentElement.clie
 
 
 async def violations(page, options=WCAG):
-    """What axe finds, one line each."""
     found = await Axe().run(page, options=options)
     return [
         f"{rule['id']}: {node['target']} {node['html'][:120]} {node.get('failureSummary', '')[:300]}"

@@ -20,7 +20,6 @@ LINK = "https://grafana.example/d?var={target}&model={model}&from={from}&to={to}
 
 @pytest.fixture
 def board() -> Board:
-    """Every story of the demo, with its last two hours."""
     board = Board()
     board.links = {"Grafana": LINK}
     fill(board, extra=0, now=time.time(), back_seconds=7200)

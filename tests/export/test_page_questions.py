@@ -19,7 +19,6 @@ pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="module")]
 
 
 async def with_token(tab, button, **fields):
-    """Press the dialog's button after filling it in."""
     dialog = tab.page.get_by_role("dialog")
     for label, text in fields.items():
         await dialog.get_by_label(label).fill(text)
@@ -101,7 +100,6 @@ async def test_without_tokens_there_is_nothing_to_press(opened, server, tmp_path
 
 
 async def said(witnesses):
-    """What each says, by its name, with its tone."""
     rows = await witnesses.locator("> div").evaluate_all(
         "(all) => all.map((e) => [e.querySelector('dt').textContent, e.dataset.tone, e.querySelector('dd').textContent])"
     )

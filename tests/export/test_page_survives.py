@@ -37,7 +37,6 @@ HOSTILE = (
 
 
 async def texts(tab):
-    """All that can be read on the page, hidden parts included."""
     return await tab.page.evaluate("document.body.textContent")
 
 
@@ -70,7 +69,6 @@ async def test_the_watcher_is_gone_and_comes_back(opened):
 
 
 def renew_as(board, state):
-    """One more look, at which all are in this state."""
     for name in board.targets:
         board.publish(signals(name, state, f"It is {state}.", time.time()))
 
@@ -170,7 +168,6 @@ async def test_names_from_outside_never_become_markup(opened):
 
 
 def with_numbers(value):
-    """An engine of which every number is this one."""
     numbers = {
         field.name: value for field in fields(EngineSignals)
         if field.type == "float | None" or field.name in ("requests_running", "requests_waiting")

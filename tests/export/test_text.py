@@ -158,7 +158,6 @@ def test_text_and_openmetrics_say_the_same():
 
 
 def ended(state: str) -> AttemptShown:
-    """An attempt for an incident that ended so."""
     return AttemptShown(
         id="1", state=state, trigger="incident", reason="r", actor="a", hook="h", text="", began_timestamp_seconds=T - 60,
         ended_timestamp_seconds=T,
@@ -327,7 +326,6 @@ def test_names_from_outside_cannot_break_the_text(name, shown):
 
 
 def test_values_that_are_not_finite_are_spelled_as_prometheus_does():
-    """An infinite or undefined value is shown as what it is."""
     board = small_board()
     odd = replace(ENGINE, requests_running=float("nan"), requests_waiting=float("inf"),
                   queue_time_seconds=Quantiles(p50=float("-inf")))  # fmt: skip

@@ -191,7 +191,6 @@ STEPS = {
 
 @pytest.mark.parametrize(("plan", "steps"), STEPS.values(), ids=STEPS)
 def test_steps_of_restarts(plan, steps):
-    """What is under way, how the last one ended, what waits and what refuses."""
     one = board()
     one.show_restart("a", plan, RestartCounts())
     assert [each.incident.cause for each in found(one)] == steps
@@ -226,7 +225,6 @@ WORDS = {
 
 @pytest.mark.parametrize(("more", "plan", "words"), WORDS.values(), ids=WORDS)
 def test_what_is_said_of_a_restart(more, plan, words):
-    """Is one advised, and what becomes of it."""
     one = board()
     one.tell(made(event(**more)))
     if plan is not None:

@@ -59,7 +59,6 @@ def test_what_has_changed_stands_first(advised, news):
 
 
 def test_the_end_reads_as_a_sentence():
-    """From when until when, and how it ended; no advice any more."""
     made = said(item("resolved", ended_t=T + 240, resolution="restarted", engine=None))
     assert made.title == "RESOLVED chat-0: Stalled: hang"
     assert made.text == (
@@ -82,7 +81,6 @@ def test_many_are_a_count_and_the_worst_five():
 
 
 def test_a_digest_counts_by_cause():
-    """The causes with their counts, the worst five, and what was dropped."""
     items = [item(), item(id="b", kind="overload", cause="demand", severity="ticket"),
              item("resolved", id="c", ended_t=T)]  # fmt: skip
     made = said(*items, digest=True, dropped=4)
@@ -114,7 +112,6 @@ def test_every_step_has_its_words_and_its_advice(name):
     "matter", [*(incident(kind=kind) for kind in STORIES), incident(target=WATCHER), step()]
 )
 def test_runbook_is_there(matter):
-    """Every message leads to a page that exists, and to a heading in it."""
     page, _, anchor = runbook(matter, NO_LINKS).partition("#")
     text = (ROOT / page).read_text()
     headings = [line.lstrip("# ").lower().replace(" ", "-") for line in text.splitlines() if line.startswith("#")]  # fmt: skip
