@@ -12,7 +12,7 @@ import pytest
 from tests.export.small_board import SERVING, T, small_board
 from tests.export.test_server import ask, serving
 from tests.told import made, told
-from vllm_watch.board.board import Board
+from vllm_watch.board.board import LISTENERS_MAX, Board
 from vllm_watch.export import events
 from vllm_watch.samples.gpu import GpuReading
 
@@ -150,3 +150,13 @@ async def test_page_that_does_not_read_is_dropped(monkeypatch):
                 board.publish(wide)
                 await asyncio.sleep(0.02)
         writer.close()
+
+
+async def test_one_page_too_many_is_refused_in_words():
+    board = small_board()
+    others = [board.listeners.add() for _ in range(LISTENERS_MAX)]
+    async with serving(board) as url:
+        status, text, _ = await ask("GET", f"{url}/api/v1/events")
+        assert status == 503
+        assert "64 pages already listen" in json.loads(text)["error"]
+    assert all(updates.closed.is_set() for updates in others)

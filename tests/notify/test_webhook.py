@@ -49,8 +49,9 @@ async def test_what_is_sent(tmp_path):
 
 
 OUTCOMES = {
-    200: base.SENT, 302: base.UNSENT, 400: base.REFUSED, 401: base.UNSENT, 413: base.REFUSED, 422: base.REFUSED,
-    429: base.UNSENT, 500: base.UNSURE,
+    200: base.SENT, 204: base.SENT, 302: base.UNSENT, 400: base.REFUSED, 401: base.UNSENT,
+    403: base.UNSENT, 404: base.UNSENT, 413: base.REFUSED, 422: base.REFUSED, 429: base.UNSENT,
+    500: base.UNSURE, 503: base.UNSURE,
 }  # fmt: skip
 
 
