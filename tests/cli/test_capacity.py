@@ -3,6 +3,7 @@
 import http.server
 import json
 import os
+import re
 import subprocess
 import sys
 import threading
@@ -279,3 +280,71 @@ def test_a_log_that_ended_before_its_cache(
     file.write_text(V0)
     status, _, err = run(capsys, model, *RTX_3090, "--from-log", file, "--from-log-model", model)
     assert (status, "'Available KV cache memory'" in err) == (2, True)
+    file.write_text(V1.format(ranks=1, weights=1.12, kv=4.0))
+    status, _, err = run(capsys, model, *H100, "--from-log", file)
+    assert (status, "--from-log-model" in err) == (2, True)
+
+
+def test_modelopt_keeps_its_quantization_apart(
+    llama: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """hf_quant_config.json beside the config counts."""
+    plain = json.loads(run(capsys, llama, "--gpu-name", "H100", "--json")[1])
+    (llama / "hf_quant_config.json").write_text('{"quantization": {"quant_algo": "NVFP4"}}')
+    quantized = json.loads(run(capsys, llama, "--gpu-name", "H100", "--json")[1])
+    assert quantized["weights_bytes_per_gpu"] < 0.5 * plain["weights_bytes_per_gpu"]
+
+
+def test_draft_layers_of_the_checkpoint_and_of_a_draft_model(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """MTP adds the checkpoint's own layers, a draft model all of its own, n-grams none."""
+    target = folder_of(tmp_path / "target", QWEN35_27B)
+    draft = folder_of(tmp_path / "draft", QWEN3_06B)
+
+    def per_token(config: object) -> float:
+        out = run(
+            capsys, target, "--gpu-name", "H200", "--json", "--max-model-len", "262144",
+            *(("--speculative-config", json.dumps(config)) if config else ()),
+        )[1]  # fmt: skip
+        return float(json.loads(out)["kv_bytes_per_token_per_gpu"])
+
+    alone = per_token(None)
+    assert per_token({"method": "ngram", "num_speculative_tokens": 3}) == pytest.approx(
+        alone, rel=0.05
+    )
+    assert per_token({"method": "mtp", "num_speculative_tokens": 2}) == pytest.approx(
+        alone * 17 / 16, rel=0.08
+    )
+    own = 28 * 2 * 8 * 128 * 2
+    drafted = per_token({"model": str(draft), "num_speculative_tokens": 2})
+    assert drafted == pytest.approx(alone + own, rel=0.4)
+
+
+def test_a_card_that_is_sold_in_two_sizes_is_asked_for(
+    llama: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """An A100 has 40 or 80 GiB; a name that says which is taken at its word."""
+    status, _, err = run(capsys, llama, "--gpu-name", "A100")
+    assert (status, "this card has 40 or 80 GiB" in err) == (2, True)
+    _, out, _ = run(capsys, llama, "--gpu-name", "A100-SXM4-40GB", "--json")
+    assert json.loads(out)["memory_bytes_per_gpu"]["total"] < 40 * GIB
+
+
+def test_fits_is_said_first(llama: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """With how many requests of that length."""
+    status, out, _ = run(capsys, llama, "--gpu-name", "H100", "--max-model-len", "8k")
+    assert status == 0
+    assert out.splitlines()[0].startswith("FITS: ")
+    assert "requests of that length at once" in out.splitlines()[0]
+
+
+def test_what_is_missing_is_no_negative_cache(
+    llama: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """ "short by"; and flags that only help together are one line to copy."""
+    _, out, _ = run(capsys, llama, "--gpu-memory-gib", "15.5", "--gpu-name", "RTX 4080")
+    assert "  short by" in out
+    assert not re.search(r" -\d", out)
+    _, out, _ = run(capsys, "--model", llama, "--gpu-memory-gib", "18.5", "--gpu-name", "L4")
+    assert "together with" not in out

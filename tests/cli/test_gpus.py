@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import replace
 
 import pytest
 
@@ -149,3 +150,15 @@ def gpus_process(environment, *arguments, inside=()):
         [*inside, sys.executable, "-m", "vllm_watch", "gpus", *arguments],
         capture_output=True, text=True, timeout=600, env=os.environ | environment, check=False,
     )  # fmt: skip
+
+
+def test_a_recording_without_gpus(tmp_path, capsys):
+    path = tmp_path / "none.jsonl"
+    look = Observation(t=T, target="http://x", scrape=REFUSED)
+    path.write_bytes(to_line(look, None).rstrip() + b"\n")
+    status, _, err = run(capsys, "--trace", path)
+    assert status == 2
+    assert "holds no GPUs" in err
+    path.write_bytes(to_line(replace(look, gpus=()), None).rstrip() + b"\n")
+    status, out, _ = run(capsys, "--trace", path)
+    assert (status, out) == (0, "no GPUs: the recording lists no GPU at that moment\n")

@@ -3,6 +3,7 @@
 import contextlib
 import importlib.util
 import io
+import json
 import os
 import pty
 import re
@@ -94,6 +95,10 @@ def test_check_config_says_what_a_file_means(tmp_path, capsys, monkeypatch):
 
     assert main(["check-config", str(file)]) == 0
     assert capsys.readouterr().out == CHECKED.format(file=file)
+    assert main(["check-config", str(file), "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["targets"][0]["scrape"]["interval_seconds"] == 1
+    assert document["targets"][1]["slo"]["e2e_latency_seconds"] == 30
 
 
 def test_check_config_says_when_a_schedule_falls_due(tmp_path, capsys, monkeypatch):

@@ -84,6 +84,11 @@ def test_what_the_server_says_is_recorded(url, tmp_path, capfd):
     assert capfd.readouterr() == ("", "")
 
 
+def test_read_asks_a_server(url, capsys):
+    assert main(["read", url, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["engines"]["0"]["requests_running"] == 0
+
+
 def test_a_server_that_is_not_there_is_recorded_as_such(tmp_path):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         url = f"http://127.0.0.1:{taken.getsockname()[1]}"

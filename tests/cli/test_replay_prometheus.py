@@ -96,14 +96,17 @@ OF_A_POD = SEEN | {"address": "10.1.2.3:8000", "pod": "chat-0", "namespace": "a"
     [
         (SEEN, ENGINE, HERE, True),
         (SEEN, ENGINE, SEEN | {"address": "GPU-7:8000"}, True),
+        (SEEN, ENGINE, SEEN | {"address": "gpu-7:8001"}, False),
         (SEEN, ENGINE | {"instance": "gpu-8:8000"}, HERE, False),  # the loopback of another host
         (SEEN, ENGINE | {"instance": "127.0.0.1:8000"}, HERE, False),  # Prometheus' own
+        (SEEN | {"target": "batch"}, ENGINE, HERE, False),
         (SEEN | {"instance": "gpu-8:9470"}, ENGINE, HERE, False),  # another watcher's chat
         ({"job": "vllm-watch", "group": "llm"}, ENGINE, HERE, True),
         ({"job": "vllm-watch", "group": "other"}, ENGINE, HERE, False),
         ({"job": "vllm-watch"}, ENGINE, HERE, True),
         ({"job": "vllm-watch", "instance": "gpu-7:9470"}, ENGINE, HERE, False),  # about the watcher
         ({"job": "kube", "group": "llm"}, ENGINE, HERE, False),
+        ({"severity": "none"}, ENGINE, HERE, False),
         (SEEN, {"pod": "chat-0", "namespace": "a", "instance": "10.1.2.3:8000"}, OF_A_POD, True),
         (SEEN, {"pod": "chat-0", "namespace": "b", "instance": "10.1.2.3:8000"}, OF_A_POD, False),
         (SEEN, {"pod": "chat-1", "instance": "10.1.2.3:8000"}, OF_A_POD, False),  # its address, later

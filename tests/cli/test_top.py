@@ -31,6 +31,7 @@ from vllm_watch.errors import WatchError
 from vllm_watch.export.server import Server
 from vllm_watch.samples.gpu import GpuReading, GpuSample, ProcessSample
 from vllm_watch.samples.observation import StartFailure
+from vllm_watch.samples.target import Target
 from vllm_watch.signals.holders.records import GpuHolders, Judged
 from vllm_watch.signals.records import TargetSignals
 from vllm_watch.signals.state import STATES
@@ -315,3 +316,52 @@ async def test_a_terminal_without_textual_gets_it_once(server, monkeypatch, caps
     said = capsys.readouterr()
     assert "pip install 'vllm-watch[top]'" in said.err
     assert "chat-0" in said.out
+
+
+async def test_gpus_and_their_holders(server, board):
+    """A GPU has its memory, load and heat; its holders are named, the largest first."""
+    board.publish_gpus(reading(gpu(0, 70), gpu(1, 3, throttle_reasons=("sw_thermal_slowdown",))))
+    async with watching(server).run_test(size=(100, 24)) as pilot:
+        await first_look(pilot)
+        shown = part(pilot, "gpus").splitlines()
+        assert "driver 570.86" in shown[0]
+        assert " 70.0/80.0 GiB  util  93%  61 °C  410 W" in shown[1]
+        assert shown[2] == "   VLLM::EngineCore 4711 60.0 GiB · python3 99 1.0 GiB · sh 7 - GiB"
+        assert "util  93%  sw_thermal_slowdown" in shown[3]
+
+
+async def test_what_is_asked_after_the_end_is_no_crash(server):
+    """The screen may be left between the two questions of one look."""
+    daemon = Daemon(f"http://127.0.0.1:{server.port}")
+    await daemon.status()
+    await daemon.close()
+    with pytest.raises(WatchError, match="is not asked any more"):
+        await daemon.status()
+
+
+async def test_help_filter_and_mouse(server, board):
+    """Every key is listed; Escape goes back and shows all again; a click selects, another opens, on the titles it sorts."""
+    add(board, "idle", engine("0", "idle"))
+    board.add_target(Target(name="new", url="http://new:8000"), 5)  # not looked at yet
+    async with watching(server).run_test(size=(100, 30)) as pilot:
+        await first_look(pilot)
+        assert row(pilot, "new").split()[1] == "unknown"
+        await pilot.press("question_mark")
+        for key in ("Enter", "s, S", "1 … 6", "/", "Esc", "?", "q"):
+            assert key in part(pilot, "engines")
+        await pilot.press("escape", "slash", *"nothing")
+        assert "no match for 'nothing' (escape shows all)" in part(pilot, "engines")
+        await pilot.press("escape", "4", "S")
+        assert "sort: tokens" in part(pilot, "keys")
+        third = names(pilot)[2]
+        await pilot.pause()
+        await pilot.click("#engines", offset=(3, 3))
+        assert selected(pilot) == third
+        await pilot.press("1")
+        await pilot.click("#engines", offset=(3, 0))
+        assert "sort: name" in part(pilot, "keys")
+        pilot.app.on_mouse_scroll_up()
+        assert selected(pilot) != third
+        await pilot.press("home")
+        await pilot.click("#engines", offset=(3, 1))
+        assert "Last 10 minutes" in part(pilot, "engines")

@@ -23,8 +23,12 @@ from tests.told import made
 from vllm_watch.board import restarts
 from vllm_watch.board.health import StoreHealth
 from vllm_watch.board.restarts import AttemptShown, Gate, RestartPlan, Waiting
+from vllm_watch.cli.helpers.top import text
 from vllm_watch.cli.helpers.top.story import restart_lines
+from vllm_watch.detectors.base import Evidence
+from vllm_watch.incidents.incident import Worst
 from vllm_watch.samples.gpu import GpuSample, ProcessSample
+from vllm_watch.samples.target import WATCHER
 from vllm_watch.signals.holders.records import STALE, UNKNOWN, GpuHolders, Holder, Judged
 from vllm_watch.story.kinds import STORIES
 
@@ -51,17 +55,18 @@ async def test_what_pages_comes_first_and_the_rest_is_counted(server, board):
         add(board, f"e{number}", engine("0", "serving"))
         board.tell(made(incident(f"e{number}", "overload", "demand", "ticket")))  # fmt: skip
     add(board, "sick", engine("0", "stalled"))
-    board.tell(made(incident("sick")))
-    async with watching(server).run_test(size=(100, 20)) as pilot:
+    often = {"times": 3, "within_seconds": 2460.0, "ill_seconds": 180.0, "earlier": "", "text": "recurring: 3rd time in 41 min"}  # fmt: skip
+    board.tell(made(incident("sick", times=3, recurring=often), incident(WATCHER, "engine_down", "unreachable", label=None)))  # fmt: skip
+    async with watching(server).run_test(size=(160, 20)) as pilot:
         await first_look(pilot)
         lines = part(pilot, "wrong").splitlines()
-        assert lines[0].split()[:4] == ["critical", "sick/0", "Stalled:", "hang"]
-        assert "sick does nothing." in lines[0]
-        assert [line.split()[:2] for line in lines[1:3]] == [
-            ["warning", "e0/0"],
-            ["warning", "e1/0"],
-        ]
-        assert lines[3] == " and 2 warning more"
+        of_sick, of_watcher = sorted(lines[:2], key=lambda line: "sick" not in line)
+        assert of_sick.split()[:4] == ["critical", "sick/0", "Stalled:", "hang"]
+        assert "sick does nothing." in of_sick
+        assert often["text"] in of_sick
+        assert "Many targets at once: unreachable" in of_watcher
+        assert lines[2].split()[:2] == ["warning", "e0/0"]
+        assert lines[3] == " and 3 warning more"
         assert (names(pilot)[0], selected(pilot)) == ("sick", "sick")
 
 
@@ -251,3 +256,19 @@ async def test_a_restart_that_waits_for_a_person_is_in_the_detail(server, board)
         await first_look(pilot)
         assert f"  restart  {line}" in part(pilot, "detail").splitlines()
         assert part(pilot, "detail").endswith("restart mode approve")
+
+
+async def test_the_detail_says_when_it_was_at_its_worst(server, board):
+    """Where that is not what it says now; and when it is, by the clock, whether that was today or not."""
+    add(board, "sick", engine("0", "collapsed"))
+    (event,) = made(incident("sick", "throughput_collapse", "kv_leak"))
+    then = Evidence(name="ratio", value=0.2, text="20% of its usual throughput, with 9 waiting")
+    now = replace(then, value=0.5, text="50% of its usual throughput, with 3 waiting")
+    told = replace(event.incident, evidence_for=(now,), updated_t=NOON + 60, worst=Worst(NOON, 5.0, then))  # fmt: skip
+    board.tell([replace(event, incident=told)])
+    async with watching(server).run_test(size=(120, 40)) as pilot:
+        await first_look(pilot)
+        lines = part(pilot, "detail").splitlines()
+        assert f"  worst    {then.text}, at {text.clock(NOON, time.time())}" in lines
+    assert text.clock(NOON, NOON + 60) == "08:00:00"
+    assert text.clock(NOON, NOON + 86_400) == "Jan 15 08:00"
