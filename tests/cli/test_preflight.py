@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.preflight_host import GIB, PreflightHost, h100, shard
+from vllm_watch.cli.helpers.launch import gather
 
 
 @pytest.fixture
@@ -33,6 +34,25 @@ def test_nothing_in_the_way(host):
     assert found["memory"]["text"] == "GPU 0: 78.50 GiB free, 71.10 wanted"
     said = host.run(host.command("--max-model-len", 8192)).stdout
     assert said.rstrip().endswith("GO: no problem found")
+
+
+# Release, VLLM_USE_V1, is it told which engine to be: V0, V1, or left to the release.
+ENGINES = (
+    ("0.7.2", "1", False),
+    ("0.8.5", "0", True),
+    ("0.8.5", None, None),
+    ("0.11.0", "0", None),
+)
+
+
+@pytest.mark.parametrize(("release", "asked", "old"), ENGINES)
+def test_the_command_says_which_engine_and_whether_it_sees(host, release, asked, old):
+    """The environment chose the engine while there were two; the encoder is left out where a flag says so."""
+    host.install(vllm=release)
+    chosen = {} if asked is None else {"VLLM_USE_V1": asked}
+    words = ["vllm", "serve", str(host.model), "--language-model-only"]
+    flags = gather(words, host.env() | chosen).flags
+    assert (flags.use_v0, flags.language_model_only) == (old, True)
 
 
 def test_memory_that_an_orphan_holds(host, left):
@@ -63,6 +83,25 @@ def test_memory_that_a_living_process_holds(host, left):
     assert host.check("--max-model-len", 8192)[0] == 0
 
 
+def test_an_old_vllm_does_not_look_at_free_memory(host, left):
+    """Before 0.9.1 what others hold is taken from the KV cache: a warning where it still fits."""
+    host.install(vllm="0.8.5")
+    pid = left.start("sleep", "600").pid
+    host.gpus(h100(processes={pid: 30 * GIB}))
+    status, found = host.check("--max-model-len", 8192)
+    assert (status, found["memory"]["status"], found["fits"]["status"]) == (0, "warning", "ok")
+    host.gpus(h100(processes={pid: 55 * GIB}))
+    problem(host.check("--max-model-len", 8192)[1], "fits", "oom_loading_weights")
+
+
+def test_memory_that_hardly_suffices(host):
+    """vLLM's own context comes first: said, and no reason to stop."""
+    host.gpus(h100(memory_used=int(7.7 * GIB)))
+    status, found = host.check("--max-model-len", 8192)
+    assert (status, found["memory"]["status"], found["memory"]["cause"]) == (0, "warning", "memory_tight")  # fmt: skip
+    assert "205 MiB more than vLLM asks for" in found["memory"]["text"]
+
+
 def test_too_long_for_the_kv_cache(host):
     host.gpus(h100(memory_total=24 * GIB))
     _, found = host.check("--max-model-len", 100000)
@@ -72,6 +111,16 @@ def test_too_long_for_the_kv_cache(host):
     assert len(commands) > 2
     for each in filter(None, commands):
         assert host.check(*each.split(" ")[3:])[0] == 0, each
+
+
+def test_hardly_too_long_for_the_kv_cache(host):
+    """Within what the estimate may be wrong by: said, and no reason to stop."""
+    host.gpus(h100(memory_total=24 * GIB))
+    text = host.check("--max-model-len", 100000)[1]["fits"]["text"]
+    longest = int(text.split()[-4].replace(",", ""))
+    status, found = host.check("--max-model-len", longest + 1600)
+    assert (status, found["fits"]["status"], found["fits"]["cause"]) == (0, "warning", "kv_cache_too_small")  # fmt: skip
+    assert found["fits"]["fixes"]
 
 
 def test_too_large_for_the_gpu(host):
@@ -122,6 +171,23 @@ def test_a_host_without_a_driver(host, tmp_path):
         status, found = host.check()
         assert (status, found["gpus"]["status"]) == (0, "unknown")
         assert found.keys() & {"memory", "fits", "driver"} == set()
+
+
+def test_memory_of_a_process_that_is_no_more(host):
+    """A context outlived it: nobody is there to be ended, so what helps is said in words."""
+    with subprocess.Popen(["true"]) as zombie:
+        host.gpus(h100(processes={zombie.pid: 60 * GIB}), **{f"kept__{zombie.pid}": 1})
+        _, found = host.check("--max-model-len", 8192)
+    problem(found, "memory", "gpu_occupied")
+    fix = found["memory"]["fixes"][0]
+    assert fix["what"].startswith(f"process {zombie.pid} has ended already (zombie_context): ")
+    assert fix["command"] is None
+
+
+def test_a_driver_that_does_not_answer(host):
+    host.stub.patch({"error.nvmlDeviceGetCount_v2": 999})
+    status, found = host.check()
+    assert (status, found["gpus"]["status"]) == (0, "unknown")
 
 
 def test_a_driver_that_is_too_old(host):

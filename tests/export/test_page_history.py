@@ -26,35 +26,6 @@ def board() -> Board:
     return board
 
 
-def first_moves(path: str) -> float:
-    """Where a line begins, in seconds after the left edge of its chart."""
-    found = re.match(r"M([\d.]+) ", path)
-    assert found, path
-    return float(found[1])
-
-
-async def test_ten_minutes_an_hour_or_six_hours(opened, server):
-    """One choice for all charts, which go back so far; what was measured before somebody looked is there."""
-    tab = await opened(server)
-    row = tab.row("llama-70b-a")
-    await row.locator("summary").first.click()
-    line = row.locator(".chart path.line").first
-    spans = tab.page.locator("#spans button")
-    await expect(spans).to_have_text([re.compile("10.min"), re.compile("1.h"), re.compile("6.h")])
-    for number, (seconds, began) in enumerate([(600, 0), (3600, 0), (21600, 14400)]):
-        await spans.nth(number).click()
-        await expect(spans.nth(number)).to_have_attribute("aria-pressed", "true")
-        await expect(row.locator(".chart svg").first).to_have_attribute(
-            "viewBox", f"0 0 {seconds} 100"
-        )
-        await expect(line).to_have_attribute("d", re.compile(r"(L[^L]+){30}"))
-        path = await line.get_attribute("d") or ""
-        assert began <= first_moves(path) <= began + 0.06 * seconds
-    await expect(row.locator(".times").first).to_contain_text("6\u202fh ago")
-    await expect(tab.page.locator("#columns-span")).to_have_text("last 6\u202fh")
-    assert tab.complaints == []
-
-
 @pytest.mark.parametrize("size", [(1400, 900), PHONE])
 async def test_a_past_incident_opens_with_its_own_charts_and_evidence(opened, server, board, size):
     """As they stood when it ended, however its target goes on."""
