@@ -283,6 +283,7 @@ def test_a_log_that_ended_before_its_cache(
     file.write_text(V1.format(ranks=1, weights=1.12, kv=4.0))
     status, _, err = run(capsys, model, *H100, "--from-log", file)
     assert (status, "--from-log-model" in err) == (2, True)
+    assert run(capsys, model, *H100)[0] == 0
 
 
 def test_modelopt_keeps_its_quantization_apart(
