@@ -42,6 +42,18 @@ async def test_idle_connections_make_room_for_newcomers():
             assert server.connections <= listener.CONNECTIONS_PER_CALLER_MAX
 
 
+async def test_connections_that_have_asked_make_room_too():
+    """One request does not buy a connection for ever: those that idle longest go first."""
+    async with serving(small_board()) as server, contextlib.AsyncExitStack() as held:
+        url = f"http://127.0.0.1:{server.port}/-/healthy"
+        for _ in range(listener.CONNECTIONS_PER_CALLER_MAX + 20):
+            session = await held.enter_async_context(aiohttp.ClientSession())
+            async with session.get(url) as answer:
+                assert await answer.read() == b"healthy\n"
+        assert server.connections <= listener.CONNECTIONS_PER_CALLER_MAX
+        await asyncio.to_thread(scrape_seconds, server.port)
+
+
 async def test_pages_that_are_watched_are_not_thrown_out(monkeypatch):
     """A stream of live updates is an answer under way: idle ones go before it."""
     monkeypatch.setattr(listener, "CONNECTIONS_PER_CALLER_MAX", 20)
