@@ -51,8 +51,8 @@ test-longest: tools $(DEV)/.installed  ## run what make test leaves out because 
 durations: tools $(DEV)/.installed  ## run both and write down how long each test took: what is left out goes by it (on a quiet machine)
 	$(BIN)/pytest -q -m '$(HERE)' -n $(WORKERS) --dist loadfile --no-loadscope-reorder --measure
 
-one-truth: tools $(DEV)/.installed  ## two cycles of the demo, told alike everywhere at each of 1,170 seconds
-	LOOK_EVERY_SECONDS=1 $(BIN)/pytest -q -n 0 tests/export/test_one_truth.py
+one-truth: tools $(DEV)/.installed  ## two cycles of the demo with a real Prometheus at each of 1,170 seconds (half an hour)
+	RULES_EVERY_SECONDS=1 $(BIN)/pytest -q -n 0 tests/export/test_one_truth.py
 
 hunt: $(DEV)/.installed  ## try 20 times as many examples of the property tests, other ones each time (some minutes)
 	$(BIN)/pytest -q -m hypothesis --hypothesis-profile=hunt -n $(WORKERS) $(PYTEST_ARGS)

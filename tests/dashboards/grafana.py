@@ -2,11 +2,16 @@
 
 import json
 import re
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 FILES = sorted((Path(__file__).parents[2] / "dashboards").glob("*.json"))
+SPECIAL = r"\^$.*+?()[]{}|"
+
+Values = Callable[[str, str], list[str]]
+"""A selector and a label → the label's values."""
 
 
 @dataclass(frozen=True)
@@ -93,3 +98,29 @@ def asked(variable: dict[str, Any]) -> tuple[str, str]:
     found = re.fullmatch(r"label_values\((.+), (\w+)\)", variable["query"])
     assert found, variable["query"]
     return found[1], found[2]
+
+
+def choices(dashboard: dict[str, Any], values: Values) -> Iterator[dict[str, str]]:
+    """Every way to fill a dashboard's variables in: All where several may be chosen, else each value in turn."""
+    found: list[dict[str, str]] = [{}]
+    for variable in variables(dashboard):
+        selector, label = asked(variable)
+        found = [
+            {**before, variable["name"]: text}
+            for before in found
+            for text in _texts(variable, values(fill(selector, interval_s=1, range_s=1, **before), label))
+        ]  # fmt: skip
+    yield from found
+
+
+def _texts(variable: dict[str, Any], values: list[str]) -> list[str]:
+    if not variable["multi"]:
+        return values
+    if variable.get("allValue"):
+        return [variable["allValue"]]
+    return ["(" + "|".join(map(escaped, values)) + ")"]
+
+
+def escaped(value: str) -> str:
+    """As Grafana writes a value into a regular expression within a PromQL string."""
+    return "".join(f"\\\\{each}" if each in SPECIAL else each for each in value)

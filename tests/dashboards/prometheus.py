@@ -3,10 +3,13 @@
 import json
 import subprocess
 import time
+import urllib.error
+import urllib.parse
 import urllib.request
+from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from tests.ports import free_port
 
@@ -62,3 +65,12 @@ class Prometheus:
     ) -> None:  # fmt: skip
         self._process.kill()
         self._process.wait(timeout=10)
+
+    def ask(self, path: str, parameters: Mapping[str, str | float]) -> Any:
+        """The `data` of an answer of its API; an error's text fails the test."""
+        query = urllib.parse.urlencode(parameters)
+        try:
+            with urllib.request.urlopen(f"{self.url}/api/v1/{path}?{query}", timeout=10) as answer:
+                return json.load(answer)["data"]
+        except urllib.error.HTTPError as error:
+            raise AssertionError(f"{parameters}: {error.read().decode()}") from None

@@ -173,6 +173,7 @@ def test_limits_are_those_of_the_alerts() -> None:
 
 @for_each(QUERIES)
 def test_query_asks_for_what_exists(query: grafana.Query) -> None:
+    """Every series, label and label value that is named is exported."""
     assert complaints(filled(query.expr)) == []
 
 
@@ -196,6 +197,7 @@ def test_legend_names_labels_that_are_left(query: grafana.Query) -> None:
 
 @for_each({file: file for file in DASHBOARDS})
 def test_variables_ask_for_what_exists(file: str) -> None:
+    """The series and the label that a variable takes its values from."""
     for variable in grafana.variables(DASHBOARDS[file]):
         selector, label = grafana.asked(variable)
         assert complaints(filled(selector)) == []

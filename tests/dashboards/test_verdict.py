@@ -1,6 +1,5 @@
 """The one word for the whole fleet, and who is shown to be ill: told in series, answered by Prometheus' own engine."""
 
-import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -56,6 +55,7 @@ def query(file: str, panel: str, number: int = 0) -> str:
 
 
 def word(file: str, panel: str, value: int) -> str:
+    """What a number is shown as."""
     (stat,) = [each for each in grafana.panels(BOARDS[file]) if each["title"] == panel]
     (mapping,) = stat["fieldConfig"]["defaults"]["mappings"]
     text: str = mapping["options"][str(value)]["text"]
@@ -113,13 +113,3 @@ def test_one_trouble_of_many_is_one_row(tmp_path: Path) -> None:
     row = '{kind="engine_down", cause="crash"}'
     for number, value in enumerate((3, 2, AT_S - 480, 0)):
         answered(tmp_path, query("overview.json", "Incidents by cause", number), said, [{"labels": row, "value": value}])  # fmt: skip
-
-
-def test_the_join_of_the_docs_gives_vllms_series_our_names(tmp_path: Path) -> None:
-    """Each engine by the address at which Prometheus scrapes it."""
-    metrics = (Path(__file__).parents[2] / "docs/metrics.md").read_text()
-    (join,) = re.findall(r"^  `(vllm:\S+ .*)`\.$", metrics, re.MULTILINE)
-    said = series("target_info", "1x60", target="a", group="g", address="10.0.0.7:8000")
-    said |= {f'vllm:num_requests_running{{instance="10.0.0.{n}:8000"}}': f"{n}x60" for n in (7, 8)}
-    labels = '{instance="10.0.0.7:8000", target="a", group="g"}'
-    answered(tmp_path, join, said, [{"labels": labels, "value": 7}])

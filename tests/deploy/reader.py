@@ -11,6 +11,7 @@ import json
 import os
 import re
 import signal
+import ssl
 import subprocess
 import sys
 import time
@@ -30,6 +31,7 @@ PATIENCE_SECONDS = (
 COMMAND_SECONDS_MAX = 600.0  # one that installs
 SCREEN_SECONDS = 8
 PROMETHEUS = Path("/etc/prometheus/prometheus.yml")
+TLS_HANDSHAKE = 0x16  # the first byte of a TLS connection
 # Theirs, before: as short as it can be, and quicker than most, since a test waits for it.
 THEIRS = (
     "global: {scrape_interval: 5s, evaluation_interval: 5s}\nrule_files: []\nscrape_configs: []\n"
@@ -127,8 +129,10 @@ class Reader:
         return file.read_text()
 
 
-async def relay(port: int, to: int) -> asyncio.Server:
-    """From one port of this host to another."""
+async def relay(
+    port: int, plain: int, tls: int | None = None, *, host: str = "127.0.0.1", own: ssl.SSLContext | None = None
+) -> asyncio.Server:  # fmt: skip
+    """From `port` to the port `plain` of this host, or to `tls` if the client speaks TLS; with `own`, TLS ends here."""
 
     async def copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
@@ -142,13 +146,16 @@ async def relay(port: int, to: int) -> asyncio.Server:
 
     async def call(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
+            first = await reader.read(1 << 16)
+            to = tls if tls is not None and first[:1] == bytes([TLS_HANDSHAKE]) else plain
             there, back = await asyncio.open_connection("127.0.0.1", to)
         except OSError:
             writer.close()
             return
+        back.write(first)
         await asyncio.gather(copy(reader, back), copy(there, writer))
 
-    return await asyncio.start_server(call, "127.0.0.1", port)
+    return await asyncio.start_server(call, host, port, ssl=own)
 
 
 def main() -> None:

@@ -1,7 +1,7 @@
-"""Every shell command that README, docs and --help show.
+"""Every shell command that README, docs and --help show, and what is done with it.
 
 A page's commands are its blocks of `sh` and `console`. Those of a block under a comment that says how to run it are
-followed by the test of their page; of all others what can be known without running them is checked (test_shown.py).
+followed by the test of their page; all others are run as printed (sandbox.py), but for what NOT_RUN names.
 """
 
 import re
@@ -24,6 +24,57 @@ FOLLOWED = {
 }
 """Pages whose blocks are steps of one walk, each with the test that walks it."""
 
+NOT_RUN = {
+    r"make ": ("builds an environment, or takes long", "make"),
+    r"pip install": ("installs; docs/getting-started.md does, and is followed", ""),
+    r"docker ": ("no Docker is here", "docker"),
+    r"helm (install|test)": (
+        "no cluster is here; tests/deploy/test_helm.py renders the chart",
+        "paths",
+    ),
+    r"kubectl kustomize|kubectl apply .*-k ": ("no cluster is here", "kustomize"),
+    r"kubectl (?!logs)": ("no cluster is here", "kubectl"),
+    r"(sudo )?systemctl ": ("systemd does not run here", ""),
+    r"(sudo )?nvidia-smi ": ("no GPU is here", ""),
+    r"sudo py-spy ": ("not among our packages; tests/test_host_live.py runs it", ""),
+    r"vllm-watch gpus --reclaim": ("ends a process; tests/cli/test_gpus_reclaim.py", "parses"),
+}
+"""What cannot be run here: a pattern of its beginning, why, and the check that is made in place of it."""
+
+ENDS = {
+    r"vllm-watch preflight(?!.*\|)": {3},  # an engine has port 8000
+    r".*vllm-watch diagnose": {1},  # a failure was found
+    r"vllm-watch capacity --model config.json": {3},  # it does not fit
+    r"vllm-watch hook test restart-vllm --config \S+$": {1},  # one of its engines is down
+    r"vllm-watch (approve|restart)": {0, 1},  # the first is done, and refuses the next
+    r"vllm-watch gpus --watch": {130},
+}
+"""Exit statuses other than 0, all of them documented."""
+
+SHOWS = {
+    r"vllm-watch (run|demo)\b(?!.*list)": r"[Ss]erving",
+    r".*replay --prometheus": r"1 × Down.*; your rules fired [1-9]",
+    r"vllm-watch replay incident.jsonl.gz( --json)?$": r"Engine hung|engine_stalled",
+    r"vllm-watch replay \w+.jsonl.gz": r".",
+    r"vllm-watch top": r"llama|127.0.0.1|Down",
+    r".*vllm-watch read": r"requests_running",
+    r"vllm-watch capacity": r"FITS|fits",
+    r"vllm-watch preflight": r"port 8000",
+    r".*vllm-watch diagnose": r"memory",
+    r"vllm-watch check-config.*yaml( --ask)?$": r"is usable",
+    r"vllm-watch (approve|restart)": r"has begun|refused: ",
+    r"vllm-watch pause": r"paused by anna",
+    r"vllm-watch resume": r"not paused",
+    r"vllm-watch silence": r"no restart for engine_down",
+    r"vllm-watch journal(?! accept)": r"anna",
+    r"vllm-watch (hook|notify) test": r"restart-vllm|oncall",
+    r"vllm-watch gpus(?!.*jq)": r"GPU 0",
+    r"curl .*grep": r"num_requests_running",
+    r"curl .*health": r"200",
+    r"pgrep": r"vllm serve",
+}
+"""What is to be seen of some of them."""
+
 FENCE = re.compile(r"^```(\w*)[^\n]*\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 PROGRAMS = (
     r"(?:amtool|apt|bash|cd|curl|docker|helm|jq|journalctl|kubectl|make|nvidia-smi|pgrep|pip|pipx|promtool|py-spy|"
@@ -39,6 +90,21 @@ class Shown:
     where: str
     text: str
     folder: str = "."
+
+    @property
+    def not_run(self) -> tuple[str, str] | None:
+        """Why it is not run, and the check in place of it."""
+        return next((why for begin, why in NOT_RUN.items() if re.match(begin, self.text)), None)
+
+    @property
+    def statuses(self) -> set[int]:
+        """How it may end."""
+        return next((each for begin, each in ENDS.items() if re.match(begin, self.text)), {0})
+
+    @property
+    def shows(self) -> str:
+        """A pattern of its output."""
+        return next((each for begin, each in SHOWS.items() if re.match(begin, self.text)), "")
 
     def __str__(self) -> str:
         return f"{self.where}: {self.text}"

@@ -34,6 +34,7 @@ INSTALL_SECONDS_MAX = 600
 
 @pytest.mark.parametrize("page", HOWS, ids=lambda page: page.name)
 def test_every_command_is_tried(page: Path) -> None:
+    """Each block says how it is run."""
     assert {block.how for block in blocks(page)} == HOWS[page]
     assert len(blocks(page)) == page.read_text().count("\n```") / 2
 
@@ -51,6 +52,7 @@ def test_getting_started_works_from_an_empty_home(clone: Path) -> None:
 
 @pytest.fixture(scope="module")
 def tools(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of programs of somebody who has uv and pipx."""
     folder = tmp_path_factory.mktemp("tools")
     install = ["install", "--quiet", "--no-compile", "uv", "pipx"]
     for command in (

@@ -4,6 +4,7 @@ import json
 import re
 import subprocess
 from collections.abc import Callable, Iterable
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,7 @@ Values = dict[str, Any]
 
 
 def template(run_helm: Helm, *arguments: object, namespace: str = "llm") -> list[Object]:
+    """What would be installed."""
     said = run_helm("template", "vllm-watch", CHART, "--namespace", namespace, *arguments)
     return [each for each in yaml.load_all(said, yaml.CSafeLoader) if each]
 
@@ -60,18 +62,20 @@ def compared(things: Iterable[Object], namespace: str) -> dict[tuple[str, str], 
         if thing["kind"] in ("Deployment", "DaemonSet"):
             pod = thing["spec"]["template"]
             pod["metadata"].pop("annotations", None)
-            mounts = [c["volumeMounts"] for c in pod["spec"]["containers"] if "volumeMounts" in c]
             for several in (
                 pod["spec"]["volumes"],
-                *mounts,
-            ):  # kustomize puts those of a patch first
-                several.sort(key=lambda named: str(named["name"]))
+                *(c["volumeMounts"] for c in pod["spec"]["containers"] if "volumeMounts" in c),
+            ):
+                several.sort(
+                    key=lambda named: str(named["name"])
+                )  # kustomize puts those of a patch first
         if not is_test(each) and thing["kind"] != "Namespace":
             found[thing["kind"], metadata["name"]] = thing
     return found
 
 
 def config_of(folder: str) -> Values:
+    """The configuration of a folder of deploy/kubernetes."""
     found: Values = yaml.safe_load(
         (ROOT / f"deploy/kubernetes/{folder}/vllm-watch.yaml").read_text()
     )
@@ -150,6 +154,40 @@ def without_hooks(thing: Object) -> Object:
 def test_every_example_of_values_is_right(file: Path, run_helm: Helm) -> None:
     """Those in ci/, as chart-testing would install them."""
     right(template(run_helm, "--values", file), yaml.safe_load(file.read_text()))
+
+
+MONITORED: Values = {"enabled": True, "rules": False, "dashboards": {"enabled": False}, "alertmanagerConfig": {
+    "enabled": True, "page": {"webhookConfigs": [{"urlSecret": {"name": "s", "key": "page"}}]},
+    "ticket": {"webhookConfigs": [{"urlSecret": {"name": "s", "key": "ticket"}}]},
+}}  # fmt: skip
+CHOICES: dict[str, list[Values]] = {
+    "monitoring": [{}, {"monitoring": MONITORED}],
+    "policy": [{}, {"networkPolicy": {"enabled": False}}],
+    "rights": [{}, {"rbac": {"create": False}, "secretName": "keys"}],
+}
+IN_A_FLEET: dict[str, list[Values]] = {
+    "reached": [{}, *(yaml.safe_load((CHART / f"ci/{each}-values.yaml").read_text()) for each in ("ingress", "httproute"))],
+    "more": [{}, {"podDisruptionBudget": {"enabled": True, "maxUnavailable": 0}, "tls": {"enabled": True}, "secretName": "keys"}],
+}  # fmt: skip
+
+
+def combinations(mode: str) -> list[Values]:
+    """All of them."""
+    choices = [*CHOICES.values(), *(IN_A_FLEET.values() if mode == "fleet" else ())]
+    found = []
+    for chosen in product(*choices):
+        values: Values = {"mode": mode}
+        for each in chosen:
+            values |= each
+        found.append(values)
+    return found
+
+
+@pytest.mark.parametrize("mode", ["fleet", "node", "sidecar"])
+def test_every_combination_is_right(mode: str, run_helm: Helm, tmp_path: Path) -> None:
+    """What can be switched on and off, with all else."""
+    for values in combinations(mode):
+        right(with_values(run_helm, values, tmp_path), values)
 
 
 def test_every_value_shows_in_what_kubernetes_takes(run_helm: Helm, tmp_path: Path) -> None:
@@ -240,10 +278,14 @@ def test_notes_have_the_sidecars_patch(run_helm: Helm) -> None:
 WRONG: dict[str, tuple[Values, str]] = {
     "a key spelt wrong": ({"storage": {"sise": "1Gi"}}, "additional properties"),
     "a mode that is none": ({"mode": "cluster"}, "mode"),
+    "a tag for a digest": ({"image": {"digest": "latest"}}, "digest"),
+    "a port that is none": ({"networkPolicy": {"enginePorts": [0]}}, "enginePorts"),
+    "an interval without a unit": ({"monitoring": {"interval": "15"}}, "interval"),
     "TLS without a Secret": ({"tls": {"enabled": True}}, "secretName"),
     "an Ingress without a host": ({"ingress": {"enabled": True}}, "ingress.host"),
     "a route without a gateway": ({"httpRoute": {"enabled": True, "host": "h"}}, "parentRefs"),
-    "two ways in": ({"ingress": {"enabled": True, "host": "h"}, "httpRoute": {"enabled": True, "host": "h", "parentRefs": [{"name": "g"}]}}, "enable one"),
+    "two ways in": ({key: value for each in IN_A_FLEET["reached"] for key, value in each.items()}, "enable one"),
+    "an Ingress of a node": ({"mode": "node", "ingress": {"enabled": True, "host": "h"}}, "only in mode fleet"),
     "no receiver": ({"monitoring": {"enabled": True, "alertmanagerConfig": {"enabled": True}}}, "its page"),
 }  # fmt: skip
 
@@ -252,9 +294,16 @@ WRONG: dict[str, tuple[Values, str]] = {
 def test_wrong_values_are_refused(
     values: Values, said: str, run_helm: Helm, tmp_path: Path
 ) -> None:
+    """Before anything is applied, with the value that is wrong."""
     with pytest.raises(subprocess.CalledProcessError) as refused:
         with_values(run_helm, values, tmp_path)
     assert said in refused.value.stderr
+
+
+def test_old_kubernetes_is_refused_a_sidecar(run_helm: Helm) -> None:
+    """It has no native sidecars."""
+    with pytest.raises(subprocess.CalledProcessError, match="1"):
+        template(run_helm, "--set", "mode=sidecar", "--kube-version", "1.28")
 
 
 def test_helm_finds_nothing_to_complain_of(run_helm: Helm, tmp_path: Path) -> None:

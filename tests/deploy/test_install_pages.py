@@ -1,7 +1,7 @@
 """docs/install/*.md: short, and up to an alert that arrives. No Docker and no cluster is here: what they would
 run in the container is run as a process, with the page's own configuration.
 
-docs/install/bare-metal.md is followed as it stands by test_followed.py.
+docs/install/bare-metal.md is followed as it stands by test_followed.py, the stack of compose.md by test_compose.py.
 """
 
 import re
@@ -15,11 +15,13 @@ from typing import IO, Any
 import pytest
 import yaml
 
+from tests.alerts.programs import running
 from tests.daemon_process import ROOT
 from tests.deploy.joins import PROMETHEUS
 from tests.deploy.reader import blocks
-from tests.deploy.stack import environment, services
+from tests.deploy.stack import ALERTMANAGER, environment, services
 from tests.deploy.test_helm import right, template
+from tests.ports import free_port
 from vllm_watch.config import Config
 
 FOLDER = ROOT / "docs/install"
@@ -47,6 +49,7 @@ def pager() -> Iterator[tuple[str, IO[str]]]:
 
 
 def page(name: str) -> dict[str, list[str]]:
+    """The texts of a page's blocks, by how they are run."""
     found: dict[str, list[str]] = {}
     for block in blocks(FOLDER / name):
         found.setdefault(block.how, []).append(block.text)
@@ -122,6 +125,7 @@ def test_the_page_of_compose_names_what_there_is(text: str) -> None:
 
 
 def words_of(lines: list[str], *begin: str) -> list[str]:
+    """Of the only command that begins so."""
     [words] = [shlex.split(line) for line in lines if shlex.split(line)[: len(begin)] == [*begin]]
     return words[len(begin) :]
 
@@ -130,9 +134,27 @@ def option(words: list[str], name: str) -> str:
     return words[words.index(name) + 1]
 
 
-def test_the_page_of_kubernetes(run_helm: Callable[..., str], tmp_path: Path) -> None:
-    """Its values render to what Kubernetes takes, in the namespaces and with the label that it names; the alerts that they
-    route are routed as in the example (test_helm.py)."""
+def as_operator(spec: dict[str, Any], namespace: str, url: str) -> dict[str, Any]:
+    """The configuration of Alertmanager that the Prometheus Operator makes of an AlertmanagerConfig."""
+
+    def route(of: dict[str, Any], *more: str) -> dict[str, Any]:
+        matchers = [f'{m["name"]}{m["matchType"]}"{m["value"]}"' for m in of.get("matchers", [])]
+        return {
+            "receiver": of["receiver"], "group_by": of["groupBy"], "group_wait": "1s", "group_interval": of["groupInterval"],
+            "repeat_interval": of["repeatInterval"], "matchers": [*matchers, *more],
+            "routes": [route(each) for each in of.get("routes", [])],
+        }  # fmt: skip
+
+    receivers = [{"name": each["name"], "webhook_configs": [{"url": f"{url}/{each['name']}"}]} for each in spec["receivers"]]  # fmt: skip
+    top = {"receiver": "null", "routes": [route(spec["route"], f'namespace="{namespace}"')]}
+    return {"route": top, "receivers": [{"name": "null"}, *receivers]}
+
+
+async def test_the_page_of_kubernetes(
+    run_helm: Callable[..., str], pager: tuple[str, IO[str]], tmp_path: Path
+) -> None:
+    """Its values render to what Kubernetes takes, in the namespaces and with the label that it names; a real Alertmanager
+    routes its test alert to the page's receiver."""
     found = page("kubernetes.md")
     (values,) = (text for how, (text, *_) in found.items() if how.startswith("write "))
     (tmp_path / "values.yaml").write_text(values)
@@ -163,3 +185,13 @@ def test_the_page_of_kubernetes(run_helm: Callable[..., str], tmp_path: Path) ->
     pod = f"alertmanager-{release}-alertmanager-0"
     sent = words_of(lines, "kubectl", "-n", PROMETHEUS, "exec", pod, "-c", "alertmanager", "--", "amtool")  # fmt: skip
     assert "VllmEngineDown" in sent
+    url, printed = pager
+    config = as_operator(spec, namespace, url.removesuffix("/page"))
+    file, address = tmp_path / "alertmanager.yml", f"http://127.0.0.1:{free_port()}"
+    file.write_text(yaml.safe_dump(config))
+    listen = f"--web.listen-address={address.removeprefix('http://')}"
+    storage = (f"--storage.path={tmp_path / 'data'}", "--cluster.listen-address=")
+    async with running(f"{address}/-/ready", ALERTMANAGER, f"--config.file={file}", listen, *storage):  # fmt: skip
+        sent[-1] = f"--alertmanager.url={address}"
+        subprocess.run(["amtool", *sent], check=True, timeout=600)
+        assert printed.readline() == "PAGE firing: test\n"

@@ -74,8 +74,14 @@ def rename(kind: str, *path: object, to: object) -> Callable[[list[Object]], Non
 
 BROKEN: dict[str, tuple[str, str, Callable[[list[Object]], None]]] = {
     "a monitor that looks elsewhere": ("fleet", "scrape nothing", rename("ServiceMonitor", "spec", "namespaceSelector", to={"matchNames": ["vllm"]})),
+    "a Service without pods": ("fleet", "selects no pod", rename("Service", "spec", "selector", to={"app": "another"})),
+    "a Service of another name": ("fleet", "as job watcher", rename("Service", "metadata", "name", to="watcher")),
+    "a port that is not there": ("fleet", "have no port", rename("Service", "spec", "ports", 0, "targetPort", to="metrics")),
+    "a policy without pods": ("fleet", "selects no pod", rename("NetworkPolicy", "spec", "podSelector", to={"matchLabels": {"app": "x"}})),
     "a policy that shuts Prometheus out": ("fleet", "let monitoring in", rename("NetworkPolicy", "spec", "ingress", 0, "from", 0, "namespaceSelector", "matchLabels", to={"kubernetes.io/metadata.name": "prometheus"})),
     "a policy that shuts the engines out": ("fleet", "cannot reach engines", rename("NetworkPolicy", "spec", "egress", 2, "ports", 0, "port", to=8080)),
+    "an account that is not there": ("fleet", "no ServiceAccount", rename("ServiceAccount", "metadata", "name", to="another")),
+    "a volume that is not there": ("fleet", "no PersistentVolumeClaim", rename("PersistentVolumeClaim", "metadata", "name", to="another")),
     "a pod without its label": ("sidecar", "scrape nothing", rename("PodMonitor", "spec", "selector", "matchLabels", to={"vllm-watch/scrape": "yes"})),
     "a monitor that names no job": ("node", "as job vllm-watch/vllm-watch", rename("PodMonitor", "spec", "podMetricsEndpoints", 0, "relabelings", to=[])),
     "rules of another job": ("fleet", "selects the jobs", rename("PrometheusRule", "spec", "groups", to=[{"rules": [{"expr": 'up{job="watcher"}'}]}])),

@@ -23,7 +23,9 @@ from tests.deploy.rendered import (
     FOLDER,
     WAYS,
     Object,
+    copied,
     of_kind,
+    render,
     rendered,
     run,
 )
@@ -48,6 +50,7 @@ def check(thing: Object) -> None:
 
 
 def pod_spec(folder: str) -> Object:
+    """Of the pod in which the watcher is."""
     [made] = of_kind(folder, "Deployment", "DaemonSet", "InferenceService")
     template = as_pod(made) if made["kind"] == "InferenceService" else made["spec"]["template"]
     spec: Object = template["spec"]
@@ -72,6 +75,7 @@ def configuration(folder: str) -> Config:
 
 @pytest.mark.parametrize("folder", ALL)
 def test_every_object_is_one_that_kubernetes_knows(folder: str) -> None:
+    """All that kubectl would apply, each key of it."""
     things = rendered(folder)
     for thing in things:
         check(thing)
@@ -90,10 +94,23 @@ def test_every_folder_is_looked_at() -> None:
 
 
 def named(file: Path) -> list[str]:
+    """The files that a kustomization reads."""
     document = yaml.safe_load(file.read_text())
     patches = [each["path"] for each in document.get("patches", [])]
     generated = [name for each in document.get("configMapGenerator", []) for name in each["files"]]
     return [*document.get("resources", []), *patches, *generated]
+
+
+def test_broken_folder_does_not_render(tmp_path: Path) -> None:
+    """A file that is missing, and a patch of nothing."""
+    copied(ROOT, tmp_path)
+    (tmp_path / "deploy/kubernetes/fleet/service.yaml").unlink()
+    with pytest.raises(RuntimeError, match=r"service\.yaml"):
+        render(tmp_path, "fleet-evict")
+    patch = tmp_path / "deploy/kubernetes/node-host-pid/host-pid.yaml"
+    patch.write_text(patch.read_text().replace("name: vllm-watch", "name: another"))
+    with pytest.raises(RuntimeError, match="another"):
+        render(tmp_path, "node-host-pid")
 
 
 @pytest.mark.parametrize("folder", SIDECARS)
@@ -297,6 +314,7 @@ def certificate(folder: Path) -> None:
 
 
 async def reload(url: str) -> int:
+    """What the daemon says to the token's owner."""
     headers = {"Authorization": "Bearer 0123456789abcdef0123456789abcdef"}
     async with (
         aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=False)) as session,

@@ -4,6 +4,7 @@
 """
 
 import re
+from collections import Counter
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -30,6 +31,10 @@ FETCHED = {
     "video": ("src", "poster"), "audio": ("src",), "embed": ("src",), "object": ("data",), "track": ("src",),
     "form": ("action",), "base": ("href",), "image": ("href",), "use": ("href",), "input": ("src",),
 }  # fmt: skip
+COUNTED = {
+    "h1", "h2", "h3", "h4", "ul", "ol", "li", "table", "tr", "th", "td", "pre", "code", "em", "strong", "img",
+    "blockquote", "a",
+}  # fmt: skip
 FOREIGN = re.compile(r"^\s*(?:https?:|wss?:)?//", re.IGNORECASE)
 IN_STYLES = re.compile(r"(?:url\(|@import)\s*[\"']?\s*((?:https?:)?//[^\"')\s;]+)", re.IGNORECASE)
 IN_SCRIPTS = re.compile(r"(?:https?|wss?)://[\w.\-$]+")
@@ -54,6 +59,33 @@ def foreign(html: str) -> list[str]:
     parser = _Fetches()
     parser.feed(html)
     return parser.found + IN_STYLES.findall(html)
+
+
+class _Counts(HTMLParser):
+    """Of a whole text, or of what stands in `article`; without what the theme adds to it."""
+
+    def __init__(self, *, whole: bool) -> None:
+        super().__init__()
+        self.inside = whole
+        self.found: Counter[str] = Counter()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.inside = self.inside or tag == "article"
+        given = dict(attrs)
+        theirs = tag == "a" and (not given.get("href") or "headerlink" in (given.get("class") or ""))  # fmt: skip
+        if self.inside and tag in COUNTED and not theirs:
+            self.found[tag] += 1
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag == "article":
+            self.inside = False
+
+
+def counts(html: str, *, whole: bool) -> Counter[str]:
+    """How many of each element: the same where a page is read in the same way."""
+    parser = _Counts(whole=whole)
+    parser.feed(html)
+    return parser.found
 
 
 def name(path: Path) -> str:
@@ -82,3 +114,14 @@ def test_styles_and_scripts_ask_nobody_else() -> None:
     assert [found for found in styles.items() if found[1]] == []
     named = {url for file in SITE.rglob("*.js") for url in IN_SCRIPTS.findall(file.read_text())}
     assert named <= KNOWN
+
+
+@pytest.mark.parametrize("source", SOURCES, ids=name)
+def test_page_says_what_a_code_host_shows(source: Path) -> None:
+    """Lists, tables, code and links are read as CommonMark reads them, which the site's parser is not."""
+    from markdown_it import MarkdownIt  # noqa: PLC0415 - of the group docs
+
+    place = source.relative_to(ROOT / "docs").with_suffix("")
+    built = SITE / (place.parent if place.name == "index" else place) / "index.html"
+    plain = MarkdownIt("commonmark").enable("table").render(source.read_text())
+    assert counts(built.read_text(), whole=False) == counts(plain, whole=True)

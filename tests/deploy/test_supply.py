@@ -34,6 +34,7 @@ SCHEMAS = {
 
 
 def run(tool: str, *arguments: str | Path) -> tuple[int, str]:
+    """(exit status, what it says)."""
     done = subprocess.run(
         [BIN / tool, *arguments], cwd=ROOT, capture_output=True, text=True, timeout=600, check=False
     )
@@ -42,6 +43,7 @@ def run(tool: str, *arguments: str | Path) -> tuple[int, str]:
 
 @pytest.mark.parametrize(("file", "schema"), SCHEMAS.items(), ids=lambda each: Path(each).name)
 def test_file_is_of_its_schema(file: Path, schema: str) -> None:
+    """compose.yaml by the compose specification, the workflow by GitHub's."""
     status, said = run("check-jsonschema", "--builtin-schema", schema, file)
     assert status == 0, said
 
@@ -54,6 +56,7 @@ def test_workflow_gives_an_attacker_nothing(workflow: Path) -> None:
 
 
 def test_dockerfile_is_well_written() -> None:
+    """hadolint has nothing to say."""
     assert run("hadolint", ROOT / "Dockerfile") == (0, "")
 
 

@@ -6,6 +6,7 @@ as they say, with paths of the host mapped into a temporary folder.
 
 import os
 import re
+import shlex
 import shutil
 import signal
 import subprocess
@@ -17,6 +18,7 @@ import pytest
 
 from tests.daemon_process import ROOT, daemon
 from tests.nvml_stub import NvmlStub, h200
+from tests.support.test_service_manager import systemd
 
 UNITS = ROOT / "deploy/systemd"
 DROP_INS = sorted(path.name for path in (UNITS / "vllm-watch.service.d").iterdir())
@@ -51,6 +53,7 @@ def root(tmp_path: Path) -> Path:
 
 
 def analyze(root: Path, *arguments: str) -> tuple[int, str]:
+    """(exit status, all that it says) of systemd-analyze."""
     done = subprocess.run(
         ["systemd-analyze", f"--root={root}", "--no-pager", *arguments],
         capture_output=True, text=True, timeout=600, check=False,
@@ -97,6 +100,30 @@ def test_service_stays_shut_with_each_drop_in(root: Path, kept: tuple[str, ...])
     assert found < EXPOSURE_MAX
 
 
+async def test_it_starts_as_the_unit_says_and_tells_systemd(tmp_path: Path) -> None:
+    """ExecStart's very arguments with the configuration that is shipped: READY, a beat, SIGHUP, SIGTERM."""
+    unit = service(UNITS / "vllm-watch.service")
+    program, command, *arguments = shlex.split(unit["ExecStart"][0])
+    assert (program, command) == ("/opt/vllm-watch/bin/vllm-watch", "run")
+    config = (UNITS / "vllm-watch.yaml").read_text().replace("127.0.0.1:9470", "127.0.0.1:0")
+    (tmp_path / "etc/vllm-watch").mkdir(parents=True)
+    (tmp_path / "etc/vllm-watch/vllm-watch.yaml").write_text(config)
+    (tmp_path / "var/lib/vllm-watch").mkdir(parents=True)
+    arguments = [f"{tmp_path}{each}" if each.startswith("/") else each for each in arguments]
+    watchdog = {"WATCHDOG_USEC": f"{int(unit['WatchdogSec'][0])}000000"}
+    assert (unit["Type"], unit["NotifyAccess"]) == (["notify"], ["main"])
+    assert unit["ExecReload"] == ["/bin/kill -HUP $MAINPID"]
+    with systemd(tmp_path) as (bound, environ):
+        async with daemon(*arguments, environ=watchdog | environ) as process:
+            await bound.until("READY=1")
+            await bound.until("WATCHDOG=1")
+            process.process.send_signal(signal.SIGHUP)
+            await bound.until("RELOADING=1")
+            assert await process.end() == 0
+            await bound.until("STOPPING=1")
+    assert (tmp_path / "var/lib/vllm-watch/vllm-watch.sqlite").exists()
+
+
 async def test_a_watchdogs_end_says_where_it_hung() -> None:
     """systemd ends with SIGABRT what does not beat; Python then writes every thread's stack."""
     environ = dict(
@@ -126,6 +153,7 @@ def test_gpus_are_read_without_memory_that_is_written_and_run(tmp_path: Path) ->
 
 
 def test_the_user_is_made(tmp_path: Path) -> None:
+    """systemd-sysusers makes the user that the unit runs as, with no shell."""
     (tmp_path / "etc").mkdir()
     file = UNITS / "vllm-watch.sysusers"
     subprocess.run(["systemd-sysusers", f"--root={tmp_path}", file], check=True, timeout=600)

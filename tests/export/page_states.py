@@ -11,6 +11,7 @@ from vllm_watch.board.health import NotifierHealth, StoreHealth
 from vllm_watch.board.restarts import (
     AttemptShown,
     Gate,
+    Paused,
     RestartCounts,
     RestartPlan,
     RestartState,
@@ -19,6 +20,7 @@ from vllm_watch.board.restarts import (
 from vllm_watch.samples.target import WATCHER, Target
 from vllm_watch.signals.holders.judge import HolderJudge
 from vllm_watch.signals.records import Quantiles
+from vllm_watch.story.kinds import STORIES
 
 TROUBLES = {
     "collapsed": ("throughput_collapse", "kv_leak", "page"),
@@ -81,6 +83,17 @@ def slow_answers() -> Board:
     return board
 
 
+def warming_up() -> Board:
+    """One of them loads its weights."""
+    board = well()
+    board.add_target(
+        Target(name="deepseek-r1", url="http://h:8000", group="chat"), INTERVAL_SECONDS
+    )
+    text = "connection refused: nothing listens on its port; VLLM::EngineCore has been loading for 360 s; its longest start so far took 540 s"
+    board.publish(signals("deepseek-r1", "starting", text, time.time()))
+    return board
+
+
 def recovering() -> Board:
     """What was wrong is over, and not yet closed."""
     board = ill("stalled")
@@ -99,7 +112,13 @@ def past() -> Board:
     now = time.time()
     (one,) = board.targets["chat-1"].incidents.open.values()
     story = {"engine": "0", "kind": one.kind, "cause": one.cause, "severity": one.severity, "summary": one.summary}  # fmt: skip
-    end = {"event": "resolved", "t": now, "resolution": "superseded", "ended": now - 5, "requests_lost": 1421}  # fmt: skip
+    end = {
+        "event": "resolved",
+        "t": now,
+        "resolution": "superseded",
+        "ended": now - 5,
+        "requests_lost": 1421,
+    }
     board.tell(made(event("chat-1", story, one.opened_t) | end, opened_t=one.opened_t))
     board.publish(signals("chat-1", "serving", "38 running, 0 waiting", now))
     return board
@@ -162,6 +181,14 @@ def watcher_ill() -> Board:
     return board
 
 
+def idle() -> Board:
+    """Nothing is asked of them."""
+    board = well()
+    for n in range(3):
+        board.publish(replace(signals(f"chat-{n}", "idle", "No request for 4 min.", time.time(), n), detectors={}, advice=()))  # fmt: skip
+    return board
+
+
 def fresh() -> Board:
     """The watcher has just started: nothing was scraped yet, or once."""
     board = Board()
@@ -208,6 +235,27 @@ def restarted(state: str, text: str) -> Board:
     return board
 
 
+def paused() -> Board:
+    """Restarts are paused for all of them."""
+    board = ill("collapsed")
+    pause = Paused(actor="anna", reason="we move the rack, OPS-4711", until_timestamp_seconds=time.time() + 3000)  # fmt: skip
+    board.restarts = RestartState(people=True, paused=pause)
+    for name in board.targets:
+        board.show_restart(name, RestartPlan(mode="auto", hook="h", paused=pause, budget_remaining=1), RestartCounts())  # fmt: skip
+    return board
+
+
+def recurring() -> Board:
+    """It was stalled before, three times, and lost requests."""
+    board = ill("stalled")
+    now = time.time()
+    for ago in (7000, 4000, 1500):
+        begun = event("chat-1", {"engine": "0", "kind": "engine_stalled", "cause": "hang", "severity": "page", "summary": "No step for 60 s."}, now - ago)  # fmt: skip
+        end = {"event": "resolved", "t": now - ago + 120, "resolution": "superseded", "ended": now - ago + 100, "requests_lost": 1421}  # fmt: skip
+        board.tell(made(begun, begun | end))
+    return board
+
+
 def stale() -> Board:
     """Nothing has come for two minutes, while the watcher answers."""
     board = Board()
@@ -224,6 +272,17 @@ def storm() -> Board:
     down = {"engine": None, "kind": "engine_down", "cause": "crash", "severity": "page", "summary": "its port refuses connections"}  # fmt: skip
     for n in range(25):
         board.tell(made(event(f"chat-{n}", down, time.time() - 40)))
+    return board
+
+
+def each_cause() -> Board:
+    """Each kind and cause, in each severity in turn."""
+    told = [(kind, cause) for kind, story in STORIES.items() for cause in story.causes or ("unknown",)]  # fmt: skip
+    board = well(len(told))
+    for n, (kind, cause) in enumerate(told):
+        severities = STORIES[kind].severities
+        about = {"engine": "0", "kind": kind, "cause": cause, "severity": severities[n % len(severities)], "summary": "No scheduler step for 30 s with 4 requests running, 17 waiting; no earlier pause known"}  # fmt: skip
+        board.tell(made(event(f"chat-{n}", about, time.time() - n)))
     return board
 
 
@@ -279,18 +338,25 @@ def renew(board: Board) -> None:
 
 STATES = {
     "nothing": Board,
+    "healthy": well,
+    "idle": idle,
     "fresh": fresh,
     "refused": refused,
     "restart under way": lambda: restarted("verifying", "the new process loads its weights"),
     "restart did not help": lambda: restarted("did_not_help", "the new process hangs again"),
+    "paused": paused,
+    "recurring": recurring,
     "stale": stale,
     "storm": storm,
     "gpu fault": gpu_fault,
     "long names": long_names,
-    "stalled": lambda: ill("stalled"),
+    "one": lambda: well(1),
+    **{state: lambda state=state: ill(state) for state in TROUBLES},
     "slow answers": slow_answers,
+    "warming up": warming_up,
     "recovering": recovering,
     "past": past,
+    "stale vram": stale_vram,
     "awaiting approval": awaiting_approval,
     "the watcher is ill": watcher_ill,
     "everything": everything,
