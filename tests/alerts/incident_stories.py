@@ -89,13 +89,6 @@ def crashes(numbers: range, values: str = "1x40") -> tuple[Series, ...]:
     )  # fmt: skip
 
 
-def _of_many(number: int, severity: str, count: int) -> Fired:
-    """One of so many that are down at the third minute; the worst five are the last ones."""
-    still = {n: 60 + 10 * n for n in range(count - 1, count - 6, -1)}
-    worst = "".join(f" chat-{n} {s // 60}m {s % 60}s;" for n, s in still.items())
-    return _down(number, severity, count, worst)
-
-
 WATCHERS_OWN = {**SCRAPED, "target": "vllm-watch", "kind": "engine_down", "cause": "unreachable"}
 THREE_GROUPS = tuple(each for group in ("a", "b", "c", "d", "e") for each in server(group, group))
 FAILING = Fired(
@@ -119,12 +112,6 @@ STORIES = (
           (*fleet(1), *crashes(range(1))), fires=(_down(0, "page", 1, " chat-0 1m 0s;"),)),
     Story("one of two is down: the other one is left with twice its work and no peer", "VllmEngineDown",
           (*fleet(2), *crashes(range(1))), fires=(_down(0, "page", 1, " chat-0 1m 0s;"),)),
-    Story("one of three is down: two go on serving, so it is a ticket", "VllmEngineDown",
-          (*fleet(3), *crashes(range(1))), fires=(_down(0, "ticket", 1, " chat-0 1m 0s;"),)),
-    Story("ninety-nine of two hundred are down: less than half, so it is a ticket", "VllmEngineDown",
-          (*fleet(200), *crashes(range(99))), fires=tuple(_of_many(n, "ticket", 99) for n in range(99))),
-    Story("a hundred of two hundred are down: half, and one page by its grouping", "VllmEngineDown",
-          (*fleet(200), *crashes(range(100))), fires=tuple(_of_many(n, "page", 100) for n in range(100))),
     Story("two of three are down: the group can not carry it", "VllmEngineDown",
           (*fleet(3), *crashes(range(2))),
           fires=tuple(_down(n, "page", 2, " chat-1 1m 10s; chat-0 1m 0s;") for n in range(2))),

@@ -78,7 +78,6 @@ def render(name: str, folder: Path, *, firing: int, resolved: int = 0, later: st
     ],
 )
 def test_title_counts(tmp_path: Path, firing: int, resolved: int, title: str) -> None:
-    """The line on the pager says what, where, why and how many."""
     assert render("title", tmp_path, firing=firing, resolved=resolved) == title
 
 

@@ -11,6 +11,7 @@ from tests.alerts.stories import ALERTS, RAW_FILES, ROOT, RULE_FILES, Story, pro
 from tests.alerts.test_stories import STORIES
 from tests.for_each import for_each
 from tests.promql import LABELS, NAME, complaints, recorded, selectors
+from vllm_watch.export import page_files
 from vllm_watch.story.base import severity_word
 from vllm_watch.story.kinds import KINDS
 
@@ -50,7 +51,6 @@ def asked(rule: dict[str, Any]) -> list[str]:
 
 @pytest.mark.parametrize("file", [*RULE_FILES, *RAW_FILES], ids=lambda file: file.name)
 def test_file_is_valid(file: Path) -> None:
-    """Every rule file passes promtool, linters and all."""
     status, said = promtool("check", "rules", "--lint=all", "--lint-fatal", file)
     assert status == 0, said
 
@@ -115,7 +115,7 @@ def test_raw_story_is_of_its_engine(story: Story) -> None:
 
 @for_each({name(rule): rule for rule in ALERTS})
 def test_alert_tells_its_reader_what_to_do(rule: dict[str, Any]) -> None:
-    """A sentence with values, what it is not, what to do first, and a runbook that is there."""
+    """A sentence with values, what it is not, what to do first, and a runbook that is there and served."""
     notes = rule["annotations"]
     if "Raw" not in rule["alert"]:
         assert NUMBER.search(f"{notes['summary']} {notes.get('details', '')}")
@@ -129,10 +129,11 @@ def test_alert_tells_its_reader_what_to_do(rule: dict[str, Any]) -> None:
     page, _, anchor = _page(rule).partition("#")
     headings = re.findall(r"^#+ (.+)$", (ROOT / "docs" / page).read_text(), re.MULTILINE)
     assert not anchor or anchor in [heading.lower().replace(" ", "-") for heading in headings]
+    if "/runbooks/" in notes["runbook_url"]:
+        assert f"{Path(page).stem}.html" in page_files.runbooks()
 
 
 def _page(rule: dict[str, Any]) -> str:
-    """The page of docs/ that its runbook is made of."""
     url = rule["annotations"]["runbook_url"]
     name, hash_, anchor = url.rpartition("/runbooks/")[2].removeprefix("docs/").partition("#")
     name = name.removesuffix(".md")

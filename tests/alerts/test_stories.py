@@ -31,5 +31,4 @@ def said(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     "number", range(len(STORIES)), ids=(f"{each.alert}: {each.name}" for each in STORIES)
 )
 def test_story(number: int, said: list[str]) -> None:
-    """promtool sees the alert fire as it is told, or not at all."""
     assert said[number].split()[3:] == ["SUCCESS"], said[number]

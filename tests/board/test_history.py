@@ -43,7 +43,6 @@ def test_history_tells_unknown_from_zero():
 
 
 def test_history_charts_what_the_page_draws():
-    """Each column is the signal that it is named for."""
     history = Ring(600.0, mean=False)
     history.push(T, values_of(EngineSignals(
         engine="0", current_generation_tokens_per_second=7, generation_tokens_per_second=1, requests_running=2, requests_waiting=3, kv_cache_usage_ratio=0.5,

@@ -72,7 +72,6 @@ def asked(advice, *arguments):
 
 
 def test_of_a_daemon():
-    """What was seen, the flag, and why; two engines are told apart."""
     assert asked((STARVED,)) == (
         "chat: the KV cache was full\n  → --gpu-memory-utilization 0.9: gives 30 GiB more\n"
     )
@@ -91,7 +90,6 @@ def test_as_json():
 
 
 def test_of_a_recording(tmp_path, capsys):
-    """A quarter of an hour of thrash; of five minutes nothing is said."""
     path = tmp_path / "thrash.jsonl"
 
     def record(seconds):

@@ -31,7 +31,6 @@ TYPED = {
 
 @pytest.mark.parametrize(("words", "offered"), TYPED.values(), ids=TYPED)
 def test_bash_completes(words, offered, tmp_path, capsys):
-    """Commands, options, choices, files and folders."""
     assert main(["completion", "bash"]) == 0
     script = tmp_path / "completion.bash"
     script.write_text(capsys.readouterr().out)
@@ -44,26 +43,6 @@ def test_bash_completes(words, offered, tmp_path, capsys):
         cwd=tmp_path, capture_output=True, text=True, timeout=600, check=True,
     )  # fmt: skip
     assert (set(done.stdout.split()), done.stderr) == (offered, "")
-
-
-def test_zsh_can_read_it(tmp_path, capsys):
-    assert main(["completion", "zsh"]) == 0
-    script = tmp_path / "_vllm-watch"
-    script.write_text(capsys.readouterr().out)
-    subprocess.run(["zsh", "-n", script], timeout=600, check=True)
-
-
-def test_fish_completes(capsys):
-    """Each command, and each option under its own command."""
-    assert main(["completion", "fish"]) == 0
-    lines = capsys.readouterr().out.splitlines()
-    assert all(
-        any(f" -a {name} " in line or f" -a '{name}' " in line for line in lines)
-        for name in COMMANDS
-    )
-    prometheus = [line for line in lines if "-l prometheus" in line]
-    assert prometheus
-    assert all("replay" in line for line in prometheus)
 
 
 def test_without_shtab(capsys, monkeypatch):

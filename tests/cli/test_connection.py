@@ -64,7 +64,6 @@ class Site:
         )
 
     def connection(self, port: int, **changes: str | None) -> Connection:
-        """All that is needed, but for what is changed."""
         files = {
             "ca_file": "authority.pem",
             "cert_file": "client-both.pem",
@@ -86,7 +85,6 @@ async def guarded(site: Site) -> AsyncIterator[Server]:
 
 
 async def targets_of(connection: Connection) -> list[str] | str:
-    """The targets that the daemon tells, or why it tells none."""
     try:
         daemon = Daemon.at(connection)
     except WatchError as error:
@@ -131,7 +129,6 @@ def run(*arguments: object, **environ: object) -> "subprocess.CompletedProcess[s
 
 
 async def test_the_command_line_and_the_environment_say_it(site: Site) -> None:
-    """By arguments, or once for a shell by variables."""
     async with guarded(site) as server:
         url, folder = f"https://localhost:{server.port}", site.folder
         files = ("--ca-file", folder / "authority.pem", "--cert-file", folder / "client-both.pem")
@@ -144,33 +141,6 @@ async def test_the_command_line_and_the_environment_say_it(site: Site) -> None:
             VLLM_WATCH_CERT_FILE=folder / "client-both.pem", VLLM_WATCH_CREDENTIALS_FILE=folder / "user",
         )  # fmt: skip
         assert json.loads(done.stdout)["targets"], done.stderr
-
-
-def gate_config(folder: Path, url: str) -> Path:
-    config = folder / "config.yaml"
-    document = {
-        "listen": url.removeprefix("https://"), "web_config": "web.yaml", "gpu": {"enabled": "off"},
-        "targets": [{"name": "chat", "url": "http://127.0.0.1:9"}],
-        "hooks": {"gate": [{"name": "probe"}]},
-        "restart": {"mode": "observe", "hook": "probe", "peers": "none"},
-    }  # fmt: skip
-    config.write_text(yaml.safe_dump(document))
-    return config
-
-
-async def test_rehearsing_the_gate_asks_the_daemon_as_its_configuration_says(site: Site) -> None:
-    """`hook test` knows that it is https, and takes the same arguments."""
-    async with guarded(site) as server:
-        config = gate_config(site.folder, f"https://localhost:{server.port}")
-        done = await asyncio.to_thread(
-            run, "hook", "test", "probe", "--config", config, "--json",
-            VLLM_WATCH_CA_FILE=site.folder / "authority.pem",
-            VLLM_WATCH_CERT_FILE=site.folder / "client-both.pem",
-            VLLM_WATCH_CREDENTIALS_FILE=site.folder / "user",
-        )  # fmt: skip
-    found = json.loads(done.stdout)["targets"][0]["findings"]
-    assert not [each for each in found if "does not answer at" in each["text"]], found
-    assert any("Unix time 1795000000" in each["text"] for each in found), found
 
 
 async def test_a_probe_with_curl_needs_only_its_configuration_file(site: Site) -> None:

@@ -8,7 +8,6 @@ from tests.restart.station import TOKEN, station
 
 
 async def run(one, *arguments):
-    """(status, stdout, stderr) of the command, as a process of its own."""
     extra = ["--url", one.url, "--token-file", str(one.token_file)]
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "vllm_watch", *arguments, *extra,
@@ -32,7 +31,6 @@ async def test_a_restart_by_hand(tmp_path):
 
 
 async def test_a_refusal_says_all_that_is_against_it(tmp_path):
-    """Status 1; every gate that refuses, and what can be done."""
     frozen = {"deny_windows": ["00:00-24:00"], "budget_per_day": 0}
     async with station(tmp_path, **frozen) as one:
         status, out, err = await run(one, "restart", "a")

@@ -50,7 +50,6 @@ class Host:
         return self.run("gpus", "--reclaim", pid, *arguments)
 
     def journal(self):
-        """(action, target) of every entry."""
         done = self.run("journal", "--json")
         assert done.returncode == 0, done.stderr
         return [json.loads(line) for line in done.stdout.splitlines()]
@@ -173,19 +172,16 @@ def test_stale_children_go_with_it_and_others_stay(host, left):
 
 
 def living(left):
-    """A core below its living server."""
     _, (core,) = left.server("VLLM::EngineCore")
     return core, "is not stale but vllm", "stop that engine where it was started"
 
 
 def working(left):
-    """A program that computes."""
     busy = left.start(sys.executable, "-c", "while True: pass")
     return busy.pid, "is not stale but active", "it is in use"
 
 
 def waiting(left):
-    """A program that may be waiting for something."""
     return left.start("sleep", "600").pid, "is not stale but unknown", "--look SECONDS"
 
 

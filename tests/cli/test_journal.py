@@ -27,8 +27,6 @@ NEW = Entry(
 
 @pytest.fixture
 def folder(tmp_path):
-    """A state folder with two entries, a day apart."""
-
     async def write():
         journal = Journal(tmp_path)
         for entry in (OLD, NEW):
@@ -94,34 +92,7 @@ def test_the_folder_of_run(folder, capsys, monkeypatch):
     assert str(folder / "xdg" / "vllm-watch") in err
 
 
-def test_attempts_stand_among_the_entries(folder, capsys):
-    """When each began, by whom, why and how it ended; as JSON with all that is known of it."""
-    attempt = Attempt(
-        id="5f0c", target="llama", group="g", trigger="incident", hook="h", reason="no step for 40 s",
-        actor="ana", state="helped", began_t=NOW - 3600, called_t=NOW - 3500, ended_t=NOW - 3000,
-        payoff_ratio=0.9, text="a new process does 97% of what it did when fresh",
-    )  # fmt: skip
-
-    async def write():
-        journal = Journal(folder)
-        await journal.write(attempt)
-        await journal.close()
-
-    asyncio.run(write())
-    _, out, _ = run(capsys, "--state-dir", folder)
-    heads = [line.split("  ", 1)[1] for line in out.splitlines() if not line.startswith(" ")]
-    assert heads == [
-        "reclaim intent: process 7 (VLLM::EngineCore)", "attempt: llama", "reclaim outcome: process 7 (VLLM::EngineCore)",
-    ]  # fmt: skip
-    assert "by ana (incident)" in out
-    assert "payoff +90%" in out
-    _, out, _ = run(capsys, "--state-dir", folder, "--json")
-    said = json.loads(out.splitlines()[1])
-    assert (said["action"], said["attempt"]) == ("attempt", asdict(attempt))
-
-
 async def asked(journal, capsys, *arguments):
-    """The command, put to a server that has this journal."""
     async with serving(small_board(), journal=None if journal is None else journal.told) as server:
         where = f"http://127.0.0.1:{server.port}"
         return where, *await asyncio.to_thread(run, capsys, "--url", where, *arguments)
@@ -130,8 +101,8 @@ async def asked(journal, capsys, *arguments):
 async def test_of_a_running_daemon(tmp_path, capsys):
     """The same as from its folder, attempts too; what was lost is said."""
     attempt = Attempt(
-        id="5f0c", target="llama", group="g", trigger="incident", hook="h", reason="no step for 40 s",
-        actor="ana", state="helped", began_t=NOW - 3600, text="better", before={"steps": 3},
+        id="5f0c", target="llama", group="g", trigger="incident", hook="h", reason="no step for 40 s", actor="ana", state="helped",
+        began_t=NOW - 3600, called_t=NOW - 3500, ended_t=NOW - 3000, payoff_ratio=0.9, text="better", before={"steps": 3},
     )  # fmt: skip
     journal = Journal(tmp_path)
     for entry in (OLD, NEW):
@@ -146,6 +117,8 @@ async def test_of_a_running_daemon(tmp_path, capsys):
     _, _, remote, _ = await asked(journal, capsys)
     _, local, _ = await asyncio.to_thread(run, capsys, "--state-dir", tmp_path)
     assert remote == local
+    for words in ("attempt: llama", "by ana (incident)", "payoff +90%"):
+        assert words in local
     _, _, out, _ = await asked(journal, capsys, "--since", "2h", "--json")
     assert len(out.splitlines()) == 2
     await journal.close()

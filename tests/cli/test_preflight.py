@@ -56,7 +56,6 @@ def test_the_command_says_which_engine_and_whether_it_sees(host, release, asked,
 
 
 def test_memory_that_an_orphan_holds(host, left):
-    """Who holds it, that it is stale, and the command that ends it."""
     (pid,) = left.orphans("VLLM::EngineCore")
     host.gpus(h100(processes={pid: 60 * GIB}))
     status, found = host.check("--max-model-len", 8192)
@@ -104,7 +103,6 @@ def test_memory_that_hardly_suffices(host):
 
 
 def test_too_long_for_the_kv_cache(host):
-    """The longest that would fit, and flags that make it fit."""
     host.gpus(h100(memory_total=24 * GIB))
     _, found = host.check("--max-model-len", 100000)
     text, commands = problem(found, "fits", "kv_cache_too_small")
@@ -239,7 +237,6 @@ def test_shards_that_are_not_whole(host, content, says):
 
 
 def test_a_folder_that_lacks_something(host):
-    """Weights, tokenizer, config, or the whole folder."""
     (host.model / "tokenizer.json").unlink()
     assert host.check()[1]["files"]["cause"] == "tokenizer_missing"
     for each in (*host.model.glob("*.safetensors"), host.model / "model.safetensors.index.json"):

@@ -37,7 +37,6 @@ WEB: dict[str, dict[str, object]] = {
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Certificates of a server."""
     made = tmp_path_factory.mktemp("certificates")
     Authority(made).signs("server")
     return made
@@ -45,7 +44,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @asynccontextmanager
 async def asking(folder: Path, wanted: dict[str, object]) -> AsyncIterator[Server]:
-    """A server that asks its callers for these."""
     tls = wanted.get("tls_server_config")
     if isinstance(tls, dict):
         tls |= {"cert_file": "server.pem", "key_file": "server.key"}
@@ -56,7 +54,6 @@ async def asking(folder: Path, wanted: dict[str, object]) -> AsyncIterator[Serve
 
 
 async def probed(url: str | None) -> int:
-    """The exit status."""
     return await asyncio.to_thread(probe.run, argparse.Namespace(url=url))
 
 
@@ -76,8 +73,6 @@ Answer = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 
 def saying(text: bytes) -> Answer:
-    """Answers each request with this."""
-
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.read(1024)
         writer.write(text)

@@ -2,8 +2,6 @@
 
 import gzip
 import json
-import os
-import pty
 import signal
 import socket
 import subprocess
@@ -86,6 +84,11 @@ def test_what_the_server_says_is_recorded(url, tmp_path, capfd):
     assert capfd.readouterr() == ("", "")
 
 
+def test_read_asks_a_server(url, capsys):
+    assert main(["read", url, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["engines"]["0"]["requests_running"] == 0
+
+
 def test_a_server_that_is_not_there_is_recorded_as_such(tmp_path):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         url = f"http://127.0.0.1:{taken.getsockname()[1]}"
@@ -121,31 +124,3 @@ def test_a_kill_loses_nothing_that_was_seen(url, tmp_path):
     found = list(read(out))
     assert len(found) > 2
     assert [raw.metrics for raw in found] == [BODY.format(n) for n in range(len(found))]
-
-
-def test_a_terminal_sees_how_it_goes(url, tmp_path):
-    """One line that is written over, with what was recorded and how to end it."""
-    ours, theirs = pty.openpty()
-    # At a long interval: how long the GPUs may take is measured by it, and a warning of theirs is a line more.
-    often = ("--duration", "0.5", "--interval", "10")
-    with in_a_process(command(url, tmp_path / "trace.jsonl.gz", *often), stderr=theirs) as process:
-        assert process.wait(DEADLINE_SECONDS) == 0
-    os.close(theirs)
-    shown = os.read(ours, 65536).decode()
-    os.close(ours)
-
-    assert "\r0:00:00  1 scrapes, 0 failed, 0.0 MB, last: " in shown
-    assert shown.count("\n") == 1
-    assert shown.endswith("\r\n")
-
-
-def test_a_recording_replays(url, tmp_path, capsys):
-    """What was recorded is what the server said last."""
-    out = tmp_path / "trace.jsonl.gz"
-    main(command(url, out, "--duration", "0.3"))
-
-    assert main(["replay", str(out), "--state", "--json"]) == 0
-
-    said = json.loads(capsys.readouterr().out)
-    assert said["engines"]["0"]["requests_running"] == len(list(read(out))) - 1
-    assert said["signals"]["version"] == "0.33.0"

@@ -140,7 +140,6 @@ def test_configuration_sets_how_it_is_judged(trace, tmp_path, capsys):
 
 
 def test_without_json_a_summary_is_printed(trace, capsys):
-    """For each target its span, its outcomes and its state at the end."""
     shown = replay(capsys, trace(crash()))
 
     assert shown.startswith(

@@ -1,21 +1,14 @@
-"""replay --prometheus: a real Prometheus, over blocks of the lab's engines under faults, and over one that it scrapes."""
+"""replay --prometheus: a real Prometheus over blocks of the lab's engines under faults."""
 
 import asyncio
 import json
 import sys
 
-import aiohttp
 import pytest
 
-from tests.alerts.programs import prometheus as our_prometheus
 from tests.cli.stored_history import FAULT_T, prometheus, write_blocks
-from tests.daemon_process import daemon
-from tests.fake_vllm import vllm_serve
 from tests.sources.wire import wire
 from vllm_watch.cli.helpers.history import Judged, compared
-from vllm_watch.lab.live import Live
-from vllm_watch.lab.scene import Scene
-from vllm_watch.lab.vllm import SimulatedVllm
 from vllm_watch.sources.prometheus_history import (
     Firing,
     StoredTarget,
@@ -35,7 +28,6 @@ WANTED = {
 
 
 async def replay(*arguments):
-    """(exit status, stdout, stderr)."""
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "vllm_watch", "replay", *map(str, arguments), stdout=-1, stderr=-1
     )
@@ -91,65 +83,6 @@ async def test_a_selector_names_what_is_judged(tmp_path):
         assert (status, "has stored nothing of vLLM's" in err) == (2, True)
         status, _, err = await replay("--prometheus", url, "--match", '{job="')
         assert (status, "answers HTTP 400" in err) == (2, True)
-
-
-async def test_what_it_scraped_itself_is_read_scrape_by_scrape(tmp_path):
-    """A live Prometheus: bodies and `up` have the same times, and a server that ends is down."""
-    data = tmp_path / "p"
-    data.mkdir()
-    async with vllm_serve(tmp_path / "v", "serve", "m", "--port", "{port}") as (process, port):
-        with prometheus(data, [f"127.0.0.1:{port}"], interval_s=1) as url:
-            await asyncio.sleep(8)
-            process.kill()
-            await process.wait()
-            await asyncio.sleep(6)
-            sinces = ["5m", "1h", "2h", "7d", None]  # the clock goes on between one and the next
-            said = [
-                await replay("--prometheus", url, *(("--since", s) if s else ())) for s in sinces
-            ]
-    for since, (status, out, err) in zip(sinces, said, strict=True):
-        assert (status, err) == (0, ""), since
-        assert "1 server" in out.splitlines()[0]
-        assert "Scraped every 1 s" in out
-        assert "Down: crash" in out
-
-
-async def test_our_own_alert_is_joined_to_the_engine_that_it_is_about(tmp_path):
-    """The shipped rules over a watcher, whose alerts have its instance and our name of the target: one fires, really."""
-    live = Live(Scene([SimulatedVllm("chat"), SimulatedVllm("batch")]))
-    chat, batch = await live.start()
-    engines = [each.url.removeprefix("http://") for each in (chat, batch)]
-    try:
-        async with (
-            daemon("--target", f"chat={chat.url}", "--target", f"batch={batch.url}") as process,
-            our_prometheus(tmp_path, process.url.removeprefix("http://"), "127.0.0.1:9", engines) as address,
-        ):  # fmt: skip
-            url = f"http://{address}"
-            await until_stored(url, f'vllm:num_requests_running{{instance="{engines[0]}"}}')
-            live.scene["chat"].fault("crash")
-            await until_stored(url, 'ALERTS{alertname="VllmEngineDown", alertstate="firing"}')
-            async with asyncio.timeout(PATIENCE_SECONDS):
-                while "1 × Down" not in (await replay("--prometheus", url, "--since", "1h"))[1]:
-                    await asyncio.sleep(0.5)
-            status, out, err = await replay("--prometheus", url, "--since", "2h")
-    finally:
-        await live.stop()
-    assert (status, err) == (0, "")
-    summary, _, told = out.partition("\n")
-    assert "2 servers: 1 × Down" in summary
-    assert "your rules fired 1 time, 0 of them at healthy times" in summary
-    assert f"{engines[0]}  Down: crash" in told
-    assert "alerts: VllmEngineDown; unseen for" in told
-
-
-async def until_stored(url, selector):
-    """Wait until it has stored a series."""
-    async with asyncio.timeout(PATIENCE_SECONDS), aiohttp.ClientSession() as session:
-        while True:
-            async with session.get(f"{url}/api/v1/query", params={"query": selector}) as answer:
-                if (await answer.json())["data"]["result"]:
-                    return
-            await asyncio.sleep(0.5)
 
 
 ENGINE = {"job": "vllm", "instance": "gpu-7:8000"}

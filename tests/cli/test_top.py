@@ -37,8 +37,6 @@ from vllm_watch.signals.records import TargetSignals
 from vllm_watch.signals.state import STATES
 
 PARTS = ("header", "wrong", "engines", "gpus", "detail", "watcher", "keys")
-SIZES = [(80, 24), (200, 50), (60, 10), (40, 6), (1, 1)]
-
 SHORT = {
     top_text.count: [
         (None, "-"), (0, "0"), (7, "7"), (0.25, "0.2"), (12.6, "13"), (999.4, "999"), (999.6, "1.0k"),
@@ -49,28 +47,17 @@ SHORT = {
     ],
     top_text.age: [(None, "-"), (0, "now"), (0.99, "now"), (5.9, "5s"), (65, "1m05")],
     top_text.percent: [(None, "-"), (0, "0%"), (0.634, "63%"), (1, "100%")],
+    lambda ratio: top_text.bar(ratio, 4).plain: [
+        (None, "····"), (0, "    "), (0.53, "██▏ "), (1, "████"), (7, "████"), (-1, "    "),
+    ],
+    lambda points: top_text.sparkline(list(points), 2): [((0, 0), "▁▁"), ((1, 2, 3), "▆█"), ((None, 5), " █")],
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("form", SHORT, ids=lambda form: form.__name__)
-def test_numbers_are_short(form):
-    """Each number takes few characters, and unknown is not zero."""
+@pytest.mark.parametrize("form", SHORT)
+def test_numbers_bars_and_curves_are_short(form):
+    """Unknown is not zero, a bar stays in its frame, a curve has gaps and its newest value on the right."""
     assert [(value, form(value)) for value, _ in SHORT[form]] == SHORT[form]
-
-
-@pytest.mark.parametrize(("ratio", "drawn"), [
-    (None, "····"), (0, "    "), (0.5, "██  "), (0.53, "██▏ "), (1, "████"), (7, "████"), (-1, "    "),
-])  # fmt: skip
-def test_a_bar_is_full_at_one(ratio, drawn):
-    """A bar shows eighths of a character, stays in its frame, and does not draw what is unknown."""
-    assert top_text.bar(ratio, 4).plain == drawn
-
-
-def test_a_curve_begins_at_zero_and_leaves_gaps():
-    """The newest value is on the right; unknown is a gap; all zero is flat."""
-    assert top_text.sparkline([0, 50, None, 100], 6) == "  ▁▅ █"
-    assert top_text.sparkline([0, 0], 2) == "▁▁"
-    assert top_text.sparkline([1, 2, 3], 2) == "▆█"
 
 
 def test_every_state_has_a_style():
@@ -107,36 +94,33 @@ async def test_an_engine_and_its_numbers(server):
         ]
 
 
-async def test_several_engines_and_none(server, board):
-    """Data-parallel engines have a row each; a target that shows none has one with its own state."""
+async def test_what_each_engine_shows(server, board):
+    """Data-parallel engines have a row each; of one that stalls, is dead behind a live server or is gone, nothing is told as
+    now; control characters of other programs are escapes."""
+    stands = {"current_generation_tokens_per_second": 0.0}
+    add(board, "dp", engine("0", "serving"), engine("1", "stalled", **stands))
+    add(board, "gone", state="down", state_text="connection refused for 34 s", up=False)
     add(
         board,
-        "dp",
-        engine("0", "serving"),
-        engine("1", "stalled", current_generation_tokens_per_second=0.0),
+        "dead",
+        engine("0", "down", state_text="its engine core is dead", **stands),
+        state="down",
     )
-    add(board, "gone", state="down", state_text="connection refused for 34 s", up=False)
-    async with watching(server).run_test(size=(100, 24)) as pilot:
+    add(board, "evil", engine("0", "stalled", state_text="x\x1b[2J\ny", model_name="m\x07"))
+    async with watching(server).run_test(size=(100, 30)) as pilot:
         await first_look(pilot)
-        assert names(pilot) == ["gone", "dp/1", "chat-0", "dp/0"]
-        # Of the stalled one nothing of the last minute: it would look like work.
+        assert names(pilot) == ["dead", "gone", "dp/1", "evil", "chat-0", "dp/0"]
         assert row(pilot, "dp/1").split()[6:] == ["-", "0", "▁", *"---"]
         assert row(pilot, "dp/0").split()[7] == "1.2k"
         assert row(pilot, "gone").split()[1:] == ["down", *"--", "······", *"------"]
-        assert "gone: connection refused for 34 s" in part(pilot, "detail")
-
-
-async def test_of_a_dead_engine_behind_a_live_server_nothing_is_told_as_now(server, board):
-    """Its server goes on showing the requests and the KV cache that the engine had."""
-    core_is_dead = {
-        "state_text": "its engine core is dead",
-        "current_generation_tokens_per_second": 0.0,
-    }
-    add(board, "dead", engine("0", "down", **core_is_dead), state="down")
-    async with watching(server).run_test(size=(100, 24)) as pilot:
-        await first_look(pilot)
         assert row(pilot, "dead").split()[1:8] == ["down", *"--", "······", *"--", "0"]
         assert "tokens free" not in part(pilot, "detail")
+        await pilot.press("down")
+        assert "gone: connection refused for 34 s" in part(pilot, "detail")
+        await pilot.press("down", "down")
+        shown = part(pilot, "detail") + part(pilot, "engines")
+        assert r"evil: x\x1b[2J\x0ay" in shown
+        assert not {"\x1b", "\x07"} & set(shown)
 
 
 async def test_keys_move_sort_and_filter(server, board):
@@ -163,28 +147,6 @@ async def test_keys_move_sort_and_filter(server, board):
         assert pilot.app.return_code == 0
 
 
-async def test_escape_shows_all_again(server):
-    """A filter that matches nothing says so, and escape takes it away, also while it is typed."""
-    async with watching(server).run_test(size=(100, 24)) as pilot:
-        await first_look(pilot)
-        await pilot.press("slash", *"nothing")
-        assert "no match for 'nothing' (escape shows all)" in part(pilot, "engines")
-        await pilot.press("escape")
-        assert names(pilot) == ["chat-0"]
-
-
-async def test_gpus_and_their_holders(server, board):
-    """A GPU has its memory, load and heat; its holders are named, the largest first."""
-    board.publish_gpus(reading(gpu(0, 70), gpu(1, 3, throttle_reasons=("sw_thermal_slowdown",))))
-    async with watching(server).run_test(size=(100, 24)) as pilot:
-        await first_look(pilot)
-        shown = part(pilot, "gpus").splitlines()
-        assert "driver 570.86" in shown[0]
-        assert " 70.0/80.0 GiB  util  93%  61 °C  410 W" in shown[1]
-        assert shown[2] == "   VLLM::EngineCore 4711 60.0 GiB · python3 99 1.0 GiB · sh 7 - GiB"
-        assert "util  93%  sw_thermal_slowdown" in shown[3]
-
-
 GPU_STATES = {
     "no driver": (GpuReading(status="no_driver", text="libnvidia-ml.so.1 is missing"), "GPUs: no GPU driver here (libnvidia-ml.so.1 is missing)"),
     "hung": (GpuReading(status="hung", text="no answer for 10 s"), "GPUs: the GPU driver does not answer (no answer for 10 s)"),
@@ -196,14 +158,13 @@ GPU_STATES = {
 
 @pytest.mark.parametrize(("found", "told"), GPU_STATES.values(), ids=GPU_STATES)
 async def test_a_gpu_that_cannot_be_read_is_told(server, board, found, told):
-    """No driver, a hung one, none, a lost GPU: each is said in words."""
     board.publish_gpus(found)
     async with watching(server).run_test(size=(100, 24)) as pilot:
         await first_look(pilot)
         assert told in part(pilot, "gpus").splitlines()
 
 
-@pytest.mark.parametrize("size", SIZES, ids=lambda size: f"{size[0]}x{size[1]}")
+@pytest.mark.parametrize("size", [(200, 50), (60, 10), (1, 1)])
 async def test_it_fits_every_terminal(server, board, size):
     """No line is wider than the terminal, no part is pushed out, the rows get what is left."""
     for number in range(60):
@@ -273,15 +234,6 @@ async def test_answers_while_it_ends_are_not_drawn(server):
     assert not app.is_running
 
 
-async def test_what_is_asked_after_the_end_is_no_crash(server):
-    """The screen may be left between the two questions of one look."""
-    daemon = Daemon(f"http://127.0.0.1:{server.port}")
-    await daemon.status()
-    await daemon.close()
-    with pytest.raises(WatchError, match="is not asked any more"):
-        await daemon.status()
-
-
 async def test_a_daemon_that_accepts_and_says_nothing_is_given_up_on(monkeypatch):
     """A server that hangs is told after the timeout, not waited for."""
     monkeypatch.setattr("vllm_watch.cli.helpers.top.status._TIMEOUT_SECONDS", 0.05)
@@ -292,43 +244,21 @@ async def test_a_daemon_that_accepts_and_says_nothing_is_given_up_on(monkeypatch
         await daemon.close()
 
 
-async def test_what_engines_say_cannot_move_the_cursor(server, board):
-    """Control characters in names and texts of other programs are shown as escapes."""
-    add(board, "evil", engine("0", "stalled", state_text="x\x1b[2J\ny", model_name="m\x07"))
-    async with watching(server).run_test(size=(200, 24)) as pilot:
-        await first_look(pilot)
-        await pilot.press("home")
-        shown = part(pilot, "detail") + part(pilot, "engines")
-        assert r"evil: x\x1b[2J\x0ay" in shown
-        assert not {"\x1b", "\x07"} & set(shown)
-
-
 async def test_enter_opens_a_target_with_its_charts_and_processes(server, board):
     """Tokens, first token, KV cache and queue; the GPUs that it runs on, each process below its parent."""
     for t in range(0, 600, 5):
-        add(
-            board,
-            "chat-0",
-            engine("0", "serving", current_generation_tokens_per_second=0.0 if t > 300 else 800.0),
-            t=time.time() - 600 + t,
-        )
+        rate = 0.0 if t > 300 else 800.0
+        now = engine("0", "serving", current_generation_tokens_per_second=rate)
+        add(board, "chat-0", now, t=time.time() - 600 + t)
     holders = (
         ProcessSample(pid=10, name="vllm", used_bytes=1 << 30, create_time=time.time() - 7200, cpu_seconds=95.0),
         ProcessSample(pid=11, name="VLLM::EngineCore", ppid=10, used_bytes=60 << 30, ancestors=("vllm",)),
     )  # fmt: skip
     one = replace(gpu(0, 61), processes=holders)
-    board.publish_gpus(
-        reading(one),
-        [
-            GpuHolders(
-                gpu=one,
-                holders=None,
-                unaccounted_bytes=None,
-                unaccounted=Judged(verdict="unknown"),
-                targets=("chat-0",),
-            )
-        ],
-    )
+    judged = GpuHolders(
+        gpu=one, holders=None, unaccounted_bytes=None, unaccounted=Judged(verdict="unknown"), targets=("chat-0",)
+    )  # fmt: skip
+    board.publish_gpus(reading(one), [judged])
     async with watching(server).run_test(size=(100, 40)) as pilot:
         await first_look(pilot)
         await pilot.press("enter")
@@ -352,39 +282,6 @@ async def test_enter_opens_a_target_with_its_charts_and_processes(server, board)
         assert names(pilot) == ["chat-0"]
 
 
-async def test_a_question_mark_lists_the_keys_and_sorts_are_chosen_by_number(server):
-    """Every key that does something is listed, and Escape goes back."""
-    async with watching(server).run_test(size=(100, 24)) as pilot:
-        await first_look(pilot)
-        await pilot.press("question_mark")
-        shown = part(pilot, "engines")
-        for key in ("Enter", "s, S", "1 … 6", "/", "Esc", "?", "q"):
-            assert key in shown
-        await pilot.press("escape", "4")
-        assert "sort: waiting" in part(pilot, "keys")
-        await pilot.press("S")
-        assert "sort: tokens" in part(pilot, "keys")
-        assert names(pilot) == ["chat-0"]
-
-
-async def test_the_mouse_selects_opens_sorts_and_scrolls(server, board):
-    """A click selects, another opens, a click on the titles sorts, the wheel moves."""
-    add(board, "idle", engine("0", "idle"))
-    async with watching(server).run_test(size=(100, 30)) as pilot:
-        await first_look(pilot)
-        assert names(pilot) == ["chat-0", "idle"]
-        await pilot.pause()
-        await pilot.click("#engines", offset=(3, 2))
-        assert selected(pilot) == "idle"
-        await pilot.click("#engines", offset=(3, 0))
-        assert "sort: name" in part(pilot, "keys")
-        await pilot.click("#engines", offset=(3, 2))
-        assert "Last 10 minutes" in part(pilot, "engines")
-        await pilot.press("escape")
-        pilot.app.on_mouse_scroll_up()
-        assert selected(pilot) == "chat-0"
-
-
 WITHOUT = """
 import sys
 sys.modules |= dict.fromkeys(("textual", "rich"))
@@ -405,9 +302,8 @@ async def test_without_textual_and_rich_it_prints_the_same(server, board, option
         )  # fmt: skip
         out, _ = await process.communicate()
         assert process.returncode == 0
-        said.append(
-            re.sub(r"\d\d:\d\d:\d\d UTC|up \S+|\"(t|\w*_seconds)\":[\d.]+", "", out.decode())
-        )
+        times = r"\d\d:\d\d:\d\d UTC|up \S+|\"(t|\w*_seconds)\":[\d.]+"
+        said.append(re.sub(times, "", out.decode()))
     assert said[0] == said[1]
     assert "no step" in said[0]
 
@@ -422,9 +318,50 @@ async def test_a_terminal_without_textual_gets_it_once(server, monkeypatch, caps
     assert "chat-0" in said.out
 
 
-async def test_a_target_that_was_not_looked_at_yet(server, board):
-    """Before its first look a target is there, and unknown."""
-    board.add_target(Target(name="new", url="http://new:8000"), 5)
+async def test_gpus_and_their_holders(server, board):
+    """A GPU has its memory, load and heat; its holders are named, the largest first."""
+    board.publish_gpus(reading(gpu(0, 70), gpu(1, 3, throttle_reasons=("sw_thermal_slowdown",))))
     async with watching(server).run_test(size=(100, 24)) as pilot:
         await first_look(pilot)
+        shown = part(pilot, "gpus").splitlines()
+        assert "driver 570.86" in shown[0]
+        assert " 70.0/80.0 GiB  util  93%  61 °C  410 W" in shown[1]
+        assert shown[2] == "   VLLM::EngineCore 4711 60.0 GiB · python3 99 1.0 GiB · sh 7 - GiB"
+        assert "util  93%  sw_thermal_slowdown" in shown[3]
+
+
+async def test_what_is_asked_after_the_end_is_no_crash(server):
+    """The screen may be left between the two questions of one look."""
+    daemon = Daemon(f"http://127.0.0.1:{server.port}")
+    await daemon.status()
+    await daemon.close()
+    with pytest.raises(WatchError, match="is not asked any more"):
+        await daemon.status()
+
+
+async def test_help_filter_and_mouse(server, board):
+    """Every key is listed; Escape goes back and shows all again; a click selects, another opens, on the titles it sorts."""
+    add(board, "idle", engine("0", "idle"))
+    board.add_target(Target(name="new", url="http://new:8000"), 5)  # not looked at yet
+    async with watching(server).run_test(size=(100, 30)) as pilot:
+        await first_look(pilot)
         assert row(pilot, "new").split()[1] == "unknown"
+        await pilot.press("question_mark")
+        for key in ("Enter", "s, S", "1 … 6", "/", "Esc", "?", "q"):
+            assert key in part(pilot, "engines")
+        await pilot.press("escape", "slash", *"nothing")
+        assert "no match for 'nothing' (escape shows all)" in part(pilot, "engines")
+        await pilot.press("escape", "4", "S")
+        assert "sort: tokens" in part(pilot, "keys")
+        third = names(pilot)[2]
+        await pilot.pause()
+        await pilot.click("#engines", offset=(3, 3))
+        assert selected(pilot) == third
+        await pilot.press("1")
+        await pilot.click("#engines", offset=(3, 0))
+        assert "sort: name" in part(pilot, "keys")
+        pilot.app.on_mouse_scroll_up()
+        assert selected(pilot) != third
+        await pilot.press("home")
+        await pilot.click("#engines", offset=(3, 1))
+        assert "Last 10 minutes" in part(pilot, "engines")

@@ -16,7 +16,6 @@ from tests.cli.top_screen import (
     names,
     part,
     reading,
-    row,
     selected,
     watching,
 )
@@ -56,23 +55,18 @@ async def test_what_pages_comes_first_and_the_rest_is_counted(server, board):
         add(board, f"e{number}", engine("0", "serving"))
         board.tell(made(incident(f"e{number}", "overload", "demand", "ticket")))  # fmt: skip
     add(board, "sick", engine("0", "stalled"))
-    board.tell(made(incident("sick")))
-    async with watching(server).run_test(size=(100, 20)) as pilot:
+    often = {"times": 3, "within_seconds": 2460.0, "ill_seconds": 180.0, "earlier": "", "text": "recurring: 3rd time in 41 min"}  # fmt: skip
+    board.tell(made(incident("sick", times=3, recurring=often), incident(WATCHER, "engine_down", "unreachable", label=None)))  # fmt: skip
+    async with watching(server).run_test(size=(160, 20)) as pilot:
         await first_look(pilot)
         lines = part(pilot, "wrong").splitlines()
-        assert lines[0].split()[:5] == [
-            "critical",
-            "sick/0",
-            "Stalled:",
-            "hang",
-            lines[0].split()[4],
-        ]
-        assert "sick does nothing." in lines[0]
-        assert [line.split()[:2] for line in lines[1:3]] == [
-            ["warning", "e0/0"],
-            ["warning", "e1/0"],
-        ]
-        assert lines[3] == " and 2 warning more"
+        of_sick, of_watcher = sorted(lines[:2], key=lambda line: "sick" not in line)
+        assert of_sick.split()[:4] == ["critical", "sick/0", "Stalled:", "hang"]
+        assert "sick does nothing." in of_sick
+        assert often["text"] in of_sick
+        assert "Many targets at once: unreachable" in of_watcher
+        assert lines[2].split()[:2] == ["warning", "e0/0"]
+        assert lines[3] == " and 3 warning more"
         assert (names(pilot)[0], selected(pilot)) == ("sick", "sick")
 
 
@@ -108,60 +102,13 @@ async def test_what_is_down_is_not_called_unscraped_as_well(server, board, state
         assert part(pilot, "detail").splitlines()[1].startswith(begins)
 
 
-async def test_the_detail_says_when_it_was_at_its_worst(server, board):
-    """Where that is not what it says now; and when it is, by the clock, whether that was today or not."""
-    add(board, "sick", engine("0", "collapsed"))
-    (event,) = made(incident("sick", "throughput_collapse", "kv_leak"))
-    then = Evidence(
-        name="ratio", value=0.2, text="20% of its usual throughput, with 9 requests waiting"
-    )
-    now = replace(then, value=0.5, text="50% of its usual throughput, with 3 requests waiting")
-    told = replace(event.incident, evidence_for=(now,), updated_t=NOON + 60, worst=Worst(NOON, 5.0, then))  # fmt: skip
-    board.tell([replace(event, incident=told)])
-    async with watching(server).run_test(size=(120, 40)) as pilot:
-        await first_look(pilot)
-        lines = part(pilot, "detail").splitlines()
-        assert f"  worst    {then.text}, at {text.clock(NOON, time.time())}" in lines
-    assert text.clock(NOON, NOON + 60) == "08:00:00"
-    assert text.clock(NOON, NOON + 86_400) == "Jan 15 08:00"
-
-
-async def test_until_somebody_moves_the_cursor_is_on_the_worst(server, board):
-    """A view that is left open shows what goes wrong; one that a person moved stays where he put it."""
-    app = watching(server)
-    async with app.run_test(size=(100, 24)) as pilot:
-        await first_look(pilot)
-        assert selected(pilot) == "chat-0"
-        add(board, "sick", engine("0", "stalled"))
-        board.tell(made(incident("sick")))
-        await app.look()
-        assert selected(pilot) == "sick"
-        await pilot.press("down")
-        add(board, "worse", engine("0", "down"))
-        board.tell(made(incident("worse", "engine_down", "crash", label=None)))
-        await app.look()
-        assert selected(pilot) == "chat-0"
-
-
 async def test_an_engine_that_recovers_is_not_called_stalled(server, board):
     """An incident outlives its trouble for a while: that is said, for how long it lasted, and when it closes."""
     add(board, "back", engine("0", "serving"))
     now = time.time()
     stalled = incident("back", t=now - 90)
-    board.tell(
-        made(
-            stalled,
-            stalled
-            | {
-                "event": "updated",
-                "t": now - 25,
-                "phase": "recovering",
-                "began": now - 95,
-                "ended": now - 25,
-                "requests_lost": 24,
-            },
-        )
-    )
+    over = {"event": "updated", "t": now - 25, "phase": "recovering", "began": now - 95, "ended": now - 25, "requests_lost": 24}  # fmt: skip
+    board.tell(made(stalled, stalled | over))
     async with watching(server).run_test(size=(150, 40)) as pilot:
         await first_look(pilot)
         said = part(pilot, "detail").splitlines()
@@ -170,32 +117,6 @@ async def test_an_engine_that_recovers_is_not_called_stalled(server, board):
         assert said[2] == "  was      back does nothing."
         assert not any("first" in line or "Runbook" in line for line in said)
         assert part(pilot, "wrong").split()[:2] == ["recovering", "back/0"]
-
-
-async def test_an_incident_of_the_watcher_itself_is_told(server, board):
-    """What all targets share belongs to none of them, and is not lost."""
-    board.tell(made(incident(WATCHER, "engine_down", "unreachable", label=None)))
-    async with watching(server).run_test(size=(100, 24)) as pilot:
-        await first_look(pilot)
-        assert "Many targets at once: unreachable" in part(pilot, "wrong")
-
-
-async def test_five_hundred_targets_lead_with_the_ill_and_fold_the_rest(server, board):
-    """What is well needs one line; it can still be reached."""
-    for number in range(499):
-        add(board, f"e{number:03}", engine("0", "idle" if number % 2 else "serving"))
-    add(board, "sick", engine("0", "collapsed"))
-    board.tell(made(incident("sick", "throughput_collapse", "kv_leak")))
-    async with watching(server).run_test(size=(80, 24)) as pilot:
-        await first_look(pilot)
-        lines = part(pilot, "engines").splitlines()
-        assert lines[1].split()[:2] == ["sick", "collapsed"]
-        hidden = 501 - (len(lines) - 2)
-        assert lines[-1].startswith(f"… {hidden} more: ")
-        assert lines[-1].endswith(" serving, 249 idle")
-        await pilot.press("end")
-        assert row(pilot, "e497")
-        assert "more:" not in part(pilot, "engines")
 
 
 def gpu(index, uuid, *holders, lost=False):
@@ -234,11 +155,8 @@ async def test_stale_memory_and_who_to_ask_come_first(server, board):
 
 EVIDENCE = {
     "/health failed 8 times in a row": (503, "", 200, " (503, expected 200)"),
-    "3.7× slower per step than its own baseline": (3.67, "", 1, ""),
     "54% of its usual throughput, with 16 requests waiting": (0.54, "ratio", 1.0, ""),
     "no scheduler step for 20 s (longest pause so far: 3 s)": (20.0, "s", 3.0, ""),
-    "loading for 30 min; its longest start so far took 9 min": (1800.0, "s", 542.0, ""),
-    "23 running and 0 waiting": (23.0, "", 0.0, ""),
     "its state is odd": ("odd", "", "even", " (expected even)"),
 }  # fmt: skip
 
@@ -328,20 +246,6 @@ def test_the_page_shows_what_the_terminal_does():
     assert PAGE.read_text() == page()
 
 
-async def test_what_recurs_says_how_often(server, board):
-    add(board, "again", engine("0", "stalled"))
-    text = "recurring: 3rd time in 41 min, 3 min in all"
-    often = {"times": 3, "within_seconds": 2460.0, "ill_seconds": 180.0, "text": text}
-    recurs = incident("again") | {
-        "times": 3,
-        "recurring": {**often, "earlier": ""},
-    }
-    board.tell(made(recurs))
-    async with watching(server).run_test(size=(150, 40)) as pilot:
-        await first_look(pilot)
-        assert text in part(pilot, "wrong")
-
-
 async def test_a_restart_that_waits_for_a_person_is_in_the_detail(server, board):
     """The line that the on-call engineer has to type stands on the screen."""
     add(board, "sick", engine("0", "stalled"))
@@ -352,3 +256,19 @@ async def test_a_restart_that_waits_for_a_person_is_in_the_detail(server, board)
         await first_look(pilot)
         assert f"  restart  {line}" in part(pilot, "detail").splitlines()
         assert part(pilot, "detail").endswith("restart mode approve")
+
+
+async def test_the_detail_says_when_it_was_at_its_worst(server, board):
+    """Where that is not what it says now; and when it is, by the clock, whether that was today or not."""
+    add(board, "sick", engine("0", "collapsed"))
+    (event,) = made(incident("sick", "throughput_collapse", "kv_leak"))
+    then = Evidence(name="ratio", value=0.2, text="20% of its usual throughput, with 9 waiting")
+    now = replace(then, value=0.5, text="50% of its usual throughput, with 3 waiting")
+    told = replace(event.incident, evidence_for=(now,), updated_t=NOON + 60, worst=Worst(NOON, 5.0, then))  # fmt: skip
+    board.tell([replace(event, incident=told)])
+    async with watching(server).run_test(size=(120, 40)) as pilot:
+        await first_look(pilot)
+        lines = part(pilot, "detail").splitlines()
+        assert f"  worst    {then.text}, at {text.clock(NOON, time.time())}" in lines
+    assert text.clock(NOON, NOON + 60) == "08:00:00"
+    assert text.clock(NOON, NOON + 86_400) == "Jan 15 08:00"

@@ -69,12 +69,10 @@ def output(line: str, folder: Path) -> str:
 
 
 def inputs() -> list[str]:
-    """Return the command lines of the golden file."""
     return [line[2:] for line in GOLDEN.read_text().splitlines() if line.startswith("$ ")]
 
 
 def written(folder: Path) -> str:
-    """Return the golden file as it is now."""
     for name, (content, mode) in FILES.items():
         (folder / name).write_bytes(content.encode("latin-1"))
         (folder / name).chmod(mode)

@@ -4,9 +4,7 @@ import time
 
 from playwright.async_api import Page
 
-from tests.export.demo_board import (
-    incident_events,
-)
+from tests.export.demo_board import incident_events
 from tests.told import made
 from vllm_watch.board.board import Board
 
@@ -23,15 +21,14 @@ class Tab:
         self.page = page
         self.url = url
         self.complaints: list[str] = []
-        page.on(
-            "console",
-            lambda said: (
-                self.complaints.append(said.text) if said.type in {"error", "warning"} else None
-            ),
-        )
+        page.on("console", self._said)
         page.on("pageerror", lambda error: self.complaints.append(str(error)))
         page.on("dialog", lambda dialog: self.complaints.append(f"dialog: {dialog.message}"))
         page.on("request", self._requested)
+
+    def _said(self, said) -> None:
+        if said.type in {"error", "warning"}:
+            self.complaints.append(said.text)
 
     def _requested(self, request) -> None:
         if not request.url.startswith(self.url):

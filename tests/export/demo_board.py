@@ -118,11 +118,8 @@ def engine(label: str, model: str, story: tuple[str, str], t: float, phase: floa
     wave = 1 + 0.25 * math.sin(t / 47 + phase) + 0.08 * math.sin(t / 5 + phase)
     tokens = 1420 * busy * wave
     still = state == "stalled"
-    waiting = (
-        17.0
-        if still
-        else max(0.0, round(busy * (150 * (busy > 1.2) + 3 * math.sin(t / 30 + phase))))
-    )
+    queue = max(0.0, round(busy * (150 * (busy > 1.2) + 3 * math.sin(t / 30 + phase))))
+    waiting = 17.0 if still else queue
     return EngineSignals(
         engine=label, model_name=model, state=state, state_text=text,
         requests_running=41.0 if still else round(38 * busy * wave), requests_waiting=waiting,
@@ -166,14 +163,8 @@ def reading(t: float) -> GpuReading:
     """Four GPUs: full, shared with a zombie, hidden holders, lost."""
 
     def holder(
-        pid: int,
-        gib: float | None,
-        name: str,
-        *cmdline: str,
-        state: str = "S",
-        age: float = 276_000,
-        ppid: int | None = None,
-    ) -> ProcessSample:
+        pid: int, gib: float | None, name: str, *cmdline: str, state: str = "S", age: float = 276_000, ppid: int | None = None
+    ) -> ProcessSample:  # fmt: skip
         used = None if gib is None else int(gib * GIB)
         return ProcessSample(pid=pid, used_bytes=used, name=name, cmdline=cmdline, uid=1000 + pid % 3,
                              state=state, create_time=t - age, ppid=ppid)  # fmt: skip
@@ -190,16 +181,8 @@ def reading(t: float) -> GpuReading:
         }  # fmt: skip
         return GpuSample(**(fields | more))  # type: ignore[arg-type]
 
-    engine_core = holder(
-        41_210,
-        121.4,
-        "VLLM::EngineCore",
-        "vllm",
-        "serve",
-        "meta-llama/Llama-3.3-70B",
-        "--api-key",
-        "sk-secret",
-    )
+    serve = ("vllm", "serve", "meta-llama/Llama-3.3-70B", "--api-key", "sk-secret")
+    engine_core = holder(41_210, 121.4, "VLLM::EngineCore", *serve)
     return GpuReading(status="ok", t=t, duration_s=0.011, driver_version="570.124.06", gpus=(
         gpu(0, 123.0, (engine_core,)),
         gpu(1, 96.0, (
@@ -220,14 +203,11 @@ def fill(
 
     With an interval as long as this no target is stale by the time at which a busy machine has drawn it.
     """
-    stories = STORIES | {
-        f"fleet-{i:03d}": ("serving", "Serving 38 requests.") for i in range(extra)
-    }
+    well = ("serving", "Serving 38 requests.")
+    stories = STORIES | {f"fleet-{i:03d}": well for i in range(extra)}
     for name in stories:
-        board.add_target(
-            Target(name=name, url="http://127.0.0.1:8000", group="chat", node="gpu-host-1"),
-            interval_seconds,
-        )
+        one = Target(name=name, url="http://127.0.0.1:8000", group="chat", node="gpu-host-1")
+        board.add_target(one, interval_seconds)
     board.add_target(Target(name="llama-70b-old", url="http://127.0.0.1:8000"), 5.0)
     for name in (*stories, "llama-70b-old"):
         board.tell(made(*incident_events(name, now)))

@@ -42,7 +42,6 @@ def _filled(path: str) -> str:
 async def ask(
     one: Station, method: str, path: str, *lines: str, body: bytes = b"", host: str = "localhost"
 ) -> Said:
-    """One request on a connection of its own."""
     length = () if any("ength" in line for line in lines) else (f"Content-Length: {len(body)}",)
     closing = ("Connection: close", *length, *lines)
     return await send(one.server.port, request(method, path, *closing, body=body, host=host))
@@ -279,7 +278,6 @@ async def test_ambiguous_requests_are_refused(one: Station, sent: bytes) -> None
 
 
 async def test_two_hosts_are_not_one(one: Station) -> None:
-    """The name that is checked is the only one there is."""
     sent = request("GET", "/metrics", "Host: evil.example", "Connection: close")
     assert (await send(one.server.port, sent)).statuses in ([400], [421])
     absolute = (
@@ -289,7 +287,6 @@ async def test_two_hosts_are_not_one(one: Station) -> None:
 
 
 async def test_answers_cannot_be_split(one: Station) -> None:
-    """What is asked for turns up in answers as JSON, and in no header."""
     said = await ask(one, "GET", "/api/v1/recording?target=a%0d%0aSet-Cookie:%20a=b")
     assert said.statuses == [404]
     head, _, body = said.bytes.partition(b"\r\n\r\n")

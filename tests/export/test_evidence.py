@@ -22,7 +22,6 @@ ATTEMPT = Attempt(
 
 @pytest.fixture
 async def one(tmp_path):
-    """A target with an incident, a recording and a log."""
     async with station(tmp_path, start=False) as one:
         one.incident()
         scrape = Call(outcome="ok")
@@ -32,14 +31,12 @@ async def one(tmp_path):
 
 
 async def kept(one, folder, stacks=None):
-    """What is in the archive of an attempt, by name."""
     store = EvidenceStore(folder, Evidence(one.board, one.recorder, one.logs, stacks))
     with tarfile.open(await store.keep(ATTEMPT)) as archive:
         return {each.name: archive.extractfile(each).read() for each in archive.getmembers()}
 
 
 async def test_what_there_is_in_the_morning(one, tmp_path):
-    """A recording, the target, its incidents and the GPUs."""
     found = await kept(one, tmp_path / "evidence")
     assert sorted(found) == [
         "a-x1/gpus.json", "a-x1/incidents.json", "a-x1/recording.jsonl.gz", "a-x1/target.json",

@@ -18,7 +18,6 @@ DOCUMENT = json.loads((ROOT / "docs/openapi.json").read_text())
 
 
 def check(schema: dict[str, Any], value: object) -> None:
-    """Raise where the value is not as the schema says."""
     whole = schema | {"components": DOCUMENT["components"]}
     jsonschema.Draft202012Validator(whole).validate(value)
 
@@ -28,7 +27,6 @@ def named(name: str) -> dict[str, Any]:
 
 
 async def test_every_route_is_in_the_document_and_vice_versa(tmp_path: Path) -> None:
-    """By the router of a daemon that serves all there is."""
     async with station(tmp_path) as one:
         served = {
             (re.sub(r"\{(\w+):[^}]*\}", r"{\1}", route.path), route.method.lower())
@@ -53,7 +51,6 @@ def test_the_document_is_whole() -> None:
 
 
 def test_a_full_board_is_shown_as_the_document_says() -> None:
-    """Every story of the demo, and every kind of incident."""
     board = small_board()
     fill(board, extra=3, now=1_763_700_000.0, back_seconds=60)
     board.tell(made(told(id="one"), told("resolved", id="one"), told(id="two")))

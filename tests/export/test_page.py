@@ -69,43 +69,7 @@ async def test_is_live(opened, server, board):
     assert tab.complaints == []
 
 
-async def test_charts_show_the_last_ten_minutes_and_the_value_under_the_pointer(
-    opened, server, board
-):
-    """The watcher's history is there at once; the pointer reads all charts of the engine at one moment."""
-    tab = await opened(server)
-    row = tab.row("llama-70b-a")
-    await row.locator("summary").click()
-    charts = row.locator(".chart")
-    await expect(charts).to_have_count(7)
-    line = charts.first.locator("path.line")
-    await expect(line).to_have_attribute("d", points(100))
-    plot = charts.first.locator(".plot")
-    await plot.scroll_into_view_if_needed()
-    box = await plot.bounding_box()
-    assert box is not None
-    await tab.page.mouse.move(box["x"] + box["width"] / 2, box["y"] + 20)
-    await expect(charts.first.locator(".chart-note")).to_contain_text("at ")
-    at = await charts.first.locator(".chart-note").inner_text()
-    times, series = board.targets["llama-70b-a"].history["0"].ring(600).series(time.time())
-    (pointed,) = [
-        i for i, t in enumerate(times) if time.strftime("at %H:%M:%S", time.localtime(t)) == at
-    ]
-    # The chart ends when it was last drawn, five minutes after its middle.
-    assert times[-1] - 5 <= times[pointed] + 300 <= time.time() + 5
-    value = series["current_generation_tokens_per_second"][pointed]
-    await expect(charts.first.locator(".chart-value")).to_have_text(f"{value:,.0f}\u202ftok/s")
-    for i in (0, 3, 6):
-        await expect(charts.nth(i).locator(".chart-note")).to_contain_text("at ")
-    await tab.page.mouse.move(0, 0)
-    await expect(charts.first.locator(".chart-note")).to_have_text(
-        "tokens per second, at each scrape"
-    )
-    assert tab.complaints == []
-
-
 def points(least: int):
-    """A path of at least so many points."""
     return re.compile(rf"^M[^L]+(L[^L]+){{{least},}}$")
 
 

@@ -7,9 +7,9 @@ import pytest
 from axe_playwright_python.async_playwright import Axe
 from playwright.async_api import expect
 
-from tests.export.browsing import PHONE, card
+from tests.export.browsing import PHONE
 from tests.export.demo_board import event
-from tests.export.page_states import STATES, awaiting_approval, ill, renew, well
+from tests.export.page_states import STATES, awaiting_approval, renew, well
 from tests.export.serving import serving
 from tests.told import made
 from vllm_watch.export import page_files
@@ -28,7 +28,6 @@ SIDEWAYS = "document.documentElement.scrollWidth - document.documentElement.clie
 
 
 async def violations(page, options=WCAG):
-    """What axe finds, one line each."""
     found = await Axe().run(page, options=options)
     return [
         f"{rule['id']}: {node['target']} {node['html'][:120]} {node.get('failureSummary', '')[:300]}"
@@ -147,23 +146,6 @@ async def test_a_dialog_keeps_the_focus_and_gives_it_back(opened):
         await expect(button).to_be_focused()
 
 
-async def test_enter_opens_a_row_and_the_focus_survives_news(opened):
-    """A row that moves because its state changed keeps the focus; so does one that is drawn anew."""
-    board = well()
-    async with serving(board) as server:
-        tab = await opened(server)
-        await tab.row("chat-2").locator("summary").focus()
-        await tab.page.keyboard.press("Enter")
-        await expect(tab.row("chat-2").locator(".chart")).to_have_count(7)
-        story = {"engine": "0", "kind": "engine_stalled", "cause": "hang", "severity": "page", "summary": "No step."}  # fmt: skip
-        board.tell(made(event("chat-2", story, time.time())))
-        await expect(tab.page.locator("details.target h3").first).to_have_text("chat-2")
-        await expect(tab.row("chat-2").locator("summary").first).to_be_focused()
-        board.remove_target("chat-2")
-        await expect(tab.row("chat-2")).to_have_count(0)
-        await expect(tab.page.locator("#targets")).to_be_focused()
-
-
 HEARD = """() => {
   window.heard = [];
   const region = document.getElementById("announce");
@@ -206,44 +188,3 @@ async def test_news_are_said_once(opened):
             "[...document.querySelectorAll('[aria-live], [role=status], [role=log], output')].map((e) => e.id)"
         )
         assert live == ["announce"]
-
-
-async def test_a_storm_is_said_in_one_breath(opened):
-    board = well(30)
-    async with serving(board) as server:
-        tab = await opened(server)
-        await expect(tab.page.locator("#announce")).not_to_be_empty()  # the greeting
-        await tab.page.evaluate(HEARD)
-        down = {"engine": None, "kind": "engine_down", "cause": "crash", "severity": "page", "summary": "Gone."}  # fmt: skip
-        for n in range(30):
-            board.tell(made(event(f"chat-{n}", down, time.time())))
-        await expect(tab.page.locator("#announce")).to_contain_text("more new incidents")
-        later = down | {"kind": "engine_stalled", "cause": "hang"}
-        board.tell(made(event("chat-0", later, time.time())))
-        await heard(tab, 2)  # a second breath of the storm would be before it, or in it
-        said, last = await tab.page.evaluate("window.heard")
-        assert said.count("is down: crash.") == 3
-        assert said.endswith("And 27 more new incidents.")
-        assert (last.count("chat-"), last.count(".")) == (1, 1)
-
-
-@pytest.mark.parametrize(("wish", "moving"), [("reduce", 0), ("no-preference", 1)])
-async def test_nothing_moves_for_who_does_not_want_it(opened, wish, moving):
-    """The only animation there is stops, and nothing scrolls smoothly."""
-    board = well()
-    async with serving(board) as server:
-        tab = await opened(server)
-        await tab.page.emulate_media(reduced_motion=wish)
-        running = "document.getAnimations().filter((a) => a.playState === 'running').length"
-        assert await tab.page.evaluate(running) == moving
-        smooth = "[...document.querySelectorAll('*')].filter((e) => { const s = getComputedStyle(e); return s.scrollBehavior !== 'auto' || parseFloat(s.transitionDuration) > 0; }).length"
-        assert await tab.page.evaluate(smooth) == 0
-
-
-async def test_everything_works_without_colour(opened):
-    async with serving(ill("stalled")) as server:
-        tab = await opened(server)
-        await tab.page.emulate_media(forced_colors="active")
-        await expect(card(tab, "Stalled: hang").locator(".severity")).to_have_text("critical")
-        await expect(tab.row("chat-1").locator(".badge").first).to_have_text("stalled")
-        assert await tab.page.locator(".badge:visible:not(:has(svg))").count() == 0

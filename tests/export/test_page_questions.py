@@ -9,20 +9,16 @@ from playwright.async_api import expect
 
 from tests.export.browsing import LAPTOP, PHONE, UNKNOWN, card
 from tests.export.demo_board import signals
-from tests.export.page_states import STATES, awaiting_approval, ill, watcher_ill, well
+from tests.export.page_states import STATES, ill, watcher_ill
 from tests.export.serving import serving
-from tests.export.test_auth import token
 from tests.restart.station import TOKEN, station
-from vllm_watch.board.health import NotifierHealth
 from vllm_watch.board.restarts import Paused, RestartCounts
-from vllm_watch.samples.observation import StartFailure
 from vllm_watch.state.attempt import Attempt
 
 pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="module")]
 
 
 async def with_token(tab, button, **fields):
-    """Press the dialog's button after filling it in."""
     dialog = tab.page.get_by_role("dialog")
     for label, text in fields.items():
         await dialog.get_by_label(label).fill(text)
@@ -97,26 +93,6 @@ async def test_nothing_can_be_approved_while_restarts_are_paused(opened):
         await expect(one.locator(".plan-buttons button")).to_have_text(["Silence"])
 
 
-async def test_pause_and_resume(opened, tmp_path):
-    """A pause is told on top of the page, with who, until when and why; and ends by a button."""
-    async with station(tmp_path) as one:
-        tab = await opened(one.server)
-        await tab.page.get_by_role("button", name="Pause restarts").click()
-        dialog = await with_token(tab, "Pause", **{"Your token": TOKEN})
-        await expect(dialog.locator(".ask-said")).to_have_text(
-            "Give a reason: it is written to the journal."
-        )
-        await with_token(tab, "Pause", Reason="we move the rack", Minutes="90")
-        await expect(tab.page.locator("#restarts-text")).to_contain_text(
-            "Restarts are paused by anna until"
-        )
-        await expect(tab.page.locator("#restarts-text")).to_contain_text("we move the rack")
-        await tab.page.locator("#restarts-resume").click()
-        await with_token(tab, "Resume")  # the token is known by now
-        await expect(tab.page.locator("#restarts")).to_be_hidden()
-        assert [entry.reason for entry in await one.entries("pause")] == ["we move the rack"]
-
-
 async def test_without_tokens_there_is_nothing_to_press(opened, server, tmp_path):
     """Where restarts are off, the page has neither sentences nor buttons of them."""
     tab = await opened(server)
@@ -124,7 +100,6 @@ async def test_without_tokens_there_is_nothing_to_press(opened, server, tmp_path
 
 
 async def said(witnesses):
-    """What each says, by its name, with its tone."""
     rows = await witnesses.locator("> div").evaluate_all(
         "(all) => all.map((e) => [e.querySelector('dt').textContent, e.dataset.tone, e.querySelector('dd').textContent])"
     )
@@ -154,31 +129,6 @@ async def test_witnesses_stand_side_by_side(opened):
         assert shown | {"engine": told["engine"]} == told
         assert shown["engine"][0] == "bad"
         assert re.match(r"last progress \d min ", shown["engine"][1])
-
-
-async def test_witnesses_of_a_server_that_is_down(opened):
-    """Since when it refuses, that its load is unknown, and what its log says."""
-    board = ill("down")
-    failure = StartFailure(failure="oom", deterministic=True, explanation="It needs more memory than there is.")  # fmt: skip
-    now = time.time()
-    gone = replace(
-        signals("chat-1", "down", "Refused.", now), start_failure=failure, process_start_time=now - 4000,
-        last_success_timestamp_seconds=now - 400,
-    )  # fmt: skip
-    board.publish(gone)
-    for source in ("metrics", "health"):
-        board.call(source, "chat-1", "refused", 0.001, now)
-    async with serving(board) as server:
-        tab = await opened(server)
-        down = card(tab, "Down: crash")
-        await expect(down.locator(".witnesses")).to_contain_text("It needs more memory")
-        told = await said(down.locator(".witnesses"))
-        assert told["/metrics"][0] == told["/health"][0] == "bad"
-        assert told["/health"][1].startswith("refused; last success ")
-        assert told["process"] == ("quiet", "had been up 1 h when it last answered")
-        assert told["log"] == ("bad", "It needs more memory than there is.")
-        assert "engine" not in told
-        await expect(down.locator(".chart-value")).to_have_text([UNKNOWN] * 3)
 
 
 async def test_a_dead_engine_behind_a_live_server_does_not_look_at_work(opened):
@@ -212,32 +162,6 @@ async def test_a_dead_engine_behind_a_live_server_does_not_look_at_work(opened):
     assert min(rates) > 0
 
 
-async def test_what_the_restarts_did(opened):
-    """Those that wait, with why not now, and those that were: how they ended, who asked, what they brought."""
-    async with serving(awaiting_approval()) as server:
-        tab = await opened(server)
-        done = tab.page.locator("#done")
-        await expect(done.locator(".section-note")).to_have_text(
-            "1 target in mode observe, 1 in mode approve, 1 in mode auto"
-        )
-        waiting = await done.locator(".plan-lines li").all_inner_texts()
-        assert [line.strip() for line in waiting] == [
-            "chat-1: A restart for its incident waits for approval.",
-            "chat-2: No restart on schedule now: outside the windows for restarts.",
-        ]
-        texts = [text.replace("\u202f", " ") for text in await done.locator(".attempt").all_inner_texts()]  # fmt: skip
-        assert [[line for line in text.split("\n") if line] for text in texts] == [
-            ["chat-1: restart helped", "it serves again · requested by anna · recovered 42 % of baseline throughput", "2 h ago"],
-            ["chat-2: restart did not help", "it serves again · requested by anna", "2 h ago"],
-            ["chat-0: restart advised and left to you (mode observe)", "slow · for Collapsed: KV cache leak", "3 h ago"],
-        ]  # fmt: skip
-        title = tab.page.locator("dt", has_text=re.compile("^Restarts$"))
-        modes = tab.page.locator(".watcher-card .facts > div", has=title).locator("dd")
-        await expect(modes).to_have_text("approve: 1 · auto: 1 · observe: 1")
-        await done.locator(".attempt a").first.click()
-        await expect(tab.row("chat-1")).to_have_attribute("open", "")
-
-
 async def test_a_watcher_that_is_not_well_says_so_on_top(opened):
     """Its own incident and what it cannot write come before all targets, without advice to restart any."""
     async with serving(watcher_ill()) as server:
@@ -256,52 +180,3 @@ async def test_a_watcher_that_is_not_well_says_so_on_top(opened):
         own = card(tab, "Many targets at once: unreachable")
         await expect(own.locator(".incident-where")).to_have_text("the watcher itself")
         await expect(own.locator(".incident-where a")).to_have_count(0)
-
-
-async def test_a_person_restarts_by_hand(opened, tmp_path):
-    """From the opened row, with a reason, through the same guard."""
-    async with station(tmp_path, peers="none") as one:
-        tab = await opened(one.server)
-        await tab.row("a").get_by_role("button", name="Restart …").click()
-        dialog = await with_token(tab, "Restart it", **{"Your token": TOKEN})
-        await expect(dialog.locator(".ask-said")).to_have_text(
-            "Give a reason: it is written to the journal."
-        )
-        await with_token(tab, "Restart it", Reason="the rack was moved")
-        await expect(dialog).to_be_hidden()
-        await expect(tab.row("a").locator(".plan-lines").first).to_contain_text(
-            "A restart by anna has been under way"
-        )
-
-
-async def test_a_test_message_is_sent_with_a_token_and_its_outcome_said(opened, tmp_path):
-    """The state of the notifier stands beside the button; without tokens there is no button."""
-    asked = []
-
-    async def send(name):
-        asked.append(name)
-        return 200, {"text": f"The test message of {name} was sent"}
-
-    board = well(1)
-    board.notifiers = {"oncall": NotifierHealth("webhook")}
-    board.notifiers["oncall"].count("failed", 2, 1, "HTTP status 503", time.time())
-    tokens = [token(tmp_path, "ana", TOKEN, ("notify",))]
-    async with serving(board, tokens=tokens, test_notifier=send) as server:
-        tab = await opened(server)
-        sink = tab.page.locator(".sinks li")
-        await expect(sink).to_contain_text(
-            "Notifier oncall (webhook): fails: HTTP status 503, nothing sent since the watcher started, 1 waiting, failed 2×"
-        )
-        await sink.get_by_role("button").click()
-        dialog = await with_token(tab, "Send it", **{"Your token": TOKEN})
-        await expect(dialog).to_be_hidden()
-        await expect(tab.page.locator("#announce")).to_have_text(
-            "The test message of oncall was sent"
-        )
-        assert asked == ["oncall"]
-        assert tab.complaints == []
-        await tab.page.close()
-    async with serving(board) as server:
-        tab = await opened(server)
-        await expect(tab.page.locator(".sinks li")).to_have_count(1)
-        await expect(tab.page.locator(".sinks li").get_by_role("button")).to_have_count(0)

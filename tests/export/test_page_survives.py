@@ -13,15 +13,13 @@ import pytest
 from playwright.async_api import expect
 
 from tests.daemon_process import ROOT, daemon
-from tests.export.browsing import PHONE, card
+from tests.export.browsing import PHONE
 from tests.export.demo_board import event, signals
 from tests.export.page_states import ill, well
 from tests.export.serving import serving
 from tests.export.test_page_access import NO_VALUE, SIDEWAYS
-from tests.restart.station import TOKEN, station
 from tests.told import made
 from vllm_watch.board.board import LISTENERS_MAX, Board
-from vllm_watch.incidents.incident import RESOLVED, IncidentEvent, ended
 from vllm_watch.samples.gpu import GpuReading, GpuSample, ProcessSample
 from vllm_watch.samples.target import Target
 from vllm_watch.signals.records import EngineSignals, Quantiles, TargetSignals
@@ -39,7 +37,6 @@ HOSTILE = (
 
 
 async def texts(tab):
-    """All that can be read on the page, hidden parts included."""
     return await tab.page.evaluate("document.body.textContent")
 
 
@@ -72,7 +69,6 @@ async def test_the_watcher_is_gone_and_comes_back(opened):
 
 
 def renew_as(board, state):
-    """One more look, at which all are in this state."""
     for name in board.targets:
         board.publish(signals(name, state, f"It is {state}.", time.time()))
 
@@ -139,87 +135,6 @@ async def test_a_browser_whose_clock_is_wrong(browser, ahead_hours):
         await context.close()
 
 
-KNOWS = """async ([name, state]) => {
-  const { page } = await import("./page/app.js");
-  while (page.targets.get(name).data.signals.state !== state) await new Promise(requestAnimationFrame);
-  for (let frame = 0; frame < 3; frame++) await new Promise(requestAnimationFrame);
-}"""
-
-
-async def test_news_between_press_and_release_lose_no_click(opened):
-    """The row would be drawn anew, and move to the top, beneath the finger: it waits, and then does."""
-    board = well(3)
-    async with serving(board) as server:
-        tab = await opened(server)
-        row = tab.row("chat-2")
-        await expect(row).to_have_js_property("open", False)
-        await row.locator("summary > .badge").hover()
-        await tab.page.mouse.down()
-        board.publish(signals("chat-2", "stalled", "No step for 90 s.", time.time()))
-        await tab.page.evaluate(KNOWS, ["chat-2", "stalled"])
-        await tab.page.mouse.up()
-        await expect(row).to_have_js_property("open", True)
-        await expect(row.locator("summary > .badge")).to_have_text("stalled")
-        await expect(tab.page.locator("details.target").first).to_have_id("target-chat-2")
-
-
-async def test_a_watcher_whose_clock_is_set_back(opened):
-    """The charts go on; they do not wait an hour for the old time to come again."""
-    board = well(1)
-    async with serving(board) as server:
-        tab = await opened(server)
-        line = tab.row("chat-0").locator(".chart path.line").first
-        await expect(line).to_have_attribute("d", re.compile("L.*L"))
-        for second in range(5):
-            board.publish(signals("chat-0", "serving", "Back.", time.time() - 3600 + second))
-            await asyncio.sleep(1.1)
-        drawn = [float(x) for x in re.findall(r"[ML]([\d.]+)", await line.get_attribute("d"))]
-        assert max(drawn) <= 600  # nothing is drawn in what is the future now
-        assert len(drawn) >= 4
-        value = tab.row("chat-0").locator(".chart-value").first
-        await expect(value).to_contain_text("tok/s")
-
-
-async def test_a_target_that_vanishes_takes_its_card_along(opened):
-    """While it is opened: its incident is past, the others stay."""
-    board = ill("stalled")
-    async with serving(board) as server:
-        tab = await opened(server)
-        await tab.row("chat-1").locator("summary").first.click()
-        await expect(tab.row("chat-1").locator(".chart")).to_have_count(7)
-        now_t = time.time()
-        open_ = board.targets["chat-1"].incidents.open.values()
-        over = [ended(each, now_t, "target_gone") for each in open_]
-        board.tell([IncidentEvent(RESOLVED, now_t, each) for each in over])
-        board.remove_target("chat-1")
-        await expect(tab.page.locator("h1")).to_have_text("All 2 targets are healthy")
-        await expect(tab.page.locator(".incident")).to_have_count(0)
-        await expect(tab.page.locator(".ended-resolution")).to_have_text("target removed")
-        assert tab.complaints == []
-
-
-async def test_an_incident_that_ends_while_its_dialog_is_open(opened, tmp_path):
-    """The dialog says so and asks for nothing any more; closed, the focus is at what is left."""
-    async with station(tmp_path, peers="none") as one:
-        one.incident()
-        await one.decided()
-        tab = await opened(one.server)
-        await card(tab, "Stalled: hang").get_by_role("button", name="Approve the restart").click()
-        dialog = tab.page.get_by_role("dialog")
-        await dialog.get_by_label("Your token").fill(TOKEN)
-        one.incident("resolved")
-        await expect(dialog.locator(".ask-said")).to_have_text(
-            "This incident has already ended (recovered): nothing to approve."
-        )
-        await expect(dialog.get_by_role("button", name="Restart it")).to_be_disabled()
-        await expect(dialog.get_by_role("button", name="Close")).to_be_focused()
-        await tab.page.keyboard.press("Escape")
-        await expect(dialog).to_be_hidden()
-        await expect(tab.page.locator("#targets")).to_be_focused()
-        assert await one.entries("approve") == []
-        assert tab.complaints == []
-
-
 async def test_names_from_outside_never_become_markup(opened):
     """As a target, group, model, process, in sentences and in evidence: shown as they are spelled, linked as they are."""
     board = Board()
@@ -253,7 +168,6 @@ async def test_names_from_outside_never_become_markup(opened):
 
 
 def with_numbers(value):
-    """An engine of which every number is this one."""
     numbers = {
         field.name: value for field in fields(EngineSignals)
         if field.type == "float | None" or field.name in ("requests_running", "requests_waiting")

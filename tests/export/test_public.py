@@ -6,11 +6,9 @@ import aiohttp
 import pytest
 from playwright.async_api import expect
 
-from tests.export.browsing import PHONE
 from tests.export.demo_board import event, reading
 from tests.export.page_states import ill, well
 from tests.export.serving import serving
-from tests.export.test_page_access import SIDEWAYS, violations
 from tests.told import made
 from vllm_watch.export import public
 from vllm_watch.samples.target import Target
@@ -63,20 +61,6 @@ async def test_what_a_target_is_called_cannot_change_the_page():
     board = ill("stalled")
     board.add_target(Target(name="<script>alert(1)</script>", url="http://h:1"), 5.0)
     assert "<script>" not in public.page(board, time.time())
-
-
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-async def test_it_violates_nothing(browser, scheme):
-    async with serving(ill("down"), public=True) as server:
-        context = await browser.new_context(
-            viewport={"width": PHONE[0], "height": PHONE[1]}, color_scheme=scheme
-        )
-        page = await context.new_page()
-        await page.goto(f"http://127.0.0.1:{server.port}/public")
-        await expect(page.locator("tbody tr")).to_have_count(3)
-        assert await page.evaluate(SIDEWAYS) <= 0
-        assert await violations(page) == []
-        await context.close()
 
 
 async def test_it_renews_itself_and_stops_claiming_when_the_watcher_is_gone(browser):

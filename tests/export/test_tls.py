@@ -100,7 +100,6 @@ MATRIX = {
 async def test_client_certificates(
     site: Site, tls: dict[str, object], given: str | None, status: int | str
 ) -> None:
-    """Who is let in, for each way of asking for a certificate."""
     pair = None if given is None else getattr(site, given)
     async with encrypted(site.configure(**tls)) as server:
         assert server.scheme == "https"
@@ -133,13 +132,11 @@ VERSIONS = {
 async def test_versions_and_suites(
     site: Site, tls: dict[str, object], client: dict[str, object], status: int | str
 ) -> None:
-    """What the file says holds, and nothing else is spoken."""
     async with encrypted(site.configure(**tls)) as server:
         assert await status_of(server, site.trusting(**client)) == status
 
 
 async def serial_of(server: Server, site: Site) -> str:
-    """The serial number of the certificate that a new connection gets."""
     _, writer = await asyncio.open_connection("localhost", server.port, ssl=site.trusting())
     found = writer.get_extra_info("peercert")["serialNumber"]
     writer.transport.abort()
@@ -147,7 +144,6 @@ async def serial_of(server: Server, site: Site) -> str:
 
 
 async def renewed(server: Server, site: Site, before: str) -> None:
-    """Wait until new connections get another certificate."""
     async with asyncio.timeout(15.0):
         while await serial_of(server, site) == before:
             await asyncio.sleep(0.05)
@@ -187,7 +183,6 @@ async def test_a_renewed_certificate_counts_without_a_restart(tmp_path: Path) ->
 
 
 BROKEN = {
-    "not YAML": "tls_server_config: [",
     "a certificate without its key": "tls_server_config: {cert_file: client.pem, key_file: server.key}",
     "empty, as a file that is just being written": "",
     "client certificates without an authority": (
@@ -207,20 +202,17 @@ async def test_a_broken_file_keeps_the_old_one_and_says_so(tmp_path: Path, text:
         site.file.write_text(text)
         await told(board)
         connector = aiohttp.TCPConnector(ssl=site.trusting())
+        url = f"https://localhost:{server.port}"
         async with aiohttp.ClientSession(connector=connector) as session:
-            async with session.get(f"https://localhost:{server.port}/-/ready") as said:
-                ready = await said.text()
-            async with session.get(f"https://localhost:{server.port}/metrics") as said:
-                metrics = await said.text()
+            ready = await (await session.get(f"{url}/-/ready")).text()
+            metrics = await (await session.get(f"{url}/metrics")).text()
         assert ready.startswith("ready\nbut the web configuration: ")
         assert "The previous configuration stays in use" in ready
         assert "vllm_watch_web_config_reload_successful 0.0" in metrics
         site.configure(min_version="TLS13")
         await told(board, wrong=False)
-        assert (
-            await status_of(server, site.trusting(maximum_version=ssl.TLSVersion.TLSv1_2))
-            == "refused"
-        )
+        older = site.trusting(maximum_version=V.TLSv1_2)
+        assert await status_of(server, older) == "refused"
 
 
 @pytest.mark.usefixtures("quick")

@@ -31,7 +31,6 @@ def notifier(tmp_path, *urls, seconds=10, mode=0o600):
 
 
 def of(it, extra=""):
-    """The apprise URL of a receiver, with a password and a token in its path."""
     return it.url.replace("http://", f"json://me:{SECRET}@") + extra
 
 
@@ -41,7 +40,6 @@ def page(phase="opened"):
 
 
 async def test_a_page_arrives(tmp_path):
-    """Title, text and type as the service shows them."""
     async with receiver() as it:
         assert (await notifier(tmp_path, of(it)).send(page())).outcome == base.SENT
         [(headers, body)] = it.requests

@@ -1,8 +1,6 @@
 """Notifications of the whole daemon: a real process, a real engine's answers, real receivers, real kills."""
 
-import asyncio
 import json
-import signal
 import sqlite3
 
 import pytest
@@ -47,7 +45,6 @@ targets: [{{name: a, group: chat, url: "{self.engine.url}"}}]
         )
 
     def fall(self):
-        """Dead: /health fails, and no token is made."""
         self.works = False
         self.engine.on("/health", unwell)
 
@@ -58,14 +55,9 @@ targets: [{{name: a, group: chat, url: "{self.engine.url}"}}]
 
 @pytest.fixture
 async def site(tmp_path):
-    """An engine that is well."""
     async with wire() as engine, receiver() as it:
         engine_routes(engine)
         yield Site(tmp_path, engine, it)
-
-
-def is_open(status):
-    return any(target["incidents"] for target in status["targets"])
 
 
 async def test_from_a_fault_to_the_message_and_its_end(site):
@@ -95,43 +87,6 @@ hooks: {command: [{name: h, argv: [/bin/true]}]}
     assert metrics["vllm_watch_notifications_total", (label, ("outcome", "sent"))] == 3
     assert metrics["vllm_watch_notifications_queue_length", (label,)] == 0
     assert metrics["vllm_watch_notifier_failing", (label,)] == 0
-
-
-async def test_a_watcher_that_is_killed_tells_once_more_at_most(site):
-    """Killed while its message is under way, and again when it was taken: one incident, one key."""
-    site.it.statuses = [0, 200]
-    async with site.daemon() as process:
-        await process.until(is_up)
-        site.fall()
-        await site.it.until(1)
-        await process.end(signal.SIGKILL)
-    async with site.daemon() as process:
-        await site.it.until(2)
-        await process.until(lambda s: s["notifiers"]["oncall"]["outcomes"]["sent"] == 1)
-        await process.end(signal.SIGKILL)
-    async with site.daemon() as process:
-        await process.until(is_open)
-        await asyncio.sleep(2)
-        assert (await process.status())["notifiers"]["oncall"]["queue"] == 0
-    first, second = site.it.got
-    assert (first["key"], first["ids"]) == (second["key"], second["ids"])
-
-
-async def test_a_reload_changes_who_is_told(site):
-    """A notifier that is new is told what is open; one that is gone is gone from the metrics."""
-    async with receiver() as other, site.daemon() as process:
-        await process.until(is_up)
-        site.fall()
-        await site.it.until(1)
-        config = (site.folder / "config.yaml").read_text()
-        config = config.replace("oncall", "other").replace(site.it.url, other.url)
-        (site.folder / "config.yaml").write_text(config)
-        process.process.send_signal(signal.SIGHUP)
-        [told] = await other.until(1)
-        assert told["phase"] == "opened"
-        status = await process.status()
-        assert set(status["notifiers"]) == {"other"}
-    assert len(site.it.got) == 1
 
 
 async def test_no_secret_leaves_the_process(site, tmp_path):

@@ -42,7 +42,6 @@ async def server(tmp_path, monkeypatch):
 
 @asynccontextmanager
 async def telling(server, *targets, **settings):
-    """The daemon's own wiring over a board with these targets."""
     document = {"notifications": {"kubernetes": [{"name": "ev", **settings}]}}
     board = Board()
     for each in targets:
@@ -58,7 +57,6 @@ async def telling(server, *targets, **settings):
 
 
 async def counted(health, **outcomes):
-    """Wait until so many were sent, failed or dropped."""
     async with asyncio.timeout(30):
         while not all(health.outcomes[name] >= number for name, number in outcomes.items()):
             await asyncio.sleep(0.01)

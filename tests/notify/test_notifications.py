@@ -32,7 +32,6 @@ async def wired(one, it):
 
 
 async def test_what_is_shown_is_told_at_once():
-    """Opened, and ended with its target."""
     one = board()
     async with receiver() as it:
         async with wired(one, it) as switch:

@@ -107,7 +107,6 @@ async def test_a_token_that_is_none_cannot_become_a_header(tmp_path):
 
 
 def test_a_key_that_others_may_read_is_said(tmp_path):
-    """With what to do."""
     file = private(tmp_path / "key", "swordfish")
     file.chmod(0o644)
     wrong = [each for each in notifier("http://a/", secret_file=file).check() if not each.ok]
