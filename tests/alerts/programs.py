@@ -5,15 +5,18 @@ its incident. Rules, grouping, inhibition, routes and texts are those that are s
 """
 
 import asyncio
+import re
 import subprocess
 import sys
 import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+import aiohttp
 import yaml
 from aiohttp import web
 
@@ -114,25 +117,103 @@ async def alertmanager(folder: Path, pager_url: str) -> AsyncIterator[str]:
         yield address
 
 
+class Evaluated:
+    """What a running Prometheus makes of what its watcher says now."""
+
+    def __init__(self, address: str, interval_seconds: float) -> None:
+        self._url, self._interval_seconds = f"http://{address}/api/v1", interval_seconds
+
+    async def alerts(self) -> list[dict[str, Any]]:
+        """Return every alert, pending ones too, of rules evaluated twice over a scrape that began after this call.
+
+        An alert outlives its series by one evaluation, which begins `keep_firing_for`, however short that is.
+        """
+        async with aiohttp.ClientSession() as session, asyncio.timeout(READY_SECONDS_MAX):
+            while True:
+                scraped = await self._scraped_anew(session)
+                alerts = await self._evaluated(session, scraped)
+                # On a busy machine a scrape may take longer than its interval: it fails, and ends all alerts.
+                if await self._answered_since(session, scraped):
+                    return alerts
+
+    async def _scraped_anew(self, session: aiohttp.ClientSession) -> float:
+        asked = time.time()
+        while (scraped := await self._scraped(session)) <= asked:
+            await asyncio.sleep(self._interval_seconds / 4)
+        return scraped
+
+    async def _evaluated(
+        self, session: aiohttp.ClientSession, scraped: float
+    ) -> list[dict[str, Any]]:
+        done: dict[str, set[float]] = {}
+        while True:
+            groups = (await self._ask(session, "rules?type=alert"))["groups"]
+            for each in groups:
+                began = _seconds(each["lastEvaluation"])  # of the last that has ended
+                # It is evaluated at its due time, at most an interval before it begins.
+                if began > scraped + self._interval_seconds:
+                    done.setdefault(each["name"], set()).add(began)
+            if all(len(done.get(each["name"], ())) > 1 for each in groups):
+                return [
+                    alert for each in groups for rule in each["rules"] for alert in rule["alerts"]
+                ]
+            await asyncio.sleep(self._interval_seconds / 4)
+
+    async def _answered_since(self, session: aiohttp.ClientSession, scraped: float) -> bool:
+        span_ms = int(1000 * (time.time() - scraped + self._interval_seconds))  # it began before
+        found = await self._ask(session, f"query?query=min(min_over_time(up[{span_ms}ms]))")
+        return [each["value"][1] for each in found["result"]] == ["1"]
+
+    async def _scraped(self, session: aiohttp.ClientSession) -> float:
+        targets = (await self._ask(session, "targets?state=active"))["activeTargets"]
+        return (
+            min(_seconds(each["lastScrape"]) + each["lastScrapeDuration"] for each in targets)
+            if targets
+            else 0.0
+        )
+
+    async def _ask(self, session: aiohttp.ClientSession, path: str) -> dict[str, Any]:
+        async with session.get(f"{self._url}/{path}") as answer:
+            return (await answer.json())["data"]
+
+
+def _seconds(moment: str) -> float:
+    """Unix time of 2027-01-15T08:00:00.123456789Z."""
+    return datetime.fromisoformat(re.sub(r"(\.\d{6})\d*", r"\1", moment)).timestamp()
+
+
 @asynccontextmanager
 async def prometheus(
-    folder: Path, watcher: str, alertmanager: str, engines: Sequence[str] = (), every: tuple[str, str] = ("1s", "3s")
-) -> AsyncIterator[str]:  # fmt: skip
+    folder: Path,
+    watcher: str,
+    alertmanager: str,
+    engines: Sequence[str] = (),
+    listen: str = "",
+    every: tuple[str, str] = ("1s", "3s"),
+    **tuned: str,
+) -> AsyncIterator[str]:
     """deploy/prometheus.yaml with all rules, over one watcher, every few seconds; yields its address.
 
     `engines` are scraped beside it, as job vllm in namespace chat. `every`: intervals of scrapes and evaluations.
     """
-    generate = [sys.executable, ROOT / "alerts/generate.py", "--out", folder]
-    subprocess.run([*generate, "--set=keep_firing=1s"], check=True, timeout=600)
+    wanted = [f"--set={name}={value}" for name, value in ({"keep_firing": "1s"} | tuned).items()]
+    subprocess.run(
+        [sys.executable, ROOT / "alerts/generate.py", "--out", folder, *wanted],
+        check=True, timeout=600,
+    )  # fmt: skip
     config = yaml.safe_load((ROOT / "deploy/prometheus.yaml").read_text())
     config["global"] = dict(zip(("scrape_interval", "evaluation_interval"), every, strict=True))
     config["rule_files"] = [str(folder / "vllm-watch-rules.yaml")]
     config["scrape_configs"][0]["static_configs"] = [{"targets": [watcher]}]
-    beside = {"targets": list(engines), "labels": {"namespace": "chat"}}
-    config["scrape_configs"].append({"job_name": "vllm", "static_configs": [beside]})
+    config["scrape_configs"].append(
+        {
+            "job_name": "vllm",
+            "static_configs": [{"targets": list(engines), "labels": {"namespace": "chat"}}],
+        }
+    )
     config["alerting"]["alertmanagers"] = [{"static_configs": [{"targets": [alertmanager]}]}]
     (folder / "prometheus.yaml").write_text(yaml.safe_dump(config))
-    address = f"127.0.0.1:{free_port()}"
+    address = listen or f"127.0.0.1:{free_port()}"
     async with running(
         f"http://{address}/-/ready", "prometheus", f"--config.file={folder / 'prometheus.yaml'}",
         f"--web.listen-address={address}", f"--storage.tsdb.path={folder / 'prometheus'}",

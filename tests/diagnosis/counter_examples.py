@@ -6,6 +6,11 @@ settings and prose as vLLM, its users and the libraries write them.
 
 COUNTER_EXAMPLES: dict[str, str] = {
     "driver_cuda_mismatch/UnspecifiedPlatform": "INFO 09-10 10:00:00 [__init__.py:220] Automatically detected platform cuda.",
+    "driver_cuda_mismatch/NVRM: API mismatch": "the client has an API mismatch",
+    "compile_failure/triton.runtime.errors": "the runtime of Triton has errors",
+    "compile_failure/Error: at ": "triton.compiler.errors.CompilationError: at 3:4: no such name",
+    "compile_failure/rror('": "raise ValueError('this model is unknown')",
+    "npu_operator_failed/there is an exception of ": "there is an exception of the rule: none",
     "unknown/aiting for baton release": "waiting for the release of 0.33",
     "unknown/[Hardware Error]": "[12.000001] Hardware error handling is enabled",
     "unknown/Device or resource busy": "ls: cannot access '/dev/accel0': No such file or directory",

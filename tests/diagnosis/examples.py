@@ -77,6 +77,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "python3: error while loading shared libraries: /root/x/libpython3.12.so.1.0: cannot open shared object file: Permission denied",
     ),
     "npu_operator_failed": (
+        'ProcessStarsCoreErrorInfo:The error from device(chipId:5), there is an exception of fftsplus aivector error, core id is 8',
         "RuntimeError: call aclnnMatmul failed, detail:EZ1001: ...",
         "[ERROR] 2025-12-17-09:31:53 (PID:53769, Device:0, RankID:-1) ERR00100 PTA call acl api failed",
         "[rank1]: EH9999: Inner Error!",  # vllm-ascend #5135
@@ -349,6 +350,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         'ValueError: Please use Flashinfer backend for models with logits_soft_cap (i.e., Gemma-2). Otherwise, the output might be wrong. Set Flashinfer backend by export VLLM_ATTENTION_BACKEND=FLASHINFER.',
     ),
     "driver_cuda_mismatch": (
+        '[ 7386.259769] NVRM: API mismatch: the client has the version 515.48.07, but',
         "INFO 09-10 10:00:00 [__init__.py:220] No platform detected, vLLM is running on UnspecifiedPlatform",
         "RuntimeError: Error 803: system has unsupported display driver / cuda driver combination",  # pytorch: cudaErrorSystemDriverMismatch
         ":1:hip_fatbin.cpp :687 : 114369963532 us:  No compatible code objects found for: gfx1152, value of HIP_FORCE_SPIRV_CODEOBJECT: 0",
@@ -395,6 +397,8 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         'ImportError: libGL.so.1: cannot open shared object file: No such file or directory',
     ),
     "compile_failure": (
+        'triton.compiler.errors.UnsupportedLanguageConstruct: at 4:5: chained',
+        "ValueError('Cannot make_shape_compatible: incompatible dimensions at index 1: 256 and 512')",
         "RuntimeError: FlashInfer requires GPUs with sm75 or higher",  # vllm #48956
         "RuntimeError: No supported CUDA architectures found for major versions [10].",  # vllm #31740
         "[rank0]: RuntimeError: Graph compile failed. synStatus=synStatus 26 [Generic failure].",  # vllm-gaudi #1734

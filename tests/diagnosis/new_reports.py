@@ -352,4 +352,58 @@ NEW_REPORTS: dict[str, tuple[str, set[str], str, str]] = {
         'ERROR 01-16 17:16:49 [core_client.py:605] Engine core proc EngineCore_DP0 died unexpectedly, shutting down client.\n',
         {'benign_warning_noise'}, 'died unexpectedly', '.',
     ),
+    'vllm#49182: beside the engine': (
+        '[2026-07-15 03:22:46] Error in request: CUDA out of memory. Tried to allocate 3.74 GiB. GPU 0 has a total capacity of 139.81 GiB of which 3.68 GiB is free. Including non-PyTorch memory, this process has 11.35 GiB memory in use. Process 174 has 124.75 GiB memory in use. Of the allocated memory 7.01 GiB is allocated by PyTorch, and 3.98 GiB is reserved by PyTorch\n',
+        {'oom_runtime'}, '124.75', 'end the remains',
+    ),
+    'strix-halo#63: carve-out': (
+        'ValueError: Free memory on device cuda:0 (57.38/124.0 GiB) on startup is less than desired GPU memory utilization (0.8, 99.2 GiB). Decrease GPU memory utilization or reduce GPU memory used by other processes.\n',
+        {'gpu_occupied_by_other_process'}, '57.38', 'vllm-watch gpus',
+    ),
+    'vllm#45031: mla 256': (
+        ' triton.compiler.errors.CompilationError: at 152:12:\n'
+        'Apr 18 20:55:50 spark-5500 vllm[8121]: (EngineCore pid=8121)                     v = (v.to(tl.float32) * vs).to(q.dtype)\n'
+        'Apr 18 20:55:50 spark-5500 vllm[8121]: (EngineCore pid=8121)             else:\n'
+        'Apr 18 20:55:50 spark-5500 vllm[8121]: (EngineCore pid=8121)                 # MLA uses a single c_kv.\n'
+        'Apr 18 20:55:50 spark-5500 vllm[8121]: (EngineCore pid=8121)                 # loading the same c_kv to interpret it as v is not necessary.\n'
+        'Apr 18 20:55:50 spark-5500 vllm[8121]: (EngineCore pid=8121)                 # transpose the existing c_kv (aka k) for the dot product.\n'
+        'Apr 18 20:55:50 spark-5500 vllm[8121]: (EngineCore pid=8121)                 v = tl.trans(k)\n'
+        'Apr 18 20:55:50 spark-5500 vllm[8121]: (EngineCore pid=8121)             n_e_max = tl.maximum(tl.max(qk, 1), e_max)\n'
+        "Apr 18 20:55:50 spark-5500 vllm[8121]: (EngineCore pid=8121) ValueError('Cannot make_shape_compatible: incompatible dimensions at index 1: 256 and 512')\n"
+        'Apr 18 20:55:51 spark-5500 vllm[8102]: (APIServer pid=8102) ERROR 04-18 20:55:51 [async_llm.py:707] AsyncLLM output_handler failed.\n'
+        'Apr 18 20:55:51 spark-5500 vllm[8102]: (APIServer pid=8102) ERROR 04-18 20:55:51 [async_llm.py:707] vllm.v1.engine.exceptions.EngineDeadError: EngineCore encountered an issue. See stack trace (above) for the root cause.\n',
+        {'compile_failure'}, '256 and 512', 'pip check',
+    ),
+    'llama.cpp#21724: ring': (
+        'maj 08 19:27:35 RX-78-FPC kernel: amdgpu 0000:c2:00.0: ring gfx_0.0.0 timeout, signaled seq=166926, emitted seq=166928\n'
+        'maj 08 19:27:35 RX-78-FPC kernel: amdgpu 0000:c2:00.0:  Process llama-server pid 12519 thread llama-server pid 12519\n'
+        'maj 08 19:27:35 RX-78-FPC kernel: amdgpu 0000:c2:00.0: Starting gfx_0.0.0 ring reset\n'
+        'maj 08 19:27:35 RX-78-FPC kernel: amdgpu 0000:c2:00.0: Ring gfx_0.0.0 reset succeeded\n'
+        'maj 08 19:27:35 RX-78-FPC kernel: amdgpu 0000:c2:00.0: [drm] device wedged, but recovered through reset\n',
+        {'xid_or_gpu_lost'}, 'ring gfx', 'dmesg',
+    ),
+    'vllm#40350: none accepted': (
+        '(APIServer pid=73573) INFO 06-25 10:47:32 [metrics.py:101] SpecDecoding metrics: Mean acceptance length: 1.00, Accepted throughput: 0.00 tokens/s, Drafted throughput: 17.60 tokens/s, Accepted: 0 tokens\n'
+        ' Drafted: 176 tokens, Per-position acceptance rate: 0.000, 0.000, Avg Draft acceptance rate: 0.0%\n'
+        '(APIServer pid=73573) INFO 06-25 10:47:42 [loggers.py:271] Engine 000: Avg prompt throughput: 0.0 tokens/s, Avg generation throughput: 8.7 tokens/s, Running: 1 reqs, Waiting: 10 reqs, GPU KV cache usag\n'
+        ': 22.9%, Prefix cache hit rate: 83.2%\n'
+        '(APIServer pid=73573) INFO 06-25 10:47:42 [metrics.py:101] SpecDecoding metrics: Mean acceptance length: 1.00, Accepted throughput: 0.00 tokens/s, Drafted throughput: 17.40 tokens/s, Accepted: 0 tokens\n'
+        ' Drafted: 174 tokens, Per-position acceptance rate: 0.000, 0.000, Avg Draft acceptance rate: 0.0%\n'
+        '(APIServer pid=73573) INFO 06-25 10:47:52 [loggers.py:271] Engine 000: Avg prompt throughput: 0.0 tokens/s, Avg generation throughput: 8.7 tokens/s, Running: 1 reqs, Waiting: 10 reqs, GPU KV cache usag\n'
+        ': 22.9%, Prefix cache hit rate: 83.2%\n',
+        {'unknown'}, '', 'memory',
+    ),
+    'vllm-ascend#6018: aivector': (
+        '[ERROR] RUNTIME(129510,all__):2026-01-20-09:48:14.622.900 [stars_engine.cc:1502]133843 ProcLogicCqReport:Task run failed, device_id=5, stream_id=1206, task_id=8029, sqe_type=7(notify wait), errType=0x20(sq sw status error), sqSwStatus=0x14db0028\n'
+        '[ERROR] RUNTIME(129510,all__):2026-01-20-09:48:14.623.842 [device_error_core_proc.cc:333]133843 ProcessStarsCoreErrorInfo:report error module_type=5, module_name=EZ9999\n'
+        '[ERROR] RUNTIME(129510,all__):2026-01-20-09:48:14.623.865 [device_error_core_proc.cc:333]133843 ProcessStarsCoreErrorInfo:The error from device(chipId:5, dieId:0), serial number is 59, there is an exception of fftsplus aivector error, core id is 8, error code = 0x10, dump info: pc start: 0x12c86e31cb04, current: 0x12c86e31dab0, vec error info: 0xf210372c02, mte error info: 0x7f060000d0, ifu error info: 0x14ee64580484\n',
+        {'npu_operator_failed'}, 'aivector', 'nvidia',
+    ),
+    'dalle#104: api mismatch': (
+        '[ 7386.259769] NVRM: API mismatch: the client has the version 515.48.07, but\n'
+        '               NVRM: this kernel module has the version 510.73.05.  Please\n'
+        '               NVRM: make sure that this kernel module and all NVIDIA driver\n'
+        '               NVRM: components have the same version.\n',
+        {'driver_cuda_mismatch'}, 'API mismatch', 'vllm serve',
+    ),
 }  # fmt: skip

@@ -123,7 +123,7 @@ class Facts:
             size = known.get("block_size", 16)
             known["kv_cache_tokens"] = blocks * size if isinstance(size, int) else blocks * 16
         total = known.get("gpu_memory_total_gib")
-        if "unified_memory" not in known and isinstance(total, float) and 118 < total < 124:  # noqa: PLR2004
-            # Only GB10 and Thor report 119 to 123 GiB.
+        if "unified_memory" not in known and isinstance(total, float) and 118 < total < 126:  # noqa: PLR2004
+            # Only GB10 and Thor report 119 to 123 GiB, and Strix Halo 124.
             known["unified_memory"] = f"{total:g} GiB"
         return known

@@ -121,7 +121,7 @@ class Finding:
         """Return True if this finding explains the error of `first` in more detail."""
         linked = self.chain == first.chain or (
             first.rule.header
-            and self.process == first.process
+            and first.process in ("", self.process)
             and 0 <= self.number - first.number <= OUTPUT_LINES
         )
         return linked and self.rule.rank < first.rule.rank

@@ -55,6 +55,7 @@ class Life:
     phase: int = phases.START
     ready: bool = False
     serving: bool = False
+    answered: bool = False  # more than health checks
     asleep: bool = False  # by POST /sleep
     noted: set[str] = field(default_factory=set)  # marks that conditions may require
     asked_to_stop: bool = False

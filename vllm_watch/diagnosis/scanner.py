@@ -115,6 +115,7 @@ class Scanner:
         self.queued_from = b""
         self.report_lines = 0
         self.report_before, self.most_running = b"", 0
+        self.none_accepted = 0  # latest consecutive reports of drafts of which none was accepted
         self.last: deque[bytes] = deque(maxlen=_LAST_LINES)
         self._dull: set[bytes] = set()  # shapes
         self._known: dict[bytes, Interest] = {}
@@ -137,7 +138,9 @@ class Scanner:
     def feed(self, line: bytes) -> None:
         self.lines += 1
         self.last.append(line if len(line) <= _LAST_BYTES else line[:_LAST_BYTES])
-        if b"throughput:" in line:
+        if b"SpecDecoding metrics:" in line:
+            self.none_accepted = self.none_accepted + 1 if b"Accepted: 0 tokens" in line else 0
+        elif b"throughput:" in line:
             self._report(line)
         if self._open:
             self._follow(line)
@@ -344,6 +347,7 @@ class Scanner:
             self._hint(text)
         if "serving" in marks and _TOKENS.search(text):
             life.made_tokens(reported="throughput" in text)
+            life.answered = life.answered or "GET /health" not in text
         elif "serving" in marks and "tokens/s" in text:
             life.phase = phases.SERVE  # the server reports even without requests
         life.noted.update(NOTED.intersection(marks))

@@ -24,6 +24,9 @@ _IDLE_SECONDS, IDLE_REPORTS_MIN = 120.0, 3
 QUEUED_SECONDS = 600.0
 """Seconds without an admitted request after which a queue is reported. Long answers may occupy all slots for minutes."""
 
+UNACCEPTED = 2
+"""Reports without an accepted draft token after which drafts are reported. They take twenty seconds."""
+
 REPORTS = 6
 """Missing reports after which a hang is diagnosed, in logs without times. Their number is estimated from the number of lines."""
 

@@ -418,23 +418,41 @@ def _quiet(scanner: Scanner, life: Life) -> Diagnosis:
 
 
 def _serving(scanner: Scanner, life: Life) -> Diagnosis:
+    """Diagnose a server that came up, from a log without an error."""
     idle = scanner.reports.idle
-    if scanner.reports.last and (idle >= stillness.IDLE_REPORTS_MIN or (idle and not life.serving)):
-        number, raw = scanner.reports.last
-        last = "The last report has" if idle == 1 else f"The last {idle} reports have"
-        said = f"{last} requests and no tokens: one very long prompt, or a hang. The next reports will show which."
-        see = Fix("see where the engine is", "py-spy dump --pid PID_OF_ENGINECORE")
-        return life.unknown("no error in this log, and no tokens at its end", said, (number, lines.shown(lines.clean(raw), 0)), (see,))  # fmt: skip
-    if not life.asked_to_stop and (queue := stillness.of_queue(scanner.reports)) is not None:
-        return _queue(life, queue)
-    if not life.asked_to_stop and (held := stillness.held_back(scanner.reports)) is not None:
-        return _held_back(life, held)
-    text = "It came up and answered requests." if life.serving else "It came up."
+    if idle >= stillness.IDLE_REPORTS_MIN or (idle and not life.serving):
+        return _no_tokens(scanner, life)
+    text = "It came up and answered requests." if life.answered else "It came up."
     if life.asked_to_stop:
         return _stopped(life, text)
-    waiting = _waiting(scanner)
-    text += _refusals(scanner) + waiting
-    return life.diagnosis(HEALTHY, 0.6 if waiting else 0.9, "nothing failed", text)
+    if (queue := stillness.of_queue(scanner.reports)) is not None:
+        return _queue(life, queue)
+    if (held := stillness.held_back(scanner.reports)) is not None:
+        return _held_back(life, held)
+    if scanner.none_accepted >= stillness.UNACCEPTED:
+        return _none_accepted(scanner, life)
+    doubt = _waiting(scanner)
+    if idle:
+        doubt += " Its last report has requests and no tokens: if the next ones do, too, it hangs."
+    text += _refusals(scanner) + doubt
+    return life.diagnosis(HEALTHY, 0.6 if doubt else 0.9, "nothing failed", text)
+
+
+def _no_tokens(scanner: Scanner, life: Life) -> Diagnosis:
+    """Diagnose requests without tokens at the end of the log."""
+    number, raw = scanner.reports.last or (scanner.lines, b"")
+    idle = scanner.reports.idle
+    last = "The last report has" if idle == 1 else f"The last {idle} reports have"
+    said = f"{last} requests and no tokens: one very long prompt, or a hang. The next reports will show which."  # fmt: skip
+    see = Fix("see where the engine is", "py-spy dump --pid PID_OF_ENGINECORE")
+    return life.unknown("no error in this log, and no tokens at its end", said, (number, lines.shown(lines.clean(raw), 0)), (see,))  # fmt: skip
+
+
+def _none_accepted(scanner: Scanner, life: Life) -> Diagnosis:
+    """Diagnose drafts of which the model accepts none."""
+    text = f"The last {scanner.none_accepted} reports of speculative decoding have drafted tokens and accepted none. Either the drafts or the model's own outputs are wrong, and each step costs more than without drafts."  # fmt: skip
+    fixes = (Fix("check the answers, and start once without --speculative-config to compare"),)
+    return life.unknown("no error in this log, but no drafted token is accepted", text, fixes=fixes)
 
 
 def _of_no_server(scanner: Scanner) -> Diagnosis:

@@ -9,6 +9,9 @@ from vllm_watch.diagnosis.rule import Failure, Rank, Variant, cure, rule, when
 COMPILE = "compile_failure"
 
 RULES = (
+    rule(COMPILE, "triton.compiler.errors", "CompilationError", pattern=r"triton\.compiler\.errors(?!\.\w+: at \d+:\d+:\s*$)|(?<!errors\.)CompilationError(?!: at \d+:\d+:\s*$)"),
+    rule(COMPILE, "Error: at ", pattern=r"CompilationError: at \d+:\d+:\s*$", rank=Rank.GENERAL, header=True),
+    rule(COMPILE, "rror('", pattern=r"(?:^|\) |: )(?:Value|Assertion|Type|Runtime)Error\('.{0,200}(?:shape|dimension|dtype|size)", deterministic=None),
     rule(COMPILE, "torch._inductor.exc", "torch._dynamo.exc", "BackendCompilerFailed", "InductorError", "CppCompileError", "InvalidCxxCompiler", "TorchRuntimeError", "InternalTorchDynamoError", "ConstraintViolationError", "LoweringException", "FakeTensorError", "DynamicOutputShapeException", pattern=r"(?:torch\._(?:inductor|dynamo)\.exc\.\w+|BackendCompilerFailed|InductorError|CppCompileError|InvalidCxxCompiler|TorchRuntimeError|InternalTorchDynamoError|ConstraintViolationError|LoweringException)\b(?!.{0,200}(?:CUDA|HIP) error: )", rank=Rank.GENERAL, header=True),
     rule(COMPILE, "ptxas", pattern=r"ptxas(?:-\w{1,20})? {0,3}(?:fatal|/\S+|error|info.{0,800}error)|ptxas.{0,60}(?:failed|not found|exit)|ptxas application .{0,80}\berror\b"),
     rule(COMPILE, "PTXAS error", "Internal Triton PTX codegen error", rank=Rank.GENERAL, header=True),
@@ -26,7 +29,7 @@ RULES = (
     rule(COMPILE, "requires GPUs with sm", pattern=r"FlashInfer requires GPUs with sm\d+", rank=Rank.GENERAL),
     rule(COMPILE, "requires CUDA >=", pattern=r"SM \d+\.\w requires CUDA >= ?\d", rank=Rank.GENERAL),
     rule(COMPILE, "CUDA_HOME", "cuda_home", "cpp_extension", "JIT", "NVRTC", "nvrtc", pattern=r"CUDA_HOME environment variable is not set|JIT compilation failed|NVRTC_ERROR|nvrtc: error"),
-    rule(COMPILE, "triton.compiler.errors", "triton.runtime.errors", "OutOfResources", "out of resource: shared memory", "CompilationError", "PassManager::run failed", "failed to legalize operation", "failed to compile the model", "LLVM ERROR", "error: linker", "CompiledKernel", "DSLRuntimeError", "TVMError", "tvm.error", "Triton compilation failed", "is not a recognized processor", "layout conversion is only supported", pattern=r"Triton compilation failed|is not a recognized processor|layout conversion is only supported|triton\.(?:compiler|runtime)\.errors|OutOfResources|out of resource: shared memory|\bCompilationError\b|PassManager::run failed|failed to legalize|vLLM failed to compile the model|LLVM ERROR|error: linker|DSLRuntimeError|(?:tvm\.error|TVMError)(?!.{0,60}Assertion error \()", rank=Rank.GENERAL, header=True),
+    rule(COMPILE, "triton.runtime.errors", "OutOfResources", "out of resource: shared memory", "PassManager::run failed", "failed to legalize operation", "failed to compile the model", "LLVM ERROR", "error: linker", "CompiledKernel", "DSLRuntimeError", "TVMError", "tvm.error", "Triton compilation failed", "is not a recognized processor", "layout conversion is only supported", pattern=r"Triton compilation failed|is not a recognized processor|layout conversion is only supported|triton\.(?:compiler|runtime)\.errors|OutOfResources|out of resource: shared memory|\bCompilationError\b|PassManager::run failed|failed to legalize|vLLM failed to compile the model|LLVM ERROR|error: linker|DSLRuntimeError|(?:tvm\.error|TVMError)(?!.{0,60}Assertion error \()", rank=Rank.GENERAL, header=True),
     rule(COMPILE, "CalledProcessError", pattern=r"CalledProcessError: .{0,60}(?:gcc|g\+\+|clang|nvcc|ptxas|/cc)\b"),
     rule(COMPILE, "returned non-zero exit status", pattern=r"Command '\['[^']{0,200}(?:gcc|g\+\+|clang|clang\+\+|nvcc|ninja|/cc)'.{0,8000}returned non-zero exit status", rank=Rank.GENERAL, header=True),
     rule(COMPILE, "torch_compile_cache", "corrupted compilation artifact", pattern=r"corrupted compilation artifact|torch_compile_cache.{0,800}(?:corrupt|EOFError|UnpicklingError|truncated)", deterministic=False),
@@ -150,10 +153,10 @@ FAILURES = (
                 cures=(cure("if the kernel is one of attention, serve with another attention backend", "--attention-backend NAME", when(seen=r"attention|attn")), cure("search vLLM's issues for the kernel's name in the traceback")),
             ),
             Variant(
-                when=when(r"(?:[Ss]hapes?|[Ss]izes?|\bM\b|\bN\b|\bK\b).{0,40}should (?:have|be).{0,80}\d"),
+                when=when(r"(?:[Ss]hapes?|[Ss]izes?|\bM\b|\bN\b|\bK\b).{0,40}should (?:have|be).{0,80}\d|incompatible dimensions"),
                 sentence="a kernel does not take the sizes that it was given",
-                why="Settings such as --block-size, or the model's head size, decide them. The compiler is not at fault.",
-                cures=(cure("leave --block-size out", None, when(seen=r"block.size|block_size")), cure("see the warnings before it: one may say why this kernel was chosen")),
+                why="Settings such as --block-size, or the model's own sizes, decide them; else the kernel of this release does not know such a model. The compiler is not at fault.",
+                cures=(cure("leave --block-size out", None, when(seen=r"block.size|block_size")), cure("try a later release of vLLM, or another attention backend"), cure("see the warnings before it: one may say why this kernel was chosen")),
             ),
             Variant(
                 when=when(r"PassManager|Triton compilation failed|triton\.compiler|failed to legalize"),

@@ -76,7 +76,7 @@ _HOLDERS_ELSEWHERE = (
 _LOOK = (_HOLDERS, *_HOLDERS_ELSEWHERE)
 _PAGE_CACHE = cure("free the page cache right before the start: on unified memory some releases count it as used GPU memory", "sync; echo 3 > /proc/sys/vm/drop_caches", when(facts=("unified_memory",)))  # fmt: skip
 _SMALLER_STEP = cure("if --max-num-batched-tokens is larger than this, lower it: smaller steps need less memory (the largest image or video must still fit)", "--max-num-batched-tokens 2048", when(r"[Tt]ried to allocate [\d.]+ G", facts=("!unified_memory",), phases=(2, 5)))  # fmt: skip
-_UNIFIED = "GPU and CPU share one memory here (unified memory): files in the page cache count as used in some releases, until they are dropped; processes always do."
+_UNIFIED = "GPU and CPU share one memory here (unified memory): files in the page cache count as used in some releases, until they are dropped; processes always do. What the firmware sets aside for the GPU (carve-out) is missing, too."
 _HBM = r"(?i:ran out of memory in memory space hbm)"
 _OF_DRIVER = Variant(
     when=when(r"NVRM: .{0,200}NV_ERR_NO_MEMORY"), sentence="the driver could not allocate memory; its line alone does not show that the engine failed of it",
@@ -143,6 +143,11 @@ _IN_SAMPLER = Variant(
         cure("let fewer requests run at once", "--max-num-seqs N", when(seen=SAMPLES.pattern)),
         cure("leave more memory free: lower --gpu-memory-utilization by 0.05", None, when(seen=SAMPLES.pattern, facts=("!gpu_memory_utilization",))),
     ),
+)  # fmt: skip
+_BESIDE = Variant(
+    when=when(r"[Ee]rror in request.{0,600}Process \d+ has [\d.]+ GiB memory in use"), sentence="GPU memory ran out for one request, in a process beside the one that holds most of it",
+    why="The large process is most likely this server's own engine: it must not be ended. Image preprocessing in an API server, for example, takes memory of its own.",
+    cures=(cure("leave room beside the engine: lower --gpu-memory-utilization, or allow smaller images", None, when(r"Process \d+ has")), cure("see which process is which", "nvidia-smi --query-compute-apps=pid,used_memory,name --format=csv")),
 )  # fmt: skip
 _GRAPHS_ESTIMATE = Variant(
     when=when(r"No available memory for the cache blocks|Available KV cache memory: -", facts=("graphs_overestimated",)), sentence="the estimated memory of CUDA graphs leaves nothing for the KV cache",
@@ -267,7 +272,7 @@ FAILURES = (
         why="The engine came up, and a step needed more than was left outside the KV cache. A restart gives the memory back; if it comes again after hours, something outside the KV cache grows.",
         cures=(*_LOOK, cure("leave prompt_logprobs (or echo with logprobs) out of requests: its logits for the whole prompt need this memory", None, when(frames=r"prompt_logprobs")), _SMALLER_STEP, cure("if the model is already loaded, lower --max-num-batched-tokens or --gpu-memory-utilization: both leave more memory for a step", None, when(r"allocated in private pools", facts=("!phase",))), cure("leave more memory outside the KV cache: lower --gpu-memory-utilization by 0.05", None, when(facts=("!unified_memory",), phases=(5,)))),
         deterministic=False,
-        variants=(_OF_DRIVER, *_ELSEWHERE, _TOO_LARGE, _ON_UNIFIED, _NOT_OUT, _WAKING),
+        variants=(_OF_DRIVER, *_ELSEWHERE, _BESIDE, _TOO_LARGE, _ON_UNIFIED, _NOT_OUT, _WAKING),
         numbers=memory_numbers.out_of_memory,
     ),
     Failure(
@@ -314,8 +319,8 @@ FAILURES = (
             Variant(
                 when=when(facts=("unified_memory",)),
                 sentence="less memory is free than vLLM was configured to take, on a machine whose GPU and CPU share one memory",
-                why=_UNIFIED,
-                cures=(_PAGE_CACHE, cure("see the memory of the page cache and other processes", "free -g"), cure("if processes hold the missing memory and must keep it, lower --gpu-memory-utilization to the share that is free", None, when(facts=("unified_memory",)))),
+                why=_UNIFIED, confidence=0.6,
+                cures=(_PAGE_CACHE, cure("see the memory of the page cache and other processes", "free -g"), cure("if the missing memory must stay where it is, lower --gpu-memory-utilization below the share that is free", None, when(facts=("unified_memory",)))),
             ),
             Variant(
                 when=when(r"Error in memory profiling.{0,40}[Ii]nitial free memory ([\d.]{1,20} ?\w*), current free memory (?:is )?\1\b"),

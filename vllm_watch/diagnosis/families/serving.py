@@ -88,6 +88,7 @@ RULES = (
     rule(XID, "fallen off the bus", "GPU is lost", "uncorrectable ECC error", "Uncorrectable ECC", "NVML_ERROR_GPU_IS_LOST", "Memory access fault by GPU", "Memory critical error by agent", "HSA_STATUS_ERROR_MEMORY_APERTURE", "HSA_STATUS_ERROR_EXCEPTION", "HSA_STATUS_ERROR_MEMORY_FAULT", "HSA_STATUS_ERROR_ILLEGAL_INSTRUCTION", "GPU reset"),
     rule(XID, "illegal memory access", "unspecified launch failure", "device-side assert", "misaligned address", "illegal instruction was", "launch timed out", "CUBLAS_STATUS_EXECUTION_FAILED", "CUBLAS_STATUS_INTERNAL_ERROR", "CUDA_ERROR_ILLEGAL_ADDRESS", "CUDA_ERROR_LAUNCH_FAILED", "cudaErrorIllegalAddress", "cudaErrorLaunchFailure", "invalid program counter", "hardware stack error", "CUDA_ERROR_ECC", "cudaErrorECC", "NVLink error", "invalid address space", rank=Rank.GENERAL, quiet=True),
     rule(NPU, "aclnn", "acl", "ERR0", "EZ", "EE", "EH", "EK", "E19999", "507", "NPU function error", "ACL stream", "Inner error is reported", pattern=r"Inner error is reported as above|NPU function error|ACL stream synchronize failed|operator name is aclnn\w+|\baclnn\w{1,60}.{0,80}(?:fail|error)|call (?:aclnn|acl) ?\w{0,60} (?:api )?failed|\bERR0[01]\d\d\d\b|\bE[ZEHK]\d{4}\b:|\bE19999\b|aclrt\w{1,40}.{0,60}error code|error code is (?:507|161|561|207)\d{3}", rank=Rank.GENERAL, numeric=True, header=True),
+    rule(NPU, "there is an exception of ", pattern=r"there is an exception of \w.{0,60}error", numeric=True),
     rule(BUG, "Assertion error csrc", rank=Rank.GENERAL),
     rule(BUG, "Assertion error (", pattern=r"Assertion error \((?!\S{0,200}/jit/\w{1,40}\.hpp)\S{0,200}\.(?:hpp|cuh|cpp|h):\d+\)", rank=Rank.GENERAL),
     rule(BUG, "AssertionError", pattern=r"AssertionError\s*$", rank=Rank.GENERAL, needs=when(r"AssertionError")),
@@ -157,6 +158,11 @@ FAILURES = (
                 sentence="a kernel hung or failed, and the driver reset a part of the Intel GPU",
                 why="The process that used it lost its work there.",
                 cures=(cure("see the driver's own report", "dmesg -T | grep -i -E 'xe |i915'"),),
+            ),
+            Variant(
+                when=when(r"amdgpu.{0,80}ring \S{1,40} timeout"), sentence="the AMD driver reset a ring of the GPU, because a job took longer than its limit",
+                why="The lines after it name the process, and whether the reset succeeded; then only that process lost its job.",
+                cures=(cure("see whose process it was, and give the GPU shorter jobs (smaller batches), or more time (amdgpu.lockup_timeout)", None, when(r"timeout")),),
             ),
             Variant(
                 when=when(r"HSA_STATUS|Memory access fault by GPU|hipError", seen=r"(?i)aiter"),

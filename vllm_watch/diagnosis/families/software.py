@@ -34,6 +34,7 @@ RULES = (
     rule(DRIVER, "HSA_STATUS_ERROR", "hipError", "No compatible code objects", pattern=r"No compatible code objects found|HSA_STATUS_ERROR_(?:OUT_OF_RESOURCES|INVALID_ISA|INCOMPATIBLE\w*|INVALID_CODE_OBJECT)|hipErrorNoBinaryForGpu|hipErrorInvalidImage|hipErrorNoDevice"),
     rule(DRIVER, "not compatible with the current PyTorch installation", rank=Rank.GENERAL, quiet=True),
     rule(DRIVER, "NVML", "CUDA", "nvidia", "device driver", "rror 80", "cudaGetDeviceCount", "please update your driver", pattern=r"Failed to initialize NVML|[Uu]nexpected error from cudaGetDeviceCount|NVMLError_(?:LibraryNotFound|DriverNotLoaded|LibRmVersionMismatch)|NVML Shared Library Not Found|could not select device driver|nvidia-container-cli: .{0,80}(?:error|requirement)|detected CUDA version .{0,60}mismatches|cuda>=\S+, please update your driver|CUDA error: (?:initialization error|no CUDA-capable device|CUDA-capable device\(s\) is/are busy)|no CUDA-capable device is detected"),
+    rule(DRIVER, "NVRM: API mismatch", quiet=True),
     rule(DRIVER, "UnspecifiedPlatform", rank=Rank.SYMPTOM, quiet=True),
     rule(DRIVER, "platform is not available because: ", pattern=r"platform is not available because: (?!No module named)", quiet=True, needs=when(r"Failed to infer device type")),
     rule(DRIVER, "CUDA initialization: Found no", rank=Rank.SYMPTOM, quiet=True, needs=when(r"Failed to infer device type")),
@@ -166,6 +167,11 @@ FAILURES = (
         cures=(cure("see driver and GPU as this process does", "nvidia-smi", when(lacks=r"HSA_|hip|HIP|gfx|rocm|XPU")), cure("see GPU and driver as this process does", "rocminfo | grep -i gfx; rocm-smi", when(seen=r"HSA_|hip|HIP|gfx"))),
         deterministic=True,
         variants=(
+            Variant(
+                when=when(r"NVRM: API mismatch"), sentence="the driver's kernel module and its libraries are of two versions",
+                why="The driver was updated, and the old kernel module is still loaded. No CUDA program starts until both are the same.",
+                cures=(cure("restart this host, or load the nvidia modules again", None, when(r"API mismatch")), cure("see the loaded module's version", "cat /proc/driver/nvidia/version")),
+            ),
             Variant(
                 when=when(r"^[^\n]*UnspecifiedPlatform"), sentence="no device was found that vLLM can use, so it cannot serve here",
                 why="vLLM checks each kind of device (CUDA, ROCm, TPU, XPU, CPU), and none was available: only the reason for the kind of this host counts.",
