@@ -73,7 +73,8 @@ class Finding:
         """The source line that raised an exception without a message."""
         if not _BARE.search(self.line):
             return ""
-        above = (_PREFIX.sub("", each) for each in self.before.split("\n"))
+        own = (each for each in self.before.split("\n") if self.process in each)
+        above = (_PREFIX.sub("", each) for each in own)
         codes = [each for each in above if not _NO_CODE.match(each)]
         return codes[-1].strip() if codes else ""
 

@@ -262,7 +262,7 @@ def _failed(life: Life, root: Finding, ratio: float = 1.0) -> Diagnosis:
     sure = next((each for each in answers if each is not None), failure.deterministic)
     started = life.ready or life.serving or root.rule.rank >= Rank.SYMPTOM
     unseen = (root.rule.failure == memory.OOM and phase is None) or not life.of_a_start
-    place = raised_in(root.frames, root.line, root.source)[0] if _is_placed(slug, root) else ""
+    place = _place(slug, root)
     at = (root.number, root.line) if warned is None else warned
     unclear = slug in (serving.BUG, compiling.COMPILE) and root.rule.rank < Rank.SYMPTOM
     before = _came_first(life, root, warned) if waits else ""
@@ -299,11 +299,13 @@ def _came_first(life: Life, root: Finding, warned: tuple[int, str] | None) -> st
     return f'The last step of the start is line {number}: "{message_of(line)}".'
 
 
-def _is_placed(slug: str, root: Finding) -> bool:
-    """Return True if the place of the code adds to the class."""
+def _place(slug: str, root: Finding) -> str:
+    """Return a sentence about the code that raised the error, if that adds to the class, or ""."""
     of_code = slug in (serving.BUG, memory.RUNTIME) or "cannot import name" in root.line
     of_kernel = slug in (compiling.COMPILE, software.DRIVER) and of_library(root.frames)
-    return bool(root.frames) and (of_code or of_kernel)
+    if root.frames and (of_code or of_kernel):
+        return raised_in(root.frames, root.line, root.source)[0]
+    return f"The code is `{root.source}`." if root.source else ""
 
 
 def _sentence(text: str) -> str:

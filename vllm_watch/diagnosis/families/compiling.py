@@ -9,7 +9,7 @@ from vllm_watch.diagnosis.rule import Failure, Rank, Variant, cure, rule, when
 COMPILE = "compile_failure"
 
 RULES = (
-    rule(COMPILE, "triton.compiler.errors", "CompilationError", pattern=r"triton\.compiler\.errors(?!\.\w+: at \d+:\d+:\s*$)|(?<!errors\.)CompilationError(?!: at \d+:\d+:\s*$)"),
+    rule(COMPILE, "triton.compiler.errors", "CompilationError", pattern=r"triton\.compiler\.errors(?!\.\w+: at \d+:\d+:\s*$)|(?<!errors\.)CompilationError(?!: at \d+:\d+:\s*$)", rank=Rank.GENERAL),
     rule(COMPILE, "Error: at ", pattern=r"CompilationError: at \d+:\d+:\s*$", rank=Rank.GENERAL, header=True),
     rule(COMPILE, "rror('", pattern=r"(?:^|\) |: )(?:Value|Assertion|Type|Runtime)Error\('.{0,200}(?:shape|dimension|dtype|size)", deterministic=None),
     rule(COMPILE, "torch._inductor.exc", "torch._dynamo.exc", "BackendCompilerFailed", "InductorError", "CppCompileError", "InvalidCxxCompiler", "TorchRuntimeError", "InternalTorchDynamoError", "ConstraintViolationError", "LoweringException", "FakeTensorError", "DynamicOutputShapeException", pattern=r"(?:torch\._(?:inductor|dynamo)\.exc\.\w+|BackendCompilerFailed|InductorError|CppCompileError|InvalidCxxCompiler|TorchRuntimeError|InternalTorchDynamoError|ConstraintViolationError|LoweringException)\b(?!.{0,200}(?:CUDA|HIP) error: )", rank=Rank.GENERAL, header=True),
