@@ -57,10 +57,6 @@ LLAMA_4_SCOUT: Config = {
         "patch_size": 14, "pixel_shuffle_ratio": 0.5,
     },
 }  # fmt: skip
-LLAMA_4_MAVERICK: Config = LLAMA_4_SCOUT | {
-    "text_config": LLAMA_4_SCOUT["text_config"]
-    | {"num_local_experts": 128, "interleave_moe_layer_step": 2, "max_position_embeddings": 1048576}
-}
 MIMO_V2_FLASH = dense(
     48, 4096, 64, 4, 16384, 152576, model_type="mimo_v2_flash", head_dim=192, v_head_dim=128,
     swa_num_attention_heads=64, swa_num_key_value_heads=8, swa_head_dim=192, swa_v_head_dim=128,
@@ -78,12 +74,6 @@ NEMOTRON_3_NANO = dense(
 NEMOTRON_3_LISTED: Config = NEMOTRON_3_NANO | {
     "hybrid_override_pattern": None, "layers_block_type": [_LETTERS[letter] for letter in _NANO_3],
 }  # fmt: skip
-NEMOTRON_NANO_2 = dense(
-    56, 4480, 40, 8, 15680, 131072, model_type="nemotron_h", head_dim=128, mamba_num_heads=128,
-    hybrid_override_pattern="M-M-M-MM-M-M-M*-M-M-M*-M-M-M-M*-M-M-M-M*-M-MM-M-M-M-M-M-",
-    mamba_head_dim=80, n_groups=8, ssm_state_size=128, conv_kernel=4, mlp_hidden_act="relu2",
-    max_position_embeddings=131072, tie_word_embeddings=False,
-)  # fmt: skip
 GRANITE_4_H_SMALL = dense(
     40, 4096, 32, 8, 768, 100352, model_type="granitemoehybrid", shared_intermediate_size=1536,
     layer_types=["attention" if index % 10 == 5 else "mamba" for index in range(40)],

@@ -60,12 +60,6 @@ def test_bytes_per_weight(
     assert found(flag, config).dense == size
 
 
-def test_mxfp4_shrinks_experts_alone() -> None:
-    """gpt-oss keeps its attention in bfloat16."""
-    read = found(None, {"quant_method": "mxfp4"})
-    assert (read.dense, read.attention, read.experts) == (None, None, 0.53125)
-
-
 _KEPT = ["lm_head", "re:.*mlp.gate$"]
 _OF_EXPERTS = {"targets": ["re:.*mlp.experts.*"], "weights": {"num_bits": 4, "group_size": 16, "type": "float"}}  # fmt: skip
 _OF_ATTENTION = {"targets": ["re:.*self_attn.*"], "weights": {"num_bits": 8, "type": "float"}}
@@ -81,6 +75,7 @@ PARTS: tuple[tuple[str, dict[str, object], tuple[float | None, float | None, flo
     ("ModelOpt's older file", {"quant_method": "modelopt", "quantization": {"quant_algo": "FP8", "exclude_modules": ["lm_head", "*self_attn*"]}}, (1.0, None, 1.0)),
     ("ModelOpt mixes", {"quant_method": "modelopt", "quantization": {"quant_algo": "MIXED_PRECISION", "quantized_layers": {
         "model.layers.0.mlp.experts.0.up_proj": {"quant_algo": "NVFP4"}, "model.layers.0.self_attn.q_proj": {"quant_algo": "FP8"}}}}, (None, 1.0, 0.5625)),
+    ("MXFP4 of gpt-oss, which keeps its attention", {"quant_method": "mxfp4"}, (None, None, 0.53125)),
     ("MXFP4 in compressed-tensors", {"quant_method": "compressed-tensors", "config_groups": {"a": {"targets": ["Linear"], "weights": {"num_bits": 4, "group_size": 32, "type": "float"}}}}, (0.53125, 0.53125, 0.53125)),
     ("Quark's MXFP4", {"quant_method": "quark", "global_quant_config": {"weight": {"dtype": "fp4", "group_size": 32}}}, (0.53125, 0.53125, 0.53125)),
     ("Quark's fp8", {"quant_method": "quark", "global_quant_config": {"weight": {"dtype": "fp8_e4m3"}}}, (1.0, 1.0, 1.0)),

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.capacity.models import LLAMA_31_8B, LLAMA_33_70B, QWEN3_4B, QWEN3_32B, QWEN35_27B, Config
+from tests.capacity.models import LLAMA_31_8B, LLAMA_33_70B, QWEN3_32B, QWEN35_27B, Config
 from tests.capacity.planning import named_rows, plan
 from vllm_watch.capacity.assumptions import assumptions
 from vllm_watch.capacity.plan import Plan, with_flags
@@ -32,36 +32,12 @@ def test_flags_in_order(planned: Plan, flags: tuple[str, ...], others: tuple[str
     """What costs nothing first, then quality and speed, then length, then hardware; then what no one flag does."""
     assert not planned.fits
     assert tuple(each.flag for each in suggestions(planned)) == flags
+    # Above 0.95 CUDA graphs and fragmentation find no room.
+    assert all(float(each.value) <= 0.95 for each in suggestions(planned) if each.flag == "--gpu-memory-utilization")  # fmt: skip
     found = other_ways(planned, suggestions(planned))
     assert len(found) == len(others)
     for each, beginning in zip(found, others, strict=True):
         assert each.change.startswith(beginning)
-
-
-def test_utilization_is_never_raised_beyond_the_safe_share() -> None:
-    """Above 0.95 CUDA graphs and fragmentation find no room."""
-    for planned in [row[1] for row in STORIES]:
-        for each in suggestions(planned):
-            if each.flag == "--gpu-memory-utilization":
-                assert float(each.value) <= 0.95
-
-
-def test_room_to_spare_is_named() -> None:
-    """One request of 1,024 tokens can never fill 17 GiB: the utilization that is enough, or more to serve.
-
-    The case of https://github.com/vllm-project/vllm/issues/33263.
-    """
-    planned = plan(QWEN3_4B, gpu="RTX 4090", max_model_len=1024, max_num_seqs=1)
-    found = {each.flag: each.value for each in suggestions(planned)}
-    assert list(found) == ["--gpu-memory-utilization", "--max-model-len", "--max-num-seqs"]
-    lower = with_flags(
-        planned,
-        replace(
-            planned.settings.flags, gpu_memory_utilization=float(found["--gpu-memory-utilization"])
-        ),
-    )
-    assert lower.fits
-    assert lower.concurrency >= 1
 
 
 NOTES: tuple[tuple[Config, dict[str, object], str], ...] = (
