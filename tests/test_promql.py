@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.promql import complaints, recorded, selectors
+from tests.promql import complaints, recorded
 
 
 @pytest.mark.parametrize(
@@ -22,11 +22,6 @@ from tests.promql import complaints, recorded, selectors
 def test_what_does_not_exist_is_named(expression: str, expected: list[str]) -> None:
     """Series, labels and values of labels that we do not export are each named."""
     assert complaints(expression) == expected
-
-
-def test_selectors_within_ranges_and_subqueries_are_seen() -> None:
-    found = selectors("max_over_time(rate(a[1m])[5m:1m]) + on (x) b offset 5m")
-    assert [selector.name for selector in found] == ["a", "b"]
 
 
 def test_what_is_recorded_can_be_asked_for_with_the_labels_it_was_made_of() -> None:

@@ -1,6 +1,5 @@
 """Flags that a release of vLLM does not have: removed, not there yet, misspelt; and what is not claimed."""
 
-import importlib.util
 from pathlib import Path
 
 import pytest
@@ -10,7 +9,6 @@ from vllm_watch.preflight.command import parse, split
 from vllm_watch.support import vllm_flags
 from vllm_watch.support.vllm_flags import Answer, Standing, look_up
 
-GENERATOR = Path(__file__).parents[2] / "docs" / "read_vllm_flags.py"
 KNOWN = Answer(Standing.KNOWN)
 # Flag, version, how it stands, the releases that are named, the one that removed it. Each checked in vLLM's source.
 STANDS: tuple[tuple[str, str | None, Standing, str, str], ...] = (
@@ -122,35 +120,3 @@ def test_the_commands_that_mend_it() -> None:
     assert command.renamed("servd-model-name", "served-model-name") == words.replace("servd-", "served-")  # fmt: skip
     assert command.without("task") is None
     assert "task" in command.flags
-
-
-SOURCES = {
-    "vllm-0.1.0": {"engine/arg_utils.py": "p.add_argument('--old', action='store_true')\np.add_argument('--size', '-s', type=int)"},
-    "vllm-0.2.0": {
-        "config.py": "class C:\n    many: Optional[list[str]] = None\n    on: bool = False\n    either: bool | str | None = None",
-        "engine/arg_utils.py": "c_kwargs = get_kwargs(C)\ng.add_argument('--many', **c_kwargs['many'])\ng.add_argument('--enable-on', **c_kwargs['on'])\n"
-                               "g.add_argument('--size', '-s')\ng.add_argument('--either', **c_kwargs['either'])",
-        "entrypoints/openai/cli_args.py": "class FrontendArgs:\n    my_hosts: list[str] = ()\n\ndel frontend_kwargs['my_hosts']['nargs']",
-        "utils/argparse_utils.py": "class EnableDisableAction: pass",
-    },
-}  # fmt: skip
-
-
-def test_the_table_is_read_from_source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Literals, keywords that a config's field makes, fields of the frontend, pairs of enable and disable."""
-    for name, files in SOURCES.items():
-        for path, text in files.items():
-            target = tmp_path / name / "vllm" / path
-            target.parent.mkdir(parents=True, exist_ok=True)
-            target.write_text(text)
-    spec = importlib.util.spec_from_file_location("read_vllm_flags", GENERATOR)
-    assert spec is not None
-    assert spec.loader is not None
-    generator = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(generator)
-    monkeypatch.setattr(generator, "OUT", tmp_path / "out")
-    generator.main([tmp_path / name for name in SOURCES])
-    assert (tmp_path / "out").read_text().splitlines()[1:] == [
-        "releases 0.1.0 0.2.0", "disable-on switch 0.2.0-", "either value 0.2.0-", "enable-on switch 0.2.0-",
-        "help switch 0.1.0- -h", "many several 0.2.0-", "my-hosts value 0.2.0-", "old switch 0.1.0-0.1.0", "size value 0.1.0- -s",
-    ]  # fmt: skip

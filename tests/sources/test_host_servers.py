@@ -80,20 +80,6 @@ async def test_a_port_that_the_command_line_does_not_tell_is_asked(tmp_path):
     assert here[f"http://127.0.0.1:{port}"].model == "model-8b"
 
 
-async def test_one_that_loads_is_found_before_it_listens(tmp_path):
-    """vLLM listens once its weights are loaded; it is watched as starting until then."""
-    script = tmp_path / "vllm"
-    script.write_text("import time\ntime.sleep(600)\n")
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, str(script), "serve", "m", "--port", "18437"
-    )
-    try:
-        assert "http://127.0.0.1:18437" in await found(18437)
-    finally:
-        process.kill()
-        await process.wait()
-
-
 async def test_what_was_found_stays_and_new_ones_are_followed(tmp_path):
     """A server whose process is gone has crashed, and has not left."""
     config = Config(discovery=DiscoverySettings(host=True, refresh_seconds=1))

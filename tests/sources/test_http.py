@@ -174,14 +174,6 @@ def leads(location, status="302 Found"):
     return answering(status=status, headers={"Location": location})
 
 
-async def test_a_redirect_on_the_same_server_is_followed():
-    """vLLM 0.3.3 to 0.4.1 redirect /metrics to /metrics/; the answer says where it came from."""
-    async with wire(metrics=leads("/metrics/", "307 Temporary Redirect")) as server:
-        server.on("/metrics/", "x 1\n")
-        answer = await get(server.url + "/metrics")
-    assert (answer.body, answer.url) == (b"x 1\n", server.url + "/metrics/")
-
-
 async def test_a_redirect_to_another_server_is_not_followed():
     """Whoever can redirect us elsewhere must not get our requests, nor our keys."""
     async with wire(metrics="stolen 1\n") as other, wire() as server:

@@ -90,7 +90,6 @@ def plain(value):
 
 @pytest.mark.parametrize("name", CAPTURES)
 def test_the_engine_kind_is_known_from_the_series_alone(name):
-    """V0 and V1 are told apart in every release that had both."""
     expected = None if name in WITHOUT_VLLM else "V0" if "-v0" in name else "V1"
     assert read(name).engine_kind == expected
 
@@ -110,14 +109,6 @@ def test_an_engine_of_which_only_the_configuration_is_left_is_not_invented():
 
     assert [engine.engine for engine in reading.engines] == ["1"]
     assert reading.engines[0].cache_config_info["num_gpu_blocks"] == "27880"
-
-
-def test_http_requests_are_summed_by_status():
-    """The front end's own counters: a witness of demand that the engine cannot hide."""
-    http = read("0.33.0-v1").engines[0].http
-
-    assert http["requests"] == {"2xx": (14 + 24 + 1) * 3, "4xx": 2 * 3}
-    assert http["request_duration_seconds"]["count"] == (14 + 26 + 1) * 3
 
 
 RAY = """\
@@ -212,9 +203,9 @@ def test_metrics_that_are_not_vllms_say_so_in_words(body, words):
 
 
 def test_statistics_switched_off_still_show_the_front_end():
-    """With --disable-log-stats the process and HTTP series remain, and are read."""
     engine = read("0.33.0-v1-disable-log-stats").engines[0]
     assert engine.http["requests"]["2xx"] > 0
+    assert engine.http["request_duration_seconds"]["count"] > 0
     assert engine.process_start_time is not None
     assert engine.requests_running is None
 
@@ -235,7 +226,6 @@ def test_reading_again_after_the_series_changed_binds_anew():
 
 
 def test_every_field_of_the_contract_is_a_field_of_the_sample():
-    """The table of names and the record have the same fields."""
     own = {"engine", "model_name", "http", "created_time"}
     assert set(FIELDS) == {f.name for f in fields(EngineSample)} - own
 
@@ -261,16 +251,6 @@ def read_with_peak(body):
         return reader.read(body), tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
-
-
-@pytest.mark.parametrize("label", ["engine", "finished_reason"])
-def test_series_that_differ_in_a_label_that_is_read_are_bound_in_little_memory(label):
-    """In bytes a series, its line included. With a dictionary of labels for each, and a set of their places, it was 770."""
-    body = "".join(
-        f'vllm:request_success_total{{model_name="m",{label}="{n:012x}"}} 1\n'
-        for n in range(20_000)
-    )
-    assert read_with_peak(body)[1] < 20_000 * 700
 
 
 def test_unknown_families_of_vllm_are_named_and_not_bound():

@@ -344,14 +344,6 @@ async def test_what_computes_beside_the_loop_leaves_it_free_and_comes_one_by_one
         await compute(lambda: 1 / 0)
 
 
-async def test_half_a_character_in_a_name_is_none():
-    """JSON can name one. `top` took no status that had it, of whichever engine."""
-    async with wire(metrics=BODY, version='{"version": "0.33\\ud800"}') as server:
-        server.on("/v1/models", '{"data": [{"id": "m\\udfff"}]}')
-        known = (await look(server)).observation.reading.server
-    assert (known.version, known.models) == ("0.33?", ("m?",))
-
-
 async def test_an_engine_cannot_show_our_key_as_a_name():
     """It knows the key that it is asked with, and could call a model so."""
     key = "Kq0123456789Zw"

@@ -219,20 +219,17 @@ def test_a_driver_that_is_installed_later_is_found_without_a_restart(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("call", "arguments"),
-    [("nvmlInitWithFlags", ()), ("nvmlDeviceGetUtilizationRates", ("close",))],
-    ids=["never closed", "closed"],
+    ("call", "arguments", "said"),
+    [
+        ("nvmlInitWithFlags", (), "hung hung None True"),
+        ("nvmlDeviceGetUtilizationRates", ("close",), "hung hung None True"),
+        ("nvmlShutdown", ("close",), "ok ok 1 True"),
+    ],
+    ids=["never closed", "closed", "it hangs as it is closed"],
 )
-def test_a_process_ends_while_a_call_hangs(stub, call, arguments):
+def test_a_process_ends_while_a_call_hangs(stub, call, arguments, said):
     """At once, with status 0 and nothing on stderr but what it says itself."""
     stub.set_state(gpus={0: h200()}, **{f"hang__{call}": FOREVER})
     out, status, err = run(stub.env(), *arguments)
-    assert (out, status) == ("hung hung None True", 0)
+    assert (out, status) == (said, 0)
     assert err.count("\n") == 1, err
-
-
-def test_a_process_ends_while_shutting_nvml_down_hangs(stub):
-    """close() waits a bounded time for it, and the process ends."""
-    stub.set_state(gpus={0: h200()}, hang__nvmlShutdown=FOREVER)
-    out, status, err = run(stub.env(), "close")
-    assert (out, status, err.count("\n")) == ("ok ok 1 True", 0, 1)

@@ -1,7 +1,5 @@
 """GPUs and drivers that fail, go, and come back; Xid errors."""
 
-import asyncio
-
 import pytest
 from structlog.testing import capture_logs
 
@@ -172,18 +170,6 @@ async def test_a_state_is_logged_once(stub, make_source):
         ("info", "gpus_read"),
         ("warning", "gpus_unreadable"),
     ]
-
-
-async def test_polls_that_overlap_are_one(stub, make_source):
-    """Forty consumers at once cost one poll and see the same."""
-    stub.set_state(gpus={0: h200()})
-    source = make_source()
-    await one(source)
-    asked = stub.library.stub_calls(b"nvmlDeviceGetPowerUsage")
-    readings = await asyncio.gather(*(source.read() for _ in range(40)))
-    assert stub.library.stub_calls(b"nvmlDeviceGetPowerUsage") == asked + 1
-    assert len({id(reading.gpus) for reading in readings}) == 1
-    assert stub.library.stub_overlaps() == 0
 
 
 async def test_xids_are_told_once_and_by_gpu(stub, make_source):
