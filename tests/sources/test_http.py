@@ -94,6 +94,7 @@ more_than_gzip = answering(gzip.compress(b"a 1\n") + gzip.compress(b"b 2\n"), he
 false_gzip = answering(b"this is not gzip", headers=GZIP)
 brotli = answering(b"??", headers={"Content-Encoding": "br"})
 server_error = answering("it broke", status="500 Internal Server Error")
+half_an_error = answering("x", status="500 Internal Server Error", length=9)
 
 
 @pytest.mark.parametrize(
@@ -116,18 +117,26 @@ server_error = answering("it broke", status="500 Internal Server Error")
         (false_gzip, "garbled", 200, "cannot be unpacked"),
         (brotli, "garbled", 200, "was not asked for"),
         (server_error, "http", 500, "HTTP 500"),
+        (half_an_error, "http", 500, "HTTP 500"),
     ],
     ids=lambda value: next(
         (name for name, known in list(globals().items()) if known is value), None
     ),
 )
 async def test_each_way_to_fail_has_its_own_outcome(handler, outcome, status, words):
-    """The outcome, the status where there is one, and a sentence; and never later than the bound."""
-    async with asyncio.timeout(60):
-        answer = await ends(handler, limits=QUICK if outcome == "read_timeout" else LIMITS)
+    """The outcome, the status where there is one, and a sentence; and never later than the bound.
 
-    assert (answer.call.outcome, answer.call.status) == (outcome, status)
-    assert words in answer.call.error
+    What is left of the answer must not be read as that of the next call: the connection is closed.
+    """
+    limits = QUICK if outcome == "read_timeout" or handler is half_an_error else LIMITS
+    async with wire(metrics=handler) as server, http.new_session() as session:
+        async with asyncio.timeout(60):
+            call = (await http.get(session, server.url + "/metrics", limits, {})).call
+            while session.connections != (handler is server_error):
+                await asyncio.sleep(0.01)
+
+    assert (call.outcome, call.status) == (outcome, status)
+    assert words in call.error
 
 
 async def test_nobody_listens():

@@ -174,25 +174,6 @@ async def test_calls_at_a_time_are_connections():
         assert len({request.connection for request in server.requests[2:]}) == 1
 
 
-BOUNDS = {
-    "no answer in time": ("…", http.Limits(0.2, 0.3, 1000), "read_timeout"),
-    "an answer that is too large": (an(b"x" * 2000), http.Limits(10.0, 20.0, 1000), "too_large"),
-    "an answer that is none": (b"HTTP/1.1 what\r\n\r\n", LIMITS, "garbled"),
-    "an error whose body does not end": (
-        b"HTTP/1.1 500 Oh\r\nContent-Length: 9\r\n\r\nx", http.Limits(2.0, 3.0, 1000), "http",
-    ),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize(("answer", "limits", "outcome"), BOUNDS.values(), ids=BOUNDS)
-async def test_a_call_that_is_given_up_closes_its_connection(answer, limits, outcome):
-    """What is left of the answer must not be read as that of the next call."""
-    async with peer(answer) as server, new() as session:
-        assert (await get(session, server.url, limits)).call.outcome == outcome
-        await until(lambda: server.ended)  # as it may not have taken the call yet
-        await ends(server.ended[0])
-
-
 async def test_a_session_that_is_closed_ends_everything():
     """What is idle, and what is under way, which is told so."""
     async with peer(X, "…") as server:

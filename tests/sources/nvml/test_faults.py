@@ -132,19 +132,15 @@ async def test_a_driver_that_refuses_says_what_to_do(stub, make_source, code, wo
     assert len(await one(source)) == 1
 
 
-async def test_on_demands_a_driver(stub, make_source):
-    """Where GPUs are expected, their absence is an error with a remedy."""
+async def test_unknown_is_not_a_machine_without_gpus(stub, make_source):
+    """An error in words: where their count fails, and where they are expected and there is no driver."""
+    stub.set_state(gpus={0: h200()}, error__nvmlDeviceGetCount_v2=999)
+    reading = await make_source().read()
+    assert (reading.status, reading.gpus) == ("error", None)
     stub.unload_driver()
     reading = await make_source(enabled="on").read()
     assert (reading.status, reading.gpus) == ("error", None)
     assert "install the driver" in reading.text
-
-
-async def test_a_count_that_fails_is_not_a_machine_without_gpus(stub, make_source):
-    """Unknown is an error in words, never "no GPU"."""
-    stub.set_state(gpus={0: h200()}, error__nvmlDeviceGetCount_v2=999)
-    reading = await make_source().read()
-    assert (reading.status, reading.gpus) == ("error", None)
 
 
 async def test_off_never_looks(stub, make_source):
