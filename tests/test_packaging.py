@@ -132,7 +132,6 @@ def test_what_holds_for_all_tests_needs_no_daemon(group: str) -> None:
 
 
 def test_the_changelog_begins_with_this_version() -> None:
-    """What is new in the version that is built is written down."""
     text = (ROOT / "CHANGELOG.md").read_text()
     headings = [line for line in text.splitlines() if line.startswith("## [")]
     assert headings[0].startswith((f"## [{__version__}]", "## [Unreleased]"))

@@ -68,7 +68,6 @@ PER_TOKEN: tuple[tuple[str, Config, dict[str, object], int], ...] = (
 
 @named_rows("config, flags, expected", PER_TOKEN)
 def test_bytes_per_token(config: Config, flags: dict[str, object], expected: int) -> None:
-    """What one token that vLLM prints costs on each GPU."""
     assert plan(config, max_model_len=4096, **flags).bytes_per_token == pytest.approx(
         expected, rel=1e-4
     )  # type: ignore[arg-type]

@@ -181,7 +181,6 @@ def test_families(config: dict[str, Any], sizes: tuple[int, int] | None) -> None
 
 
 def test_language_model_only() -> None:
-    """Neither loaded nor profiled, and nothing is said of images."""
     found = plan(GEMMA_3_27B, gpu="H200", language_model_only=True)
     blind = plan(GEMMA_3_27B | {"vision_config": None}, gpu="H200")
     assert (found.weights, found.activation) == (blind.weights, blind.activation)

@@ -138,6 +138,5 @@ GPUS = (
 
 @named_rows("name, given, offered", GPUS)
 def test_memory_that_cuda_offers(name: str, given: float, offered: float) -> None:
-    """The true memory of a card, not the catalogue's."""
     memory, _ = cuda_memory_bytes(given, find_gpu(name, given))
     assert memory / GIB == pytest.approx(offered, abs=0.01)

@@ -125,7 +125,6 @@ SCHEMES = ("file:///etc/passwd", "ftp://a", "unix:///run/x", "http+unix://x", "/
 
 @pytest.mark.parametrize("url", SCHEMES)
 def test_targets_are_http_and_nothing_else(url: str) -> None:
-    """Neither on the command line nor in files."""
     with pytest.raises(ConfigError, match="does not begin with http"):
         load(None, environ={}, targets=[url])
 
@@ -135,7 +134,6 @@ LOADED = ("http://me:CANARY1234@h:1", "http://h:1/?key=CANARY1234", "http://CANA
 
 @pytest.mark.parametrize("url", LOADED)
 def test_no_credential_of_a_url_is_echoed(url: str) -> None:
-    """It is refused without being repeated."""
     with pytest.raises(ConfigError) as refused:
         load(None, environ={}, targets=[url])
     assert "CANARY1234" not in str(refused.value)

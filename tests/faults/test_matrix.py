@@ -16,7 +16,6 @@ def test_every_test_that_is_named_is_there() -> None:
 
 
 def test_every_row_has_a_removal() -> None:
-    """None without one, and none for a row that is not there."""
     assert set(REMOVALS) == {row.fault for row in ROWS}
 
 

@@ -38,7 +38,6 @@ SPELLINGS = {
 
 @pytest.mark.parametrize("line", SPELLINGS.values(), ids=SPELLINGS)
 def test_every_spelling_means_the_same(line):
-    """Model m on four ranks."""
     command = read(line)
     assert (command.model, command.whole("tensor-parallel-size", 1)) == ("m", 4)
 
@@ -80,7 +79,6 @@ def test_a_file_that_vllm_does_not_read():
 
 
 def test_an_object_part_by_part():
-    """--speculative-config.method mtp is JSON in the end."""
     command = read("vllm serve m --speculative-config.method mtp --speculative-config.num_speculative_tokens 2")  # fmt: skip
     assert command.text("speculative-config") == '{"method": "mtp", "num_speculative_tokens": 2}'
 

@@ -34,7 +34,6 @@ def read(folder: Path, text: str) -> web.WebSettings:
 
 
 def test_a_whole_file(tmp_path: Path) -> None:
-    """Every key of an exporter's file; paths start at its folder."""
     found = read(tmp_path, WHOLE)
     assert found.files == (tmp_path / "a.pem", tmp_path / "a.key", tmp_path / "ca.pem")
     assert found.tls_server_config.ciphers == ("ECDHE-RSA-AES128-GCM-SHA256",)

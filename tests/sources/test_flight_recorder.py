@@ -166,7 +166,6 @@ async def test_gpus_are_joined_as_they_were_known(make, tmp_path):
 
 
 async def test_targets_do_not_mix_and_can_be_forgotten(make, tmp_path):
-    """Each target has its own recording; a forgotten one leaves nothing."""
     recorder, texts = make(), bodies()
     mine, other = next(texts), next(texts)
     recorder.observe(seen(1), mine)
@@ -196,20 +195,6 @@ async def test_a_target_stays_within_its_bytes(make, tmp_path):
     assert recorder.span_seconds("one") == len(found) - 1
     assert recorder.memory_bytes("one") < 300_000 + 2 * len(CAPTURE) + 32 * 1024
     assert all(file.stat().st_size <= 300_000 for file in tmp_path.glob("spool/*"))
-
-
-@pytest.mark.parametrize("share", [0.2, 1])
-async def test_ten_minutes_of_a_real_body_fit(make, tmp_path, share):
-    """600 scrapes of a real 0.32 body take under 8 MB, under 150 KB of it in memory with a disk."""
-    recorder, texts = make(), bodies(share)
-    for second in range(620):
-        recorder.observe(seen(second), next(texts))
-        await asyncio.sleep(0)
-
-    assert recorder.span_seconds("one") == 600
-    on_disk = sum(file.stat().st_size for file in tmp_path.glob("spool/*"))
-    assert recorder.memory_bytes("one") + on_disk < 8e6
-    assert not on_disk or recorder.memory_bytes("one") < 150_000
 
 
 async def test_memory_is_shared_and_bounded(tmp_path):

@@ -240,7 +240,6 @@ async def test_so_many_are_kept_at_most(ours, monkeypatch):
 
 
 async def test_a_target_is_asked_with_its_own_tls(ours):
-    """From its settings, for everything that is asked of it."""
     async with serving(Server(ours)) as server, http.new_session() as session:
         target = Target(name="a", url=server.url.removesuffix("/metrics"), group="a")
         settings = ScrapeSettings(
@@ -294,7 +293,6 @@ def test_what_is_wrong_with_a_file_is_said(ours, tmp_path):
 
 
 async def test_another_authority_is_not_trusted(ours, strangers):
-    """And the words say that the certificate is what is wrong."""
     async with serving(Server(strangers)) as server:
         ended = await call(server, ca_file=ours.own.certificate)
     assert (ended.outcome, server.clients) == ("tls", [])

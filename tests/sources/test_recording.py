@@ -101,7 +101,6 @@ def line(**said):
 
 @given(run=some.lists(some.tuples(observations, maybe(some.text())), max_size=4))
 def test_what_is_written_is_read(tmp_path_factory, run):
-    """Every field of an observation, and its text, comes back as it was."""
     path = tmp_path_factory.mktemp("run") / "trace.jsonl.gz"
     with Writer(path, bytes_max=1 << 30) as writer:
         for observation, body in run:
@@ -430,7 +429,6 @@ def test_a_full_disk_is_told_and_what_was_written_stays(tmp_path, monkeypatch):
     ],
 )  # fmt: skip
 def test_numbers_beyond_all_observations_are_damage(tmp_path, said):
-    """Each in a sentence with its line."""
     path = tmp_path / "trace.jsonl"
     path.write_text(f'{line(t=1)}\n{{"t": 2, "target": "{URL}", {said}}}\n{line(t=3)}\n')
     with pytest.raises(RecordingError, match="line 2: "):

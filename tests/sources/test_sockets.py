@@ -35,6 +35,5 @@ def test_where_a_host_is(where: str, host: str, net: Path, tmp_path: Path) -> No
 
 
 async def test_urls_are_asked_about_by_their_host(net: Path) -> None:
-    """Whatever their port, path and user."""
     assert await serves_here("http://[2001:db8::5]:8000/metrics", net)
     assert not await serves_here("http://localhost@10.0.0.9:8000", net)

@@ -144,7 +144,6 @@ async def test_unknown_is_not_a_machine_without_gpus(stub, make_source):
 
 
 async def test_off_never_looks(stub, make_source):
-    """No thread, no library, nothing known."""
     stub.set_state(gpus={0: h200()})
     begun = stub.library.stub_calls(b"nvmlInitWithFlags")
     reading = await make_source(enabled="off").read()
@@ -153,7 +152,6 @@ async def test_off_never_looks(stub, make_source):
 
 
 async def test_a_state_is_logged_once(stub, make_source):
-    """One line when it changes, none for each poll."""
     stub.set_state(gpus={0: h200()})
     source = make_source()
     with capture_logs() as lines:
@@ -187,7 +185,6 @@ async def test_a_gpu_without_events_has_unknown_xids(stub, make_source, function
 
 
 async def test_a_storm_of_xids_is_bounded_in_each_poll(stub, make_source):
-    """The rest comes with the next."""
     stub.set_state(gpus={0: h200()})
     source = make_source()
     await one(source)
