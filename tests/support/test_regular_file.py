@@ -14,13 +14,14 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from tests.test_odd_files import urls_file
 from vllm_watch.cli.helpers import connection
 from vllm_watch.clients import signed_post
 from vllm_watch.errors import WatchError
 from vllm_watch.export import otlp_exporter, web_config
+from vllm_watch.notify.apprise import Notifier
 from vllm_watch.restart import blockers
 from vllm_watch.settings import tls, web
+from vllm_watch.settings.notifications import AppriseNotifier
 from vllm_watch.settings.restart import BlockersSettings
 from vllm_watch.settings.tls import TlsFileError
 from vllm_watch.sources import what_answered
@@ -167,6 +168,12 @@ def _engine_tls(file: Path) -> object:
     return tls._read("key_file", file, "")
 
 
+def _urls_file(file: Path) -> object:
+    made = Notifier.__new__(Notifier)
+    made._settings = AppriseNotifier(name="chat", urls_file=file)
+    return made._file()
+
+
 def _token(file: Path) -> object:
     made = token_file.TokenFile("ana", file, ()).digest()
     if made is None:
@@ -192,7 +199,7 @@ OPENING = {
     "api.tokens": _token,
     "--token-file": lambda file: connection.secret_of("--token-file", file),
     "--cert-file": lambda file: connection.Connection(cert_file=file).tls(),
-    "urls_file": urls_file,
+    "urls_file": _urls_file,
 }
 
 
