@@ -23,18 +23,7 @@ from vllm_watch.lab.scene import Scene
 from vllm_watch.lab.vllm import SimulatedVllm
 
 ROOT = Path(__file__).parents[1]
-COPIED = [
-    "vllm_watch",
-    "alerts",
-    "dashboards",
-    "deploy",
-    "docs",
-    "tests",
-    "pyproject.toml",
-    "requirements.lock",
-    "CHANGELOG.md",
-    "mkdocs.yml",
-]
+COPIED = ["vllm_watch", "alerts", "dashboards", "deploy", "docs", "tests", "pyproject.toml", "requirements.lock", "CHANGELOG.md", "mkdocs.yml"]  # fmt: skip
 
 DETECTOR = '''\
 """Toys lie about."""

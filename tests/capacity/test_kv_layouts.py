@@ -12,7 +12,6 @@ from tests.capacity.models import (
     LLAMA_2_7B,
     LLAMA_31_8B,
     LLAMA_33_70B,
-    MPT_7B,
     Config,
 )
 from tests.capacity.planning import named_rows, plan
@@ -38,9 +37,7 @@ REAL = {
 # Story, config, flags, bytes per token and GPU.
 PER_TOKEN: tuple[tuple[str, Config, dict[str, object], int], ...] = (
     ("every head has its own cache", LLAMA_2_7B, {}, 524288),
-    ("8 of 32 heads are cached", LLAMA_31_8B, {}, 131072),
     ("one head for all, whatever num_kv_heads says", FALCON_7B, {}, 32 * 2 * 64 * 2),
-    ("old names of the sizes", MPT_7B, {}, 524288),
     ("an fp8 cache is half", LLAMA_31_8B, {"kv_cache_dtype": "fp8"}, 65536),
     ("float32 is double", LLAMA_31_8B, {"dtype": "float32"}, 262144),
     ("int8 with a scale per token and head", LLAMA_31_8B,
@@ -49,7 +46,6 @@ PER_TOKEN: tuple[tuple[str, Config, dict[str, object], int], ...] = (
      32 * 8 * 2 * (64 + 8)),
     ("TurboQuant, but for two layers at either end", LLAMA_31_8B,
      {"kv_cache_dtype": "turboquant_4bit_nc"}, 28 * 8 * (64 + 2 + 64 + 4) + 4 * 8 * 2 * 128 * 2),
-    ("two ranks share the heads", LLAMA_31_8B, {"tensor_parallel_size": 2}, 65536),
     ("more ranks than heads hold copies", LLAMA_31_8B, {"tensor_parallel_size": 16}, 32 * 2 * 128 * 2),
     ("stages share the layers", LLAMA_33_70B, {"pipeline_parallel_size": 2}, 163840),
     ("the stage with most layers decides", LLAMA_31_8B, {"pipeline_parallel_size": 3}, 11 * 4096),

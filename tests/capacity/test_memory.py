@@ -137,7 +137,6 @@ GIVEN: tuple[tuple[str, Config, float, dict[str, object], float], ...] = (
     ("QwQ in 16 bits, loaded as GGUF of 4.85", QWEN3_32B, 61.0, {"quantization": "gguf"}, 18.5),
     ("fewer than four bits, embeddings in 16", QWEN35_27B, 7.0, {"tensor_parallel_size": 2}, 8.3),
     ("Llama in 16 bits", LLAMA_31_8B, 14.9888, {}, 14.9888),
-    ("a mixed checkpoint", QWEN35_27B, 12.02, {"tensor_parallel_size": 2}, 12.02),
     ("a config of fp8 whose experts have four bits", DEEPSEEK_V3 | FP8, 45.0, {"tensor_parallel_size": 8}, 45.0),
     ("most of it in the host's memory", LLAMA_33_70B, 1.2, {}, 1.2),
     ("with adapters", LLAMA_33_70B, 18.41, {"tensor_parallel_size": 2, "enable_lora": True}, 18.41),

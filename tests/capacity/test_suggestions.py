@@ -17,11 +17,9 @@ STORIES: tuple[tuple[str, Plan, tuple[str, ...], tuple[str, ...]], ...] = (
      ("--gpu-memory-utilization", "--max-model-len", "--max-num-seqs", "--kv-cache-dtype", "--enforce-eager", "--quantization"), ()),
     ("a context four times too long", plan(LLAMA_31_8B, gpu="RTX 4090", gpus=1, max_model_len=131072), ("--max-model-len",), ("--kv-cache-dtype fp8 --quantization fp8", "2 such GPUs: --tensor-parallel-size 2", "GPUs of 35.")),
     ("a second GPU is idle", plan(QWEN3_32B, gpus=2, max_model_len=40960), ("--gpu-memory-utilization", "--max-model-len", "--kv-cache-dtype", "--tensor-parallel-size", "--quantization"), ()),
-    ("weights alone are too many", plan(LLAMA_33_70B, gpus=1, max_model_len=8192), (), ("--quantization fp8 --enforce-eager", "2 such GPUs: --tensor-parallel-size 2", "GPUs of 148.", "a 4-bit checkpoint")),
     ("as many GPUs as it takes", plan(LLAMA_33_70B, max_model_len=8192), ("--tensor-parallel-size",), ("GPUs of 148.", "a 4-bit checkpoint")),
     ("the weights that are named are of each GPU", plan(LLAMA_33_70B, weights_gib=131.4, max_model_len=8192), (), ("--quantization fp8", "2 such GPUs: --tensor-parallel-size 2 --weights-gib 65.7", "GPUs of 148.", "a 4-bit checkpoint")),
     ("more ranks than GPUs", plan(LLAMA_33_70B, gpus=2, tensor_parallel_size=4, max_model_len=8192), ("--tensor-parallel-size",), ()),
-    ("eight small cards", plan(LLAMA_33_70B, gpu="RTX 3090", max_model_len=8192), ("--tensor-parallel-size",), ("GPUs of 150.",)),
     ("ranks that do not divide the heads, on GPUs that are too small", plan(LLAMA_33_70B, gpu="RTX 4090", gpus=3, tensor_parallel_size=3), (), ("16 such GPUs: --tensor-parallel-size 16", "GPUs of 97.0 GiB, with --tensor-parallel-size 2")),
     ("nothing helps but memory", plan(LLAMA_33_70B | {"num_hidden_layers": 2000}, gpu="RTX 3090", max_model_len=8192), (), ("GPUs of 3609.",)),
 )  # fmt: skip

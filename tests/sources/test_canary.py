@@ -46,11 +46,8 @@ NO_MODEL = error("The model `x` does not exist.", type="NotFoundError", param="m
 ANSWERS = {  # status, body → outcome, outcome of the call, a word of the remedy
     "a token": ("200 OK", TOKEN, "ok", "ok", None),
     "a page instead": ("200 OK", "<html>", "refused", "ok", "canary.enabled"),
-    "no choices": ("200 OK", "{}", "refused", "ok", "canary.enabled"),
     "no key, or a wrong one": ("401 Unauthorized", '{"error":"Unauthorized"}', "refused", "http", "scrape.api_key_file"),
-    "forbidden": ("403 Forbidden", "", "refused", "http", "scrape.api_key_file"),
     "another model": ("404 Not Found", NO_MODEL, "refused", "http", "canary.model"),
-    "not this parameter": ("400 Bad Request", error("ignore_eos?"), "refused", "http", "canary.enabled"),
     "no such route, nor the chat's": ("404 Not Found", '{"detail":"Not Found"}', "refused", "http", "canary.enabled"),
     "a pooling model": ("400 Bad Request", error("The model does not support Completions API"), "refused", "http", "canary.enabled"),
     "rate limit": ("429 Too Many Requests", "", "busy", "http", None),
