@@ -115,31 +115,6 @@ def test_no_banned_word_is_read_by_anybody(read) -> None:
     assert found == []
 
 
-KINDS = {
-    "is no X: write is not a X": r"(?<!here )\b(?:is|are) no (?!longer\b|more\b|less\b|fewer\b)\w+",
-    "a look: write a scrape or a poll": r"\bwants (?:a look|one now)\b",
-    "so long, so many: name the number": r"\b[Ff]or so long an?\b|\bSo many must\b",
-    "tell it once: write print once and exit": r"\btell it once\b|\bis told once\b",
-    "whatever it says: name the thing": r"\bwhatever (?:the memory says|it was called)\b|\bwhich share of its work\b",
-    "who wants: write required": r"\bit wants a key\b|\bstands there\b, and",
-    "its past: name the time": r"\bits starts took\b|\bthis one has taken\b|\bthe longest pause it recovered from\b",
-    "argparse's own words": r"\b1 restarts\b|\bnot as by default\b",
-}  # fmt: skip
-"""Kinds of sentences that were mended in what programs print; pages of the documentation have more of the first."""
-
-
-@pytest.mark.parametrize("read", [of_scripts, of_python, of_dashboards])
-@pytest.mark.parametrize("kind", KINDS)
-def test_no_sentence_of_a_mended_kind_comes_back(read, kind) -> None:
-    """The kind's name says what to write instead."""
-    found = [
-        f"{file.relative_to(ROOT)}: {text.strip()[:120]}"
-        for file, text in read()
-        if re.search(KINDS[kind], text)
-    ]
-    assert found == []
-
-
 PEOPLE_ONLY = {
     "tell: write report, return, show": (r"\b(?:tell|tells|told|telling)\b", 0),
     "say: write report, return, show": (r"\b(?:say|says|saying)\b", 0),

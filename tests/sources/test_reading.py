@@ -301,20 +301,17 @@ http_requests_total{handler="/v1/completions",method="POST",status="2xx"} 6.0
 
 @pytest.mark.parametrize("judged", [False, True])
 def test_families_of_one_field_are_kept_apart(judged: bool) -> None:
-    """By name; what this engine does not export is not there; an engine without any has none."""
-    one, two = Reader(judged_only=judged).read(KV_BODY).engines
+    """By name; what this engine does not export is not there; an engine without any has none; none is unknown."""
+    reading = Reader(judged_only=judged).read(KV_BODY)
+    one, two = reading.engines
+    assert reading.unknown_families == ()
+    if not judged:
+        assert one.kv_transfers == {"nixl_xfer_time_seconds": 40.0, "umbp_transfer_completed": 7.0}
+        assert one.operations_in_flight == {"sleep_mode_operations_in_flight": 1.0}
     failed = {"nixl_num_failed_transfers": 3.0, "nixl_num_kv_expired_reqs": 1.0, "mooncake_num_failed_recvs": 2.0}  # fmt: skip
     assert one.kv_failures == failed
     assert one.http_responses == two.http_responses == {"5xx": 9.0, "2xx": 6.0}
     assert two.kv_failures is None
-
-
-def test_the_families_of_kv_connectors_are_known() -> None:
-    """Nothing of it is an unknown family."""
-    reading = Reader().read(KV_BODY)
-    assert reading.unknown_families == ()
-    assert reading.engines[0].kv_transfers == {"nixl_xfer_time_seconds": 40.0, "umbp_transfer_completed": 7.0}  # fmt: skip
-    assert reading.engines[0].operations_in_flight == {"sleep_mode_operations_in_flight": 1.0}
 
 
 # NVIDIA NIM gives vLLM's series without their prefix (its documentation's list); they are read as vLLM's.

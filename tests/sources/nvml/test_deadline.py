@@ -176,13 +176,13 @@ asyncio.run(main())
 """
 
 
-def run(env, *arguments):
+def run(env, *arguments, program=PROGRAM):
     """Its output, exit status, and errors; a call that hangs does so for far longer than this waits."""
     clean = {
         key: value for key, value in os.environ.items() if not key.startswith(("NVML_", "LD_"))
     }
     done = subprocess.run(
-        [sys.executable, "-c", PROGRAM, *arguments],
+        [sys.executable, "-c", program, *arguments],
         env=clean | {"PYTHONPATH": "."} | env, capture_output=True, text=True, timeout=600, check=False,
     )  # fmt: skip
     return done.stdout.strip(), done.returncode, done.stderr
@@ -210,12 +210,10 @@ def test_a_driver_that_is_installed_later_is_found_without_a_restart(tmp_path):
         "    again =",
         "    os.rename(sys.argv[1], sys.argv[2])\n    now_s[0] += 61\n    again =",
     )
-    done = subprocess.run(
-        [sys.executable, "-c", program, str(stub.build()), str(searched / "libnvidia-ml.so.1"), "close"],
-        env=os.environ | stub.env() | {"PYTHONPATH": ".", "LD_LIBRARY_PATH": str(searched)},
-        capture_output=True, text=True, timeout=600, check=False,
-    )  # fmt: skip
-    assert done.stdout.strip() == "no_driver ok () True", done.stderr
+    moved = str(stub.build()), str(searched / "libnvidia-ml.so.1")
+    environ = stub.env() | {"LD_LIBRARY_PATH": str(searched)}
+    out, _, err = run(environ, *moved, "close", program=program)
+    assert out == "no_driver ok () True", err
 
 
 @pytest.mark.parametrize(
