@@ -9,6 +9,7 @@ import zlib
 
 import pytest
 
+from tests.export.certificates import Authority
 from tests.sources.wire import answering, wire
 from vllm_watch.sources import http
 
@@ -149,16 +150,10 @@ async def test_nobody_listens():
 
 async def test_a_certificate_that_nobody_signed(tmp_path):
     """A self-signed certificate is refused, and said to be what is wrong."""
-    key, certificate = tmp_path / "key", tmp_path / "certificate"
-    command = f"openssl req -x509 -newkey rsa:2048 -nodes -keyout {key} -out {certificate} -days 1 -subj /CN=127.0.0.1"
-    made = await asyncio.create_subprocess_shell(command, stderr=asyncio.subprocess.DEVNULL)
-    assert await made.wait() == 0
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(certificate, key)
-    server = await asyncio.start_server(lambda r, w: w.close(), "127.0.0.1", 0, ssl=context)
-    async with server:
-        url = f"https://127.0.0.1:{server.sockets[0].getsockname()[1]}/metrics"
-        call = (await get(url, http.Limits(2.0, 4.0, 1000))).call
+    context.load_cert_chain(*Authority(tmp_path).own.as_strings)
+    async with wire(secure=context) as server:
+        call = (await get(server.url + "/metrics")).call
     assert call.outcome == "tls"
     assert "certificate" in call.error
 

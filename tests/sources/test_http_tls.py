@@ -11,6 +11,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from tests.export.certificates import Authority
+from tests.sources.wire import wire
 from vllm_watch.samples.target import Target
 from vllm_watch.settings.stages import ScrapeSettings
 from vllm_watch.settings.tls import FILE_BYTES_MAX, TlsConfig, TlsFileError
@@ -22,7 +23,7 @@ PATIENCE_SECONDS = 60.0
 
 
 class Server:
-    """One that speaks TLS; `clients` are the names on the certificates that it was shown, one a connection."""
+    """One that speaks TLS; `clients` are the names on the certificates that it was shown, one a request."""
 
     def __init__(self, authority, **signed):
         self.context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -38,26 +39,22 @@ class Server:
         self.context.verify_mode = ssl.CERT_REQUIRED
         self.context.load_verify_locations(cafile=authority.own.certificate)
 
-    async def serve(self, reader, writer):
-        shown = writer.get_extra_info("peercert") or {}
+    async def answers(self, request):
+        shown = request.writer.get_extra_info("peercert") or {}
         self.clients.append(dict(pair for (pair,) in shown.get("subject", ())).get("commonName"))
-        try:
-            while await reader.readuntil(b"\r\n\r\n"):
-                writer.write(METRICS)
-                if self.closes:
-                    break
-        except (asyncio.IncompleteReadError, ConnectionError, ssl.SSLError):
-            pass
-        finally:
-            writer.close()
+        await request.raw(METRICS)
+        if self.closes:
+            raise ConnectionError
 
 
 @asynccontextmanager
 async def serving(server):
-    async with await asyncio.start_server(
-        server.serve, "127.0.0.1", 0, ssl=server.context
-    ) as listening:
-        server.url = f"https://127.0.0.1:{listening.sockets[0].getsockname()[1]}/metrics"
+    async def answer(request):
+        await server.answers(request)
+
+    routes = {"metrics": answer, "health": answer}
+    async with wire(secure=server.context, **routes) as listening:
+        server.url = f"{listening.url}/metrics"
         yield server
 
 
@@ -123,20 +120,16 @@ async def test_a_client_certificate_is_shown_where_it_is_demanded(
 
 async def test_an_answer_that_breaks_off_is_no_matter_of_tls(ours):
     """Once a server has answered over TLS 1.3, its silence is an engine's."""
-    server = Server(ours)
-    answers = [METRICS, b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nx"]
-
-    async def serve(reader, writer):
-        while await reader.readuntil(b"\r\n\r\n") and (answer := answers.pop(0)):
-            writer.write(answer)
-            if answer is not METRICS:
-                break
-        writer.close()
-
-    server.serve = serve
+    server, trusted = Server(ours), {"ca_file": ours.own.certificate}
     async with serving(server), http.new_session() as session:
-        trusted = {"ca_file": ours.own.certificate}
-        outcomes = [(await call(server, session, **trusted)).outcome for _ in range(2)]
+        outcomes = [(await call(server, session, **trusted)).outcome]
+
+        async def breaks_off(request):
+            await request.raw(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nx")
+            raise ConnectionError
+
+        server.answers = breaks_off
+        outcomes.append((await call(server, session, **trusted)).outcome)
     assert outcomes == ["ok", "disconnected"]
 
 
@@ -163,7 +156,7 @@ async def test_each_target_has_its_own(ours, strangers):
         assert (await call(server, session, **trusting)).outcome == "ok"
         assert (await call(server, session, **other)).outcome == "tls"
         assert (await call(server, session, **trusting)).outcome == "ok"
-    assert len(server.clients) == 1
+        assert session.connections == 1
 
 
 async def test_a_renewed_client_certificate_is_used_without_a_restart(ours, monkeypatch):

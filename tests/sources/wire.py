@@ -4,6 +4,7 @@ import asyncio
 import socket
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import ExitStack, asynccontextmanager, contextmanager
+from ssl import SSLError
 
 Handler = Callable[["Request"], Awaitable[None]]
 
@@ -84,7 +85,7 @@ async def wire(*, secure=None, **routes):
                     await request.answer(status="404 Not Found")
                 else:
                     await handler(request)
-        except (asyncio.IncompleteReadError, ConnectionError, asyncio.CancelledError):
+        except (asyncio.IncompleteReadError, ConnectionError, SSLError, asyncio.CancelledError):
             pass
         finally:
             ended.set()
