@@ -395,3 +395,9 @@ def test_messages_link_to_where_people_reach_the_page(tmp_path):
     found = load(written(tmp_path, own), environ={})
     assert found.notifications_linked.page_url == "https://b.example"
     assert Config().notifications_linked.page_url is None
+
+
+def test_links_have_names(tmp_path):
+    url = "https://g.example/d?var={target}&from={from}&to={to}"
+    file = written(tmp_path, f"links: [{{name: Grafana, url: '{url}'}}]\n")
+    assert load(file, environ={}).templates == {"Grafana": url}

@@ -70,6 +70,13 @@ NEMOTRON_3_NANO = dense(
     mamba_head_dim=64, n_groups=8, ssm_state_size=128, conv_kernel=4, mlp_hidden_act="relu2",
     max_position_embeddings=262144, tie_word_embeddings=False,
 )  # fmt: skip
+GRANITE_4_H_SMALL = dense(
+    40, 4096, 32, 8, 768, 100352, model_type="granitemoehybrid", shared_intermediate_size=1536,
+    layer_types=["attention" if index % 10 == 5 else "mamba" for index in range(40)],
+    num_local_experts=72, num_experts_per_tok=10, mamba_n_heads=128, mamba_d_head=64,
+    mamba_d_state=128, mamba_n_groups=1, mamba_expand=2, mamba_d_conv=4,
+    max_position_embeddings=131072, tie_word_embeddings=True,
+)  # fmt: skip
 LFM2_8B = dense(
     24, 2048, 32, 8, 7168, 65536, model_type="lfm2_moe", num_experts=32, num_experts_per_tok=4,
     layer_types=["full_attention" if index in (2, 6, 10, 14, 18, 21) else "conv" for index in range(24)],
@@ -100,6 +107,7 @@ PHI_4_MULTIMODAL = dense(
 NEW_MODELS: dict[str, Config] = {
     "Gemma-3n-E4B": GEMMA_3N_E4B, "Gemma-4-E4B": GEMMA_4_E4B, "Gemma-4-26B-A4B": GEMMA_4_26B,
     "Llama-4-Scout": LLAMA_4_SCOUT, "MiMo-V2-Flash": MIMO_V2_FLASH,
-    "Nemotron-3-Nano": NEMOTRON_3_NANO, "LFM2-8B-A1B": LFM2_8B, "Step-3.5-Flash": STEP_35_FLASH,
+    "Nemotron-3-Nano": NEMOTRON_3_NANO, "Granite-4.0-H-Small": GRANITE_4_H_SMALL,
+    "LFM2-8B-A1B": LFM2_8B, "Step-3.5-Flash": STEP_35_FLASH,
     "Phi-4-multimodal": PHI_4_MULTIMODAL,
 }  # fmt: skip

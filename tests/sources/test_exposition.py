@@ -239,6 +239,12 @@ def test_where_each_series_stands():
     assert dict(odd.some(lambda name: name == "b")) == {1: ("b", {})}
 
 
+def test_escapes_of_a_label_are_read():
+    body = 'a{b="x\\\\y\\"z\\nw",c="plain"} 1\n'
+    (_, (_, labels)) = next(iter(Parser().parse(body).layout.some(lambda _: True)))
+    assert labels == {"b": 'x\\y"z\nw', "c": "plain"}
+
+
 @pytest.mark.parametrize(
     ("characters", "refused"), [(256 * 2**10, False), (256 * 2**10 + 40, True)]
 )
