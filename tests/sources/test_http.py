@@ -30,13 +30,31 @@ async def ends(handler, path="/metrics", limits=LIMITS):
         return await get(server.url + path, limits)
 
 
-async def silence(request):
-    await asyncio.sleep(5)
+CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
 
 
-async def half_a_head(request):
-    await request.raw(b"HTTP/1.1 200 OK\r\nContent-")
-    await silence(request)
+def says(*pieces, and_breaks=False):
+    """Sends this, and then nothing; or breaks the connection."""
+
+    async def say(request):
+        for piece in pieces:
+            await request.raw(piece)
+            await asyncio.sleep(0.05)
+        if and_breaks:
+            request.reset()
+        else:
+            await asyncio.sleep(5)
+
+    return say
+
+
+silence = says()
+half_a_head = says(b"HTTP/1.1 200 OK\r\nContent-")
+head_and_silence = says(CHUNKED)
+broken_chunk = says(CHUNKED + b"3\r\nabc\r\n", b"no chunk\r\n")
+reset_at_once = says(and_breaks=True)
+cut_body = says(b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\nhalf of it", and_breaks=True)
+not_http = says(b"SSH-2.0-OpenSSH_9.2\r\n\r\n", and_breaks=True)
 
 
 async def drip(request):
@@ -46,39 +64,10 @@ async def drip(request):
         await asyncio.sleep(0.05)
 
 
-async def reset_at_once(request):
-    request.reset()
-
-
-async def cut_body(request):
-    await request.answer("half of it", length=1000)
-    request.reset()
-
-
-async def not_http(request):
-    await request.raw(b"SSH-2.0-OpenSSH_9.2\r\n\r\n")
-    request.reset()
-
-
 async def endless(request):
-    await request.raw(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
+    await request.raw(CHUNKED)
     while True:
         await request.raw(b"2000\r\n" + b"x" * 0x2000 + b"\r\n")
-
-
-CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
-
-
-async def broken_chunk(request):
-    await request.raw(CHUNKED + b"3\r\nabc\r\n")
-    await asyncio.sleep(0.1)
-    await request.raw(b"no chunk\r\n")
-    await silence(request)
-
-
-async def head_and_silence(request):
-    await request.raw(CHUNKED)
-    await silence(request)
 
 
 async def tiny_chunks(request):

@@ -150,10 +150,6 @@ def test_a_secret_that_is_carried_is_read_with_a_warning(tmp_path: Path) -> None
     ] * 2
 
 
-def _api_key(file: Path) -> object:
-    return what_answered.read_key(file)
-
-
 def _blockers(file: Path) -> object:
     settings = BlockersSettings(prometheus_url="http://127.0.0.1:1", queries=("up",), token_file=file)  # fmt: skip
 
@@ -162,10 +158,6 @@ def _blockers(file: Path) -> object:
             return await blockers.ask(settings, session)
 
     return asyncio.run(ask())
-
-
-def _engine_tls(file: Path) -> object:
-    return tls._read("key_file", file, "")
 
 
 def _urls_file(file: Path) -> object:
@@ -182,11 +174,11 @@ def _token(file: Path) -> object:
 
 
 CARRIED = {
-    "scrape.api_key_file": _api_key,
+    "scrape.api_key_file": what_answered.read_key,
     "secret_file and bearer_file": lambda file: signed_post.read_secret(file, "secret_file"),
     "restart.blockers.token_file": _blockers,
     "otlp.headers_file": otlp_exporter._headers,
-    "key_file of engines": _engine_tls,
+    "key_file of engines": lambda file: tls._read("key_file", file, ""),
     "key_file of web_config": lambda file: web_config._certify(ssl.create_default_context(), web.TlsSettings(cert_file=file, key_file=file)),
 }  # fmt: skip
 NAMED = {
