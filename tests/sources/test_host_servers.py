@@ -17,7 +17,7 @@ from vllm_watch.sources.processes import ProcessFacts, ProcessListing
 
 PROC = Path("/proc")
 PATIENCE_SECONDS = 60.0
-_TOO_BUSY = b"cannot be looked through"
+_TOO_BUSY = b"cannot be listed"
 
 
 async def found(*ports):
