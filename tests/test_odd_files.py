@@ -11,9 +11,11 @@ import aiohttp
 import pytest
 
 from tests.daemon_process import DaemonProcess, daemon
+from vllm_watch.cli import advise
 from vllm_watch.cli.helpers import connection
+from vllm_watch.clients import signed_post
 from vllm_watch.errors import WatchError
-from vllm_watch.export import web_config
+from vllm_watch.export import otlp_exporter, web_config
 from vllm_watch.restart.locks import file as file_lock
 from vllm_watch.sources import recording
 from vllm_watch.state import file as state_file
@@ -46,6 +48,9 @@ def state_lock(pipe: Path) -> object:
 # That all others go through the one way is tried in test_one_way_to_read.py, and the way itself in support/test_regular_file.py.
 READERS = {
     "web_config's certificate": lambda pipe: web_config._load(_web(pipe)),
+    "secret_file": lambda pipe: signed_post.read_secret(pipe, "secret_file"),
+    "otlp.headers_file": otlp_exporter._headers,
+    "engine log of advise": lambda pipe: advise._of_log(str(pipe)),
     "lock": lock,
     "state": state,
     "state's generation": generation,
