@@ -141,15 +141,9 @@ class FakeKubernetes:
             for kind in self.kinds if kind.group_version == version
         ]  # fmt: skip
         if version == "v1":
-            resources += [
-                {
-                    "name": "namespaces",
-                    "singularName": "namespace",
-                    "namespaced": False,
-                    "kind": "Namespace",
-                    "verbs": ["get"],
-                }
-            ]
+            resources.append(
+                {"name": "namespaces", "singularName": "namespace", "namespaced": False, "kind": "Namespace", "verbs": ["get"]}
+            )  # fmt: skip
         document = {"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": version}
         return web.json_response(document | {"resources": resources})
 

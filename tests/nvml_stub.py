@@ -27,27 +27,13 @@ def h200(index=0, processes=None, **changes):
     """A healthy H200: `processes` maps PID → bytes of VRAM; `changes` are keys of the state."""
     held = processes or {}
     keys = {
-        "uuid": f"GPU-{index:08x}-0000-4000-8000-000000000000",
-        "name": "NVIDIA H200",
-        "memory_total": 141 * GIB,
-        "memory_used": sum(held.values()) + GIB // 2,
-        "memory_reserved": GIB,
-        "compute": ",".join(f"{pid}:{used}" for pid, used in held.items()),
-        "graphics": "",
-        "mps": "",
-        "utilization": 93,
-        "temperature": 61,
-        "fan": 30,
-        "power": 512_500,
-        "power_limit": 700_000,
-        "sm_clock": 1755,
-        "sm_clock_max": 1980,
-        "clock_event_reasons": 0,
-        "ecc_uncorrected": 0,
-        "remapped_rows": "0:0:0:0",
-        "mig_mode": 0,
-        "mig_devices_max": 7,
-    }
+        "uuid": f"GPU-{index:08x}-0000-4000-8000-000000000000", "name": "NVIDIA H200",
+        "memory_total": 141 * GIB, "memory_used": sum(held.values()) + GIB // 2, "memory_reserved": GIB,
+        "compute": ",".join(f"{pid}:{used}" for pid, used in held.items()), "graphics": "", "mps": "",
+        "utilization": 93, "temperature": 61, "fan": 30, "power": 512_500, "power_limit": 700_000,
+        "sm_clock": 1755, "sm_clock_max": 1980, "clock_event_reasons": 0, "ecc_uncorrected": 0,
+        "remapped_rows": "0:0:0:0", "mig_mode": 0, "mig_devices_max": 7,
+    }  # fmt: skip
     return {key: value for key, value in (keys | changes).items() if value is not None}
 
 

@@ -113,7 +113,6 @@ def test_the_docs_stay_short() -> None:
 
 
 def test_links_between_pages_lead_somewhere() -> None:
-    """No page points at a file that is not there."""
     broken = []
     for page in [ROOT / "README.md", *(ROOT / "docs").rglob("*.md"), *ROOT.glob("*/README.md")]:
         for link in re.findall(r"\]\(([^)#\s]+)", page.read_text()):
@@ -167,7 +166,6 @@ def test_generated_pages_are_in_step() -> None:
 
 
 def test_manual_pages_have_no_error_of_troff() -> None:
-    """mandoc finds nothing in them, not even a warning."""
     done = subprocess.run(
         ["mandoc", "-T", "lint", "-W", "warning", *sorted((ROOT / "docs/man").iterdir())],
         capture_output=True, text=True, timeout=600, check=False,

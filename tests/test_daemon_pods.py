@@ -14,20 +14,14 @@ from tests.sources.wire import wire
 from vllm_watch.clients import kubernetes as kubernetes_api
 from vllm_watch.config import Config
 from vllm_watch.daemon import Daemon
-from vllm_watch.settings.stages import GpuSettings
 from vllm_watch.sources.nvml import NvmlSource
 from vllm_watch.sources.processes import ProcReader
-from vllm_watch.watch.host_loop import GpuSource
 
 METRICS = (
     "# TYPE vllm:num_requests_running gauge\n"
     'vllm:num_requests_running{engine="0",model_name="m"} 0.0\n'
 )
 QUICK = {"interval_seconds": 0.2, "timeout_seconds": 20, "connect_timeout_seconds": 20}
-
-
-def gpus(settings: GpuSettings, config: Config) -> GpuSource:
-    return NvmlSource(settings, ProcReader(config.procfs))
 
 
 @pytest.fixture
@@ -73,7 +67,10 @@ async def test_deleted_pod_pages_nobody(server: FakePods) -> None:
         "listen": "127.0.0.1:0", "gpu": {"enabled": "off"}, "scrape": QUICK,
         "discovery": {"kubernetes": [{"selector": "app=llama"}]},
     }  # fmt: skip
-    daemon = Daemon(Config.model_validate(document), gpus)
+    daemon = Daemon(
+        Config.model_validate(document),
+        lambda settings, config: NvmlSource(settings, ProcReader(config.procfs)),
+    )
     try:
         async with wire() as vllm:
             vllm.on("/metrics", METRICS)

@@ -88,22 +88,28 @@ def test_what_each_may_have_is_within_the_limit(monkeypatch) -> None:
     assert (descriptors.for_callers(), descriptors.for_engines()) == (512, 448)
 
 
+async def ended(session, server, path="metrics", limits=LIMITS):
+    """How a call ends."""
+    return (await http.get(session, f"{server.url}/{path}", limits, {})).call
+
+
 async def test_an_idle_connection_makes_room() -> None:
     """The one that has been idle longest, of whichever server."""
-    async with wire() as a, wire() as b, Session(connections_max=2) as session:
-        for server in (a, b):
-            server.on("/metrics", "x 1\n")
+    routes = {"metrics": "x 1\n"}
+    servers = wire(**routes), wire(**routes), wire(**routes)
+    async with (
+        servers[0] as a,
+        servers[1] as b,
+        servers[2] as c,
+        Session(connections_max=2) as session,
+    ):
         for server in (a, b, a, b):
-            assert (
-                await http.get(session, f"{server.url}/metrics", LIMITS, {})
-            ).call.outcome == "ok"
+            assert (await ended(session, server)).outcome == "ok"
         assert (a.connections, b.connections, session.connections) == (1, 1, 2)
-        async with wire() as c:
-            c.on("/metrics", "x 1\n")
-            assert (await http.get(session, f"{c.url}/metrics", LIMITS, {})).call.outcome == "ok"
-            assert session.connections == 2
-            assert (await http.get(session, f"{b.url}/metrics", LIMITS, {})).call.outcome == "ok"
-            assert b.connections == 1  # kept: a's made room
+        assert (await ended(session, c)).outcome == "ok"
+        assert session.connections == 2
+        assert (await ended(session, b)).outcome == "ok"
+        assert b.connections == 1  # kept: a's made room
 
 
 async def test_who_waits_for_a_place_has_all_its_time_after() -> None:
@@ -114,20 +120,18 @@ async def test_who_waits_for_a_place_has_all_its_time_after() -> None:
         await free.wait()
         await request.answer("x 1\n")
 
-    async with wire() as server, Session(connections_max=1) as session:
-        server.on("/metrics", slow)
-        server.on("/health", "")
-        first = asyncio.create_task(http.get(session, f"{server.url}/metrics", LIMITS, {}))
+    async with wire(metrics=slow, health="") as server, Session(connections_max=1) as session:
+        first = asyncio.create_task(ended(session, server))
         while not server.requests:
             await asyncio.sleep(0.01)
-        second = asyncio.create_task(http.get(session, f"{server.url}/health", LIMITS, {}))
+        second = asyncio.create_task(ended(session, server, "health"))
         began_s = asyncio.get_running_loop().time()
         while not session._waiting:
             await asyncio.sleep(0.01)
         await asyncio.sleep(0.5)
         free.set()
-        assert (await first).call.outcome == "ok"
-        call = (await second).call
+        assert (await first).outcome == "ok"
+        call = await second
         assert call.outcome == "ok"
         waited_s = asyncio.get_running_loop().time() - began_s
         assert call.latency_s <= waited_s - 0.5
@@ -135,40 +139,34 @@ async def test_who_waits_for_a_place_has_all_its_time_after() -> None:
 
 async def test_no_place_in_time_says_nothing_of_the_engine() -> None:
     """Outcome `watcher`: no engine is down because we have no descriptor."""
-    async with wire() as server, Session(connections_max=1) as session:
 
-        async def never(_) -> None:
-            await asyncio.sleep(60)
+    async def never(_) -> None:
+        await asyncio.sleep(60)
 
-        server.on("/metrics", never)
-        first = asyncio.create_task(http.get(session, f"{server.url}/metrics", LIMITS, {}))
+    async with wire(metrics=never, health="") as server, Session(connections_max=1) as session:
+        first = asyncio.create_task(ended(session, server))
         while not server.requests:
             await asyncio.sleep(0.01)
-        call = (
-            await http.get(session, f"{server.url}/health", http.Limits(0.1, 0.2, 100), {})
-        ).call
+        call = await ended(session, server, "health", http.Limits(0.1, 0.2, 100))
         assert call.outcome == "watcher"
         assert "LimitNOFILE" in call.error
         first.cancel()
         await asyncio.gather(first, return_exceptions=True)
-        server.on("/health", "")
-        assert (await http.get(session, f"{server.url}/health", LIMITS, {})).call.outcome == "ok"
+        assert (await ended(session, server, "health")).outcome == "ok"
 
 
 async def test_a_place_is_given_back_however_a_call_ends() -> None:
     """Refused, cancelled while it connects, broken off: the next one connects."""
-    async with wire() as server, Session(connections_max=1) as session:
-        server.on("/health", "")
-        server.on("/metrics", _reset)
+
+    async def reset(request) -> None:
+        request.reset()
+
+    async with wire(metrics=reset, health="") as server, Session(connections_max=1) as session:
         for _ in range(3):
             await http.get(session, "http://127.0.0.1:1/metrics", LIMITS, {})
-            await http.get(session, f"{server.url}/metrics", LIMITS, {})
-            going = asyncio.create_task(http.get(session, f"{server.url}/health", LIMITS, {}))
+            await ended(session, server)
+            going = asyncio.create_task(ended(session, server, "health"))
             await asyncio.sleep(0)
             going.cancel()
             await asyncio.gather(going, return_exceptions=True)
-        assert (await http.get(session, f"{server.url}/health", LIMITS, {})).call.outcome == "ok"
-
-
-async def _reset(request) -> None:
-    request.reset()
+        assert (await ended(session, server, "health")).outcome == "ok"

@@ -23,18 +23,7 @@ from vllm_watch.lab.scene import Scene
 from vllm_watch.lab.vllm import SimulatedVllm
 
 ROOT = Path(__file__).parents[1]
-COPIED = [
-    "vllm_watch",
-    "alerts",
-    "dashboards",
-    "deploy",
-    "docs",
-    "tests",
-    "pyproject.toml",
-    "requirements.lock",
-    "CHANGELOG.md",
-    "mkdocs.yml",
-]
+COPIED = ["vllm_watch", "alerts", "dashboards", "deploy", "docs", "tests", "pyproject.toml", "requirements.lock", "CHANGELOG.md", "mkdocs.yml"]  # fmt: skip
 
 DETECTOR = '''\
 """Toys lie about."""
@@ -147,11 +136,6 @@ def python(tree: Path, *arguments: str) -> "subprocess.CompletedProcess[str]":
     )  # fmt: skip
 
 
-def run_tests(tree: Path, *names: str) -> "subprocess.CompletedProcess[str]":
-    """Run tests of a copy."""
-    return python(tree, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", *names)
-
-
 @pytest.mark.browser
 async def test_a_new_kind_is_seen_wherever_incidents_are(tree: Path, tmp_path: Path) -> None:
     """With its own words: status, metrics, page, terminal and notification."""
@@ -219,8 +203,8 @@ def test_a_new_kind_has_its_alert(tree: Path) -> None:
 
 def test_a_new_kind_needs_no_other_file(tree: Path) -> None:
     """Its own test, what every kind must have, and what holds for pages and alerts."""
-    done = run_tests(
-        tree, "tests/test_story.py", "tests/detectors/test_toy.py", "tests/alerts/test_rules.py",
+    done = python(
+        tree, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", "tests/test_story.py", "tests/detectors/test_toy.py", "tests/alerts/test_rules.py",
         "tests/test_conventions.py::test_every_page_of_docs_is_on_the_map",
         "tests/test_conventions.py::test_generated_pages_are_in_step",
         "tests/detectors/test_needs.py::test_every_detector_says_what_it_needs",

@@ -1,4 +1,4 @@
-"""A pipe or a device where a file is expected: refused at once, wherever a file is named, and the daemon goes on."""
+"""A pipe or a device where a file is expected: refused at once, also where a library opens it, and the daemon goes on."""
 
 import json
 import os
@@ -13,26 +13,15 @@ import pytest
 from tests.daemon_process import DaemonProcess, daemon
 from vllm_watch.cli import advise
 from vllm_watch.cli.helpers import connection
-from vllm_watch.clients import kubernetes, signed_post
-from vllm_watch.config import load
+from vllm_watch.clients import signed_post
 from vllm_watch.errors import WatchError
 from vllm_watch.export import otlp_exporter, web_config
-from vllm_watch.notify.apprise import Notifier
 from vllm_watch.restart.locks import file as file_lock
-from vllm_watch.settings import web
-from vllm_watch.settings.notifications import AppriseNotifier
-from vllm_watch.sources import recording, what_answered
+from vllm_watch.sources import recording
 from vllm_watch.state import file as state_file
 from vllm_watch.state import seal
 
 TOKEN = "a-token-of-enough-characters"
-
-
-def urls_file(pipe: Path) -> object:
-    settings = AppriseNotifier(name="chat", urls_file=pipe)
-    made = Notifier.__new__(Notifier)
-    made._settings = settings
-    return made._file()
 
 
 def lock(pipe: Path) -> object:
@@ -56,24 +45,19 @@ def state_lock(pipe: Path) -> object:
     return state_file.lock(pipe.parent)
 
 
+# That all others go through the one way is tried in test_one_way_to_read.py, and the way itself in support/test_regular_file.py.
 READERS = {
-    "configuration": lambda pipe: load(pipe, environ={}),
-    "web_config": web.read,
     "web_config's certificate": lambda pipe: web_config._load(_web(pipe)),
-    "api_key_file": what_answered.read_key,
     "secret_file": lambda pipe: signed_post.read_secret(pipe, "secret_file"),
-    "urls_file": urls_file,
     "otlp.headers_file": otlp_exporter._headers,
-    "service account": kubernetes._content,
+    "engine log of advise": lambda pipe: advise._of_log(str(pipe)),
     "lock": lock,
     "state": state,
     "state's generation": generation,
     "state's lock": state_lock,
     "recording": lambda pipe: list(recording.read(pipe)),
-    "--token-file": lambda pipe: connection.secret_of("--token-file", pipe),
     "--ca-file": lambda pipe: connection.Connection(ca_file=pipe).tls(),
     "--cert-file": lambda pipe: connection.Connection(cert_file=pipe).tls(),
-    "engine log of advise": lambda pipe: advise._of_log(str(pipe)),
 }
 
 

@@ -108,20 +108,6 @@ def test_everything_declared_is_imported() -> None:
     assert not unused
 
 
-@pytest.mark.parametrize(
-    "module", ["vllm_watch.daemon", "vllm_watch.cli.run", "vllm_watch.cli.read"]
-)
-def test_extras_are_loaded_only_when_used(module: str) -> None:
-    """The daemon neither needs nor loads what only `top` shows its screen with."""
-    by_structlog = {"rich"}  # for tracebacks on a console, where it happens to be installed
-    assert loaded_by(module) & (EXTRAS - by_structlog) == set()
-
-
-def test_help_loads_no_library() -> None:
-    """`--help` and `--version` answer at once: they load nothing but Python's own."""
-    assert loaded_by("vllm_watch.__main__") & (REQUIRED | EXTRAS) == set()
-
-
 @pytest.mark.parametrize("group", ["supply", "docs"])
 def test_what_holds_for_all_tests_needs_no_daemon(group: str) -> None:
     """`make supply` and `make docs` run tests where only their own group is installed."""
@@ -132,7 +118,6 @@ def test_what_holds_for_all_tests_needs_no_daemon(group: str) -> None:
 
 
 def test_the_changelog_begins_with_this_version() -> None:
-    """What is new in the version that is built is written down."""
     text = (ROOT / "CHANGELOG.md").read_text()
     headings = [line for line in text.splitlines() if line.startswith("## [")]
     assert headings[0].startswith((f"## [{__version__}]", "## [Unreleased]"))

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.promql import complaints, recorded, selectors
+from tests.promql import complaints
 
 
 @pytest.mark.parametrize(
@@ -22,21 +22,3 @@ from tests.promql import complaints, recorded, selectors
 def test_what_does_not_exist_is_named(expression: str, expected: list[str]) -> None:
     """Series, labels and values of labels that we do not export are each named."""
     assert complaints(expression) == expected
-
-
-def test_selectors_within_ranges_and_subqueries_are_seen() -> None:
-    found = selectors("max_over_time(rate(a[1m])[5m:1m]) + on (x) b offset 5m")
-    assert [selector.name for selector in found] == ["a", "b"]
-
-
-def test_what_is_recorded_can_be_asked_for_with_the_labels_it_was_made_of() -> None:
-    """A recorded series has the labels of what it was made of, and those that its rule adds."""
-    rule = {
-        "record": "a:up:max",
-        "expr": "max by (group) (vllm_watch_target_info)",
-        "labels": {"b": "1"},
-    }
-    made = recorded([rule])
-    assert complaints('a:up:max{b="1", group="x"}', made) == []
-    assert complaints('a:up:max{c="1"}', made) == ["a:up:max has no label c"]
-    assert complaints("a:up:min", made) == ["a:up:min is not exported"]

@@ -36,7 +36,6 @@ def test_every_number_has_a_reason_and_stands_in_the_docs():
 
 
 def test_none_is_overlooked():
-    """A reader's search for numbers finds no more than the generator does."""
     names = {(file.name, each.name) for file, each in NAMED}
     for folder in generator.FOLDERS:
         for file in generator.files(folder):

@@ -4,7 +4,6 @@ from tests.capacity.models import Config, dense
 
 _MIMO = [0] + [1] * 4 + [0] + ([1] * 5 + [0]) * 7
 _NANO_3 = "MEMEM*EMEMEM*EMEMEM*EMEMEM*EMEMEM*EMEMEMEM*EMEMEMEME"
-_LETTERS = {"M": "mamba", "E": "moe", "*": "attention"}
 
 GEMMA_3N_E4B: Config = {
     "model_type": "gemma3n",
@@ -57,10 +56,6 @@ LLAMA_4_SCOUT: Config = {
         "patch_size": 14, "pixel_shuffle_ratio": 0.5,
     },
 }  # fmt: skip
-LLAMA_4_MAVERICK: Config = LLAMA_4_SCOUT | {
-    "text_config": LLAMA_4_SCOUT["text_config"]
-    | {"num_local_experts": 128, "interleave_moe_layer_step": 2, "max_position_embeddings": 1048576}
-}
 MIMO_V2_FLASH = dense(
     48, 4096, 64, 4, 16384, 152576, model_type="mimo_v2_flash", head_dim=192, v_head_dim=128,
     swa_num_attention_heads=64, swa_num_key_value_heads=8, swa_head_dim=192, swa_v_head_dim=128,
@@ -74,15 +69,6 @@ NEMOTRON_3_NANO = dense(
     moe_intermediate_size=1856, moe_shared_expert_intermediate_size=3712, mamba_num_heads=64,
     mamba_head_dim=64, n_groups=8, ssm_state_size=128, conv_kernel=4, mlp_hidden_act="relu2",
     max_position_embeddings=262144, tie_word_embeddings=False,
-)  # fmt: skip
-NEMOTRON_3_LISTED: Config = NEMOTRON_3_NANO | {
-    "hybrid_override_pattern": None, "layers_block_type": [_LETTERS[letter] for letter in _NANO_3],
-}  # fmt: skip
-NEMOTRON_NANO_2 = dense(
-    56, 4480, 40, 8, 15680, 131072, model_type="nemotron_h", head_dim=128, mamba_num_heads=128,
-    hybrid_override_pattern="M-M-M-MM-M-M-M*-M-M-M*-M-M-M-M*-M-M-M-M*-M-MM-M-M-M-M-M-",
-    mamba_head_dim=80, n_groups=8, ssm_state_size=128, conv_kernel=4, mlp_hidden_act="relu2",
-    max_position_embeddings=131072, tie_word_embeddings=False,
 )  # fmt: skip
 GRANITE_4_H_SMALL = dense(
     40, 4096, 32, 8, 768, 100352, model_type="granitemoehybrid", shared_intermediate_size=1536,
@@ -110,11 +96,6 @@ STEP_35_FLASH: Config = {
     },
     "max_position_embeddings": 262144, "tie_word_embeddings": False, "torch_dtype": "bfloat16",
 }  # fmt: skip
-HUNYUAN_A13B = dense(
-    32, 4096, 32, 8, 3072, 128167, model_type="hunyuan_v1_moe", head_dim=128, num_experts=64,
-    moe_intermediate_size=[3072] * 32, moe_topk=[8] * 32, num_shared_expert=[1] * 32,
-    max_position_embeddings=32768, tie_word_embeddings=True,
-)  # fmt: skip
 PHI_4_MULTIMODAL = dense(
     32, 3072, 24, 8, 8192, 200064, model_type="phi4mm", max_position_embeddings=131072,
     tie_word_embeddings=True, embd_layer={"image_embd_layer": {}, "audio_embd_layer": {}},
@@ -126,8 +107,7 @@ PHI_4_MULTIMODAL = dense(
 NEW_MODELS: dict[str, Config] = {
     "Gemma-3n-E4B": GEMMA_3N_E4B, "Gemma-4-E4B": GEMMA_4_E4B, "Gemma-4-26B-A4B": GEMMA_4_26B,
     "Llama-4-Scout": LLAMA_4_SCOUT, "MiMo-V2-Flash": MIMO_V2_FLASH,
-    "Nemotron-3-Nano": NEMOTRON_3_NANO, "Nemotron-3-Nano-listed": NEMOTRON_3_LISTED,
-    "Granite-4.0-H-Small": GRANITE_4_H_SMALL, "LFM2-8B-A1B": LFM2_8B,
-    "Step-3.5-Flash": STEP_35_FLASH, "Hunyuan-A13B": HUNYUAN_A13B,
+    "Nemotron-3-Nano": NEMOTRON_3_NANO, "Granite-4.0-H-Small": GRANITE_4_H_SMALL,
+    "LFM2-8B-A1B": LFM2_8B, "Step-3.5-Flash": STEP_35_FLASH,
     "Phi-4-multimodal": PHI_4_MULTIMODAL,
 }  # fmt: skip

@@ -12,8 +12,6 @@ from tests.capacity.models import (
     LLAMA_2_7B,
     LLAMA_31_8B,
     LLAMA_33_70B,
-    MPT_7B,
-    QWEN35_27B,
     Config,
 )
 from tests.capacity.planning import named_rows, plan
@@ -21,7 +19,6 @@ from tests.real_vllm.shapes import FLAGS, SHAPES
 from vllm_watch.capacity.assumptions import assumptions
 from vllm_watch.capacity.suggestions import suggestions
 
-GIB = 1 << 30
 # Blocks, tokens and block size, as that vLLM said them for 64 MiB.
 REAL = {
     "multi-head": (2048, 65536, 32),
@@ -40,9 +37,7 @@ REAL = {
 # Story, config, flags, bytes per token and GPU.
 PER_TOKEN: tuple[tuple[str, Config, dict[str, object], int], ...] = (
     ("every head has its own cache", LLAMA_2_7B, {}, 524288),
-    ("8 of 32 heads are cached", LLAMA_31_8B, {}, 131072),
     ("one head for all, whatever num_kv_heads says", FALCON_7B, {}, 32 * 2 * 64 * 2),
-    ("old names of the sizes", MPT_7B, {}, 524288),
     ("an fp8 cache is half", LLAMA_31_8B, {"kv_cache_dtype": "fp8"}, 65536),
     ("float32 is double", LLAMA_31_8B, {"dtype": "float32"}, 262144),
     ("int8 with a scale per token and head", LLAMA_31_8B,
@@ -51,7 +46,6 @@ PER_TOKEN: tuple[tuple[str, Config, dict[str, object], int], ...] = (
      32 * 8 * 2 * (64 + 8)),
     ("TurboQuant, but for two layers at either end", LLAMA_31_8B,
      {"kv_cache_dtype": "turboquant_4bit_nc"}, 28 * 8 * (64 + 2 + 64 + 4) + 4 * 8 * 2 * 128 * 2),
-    ("two ranks share the heads", LLAMA_31_8B, {"tensor_parallel_size": 2}, 65536),
     ("more ranks than heads hold copies", LLAMA_31_8B, {"tensor_parallel_size": 16}, 32 * 2 * 128 * 2),
     ("stages share the layers", LLAMA_33_70B, {"pipeline_parallel_size": 2}, 163840),
     ("the stage with most layers decides", LLAMA_31_8B, {"pipeline_parallel_size": 3}, 11 * 4096),
@@ -62,58 +56,17 @@ PER_TOKEN: tuple[tuple[str, Config, dict[str, object], int], ...] = (
      61 * 16 * 2 * 256 * 2),
     ("V0 kept what a window forgets", GEMMA_3_27B, {"version": "0.8.3", "use_v0": True},
      62 * 2 * 16 * 128 * 2),
+    ("sparse attention: a row of 656 bytes and an index of 132", DEEPSEEK_V3 | {"index_topk": 2048, "index_head_dim": 128},
+     {"kv_cache_dtype": "fp8"}, 61 * (656 + 132)),
     ("0.11 printed tokens as if it did too", GPT_OSS_20B, {"version": "0.11.0"}, 24 * 2 * 8 * 64 * 2),
 )  # fmt: skip
 
 
 @named_rows("config, flags, expected", PER_TOKEN)
 def test_bytes_per_token(config: Config, flags: dict[str, object], expected: int) -> None:
-    """What one token that vLLM prints costs on each GPU."""
     assert plan(config, max_model_len=4096, **flags).bytes_per_token == pytest.approx(
         expected, rel=1e-4
     )  # type: ignore[arg-type]
-
-
-def test_hybrid_of_today_as_printed() -> None:
-    """A start of Qwen3.8-27B, the shape of Qwen3.5-27B, printed 302,921 tokens for 4.99 GiB (2.31 requests).
-
-    Source: https://github.com/mitchross/talos-argocd-proxmox/pull/1995
-    """
-    found = plan(
-        QWEN35_27B, gpu="RTX 3090", version="0.26.1", tensor_parallel_size=2, max_model_len=131072,
-        kv_cache_dtype="fp8", kv_cache_memory_bytes=int(4.99 * GIB),
-    )  # fmt: skip
-    assert found.tokens == 302921
-    assert round(found.concurrency, 2) == 2.31
-    assert found.pool.block_size == 1568
-
-
-def test_window_costs_less_than_length() -> None:
-    """Olmo 3 printed 23.73 requests of 6,144 tokens and, in as many blocks, 11.12 of 34,048.
-
-    Of its layers 24 of 32 have a window of 4,096. Source: https://github.com/vllm-project/vllm/pull/29796
-    """
-    olmo = {
-        "num_hidden_layers": 32, "hidden_size": 4096, "num_attention_heads": 32, "vocab_size": 100278,
-        "sliding_window": 4096, "max_position_embeddings": 65536, "torch_dtype": "bfloat16",
-        "layer_types": (["sliding_attention"] * 3 + ["full_attention"]) * 8,
-    }  # fmt: skip
-    printed = {6144: 23.73, 34048: 11.12}
-    found = {
-        length: plan(
-            olmo, version="0.11.2", max_model_len=length, max_num_batched_tokens=2048,
-            num_gpu_blocks_override=36520,
-        ).concurrency
-        for length in printed
-    }  # fmt: skip
-    assert {length: round(each, 2) for length, each in found.items()} == printed
-
-
-def test_sparse_attention_keeps_an_index_beside() -> None:
-    """DeepSeek V3.2: a row of 656 bytes and an index of 132, in each of 61 layers."""
-    sparse = DEEPSEEK_V3 | {"index_topk": 2048, "index_head_dim": 128}
-    found = plan(sparse, kv_cache_dtype="fp8", max_model_len=4096)
-    assert found.bytes_per_token == pytest.approx(61 * (656 + 132))
 
 
 @pytest.mark.parametrize("name", SHAPES)

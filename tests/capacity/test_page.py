@@ -34,7 +34,6 @@ def test_the_page_has_its_tables() -> None:
 def test_row(
     name: str, flags: str, cells: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The flags as they stand there, given to the command."""
     (tmp_path / "config.json").write_text(json.dumps(MODELS[name]))
     main(["capacity", str(tmp_path), "--json", *shlex.split(flags)])
     said = json.loads(capsys.readouterr().out)
@@ -50,7 +49,6 @@ def test_row(
 
 
 def test_figures_of_the_text() -> None:
-    """The numbers in the sentences are those of the calibration."""
     now, before = SAMPLER_COPIES_UNSORTED.value, SAMPLER_COPIES.value
     assert f"{now:.1f} copies of their float32 logits (before 0.21 about {before:.1f})" in TEXT
     sizes = [f"{copies * 1024 * 151936 * 4 / GIB:.1f} GiB" for copies in (now, before)]

@@ -11,7 +11,6 @@ from tests.capacity.models import (
     QWEN3_06B,
     QWEN3_30B_A3B,
     QWEN3_32B,
-    QWEN35_27B,
     Config,
 )
 from tests.capacity.planning import named_rows, plan
@@ -62,8 +61,6 @@ def test_layer_kinds(config: Config, expected: str) -> None:
 # Story, config, heads that are cached.
 HEADS = (
     ("as many as there are", of(1), 4),
-    ("grouped", of(1, num_key_value_heads=2), 2),
-    ("one", of(1, multi_query=True), 1),
     ("ChatGLM", of(1, multi_query_group_num=2), 2),
     ("MPT", of(1, attn_config={"kv_n_heads": 2}), 2),
     ("Falcon 40B", of(1, model_type="falcon", new_decoder_architecture=True, multi_query=True, num_kv_heads=2), 2),
@@ -84,8 +81,6 @@ REFUSED: tuple[tuple[Config, str], ...] = (
     (of(4, hybrid_override_pattern="M*"), "the config names 2 layer kinds for 4 layers"),
     (of("32"), "num_hidden_layers: '32' is not a whole number"),  # type: ignore[arg-type]
     (of(2, num_key_value_heads=-8), "num_key_value_heads: -8 is not possible"),
-    (of(2) | {"num_attention_heads": [4, 4]}, "num_attention_heads: [4, 4] is not a whole number"),
-    (of(2, vocab_size=float("inf")), "vocab_size: inf is not a whole number"),
     (of(2, quantization_config="fp8"), "quantization_config: 'fp8' is not an object"),
     (
         of(2, quantization_config={"quant_method": ["fp8"]}),
@@ -165,20 +160,9 @@ def test_a_bare_shape_counts_as_the_published_model(name: str) -> None:
     assert not any("only a shape" in note for note in whole.notes)
 
 
-def test_a_model_that_sees_is_recognized() -> None:
-    """Qwen3.5-27B: its recurrent state, the gate of its attention, and the encoder."""
-    found = read_config(bare(QWEN35_27B))
-    assert found.state is not None
-    assert found.encoder is not None
-    assert (found.state.state_heads, found.attention_gate, found.multimodal) == (48, True, True)
-    assert count_parameters(found).total == pytest.approx(27.3e9, rel=0.01)
-
-
 LATENT_SHAPE: Config = {"kv_lora_rank": 512, "qk_rope_head_dim": 64}
 # Name, shape, what it says beside, billions of parameters on its card.
 CARDS: tuple[tuple[str, tuple[int, int, int, int, int], Config, float], ...] = (
-    ("Llama-3.1-405B", (126, 16384, 128, 8, 128256), {}, 405.9),
-    ("Qwen2.5-72B", (80, 8192, 64, 8, 152064), {}, 72.7),
     ("Qwen3-Coder-480B", (62, 6144, 96, 8, 151936), {"head_dim": 128}, 480.2),
     ("Qwen3-Next-80B", (48, 2048, 16, 2, 151936), {"head_dim": 256, "full_attention_interval": 4}, 79.7),
     ("DeepSeek-V2", (60, 5120, 128, 128, 102400), LATENT_SHAPE, 235.7),
@@ -187,8 +171,6 @@ CARDS: tuple[tuple[str, tuple[int, int, int, int, int], Config, float], ...] = (
     ("gpt-oss-120b", (36, 2880, 64, 8, 201088), {"head_dim": 64}, 116.8),
     ("Gemma-3-12B", (48, 3840, 16, 8, 262208), {"head_dim": 256}, 12.2),
     ("Phi-4", (40, 5120, 40, 10, 100352), {}, 14.7),
-    ("Command R", (40, 8192, 64, 64, 256000), {}, 35.0),
-    ("OPT-13B", (40, 5120, 40, 40, 50272), {}, 12.9),
 )  # fmt: skip
 
 

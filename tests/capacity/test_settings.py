@@ -18,7 +18,6 @@ DEFAULTS = (
     ("a long context is chunked", "0.6.4", "A100", 65536, ("V0", 2048, 256, 0.9)),
     ("in smaller chunks before 0.6.4", "0.6.0", "A100", 65536, ("V0", 512, 256, 0.9)),
     ("the first V1 takes many sequences", "0.8.1", "RTX 3090", 4096, ("V1", 2048, 1024, 0.9)),
-    ("V1 on a small card", "0.11.0", "RTX 4090", 32768, ("V1", 2048, 256, 0.9)),
     ("V1 on a large card", "0.11.0", "H100", 32768, ("V1", 8192, 1024, 0.9)),
     ("but the A100", "0.11.0", "A100", 32768, ("V1", 2048, 256, 0.9)),
     ("old cards kept V0", "0.8.5", "T4", 4096, ("V0", 4096, 256, 0.9)),
@@ -126,11 +125,8 @@ def test_releases_are_read_as_people_write_them() -> None:
 
 GPUS = (
     ("the catalogue's size of a named card", "RTX 4090", 24, 23.6),
-    ("gigabytes of ten", "RTX PRO 6000 Blackwell", 97.9, 94.97),
     ("a measured size", "RTX 3090", 23.58, 23.58),
     ("a card that comes in two sizes", "NVIDIA A100-SXM4", 40, 39.39),
-    ("and the other", "NVIDIA A100-SXM4", 80, 79.15),
-    ("a card that is not known", "FooBar 9000", 37.5, 37.5),
     ("a catalogue's size of no card", "some card", 48, 47.28),
     ("H20 is no H200", "NVIDIA H20", 96, 95.08),
 )
@@ -138,6 +134,5 @@ GPUS = (
 
 @named_rows("name, given, offered", GPUS)
 def test_memory_that_cuda_offers(name: str, given: float, offered: float) -> None:
-    """The true memory of a card, not the catalogue's."""
     memory, _ = cuda_memory_bytes(given, find_gpu(name, given))
     assert memory / GIB == pytest.approx(offered, abs=0.01)

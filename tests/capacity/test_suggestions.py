@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.capacity.models import LLAMA_31_8B, LLAMA_33_70B, QWEN3_4B, QWEN3_32B, QWEN35_27B, Config
+from tests.capacity.models import LLAMA_31_8B, LLAMA_33_70B, QWEN3_32B, QWEN35_27B, Config
 from tests.capacity.planning import named_rows, plan
 from vllm_watch.capacity.assumptions import assumptions
 from vllm_watch.capacity.plan import Plan, with_flags
@@ -17,11 +17,9 @@ STORIES: tuple[tuple[str, Plan, tuple[str, ...], tuple[str, ...]], ...] = (
      ("--gpu-memory-utilization", "--max-model-len", "--max-num-seqs", "--kv-cache-dtype", "--enforce-eager", "--quantization"), ()),
     ("a context four times too long", plan(LLAMA_31_8B, gpu="RTX 4090", gpus=1, max_model_len=131072), ("--max-model-len",), ("--kv-cache-dtype fp8 --quantization fp8", "2 such GPUs: --tensor-parallel-size 2", "GPUs of 35.")),
     ("a second GPU is idle", plan(QWEN3_32B, gpus=2, max_model_len=40960), ("--gpu-memory-utilization", "--max-model-len", "--kv-cache-dtype", "--tensor-parallel-size", "--quantization"), ()),
-    ("weights alone are too many", plan(LLAMA_33_70B, gpus=1, max_model_len=8192), (), ("--quantization fp8 --enforce-eager", "2 such GPUs: --tensor-parallel-size 2", "GPUs of 148.", "a 4-bit checkpoint")),
     ("as many GPUs as it takes", plan(LLAMA_33_70B, max_model_len=8192), ("--tensor-parallel-size",), ("GPUs of 148.", "a 4-bit checkpoint")),
     ("the weights that are named are of each GPU", plan(LLAMA_33_70B, weights_gib=131.4, max_model_len=8192), (), ("--quantization fp8", "2 such GPUs: --tensor-parallel-size 2 --weights-gib 65.7", "GPUs of 148.", "a 4-bit checkpoint")),
     ("more ranks than GPUs", plan(LLAMA_33_70B, gpus=2, tensor_parallel_size=4, max_model_len=8192), ("--tensor-parallel-size",), ()),
-    ("eight small cards", plan(LLAMA_33_70B, gpu="RTX 3090", max_model_len=8192), ("--tensor-parallel-size",), ("GPUs of 150.",)),
     ("ranks that do not divide the heads, on GPUs that are too small", plan(LLAMA_33_70B, gpu="RTX 4090", gpus=3, tensor_parallel_size=3), (), ("16 such GPUs: --tensor-parallel-size 16", "GPUs of 97.0 GiB, with --tensor-parallel-size 2")),
     ("nothing helps but memory", plan(LLAMA_33_70B | {"num_hidden_layers": 2000}, gpu="RTX 3090", max_model_len=8192), (), ("GPUs of 3609.",)),
 )  # fmt: skip
@@ -32,36 +30,12 @@ def test_flags_in_order(planned: Plan, flags: tuple[str, ...], others: tuple[str
     """What costs nothing first, then quality and speed, then length, then hardware; then what no one flag does."""
     assert not planned.fits
     assert tuple(each.flag for each in suggestions(planned)) == flags
+    # Above 0.95 CUDA graphs and fragmentation find no room.
+    assert all(float(each.value) <= 0.95 for each in suggestions(planned) if each.flag == "--gpu-memory-utilization")  # fmt: skip
     found = other_ways(planned, suggestions(planned))
     assert len(found) == len(others)
     for each, beginning in zip(found, others, strict=True):
         assert each.change.startswith(beginning)
-
-
-def test_utilization_is_never_raised_beyond_the_safe_share() -> None:
-    """Above 0.95 CUDA graphs and fragmentation find no room."""
-    for planned in [row[1] for row in STORIES]:
-        for each in suggestions(planned):
-            if each.flag == "--gpu-memory-utilization":
-                assert float(each.value) <= 0.95
-
-
-def test_room_to_spare_is_named() -> None:
-    """One request of 1,024 tokens can never fill 17 GiB: the utilization that is enough, or more to serve.
-
-    The case of https://github.com/vllm-project/vllm/issues/33263.
-    """
-    planned = plan(QWEN3_4B, gpu="RTX 4090", max_model_len=1024, max_num_seqs=1)
-    found = {each.flag: each.value for each in suggestions(planned)}
-    assert list(found) == ["--gpu-memory-utilization", "--max-model-len", "--max-num-seqs"]
-    lower = with_flags(
-        planned,
-        replace(
-            planned.settings.flags, gpu_memory_utilization=float(found["--gpu-memory-utilization"])
-        ),
-    )
-    assert lower.fits
-    assert lower.concurrency >= 1
 
 
 NOTES: tuple[tuple[Config, dict[str, object], str], ...] = (

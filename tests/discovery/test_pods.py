@@ -27,7 +27,6 @@ WATCHED = {
     "has no address yet": (document({"phase": "Pending", "podIP": None}), False),
     "is being deleted": (document(deletionTimestamp="2026-01-01T00:00:00Z"), False),
     "has done its work": (document({"phase": "Succeeded"}), False),
-    "was thrown out by its node": (document({"phase": "Failed"}), False),
     "leads several nodes": (document(labels={"leaderworkerset.sigs.k8s.io/worker-index": "0"}), True),
     "works for a leader": (document(labels={"leaderworkerset.sigs.k8s.io/worker-index": "2"}), False),
 }  # fmt: skip

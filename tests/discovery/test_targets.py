@@ -100,7 +100,6 @@ class Clock:
 
 
 async def test_static_targets_are_told_once():
-    """The first look gives the whole list; afterwards there is nothing new."""
     discovery = Discovery(load(None, environ={}, targets=["chat=http://a:1", "http://b:1"]))
 
     assert names(await discovery.refresh(0)) == ["chat", "b-1"]
@@ -109,7 +108,6 @@ async def test_static_targets_are_told_once():
 
 @pytest.mark.parametrize(("file", "text", "expected"), FILES.values(), ids=FILES)
 async def test_file_sd(tmp_path, file, text, expected):
-    """A file as Prometheus reads it becomes targets, its labels their identity."""
     (tmp_path / file).write_text(text)
     discovery = Discovery(config(tmp_path, file_sd=[file]))
 
@@ -195,7 +193,6 @@ async def test_what_is_written_out_wins(tmp_path):
 
 
 async def test_more_than_ten_thousand_are_told(tmp_path):
-    """The list is bounded, and says what it left out."""
     for file, count in (("1", 6000), ("2", 4002)):
         groups = [{"targets": [f"h{file}-{number:04}:1" for number in range(count)]}]
         (tmp_path / f"{file}.json").write_text(json.dumps(groups))

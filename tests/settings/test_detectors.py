@@ -2,7 +2,7 @@
 
 from pydantic import BaseModel
 
-from vllm_watch.config import Config, load
+from vllm_watch.config import load
 from vllm_watch.settings.detectors import DetectorsSettings
 from vllm_watch.support import plugins
 
@@ -19,15 +19,11 @@ targets:
 """
 
 
-def read(tmp_path, text) -> Config:
-    path = tmp_path / "config.yaml"
-    path.write_text(text)
-    return load(path, environ={})
-
-
 def test_the_nearest_word_stands(tmp_path):
     """A target's own key over its group's, that over the one for all; other keys stay."""
-    config = read(tmp_path, FILE)
+    path = tmp_path / "config.yaml"
+    path.write_text(FILE)
+    config = load(path, environ={})
     stalled = [config.detectors_for(each).of("engine_stalled") for each in config.targets]
     assert [(each.notice_seconds, each.advise_seconds) for each in stalled] == [
         (20, 90),

@@ -60,17 +60,6 @@ def test_a_changed_value_costs_little_more_than_itself():
     assert len(record) < 1000 + 10 * len("12345.0\n") + 20
 
 
-def test_after_a_reset_the_next_text_stands_alone():
-    """A group of records can be read without those before it."""
-    encoder = Encoder()
-    encoder.encode("first", "a 1\nb 2")
-    encoder.reset()
-
-    assert list(Decoder().decode(encoder.encode("second", "a 1\nb 3"))) == [
-        ("second", ["a 1", "b 3"])
-    ]
-
-
 def test_where_most_values_change_they_are_not_compared():
     """And they come back all the same; from time to time it is looked whether most still do."""
     encoder, decoder, parser = Encoder(), Decoder(), Parser()

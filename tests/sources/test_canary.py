@@ -46,11 +46,8 @@ NO_MODEL = error("The model `x` does not exist.", type="NotFoundError", param="m
 ANSWERS = {  # status, body → outcome, outcome of the call, a word of the remedy
     "a token": ("200 OK", TOKEN, "ok", "ok", None),
     "a page instead": ("200 OK", "<html>", "refused", "ok", "canary.enabled"),
-    "no choices": ("200 OK", "{}", "refused", "ok", "canary.enabled"),
     "no key, or a wrong one": ("401 Unauthorized", '{"error":"Unauthorized"}', "refused", "http", "scrape.api_key_file"),
-    "forbidden": ("403 Forbidden", "", "refused", "http", "scrape.api_key_file"),
     "another model": ("404 Not Found", NO_MODEL, "refused", "http", "canary.model"),
-    "not this parameter": ("400 Bad Request", error("ignore_eos?"), "refused", "http", "canary.enabled"),
     "no such route, nor the chat's": ("404 Not Found", '{"detail":"Not Found"}', "refused", "http", "canary.enabled"),
     "a pooling model": ("400 Bad Request", error("The model does not support Completions API"), "refused", "http", "canary.enabled"),
     "rate limit": ("429 Too Many Requests", "", "busy", "http", None),
@@ -70,13 +67,8 @@ async def test_an_answer(status, body, outcome, of_call, remedy):
     assert (canary.outcome, canary.ok, call.outcome) == (outcome, outcome == "ok", of_call)
     assert (problem is not None) == (remedy is not None)
     assert remedy is None or remedy in problem.remedy
-
-
-async def test_the_server_is_quoted():
-    """What a wrong name is, stands in the server's own words."""
-    canary, _, problem = await answered("404 Not Found", NO_MODEL)
-    assert canary.error == "HTTP 404: The model `x` does not exist."
-    assert canary.error in problem.cause
+    if body is NO_MODEL:  # in the server's own words
+        assert canary.error == "HTTP 404: The model `x` does not exist."
 
 
 async def test_silence_is_unanswered_and_hangs_up():
@@ -144,7 +136,6 @@ async def test_the_key_is_read_anew_each_time(tmp_path):
 
 
 async def test_a_server_with_chat_only_is_asked_by_chat():
-    """The other route is tried where the first is missing."""
     async with wire() as server:
         server.on("/v1/chat/completions", TOKEN)
         assert (await ask(server.url)).canary.ok
@@ -162,7 +153,6 @@ async def test_what_sleeps_is_not_asked(switch):
 
 
 async def test_of_several_engines_the_one_that_is_addressed_answers():
-    """So a canary tells of one engine."""
     vllm = SimulatedVllm("a", num_engines=2)
     live = Live(Scene([vllm]))
     (target,) = await live.start()

@@ -113,7 +113,6 @@ def test_not_there_yet(log, capsys):
 
 
 def test_a_pipe_is_refused_and_does_not_block(log):
-    """Opening a pipe nobody writes to would wait for ever."""
     os.mkfifo(log.path)
     assert failure(log) is None
 

@@ -103,17 +103,6 @@ async def test_a_dump_is_what_was_observed(make, tmp_path):
             assert getattr(raw, name) == getattr(observation, name)
 
 
-async def test_a_dump_holds_the_seconds_asked_for(make, tmp_path):
-    """Counted back from the newest observation, both ends included."""
-    recorder, texts = make(), bodies()
-    for second in range(300):
-        recorder.observe(seen(second), next(texts))
-
-    found = await dumped(recorder, tmp_path / "dump.jsonl.gz", seconds=30)
-
-    assert [raw.monotonic_s for raw in found] == [float(second) for second in range(269, 300)]
-
-
 async def test_what_is_too_old_goes_and_nothing_newer(make, tmp_path):
     """The window is kept whole, with at most a tenth more before it."""
     recorder, texts = make(seconds=100), bodies()
@@ -121,11 +110,14 @@ async def test_what_is_too_old_goes_and_nothing_newer(make, tmp_path):
         recorder.observe(seen(second), next(texts))
 
     found = await dumped(recorder, tmp_path / "dump.jsonl.gz")
+    asked_for = await dumped(recorder, tmp_path / "dump.jsonl.gz", seconds=30)
 
     assert recorder.span_seconds("one") == 100
     assert 389 <= found[0].monotonic_s <= 399
     assert [raw.monotonic_s for raw in found][-1] == 499
     assert len(found) == 500 - found[0].monotonic_s
+    # Counted back from the newest observation, both ends included.
+    assert [raw.monotonic_s for raw in asked_for] == [float(second) for second in range(469, 500)]
 
 
 async def test_a_step_of_the_wall_clock_changes_nothing(make, tmp_path):
@@ -166,7 +158,6 @@ async def test_gpus_are_joined_as_they_were_known(make, tmp_path):
 
 
 async def test_targets_do_not_mix_and_can_be_forgotten(make, tmp_path):
-    """Each target has its own recording; a forgotten one leaves nothing."""
     recorder, texts = make(), bodies()
     mine, other = next(texts), next(texts)
     recorder.observe(seen(1), mine)
@@ -196,20 +187,6 @@ async def test_a_target_stays_within_its_bytes(make, tmp_path):
     assert recorder.span_seconds("one") == len(found) - 1
     assert recorder.memory_bytes("one") < 300_000 + 2 * len(CAPTURE) + 32 * 1024
     assert all(file.stat().st_size <= 300_000 for file in tmp_path.glob("spool/*"))
-
-
-@pytest.mark.parametrize("share", [0.2, 1])
-async def test_ten_minutes_of_a_real_body_fit(make, tmp_path, share):
-    """600 scrapes of a real 0.32 body take under 8 MB, under 150 KB of it in memory with a disk."""
-    recorder, texts = make(), bodies(share)
-    for second in range(620):
-        recorder.observe(seen(second), next(texts))
-        await asyncio.sleep(0)
-
-    assert recorder.span_seconds("one") == 600
-    on_disk = sum(file.stat().st_size for file in tmp_path.glob("spool/*"))
-    assert recorder.memory_bytes("one") + on_disk < 8e6
-    assert not on_disk or recorder.memory_bytes("one") < 150_000
 
 
 async def test_memory_is_shared_and_bounded(tmp_path):

@@ -17,7 +17,7 @@ from vllm_watch.sources.processes import ProcessFacts, ProcessListing
 
 PROC = Path("/proc")
 PATIENCE_SECONDS = 60.0
-_TOO_BUSY = b"cannot be looked through"
+_TOO_BUSY = b"cannot be listed"
 
 
 async def found(*ports):
@@ -39,9 +39,7 @@ async def found(*ports):
         ("python /src/vllm/entrypoints/openai/api_server.py --model m", ("--model", "m")),
         ("vllm bench serve", None),
         ("vllm-watch preflight -- vllm serve m", None),
-        ("docker run image vllm serve m", None),
         ("grep -r vllm serve", None),
-        ("ssh gpu-7 vllm serve m", None),
         ("bash -c vllm serve m", None),
         ("", None),
     ],
@@ -78,20 +76,6 @@ async def test_a_port_that_the_command_line_does_not_tell_is_asked(tmp_path):
     async with vllm_serve(tmp_path, "serve", "--config", "serve.yaml") as (_, port):
         here = await found(port)
     assert here[f"http://127.0.0.1:{port}"].model == "model-8b"
-
-
-async def test_one_that_loads_is_found_before_it_listens(tmp_path):
-    """vLLM listens once its weights are loaded; it is watched as starting until then."""
-    script = tmp_path / "vllm"
-    script.write_text("import time\ntime.sleep(600)\n")
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, str(script), "serve", "m", "--port", "18437"
-    )
-    try:
-        assert "http://127.0.0.1:18437" in await found(18437)
-    finally:
-        process.kill()
-        await process.wait()
 
 
 async def test_what_was_found_stays_and_new_ones_are_followed(tmp_path):

@@ -9,6 +9,7 @@ import zlib
 
 import pytest
 
+from tests.export.certificates import Authority
 from tests.sources.wire import answering, wire
 from vllm_watch.sources import http
 
@@ -29,13 +30,31 @@ async def ends(handler, path="/metrics", limits=LIMITS):
         return await get(server.url + path, limits)
 
 
-async def silence(request):
-    await asyncio.sleep(5)
+CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
 
 
-async def half_a_head(request):
-    await request.raw(b"HTTP/1.1 200 OK\r\nContent-")
-    await silence(request)
+def says(*pieces, and_breaks=False):
+    """Sends this, and then nothing; or breaks the connection."""
+
+    async def say(request):
+        for piece in pieces:
+            await request.raw(piece)
+            await asyncio.sleep(0.05)
+        if and_breaks:
+            request.reset()
+        else:
+            await asyncio.sleep(5)
+
+    return say
+
+
+silence = says()
+half_a_head = says(b"HTTP/1.1 200 OK\r\nContent-")
+head_and_silence = says(CHUNKED)
+broken_chunk = says(CHUNKED + b"3\r\nabc\r\n", b"no chunk\r\n")
+reset_at_once = says(and_breaks=True)
+cut_body = says(b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\nhalf of it", and_breaks=True)
+not_http = says(b"SSH-2.0-OpenSSH_9.2\r\n\r\n", and_breaks=True)
 
 
 async def drip(request):
@@ -45,39 +64,10 @@ async def drip(request):
         await asyncio.sleep(0.05)
 
 
-async def reset_at_once(request):
-    request.reset()
-
-
-async def cut_body(request):
-    await request.answer("half of it", length=1000)
-    request.reset()
-
-
-async def not_http(request):
-    await request.raw(b"SSH-2.0-OpenSSH_9.2\r\n\r\n")
-    request.reset()
-
-
 async def endless(request):
-    await request.raw(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
+    await request.raw(CHUNKED)
     while True:
         await request.raw(b"2000\r\n" + b"x" * 0x2000 + b"\r\n")
-
-
-CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
-
-
-async def broken_chunk(request):
-    await request.raw(CHUNKED + b"3\r\nabc\r\n")
-    await asyncio.sleep(0.1)
-    await request.raw(b"no chunk\r\n")
-    await silence(request)
-
-
-async def head_and_silence(request):
-    await request.raw(CHUNKED)
-    await silence(request)
 
 
 async def tiny_chunks(request):
@@ -94,6 +84,7 @@ more_than_gzip = answering(gzip.compress(b"a 1\n") + gzip.compress(b"b 2\n"), he
 false_gzip = answering(b"this is not gzip", headers=GZIP)
 brotli = answering(b"??", headers={"Content-Encoding": "br"})
 server_error = answering("it broke", status="500 Internal Server Error")
+half_an_error = answering("x", status="500 Internal Server Error", length=9)
 
 
 @pytest.mark.parametrize(
@@ -116,18 +107,26 @@ server_error = answering("it broke", status="500 Internal Server Error")
         (false_gzip, "garbled", 200, "cannot be unpacked"),
         (brotli, "garbled", 200, "was not asked for"),
         (server_error, "http", 500, "HTTP 500"),
+        (half_an_error, "http", 500, "HTTP 500"),
     ],
     ids=lambda value: next(
         (name for name, known in list(globals().items()) if known is value), None
     ),
 )
 async def test_each_way_to_fail_has_its_own_outcome(handler, outcome, status, words):
-    """The outcome, the status where there is one, and a sentence; and never later than the bound."""
-    async with asyncio.timeout(60):
-        answer = await ends(handler, limits=QUICK if outcome == "read_timeout" else LIMITS)
+    """The outcome, the status where there is one, and a sentence; and never later than the bound.
 
-    assert (answer.call.outcome, answer.call.status) == (outcome, status)
-    assert words in answer.call.error
+    What is left of the answer must not be read as that of the next call: the connection is closed.
+    """
+    limits = QUICK if outcome == "read_timeout" or handler is half_an_error else LIMITS
+    async with wire(metrics=handler) as server, http.new_session() as session:
+        async with asyncio.timeout(60):
+            call = (await http.get(session, server.url + "/metrics", limits, {})).call
+            while session.connections != (handler is server_error):
+                await asyncio.sleep(0.01)
+
+    assert (call.outcome, call.status) == (outcome, status)
+    assert words in call.error
 
 
 async def test_nobody_listens():
@@ -140,16 +139,10 @@ async def test_nobody_listens():
 
 async def test_a_certificate_that_nobody_signed(tmp_path):
     """A self-signed certificate is refused, and said to be what is wrong."""
-    key, certificate = tmp_path / "key", tmp_path / "certificate"
-    command = f"openssl req -x509 -newkey rsa:2048 -nodes -keyout {key} -out {certificate} -days 1 -subj /CN=127.0.0.1"
-    made = await asyncio.create_subprocess_shell(command, stderr=asyncio.subprocess.DEVNULL)
-    assert await made.wait() == 0
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(certificate, key)
-    server = await asyncio.start_server(lambda r, w: w.close(), "127.0.0.1", 0, ssl=context)
-    async with server:
-        url = f"https://127.0.0.1:{server.sockets[0].getsockname()[1]}/metrics"
-        call = (await get(url, http.Limits(2.0, 4.0, 1000))).call
+    context.load_cert_chain(*Authority(tmp_path).own.as_strings)
+    async with wire(secure=context) as server:
+        call = (await get(server.url + "/metrics")).call
     assert call.outcome == "tls"
     assert "certificate" in call.error
 
@@ -172,14 +165,6 @@ async def test_a_body_as_long_as_the_bound_is_read(more, outcome):
 
 def leads(location, status="302 Found"):
     return answering(status=status, headers={"Location": location})
-
-
-async def test_a_redirect_on_the_same_server_is_followed():
-    """vLLM 0.3.3 to 0.4.1 redirect /metrics to /metrics/; the answer says where it came from."""
-    async with wire(metrics=leads("/metrics/", "307 Temporary Redirect")) as server:
-        server.on("/metrics/", "x 1\n")
-        answer = await get(server.url + "/metrics")
-    assert (answer.body, answer.url) == (b"x 1\n", server.url + "/metrics/")
 
 
 async def test_a_redirect_to_another_server_is_not_followed():

@@ -20,54 +20,30 @@ LIMITS = http.Limits(10.0, 20.0, 100_000)
 PATIENCE_SECONDS = 60.0  # of a machine that is busy
 
 
-class Peer:
-    """A server that sees when its connections end."""
-
-    def __init__(self):
-        self.url = ""
-        self.asked = []  # number of the connection, and the method, of each request
-        self.ended = []  # an event for each connection
-
-
 @asynccontextmanager
-async def peer(*answers, **options):
+async def peer(*answers, secure=None):
     """Answers the first request with the first of `answers`, and so on; the last as often as it takes.
 
-    An answer is bytes, or None where the connection is closed in its place; "…" is none, and waits.
+    An answer is bytes, or None where the connection is closed in its place (or after them); "…" is none, and waits.
     """
-    state, left, tasks = Peer(), list(answers), set()
+    left = list(answers)
 
-    async def serve(reader, writer):
-        tasks.add(asyncio.current_task())
-        number = len(state.ended)
-        ended = asyncio.Event()
-        state.ended.append(ended)
-        try:
-            while head := await reader.readuntil(b"\r\n\r\n"):
-                if head.startswith(b"POST"):
-                    await reader.readexactly(2)
-                state.asked.append((number, head.split()[0].decode()))
-                answer = left.pop(0) if len(left) > 1 else left[0]
-                if answer is None:
-                    break
-                if answer != "…":
-                    writer.write(answer)
-        except (asyncio.IncompleteReadError, ConnectionError, asyncio.CancelledError):
-            pass
-        finally:
-            ended.set()
-            writer.close()
+    async def act(request):
+        answer = left.pop(0) if len(left) > 1 else left[0]
+        for part in answer if isinstance(answer, tuple) else (answer,):
+            if part is None:
+                raise ConnectionError
+            if part != "…":
+                await request.raw(part)
 
-    server = await asyncio.start_server(serve, "127.0.0.1", 0, **options)
-    port = server.sockets[0].getsockname()[1]
-    state.url = f"{'https' if options else 'http'}://127.0.0.1:{port}/metrics"
-    try:
-        yield state
-    finally:
-        server.close()
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+    async with wire(secure=secure, metrics=act) as server:
+        server.url += "/metrics"
+        yield server
+
+
+def asked_on(server):
+    """The number of the connection that each request came on."""
+    return [request.connection for request in server.requests]
 
 
 def an(body, *headers, status=b"200 OK", also=b""):
@@ -102,66 +78,48 @@ async def test_a_hundred_calls_are_one_connection():
     async with peer(X, an(b"no", status=b"404 Not Found"), X) as server, new() as session:
         statuses = {(await get(session, server.url)).call.status for _ in range(100)}
         assert statuses == {200, 404}
-        assert {number for number, _ in server.asked} == {0}
+        assert {*asked_on(server)} == {1}
 
 
-async def test_a_connection_that_was_closed_while_it_was_idle_is_not_used():
-    """The server closes what has been idle for a while; the next call is on a new connection, and asks once."""
+@pytest.mark.parametrize("says", [None, b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nstolen 1\n"])
+async def test_a_connection_that_stirs_while_it_is_idle_is_not_used(says):
+    """It was closed, or brought bytes that would be read as the beginning of the next answer."""
     idle_long = asyncio.Event()
 
-    async def close(request):
+    async def stir(request):
         await request.answer("x 1\n")
         await idle_long.wait()
-        request.writer.close()
+        if says is None:
+            raise ConnectionError
+        await request.raw(says)
 
-    async with wire(metrics=close) as server, new() as session:
+    async with wire(metrics=stir) as server, new() as session:
         await get(session, server.url + "/metrics")
         idle_long.set()
         await until(lambda: session.connections == 0)
-        assert (await get(session, server.url + "/metrics")).call.outcome == "ok"
-        assert [request.connection for request in server.requests] == [1, 2]
+        assert (await get(session, server.url + "/metrics")).body == b"x 1\n"
+        assert asked_on(server) == [1, 2]
 
 
-async def test_a_connection_that_is_closed_as_it_is_used_is_no_failure():
-    """A GET is asked once more on a new connection: the server may not have seen it."""
-    async with peer(X, None, X) as server, new() as session:
+BEGUN = b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nx"
+CLOSING = {  # answers, of which the first is to a GET; the next method; how that ends, and who was asked on which connection
+    "a GET is asked once more: the server may not have seen it": ((X, None, X), "GET", "ok", [1, 1, 2]),
+    "and twice at most": ((X, None), "GET", "disconnected", [1, 1, 2]),
+    "nor again once its answer was begun": ((X, (BEGUN, None)), "GET", "disconnected", [1, 1]),
+    "a POST, which cannot be sent again, has a connection of its own": ((X, None), "POST", "disconnected", [1, 2]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("answers", "method", "outcome", "on"), CLOSING.values(), ids=CLOSING)
+async def test_a_connection_that_is_closed_as_it_is_used(answers, method, outcome, on):
+    async with peer(*answers) as server, new() as session:
         await get(session, server.url)
-        assert (await get(session, server.url)).call.outcome == "ok"
-        assert server.asked == [(0, "GET"), (0, "GET"), (1, "GET")]
-
-
-async def test_a_get_is_asked_twice_at_most():
-    """Who closes the new connection too has broken off."""
-    async with peer(X, None) as server, new() as session:
-        await get(session, server.url)
-        assert (await get(session, server.url)).call.outcome == "disconnected"
-        assert server.asked == [(0, "GET"), (0, "GET"), (1, "GET")]
-
-
-async def test_an_answer_that_was_begun_is_not_asked_for_again():
-    """The server has seen the question, whatever became of it then."""
-    begun = b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nx"
-
-    async def breaks(request):
-        if len(server.requests) > 1:
-            await request.raw(begun)
-            request.writer.close()
+        if method == "GET":
+            answer = await get(session, server.url)
         else:
-            await request.answer("x 1\n")
-
-    async with wire(metrics=breaks) as server, new() as session:
-        await get(session, server.url + "/metrics")
-        answer = await get(session, server.url + "/metrics")
-        assert (answer.call.outcome, len(server.requests)) == ("disconnected", 2)
-
-
-async def test_a_post_goes_over_a_connection_of_its_own_and_only_once():
-    """A connection that was used may be closed at that moment, and a POST cannot be sent again."""
-    async with peer(X, None) as server, new() as session:
-        await get(session, server.url)
-        answer = await http.post(session, server.url, LIMITS, {}, b"{}")
-        assert answer.call.outcome == "disconnected"
-        assert server.asked == [(0, "GET"), (1, "POST")]
+            answer = await http.post(session, server.url, LIMITS, {}, b"{}")
+        assert answer.call.outcome == outcome
+        assert asked_on(server) == on
 
 
 UNTRUSTED = {
@@ -179,24 +137,7 @@ async def test_a_connection_that_cannot_be_trusted_is_closed(answer):
         assert (await get(session, server.url)).body == b"x 1\n"
         await ends(server.ended[0])
         assert (await get(session, server.url)).body == b"x 1\n"
-        assert server.asked == [(0, "GET"), (1, "GET")]
-
-
-async def test_bytes_that_come_while_nothing_is_asked_end_the_connection():
-    """They would be read as the beginning of the next answer."""
-    sent = asyncio.Event()
-
-    async def late(request):
-        await request.answer("x 1\n")
-        await sent.wait()
-        await request.answer("stolen 1\n")
-
-    async with wire(metrics=late) as server, new() as session:
-        await get(session, server.url + "/metrics")
-        sent.set()
-        await until(lambda: session.connections == 0)
-        assert (await get(session, server.url + "/metrics")).body == b"x 1\n"
-        assert server.connections == 2
+        assert asked_on(server) == [1, 2]
 
 
 async def test_who_speaks_before_it_is_asked_is_heard():
@@ -233,43 +174,13 @@ async def test_calls_at_a_time_are_connections():
         assert len({request.connection for request in server.requests[2:]}) == 1
 
 
-BOUNDS = {
-    "no answer in time": ("…", http.Limits(0.2, 0.3, 1000), "read_timeout"),
-    "an answer that is too large": (an(b"x" * 2000), http.Limits(10.0, 20.0, 1000), "too_large"),
-    "an answer that is none": (b"HTTP/1.1 what\r\n\r\n", LIMITS, "garbled"),
-    "an error whose body does not end": (
-        b"HTTP/1.1 500 Oh\r\nContent-Length: 9\r\n\r\nx", http.Limits(2.0, 3.0, 1000), "http",
-    ),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize(("answer", "limits", "outcome"), BOUNDS.values(), ids=BOUNDS)
-async def test_a_call_that_is_given_up_closes_its_connection(answer, limits, outcome):
-    """What is left of the answer must not be read as that of the next call."""
-    async with peer(answer) as server, new() as session:
-        assert (await get(session, server.url, limits)).call.outcome == outcome
-        await until(lambda: server.ended)  # as it may not have taken the call yet
-        await ends(server.ended[0])
-
-
-async def test_a_call_that_is_cancelled_closes_its_connection():
-    """Also where it was the answer that it was cancelled over."""
-    async with peer("…") as server, new() as session:
-        call = asyncio.create_task(get(session, server.url))
-        await until(lambda: server.asked)
-        call.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await call
-        await ends(server.ended[0])
-
-
 async def test_a_session_that_is_closed_ends_everything():
     """What is idle, and what is under way, which is told so."""
     async with peer(X, "…") as server:
         session = new()
         await get(session, server.url)
         call = asyncio.create_task(http.post(session, server.url, LIMITS, {}, b"{}"))
-        await until(lambda: len(server.asked) == 2)
+        await until(lambda: len(server.requests) == 2)
         await session.close()
         assert (await call).call.outcome == "disconnected"
         for ended in server.ended:
@@ -377,11 +288,11 @@ def secured(authority):
 
 async def test_a_connection_over_tls_is_used_again(authority):
     """Whose certificate is signed by whom this host trusts, and is for whom was asked."""
-    async with peer(X, ssl=secured(authority)) as server, new() as session:
+    async with peer(X, secure=secured(authority)) as server, new() as session:
         outcomes = {(await get(session, server.url)).call.outcome for _ in range(20)}
         named = await get(session, server.url.replace("127.0.0.1", "LOCALHOST"))
         assert outcomes == {named.call.outcome} == {"ok"}
-        assert {number for number, _ in server.asked} == {0, 1}
+        assert {*asked_on(server)} == {1, 2}
 
 
 async def test_whom_this_host_trusts_is_read_anew_after_a_refusal(authority, tmp_path, monkeypatch):
@@ -389,7 +300,7 @@ async def test_whom_this_host_trusts_is_read_anew_after_a_refusal(authority, tmp
     monkeypatch.setattr(http_caches, "REFUSED_SECONDS", 0.0)
     (tmp_path / "other").mkdir()
     other = Authority(tmp_path / "other", "other")
-    async with peer(X, ssl=secured(other)) as server, new() as session:
+    async with peer(X, secure=secured(other)) as server, new() as session:
         assert (await get(session, server.url)).call.outcome == "tls"
         authority.own.certificate.write_text(other.own.certificate.read_text())
         assert (await get(session, server.url)).call.outcome == "ok"
@@ -413,12 +324,12 @@ async def test_the_server_is_not_blamed_for_certificates_that_we_cannot_read(
     os.mkfifo(store)
     monkeypatch.setenv("SSL_CERT_FILE", str(store))
     limits = http.Limits(0.2, 0.5, 100)
-    async with peer(X, ssl=context) as server, new() as session:
+    async with peer(X, secure=context) as server, new() as session:
         try:
             call = (await get(session, server.url, limits)).call
         finally:
             store.write_bytes(authority.own.certificate.read_bytes())
-        assert (call.outcome, server.asked) == ("watcher", [])
+        assert (call.outcome, server.requests) == ("watcher", [])
         assert (
             "could not read its CA certificates or its own within 0.5 s (check the disk"
             in call.error
@@ -441,5 +352,5 @@ async def test_the_next_address_is_tried_where_one_does_not_answer():
         port = int(server.url.split(":")[2].partition("/")[0])
         with black_hole(port, "127.0.0.3"):
             async with Session(names("127.0.0.2", "127.0.0.3", "127.0.0.1")) as session:
-                answer = await get(session, f"http://engine:{port}/")
+                answer = await get(session, f"http://engine:{port}/metrics")
     assert answer.call.outcome == "ok"

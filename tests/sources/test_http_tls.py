@@ -11,6 +11,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from tests.export.certificates import Authority
+from tests.sources.wire import wire
 from vllm_watch.samples.target import Target
 from vllm_watch.settings.stages import ScrapeSettings
 from vllm_watch.settings.tls import FILE_BYTES_MAX, TlsConfig, TlsFileError
@@ -22,7 +23,7 @@ PATIENCE_SECONDS = 60.0
 
 
 class Server:
-    """One that speaks TLS; `clients` are the names on the certificates that it was shown, one a connection."""
+    """One that speaks TLS; `clients` are the names on the certificates that it was shown, one a request."""
 
     def __init__(self, authority, **signed):
         self.context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -38,26 +39,22 @@ class Server:
         self.context.verify_mode = ssl.CERT_REQUIRED
         self.context.load_verify_locations(cafile=authority.own.certificate)
 
-    async def serve(self, reader, writer):
-        shown = writer.get_extra_info("peercert") or {}
+    async def answers(self, request):
+        shown = request.writer.get_extra_info("peercert") or {}
         self.clients.append(dict(pair for (pair,) in shown.get("subject", ())).get("commonName"))
-        try:
-            while await reader.readuntil(b"\r\n\r\n"):
-                writer.write(METRICS)
-                if self.closes:
-                    break
-        except (asyncio.IncompleteReadError, ConnectionError, ssl.SSLError):
-            pass
-        finally:
-            writer.close()
+        await request.raw(METRICS)
+        if self.closes:
+            raise ConnectionError
 
 
 @asynccontextmanager
 async def serving(server):
-    async with await asyncio.start_server(
-        server.serve, "127.0.0.1", 0, ssl=server.context
-    ) as listening:
-        server.url = f"https://127.0.0.1:{listening.sockets[0].getsockname()[1]}/metrics"
+    async def answer(request):
+        await server.answers(request)
+
+    routes = {"metrics": answer, "health": answer}
+    async with wire(secure=server.context, **routes) as listening:
+        server.url = f"{listening.url}/metrics"
         yield server
 
 
@@ -123,20 +120,16 @@ async def test_a_client_certificate_is_shown_where_it_is_demanded(
 
 async def test_an_answer_that_breaks_off_is_no_matter_of_tls(ours):
     """Once a server has answered over TLS 1.3, its silence is an engine's."""
-    server = Server(ours)
-    answers = [METRICS, b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nx"]
-
-    async def serve(reader, writer):
-        while await reader.readuntil(b"\r\n\r\n") and (answer := answers.pop(0)):
-            writer.write(answer)
-            if answer is not METRICS:
-                break
-        writer.close()
-
-    server.serve = serve
+    server, trusted = Server(ours), {"ca_file": ours.own.certificate}
     async with serving(server), http.new_session() as session:
-        trusted = {"ca_file": ours.own.certificate}
-        outcomes = [(await call(server, session, **trusted)).outcome for _ in range(2)]
+        outcomes = [(await call(server, session, **trusted)).outcome]
+
+        async def breaks_off(request):
+            await request.raw(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nx")
+            raise ConnectionError
+
+        server.answers = breaks_off
+        outcomes.append((await call(server, session, **trusted)).outcome)
     assert outcomes == ["ok", "disconnected"]
 
 
@@ -163,14 +156,7 @@ async def test_each_target_has_its_own(ours, strangers):
         assert (await call(server, session, **trusting)).outcome == "ok"
         assert (await call(server, session, **other)).outcome == "tls"
         assert (await call(server, session, **trusting)).outcome == "ok"
-    assert len(server.clients) == 1
-
-
-async def until(reached):
-    """Call again until it is so; the files are looked at beside a call, not before it."""
-    async with asyncio.timeout(PATIENCE_SECONDS):
-        while not await reached():
-            await asyncio.sleep(0.01)
+        assert session.connections == 1
 
 
 async def test_a_renewed_client_certificate_is_used_without_a_restart(ours, monkeypatch):
@@ -183,43 +169,25 @@ async def test_a_renewed_client_certificate_is_used_without_a_restart(ours, monk
     tls = {"ca_file": ours.own.certificate, "cert_file": pair.certificate, "key_file": pair.key}
     async with serving(server), http.new_session() as session:
 
-        async def asked():
-            assert (await call(server, session, **tls)).outcome == "ok"
+        async def asked_until(reached):
+            """The files are looked at beside a call, not before it."""
+            async with asyncio.timeout(PATIENCE_SECONDS):
+                while True:
+                    assert (await call(server, session, **tls)).outcome == "ok"
+                    if reached():
+                        return
 
-        async def told():
-            await asked()
-            return logs
-
-        async def shown():
-            await asked()
-            return server.clients[-1] == "new"
-
-        await asked()
+        await asked_until(lambda: True)
         os.replace(renewed.certificate, pair.certificate)
         with capture_logs() as logs:
-            await until(told)
+            await asked_until(lambda: logs)
             for _ in range(3):
-                await asked()
+                await asked_until(lambda: True)
         assert set(server.clients) == {"old"}
         os.replace(renewed.key, pair.key)
-        await until(shown)
+        await asked_until(lambda: server.clients[-1] == "new")
     assert [line["event"] for line in logs] == ["tls_files_not_renewed"]
     assert "the key does not match the certificate" in logs[0]["cause"]
-
-
-async def test_an_authority_that_is_renewed_counts(ours, strangers, tmp_path, monkeypatch):
-    """Its file is read again."""
-    monkeypatch.setattr(http_caches, "CHECK_SECONDS", 0.0)
-    trusted = tmp_path / "trusted.pem"
-    trusted.write_text(strangers.own.certificate.read_text())
-    async with serving(Server(ours)) as server, http.new_session() as session:
-        assert (await call(server, session, ca_file=trusted)).outcome == "tls"
-        trusted.write_text(ours.own.certificate.read_text())
-
-        async def well():
-            return (await call(server, session, ca_file=trusted)).outcome == "ok"
-
-        await until(well)
 
 
 async def test_a_file_that_is_gone_is_said(ours, tmp_path):
@@ -265,7 +233,6 @@ async def test_so_many_are_kept_at_most(ours, monkeypatch):
 
 
 async def test_a_target_is_asked_with_its_own_tls(ours):
-    """From its settings, for everything that is asked of it."""
     async with serving(Server(ours)) as server, http.new_session() as session:
         target = Target(name="a", url=server.url.removesuffix("/metrics"), group="a")
         settings = ScrapeSettings(
@@ -319,7 +286,6 @@ def test_what_is_wrong_with_a_file_is_said(ours, tmp_path):
 
 
 async def test_another_authority_is_not_trusted(ours, strangers):
-    """And the words say that the certificate is what is wrong."""
     async with serving(Server(strangers)) as server:
         ended = await call(server, ca_file=ours.own.certificate)
     assert (ended.outcome, server.clients) == ("tls", [])

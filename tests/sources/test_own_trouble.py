@@ -135,10 +135,3 @@ def test_a_name_that_nobody_could_ask_for_is_our_trouble():
     """The resolver needs a thread; in a process that has no room for its stack the name may be as good as ever."""
     done = subprocess.run([sys.executable, "-c", NO_THREAD], cwd=ROOT, timeout=600, check=False)
     assert done.returncode == 0
-
-
-def test_asking_engines_does_not_load_aiohttp():
-    """It is slow to load, and `read`, `record` and the first look of a sidecar need nothing of it."""
-    code = "import sys, vllm_watch.sources.vllm, vllm_watch.sources.canary; sys.exit('aiohttp' in sys.modules)"
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, timeout=600, check=False)
-    assert done.returncode == 0

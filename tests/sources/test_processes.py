@@ -164,7 +164,6 @@ def test_what_is_no_process_is_none(tree, entry):
 
 
 def test_a_tree_without_boot_time_leaves_the_start_unknown(tree):
-    """No guess is made at when it started."""
     Row(9).write(tree)
     (tree / "stat").write_text("cpu 1 2 3\n")
     assert ProcReader(tree).read(9).create_time is None
@@ -178,16 +177,37 @@ def test_reads_are_bounded(tree):
     assert len(ProcReader(tree).read(9).cmdline[0]) == CMDLINE_BYTES_MAX
 
 
-def test_static_facts_are_kept_once_seen_alike_twice(tree):
-    """State, parent and CPU time move; the command line of the same process under the same name does not."""
+@pytest.fixture
+def known(tree):
+    """A process that was seen alike twice, and its reader."""
     row, reader = Row(9), ProcReader(tree)
     row.write(tree)
     reader.read(9)
     reader.read(9)
-    replace(row, state="R", ppid=2, cpu_ticks=(900, 100), cmdline=b"never read").write(tree)
+    return row, reader
+
+
+CHANGES = {  # of a process that is known; is all of it read again?
+    "what moves": ({"state": "R", "ppid": 2, "cpu_ticks": (900, 100)}, False),
+    "a zombie: who left the VRAM behind is worth more than that it has no arguments": ({"name": "python3 <x>", "state": "Z"}, False),
+    "a new title, by exec or setproctitle": ({"name": "VLLM::EngineCor"}, True),
+    "another process with the number": ({"start_ticks": 6_000}, True),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("change", "again"), CHANGES.values(), ids=CHANGES)
+def test_static_facts_are_kept_until_it_is_another(tree, known, change, again):
+    row, reader = known
+    cmdline = b"" if change.get("state") == "Z" else b"new\0"
+    changed = replace(row, cmdline=cmdline, cgroup="0::/new\n", uid=7, **change)
+    changed.write(tree)
     facts = reader.read(9)
-    assert (facts.state, facts.ppid, facts.cpu_seconds) == ("R", 2, 1000 / TICKS)
-    assert facts.cmdline == ("python3", "-m", "vllm")
+    assert (facts.state, facts.ppid) == (changed.state, changed.ppid)
+    assert facts.cpu_seconds == sum(changed.cpu_ticks) / TICKS
+    if again:
+        assert (facts.cmdline, facts.cgroup, facts.uid) == (("new",), "/new", 7)
+    else:
+        assert facts.cmdline == ("python3", "-m", "vllm")
 
 
 def test_a_process_caught_in_the_midst_of_exec_is_read_again(tree):
@@ -200,29 +220,10 @@ def test_a_process_caught_in_the_midst_of_exec_is_read_again(tree):
     assert reader.read(9).cmdline == ("vllm", "serve")
 
 
-@pytest.mark.parametrize(
-    "change",
-    [{"name": "VLLM::EngineCor"}, {"start_ticks": 6_000}],
-    ids=["a new title", "another process with the number"],
-)
-def test_static_facts_are_read_again(tree, change):
-    """exec and setproctitle change the name; a reused PID changes the start."""
-    row, reader = Row(9), ProcReader(tree)
-    row.write(tree)
-    reader.read(9)
-    reader.read(9)
-    replace(row, cmdline=b"new\0", cgroup="0::/new\n", uid=7, **change).write(tree)
-    facts = reader.read(9)
-    assert (facts.cmdline, facts.cgroup, facts.uid) == (("new",), "/new", 7)
-
-
 @pytest.mark.parametrize("how", ["gone", "dropped"])
-def test_what_is_gone_is_forgotten(tree, how):
+def test_what_is_gone_is_forgotten(tree, known, how):
     """Nothing is remembered of a process that ended, nor of one that nobody asks for."""
-    row, reader = Row(9), ProcReader(tree)
-    row.write(tree)
-    reader.read(9)
-    reader.read(9)
+    row, reader = known
     if how == "gone":
         (tree / "9").rename(tree / "away")
         assert reader.read(9) is None
@@ -233,18 +234,7 @@ def test_what_is_gone_is_forgotten(tree, how):
     assert reader.read(9).cmdline == ("read again",)
 
 
-def test_a_zombie_that_was_known_keeps_its_command_line(tree):
-    """Who left the VRAM behind is worth more than that it has no arguments any more."""
-    row, reader = Row(9), ProcReader(tree)
-    row.write(tree)
-    reader.read(9)
-    replace(row, name="python3 <x>", state="Z", cmdline=b"").write(tree)
-    facts = reader.read(9)
-    assert (facts.state, facts.cmdline) == ("Z", ("python3", "-m", "vllm"))
-
-
 def test_this_process_is_read_for_real():
-    """Against what the interpreter knows of itself."""
     facts = ProcReader().read(os.getpid())
     assert (facts.ppid, facts.uid, facts.state) == (os.getppid(), os.getuid(), "R")
     assert facts.cmdline[0] == sys.orig_argv[0]

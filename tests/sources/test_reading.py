@@ -34,13 +34,15 @@ def wire(name):
 
 @pytest.mark.parametrize("name", CAPTURES)
 def test_every_family_of_a_capture_has_a_field_with_its_value(name):
-    """Nothing of vLLM's is left out: each series' number is found in the field that is its own."""
+    """Nothing of vLLM's is left out: each series' number is found in the field that is its own; V0 and V1 are told apart."""
     reading, samples = read(name), wire(name)
-    engines = {engine.engine: engine for engine in reading.engines}
 
     assert reading.unknown_families == ()
+    assert reading.engine_kind == (
+        None if name in WITHOUT_VLLM else "V0" if "-v0" in name else "V1"
+    )
     for field_name, field in FIELDS.items():
-        for engine in engines.values():
+        for engine in reading.engines:
             expected = expected_value(field, engine.engine, samples)
             assert plain(getattr(engine, field_name)) == pytest.approx(expected), field_name
 
@@ -88,13 +90,6 @@ def plain(value):
     return {"count": value.count, "sum": value.sum} if isinstance(value, Histogram) else value
 
 
-@pytest.mark.parametrize("name", CAPTURES)
-def test_the_engine_kind_is_known_from_the_series_alone(name):
-    """V0 and V1 are told apart in every release that had both."""
-    expected = None if name in WITHOUT_VLLM else "V0" if "-v0" in name else "V1"
-    assert read(name).engine_kind == expected
-
-
 def test_data_parallel_engines_are_engines_of_their_own():
     """Each engine label is an engine; what has no such label stands on each."""
     reading = read("0.33.0-v1-dp2")
@@ -110,14 +105,6 @@ def test_an_engine_of_which_only_the_configuration_is_left_is_not_invented():
 
     assert [engine.engine for engine in reading.engines] == ["1"]
     assert reading.engines[0].cache_config_info["num_gpu_blocks"] == "27880"
-
-
-def test_http_requests_are_summed_by_status():
-    """The front end's own counters: a witness of demand that the engine cannot hide."""
-    http = read("0.33.0-v1").engines[0].http
-
-    assert http["requests"] == {"2xx": (14 + 24 + 1) * 3, "4xx": 2 * 3}
-    assert http["request_duration_seconds"]["count"] == (14 + 26 + 1) * 3
 
 
 RAY = """\
@@ -212,9 +199,9 @@ def test_metrics_that_are_not_vllms_say_so_in_words(body, words):
 
 
 def test_statistics_switched_off_still_show_the_front_end():
-    """With --disable-log-stats the process and HTTP series remain, and are read."""
     engine = read("0.33.0-v1-disable-log-stats").engines[0]
     assert engine.http["requests"]["2xx"] > 0
+    assert engine.http["request_duration_seconds"]["count"] > 0
     assert engine.process_start_time is not None
     assert engine.requests_running is None
 
@@ -235,7 +222,6 @@ def test_reading_again_after_the_series_changed_binds_anew():
 
 
 def test_every_field_of_the_contract_is_a_field_of_the_sample():
-    """The table of names and the record have the same fields."""
     own = {"engine", "model_name", "http", "created_time"}
     assert set(FIELDS) == {f.name for f in fields(EngineSample)} - own
 
@@ -261,16 +247,6 @@ def read_with_peak(body):
         return reader.read(body), tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
-
-
-@pytest.mark.parametrize("label", ["engine", "finished_reason"])
-def test_series_that_differ_in_a_label_that_is_read_are_bound_in_little_memory(label):
-    """In bytes a series, its line included. With a dictionary of labels for each, and a set of their places, it was 770."""
-    body = "".join(
-        f'vllm:request_success_total{{model_name="m",{label}="{n:012x}"}} 1\n'
-        for n in range(20_000)
-    )
-    assert read_with_peak(body)[1] < 20_000 * 700
 
 
 def test_unknown_families_of_vllm_are_named_and_not_bound():
@@ -321,20 +297,17 @@ http_requests_total{handler="/v1/completions",method="POST",status="2xx"} 6.0
 
 @pytest.mark.parametrize("judged", [False, True])
 def test_families_of_one_field_are_kept_apart(judged: bool) -> None:
-    """By name; what this engine does not export is not there; an engine without any has none."""
-    one, two = Reader(judged_only=judged).read(KV_BODY).engines
+    """By name; what this engine does not export is not there; an engine without any has none; none is unknown."""
+    reading = Reader(judged_only=judged).read(KV_BODY)
+    one, two = reading.engines
+    assert reading.unknown_families == ()
+    if not judged:
+        assert one.kv_transfers == {"nixl_xfer_time_seconds": 40.0, "umbp_transfer_completed": 7.0}
+        assert one.operations_in_flight == {"sleep_mode_operations_in_flight": 1.0}
     failed = {"nixl_num_failed_transfers": 3.0, "nixl_num_kv_expired_reqs": 1.0, "mooncake_num_failed_recvs": 2.0}  # fmt: skip
     assert one.kv_failures == failed
     assert one.http_responses == two.http_responses == {"5xx": 9.0, "2xx": 6.0}
     assert two.kv_failures is None
-
-
-def test_the_families_of_kv_connectors_are_known() -> None:
-    """Nothing of it is an unknown family."""
-    reading = Reader().read(KV_BODY)
-    assert reading.unknown_families == ()
-    assert reading.engines[0].kv_transfers == {"nixl_xfer_time_seconds": 40.0, "umbp_transfer_completed": 7.0}  # fmt: skip
-    assert reading.engines[0].operations_in_flight == {"sleep_mode_operations_in_flight": 1.0}
 
 
 # NVIDIA NIM gives vLLM's series without their prefix (its documentation's list); they are read as vLLM's.

@@ -101,7 +101,6 @@ def line(**said):
 
 @given(run=some.lists(some.tuples(observations, maybe(some.text())), max_size=4))
 def test_what_is_written_is_read(tmp_path_factory, run):
-    """Every field of an observation, and its text, comes back as it was."""
     path = tmp_path_factory.mktemp("run") / "trace.jsonl.gz"
     with Writer(path, bytes_max=1 << 30) as writer:
         for observation, body in run:
@@ -276,9 +275,7 @@ def test_a_gzip_file_cut_anywhere_gives_all_lines_before_the_cut(tmp_path):
         ((line(), line() + "}"), 2, "not JSON from column "),
         (("[1]", line()), 1, "not a JSON object"),
         ((json.dumps({"target": URL}),), 1, "t: not a Unix time"),
-        ((line(t=None),), 1, "t: not a Unix time"),
         ((line(t=float("nan")),), 1, "t: 'nan' is out of range"),
-        ((line(t="noon"),), 1, "t: 'noon' has the wrong type"),
         ((line(), line(metrics=5)), 2, "metrics: '5' has the wrong type"),
         ((line(status=True),), 1, "status: 'True' has the wrong type"),
         ((line(gpus=5),), 1, "gpus: not a list"),
@@ -287,7 +284,6 @@ def test_a_gzip_file_cut_anywhere_gives_all_lines_before_the_cut(tmp_path):
         ((line(gpus=[{"index": float("inf")}]),), 1, "gpus: index: "),
         ((line(gpus=[{"processes": [{"pid": "7"}]}]),), 1, "gpus: processes: pid: not a number"),
         ((line(cpu=5),), 1, "cpu: not a list"),
-        ((line(cpu=[5]),), 1, "cpu: not an object"),
         ((line(cpu=[{"engine": "0"}]),), 1, "cpu: an entry without engine or waited_seconds"),
         ((line(cpu=[{"engine": "0", "waited_seconds": -1}]),), 1, "cpu: waited_seconds: not a count"),
         (("[" * 100_000, line()), 1, "nested too deep"),
@@ -305,33 +301,30 @@ def test_other_damage_is_refused_by_its_line(tmp_path, lines, number, said):
     assert caught.value.remedy
 
 
-def test_text_that_is_not_utf8_is_refused(tmp_path):
-    """Binary data within a line is damage, not an end."""
-    path = tmp_path / "trace.jsonl"
-    path.write_bytes(b'{"t":1,"target":"\xff\xfe"}\n' + line().encode())
-
-    with pytest.raises(RecordingError, match="line 1"):
-        list(read(path))
-
-
-def test_damaged_gzip_data_is_refused_after_what_could_be_read(tmp_path):
-    """Other bytes in the middle are damage, not an end: the error says how far reading came."""
+def flipped(tmp_path):
+    """Other bytes in the middle of gzip data."""
     data = bytearray(written(tmp_path / "trace.jsonl.gz", 40).read_bytes())
     data[len(data) // 2] ^= 0xFF
-    path = tmp_path / "damaged.jsonl.gz"
-    path.write_bytes(data)
-
-    with pytest.raises(RecordingError, match=r"damaged.jsonl.gz, line \d+: "):
-        list(read(path))
+    return bytes(data)
 
 
-def test_a_line_without_an_end_is_refused(tmp_path, monkeypatch):
-    """A file of zeros, or gzip that unpacks without end, does not fill the memory."""
+DAMAGED = {
+    "binary data within a line": (lambda _: b'{"t":1,"target":"\xff\xfe"}\n' + line().encode(), "line 1"),
+    "other bytes, which are told after what could be read": (flipped, r"line \d+: "),
+    "zeros, or gzip that unpacks without end": (
+        lambda _: gzip.compress(line().encode() + b"\n" + bytes(5 << 20)), "line 2: longer than 1 MiB",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("data", "said"), DAMAGED.values(), ids=DAMAGED)
+def test_damaged_bytes_are_refused(tmp_path, monkeypatch, data, said):
+    """It is damage, not an end, and does not fill the memory."""
     monkeypatch.setattr("vllm_watch.sources.recording._LINE_BYTES_MAX", 1 << 20)
-    path = tmp_path / "bomb.jsonl.gz"
-    path.write_bytes(gzip.compress(line().encode() + b"\n" + bytes(5 << 20)))
+    path = tmp_path / "damaged"
+    path.write_bytes(data(tmp_path))
 
-    with pytest.raises(RecordingError, match="line 2: longer than 1 MiB"):
+    with pytest.raises(RecordingError, match=f"damaged, {said}"):
         list(read(path))
 
 
@@ -343,17 +336,18 @@ def test_a_file_or_folder_that_is_not_there_is_named(tmp_path):
         Writer(tmp_path / "no" / "trace.jsonl.gz", bytes_max=1 << 20)
 
 
-def test_metrics_text_becomes_a_reading(tmp_path):
+OPENMETRICS = f"# TYPE vllm:num_requests_running gauge\n{BODY}# EOF\n"
+
+
+@pytest.mark.parametrize("text", [BODY, OPENMETRICS], ids=["text", "OpenMetrics, by its last line"])
+def test_metrics_text_becomes_a_reading(tmp_path, text):
     """The engine's numbers come from the text, the server's version from the line beside it."""
-    (raw,) = read(lines_file(tmp_path, line(ok=True, metrics=BODY, version="0.33.0", paused=True)))
+    (raw,) = read(lines_file(tmp_path, line(ok=True, metrics=text, version="0.33.0", paused=True)))
 
-    observation = to_observation(raw, Reader())
+    reading = to_observation(raw, Reader()).reading
 
-    (engine,) = observation.reading.engines
-    assert engine.requests_running == 3.0
-    assert observation.reading.server.version == "0.33.0"
-    assert observation.reading.server.paused is True
-    assert observation.scrape.outcome == "ok"
+    assert [each.requests_running for each in reading.engines] == [3.0]
+    assert (reading.server.version, reading.server.paused) == ("0.33.0", True)
 
 
 @pytest.mark.parametrize(
@@ -373,14 +367,6 @@ def test_a_text_that_cannot_be_read_gives_no_reading(tmp_path, said, outcome):
 
     assert observation.reading is None
     assert observation.scrape.outcome == outcome
-
-
-def test_openmetrics_text_is_read_as_such(tmp_path):
-    """A recording does not say which of the two formats its text has; its last line does."""
-    text = f"# TYPE vllm:num_requests_running gauge\n{BODY}# EOF\n"
-    (raw,) = read(lines_file(tmp_path, line(ok=True, metrics=text)))
-
-    assert to_observation(raw, Reader()).reading.engines[0].requests_running == 3.0
 
 
 def test_every_line_can_be_read_before_the_file_is_closed(tmp_path):
@@ -440,7 +426,6 @@ def test_a_full_disk_is_told_and_what_was_written_stays(tmp_path, monkeypatch):
     ],
 )  # fmt: skip
 def test_numbers_beyond_all_observations_are_damage(tmp_path, said):
-    """Each in a sentence with its line."""
     path = tmp_path / "trace.jsonl"
     path.write_text(f'{line(t=1)}\n{{"t": 2, "target": "{URL}", {said}}}\n{line(t=3)}\n')
     with pytest.raises(RecordingError, match="line 2: "):

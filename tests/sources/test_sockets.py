@@ -17,43 +17,23 @@ def net(tmp_path: Path) -> Path:
     return tmp_path
 
 
-HERE = ("localhost", "LOCALHOST.", "127.0.0.1", "127.9.9.9", "::1", "::ffff:127.0.0.1")
-OWN = ("10.0.0.5", "::ffff:10.0.0.5", "2001:db8::5", "2001:0db8:0:0::5")
-ELSEWHERE = (
-    "localhost.evil",
-    "evil.localhost",
-    "127.0.0.1.evil",
-    "10.0.0.9",
-    "2001:db8::6",
-    "::ffff:10.0.0.9",
-    "",
-    "0x7f.1",
-)
+LOOPBACK, OWN, ELSEWHERE = "loopback", "own", "elsewhere"
+HOSTS = {
+    LOOPBACK: ("localhost", "LOCALHOST.", "127.0.0.1", "127.9.9.9", "::1", "::ffff:127.0.0.1"),
+    OWN: ("10.0.0.5", "::ffff:10.0.0.5", "2001:db8::5", "2001:0db8:0:0::5"),
+    # Names, too: whoever owns one can point it at another host.
+    ELSEWHERE: ("localhost.evil", "evil.localhost", "127.0.0.1.evil", "10.0.0.9", "2001:db8::6", "::ffff:10.0.0.9", "", "0x7f.1"),
+}  # fmt: skip
 
 
-@pytest.mark.parametrize("host", HERE)
-def test_loopback_is_here_on_every_host(host: str, tmp_path: Path) -> None:
-    """By name and by address."""
-    assert is_loopback(host)
-    assert is_here(host, tmp_path)
-
-
-@pytest.mark.parametrize("host", OWN)
-def test_own_addresses_are_here(host: str, net: Path, tmp_path: Path) -> None:
-    """Of the network namespace that is asked about, and of no other."""
-    assert not is_loopback(host)
-    assert is_here(host, net)
-    assert not is_here(host, tmp_path / "other")
-
-
-@pytest.mark.parametrize("host", ELSEWHERE)
-def test_all_else_is_elsewhere(host: str, net: Path) -> None:
-    """Names too: whoever owns one can point it at another host."""
-    assert not is_loopback(host)
-    assert not is_here(host, net)
+@pytest.mark.parametrize(("where", "host"), [(where, host) for where in HOSTS for host in HOSTS[where]])  # fmt: skip
+def test_where_a_host_is(where: str, host: str, net: Path, tmp_path: Path) -> None:
+    """Own addresses are those of the network namespace that is asked about, and of no other."""
+    assert is_loopback(host) is (where == LOOPBACK)
+    assert is_here(host, net) is (where != ELSEWHERE)
+    assert is_here(host, tmp_path / "other") is (where == LOOPBACK)
 
 
 async def test_urls_are_asked_about_by_their_host(net: Path) -> None:
-    """Whatever their port, path and user."""
     assert await serves_here("http://[2001:db8::5]:8000/metrics", net)
     assert not await serves_here("http://localhost@10.0.0.9:8000", net)

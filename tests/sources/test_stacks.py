@@ -64,7 +64,6 @@ async def test_each_process_in_words_and_then_its_stacks(program):
 
 
 async def test_it_never_pauses_a_process(program):
-    """Nothing that is asked of py-spy stops the engine."""
     assert "dump --nonblocking --pid 20" in await dumped(program('echo "$*"'))
 
 
@@ -81,7 +80,6 @@ async def test_one_that_hangs_is_ended(program, monkeypatch):
 
 
 async def test_what_it_prints_is_bounded(program, monkeypatch):
-    """It is ended once it has said enough."""
     monkeypatch.setattr(stacks, "BYTES_MAX", 10_000)
     assert len(await dumped(program("exec yes"))) < 5 * 10_000
 
@@ -96,7 +94,6 @@ async def test_why_it_failed_is_told(program, tmp_path, script):
 
 
 async def test_one_at_a_time(program):
-    """Two that ask wait for each other."""
     path = program('[ -e "$0.busy" ] && echo clash; touch "$0.busy"; sleep 0.05; rm "$0.busy"')
     one = Stacks(Listing(), lambda: path)
 

@@ -4,6 +4,7 @@ import asyncio
 import socket
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import ExitStack, asynccontextmanager, contextmanager
+from ssl import SSLError
 
 Handler = Callable[["Request"], Awaitable[None]]
 
@@ -43,6 +44,7 @@ class Wire:
     def __init__(self):
         self.url = ""
         self.connections = 0
+        self.ended = []  # an event for each connection
         self.requests = []
         self.routes = {}
 
@@ -61,14 +63,15 @@ def answering(body=b"", **how):
 
 
 @asynccontextmanager
-async def wire(**routes):
-    """A server on loopback; paths without a route are 404."""
+async def wire(*, secure=None, **routes):
+    """A server on loopback; paths without a route are 404. `secure`: its TLS context."""
     state = Wire()
     tasks = set()
 
     async def serve(reader, writer):
         state.connections += 1
-        number = state.connections
+        number, ended = state.connections, asyncio.Event()
+        state.ended.append(ended)
         tasks.add(asyncio.current_task())
         try:
             while head := await reader.readuntil(b"\r\n\r\n"):
@@ -82,13 +85,14 @@ async def wire(**routes):
                     await request.answer(status="404 Not Found")
                 else:
                     await handler(request)
-        except (asyncio.IncompleteReadError, ConnectionError, asyncio.CancelledError):
+        except (asyncio.IncompleteReadError, ConnectionError, SSLError, asyncio.CancelledError):
             pass
         finally:
+            ended.set()
             writer.close()
 
-    server = await asyncio.start_server(serve, "127.0.0.1", 0)
-    state.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    server = await asyncio.start_server(serve, "127.0.0.1", 0, ssl=secure)
+    state.url = f"http{'s' if secure else ''}://127.0.0.1:{server.sockets[0].getsockname()[1]}"
     for path, handler in routes.items():
         state.on("/" + path, handler)
     try:

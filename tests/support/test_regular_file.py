@@ -14,13 +14,14 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from tests.test_odd_files import urls_file
 from vllm_watch.cli.helpers import connection
 from vllm_watch.clients import signed_post
 from vllm_watch.errors import WatchError
 from vllm_watch.export import otlp_exporter, web_config
+from vllm_watch.notify.apprise import Notifier
 from vllm_watch.restart import blockers
 from vllm_watch.settings import tls, web
+from vllm_watch.settings.notifications import AppriseNotifier
 from vllm_watch.settings.restart import BlockersSettings
 from vllm_watch.settings.tls import TlsFileError
 from vllm_watch.sources import what_answered
@@ -149,10 +150,6 @@ def test_a_secret_that_is_carried_is_read_with_a_warning(tmp_path: Path) -> None
     ] * 2
 
 
-def _api_key(file: Path) -> object:
-    return what_answered.read_key(file)
-
-
 def _blockers(file: Path) -> object:
     settings = BlockersSettings(prometheus_url="http://127.0.0.1:1", queries=("up",), token_file=file)  # fmt: skip
 
@@ -163,8 +160,10 @@ def _blockers(file: Path) -> object:
     return asyncio.run(ask())
 
 
-def _engine_tls(file: Path) -> object:
-    return tls._read("key_file", file, "")
+def _urls_file(file: Path) -> object:
+    made = Notifier.__new__(Notifier)
+    made._settings = AppriseNotifier(name="chat", urls_file=file)
+    return made._file()
 
 
 def _token(file: Path) -> object:
@@ -175,11 +174,11 @@ def _token(file: Path) -> object:
 
 
 CARRIED = {
-    "scrape.api_key_file": _api_key,
+    "scrape.api_key_file": what_answered.read_key,
     "secret_file and bearer_file": lambda file: signed_post.read_secret(file, "secret_file"),
     "restart.blockers.token_file": _blockers,
     "otlp.headers_file": otlp_exporter._headers,
-    "key_file of engines": _engine_tls,
+    "key_file of engines": lambda file: tls._read("key_file", file, ""),
     "key_file of web_config": lambda file: web_config._certify(ssl.create_default_context(), web.TlsSettings(cert_file=file, key_file=file)),
 }  # fmt: skip
 NAMED = {
@@ -192,7 +191,7 @@ OPENING = {
     "api.tokens": _token,
     "--token-file": lambda file: connection.secret_of("--token-file", file),
     "--cert-file": lambda file: connection.Connection(cert_file=file).tls(),
-    "urls_file": urls_file,
+    "urls_file": _urls_file,
 }
 
 

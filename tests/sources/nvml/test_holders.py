@@ -170,7 +170,6 @@ async def test_slices_follow_their_gpu(stub, make_source, procfs):
 
 
 async def test_slices_come_and_go_while_we_watch(stub, make_source):
-    """Reconfigured without a restart of anything."""
     stub.set_state(gpus={0: h200()})
     source = make_source()
     assert len(await one(source)) == 1

@@ -1,13 +1,12 @@
-"""Real processes, left behind, dead, stopped and hidden, on a fake GPU: read by the real pynvml, then judged.
+"""Real processes, left behind and stopped, on a fake GPU: read by the real pynvml, then judged.
 
-The fake driver charges memory to PIDs of this machine; everything else is the kernel's.
+The fake driver charges memory to PIDs of this machine; everything else is the kernel's. Those that were left behind
+before anybody looked, the dead and the hidden are in tests/cli/test_gpus.py and test_gpus_reclaim.py.
 """
 
 import asyncio
 import os
 import signal
-import subprocess
-import sys
 import time
 
 import pytest
@@ -42,17 +41,10 @@ async def judged(stub, make_source, *pids, looks=4, before=None):
     }
 
 
-async def test_a_core_below_its_living_server_is_vllm(stub, make_source, left):
-    """Its ancestors are read: the server is among them."""
-    _, (core,) = left.server("VLLM::EngineCore")
-    verdict, reason, holder = (await judged(stub, make_source, core))[core]
-    assert (verdict, reason) == ("vllm", None)
-    assert any("vllm serve" in command for command in holder.process.ancestors)
-
-
 async def test_a_server_killed_while_we_look_leaves_an_orphan(stub, make_source, left):
     """SIGKILL: the core lives on as the child of whatever takes it over."""
     server, (core,) = left.server("VLLM::EngineCore")
+    assert (await judged(stub, make_source, core))[core][:2] == ("vllm", None)
 
     def kill():
         server.kill()
@@ -61,41 +53,6 @@ async def test_a_server_killed_while_we_look_leaves_an_orphan(stub, make_source,
     verdict, reason, holder = (await judged(stub, make_source, core, before=kill))[core]
     assert (verdict, reason) == ("stale", "orphaned_worker")
     assert f"its parent, process {server.pid}, died" in holder.judged.evidence[0]
-
-
-async def test_a_server_killed_before_we_looked_leaves_an_orphan_too(stub, make_source, left):
-    """Told by what is above it now, and by its process group, whose leader is gone."""
-    server, (core,) = left.server("VLLM::EngineCore")
-    server.kill()
-    server.wait(10)
-    verdict, reason, holder = (await judged(stub, make_source, core))[core]
-    assert holder.process.left_behind is True
-    assert (verdict, reason) == ("stale", "orphaned_worker")
-
-
-async def test_a_real_zombie_keeps_its_memory(stub, make_source, left):
-    """Nobody has reaped it, and the driver still charges it."""
-    parent = left.start(
-        sys.executable, "-c",
-        "import os,time\npid=os.fork()\nif not pid: os._exit(0)\nprint(pid,flush=True); time.sleep(600)",
-        stdout=subprocess.PIPE, text=True,
-    )  # fmt: skip
-    zombie = int(parent.stdout.readline())
-    wait_for(lambda: state(zombie) == "Z")
-    verdict, reason, holder = (await judged(stub, make_source, zombie))[zombie]
-    assert (verdict, reason) == ("stale", "zombie_context")
-    assert f"end its parent, process {parent.pid}" in holder.judged.remedy
-
-
-async def test_a_process_that_is_gone_keeps_its_memory(stub, make_source, left):
-    """The driver lists a number that the host no longer has."""
-    gone = left.start("true")
-    gone.wait(10)
-    verdict, reason, holder = (await judged(stub, make_source, gone.pid))[gone.pid]
-    if holder.process.state is None:  # in a container: a number that we do not see says nothing
-        assert (verdict, reason) == ("unknown", None)
-    else:
-        assert (verdict, reason) == ("stale", "zombie_context")
 
 
 async def test_a_stopped_process_is_idle_and_a_stopped_engine_is_not(stub, make_source, left):
