@@ -58,6 +58,16 @@ async def get(session, url, limits=LIMITS):
     return await http.get(session, url, limits, {})
 
 
+async def test_a_connection_that_is_too_old_to_be_kept_is_closed(monkeypatch):
+    """A server or a proxy may keep idle connections for an hour: each that is dropped must be closed by us."""
+    monkeypatch.setattr(http, "KEPT_SECONDS", 0.0)
+    async with peer(X) as server, http.new_session() as session:
+        for _ in range(5):
+            assert (await get(session, server.url)).call.outcome == "ok"
+        await until(lambda: session.connections == 0)
+        assert asked_on(server) == [1, 2, 3, 4, 5]
+
+
 async def ends(event):
     """Wait until a connection has ended."""
     await asyncio.wait_for(event.wait(), PATIENCE_SECONDS)

@@ -149,11 +149,12 @@ class Session:
         self, to: _To, connection: Connection, question: bytes, wanted: Wanted
     ) -> Reply:
         reply = await connection.exchange(question, wanted)
-        if self._waiting:  # an idle connection would hold the permit
-            connection.abort()
-        elif connection.reusable and not self._closed and connection.is_fresh(KEPT_SECONDS):
+        kept = connection.reusable and not self._closed and connection.is_fresh(KEPT_SECONDS)
+        if kept and not self._waiting:  # an idle connection would hold a permit that another call waits for
             connection.keep_idle(IDLE_SECONDS)
             self._idle.setdefault(to, []).append(connection)
+        else:
+            connection.abort()
         return reply
 
     def _kept(self, to: _To) -> Connection | None:
