@@ -1,14 +1,12 @@
 """A small Kubernetes API server with one lease, and watchers that ask it."""
 
-import asyncio
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from tests.kubernetes_api import NAMESPACE, FakeKubernetes, certified
-from vllm_watch.restart.hooks.base import Tools
+from tests.kubernetes_api import NAMESPACE, FakeKubernetes
 from vllm_watch.restart.locks.lease import ANNOTATION, Lock, Shared
 from vllm_watch.restart.locks.record import Limits
 
@@ -43,27 +41,4 @@ class Cluster:
 @asynccontextmanager
 async def cluster(folder: Path) -> AsyncIterator[Cluster]:
     async with FakeKubernetes().running() as server:
-        yield Cluster(server, folder / "pod")
-
-
-async def until(asked: Callable[[], Any], seconds: float = 20.0) -> Any:
-    """Ask again and again, as the guard does."""
-    async with asyncio.timeout(seconds):
-        while (answer := await asked()).held is not True:
-            await asyncio.sleep(0.2)
-    return answer
-
-
-def pod(here: Cluster) -> Tools:
-    """The files and variables of a pod whose API server is ours."""
-    host, _, port = here.server.url.removeprefix("https://").partition(":")
-    (here.folder / "token").write_text(here.server.token)
-    (here.folder / "namespace").write_text(NAMESPACE)
-    return Tools(environ={"KUBERNETES_SERVICE_HOST": host, "KUBERNETES_SERVICE_PORT": port})
-
-
-@asynccontextmanager
-async def secure_cluster(folder: Path) -> AsyncIterator[Cluster]:
-    _, context = certified(folder / "pod")
-    async with FakeKubernetes().running(context) as server:
         yield Cluster(server, folder / "pod")

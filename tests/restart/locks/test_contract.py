@@ -1,16 +1,29 @@
 """What every kind of lock does, whatever it is kept in; what is one kind's own: test_file.py, test_lease.py."""
 
+import asyncio
+import contextlib
 import json
-from collections.abc import AsyncIterator
+import os
+import random
+import signal
+import sys
+from collections.abc import AsyncIterator, Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.kubernetes_api import NAMESPACE
 from tests.restart.locks.lease_cluster import KEY, Cluster, cluster
 from tests.restart.waits import Clock
+from vllm_watch.clients.kubernetes import Access, Api
+from vllm_watch.restart.hooks.base import Tools
 from vllm_watch.restart.locks import file, lease
 from vllm_watch.restart.locks.base import Lock
+from vllm_watch.restart.locks.record import Limits
+
+ROOT = Path(__file__).parents[3]
 
 
 class FilePlace:
@@ -19,6 +32,7 @@ class FilePlace:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._kept = folder / "gpu.lock.json"
+        self.words = (str(folder),)
 
     def watcher(self) -> None:
         """Its watchers remember nothing."""
@@ -38,6 +52,11 @@ class FilePlace:
 
 class LeasePlace(Cluster):
     """A lock of one cluster."""
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        access = self.server.access(self.folder)
+        return access.url, str(access.token_file)
 
     @property
     def kept(self) -> Any:
@@ -62,6 +81,13 @@ async def place(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     return Clock(monkeypatch, file, lease)
+
+
+async def until(asked: Callable[[], Any], seconds: float = 20.0) -> None:
+    """Ask again and again, as the guard does."""
+    async with asyncio.timeout(seconds):
+        while (await asked()).held is not True:
+            await asyncio.sleep(0.2)
 
 
 async def test_one_at_a_time(place: Place) -> None:
@@ -177,3 +203,81 @@ async def test_what_a_person_has_removed_is_lost(place: Place) -> None:
     assert mine.still_ours()
     assert ((await mine.renew()).held, mine.still_ours()) == (False, False)
     assert (await mine.renew()).held is False
+
+
+async def test_twenty_contend_for_three_slots(place: Place) -> None:
+    """Each asks until it had its turn: never more than three hold, each gets it, none is spent twice."""
+    holding: set[str] = set()
+    worst, full = 0, asyncio.Event()
+
+    async def contend(number: int) -> None:
+        nonlocal worst
+        watcher, chance = place.watcher(), random.Random(number)
+        mine = place.lock(watcher, slots=3)
+        await until(lambda: mine.acquire(f"w{number}", f"a{number}"), 60)
+        assert mine.still_ours()
+        holding.add(f"w{number}")
+        worst = max(worst, len(holding))
+        if worst == 3:
+            full.set()
+        await full.wait()
+        await asyncio.sleep(chance.random() * 0.2)
+        holding.discard(f"w{number}")
+        await mine.release()
+        # A release that lost to the others too often goes with this watcher's next change.
+        for again in range(20):
+            if all(slot["holder"] != f"w{number}" for slot in place.kept["slots"]):
+                return
+            await until(partial(mine.acquire, f"w{number}", f"a{number}-{again}"), 60)
+            await mine.release(used=False)
+
+    async with asyncio.timeout(240):
+        await asyncio.gather(*(contend(number) for number in range(20)))
+    assert (worst, len(place.kept["spent"]), place.kept["slots"]) == (3, 20, [])
+
+
+HOLD = """
+import asyncio, sys
+from tests.restart.locks.test_contract import held_by_a_process
+asyncio.run(held_by_a_process(*sys.argv[1:]))
+"""
+
+
+async def held_by_a_process(where: str, token_file: str = "") -> None:
+    """Runs in a process of its own: take the lock, renew it as attempts do, until killed."""
+    mine: Lock = file.Lock(Path(where), "gpu", slots=1, ttl_seconds=0.9)
+    if token_file:
+        access = Access(url=where, token_file=Path(token_file), namespace=NAMESPACE)
+        shared = lease.Shared(Api(access, Tools().session), NAMESPACE, "gpu")
+        mine = lease.Lock(shared, Limits(slots=1), 0.9)
+    print((await mine.acquire("w1", "attempt of w1")).held, flush=True)
+    while True:
+        await asyncio.sleep(mine.ttl_seconds / 3)
+        await mine.renew()
+        print(mine.still_ours(), flush=True)
+
+
+@pytest.mark.parametrize("end", [signal.SIGKILL, signal.SIGSTOP], ids=["killed", "stopped"])
+async def test_process_that_dies_or_hangs_is_succeeded(place: Place, end: signal.Signals) -> None:
+    """Its slot comes free after three times its TTL; one that wakes up again finds that it has lost."""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", HOLD, *place.words,
+        stdout=asyncio.subprocess.PIPE, env=os.environ | {"PYTHONPATH": str(ROOT)},
+    )  # fmt: skip
+    assert process.stdout is not None
+    try:
+        assert (await process.stdout.readline()).strip() == b"True"
+        watcher = place.watcher()
+        assert (await place.lock(watcher).acquire("w2", "a2")).held is False
+        process.send_signal(end)
+        await until(lambda: place.lock(watcher).acquire("w2", "a2"))
+        if end == signal.SIGSTOP:
+            process.send_signal(signal.SIGCONT)
+            async with asyncio.timeout(20):
+                while (await process.stdout.readline()).strip() != b"False":
+                    pass
+        assert [slot["holder"] for slot in place.kept["slots"]] == ["w2"]
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            process.kill()
+        await process.wait()

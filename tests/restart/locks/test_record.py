@@ -82,20 +82,6 @@ def test_rest_after_a_restart(clock: float, at: float, free: bool) -> None:
         assert f"it rests for {max(0.0, 100 - at - clock):.0f} s more after a1" in change.text
 
 
-def spend(count: int, per_hour: int, at: float = 0.0) -> Record:
-    """So many restarts, one after another, each of ten seconds."""
-    record, watcher = Record(), Watcher("w1")
-    for number in range(count):
-        begun = at + 10 * number
-        record = taken(
-            watcher.take(record, begun, f"a{number}", Limits(slots=1, per_hour=per_hour))
-        )
-        now = watcher.now(begun + 9)
-        given = records.give_back(record, f"a{number}", now, rest_seconds=0, used=True)
-        record = taken(given)
-    return record
-
-
 def test_hour_of_what_is_under_way_has_not_begun() -> None:
     """A restart of over an hour counts until an hour after its end."""
     record, limits = one_held(), Limits(slots=2, per_hour=1)
@@ -151,10 +137,8 @@ def test_what_nobody_of_us_wrote_is_not_read(document: object) -> None:
 
 def test_it_is_read_as_it_was_written() -> None:
     """With rests and hours."""
-    record = records.give_back(spend(3, 9), "a2", Now(0, T), rest_seconds=50, used=True).record
-    record = record or spend(3, 9)
-    resting = taken(Watcher("w").take(record, 99, "a9", Limits(slots=3)))
-    resting = taken(records.give_back(resting, "a9", Now(0, T), rest_seconds=50, used=True))
+    two = taken(Watcher("w").take(one_held(), 99, "a9", Limits(slots=3, per_hour=3)))
+    resting = taken(records.give_back(two, "a9", Now(0, T), rest_seconds=50, used=True))
     assert Record.from_json(json.loads(json.dumps(resting.to_json()))) == resting
 
 
