@@ -19,6 +19,8 @@ from vllm_watch.settings.restart import BlockersSettings, LockSettings
 from vllm_watch.state.attempt import Attempt
 from vllm_watch.state.journal import Entry, Journal
 
+FREE = Answer(name="prometheus", allows=True, text="none fires")
+FIRES = Answer(name="prometheus", allows=False, text="NodeDown fires")
 PERSON = replace(REQUEST, trigger="manual", actor="ana", incident_id=None)
 
 

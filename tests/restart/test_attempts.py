@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import pytest
 import structlog
@@ -18,6 +18,7 @@ from tests.restart.world import (
     SETTINGS,
     TARGET,
     Backends,
+    Lent,
     Server,
     World,
     command,
@@ -331,24 +332,6 @@ async def test_resumed_attempt_holds_its_lock_again(server: Server) -> None:
     await run.close()
 
 
-async def test_stop_leaves_what_the_disk_says(server: Server) -> None:
-    """Our own end is waited for, calls nothing off that was called, and the next run goes on."""
-    run = Run(server, "never starts")
-    await run.begin("a1")
-    async with asyncio.timeout(10):
-        while (await run.on_disk()) != {"a1": "verifying"}:
-            await run.world.change.wait()
-    await run.close()
-    assert run.over == []
-
-    server.start()
-    again = Run(server)
-    await again.attempts.resume()
-    assert (await again.ended()).state == "helped"
-    assert server.lines("called") == ["a1 "]
-    await again.close()
-
-
 async def test_what_the_disk_would_not_take_is_known_and_written_later(
     run: Run, tmp_path: Path
 ) -> None:
@@ -394,57 +377,19 @@ async def test_what_ended_in_the_future_is_set_right(
     assert await run.journal.attempts() == (known,)
 
 
-class Lent:
-    """A lock that notes what is done with it, and may be another's."""
-
-    ttl_seconds = 0.03
-
-    def __init__(self, held: bool | None = True) -> None:
-        self.held, self.renewing = held, False
-        self.done: list[str] = []
-
-    async def acquire(self, *_: object) -> Held:
-        return Held(held=self.held, text="another's")
-
-    async def renew(self, *_: object) -> Held:
-        self.renewing = True
-        try:
-            await asyncio.Event().wait()
-        finally:
-            self.done.append("renewed no more")
-        raise AssertionError
-
-    def still_ours(self) -> bool:
-        return True
-
-    async def release(
-        self, delay_seconds: float = 0.0, *, used: bool = True, ended: Attempt | None = None
-    ) -> None:
-        assert ended is not None
-        self.done.append(f"released by one that {ended.state}, {'used' if used else 'unused'}")
-
-
 async def test_a_lock_is_given_back_after_its_last_renewal(run: Run) -> None:
     """Or a late one would take it again."""
-    lock = Lent()
+    lock = Lent(renewed=None, ttl_seconds=0.03)
     run.world.fresh_ratio = None
-    await run.begin("a1", cast("Lock", lock))
+    await run.begin("a1", lock)
     assert (await run.ended()).state == "helped"
-    await given_back_by(lock)
-    assert lock.renewing
-    assert lock.done == ["renewed no more", "released by one that helped, used"]
-
-
-async def given_back_by(lock: Lent) -> None:
-    """Wait until it is."""
-    async with asyncio.timeout(10):
-        while not any(each.startswith("released") for each in lock.done):
-            await asyncio.sleep(0.01)
+    await lock.given_back()
+    assert lock.done == ["renewed no more", "helped, used"]
 
 
 STOPPED: dict[str, tuple[str, list[str]]] = {
     # in which state our own end comes: what becomes of the lock
-    "intent": ("intent", ["released by one that intent, unused"]),
+    "intent": ("intent", ["intent, unused"]),
     "verifying": ("verifying", []),
 }
 
@@ -461,13 +406,13 @@ async def test_a_watcher_that_ends_after_the_call_keeps_the_lock(
         else {}
     )
     lock = Lent()
-    await run.begin("a1", cast("Lock", lock))
+    await run.begin("a1", lock)
     async with asyncio.timeout(10):
         while (await run.on_disk()) != {"a1": state}:
             await asyncio.sleep(0.01)
     await run.close()
     assert run.attempts.busy("chat-0") is None
-    assert [each for each in lock.done if each.startswith("released")] == released
+    assert lock.done == released
 
 
 @pytest.mark.parametrize(("held", "told"), [(True, 0), (False, 1), (None, 1)])
@@ -477,35 +422,14 @@ async def test_a_resumed_attempt_without_its_lock_is_told(
     """It is verified all the same: the server is as it is."""
     before = verify.before(server.signals(), ("engine_stalled",))
     server.start()
-    lent = Lent(held)
-    run = Run(server, lock=lambda: cast("Lock", lent))
+    lent = Lent(Held(held=held, text="another's"))
+    run = Run(server, lock=lambda: lent)
     await run.journal.write(left("verifying", before))
     with structlog.testing.capture_logs() as logs:
         await run.attempts.resume()
         assert (await run.ended()).state == "helped"
     assert [each["event"] for each in logs].count("lock_not_held") == told
     await run.close()
-
-
-async def test_a_lock_that_is_not_renewed_is_logged_once() -> None:
-    """Each change for the worse: not each try, and not that it is ours again."""
-
-    class Renewing:
-        ttl_seconds = 0.01
-
-        def __init__(self) -> None:
-            self.left = [True, False, False, False, None, True]
-
-        async def renew(self) -> Held:
-            if not self.left:
-                raise asyncio.CancelledError
-            held = self.left.pop(0)
-            return Held(held=held, text=f"held: {held}")
-
-    with structlog.testing.capture_logs() as logs, pytest.raises(asyncio.CancelledError):
-        await attempts_module._renew(cast("Lock", Renewing()))
-    said = [each["because"] for each in logs if each["event"] == "lock_not_renewed"]
-    assert said == ["held: False", "held: None"]
 
 
 async def test_calls_of_a_gang_that_were_cut_off_say_who_may_have_been_restarted(run: Run) -> None:

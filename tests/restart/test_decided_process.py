@@ -8,16 +8,14 @@ from typing import Any
 
 import pytest
 
-from tests.restart.dispatching import PERSON, Story
+from tests.restart.dispatching import FIRES, FREE, PERSON, Story
 from tests.restart.world import REQUEST, TARGET, Server, alive, until
 from vllm_watch.restart import targets as targets_module
-from vllm_watch.restart.facts import Answer, RestartRequest
+from vllm_watch.restart.facts import RestartRequest
 from vllm_watch.restart.verify import Process
 from vllm_watch.settings.restart_times import ScheduleSettings
 from vllm_watch.state.attempt import Attempt
 
-FREE = Answer(name="prometheus", allows=True, text="none fires")
-FIRES = Answer(name="prometheus", allows=False, text="NodeDown fires")
 NIGHTLY = ScheduleSettings(name="nightly", cron="0 3 * * *", throughput_ratio_max=0.5)
 SETTINGS_ALL: dict[str, Any] = {
     "triggers": ("incident", "schedule", "alertmanager"), "schedules": (NIGHTLY,), "cooldown_seconds": 0.0,
@@ -163,7 +161,8 @@ def test_same_process(was: dict[str, Any], now: dict[str, Any], same: bool | Non
     assert Process(**{"up": True, **was}).is_same(Process(**{"up": True, **now})) is same
 
 
-RELOADS: dict[str, tuple[Callable[[Story], Any], str]] = {
+CHANGES: dict[str, tuple[Callable[[Story], Any], str]] = {
+    "its engine has come back": (lambda story: story.incident(resolved_t=2.0), "trigger: the incident has ended"),
     "its URL": (
         lambda story: story.world.watch(replace(TARGET, url="http://127.0.0.1:7"), story.world.settings),
         "chat-0 is now a different target: http://127.0.0.1:7, not http://127.0.0.1:9"),
@@ -171,15 +170,15 @@ RELOADS: dict[str, tuple[Callable[[Story], Any], str]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(("change", "text"), RELOADS.values(), ids=RELOADS)
-async def test_a_reload_in_the_drain_stops_it(
+@pytest.mark.parametrize(("change", "text"), CHANGES.values(), ids=CHANGES)
+async def test_a_change_in_the_drain_stops_it(
     server: Server, change: Callable[[Story], Any], text: str
 ) -> None:
-    """What was decided is not what is configured."""
+    """What was decided is not what is so, or what is configured."""
     async with Story(server) as story:
         in_the_drain(story, lambda _: change(story))
         attempt = await attempted(story, REQUEST)
-        assert (attempt.state, attempt.text) == ("cancelled", text)
+        assert (attempt.state, text in attempt.text) == ("cancelled", True)
         assert server.lines("called") == []
 
 

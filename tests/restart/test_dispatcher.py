@@ -6,27 +6,23 @@ When it is asked about again, and what is known right before a call: by a clock 
 import asyncio
 import os
 import time
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
-from tests.restart.dispatching import PERSON, Story, file_lock
-from tests.restart.world import REQUEST, TARGET, Server
+from tests.restart.dispatching import FIRES, FREE, PERSON, Story, file_lock
+from tests.restart.world import OURS, REQUEST, TARGET, Lent, Server
 from tests.state.test_damaged_folders import cases, damaged, folder
 from vllm_watch.errors import JournalError
 from vllm_watch.restart import decider, guard
 from vllm_watch.restart import dispatcher as dispatcher_module
-from vllm_watch.restart.facts import Answer
 from vllm_watch.restart.locks.base import Held, Lock
 from vllm_watch.restart.locks.file import Lock as FileLock
 from vllm_watch.state.attempt import Attempt
 
 pytestmark = pytest.mark.usefixtures("quick")
-
-FREE = Answer(name="prometheus", allows=True, text="none fires")
-FIRES = Answer(name="prometheus", allows=False, text="NodeDown fires")
 
 
 async def test_request_is_fulfilled_once_however_often_it_is_asked(server: Server) -> None:
@@ -41,12 +37,7 @@ async def test_request_is_fulfilled_once_however_often_it_is_asked(server: Serve
         assert (await story.over()).state == "helped"
         assert story.dispatcher.waiting("chat-0") == []
         story.dispatcher.submit(REQUEST)
-        await story.until(
-            lambda: (
-                story.dispatcher.waiting("chat-0")[0].decision is not None
-                and story.dispatcher.waiting("chat-0")[0].decision.check == "cooldown"
-            )
-        )
+        await story.until(lambda: story.dispatcher.blocked[("chat-0", "cooldown")])
         assert server.lines("ended") == [(await story.journal.attempts())[0].id]
 
 
@@ -169,27 +160,6 @@ async def test_what_costs_is_asked_last_and_in_order(server: Server) -> None:
         assert story.asked == [*["hook", "blockers", "lock"] * 2, "lock given back"]
 
 
-NOT_USED: dict[str, tuple[dict[str, Any], list[str]]] = {
-    "the hook is not configured": ({"known": False}, []),
-    "a blocker blocks": ({"answers": [FIRES]}, ["hook", "blockers"]),
-    "a person must approve": ({"mode": "approve"}, ["hook"]),
-}
-
-
-@pytest.mark.parametrize(("change", "asked"), NOT_USED.values(), ids=NOT_USED)
-async def test_lock_is_not_taken_for_nothing(
-    server: Server, change: dict[str, Any], asked: list[str]
-) -> None:
-    """Another watcher may have it all the while."""
-
-    lock = file_lock(server)
-    async with Story(server, lock=lock, **change) as story:
-        await story.decided()
-        assert [each for each in story.asked if each != "lock given back"][: len(asked)] == asked
-        assert "lock" not in story.asked
-        assert (await lock().acquire("another", "b1")).held
-
-
 async def test_escape_sequences_of_a_refusal_are_shown_as_text(server: Server) -> None:
     """Whoever reads the log in a terminal reads what the hook said."""
     async with Story(server, refusal="\x1b[2Jno") as story:
@@ -234,25 +204,6 @@ async def test_one_request_that_breaks_keeps_no_other_waiting(
         assert (await story.fulfilled()).state == "helped"
 
 
-async def test_incident_that_ends_during_the_drain_cancels(server: Server) -> None:
-    """The engine has come back by itself while its requests could finish: it is left alone for good."""
-    async with Story(server) as story:
-        story.world.evidence.keep = recovering(story)  # type: ignore[method-assign]
-        story.dispatcher.submit(REQUEST)
-        await story.until(lambda: story.dispatcher.attempts.outcomes)
-        assert await story.states() == ["cancelled"]
-        await story.until(lambda: not story.dispatcher.waiting("chat-0"))
-        assert server.lines("called") == []
-
-
-def recovering(story: Story) -> Any:
-    async def evidence(_: Attempt) -> str | None:
-        story.incident(resolved_t=2.0)
-        return None
-
-    return evidence
-
-
 async def test_pause_stops_what_waits_and_what_has_not_called_yet(server: Server) -> None:
     """A person's pause written by another program holds at once."""
     async with Story(server) as story:
@@ -264,11 +215,6 @@ async def test_pause_stops_what_waits_and_what_has_not_called_yet(server: Server
         assert (await story.fulfilled()).state == "helped"
 
 
-FREE = Answer(name="prometheus", allows=True, text="none fires")
-FIRES = Answer(name="prometheus", allows=False, text="NodeDown fires")
-OURS = Held(held=True, text="it is ours")
-
-
 @pytest.fixture
 def clock(quick: None, monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
     """The dispatcher's, which is moved on by hand."""
@@ -276,34 +222,6 @@ def clock(quick: None, monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
     monkeypatch.setattr(dispatcher_module, "time", one)
     monkeypatch.setattr(dispatcher_module, "AGAIN_SECONDS", 60.0)  # as in life
     return one
-
-
-@dataclass
-class Lent:
-    """A lock that says what a test wants it to, and notes how it is given back."""
-
-    acquired: Held = OURS
-    renewed: Held = OURS
-    ours: bool = True
-    ttl_seconds: float = 3600.0
-    released: list[bool] = field(default_factory=list)  # was it used?
-
-    async def acquire(self, *_: object) -> Held:
-        return self.acquired
-
-    async def renew(self, *_: object) -> Held:
-        return self.renewed
-
-    def still_ours(self) -> bool:
-        return self.ours
-
-    async def release(
-        self, delay_seconds: float = 0.0, *, used: bool = True, ended: Attempt | None = None
-    ) -> None:
-        self.released.append(used)
-
-    def __call__(self) -> Lock:
-        return cast("Lock", self)
 
 
 async def test_what_was_given_up_before_the_call_is_asked_about_in_a_minute(
@@ -326,7 +244,7 @@ async def test_what_cannot_be_written_down_is_tried_again_in_a_minute(
 ) -> None:
     """The lock that it had is free meanwhile, and counts for no hour."""
     lock = Lent()
-    async with Story(server, lock=lock) as story:
+    async with Story(server, lock=lambda: lock) as story:
 
         async def full(_: Attempt) -> None:
             raise JournalError("the disk is full", "make room")
@@ -335,17 +253,17 @@ async def test_what_cannot_be_written_down_is_tried_again_in_a_minute(
             broken.setattr(story.journal, "write", full)
             story.dispatcher.submit(REQUEST)
             await story.until(lambda: story.dispatcher.blocked[("chat-0", "journal")])
-            await story.until(lambda: lock.released)
+            await lock.given_back()
         (pending,) = story.dispatcher.waiting("chat-0")
         assert pending.after_s == 1060.0
         assert pending.decision is not None
         assert pending.decision.text == "the journal cannot be written: the disk is full"
-        assert lock.released == [False]
+        assert lock.done == ["given back, unused"]
         clock.now_s = 1060.0
         story.dispatcher.wake()
         assert (await story.fulfilled()).state == "helped"
-        await story.until(lambda: len(lock.released) == 2)
-        assert lock.released == [False, True]
+        await lock.given_back(2)
+        assert lock.done == ["given back, unused", "helped, used"]
 
 
 LAST: dict[str, tuple[Held, bool, str]] = {
@@ -362,7 +280,7 @@ async def test_a_lock_that_is_not_surely_ours_right_before_the_call_is_no_yes(
 ) -> None:
     """Nothing is put down as called, and nothing is."""
     lock = Lent()
-    async with Story(server, lock=lock) as story:
+    async with Story(server, lock=lambda: lock) as story:
         keep = story.world.evidence.keep
 
         async def evidence(attempt: Attempt) -> str | None:
@@ -385,17 +303,6 @@ async def test_a_thousand_requests_may_wait(server: Server) -> None:
     assert len(story.dispatcher.waiting("chat-0")) == 1000
     assert story.dispatcher.waiting_for("i999") is not None
     assert story.dispatcher.waiting_for("i1000") is None
-
-
-async def test_a_yes_serves_for_one_restart(server: Server) -> None:
-    """That of another target, or to another incident, is another yes."""
-    async with Story(server) as story:
-        pairs = [("i1", "chat-0"), ("i1", "chat-1"), ("i2", "chat-0")]
-        for incident_id, target in pairs:
-            await story.controls.approve(incident_id, target, "ana", 1.0)
-        await story.dispatcher.decide_now(replace(PERSON, incident_id="i1"))
-        await story.over()
-        assert [each for each in pairs if story.controls.approved_by(*each)] == pairs[1:]
 
 
 async def test_a_request_that_is_withdrawn_while_another_is_asked_about_is_not_asked_about(

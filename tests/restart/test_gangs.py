@@ -45,15 +45,16 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def idle(monkeypatch: pytest.MonkeyPatch) -> None:
+def idle(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
     """Of the servers here, one that runs reads `serving`: in these tests it has nothing to do."""
-    signals = Server.signals
+    signals, read = Server.signals, {"serving": "idle"}
 
     def as_idle(self: Server, fresh_ratio: float | None = 1.0) -> Any:
         found = signals(self, fresh_ratio)
-        return replace(found, state="idle") if found.state == "serving" else found
+        return replace(found, state=read.get(found.state, found.state))
 
     monkeypatch.setattr(Server, "signals", as_idle)
+    return read
 
 
 @pytest.mark.usefixtures("idle")
@@ -96,18 +97,11 @@ AGAINST: dict[str, tuple[dict[str, Any], str]] = {
 
 @pytest.mark.parametrize("name", AGAINST)
 async def test_what_is_against_one_is_against_all(
-    server: Server, mate: Server, name: str, monkeypatch: pytest.MonkeyPatch
+    server: Server, mate: Server, name: str, idle: dict[str, str]
 ) -> None:
     """No hook is called, of none of them."""
     settings, text = AGAINST[name]
-    state = settings.get("state", "idle")
-    signals = Server.signals
-
-    def as_told(self: Server, fresh_ratio: float | None = 1.0) -> Any:
-        found = signals(self, fresh_ratio)
-        return replace(found, state=state) if self is mate else found
-
-    monkeypatch.setattr(Server, "signals", as_told)
+    idle["serving"] = settings.get("state", "idle")
     mate_settings = {key: value for key, value in settings.items() if key != "state"}
     async with Gang(server, mate, mate_settings=mate_settings) as story:
         decision = await story.decided()
@@ -130,11 +124,11 @@ async def test_a_hook_that_failed_for_one_is_told(server: Server, mate: Server) 
         )
 
 
+@pytest.mark.usefixtures("idle")
 async def test_a_gang_that_changed_is_decided_anew(
     server: Server, mate: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Who left while requests finished is not restarted, nor are the others alone."""
-    monkeypatch.setattr(Server, "signals", _idle_then(mate))
     async with Gang(server, mate) as story:
         gone = story.world.evidence.keep
 
@@ -148,16 +142,6 @@ async def test_a_gang_that_changed_is_decided_anew(
             lambda: story.dispatcher.attempts.outcomes[("chat-0", "incident", "cancelled")]
         )
         assert (server.lines("called"), mate.lines("called")) == ([], [])
-
-
-def _idle_then(mate: Server) -> Any:
-    signals = Server.signals
-
-    def read(self: Server, fresh_ratio: float | None = 1.0) -> Any:
-        found = signals(self, fresh_ratio)
-        return replace(found, state="idle") if self is mate else found
-
-    return read
 
 
 POINTS = ("before hook.restart 1", "hook called 1", "mate called", "after hook.restart 1")

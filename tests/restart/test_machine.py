@@ -9,7 +9,7 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -33,7 +33,7 @@ from tests.faults.matrix import ROOT
 from tests.faults.removing import PACKAGE, without
 from tests.restart import virtual_engines
 from tests.restart.machine_removals import NOTICED, REMOVALS
-from tests.restart.machine_stories import STORIES
+from tests.restart.machine_stories import STORIES, told
 from tests.restart.virtual import CLOCK, virtual_time
 from tests.restart.virtual_engines import HANGS, SILENT, WELL
 from tests.restart.virtual_site import ANNA, URLS, Site
@@ -56,6 +56,7 @@ NAMES = st.sampled_from("abc")
 THEN = st.sampled_from((0.0, 0.0, 0.3, 1.0, 3.0, 6.0))
 """What comes next comes so soon."""
 
+HOOK_DOES = ("restarts", "restarts", "does nothing", "fails", "never starts", "another model")
 RELOADED: tuple[dict[str, Any], ...] = (
     {"urls": {"a": URLS["a"], "b": URLS["b"], "c": URLS["c"]}},  # as at the beginning
     {"urls": {"a": URLS["d"], "b": URLS["b"], "c": URLS["c"]}},  # another URL
@@ -105,20 +106,13 @@ def played() -> Iterator[None]:
         processors=[noticed], wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR)
     )
     loops = "vllm_watch.watch.target_loop"
-    with ExitStack() as stack:
-        stack.enter_context(virtual_time())
-        stack.enter_context(
-            patch("vllm_watch.watch.watch.all_detectors", virtual_engines.detectors)
-        )
-        stack.enter_context(patch(f"{loops}.CpuWaits", lambda *_, **__: None))
-        stack.enter_context(
-            patch(f"{loops}.VllmSource", lambda target, *_: virtual_engines.Source(NOW[-1], target))
-        )
-        stack.enter_context(
-            patch.object(
-                base, "make", lambda _, settings, __: virtual_engines.Hook(NOW[-1], settings)
-            )
-        )
+    with (
+        virtual_time(),
+        patch("vllm_watch.watch.watch.all_detectors", virtual_engines.detectors),
+        patch(f"{loops}.CpuWaits", lambda *_, **__: None),
+        patch(f"{loops}.VllmSource", lambda target, *_: virtual_engines.Source(NOW[-1], target)),
+        patch.object(base, "make", lambda _, how, __: virtual_engines.Hook(NOW[-1], how)),
+    ):
         yield
     structlog.reset_defaults()
 
@@ -177,11 +171,9 @@ class Machine(RuleBasedStateMachine):
         self.site.passes(then)
 
     @rule(
-        name=NAMES,
-        load_s=st.sampled_from((0.0, 3.0, 20.0)),
-        model=st.sampled_from(("m", "m", "another")),
+        name=NAMES, load_s=st.sampled_from((0.0, 3.0, 20.0)), model=st.sampled_from(("m", "m", "another")),
         then=THEN,
-    )
+    )  # fmt: skip
     def an_engine_is_replaced(self, name: str, load_s: float, model: str, then: float) -> None:
         self.site.engines[name].start(load_s=load_s, model=model)
         self.site.passes(then)
@@ -202,11 +194,7 @@ class Machine(RuleBasedStateMachine):
         self.site.network(fails=fails)
         self.site.passes(then)
 
-    @rule(
-        does=st.sampled_from(
-            ("restarts", "restarts", "does nothing", "fails", "never starts", "another model")
-        )
-    )
+    @rule(does=st.sampled_from(HOOK_DOES))
     def the_hook_will(self, does: str) -> None:
         self.site.hook_does = does
 
@@ -373,7 +361,7 @@ def test_a_story_breaks_nothing(words: str, site: Site) -> None:
 
 def judged(words: str, site: Site) -> None:
     """Play the story of these words to its end, and let the oracle judge it."""
-    STORIES[words](site)
+    told(words, site)
     site.settle()
 
 

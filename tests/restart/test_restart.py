@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 
 from tests.restart.world import REQUEST, SETTINGS, Server, World, command
-from vllm_watch.errors import JournalError
 from vllm_watch.restart import restart as restart_module
 from vllm_watch.restart import verify
 from vllm_watch.restart.hooks.base import REFUSED, HookCall, HookResult
@@ -154,9 +153,17 @@ async def test_watcher_that_slept_over_the_call_does_not_make_it(
     assert not attempt.spent
 
 
+class Colourful:
+    """Does nothing, and says so in escape sequences."""
+
+    timeout_seconds = 20.0
+
+    async def restart(self, call: HookCall) -> HookResult:
+        return HookResult(outcome=REFUSED, text="\x1b[2J\x1b[31mno")
+
+
 OUTCOMES: dict[str, tuple[dict[str, Any], str, str, int, int]] = {
     # what is different; state at last, words, calls, servers ended
-    "it helps": ({}, "helped", "a new process reaches 100%", 1, 1),
     "the new one stalls as well": (
         {"script": "stalls again"}, "did_not_help", "has the fault again: engine_stalled", 1, 1),
     "nothing comes up": ({"script": "never starts"}, "did_not_help", "nothing answers", 1, 1),
@@ -174,6 +181,8 @@ OUTCOMES: dict[str, tuple[dict[str, Any], str, str, int, int]] = {
     "something objects to a retry": (
         {"script": "busy once", "objections": [None, "trigger: the incident has ended by itself"]},
         "failed", "not called again: trigger: the incident has ended", 1, 0),
+    "who is asked cannot say": ({"objecting_breaks": True}, "cancelled", "", 0, 0),
+    "the hook says no in escape sequences": ({"hook": Colourful()}, "failed", r"\x1b[2J\x1b[31mno", 0, 0),
     "the lock is lost while the call is written": (
         {"ours": False}, "cancelled", "the lock was lost", 0, 0),
 }  # fmt: skip
@@ -212,21 +221,6 @@ class Broken:
         raise AssertionError
 
 
-class Colourful:
-    """Does nothing, and says so in escape sequences."""
-
-    timeout_seconds = 20.0
-
-    async def restart(self, call: HookCall) -> HookResult:
-        return HookResult(outcome=REFUSED, text="\x1b[2J\x1b[31mno")
-
-
-async def test_escape_sequences_of_a_hook_are_shown_as_text(server: Server) -> None:
-    """Whoever reads the journal in a terminal reads what it said."""
-    attempt = await Story(server, hook=Colourful()).run()
-    assert attempt.text == r"\x1b[2J\x1b[31mno"
-
-
 @pytest.mark.parametrize("how", ["raises", "never returns"])
 async def test_hook_that_breaks_its_contract_may_have_acted(server: Server, how: str) -> None:
     """It is cut off, not called again, and what it did is looked at."""
@@ -250,21 +244,6 @@ async def test_evidence_never_holds_a_restart_up(
     monkeypatch.setattr(story.world.evidence, "keep", breaks)
     assert (await story.run()).state == "helped"
     assert story.seen_up[0].evidence_path is None
-
-
-async def test_nothing_is_done_when_not_even_the_intent_is_written(server: Server) -> None:
-    """The error is the caller's; evidence, drain and hook are not begun."""
-    story = Story(server)
-    (server.folder / "state").rmdir()
-    with pytest.raises(JournalError):
-        await story.run()
-    assert story.done == []
-
-
-async def test_who_cannot_say_objects(server: Server) -> None:
-    """An objection that breaks is no yes."""
-    attempt = await Story(server, objecting_breaks=True).run()
-    assert (attempt.state, server.lines("called")) == ("cancelled", [])
 
 
 async def test_server_that_is_not_seen_any_more_does_not_hold_it_open(

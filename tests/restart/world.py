@@ -11,7 +11,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,7 @@ from vllm_watch.restart.facts import Answer, RestartRequest
 from vllm_watch.restart.gates import Gates
 from vllm_watch.restart.hooks.base import Hook, Tools
 from vllm_watch.restart.hooks.command import Hook as CommandHook
-from vllm_watch.restart.locks.base import Lock
+from vllm_watch.restart.locks.base import Held, Lock
 from vllm_watch.restart.targets import ManagedTarget, Targets
 from vllm_watch.samples.target import Target
 from vllm_watch.settings.hooks import CommandHook as CommandSettings
@@ -41,6 +41,7 @@ REQUEST = RestartRequest(
     target="chat-0", group="chat", trigger="incident", reason="no step for 90 s", asked_t=1.0,
     engine="0", incident_id="i1", kind="engine_stalled", cause="hang",
 )  # fmt: skip
+OURS = Held(held=True, text="it is ours")
 SETTINGS = RestartSettings.model_validate({
     "mode": "auto", "hook": "script", "peers": "none", "new_version_seconds": 0,
     "verify": {"start_seconds": 2, "settle_seconds": 0.3}, "drain": {"deadline_seconds": 0.3},
@@ -268,6 +269,45 @@ class Evidence(EvidenceStore):
             yield status.read_bytes()
 
         return {"status.txt": read()}
+
+
+@dataclass
+class Lent:
+    """A lock that says what a test wants it to, and notes how it is given back."""
+
+    acquired: Held = OURS
+    renewed: Held | None = OURS  # None: it does not answer
+    ours: bool = True
+    ttl_seconds: float = 3600.0
+    done: list[str] = field(default_factory=list)
+
+    async def acquire(self, *_: object) -> Held:
+        return self.acquired
+
+    async def renew(self, *_: object) -> Held:
+        if self.renewed is not None:
+            return self.renewed
+        try:
+            await asyncio.Event().wait()
+        finally:
+            self.done.append("renewed no more")
+        raise AssertionError
+
+    def still_ours(self) -> bool:
+        return self.ours
+
+    async def release(
+        self, delay_seconds: float = 0.0, *, used: bool = True, ended: Attempt | None = None
+    ) -> None:
+        self.done.append(
+            f"{ended.state if ended else 'given back'}, {'used' if used else 'unused'}"
+        )
+
+    async def given_back(self, times: int = 1) -> None:
+        """Wait until it is."""
+        async with asyncio.timeout(10):
+            while sum("used" in each for each in self.done) < times:
+                await asyncio.sleep(0.01)
 
 
 def command(server: Server, script: str, timeout_seconds: float = 20.0) -> CommandHook:

@@ -17,7 +17,7 @@ from vllm_watch.errors import JournalError
 from vllm_watch.state import file
 from vllm_watch.state import journal as journal_module
 from vllm_watch.state.attempt import Attempt
-from vllm_watch.state.journal import LOST, Attempted, Entry, Journal, approval
+from vllm_watch.state.journal import LOST, Entry, Journal, approval
 from vllm_watch.state.worker import Worker
 
 ROOT = Path(__file__).parents[2]
@@ -48,18 +48,6 @@ async def test_attempt_is_kept_with_its_last_state(tmp_path: Path) -> None:
     assert await again.attempts("chat") == (called,)
     assert await again.attempts("other") == ()
     assert await again.attempts(since_t=ATTEMPT.began_t + 1) == ()
-    await again.close()
-
-
-async def test_what_holds_until_it_is_ended(tmp_path: Path) -> None:
-    """A pause outlives the watcher, and ends when it is ended."""
-    journal = Journal(tmp_path)
-    await journal.set("pause", {"actor": "ana", "reason": "x", "until_t": None})
-    await journal.close()
-    again = Journal(tmp_path)
-    assert (await again.standing())["pause"]["actor"] == "ana"
-    await again.set("pause", None)
-    assert "pause" not in await again.standing()
     await again.close()
 
 
@@ -322,12 +310,6 @@ async def test_full_disk(tmp_path: Path) -> None:
         subprocess.run(["umount", "-l", tmp_path], check=True)
 
 
-def test_an_attempt_in_the_words_of_the_journal() -> None:
-    """How it stands, in words where there are any, and what it brought."""
-    said = replace(ATTEMPT, state="helped", text="it answers", payoff_ratio=0.5)
-    assert Attempted.of(said).after == "helped: it answers; payoff +50%"
-
-
 async def test_damaged_file_makes_the_history_unknown(tmp_path: Path) -> None:
     """The store moves it aside; the new one knows that nobody knows what was spent."""
     journal = Journal(tmp_path)
@@ -336,20 +318,3 @@ async def test_damaged_file_makes_the_history_unknown(tmp_path: Path) -> None:
     assert LOST in await journal.standing()
     assert await journal.attempts() == ()
     await journal.close()
-
-
-async def test_nothing_is_restarted_on_a_disk_that_takes_longer_than_ten_seconds(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    asked, do = [], Worker.do
-
-    async def noted(worker, work, *, seconds, **how):
-        asked.append(seconds)
-        return await do(worker, work, seconds=seconds, **how)
-
-    monkeypatch.setattr(Worker, "do", noted)
-    journal = Journal(None)
-    await journal.note(ENTRY)
-    await journal.entries()
-    await journal.close()
-    assert asked == [10.0, 10.0]
