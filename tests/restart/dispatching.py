@@ -44,8 +44,6 @@ class Asked(CommandHook):
 
 
 class AskedLock:
-    """A lock that notes what is asked of it."""
-
     def __init__(self, story: "Story", lock: Lock) -> None:
         self._story, self._lock = story, lock
         self.ttl_seconds = lock.ttl_seconds

@@ -9,12 +9,10 @@ from typing import Any
 import pytest
 
 from tests.restart.dispatching import FIRES, FREE, PERSON, Story
-from tests.restart.world import REQUEST, TARGET, Server, alive, until
+from tests.restart.world import REQUEST, TARGET, alive, until
 from vllm_watch.restart import targets as targets_module
-from vllm_watch.restart.facts import RestartRequest
 from vllm_watch.restart.verify import Process
 from vllm_watch.settings.restart_times import ScheduleSettings
-from vllm_watch.state.attempt import Attempt
 
 NIGHTLY = ScheduleSettings(name="nightly", cron="0 3 * * *", throughput_ratio_max=0.5)
 SETTINGS_ALL: dict[str, Any] = {
@@ -30,27 +28,27 @@ REQUESTS = {
 
 
 @pytest.fixture(autouse=True)
-def _quicker(quick: None, monkeypatch: pytest.MonkeyPatch) -> None:
+def _quicker(quick, monkeypatch):
     monkeypatch.setattr(targets_module, "SCRAPE_SECONDS", 1.0)
 
 
-def replaced(server: Server) -> None:
+def replaced(server):
     """Its own supervisor ends the process, and another serves."""
     os.kill(server.pid, signal.SIGKILL)
     server.start()
 
 
-def ended(server: Server) -> None:
+def ended(server):
     """Kill it; return once it is dead, which takes a moment."""
     pid = server.pid
     os.kill(pid, signal.SIGKILL)
     assert until(lambda: not alive(pid))
 
 
-def in_the_drain(story: Story, happens: Callable[[Server], None]) -> None:
+def in_the_drain(story, happens):
     keep = story.world.evidence.keep
 
-    async def evidence(attempt: Attempt) -> str | None:
+    async def evidence(attempt):
         path = await keep(attempt)
         happens(story.server)
         return path
@@ -58,7 +56,7 @@ def in_the_drain(story: Story, happens: Callable[[Server], None]) -> None:
     story.world.evidence.keep = evidence  # type: ignore[method-assign]
 
 
-async def attempted(story: Story, request: RestartRequest) -> Attempt:
+async def attempted(story, request):
     """Ask for it; return the attempt as it ended."""
     if request.trigger == "manual":
         await story.dispatcher.decide_now(request)
@@ -69,9 +67,7 @@ async def attempted(story: Story, request: RestartRequest) -> Attempt:
 
 
 @pytest.mark.parametrize("request_", REQUESTS.values(), ids=REQUESTS)
-async def test_a_process_that_took_its_place_in_the_drain_is_left_alone(
-    server: Server, request_: RestartRequest
-) -> None:
+async def test_a_process_that_took_its_place_in_the_drain_is_left_alone(server, request_):
     """Whoever asked; and a person is told to ask again."""
     async with Story(server, settings=SETTINGS_ALL) as story:
         in_the_drain(story, replaced)
@@ -82,7 +78,7 @@ async def test_a_process_that_took_its_place_in_the_drain_is_left_alone(
         assert server.lines("called") == []
 
 
-async def test_what_was_found_to_serve_and_is_gone_is_left_alone(server: Server) -> None:
+async def test_what_was_found_to_serve_and_is_gone_is_left_alone(server):
     """Whoever starts it again is at it."""
     replaced(server)
     async with Story(server, settings=SETTINGS_ALL) as story:
@@ -94,12 +90,12 @@ async def test_what_was_found_to_serve_and_is_gone_is_left_alone(server: Server)
         assert server.lines("called") == []
 
 
-async def test_without_a_scrape_since_it_was_decided_nothing_is_called(server: Server) -> None:
+async def test_without_a_scrape_since_it_was_decided_nothing_is_called(server):
     """A person's wish, too: it waits for a scrape, and not for ever."""
     async with Story(server) as story:
         story.world.board.targets[TARGET.name].interval_seconds = 0.1
 
-        def blind(_: Server) -> None:
+        def blind(_):
             story.world.look = lambda name: None  # type: ignore[method-assign]
 
         in_the_drain(story, blind)
@@ -109,7 +105,7 @@ async def test_without_a_scrape_since_it_was_decided_nothing_is_called(server: S
         assert server.lines("called") == []
 
 
-async def test_a_request_is_about_the_process_that_served_when_it_was_made(server: Server) -> None:
+async def test_a_request_is_about_the_process_that_served_when_it_was_made(server):
     """An alert waits for a blocker; the engine is replaced, and serves."""
     async with Story(server, answers=[FIRES], settings=SETTINGS_ALL) as story:
         alert = replace(ALERT, process=story.world.targets.process(TARGET.name))
@@ -124,9 +120,7 @@ async def test_a_request_is_about_the_process_that_served_when_it_was_made(serve
 
 
 @pytest.mark.parametrize("other", ["an alert", "a schedule"])
-async def test_what_was_asked_for_before_a_restart_that_helped_is_done(
-    server: Server, other: str
-) -> None:
+async def test_what_was_asked_for_before_a_restart_that_helped_is_done(server, other):
     """It was under way for an incident: once the cooldown is over, the fresh engine is left alone."""
     async with Story(server, settings=SETTINGS_ALL | {"schedules": ()}) as story:
         in_the_drain(
@@ -156,7 +150,7 @@ SAME: dict[str, tuple[dict[str, Any], dict[str, Any], bool | None]] = {
 
 
 @pytest.mark.parametrize(("was", "now", "same"), SAME.values(), ids=SAME)
-def test_same_process(was: dict[str, Any], now: dict[str, Any], same: bool | None) -> None:
+def test_same_process(was, now, same):
     """By its start; where none is told by its PIDs, then by counters that go on."""
     assert Process(**{"up": True, **was}).is_same(Process(**{"up": True, **now})) is same
 
@@ -171,9 +165,7 @@ CHANGES: dict[str, tuple[Callable[[Story], Any], str]] = {
 
 
 @pytest.mark.parametrize(("change", "text"), CHANGES.values(), ids=CHANGES)
-async def test_a_change_in_the_drain_stops_it(
-    server: Server, change: Callable[[Story], Any], text: str
-) -> None:
+async def test_a_change_in_the_drain_stops_it(server, change, text):
     """What was decided is not what is so, or what is configured."""
     async with Story(server) as story:
         in_the_drain(story, lambda _: change(story))
@@ -183,9 +175,7 @@ async def test_a_change_in_the_drain_stops_it(
 
 
 @pytest.mark.parametrize("request_", REQUESTS.values(), ids=REQUESTS)
-async def test_a_process_that_hangs_or_is_gone_is_restarted(
-    server: Server, request_: RestartRequest
-) -> None:
+async def test_a_process_that_hangs_or_is_gone_is_restarted(server, request_):
     """A dead one says no start time: it is the last that answered."""
     ended(server)
     async with Story(server, settings=SETTINGS_ALL) as story:
@@ -194,7 +184,7 @@ async def test_a_process_that_hangs_or_is_gone_is_restarted(
         assert len(server.lines("called")) == 1
 
 
-async def test_a_restart_that_did_not_help_leaves_other_requests(server: Server) -> None:
+async def test_a_restart_that_did_not_help_leaves_other_requests(server):
     """Theirs is still to be done, when the breaker lets it."""
     async with Story(server, script="does nothing", settings=SETTINGS_ALL) as story:
         in_the_drain(story, lambda _: story.dispatcher.submit(ALERT))

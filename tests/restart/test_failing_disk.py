@@ -7,7 +7,6 @@ Full: a file system of 400 KiB, filled up. Failing or read-only: a library betwe
 import json
 import subprocess
 import time
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -48,13 +47,13 @@ class Trouble:
     log: str  # of the watcher, to the end
 
     @property
-    def called(self) -> bool:
+    def called(self):
         """Was the hook called before the disk broke?"""
         return self.write in ("verifying", "helped")
 
 
 @contextmanager
-def small(folder: Path, fault: str) -> Iterator[None]:
+def small(folder, fault):
     """The state folder, on a file system that can be filled where it is to be full."""
     folder.mkdir()
     if fault != "ENOSPC":
@@ -70,7 +69,7 @@ def small(folder: Path, fault: str) -> Iterator[None]:
         subprocess.run(["umount", "-l", folder], check=True)
 
 
-def _trouble(watchers: Watchers, folder: Path, fault: str, number: int) -> Trouble:
+def _trouble(watchers, folder, fault, number):
     folder.mkdir()
     server = Server(folder)
     server.start()
@@ -90,7 +89,7 @@ def _trouble(watchers: Watchers, folder: Path, fault: str, number: int) -> Troub
 
 
 @pytest.fixture(scope="module")
-def pool(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Watchers]]:
+def pool(tmp_path_factory):
     """Programs whose disk can be made to fail."""
     folder = tmp_path_factory.mktemp("shim")
     shim = folder / "failing_disk.so"
@@ -106,12 +105,12 @@ def pool(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Watchers]]:
 
 
 @pytest.fixture(scope="module")
-def troubles(pool: list[Watchers], tmp_path_factory: pytest.TempPathFactory) -> list[Trouble]:
+def troubles(pool, tmp_path_factory):
     """What came of each fault at each write."""
     folder = tmp_path_factory.mktemp("troubles")
     cases = [(fault, number) for fault in FAULTS for number in range(len(WRITES))]
 
-    def share(mine: int) -> list[Trouble]:
+    def share(mine):
         return [
             _trouble(pool[mine], folder / f"{fault}-{number}", fault, number)
             for fault, number in cases[mine::AT_ONCE]
@@ -121,7 +120,7 @@ def troubles(pool: list[Watchers], tmp_path_factory: pytest.TempPathFactory) -> 
         return [trouble for some in threads.map(share, range(AT_ONCE)) for trouble in some]
 
 
-def test_every_fault_was_lived_through(troubles: list[Trouble]) -> None:
+def test_every_fault_was_lived_through(troubles):
     """No watcher fell over, and once the disk was mended each came to the same end, without a new start."""
     assert {(each.fault, each.write): each.log for each in troubles if each.status != 0} == {}
     for trouble in troubles:
@@ -129,7 +128,7 @@ def test_every_fault_was_lived_through(troubles: list[Trouble]) -> None:
         assert not any(each.open for each in trouble.attempts), trouble
 
 
-def test_nothing_is_done_that_is_not_written(troubles: list[Trouble]) -> None:
+def test_nothing_is_done_that_is_not_written(troubles):
     """Whatever breaks, a next watcher would have known of each call before it was made."""
     for trouble in troubles:
         assert set(trouble.at_calls) == {"calling"}, trouble
@@ -137,7 +136,7 @@ def test_nothing_is_done_that_is_not_written(troubles: list[Trouble]) -> None:
             assert trouble.broken["called"] == 0, trouble
 
 
-def test_request_waits_for_the_disk_and_it_is_said(troubles: list[Trouble]) -> None:
+def test_request_waits_for_the_disk_and_it_is_said(troubles):
     """Before the call there is no act; it is an error in the log or a refusal that names the journal."""
     for trouble in troubles:
         if not trouble.called and trouble.fault != "ENOSPC":
@@ -146,7 +145,7 @@ def test_request_waits_for_the_disk_and_it_is_said(troubles: list[Trouble]) -> N
             assert any(each in trouble.log for each in said), trouble
 
 
-def test_what_was_done_goes_on_and_is_written_later(troubles: list[Trouble]) -> None:
+def test_what_was_done_goes_on_and_is_written_later(troubles):
     """After the call it is verified all the same, the trouble is an error in the log, and the end is kept."""
     for trouble in (trouble for trouble in troubles if trouble.called):
         assert trouble.broken == {"state": "helped", "called": 2, "waiting": 0}, trouble
@@ -155,9 +154,7 @@ def test_what_was_done_goes_on_and_is_written_later(troubles: list[Trouble]) -> 
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_watcher_that_dies_with_a_broken_disk(
-    pool: list[Watchers], tmp_path: Path, fault: str
-) -> None:
+def test_watcher_that_dies_with_a_broken_disk(pool, tmp_path, fault):
     """The disk says at least that the hook may have been called: the next one verifies, and calls nothing."""
     server = Server(tmp_path)
     server.start()
@@ -180,7 +177,7 @@ def test_watcher_that_dies_with_a_broken_disk(
         server.end_all()
 
 
-async def test_read_only_at_the_start(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_read_only_at_the_start(server, monkeypatch):
     """A file system that is mounted read-only refuses; once it can be written it goes on, with what was left."""
     monkeypatch.setattr(dispatcher, "ASK_SECONDS", 0.05)
     state = server.folder / "state"
@@ -198,11 +195,11 @@ async def test_read_only_at_the_start(server: Server, monkeypatch: pytest.Monkey
         assert server.lines("called") == []
 
 
-def remount(folder: Path, how: str) -> None:
+def remount(folder, how):
     subprocess.run(["mount", "-o", f"remount,{how}", str(folder)], check=True)
 
 
-def test_never_twice(troubles: list[Trouble]) -> None:
+def test_never_twice(troubles):
     """No fault makes a second restart of one, or refills the budget."""
     for trouble in troubles:
         assert len(trouble.ended) == 1, trouble

@@ -32,7 +32,7 @@ CALL = HookCall(
 
 
 @pytest.fixture(autouse=True)
-def _quicker(quick: None, monkeypatch: pytest.MonkeyPatch) -> None:
+def _quicker(quick, monkeypatch):
     monkeypatch.setattr(restart_module, "EVIDENCE_SECONDS", 1.0)
     monkeypatch.setattr(restart_module, "HOOK_GRACE_SECONDS", 1.0)
 
@@ -40,12 +40,12 @@ def _quicker(quick: None, monkeypatch: pytest.MonkeyPatch) -> None:
 class Noting(Journal):
     """The journal on disk, whose writes are noted in order with all else."""
 
-    def __init__(self, server: Server, done: list[str]) -> None:
+    def __init__(self, server, done):
         super().__init__(server.folder / "state")
         self._done = done
         (server.folder / "state").mkdir()
 
-    async def write(self, attempt: Attempt) -> None:
+    async def write(self, attempt):
         await super().write(attempt)
         self._done.append(attempt.state)
 
@@ -63,7 +63,7 @@ class Story:
     ours: bool = True
     seen_up: list[HookCall] = field(default_factory=list)
 
-    def __post_init__(self) -> None:
+    def __post_init__(self):
         self.world = World(self.server)
         self.done = self.world.told
         self.journal = Noting(self.server, self.done)
@@ -72,7 +72,7 @@ class Story:
             attempt, SETTINGS, self.world.targets, PendingWrites(self.journal), self.world.evidence
         )
 
-    async def run(self) -> Attempt:
+    async def run(self):
         try:
             async with asyncio.timeout(20):
                 await self.restart.intend()
@@ -80,13 +80,13 @@ class Story:
         finally:
             await self.journal.close()
 
-    async def carry_out(self) -> Attempt:
+    async def carry_out(self):
         """What follows the intent."""
         hook = Called(self.hook or command(self.server, self.script, self.timeout_seconds), self)
         lock: Any = SimpleNamespace(still_ours=lambda: self.ours)
         return await self.restart.run([(CALL, hook)], lock, self._objection)
 
-    async def _objection(self) -> str | None:
+    async def _objection(self):
         self.done.append("ask once more")
         if self.objecting_breaks:
             raise ZeroDivisionError
@@ -94,19 +94,17 @@ class Story:
 
 
 class Called:
-    """The hook, whose calls are noted."""
-
-    def __init__(self, hook: Any, story: Story) -> None:
+    def __init__(self, hook, story):
         self._hook, self._story = hook, story
         self.timeout_seconds = hook.timeout_seconds
 
-    async def refusal(self, call: HookCall) -> str | None:
+    async def refusal(self, call):
         return None
 
-    async def rehearse(self, call: HookCall) -> list[Any]:
+    async def rehearse(self, call):
         return []
 
-    async def restart(self, call: HookCall) -> HookResult:
+    async def restart(self, call):
         self._story.done.append("hook")
         self._story.seen_up.append(call)
         result: HookResult = await self._hook.restart(call)
@@ -118,7 +116,7 @@ ORDER = [
 ]  # fmt: skip
 
 
-async def test_order(server: Server) -> None:
+async def test_order(server):
     """The intent is on disk first of all, evidence is before the act, and the act is written before it is made."""
     story = Story(server)
     attempt = await story.run()
@@ -134,14 +132,12 @@ async def test_order(server: Server) -> None:
     )
 
 
-async def test_watcher_that_slept_over_the_call_does_not_make_it(
-    server: Server, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_watcher_that_slept_over_the_call_does_not_make_it(server, monkeypatch):
     """It was suspended while it wrote the call down: the engine may have healed."""
     story = Story(server)
     write = story.journal.write
 
-    async def slept(attempt: Attempt) -> None:
+    async def slept(attempt):
         await write(attempt)
         if attempt.state == "calling":
             story.restart._targets._ticked_s = time.monotonic() - 60.0
@@ -158,7 +154,7 @@ class Colourful:
 
     timeout_seconds = 20.0
 
-    async def restart(self, call: HookCall) -> HookResult:
+    async def restart(self, call):
         return HookResult(outcome=REFUSED, text="\x1b[2J\x1b[31mno")
 
 
@@ -191,9 +187,7 @@ OUTCOMES: dict[str, tuple[dict[str, Any], str, str, int, int]] = {
 @pytest.mark.parametrize(
     ("change", "state", "words", "calls", "ended"), OUTCOMES.values(), ids=OUTCOMES
 )
-async def test_outcome(
-    server: Server, change: dict[str, Any], state: str, words: str, calls: int, ended: int
-) -> None:
+async def test_outcome(server, change, state, words, calls, ended):
     """How it ends, in one word and in a sentence; every call is under the one attempt's id."""
     story = Story(server, **change)
     attempt = await story.run()
@@ -209,11 +203,11 @@ async def test_outcome(
 class Broken:
     """A hook that breaks its contract."""
 
-    def __init__(self, server: Server, how: str) -> None:
+    def __init__(self, server, how):
         self._server, self._how = server, how
         self.timeout_seconds = 3.0  # in which the command itself surely ends
 
-    async def restart(self, call: HookCall) -> HookResult:
+    async def restart(self, call):
         await command(self._server, "restarts").restart(call)
         if self._how == "raises":
             raise ZeroDivisionError
@@ -222,7 +216,7 @@ class Broken:
 
 
 @pytest.mark.parametrize("how", ["raises", "never returns"])
-async def test_hook_that_breaks_its_contract_may_have_acted(server: Server, how: str) -> None:
+async def test_hook_that_breaks_its_contract_may_have_acted(server, how):
     """It is cut off, not called again, and what it did is looked at."""
     attempt = await Story(server, hook=Broken(server, how)).run()
     assert attempt.state == "helped"
@@ -230,12 +224,10 @@ async def test_hook_that_breaks_its_contract_may_have_acted(server: Server, how:
 
 
 @pytest.mark.parametrize("how", ["raises", "hangs"])
-async def test_evidence_never_holds_a_restart_up(
-    server: Server, how: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_evidence_never_holds_a_restart_up(server, how, monkeypatch):
     """It is wanted; the restart is needed."""
 
-    async def breaks(_: Attempt) -> None:
+    async def breaks(_):
         if how == "raises":
             raise OSError("disk full")
         await asyncio.Event().wait()
@@ -246,13 +238,11 @@ async def test_evidence_never_holds_a_restart_up(
     assert story.seen_up[0].evidence_path is None
 
 
-async def test_server_that_is_not_seen_any_more_does_not_hold_it_open(
-    server: Server, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_server_that_is_not_seen_any_more_does_not_hold_it_open(server, monkeypatch):
     """A target that is gone, or no look for long: time goes on, and a start may take only so long."""
     story = Story(server)
 
-    def acting(name: str, *, on: bool) -> None:
+    def acting(name, *, on):
         story.world.seen = False
 
     monkeypatch.setattr(story.restart._targets, "acting", acting)
@@ -260,7 +250,7 @@ async def test_server_that_is_not_seen_any_more_does_not_hold_it_open(
     assert (attempt.state, "nothing answers" in attempt.text) == ("did_not_help", True)
 
 
-async def test_what_passed_while_nobody_watched_is_not_held_against_it(server: Server) -> None:
+async def test_what_passed_while_nobody_watched_is_not_held_against_it(server):
     """Taken up an hour later, without a look yet: the new process is given the time to be seen."""
     story = Story(server)
     before = verify.before(server.signals(), ("engine_stalled",))
@@ -284,7 +274,7 @@ SERVING = TargetSignals(
 )  # fmt: skip
 
 
-def serving(*counts: tuple[float | None, float | None]) -> TargetSignals:
+def serving(*counts):
     """A server whose engines have so many requests running and waiting."""
     engines = {
         str(n): EngineSignals(engine=str(n), requests_running=running, requests_waiting=waiting)
@@ -303,8 +293,7 @@ WORK: dict[str, tuple[TargetSignals, float | None]] = {
 
 
 @pytest.mark.parametrize(("signals", "left"), WORK.values(), ids=WORK)
-def test_work(signals: TargetSignals, left: float | None) -> None:
-    """How many requests are in hand."""
+def test_work(signals, left):
     assert restart_module.requests_in_flight(signals) == left
 
 
@@ -322,7 +311,7 @@ DRAINS: dict[str, tuple[list[TargetSignals | None], str]] = {
 
 
 @pytest.mark.parametrize(("looks", "words"), DRAINS.values(), ids=DRAINS)
-def test_how_a_drain_goes(looks: list[TargetSignals | None], words: str) -> None:
+def test_how_a_drain_goes(looks, words):
     """It ends by itself, and says how."""
     told = [
         restart_module.drain_progress(DrainSettings(deadline_seconds=3), look, s)
@@ -333,7 +322,7 @@ def test_how_a_drain_goes(looks: list[TargetSignals | None], words: str) -> None
     assert words in told[-1][1]
 
 
-def test_switched_off() -> None:
+def test_switched_off():
     """Nobody is waited for, and it is said which key did that."""
     over, text = restart_module.drain_progress(DrainSettings(enabled=False), serving((5, 5)), 0.0)
     assert over

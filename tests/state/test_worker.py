@@ -305,7 +305,6 @@ async def test_a_full_disk_loses_nothing(tmp_path, monkeypatch):
 
 
 async def test_what_waits_for_a_disk_is_bounded(tmp_path, monkeypatch):
-    """The oldest is forgotten."""
     monkeypatch.setattr(worker_module, "ROWS_MAX", 3)
     monkeypatch.setattr(worker_module, "RETRY_SECONDS", 0.05)
     (tmp_path / "state").write_text("")
@@ -317,7 +316,6 @@ async def test_what_waits_for_a_disk_is_bounded(tmp_path, monkeypatch):
 
 
 async def test_a_damaged_entry_is_left_out(tmp_path):
-    """One broken row does not cost the others."""
     async with Told(tmp_path) as told:
         await told.kept(incident("good"), incident("bad"), learnt=learnt())
     rows(tmp_path, "UPDATE incident SET event = '{\"id\":' WHERE id = 'bad'")
@@ -386,7 +384,7 @@ db.close()
 """
 
 
-def test_readers_from_outside_see_what_each_connection_writes(tmp_path: Path) -> None:
+def test_readers_from_outside_see_what_each_connection_writes(tmp_path):
     """A second connection of ours, and a reader that comes and goes, leave the first one's writes to be read."""
     first, second = file.connect(tmp_path), file.connect(tmp_path)
     for number, connection in enumerate((first, second, first, second), 1):

@@ -39,7 +39,6 @@ def test_every_kind_can_be_configured():
 
 
 def test_kind_that_is_not_there_is_named():
-    """An operator's error, with what there is."""
     with pytest.raises(WatchError, match=r"levitate: .* no such kind\. take one of .*command"):
         base.make("levitate", GateHook(name="a"), base.Tools())
 

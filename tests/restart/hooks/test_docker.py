@@ -103,7 +103,6 @@ async def test_container_that_is_not_there_did_nothing(daemon, name):
 
 
 async def test_what_is_no_engine_api_is_refused(daemon):
-    """An answer that is JSON and nothing of a container is not trusted."""
     daemon.container = ["what"]
     assert "does not serve the Engine API" in await hook(daemon.path).refusal(CALL)
 

@@ -73,7 +73,6 @@ async def begun(site, of=CALL):
 
 @pytest.mark.parametrize("end", ["port closed", "another process"])
 async def test_restart_is_done_when_the_server_has_ended(site, end):
-    """Whichever is seen first; then the gate is open again."""
     await site.asked()
     site.looks()
     task = await begun(site)

@@ -95,7 +95,6 @@ async def test_pod_that_took_the_name_is_spared(cluster, monkeypatch):
 
 
 async def test_budget_that_never_allows_it_is_a_refusal(cluster):
-    """Nothing was done, and the sentence says why."""
     cluster.server.add("poddisruptionbudgets", budget(0), "llama")
     result = await cluster.hook(timeout_seconds=1.5).restart(CALL)
     assert (result.outcome, "disruption budget" in result.text) == ("refused", True)
@@ -125,7 +124,6 @@ async def test_status_is_the_outcome(cluster, answer, outcome):
 
 
 async def test_server_that_is_away_did_nothing(cluster):
-    """No connection, so no request."""
     cluster.environ["KUBERNETES_SERVICE_PORT"] = "1"
     hook = cluster.hook()
     assert "a call to the API server" in await hook.refusal(CALL)
@@ -163,7 +161,6 @@ async def test_pod_that_must_not_be_touched_is_left_alone(cluster, words, change
 
 @pytest.mark.parametrize("kind", sorted(kubernetes_hook.CONTROLLERS))
 async def test_pod_that_is_started_again_may_go(cluster, kind):
-    """Its controller makes another one, whatever that is called."""
     metadata = {"ownerReferences": [{"kind": kind, "controller": True}]}
     cluster.server.add("pods", pod(metadata=metadata))
     assert (await cluster.hook().restart(CALL)).outcome == "done"
@@ -181,7 +178,6 @@ async def test_pod_started_since_is_spared(cluster, started, refused):
 
 
 async def test_pod_and_namespace_must_be_known(cluster):
-    """The target says them, or the configuration, or our own pod."""
     hook = cluster.hook()
     assert "the pod of llama is not known" in await hook.refusal(call(namespace=NAMESPACE))
     assert await hook.refusal(call(pod="llama-0")) is None  # in our own namespace
@@ -302,7 +298,6 @@ async def test_group_of_several_nodes_is_rolled_out_as_one(cluster):
     ],
 )
 def test_settings_that_cannot_be_are_named(keys, words):
-    """Before anything runs."""
     with pytest.raises(ValidationError) as error:
         KubernetesHook.model_validate({"name": "a", **keys})
     assert words in repr(error.value.errors())
@@ -457,7 +452,6 @@ async def test_eviction_is_asked_for_again(cluster, waits, asked, waited):
 
 
 async def test_the_end_of_the_pod_is_seen(cluster, waits, monkeypatch):
-    """What cannot be seen for a while is no end, nor is the pod that still ends."""
     get, looks = kubernetes_api.Api.get, []
 
     async def heard(self, path, *_):
@@ -481,7 +475,6 @@ async def test_the_end_of_the_pod_is_seen(cluster, waits, monkeypatch):
     (answered('{"status": {"allowed": "yes"}}'), "we may not get pods in default"),
 ])  # fmt: skip
 async def test_right_that_is_not_said_is_none(cluster, answer, words):
-    """Nothing is tried then."""
     cluster.server.instead = [answer]
     findings = await cluster.hook().rehearse(CALL)
     said = {each.text: each for each in findings}

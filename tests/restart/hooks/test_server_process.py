@@ -74,7 +74,6 @@ async def test_server_is_found_beside_another_one(serve):
 
 
 async def test_zombie_is_no_server(serve):
-    """A server that has ended, unnoticed by its parent, is not found."""
     vllm = serve()
     os.kill(vllm.pid, signal.SIGKILL)
     assert until(lambda: not alive(vllm.pid))
@@ -112,7 +111,7 @@ async def test_server_of_another_host_is_not_ours(serve, url):
 
 
 async def test_two_that_fit_are_one_too_many(serve):
-    """Two servers that share a port cannot be told apart: none is taken."""
+    """They cannot be told apart: none is taken."""
     one = serve("--shared")
     serve("--shared", "--port", str(one.port))
     assert "several servers were found" in await why_not(one.call(process_start_time=None))

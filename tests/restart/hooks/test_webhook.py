@@ -245,7 +245,6 @@ async def test_secret_is_read_at_each_call(receiver, tmp_path):
 
 
 async def test_no_secret_of_the_url_is_shown():
-    """A token in the path or the query of the URL is in no text."""
     async with wire() as server:
         result = await post(f"{server.url}/t0ken?token=hunter2")
         assert server.requests[0].path == "/t0ken?token=hunter2"
@@ -303,7 +302,6 @@ async def test_it_is_sent_again_as_often_and_as_late(monkeypatch, case):
 
 @pytest.mark.parametrize("signs", [True, False])
 async def test_rehearsal_says_whether_it_signs(receiver, tmp_path, signs):
-    """And sends nothing."""
     url, got = receiver
     (tmp_path / "secret").write_text("swordfish")
     asking = hook(url, secret_file=tmp_path / "secret" if signs else None)

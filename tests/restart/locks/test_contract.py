@@ -7,10 +7,8 @@ import os
 import random
 import signal
 import sys
-from collections.abc import AsyncIterator, Callable
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -29,24 +27,24 @@ ROOT = Path(__file__).parents[3]
 class FilePlace:
     """A lock of one host."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder):
         self._folder = folder
         self._kept = folder / "gpu.lock.json"
         self.words = (str(folder),)
 
-    def watcher(self) -> None:
+    def watcher(self):
         """Its watchers remember nothing."""
 
-    def lock(self, _: None = None, *, slots: int = 1, ttl_seconds: float = 60.0, per_hour: int | None = None) -> Lock:  # fmt: skip
+    def lock(self, _=None, *, slots=1, ttl_seconds=60.0, per_hour=None):  # fmt: skip
         return file.Lock(
             self._folder, "gpu", slots=slots, ttl_seconds=ttl_seconds, per_hour=per_hour
         )
 
     @property
-    def kept(self) -> Any:
+    def kept(self):
         return json.loads(self._kept.read_text())
 
-    def remove(self) -> None:
+    def remove(self):
         self._kept.unlink()
 
 
@@ -54,15 +52,15 @@ class LeasePlace(Cluster):
     """A lock of one cluster."""
 
     @property
-    def words(self) -> tuple[str, ...]:
+    def words(self):
         access = self.server.access(self.folder)
         return access.url, str(access.token_file)
 
     @property
-    def kept(self) -> Any:
+    def kept(self):
         return self.record
 
-    def remove(self) -> None:
+    def remove(self):
         del self.server.objects[KEY]
 
 
@@ -70,7 +68,7 @@ Place = FilePlace | LeasePlace
 
 
 @pytest.fixture(params=["file", "lease"])
-async def place(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Any]:
+async def place(request, tmp_path):
     if request.param == "file":
         yield FilePlace(tmp_path)
         return
@@ -79,19 +77,18 @@ async def place(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
 
 
 @pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+def clock(monkeypatch):
     return Clock(monkeypatch, file, lease)
 
 
-async def until(asked: Callable[[], Any], seconds: float = 20.0) -> None:
+async def until(asked, seconds=20.0):
     """Ask again and again, as the guard does."""
     async with asyncio.timeout(seconds):
         while (await asked()).held is not True:
             await asyncio.sleep(0.2)
 
 
-async def test_one_at_a_time(place: Place) -> None:
-    """The second is told who has it; after the release it is free."""
+async def test_one_at_a_time(place):
     first, second = place.lock(), place.lock()
     assert (await first.acquire("w1", "a1")).held is True
     refused = await second.acquire("w2", "a2")
@@ -103,7 +100,7 @@ async def test_one_at_a_time(place: Place) -> None:
     assert (await second.acquire("w2", "a2")).held is True
 
 
-async def test_slots(place: Place) -> None:
+async def test_slots(place):
     """As many as there are slots, and not one more; who still has another keeps it."""
     first, second = place.lock(slots=2), place.lock(slots=2)
     for number, each in enumerate((first, second)):
@@ -116,7 +113,7 @@ async def test_slots(place: Place) -> None:
     assert second.still_ours()
 
 
-async def test_twice_under_one_attempt_is_once(place: Place) -> None:
+async def test_twice_under_one_attempt_is_once(place):
     """A retry takes no second slot; the next run of the watcher can renew the first one's and give it back."""
     mine = place.lock(slots=2)
     for _ in range(2):
@@ -131,7 +128,7 @@ async def test_twice_under_one_attempt_is_once(place: Place) -> None:
     assert (await place.lock(per_hour=1).acquire("w2", "a2")).held is True
 
 
-async def test_lease_ends_without_a_sign_of_its_holder(place: Place, clock: Clock) -> None:
+async def test_lease_ends_without_a_sign_of_its_holder(place, clock):
     """A holder that does not renew stops believing two TTLs before others may have it; renewing prolongs."""
     first, watcher = place.lock(ttl_seconds=6000), place.watcher()
     await first.acquire("w1", "a1")
@@ -150,7 +147,7 @@ async def test_lease_ends_without_a_sign_of_its_holder(place: Place, clock: Cloc
     assert (lost.held, "it was lost" in lost.text, first.still_ours()) == (False, True, False)
 
 
-async def test_so_many_in_an_hour(place: Place, clock: Clock) -> None:
+async def test_so_many_in_an_hour(place, clock):
     """What was restarted counts for an hour from its end; what was given up before the hook does not."""
     unused, used, watcher = place.lock(per_hour=1), place.lock(per_hour=1), place.watcher()
     await unused.acquire("w1", "a1")
@@ -166,8 +163,7 @@ async def test_so_many_in_an_hour(place: Place, clock: Clock) -> None:
     assert (await place.lock(watcher, per_hour=1).acquire("w2", "a3")).held is True
 
 
-async def test_release_delay(place: Place, clock: Clock) -> None:
-    """The next one waits that long."""
+async def test_release_delay(place, clock):
     first, watcher = place.lock(), place.watcher()
     await first.acquire("w1", "a1")
     await first.release(delay_seconds=5000)
@@ -176,15 +172,14 @@ async def test_release_delay(place: Place, clock: Clock) -> None:
         assert (await place.lock(watcher).acquire("w2", "a2")).held is held
 
 
-async def test_what_was_never_taken_cannot_be_renewed(place: Place) -> None:
-    """It is no error, and it is not held."""
+async def test_what_was_never_taken_cannot_be_renewed(place):
     mine = place.lock()
     assert ((await mine.renew()).held, mine.still_ours()) == (False, False)
     await mine.release()
     assert (await place.lock().acquire("w2", "a2")).held is True
 
 
-async def test_slot_that_was_lost_is_not_given_back(place: Place) -> None:
+async def test_slot_that_was_lost_is_not_given_back(place):
     """Its restart rests for nobody, and the slot of who has it now stays."""
     mine, other = place.lock(), place.lock()
     assert (await mine.acquire("w1", "a1")).held is True
@@ -195,7 +190,7 @@ async def test_slot_that_was_lost_is_not_given_back(place: Place) -> None:
     assert place.kept == before
 
 
-async def test_what_a_person_has_removed_is_lost(place: Place) -> None:
+async def test_what_a_person_has_removed_is_lost(place):
     """Its holder learns it when it renews, and acts no more."""
     mine = place.lock()
     assert (await mine.acquire("w1", "a1")).held is True
@@ -205,12 +200,12 @@ async def test_what_a_person_has_removed_is_lost(place: Place) -> None:
     assert (await mine.renew()).held is False
 
 
-async def test_twenty_contend_for_three_slots(place: Place) -> None:
+async def test_twenty_contend_for_three_slots(place):
     """Each asks until it had its turn: never more than three hold, each gets it, none is spent twice."""
     holding: set[str] = set()
     worst, full = 0, asyncio.Event()
 
-    async def contend(number: int) -> None:
+    async def contend(number):
         nonlocal worst
         watcher, chance = place.watcher(), random.Random(number)
         mine = place.lock(watcher, slots=3)
@@ -243,7 +238,7 @@ asyncio.run(held_by_a_process(*sys.argv[1:]))
 """
 
 
-async def held_by_a_process(where: str, token_file: str = "") -> None:
+async def held_by_a_process(where, token_file=""):
     """Runs in a process of its own: take the lock, renew it as attempts do, until killed."""
     mine: Lock = file.Lock(Path(where), "gpu", slots=1, ttl_seconds=0.9)
     if token_file:
@@ -258,7 +253,7 @@ async def held_by_a_process(where: str, token_file: str = "") -> None:
 
 
 @pytest.mark.parametrize("end", [signal.SIGKILL, signal.SIGSTOP], ids=["killed", "stopped"])
-async def test_process_that_dies_or_hangs_is_succeeded(place: Place, end: signal.Signals) -> None:
+async def test_process_that_dies_or_hangs_is_succeeded(place, end):
     """Its slot comes free after three times its TTL; one that wakes up again finds that it has lost."""
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-c", HOLD, *place.words,

@@ -18,14 +18,11 @@ from vllm_watch.restart.locks.file import Lock
 from vllm_watch.settings.restart import LockSettings
 
 
-def lock(
-    folder: Path, *, slots: int = 1, ttl_seconds: float = 60.0, per_hour: int | None = None
-) -> Lock:
+def lock(folder, *, slots=1, ttl_seconds=60.0, per_hour=None):
     return Lock(folder, "gpu", slots=slots, ttl_seconds=ttl_seconds, per_hour=per_hour)
 
 
-async def test_reboot_frees_it(tmp_path: Path) -> None:
-    """What was held before a reboot is held by nobody."""
+async def test_reboot_frees_it(tmp_path):
     await lock(tmp_path).acquire("w1", "a1")
     path = tmp_path / "gpu.lock.json"
     document = json.loads(path.read_text())
@@ -45,7 +42,7 @@ DAMAGED = {
 
 
 @pytest.mark.parametrize("body", DAMAGED.values(), ids=DAMAGED)
-async def test_damaged_file_is_never_a_yes(tmp_path: Path, body: str) -> None:
+async def test_damaged_file_is_never_a_yes(tmp_path, body):
     """Nobody knows who holds it, and it says what to do."""
     (tmp_path / "gpu.lock.json").write_text(body)
     answer = await lock(tmp_path).acquire("w1", "a1")
@@ -53,7 +50,7 @@ async def test_damaged_file_is_never_a_yes(tmp_path: Path, body: str) -> None:
     assert "remove it when no restart is under way" in answer.text
 
 
-async def test_folder_that_is_gone_is_never_a_yes(tmp_path: Path) -> None:
+async def test_folder_that_is_gone_is_never_a_yes(tmp_path):
     """Neither when taking nor when renewing it."""
     folder = tmp_path / "locks"
     folder.mkdir()
@@ -65,7 +62,7 @@ async def test_folder_that_is_gone_is_never_a_yes(tmp_path: Path) -> None:
     await held.release()
 
 
-async def test_symbolic_link_is_not_followed(tmp_path: Path) -> None:
+async def test_symbolic_link_is_not_followed(tmp_path):
     """Whoever may write into the folder cannot have us overwrite another file."""
     other = tmp_path / "other"
     other.write_text("precious")
@@ -75,13 +72,12 @@ async def test_symbolic_link_is_not_followed(tmp_path: Path) -> None:
     assert other.read_text() == "precious"
 
 
-def test_a_lock_without_a_folder_is_refused() -> None:
-    """Neither a path nor a state folder: it is said which setting is missing."""
+def test_a_lock_without_a_folder_is_refused():
     with pytest.raises(WatchError, match="the folder of the lock is not known"):
         file.make(LockSettings(), Tools())
 
 
-async def test_it_is_where_the_settings_say(tmp_path: Path) -> None:
+async def test_it_is_where_the_settings_say(tmp_path):
     """In the folder that is named, else beside the state; nobody else may read or change it."""
     tools = Tools(state_dir=tmp_path / "state" / "deep")
     named = LockSettings(kind="file", path=tmp_path / "named", restarts_per_hour_max=1)
@@ -98,14 +94,12 @@ async def test_it_is_where_the_settings_say(tmp_path: Path) -> None:
     assert not (tmp_path / "state" / "vllm-watch.lock").exists()
 
 
-async def test_lease_is_of_the_time_before_it_was_written(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_lease_is_of_the_time_before_it_was_written(tmp_path, monkeypatch):
     """Who was paused while it wrote believes no longer than others do."""
     clock, mine = Clock(monkeypatch, file), lock(tmp_path, ttl_seconds=60)
     write = os.fsync
 
-    def slowly(descriptor: int) -> None:
+    def slowly(descriptor):
         write(descriptor)
         clock.passes(59)
 
@@ -116,14 +110,12 @@ async def test_lease_is_of_the_time_before_it_was_written(
     assert not mine.still_ours()
 
 
-async def test_what_takes_the_place_of_the_old_is_on_the_disk(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_what_takes_the_place_of_the_old_is_on_the_disk(tmp_path, monkeypatch):
     """A host that loses its power keeps the old file or the new one, and never half of one."""
     synced: list[tuple[dict[str, object], bool]] = []
     kept = tmp_path / "gpu.lock.json"
 
-    def sync(descriptor: int) -> None:
+    def sync(descriptor):
         said = json.loads((tmp_path / "gpu.lock.new").read_text())
         synced.append((said, kept.exists()))
 
@@ -135,25 +127,23 @@ async def test_what_takes_the_place_of_the_old_is_on_the_disk(
 class Busy:
     """Another process that is at the file, until `left` looks of ours at the guard have failed."""
 
-    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch, left: float) -> None:
+    def __init__(self, folder, monkeypatch, left):
         self.waited: list[float] = []
         self._left, self._descriptor = left, os.open(folder / "gpu.lock", os.O_RDWR | os.O_CREAT)
         fcntl.flock(self._descriptor, fcntl.LOCK_EX)
         fake = SimpleNamespace(monotonic=lambda: 1000 + sum(self.waited), sleep=self._sleep)
         monkeypatch.setattr(file, "time", fake)
 
-    def _sleep(self, seconds: float) -> None:
+    def _sleep(self, seconds):
         self.waited.append(seconds)
         if len(self.waited) >= self._left:
             self.end()
 
-    def end(self) -> None:
+    def end(self):
         fcntl.flock(self._descriptor, fcntl.LOCK_UN)
 
 
-async def test_another_process_that_hangs_is_waited_for_two_seconds(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_another_process_that_hangs_is_waited_for_two_seconds(tmp_path, monkeypatch):
     """Then it is not known who holds it; neither is a release more than tried."""
     held = lock(tmp_path)
     assert (await held.acquire("w1", "a1")).held is True

@@ -6,7 +6,6 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -33,9 +32,7 @@ NEVER_A_YES = {
 
 
 @pytest.mark.parametrize(("trouble", "said"), NEVER_A_YES.values(), ids=NEVER_A_YES)
-async def test_what_could_not_be_asked_is_never_a_yes(
-    tmp_path: Path, trouble: Callable[[], web.Response], said: str
-) -> None:
+async def test_what_could_not_be_asked_is_never_a_yes(tmp_path, trouble, said):
     """It says why; and when the trouble is over the lock can be had."""
     async with cluster(tmp_path) as here:
         here.server.instead += [trouble() for _ in range(lease.TRIES_MAX)]
@@ -47,9 +44,7 @@ async def test_what_could_not_be_asked_is_never_a_yes(
         assert (await mine.acquire("w1", "a2")).held is True
 
 
-async def test_server_that_is_away_is_never_a_yes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_server_that_is_away_is_never_a_yes(tmp_path, monkeypatch):
     """Neither when taking nor when renewing; a lease that is not renewed ends for its holder first."""
     async with cluster(tmp_path) as here:
         clock, mine = Clock(monkeypatch, lease), here.lock(ttl_seconds=5000)
@@ -62,7 +57,7 @@ async def test_server_that_is_away_is_never_a_yes(
     await mine.release()
 
 
-async def test_answer_that_was_lost_takes_one_slot(tmp_path: Path) -> None:
+async def test_answer_that_was_lost_takes_one_slot(tmp_path):
     """The write was carried out and the connection cut: asking again finds it, and does not take two."""
     async with cluster(tmp_path) as here:
         here.server.cut_after_write = 1
@@ -71,7 +66,7 @@ async def test_answer_that_was_lost_takes_one_slot(tmp_path: Path) -> None:
         assert [slot["attempt_id"] for slot in here.record["slots"]] == ["a1"]
 
 
-async def test_slot_that_nobody_knows_he_has_is_given_back(tmp_path: Path) -> None:
+async def test_slot_that_nobody_knows_he_has_is_given_back(tmp_path):
     """Every answer was lost: the attempt is void, and this process's next one is not kept out by it."""
     async with cluster(tmp_path) as here:
         watcher = here.watcher()
@@ -90,9 +85,7 @@ STRANGE = {
 
 
 @pytest.mark.parametrize(("change", "said"), STRANGE.values(), ids=STRANGE)
-async def test_lease_that_is_not_ours_is_left_alone(
-    tmp_path: Path, change: dict[str, Any], said: str
-) -> None:
+async def test_lease_that_is_not_ours_is_left_alone(tmp_path, change, said):
     """Nobody knows who holds it, and it says what to do."""
     async with cluster(tmp_path) as here:
         api = here.server.api(here.folder)
@@ -106,8 +99,7 @@ async def test_lease_that_is_not_ours_is_left_alone(
         assert json.dumps(here.lease) == before
 
 
-def test_outside_of_a_cluster_it_says_so() -> None:
-    """And what to do."""
+def test_outside_of_a_cluster_it_says_so():
     with pytest.raises(KubernetesError, match="is not a Kubernetes pod"):
         lease.make(LockSettings(kind="lease"), Tools(environ={}))
 
@@ -115,44 +107,44 @@ def test_outside_of_a_cluster_it_says_so() -> None:
 class Tries:
     """What is waited for between tries: nothing in truth, and each time as long as it may be."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(self, monkeypatch):
         self.bounds: list[tuple[float, float]] = []
         self.waited = Waits(monkeypatch, lease)
         monkeypatch.setattr(lease.random, "uniform", self._uniform)
 
-    def _uniform(self, least: float, most: float) -> float:
+    def _uniform(self, least, most):
         self.bounds.append((least, most))
         return most
 
 
-def again(after: str | None) -> dict[str, str] | None:
+def again(after):
     return None if after is None else {"Retry-After": after}
 
 
-def faster(after: str | None = None) -> web.Response:
+def faster(after=None):
     return status(409, "Conflict", "the object has been modified", again(after))
 
 
-def away(after: str | None = None) -> web.Response:
+def away(after=None):
     return status(500, "InternalError", "etcdserver: leader changed", again(after))
 
 
-def forbidden() -> web.Response:
+def forbidden():
     return status(403, "Forbidden", "leases is forbidden")
 
 
-def missing() -> web.Response:
+def missing():
     return status(404, "NotFound", "leases not found")
 
 
 class Answers(list[Any]):
     """Answers in place of the server's own; None: its own look at the Lease."""
 
-    def __init__(self, server: FakeKubernetes, answers: list[Any]) -> None:
+    def __init__(self, server, answers):
         super().__init__(answers)
         self._server = server
 
-    def pop(self, index: Any = -1) -> Any:
+    def pop(self, index=-1):
         made = super().pop(index)
         return web.json_response(self._server.objects[KEY]) if made is None else made()
 
@@ -170,9 +162,7 @@ ANSWERS: dict[str, tuple[list[Callable[[], web.Response] | None], bool | None, i
 
 
 @pytest.mark.parametrize("case", ANSWERS)
-async def test_it_is_asked_again_where_that_may_help(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, case: str
-) -> None:
+async def test_it_is_asked_again_where_that_may_help(tmp_path, monkeypatch, case):
     """Each time later, unless the server says when; six times at most, and once where it has no rights."""
     answers, held, asked, waited = ANSWERS[case]
     async with cluster(tmp_path) as here:
@@ -190,7 +180,7 @@ async def test_it_is_asked_again_where_that_may_help(
             assert "docs/locks.md" in answer.text
 
 
-async def test_what_others_wrote_into_it_stays(tmp_path: Path) -> None:
+async def test_what_others_wrote_into_it_stays(tmp_path):
     """A Lease that somebody made for it is taken, with his annotations; its transitions are counted on."""
     folder = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases"
     async with cluster(tmp_path) as here:
@@ -221,10 +211,7 @@ NAMESPACES = {
 
 
 @pytest.mark.parametrize(("set_", "account", "known", "where"), NAMESPACES.values(), ids=NAMESPACES)
-async def test_namespace(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, set_: str, account: str, known: str, where: str | None
-) -> None:  # fmt: skip
-    """The setting's before the pod's own."""
+async def test_namespace(tmp_path, monkeypatch, set_, account, known, where):
     folder = tmp_path / "pod"
     monkeypatch.setattr(kubernetes_api, "SERVICE_ACCOUNT", folder)
     _, context = certified(folder)
@@ -244,13 +231,11 @@ async def test_namespace(
             assert asked == f"GET /apis/coordination.k8s.io/v1/namespaces/{where}/leases/gpu"
 
 
-async def test_asking_that_was_cancelled_leaves_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_asking_that_was_cancelled_leaves_nothing(tmp_path, monkeypatch):
     """The write was carried out before its answer came: the next asking of this process gives the slot back."""
     post = Api.post
 
-    async def unheard(self: Api, path: str, document: Any) -> Any:
+    async def unheard(self, path, document):
         await post(self, path, document)
         await asyncio.Event().wait()
 
@@ -285,9 +270,7 @@ RELEASES = {
 
 
 @pytest.mark.parametrize(("done", "used", "end"), RELEASES.values(), ids=RELEASES)
-async def test_release_without_an_answer(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, done: bool, used: bool, end: Attempt | None
-) -> None:
+async def test_release_without_an_answer(tmp_path, monkeypatch, done, used, end):
     """The next asking makes up for what is missing, once: the end is known, and the hour is of the restart's end."""
     Tries(monkeypatch)
     ahead_s = [0.0]
@@ -318,8 +301,7 @@ async def test_release_without_an_answer(
         assert [each["attempt_id"] for each in here.record["spent"]][-1] == "a2"
 
 
-async def test_a_thousand_that_were_left_are_remembered(tmp_path: Path) -> None:
-    """What was left before expires by itself."""
+async def test_a_thousand_that_were_left_are_remembered(tmp_path):
     async with cluster(tmp_path) as here:
         assert (await here.lock().acquire("w1", "a0")).held is True
         watcher = here.watcher()
@@ -329,13 +311,10 @@ async def test_a_thousand_that_were_left_are_remembered(tmp_path: Path) -> None:
         assert (await here.lock(watcher).acquire("w1", "a1")).held is False
 
 
-async def test_it_is_waited_for_twenty_seconds(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """With all its tries; that is said."""
+async def test_it_is_waited_for_twenty_seconds(tmp_path, monkeypatch):
     limits: list[float] = []
 
-    def timeout(seconds: float) -> asyncio.Timeout:
+    def timeout(seconds):
         limits.append(seconds)
         return asyncio.timeout(0)
 
@@ -346,7 +325,7 @@ async def test_it_is_waited_for_twenty_seconds(
         assert limits == [20.0]
 
 
-async def test_wrong_token_is_never_a_yes(tmp_path: Path) -> None:
+async def test_wrong_token_is_never_a_yes(tmp_path):
     """And it is said where rights are described."""
     async with cluster(tmp_path) as here:
         answer = await here.lock(here.watcher("another")).acquire("w1", "a1")
