@@ -9,8 +9,6 @@ import asyncio
 import json
 import os
 import signal
-import subprocess
-import sys
 import time
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -37,24 +35,6 @@ sleep 0.3
 """
 
 
-class Forks:
-    """Begins engines that share one import."""
-
-    def __init__(self, *called):
-        """`called`: the program and first words of its command line."""
-        self._process = subprocess.Popen(
-            [sys.executable, *called, "--fork"], stdin=subprocess.PIPE, text=True, cwd=ROOT,
-            stderr=subprocess.DEVNULL, env=os.environ | {"PYTHONPATH": str(ROOT)},
-        )  # fmt: skip
-
-    def start(self, folder, port):
-        print(folder, port, file=self._process.stdin, flush=True)
-
-    def close(self):
-        self._process.kill()
-        self._process.communicate()
-
-
 class Engine:
     """One engine: it falls ill when it is told to, heals by itself, and is restarted by whoever is asked to."""
 
@@ -74,7 +54,7 @@ class Engine:
     # --- the process
 
     def start(self):
-        self._forks.start(self.folder, self.port)
+        self._forks.tell(f"{self.folder} {self.port}")
 
     @property
     def pids(self):

@@ -249,6 +249,19 @@ async def test_only_the_last_one_is_verified(run):
     assert sorted(outcome for _, _, outcome in run.attempts.outcomes) == ["helped", "uncertain"]
 
 
+async def test_what_passed_while_nobody_watched_is_not_held_against_it(run):
+    """Taken up an hour later, without a look yet: the new process is given the time to be seen."""
+    before = verify.before(run.server.signals(), ("engine_stalled",))
+    await run.journal.write(left("uncertain", before, called_t=time.time() - 3600.0))
+    run.server.start()
+    run.world.seen = False
+    await run.attempts.resume()
+    await asyncio.sleep(0.1)
+    assert run.attempts.busy("chat-0") == "a1"
+    run.world.seen = True
+    assert (await run.ended()).state == "helped"
+
+
 async def test_old_uncertainty_is_left(run):
     """After a day nobody asks any more what it did."""
     before = verify.before(run.server.signals(), ("engine_stalled",))

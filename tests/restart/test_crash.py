@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import pytest
 
 from tests.restart.watcher import Watchers, on_disk
-from tests.restart.world import Server
+from tests.restart.world import hanging
 from vllm_watch.state.attempt import Attempt
 
 KILLED = -9
@@ -44,11 +44,7 @@ class Crash:
 
 
 def _crash(watchers, folder, point):
-    folder.mkdir()
-    server = Server(folder)
-    server.start()
-    server.hang()
-    try:
+    with hanging(folder) as server:
         status = watchers.run(server, point)
         between, calls = on_disk(folder), len(server.lines("called"))
         again = watchers.run(server, "")
@@ -65,8 +61,6 @@ def _crash(watchers, folder, point):
             serves=server.signals().state == "serving",
             log=(folder / "log").read_text(),
         )  # fmt: skip
-    finally:
-        server.end_all()
 
 
 @pytest.fixture(scope="module")

@@ -157,6 +157,8 @@ def test_same_process(was, now, same):
 
 CHANGES: dict[str, tuple[Callable[[Story], Any], str]] = {
     "its engine has come back": (lambda story: story.incident(resolved_t=2.0), "trigger: the incident has ended"),
+    "what is asked last breaks": (
+        lambda story: setattr(story.world.targets, "startup_seconds", None), "the last check failed: TypeError"),
     "its URL": (
         lambda story: story.world.watch(replace(TARGET, url="http://127.0.0.1:7"), story.world.settings),
         "chat-0 is now a different target: http://127.0.0.1:7, not http://127.0.0.1:9"),

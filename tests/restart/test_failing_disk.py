@@ -17,7 +17,7 @@ import pytest
 
 from tests.restart.dispatching import Story
 from tests.restart.watcher import Watchers, on_disk
-from tests.restart.world import Server
+from tests.restart.world import hanging
 from tests.state.test_journal import ATTEMPT
 from vllm_watch.restart import dispatcher
 from vllm_watch.state.attempt import Attempt
@@ -70,22 +70,15 @@ def small(folder, fault):
 
 
 def _trouble(watchers, folder, fault, number):
-    folder.mkdir()
-    server = Server(folder)
-    server.start()
-    server.hang()
-    try:
-        with small(folder / "state", fault):
-            status = watchers.run(server, f"before write {number + 1}", fault)
-            log = (folder / "log").read_text()
-            said = json.loads((folder / "report").read_text()) if status == 0 else {}
-            return Trouble(
-                fault=fault, write=WRITES[number], status=status, broken=said.get("broken", {}),
-                at_calls=server.lines("on_disk"), ended=server.lines("ended"),
-                attempts=on_disk(folder) if status == 0 else (), log=log,
-            )  # fmt: skip
-    finally:
-        server.end_all()
+    with hanging(folder) as server, small(folder / "state", fault):
+        status = watchers.run(server, f"before write {number + 1}", fault)
+        log = (folder / "log").read_text()
+        said = json.loads((folder / "report").read_text()) if status == 0 else {}
+        return Trouble(
+            fault=fault, write=WRITES[number], status=status, broken=said.get("broken", {}),
+            at_calls=server.lines("on_disk"), ended=server.lines("ended"),
+            attempts=on_disk(folder) if status == 0 else (), log=log,
+        )  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -154,27 +147,21 @@ def test_what_was_done_goes_on_and_is_written_later(troubles):
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_watcher_that_dies_with_a_broken_disk(pool, tmp_path, fault):
+def test_watcher_that_dies_with_a_broken_disk(pool, server, tmp_path, fault):
     """The disk says at least that the hook may have been called: the next one verifies, and calls nothing."""
-    server = Server(tmp_path)
-    server.start()
-    server.hang()
-    try:
-        with small(tmp_path / "state", fault):
-            point = f"before write {WRITES.index('verifying') + 1}"
-            assert pool[0].run(server, point, fault, dies=True) == -9
-            for name in ("fault", "state/filler"):
-                (tmp_path / name).unlink(missing_ok=True)
-            (left,) = on_disk(tmp_path)
-            # What was not flushed may be there or not; what was said to be there is.
-            assert left.state in ("calling", "verifying", "helped")
-            called = server.lines("called")
-            assert pool[0].run(server, "") == 0
-            (ended,) = on_disk(tmp_path)
-            assert (ended.state, ended.called_t) == ("helped", left.called_t)
-            assert server.lines("called") == called
-    finally:
-        server.end_all()
+    with small(tmp_path / "state", fault):
+        point = f"before write {WRITES.index('verifying') + 1}"
+        assert pool[0].run(server, point, fault, dies=True) == -9
+        for name in ("fault", "state/filler"):
+            (tmp_path / name).unlink(missing_ok=True)
+        (left,) = on_disk(tmp_path)
+        # What was not flushed may be there or not; what was said to be there is.
+        assert left.state in ("calling", "verifying", "helped")
+        called = server.lines("called")
+        assert pool[0].run(server, "") == 0
+        (ended,) = on_disk(tmp_path)
+        assert (ended.state, ended.called_t) == ("helped", left.called_t)
+        assert server.lines("called") == called
 
 
 async def test_read_only_at_the_start(server, monkeypatch):

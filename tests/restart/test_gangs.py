@@ -9,7 +9,7 @@ import pytest
 from tests.restart.dispatching import Story
 from tests.restart.test_crash import KILLED
 from tests.restart.watcher import Watchers, on_disk
-from tests.restart.world import MATE, REQUEST, Server, command
+from tests.restart.world import MATE, REQUEST, Server, command, hanging
 from vllm_watch.restart import guard, restart, verify
 from vllm_watch.restart.facts import Peers
 from vllm_watch.settings.restart import LockSettings
@@ -161,19 +161,12 @@ def test_killed_at_any_call_no_rank_is_called_twice(tmp_path):
 def _kill_at(watchers, tmp_path, points):
     for point in points:
         folder = tmp_path / point.replace(" ", "-")
-        (folder / "mate").mkdir(parents=True)
-        servers = Server(folder), Server(folder / "mate")
-        try:
-            for each in servers:
-                each.start()
-                each.hang()
+        with hanging(folder) as server, hanging(folder / "mate") as mate:
+            servers = server, mate
             assert watchers.run(servers[0], point) == KILLED, point
             assert watchers.run(servers[0], "") == 0, point
             # A hook outlives the watcher that called it, so its line may come late; a second call has one of its own.
             assert all(len(each.lines("called")) <= 1 for each in servers), point
-        finally:
-            for each in servers:
-                each.end_all()
         (attempt,) = on_disk(folder)
         assert attempt.names == ("chat-0", MATE), point
         assert attempt.state in ("did_not_help", "helped", "uncertain"), point

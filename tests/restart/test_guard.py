@@ -142,13 +142,8 @@ REFUSALS: dict[str, tuple[dict[str, Any], str, str]] = {
     "an intent holds its part of the budget": (
         {"facts": {"attempts": (attempt(60, "intent", called_t=None),)},
          "settings": {"cooldown_seconds": 0, "cooldown_load_times": 0}}, "budget", "1 of 1"),
-    "cooldown in load times": (
-        {"facts": {"attempts": (attempt(3700, "helped"),), "startup_seconds": 2000.0}}, "cooldown", "the next"),
     "budget of the hour": (
         {"facts": {"attempts": (attempt(3500, "helped"),)}}, "budget", "1 of 1 restarts in the last hour"),
-    "budget of the day": (
-        {"facts": {"attempts": tuple(attempt(h * 3600, "helped") for h in (20, 10, 5))}},
-        "budget", "3 of 3 restarts in the last day"),
     "no budget at all": ({"settings": {"budget_per_day": 0}}, "budget", "0 of 0"),
     "did not help": (
         {"facts": {"attempts": (attempt(40_000, "did_not_help"),)}}, "breaker", "did not help"),
@@ -156,9 +151,6 @@ REFUSALS: dict[str, tuple[dict[str, Any], str, str]] = {
         {"facts": {"attempts": (attempt(40_000, "uncertain"),)}}, "breaker", "may not have happened"),
     "failed": (
         {"facts": {"attempts": (attempt(40_000, "failed", text="exit 1"),)}}, "breaker", "failed (exit 1)"),
-    "served, and still open": (
-        {"facts": {"attempts": (attempt(40_000, "helped", target="chat-0", incident_id="i1"),)}},
-        "breaker", "this incident has already had a restart"),
     "served in vain, and a peer's helped since": (
         {"facts": {"attempts": (
             attempt(50_000, "did_not_help", target="chat-0", incident_id="i1"), attempt(40_000, "helped"))}},
@@ -205,9 +197,6 @@ def test_every_check_has_a_row():
 UNTIL: dict[str, tuple[dict[str, Any], float]] = {
     "pause": ({"facts": {"pause": Pause(actor="a", reason="b", until_t=NOW + 9)}}, NOW + 9),
     "freeze": ({"settings": frozen(NOW - 5, NOW + 60)}, NOW + 60),
-    "cooldown": (
-        {"facts": {"attempts": (attempt(1700, "helped"),)}, "settings": {"budget_per_hour": 9}}, NOW + 100),
-    "budget": ({"facts": {"attempts": (attempt(3500, "helped"),)}}, NOW + 100),
     "new version": ({"facts": {"version_first_t": NOW - 60}}, NOW + 3540),
 }  # fmt: skip
 

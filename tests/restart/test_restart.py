@@ -5,30 +5,17 @@ Its drain: what makes progress is waited for, to the deadline; what makes none i
 
 import asyncio
 import time
-from dataclasses import dataclass, field, replace
-from types import SimpleNamespace
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from tests.restart.world import REQUEST, SETTINGS, Server, World, command
+from tests.restart.dispatching import FIRES, FREE, Asked, Story
+from tests.restart.world import REQUEST, Lent
 from vllm_watch.restart import restart as restart_module
-from vllm_watch.restart import verify
-from vllm_watch.restart.hooks.base import REFUSED, HookCall, HookResult
-from vllm_watch.restart.restart import PendingWrites, Restart
+from vllm_watch.restart.hooks.base import REFUSED, HookResult
 from vllm_watch.settings.restart import DrainSettings
 from vllm_watch.signals.records import EngineSignals, TargetSignals
-from vllm_watch.state.attempt import Attempt
-from vllm_watch.state.journal import Journal
-
-ATTEMPT = Attempt(
-    id="a1", target="chat-0", group="chat", trigger="incident", hook="script", reason="it hangs",
-    actor="vllm-watch", state="intent", began_t=time.time(), incident_id="i1",
-)  # fmt: skip
-CALL = HookCall(
-    attempt_id="a1", target="chat-0", url="http://127.0.0.1:9", group="chat", trigger="incident",
-    reason=REQUEST.reason,
-)  # fmt: skip
 
 
 @pytest.fixture(autouse=True)
@@ -37,123 +24,82 @@ def _quicker(quick, monkeypatch):
     monkeypatch.setattr(restart_module, "HOOK_GRACE_SECONDS", 1.0)
 
 
-class Noting(Journal):
-    """The journal on disk, whose writes are noted in order with all else."""
-
-    def __init__(self, server, done):
-        super().__init__(server.folder / "state")
-        self._done = done
-        (server.folder / "state").mkdir()
-
-    async def write(self, attempt):
-        await super().write(attempt)
-        self._done.append(attempt.state)
-
-
-@dataclass
-class Story:
-    """An attempt with all around it; what is done is noted in order."""
-
-    server: Server
-    script: str = "restarts"
-    objections: list[str | None] = field(default_factory=list)  # in turn; none left: no objection
-    objecting_breaks: bool = False
-    timeout_seconds: float = 20.0
-    hook: Any = None
-    ours: bool = True
-    seen_up: list[HookCall] = field(default_factory=list)
-
-    def __post_init__(self):
-        self.world = World(self.server)
-        self.done = self.world.told
-        self.journal = Noting(self.server, self.done)
-        attempt = replace(ATTEMPT, before=self.world.targets.before("chat-0").to_json())
-        self.restart = Restart(
-            attempt, SETTINGS, self.world.targets, PendingWrites(self.journal), self.world.evidence
-        )
-
-    async def run(self):
-        try:
-            async with asyncio.timeout(20):
-                await self.restart.intend()
-                return await self.carry_out()
-        finally:
-            await self.journal.close()
-
-    async def carry_out(self):
-        """What follows the intent."""
-        hook = Called(self.hook or command(self.server, self.script, self.timeout_seconds), self)
-        lock: Any = SimpleNamespace(still_ours=lambda: self.ours)
-        return await self.restart.run([(CALL, hook)], lock, self._objection)
-
-    async def _objection(self):
-        self.done.append("ask once more")
-        if self.objecting_breaks:
-            raise ZeroDivisionError
-        return self.objections.pop(0) if self.objections else None
-
-
-class Called:
-    def __init__(self, hook, story):
-        self._hook, self._story = hook, story
-        self.timeout_seconds = hook.timeout_seconds
-
-    async def refusal(self, call):
-        return None
-
-    async def rehearse(self, call):
-        return []
-
-    async def restart(self, call):
-        self._story.done.append("hook")
-        self._story.seen_up.append(call)
-        result: HookResult = await self._hook.restart(call)
-        return result
+async def attempted(story):
+    """Have it asked for; return the attempt as it ended."""
+    async with story:
+        story.dispatcher.submit(REQUEST)
+        await story.until(lambda: story.dispatcher.attempts.outcomes)
+        (attempt, *_) = await story.journal.attempts()
+        return attempt
 
 
 ORDER = [
-    "intent", "evidence", "draining on", "ask once more", "calling", "hook", "draining off", "verifying",
+    "asked", "intent", "restarting on", "evidence", "draining on", "asked", "calling", "hook", "draining off", "verifying",
+    "helped", "restarting off",
 ]  # fmt: skip
 
 
 async def test_order(server):
     """The intent is on disk first of all, evidence is before the act, and the act is written before it is made."""
     story = Story(server)
-    attempt = await story.run()
-    assert story.done == [*ORDER, "helped"]
-    assert attempt.state == "helped"
-    assert attempt.payoff_ratio == 1.0
-    assert attempt.began_t < (attempt.called_t or 0) <= (attempt.ended_t or 0)
-    assert server.lines("ended") == ["a1"]
-    (told,) = story.seen_up
-    assert (told.evidence_path, told.attempt_id) == (
-        f"{server.folder}/evidence/chat-0-a1.tar",
-        "a1",
-    )
+    attempt = await attempted(story)
+    assert story.world.told == ORDER
+    assert (attempt.state, attempt.payoff_ratio) == ("helped", 1.0)
+    assert attempt.began_t < attempt.called_t <= attempt.ended_t
+    assert server.lines("ended") == [attempt.id]
+    (told,) = story.calls
+    evidence = f"{server.folder}/evidence/chat-0-{attempt.id}.tar"
+    assert (told.evidence_path, told.attempt_id) == (evidence, attempt.id)
 
 
-async def test_watcher_that_slept_over_the_call_does_not_make_it(server, monkeypatch):
-    """It was suspended while it wrote the call down: the engine may have healed."""
-    story = Story(server)
+def slept(story, _):
+    story.world.targets._ticked_s = time.monotonic() - 60.0
+
+
+def lost(_, lock):
+    lock.ours = False
+
+
+@pytest.mark.parametrize(("happens", "text"), [
+    (slept, "there has been no scrape since vllm-watch was suspended"), (lost, "the lock was lost"),
+])  # fmt: skip
+async def test_what_happens_while_the_call_is_written_down_is_seen(server, happens, text):
+    """The engine may have healed, or another watcher may restart it: the call is not made."""
+    lock = Lent()
+    story = Story(server, lock=lambda: lock)
     write = story.journal.write
 
-    async def slept(attempt):
+    async def slowly(attempt):
         await write(attempt)
         if attempt.state == "calling":
-            story.restart._targets._ticked_s = time.monotonic() - 60.0
+            happens(story, lock)
 
-    monkeypatch.setattr(story.journal, "write", slept)
-    attempt = await story.run()
-    assert (attempt.state, story.seen_up) == ("cancelled", [])
-    assert attempt.text == "there has been no scrape since vllm-watch was suspended"
-    assert not attempt.spent
+    story.journal.write = slowly
+    attempt = await attempted(story)
+    assert (attempt.state, text in attempt.text, attempt.spent) == ("cancelled", True, False)
+    assert (story.calls, server.lines("called")) == ([], [])
 
 
-class Colourful:
-    """Does nothing, and says so in escape sequences."""
+class Broken(Asked):
+    """A hook that breaks its contract."""
 
-    timeout_seconds = 20.0
+    def __init__(self, story):
+        super().__init__(story)
+        self.timeout_seconds = 3.0  # in which the command itself surely ends
 
+    async def restart(self, call):
+        await super().restart(call)
+        raise ZeroDivisionError
+
+
+class Hanging(Broken):
+    async def restart(self, call):
+        with pytest.raises(ZeroDivisionError):
+            await super().restart(call)
+        await asyncio.Event().wait()
+
+
+class Colourful(Asked):
     async def restart(self, call):
         return HookResult(outcome=REFUSED, text="\x1b[2J\x1b[31mno")
 
@@ -172,15 +118,11 @@ OUTCOMES: dict[str, tuple[dict[str, Any], str, str, int, int]] = {
         {"script": "fails"}, "did_not_help", "the old process still serves", 1, 0),
     "the hook hangs: it may have acted": (
         {"script": "hangs", "timeout_seconds": 2.0}, "did_not_help", "nothing answers", 1, 1),
-    "something objects after the drain": (
-        {"objections": ["blockers: NodeDown fires"]}, "cancelled", "blockers: NodeDown fires", 0, 0),
+    "the hook restarts it, and breaks": ({"hook": Broken}, "helped", "100%", 1, 1),
+    "the hook restarts it, and never returns": ({"hook": Hanging}, "helped", "100%", 1, 1),
     "something objects to a retry": (
-        {"script": "busy once", "objections": [None, "trigger: the incident has ended by itself"]},
-        "failed", "not called again: trigger: the incident has ended", 1, 0),
-    "who is asked cannot say": ({"objecting_breaks": True}, "cancelled", "", 0, 0),
-    "the hook says no in escape sequences": ({"hook": Colourful()}, "failed", r"\x1b[2J\x1b[31mno", 0, 0),
-    "the lock is lost while the call is written": (
-        {"ours": False}, "cancelled", "the lock was lost", 0, 0),
+        {"script": "busy once", "answers": [FREE, FREE, FIRES]}, "failed", "not called again: blockers: ", 1, 0),
+    "the hook says no in escape sequences": ({"hook": Colourful}, "failed", r"\x1b[2J\x1b[31mno", 0, 0),
 }  # fmt: skip
 
 
@@ -190,41 +132,15 @@ OUTCOMES: dict[str, tuple[dict[str, Any], str, str, int, int]] = {
 async def test_outcome(server, change, state, words, calls, ended):
     """How it ends, in one word and in a sentence; every call is under the one attempt's id."""
     story = Story(server, **change)
-    attempt = await story.run()
-    assert attempt.state == state, attempt.text
-    assert words in attempt.text
-    assert {call.attempt_id for call in story.seen_up} <= {"a1"}
+    attempt = await attempted(story)
+    assert (attempt.state, words in attempt.text) == (state, True), attempt.text
+    assert {call.attempt_id for call in story.calls} <= {attempt.id}
     assert (len(server.lines("called")), len(server.lines("ended"))) == (calls, ended)
-    assert story.done.count("draining off") == 1
-    if state != "failed":
-        assert ("hook" in story.done) == (calls > 0)
-
-
-class Broken:
-    """A hook that breaks its contract."""
-
-    def __init__(self, server, how):
-        self._server, self._how = server, how
-        self.timeout_seconds = 3.0  # in which the command itself surely ends
-
-    async def restart(self, call):
-        await command(self._server, "restarts").restart(call)
-        if self._how == "raises":
-            raise ZeroDivisionError
-        await asyncio.Event().wait()
-        raise AssertionError
-
-
-@pytest.mark.parametrize("how", ["raises", "never returns"])
-async def test_hook_that_breaks_its_contract_may_have_acted(server, how):
-    """It is cut off, not called again, and what it did is looked at."""
-    attempt = await Story(server, hook=Broken(server, how)).run()
-    assert attempt.state == "helped"
-    assert len(server.lines("called")) == 1
+    assert story.world.told.count("draining off") == 1
 
 
 @pytest.mark.parametrize("how", ["raises", "hangs"])
-async def test_evidence_never_holds_a_restart_up(server, how, monkeypatch):
+async def test_evidence_never_holds_a_restart_up(server, how):
     """It is wanted; the restart is needed."""
 
     async def breaks(_):
@@ -233,39 +149,21 @@ async def test_evidence_never_holds_a_restart_up(server, how, monkeypatch):
         await asyncio.Event().wait()
 
     story = Story(server)
-    monkeypatch.setattr(story.world.evidence, "keep", breaks)
-    assert (await story.run()).state == "helped"
-    assert story.seen_up[0].evidence_path is None
+    story.world.evidence.keep = breaks
+    assert (await attempted(story)).state == "helped"
+    assert story.calls[0].evidence_path is None
 
 
-async def test_server_that_is_not_seen_any_more_does_not_hold_it_open(server, monkeypatch):
+async def test_server_that_is_not_seen_any_more_does_not_hold_it_open(server):
     """A target that is gone, or no look for long: time goes on, and a start may take only so long."""
     story = Story(server)
 
     def acting(name, *, on):
         story.world.seen = False
 
-    monkeypatch.setattr(story.restart._targets, "acting", acting)
-    attempt = await story.run()
+    story.world.targets.acting = acting
+    attempt = await attempted(story)
     assert (attempt.state, "nothing answers" in attempt.text) == ("did_not_help", True)
-
-
-async def test_what_passed_while_nobody_watched_is_not_held_against_it(server):
-    """Taken up an hour later, without a look yet: the new process is given the time to be seen."""
-    story = Story(server)
-    before = verify.before(server.signals(), ("engine_stalled",))
-    await command(server, "restarts").restart(CALL)
-    story.restart.attempt = replace(ATTEMPT, state="uncertain")
-    story.world.seen = False
-    resuming = asyncio.create_task(story.restart.resume({"chat-0": before}, 3600.0))
-    await asyncio.sleep(0.1)
-    assert not resuming.done()
-    story.world.seen = True
-    async with asyncio.timeout(10):
-        attempt = await resuming
-    await story.journal.close()
-    assert attempt.state == "helped"
-    assert len(server.lines("called")) == 1
 
 
 SERVING = TargetSignals(

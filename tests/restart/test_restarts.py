@@ -33,17 +33,6 @@ async def test_what_is_begun_twice_runs_once(tmp_path):
         assert (running.count("restarts"), running.count("schedules")) == (1, 1)
 
 
-async def test_an_incident_found_before_a_start_asks_again(tmp_path):
-    """No event tells of it any more: what is open is looked at."""
-    async with station(tmp_path, start=False) as one:
-        one.incident()
-        one.restarts.dispatcher.trouble_over("engine_stalled-a")
-        await one.restarts._check_incidents()
-        assert [each.request.incident_id for each in one.restarts.dispatcher.waiting("a")] == [
-            "engine_stalled-a"
-        ]
-
-
 async def test_a_dry_run_is_told_once(tmp_path):
     async with station(tmp_path, mode="observe", start=False) as one:
         await one.journal.write(Attempt(
@@ -108,10 +97,3 @@ async def test_an_attempt_does_not_hold_the_end_up(tmp_path):
         began = asyncio.get_running_loop().time()
         await one.restarts.stop()
         assert asyncio.get_running_loop().time() - began < 4
-
-
-async def test_a_schedule_whose_condition_does_not_hold_asks_nothing(tmp_path):
-    late = {**WEEKLY, "throughput_ratio_max": 0.8}
-    async with station(tmp_path, schedules=[late]) as one:
-        one.restarts._due("a", one.config.restart.schedules[0])
-        assert one.restarts.dispatcher.waiting("a") == []

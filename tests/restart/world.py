@@ -5,12 +5,13 @@ script that ends this process and starts another; every call and every end is a 
 """
 
 import asyncio
+import json
 import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterable
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -33,6 +34,7 @@ from vllm_watch.state.attempt import Attempt
 from vllm_watch.state.journal import Journal
 
 ROOT = Path(__file__).parents[2]
+END_SECONDS = 60.0
 TARGET = Target(name="chat-0", url="http://127.0.0.1:9", group="chat")
 MATE = "chat-1"
 """The name of the other rank, where there is one."""
@@ -339,6 +341,41 @@ class Backends:
 
     async def ask_blockers(self, settings: BlockersSettings) -> tuple[Answer, ...]:
         return tuple(self._answers())
+
+
+class Forking:
+    """A program that forks another of itself for each line that it reads, which saves each the import."""
+
+    def __init__(self, *words: Any, **environ: str) -> None:
+        self._process = python(
+            *words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=ROOT, env=environ,
+            start_new_session=True,
+        )  # fmt: skip
+
+    def tell(self, line: str) -> None:
+        print(line, file=self._process.stdin, flush=True)
+
+    def asked(self, **words: Any) -> int:
+        """Tell it in JSON; return the number that it answers."""
+        assert self._process.stdout is not None
+        self.tell(json.dumps(words))
+        return int(self._process.stdout.readline())
+
+    def close(self) -> None:
+        self._process.communicate(timeout=END_SECONDS)
+
+
+@contextmanager
+def hanging(folder: Path) -> "Iterator[Server]":
+    """A server that hangs, of which nothing outlives the block."""
+    folder.mkdir(exist_ok=True)
+    server = Server(folder)
+    server.start()
+    server.hang()
+    try:
+        yield server
+    finally:
+        server.end_all()
 
 
 def python(*words: str, **how: Any) -> subprocess.Popen[str]:
