@@ -7,58 +7,38 @@ them, killed there, and a second watcher starts on the same folder, with the sam
 import json
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from types import SimpleNamespace
 
 import pytest
 
 from tests.restart.watcher import Watchers, on_disk
 from tests.restart.world import hanging
-from vllm_watch.state.attempt import Attempt
 
 KILLED = -9
 AT_ONCE = 3  # most of a run is waiting
 
 
-@dataclass
-class Crash:
-    """One point, and what two watchers left there."""
-
-    point: str
-    status: int  # of the first
-    again: int  # of the second
-    was: str | None  # state on disk between the two; None: nothing was written
-    calls_before: int  # of the hook, by the first
-    called: list[tuple[str, str]]  # of both: attempt, PID of the watcher
-    ended: list[str]  # attempts that ended a server
-    checks: list[str]  # what stood against the request when the second first decided
-    written: list[tuple[str, str]]  # ids and states that the second wrote
-    attempts: tuple[Attempt, ...]  # at last
-    at_calls: list[str]  # states on disk when the hook was called
-    evidence: list[str]
-    serves: bool  # does the server, at last?
-    log: str
-
-    @property
-    def first(self):
-        return self.attempts[0] if self.was is not None else None
-
-
 def _crash(watchers, folder, point):
+    """One point, and what two watchers left there."""
     with hanging(folder) as server:
         status = watchers.run(server, point)
         between, calls = on_disk(folder), len(server.lines("called"))
         again = watchers.run(server, "")
         said = json.loads((folder / "report").read_text()) if again == 0 else {}
-        return Crash(
-            point=point, status=status, again=again,
-            was=between[0].state if between else None, calls_before=calls,
-            called=[tuple(line.split()) for line in server.lines("called")],
-            ended=server.lines("ended"), checks=said.get("checks", []),
-            written=[tuple(each) for each in said.get("written", [])],
-            attempts=on_disk(folder),
-            at_calls=server.lines("on_disk"),
+        attempts = on_disk(folder)
+        return SimpleNamespace(
+            point=point, status=status, again=again,  # of the first and of the second
+            was=between[0].state if between else None,  # state on disk between the two; None: nothing was written
+            first=attempts[0] if between else None,
+            attempts=attempts,  # at last
+            calls_before=calls,  # of the hook, by the first
+            called=[tuple(line.split()) for line in server.lines("called")],  # of both: attempt, PID of the watcher
+            ended=server.lines("ended"),  # attempts that ended a server
+            checks=said.get("checks", []),  # what stood against the request when the second first decided
+            written=[tuple(each) for each in said.get("written", [])],  # ids and states that the second wrote
+            at_calls=server.lines("on_disk"),  # states on disk when the hook was called
             evidence=sorted(each.name for each in (folder / "evidence").glob("*")),
-            serves=server.signals().state == "serving",
+            serves=server.signals().state == "serving",  # at last
             log=(folder / "log").read_text(),
         )  # fmt: skip
 
@@ -92,14 +72,7 @@ def test_every_point_was_reached(crashes):
     assert {crash.point: crash.status for crash in crashes if crash.status != KILLED} == {}
     assert {crash.point: crash.log[-2000:] for crash in crashes if crash.again != 0} == {}
     passed = Counter(crash.point.rsplit(" ", 1)[0] for crash in crashes)
-    for step in (
-        "write",
-        "hook.refusal",
-        "hook.restart",
-        "lock.acquire",
-        "targets.next_scrape",
-        "evidence.keep",
-    ):
+    for step in ("write", "hook.refusal", "hook.restart", "lock.acquire", "targets.next_scrape", "evidence.keep"):  # fmt: skip
         assert passed[f"before {step}"] == passed[f"after {step}"] > 0
     assert passed["before write"] >= 4  # intent, calling, verifying, its end
     assert {"hook called", "hook ended", "hook started"} <= set(passed)

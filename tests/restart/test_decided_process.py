@@ -2,7 +2,6 @@
 
 import os
 import signal
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -153,27 +152,6 @@ SAME: dict[str, tuple[dict[str, Any], dict[str, Any], bool | None]] = {
 def test_same_process(was, now, same):
     """By its start; where none is told by its PIDs, then by counters that go on."""
     assert Process(**{"up": True, **was}).is_same(Process(**{"up": True, **now})) is same
-
-
-CHANGES: dict[str, tuple[Callable[[Story], Any], str]] = {
-    "its engine has come back": (lambda story: story.incident(resolved_t=2.0), "trigger: the incident has ended"),
-    "what is asked last breaks": (
-        lambda story: setattr(story.world.targets, "startup_seconds", None), "the last check failed: TypeError"),
-    "its URL": (
-        lambda story: story.world.watch(replace(TARGET, url="http://127.0.0.1:7"), story.world.settings),
-        "chat-0 is now a different target: http://127.0.0.1:7, not http://127.0.0.1:9"),
-    "it is gone": (lambda story: story.world.targets.managed.clear(), "chat-0 is no longer watched"),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize(("change", "text"), CHANGES.values(), ids=CHANGES)
-async def test_a_change_in_the_drain_stops_it(server, change, text):
-    """What was decided is not what is so, or what is configured."""
-    async with Story(server) as story:
-        in_the_drain(story, lambda _: change(story))
-        attempt = await attempted(story, REQUEST)
-        assert (attempt.state, text in attempt.text) == ("cancelled", True)
-        assert server.lines("called") == []
 
 
 @pytest.mark.parametrize("request_", REQUESTS.values(), ids=REQUESTS)

@@ -13,12 +13,11 @@ from typing import Any
 import pytest
 
 from tests.restart.dispatching import FIRES, FREE, PERSON, Story, file_lock
-from tests.restart.world import OURS, REQUEST, TARGET, Lent
+from tests.restart.world import REQUEST, TARGET, Lent
 from tests.state.test_damaged_folders import cases, damaged, folder
 from vllm_watch.errors import JournalError
 from vllm_watch.restart import decider, guard
 from vllm_watch.restart import dispatcher as dispatcher_module
-from vllm_watch.restart.locks.base import Held
 from vllm_watch.restart.locks.file import Lock as FileLock
 
 pytestmark = pytest.mark.usefixtures("quick")
@@ -255,35 +254,6 @@ async def test_what_cannot_be_written_down_is_tried_again_in_a_minute(server, cl
         assert lock.done == ["given back, unused", "helped, used"]
 
 
-LAST: dict[str, tuple[Held, bool, str]] = {
-    "it was not renewed, by its time it is ours": (
-        Held(held=None, text="no answer"), True, "the lock was lost: no answer"),
-    "it was renewed too late": (OURS, False, "the lock was lost: it is ours"),
-    "it is another's": (Held(held=False, text="b has it"), False, "the lock was lost: b has it"),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize(("renewed", "ours", "text"), LAST.values(), ids=LAST)
-async def test_a_lock_that_is_not_surely_ours_right_before_the_call_is_no_yes(
-    server, renewed, ours, text
-):
-    """Nothing is put down as called, and nothing is."""
-    lock = Lent()
-    async with Story(server, lock=lambda: lock) as story:
-        keep = story.world.evidence.keep
-
-        async def evidence(attempt):
-            lock.renewed, lock.ours = renewed, ours
-            return await keep(attempt)
-
-        story.world.evidence.keep = evidence  # type: ignore[method-assign]
-        story.dispatcher.submit(REQUEST)
-        await story.until(lambda: story.dispatcher.attempts.outcomes)
-        (attempt,) = await story.journal.attempts()
-        assert (attempt.state, attempt.text, attempt.called_t) == ("cancelled", text, None)
-    assert server.lines("called") == []
-
-
 async def test_a_thousand_requests_may_wait(server):
     """The next is left out."""
     story = Story(server)
@@ -438,19 +408,3 @@ async def test_lock_lost_while_the_machine_slept_stops_before_the_call(server):
         assert "the lock was lost" in attempt.text
         await story.until(lambda: story.dispatcher.blocked[("chat-0", "lock")])
     assert server.lines("called") == []
-
-
-async def test_journal_that_was_damaged_while_we_ran_refuses(server):
-    """What was spent is not known any more: nothing by itself until a person resumes."""
-    async with Story(server, settings=EAGER) as story:
-        story.dispatcher.submit(REQUEST)
-        await story.fulfilled()
-        server.hang()
-        path = server.folder / "state" / "vllm-watch.sqlite"
-        path.rename(path.with_name(f"{path.name}.damaged-1"))
-        decision, _ = await story.dispatcher.decide_now(REQUEST)
-        assert (decision.check, "or resume" in decision.text) == ("journal", True)
-        await story.resumed()
-        decision, _ = await story.dispatcher.decide_now(REQUEST)
-        assert decision.verdict == guard.ACT
-        await story.over()

@@ -9,9 +9,9 @@ import subprocess
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
 
 import pytest
 
@@ -20,7 +20,6 @@ from tests.restart.watcher import Watchers, on_disk
 from tests.restart.world import hanging
 from tests.state.test_journal import ATTEMPT
 from vllm_watch.restart import dispatcher
-from vllm_watch.state.attempt import Attempt
 from vllm_watch.state.journal import Journal
 
 SOURCE = Path(__file__).parent / "failing_disk.c"
@@ -31,25 +30,6 @@ LEFT = replace(ATTEMPT, state="calling")
 
 WRITES = ("version", "decision", "intent", "calling", "verifying", "helped")
 """What an attempt writes, in order."""
-
-
-@dataclass
-class Trouble:
-    """One fault at one write, which lasts until nothing more happens."""
-
-    fault: str
-    write: str  # one of WRITES
-    status: int  # of the watcher
-    broken: dict[str, Any]  # what was so while the disk was broken
-    at_calls: list[str]  # states on disk when the hook was called
-    ended: list[str]  # attempts that ended a server
-    attempts: tuple[Attempt, ...]  # once the disk was mended
-    log: str  # of the watcher, to the end
-
-    @property
-    def called(self):
-        """Was the hook called before the disk broke?"""
-        return self.write in ("verifying", "helped")
 
 
 @contextmanager
@@ -70,14 +50,18 @@ def small(folder, fault):
 
 
 def _trouble(watchers, folder, fault, number):
+    """One fault at one write, which lasts until nothing more happens."""
     with hanging(folder) as server, small(folder / "state", fault):
         status = watchers.run(server, f"before write {number + 1}", fault)
         log = (folder / "log").read_text()
         said = json.loads((folder / "report").read_text()) if status == 0 else {}
-        return Trouble(
-            fault=fault, write=WRITES[number], status=status, broken=said.get("broken", {}),
-            at_calls=server.lines("on_disk"), ended=server.lines("ended"),
-            attempts=on_disk(folder) if status == 0 else (), log=log,
+        return SimpleNamespace(
+            fault=fault, write=WRITES[number], status=status, log=log,
+            called=WRITES[number] in ("verifying", "helped"),  # the hook, before the disk broke
+            broken=said.get("broken", {}),  # what was so while the disk was broken
+            at_calls=server.lines("on_disk"),  # states on disk when the hook was called
+            ended=server.lines("ended"),  # attempts that ended a server
+            attempts=on_disk(folder) if status == 0 else (),  # once the disk was mended
         )  # fmt: skip
 
 

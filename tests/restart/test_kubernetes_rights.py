@@ -51,21 +51,16 @@ async def server(tmp_path, monkeypatch):
     monkeypatch.setattr(kubernetes_api, "SERVICE_ACCOUNT", folder)
     monkeypatch.setattr(kubernetes_hook, "POLL_SECONDS", 0.05)
     async with FakePods(notices_hang_ups=True).running(context) as server:
-        server.account(folder)
+        server.environ = server.account(folder)
         server.add("pods", pod())
         yield server
-
-
-def environ(server):
-    host, _, port = server.url.removeprefix("https://").partition(":")
-    return {"KUBERNETES_SERVICE_HOST": host, "KUBERNETES_SERVICE_PORT": port}
 
 
 async def discover(server, *namespaces):
     """Until the pods are followed."""
     entry = {"selector": "app=llama", "namespaces": [*namespaces]}
     config = Config.model_validate({"discovery": {"kubernetes": [entry]}})
-    discovery = Discovery(config, environ=environ(server))
+    discovery = Discovery(config, environ=server.environ)
     await discovery.refresh(0)
     async with asyncio.timeout(30):
         while not server.streams:
@@ -75,7 +70,7 @@ async def discover(server, *namespaces):
 
 async def act(server, asked=CALL, **settings):
     """Rehearse and carry out a restart."""
-    tools = Tools(environ=environ(server))
+    tools = Tools(environ=server.environ)
     hook = kubernetes_hook.Hook(KubernetesHook(name="a", timeout_seconds=60.0, **settings), tools)
     assert all(finding.ok for finding in await hook.rehearse(asked))
     restart = asyncio.create_task(hook.restart(asked))
@@ -102,7 +97,7 @@ async def roll_out(server):
 
 async def lock(server):
     """Take, keep and give back; the object is made and then replaced."""
-    mine = lease.make(LockSettings(kind="lease"), Tools(environ=environ(server)))
+    mine = lease.make(LockSettings(kind="lease"), Tools(environ=server.environ))
     assert (await mine.acquire("w1", "a1")).held is True
     assert (await mine.renew()).held is True
     await mine.release()
@@ -110,7 +105,7 @@ async def lock(server):
 
 async def write_event(server):
     """Of the engine's pod."""
-    api = kubernetes_api.Api(kubernetes_api.in_cluster(environ(server)), new_session)
+    api = kubernetes_api.Api(kubernetes_api.in_cluster(server.environ), new_session)
     [event] = made(told())
     assert (await kubernetes_events.post(api, event, (NAMESPACE, "llama-0"))).ok
 

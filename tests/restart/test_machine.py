@@ -56,7 +56,6 @@ NAMES = st.sampled_from("abc")
 THEN = st.sampled_from((0.0, 0.0, 0.3, 1.0, 3.0, 6.0))
 """What comes next comes so soon."""
 
-HOOK_DOES = ("restarts", "restarts", "does nothing", "fails", "never starts", "another model")
 RELOADED: tuple[dict[str, Any], ...] = (
     {"urls": {"a": URLS["a"], "b": URLS["b"], "c": URLS["c"]}},  # as at the beginning
     {"urls": {"a": URLS["d"], "b": URLS["b"], "c": URLS["c"]}},  # another URL
@@ -149,134 +148,6 @@ class Machine(RuleBasedStateMachine):
                 self.site.close()
             shutil.rmtree(self._folder)
 
-    @rule(seconds=st.sampled_from((0.3, 1.0, 3.0, 5.0, 8.0, 13.0, 40.0)))
-    def time_passes(self, seconds):
-        self.site.passes(seconds)
-
-    @rule(seconds=st.sampled_from((-3600.0, -30.0, 3.0, 90.0, 3600.0)), then=THEN)
-    def the_clock_is_set(self, seconds, then):
-        CLOCK.ahead_s += seconds
-        self.site.passes(then)
-
-    @rule(seconds=st.sampled_from((4.0, 40.0, 1000.0)), then=THEN)
-    def the_watcher_is_suspended(self, seconds, then):
-        CLOCK.pass_unseen(seconds)
-        self.site.passes(then)
-
-    # --- engines
-
-    @rule(name=NAMES, how=st.sampled_from((HANGS, HANGS, SILENT, WELL)), then=THEN)
-    def an_engine_is_sick_or_well(self, name, how, then):
-        self.site.engines[name].sicken(how)
-        self.site.passes(then)
-
-    @rule(
-        name=NAMES, load_s=st.sampled_from((0.0, 3.0, 20.0)), model=st.sampled_from(("m", "m", "another")),
-        then=THEN,
-    )  # fmt: skip
-    def an_engine_is_replaced(self, name, load_s, model, then):
-        self.site.engines[name].start(load_s=load_s, model=model)
-        self.site.passes(then)
-
-    @rule(name=NAMES, then=THEN)
-    def an_engine_ends(self, name, then):
-        self.site.engines[name].end()
-        self.site.passes(then)
-
-    @rule(then=THEN)
-    def two_engines_start_at_once(self, then):
-        for name in "bc":
-            self.site.engines[name].start()
-        self.site.passes(then)
-
-    @rule(fails=st.booleans(), then=THEN)
-    def the_network_fails_or_is_back(self, fails, then):
-        self.site.network(fails=fails)
-        self.site.passes(then)
-
-    @rule(does=st.sampled_from(HOOK_DOES))
-    def the_hook_will(self, does):
-        self.site.hook_does = does
-
-    # --- the watcher
-
-    @precondition(lambda self: self.site.watcher is not None)
-    @rule(point=st.sampled_from(POINTS), later=st.sampled_from((0, 0, 0, 1)))
-    def the_watcher_is_killed_when(self, point, later):
-        self.site.kill_at = point, later
-
-    @precondition(lambda self: self.site.watcher is not None)
-    @rule(kindly=st.booleans(), away_s=THEN)
-    def the_watcher_ends(self, kindly, away_s):
-        self.site.stop() if kindly else self.site.kill()
-        self.site.passes(away_s)
-
-    @precondition(lambda self: self.site.watcher is None)
-    @rule(then=THEN)
-    def the_watcher_starts(self, then):
-        self.site.kill_at = None
-        self.site.start()
-        self.site.passes(then)
-
-    @rule(change=st.sampled_from(RELOADED), then=THEN)
-    def a_reload(self, change, then):
-        self.site.reload(change)
-        self.site.passes(then)
-
-    # --- the lock and the disk
-
-    @rule(does=st.sampled_from((Site.take_lock, Site.lose_lock, Site.give_lock_back)), then=THEN)
-    def another_watcher(self, does, then):
-        does(self.site)
-        self.site.passes(then)
-
-    @precondition(lambda self: self.site.watcher is not None)
-    @rule(full=st.booleans(), then=THEN)
-    def the_disk_is_full(self, full, then):
-        assert self.site.watcher is not None
-        self.site.watcher.worker.full = full
-        self.site.passes(then)
-
-    # --- people and machines
-
-    @precondition(lambda self: self.site.watcher is not None)
-    @rule(name=NAMES, override=st.sampled_from((None, None, "urgent")), then=THEN)
-    def a_person_restarts(self, name, override, then):
-        self.site.ask(self.site.operators.restart(ANNA, name, "wanted", override))
-        self.site.passes(then)
-
-    @precondition(lambda self: self.site.watcher is not None)
-    @rule(answer=st.sampled_from((Site.approve, Site.approve, Site.silence)), then=THEN)
-    def a_person_approves_or_rejects(self, answer, then):
-        for incident in self.site.waiting():
-            answer(self.site, incident)
-        self.site.passes(then)
-
-    @precondition(lambda self: self.site.watcher is not None)
-    @rule(paused=st.booleans(), then=THEN)
-    def a_person_pauses_or_resumes(self, paused, then):
-        self.site.pause(paused=paused)
-        self.site.passes(then)
-
-    @precondition(lambda self: self.site.watcher is not None)
-    @rule(name=NAMES, firing=st.sampled_from((True, True, False)), then=THEN)
-    def an_alert_asks(self, name, firing, then):
-        self.site.alert(name, firing=firing)
-        self.site.passes(then)
-
-    @precondition(lambda self: self.site.watcher is not None)
-    @rule(
-        name=NAMES, asks=st.sampled_from((Site.person, Site.alert, Site.hang)), after_s=st.sampled_from((0.5, 3.0)),
-        happens=st.sampled_from(MEANWHILE), then=THEN,
-    )  # fmt: skip
-    def something_happens_as_a_restart_is_under_way(self, name, asks, after_s, happens, then):
-        asks(self.site, name)
-        self.site.passes(after_s)
-        happens(self.site, name)
-        self.site.passes(then)
-
-    # ---
-
     @invariant()
     def nothing_is_broken(self):
         if hasattr(self, "site"):
@@ -288,6 +159,83 @@ class Machine(RuleBasedStateMachine):
     def settles(self):
         self.site.settle()
         self.nothing_is_broken()
+
+
+def answered(site, answer):
+    for incident in site.waiting():
+        answer(site, incident)
+
+
+def under_way(site, name, asks, after_s, happens):
+    asks(site, name)
+    site.passes(after_s)
+    happens(site, name)
+
+
+def some(*values):
+    return st.sampled_from(values)
+
+
+RULES: dict[str, tuple[bool | None, dict[str, Any], Callable[..., object]]] = {
+    # what happens: must a watcher run (None: either), with what, how
+    "time_passes": (None, {"seconds": some(0.3, 1.0, 3.0, 5.0, 8.0, 13.0, 40.0)}, Site.passes),
+    "the_clock_is_set": (
+        None, {"seconds": some(-3600.0, -30.0, 3.0, 90.0, 3600.0)},
+        lambda site, seconds: setattr(CLOCK, "ahead_s", CLOCK.ahead_s + seconds)),
+    "the_watcher_is_suspended": (
+        None, {"seconds": some(4.0, 40.0, 1000.0)}, lambda site, seconds: CLOCK.pass_unseen(seconds)),
+    "an_engine_is_sick_or_well": (
+        None, {"name": NAMES, "how": some(HANGS, HANGS, SILENT, WELL)},
+        lambda site, name, how: site.engines[name].sicken(how)),
+    "an_engine_is_replaced": (
+        None, {"name": NAMES, "load_s": some(0.0, 3.0, 20.0), "model": some("m", "m", "another")},
+        lambda site, name, **how: site.engines[name].start(**how)),
+    "an_engine_ends": (None, {"name": NAMES}, lambda site, name: site.engines[name].end()),
+    "two_engines_start_at_once": (None, {}, lambda site: [site.engines[name].start() for name in "bc"]),
+    "the_network_fails_or_is_back": (None, {"fails": st.booleans()}, Site.network),
+    "the_hook_will": (
+        None, {"does": some("restarts", "restarts", "does nothing", "fails", "never starts", "another model")},
+        lambda site, does: setattr(site, "hook_does", does)),
+    "the_watcher_is_killed_when": (
+        True, {"point": st.sampled_from(POINTS), "later": some(0, 0, 0, 1)},
+        lambda site, point, later: setattr(site, "kill_at", (point, later))),
+    "the_watcher_ends": (True, {"kindly": st.booleans()}, lambda site, kindly: site.stop() if kindly else site.kill()),
+    "the_watcher_starts": (False, {}, lambda site: (setattr(site, "kill_at", None), site.start())),
+    "a_reload": (None, {"change": st.sampled_from(RELOADED)}, Site.reload),
+    "another_watcher": (
+        None, {"does": some(Site.take_lock, Site.lose_lock, Site.give_lock_back)}, lambda site, does: does(site)),
+    "the_disk_is_full": (
+        True, {"full": st.booleans()}, lambda site, full: setattr(site.watcher.worker, "full", full)),
+    "a_person_restarts": (
+        True, {"name": NAMES, "override": some(None, None, "urgent")},
+        lambda site, name, override: site.ask(site.operators.restart(ANNA, name, "wanted", override))),
+    "a_person_approves_or_rejects": (True, {"answer": some(Site.approve, Site.approve, Site.silence)}, answered),
+    "a_person_pauses_or_resumes": (True, {"paused": st.booleans()}, Site.pause),
+    "an_alert_asks": (
+        True, {"name": NAMES, "firing": some(True, True, False)},
+        lambda site, name, firing: site.alert(name, firing=firing)),
+    "something_happens_as_a_restart_is_under_way": (
+        True, {"name": NAMES, "asks": some(Site.person, Site.alert, Site.hang), "after_s": some(0.5, 3.0),
+               "happens": st.sampled_from(MEANWHILE)}, under_way),
+}  # fmt: skip
+
+
+def add(name, running, given, does):
+    """A rule of the machine: it happens, and some time passes."""
+
+    def step(self, then, **how):
+        does(self.site, **how)
+        self.site.passes(then)
+
+    step.__name__ = name
+    made = rule(then=THEN, **given)(step)
+    if running is not None:
+        made = precondition(lambda self: (self.site.watcher is not None) is running)(made)
+    setattr(Machine, name, made)
+
+
+for rule_name, made_of in RULES.items():
+    add(rule_name, *made_of)
 
 
 def play(machine, **how):

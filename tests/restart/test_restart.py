@@ -11,9 +11,10 @@ from typing import Any
 import pytest
 
 from tests.restart.dispatching import FIRES, FREE, Asked, Story
-from tests.restart.world import REQUEST, Lent
+from tests.restart.world import OURS, REQUEST, TARGET, Lent
 from vllm_watch.restart import restart as restart_module
 from vllm_watch.restart.hooks.base import REFUSED, HookResult
+from vllm_watch.restart.locks.base import Held
 from vllm_watch.settings.restart import DrainSettings
 from vllm_watch.signals.records import EngineSignals, TargetSignals
 
@@ -52,31 +53,52 @@ async def test_order(server):
     assert (told.evidence_path, told.attempt_id) == (evidence, attempt.id)
 
 
-def slept(story, _):
-    story.world.targets._ticked_s = time.monotonic() - 60.0
+def lost(renewed=OURS, *, ours=True):
+    def happens(story):
+        story.lent.renewed, story.lent.ours = renewed, ours
+
+    return happens
 
 
-def lost(_, lock):
-    lock.ours = False
+NOT_CALLED: dict[str, tuple[str, Any, str]] = {
+    # once what is written something happens, and the call is not made
+    # The request is withdrawn, or the trigger objects, whichever is first.
+    "its engine has come back": ("intent", lambda story: story.incident(resolved_t=2.0), ""),
+    "what is asked last breaks": (
+        "intent", lambda story: setattr(story.world.targets, "startup_seconds", None), "the last check failed: TypeError"),
+    "its URL is another": (
+        "intent", lambda story: story.world.watch(replace(TARGET, url="http://127.0.0.1:7"), story.world.settings),
+        "chat-0 is now a different target: http://127.0.0.1:7, not http://127.0.0.1:9"),
+    "it is gone": ("intent", lambda story: story.world.targets.managed.clear(), "chat-0 is no longer watched"),
+    "the lock was not renewed, by its time it is ours": (
+        "intent", lost(Held(held=None, text="no answer")), "the lock was lost: no answer"),
+    "the lock was renewed too late": ("intent", lost(ours=False), "the lock was lost: it is ours"),
+    "the lock is another's": (
+        "intent", lost(Held(held=False, text="b has it"), ours=False), "the lock was lost: b has it"),
+    "the watcher is suspended": (
+        "calling", lambda story: setattr(story.world.targets, "_ticked_s", time.monotonic() - 60.0),
+        "there has been no scrape since vllm-watch was suspended"),
+    "the lock is lost": ("calling", lost(ours=False), "the lock was lost while"),
+}  # fmt: skip
 
 
-@pytest.mark.parametrize(("happens", "text"), [
-    (slept, "there has been no scrape since vllm-watch was suspended"), (lost, "the lock was lost"),
-])  # fmt: skip
-async def test_what_happens_while_the_call_is_written_down_is_seen(server, happens, text):
-    """The engine may have healed, or another watcher may restart it: the call is not made."""
+@pytest.mark.parametrize(("when", "happens", "text"), NOT_CALLED.values(), ids=NOT_CALLED)
+async def test_what_happens_before_the_call_is_seen(server, when, happens, text):
+    """The engine may have healed, another watcher may restart it, or it is not what was decided about."""
     lock = Lent()
     story = Story(server, lock=lambda: lock)
-    write = story.journal.write
+    story.lent, write = lock, story.journal.write
 
     async def slowly(attempt):
         await write(attempt)
-        if attempt.state == "calling":
-            happens(story, lock)
+        if attempt.state == when:
+            happens(story)
 
     story.journal.write = slowly
     attempt = await attempted(story)
-    assert (attempt.state, text in attempt.text, attempt.spent) == ("cancelled", True, False)
+    assert (attempt.state, attempt.spent) == ("cancelled", False)
+    assert text in attempt.text
+    assert (attempt.called_t is None) is (when == "intent")
     assert (story.calls, server.lines("called")) == ([], [])
 
 

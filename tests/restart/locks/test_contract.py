@@ -12,8 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.kubernetes_api import NAMESPACE
-from tests.restart.locks.lease_cluster import KEY, Cluster, cluster
+from tests.kubernetes_api import NAMESPACE, FakeKubernetes
 from tests.restart.waits import Clock
 from vllm_watch.clients.kubernetes import Access, Api
 from vllm_watch.restart.hooks.base import Tools
@@ -22,6 +21,7 @@ from vllm_watch.restart.locks.base import Lock
 from vllm_watch.restart.locks.record import Limits
 
 ROOT = Path(__file__).parents[3]
+KEY = ("leases", NAMESPACE, "gpu")
 
 
 class FilePlace:
@@ -48,8 +48,18 @@ class FilePlace:
         self._kept.unlink()
 
 
-class LeasePlace(Cluster):
-    """A lock of one cluster."""
+class LeasePlace:
+    """A lock of one cluster: an API server, and watchers that ask it."""
+
+    def __init__(self, server, folder):
+        self.server, self.folder = server, folder
+
+    def watcher(self, token=None):
+        return lease.Shared(self.server.api(self.folder, token), NAMESPACE, "gpu")
+
+    def lock(self, watcher=None, *, slots=1, ttl_seconds=60.0, per_hour=None):
+        limits = Limits(slots=slots, per_hour=per_hour)
+        return lease.Lock(watcher or self.watcher(), limits, ttl_seconds)
 
     @property
     def words(self):
@@ -57,14 +67,21 @@ class LeasePlace(Cluster):
         return access.url, str(access.token_file)
 
     @property
+    def lease(self):
+        return self.server.objects[KEY]
+
+    @property
     def kept(self):
-        return self.record
+        return json.loads(self.lease["metadata"]["annotations"][lease.ANNOTATION])
 
     def remove(self):
         del self.server.objects[KEY]
 
 
-Place = FilePlace | LeasePlace
+@contextlib.asynccontextmanager
+async def cluster(folder):
+    async with FakeKubernetes().running() as server:
+        yield LeasePlace(server, folder / "pod")
 
 
 @pytest.fixture(params=["file", "lease"])
@@ -73,7 +90,7 @@ async def place(request, tmp_path):
         yield FilePlace(tmp_path)
         return
     async with cluster(tmp_path) as here:
-        yield LeasePlace(here.server, here.folder)
+        yield here
 
 
 @pytest.fixture
