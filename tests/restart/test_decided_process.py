@@ -52,7 +52,7 @@ def in_the_drain(story, happens):
         happens(story.server)
         return path
 
-    story.world.evidence.keep = evidence  # type: ignore[method-assign]
+    story.world.evidence.keep = evidence
 
 
 async def attempted(story, request):
@@ -95,7 +95,7 @@ async def test_without_a_scrape_since_it_was_decided_nothing_is_called(server):
         story.world.board.targets[TARGET.name].interval_seconds = 0.1
 
         def blind(_):
-            story.world.look = lambda name: None  # type: ignore[method-assign]
+            story.world.look = lambda name: None
 
         in_the_drain(story, blind)
         attempt = await attempted(story, PERSON)

@@ -116,13 +116,10 @@ PERSONS: dict[str, tuple[dict[str, Any], str, str | None]] = {
 }
 
 
-@pytest.mark.parametrize("locked", [False, True], ids=["no lock", "lock"])
 @pytest.mark.parametrize(("change", "verdict", "check"), PERSONS.values(), ids=PERSONS)
-async def test_person_is_answered_at_once(server, change, verdict, check, locked):
+async def test_person_is_answered_at_once(server, change, verdict, check):
     """Yes or no, now; a no leaves nothing that waits."""
-
-    lock = file_lock(server)
-    async with Story(server, lock=lock if locked else None, **change) as story:
+    async with Story(server, lock=file_lock(server), **change) as story:
         decision, attempt = await story.dispatcher.decide_now(PERSON)
         assert (decision.verdict, decision.check) == (verdict, check)
         assert story.dispatcher.waiting("chat-0") == []
@@ -147,9 +144,7 @@ async def test_observe_writes_what_it_would_do(server):
 
 async def test_what_costs_is_asked_last_and_in_order(server):
     """The hook, the blockers, then the lock; and all of them once more before the call."""
-
-    lock = file_lock(server)
-    async with Story(server, answers=[FREE], lock=lock) as story:
+    async with Story(server, answers=[FREE], lock=file_lock(server)) as story:
         story.dispatcher.submit(REQUEST)
         await story.fulfilled()
         await story.until(lambda: story.asked[-1] == "lock given back")
@@ -394,13 +389,13 @@ async def test_lock_lost_while_the_machine_slept_stops_before_the_call(server):
         return FileLock(server.folder, "chat", slots=1, ttl_seconds=0.3)
 
     async def asleep(_):
-        story.world.evidence.keep = keep  # type: ignore[method-assign]
+        story.world.evidence.keep = keep
         time.sleep(1.2)  # three TTLs and more: from then on others may have it
         await FileLock(server.folder, "chat", slots=1, ttl_seconds=60).acquire("another", "b1")
 
     async with Story(server, lock=lock) as story:
         keep = story.world.evidence.keep
-        story.world.evidence.keep = asleep  # type: ignore[method-assign]
+        story.world.evidence.keep = asleep
         story.dispatcher.submit(REQUEST)
         await story.until(lambda: story.dispatcher.attempts.outcomes)
         (attempt,) = await story.journal.attempts()

@@ -28,7 +28,7 @@ async def hanging():
 def read(path):
     """What is in an archive, by name."""
     with tarfile.open(path) as archive:
-        return {each.name: archive.extractfile(each).read() for each in archive.getmembers()}  # type: ignore[union-attr]
+        return {each.name: archive.extractfile(each).read() for each in archive.getmembers()}
 
 
 async def test_archive_holds_all_parts_for_the_owner_only(tmp_path):

@@ -242,7 +242,7 @@ def play(machine, **how):
     # A step is a story of its own, and takes as long as it takes.
     how = {"stateful_step_count": STEPS, "suppress_health_check": list(HealthCheck), **how}
     with played():
-        run_state_machine_as_test(machine, settings=examples(EXAMPLES, **how))  # type: ignore[no-untyped-call]
+        run_state_machine_as_test(machine, settings=examples(EXAMPLES, **how))
 
 
 @pytest.mark.hypothesis

@@ -204,7 +204,7 @@ MADE = Attempt(
 
 
 def one(attempt_id="a1", **changed):
-    found = pasts.past(replace(MADE, id=attempt_id, **changed), "host-1")  # type: ignore[arg-type]
+    found = pasts.past(replace(MADE, id=attempt_id, **changed), "host-1")
     assert found is not None
     return found
 
