@@ -112,6 +112,7 @@ PERSONS: dict[str, tuple[dict[str, Any], str, str | None]] = {
     "in mode observe": ({"mode": "observe"}, guard.ACT, None),
     "is told no": ({"answers": [FIRES]}, guard.REFUSE, "blockers"),
     "is told no where restarts are off": ({"mode": "off"}, guard.REFUSE, "mode"),
+    "is told that there is no hook": ({"known": False}, guard.REFUSE, "hook"),
     "is told of the hook": ({"refusal": "nothing starts it again"}, guard.REFUSE, "hook"),
 }
 

@@ -42,6 +42,13 @@ async def test_an_override_with_a_reason_opens_a_freeze(tmp_path):
         assert entry.reason == "dead; override: it serves nobody"
 
 
+async def test_unknown_names_are_not_found(tmp_path):
+    async with station(tmp_path) as one:
+        assert (await one.ask("/api/v1/targets/zz/restart", {"reason": "x"}))[0] == 404
+        assert (await one.ask("/api/v1/incidents/zz/approve"))[0] == 404
+        assert (await one.ask("/api/v1/incidents/zz/silence", {"reason": "x"}))[0] == 404
+
+
 async def test_without_a_disk_nobody_restarts_anything(tmp_path):
     """Mode observe needs no state folder, and then a person's request is refused, too."""
     async with station(tmp_path, mode="observe", state_dir=False) as one:

@@ -128,14 +128,15 @@ class Colourful(Asked):
 
 OUTCOMES: dict[str, tuple[dict[str, Any], str, str, int, int]] = {
     # what is different; state at last, words, calls, servers ended
+    "the hook says no in escape sequences": ({"hook": Colourful}, "failed", r"\x1b[2J\x1b[31mno", 0, 0),
+    "the hook stays busy": (
+        {"script": "always busy"}, "failed", "status 75", restart_module.RETRIES_MAX + 1, 0),
     "the new one stalls as well": (
         {"script": "stalls again"}, "did_not_help", "has the fault again: engine_stalled", 1, 1),
     "nothing comes up": ({"script": "never starts"}, "did_not_help", "nothing answers", 1, 1),
     "the hook did nothing and said otherwise": (
         {"script": "does nothing"}, "did_not_help", "the old process still serves", 1, 0),
     "the hook is busy once": ({"script": "busy once"}, "helped", "100%", 2, 1),
-    "the hook stays busy": (
-        {"script": "always busy"}, "failed", "status 75", restart_module.RETRIES_MAX + 1, 0),
     "the hook fails: it may have acted": (
         {"script": "fails"}, "did_not_help", "the old process still serves", 1, 0),
     "the hook hangs: it may have acted": (
@@ -144,7 +145,6 @@ OUTCOMES: dict[str, tuple[dict[str, Any], str, str, int, int]] = {
     "the hook restarts it, and never returns": ({"hook": Hanging}, "helped", "100%", 1, 1),
     "something objects to a retry": (
         {"script": "busy once", "answers": [FREE, FREE, FIRES]}, "failed", "not called again: blockers: ", 1, 0),
-    "the hook says no in escape sequences": ({"hook": Colourful}, "failed", r"\x1b[2J\x1b[31mno", 0, 0),
 }  # fmt: skip
 
 

@@ -16,7 +16,7 @@ from vllm_watch.errors import JournalError
 from vllm_watch.state import file
 from vllm_watch.state import journal as journal_module
 from vllm_watch.state.attempt import Attempt
-from vllm_watch.state.journal import LOST, Entry, Journal, approval
+from vllm_watch.state.journal import LOST, Attempted, Entry, Journal, approval
 from vllm_watch.state.worker import Worker
 
 ROOT = Path(__file__).parents[2]
@@ -301,6 +301,11 @@ async def test_full_disk(tmp_path):
         await journal.close()
     finally:
         subprocess.run(["umount", "-l", tmp_path], check=True)
+
+
+def test_an_attempt_in_the_words_of_the_journal():
+    said = replace(ATTEMPT, state="helped", text="it answers", payoff_ratio=0.5)
+    assert Attempted.of(said).after == "helped: it answers; payoff +50%"
 
 
 async def test_damaged_file_makes_the_history_unknown(tmp_path):

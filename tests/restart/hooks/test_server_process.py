@@ -70,7 +70,8 @@ async def test_server_is_found_beside_another_one(serve):
     found = await server_process.find(base.Tools(), vllm.call())
     assert found.facts.pid == vllm.pid
     assert {vllm.engine, vllm.worker, vllm.helper} <= {each.pid for each in found.descendants()}
-    assert await pid_found(other.call(process_start_time=None)) == other.pid
+    named = f"http://localhost:{other.port}"
+    assert await pid_found(other.call(process_start_time=None, url=named)) == other.pid
 
 
 async def test_zombie_is_no_server(serve):

@@ -165,9 +165,13 @@ async def endless_headers(request):
         await request.raw(f"X-{number}: {'x' * 1000}\r\n".encode())
 
 
-@pytest.mark.parametrize("behaviour", [swallow, drip, reset, endless_headers])
+async def no_http(request):
+    await request.raw(b"\x00\x01\x02 what\r\n\r\n")
+
+
+@pytest.mark.parametrize("behaviour", [swallow, drip, reset, endless_headers, no_http])
 async def test_what_was_sent_and_not_answered_may_have_acted(behaviour):
-    """A black hole, a drip, a broken connection, an answer without end: uncertain, sent once, and in time."""
+    """A black hole, a drip, a broken connection, headers without end, nonsense: uncertain, sent once, and in time."""
     async with wire() as server:
         server.on("/restart", behaviour)
         async with asyncio.timeout(60):
