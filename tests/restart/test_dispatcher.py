@@ -260,6 +260,17 @@ async def test_a_thousand_requests_may_wait(server):
     assert story.dispatcher.waiting_for("i1000") is None
 
 
+async def test_a_yes_serves_for_one_restart(server):
+    """That of another target, or to another incident, is another yes."""
+    async with Story(server) as story:
+        pairs = [("i1", "chat-0"), ("i1", "chat-1"), ("i2", "chat-0")]
+        for incident_id, target in pairs:
+            await story.controls.approve(incident_id, target, "ana", 1.0)
+        await story.dispatcher.decide_now(replace(PERSON, incident_id="i1"))
+        await story.over()
+        assert [each for each in pairs if story.controls.approved_by(*each)] == pairs[1:]
+
+
 async def test_a_request_that_is_withdrawn_while_another_is_asked_about_is_not_asked_about(server):
     """Both were due in the same round."""
     other = replace(REQUEST, target="chat-1", group="other", incident_id="i2")

@@ -169,7 +169,7 @@ async def no_http(request):
     await request.raw(b"\x00\x01\x02 what\r\n\r\n")
 
 
-@pytest.mark.parametrize("behaviour", [swallow, drip, reset, endless_headers, no_http])
+@pytest.mark.parametrize("behaviour", [reset, no_http, endless_headers, swallow, drip])
 async def test_what_was_sent_and_not_answered_may_have_acted(behaviour):
     """A black hole, a drip, a broken connection, headers without end, nonsense: uncertain, sent once, and in time."""
     async with wire() as server:
